@@ -8,7 +8,9 @@
 //! ```
 //! use std::time::Duration;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ErrorKind, ToolCall, cancel::cancellable, timeout::TimeoutLayer};
+//! use tower_toolcall::{
+//!     AnyError, ErrorKind, ToolCall, cancel::cancellable, timeout::TimeoutLayer,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
 //! let tool = service_fn(|call: ToolCall| {
@@ -22,9 +24,8 @@
 //!         Ok::<_, AnyError>(work.await?)
 //!     })
 //! });
-//! let stack = ServiceBuilder::new()
-//!     .layer(TimeoutLayer::new(Duration::from_secs(1)))
-//!     .service(tool);
+//! let stack =
+//!     ServiceBuilder::new().layer(TimeoutLayer::new(Duration::from_secs(1))).service(tool);
 //! let error = stack.oneshot(ToolCall::new("crunch")).await.unwrap_err();
 //! assert_eq!(error.kind(), ErrorKind::Timeout); // and the spawned task has seen its token fire
 //! # }

@@ -29,7 +29,10 @@
 #![cfg_attr(not(all(feature = "router", feature = "tower")), doc = "```ignore")]
 //! use std::time::Duration;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, BoxError, ErrorKind, ServiceBuilderExt, ToolCall, router::Router, timeout::TimeoutLayer};
+//! use tower_toolcall::{
+//!     AnyError, BoxError, ErrorKind, ServiceBuilderExt, ToolCall, router::Router,
+//!     timeout::TimeoutLayer,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
 //! let pay = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("charged") });
@@ -52,14 +55,18 @@
 //! let invented = ToolCall::new("charge").with_server("anything");
 //! let error = stack.oneshot(invented).await.unwrap_err();
 //! assert_eq!(error.kind(), ErrorKind::NotFound);
-//! assert_eq!(error.model_message(), "Tool 'charge' does not exist. Did you mean 'pay__charge'?");
+//! let told = error.model_message();
+//! assert_eq!(told, "Tool 'charge' does not exist. Did you mean 'pay__charge'?");
 //! # Ok(()) }
 //! ```
 //!
 //! A table of one's own:
 //!
 //! ```
-//! use tower_toolcall::{ErrorKind, Identity, ToolCall, ToolError, identity::{IdentityLayer, Resolve}};
+//! use tower_toolcall::{
+//!     ErrorKind, Identity, ToolCall, ToolError,
+//!     identity::{IdentityLayer, Resolve},
+//! };
 //!
 //! struct Aliases;
 //!
@@ -67,7 +74,9 @@
 //!     fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
 //!         match (call.named_server(), call.tool()) {
 //!             (None, "search" | "find" | "lookup") => Ok(Some(Identity::new("search"))),
-//!             _ => Err(ToolError::refusal(ErrorKind::NotFound, "there is no tool of this name")),
+//!             _ => {
+//!                 Err(ToolError::refusal(ErrorKind::NotFound, "there is no tool of this name"))
+//!             }
 //!         }
 //!     }
 //! }

@@ -19,7 +19,9 @@
 //! ```
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, BoxError, ToolCall, redact::Rules, sanitize::SanitizeLayer, trace::TraceLayer};
+//! use tower_toolcall::{
+//!     AnyError, BoxError, ToolCall, redact::Rules, sanitize::SanitizeLayer, trace::TraceLayer,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
 //! let rules = Rules::new().with_sensitive_key("iban")?.with_secret_prefix("acme_live_", 8)?;

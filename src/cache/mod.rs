@@ -57,7 +57,9 @@
 //! let stack = ServiceBuilder::new().layer(cache).service(tool);
 //!
 //! for _ in 0..3 {
-//!     let call = ToolCall::new("weather").with_session_id("s1").with_json(json!({ "city": "Oslo" }))?;
+//!     let call = ToolCall::new("weather")
+//!         .with_session_id("s1")
+//!         .with_json(json!({ "city": "Oslo" }))?;
 //!     assert_eq!(stack.clone().oneshot(call).await?, "12 degrees");
 //! }
 //! assert_eq!((handle.counts().hits, handle.counts().misses), (2, 1));

@@ -40,7 +40,9 @@
 //! use tower_toolcall::{AnyError, ErrorKind, ToolCall, circuit_breaker::CircuitBreakerLayer};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
-//! let tool = service_fn(|_call: ToolCall| async { Err::<(), AnyError>("503 Service Unavailable".into()) });
+//! let tool = service_fn(|_call: ToolCall| async {
+//!     Err::<(), AnyError>("503 Service Unavailable".into())
+//! });
 //! let stack = ServiceBuilder::new().layer(CircuitBreakerLayer::new()).service(tool);
 //!
 //! for _ in 0..5 {

@@ -41,7 +41,8 @@ use crate::{
 ///
 /// // Any service can be the ping: an HTTP client, a tool that does nothing.
 /// let health = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("pong") });
-/// let ping = Probe::ping(Duration::from_secs(5), move |_call| health.oneshot(ToolCall::new("health")));
+/// let ping =
+///     Probe::ping(Duration::from_secs(5), move |_call| health.oneshot(ToolCall::new("health")));
 /// let pinged = CircuitBreakerLayer::builder().with_probe(ping).build()?;
 /// # let _ = (safe, pinged); Ok(()) }
 /// ```

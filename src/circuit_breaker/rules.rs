@@ -27,7 +27,8 @@ pub const MAX_PERIOD: Duration = Duration::from_secs(365 * 24 * 3600);
 /// let gateway = Trip::consecutive_failures_within(5, Duration::from_secs(300));
 /// let total = Trip::total_failures_within(5, Duration::from_secs(300));
 /// let busy = Rates::over_calls(100).with_failure_rate(0.5).with_minimum_calls(20);
-/// let slow = Rates::over_time(Duration::from_secs(60)).with_slow_call_rate(0.8, Duration::from_secs(5));
+/// let slow = Rates::over_time(Duration::from_secs(60))
+///     .with_slow_call_rate(0.8, Duration::from_secs(5));
 /// # let _ = (default, gateway, total, Trip::from(busy), Trip::from(slow));
 /// ```
 #[derive(Clone, Debug, PartialEq)]

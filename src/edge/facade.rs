@@ -9,7 +9,8 @@
 //! ```
 //! use tower_toolcall::{metrics::Metrics, metrics_facade::Facade};
 //!
-//! // After a recorder was installed, for example `metrics_exporter_prometheus::PrometheusBuilder::new().install()`:
+//! // After a recorder was installed, for example
+//! // `metrics_exporter_prometheus::PrometheusBuilder::new().install()`:
 //! let metrics = Metrics::builder().with_sink(Facade::new()).build()?;
 //! let layer = metrics.layer();
 //! # Ok::<_, tower_toolcall::ConfigError>(())

@@ -22,7 +22,8 @@ use crate::{redact::Rules, text::Bounded};
 /// use tower_toolcall::{AnyError, ErrorKind, ServiceBuilderExt, ToolCall};
 ///
 /// async fn age(call: ToolCall) -> Result<String, AnyError> {
-///     let born = call.arguments().get("born").and_then(|v| v.as_str()).ok_or("`born` is missing")?;
+///     let born =
+///         call.arguments().get("born").and_then(|v| v.as_str()).ok_or("`born` is missing")?;
 ///     let born: u32 = born.parse()?;
 ///     Ok(format!("{} years", 2026 - born))
 /// }

@@ -83,7 +83,10 @@ impl ToolError {
     ///
     /// ```
     /// use http_body_util::{BodyExt, Full, Limited};
-    /// use hyper::{Request, Response, body::{Body, Bytes}};
+    /// use hyper::{
+    ///     Request, Response,
+    ///     body::{Body, Bytes},
+    /// };
     /// use tower::{Service, ServiceExt};
     /// use tower_toolcall::{BoxError, ErrorKind, ToolCall, ToolError};
     ///
@@ -105,8 +108,10 @@ impl ToolError {
     ///     B: Body<Data: Send, Error: Into<BoxError>>,
     /// {
     ///     let (head, body) = request.into_parts();
-    ///     let call = ToolCall::new(head.uri.path().trim_start_matches('/')).with_request_headers(&head.headers);
-    ///     let invalid = |_| ToolError::new(ErrorKind::InvalidInput, "the body is too large, or broke off");
+    ///     let call = ToolCall::new(head.uri.path().trim_start_matches('/'))
+    ///         .with_request_headers(&head.headers);
+    ///     let invalid =
+    ///         |_| ToolError::new(ErrorKind::InvalidInput, "the body is too large, or broke off");
     ///     let body = Limited::new(body, 1 << 20).collect().await.map_err(invalid)?.to_bytes();
     ///     let call = call.with_json_str(&String::from_utf8_lossy(&body))?;
     ///     call.check()?;
@@ -118,7 +123,8 @@ impl ToolError {
     ///     let error = ToolError::new(ErrorKind::CircuitOpen, "5 failures in a row");
     ///     Err(error.with_retry_after(std::time::Duration::from_millis(1500)))
     /// });
-    /// let response = handle(open, Request::post("/search").body(Full::<Bytes>::default()).unwrap()).await;
+    /// let response =
+    ///     handle(open, Request::post("/search").body(Full::<Bytes>::default()).unwrap()).await;
     /// assert_eq!(response.status(), 503);
     /// assert_eq!(response.headers()["retry-after"], "2");
     /// # }

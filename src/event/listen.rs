@@ -55,7 +55,10 @@ impl<T: Listen + ?Sized> Listen for Arc<T> {
 /// last two listeners whose calls it saw; keys that are forgotten ([`Event::Evicted`]) are reported to a layer's own listener only.
 ///
 /// ```
-/// use std::sync::{Arc, atomic::{AtomicU32, Ordering::Relaxed}};
+/// use std::sync::{
+///     Arc,
+///     atomic::{AtomicU32, Ordering::Relaxed},
+/// };
 /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 /// use tower_toolcall::{AnyError, Event, ToolCall, event::Listening, retry::RetryLayer};
 ///
@@ -70,7 +73,11 @@ impl<T: Listen + ?Sized> Listen for Arc<T> {
 /// let listening = Listening::new(Arc::downgrade(&listen) as _);
 ///
 /// let tool = service_fn(|call: ToolCall| async move {
-///     if call.attempt() < 3 { Err(AnyError::from("503 Service Unavailable")) } else { Ok("done") }
+///     if call.attempt() < 3 {
+///         Err(AnyError::from("503 Service Unavailable"))
+///     } else {
+///         Ok("done")
+///     }
 /// });
 /// let mut stack = ServiceBuilder::new().layer(RetryLayer::default()).service(tool);
 ///

@@ -54,11 +54,13 @@
 //!     .with_advice("ask for less by `offset` and `limit`")
 //!     .with_keep(|call, whole| {
 //!         let name = format!("{}-{}.txt", call.tool(), call.id()?);
-//!         // Into a store of your own: a file, an object store, a map that the tool `read` looks at.
+//!         // Into a store of your own: a file, an object store,
+//!         // a map that the tool `read` looks at.
 //!         # let _ = whole;
 //!         Some(name)
 //!     });
-//! // [... 4,960,123 of 5,000,000 characters left out; ask for less by `offset` and `limit`, or read the whole as log-7.txt]
+//! // [... 4,960,123 of 5,000,000 characters left out; ask for less
+//! // by `offset` and `limit`, or read the whole as log-7.txt]
 //! # let _ = layer;
 //! ```
 //!

@@ -65,7 +65,8 @@
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{
-//!     AnyError, BoxError, ToolCall, circuit_breaker::CircuitBreakerLayer, metrics::Metrics, timeout::TimeoutLayer,
+//!     AnyError, BoxError, ToolCall, circuit_breaker::CircuitBreakerLayer, metrics::Metrics,
+//!     timeout::TimeoutLayer,
 //! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {

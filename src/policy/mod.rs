@@ -56,7 +56,8 @@
 //! assert_eq!(error.kind(), ErrorKind::Denied);
 //! assert_eq!(
 //!     error.model_message(),
-//!     "The call of tool 'delete_file' was not approved: delete only below /tmp. Do not repeat it as it is."
+//!     "The call of tool 'delete_file' was not approved: delete only below /tmp. \
+//!      Do not repeat it as it is."
 //! );
 //! let error = tools.oneshot(ToolCall::new("pay")).await.unwrap_err();
 //! assert_eq!(error.message(), "no rule of the policy allows the call");
@@ -66,11 +67,18 @@
 //! By what is known of tools, and by agent:
 //!
 //! ```
-//! use tower_toolcall::{ToolCall, policy::{Annotations, PolicyLayer, Rule}};
+//! use tower_toolcall::{
+//!     ToolCall,
+//!     policy::{Annotations, PolicyLayer, Rule},
+//! };
 //!
 //! let layer = PolicyLayer::new()
 //!     .rule(Rule::deny("*").for_agent("intern-*").may_write())
-//!     .rule(Rule::deny("*").of_server("billing").when(|call| call.arguments().contains_key("iban")))
+//!     .rule(
+//!         Rule::deny("*")
+//!             .of_server("billing")
+//!             .when(|call| call.arguments().contains_key("iban")),
+//!     )
 //!     .rule(Rule::allow("*").read_only())
 //!     .deny_by_default()
 //!     // Of MCP servers: a `Catalog`, or `McpTools`, whose annotations are trusted.

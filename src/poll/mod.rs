@@ -71,7 +71,9 @@
 //!     fn read(&self, _: &ToolCall, answer: Value) -> Result<Polled<Value>, ToolError> {
 //!         match answer["state"].as_str() {
 //!             Some("done") => Ok(Polled::Done(answer)),
-//!             Some("failed") => Err(ToolError::new(ErrorKind::Reported, "the report has failed")),
+//!             Some("failed") => {
+//!                 Err(ToolError::new(ErrorKind::Reported, "the report has failed"))
+//!             }
 //!             _ => Ok(Polled::Running { after: None, note: None }),
 //!         }
 //!     }
@@ -82,7 +84,9 @@
 //! let tool = service_fn(move |call: ToolCall| async move {
 //!     Ok::<_, AnyError>(match call.extensions().get::<Asks>() {
 //!         None => json!({ "job": 7 }),
-//!         Some(Asks(7)) if begin.elapsed() > Duration::from_secs(20) => json!({ "state": "done", "rows": 3 }),
+//!         Some(Asks(7)) if begin.elapsed() > Duration::from_secs(20) => {
+//!             json!({ "state": "done", "rows": 3 })
+//!         }
 //!         Some(_) => json!({ "state": "running" }),
 //!     })
 //! });

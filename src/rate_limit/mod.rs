@@ -37,7 +37,8 @@
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
 //! let tool = service_fn(|call: ToolCall| async move {
 //!     match call.attempt() {
-//!         1 => Err(ToolError::new(ErrorKind::RateLimited, "429").with_retry_after(Duration::from_secs(5))),
+//!         1 => Err(ToolError::new(ErrorKind::RateLimited, "429")
+//!             .with_retry_after(Duration::from_secs(5))),
 //!         _ => Ok("done"),
 //!     }
 //! });

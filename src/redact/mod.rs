@@ -113,7 +113,10 @@ pub fn is_sensitive_key(key: &str) -> bool {
 /// ```
 /// use tower_toolcall::redact::redact_text;
 ///
-/// assert_eq!(redact_text("GET /?api_key=s3cr3t&q=1 failed"), "GET /?api_key=[REDACTED]&q=1 failed");
+/// assert_eq!(
+///     redact_text("GET /?api_key=s3cr3t&q=1 failed"),
+///     "GET /?api_key=[REDACTED]&q=1 failed"
+/// );
 /// assert_eq!(redact_text("KeyError: 'city'"), "KeyError: 'city'");
 /// ```
 pub fn redact_text(text: &str) -> Cow<'_, str> {

@@ -35,7 +35,8 @@ pub const MAX_ENTRIES: usize = 256;
 ///     .with_secret_prefix("acme_live_", 8)?
 ///     .with_max_string(500)?;
 ///
-/// let arguments = json!({ "iban": "DE02", "note": "by acme_live_1234abcd", "idempotency_key": "a" });
+/// let arguments =
+///     json!({ "iban": "DE02", "note": "by acme_live_1234abcd", "idempotency_key": "a" });
 /// assert_eq!(
 ///     rules.json(&arguments).to_string(),
 ///     r#"{"iban":"[REDACTED]","idempotency_key":"a","note":"by [REDACTED]"}"#,

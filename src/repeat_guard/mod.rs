@@ -46,7 +46,10 @@
 //! ```
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ErrorKind, ToolCall, repeat_guard::{RepeatGuardLayer, TOOL_REPEATED}};
+//! use tower_toolcall::{
+//!     AnyError, ErrorKind, ToolCall,
+//!     repeat_guard::{RepeatGuardLayer, TOOL_REPEATED},
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
 //! let tool = service_fn(|call: ToolCall| async move {
@@ -56,7 +59,8 @@
 //!     }
 //! });
 //! let stack = ServiceBuilder::new().layer(RepeatGuardLayer::new()).service(tool);
-//! let weather = |city| ToolCall::new("weather").with_session_id("s1").with_json(json!({ "city": city }));
+//! let weather =
+//!     |city| ToolCall::new("weather").with_session_id("s1").with_json(json!({ "city": city }));
 //!
 //! for _ in 0..3 {
 //!     let error = stack.clone().oneshot(weather("Osloo")?).await.unwrap_err();
@@ -66,7 +70,8 @@
 //! assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidInput, TOOL_REPEATED));
 //! assert_eq!(
 //!     error.model_message(),
-//!     "This exact call has failed 3 times in a row: no such city. Change its arguments or do something else."
+//!     "This exact call has failed 3 times in a row: no such city. \
+//!      Change its arguments or do something else."
 //! );
 //! // Other arguments, and other sessions, are not affected.
 //! assert_eq!(stack.oneshot(weather("Oslo")?).await?, "12 degrees");

@@ -50,7 +50,11 @@ pin_project! {
 /// [`ToolResultLayer`](super::ToolResultLayer) stands around them.
 ///
 /// ```
-/// use tower_toolcall::{ErrorKind, ToolCall, ToolError, outcome::ByError, result::{Pending, ToolResult}};
+/// use tower_toolcall::{
+///     ErrorKind, ToolCall, ToolError,
+///     outcome::ByError,
+///     result::{Pending, ToolResult},
+/// };
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
 /// let mut call = ToolCall::new("search");

@@ -155,12 +155,14 @@ impl<T> ToolResult<T> {
     /// use tower_toolcall::{AnyError, ToolCall, result::ToolResultLayer};
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// let tools = ServiceBuilder::new().layer(ToolResultLayer::new()).service(service_fn(|call: ToolCall| async move {
-    ///     match call.tool() {
-    ///         "weather" => Ok("12 degrees"),
-    ///         _ => Err(AnyError::from("503 Service Unavailable")),
-    ///     }
-    /// }));
+    /// let tools = ServiceBuilder::new().layer(ToolResultLayer::new()).service(service_fn(
+    ///     |call: ToolCall| async move {
+    ///         match call.tool() {
+    ///             "weather" => Ok("12 degrees"),
+    ///             _ => Err(AnyError::from("503 Service Unavailable")),
+    ///         }
+    ///     },
+    /// ));
     ///
     /// let Ok(result) = tools.clone().oneshot(ToolCall::new("weather")).await;
     /// assert_eq!(result.model_text(), "12 degrees");

@@ -72,7 +72,8 @@
 //! };
 //!
 //! # fn main() -> Result<(), tower_toolcall::ConfigError> {
-//! let backoff = Backoff::exponential(Duration::from_millis(200), 2.0)?.with_jitter(Jitter::Full);
+//! let backoff =
+//!     Backoff::exponential(Duration::from_millis(200), 2.0)?.with_jitter(Jitter::Full);
 //! let policy = RetryPolicy::new()
 //!     .with_attempts(4)?
 //!     .with_backoff(backoff)

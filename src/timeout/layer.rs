@@ -100,15 +100,21 @@ impl TimeoutLayer {
     /// [resolves](crate::identity) names it gets the resolved ones. A deadline shortens what it says as any other timeout.
     ///
     /// ```
-    /// use std::{collections::HashMap, sync::{Arc, RwLock}, time::Duration};
+    /// use std::{
+    ///     collections::HashMap,
+    ///     sync::{Arc, RwLock},
+    ///     time::Duration,
+    /// };
     /// use tower_toolcall::timeout::TimeoutLayer;
     ///
-    /// let timeouts = Arc::new(RwLock::new(HashMap::from([("import".to_owned(), Duration::from_secs(600))])));
+    /// let timeouts =
+    ///     Arc::new(RwLock::new(HashMap::from([("import".to_owned(), Duration::from_secs(600))])));
     /// let current = Arc::clone(&timeouts);
     /// let layer = TimeoutLayer::default()
     ///     .with_timeout_fn(move |call| current.read().ok()?.get(call.tool()).copied());
     ///
-    /// timeouts.write().unwrap().insert("search".into(), Duration::from_secs(5)); // whenever the database changes
+    /// // Whenever the database changes:
+    /// timeouts.write().unwrap().insert("search".into(), Duration::from_secs(5));
     /// # let _ = layer;
     /// ```
     ///

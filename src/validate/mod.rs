@@ -28,11 +28,16 @@
 //! let schemas = Schemas::new();
 //! schemas.insert(None, "search", Schema::compile(&json!({
 //!     "type": "object",
-//!     "properties": { "query": { "type": "string" }, "limit": { "type": "integer", "maximum": 100 } },
+//!     "properties": {
+//!         "query": { "type": "string" },
+//!         "limit": { "type": "integer", "maximum": 100 }
+//!     },
 //!     "required": ["query"],
 //! }))?);
 //!
-//! let tool = service_fn(|call: ToolCall| async move { Ok::<_, AnyError>(call.arguments()["limit"].clone()) });
+//! let tool = service_fn(|call: ToolCall| async move {
+//!     Ok::<_, AnyError>(call.arguments()["limit"].clone())
+//! });
 //! let tools = ServiceBuilder::new().layer(ValidateLayer::new(&schemas)).service(tool);
 //!
 //! let call = ToolCall::new("search").with_json(json!({ "limit": "5" }))?;
@@ -40,16 +45,20 @@
 //! assert_eq!(error.kind(), ErrorKind::InvalidInput);
 //! assert_eq!(
 //!     error.message(),
-//!     r#"the arguments do not fit: root: "query" is a required property; limit: is not of type "integer""#
+//!     "the arguments do not fit: root: \"query\" is a required property; \
+//!      limit: is not of type \"integer\""
 //! );
 //! assert_eq!(
 //!     error.model_message(),
-//!     r#"Tool 'search' refused its arguments: root: "query" is a required property; limit: is not of type "integer". Correct them and call it again."#
+//!     "Tool 'search' refused its arguments: root: \"query\" is a required property; \
+//!      limit: is not of type \"integer\". Correct them and call it again."
 //! );
 //!
 //! // Arguments as models write them:
 //! let layer = ValidateLayer::new(&schemas).repair();
-//! let tool = service_fn(|call: ToolCall| async move { Ok::<_, AnyError>(call.arguments()["limit"].clone()) });
+//! let tool = service_fn(|call: ToolCall| async move {
+//!     Ok::<_, AnyError>(call.arguments()["limit"].clone())
+//! });
 //! let call = ToolCall::new("search").with_json(json!({ "query": "tower", "limit": "5" }))?;
 //! assert_eq!(ServiceBuilder::new().layer(layer).service(tool).oneshot(call).await?, 5);
 //! # Ok(()) }

@@ -46,13 +46,19 @@ pub enum Draft {
 ///
 /// let schema = Schema::compile(&json!({
 ///     "type": "object",
-///     "properties": { "city": { "type": "string" }, "days": { "type": "integer", "maximum": 14 } },
+///     "properties": {
+///         "city": { "type": "string" },
+///         "days": { "type": "integer", "maximum": 14 }
+///     },
 ///     "required": ["city"],
 /// }))?;
 ///
 /// assert!(schema.is_valid(&json!({ "city": "Oslo", "days": 3 })));
 /// let misfits = schema.misfits(&json!({ "days": "three" }));
-/// assert_eq!(misfits.to_string(), r#"root: "city" is a required property; days: is not of type "integer""#);
+/// assert_eq!(
+///     misfits.to_string(),
+///     r#"root: "city" is a required property; days: is not of type "integer""#
+/// );
 /// # Ok::<_, tower_toolcall::ConfigError>(())
 /// ```
 ///
@@ -175,11 +181,14 @@ impl Schema {
     /// use tower_toolcall::validate::Schema;
     ///
     /// let schema = Schema::compile(&json!({
-    ///     "properties": { "limit": { "type": "integer" }, "tags": { "type": "array" }, "zip": { "type": "string" } },
+    ///     "properties": {
+    ///         "limit": { "type": "integer" },
+    ///         "tags": { "type": "array" },
+    ///         "zip": { "type": "string" }
+    ///     },
     /// }))?;
-    /// let (repaired, paths) = schema
-    ///     .repaired(&json!({ "limit": "5", "tags": "[\"a\"]", "zip": "00713" }))
-    ///     .unwrap();
+    /// let (repaired, paths) =
+    ///     schema.repaired(&json!({ "limit": "5", "tags": "[\"a\"]", "zip": "00713" })).unwrap();
     /// assert_eq!(repaired, json!({ "limit": 5, "tags": ["a"], "zip": "00713" }));
     /// assert_eq!(paths, ["limit", "tags"]);
     ///

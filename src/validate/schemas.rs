@@ -35,7 +35,10 @@ const MAX_OF_LIST: usize = 1_000;
 /// schemas.insert(None, "weather", Schema::compile(&json!({ "required": ["city"] }))?);
 /// // Replaces the schemas of a server's tools:
 /// let list = [("search", json!({ "type": "object" })), ("odd", json!({ "type": 7 }))];
-/// schemas.replace(Some("docs"), list.iter().map(|(tool, schema)| (*tool, Schema::compile(schema))));
+/// schemas.replace(
+///     Some("docs"),
+///     list.iter().map(|(tool, schema)| (*tool, Schema::compile(schema))),
+/// );
 ///
 /// assert_eq!(schemas.len(), 3);
 /// assert_eq!(schemas.refused()[0].0, "docs/odd");

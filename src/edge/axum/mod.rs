@@ -20,10 +20,14 @@
 #![cfg_attr(feature = "router", doc = "```")]
 #![cfg_attr(not(feature = "router"), doc = "```ignore")]
 //! use tower::{ServiceBuilder, service_fn};
-//! use tower_toolcall::{AnyError, BoxError, ServiceBuilderExt, ToolCall, axum::Routes, router::Router};
+//! use tower_toolcall::{
+//!     AnyError, BoxError, ServiceBuilderExt, ToolCall, axum::Routes, router::Router,
+//! };
 //!
 //! # fn main() -> Result<(), BoxError> {
-//! let docs = service_fn(|call: ToolCall| async move { Ok::<_, AnyError>(call.tool().to_owned()) });
+//! let docs = service_fn(|call: ToolCall| async move {
+//!     Ok::<_, AnyError>(call.tool().to_owned())
+//! });
 //! let router = Router::builder().server("docs", docs, ["search"]).build()?;
 //! let stack = ServiceBuilder::new().tool_circuit_breaker().service(router.clone());
 //!
@@ -177,9 +181,10 @@
 //!
 //! ```text
 //! -> POST /api/tools/order/execute       {"arguments": {"pizza": "Margherita"}}
-//! <- 200  {"tool_id":"order","status":"completed","result":{"order":7},"execution_time_ms":42,"upstream_status":201,"metadata":{}}
-//! <- 503  {"message":"..","error_code":"circuit_open","tool_id":"order","upstream_status":null,"upstream_body":null,
-//!          "is_retryable":true,"details":{"retry_after_seconds":30}}
+//! <- 200  {"tool_id":"order","status":"completed","result":{"order":7},
+//!          "execution_time_ms":42,"upstream_status":201,"metadata":{}}
+//! <- 503  {"message":"..","error_code":"circuit_open","tool_id":"order",
+//!          "upstream_status":null,"upstream_body":null,"is_retryable":true,"details":{"retry_after_seconds":30}}
 //! ```
 //!
 //! What the upstream says is the result, 200 also where its status is none of success (`failed`), with its body as it is; so is a job that still runs when the call's

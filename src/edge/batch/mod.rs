@@ -31,10 +31,12 @@
 //!         _ => Err(AnyError::from("no such city")),
 //!     }
 //! });
-//! let tools = ServiceBuilder::new().layer(TimeoutLayer::new(Duration::from_secs(5))).service(weather);
+//! let tools =
+//!     ServiceBuilder::new().layer(TimeoutLayer::new(Duration::from_secs(5))).service(weather);
 //!
 //! let cities = ["Oslo", "Narnia", "Atlantis"];
-//! let calls = cities.map(|city| ToolCall::new("weather").with_json(json!({ "city": city })).unwrap());
+//! let calls =
+//!     cities.map(|city| ToolCall::new("weather").with_json(json!({ "city": city })).unwrap());
 //! let results = Parallel::new(tools).with_limit(2)?.run(calls).await;
 //!
 //! let ended: Vec<_> = results.iter().map(|r| r.status().name()).collect();

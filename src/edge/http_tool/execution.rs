@@ -25,7 +25,10 @@ pub struct UpstreamStatus(pub StatusCode);
 ///
 /// ```
 /// use tower::{ServiceBuilder, ServiceExt};
-/// use tower_toolcall::{ServiceBuilderExt, ToolCall, http_tool::{ExecutionResult, HttpTool}};
+/// use tower_toolcall::{
+///     ServiceBuilderExt, ToolCall,
+///     http_tool::{ExecutionResult, HttpTool},
+/// };
 /// # use http_body_util::Full;
 /// # use bytes::Bytes;
 ///
@@ -37,9 +40,13 @@ pub struct UpstreamStatus(pub StatusCode);
 /// let stack = ServiceBuilder::new().tool_result().service(tool.client::<_, Bytes>(client));
 ///
 /// let Ok(result) = stack.oneshot(ToolCall::new("order")).await;
-/// let result = ExecutionResult::try_from(&result)?; // an `ExecutionError`, if the upstream was not asked, or has not answered
+/// // An `ExecutionError`, if the upstream was not asked, or has not answered.
+/// let result = ExecutionResult::try_from(&result)?;
 /// let json = serde_json::to_value(&result)?;
-/// assert_eq!((&json["tool_id"], &json["status"], &json["upstream_status"]), (&"order".into(), &"failed".into(), &409.into()));
+/// assert_eq!(
+///     (&json["tool_id"], &json["status"], &json["upstream_status"]),
+///     (&"order".into(), &"failed".into(), &409.into())
+/// );
 /// assert_eq!(json["result"]["error"], "closed");
 /// # Ok(()) }
 /// ```

@@ -37,9 +37,14 @@ use crate::{
 /// #     tower::service_fn(|_: http::Request<bytes::Bytes>| async { Ok(http::Response::default()) })
 /// # }
 /// # fn main() -> Result<(), ConfigError> {
-/// let start = HttpTool::new(Method::POST, "https://api.pizzeria.com/shops/{{ shop }}/deliveries")?;
-/// let status = HttpTool::new(Method::GET, "https://api.pizzeria.com/shops/{{ shop }}/deliveries/{{ delivery }}")?;
-/// let cancel = HttpTool::new(Method::DELETE, "https://api.pizzeria.com/deliveries/{{ delivery }}")?;
+/// let start =
+///     HttpTool::new(Method::POST, "https://api.pizzeria.com/shops/{{ shop }}/deliveries")?;
+/// let status = HttpTool::new(
+///     Method::GET,
+///     "https://api.pizzeria.com/shops/{{ shop }}/deliveries/{{ delivery }}",
+/// )?;
+/// let cancel =
+///     HttpTool::new(Method::DELETE, "https://api.pizzeria.com/deliveries/{{ delivery }}")?;
 ///
 /// let job = HttpJob::new(status, "$.state", ["delivered"], ["failed", "lost"])?
 ///     .with_value("delivery", "$.id")?

@@ -43,7 +43,11 @@ const MAX_FILES: usize = 1000;
 /// let manifest: ToolManifest = serde_json::from_str(r#"{
 ///     "name": "deliver",
 ///     "description": "Delivers an order.",
-///     "input_schema": { "type": "object", "properties": { "shop": { "type": "string" } }, "required": ["shop"] },
+///     "input_schema": {
+///         "type": "object",
+///         "properties": { "shop": { "type": "string" } },
+///         "required": ["shop"]
+///     },
 ///     "execution_profile": {
 ///         "mode": "async_poll",
 ///         "method": "POST",

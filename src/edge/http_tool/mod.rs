@@ -22,17 +22,27 @@
 //! use http_body_util::Full;
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ToolCall, http_tool::HttpTool, retry::{RetryLayer, RetryPolicy}, token::UpstreamToken};
+//! use tower_toolcall::{
+//!     AnyError, ToolCall,
+//!     http_tool::HttpTool,
+//!     retry::{RetryLayer, RetryPolicy},
+//!     token::UpstreamToken,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), AnyError> {
-//! let tool = HttpTool::new(Method::POST, "https://api.pizzeria.com/shops/{{ shop }}/orders?notify={{ notify | default(true) }}")?
-//!     .with_header("Authorization", "Bearer {{ upstream_token }}")?
-//!     .with_header("X-Request-ID", "{{ request_id }}")?
-//!     .with_body(r#"{
+//! let tool = HttpTool::new(
+//!     Method::POST,
+//!     "https://api.pizzeria.com/shops/{{ shop }}/orders?notify={{ notify | default(true) }}",
+//! )?
+//! .with_header("Authorization", "Bearer {{ upstream_token }}")?
+//! .with_header("X-Request-ID", "{{ request_id }}")?
+//! .with_body(
+//!     r#"{
 //!         "pizza": "{{ pizza }}",
 //!         {% if toppings is defined %}"toppings": {{ toppings }},{% endif %}
 //!         "quantity": {{ quantity | default(1) }}
-//!     }"#)?;
+//!     }"#,
+//! )?;
 //!
 //! // A client of your own. `ReqwestClient::new()?` is one.
 //! let client = service_fn(|request: Request<Bytes>| async move {
@@ -48,7 +58,8 @@
 //!     .layer(RetryLayer::new(RetryPolicy::new().with_replay_safety(move |_| safety)))
 //!     .service(tool.client(client));
 //!
-//! let mut call = ToolCall::new("order").with_json(json!({ "shop": "no 1", "pizza": "Quattro \"Stagioni\"" }))?;
+//! let mut call = ToolCall::new("order")
+//!     .with_json(json!({ "shop": "no 1", "pizza": "Quattro \"Stagioni\"" }))?;
 //! call.extensions_mut().insert(UpstreamToken::new("t0k3n"));
 //! let answer = stack.oneshot(call).await?;
 //! assert_eq!(answer.upstream_status(), 200);
@@ -67,7 +78,8 @@
 //!
 //! # fn main() -> Result<(), ConfigError> {
 //! let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
-//! let leaf = HttpTool::new(Method::GET, "http://127.0.0.1:8080/shops/{{ shop }}")?.client(client);
+//! let leaf =
+//!     HttpTool::new(Method::GET, "http://127.0.0.1:8080/shops/{{ shop }}")?.client(client);
 //! # let _: tower_toolcall::http_tool::HttpService<_, Full<Bytes>> = leaf;
 //! # Ok(()) }
 //! ```

@@ -24,7 +24,8 @@ use crate::{
 ///     let result = CallToolResult::success(vec![ContentBlock::text("sunny")]);
 ///     Ok::<_, AnyError>(CallToolResponse::from(result))
 /// });
-/// let stack = ServiceBuilder::new().map_response(McpJson).service(tool); // for `axum::Routes`, as one
+/// // For `axum::Routes`, as one.
+/// let stack = ServiceBuilder::new().map_response(McpJson).service(tool);
 /// let answer = stack.oneshot(ToolCall::new("weather")).await?;
 /// let json = serde_json::to_value(&answer)?;
 /// assert_eq!(json["content"][0]["text"], "sunny");

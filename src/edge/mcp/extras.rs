@@ -14,7 +14,11 @@ use crate::call::ToolCall;
 /// use tower_toolcall::{ToolCall, mcp::McpExtras};
 ///
 /// /// The same call once more, with what the server has asked for.
-/// fn again(mut call: ToolCall, asked: &CallToolResponse, responses: InputResponses) -> ToolCall {
+/// fn again(
+///     mut call: ToolCall,
+///     asked: &CallToolResponse,
+///     responses: InputResponses,
+/// ) -> ToolCall {
 ///     if let CallToolResponse::InputRequired(asked) = asked {
 ///         let mut extras = McpExtras::new().with_input_responses(responses);
 ///         if let Some(state) = &asked.request_state {

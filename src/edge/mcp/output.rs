@@ -31,7 +31,11 @@ pub enum OnMisfit {
 /// structured content of which its tool has a schema is worth a warning (`tool.misfit`) at the most.
 ///
 /// ```
-/// use tower_toolcall::{check::CheckLayer, mcp::{Catalog, McpOutput, McpTools, OnMisfit}, validate::Schemas};
+/// use tower_toolcall::{
+///     check::CheckLayer,
+///     mcp::{Catalog, McpOutput, McpTools, OnMisfit},
+///     validate::Schemas,
+/// };
 ///
 /// let outputs = Schemas::new();
 /// let tools = McpTools::new(Catalog::default()).with_output_schemas(&outputs);

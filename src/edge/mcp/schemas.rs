@@ -97,12 +97,16 @@ impl McpTools {
     /// They stay when the list is dropped, as another may have taken its place: [`Schemas::remove_server`] takes them out.
     ///
     /// ```
-    /// use tower_toolcall::{mcp::{Catalog, McpTools}, validate::{Schemas, ValidateLayer}};
+    /// use tower_toolcall::{
+    ///     mcp::{Catalog, McpTools},
+    ///     validate::{Schemas, ValidateLayer},
+    /// };
     ///
     /// let schemas = Schemas::new();
     /// let tools = McpTools::new(Catalog::default().with_server("docs")).with_schemas(&schemas);
     /// let layer = ValidateLayer::new(&schemas);
-    /// // tools.refresh(client.peer()).await?; and `tools` goes to McpNotifications, a router or a gateway
+    /// // tools.refresh(client.peer()).await?;
+    /// // and `tools` goes to McpNotifications, a router or a gateway
     /// # let _ = (tools, layer);
     /// ```
     #[must_use]

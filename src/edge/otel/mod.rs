@@ -22,18 +22,24 @@
 //! use opentelemetry::{global, propagation::TextMapCompositePropagator, trace::TracerProvider};
 //! use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
 //! use opentelemetry_sdk::{
-//!     Resource, propagation::{BaggagePropagator, TraceContextPropagator}, trace::SdkTracerProvider,
+//!     Resource,
+//!     propagation::{BaggagePropagator, TraceContextPropagator},
+//!     trace::SdkTracerProvider,
 //! };
 //! use std::collections::HashMap;
 //! use tower::{ServiceBuilder, service_fn};
 //! use tower_toolcall::{
 //!     AnyError, BoxError, ToolCall, otel::LangfuseHooks, retry::RetryLayer, trace::TraceLayer,
 //! };
-//! use tracing_subscriber::{filter::{LevelFilter, Targets}, prelude::*};
+//! use tracing_subscriber::{
+//!     filter::{LevelFilter, Targets},
+//!     prelude::*,
+//! };
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), BoxError> {
-//!     // What goes along with a request to another process. Without this line: trace context, no baggage.
+//!     // What goes along with a request to another process.
+//!     // Without this line: trace context, no baggage.
 //!     global::set_text_map_propagator(TextMapCompositePropagator::new(vec![
 //!         Box::new(TraceContextPropagator::new()),
 //!         Box::new(BaggagePropagator::new()),
@@ -50,10 +56,10 @@
 //!         .with_resource(Resource::builder().with_service_name("my-agent").build())
 //!         .build();
 //!
-//!     // What becomes a span: not rmcp's own, whose events tell errors as they are, secrets included.
-//!     let filter = Targets::new()
-//!         .with_default(LevelFilter::INFO)
-//!         .with_target("rmcp", LevelFilter::OFF);
+//!     // What becomes a span: not rmcp's own, whose events tell errors
+//!     // as they are, secrets included.
+//!     let filter =
+//!         Targets::new().with_default(LevelFilter::INFO).with_target("rmcp", LevelFilter::OFF);
 //!     let layer = tracing_opentelemetry::layer()
 //!         .with_tracer(provider.tracer("my-agent"))
 //!         .with_filter(filter);
@@ -80,7 +86,10 @@
 //! opentelemetry = "0.33"
 //! opentelemetry_sdk = "0.33"
 //! # Of its defaults: HTTP with a client of its own thread, which works in any runtime. For https:// also "reqwest-rustls".
-//! opentelemetry-otlp = { version = "0.33", default-features = false, features = ["http-proto", "reqwest-blocking-client", "trace"] }
+//! [dependencies.opentelemetry-otlp]
+//! version = "0.33"
+//! default-features = false
+//! features = ["http-proto", "reqwest-blocking-client", "trace"]
 //! tracing-opentelemetry = "0.34"
 //! tracing-subscriber = "0.3"
 //! ```
@@ -140,7 +149,8 @@
 //!
 //! /// In an rmcp server's `call_tool`: `answer(&call.name, &cx.meta)`.
 //! async fn answer(tool: &str, meta: &Map<String, Value>) {
-//!     let span = tracing::info_span!("tools/call", otel.kind = "server", gen_ai.tool.name = tool);
+//!     let span =
+//!         tracing::info_span!("tools/call", otel.kind = "server", gen_ai.tool.name = tool);
 //!     if let Some(parent) = otel::parent_from_meta(meta) {
 //!         otel::set_parent(&span, parent);
 //!     }

@@ -54,7 +54,8 @@
 //! server, around its service:
 //!
 //! ```text
-//! IdentityLayer > TraceLayer > DeadlineLayer > RetryLayer > CircuitBreakerLayer > CatchPanicLayer > Router
+//! IdentityLayer > TraceLayer > DeadlineLayer > RetryLayer
+//!   > CircuitBreakerLayer > CatchPanicLayer > Router
 //!     pay             TimeoutLayer 60 s > tool_fn
 //!     docs__*         ConcurrencyLimitLayer 4 > McpService
 //! ```
@@ -72,12 +73,17 @@
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{
-//!     AnyError, BoxError, ErrorKind, ToolCall, catch_panic::CatchPanicLayer, router::{Json, Router, tool_fn},
+//!     AnyError, BoxError, ErrorKind, ToolCall,
+//!     catch_panic::CatchPanicLayer,
+//!     router::{Json, Router, tool_fn},
 //!     timeout::TimeoutLayer,
 //! };
 //!
 //! #[derive(Deserialize)]
-//! struct Add { a: i64, b: i64 }
+//! struct Add {
+//!     a: i64,
+//!     b: i64,
+//! }
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
 //! let add = tool_fn(|Add { a, b }: Add| async move { Ok::<_, AnyError>(Json(a + b)) });
@@ -89,7 +95,10 @@
 //!
 //! let router = Router::builder()
 //!     .tool("add", add)
-//!     .tool("pay", ServiceBuilder::new().layer(TimeoutLayer::new(Duration::from_secs(60))).service(pay))
+//!     .tool(
+//!         "pay",
+//!         ServiceBuilder::new().layer(TimeoutLayer::new(Duration::from_secs(60))).service(pay),
+//!     )
 //!     .server("docs", docs, ["search", "fetch"])
 //!     .build()?;
 //! assert_eq!(router.names(), ["add", "docs__fetch", "docs__search", "pay"]);
@@ -104,7 +113,10 @@
 //!
 //! let error = run(ToolCall::new("serch")).await.unwrap_err();
 //! assert_eq!(error.kind(), ErrorKind::NotFound);
-//! assert_eq!(error.model_message(), "Tool 'serch' does not exist. Did you mean 'docs__search'?");
+//! assert_eq!(
+//!     error.model_message(),
+//!     "Tool 'serch' does not exist. Did you mean 'docs__search'?"
+//! );
 //! # Ok(()) }
 //! ```
 //!

@@ -75,7 +75,9 @@ impl<Res> Router<Res> {
     ///
     /// ```
     /// use tower::{ServiceBuilder, service_fn};
-    /// use tower_toolcall::{AnyError, ToolCall, circuit_breaker::CircuitBreakerLayer, router::Router};
+    /// use tower_toolcall::{
+    ///     AnyError, ToolCall, circuit_breaker::CircuitBreakerLayer, router::Router,
+    /// };
     ///
     /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
     /// let docs = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("found") });

@@ -38,7 +38,8 @@
 //! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("sunny") });
 //! let tools = ServiceBuilder::new().layer(stack).service(tool);
 //! assert_eq!(tools.oneshot(ToolCall::new("weather")).await?, "sunny");
-//! assert_eq!(breakers.len(), 2); // that of `weather`, and that of `import`, which is known from the file
+//! // That of `weather`, and that of `import`, which is known from the file.
+//! assert_eq!(breakers.len(), 2);
 //! # Ok(()) }
 //! ```
 //!
@@ -79,7 +80,8 @@
 //! # fn main() -> Result<(), BoxError> {
 //! let stack = Settings::http_proxy()
 //!     .stack()
-//!     .with_hooks(LangfuseHooks::default()) // for MCP tools: LangfuseHooks::new(McpHooks::new())
+//!     // For MCP tools: LangfuseHooks::new(McpHooks::new()).
+//!     .with_hooks(LangfuseHooks::default())
 //!     .with_check(check_fn(|_call, answer: &String| match answer.is_empty() {
 //!         true => Err("the answer is empty".into()),
 //!         false => Ok(()),

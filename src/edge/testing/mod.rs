@@ -27,7 +27,8 @@
 //!
 //! async fn charge(call: ToolCall) -> Result<String, ToolError> {
 //!     let cents = call.arguments().get("cents").and_then(|v| v.as_u64());
-//!     let cents = cents.ok_or_else(|| ToolError::new(ErrorKind::InvalidInput, "`cents` is missing"))?;
+//!     let cents =
+//!         cents.ok_or_else(|| ToolError::new(ErrorKind::InvalidInput, "`cents` is missing"))?;
 //!     Ok(format!("charged {cents}"))
 //! }
 //!
@@ -36,7 +37,10 @@
 //! assert_eq!(service_fn(charge).oneshot(call).await?, "charged 250");
 //!
 //! let error = service_fn(charge).oneshot(ToolCall::new("charge")).await.unwrap_err();
-//! assert_eq!((error.kind(), error.execution()), (ErrorKind::InvalidInput, Execution::NotStarted));
+//! assert_eq!(
+//!     (error.kind(), error.execution()),
+//!     (ErrorKind::InvalidInput, Execution::NotStarted)
+//! );
 //! # Ok(()) }
 //! ```
 //!
@@ -117,13 +121,18 @@
 //! ```
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ToolCall, testing::{Capture, Replay}};
+//! use tower_toolcall::{
+//!     AnyError, ToolCall,
+//!     testing::{Capture, Replay},
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
 //! let real = service_fn(|call: ToolCall| async move {
 //!     Ok::<_, AnyError>(json!({ "city": call.arguments()["city"], "degrees": 12 }))
 //! });
-//! let weather = |city: &str| ToolCall::new("weather").with_json(json!({ "city": city, "api_key": "s3cr3t" }));
+//! let weather = |city: &str| {
+//!     ToolCall::new("weather").with_json(json!({ "city": city, "api_key": "s3cr3t" }))
+//! };
 //!
 //! let capture = Capture::new();
 //! let tools = ServiceBuilder::new().layer(capture.layer()).service(real);

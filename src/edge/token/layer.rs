@@ -130,7 +130,8 @@ impl<X> TokenLayer<X> {
     /// if let Some(tokens) = settings.token_layer::<_, Bytes>(client)? {
     ///     let mut breaker = None;
     ///     let tokens = tokens.map_exchange(|exchange| {
-    ///         breaker = Some(exchange.handle()); // reads the provider's breaker, and subscribes to it
+    ///         // Reads the provider's breaker, and subscribes to it.
+    ///         breaker = Some(exchange.handle());
     ///         metrics.layer().layer(exchange) // has its state, as that of the tool `token_exchange`
     ///     });
     /// }

@@ -20,14 +20,16 @@
 //! #     let answer = r#"{"access_token": "for-orders", "token_type": "Bearer", "issued_token_type": "urn:ietf:params:oauth:token-type:access_token", "expires_in": 300}"#;
 //! #     Ok::<_, std::io::Error>(Response::new(Full::<Bytes>::from(answer)))
 //! # });
-//! let auth = ClientAuth::basic("gateway", Secret::from("s3cr3t")); // out of a file, or the environment
+//! // Out of a file, or the environment.
+//! let auth = ClientAuth::basic("gateway", Secret::from("s3cr3t"));
 //! let endpoint = TokenEndpoint::<_, Bytes>::new("https://id.example.com/token", auth, client)?;
 //! let exchange = ServiceBuilder::new()
 //!     .concurrency_limit(32) // see "Strangers"
 //!     .tool_circuit_breaker() // of the provider: it is no tool's
 //!     .tool_timeout(Duration::from_secs(5))
 //!     .service(endpoint);
-//! let tokens = TokenLayer::new(exchange).with_tool("order", Target::audience("orders").with_scope("write"));
+//! let tokens = TokenLayer::new(exchange)
+//!     .with_tool("order", Target::audience("orders").with_scope("write"));
 //!
 //! let tool = tower::service_fn(|call: ToolCall| async move {
 //!     let token = call.extensions().get::<UpstreamToken>().expect("put there by the layer");

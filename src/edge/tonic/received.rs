@@ -68,7 +68,8 @@ impl From<Status> for ToolError {
 ///
 /// // As it arrives: the details alone cross the wire.
 /// let sent = Status::from(ToolError::new(ErrorKind::CircuitOpen, "5 failures in a row"));
-/// let arrived = || Status::with_details(sent.code(), sent.message(), sent.details().to_vec().into());
+/// let arrived =
+///     || Status::with_details(sent.code(), sent.message(), sent.details().to_vec().into());
 ///
 /// assert_eq!(from_trusted_peer(arrived()).execution(), Execution::NotStarted);
 /// assert_eq!(ToolError::from(arrived()).execution(), Execution::Unknown);

@@ -11,7 +11,11 @@
 //! ```
 //! use serde_json::{Value, json};
 //! use tower::service_fn;
-//! use tower_toolcall::{AnyError, BoxError, ToolCall, batch::Parallel, turn::{Format, Turn}};
+//! use tower_toolcall::{
+//!     AnyError, BoxError, ToolCall,
+//!     batch::Parallel,
+//!     turn::{Format, Turn},
+//! };
 //!
 //! # async fn ask(messages: &[Value]) -> Result<Value, BoxError> {
 //! #     if messages.len() > 1 { return Ok(json!({ "content": [{ "type": "text", "text": "12 degrees." }] })) }
@@ -29,16 +33,22 @@
 //!     }
 //! }));
 //!
-//! let mut messages = vec![json!({ "role": "user", "content": "How warm is it in Oslo and in Narnia?" })];
+//! let mut messages =
+//!     vec![json!({ "role": "user", "content": "How warm is it in Oslo and in Narnia?" })];
 //! loop {
 //!     let turn = Turn::read(Format::Anthropic, &ask(&messages).await?)?;
 //!     let done = turn.is_empty();
 //!     messages.extend(turn.run(&tools).await.into_messages());
-//!     if done { break }
+//!     if done {
+//!         break;
+//!     }
 //! }
 //!
 //! let results = &messages[2]["content"];
-//! assert_eq!(results[0], json!({ "type": "tool_result", "tool_use_id": "toolu_1", "content": "12 degrees" }));
+//! assert_eq!(
+//!     results[0],
+//!     json!({ "type": "tool_result", "tool_use_id": "toolu_1", "content": "12 degrees" })
+//! );
 //! assert_eq!(results[1]["is_error"], true);
 //! # Ok(()) }
 //! ```

@@ -41,7 +41,10 @@ const MAX_VALUE: usize = 4_096;
 /// use tower_toolcall::hint;
 ///
 /// let mut headers = HeaderMap::new();
-/// headers.insert("ratelimit", HeaderValue::from_static(r#""burst";r=0;t=30, "daily";r=900;t=3600"#));
+/// headers.insert(
+///     "ratelimit",
+///     HeaderValue::from_static(r#""burst";r=0;t=30, "daily";r=900;t=3600"#),
+/// );
 /// let hint = hint::from_headers(&headers, SystemTime::UNIX_EPOCH).unwrap();
 /// assert_eq!(hint.delay, Some(Duration::from_secs(30)));
 /// ```

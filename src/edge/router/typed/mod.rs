@@ -42,7 +42,10 @@ use crate::{
 /// use tower_toolcall::{AnyError, BoxError, ErrorKind, ToolCall, ToolError, router::tool_fn};
 ///
 /// #[derive(Deserialize)]
-/// struct Weather { city: String, days: u8 }
+/// struct Weather {
+///     city: String,
+///     days: u8,
+/// }
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
 /// let weather = tool_fn(|args: Weather| async move {
@@ -52,8 +55,11 @@ use crate::{
 /// let call = ToolCall::new("weather").with_json(json!({ "city": "Oslo", "days": "three" }))?;
 /// let error = weather.oneshot(call).await.unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::InvalidInput);
-/// assert_eq!(error.model_message(), "Tool 'weather' refused its arguments: expected u8, not a string, at \
-///     `days`. Correct them and call it again.");
+/// assert_eq!(
+///     error.model_message(),
+///     "Tool 'weather' refused its arguments: expected u8, not a string, at \
+/// `days`. Correct them and call it again."
+/// );
 ///
 /// let forecast = tool_fn(|args: Weather| async move {
 ///     if args.days > 14 {
@@ -64,7 +70,10 @@ use crate::{
 /// });
 /// let call = ToolCall::new("forecast").with_json(json!({ "city": "Oslo", "days": 99 }))?;
 /// let error = forecast.oneshot(call).await.unwrap_err();
-/// assert_eq!((error.kind(), error.message()), (ErrorKind::InvalidInput, "`days` must be 14 at most"));
+/// assert_eq!(
+///     (error.kind(), error.message()),
+///     (ErrorKind::InvalidInput, "`days` must be 14 at most")
+/// );
 /// # Ok(()) }
 /// ```
 pub fn tool_fn<A, F, Fut, R, E>(f: F) -> ToolFn<F, A>
