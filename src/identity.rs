@@ -118,6 +118,7 @@ use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
+#[doc(inline)]
 pub use crate::call::Identity;
 use crate::{
     call::{CallInfo, ToolCall},

@@ -1,3 +1,5 @@
+// What is not compiled is not there to be linked to.
+#![cfg_attr(not(feature = "full"), doc = include_str!("guide/links.md"))]
 //! For tool calls what `tower-http` is for HTTP: timeouts, retries, rate limits, circuit breakers, policies, traces and more
 //! as separate [tower](https://docs.rs/tower) layers, around any `Service<ToolCall>`.
 //!
@@ -156,8 +158,6 @@
 //! | `cancel` | cancellation tokens on calls, and [`cancel::cancellable`] for tools that spawn work (`tokio-util`) |
 //! | `anyhow` | tools that return `anyhow::Error` |
 //! | `testing` | [`testing`] (`strsim`) |
-// What is not compiled is not there to be linked to.
-#![cfg_attr(not(feature = "full"), doc = include_str!("guide/links.md"))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod answer;

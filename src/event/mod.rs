@@ -83,6 +83,7 @@ pub use self::{
     listen::{Listen, Listener, Listening},
     outcome::{CallOutcome, PolicyOutcome, TokenOutcome},
 };
+#[doc(inline)]
 pub use crate::call::{ListenerId, Signal, Signals};
 pub use crate::event::availability::{Availability, AvailabilityChange};
 pub use crate::event::transition::{BreakerState, Transition, TransitionReason};

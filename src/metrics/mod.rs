@@ -165,4 +165,5 @@ pub use self::{
     sink::{CallEnd, Sink, ToolSink},
     snapshot::{BreakerRow, Latency, Snapshot, Stats, TokenStats, ToolRow},
 };
+#[doc(inline)]
 pub use crate::event::CallOutcome;

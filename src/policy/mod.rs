@@ -14,7 +14,7 @@
 //! # Order
 //!
 //! Below an [identity layer](crate::identity), so that rules know tools by their real names; below trace and metrics, which see the
-//! refusal; below [validation](crate::validate): what is approved is what is sent, already repaired. Nothing below may change arguments.
+//! refusal; below validation (`validate::ValidateLayer`): what is approved is what is sent, already repaired. Nothing below may change arguments.
 //!
 //! Outside of [`DeadlineLayer`](crate::deadline::DeadlineLayer): the time in which a person thinks is not the tool's. It has a limit of
 //! its own, and the deadline that the call brings along. Outside of all that repeats calls (retry, rate limit, poll): one approval is for all
@@ -146,4 +146,5 @@ pub use self::{
     rules::{Decision, Rule},
     service::PolicyService,
 };
+#[doc(inline)]
 pub use crate::event::PolicyOutcome;

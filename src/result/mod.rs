@@ -1,6 +1,6 @@
 //! A layer that never fails: whatever happens to a call, its caller gets a [`ToolResult`].
 //!
-//! For agent loops, where the failure of one tool must not end the turn; a [batch](crate::batch) makes such results itself. The result says
+//! For agent loops, where the failure of one tool must not end the turn; `batch::Parallel` makes such results itself. The result says
 //! how the call ended ([`Status`]), what it answered or what went wrong, how long it took, and what
 //! the layers below did for it. A readiness error is the result of the call that meets it.
 //!

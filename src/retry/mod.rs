@@ -135,4 +135,5 @@ pub use self::{
     budget::RetryBudget, future::ResponseFuture, layer::RetryLayer, policy::RetryPolicy,
     service::Retry,
 };
+#[doc(inline)]
 pub use crate::event::RetryRefusal;
