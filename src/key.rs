@@ -59,7 +59,7 @@ impl Key {
         Self::By(KeyFn(Arc::new(f)))
     }
 
-    /// A hash of what must not be kept as text, of a credential for one: calls with the same hash share
+    /// A hash of what must not be kept as text, of a credential for example: calls with the same hash share
     /// one state, whatever it was made of, so it should be one that tells credentials apart.
     ///
     /// ```

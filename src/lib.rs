@@ -71,9 +71,9 @@
 //!
 //! The [guide] builds the [stack from nothing][guide::start], and tells [which order][guide::order] its layers have,
 //! [what to do when it does not compile][guide::does_not_compile], and [how to test tools][guide::testing]. It says
-//! [what a stranger can do][guide::strangers], which [laws][guide::laws] the layers keep and by which test, what is
-//! [called what][guide::names] in other libraries, and [how it compares][guide::comparison]. There are [examples][guide::examples]
-//! that run.
+//! [what a stranger can do][guide::strangers], which [laws][guide::laws] the layers keep and by which test, how it is tested
+//! [beyond that][guide::reliability], what it [costs][guide::cost], what is [called what][guide::names] in other libraries, and
+//! [how it compares][guide::comparison]. There are [examples][guide::examples] that run.
 //!
 //! # Layers
 //!

@@ -8,7 +8,7 @@
 //! | [`testing`] | How do I test my tools, and my stack? |
 //! | [`names`] | What is it called in tower, tower-http, FastMCP and resilience4j? |
 //! | [`examples`] | What can I run? |
-//! | [`strangers`] | What can somebody do who only sends calls? |
+//! | [`strangers`] | What can a caller do who is not trusted? |
 //! | [`laws`] | What do all layers keep to, and which test shows it? |
 //! | [`reliability`] | How is it tested beyond that? |
 //! | [`cost`] | What does it cost? |

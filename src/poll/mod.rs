@@ -114,7 +114,7 @@
 //! Dropping the response future ends the wait and drops a poll that runs. If the job is still running then, and its kind knows how
 //! ([`Job::cancel`]), it is cancelled: by one call, in a task of its own, with 5 s, at most 100 of them at a time in a
 //! process, if the future is dropped within a runtime; [`PollLayer::without_cancel`] leaves it running. The caller's cancellation token does the same. A job whose polls or time are used up is
-//! never cancelled: whoever has its [`JobRef`](crate::call::JobRef) may go on waiting. A call that is dropped before its answer has named a job
+//! never cancelled: a caller with its [`JobRef`](crate::call::JobRef) may go on waiting. A call that is dropped before its answer has named a job
 //! cancels nothing, nor does one that was [given](crate::ToolCall::with_job) a job: others may wait for it too.
 //!
 //! # Clone

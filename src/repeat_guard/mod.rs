@@ -108,10 +108,10 @@
 //!
 //! Of each principal the last 8 different calls are remembered, in about 700 bytes and up to 100 characters of the last error for each that
 //! is refused; so cycles of up to 8 calls are found. Arguments are not kept: the hash stands for them, made with a random seed of the layer, so
-//! that nobody can choose arguments for it. A call is taken for one of these 8 by chance once in 10¹⁸ times.
+//! that nobody can choose arguments for it. Another call has the hash of one of these 8 once in 10¹⁸ times.
 //!
 //! At most 10,000 principals are kept ([`with_max_keys`](RepeatGuardBuilder::with_max_keys)). If there is no place for another one, those are
-//! forgotten that have no call in flight, first those without a failure of late; whoever is forgotten is counted anew. If all places are taken, calls of
+//! forgotten that have no call in flight, first those without a failure of late; a forgotten principal is counted anew. If all places are taken, calls of
 //! new principals are not watched. Calls whose arguments are nested too deeply to be sent ([`MAX_DEPTH`](crate::MAX_DEPTH)) are not
 //! watched either.
 //!

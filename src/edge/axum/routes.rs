@@ -129,7 +129,7 @@ impl Routes {
 
     /// Adds the endpoint of an executor, and one for its jobs, [`/api/tools/{tool}/jobs/{id}`](super#execution): a result that is `pending` has the id
     /// in its `metadata`, as `job`. A GET goes on waiting, and starts nothing. It is answered for the same subject only, if requests have
-    /// [bearer tokens](Self::with_bearer_subject): that very token. Without these, whoever knows the id is answered; nobody can guess it.
+    /// [bearer tokens](Self::with_bearer_subject): that very token. Without these, the id is enough; it cannot be guessed.
     ///
     /// 1,000 jobs are kept, in this process, with arguments of 64 KiB at most; if requests have bearer tokens, 100 of one subject, and 100 of all callers without
     /// a token. A subject's oldest job makes room for its next, and, when all places are taken, the oldest of the subject with the most makes room. A job is kept for a day at

@@ -301,8 +301,8 @@ impl ToolManifest {
         read.collect()
     }
 
-    /// Lets headers name `upstream_token` although no audience is required. Whoever puts an [`UpstreamToken`](crate::token::UpstreamToken) on calls then
-    /// answers for whose it is: a caller's own token would be sent to the tool as it is.
+    /// Lets headers name `upstream_token` although no audience is required. The code that puts an [`UpstreamToken`](crate::token::UpstreamToken) on calls then
+    /// decides whose it is: a caller's own token would be sent to the tool as it is.
     #[must_use]
     pub fn pass_subject_without_audience(mut self) -> Self {
         self.passes_subject = true;

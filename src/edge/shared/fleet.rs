@@ -49,8 +49,8 @@ pub(super) enum Word {
     Probing { remaining: Duration },
     /// Its probes have succeeded. It knew all words up to this number.
     Closed { seen: u64 },
-    /// A person has forced the state, or reset it. Of two the one with the higher number holds: whoever forces a state
-    /// takes one more than all that it knows of, so that it does not matter when, how often and by whom a word is told.
+    /// A person has forced the state, or reset it. Of two the one with the higher number holds: a process that forces a
+    /// state takes one more than all that it knows of, so that the order and the number of messages do not matter.
     Forced { state: BreakerState, number: u64 },
     /// A server has asked it to wait. A person who ends the wait forces the key to be closed.
     Cooling {

@@ -43,14 +43,14 @@
 //! | a cooldown is over | all return together as slowly as one would: each has one turn of so many |
 //! | anything else: results, windows, refusals | nothing |
 //!
-//! What was taken over is never told again, so it goes on no longer than whoever has seen it with its own eyes says so. An opening never makes that
-//! of another process shorter, and nobody's result is counted but where it was.
+//! A process passes on what it has seen itself, never what it took over from others. So a state lasts no longer than the process that has
+//! seen it says so. An opening never shortens that of another process, and each result is counted in its own process only.
 //!
 //! # One probe for all
 //!
 //! The process that was open first probes first: the others add a [grace](SharedState::with_grace) to what they take over, at random
-//! once to twice as long. Its verdict reaches them before their own probes. If it gets no calls, the next one probes. Whoever has failed adds
-//! two to three graces to its own period, so that the next probe is that of another process.
+//! once to twice as long. Its verdict reaches them before their own probes. If it gets no calls, the next one probes. A process whose
+//! probe has failed adds two to three graces to its own period, so that the next probe is that of another process.
 //!
 //! # What it cannot do
 //!

@@ -1,7 +1,7 @@
 //! Tokens for tools: a layer that exchanges the caller's token for one that the tool's service takes (RFC 8693), and keeps it.
 //!
-//! Whoever makes a call puts his own token on it, [`ToolCall::with_subject_token`](crate::ToolCall::with_subject_token). The layer knows for whom the
-//! tokens of each tool have to be, its [`Target`], asks an identity provider for one, and puts it on the call as an [`UpstreamToken`], which
+//! The caller puts his own token on the call, [`ToolCall::with_subject_token`](crate::ToolCall::with_subject_token). The layer knows the
+//! [`Target`] of each tool's tokens, asks an identity provider for one, and puts it on the call as an [`UpstreamToken`], which
 //! an HTTP tool has as the variable `upstream_token` of its headers. The caller's own token goes to no tool.
 //!
 //! ```
