@@ -6,7 +6,7 @@ use std::{
 use serde_json::json;
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
-    ErrorKind, Event, ReplaySafety, ServiceBuilderExt, ToolCall,
+    ErrorKind, Event, ReplaySafety, ToolCall,
     circuit_breaker::CircuitBreakerLayer,
     event::{Listener, RetryRefusal},
     rate_limit::RateLimitBackoffLayer,
