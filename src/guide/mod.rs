@@ -12,6 +12,7 @@
 //! | [`laws`] | What do all layers keep to, and which test shows it? |
 //! | [`reliability`] | How is it tested beyond that? |
 //! | [`cost`] | What does it cost? |
+//! | [`stability`] | What may a new version change? |
 //! | [`comparison`] | What do others do, and where does this crate not compete? |
 
 #[doc = include_str!("comparison.md")]
@@ -37,6 +38,9 @@ pub mod order {}
 
 #[doc = include_str!("reliability.md")]
 pub mod reliability {}
+
+#[doc = include_str!("stability.md")]
+pub mod stability {}
 
 #[doc = include_str!("start.md")]
 pub mod start {}
