@@ -130,6 +130,18 @@ const NASTY: &[&str] = &[
     "- name: password\n", "password (", "password for ", "password | ", "\u{201c}password\u{201d}:\u{201c}",
 ];
 
+/// Found by `tests/fuzz`: once the first part was redacted, the next one was near enough to be looked at.
+#[test]
+fn a_url_whose_user_is_longer_than_what_is_read_is_redacted_to_its_end() {
+    let url = format!(
+        "sftp://svc_user:fgiP98wiKNhCNg6a@files2.hollg6a{}@filow.dev/in",
+        "@filg6a".repeat(300)
+    );
+    let once = redact_text(&url);
+    assert!(!once.contains("filg6a"), "{once}");
+    assert_eq!(redact_text(&once), once);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 

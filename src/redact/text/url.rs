@@ -38,8 +38,15 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
     {
         (url, authority) = (host, host);
     }
+    // It goes on beyond the bytes that were read.
+    let goes_on = authority.len() == near.len() && near.len() + 4 > NEAR;
     if let Some(sign) = authority.rfind('@').or_else(|| authority.rfind("%40")) {
-        return is_credential(&authority[..sign]).then(|| start..start + sign);
+        let end = match goes_on {
+            // There may be another sign, which would be seen once this part is redacted.
+            true => bare_end(text, start).max(start + near.len()),
+            false => start + sign,
+        };
+        return is_credential(&authority[..sign]).then_some(start..end);
     }
     if !has_password(authority) {
         return None;
