@@ -88,6 +88,7 @@ pub struct RateLimitBackoffBuilder<C = ByError> {
     max_wait: Duration,
     max_cooldown: Option<Duration>,
     text_limits: bool,
+    seed: Option<u64>,
     listener: Listener,
     classifier: C,
 }
@@ -109,6 +110,7 @@ impl RateLimitBackoffBuilder {
             max_wait: Duration::from_secs(300),
             max_cooldown: None,
             text_limits: false,
+            seed: None,
             listener: Listener::default(),
             classifier: ByError,
         }
@@ -198,6 +200,12 @@ impl<C> RateLimitBackoffBuilder<C> {
         self
     }
 
+    /// Makes the random addition to a cooldown the same in each run, for tests.
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
     /// Sets the classifier of results. Default: [`ByError`]. It is cloned for each call: put large parts in an
     /// [`Arc`](std::sync::Arc).
     pub fn with_classifier<D>(self, classifier: D) -> RateLimitBackoffBuilder<D> {
@@ -209,6 +217,7 @@ impl<C> RateLimitBackoffBuilder<C> {
             max_wait: self.max_wait,
             max_cooldown: self.max_cooldown,
             text_limits: self.text_limits,
+            seed: self.seed,
             listener: self.listener,
             classifier,
         }
@@ -277,7 +286,7 @@ impl<C> RateLimitBackoffBuilder<C> {
             max_cooldown: self.max_cooldown(),
             text_limits: self.text_limits,
             listener: self.listener.clone(),
-            random: Random::default(),
+            random: self.seed.map_or_else(Random::default, Random::seeded),
             origin: Instant::now(),
             processes: AtomicU32::new(1),
             subscribers: OnceLock::new(),
