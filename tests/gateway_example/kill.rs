@@ -25,11 +25,11 @@ use crate::{
 const CALLERS: u64 = 50;
 const LOAD: Duration = Duration::from_secs(22);
 /// What a call may take, retries and waits included.
-const BUDGET: Duration = Duration::from_secs(3);
+pub(crate) const BUDGET: Duration = Duration::from_secs(3);
 /// What may come on top of it: the machine is small, and loaded.
 const SLACK: Duration = Duration::from_secs(1);
 
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     let mut settings = Settings::gateway();
     settings.deadline.budget = Some(BUDGET);
     settings.timeout.default = Duration::from_secs(2);
@@ -193,7 +193,7 @@ fn signal(which: &str, pid: u32) {
 }
 
 /// Waits until nothing has gone for 2 s, and returns what there is: what ends late must not hide what never does.
-async fn at_rest() -> Use {
+pub(crate) async fn at_rest() -> Use {
     let (mut least, mut since) = (in_use(), Instant::now());
     while since.elapsed() < Duration::from_secs(2) {
         sleep(Duration::from_millis(50)).await;

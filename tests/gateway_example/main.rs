@@ -6,6 +6,7 @@
 mod clients;
 mod flood;
 mod foreign;
+mod hostile;
 mod kill;
 mod kit;
 mod life;

@@ -136,19 +136,15 @@ impl Service<ToolCall> for Instance {
                 Readiness::Unknown => {}
             }
             let mut state = self.tool.0.state.lock().unwrap();
-            let rare = if state.mood == Mood::Well {
-                1_000_000
-            } else {
-                30
-            };
-            if state.random.once_in(rare) {
+            let may_fail = state.mood != Mood::Well;
+            if may_fail && state.random.once_in(30) {
                 drop(state);
                 self.readiness = Readiness::Failed;
                 self.tool.0.log.add(None, "", What::NotReady);
                 let error = ToolError::new(ErrorKind::ConnectionFailed, NOT_READY);
                 return Poll::Ready(Err(error.with_execution(Execution::NotStarted)));
             }
-            if state.random.once_in(rare / 3) {
+            if may_fail && state.random.once_in(10) {
                 let ms = state.random.below(3_000);
                 self.readiness = Readiness::Later(Box::pin(sleep(Duration::from_millis(ms))));
                 continue;
