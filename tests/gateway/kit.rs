@@ -300,7 +300,7 @@ pub(crate) async fn gateway_with(
     }
 }
 
-fn discover() -> ClientLifecycleMode {
+pub(crate) fn discover() -> ClientLifecycleMode {
     ClientLifecycleMode::Discover {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
     }

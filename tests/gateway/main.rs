@@ -5,6 +5,7 @@
 mod answers;
 mod calls;
 mod cancel;
+mod conformance;
 mod elicitation;
 mod identity;
 mod kit;

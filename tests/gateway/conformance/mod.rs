@@ -1,0 +1,89 @@
+//! The MCP conformance suite against a gateway over HTTP. Behind it is a server with the tools that the suite knows by name.
+//!
+//! What is expected to fail stands in a file for each revision, with the reason. What fails beside it is an error, and so is what
+//! passes although it stands there.
+
+mod fixture;
+
+use std::{path::Path, time::Duration};
+
+use rmcp::{ClientServiceExt as _, ServiceExt as _, transport::StreamableHttpServerConfig};
+use tokio::{process::Command, time::timeout};
+use tower::ServiceBuilder;
+use tower_toolcall::{
+    ServiceBuilderExt as _,
+    mcp::{GatewayHandler, McpNotifications, McpService},
+    redact::Rules,
+    retry::RetryPolicy,
+};
+
+use self::fixture::Fixture;
+use crate::kit::{discover, http_with, stream};
+
+async fn keeps_to(revision: &str, modern: bool) {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/mcp-conformance");
+    assert!(
+        target.exists(),
+        "the suite is not installed: run `tests/run --no-run` once; it puts it under target/"
+    );
+    let tools = McpNotifications::new();
+    let ours = stream(Fixture);
+    let behind = match modern {
+        true => tools.clone().serve_with_lifecycle(ours, discover()).await,
+        false => tools.clone().serve(ours).await,
+    };
+    let behind = behind.unwrap();
+    let leaf = McpService::new(behind.peer().clone()).with_progress(tools.progress().clone());
+    let stack = ServiceBuilder::new()
+        .tool_sanitize(Rules::new())
+        .tool_trace()
+        .tool_deadline(Duration::from_secs(20))
+        .tool_retry(RetryPolicy::new())
+        .tool_rate_limit()
+        .tool_circuit_breaker()
+        .tool_timeout(Duration::from_secs(10))
+        .tool_catch_panic()
+        .service(leaf);
+    // The bare names of the suite, where a router has them behind the name of their server.
+    let handler = GatewayHandler::new(stack, fixture::tools);
+    let (url, server) = http_with(handler, StreamableHttpServerConfig::default()).await;
+    let expected = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("tests/gateway/conformance/{revision}.yaml"));
+    let mut suite = Command::new(target.join("node"));
+    suite
+        .arg(target.join("node_modules/@modelcontextprotocol/conformance/dist/index.js"))
+        .args([
+            "server",
+            "--url",
+            &url,
+            "--requirements",
+            revision,
+            "--expected-failures",
+        ])
+        .arg(expected)
+        .arg("--output-dir")
+        .arg(target.join(format!("results-{revision}")))
+        .kill_on_drop(true);
+    let ended = timeout(Duration::from_secs(120), suite.output()).await;
+    let ended = ended.expect("it does not end").unwrap();
+    println!("{}", String::from_utf8_lossy(&ended.stdout));
+    assert!(
+        ended.status.success(),
+        "{}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
+    server.abort();
+    let _ = behind.cancel().await;
+}
+
+/// N2.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_gateway_keeps_to_the_revision_of_2025_11_25() {
+    keeps_to("2025-11-25", false).await;
+}
+
+/// N2.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_gateway_keeps_to_the_revision_of_2026_07_28() {
+    keeps_to("2026-07-28", true).await;
+}
