@@ -249,12 +249,15 @@ struct Running {
     period: u32,
 }
 
-/// Whether the run that ends at this entry was dropped by its caller.
+/// Whether the run that ends at this entry was dropped by its caller, or for one who has cancelled.
 fn is_given_up(of_tool: &[&Entry], i: usize) -> bool {
     let mut later = of_tool[i + 1..].iter();
     let next = later
         .find(|entry| entry.call == of_tool[i].call && !matches!(entry.what, What::Breaker { .. }));
-    next.is_some_and(|next| matches!(next.what, What::Dropped))
+    next.is_some_and(|next| match next.what {
+        What::Error { kind, .. } => kind == ErrorKind::Cancelled,
+        ref what => matches!(what, What::Dropped),
+    })
 }
 
 /// A breaker opens after so many failures in a row, no sooner and no later; while it is open nothing runs, and while it is half-open

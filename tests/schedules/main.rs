@@ -58,14 +58,14 @@ impl Random {
     }
 }
 
+fn runtime() -> tokio::runtime::Runtime {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().start_paused(true).build().unwrap()
+}
+
 /// One schedule: what happened, and what is wrong with it.
 fn schedule(seed: u64, seen: &Seen, is_shown: bool) {
-    let log = Log::default();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
+    let (log, runtime) = (Log::default(), runtime());
     let ended = catch_unwind(AssertUnwindSafe(|| {
         let end = runtime.block_on(plan::run(seed, &log));
         check::whole(&log.entries(), &end);
@@ -174,5 +174,19 @@ fn random_schedules_over_the_documented_stack_keep_to_the_model() {
             all.iter().all(|seen| of(seen) > count / 20),
             "too little happens"
         );
+    }
+}
+
+/// One that fails can be looked at again.
+#[test]
+fn a_schedule_is_the_same_in_each_run() {
+    leaf::silence_panics();
+    for seed in 0..20 {
+        let logs = [(); 2].map(|()| {
+            let log = Log::default();
+            runtime().block_on(plan::run(seed, &log));
+            format!("{:?}", log.entries())
+        });
+        assert!(logs[0] == logs[1], "{seed}");
     }
 }
