@@ -24,8 +24,8 @@ use crate::{
 /// # Display
 ///
 /// One line for a person: who wants to call what, the redacted arguments, and the rule's reason. Hidden characters are written as escapes
-/// (`\u{202e}`), or as a space in names, and a quote in a name is written as `\'`, so that no argument and no name can rearrange what the person reads. What is
-/// long or secret is not shown: [`is_shown_in_full`](Self::is_shown_in_full) says so.
+/// (`\u{202e}`), or as a space in names, and a quote or backslash in a name has a backslash before it, so that no argument and no name can rearrange
+/// what the person reads. What is long or secret is not shown: [`is_shown_in_full`](Self::is_shown_in_full) says so.
 pub struct Approval {
     call: ToolCall,
     reason: Option<Arc<str>>,
@@ -150,9 +150,10 @@ impl Approval {
         let mut names = [Some(self.tool()), self.server(), self.agent_id()]
             .into_iter()
             .flatten();
-        let shown = serde_json::to_value(self.arguments());
+        // As it is printed: the view is cut by its printed length too.
+        let sent = serde_json::to_string(self.arguments_in_full());
         names.all(|name| Short::name(name).to_string() == name)
-            && shown.is_ok_and(|shown| shown.as_object() == Some(self.arguments_in_full()))
+            && sent.is_ok_and(|sent| sent == self.arguments().to_string())
     }
 
     /// The call, to be looked at.
@@ -165,7 +166,10 @@ impl fmt::Display for Approval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = Visible(f);
         // A name cannot end its quotes.
-        let quoted = |name| Short::name(name).to_string().replace('\'', r"\'");
+        let quoted = |name| {
+            let name = Short::name(name).to_string();
+            name.replace('\\', r"\\").replace('\'', r"\'")
+        };
         if let Some(agent) = self.agent_id() {
             write!(out, "agent '{}' wants to call ", quoted(agent))?;
         }
@@ -300,12 +304,30 @@ mod tests {
         }
     }
 
+    /// The displayed line is cut by its printed length, which numbers and escapes make longer than the text.
+    #[test]
+    fn a_line_that_is_cut_is_not_shown_in_full() {
+        let numbers = vec![u64::MAX; 900];
+        let quotes = vec!["\"".repeat(190); 70];
+        for long in [json!({ "rows": numbers }), json!({ "rows": quotes })] {
+            let approval = approval(&call(long));
+            assert!(approval.to_string().contains("[truncated]"));
+            assert!(!approval.is_shown_in_full());
+        }
+    }
+
     #[test]
     fn a_name_cannot_pass_for_the_rest_of_the_line() {
         let call = ToolCall::new("read' of server 'docs' with {} ('").with_server("evil");
         let line = approval(&call).to_string();
         assert!(
             line.starts_with(r"'read\' of server \'docs\' with {} (\'' of server 'evil'"),
+            "{line}"
+        );
+        let call = ToolCall::new(r"read\' of server \'docs").with_server("evil");
+        let line = approval(&call).to_string();
+        assert!(
+            line.starts_with(r"'read\\\' of server \\\'docs' of server 'evil'"),
             "{line}"
         );
     }
