@@ -67,7 +67,7 @@ fn templates(e: &ToolError) -> [&'static str; 2] {
     let knows_wait = e.retry_after().is_some();
     match e.kind() {
         ErrorKind::Timeout if e.execution() == Execution::Completed => ["The tool '{tool}' took too long to answer.",
-            "Tool '{tool}' has done its work, but too late for its answer to be passed on. Do not repeat the same call; continue without it."],
+            "Tool '{tool}' has run to its end, but too late for its answer to be passed on. Do not repeat the same call; continue without it."],
         ErrorKind::Timeout => ["The tool '{tool}' took too long to answer.",
             "Tool '{tool}' timed out and may still be running. Do not repeat the same call; ask for less, or continue without it."],
         ErrorKind::DeadlineExceeded => ["There was no time left to run the tool '{tool}'.",

@@ -119,7 +119,7 @@ async fn a_late_success_is_a_timeout_of_a_tool_that_has_run() {
         assert!(!error.is_retryable());
         let words = error.model_message();
         assert!(
-            words.contains("has done its work") && words.contains("Do not repeat"),
+            words.contains("has run to its end") && words.contains("Do not repeat"),
             "{words}"
         );
         assert_eq!((error.timeout(), error.tool()), (Some(secs(10)), Some("t")));
@@ -148,6 +148,9 @@ async fn another_end_leaves_the_timeout_as_it_is() {
     let tool = Tool::new(secs(2), Then::Fails(ErrorKind::Reported));
     let (error, _) = tool.under(timeout(), ToolCall::new("t")).await;
     assert_eq!(error.execution(), Execution::Completed);
+    // It may have done nothing but stop, and nobody says more.
+    let words = error.model_message();
+    assert!(!words.contains("done its work"), "{words}");
 }
 
 /// The caller's own cancel is told in the same way.
