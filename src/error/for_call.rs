@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::{Evidence, Execution, Message, ToolError, inner::ForModel, safe};
+use super::{Evidence, Execution, Message, Source, ToolError, inner::ForModel, safe};
 use crate::{call::CallInfo, redact::Rules};
 
 impl ToolError {
@@ -59,6 +59,20 @@ impl ToolError {
         self.edit(|e| {
             (e.tool, e.server, e.call_id) = (None, None, None);
             (e.attempts, e.elapsed) = (0, None);
+        })
+    }
+
+    /// What can be kept for long: the source, which may have any size, goes, and its text is printed now.
+    pub(crate) fn without_source(self) -> Self {
+        let printed = match &self.0.message {
+            Message::Text(_) => None,
+            Message::OfSource(_) => Some(self.message().to_owned()),
+        };
+        self.edit(|e| {
+            if let Some(text) = printed {
+                e.message = Message::Text(text.into());
+            }
+            e.source = Source::None;
         })
     }
 

@@ -102,7 +102,8 @@
 //!
 //! Answers of more than 64 KiB as JSON ([`with_max_answer`](OnceBuilder::with_max_answer)) are not kept: that the call has run is. The size is known of the
 //! [usual types](crate::Answer::of_usual), of others by [`with_size`](OnceBuilder::with_size); an answer of unknown size is kept.
-//! So the answers have at most 625 MiB as JSON, and those of one principal an eighth; parsed, JSON may need many times its length.
+//! So the answers have at most 625 MiB as JSON, and those of one principal an eighth; parsed, JSON may need many times its length. Of an error
+//! the [source](std::error::Error::source) is not kept: who gets it again has its text.
 //!
 //! # Cancel safety
 //!

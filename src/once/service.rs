@@ -189,12 +189,14 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
                 },
                 None => Kept::TooLarge,
             },
-            Err(error) if is_definite(error) => Kept::Failed(error.clone().unnamed()),
+            Err(error) if is_definite(error) => {
+                Kept::Failed(error.clone().unnamed().without_source())
+            }
             Err(error) if self.may_run_again(error) => {
                 let (error, is_shared) = (error.clone(), false);
                 return self.flight.end(Err(Failed { error, is_shared }));
             }
-            Err(error) => Kept::Unknown(Some(error.clone())),
+            Err(error) => Kept::Unknown(Some(error.clone().without_source())),
         };
         let until = Instant::now() + self.rules.ttl;
         self.flight.end(Ok(Some((kept, until))));

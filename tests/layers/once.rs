@@ -1,6 +1,6 @@
 //! A call that is made again does not run again; nobody gets another one's answer.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep, timeout};
@@ -128,6 +128,43 @@ async fn a_definite_failure_is_the_answer_of_all() {
             assert_eq!((error.kind(), error.call_id()), (kind, Some(id)));
         }
         assert_eq!(tool.count(), 1, "{kind}");
+    }
+}
+
+/// An error of the tool's own may have any size, and its text is all that others get of it.
+#[tokio::test(start_paused = true)]
+async fn of_a_failure_its_text_is_kept_and_not_its_source() {
+    struct Rows(Arc<[u8]>);
+    impl std::fmt::Debug for Rows {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "{} rows", self.0.len())
+        }
+    }
+    impl std::fmt::Display for Rows {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "refused {} rows", self.0.len())
+        }
+    }
+    impl std::error::Error for Rows {}
+
+    for kind in [ErrorKind::Failed, ErrorKind::Timeout] {
+        let rows: Arc<[u8]> = Arc::from([0; 1000]);
+        let source = Rows(Arc::clone(&rows));
+        let failed = match kind {
+            ErrorKind::Failed => ToolError::from_box(Box::new(source)),
+            _ => std::io::Error::new(std::io::ErrorKind::TimedOut, source).into(),
+        };
+        let layer = OnceLayer::new();
+        let tool = Tool::new([Step::error(failed)]);
+        let first = make(&layer, &tool, pay()).await.unwrap_err();
+        assert_eq!((first.kind(), first.message()), (kind, "refused 1000 rows"));
+        drop((first, tool));
+        assert_eq!(Arc::strong_count(&rows), 1, "{kind}");
+        let again = make(&layer, &Tool::new([]), pay()).await.unwrap_err();
+        match kind {
+            ErrorKind::Failed => assert_eq!(again.message(), "refused 1000 rows"),
+            _ => assert_eq!(again.code(), TOOL_OUTCOME_UNKNOWN),
+        }
     }
 }
 
