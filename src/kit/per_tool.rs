@@ -12,6 +12,10 @@ impl<T> PerTool<T> {
         self.0.is_empty()
     }
 
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|(_, value)| value)
+    }
+
     /// Sets the value of a tool, by its own name or the flat one.
     pub(crate) fn set(&mut self, name: Box<str>, value: T) {
         match self.0.binary_search_by(|(other, _)| other.cmp(&name)) {

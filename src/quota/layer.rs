@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     call::{CallInfo, ToolCall},
-    config::ConfigError,
+    config::{ConfigError, refuse_if},
     event::{Listen, Listener},
     key::Key,
     kit::{keys::KeySettings, per_tool::PerTool},
@@ -152,14 +152,24 @@ impl QuotaBuilder {
     /// # Errors
     ///
     /// `max_keys`: if it is zero, beyond its bound, or less than the keys that are known. `key`: if it is not [`Key::Tool`], and a
-    /// tool has a quota of its own.
+    /// tool has a quota of its own. `tool_cost`: if it is more than the [burst](Quota::burst) of every quota, so that no call of the tool would be
+    /// admitted.
     pub fn build(self) -> Result<QuotaLayer, ConfigError> {
         self.keys.check()?;
         self.keys.check_tools(&self.tools)?;
+        let (dearest, burst) = (self.costs.values().max(), self.largest_burst());
+        let reason = format!("it is more than the {burst} tokens that there are at once");
+        refuse_if(dearest > Some(&burst), "tool_cost", reason)?;
         Ok(self.build_checked())
     }
 
+    fn largest_burst(&self) -> u32 {
+        let own = self.tools.values().map(Quota::burst);
+        own.fold(self.quota.burst(), u32::max)
+    }
+
     fn build_checked(self) -> QuotaLayer {
+        let burst = self.largest_burst();
         let settings = Arc::new(Settings {
             quota: self.quota,
             tools: self.tools,
@@ -172,7 +182,7 @@ impl QuotaBuilder {
             },
             origin: Instant::now(),
         });
-        let (overflow, make) = (KeyQuota::overflow(&settings), |call: &_| {
+        let (overflow, make) = (KeyQuota::overflow(&settings, burst), |call: &_| {
             KeyQuota::new(&settings, call)
         });
         let registry = self.keys.registry(self.listener, overflow, make);

@@ -112,11 +112,13 @@ impl KeyQuota {
         }
     }
 
-    /// The quota of the keys beyond the bound: one of them must not use up that of all others there.
-    pub(super) fn overflow(settings: &Arc<Settings>) -> Self {
+    /// The quota of the keys beyond the bound: one of them must not use up that of all others there. `burst` is the largest that one of
+    /// them could have.
+    pub(super) fn overflow(settings: &Arc<Settings>, burst: u32) -> Self {
+        let rate = Rate::of(&settings.quota);
         Self {
             is_overflow: true,
-            ..Self::of(Rate::of(&settings.quota), settings)
+            ..Self::of(Rate { burst, ..rate }, settings)
         }
     }
 }

@@ -624,6 +624,24 @@ async fn invented_names_take_no_tokens_from_others() {
 }
 
 /// One that has answered once has a place, whatever is invented afterwards; so nobody gets fresh tokens by inventing names.
+/// A key without a place has no quota, so it is not refused by another one's.
+#[tokio::test(start_paused = true)]
+async fn a_tool_without_a_place_may_cost_more_than_others_have() {
+    let layer = builder(5)
+        .with_tool("import", quota(10))
+        .with_cost(|call| if call.tool() == "import" { 10 } else { 11 })
+        .with_max_keys(1)
+        .with_known_keys([named("known")])
+        .build()
+        .unwrap();
+    let svc = layer.layer(answers());
+    for _ in 0..2 {
+        svc.clone().oneshot(named("import")).await.unwrap();
+    }
+    let error = svc.oneshot(named("other")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_key_in_use_is_not_forgotten_for_invented_ones() {
     let layer = builder(2)
@@ -674,6 +692,9 @@ async fn a_call_that_is_polled_late_is_sent_then() {
 fn what_cannot_work_is_refused() {
     let built = builder(1).with_max_keys(0).build();
     assert_eq!(built.unwrap_err().field(), "max_keys");
+    let dear = || builder(5).with_tool_cost("import", 6);
+    assert_eq!(dear().build().unwrap_err().field(), "tool_cost");
+    assert!(dear().with_tool("docs__import", quota(6)).build().is_ok());
 }
 
 #[tokio::test]
