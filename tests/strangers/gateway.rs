@@ -125,7 +125,8 @@ fn whose(call: &ToolCall) -> Option<&str> {
 }
 
 impl Gateway {
-    pub(crate) async fn start() -> Self {
+    /// That keeps so many keys of calls, for so long.
+    pub(crate) async fn start(keys: usize, ttl: Duration) -> Self {
         let (near, far) = tokio::io::duplex(1 << 16);
         let server = tokio::spawn(async move {
             let running = Docs.serve(far).await.unwrap();
@@ -154,14 +155,14 @@ impl Gateway {
         let limits = limit.handle();
         // The worst case: strangers can make calls as anybody.
         let guard = RepeatGuardLayer::builder().with_principal(|_| Some("everybody"));
-        // Strangers have another principal than who is to be served, and use up its share of the keys.
+        // Strangers have another principal than who is to be served, and may use up its share of the keys.
         let once = OnceLayer::builder()
             .with_principal(whose)
-            .with_ttl(Duration::from_secs(1))
-            .with_max_keys(4_000);
+            .with_ttl(ttl)
+            .with_max_keys(keys);
         let cache = CacheLayer::builder(Duration::from_millis(50), ["docs__echo"]);
         let count = AtomicU64::new(0);
-        let keys = from_fn(move |call: ToolCall, mut next| {
+        let keyed = from_fn(move |call: ToolCall, mut next| {
             let call = call.with_once_key(count.fetch_add(1, Relaxed).to_string());
             async move { next.run(call).await }
         });
@@ -176,7 +177,7 @@ impl Gateway {
                     .deny_by_default(),
             )
             .layer(FitLayer::new(40_000))
-            .layer(keys)
+            .layer(keyed)
             .layer(once.build().unwrap())
             .layer(cache.with_principal(whose).build().unwrap())
             .layer(quota)
