@@ -8,15 +8,14 @@ use super::{
 };
 use crate::{
     call::ToolCall,
-    config::{ConfigError, refuse_if},
+    config::ConfigError,
     error::ToolError,
     kit::{
         fingerprint::Seed,
         flights::Flights,
         per_tool::PerTool,
         principal::Principal,
-        registry::MOST_KEYS,
-        reuse::{AnyAnswer, MAX_TTL, Size, share},
+        reuse::{AnyAnswer, Store},
     },
     outcome::{ByError, Classify, Outcome},
 };
@@ -40,9 +39,8 @@ pub(super) struct Rules {
     pub(super) counts: Arc<Counts>,
     /// The tools whose answers are kept.
     pub(super) tools: PerTool<Tool>,
-    pub(super) principal: Principal,
+    pub(super) store: Store,
     pub(super) seed: Seed,
-    pub(super) size: Size,
 }
 
 /// A tool that only reads.
@@ -78,9 +76,7 @@ impl CacheLayer {
             tools: PerTool::default(),
             shortest: ttl,
             longest: ttl,
-            principal: Principal::Ids { narrow: true },
-            max_keys: MAX_ANSWERS,
-            size: Size::default(),
+            store: Store::new(Principal::Ids { narrow: true }, MAX_ANSWERS),
             classifier: ByError,
         };
         let names = names.into_iter();
@@ -121,9 +117,7 @@ pub struct CacheBuilder<C = ByError> {
     tools: PerTool<Tool>,
     shortest: Duration,
     longest: Duration,
-    principal: Principal,
-    max_keys: usize,
-    size: Size,
+    store: Store,
     classifier: C,
 }
 
@@ -145,13 +139,13 @@ impl<C> CacheBuilder<C> {
     ///
     /// Beyond that the eighth that is stale first is forgotten, of all or of the principal.
     pub fn with_max_keys(mut self, max: usize) -> Self {
-        self.max_keys = max;
+        self.store.max_keys = max;
         self
     }
 
     /// Sets how many bytes an answer that is kept may have. Default 65,536. Larger ones are asked for each time.
     pub fn with_max_answer(mut self, bytes: u64) -> Self {
-        self.size.max = bytes;
+        self.store.size.max = bytes;
         self
     }
 
@@ -161,7 +155,7 @@ impl<C> CacheBuilder<C> {
         mut self,
         size: impl Fn(&Res) -> u64 + Send + Sync + 'static,
     ) -> Self {
-        self.size.measure(size);
+        self.store.size.measure(size);
         self
     }
 
@@ -173,13 +167,13 @@ impl<C> CacheBuilder<C> {
         mut self,
         principal: impl Fn(&ToolCall) -> Option<&str> + Send + Sync + 'static,
     ) -> Self {
-        self.principal = Principal::By(Arc::new(principal));
+        self.store.principal = Principal::By(Arc::new(principal));
         self
     }
 
     /// All have the same answers: for tools whose answers are the same for everybody.
     pub fn shared(mut self) -> Self {
-        self.principal = Principal::Shared;
+        self.store.principal = Principal::Shared;
         self
     }
 
@@ -191,9 +185,7 @@ impl<C> CacheBuilder<C> {
             tools: self.tools,
             shortest: self.shortest,
             longest: self.longest,
-            principal: self.principal,
-            max_keys: self.max_keys,
-            size: self.size,
+            store: self.store,
             classifier,
         }
     }
@@ -213,28 +205,15 @@ impl<C> CacheBuilder<C> {
     ///
     /// If a setting is zero, or beyond its bound. The error names it.
     pub fn build(self) -> Result<CacheLayer<C>, ConfigError> {
-        refuse_if(
-            self.shortest.is_zero(),
-            "ttl",
-            "it is zero: nothing would be kept",
-        )?;
-        let reason = format!("{:?} is longer than a year", self.longest);
-        refuse_if(self.longest > MAX_TTL, "ttl", reason)?;
-        let reason = format!("is not in 1 to {MOST_KEYS}");
-        refuse_if(
-            !(1..=MOST_KEYS).contains(&self.max_keys),
-            "max_keys",
-            reason,
-        )?;
-        let share = share(self.max_keys, &self.principal);
+        let times = [self.shortest, self.longest];
+        self.store.check(times, "nothing would be kept")?;
         Ok(CacheLayer {
             rules: Arc::new(Rules {
-                flights: Arc::new(Flights::shared_out(self.max_keys, share, true)),
+                flights: self.store.flights(true),
                 counts: Arc::default(),
                 tools: self.tools,
-                principal: self.principal,
+                store: self.store,
                 seed: Seed::default(),
-                size: self.size,
             }),
             classifier: self.classifier,
         })
@@ -244,9 +223,9 @@ impl<C> CacheBuilder<C> {
 crate::text::debug_fields! {
     {C} |this| CacheBuilder<C> {
         tools: this.tools,
-        max_keys: this.max_keys,
-        max_answer: this.size.max,
-        principal: this.principal,
+        max_keys: this.store.max_keys,
+        max_answer: this.store.size.max,
+        principal: this.store.principal,
         ..
     }
 }

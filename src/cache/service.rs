@@ -16,14 +16,12 @@ use crate::{
     kit::{
         fingerprint::Fingerprint,
         flights::{Failed, Flight, FlightKey, Source, is_for_one},
+        principal::MAX_PRINCIPAL,
         ready::Prepared,
         reuse::{self, AnyAnswer, Reuse},
     },
     outcome::{ByError, Classify, Count},
 };
-
-/// The longest principal, in bytes: a subject's token has up to 16 KiB.
-const MAX_PRINCIPAL: usize = 20 * 1024;
 
 /// Answers calls with what the same call has got before. See the [module docs](super) for an example.
 #[derive(Clone)]
@@ -128,7 +126,7 @@ impl<S, C: Clone> Cache<S, C> {
         if !is_read || call.is_too_deep() || call.job().is_some() {
             return None;
         }
-        let owner = rules.principal.of(call)?;
+        let owner = rules.store.principal.of(call)?;
         if owner.len() > MAX_PRINCIPAL {
             return None;
         }
@@ -143,7 +141,7 @@ impl<S, C: Clone> Cache<S, C> {
         };
         // What is fresh makes room.
         let mut flight = rules.flights.enter(key).ok()?;
-        if rules.principal.is_of_many() {
+        if rules.store.principal.is_of_many() {
             // Nobody waits for a row of calls of somebody else that all end for themselves.
             flight.leave_behind(None);
         }
@@ -197,7 +195,9 @@ where
             Ok(answer) => {
                 let is_success = self.classifier.classify(Ok(answer)).is_success();
                 let is_kept = is_success && !self.below.is_reported();
-                let kept = is_kept.then(|| self.rules.size.keep(answer)).flatten();
+                let kept = is_kept
+                    .then(|| self.rules.store.size.keep(answer))
+                    .flatten();
                 // What is not kept is this call's alone: the others are sent, and do not wait for each other.
                 Ok(kept.map(|answer| (answer, Instant::now() + self.ttl)))
             }
@@ -217,7 +217,7 @@ impl<C> InCache<C> {
     /// have other tokens and quotas.
     fn is_own(&self, error: &ToolError) -> bool {
         is_for_one(error)
-            || self.rules.principal.is_of_many() && error.kind().count() == Count::Neutral
+            || self.rules.store.principal.is_of_many() && error.kind().count() == Count::Neutral
             || self.has_timeout && error.kind() == ErrorKind::Timeout
             || self.deadline.is_some_and(|at| at <= Instant::now())
     }

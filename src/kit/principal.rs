@@ -4,6 +4,9 @@ use std::{fmt, sync::Arc};
 
 use crate::{call::ToolCall, foreign};
 
+/// The longest principal, in bytes: a subject's token has up to 16 KiB.
+pub(crate) const MAX_PRINCIPAL: usize = 20 * 1024;
+
 type PrincipalFn = dyn Fn(&ToolCall) -> Option<&str> + Send + Sync;
 
 /// By what the principal of a call is known.

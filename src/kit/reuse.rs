@@ -4,23 +4,30 @@
 //! below; a call whose turn it is makes the service below ready and is sent, and ends its turn with its answer.
 
 use std::{
+    any::Any,
     fmt,
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::{
-    flights::{Flight, FlightKey, Source, Turn},
+    flights::{Flight, FlightKey, Flights, Source, Turn},
     inner::{self, call_in_place},
     preparing::{self, Preparing, WaitLimit},
+    principal::Principal,
     ready::{Prepared, Taken},
+    registry::MOST_KEYS,
 };
 use crate::{
+    answer::Answer,
     call::{CallInfo, ToolCall},
+    config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Event, Listener},
 };
@@ -302,22 +309,22 @@ macro_rules! response_future {
 pub(crate) use response_future;
 
 /// An answer of any type.
-pub(crate) type AnyAnswer = std::sync::Arc<dyn std::any::Any + Send + Sync>;
+pub(crate) type AnyAnswer = Arc<dyn Any + Send + Sync>;
 
-type SizeFn = dyn Fn(&dyn std::any::Any) -> Option<u64> + Send + Sync;
+type SizeFn = dyn Fn(&dyn Any) -> Option<u64> + Send + Sync;
 
 /// The largest answer that is kept, and how large an answer is.
 #[derive(Clone)]
 pub(crate) struct Size {
     pub(crate) max: u64,
-    of: std::sync::Arc<SizeFn>,
+    of: Arc<SizeFn>,
 }
 
 impl Default for Size {
     fn default() -> Self {
         Self {
             max: 64 * 1024,
-            of: std::sync::Arc::new(|_| None),
+            of: Arc::new(|_| None),
         }
     }
 }
@@ -327,7 +334,7 @@ impl Size {
         &mut self,
         of: impl Fn(&Res) -> u64 + Send + Sync + 'static,
     ) {
-        self.of = std::sync::Arc::new(move |answer| answer.downcast_ref().map(&of));
+        self.of = Arc::new(move |answer| answer.downcast_ref().map(&of));
     }
 
     /// A copy of the answer, if it is small enough to be kept; one whose size is not known is.
@@ -335,20 +342,57 @@ impl Size {
         &self,
         answer: &Res,
     ) -> Option<AnyAnswer> {
-        let usual = || crate::answer::Answer::of_usual(answer).map(|answer| answer.bytes());
+        let usual = || Answer::of_usual(answer).map(|answer| answer.bytes());
         let size = (self.of)(answer).or_else(usual);
         let is_kept = size.is_none_or(|size| size <= self.max);
-        is_kept.then(|| std::sync::Arc::new(answer.clone()) as AnyAnswer)
+        is_kept.then(|| Arc::new(answer.clone()) as AnyAnswer)
     }
 }
 
 /// The longest time for which an answer is kept.
-pub(crate) const MAX_TTL: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
+const MAX_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// How many of so many keys one principal has.
-pub(crate) fn share(max_keys: usize, principal: &super::principal::Principal) -> usize {
-    match principal.is_shared() {
-        true => max_keys,
-        false => max_keys.div_ceil(8),
+/// The settings of where answers are kept: for whom, how many, and how large.
+#[derive(Clone)]
+pub(crate) struct Store {
+    pub(crate) principal: Principal,
+    pub(crate) max_keys: usize,
+    pub(crate) size: Size,
+}
+
+impl Store {
+    pub(crate) fn new(principal: Principal, max_keys: usize) -> Self {
+        Self {
+            principal,
+            max_keys,
+            size: Size::default(),
+        }
+    }
+
+    /// Refuses what cannot work. `if_zero` is what would happen with a time of zero.
+    pub(crate) fn check(
+        &self,
+        [shortest, longest]: [Duration; 2],
+        if_zero: &str,
+    ) -> Result<(), ConfigError> {
+        let zero = format!("it is zero: {if_zero}");
+        refuse_if(shortest.is_zero(), "ttl", zero)?;
+        let long = format!("{longest:?} is longer than a year");
+        refuse_if(longest > MAX_TTL, "ttl", long)?;
+        let bounds = format!("is not in 1 to {MOST_KEYS}");
+        refuse_if(
+            !(1..=MOST_KEYS).contains(&self.max_keys),
+            "max_keys",
+            bounds,
+        )
+    }
+
+    /// The empty store. Of several principals each has an eighth.
+    pub(crate) fn flights<K: FlightKey, V: Clone>(&self, evicts: bool) -> Arc<Flights<K, V>> {
+        let share = match self.principal.is_shared() {
+            true => self.max_keys,
+            false => self.max_keys.div_ceil(8),
+        };
+        Arc::new(Flights::shared_out(self.max_keys, share, evicts))
     }
 }

@@ -8,13 +8,10 @@ use super::{
 };
 use crate::{
     call::ToolCall,
-    config::{ConfigError, refuse_if},
+    config::ConfigError,
     kit::{
-        fingerprint::Seed,
-        flights::Flights,
-        principal::Principal,
-        registry::{DEFAULT_MAX_KEYS, MOST_KEYS},
-        reuse::{MAX_TTL, Size, share},
+        fingerprint::Seed, flights::Flights, principal::Principal, registry::DEFAULT_MAX_KEYS,
+        reuse::Store,
     },
 };
 
@@ -30,10 +27,9 @@ pub struct OnceLayer {
 /// Shared by all of a layer value.
 pub(super) struct Rules {
     pub(super) flights: Arc<Flights<Key, Kept>>,
-    pub(super) principal: Principal,
+    pub(super) store: Store,
     pub(super) seed: Seed,
     pub(super) ttl: Duration,
-    pub(super) size: Size,
 }
 
 impl OnceLayer {
@@ -85,10 +81,8 @@ impl fmt::Debug for OnceLayer {
 #[derive(Clone)]
 #[must_use]
 pub struct OnceBuilder {
-    principal: Principal,
     ttl: Duration,
-    max_keys: usize,
-    size: Size,
+    store: Store,
 }
 
 impl Default for OnceBuilder {
@@ -101,10 +95,8 @@ impl OnceBuilder {
     /// The default settings; see [`OnceLayer::new`].
     pub fn new() -> Self {
         Self {
-            principal: Principal::Ids { narrow: false },
             ttl: Duration::from_secs(24 * 3600),
-            max_keys: DEFAULT_MAX_KEYS,
-            size: Size::default(),
+            store: Store::new(Principal::Ids { narrow: false }, DEFAULT_MAX_KEYS),
         }
     }
 
@@ -118,13 +110,13 @@ impl OnceBuilder {
     ///
     /// Beyond that calls with new keys are refused: nothing is forgotten before its time.
     pub fn with_max_keys(mut self, max: usize) -> Self {
-        self.max_keys = max;
+        self.store.max_keys = max;
         self
     }
 
     /// Sets how many bytes an answer that is kept may have. Default 65,536. Of a larger one it is kept that the call has run.
     pub fn with_max_answer(mut self, bytes: u64) -> Self {
-        self.size.max = bytes;
+        self.store.size.max = bytes;
         self
     }
 
@@ -134,7 +126,7 @@ impl OnceBuilder {
         mut self,
         size: impl Fn(&Res) -> u64 + Send + Sync + 'static,
     ) -> Self {
-        self.size.measure(size);
+        self.store.size.measure(size);
         self
     }
 
@@ -146,13 +138,13 @@ impl OnceBuilder {
         mut self,
         principal: impl Fn(&ToolCall) -> Option<&str> + Send + Sync + 'static,
     ) -> Self {
-        self.principal = Principal::By(Arc::new(principal));
+        self.store.principal = Principal::By(Arc::new(principal));
         self
     }
 
     /// Takes all calls for those of one principal, which has the whole store: for a process that serves a single one.
     pub fn shared(mut self) -> Self {
-        self.principal = Principal::Shared;
+        self.store.principal = Principal::Shared;
         self
     }
 
@@ -162,28 +154,18 @@ impl OnceBuilder {
     ///
     /// If a setting is zero, or beyond its bound. The error names it.
     pub fn build(self) -> Result<OnceLayer, ConfigError> {
-        let reason = "it is zero: every call would run again";
-        refuse_if(self.ttl.is_zero(), "ttl", reason)?;
-        let reason = format!("{:?} is longer than a year", self.ttl);
-        refuse_if(self.ttl > MAX_TTL, "ttl", reason)?;
-        let reason = format!("is not in 1 to {MOST_KEYS}");
-        refuse_if(
-            !(1..=MOST_KEYS).contains(&self.max_keys),
-            "max_keys",
-            reason,
-        )?;
+        let times = [self.ttl; 2];
+        self.store.check(times, "every call would run again")?;
         Ok(self.build_checked())
     }
 
     fn build_checked(self) -> OnceLayer {
-        let share = share(self.max_keys, &self.principal);
         OnceLayer {
             rules: Arc::new(Rules {
-                flights: Arc::new(Flights::shared_out(self.max_keys, share, false)),
-                principal: self.principal,
+                flights: self.store.flights(false),
+                store: self.store,
                 seed: Seed::default(),
                 ttl: self.ttl,
-                size: self.size,
             }),
         }
     }
@@ -192,9 +174,9 @@ impl OnceBuilder {
 crate::text::debug_fields! {
     {} |this| OnceBuilder {
         ttl: this.ttl,
-        max_keys: this.max_keys,
-        max_answer: this.size.max,
-        principal: this.principal,
+        max_keys: this.store.max_keys,
+        max_answer: this.store.size.max,
+        principal: this.store.principal,
         ..
     }
 }

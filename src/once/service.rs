@@ -17,6 +17,7 @@ use crate::{
     error::{ErrorKind, Execution, ToolError},
     kit::{
         flights::{Failed, Flight, NoPlace, Source},
+        principal::MAX_PRINCIPAL,
         ready::Prepared,
         reuse::{self, AnyAnswer, Reuse},
     },
@@ -31,9 +32,8 @@ pub const TOOL_OUTCOME_UNKNOWN: &str = "TOOL_OUTCOME_UNKNOWN";
 /// The code of a refusal: the first call with this key has run, and its answer was too large to be kept.
 pub const TOOL_ALREADY_DONE: &str = "TOOL_ALREADY_DONE";
 
-/// The longest key, and the longest principal, in bytes: a subject's token has up to 16 KiB.
+/// The longest key, in bytes.
 const MAX_ID: usize = 1024 + 64;
-const MAX_PRINCIPAL: usize = 20 * 1024;
 
 /// Lets no call run again that is made again. See the [module docs](super) for an example.
 #[derive(Clone)]
@@ -113,7 +113,7 @@ fn enter(
     let Some(id) = key::id(call).filter(|_| !call.is_too_deep() && call.job().is_none()) else {
         return Ok(None);
     };
-    let Some(owner) = rules.principal.of(call) else {
+    let Some(owner) = rules.store.principal.of(call) else {
         return Ok(None);
     };
     let info = call.info();
@@ -182,7 +182,7 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
 
     fn end(&mut self, result: &Result<Res, ToolError>) {
         let kept = match result {
-            Ok(answer) => match self.rules.size.keep(answer) {
+            Ok(answer) => match self.rules.store.size.keep(answer) {
                 Some(answer) => Kept::Answer {
                     answer,
                     is_reported: self.below.is_reported(),
