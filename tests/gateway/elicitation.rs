@@ -14,8 +14,9 @@ use rmcp::{
         FormElicitationCapability, UrlElicitationCapability,
     },
     service::{RequestContext, RunningService},
+    transport::StreamableHttpClientTransport,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
@@ -24,7 +25,7 @@ use tower_toolcall::{
     policy::PolicyLayer,
 };
 
-use crate::kit::{WAYS, connect, request, stream};
+use crate::kit::{WAYS, connect, http, request, stream};
 
 /// A client whose user answers so; `None`: not at all.
 #[derive(Clone)]
@@ -100,8 +101,12 @@ async fn client(user: &User, limit: Duration) -> RunningService<RoleClient, User
 }
 
 async fn call(user: &User, tool: &'static str) -> String {
+    call_with(user, tool, json!({ "amount": 5 })).await
+}
+
+async fn call_with(user: &User, tool: &'static str, arguments: Value) -> String {
     let client = client(user, Duration::from_secs(60)).await;
-    let answer = request(client.peer().clone(), tool, json!({ "amount": 5 })).await;
+    let answer = request(client.peer().clone(), tool, arguments).await;
     let Ok(CallToolResponse::Complete(result)) = answer else {
         panic!("{answer:?}")
     };
@@ -122,6 +127,38 @@ async fn the_user_of_the_client_is_asked() {
         let user = User::new(no);
         assert_ne!(call(&user, "pay").await, "pay is done");
         assert_eq!(user.asked().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn the_user_is_asked_over_http_too() {
+    let (url, server) = http(gateway(Duration::from_secs(60))).await;
+    let user = User::new(ElicitationAction::Accept);
+    let transport = StreamableHttpClientTransport::from_uri(url);
+    let client = user.clone().serve(transport).await.unwrap();
+    let answer = request(client.peer().clone(), "pay", json!({})).await;
+    assert!(matches!(answer, Ok(CallToolResponse::Complete(r)) if r.is_error != Some(true)));
+    assert_eq!(user.asked().len(), 1);
+    client.cancel().await.unwrap();
+    server.abort();
+}
+
+/// Behind 16 KiB of arguments nobody would read it.
+#[tokio::test]
+async fn that_something_is_not_shown_is_said_first() {
+    for (rows, head) in [
+        (Value::from("x".repeat(300)), "xxx"),
+        (Value::from(vec![u64::MAX; 900]), "[18446744073709551615,"),
+    ] {
+        let user = User::new(ElicitationAction::Decline);
+        call_with(&user, "pay", json!({ "rows": rows })).await;
+        let [asked] = user.asked().try_into().unwrap();
+        let start = r#"Allow this call? Not all of it is shown here: 'pay' with {"rows":"#;
+        let rest = asked.strip_prefix(start);
+        assert!(
+            rest.is_some_and(|rest| rest.trim_start_matches('"').starts_with(head)),
+            "{asked}"
+        );
     }
 }
 

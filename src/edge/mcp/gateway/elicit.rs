@@ -23,8 +23,8 @@ use crate::{
 /// Asks the user of the MCP client that makes the call: an approver for a
 /// [`PolicyLayer`](crate::policy::PolicyLayer::with_approver) in the stack of a [`GatewayHandler`](super::GatewayHandler).
 ///
-/// The client gets an `elicitation/create` with the line that [`Approval`] displays, and an empty form. `accept` approves the call; `decline`
-/// and `cancel` deny it. Clients of the revision 2026-07-28, those that have not declared that they show forms, and calls that have not come
+/// The client gets an `elicitation/create` with the line that [`Approval`] displays, first of all whether that leaves out anything, and an empty form.
+/// `accept` approves the call; `decline` and `cancel` deny it. Clients of the revision 2026-07-28, those that have not declared that they show forms, and calls that have not come
 /// through a gateway deny it at once. A client decides by itself whom it asks: use this only where the client's user may approve the call.
 ///
 /// Dropping the future, as the layer does at the end of its time limit, tells the client that the question is no longer open.
@@ -87,11 +87,12 @@ impl Service<Approval> for McpElicitation {
 }
 
 fn question(approval: &Approval) -> String {
-    let rest = match approval.is_shown_in_full() {
+    // First, as nobody would read it behind a line of 16 KiB.
+    let warning = match approval.is_shown_in_full() {
         true => "",
-        false => " Not all of it is shown here.",
+        false => " Not all of it is shown here:",
     };
-    format!("Allow this call? {approval}.{rest}")
+    format!("Allow this call?{warning} {approval}.")
 }
 
 async fn ask(peer: &Peer<RoleServer>, message: String) -> Result<ElicitationAction, ServiceError> {
