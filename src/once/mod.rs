@@ -27,8 +27,12 @@
 //! Keys are those of a principal: the subject (the token of
 //! `ToolCall::with_subject_token`, feature `token`), else the agent id, else the session id. What another principal does under the same key is
 //! not looked at, and nobody gets another one's answer. A call without a principal passes as well, unless the layer says
-//! [`shared`](OnceBuilder::shared). A subject's token that was renewed is another subject: where tokens change between two askings, name
-//! the principal by [`with_principal`](OnceBuilder::with_principal).
+//! [`shared`](OnceBuilder::shared).
+//!
+//! **A subject's token that was renewed is another subject: what is asked for again with it runs again.** A token is not read, as nobody has
+//! checked what it says, and the ids beside it are its bearer's word. Where tokens are renewed between two askings, name the principal by
+//! [`with_principal`](OnceBuilder::with_principal): for example by an [extension](crate::ToolCall::extensions) with the user of a token that you
+//! have verified.
 //!
 //! Principals, keys and tools are compared in full, arguments by a keyed hash of 128 bits that is the same whatever the order of their
 //! members; a caller who could make two arguments of one hash would deceive himself alone.
@@ -98,7 +102,9 @@
 //! # Bounds
 //!
 //! At most 10,000 keys ([`with_max_keys`](OnceBuilder::with_max_keys)), those of running calls included, and of one principal at most an eighth
-//! of that, so that nobody can use up the store for all others. Beyond that calls with new keys are refused, until keys are free: within a second of that.
+//! of that, so that no principal can use up the store for all others. Beyond that calls with new keys are refused, until keys are free: within a second of that.
+//! Whoever can be as many principals as he likes, by tokens, agent ids or sessions that he invents, can use up the store: check callers before, or
+//! name a principal that they cannot choose.
 //!
 //! Answers of more than 64 KiB as JSON ([`with_max_answer`](OnceBuilder::with_max_answer)) are not kept: that the call has run is. The size is known of the
 //! [usual types](crate::Answer::of_usual), of others by [`with_size`](OnceBuilder::with_size); an answer of unknown size is kept.

@@ -111,7 +111,8 @@ impl Routes {
     /// Takes the bearer token of a request, `Authorization: Bearer ..` (RFC 6750, section 2.1), as the
     /// [subject's](ToolCall::with_subject_token), for a [`TokenLayer`](crate::token::TokenLayer) in the stack. Whether it is genuine is for the
     /// identity provider to say, which is not asked for a tool [without a target](crate::token::TokenLayer::with_tool): nobody has checked the token of such a
-    /// call. A call that needs a token and has none, or one of more than 16 KiB, is a 401. Default: the header is not looked at.
+    /// call. A call that needs a token and has none, or one of more than 16 KiB, is a 401. A [renewed token is another
+    /// subject](ToolCall::with_subject_token). Default: the header is not looked at.
     #[cfg(feature = "token")]
     #[cfg_attr(docsrs, doc(cfg(feature = "token")))]
     pub fn with_bearer_subject(mut self) -> Self {

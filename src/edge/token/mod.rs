@@ -101,7 +101,8 @@
 //! # Secrets
 //!
 //! A [`Secret`] is in no text, `Debug`, event or serialised call, and is wiped when its last clone is dropped. What is not wiped: headers, the bodies of requests, the buffers of the HTTP
-//! client, of TLS and of the JSON parser, and what a template engine prints.
+//! client, of TLS and of the JSON parser, what a template engine prints, and the keys of [`once`](crate::once) and [`cache`](crate::cache), which are a
+//! subject's by its token.
 //!
 //! # Readiness
 //!

@@ -10,6 +10,10 @@ impl ToolCall {
     ///
     /// It is in no text, event or serialised call, and is never sent to a tool unless
     /// [that is asked for](super::TokenLayer::pass_subject).
+    ///
+    /// [`once`](crate::once) and [`cache`](crate::cache) take the token itself for its subject: the same one with a renewed token is
+    /// another, so that what is asked for again with it under `once` runs again. Where tokens are renewed meanwhile, name the subject by
+    /// [`OnceBuilder::with_principal`](crate::once::OnceBuilder::with_principal).
     #[must_use]
     pub fn with_subject_token(mut self, token: impl Into<Secret>) -> Self {
         self.extensions_mut().insert(Subject(token.into()));
