@@ -25,7 +25,10 @@ use tower_toolcall::{
     policy::PolicyLayer,
 };
 
-use crate::kit::{WAYS, connect, http, request, stream};
+use crate::{
+    kit::{WAYS, connect, http, request, stream},
+    wire::Wire,
+};
 
 /// A client whose user answers so; `None`: not at all.
 #[derive(Clone)]
@@ -179,6 +182,58 @@ async fn a_client_that_cannot_ask_is_denied() {
         let body = client.body("pay", json!({})).await;
         assert_eq!(body["isError"], true, "{way:?}");
     }
+}
+
+/// An answer is for its question: late, twice, or before another one's, it approves nothing.
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_another_question_approves_nothing() {
+    let can = json!({ "elicitation": {} });
+    let mut wire = Wire::connect_as(gateway(Duration::from_secs(5)), can).await;
+    let accept = |id: &Value| json!({ "id": id, "result": { "action": "accept", "content": {} } });
+    wire.call(1, "pay").await;
+    let first = wire.receive().await;
+    assert_eq!(first["method"], "elicitation/create");
+    // Nobody answers in time.
+    let mut heard = [wire.receive().await, wire.receive().await];
+    heard.sort_by_key(|message| message["id"].is_null());
+    let [answer, taken_back] = heard;
+    assert_eq!(
+        (&answer["id"], &answer["result"]["isError"]),
+        (&json!(1), &json!(true))
+    );
+    assert_eq!(taken_back["params"]["requestId"], first["id"]);
+    wire.send(accept(&first["id"])).await;
+
+    wire.call(2, "pay").await;
+    let second = wire.receive().await;
+    assert_ne!(second["id"], first["id"]);
+    for id in [&first["id"], &json!(99), &json!(2)] {
+        wire.send(accept(id)).await;
+    }
+    let decline = json!({ "id": second["id"], "result": { "action": "decline" } });
+    wire.send(decline).await;
+    wire.send(accept(&second["id"])).await;
+    let answer = wire.receive().await;
+    assert_eq!(
+        (&answer["id"], &answer["result"]["isError"]),
+        (&json!(2), &json!(true))
+    );
+}
+
+/// What is asked for goes with the one who is asked.
+#[tokio::test]
+async fn a_call_whose_client_is_gone_ends() {
+    let handler = gateway(Duration::from_secs(300));
+    let can = json!({ "elicitation": {} });
+    let mut wire = Wire::connect_as(handler.clone(), can).await;
+    wire.call(1, "pay").await;
+    wire.receive().await;
+    assert_eq!(handler.in_flight(), 1);
+    drop(wire);
+    timeout(Duration::from_secs(20), handler.drain())
+        .await
+        .unwrap();
+    assert_eq!(handler.in_flight(), 0);
 }
 
 /// The client may take its dialogue away.

@@ -12,13 +12,18 @@ use tower_toolcall::mcp::GatewayHandler;
 use crate::kit::{patient, stream};
 
 /// A client that writes and reads lines.
-struct Wire(BufReader<DuplexStream>);
+pub(crate) struct Wire(BufReader<DuplexStream>);
 
 impl Wire {
     async fn connect(handler: GatewayHandler) -> Self {
+        Self::connect_as(handler, json!({})).await
+    }
+
+    /// A client with these capabilities.
+    pub(crate) async fn connect_as(handler: GatewayHandler, capabilities: Value) -> Self {
         let mut wire = Self(BufReader::new(stream(handler)));
         let about = json!({
-            "protocolVersion": "2025-11-25", "capabilities": {},
+            "protocolVersion": "2025-11-25", "capabilities": capabilities,
             "clientInfo": { "name": "wire", "version": "1" },
         });
         wire.send(json!({ "id": 0, "method": "initialize", "params": about }))
@@ -33,19 +38,19 @@ impl Wire {
             .await;
     }
 
-    async fn send(&mut self, mut message: Value) {
+    pub(crate) async fn send(&mut self, mut message: Value) {
         message["jsonrpc"] = "2.0".into();
         let line = format!("{message}\n");
         self.0.write_all(line.as_bytes()).await.unwrap();
     }
 
-    async fn call(&mut self, id: u32, tool: &str) {
+    pub(crate) async fn call(&mut self, id: u32, tool: &str) {
         let params = json!({ "name": tool, "arguments": {} });
         self.send(json!({ "id": id, "method": "tools/call", "params": params }))
             .await;
     }
 
-    async fn receive(&mut self) -> Value {
+    pub(crate) async fn receive(&mut self) -> Value {
         let mut line = String::new();
         let read = timeout(Duration::from_secs(20), self.0.read_line(&mut line)).await;
         assert_ne!(read.expect("a line").unwrap(), 0);
