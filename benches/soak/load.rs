@@ -116,7 +116,7 @@ impl Load {
             };
             // One in a hundred hangs up.
             let ended = match random % 100 {
-                7 => timeout(Duration::from_millis(random % 30), run).await,
+                7 => timeout(Duration::from_millis(random / 100 % 8), run).await,
                 _ => Ok(run.await),
             };
             let end = match ended {

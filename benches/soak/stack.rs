@@ -83,8 +83,10 @@ impl Stack {
             let at = if n % 100 == 0 { "mcp" } else { "local" };
             schemas.insert(Some(at), &format!("tool{n}"), schema.clone());
         }
+        // Few digits: a histogram grows with the latencies that it has seen, and some tools meet the longest ones late.
         let metrics = Metrics::builder()
             .with_max_tools(2 * TOOLS as usize)
+            .with_latency(Duration::from_millis(1), Duration::from_secs(10), 1)
             .build()?;
         let breaker = CircuitBreakerLayer::builder()
             .with_max_keys(2 * TOOLS as usize)

@@ -18,7 +18,8 @@ use crate::{
 /// failing server.
 ///
 /// Time is divided into windows of 10 s. In the present window and the one before it, 20 s at most, there are
-/// never more retries than the larger of 20 % of the calls and 10. So up to five lone calls get their 3
+/// never more retries than the larger of 20 % of the calls and 10; a call that began before and is the first to ask for a retry
+/// counts as one of them. So up to five lone calls get their 3
 /// attempts, and under a full outage a server sees at most 1.2 times the calls, if they are 50 and more. Clones
 /// share the budget. A retry is withdrawn before its sleep, and not given back.
 ///

@@ -4,8 +4,10 @@ use std::{
     env, fs,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::Path,
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use tokio::time::Instant;
 
 use crate::mutate::{Random, mutated};
 

@@ -24,6 +24,7 @@ pub(crate) enum How {
     Dropped,
 }
 
+#[allow(dead_code, reason = "some of it is only printed")]
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     /// A caller has made a call.
