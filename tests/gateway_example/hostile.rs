@@ -170,7 +170,7 @@ async fn a_server_may_send_whatever_it_likes() {
         "{results} results, {errors} errors; the longest call of others took {longest:?}; back after {back:?}"
     );
     println!("before {before:?}\nafter  {after:?}");
-    assert!(results > 20 && errors > 5, "too little has happened");
+    assert!(results > 10 && errors > 5, "too little has happened");
     assert!(after.tasks <= before.tasks, "tasks are left over");
     assert!(after.files <= before.files, "files are left open");
     assert_eq!(after.children.len(), 2);

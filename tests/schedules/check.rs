@@ -343,6 +343,15 @@ fn breaker(of_tool: &[&Entry], end: &End) {
                 period += 1;
                 last_probe = None;
             }
+            What::Error {
+                kind: ErrorKind::CircuitOpen,
+                ..
+            } => {
+                assert!(
+                    matches!(&*state, "open" | "half_open" | "forced_open"),
+                    "{entry:?}: the breaker is {state}"
+                );
+            }
             _ => {
                 assert!(
                     state != "closed" || failures < FAILURES,
