@@ -10,7 +10,6 @@
 //!
 //! An input is a pure function of the seed, its number and the corpus: what fails prints both, and the input.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
-#![allow(clippy::disallowed_methods, reason = "no clock is paused: it runs for real seconds")]
 
 mod drive;
 mod mutate;

@@ -61,12 +61,10 @@ pub(crate) enum What {
     Cooled(Duration),
     Cleared,
     Cancelled,
-    #[expect(dead_code, reason = "printed with a schedule that fails")]
     Jumped(Duration),
     Answer(u64),
     Error {
         kind: ErrorKind,
-        #[expect(dead_code, reason = "printed with a schedule that fails")]
         code: String,
         execution: Execution,
         attempts: u32,
