@@ -621,3 +621,69 @@ fn debug_shows_no_key() {
     assert!(!format!("{layer:?} {:?}", OnceLayer::builder()).contains("k1"));
     let _ = svc;
 }
+
+/// Whatever becomes of callers and of the tool, in any order: at most one run may have had an effect.
+#[tokio::test(start_paused = true)]
+async fn random_ends_of_calls_and_callers_run_it_at_most_once() {
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    /// A run that does not surely end without an effect had one.
+    struct Run(Arc<AtomicU32>);
+    impl Drop for Run {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move |below: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed >> 11) % below
+    };
+    let ms = Duration::from_millis;
+    let (mut ran, mut answered) = (0, 0);
+    for round in 0..2_000 {
+        let layer = OnceLayer::new();
+        let effects = Arc::new(AtomicU32::new(0));
+        let callers = (0..2 + random(6)).map(|_| {
+            let (end, takes, begins, leaves) =
+                (random(7), ms(random(4)), ms(random(8)), ms(1 + random(12)));
+            let runs = Arc::clone(&effects);
+            let tool = tower::service_fn(move |_: ToolCall| {
+                let run = Run(Arc::clone(&runs));
+                async move {
+                    sleep(takes).await;
+                    match end {
+                        0 | 1 => {
+                            std::mem::forget(run);
+                            let kind = ErrorKind::CircuitOpen;
+                            Err(ToolError::refusal(kind, "not sent"))
+                        }
+                        2 => Err(ToolError::new(ErrorKind::Reported, "no")),
+                        3 => Err(ToolError::new(ErrorKind::Timeout, "late")),
+                        4 => panic!("in mid-work"),
+                        5 => std::future::pending().await,
+                        _ => Ok(7),
+                    }
+                }
+            });
+            let svc = ServiceBuilder::new()
+                .layer(&layer)
+                .layer(CatchPanicLayer::new())
+                .service(tool);
+            tokio::spawn(async move {
+                sleep(begins).await;
+                timeout(leaves, svc.oneshot(pay())).await
+            })
+        });
+        for caller in callers.collect::<Vec<_>>() {
+            answered += u32::from(caller.await.unwrap().is_ok());
+        }
+        let effects = effects.load(SeqCst);
+        assert!(effects <= 1, "round {round}: {effects}");
+        ran += effects;
+    }
+    assert!(ran > 1_500 && answered > 3_000, "{ran} {answered}");
+}
