@@ -152,7 +152,9 @@ impl Approval {
             .flatten();
         // As it is printed: the view is cut by its printed length too.
         let sent = serde_json::to_string(self.arguments_in_full());
-        names.all(|name| Short::name(name).to_string() == name)
+        // A variation selector, which emoji need, is shown as it is, and not seen beside other characters.
+        let is_unseen = |c| matches!(c, '\u{fe00}'..='\u{fe0f}');
+        names.all(|name| Short::name(name).to_string() == name && !name.contains(is_unseen))
             && sent.is_ok_and(|sent| sent == self.arguments().to_string())
     }
 
@@ -294,7 +296,8 @@ mod tests {
         let long = "a".repeat(10_000) + "; rm -rf /";
         assert!(!approval(&call(json!({ "command": long }))).is_shown_in_full());
         // Two tools may differ behind the part of their names that is shown, or in what cannot be seen.
-        for name in ["read_".repeat(13) + "delete", "read\u{200b}".to_owned()] {
+        let unseen = ["read\u{200b}", "read\u{34f}", "read\u{fe0f}"].map(str::to_owned);
+        for name in unseen.into_iter().chain(["read_".repeat(13) + "delete"]) {
             assert!(
                 !approval(&ToolCall::new(&*name)).is_shown_in_full(),
                 "{name}"

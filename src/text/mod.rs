@@ -109,12 +109,14 @@ pub(crate) fn is_hidden(c: char) -> bool {
 }
 
 /// Whether a character only changes how others are shown: controls of the direction, characters without a width, tags.
-/// The joiner of emoji is one of them.
+/// Unicode's `Default_Ignorable_Code_Point` and the marks of interlinear notes, without the 16 variation selectors that emoji have. The joiner of
+/// emoji is one of them.
 pub(crate) fn is_format(c: char) -> bool {
     matches!(c,
-        '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
-        | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
-        | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}')
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
+        | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// A character as messages, error bodies and labels show it: a space for a [hidden](is_hidden) one. Emoji that are
@@ -259,7 +261,7 @@ mod tests {
     /// K-4: a name reads as it is.
     #[test]
     fn characters_that_turn_or_hide_text_print_as_spaces() {
-        for c in "\u{200b}\u{200d}\u{200f}\u{202e}\u{2028}\u{2060}\u{2066}\u{2069}\u{feff}\u{61c}\u{e0041}\u{ad}".chars() {
+        for c in "\u{200b}\u{200d}\u{200f}\u{202e}\u{2028}\u{2060}\u{2066}\u{2069}\u{feff}\u{61c}\u{e0041}\u{ad}\u{34f}\u{17b4}\u{180b}\u{fff0}\u{1bca0}\u{1d173}\u{e0fff}".chars() {
             assert_eq!(Short::name(&format!("read{c}file")).to_string(), "read file", "{c:?}");
         }
         let seen = "naïve 日本語 עברית 👍🏽 ❤\u{fe0f} e\u{301}";
