@@ -76,7 +76,7 @@
 //!
 //! # Bounds
 //!
-//! At most 1,000 answers ([`with_max_keys`](CacheBuilder::with_max_keys)), and of one principal at most an eighth of that, so that nobody can
+//! At most 1,000 answers ([`with_max_keys`](CacheBuilder::with_max_keys)), and of one principal at most an eighth of that, so that no principal can
 //! turn out the answers of all others. Beyond that the eighth that is stale first is forgotten, of all or of the principal. If all places are those
 //! of running calls, a call is sent and nothing is kept. Of answers above 64 KiB as JSON ([`with_max_answer`](CacheBuilder::with_max_answer))
 //! nothing is kept; an answer whose size is not known is. So the answers have at most 62.5 MiB as JSON, and those of one principal an eighth; parsed,
