@@ -186,6 +186,7 @@ where
         calls += turn.len();
         println!();
         show.head(&match turn.len() {
+            0 if !is_last => format!("turn {n}: the model breaks off"),
             0 => format!("turn {n}: the model ends"),
             1 => format!("turn {n}: the model makes a call"),
             calls => format!("turn {n}: the model makes {calls} calls at once"),
