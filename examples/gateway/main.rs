@@ -57,7 +57,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let mut arguments = env::args_os().skip(1);
     match arguments.next() {
         None => serve().map(|()| ExitCode::SUCCESS),
-        Some(word) if word == "wrap" => wrap::main(arguments),
+        Some(word) if word == "wrap" => Ok(wrap::main(arguments)),
         Some(_) => {
             eprintln!("usage: gateway, or gateway wrap: see `gateway wrap --help`");
             Ok(ExitCode::from(2))

@@ -78,6 +78,12 @@ pub(crate) fn own(arguments: &[&str]) -> Vec<String> {
         .collect()
 }
 
+/// Ours, which says nothing on stderr.
+pub(crate) fn quiet() -> Vec<String> {
+    let command = format!("exec {} 2>/dev/null", own(&[]).join(" "));
+    vec!["sh".into(), "-c".into(), command]
+}
+
 /// A file of this test's own.
 pub(crate) fn file(name: &str, content: &str) -> String {
     let path = env::temp_dir().join(format!("wrap-{}-{name}", std::process::id()));

@@ -8,5 +8,7 @@ mod clients;
 mod end;
 mod faults;
 mod kit;
+mod peers;
+mod requests;
 mod same;
 mod settings;

@@ -19,7 +19,6 @@ fn requests(of_time: bool) -> Vec<(&'static str, Value)> {
         ("resources/templates/list", json!({})),
         ("prompts/list", json!({})),
         ("no/such/method", json!({})),
-        ("tools/call", json!({ "no": "name" })),
         (
             "tools/call",
             json!({ "name": "echo", "arguments": ["no", "object"] }),
@@ -257,16 +256,4 @@ async fn messages_keep_their_order_and_every_byte() {
         .filter_map(|line| line.strip_prefix("got "))
         .collect();
     assert_eq!(got[2..], sent);
-}
-
-/// What cannot be read is the server's to judge; what nobody waits for is not passed on twice.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_line_that_is_no_message_goes_to_the_server() {
-    let mut client = Client::wrap(&[], &everything()).await;
-    client.write("this is no JSON").await;
-    client.write("").await;
-    assert_eq!(
-        text(&client.call("echo", json!({ "message": "x" })).await),
-        "Echo: x"
-    );
 }

@@ -2,6 +2,7 @@
 
     python3 tests/wrap/server.py [FILE]    # counts its processes in FILE: each has one more tool
     python3 tests/wrap/server.py --stays   # when its stdin is closed
+    python3 tests/wrap/server.py FILE --slow   # to answer `initialize`, but for the first of its processes
 """
 
 import json
@@ -18,6 +19,7 @@ if sys.argv[1:] and sys.argv[1] != "--stays":
         file.flush()
         runs = file.tell()
 tools = ["echo", "hang", "die", "garbage", "steps", "think", "stop", "deaf", "fail", "denied", "pid"]
+tools += ["loose", "latin", "unthink", "flood"]
 tools += [f"tool_{n}" for n in range(runs)]
 lock = threading.Lock()
 
@@ -36,6 +38,11 @@ def steps(id, token):
         time.sleep(0.5)
         send(method="notifications/progress", params={"progressToken": token, "progress": n})
     text(id, "done")
+
+
+def flood():
+    for _ in range(200):
+        send(method="notifications/message", params={"data": "x" * 10_000})
 
 
 def call(id, params):
@@ -57,6 +64,18 @@ def call(id, params):
         case "think":
             asked.append(id)
             send(id=1, method="elicitation/create", params={"message": "?"})
+        case "unthink":
+            send(method="notifications/cancelled", params={"requestId": 1})
+            text(id, "never mind")
+        case "loose":
+            text(str(id), "as a string")
+        case "latin":
+            with lock:
+                sys.stdout.buffer.write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"\xe5"}]}}\n' % id)
+                sys.stdout.buffer.flush()
+        case "flood":
+            text(id, "there is more")
+            threading.Thread(target=flood).start()
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
         case "deaf":
@@ -77,17 +96,23 @@ for line in sys.stdin:
     id = message.get("id")
     match message.get("method"):
         case "initialize":
+            if runs > 1 and "--slow" in sys.argv:
+                time.sleep(2)
             about = {"name": "own", "version": str(runs)}
             send(id=id, result={"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": about})
         case "tools/list":
             send(id=id, result={"tools": [{"name": n, "inputSchema": {"type": "object"}} for n in tools]})
         case "tools/call":
             call(id, message["params"])
+        case "resources/subscribe" if message["params"]["uri"] == "mute:":
+            pass
         case "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe":
             send(id=id, result={})
         case "resources/read":
             pass
-        case None if id == 1 and asked:
+        case "prompts/list":
+            send(id=str(id), result={"prompts": []})
+        case None if id == 1 and asked and "result" in message:
             text(asked.pop(), json.dumps(message["result"]))
         case _ if id is not None:
             send(id=id, error={"code": -32601, "message": "Method not found"})

@@ -1,19 +1,10 @@
 //! Calls of tools: through the stack, and to the server as they came.
 
-use std::{
-    collections::HashMap,
-    error::Error,
-    fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-};
+use std::{error::Error, fmt, sync::Arc};
 
 use rmcp::model::ErrorData;
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
-use tokio_util::sync::CancellationToken;
 use tower::{ServiceBuilder, ServiceExt as _, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
     Classify as _, ConfigError, ErrorKind, Outcome, ToolCall, ToolError,
@@ -24,24 +15,15 @@ use tower_toolcall::{
 };
 
 use super::{
-    client::Client,
     message::{self, Head, Id, Line},
-    process::{MAX_OPEN, Process, Reports},
+    process::Reports,
+    requests::Request,
     server::Server,
 };
 
-/// The calls of the client. Clones share them.
+/// The stack around the server.
 #[derive(Clone)]
-pub(crate) struct Calls {
-    stack: BoxCloneSyncService<ToolCall, Answer, ToolError>,
-    client: Client,
-    running: Arc<Mutex<HashMap<Id, Running>>>,
-}
-
-struct Running {
-    request: Request,
-    cancelled: CancellationToken,
-}
+pub(crate) struct Calls(BoxCloneSyncService<ToolCall, Answer, ToolError>);
 
 /// A result of the server's, as it came.
 #[derive(Clone)]
@@ -55,7 +37,6 @@ impl Calls {
         settings: &Settings,
         metrics: Option<&Metrics>,
         server: Server,
-        client: Client,
     ) -> Result<Self, ConfigError> {
         let mut stack = settings.stack();
         if let Some(metrics) = metrics {
@@ -69,153 +50,86 @@ impl Calls {
         let stack = ServiceBuilder::new()
             .layer(stack.with_classifier(means).build()?)
             .service(leaf);
-        Ok(Self {
-            stack: BoxCloneSyncService::new(stack),
-            client,
-            running: Arc::default(),
-        })
+        Ok(Self(BoxCloneSyncService::new(stack)))
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<Id, Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn any(&self) -> bool {
-        !self.running().is_empty()
-    }
-
-    /// Begins a call, and answers it later.
-    pub(crate) async fn begin(&self, id: Id, asked: Asked, line: Line) {
-        let request = Request::new(id.clone(), asked.meta.progress_token, line);
+    /// The answer for the client.
+    pub(crate) async fn run(&self, request: &Request, asked: Asked) -> Line {
         let mut call = ToolCall::new(asked.name)
             .with_arguments(asked.arguments)
-            .with_id(id.as_str())
+            .with_id(request.id().as_str())
             .with_session_id("stdio"); // there is one
-        call.extensions_mut().insert(request.clone());
-        let cancelled = CancellationToken::new();
-        let running = Running {
-            request,
-            cancelled: cancelled.clone(),
-        };
-        let is_refused = {
-            let mut all = self.running();
-            let is_refused = all.len() >= MAX_OPEN || all.contains_key(&id);
-            if !is_refused {
-                all.insert(id.clone(), running);
-            }
-            is_refused
-        };
-        if is_refused {
-            let why = "the id is that of another request, or there are too many";
-            return self.client.send(message::failure(&id, why)).await;
-        }
-        let calls = self.clone();
-        tokio::spawn(async move {
-            let run = calls.stack.clone().oneshot(call);
-            let result = cancelled.run_until_cancelled(run).await;
-            // Whoever has cancelled it expects no answer.
-            if let Some(result) = result {
-                calls.client.send(answer(&id, result)).await;
-            }
-            calls.running().remove(&id);
-        });
-        // It is sent before what the client says next.
-        tokio::task::yield_now().await;
-    }
-
-    /// Returns whether it was a call. The parameters of the cancellation are the server's to read.
-    pub(crate) fn cancel(&self, id: &Id, params: &str) -> bool {
-        let running = self.running();
-        let Some(call) = running.get(id) else {
-            return false;
-        };
-        let _ = call.request.0.cancelled.set(params.to_owned());
-        call.cancelled.cancel();
-        true
+        let extensions = call.extensions_mut();
+        extensions.insert(request.clone());
+        extensions.insert(Token(asked.progress_token));
+        answer(request.id(), self.0.clone().oneshot(call).await)
     }
 }
 
-/// The parameters of `tools/call`, as far as they are looked at.
-#[derive(Deserialize)]
+/// What the layers know of a call. The server has all of it, as it came.
 pub(crate) struct Asked {
     name: String,
-    #[serde(default)]
     arguments: Map<String, Value>,
-    #[serde(default, rename = "_meta")]
-    meta: Meta,
+    progress_token: Option<Id>,
 }
 
-#[derive(Default, Deserialize)]
-struct Meta {
-    #[serde(default, rename = "progressToken")]
-    progress_token: Option<Value>,
+/// The parameters of `tools/call`. Of two names the server could believe the one that no layer has seen, so there may be but one.
+#[derive(Deserialize)]
+struct Params<'a> {
+    name: String,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<&'a RawValue>,
 }
 
 impl Asked {
-    /// `None` if they are none.
-    pub(crate) fn of(head: &Head<'_>) -> Option<Self> {
-        serde_json::from_str(head.params?.get()).ok()
+    /// # Errors
+    ///
+    /// If the name cannot be read.
+    pub(crate) fn of(head: &Head<'_>) -> serde_json::Result<Self> {
+        let params = head.params.map_or("null", RawValue::get);
+        let Params {
+            name,
+            arguments,
+            meta,
+        } = serde_json::from_str(params)?;
+        let meta = meta.map_or("null", RawValue::get);
+        let meta: message::Params = serde_json::from_str(meta).unwrap_or_default();
+        Ok(Self {
+            name,
+            arguments: arguments.map(readable).unwrap_or_default(),
+            progress_token: meta.progress_token,
+        })
     }
 }
 
-/// A client's request, on its call.
+/// Arguments as far as the layers can read them; others are one text. What they are worth is for the server to say.
+fn readable(arguments: &RawValue) -> Map<String, Value> {
+    match serde_json::from_str(arguments.get()) {
+        Ok(Value::Object(arguments)) => arguments,
+        Ok(Value::Null) => Map::new(),
+        _ => Map::from_iter([("unread".to_owned(), arguments.get().into())]),
+    }
+}
+
+/// By which the server reports progress of a call.
 #[derive(Clone)]
-struct Request(Arc<Sent>);
-
-struct Sent {
-    id: Id,
-    line: Line,
-    progress_token: Option<Id>,
-    /// Whether it was sent before.
-    is_sent: AtomicBool,
-    /// The parameters with which the client has cancelled it.
-    cancelled: OnceLock<String>,
-}
-
-impl Request {
-    fn new(id: Id, progress_token: Option<Value>, line: Line) -> Self {
-        Self(Arc::new(Sent {
-            id,
-            line,
-            progress_token: progress_token.map(|token| token.to_string()),
-            is_sent: AtomicBool::new(false),
-            cancelled: OnceLock::new(),
-        }))
-    }
-
-    /// As it came; when it is sent again, under another id.
-    fn next(&self, server: &Server) -> (Id, Line) {
-        let Sent { id, line, .. } = &*self.0;
-        if self.0.is_sent.swap(true, Relaxed) {
-            let id = server.new_id();
-            if let Some(line) = message::under_id(line, &id) {
-                return (id, line);
-            }
-        }
-        (id.clone(), line.clone())
-    }
-}
+struct Token(Option<Id>);
 
 /// The leaf: sends a call to the server.
 async fn ask(server: Server, call: ToolCall) -> Result<Answer, ToolError> {
-    let request = call.extensions().get::<Request>().cloned();
+    let request = call.extensions().get::<Request>();
     let request = request
         .ok_or_else(|| ToolError::new(ErrorKind::Internal, "the call is not of the client"))?;
-    let process = server.live().await?;
-    let (id, line) = request.next(&server);
-    let progress = call.progress().map(|to| Reports {
+    let reports = call.progress().map(|to| Reports {
         to,
-        token: request.0.progress_token.clone(),
+        token: call
+            .extensions()
+            .get::<Token>()
+            .and_then(|token| token.0.clone()),
     });
-    let _given_up = GivenUp {
-        server: &server,
-        process: &process,
-        request: &request,
-        id: &id,
-    };
-    let answer = process.ask(id.clone(), line, progress).await;
-    let answer = answer.map_err(|why| server.unanswered(&why, &process))?;
-    server.answered();
+    let answer = server.ask(request, reports).await?;
 
     let none = || ToolError::new(ErrorKind::Reported, "the MCP server's answer has no result");
     let head = Head::of(&answer).ok_or_else(none)?;
@@ -238,29 +152,6 @@ async fn ask(server: Server, call: ToolCall) -> Result<Answer, ToolError> {
 struct Flag {
     #[serde(default, rename = "isError")]
     is_error: bool,
-}
-
-/// A request on its way. Dropped before its answer has come, the server is told.
-struct GivenUp<'a> {
-    server: &'a Server,
-    process: &'a Arc<Process>,
-    request: &'a Request,
-    id: &'a Id,
-}
-
-impl Drop for GivenUp<'_> {
-    fn drop(&mut self) {
-        if self.process.forget(self.id).is_none() {
-            return;
-        }
-        let by_client = self.request.0.cancelled.get();
-        let own = r#"{"reason":"the call has run out of time"}"#;
-        let said = by_client.map_or(own, String::as_str);
-        self.process.try_send(message::cancelled(self.id, said));
-        if by_client.is_none() {
-            self.server.check(self.process);
-        }
-    }
 }
 
 /// The server's own error: what it is to the layers, and what the client gets.

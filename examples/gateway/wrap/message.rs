@@ -1,13 +1,13 @@
 //! JSON-RPC messages: little is read of them, and they are passed on as they came.
 
-use std::io;
+use std::{collections::BTreeMap, io};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json, value::RawValue};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
 
 /// A message, without the end of its line.
-pub(crate) type Line = Vec<u8>;
+pub(crate) type Line = String;
 
 /// An id or a progress token, as compact JSON: `7` and `"7"` are two.
 pub(crate) type Id = String;
@@ -15,10 +15,18 @@ pub(crate) type Id = String;
 /// The longest message that is passed on. A longer one ends the connection: nothing can be made of what comes after it.
 const MAX_LINE: u64 = 256 << 20;
 
-/// What is read of a message.
+/// The code of JSON-RPC for what is no message.
+pub(crate) const INVALID_REQUEST: i32 = -32600;
+/// The code of JSON-RPC for parameters that cannot be read.
+pub(crate) const INVALID_PARAMS: i32 = -32602;
+/// The code of JSON-RPC that says least.
+pub(crate) const INTERNAL_ERROR: i32 = -32603;
+
+/// What is read of a message. One that has any of these members twice is none: its receiver may believe the other one.
 #[derive(Deserialize)]
 pub(crate) struct Head<'a> {
-    id: Option<Value>,
+    #[serde(default, deserialize_with = "compact")]
+    id: Option<Id>,
     method: Option<String>,
     #[serde(borrow)]
     pub(crate) params: Option<&'a RawValue>,
@@ -36,15 +44,33 @@ pub(crate) enum Kind<'a> {
     Other,
 }
 
+/// What is read of the parameters of some methods, as compact JSON.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Params {
+    #[serde(deserialize_with = "compact")]
+    pub(crate) cursor: Option<String>,
+    #[serde(deserialize_with = "compact")]
+    pub(crate) progress_token: Option<Id>,
+    #[serde(deserialize_with = "compact")]
+    pub(crate) request_id: Option<Id>,
+    #[serde(deserialize_with = "compact")]
+    pub(crate) uri: Option<String>,
+}
+
+fn compact<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let value = Option::<Value>::deserialize(from)?;
+    Ok(value.map(|value| value.to_string()))
+}
+
 impl<'a> Head<'a> {
-    /// `None` if the line is no JSON object. So is a batch, which only the revision 2025-03-26 of MCP had.
-    pub(crate) fn of(line: &'a [u8]) -> Option<Self> {
-        serde_json::from_slice(line).ok()
+    /// `None` if the line is no message.
+    pub(crate) fn of(line: &'a str) -> Option<Self> {
+        serde_json::from_str(line).ok()
     }
 
     pub(crate) fn kind(&self) -> Kind<'_> {
-        let id = self.id.as_ref().map(Value::to_string);
-        match (id, self.method.as_deref()) {
+        match (self.id.clone(), self.method.as_deref()) {
             (Some(id), Some(method)) => Kind::Request(id, method),
             (None, Some(method)) => Kind::Notification(method),
             (Some(id), None) => Kind::Response(id),
@@ -52,37 +78,43 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// A member of the parameters: an id, or a token.
-    pub(crate) fn param(&self, name: &str) -> Option<Id> {
-        let params: Map<String, Value> = serde_json::from_str(self.params?.get()).ok()?;
-        Some(params.get(name)?.to_string())
+    /// None, if they cannot be read.
+    pub(crate) fn params(&self) -> Params {
+        let params = self.params.map(RawValue::get).unwrap_or_default();
+        serde_json::from_str(params).unwrap_or_default()
+    }
+}
+
+/// The id that some peers take for the same: `"7"` for `7`, and `7` for `"7"`.
+pub(crate) fn other_form(id: &Id) -> Id {
+    match id.strip_prefix('"').and_then(|id| id.strip_suffix('"')) {
+        Some(number) => number.to_owned(),
+        None => format!(r#""{id}""#),
     }
 }
 
 /// The answer with this result.
 pub(crate) fn result(id: &Id, result: &str) -> Line {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into()
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
 }
 
 /// The answer with this error object.
 pub(crate) fn error(id: &Id, error: &str) -> Line {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into()
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
 }
 
-/// The answer with an error of ours. Of the codes that a client knows this one says the least.
-pub(crate) fn failure(id: &Id, message: &str) -> Line {
-    error(
-        id,
-        &json!({ "code": -32603, "message": message }).to_string(),
-    )
+/// The answer with an error of ours.
+pub(crate) fn failure(id: &str, code: i32, message: &str) -> Line {
+    let error = json!({ "code": code, "message": message });
+    self::error(&id.to_owned(), &error.to_string())
 }
 
 pub(crate) fn request(id: &Id, method: &str) -> Line {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"}}"#).into()
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"}}"#)
 }
 
 pub(crate) fn notification(method: &str, params: &str) -> Line {
-    format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#).into()
+    format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#)
 }
 
 /// Says that nobody waits for the answer to this request any more. `said` are the parameters of whoever said so first.
@@ -96,18 +128,17 @@ pub(crate) fn cancelled(id: &Id, said: &str) -> Line {
     )
 }
 
-/// The same request under another id.
-pub(crate) fn under_id(line: &[u8], id: &Id) -> Option<Line> {
-    let mut members: std::collections::BTreeMap<String, Box<RawValue>> =
-        serde_json::from_slice(line).ok()?;
+/// The same request or answer under another id.
+pub(crate) fn under_id(line: &str, id: &Id) -> Option<Line> {
+    let mut members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(line).ok()?;
     members.insert("id".to_owned(), RawValue::from_string(id.clone()).ok()?);
-    serde_json::to_vec(&members).ok()
+    serde_json::to_string(&members).ok()
 }
 
-/// The next line that is not empty; `None` at the end.
+/// The next message; `None` at the end. What is no UTF-8 is replaced, so that everybody can read the rest.
 pub(crate) async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Line>> {
     loop {
-        let mut line = Line::new();
+        let mut line = Vec::new();
         let read = from.take(MAX_LINE).read_until(b'\n', &mut line).await?;
         if read as u64 == MAX_LINE && line.last() != Some(&b'\n') {
             let reason = format!("a message of more than {} MiB", MAX_LINE >> 20);
@@ -117,7 +148,22 @@ pub(crate) async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Res
         match (read, line.is_empty()) {
             (0, _) => return Ok(None),
             (_, true) => {}
-            (_, false) => return Ok(Some(line)),
+            (_, false) => return Ok(Some(text(line))),
         }
+    }
+}
+
+fn text(line: Vec<u8>) -> Line {
+    String::from_utf8(line).unwrap_or_else(|no| String::from_utf8_lossy(no.as_bytes()).into_owned())
+}
+
+/// The messages of a line: one, or those of a batch, which MCP 2025-03-26 had.
+pub(crate) fn messages(line: Line) -> Vec<Line> {
+    if !line.trim_start().starts_with('[') {
+        return vec![line];
+    }
+    match serde_json::from_str::<Vec<&RawValue>>(&line) {
+        Ok(all) => all.into_iter().map(|one| one.get().to_owned()).collect(),
+        Err(_) => vec![line],
     }
 }

@@ -7,7 +7,7 @@
 //! The messages are not parsed and written anew, as a gateway to many servers has to: with one client and one server each message
 //! passes as it came, whatever MCP it is of. Only `tools/call` goes through the stack: its leaf sends the client's own line, and the answer
 //! has the server's own result. [`server`] is the server as its client sees it, [`process`] one process of it, [`restart`] how the next one
-//! comes to be, [`session`] what that has to know, [`calls`] the stack.
+//! comes to be, [`session`] what that has to know, [`requests`] what the client has asked, [`calls`] the stack.
 #![doc = concat!("\n```text\n", include_str!("help.txt"), "\n```")]
 
 mod calls;
@@ -15,14 +15,18 @@ mod client;
 mod message;
 mod options;
 mod process;
+mod queue;
+mod requests;
 mod restart;
 mod server;
 mod session;
+mod stderr;
 
 use std::{
     ffi::OsString,
     future::IntoFuture as _,
-    io::{self, IsTerminal as _},
+    io::{self, IsTerminal as _, Write as _},
+    net::SocketAddr,
     pin::pin,
     process::ExitCode,
     sync::Arc,
@@ -31,137 +35,155 @@ use std::{
 
 use anyhow::Context as _;
 use axum::{Router, middleware::from_fn_with_state};
-use serde_json::value::RawValue;
 use tokio::{
     io::{BufReader, stdin},
     net::TcpListener,
     runtime,
+    task::yield_now,
     time::{sleep, timeout},
 };
 use tower_toolcall::metrics::Metrics;
 use tracing::warn;
 
 use self::{
-    calls::{Asked, Calls},
-    client::Client,
-    message::{Head, Kind, Line},
+    calls::Calls,
+    client::Writer,
+    message::{Head, INVALID_REQUEST, Kind, Line},
     options::{HELP, Options},
     process::GRACE,
+    queue::Queue,
+    requests::Requests,
     server::Server,
+    stderr::Stderr,
 };
 use super::{events, hosts, pages};
 
 /// How long requests have to be answered when the client has closed our stdin.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
-pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<ExitCode> {
-    let options = match Options::parse(arguments) {
-        Ok(Some(options)) => options,
+pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut stderr = Stderr::start();
+    let code = match Options::parse(arguments) {
+        Ok(Some(options)) => serve(options, &stderr).map_err(|error| (1, error)),
         Ok(None) => {
-            print!("{HELP}");
-            return Ok(ExitCode::SUCCESS);
+            let _ = io::stdout().write_all(HELP.as_bytes());
+            Ok(0)
         }
-        Err(error) => {
-            eprintln!("gateway wrap: {error:#}");
-            return Ok(ExitCode::from(2));
-        }
+        Err(error) => Err((2, error)),
     };
+    let code = code.unwrap_or_else(|(code, error)| {
+        let _ = stderr.write_all(format!("gateway wrap: {error:#}\n").as_bytes());
+        code
+    });
+    stderr.finish(Duration::from_secs(1));
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+fn serve(options: Options, stderr: &Stderr) -> anyhow::Result<i32> {
     if options.trace {
-        events::show_with_arguments(io::stderr, io::stderr().is_terminal());
+        let to = stderr.clone();
+        events::show_with_arguments(move || to.clone(), io::stderr().is_terminal());
     }
     // One thread: tasks run in the order in which they are begun, so requests keep theirs.
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let code = runtime.block_on(run(options));
+    let code = runtime.block_on(run(options, stderr.clone()));
     // A thread may wait for stdin for ever.
     runtime.shutdown_background();
-    Ok(ExitCode::from(u8::try_from(code?).unwrap_or(1)))
+    code
 }
 
-async fn run(options: Options) -> anyhow::Result<i32> {
+async fn run(options: Options, mut stderr: Stderr) -> anyhow::Result<i32> {
     let metrics = options.metrics.then(Metrics::new);
     if let (Some(metrics), Some(at)) = (&metrics, options.metrics_at) {
         let listener = TcpListener::bind(at).await;
         let listener = listener.with_context(|| format!("--metrics {at}"))?;
-        tokio::spawn(axum::serve(listener, page(metrics)).into_future());
+        tokio::spawn(axum::serve(listener, page(metrics, at)).into_future());
     }
     let mut signals = pin!(signals()?);
-    let (client, writer) = Client::new();
+    let (client, writer) = Writer::start();
     let command = options.command[0].clone();
     let server = match Server::start(options.command, options.restarts, client.clone()) {
         Ok(server) => server,
         Err(error) => {
-            eprintln!("gateway wrap: {}: {error}", command.display());
+            let why = format!("gateway wrap: {}: {error}\n", command.display());
+            stderr.write_all(why.as_bytes())?;
             return Ok(127);
         }
     };
-    let calls = Calls::new(
-        &options.settings,
-        metrics.as_ref(),
-        server.clone(),
-        client.clone(),
-    )?;
+    let calls = Calls::new(&options.settings, metrics.as_ref(), server.clone())?;
+    let requests = Requests::new(calls, server.clone(), client.clone());
 
     tokio::select! {
-        () = listen(&server, &calls) => tokio::select! {
-            () = last_answers(&server, &calls) => {}
+        () = listen(&requests, &server, &client) => tokio::select! {
+            () = last_answers(&requests, &server) => {}
             () = signals.as_mut() => {}
-            () = client.gone() => {}
+            () = client.closed() => {}
         },
         () = signals.as_mut() => {}
         () = server.over() => {}
-        () = client.gone() => {}
+        () = client.closed() => {}
     }
     let ended = timeout(GRACE * 3, server.stop()).await;
-    writer.finish(&client, Duration::from_secs(1)).await;
+    writer.finish(Duration::from_secs(1)).await;
     if let Some(seen) = metrics.map(|metrics| metrics.snapshot())
         && seen.total.calls > 0
     {
-        eprint!("{seen}");
+        stderr.write_all(seen.to_string().as_bytes())?;
     }
     Ok(ended.unwrap_or(1))
 }
 
 /// Passes on what the client says, until it says no more.
-async fn listen(server: &Server, calls: &Calls) {
+async fn listen(requests: &Requests, server: &Server, client: &Queue) {
     let mut stdin = BufReader::new(stdin());
     loop {
-        match message::next_line(&mut stdin).await {
-            Ok(Some(line)) => hear(server, calls, line).await,
+        let line = match message::next_line(&mut stdin).await {
+            Ok(Some(line)) => line,
             Ok(None) => return,
             Err(error) => return warn!("the client cannot be read: {error}"),
+        };
+        for message in message::messages(line) {
+            if let Some(error) = hear(requests, server, message).await {
+                client.send(error).await;
+            }
+            // It is sent before what the client says next.
+            yield_now().await;
         }
     }
 }
 
-async fn hear(server: &Server, calls: &Calls, line: Line) {
+/// Returns the error if it is no message. Nobody else sees that: a server could read a call in it.
+async fn hear(requests: &Requests, server: &Server, line: Line) -> Option<Line> {
     let Some(head) = Head::of(&line) else {
-        return server.pass(line).await;
+        let why = "this is no message of JSON-RPC";
+        return Some(message::failure("null", INVALID_REQUEST, why));
     };
     match head.kind() {
-        // The server says what it thinks of parameters that are none.
-        Kind::Request(id, "tools/call") => match Asked::of(&head) {
-            Some(asked) => calls.begin(id, asked, line).await,
-            None => server.forward(id, "tools/call", &line).await,
-        },
-        Kind::Request(id, method) => server.forward(id, method, &line).await,
-        Kind::Notification(method @ "notifications/cancelled") => match head.param("requestId") {
-            Some(id) if calls.cancel(&id, head.params.map_or("", RawValue::get)) => {}
-            Some(id) => server.cancel(&id, line).await,
-            None => server.notify(method, &line).await,
-        },
-        Kind::Notification(method) => server.notify(method, &line).await,
+        Kind::Request(id, method) => requests.begin(id, method, &head, &line).await,
+        Kind::Notification("tools/call") => {
+            let why = "a call has an id";
+            return Some(message::failure("null", INVALID_REQUEST, why));
+        }
+        Kind::Notification("notifications/cancelled") => {
+            let id = head.params().request_id;
+            if !id.is_some_and(|id| requests.cancel(&id, &line)) {
+                server.pass(line).await;
+            }
+        }
+        Kind::Notification("notifications/initialized") => server.initialized(line).await,
         Kind::Response(id) => server.reply(&id, line).await,
-        Kind::Other => server.pass(line).await,
+        Kind::Notification(_) | Kind::Other => server.pass(line).await,
     }
+    None
 }
 
 /// Lets the server answer what it was asked, and end.
-async fn last_answers(server: &Server, calls: &Calls) {
+async fn last_answers(requests: &Requests, server: &Server) {
     let answers = async {
         server.close().await;
-        while calls.any() || server.is_asked() {
+        while requests.any() {
             sleep(Duration::from_millis(20)).await;
         }
     };
@@ -195,8 +217,12 @@ fn signals() -> io::Result<impl Future<Output = ()>> {
     Ok(async { drop(tokio::signal::ctrl_c().await) })
 }
 
-/// `/metrics`, as the gateway has it.
-fn page(metrics: &Metrics) -> Router {
+/// `/metrics`, as the gateway has it. At an address that others reach they may name this machine as they like.
+fn page(metrics: &Metrics, at: SocketAddr) -> Router {
+    let page = pages::metrics_page(metrics.clone());
+    if !at.ip().is_loopback() {
+        return page;
+    }
     let hosts: Arc<[String]> = hosts::LOOPBACK.map(str::to_owned).into();
-    pages::metrics_page(metrics.clone()).layer(from_fn_with_state(hosts, hosts::check))
+    page.layer(from_fn_with_state(hosts, hosts::check))
 }

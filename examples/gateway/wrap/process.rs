@@ -1,7 +1,7 @@
 //! One process of the server.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     ffi::OsString,
     io,
     process::{ExitStatus, Stdio},
@@ -13,18 +13,17 @@ use std::{
 };
 
 use tokio::{
-    io::AsyncWriteExt as _,
-    process::{Child, ChildStdin, Command},
-    sync::{mpsc, oneshot},
-    time::timeout,
+    process::{Child, Command},
+    sync::oneshot,
+    time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tower_toolcall::call::Progress;
 
-use super::message::{Id, Line};
-
-/// How many messages wait for a server that reads slowly; then its client waits.
-const QUEUE: usize = 1000;
+use super::{
+    message::{self, Id, Line},
+    queue::{Queue, queue},
+};
 
 /// How many requests may be open, in each direction.
 pub(crate) const MAX_OPEN: usize = 10_000;
@@ -34,8 +33,10 @@ pub(crate) const GRACE: Duration = Duration::from_millis(1500);
 
 /// A process that runs, or has ended.
 pub(crate) struct Process {
-    /// `None` closes its stdin.
-    to: mpsc::Sender<Option<Line>>,
+    /// Its stdin.
+    pub(crate) to: Queue,
+    /// Whether the client gets its questions under ids of ours: it may still answer those of another process.
+    renames: bool,
     open: Mutex<Open>,
     /// Tells it to end.
     pub(crate) stop: CancellationToken,
@@ -51,8 +52,8 @@ pub(crate) struct Process {
 struct Open {
     /// The server has to answer them.
     asked: HashMap<Id, Wait>,
-    /// The client has to answer them.
-    asks: HashSet<Id>,
+    /// The client has to answer them: the ids that it knows, and the server's own.
+    asks: HashMap<Id, Id>,
     /// The client's requests may be sent.
     is_ready: bool,
     /// Nothing is answered any more.
@@ -60,14 +61,9 @@ struct Open {
 }
 
 /// Who waits for an answer of the server.
-pub(crate) enum Wait {
-    /// The client, for a request that was passed on; whether it was one for the list of tools.
-    Client { list: bool },
-    /// This program.
-    Us {
-        reply: oneshot::Sender<Line>,
-        progress: Option<Reports>,
-    },
+struct Wait {
+    reply: oneshot::Sender<Line>,
+    reports: Option<Reports>,
 }
 
 /// Where it is of use that the server is at work.
@@ -78,23 +74,17 @@ pub(crate) struct Reports {
     pub(crate) token: Option<Id>,
 }
 
-/// What is open in a process that has ended.
-pub(crate) struct Left {
-    /// The client's requests.
-    pub(crate) asked: Vec<Id>,
-    /// The server's.
-    pub(crate) asks: Vec<Id>,
+/// An answer that will come, unless the process ends before.
+pub(crate) struct Answer {
+    line: oneshot::Receiver<Line>,
+    reports: Option<Reports>,
 }
 
-/// Why a request has no answer.
-pub(crate) enum Unanswered {
-    /// The process had ended before.
-    NotSent,
-    Lost,
-}
+/// The process has ended before it answered.
+pub(crate) struct Lost;
 
 impl Process {
-    pub(crate) fn spawn(command: &[OsString]) -> io::Result<(Arc<Self>, Child)> {
+    pub(crate) fn spawn(command: &[OsString], is_first: bool) -> io::Result<(Arc<Self>, Child)> {
         let mut process = Command::new(&command[0]);
         process.args(&command[1..]);
         process.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -103,9 +93,10 @@ impl Process {
         #[cfg(unix)]
         process.process_group(0);
         let mut child = process.spawn()?;
-        let (to, lines) = mpsc::channel(QUEUE);
+        let (to, waiting) = queue();
         let process = Arc::new(Self {
             to,
+            renames: !is_first,
             open: Mutex::default(),
             stop: CancellationToken::new(),
             ended: CancellationToken::new(),
@@ -113,7 +104,14 @@ impl Process {
             pinged: AtomicBool::new(false),
         });
         if let Some(stdin) = child.stdin.take() {
-            tokio::spawn(write(stdin, lines, process.stop.clone()));
+            let stop = process.stop.clone();
+            tokio::spawn(async move {
+                // A process that reads no more is of no use; it may be about to end.
+                if let Some(Err(_)) = stop.run_until_cancelled(waiting.write(stdin)).await {
+                    sleep(GRACE).await;
+                    stop.cancel();
+                }
+            });
         }
         Ok((process, child))
     }
@@ -130,11 +128,6 @@ impl Process {
 
     pub(crate) fn set_ready(&self) {
         self.open().is_ready = true;
-    }
-
-    /// Whether any request is open.
-    pub(crate) fn is_asked(&self) -> bool {
-        !self.open().asked.is_empty()
     }
 
     /// As people read it.
@@ -156,54 +149,76 @@ impl Process {
         code.or(signal.map(|signal| 128 + signal)).unwrap_or(1)
     }
 
-    /// Waits while the process does not read.
-    pub(crate) async fn send(&self, line: Line) {
-        let _ = self.to.send(Some(line)).await;
-    }
-
-    /// Does not wait: if there is no room, the message is lost.
-    pub(crate) fn try_send(&self, line: Line) {
-        let _ = self.to.try_send(Some(line));
-    }
-
-    /// What was sent before is still written.
-    pub(crate) async fn close_stdin(&self) {
-        let _ = self.to.send(None).await;
-    }
-
-    /// Notes that an answer is awaited. Returns false if there will be none.
-    pub(crate) fn expect(&self, id: Id, wait: Wait) -> bool {
+    /// Notes that an answer is awaited. `None` if there will be none, as the process has ended.
+    pub(crate) fn expect(&self, id: Id, reports: Option<Reports>) -> Option<Answer> {
+        let (reply, line) = oneshot::channel();
+        let wait = Wait {
+            reply,
+            reports: reports.clone(),
+        };
         let mut open = self.open();
-        let is_full = open.asked.len() >= MAX_OPEN;
-        if open.is_over || is_full || open.asked.contains_key(&id) {
-            return false;
+        if open.is_over {
+            return None;
         }
         open.asked.insert(id, wait);
-        true
+        Some(Answer { line, reports })
     }
 
-    /// Who waits for this answer, or did until now.
-    pub(crate) fn forget(&self, id: &Id) -> Option<Wait> {
-        self.open().asked.remove(id)
+    /// Whether an answer was still awaited.
+    pub(crate) fn forget(&self, id: &Id) -> bool {
+        self.open().asked.remove(id).is_some()
     }
 
-    /// Notes that the client has to answer. Returns false if it has to answer too much already.
-    pub(crate) fn expect_of_client(&self, id: Id) -> bool {
+    /// Hands over an answer. One that nobody waits for is lost: its client was told that there would be none, or does not want it.
+    pub(crate) fn answer(&self, id: &Id, line: Line) {
         let mut open = self.open();
-        open.asks.len() < MAX_OPEN && open.asks.insert(id)
+        let wait = open.asked.remove(id);
+        let wait = wait.or_else(|| open.asked.remove(&message::other_form(id)));
+        drop(open);
+        if let Some(wait) = wait {
+            let _ = wait.reply.send(line);
+        }
     }
 
-    /// Whether this process has asked the client that.
-    pub(crate) fn forget_of_client(&self, id: &Id) -> bool {
+    /// Notes that the client has to answer. Returns the id under which it does.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it will not.
+    pub(crate) fn ask_client(
+        &self,
+        id: Id,
+        new_id: impl FnOnce() -> Id,
+    ) -> Result<Id, &'static str> {
+        let mut open = self.open();
+        if open.asks.len() >= MAX_OPEN {
+            return Err("the client has too many requests to answer");
+        }
+        if open.asks.values().any(|open| *open == id) {
+            return Err("the id is that of another request");
+        }
+        let asked = if self.renames { new_id() } else { id.clone() };
+        open.asks.insert(asked.clone(), id);
+        Ok(asked)
+    }
+
+    /// The server's own id of what the client answers; `None` if this process has not asked that.
+    pub(crate) fn answered_by_client(&self, id: &Id) -> Option<Id> {
         self.open().asks.remove(id)
+    }
+
+    /// The id by which the client knows what this process does not ask any more.
+    pub(crate) fn not_asked(&self, id: &Id) -> Option<Id> {
+        let mut open = self.open();
+        let (asked, _) = open.asks.iter().find(|(_, own)| *own == id)?;
+        let asked = asked.clone();
+        open.asks.remove(&asked);
+        Some(asked)
     }
 
     pub(crate) fn progress(&self, token: &Id) {
         for wait in self.open().asked.values() {
-            if let Wait::Us {
-                progress: Some(reports),
-                ..
-            } = wait
+            if let Some(reports) = &wait.reports
                 && reports.token.as_ref() == Some(token)
             {
                 reports.to.report();
@@ -211,31 +226,17 @@ impl Process {
         }
     }
 
-    fn asks_client(&self) -> bool {
+    fn asks(&self) -> bool {
         !self.open().asks.is_empty()
     }
 
-    /// Sends a request, and waits for its answer. While the server waits for the client, for a person perhaps, it is at work.
-    pub(crate) async fn ask(
-        &self,
-        id: Id,
-        line: Line,
-        progress: Option<Reports>,
-    ) -> Result<Line, Unanswered> {
-        let (reply, mut answer) = oneshot::channel();
-        let wait = Wait::Us {
-            reply,
-            progress: progress.clone(),
-        };
-        if !self.expect(id, wait) {
-            return Err(Unanswered::NotSent);
-        }
-        self.send(line).await;
+    /// Waits for an answer. While the server waits for the client, for a person perhaps, it is at work.
+    pub(crate) async fn wait(&self, mut answer: Answer) -> Result<Line, Lost> {
         loop {
-            match timeout(Duration::from_secs(1), &mut answer).await {
-                Ok(answer) => return answer.map_err(|_| Unanswered::Lost),
+            match timeout(Duration::from_secs(1), &mut answer.line).await {
+                Ok(line) => return line.map_err(|_| Lost),
                 Err(_) => {
-                    if let Some(reports) = progress.as_ref().filter(|_| self.asks_client()) {
+                    if let Some(reports) = answer.reports.as_ref().filter(|_| self.asks()) {
                         reports.to.report();
                     }
                 }
@@ -243,20 +244,27 @@ impl Process {
         }
     }
 
-    /// Waits for the end of a process that has closed its stdout, or is to be stopped. Returns what it leaves open.
-    pub(crate) async fn end(&self, child: Child) -> Left {
+    /// A request of this program's own.
+    pub(crate) async fn ask(&self, id: Id, line: Line) -> Result<Line, Lost> {
+        let answer = self.expect(id, None).ok_or(Lost)?;
+        self.to.send(line).await;
+        self.wait(answer).await
+    }
+
+    /// Waits for the end of a process that has closed its stdout, or is to be stopped. Returns what the client has to answer no more.
+    pub(crate) async fn end(&self, child: Child) -> Vec<Id> {
         self.open().is_over = true;
-        let _ = self.to.try_send(None);
-        if let Ok(status) = end(child, &self.stop).await {
-            let _ = self.status.set(status);
-        }
+        let ends = async {
+            if let Ok(status) = end(child, &self.stop).await {
+                let _ = self.status.set(status);
+            }
+            // Nothing more is written, even if a child of its own keeps its stdin open.
+            self.stop.cancel();
+        };
+        tokio::join!(ends, self.to.close());
         let mut open = self.open();
-        let asked = open.asked.drain();
-        let asked = asked.filter(|(_, wait)| matches!(wait, Wait::Client { .. }));
-        Left {
-            asked: asked.map(|(id, _)| id).collect(),
-            asks: open.asks.drain().collect(),
-        }
+        open.asked.clear();
+        open.asks.drain().map(|(asked, _)| asked).collect()
     }
 
     /// Whether it is not being asked for a sign of life already.
@@ -269,28 +277,10 @@ impl Process {
     }
 }
 
-async fn write(
-    mut stdin: ChildStdin,
-    mut lines: mpsc::Receiver<Option<Line>>,
-    stop: CancellationToken,
-) {
-    let write = async {
-        while let Some(Some(mut line)) = lines.recv().await {
-            line.push(b'\n');
-            stdin.write_all(&line).await?;
-        }
-        io::Result::Ok(())
-    };
-    // A process that reads no more is of no use.
-    if let Some(Err(_)) = stop.run_until_cancelled(write).await {
-        stop.cancel();
-    }
-}
-
 async fn end(mut child: Child, stop: &CancellationToken) -> io::Result<ExitStatus> {
     tokio::select! {
         status = child.wait() => return status,
-        () = tokio::time::sleep(GRACE) => {}
+        () = sleep(GRACE) => {}
         () = stop.cancelled() => {}
     }
     let group = child.id();

@@ -1,12 +1,14 @@
 //! The next process, when one has ended or hangs.
 
 use std::{
+    pin::pin,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
 use tokio::{
     runtime::Handle,
+    sync::OwnedMutexGuard,
     time::{Instant, timeout},
 };
 use tower_toolcall::{
@@ -17,7 +19,7 @@ use tracing::{info, warn};
 
 use super::{
     message::{self, Head},
-    process::{Process, Unanswered},
+    process::{Lost, Process},
     server::Server,
     session::hash,
 };
@@ -25,8 +27,8 @@ use super::{
 /// How long a new process has to answer `initialize`. Some are fetched from a registry first.
 const START: Duration = Duration::from_secs(60);
 
-/// How long a process that let a call run out of time has to answer a `ping`. One that does not is ended.
-const PING: Duration = Duration::from_secs(10);
+/// How many seconds a process that let a call run out of time has to answer a `ping`. One that does not is ended.
+const PING: u32 = 10;
 
 /// The processes that were started.
 pub(crate) struct Starts {
@@ -45,17 +47,20 @@ impl Server {
         if let Some(process) = self.current() {
             return Ok(process);
         }
-        // In a task of its own: a call that is given up meanwhile stops no other's.
-        let server = self.clone();
-        let started = tokio::spawn(async move { server.restart().await }).await;
-        started.unwrap_or_else(|_| Err(unavailable("it is not started any more")))
-    }
-
-    async fn restart(&self) -> Result<Arc<Process>, ToolError> {
-        let mut starts = self.0.starts.lock().await;
+        let starts = Arc::clone(&self.0.starts).lock_owned().await;
         if let Some(process) = self.current() {
             return Ok(process);
         }
+        // In a task of its own: a request that is given up meanwhile stops no other's.
+        let server = self.clone();
+        let started = tokio::spawn(async move { server.restart(starts).await }).await;
+        started.unwrap_or_else(|_| Err(unavailable("it is not started any more")))
+    }
+
+    async fn restart(
+        &self,
+        mut starts: OwnedMutexGuard<Starts>,
+    ) -> Result<Arc<Process>, ToolError> {
         if !self.0.restarts || self.0.closing.is_cancelled() {
             return Err(unavailable("it has ended"));
         }
@@ -71,7 +76,7 @@ impl Server {
         starts.in_vain += 1;
         starts.last = Instant::now();
 
-        let spawned = Process::spawn(&self.0.command);
+        let spawned = Process::spawn(&self.0.command, false);
         let (process, child) = spawned.map_err(|error| unavailable(&error.to_string()))?;
         self.state().process = Arc::clone(&process);
         self.run(Arc::clone(&process), child, false);
@@ -96,21 +101,21 @@ impl Server {
     /// Begins the session anew, as the client did. One of the revision 2026-07-28 has none.
     async fn greet(&self, process: &Process) -> Result<(), ToolError> {
         let session = self.state().session.clone();
-        let Some((id, initialize)) = session.initialize else {
+        let Some((id, initialize)) = session.initialize.clone() else {
             return Ok(());
         };
-        match process.ask(id, initialize, None).await {
+        match process.ask(id, initialize).await {
             Ok(answer) if Head::of(&answer).is_some_and(|head| head.result.is_some()) => {}
             Ok(_) => return Err(unavailable("it refuses to `initialize` again")),
-            Err(_) => return Err(unavailable("it has ended before it answered `initialize`")),
+            Err(Lost) => return Err(unavailable("it has ended before it answered `initialize`")),
         }
-        if let Some(initialized) = session.initialized {
-            process.send(initialized).await;
+        if let Some(initialized) = &session.initialized {
+            process.to.send(initialized.clone()).await;
         }
-        for line in session.lasting.values() {
-            let id = self.new_id();
-            if let Some(line) = message::under_id(line, &id) {
-                let _ = process.ask(id, line, None).await;
+        // Nobody waits for the answers.
+        for line in session.lasting() {
+            if let Some(line) = message::under_id(line, &self.new_id()) {
+                process.to.send(line).await;
             }
         }
         Ok(())
@@ -126,22 +131,18 @@ impl Server {
         let Some(list) = message::under_id(&list, &id) else {
             return;
         };
-        let Ok(answer) = process.ask(id, list, None).await else {
+        let Ok(answer) = process.ask(id, list).await else {
             return;
         };
-        let now = Head::of(&answer).and_then(|answer| hash(&answer));
-        if now.is_some_and(|now| now != before) {
+        if hash(&answer).is_some_and(|now| now != before) {
             let changed = message::notification("notifications/tools/list_changed", "{}");
             self.0.client.send(changed).await;
         }
     }
 
-    /// The error of a call without an answer.
-    pub(crate) fn unanswered(&self, why: &Unanswered, process: &Process) -> ToolError {
+    /// The error of a request without an answer.
+    pub(crate) fn lost(&self, process: &Process) -> ToolError {
         let status = process.status();
-        if let Unanswered::NotSent = why {
-            return unavailable(&format!("it has ended ({status})"));
-        }
         let mut text = format!(
             "The MCP server has ended ({status}) before the tool answered; it may have run all the same. Do not repeat the same call."
         );
@@ -161,11 +162,19 @@ impl Server {
             return;
         }
         let (id, process) = (self.new_id(), Arc::clone(process));
+        let client = self.0.client.clone();
         runtime.spawn(async move {
-            let ping = process.ask(id.clone(), message::request(&id, "ping"), None);
-            if timeout(PING, ping).await.is_err() {
-                warn!("the MCP server does not answer a ping within {PING:?}: it is ended");
-                process.stop.cancel();
+            let ping = process.ask(id.clone(), message::request(&id, "ping"));
+            let mut ping = pin!(ping);
+            let mut seconds = 0;
+            while timeout(Duration::from_secs(1), &mut ping).await.is_err() {
+                // Nobody reads what the server says while the client does not read what it has said before.
+                seconds = if client.has_any() { 0 } else { seconds + 1 };
+                if seconds == PING {
+                    warn!("the MCP server does not answer a ping within {PING} s: it is ended");
+                    process.stop.cancel();
+                    break;
+                }
             }
             process.end_ping();
         });
@@ -191,7 +200,7 @@ impl Starts {
 }
 
 /// The error of a request that was not sent.
-fn unavailable(why: &str) -> ToolError {
+pub(super) fn unavailable(why: &str) -> ToolError {
     let message = format!("the MCP server is not there: {why}");
     ToolError::new(ErrorKind::ConnectionFailed, message).with_execution(Execution::NotStarted)
 }

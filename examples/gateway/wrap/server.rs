@@ -9,20 +9,22 @@ use std::{
     },
 };
 
-use serde::de::IgnoredAny;
+use serde_json::json;
 use tokio::{
     io::BufReader,
     process::{Child, ChildStdout},
+    task::yield_now,
 };
 use tokio_util::sync::CancellationToken;
-use tower_toolcall::redact::redact_text;
+use tower_toolcall::{ToolError, redact::redact_text};
 use tracing::{info, warn};
 
 use super::{
-    client::Client,
-    message::{self, Head, Id, Kind, Line},
-    process::{Process, Wait},
-    restart::Starts,
+    message::{self, Head, INTERNAL_ERROR, Id, Kind, Line},
+    process::{Process, Reports},
+    queue::Queue,
+    requests::Request,
+    restart::{Starts, unavailable},
     session::Session,
 };
 
@@ -32,12 +34,12 @@ pub(crate) struct Server(pub(super) Arc<Shared>);
 
 pub(super) struct Shared {
     pub(super) command: Vec<OsString>,
-    pub(super) client: Client,
+    pub(super) client: Queue,
     /// Whether a process that has ended is replaced.
     pub(super) restarts: bool,
     state: Mutex<State>,
     /// Held while a process is started.
-    pub(super) starts: tokio::sync::Mutex<Starts>,
+    pub(super) starts: Arc<tokio::sync::Mutex<Starts>>,
     /// Whether the last process has answered a request of the client's.
     pub(super) has_answered: AtomicBool,
     /// No process is started any more.
@@ -55,12 +57,8 @@ pub(super) struct State {
 
 impl Server {
     /// Starts the first process.
-    pub(crate) fn start(
-        command: Vec<OsString>,
-        restarts: bool,
-        client: Client,
-    ) -> io::Result<Self> {
-        let (process, child) = Process::spawn(&command)?;
+    pub(crate) fn start(command: Vec<OsString>, restarts: bool, client: Queue) -> io::Result<Self> {
+        let (process, child) = Process::spawn(&command, true)?;
         process.set_ready();
         let server = Self(Arc::new(Shared {
             command,
@@ -70,7 +68,7 @@ impl Server {
                 process: Arc::clone(&process),
                 session: Session::default(),
             }),
-            starts: tokio::sync::Mutex::new(Starts::new()),
+            starts: Arc::new(tokio::sync::Mutex::new(Starts::new())),
             has_answered: AtomicBool::new(false),
             closing: CancellationToken::new(),
             over: CancellationToken::new(),
@@ -93,14 +91,10 @@ impl Server {
         Some(self.last()).filter(|process| process.is_ready())
     }
 
-    /// An id that no client has: theirs are numbers, or random.
+    /// An id that no client has: theirs are numbers, or random, or of another `wrap`.
     pub(crate) fn new_id(&self) -> Id {
-        format!(r#""wrap-{}""#, self.0.ids.fetch_add(1, Relaxed))
-    }
-
-    /// Whether the process has requests to answer.
-    pub(crate) fn is_asked(&self) -> bool {
-        self.current().is_some_and(|process| process.is_asked())
+        let number = self.0.ids.fetch_add(1, Relaxed);
+        format!(r#""wrap-{}-{number}""#, std::process::id())
     }
 
     /// Until the process has ended and none follows.
@@ -111,7 +105,11 @@ impl Server {
     /// The client has said all. What it has said before is still written.
     pub(crate) async fn close(&self) {
         self.0.closing.cancel();
-        self.last().close_stdin().await;
+        let process = self.last();
+        if process.ended.is_cancelled() {
+            self.0.over.cancel();
+        }
+        process.to.close().await;
     }
 
     /// Ends the process, unless it has ended. Returns its exit code.
@@ -128,64 +126,81 @@ impl Server {
 
 /// From the client.
 impl Server {
-    /// Passes a request on. Its answer goes to the client as it comes.
-    pub(crate) async fn forward(&self, id: Id, method: &str, line: &[u8]) {
-        let (method, line) = (method.to_owned(), line.to_vec());
-        if let Some(process) = self.current() {
-            return self.pass_on(&process, id, method, line).await;
-        }
-        // The client may have more to say meanwhile.
-        let server = self.clone();
-        tokio::spawn(async move {
-            match server.live().await {
-                Ok(process) => server.pass_on(&process, id, method, line).await,
-                Err(error) => {
-                    let failure = message::failure(&id, error.message());
-                    server.0.client.send(failure).await;
-                }
-            }
-        });
+    /// Sends a request, as soon as there is a process, and waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// If there is no process, or it has ended before it answered.
+    pub(crate) async fn ask(
+        &self,
+        request: &Request,
+        reports: Option<Reports>,
+    ) -> Result<Line, ToolError> {
+        let process = self.live().await?;
+        let (id, line) = request.next(self);
+        self.state().session.note(&id, request.method(), &line);
+        let answer = process.expect(id.clone(), reports);
+        let answer = answer.ok_or_else(|| unavailable("it has ended"))?;
+        let _given_up = GivenUp {
+            server: self,
+            process: &process,
+            request,
+            id: &id,
+        };
+        process.to.send(line).await;
+        let Ok(answer) = process.wait(answer).await else {
+            return Err(self.lost(&process));
+        };
+        self.0.has_answered.store(true, Relaxed);
+        self.state().session.note_list(request.line(), &answer);
+        Ok(answer)
     }
 
-    async fn pass_on(&self, process: &Process, id: Id, method: String, line: Line) {
-        self.state().session.note(&id, &method, &line);
-        let list = method == "tools/list";
-        match process.expect(id.clone(), Wait::Client { list }) {
-            true => process.send(line).await,
-            false => {
-                let why = "the MCP server has ended or has too much to answer, or the id is in use";
-                self.0.client.send(message::failure(&id, why)).await;
-            }
-        }
-    }
-
-    pub(crate) async fn notify(&self, method: &str, line: &[u8]) {
-        if method == "notifications/initialized" {
-            self.state().session.initialized = Some(line.to_vec());
-        }
-        self.pass(line.to_vec()).await;
-    }
-
-    /// The client does not wait for this answer any more. The line says so.
-    pub(crate) async fn cancel(&self, id: &Id, line: Line) {
-        if let Some(process) = self.current() {
-            process.forget(id);
-            process.send(line).await;
-        }
-    }
-
-    /// The client answers. Its answer to a process that has ended would be that to another question of the next one.
+    /// The client answers. Its answer to a process that has ended is for nobody.
     pub(crate) async fn reply(&self, id: &Id, line: Line) {
         let process = self.last();
-        if process.forget_of_client(id) {
-            process.send(line).await;
+        let Some(own) = process.answered_by_client(id) else {
+            return;
+        };
+        let line = if own == *id {
+            Some(line)
+        } else {
+            message::under_id(&line, &own)
+        };
+        if let Some(line) = line {
+            process.to.send(line).await;
         }
     }
 
-    /// What needs no answer, or cannot be read.
+    pub(crate) async fn initialized(&self, line: Line) {
+        self.state().session.initialized = Some(line.clone());
+        self.pass(line).await;
+    }
+
+    /// What needs no answer.
     pub(crate) async fn pass(&self, line: Line) {
         if let Some(process) = self.current() {
-            process.send(line).await;
+            process.to.send(line).await;
+        }
+    }
+}
+
+/// A request on its way. Dropped before its answer has come, the server is told.
+struct GivenUp<'a> {
+    server: &'a Server,
+    process: &'a Arc<Process>,
+    request: &'a Request,
+    id: &'a Id,
+}
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        if !self.process.forget(self.id) {
+            return;
+        }
+        self.process.to.try_send(self.request.cancellation(self.id));
+        if !self.request.is_cancelled() {
+            self.server.check(self.process);
         }
     }
 }
@@ -199,21 +214,19 @@ impl Server {
                 let listens = server.listen(&process, stdout);
                 process.stop.run_until_cancelled(listens).await;
             }
-            let left = process.end(child).await;
+            let asked = process.end(child).await;
             let Shared { client, .. } = &*server.0;
             let why = format!("the MCP server has ended ({})", process.status());
             match server.0.closing.is_cancelled() {
                 true => info!("{why}"),
                 false => warn!("{why}"),
             }
-            for id in left.asked {
-                let why = format!("{why} before it answered");
-                client.send(message::failure(&id, &why)).await;
-            }
-            for id in left.asks {
-                let why = serde_json::json!({ "reason": why }).to_string();
+            for id in asked {
+                let why = json!({ "reason": why }).to_string();
                 client.send(message::cancelled(&id, &why)).await;
             }
+            // The client has their answers before this program may end.
+            yield_now().await;
             // One that was never of use would not be the next time.
             let in_vain = is_first && !server.0.has_answered.load(Relaxed);
             if in_vain || !server.0.restarts || server.0.closing.is_cancelled() {
@@ -227,7 +240,11 @@ impl Server {
         let mut stdout = BufReader::new(stdout);
         loop {
             match message::next_line(&mut stdout).await {
-                Ok(Some(line)) => self.hear(process, line).await,
+                Ok(Some(line)) => {
+                    for message in message::messages(line) {
+                        self.hear(process, message).await;
+                    }
+                }
                 Ok(None) => return,
                 Err(error) => {
                     warn!("the MCP server cannot be read: {error}");
@@ -240,60 +257,53 @@ impl Server {
     async fn hear(&self, process: &Process, line: Line) {
         let client = &self.0.client;
         let Some(head) = Head::of(&line) else {
-            match serde_json::from_slice::<IgnoredAny>(&line) {
-                Ok(_) => client.send(line).await,
-                Err(_) => warn!(
-                    "the MCP server has written what is no JSON to its stdout: {}",
-                    excerpt(&line)
-                ),
-            }
-            return;
+            return warn!(
+                "the MCP server has written what is no message to its stdout: {}",
+                excerpt(&line)
+            );
         };
         match head.kind() {
-            Kind::Response(id) => match process.forget(&id) {
-                Some(Wait::Us { reply, .. }) => drop(reply.send(line)),
-                Some(Wait::Client { list }) => {
-                    self.answered();
-                    if list {
-                        self.state().session.note_list(&head);
+            Kind::Response(id) => {
+                process.answer(&id, line);
+                // It reaches the client before what the server says next.
+                yield_now().await;
+            }
+            Kind::Request(id, _) => match process.ask_client(id.clone(), || self.new_id()) {
+                Ok(asked) if asked == id => client.send(line).await,
+                Ok(asked) => match message::under_id(&line, &asked) {
+                    Some(line) => client.send(line).await,
+                    None => drop(process.answered_by_client(&asked)),
+                },
+                // The server may not read while it is read.
+                Err(why) => process
+                    .to
+                    .try_send(message::failure(&id, INTERNAL_ERROR, why)),
+            },
+            Kind::Notification("notifications/cancelled") => {
+                let id = head.params().request_id;
+                let asked = id.as_ref().and_then(|id| process.not_asked(id));
+                match (asked, head.params) {
+                    (Some(asked), Some(params)) if Some(&asked) != id.as_ref() => {
+                        client.send(message::cancelled(&asked, params.get())).await;
                     }
-                    client.send(line).await;
+                    _ => client.send(line).await,
                 }
-                // The client was told that there would be none, or does not want it any more.
-                None => {}
-            },
-            Kind::Request(id, _) => match process.expect_of_client(id.clone()) {
-                true => client.send(line).await,
-                false => {
-                    let why = "the client has too many requests to answer";
-                    process.send(message::failure(&id, why)).await;
-                }
-            },
+            }
             Kind::Notification(method) => {
                 if method == "notifications/progress"
-                    && let Some(token) = head.param("progressToken")
+                    && let Some(token) = head.params().progress_token
                 {
                     process.progress(&token);
-                }
-                if method == "notifications/cancelled"
-                    && let Some(id) = head.param("requestId")
-                {
-                    process.forget_of_client(&id);
                 }
                 client.send(line).await;
             }
             Kind::Other => client.send(line).await,
         }
     }
-
-    /// The process is of use.
-    pub(crate) fn answered(&self) {
-        self.0.has_answered.store(true, Relaxed);
-    }
 }
 
 /// What can be shown of a line that is no message.
-fn excerpt(line: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&line[..line.len().min(2000)]);
+fn excerpt(line: &str) -> String {
+    let text: String = line.chars().take(2000).collect();
     redact_text(&text).chars().take(200).collect()
 }

@@ -1,0 +1,263 @@
+//! What clients may send that is hard to read, or comes at the wrong time.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::kit::{Client, file, own, quiet, refusal, text};
+
+/// Arguments that are JSON, and that serde_json does not make an object of.
+fn unreadable() -> Vec<String> {
+    let deep = format!(r#"{{"a":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
+    let odd = [
+        "null",
+        "[1]",
+        r#""text""#,
+        r#"{"a":"\ud83d"}"#,
+        r#"{"a":1e999}"#,
+    ];
+    odd.into_iter().map(str::to_owned).chain([deep]).collect()
+}
+
+fn raw_call(id: u64, name: &str, arguments: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","_meta":null,"arguments":{arguments}}}}}"#
+    )
+}
+
+/// A model chooses arguments; it does not choose to go around a policy with them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_is_denied_whatever_its_arguments_are() {
+    let config = file("denied.toml", "[policy]\ndeny = ['die']\n");
+    let mut client = Client::wrap(&["--config", &config], &own(&[])).await;
+    for (id, arguments) in (1..).zip(unreadable()) {
+        client.write(&raw_call(id, "die", &arguments)).await;
+        let answer: Value = serde_json::from_str(&client.answer_to(id).await).unwrap();
+        assert_eq!(refusal(&answer).0, "TOOL_UNAVAILABLE", "{arguments}");
+    }
+    assert!(
+        !client.said().contains(r#""name":"die""#),
+        "{}",
+        client.said()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn arguments_that_are_hard_to_read_reach_the_server_as_they_came() {
+    let mut client = Client::wrap(&[], &own(&[])).await;
+    for (id, arguments) in (1..).zip(unreadable()) {
+        let call = raw_call(id, "pid", &arguments);
+        client.write(&call).await;
+        assert!(client.answer_to(id).await.contains("content"));
+        assert!(client.said().contains(&format!("got {call}\n")), "{call}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn secrets_in_arguments_that_are_hard_to_read_are_not_in_the_trace() {
+    let mut client = Client::wrap(&[], &quiet()).await;
+    let arguments = r#"{"api_key":"hunter2hunter2","message":"\ud83d"}"#;
+    client.write(&raw_call(1, "echo", arguments)).await;
+    client.answer_to(1).await;
+    client.until_said("tool.success").await;
+    assert!(client.said().contains("arguments="), "{}", client.said());
+    assert!(!client.said().contains("hunter2"), "{}", client.said());
+}
+
+/// A server might find a call in it that no layer has seen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_message_is_answered_and_reaches_nobody() {
+    let mut client = Client::wrap(&[], &own(&[])).await;
+    let params = r#""params":{"name":"echo","arguments":{"to":"nobody"}}"#;
+    for (line, id, code) in [
+        ("to nobody".to_owned(), Value::Null, -32600),
+        (r#"[["to nobody"]]"#.to_owned(), Value::Null, -32600),
+        (
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call",{params}}}"#),
+            Value::Null,
+            -32600,
+        ),
+        (
+            format!(r#"{{"jsonrpc":"2.0","id":null,"method":"tools/call",{params}}}"#),
+            Value::Null,
+            -32600,
+        ),
+        (
+            format!(r#"{{"jsonrpc":"2.0","method":"tools\/call",{params}}}"#),
+            Value::Null,
+            -32600,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":2,"method":"tools/call"}"#.to_owned(),
+            json!(2),
+            -32602,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"Name":"echo","arguments":{"to":"nobody"}}}"#.to_owned(),
+            json!(3),
+            -32602,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"pid","name":"echo","arguments":{"to":"nobody"}}}"#.to_owned(),
+            json!(4),
+            -32602,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"\ud83d","arguments":{"to":"nobody"}}}"#.to_owned(),
+            json!(5),
+            -32602,
+        ),
+    ] {
+        client.write(&line).await;
+        let (_, answer) = client.next().await.unwrap();
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&id, &json!(code)), "{line}");
+    }
+    assert_eq!(text(&client.call("echo", json!({})).await), "{}");
+    assert!(!client.said().contains("nobody"), "{}", client.said());
+}
+
+/// As clients of MCP 2025-03-26 could send it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_messages_of_a_batch_are_taken_one_by_one() {
+    let config = file("batch.toml", "[policy]\ndeny = ['die']\n");
+    let mut client = Client::wrap(&["--config", &config], &own(&[])).await;
+    let (ping, call) = (
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+        raw_call(2, "die", "{}"),
+    );
+    client.write(&format!("[ {ping}, {call} ]")).await;
+    let mut answers = [
+        client.next().await.unwrap().1,
+        client.next().await.unwrap().1,
+    ];
+    answers.sort_by_key(|answer| answer["id"].as_u64());
+    assert_eq!(answers[0]["result"], json!({}));
+    assert_eq!(refusal(&answers[1]["result"]).0, "TOOL_UNAVAILABLE");
+}
+
+/// Neither is it lost, nor do the layers take it for a failure of the tool.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_id_of_an_open_request_is_refused() {
+    let mut client = Client::wrap(&[], &own(&[])).await;
+    for (id, method) in [(1, "tools/call"), (2, "resources/read")] {
+        let params = json!({ "name": "hang", "uri": "x:" });
+        client
+            .send(json!({ "id": id, "method": method, "params": params }))
+            .await;
+        for _ in 0..6 {
+            client.write(&raw_call(id, "echo", "{}")).await;
+            let refused = client.answer_to(id).await;
+            assert!(
+                refused.contains("id is that of another request"),
+                "{refused}"
+            );
+        }
+    }
+    assert_eq!(text(&client.call("echo", json!({})).await), "{}");
+    for id in [1, 2] {
+        let params = json!({ "requestId": id, "reason": format!("enough of {id}") });
+        client
+            .send(json!({ "method": "notifications/cancelled", "params": params }))
+            .await;
+        client
+            .until_said(&format!(r#""reason":"enough of {id}""#))
+            .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_requests_are_open_than_ten_thousand() {
+    let mut client = Client::wrap(&["--no-trace"], &own(&[])).await;
+    let mut last = 0;
+    for _ in 0..=10_000 {
+        last = client.ask("resources/read", json!({ "uri": "x:" })).await;
+    }
+    assert!(client.answer_to(last).await.contains("too many"));
+    // One less is open.
+    let params = json!({ "requestId": last - 1 });
+    client
+        .send(json!({ "method": "notifications/cancelled", "params": params }))
+        .await;
+    assert_eq!(client.answer("ping", json!({})).await, "{}");
+}
+
+/// A process that is started meanwhile does not get it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_waits_for_a_process_can_be_cancelled() {
+    let mut client = Client::wrap(&[], &own(&[&file("slow", ""), "--slow"])).await;
+    client.refused("die").await;
+    for (method, params) in [
+        ("resources/read", json!({ "uri": "cancelled:" })),
+        (
+            "tools/call",
+            json!({ "name": "echo", "arguments": { "x": "cancelled:" } }),
+        ),
+    ] {
+        let id = client.ask(method, params).await;
+        client
+            .send(json!({ "method": "notifications/cancelled", "params": { "requestId": id } }))
+            .await;
+    }
+    let since = Instant::now();
+    assert_eq!(client.answer("ping", json!({})).await, "{}");
+    assert!(since.elapsed() > Duration::from_secs(1), "it had to wait");
+    let said = client.said();
+    let mut got = said.lines().filter(|line| line.starts_with("got "));
+    assert!(got.all(|line| !line.contains("cancelled:")), "{said}");
+}
+
+/// What was asked by a process that has ended is not what the next one asks, although both call it 1.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_answer_is_not_one_for_the_new_process() {
+    let mut client = Client::wrap(&[], &own(&[])).await;
+    client.ask_tool("think", json!({})).await;
+    assert_eq!(client.next().await.unwrap().1["id"], 1);
+    client.refused("die").await;
+    let id = client.ask_tool("think", json!({})).await;
+    let question = loop {
+        let (_, message) = client.next().await.unwrap();
+        if message["method"] == "elicitation/create" {
+            break message;
+        }
+    };
+    client
+        .send(json!({ "id": 1, "result": { "action": "accept" } }))
+        .await;
+    client
+        .send(json!({ "id": question["id"], "result": { "action": "decline" } }))
+        .await;
+    let thought: Value = serde_json::from_str(&client.answer_to(id).await).unwrap();
+    assert_eq!(text(&thought), r#"{"action": "decline"}"#);
+
+    // It knows its own id, and the client that which it was asked by.
+    client.ask_tool("think", json!({})).await;
+    let asked = client.next().await.unwrap().1["id"].clone();
+    client.call("unthink", json!({})).await;
+    let unasked = client.others.last().unwrap();
+    assert_eq!(unasked["method"], "notifications/cancelled");
+    assert_eq!(unasked["params"]["requestId"], asked);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_without_an_answer_stops_no_restart() {
+    let mut client = Client::wrap(&[], &own(&[])).await;
+    client
+        .ask("resources/subscribe", json!({ "uri": "mute:" }))
+        .await;
+    client
+        .answer("tools/list", json!({ "cursor": "page 2" }))
+        .await;
+    client.refused("die").await;
+    let since = Instant::now();
+    assert_eq!(text(&client.call("echo", json!({})).await), "{}");
+    assert!(since.elapsed() < Duration::from_secs(5));
+    // Its pages may be others.
+    sleep(Duration::from_millis(200)).await;
+    assert_eq!(
+        client.said().matches("page 2").count(),
+        1,
+        "{}",
+        client.said()
+    );
+}
