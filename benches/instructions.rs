@@ -27,6 +27,8 @@ use std::{
     fs,
     path::Path,
     process::{Command, ExitCode},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    thread,
 };
 
 use callgrind::{Counts, Locked};
@@ -212,24 +214,54 @@ fn read(text: &str) -> BTreeMap<String, Counts> {
 }
 
 fn count(filter: &Filter) -> Result<Vec<Line>, BoxError> {
-    let locked = Locked::of(&env::current_exe()?)?;
+    let groups = candidates::groups();
+    let few = |setting: &&Setting| setting.names.count() <= MAX_NAMES;
+    let counted = groups
+        .iter()
+        .filter(|group| !group.is_about_threads() && filter.takes(group.names()));
+    let counted: Vec<(&Group, &Setting)> = counted
+        .flat_map(|group| group.settings.iter().filter(few).map(move |it| (group, it)))
+        .collect();
+    let names: Vec<_> = counted
+        .iter()
+        .map(|(group, setting)| (group.name, setting.name))
+        .collect();
     let mut lines = Vec::new();
-    for group in candidates::groups() {
-        if group.is_about_threads() || !filter.takes(group.names()) {
-            continue;
-        }
-        let few = |setting: &&Setting| setting.names.count() <= MAX_NAMES;
-        for setting in group.settings.iter().filter(few) {
-            lines.extend(count_group(&group, setting, &locked)?);
-        }
+    for ((group, setting), loops) in counted.into_iter().zip(all_under_callgrind(&names)?) {
+        lines.extend(lines_of(group, setting, &loops)?);
     }
     let names: BTreeSet<&str> = lines.iter().map(|line| line.name.as_str()).collect();
     assert_eq!(names.len(), lines.len(), "each has a name of its own");
     Ok(lines)
 }
 
-fn count_group(group: &Group, setting: &Setting, locked: &Locked) -> Result<Vec<Line>, BoxError> {
-    let loops = under_callgrind(group, setting, locked)?;
+/// In as many processes at once as there are processors: they do not change each other's counts.
+fn all_under_callgrind(names: &[(&str, &str)]) -> Result<Vec<Vec<Counts>>, BoxError> {
+    let locked = Locked::of(&env::current_exe()?)?;
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut counted = Vec::new();
+        while let at = next.fetch_add(1, Relaxed)
+            && let Some(&(group, setting)) = names.get(at)
+        {
+            let loops = under_callgrind(group, setting, &locked);
+            counted.push((at, loops.map_err(|error| error.to_string())?));
+        }
+        Ok(counted)
+    };
+    let processes = thread::available_parallelism()?.get();
+    let counted: Result<Vec<_>, String> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..processes).map(|_| scope.spawn(work)).collect();
+        let all = workers
+            .into_iter()
+            .map(|worker| worker.join().expect("no panic"));
+        all.collect()
+    });
+    let all: BTreeMap<usize, Vec<Counts>> = counted?.into_iter().flatten().collect();
+    Ok(all.into_values().collect())
+}
+
+fn lines_of(group: &Group, setting: &Setting, loops: &[Counts]) -> Result<Vec<Line>, BoxError> {
     let candidates = &group.candidates;
     if loops.len() != 2 * candidates.len() {
         return Err(format!("{} loops in '{}'", loops.len(), group.name).into());
@@ -255,13 +287,9 @@ fn count_group(group: &Group, setting: &Setting, locked: &Locked) -> Result<Vec<
 
 /// The counts of each loop that `run` runs. In a process of its own: how much it takes to copy memory depends
 /// on where that is, and so on what others have left on the heap.
-fn under_callgrind(
-    group: &Group,
-    setting: &Setting,
-    locked: &Locked,
-) -> Result<Vec<Counts>, BoxError> {
+fn under_callgrind(group: &str, setting: &str, locked: &Locked) -> Result<Vec<Counts>, BoxError> {
     let program = env::current_exe()?;
-    let file = program.with_extension("callgrind");
+    let file = program.with_extension(format!("{group}.{setting}.callgrind"));
     let mut option = OsString::from("--callgrind-out-file=");
     option.push(&file);
     let output = Command::new("valgrind")
@@ -274,7 +302,7 @@ fn under_callgrind(
         .arg("--dump-after=instructions::kit::drive::counted_loop*")
         .arg(option)
         .arg(&program)
-        .args(["--group", group.name, "--setting", setting.name])
+        .args(["--group", group, "--setting", setting])
         .output()
         .map_err(|e| {
             format!("cannot run valgrind ({e}): install it, it counts the instructions")
