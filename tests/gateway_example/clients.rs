@@ -7,7 +7,7 @@ use tokio::{process::Command, time::timeout};
 use tower_toolcall::settings::Settings;
 
 use crate::{
-    kit::{Running, alone},
+    kit::{Running, beside},
     upstream::installed,
 };
 
@@ -91,7 +91,7 @@ fn check(saw: &HashMap<String, Value>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn third_parties_clients_work_with_it() {
-    let _alone = alone().await;
+    let _beside = beside().await;
     let gateway = Running::start(Settings::gateway()).await;
     let newest = python(&gateway, "auto").await;
     assert_eq!(newest["connected"]["version"], "2026-07-28");

@@ -12,7 +12,7 @@ use tower_toolcall::settings::Settings;
 
 use crate::{
     gateway::Gateway,
-    kit::{Running, alone},
+    kit::{Running, beside},
 };
 
 const ROUTES: [(Method, &str); 9] = [
@@ -53,7 +53,7 @@ async fn statuses(gateway: &Running, headers: &[(&str, &str)]) -> Vec<u16> {
 /// W14: no route answers under a foreign name (DNS rebinding), nor a foreign page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn foreign_hosts_and_origins_are_refused_on_every_route() {
-    let _alone = alone().await;
+    let _beside = beside().await;
     let gateway = start(&["gateway.example"]).await;
     let port = gateway.at.port();
     let with_port = |host: &str| format!("{host}:{port}");
@@ -99,7 +99,7 @@ async fn foreign_hosts_and_origins_are_refused_on_every_route() {
 /// W14: HTTP/1.0 needs no `Host`, and HTTP/2 has it elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_host_is_looked_for_in_every_version_of_http() {
-    let _alone = alone().await;
+    let _beside = beside().await;
     let gateway = start(&[]).await;
     for (head, status) in [
         ("GET /metrics HTTP/1.0\r\n", "403"),

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tower_toolcall::settings::Settings;
 
 use crate::{
-    kit::{Running, Use, alone, in_use, rpc},
+    kit::{Running, Use, alone, beside, in_use, rpc},
     upstream::{PING, Upstream},
 };
 
@@ -277,7 +277,7 @@ async fn a_server_may_be_killed_again_and_again() {
 /// T1, T5: a server that is there and does not answer: no call outlives its budget, and it works when it goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_may_stand_still() {
-    let _alone = alone().await;
+    let _beside = beside().await;
     let gateway = Running::start(settings()).await;
     let everything = gateway.upstream("everything").clone();
     let stopped = async {
@@ -319,7 +319,7 @@ fn is_alive(pid: u32) -> bool {
 /// notice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_stopped_for_good_is_replaced() {
-    let _alone = alone().await;
+    let _beside = beside().await;
     let settings = settings();
     let timeout = settings.timeout.default;
     let gateway = Running::start(settings).await;

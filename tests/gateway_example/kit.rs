@@ -7,7 +7,7 @@ use tokio::{
     net::TcpListener,
     runtime::Handle,
     sync::{
-        Mutex, MutexGuard,
+        RwLock, RwLockReadGuard, RwLockWriteGuard,
         mpsc::{UnboundedSender, unbounded_channel},
     },
     task::JoinHandle,
@@ -17,10 +17,16 @@ use tower_toolcall::settings::Settings;
 
 use crate::{gateway::Gateway, upstream::Upstream};
 
-/// One test at a time: files and child processes are counted for the whole process, and machines are small.
-pub(crate) async fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::const_new(());
-    ALONE.lock().await
+static TESTS: RwLock<()> = RwLock::const_new(());
+
+/// No other test at a time: files, memory and child processes are counted for the whole process.
+pub(crate) async fn alone() -> RwLockWriteGuard<'static, ()> {
+    TESTS.write().await
+}
+
+/// Beside other tests that count nothing.
+pub(crate) async fn beside() -> RwLockReadGuard<'static, ()> {
+    TESTS.read().await
 }
 
 pub(crate) struct Running {

@@ -14,7 +14,7 @@ use tower_toolcall::{mcp::ERROR_META, settings::Settings};
 
 use crate::{
     gateway::Gateway,
-    kit::{Running, alone, in_use, rpc},
+    kit::{Running, alone, beside, in_use, rpc},
     upstream::Program,
     wire::{call, session},
 };
@@ -68,7 +68,7 @@ async fn health(gateway: &Running) -> (u16, Value) {
 /// N2: calls in flight end with their answers, over both protocols; new ones are turned away; then it is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_in_flight_have_their_answers_before_it_stops() {
-    let _alone = alone().await;
+    let _beside = beside().await;
     let gateway = Running::start(Settings::gateway()).await;
     let (status, servers) = health(&gateway).await;
     assert_eq!((status, &servers["status"]), (200, &json!("ok")));
@@ -201,7 +201,7 @@ async fn each_of_fifty_calls_has_one_answer_when_it_stops() {
 /// Who says so twice does not want to wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_signal_cuts_short_at_once() {
-    let _alone = alone().await;
+    let _beside = beside().await;
     let gateway = Running::start(Settings::gateway()).await;
     let calls = long_calls(&gateway, 40);
     until_running(&gateway, 2).await;
@@ -219,7 +219,7 @@ async fn a_second_signal_cuts_short_at_once() {
 /// X8: one that cannot be started at first is there as soon as it can.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_may_come_late() {
-    let _alone = alone().await;
+    let _beside = beside().await;
     let flag = std::env::temp_dir().join(format!("gateway-late-{}", std::process::id()));
     let _ = fs::remove_file(&flag);
     let mut program = Program::everything().unwrap();
@@ -253,7 +253,7 @@ async fn a_server_may_come_late() {
 /// V5: three slow calls of one tool stop none of the server's other tools, and each is told that it timed out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_tool_stops_no_other_tool_of_its_server() {
-    let _alone = alone().await;
+    let _beside = beside().await;
     let mut settings = Settings::gateway();
     settings.timeout.default = Duration::from_secs(1);
     let gateway = Running::start(settings).await;
@@ -275,7 +275,7 @@ async fn a_slow_tool_stops_no_other_tool_of_its_server() {
 /// A terminal's Ctrl-C goes to all programs of the group in front: the servers have to outlive it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_servers_are_in_groups_of_their_own() {
-    let _alone = alone().await;
+    let _beside = beside().await;
     let gateway = Running::start(Settings::gateway()).await;
     for server in &gateway.upstreams {
         let stat = fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
