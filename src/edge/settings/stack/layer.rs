@@ -1,4 +1,4 @@
-use std::any::type_name;
+use std::{any::type_name, marker::PhantomData};
 
 use tower_layer::Layer;
 use tower_service::Service;
@@ -107,7 +107,7 @@ type Attempt<S, C> = Placed<Res<S>, Watched<S, C>>;
 type Gated<S, C> = Switched<RateLimitBackoffLayer<C>, Attempt<S, C>>;
 type Attempted<S, C> = Switched<TraceLayer<Hooks<Res<S>, C>>, Gated<S, C>>;
 type Repeated<S, C> = Switched<RetryLayer<C>, Attempted<S, C>>;
-pub(super) type Timed<S, C> = Deadline<Repeated<S, C>>;
+pub(super) type Timed<S, C> = <UpToDeadline<S, C> as Part>::Service;
 type Call<S, C> = Placed<Res<S>, Timed<S, C>>;
 pub(super) type Rationed<S, C> = Switched<QuotaLayer, Call<S, C>>;
 type Kept<S, C> = Placed<Res<S>, Rationed<S, C>>;
@@ -126,11 +126,23 @@ pub(super) type Resolved<S, C> = Switched<IdentityLayer, Traced<S, C>>;
 type Outside<S, C> = Placed<Res<S>, Resolved<S, C>>;
 pub(super) type Coded<S, C> = Switched<NormalizeLayer, Outside<S, C>>;
 
+/// A part of the stack by its name. Spelled out, the whole is nested more deeply than readers of rustdoc's JSON allow: 128 levels,
+/// in serde_json. No blanket implementation: rustdoc would look for it in each type of the crate.
+pub trait Part {
+    type Service;
+}
+
+pub struct UpToDeadline<S, C>(PhantomData<(S, C)>);
+
+impl<S: Service<ToolCall>, C> Part for UpToDeadline<S, C> {
+    type Service = Deadline<Repeated<S, C>>;
+}
+
 /// The bounds on the parameter for layers and hooks of the user's: `()` and [`Own`] are all there is.
 ///
 /// The impl for [`Own`] asks only for what is said of `S` and `C`: that the parts of the stack are then `Send` and all else is proved once,
 /// here. Where users' types would be asked for it, each use of the stack would take the compiler a minute. Nor is there a blanket
-/// implementation: rustdoc would look for it in each type of the crate.
+/// implementation, as above.
 pub trait Fits<S: Service<ToolCall>, C>:
     Looks<Res<S>>
     + Surrounds<Watched<S, C>, Res<S>>
