@@ -192,8 +192,8 @@ fn cumulative(histogram: &Histogram<u64>, clamped: u64) -> impl Iterator<Item = 
     let mut recorded = histogram.iter_recorded().peekable();
     let mut sum = 0;
     let bounded = names::BOUNDS_MS.iter().map(move |bound| {
-        // The bound may be any of the values that are not distinguished.
-        let fits = |value| histogram.lowest_equivalent(value) <= bound * 1000;
+        // Of values that are not distinguished from the bound most are longer: a timeout of 2 s ends calls a little after 2 s.
+        let fits = |value| histogram.highest_equivalent(value) <= bound * 1000;
         while let Some(step) = recorded.next_if(|step| fits(step.value_iterated_to())) {
             sum += step.count_at_value();
         }

@@ -132,6 +132,7 @@ pub trait Part {
     type Service;
 }
 
+#[derive(Debug)]
 pub struct UpToDeadline<S, C>(PhantomData<(S, C)>);
 
 impl<S: Service<ToolCall>, C> Part for UpToDeadline<S, C> {
