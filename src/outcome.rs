@@ -20,6 +20,44 @@
 //!
 //! assert!(classifier.classify(Ok(&serde_json::json!({ "status": "busy" }))).is_rate_limited());
 //! ```
+//!
+//! An error of your own is the source of the [`ToolError`] if its conversion [kept it](ToolError::with_source). What is not yours
+//! (a layer's timeout, a refusal) is for [`ByError`]. Retry, rate limit and breaker each take the classifier:
+//!
+//! ```
+//! use std::error::Error;
+//! use tower::{ServiceBuilder, service_fn};
+//! use tower_toolcall::{
+//!     AnyError, ToolCall, ToolError,
+//!     circuit_breaker::CircuitBreakerLayer,
+//!     outcome::{ByError, Classify, Outcome, classify_fn},
+//!     rate_limit::RateLimitBackoffLayer,
+//!     retry::{RetryLayer, RetryPolicy},
+//! };
+//! # use std::fmt;
+//!
+//! #[derive(Debug)]
+//! struct Maintenance;
+//! # impl fmt::Display for Maintenance {
+//! #     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str("maintenance") }
+//! # }
+//! # impl Error for Maintenance {}
+//!
+//! # fn main() -> Result<(), tower_toolcall::ConfigError> {
+//! let classifier = classify_fn(|result: Result<&String, &ToolError>| match result {
+//!     Err(error) if error.source().is_some_and(|source| source.is::<Maintenance>()) => {
+//!         Outcome::failure().with_retryable(false)
+//!     }
+//!     other => ByError.classify(other),
+//! });
+//! let tool = service_fn(|_: ToolCall| async { Ok::<String, AnyError>("sunny".into()) });
+//! let stack = ServiceBuilder::new()
+//!     .layer(RetryLayer::new(RetryPolicy::new().with_classifier(classifier.clone())))
+//!     .layer(RateLimitBackoffLayer::builder().with_classifier(classifier.clone()).build()?)
+//!     .layer(CircuitBreakerLayer::builder().with_classifier(classifier).build()?)
+//!     .service(tool);
+//! # let _ = stack; Ok(()) }
+//! ```
 
 use std::{fmt, time::Duration};
 
@@ -49,6 +87,8 @@ pub struct Outcome {
     retryable: bool,
     rate_limited: bool,
     reported: bool,
+    /// Whether what is reported is the caller's mistake.
+    mistake: bool,
     retry_after: Option<Duration>,
     cooldown: Option<Duration>,
 }
@@ -60,6 +100,7 @@ impl Outcome {
             retryable,
             rate_limited: false,
             reported: false,
+            mistake: false,
             retry_after: None,
             cooldown: None,
         }
@@ -92,6 +133,7 @@ impl Outcome {
             retryable: true,
             rate_limited: true,
             reported: false,
+            mistake: false,
             retry_after,
             cooldown: None,
         }
@@ -101,6 +143,14 @@ impl Outcome {
     /// not to be repeated, but no success for those who look on.
     pub const fn reported() -> Self {
         Self::neutral().with_reported(true)
+    }
+
+    /// The same where the tool refuses what it was asked: a mistake of the caller's. It counts for no breaker, not even for one
+    /// that [counts reported errors](crate::circuit_breaker::CircuitBreakerBuilder::with_reported_failures).
+    pub const fn mistake() -> Self {
+        let mut outcome = Self::reported();
+        outcome.mistake = true;
+        outcome
     }
 
     /// Says whether the answer is an error in the tool's own words.
@@ -150,6 +200,11 @@ impl Outcome {
     /// Whether the answer is an error in the tool's own words.
     pub const fn is_reported(&self) -> bool {
         self.reported
+    }
+
+    /// Whether it is one that may be the tool's fault.
+    pub(crate) const fn is_reported_failure(&self) -> bool {
+        self.reported && !self.mistake
     }
 
     /// Whether the answer is what the caller asked for: no failure, no rate limit, no error in the
@@ -230,6 +285,7 @@ impl<Res> Classify<Res> for ByError {
             retryable,
             rate_limited: kind == ErrorKind::RateLimited,
             reported: kind == ErrorKind::Reported,
+            mistake: false,
             retry_after: error.retry_after(),
             cooldown: None,
         }

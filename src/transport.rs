@@ -21,6 +21,10 @@
 //! | a [`ToolError`] of the leaf's own | as it is | as it is |
 //! | anything else | by its text | unknown |
 //!
+//! An error type of your own is looked at in the same way: its `From<..> for ToolError` is **not used**. A leaf with such an error
+//! does without this layer, and asks [`ToolError::from_transport`] about its client's errors, as in
+//! [your own error type](crate::error#your-own-error-type).
+//!
 //! What is known by its type is [the leaf's word](crate::Evidence::Word), the rest is
 //! [inferred](crate::Evidence::Inferred). An answer with an error status that the leaf does not turn into an error is the
 //! leaf's to judge: [`ToolError::from_status`], with [`ToolError::with_retry_after`] where the answer names a delay.

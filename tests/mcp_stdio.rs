@@ -367,7 +367,7 @@ async fn mistakes_are_reported_to_observers() {
         for ((call, _), id) in mistakes().into_iter().zip(["call-m1", "call-m2"]) {
             let result = bench.run(call.with_id(id)).await.unwrap();
             let outcome = McpClassifier::new().classify(Ok(&result));
-            assert_eq!(outcome, Outcome::reported());
+            assert_eq!(outcome, Outcome::mistake());
             let seen = trace().of(id);
             assert!(seen.contains(": tool.failure "), "{seen}");
             assert!(seen.contains("error.type=\"tool_error\""), "{seen}");

@@ -89,6 +89,7 @@ impl Identity {
     }
 
     /// The tool's own name.
+    #[doc(alias = "name")]
     pub fn tool(&self) -> &str {
         &self.tool
     }

@@ -237,7 +237,7 @@ impl Breaker {
         match self.admit_call(Some(call)) {
             Ok(pass) => {
                 let admitted = Admitted::new(self.clone(), info, pass);
-                admitted.ended(outcome.count(), outcome.is_reported(), None);
+                admitted.ended(outcome.count(), outcome.is_reported_failure(), None);
                 error
             }
             Err(retry_after) => self.refused(Some(&info), retry_after),

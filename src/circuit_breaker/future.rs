@@ -94,7 +94,7 @@ where
                     let result = ready!(inner::poll(fut, cx));
                     let result = result.map_err(|e| e.into().for_call(&admitted.info));
                     let outcome = this.classifier.classify(result.as_ref());
-                    Poll::Ready((result, outcome.count(), outcome.is_reported()))
+                    Poll::Ready((result, outcome.count(), outcome.is_reported_failure()))
                 });
                 let (result, count, reported) = ready!(polled);
                 flight.report().ended(count, reported, flight.since());

@@ -218,9 +218,8 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets whether an error result (MCP's `isError`) counts as a
-    /// failure of the tool. Default: no; it is neutral. Needs
-    /// [`with_tool_failures`](Self::with_tool_failures).
+    /// Sets whether an error result (MCP's `isError`) counts as a failure of the tool. Default: no; it is neutral. A caller's
+    /// [mistake](crate::Outcome::mistake) never counts. Needs [`with_tool_failures`](Self::with_tool_failures).
     pub fn with_reported_failures(mut self, count: bool) -> Self {
         self.counts_reported = count;
         self

@@ -46,22 +46,55 @@
 //!
 //! [`NormalizeLayer::with_codes`]: crate::normalize::NormalizeLayer::with_codes
 //!
+//! # Which error type?
+//!
+//! A function that is a tool returns [`AnyError`]; where tower's own layers stand directly around it, [`BoxError`], as they ask for
+//! a [`std::error::Error`]. A leaf that knows statuses, delays and whether its request was sent returns an error of its own:
+//!
 //! # Your own error type
 //!
 //! ```
+//! use std::{fmt, io, time::Duration};
 //! use tower_toolcall::{ErrorKind, ToolError};
 //!
-//! enum MyError { QuotaUsedUp, Other(String) }
+//! #[derive(Debug)]
+//! enum ApiError {
+//!     Connection(io::Error), // or your HTTP client's error
+//!     Status { status: http::StatusCode, retry_after: Option<Duration> },
+//!     NoSuchCity(String),
+//! }
 //!
-//! impl From<MyError> for ToolError {
-//!     fn from(e: MyError) -> Self {
-//!         match e {
-//!             MyError::QuotaUsedUp => ToolError::new(ErrorKind::RateLimited, "quota used up"),
-//!             MyError::Other(text) => ToolError::new(ErrorKind::Failed, text),
+//! impl From<ApiError> for ToolError {
+//!     fn from(error: ApiError) -> Self {
+//!         let text = error.to_string();
+//!         match error {
+//!             // Was it sent? Read from the error's type.
+//!             ApiError::Connection(_) => ToolError::from_transport(Box::new(error)),
+//!             ApiError::Status { status, retry_after } => {
+//!                 let new = ToolError::from_status(status, text).with_source(error);
+//!                 match retry_after {
+//!                     Some(delay) => new.with_retry_after(delay),
+//!                     None => new,
+//!                 }
+//!             }
+//!             // The model's mistake: no breaker counts it, and the model reads the text.
+//!             ApiError::NoSuchCity(_) => ToolError::new(ErrorKind::InvalidInput, text),
 //!         }
 //!     }
 //! }
+//! # impl fmt::Display for ApiError {
+//! #     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { write!(f, "{self:?}") }
+//! # }
+//! # impl std::error::Error for ApiError {
+//! #     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+//! #         match self { Self::Connection(error) => Some(error), _ => None }
+//! #     }
+//! # }
+//! # let refused = ToolError::from(ApiError::Connection(io::ErrorKind::ConnectionRefused.into()));
+//! # assert_eq!(refused.execution(), tower_toolcall::Execution::NotStarted);
 //! ```
+//!
+//! By [`with_source`](ToolError::with_source) a [classifier](crate::outcome) finds it again.
 
 mod any;
 mod for_call;

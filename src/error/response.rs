@@ -79,6 +79,8 @@ impl ToolError {
     /// | `code`, `message`, `tool`, `retryable`, `recoverable` | always; `tool` may be `null` |
     /// | `server`, `call_id`, `attempts`, `timeout_ms`, `configured_timeout_ms`, `retry_after_seconds` | where known |
     ///
+    /// `retryable` says that a later call may succeed, and nothing of whether this one has run: after a timeout it is true.
+    ///
     /// The feature `axum` makes a response of it by itself. Any other server takes it as it is; this is hyper:
     ///
     /// ```

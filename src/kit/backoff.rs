@@ -95,6 +95,7 @@ impl Backoff {
     /// # Errors
     ///
     /// If it is longer than a year.
+    #[doc(alias = "constant")]
     pub fn fixed(delay: Duration) -> Result<Self, ConfigError> {
         Self::exponential(delay, 1.0)
     }

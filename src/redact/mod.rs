@@ -26,7 +26,7 @@
 //! | texts in Base64 | decoded, also over several lines and as UTF-16, and hidden as a whole if there is a secret in them |
 //! | tables | columns with sensitive heads: CSV, TSV, Markdown, the output of `psql` and `mysql`, HTML, `INSERT INTO t (a, password) VALUES ('x', 'y')`, `COPY` |
 //! | names with values | `key=x`, `"key": "x"`, `Header: x`, `--key x`, `key => x`, `if key == "x"`, `key: Type = "x"`; YAML blocks, TOML, INI, XML, property lists, connection strings, `.netrc`, `.pgpass`; percent-encoded, with HTML entities, with escaped quotes and letters; values like `Some("x")`, `b'x'`, `Secret { inner: "x" }` |
-//! | schemes | `Bearer x`, `Basic x` and the like; `Authorization` and `Cookie` headers as a whole |
+//! | schemes | `Bearer x`, `Basic x` and the like; `Authorization` and `Cookie` headers as a whole, which means to the end of the line, in prose too |
 //! | URLs | `scheme://user:password@`, tokens as users, query and fragment, webhooks of Slack, Discord, Telegram, Teams and others |
 //! | tokens | prefixes of some 200 kinds of vendors' tokens, JWTs, and [own prefixes](Rules::with_secret_prefix) |
 //! | blocks | private keys in PEM, PGP, OpenSSH, SSH2 and PuTTY form, cut off at either end or not; the `data` of a Kubernetes Secret |

@@ -5,18 +5,20 @@
 //! at most 3 attempts in all, after 1 s and 2 s plus a random share. A delay that the server asks
 //! for wins over these. The last error is returned, with the number of attempts.
 //!
-//! **May it run twice?** After a failure that leaves open whether the tool ran (a timeout, a 5xx, a connection
-//! lost in mid-call), only a call that is known to be safe is repeated: by
-//! [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety), by a rule or a catalog of trusted tools
-//! ([`RetryPolicy::with_replay_safety`]), or because the policy assumes it
-//! ([`RetryPolicy::assume_replay_safe`]). A call that surely never reached the tool may always be repeated: the tool or
-//! its leaf reports so, by a [`ToolError`](crate::ToolError) that is
-//! [`NotStarted`](crate::Execution::NotStarted), by a 429 or a 503 with `Retry-After` on the leaf's own wire (the latter not for a call
-//! that is [`Unsafe`](crate::ReplaySafety::Unsafe)), or by a refused connection of a leaf that is a transport. No text
-//! of an error proves it. A call whose [job](crate::poll) still runs may be repeated too: its next attempt goes on waiting for
-//! that job, and starts none. So a call of a tool that is not marked as safe is rarely repeated. A refusal to repeat is an event with
-//! its reason ([`RetryRefusal`]) and counted in the span and the result, never silence. Refusals of this crate's own layers are
-//! never repeated.
+//! **May it run twice?** A call of a tool that nobody has marked as safe is rarely repeated:
+//!
+//! | after | safe | nothing said | [`Unsafe`](crate::ReplaySafety::Unsafe) |
+//! |---|---|---|---|
+//! | a timeout, a 5xx, a connection lost in mid-call: the tool may have run | repeated | not | not |
+//! | an error of the leaf's that says [`NotStarted`](crate::Execution::NotStarted); a 429 on its own wire; a refused connection of a leaf that is a [transport](crate::transport) | repeated | repeated | repeated |
+//! | a 503 with `Retry-After` on the leaf's own wire | repeated | repeated | not |
+//! | a [job](crate::poll) that still runs: the next attempt waits for it, and starts none | repeated | repeated | repeated |
+//! | the refusal of a layer of this crate | not | not | not |
+//!
+//! Safe is what is said by [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety), by a rule or a catalog of trusted
+//! tools ([`RetryPolicy::with_replay_safety`]), or assumed by the policy ([`RetryPolicy::assume_replay_safe`]). No text of an error
+//! proves that a tool has not run. A refusal to repeat is an event with its reason ([`RetryRefusal`]) and counted in the span and the
+//! result, never silence.
 //!
 //! **How many at once?** A [`RetryBudget`] bounds the retries of all calls to a fifth of their number, so that
 //! under a full outage a server sees at most 1.2 times the calls.

@@ -5,6 +5,15 @@
 //! `otel`). The arguments stand in it redacted, never raw. When no subscriber listens, nothing is
 //! formatted, and no clock is read until the call waits.
 //!
+//! What other crates log is theirs, secrets included: rmcp prints whole messages, and errors as they are. With `tracing-subscriber`:
+//!
+//! ```text
+//! tracing_subscriber::fmt().with_env_filter(EnvFilter::new("info,rmcp=off")).init();
+//! ```
+//!
+//! Lines of JSON without the span, which are shorter, are in [`event`](crate::event#json-logs). The target is
+//! [`tower_toolcall`](crate::event::TARGET).
+//!
 //! | ends with | event | level | span |
 //! |---|---|---|---|
 //! | (start) | `tool.start` | DEBUG | |
@@ -30,7 +39,8 @@
 //!
 //! [`TraceLayer::attempts`] below a layer that repeats calls makes a span `tool_attempt` for each attempt, inside
 //! the call's: how it ended, how long it took, its timeout. Without it the call's span has their number, and
-//! the events `tool.retry` and `tool.exhausted` tell of each.
+//! the events `tool.retry` and `tool.exhausted` tell of each. A `tool.retry` with the field `refused` instead of `delay_ms` says that
+//! and why the call is *not* repeated.
 //!
 //! # The answer's size
 //!

@@ -153,6 +153,23 @@
 //! or has more than [`MAX_DEPTH`](crate::MAX_DEPTH) levels, which clients could not read, is
 //! an error of the kind [`Reported`](crate::ErrorKind::Reported): the tool did run.
 //!
+//! Bodies have the message for users, which says nothing of what was wrong with the arguments. Where the callers are agents, send the
+//! model's message: as the outermost of the stack,
+//!
+//! ```
+//! # use tower::{ServiceBuilder, service_fn};
+//! # use tower_toolcall::{AnyError, ServiceBuilderExt, ToolCall, ToolError, axum::Routes};
+//! # let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
+//! let stack = ServiceBuilder::new()
+//!     .map_err(|error: ToolError| {
+//!         let text = error.model_message().to_owned();
+//!         error.with_user_message(text)
+//!     })
+//!     .tool_catch_panic()
+//!     .service(tool);
+//! # let _ = Routes::new(stack);
+//! ```
+//!
 //! # JSON-RPC
 //!
 //! ```text

@@ -10,8 +10,8 @@ use crate::{
 ///
 /// A result flagged `isError` tells nothing by default: it may be the caller's mistake.
 /// One whose text tells that the server refused the *arguments* (`-32602`, "invalid arguments", a validation error of
-/// pydantic, zod or JSON Schema) is the caller's mistake: it is neutral whatever flagged results are
-/// [set](Self::with_reported) to mean, and reported as the others are. The first 2,000 bytes of the text are looked at.
+/// pydantic, zod or JSON Schema) is the caller's [mistake](Outcome::mistake): it counts for no breaker whatever flagged results are
+/// [set](Self::with_reported) to mean, and is reported as the others are. The first 2,000 bytes of the text are looked at.
 ///
 /// `input_required` and `task` results are neutral and never repeated: the tool has begun to work.
 ///
@@ -53,7 +53,7 @@ impl Classify<CallToolResult> for McpClassifier {
     fn classify(&self, result: Result<&CallToolResult, &ToolError>) -> Outcome {
         match result {
             Ok(result) if result.is_error != Some(true) => Outcome::success(),
-            Ok(result) if refuses_arguments(result) => Outcome::reported(),
+            Ok(result) if refuses_arguments(result) => Outcome::mistake(),
             Ok(_) => self.reported,
             Err(_) => ByError.classify(result),
         }
@@ -150,7 +150,7 @@ mod tests {
             "invalid arguments: missing field `city`",
             "Error processing mcp-server-time query: Invalid timezone: 'Mars/Base'",
         ] {
-            assert_eq!(classify(text), Outcome::reported(), "{text}");
+            assert_eq!(classify(text), Outcome::mistake(), "{text}");
         }
         let counted = Outcome::failure().with_reported(true);
         for text in ["disk full", "HTTP 503", "", &"ä".repeat(5_000)] {

@@ -42,8 +42,8 @@ pub const IDEMPOTENCY_KEY_META: &str = "tower-toolcall/idempotency-key";
 /// # Secrets
 ///
 /// This crate redacts what it logs, rmcp does not: its target `rmcp::service` prints every message at TRACE, with
-/// arguments and answers as they are. Filter it where TRACE is on: `trace,rmcp=info` as `EnvFilter` of
-/// `tracing-subscriber` has it.
+/// arguments and answers as they are. Its other events tell errors as they are. Filter it: `info,rmcp=off` as
+/// `EnvFilter` of `tracing-subscriber` has it.
 #[derive(Clone)]
 pub struct McpService {
     peer: Peer<RoleClient>,
@@ -65,7 +65,8 @@ impl McpService {
         }
     }
 
-    /// Names the server in the spans and errors of calls that do not name one.
+    /// Names the server in the spans and errors of calls that do not name one. The layers above do not know it: for their events,
+    /// metrics and keys name it on the call, with [`ToolCall::with_server`].
     #[must_use]
     pub fn with_server(mut self, name: impl Into<Arc<str>>) -> Self {
         self.server = Some(name.into());

@@ -105,7 +105,7 @@
 //! | [`default`](Preset::Default) | 30 s | 3 | waits, 30 s without a hint | 5 in a row, open for 60 s | |
 //! | [`agent_library`](Settings::agent_library) | 5 s | 3 | waits, 10 s | off | sequence 30 s, batch 60 s, reserve 500 ms, slow from 80 % on |
 //! | [`agent_loop`](Settings::agent_loop) | 30 s | 3 | waits, 30 s | off | tools may run twice; limits known by text alone hold others back |
-//! | [`gateway`](Settings::gateway) | 60 s | 1 | refuses at once | 5 in a row within 300 s, open for 60 s | `isError` counts for the breaker |
+//! | [`gateway`](Settings::gateway) | 60 s | 1 | refuses at once | 5 in a row within 300 s, open for 60 s | `isError` counts for the breaker, but not refused arguments. Before a server that flags what callers ask for in vain (a missing file), set `circuit_breaker.reported_failures = false` |
 //! | [`http_proxy`](Settings::http_proxy) | 30 s | 1 | refuses at once | 5 in a row, open for 30 s, 3 probes, per server | a tool without a server has its own breaker; wrong arguments are `Argument validation failed: ..` |
 //!
 //! All else is as by default, and each part is a setting: `circuit_breaker.enabled = true` gives an agent loop a breaker. A
@@ -187,6 +187,8 @@
 //! | `token.client_secret` | the file `token.client_secret_file`, or the variable `TOOL_TOKEN_CLIENT_SECRET` |
 //! | `token.max_ttl`, `token.max_tokens` | `token.max_lifetime`, `token.max_keys` |
 //! | `poll.attempts`, `poll.deadline` | `poll.polls`, `poll.budget` |
+//! | a variable for one tool | `tools.x` in a file, or `settings.tools` in code. `TOOL_TIMEOUT` is `timeout.default`: a tool with a timeout of its own keeps it |
+//! | `base`, `cap`, breaker settings of `tools.x` | nowhere: they are for all tools. In code [`RetryPolicy::with_tool`](crate::retry::RetryPolicy::with_tool) |
 //! | `method`, `url`, `headers`, `body`, `mode` and `poll` of `tools.x` | a file of the tool's own: `http_tool::ToolManifest`. Settings say what an operator decides about a tool, not what it sends |
 //!
 //! # Defaults give way
@@ -198,6 +200,11 @@
 //! setting that would need longer ones is refused.
 //!
 //! A key counts as set by a file or a variable even where the program puts the preset's value back afterwards.
+//!
+//! # What is not checked
+//!
+//! The names of tools: `[tools.imprt]` is taken as it is. Compare `settings.tools` with what there is, for example
+//! `router.names()`. And variables that begin with none of the names above: `TOOL_TIMOUT` is nobody's.
 //!
 //! A duration without a unit, and a key that does not exist, are errors. The error of a variable quotes its value only if
 //! it is short, and redacted; that of a file is the parser's, which may show the line.

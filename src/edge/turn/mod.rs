@@ -80,15 +80,15 @@
 //!   id are matched by their order, a missing id stays missing, and a blank one is taken out. Any other id goes back as it came.
 //! - Arguments of another type than the format's: Anthropic, Gemini and Bedrock take an object only, OpenAI text only. Where there is no
 //!   object in them, `{}` stands for them. Text that is no JSON goes back to OpenAI as it came.
-//! - A missing or blank name becomes `unknown`. One with characters that no request may have (`checkErrors" />`), or too many, becomes one
+//! - A missing or blank name becomes `unknown`. One with characters that no request may have , such as `checkErrors" />`, or too many, becomes one
 //!   that fits, as [`Names`] makes it; the call keeps what the model wrote.
-//! - Blank text blocks, an empty list of `tool_calls`, fields of a chat message that are null, a message that says nothing, and the fields
+//! - Blank text blocks, an empty list of `tool_calls`, fields of a chat message that are null (but for `content`), a message that says nothing, and the fields
 //!   of a response beside its role and content.
 //!
 //! # Calls that cannot run
 //!
 //! A call whose arguments are no JSON object, or that has no name, is answered with
-//! [`InvalidInput`](crate::ErrorKind::InvalidInput) and does not run: [`Turn::invalid`]. Blank arguments are none. A response that ended
+//! [`InvalidInput`](crate::ErrorKind::InvalidInput) and does not run: [`Turn::invalid`]. No layer sees it, no trace and no metrics: count it there. Blank arguments are none. A response that ended
 //! at its limit of length, or a stream that broke off, may have lost arguments: then its last call does not run without any.
 //!
 //! # Bounds

@@ -423,6 +423,22 @@ async fn flagged_answers_count_if_that_is_asked_for() {
     }
 }
 
+/// V6: a caller's mistake does not, even if reported errors count.
+#[tokio::test(start_paused = true)]
+async fn mistakes_of_callers_never_count() {
+    let layer = CircuitBreakerLayer::builder()
+        .with_reported_failures(true)
+        .classify_fn(|_: Result<&&'static str, &ToolError>| Outcome::mistake())
+        .build()
+        .unwrap();
+    let svc = layer.layer(Tool::always(ok()));
+    for _ in 0..20 {
+        svc.clone().oneshot(call()).await.unwrap();
+    }
+    let seen = layer.handle().breaker(&call()).snapshot();
+    assert_eq!((seen.state, seen.failed_total), (BreakerState::Closed, 0));
+}
+
 /// C5: what counts is the classifier's verdict, whatever the result is.
 #[tokio::test(start_paused = true)]
 async fn the_classifier_decides_what_counts() {

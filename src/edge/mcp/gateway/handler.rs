@@ -113,7 +113,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 ///
 /// rmcp bounds neither the calls of a client nor the time that they take: that is what layers are for. It logs requests and answers in
 /// full at DEBUG, and at INFO has a span for each session, of which all spans in it become children: filter
-/// it (`rmcp=warn`).
+/// it (`rmcp=off`).
 ///
 /// # Errors
 ///

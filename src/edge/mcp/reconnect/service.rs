@@ -127,6 +127,9 @@ use crate::{
 /// # let _ = web; Ok(()) }
 /// ```
 ///
+/// A server that [hangs](Self::with_ping) is replaced within moments, unless `connect` waits for something of the old connection: a list
+/// of tools that is being fetched there, for example. The old process is ended when its connection is dropped.
+///
 /// # Retries
 ///
 /// It never repeats a call: one that was under way fails, and may have run. That is the business of a

@@ -167,7 +167,8 @@ where
 }
 
 impl<C, O> StackLayer<C, O> {
-    /// Reads the breakers and forces them. Where they are switched off there are none, and what is forced reaches no
+    /// Reads the breakers and forces them. A tool that settings name has one before its first call, under the name that stands there;
+    /// behind a router, whose calls have a server, that is another key. Where they are switched off there are none, and what is forced reaches no
     /// call.
     pub fn circuit_breaker(&self) -> CircuitBreakerHandle {
         self.breakers.clone()
