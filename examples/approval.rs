@@ -97,7 +97,10 @@ async fn main() -> Result<(), BoxError> {
     let tool = service_fn(|call: ToolCall| async move {
         Ok::<_, BoxError>(match call.tool() {
             "list_files" => "report.txt, notes.txt".to_owned(),
-            _ => format!("deleted {}", call.arguments()["path"]),
+            _ => match call.arguments().get("path") {
+                Some(path) => format!("deleted {path}"),
+                None => return Err("no path".into()),
+            },
         })
     });
     let tools = ServiceBuilder::new()

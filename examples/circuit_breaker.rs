@@ -55,8 +55,8 @@ async fn main() -> Result<(), BoxError> {
     let tools = ServiceBuilder::new()
         .layer(breaker)
         .layer(TimeoutLayer::new(Duration::from_millis(500)))
-        .service(service_fn(move |call: ToolCall| {
-            let request = client.get(format!("http://{at}/{}", call.tool()));
+        .service(service_fn(move |_: ToolCall| {
+            let request = client.get(format!("http://{at}/search"));
             async move { Ok::<_, AnyError>(request.send().await?.error_for_status()?.text().await?) }
         }));
 

@@ -71,7 +71,10 @@ fn server() -> Result<GatewayHandler, BoxError> {
     let tool = service_fn(|call: ToolCall| async move {
         let text = match call.tool() {
             "list_files" => "report.txt, notes.txt".to_owned(),
-            _ => format!("deleted {}", call.arguments()["path"]),
+            _ => match call.arguments().get("path") {
+                Some(path) => format!("deleted {path}"),
+                None => return Err("no path".into()),
+            },
         };
         let result = CallToolResult::success(vec![ContentBlock::text(text)]);
         Ok::<_, BoxError>(CallToolResponse::from(result))

@@ -123,8 +123,9 @@ fn read(store: &Store, call: &ToolCall) -> Result<CallToolResponse, ToolError> {
             "nothing is kept by that name",
         )));
     };
-    let lines = whole.lines().skip(from.saturating_sub(1));
-    let lines: Vec<_> = lines.take((to + 1).saturating_sub(from)).collect();
+    let before = from.saturating_sub(1);
+    let lines = whole.lines().skip(before);
+    let lines: Vec<_> = lines.take(to.saturating_sub(before)).collect();
     let text = ContentBlock::text(lines.join("\n"));
     Ok(CallToolResult::success(vec![text]).into())
 }

@@ -124,8 +124,8 @@ fn http_tool(
     BoxError,
 > {
     let client = reqwest::Client::builder().no_proxy().build()?;
-    Ok(service_fn(move |call: ToolCall| {
-        let request = client.get(format!("http://{at}/{}", call.tool()));
+    Ok(service_fn(move |_: ToolCall| {
+        let request = client.get(format!("http://{at}/search"));
         async move {
             let response = request
                 .send()

@@ -6,6 +6,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::{
     Request, Response,
     body::{Bytes, Incoming},
+    header::CONTENT_TYPE,
     server::conn::http1,
     service::service_fn,
 };
@@ -23,16 +24,26 @@ async fn weather(call: ToolCall) -> Result<String, AnyError> {
 }
 
 /// `POST /{tool}`, with the arguments as JSON. A client that hangs up drops the call.
+///
+/// The type of the body is what a browser asks for first: no page of others can call a tool.
 async fn handle<S>(stack: S, request: Request<Incoming>) -> Result<String, ToolError>
 where
     S: Service<ToolCall, Response = String, Error = ToolError>,
 {
+    let invalid = |e: BoxError| ToolError::new(ErrorKind::InvalidInput, e.to_string());
     let (head, body) = request.into_parts();
-    let call = ToolCall::new(head.uri.path().trim_start_matches('/'));
+    if head
+        .headers
+        .get(CONTENT_TYPE)
+        .is_none_or(|of| of != "application/json")
+    {
+        return Err(invalid("the body has to be application/json".into()));
+    }
     let body = Limited::new(body, 1 << 20).collect().await;
-    let body = body.map_err(|e| ToolError::new(ErrorKind::InvalidInput, e.to_string()))?;
-    let call = call.with_json_str(&String::from_utf8_lossy(&body.to_bytes()))?;
-    stack.oneshot(call).await
+    let body = body.map_err(invalid)?.to_bytes();
+    let arguments = str::from_utf8(&body).map_err(|e| invalid(e.into()))?;
+    let call = ToolCall::new(head.uri.path().trim_start_matches('/'));
+    stack.oneshot(call.with_json_str(arguments)?).await
 }
 
 #[tokio::main]
@@ -66,7 +77,8 @@ async fn main() -> Result<(), BoxError> {
         r#"{"city": "Atlantis"}"#,
         r#"{"city"#,
     ] {
-        let response = client.post(&url).body(body).send().await?;
+        let request = client.post(&url).header(CONTENT_TYPE, "application/json");
+        let response = request.body(body).send().await?;
         println!(
             "{body}: {}\n   {}",
             response.status(),

@@ -6,6 +6,7 @@
 use std::{error::Error, fmt, time::Duration};
 
 use axum::{Json, Router, extract::Path, http::StatusCode, routing::get};
+use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -36,18 +37,21 @@ impl Error for ShopError {
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let url = format!("http://{}", listener.local_addr()?);
-    let shop = Router::new().route("/price/{item}", get(price));
+    let prices = Url::parse(&format!("http://{}/price", listener.local_addr()?))?;
+    let shop = Router::new()
+        .route("/price/{item}", get(price))
+        .route("/secret", get(|| async { "not for the model" }));
     let shop = tokio::spawn(async { axum::serve(listener, shop).await });
 
     let client = reqwest::Client::builder().no_proxy().build()?;
     let leaf = service_fn(move |call: ToolCall| {
-        let item = call
-            .arguments()
-            .get("item")
-            .and_then(Value::as_str)
-            .unwrap_or("");
-        let request = client.get(format!("{url}/price/{item}"));
+        let item = call.arguments().get("item").and_then(Value::as_str);
+        let mut url = prices.clone();
+        // Whatever the model wrote is one segment, encoded: no other path, and no query.
+        url.path_segments_mut()
+            .expect("http has a path")
+            .push(item.unwrap_or(""));
+        let request = client.get(url);
         async move {
             let response = request.send().await.and_then(|r| r.error_for_status());
             response.map_err(ShopError)?.text().await.map_err(ShopError)
@@ -55,7 +59,7 @@ async fn main() -> Result<(), BoxError> {
     });
     // A 200 that says it cannot is a failure to the breaker.
     let classify = classify_fn(|result: Result<&String, &ToolError>| match result {
-        Ok(text) if text.contains("\"error\"") => Outcome::failure(),
+        Ok(text) if is_error(text) => Outcome::failure(),
         other => ByError.classify(other),
     });
     let breaker = CircuitBreakerLayer::builder()
@@ -69,7 +73,15 @@ async fn main() -> Result<(), BoxError> {
         .service(leaf);
 
     for item in [
-        "milk", "none", "gold", "gold", "gold", "gold", "gold", "milk",
+        "milk",
+        "../secret",
+        "none",
+        "gold",
+        "gold",
+        "gold",
+        "gold",
+        "gold",
+        "milk",
     ] {
         let call = ToolCall::new("price").with_json(json!({ "item": item }))?;
         match stack.clone().oneshot(call).await {
@@ -83,6 +95,10 @@ async fn main() -> Result<(), BoxError> {
     }
     shop.abort();
     Ok(())
+}
+
+fn is_error(text: &str) -> bool {
+    serde_json::from_str::<Value>(text).is_ok_and(|answer| answer.get("error").is_some())
 }
 
 async fn price(Path(item): Path<String>) -> Result<Json<Value>, StatusCode> {

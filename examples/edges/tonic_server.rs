@@ -5,6 +5,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use http::uri::PathAndQuery;
+use serde_json::json;
 use tokio::net::TcpListener;
 use tonic::{
     Request, Response, Status, client, server,
@@ -58,7 +59,7 @@ async fn main() -> Result<(), BoxError> {
 
     let channel = endpoint.connect().await?;
     for query in ["tower", "slow"] {
-        match ask(channel.clone(), format!(r#"{{"query": "{query}"}}"#)).await {
+        match ask(channel.clone(), json!({ "query": query }).to_string()).await {
             Ok(answer) => println!("{query}: {answer}"),
             Err(status) => println!("{query}: {:?}: {}", status.code(), status.message()),
         }

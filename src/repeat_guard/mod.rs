@@ -53,7 +53,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
 //! let tool = service_fn(|call: ToolCall| async move {
-//!     match call.arguments()["city"].as_str() {
+//!     match call.arguments().get("city").and_then(|city| city.as_str()) {
 //!         Some("Oslo") => Ok("12 degrees"),
 //!         _ => Err(AnyError::from("no such city")),
 //!     }

@@ -36,7 +36,7 @@
 //! }))?);
 //!
 //! let tool = service_fn(|call: ToolCall| async move {
-//!     Ok::<_, AnyError>(call.arguments()["limit"].clone())
+//!     Ok::<_, AnyError>(call.arguments().get("limit").cloned())
 //! });
 //! let tools = ServiceBuilder::new().layer(ValidateLayer::new(&schemas)).service(tool);
 //!
@@ -57,10 +57,10 @@
 //! // Arguments as models write them:
 //! let layer = ValidateLayer::new(&schemas).repair();
 //! let tool = service_fn(|call: ToolCall| async move {
-//!     Ok::<_, AnyError>(call.arguments()["limit"].clone())
+//!     Ok::<_, AnyError>(call.arguments().get("limit").cloned())
 //! });
 //! let call = ToolCall::new("search").with_json(json!({ "query": "tower", "limit": "5" }))?;
-//! assert_eq!(ServiceBuilder::new().layer(layer).service(tool).oneshot(call).await?, 5);
+//! assert_eq!(ServiceBuilder::new().layer(layer).service(tool).oneshot(call).await?, Some(json!(5)));
 //! # Ok(()) }
 //! ```
 //!

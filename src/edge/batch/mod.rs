@@ -25,7 +25,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), BoxError> {
 //! let weather = service_fn(|call: ToolCall| async move {
-//!     match call.arguments()["city"].as_str() {
+//!     match call.arguments().get("city").and_then(|city| city.as_str()) {
 //!         Some("Oslo") => Ok("12 degrees"),
 //!         Some("Atlantis") => std::future::pending().await,
 //!         _ => Err(AnyError::from("no such city")),

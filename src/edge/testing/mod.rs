@@ -128,7 +128,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
 //! let real = service_fn(|call: ToolCall| async move {
-//!     Ok::<_, AnyError>(json!({ "city": call.arguments()["city"], "degrees": 12 }))
+//!     Ok::<_, AnyError>(json!({ "city": call.arguments().get("city"), "degrees": 12 }))
 //! });
 //! let weather = |city: &str| {
 //!     ToolCall::new("weather").with_json(json!({ "city": city, "api_key": "s3cr3t" }))

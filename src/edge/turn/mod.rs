@@ -27,7 +27,7 @@
 //! # }
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
 //! let tools = Parallel::new(service_fn(|call: ToolCall| async move {
-//!     match call.arguments()["city"].as_str() {
+//!     match call.arguments().get("city").and_then(|city| city.as_str()) {
 //!         Some("Oslo") => Ok("12 degrees"),
 //!         _ => Err(AnyError::from("no such city")),
 //!     }
