@@ -354,8 +354,19 @@ impl ToolError {
         self.edit(Inner::refuse)
     }
 
-    /// The same error as one that was read from a foreign error: whether the tool ran is not known.
-    pub(crate) fn into_inferred(self) -> Self {
+    /// The same error as one that was read from a foreign error: it is [inferred](Evidence::Inferred), and whether the tool ran
+    /// is [unknown](Execution::Unknown). For adapters that choose the kind of another system's error by its type or code.
+    ///
+    /// ```
+    /// use tower_toolcall::{ErrorKind, Evidence, Execution, ToolError};
+    ///
+    /// // A server's words: its tool may have met the limit after its work, at a server of its own.
+    /// let error = ToolError::new(ErrorKind::RateLimited, "slow down").into_inferred();
+    /// assert_eq!(error.evidence(), Evidence::Inferred);
+    /// assert_eq!(error.execution(), Execution::Unknown);
+    /// ```
+    #[must_use]
+    pub fn into_inferred(self) -> Self {
         self.edit(|e| {
             e.infer();
             e.execution = Execution::Unknown;

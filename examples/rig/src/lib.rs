@@ -70,6 +70,7 @@ where
             if let Ok(Some(Session(id))) = context.get() {
                 call = call.with_session_id(id);
             }
+            call.extensions_mut().insert(context.clone());
             Box::pin(async move {
                 let call = call.with_json(arguments).map_err(to_rig)?;
                 let answer = stack.oneshot(call).await.map_err(to_rig)?;
@@ -106,6 +107,8 @@ pub fn to_rig(error: ToolError) -> ToolExecutionError {
 }
 
 /// A tool of rig's as the leaf of a stack. Several of them go behind one stack as the tools of a `Router<ToolOutput>`.
+///
+/// Below [`dynamic_tool`] it has the context of its run. What it attaches to its result there stays below the stack.
 pub fn leaf<T>(
     tool: T,
 ) -> impl Service<ToolCall, Response = ToolOutput, Error = ToolError, Future: Send>
@@ -121,7 +124,9 @@ where
         let tool = tool.clone();
         async move {
             let arguments = Value::Object(call.take_arguments()).to_string();
-            let result = tool.execute(arguments, &mut ToolContext::new()).await;
+            let context = call.extensions().get::<ToolContext>().cloned();
+            let mut context = context.unwrap_or_default();
+            let result = tool.execute(arguments, &mut context).await;
             result.into_result().map_err(from_rig)
         }
     })
@@ -129,9 +134,9 @@ where
 
 /// An error of a rig tool as ours.
 ///
-/// Whether the tool ran is [not known](Execution::Unknown), whatever it says of itself: one that was rate limited, or timed out, may
-/// have met that in the middle of its work. So rig's "retryable" can hold a retry layer back, but has a call repeated only if its
-/// tool may run twice ([replay safety](tower_toolcall::ReplaySafety)).
+/// It is [inferred](tower_toolcall::Evidence::Inferred), whatever the tool says of itself: one that was rate limited, or timed out,
+/// may have met that in the middle of its work, at a service of its own. So it delays no other call, and rig's "retryable" can
+/// hold a retry layer back, but has a call repeated only if its tool may run twice ([replay safety](tower_toolcall::ReplaySafety)).
 ///
 /// rig keeps a tool's diagnostics from the model, and has another text for it. That one is kept where the tool speaks of its own
 /// work; of timeouts and lost connections ours says more: that the tool may still run.
@@ -150,7 +155,7 @@ pub fn from_rig(error: ToolExecutionError) -> ToolError {
     };
     let retryable = error.retryable().unwrap_or(kind.is_retryable());
     let mut ours = ToolError::new(kind, error.message().to_owned())
-        .with_execution(Execution::Unknown)
+        .into_inferred()
         .with_retryable(retryable);
     if in_its_words {
         ours = ours.with_model_message(error.model_output().render());

@@ -17,10 +17,10 @@ use rig::{
     tool::{Tool, ToolContext, ToolErrorKind, ToolExecutionError, ToolOutput, tool_definition},
 };
 use serde_json::{Value, json};
-use tower::{Service, ServiceBuilder, service_fn};
+use tower::{Service, ServiceBuilder, ServiceExt as _, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Execution, ReplaySafety, ServiceBuilderExt as _, ToolCall, ToolError,
-    retry::RetryPolicy, router::RouterBuilder,
+    BoxError, ErrorKind, Evidence, Execution, ReplaySafety, ServiceBuilderExt as _, ToolCall,
+    ToolError, retry::RetryPolicy, router::RouterBuilder,
 };
 
 /// A rig tool that fails, and counts its runs.
@@ -255,9 +255,52 @@ fn of_no_error_of_rig_it_is_known_whether_the_tool_ran() {
         ToolErrorKind::Network,
         ToolErrorKind::Other,
     ] {
-        let ours = from_rig(ToolExecutionError::new(kind, "x"));
-        assert_eq!(ours.execution(), Execution::Unknown, "{kind}");
+        let theirs = ToolExecutionError::new(kind, "x").with_http_status(503);
+        let ours = from_rig(theirs).with_retry_after(Duration::from_secs(1));
+        let proves = (ours.execution(), ours.evidence());
+        assert_eq!(proves, (Execution::Unknown, Evidence::Inferred), "{kind}");
     }
+}
+
+/// It may speak of another service, or repeat a page that it read.
+#[tokio::test(start_paused = true)]
+async fn a_rate_limit_that_a_tool_speaks_of_delays_no_other_call() {
+    let error = ToolExecutionError::rate_limited("slow down");
+    let tool = Fails(error, Arc::new(AtomicU32::new(0)));
+    let stack = ServiceBuilder::new().tool_rate_limit().service(leaf(tool));
+    let start = tokio::time::Instant::now();
+    for _ in 0..3 {
+        assert!(stack.clone().oneshot(ToolCall::new("pay")).await.is_err());
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+/// What the host has set for the run, such as whose account it is.
+#[tokio::test(start_paused = true)]
+async fn a_rig_tool_behind_a_stack_has_the_context_of_its_run() -> Result<(), BoxError> {
+    struct Whose;
+    impl Tool for Whose {
+        const NAME: &'static str = "whose";
+        type Args = Value;
+        type Output = String;
+        type Error = ToolExecutionError;
+        fn description(&self) -> String {
+            "Says whose session it is".to_owned()
+        }
+        fn parameters(&self) -> Value {
+            json!({ "type": "object" })
+        }
+        async fn call(&self, cx: &mut ToolContext, _: Value) -> Result<String, ToolExecutionError> {
+            let Session(id) = cx.require().map_err(ToolExecutionError::from_error)?;
+            Ok(id)
+        }
+    }
+    let tool = dynamic_tool(tool_definition(&Whose), leaf(Whose));
+    let mut context = ToolContext::new();
+    context.insert(Session("s1".to_owned()))?;
+    let result = tool.execute_with(&mut context, json!({})).await;
+    assert_eq!(result?.render(), "s1");
+    Ok(())
 }
 
 /// A rig tool's diagnostics are for operators; it has another text for the model.

@@ -148,8 +148,10 @@ where
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let handler = self.0.clone();
         Box::pin(async move {
-            let context = call.extensions().get::<Request>().cloned();
-            let Request(context) = context.expect("put there by `Layered`");
+            let Some(Request(context)) = call.extensions().get().cloned() else {
+                let why = "a layer has made a new call, without the extensions of its own";
+                return Err(ToolError::refusal(ErrorKind::Internal, why));
+            };
             let arguments = Value::Object(call.take_arguments());
             let answer = handler.oneshot(ToolRequest::new(context, arguments));
             // What a handler fails with may have come from anywhere: whether it ran is not known.
@@ -197,7 +199,10 @@ impl Service<ToolCall> for ClientLeaf {
     }
 }
 
-/// An error of a tower-mcp client as ours, by its type and code. Of a lost connection it is not known whether the tool ran.
+/// An error of a tower-mcp client as ours, by its type and code.
+///
+/// Whether the tool ran is [not known](tower_toolcall::Execution::Unknown): a server passes on what its tool met in its work, under
+/// any code, and a connection may be lost after it.
 pub fn from_tower_mcp(error: Error) -> ToolError {
     let kind = match &error {
         Error::JsonRpc(answer) => match answer.code {
@@ -212,5 +217,10 @@ pub fn from_tower_mcp(error: Error) -> ToolError {
         Error::Transport(_) | Error::SessionExpired => ErrorKind::ConnectionFailed,
         _ => ErrorKind::Failed,
     };
-    ToolError::new(kind, error.to_string()).with_source(error)
+    let is_theirs = matches!(error, Error::JsonRpc(_));
+    let ours = ToolError::new(kind, error.to_string()).with_source(error);
+    match is_theirs {
+        true => ours.into_inferred(),
+        false => ours,
+    }
 }

@@ -13,13 +13,13 @@ use example_tower_mcp::{ClientLeaf, ToolLayers, from_tower_mcp, is_error};
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt as _};
 use tower_mcp::{
-    BoxError, CallToolResult, Error, RequestContext, Tool, ToolBuilder,
+    BoxError, CallToolResult, Error, JsonRpcError, RequestContext, Tool, ToolBuilder,
     client::{McpClient, StdioClientTransport},
     extract::{Context, RawArgs, State},
     protocol::RequestId,
 };
 use tower_toolcall::{
-    ErrorKind, Execution, ReplaySafety, ServiceBuilderExt as _, ToolCall, ToolError,
+    ErrorKind, Evidence, Execution, ReplaySafety, ServiceBuilderExt as _, ToolCall, ToolError,
     circuit_breaker::{CircuitBreakerLayer, Trip},
     retry::RetryPolicy,
 };
@@ -232,6 +232,42 @@ async fn a_tool_that_does_not_exist_is_not_found() -> Result<(), BoxError> {
         Some(ErrorKind::NotFound)
     );
     Ok(())
+}
+
+/// A call that was made anew between has lost what the handler needs.
+#[tokio::test(start_paused = true)]
+async fn a_layer_between_that_makes_a_new_call_is_an_error_and_no_panic() {
+    let runs = Arc::new(Runs::default());
+    let layers = ServiceBuilder::new().map_request(|call: ToolCall| ToolCall::new(call.tool()));
+    let tool = ToolBuilder::new("dig")
+        .extractor_handler(runs.clone(), hang)
+        .layer(ToolLayers::new("dig", layers))
+        .build();
+    assert!(call(&tool, json!({})).await.is_error);
+    assert_eq!(runs.counts(), (0, 0));
+}
+
+/// A server passes on what its tool met in its work, whatever the code.
+#[test]
+fn words_of_a_server_do_not_prove_that_its_tool_did_not_run() {
+    for code in [
+        -32700, -32600, -32601, -32602, -32603, -32007, -32010, -32020, -32042, 429,
+    ] {
+        let error = JsonRpcError {
+            code,
+            message: "Unknown tool".to_owned(),
+            data: None,
+        };
+        let error = from_tower_mcp(Error::JsonRpc(error));
+        let proves = (error.execution(), error.evidence());
+        assert_eq!(proves, (Execution::Unknown, Evidence::Inferred), "{code}");
+    }
+    // The client's own wire.
+    let error = from_tower_mcp(Error::Transport("closed".to_owned()));
+    assert_eq!(
+        (error.execution(), error.evidence()),
+        (Execution::Unknown, Evidence::Word)
+    );
 }
 
 #[test]
