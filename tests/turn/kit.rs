@@ -19,7 +19,12 @@ pub(crate) const FORMATS: [Format; 5] = [
 pub(crate) struct Written {
     pub(crate) id: Value,
     pub(crate) name: Value,
+    /// A text for a custom tool.
     pub(crate) arguments: Value,
+    /// A call of a custom tool, where the format has those.
+    pub(crate) is_custom: bool,
+    /// Written by a server that has a null for what is not there.
+    pub(crate) has_nulls: bool,
 }
 
 impl Written {
@@ -28,6 +33,30 @@ impl Written {
             id: id.into(),
             name: name.into(),
             arguments: arguments.into(),
+            is_custom: false,
+            has_nulls: false,
+        }
+    }
+
+    pub(crate) fn custom(self) -> Self {
+        Self {
+            is_custom: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn with_nulls(self) -> Self {
+        Self {
+            has_nulls: true,
+            ..self
+        }
+    }
+
+    /// Of chat completions: the keys of the body and of the arguments in it, and the key of the other kind's body.
+    fn chat_keys(&self) -> [&'static str; 3] {
+        match self.is_custom {
+            true => ["custom", "input", "function"],
+            false => ["function", "arguments", "custom"],
         }
     }
 }
@@ -61,11 +90,16 @@ pub(crate) fn written() -> impl Strategy<Value = Written> {
         1 => Just(json!(3)),
         1 => Just(json!([{}])),
     ];
-    (id, name, arguments).prop_map(|(id, name, arguments)| Written {
-        id,
-        name,
-        arguments,
-    })
+    let is_custom = prop::bool::weighted(0.25);
+    (id, name, arguments, is_custom, any::<bool>()).prop_map(
+        |(id, name, arguments, is_custom, has_nulls)| Written {
+            id,
+            name,
+            arguments,
+            is_custom,
+            has_nulls,
+        },
+    )
 }
 
 fn object(fields: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
@@ -82,12 +116,13 @@ pub(crate) fn response(format: Format, calls: &[Written]) -> Value {
     match format {
         Format::OpenAiChat => {
             let calls = calls.map(|call| {
-                let function = object([("name", call.name), ("arguments", call.arguments)]);
-                object([
-                    ("id", call.id),
-                    ("type", "function".into()),
-                    ("function", function),
-                ])
+                let [of, key, other] = call.chat_keys();
+                let body = object([("name", call.name), (key, call.arguments)]);
+                let mut entry = object([("id", call.id), ("type", of.into()), (of, body)]);
+                if call.has_nulls {
+                    entry[other] = Value::Null;
+                }
+                entry
             });
             let calls: Value = calls.collect();
             let message = json!({ "role": "assistant", "content": null, "tool_calls": calls });
@@ -95,11 +130,15 @@ pub(crate) fn response(format: Format, calls: &[Written]) -> Value {
         }
         Format::OpenAiResponses => {
             let items = calls.map(|call| {
+                let (of, key) = match call.is_custom {
+                    true => ("custom_tool_call", "input"),
+                    false => ("function_call", "arguments"),
+                };
                 object([
-                    ("type", "function_call".into()),
+                    ("type", of.into()),
                     ("call_id", call.id),
                     ("name", call.name),
-                    ("arguments", call.arguments),
+                    (key, call.arguments),
                 ])
             });
             let items: Vec<_> = [json!({ "type": "reasoning", "id": "rs", "summary": [] })]
@@ -155,6 +194,19 @@ pub(crate) fn response(format: Format, calls: &[Written]) -> Value {
     }
 }
 
+/// The same response, ended by its limit of length.
+pub(crate) fn limited(format: Format, mut response: Value) -> Value {
+    let (at, reason) = match format {
+        Format::OpenAiChat => ("/choices/0/finish_reason", "length"),
+        Format::OpenAiResponses => ("/status", "incomplete"),
+        Format::Anthropic => ("/stop_reason", "max_tokens"),
+        Format::Gemini => ("/candidates/0/finishReason", "MAX_TOKENS"),
+        _ => ("/stopReason", "max_tokens"),
+    };
+    *response.pointer_mut(at).expect("a reason") = reason.into();
+    response
+}
+
 /// The same as a stream whose arguments come character by character. For calls that are whole.
 pub(crate) fn stream(format: Format, calls: &[Written]) -> Vec<Value> {
     let mut chunks = Vec::new();
@@ -166,19 +218,32 @@ pub(crate) fn stream(format: Format, calls: &[Written]) -> Vec<Value> {
         match format {
             Format::OpenAiChat => {
                 let delta = |call: Value| json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [call] } }] });
-                chunks.push(delta(
-                    json!({ "index": n, "id": id, "function": { "name": name, "arguments": "" } }),
-                ));
-                chunks.extend(
-                    pieces.map(|p| delta(json!({ "index": n, "function": { "arguments": p } }))),
-                );
+                let [of, key, other] = call.chat_keys();
+                let piece = |body: Value| {
+                    let mut piece = json!({ "index": n, of: body });
+                    if call.has_nulls {
+                        piece[other] = Value::Null;
+                    }
+                    piece
+                };
+                let mut first = piece(json!({ "name": name, key: "" }));
+                first["id"] = id.clone();
+                first["type"] = of.into();
+                chunks.push(delta(first));
+                chunks.extend(pieces.map(|p| delta(piece(json!({ key: p })))));
             }
             Format::OpenAiResponses => {
                 let item = format!("fc_{n}");
-                chunks.push(json!({ "type": "response.output_item.added", "output_index": n, "item":
-                    { "type": "function_call", "id": item, "call_id": id, "name": name, "arguments": "" } }));
+                let (of, key, delta) = match call.is_custom {
+                    true => ("custom_tool_call", "input", "custom_tool_call_input"),
+                    false => ("function_call", "arguments", "function_call_arguments"),
+                };
+                chunks.push(
+                    json!({ "type": "response.output_item.added", "output_index": n, "item":
+                    { "type": of, "id": item, "call_id": id, "name": name, key: "" } }),
+                );
                 chunks.extend(pieces.map(|p| {
-                    json!({ "type": "response.function_call_arguments.delta",
+                    json!({ "type": format!("response.{delta}.delta"),
                     "item_id": item, "output_index": n, "delta": p })
                 }));
             }
@@ -284,11 +349,10 @@ fn halves(format: Format, messages: &[Value]) -> (Ids, Ids) {
     match format {
         Format::OpenAiChat => {
             let calls = items(&first["tool_calls"]);
-            assert!(
-                calls
-                    .iter()
-                    .all(|call| call["function"]["arguments"].is_string())
-            );
+            assert!(calls.iter().all(|call| match call["type"] == "custom" {
+                true => call["custom"]["input"].is_string(),
+                false => call["function"]["arguments"].is_string(),
+            }));
             assert!(
                 messages[1..]
                     .iter()
@@ -297,9 +361,19 @@ fn halves(format: Format, messages: &[Value]) -> (Ids, Ids) {
             (ids(&calls, &["id"]), ids(&messages[1..], &["tool_call_id"]))
         }
         Format::OpenAiResponses => {
-            let calls = of_type(messages, "function_call");
-            assert!(calls.iter().all(|call| call["arguments"].is_string()));
-            let results = of_type(messages, "function_call_output");
+            let of = |item: &Value| item["type"].as_str().unwrap_or_default().to_owned();
+            let ending = |end: &str| -> Vec<Value> {
+                let all = messages.iter().filter(|item| of(item).ends_with(end));
+                all.cloned().collect()
+            };
+            let (calls, results) = (ending("_call"), ending("_call_output"));
+            assert!(calls.iter().all(|call| match of(call).as_str() {
+                "custom_tool_call" => call["input"].is_string(),
+                _ => call["arguments"].is_string(),
+            }));
+            for (call, result) in calls.iter().zip(&results) {
+                assert_eq!(of(call) + "_output", of(result));
+            }
             (ids(&calls, &["call_id"]), ids(&results, &["call_id"]))
         }
         Format::Anthropic => {

@@ -7,10 +7,10 @@ use tower_toolcall::{
     AnyError, ToolCall,
     batch::Parallel,
     result::ToolResult,
-    turn::{Assembler, Format, Turn},
+    turn::{Assembler, Format, MAX_TOOL_NAME, Names, Turn},
 };
 
-use crate::kit::{FORMATS, check, response, written};
+use crate::kit::{FORMATS, Written, check, limited, response, written};
 
 pub(crate) fn run(turn: &Turn) -> Vec<ToolResult<String>> {
     let tools = service_fn(|call: ToolCall| async move {
@@ -84,6 +84,12 @@ fn any_json() -> impl Strategy<Value = Value> {
         "finish_reason",
         "response.completed",
         "response",
+        "custom",
+        "custom_tool_call",
+        "response.custom_tool_call_input.delta",
+        "status",
+        "incomplete",
+        "length",
         "",
     ]);
     let leaf = prop_oneof![
@@ -99,6 +105,23 @@ fn any_json() -> impl Strategy<Value = Value> {
                 .prop_map(|map| Value::Object(map.into_iter().collect())),
         ]
     })
+}
+
+/// What was put right once is right: read again, it is the same.
+fn stays_right(format: Format, said: &[Value], calls: usize) {
+    // A message with such a field would be read as a response.
+    let is_response = |m: &Value| m.get("choices").or(m.get("candidates")).is_some();
+    let Some(first) = said.first().filter(|first| !is_response(first)) else {
+        return;
+    };
+    let message = match format {
+        Format::OpenAiResponses => json!(said),
+        _ => first.clone(),
+    };
+    let again = Turn::read(format, &message).unwrap();
+    assert_eq!(again.len(), calls);
+    let again = again.answer(Vec::<ToolResult<String>>::new());
+    assert_eq!(again.said(), said);
 }
 
 proptest! {
@@ -118,6 +141,8 @@ proptest! {
             prop_assert_eq!(turn.calls().count() + turn.invalid().count(), calls.len());
             let ids: std::collections::HashSet<_> = turn.calls().map(|c| c.id().unwrap().to_owned()).collect();
             prop_assert_eq!(ids.len(), turn.calls().count());
+            // Only custom tools have this argument here, and they take a text.
+            prop_assert!(turn.calls().all(|c| c.arguments().get("input").is_none_or(Value::is_string)));
             let mut results = run(&turn);
             let all = results.len();
             results.truncate(all.saturating_sub(lost));
@@ -131,26 +156,33 @@ proptest! {
             }
             let reply = turn.answer(results);
             prop_assert_eq!(reply.refused().count(), refused);
+            stays_right(format, reply.said(), calls.len());
             let messages: Vec<_> = reply.into_messages().collect();
             check(format, &messages, calls.len());
-            // What was put right once is right.
-            if let Some(first) = messages.first() {
-                let said = match format {
-                    Format::OpenAiResponses => {
-                        let is_result = |m: &&Value| m["type"] == "function_call_output";
-                        messages.iter().filter(|m| !is_result(m)).cloned().collect()
-                    }
-                    _ => first.clone(),
-                };
-                let again = Turn::read(format, &said).unwrap();
-                prop_assert_eq!(again.len(), calls.len());
-                let reply = again.answer(Vec::<ToolResult<String>>::new());
-                let said_again = match format {
-                    Format::OpenAiResponses => json!(reply.said()),
-                    _ => reply.said()[0].clone(),
-                };
-                prop_assert_eq!(said, said_again);
+        }
+    }
+
+    /// All providers take the names, no two tools have one, and what the model calls is the tool.
+    #[test]
+    fn names_fit_and_come_back(tools in prop::collection::hash_set(prop_oneof![
+        3 => ".{0,90}",
+        2 => "[a-b/._-]{0,3}",
+        1 => prop::sample::select(vec!["docs/search", "docs_search_5af14947", "7zip", "-", "", "näme"]).prop_map(str::to_owned),
+    ], 0..12)) {
+        let names = Names::new(&tools);
+        let mut seen = std::collections::HashSet::new();
+        for tool in &tools {
+            let name = names.to_model(tool).into_owned();
+            let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            prop_assert!((1..=MAX_TOOL_NAME).contains(&name.len()) && name.chars().all(is_allowed), "{}", name);
+            prop_assert!(!name.starts_with(|c: char| c.is_ascii_digit() || c == '-'), "{}", name);
+            prop_assert_eq!(names.to_tool(&name), tool);
+            for format in FORMATS {
+                let turn = Turn::read(format, &response(format, &[Written::new("a", &name, "{}")])).unwrap();
+                let call = turn.with_names(&names).calls().next().unwrap();
+                prop_assert_eq!(call.tool(), tool);
             }
+            prop_assert!(seen.insert(name));
         }
     }
 
@@ -160,9 +192,29 @@ proptest! {
         for format in FORMATS {
             if let Ok(turn) = Turn::read(format, &value) {
                 let calls = turn.len();
-                let messages: Vec<_> = turn.answer(Vec::<ToolResult<String>>::new()).into_messages().collect();
-                prop_assert!(calls == 0 || !messages.is_empty());
+                let reply = turn.answer(Vec::<ToolResult<String>>::new());
+                prop_assert!(calls == 0 || !reply.said().is_empty());
+                stays_right(format, reply.said(), calls);
             }
+        }
+    }
+
+    /// A model that met its limit may have been in the middle of its last call: a provider closes the object, and what is in it looks
+    /// whole.
+    #[test]
+    fn a_limited_turn_runs_all_but_its_last_call(calls in prop::collection::vec(written(), 1..6)) {
+        for format in FORMATS {
+            let whole = Turn::read(format, &response(format, &calls)).unwrap();
+            let turn = Turn::read(format, &limited(format, response(format, &calls))).unwrap();
+            prop_assert_eq!((whole.is_cut(), turn.is_cut()), (false, true));
+            let shown = |c: ToolCall| format!("{} {:?}", c.tool(), c.arguments());
+            let has_arguments = |c: &ToolCall| c.arguments().values().any(|value| value != "");
+            let others = Turn::read(format, &response(format, &calls[..calls.len() - 1])).unwrap();
+            let expected: Vec<_> = others.calls().filter(has_arguments).map(shown).collect();
+            prop_assert_eq!(turn.calls().map(shown).collect::<Vec<_>>(), expected);
+            let calls = turn.len();
+            let messages: Vec<_> = turn.answer(Vec::<ToolResult<String>>::new()).into_messages().collect();
+            check(format, &messages, calls);
         }
     }
 
@@ -182,7 +234,9 @@ proptest! {
                 let _ = assembler.push(&json!({ "candidates": [{ "content": { "parts": [chunk] } }] }));
             }
             if let Ok(turn) = assembler.finish() {
-                let _ = turn.answer(Vec::<ToolResult<String>>::new());
+                let calls = turn.len();
+                let reply = turn.answer(Vec::<ToolResult<String>>::new());
+                stays_right(format, reply.said(), calls);
             }
         }
     }

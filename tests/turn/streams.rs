@@ -1,7 +1,7 @@
 //! A stream gives the calls that the whole response gives.
 
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower_toolcall::turn::{Assembler, Format, Turn};
 
 use crate::kit::{FORMATS, Written, response, stream};
@@ -23,6 +23,43 @@ fn assembled<'a>(format: Format, chunks: impl IntoIterator<Item = &'a Value>) ->
     assembler.finish().expect("a turn")
 }
 
+const STREAMED_AT_ONCE: [Format; 4] = [
+    Format::OpenAiChat,
+    Format::OpenAiResponses,
+    Format::Anthropic,
+    Format::Bedrock,
+];
+
+/// The stream of two calls, with their fragments in turn.
+fn mixed(format: Format, written: &[Written; 2]) -> Vec<Value> {
+    let [first, second] = written.each_ref().map(|call| {
+        let number = written.iter().position(|other| std::ptr::eq(other, call));
+        let number = number.expect("one of them");
+        let mut chunks = stream(format, written);
+        let end = chunks.pop();
+        let of = |chunk: &Value| {
+            let places = [
+                "/choices/0/delta/tool_calls/0/index",
+                "/output_index",
+                "/index",
+                "/contentBlockStart/contentBlockIndex",
+                "/contentBlockDelta/contentBlockIndex",
+                "/contentBlockStop/contentBlockIndex",
+            ];
+            places.iter().find_map(|at| chunk.pointer(at)?.as_u64())
+        };
+        chunks.retain(|chunk| of(chunk) == Some(number as u64));
+        (chunks, end)
+    });
+    let mut all = Vec::new();
+    for n in 0..first.0.len().max(second.0.len()) {
+        all.extend(first.0.get(n).cloned());
+        all.extend(second.0.get(n).cloned());
+    }
+    all.extend(first.1);
+    all
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -31,9 +68,14 @@ proptest! {
         texts in prop::collection::vec(prop_oneof![
             Just(""), Just("{}"), Just(r#"{"a":"ä€😀\"\\ \u00e4"}"#), Just(r#"{"a": [1, {"b": null}]}"#), Just(r#"{"a":"#), Just("[]"),
         ], 0..6),
+        custom in any::<u8>(),
+        nulls in any::<u8>(),
     ) {
-        let written: Vec<_> = texts.iter().enumerate()
-            .map(|(n, text)| Written::new(&format!("id_{n}"), "f", text)).collect();
+        let written: Vec<_> = texts.iter().enumerate().map(|(n, text)| {
+            let call = Written::new(&format!("id_{n}"), "f", text);
+            let call = if custom >> n & 1 == 1 { call.custom() } else { call };
+            if nulls >> n & 1 == 1 { call.with_nulls() } else { call }
+        }).collect();
         for format in FORMATS {
             let whole = Turn::read(format, &response(format, &written)).unwrap();
             let turn = assembled(format, &stream(format, &written));
@@ -50,6 +92,8 @@ proptest! {
             Written::new("id_0", "f", r#"{"a":{"b":"ä"}}"#),
             Written::new("id_1", "f", r#"{"c":[1,2,3]}"#),
             Written::new("id_2", "f", "{}"),
+            Written::new("id_3", "f", "print(1) and more").custom(),
+            Written::new("id_4", "f", "print(2) and more").custom(),
         ];
         for format in FORMATS {
             let whole = calls(&Turn::read(format, &response(format, &written)).unwrap());
@@ -58,6 +102,44 @@ proptest! {
             for call in calls(&turn) {
                 prop_assert!(whole.contains(&call), "{:?}", call);
             }
+        }
+    }
+
+    /// Nor does one whose calls are streamed at once.
+    #[test]
+    fn a_mixed_stream_that_breaks_off_gives_no_half_call(at in 0..400_usize) {
+        let written = [
+            Written::new("id_0", "f", r#"{"a":{"b":"ä"}}"#),
+            Written::new("id_1", "f", r#"{"c":[1,2,3]}"#),
+        ];
+        for format in STREAMED_AT_ONCE {
+            let whole = calls(&Turn::read(format, &response(format, &written)).unwrap());
+            let chunks = mixed(format, &written);
+            let turn = assembled(format, &chunks[..at % chunks.len()]);
+            for call in calls(&turn) {
+                prop_assert!(whole.contains(&call), "{:?}", call);
+            }
+        }
+    }
+
+    /// What was not taken is missing, whatever comes after it.
+    #[test]
+    fn a_stream_with_a_chunk_that_is_refused_runs_no_call_without_arguments(at in 0..30_usize) {
+        let mut deep = json!(1);
+        for _ in 0..200 {
+            deep = json!([deep]);
+        }
+        let written = [Written::new("id_0", "f", r#"{"a":"b"}"#)];
+        for format in STREAMED_AT_ONCE {
+            let mut chunks = stream(format, &written);
+            let at = 1 + at % (chunks.len() - 2);
+            chunks.truncate(at);
+            let mut assembler = Assembler::new(format);
+            chunks.iter().for_each(|chunk| assembler.push(chunk).unwrap());
+            prop_assert!(assembler.push(&deep).is_err());
+            assembler.push(stream(format, &written).last().unwrap()).unwrap();
+            let turn = assembler.finish().unwrap();
+            prop_assert_eq!((turn.is_cut(), turn.calls().count()), (true, 0));
         }
     }
 }
@@ -69,18 +151,9 @@ fn calls_that_are_streamed_at_once_are_kept_apart() {
         Written::new("id_0", "f", r#"{"a":1}"#),
         Written::new("id_1", "g", r#"{"b":2}"#),
     ];
-    for format in [
-        Format::OpenAiChat,
-        Format::OpenAiResponses,
-        Format::Anthropic,
-        Format::Bedrock,
-    ] {
+    for format in STREAMED_AT_ONCE {
         let whole = calls(&Turn::read(format, &response(format, &written)).unwrap());
-        let all = stream(format, &written);
-        let half = (all.len() - 1) / 2;
-        let (first, second) = all[..all.len() - 1].split_at(half);
-        let mixed = first.iter().zip(second).flat_map(|(a, b)| [a, b]);
-        let turn = assembled(format, mixed.chain(all.last()));
+        let turn = assembled(format, &mixed(format, &written));
         assert_eq!(calls(&turn), whole, "{format:?}");
     }
 }

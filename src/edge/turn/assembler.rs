@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{
     MAX_BYTES,
     error::TurnError,
-    format::{CUSTOM_TOOL_CALL, Format, check_depth, is_cut},
+    format::{CUSTOM_TOOL_CALL, End, Format, check_depth},
     read::Turn,
 };
 use crate::answer::Answer;
@@ -18,7 +18,8 @@ pub(super) const MAX_BLOCKS: usize = 1024;
 /// Puts a turn together from the chunks of a stream.
 ///
 /// It takes the events of the format as JSON, without what carries them: the `data` of server-sent events, the members of Bedrock's
-/// event stream by their names (`{"contentBlockDelta": {..}}`). Events that say nothing about the message are ignored.
+/// event stream by their names (`{"contentBlockDelta": {..}}`). Events that say nothing about the message are ignored. Arguments that
+/// Gemini streams in parts, if it is asked to (`streamFunctionCallArguments`), are not put together.
 ///
 /// ```
 /// use serde_json::json;
@@ -45,8 +46,9 @@ pub struct Assembler {
     message: Map<String, Value>,
     blocks: Vec<Block>,
     bytes: u64,
-    ended: bool,
-    cut: bool,
+    end: End,
+    /// Whether a chunk was not taken.
+    has_lost: bool,
 }
 
 /// A block, item, part or call.
@@ -66,8 +68,8 @@ impl Assembler {
             message: Map::new(),
             blocks: Vec::new(),
             bytes: 0,
-            ended: false,
-            cut: false,
+            end: End::BrokenOff,
+            has_lost: false,
         }
     }
 
@@ -75,28 +77,31 @@ impl Assembler {
     ///
     /// # Errors
     ///
-    /// If the stream is larger than [`MAX_BYTES`], or the chunk too deep. The chunk is not taken then, and neither is a later one
-    /// of a stream that is too large.
+    /// If the stream is larger than [`MAX_BYTES`], or the chunk too deep. The turn is [cut](Turn::is_cut) then, whatever comes later.
     pub fn push(&mut self, chunk: &Value) -> Result<(), TurnError> {
-        check_depth(chunk)?;
-        match self.format {
+        let taken = check_depth(chunk).and_then(|()| match self.format {
             Format::OpenAiChat => self.push_chat(chunk),
             Format::OpenAiResponses => self.push_responses(chunk),
             Format::Anthropic => self.push_anthropic(chunk),
             Format::Gemini => self.push_gemini(chunk),
             Format::Bedrock => self.push_bedrock(chunk),
-        }
+        });
+        self.has_lost |= taken.is_err();
+        taken
     }
 
-    /// The turn. Where the stream broke off, or ran into a limit of length, the last call does not run
-    /// if its arguments are missing or no whole JSON.
+    /// The turn. One whose stream broke off is [cut](Turn::is_cut), and has no [call](super#calls-that-cannot-run) that may lack
+    /// arguments.
     ///
     /// # Errors
     ///
     /// As [`Turn::read`].
     pub fn finish(mut self) -> Result<Turn, TurnError> {
         let format = self.format;
-        let cut = self.cut || !self.ended;
+        let end = match self.has_lost {
+            true => End::Cut,
+            false => self.end,
+        };
         let message = std::mem::take(&mut self.message);
         let said = match format {
             Format::OpenAiChat => {
@@ -116,7 +121,7 @@ impl Assembler {
                 let items = self
                     .blocks
                     .into_iter()
-                    .filter(|block| block.done || !cut || block.text_key().is_some());
+                    .filter(|block| block.done || end == End::Whole || block.text_key().is_some());
                 items.map(Block::into_item).collect()
             }
             Format::Anthropic | Format::Bedrock => {
@@ -131,7 +136,7 @@ impl Assembler {
                 vec![json!({ "role": "model", "parts": parts.collect::<Value>() })]
             }
         };
-        Turn::of(format, said, cut)
+        Turn::of(format, said, end)
     }
 
     fn push_chat(&mut self, chunk: &Value) -> Result<(), TurnError> {
@@ -156,13 +161,13 @@ impl Assembler {
                 }
             }
         }
-        self.end(&choice["finish_reason"]);
+        self.ends_by(&choice["finish_reason"]);
         Ok(())
     }
 
     /// A known id wins over an index, and a new id on a used index is a new call: some servers number all calls 0, some not at all.
     fn push_chat_call(&mut self, delta: &Map<String, Value>) -> Result<(), TurnError> {
-        let (function, is_custom) = match delta.get("custom") {
+        let (function, is_custom) = match delta.get("custom").filter(|body| body.is_object()) {
             Some(custom) => (custom, true),
             None => (delta.get("function").unwrap_or(&Value::Null), false),
         };
@@ -263,8 +268,8 @@ impl Assembler {
                         self.blocks[at].done = true;
                     }
                 }
-                self.ended = true;
-                self.cut |= event["type"] != "response.completed";
+                let is_whole = event["type"] == "response.completed";
+                self.ends(if is_whole { End::Whole } else { End::Cut });
             }
             _ => {}
         }
@@ -312,8 +317,8 @@ impl Assembler {
                     }
                 }
             }
-            "message_delta" => self.end(&event["delta"]["stop_reason"]),
-            "message_stop" => self.ended = true,
+            "message_delta" => self.ends_by(&event["delta"]["stop_reason"]),
+            "message_stop" => self.ends(End::Whole),
             _ => {}
         }
         Ok(())
@@ -354,8 +359,7 @@ impl Assembler {
                 }
             }
         } else if let Some(stop) = event.get("messageStop") {
-            self.ended = true;
-            self.end(&stop["stopReason"]);
+            self.ends(End::of(&stop["stopReason"]));
         }
         Ok(())
     }
@@ -374,7 +378,7 @@ impl Assembler {
                 None => drop(self.open(None, part.clone())?),
             }
         }
-        self.end(&candidate["finishReason"]);
+        self.ends_by(&candidate["finishReason"]);
         Ok(())
     }
 
@@ -414,10 +418,16 @@ impl Assembler {
         }
     }
 
-    fn end(&mut self, reason: &Value) {
-        if let Some(reason) = reason.as_str() {
-            self.ended = true;
-            self.cut |= is_cut(reason);
+    fn ends_by(&mut self, reason: &Value) {
+        if reason.is_string() {
+            self.ends(End::of(reason));
+        }
+    }
+
+    /// Only the first reason for which something is missing counts.
+    fn ends(&mut self, end: End) {
+        if matches!(self.end, End::Whole | End::BrokenOff) {
+            self.end = end;
         }
     }
 }
@@ -488,7 +498,7 @@ impl fmt::Debug for Assembler {
             .field("format", &self.format)
             .field("blocks", &self.blocks.len())
             .field("bytes", &self.bytes)
-            .field("ended", &self.ended)
+            .field("ended", &(self.end != End::BrokenOff))
             .finish()
     }
 }

@@ -36,9 +36,40 @@ pub(super) struct Fields {
 /// The type of an item of OpenAI's responses: a call of a tool that takes a text.
 pub(super) const CUSTOM_TOOL_CALL: &str = "custom_tool_call";
 
+/// How a response ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// The model said all that it wanted to.
+    Whole,
+    /// It lacks its end, which the model may say if it is asked again.
+    Cut,
+    /// It lacks its end, which no one will say: a filter has ended it, or a refusal.
+    Filtered,
+    /// A stream without an end.
+    BrokenOff,
+}
+
+impl End {
+    /// An unknown reason is one of the many that servers have for a whole response.
+    pub(super) fn of(reason: &Value) -> Self {
+        match reason.as_str().unwrap_or_default() {
+            "length" | "max_tokens" | "MAX_TOKENS" | "model_context_window_exceeded" => Self::Cut,
+            "incomplete" | "in_progress" | "queued" | "failed" | "cancelled" => Self::Cut,
+            "pause_turn" | "compaction" | "error" | "abort" | "OTHER" => Self::Cut,
+            "malformed_tool_use" | "malformed_model_output" => Self::Cut,
+            "MALFORMED_FUNCTION_CALL" | "MALFORMED_RESPONSE" => Self::Cut,
+            "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS" => Self::Cut,
+            "content_filter" | "content_filtered" | "guardrail_intervened" => Self::Filtered,
+            "refusal" | "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" => Self::Filtered,
+            "PROHIBITED_CONTENT" | "SPII" => Self::Filtered,
+            _ => Self::Whole,
+        }
+    }
+}
+
 impl Format {
-    /// What the model said, to go back before the results, and whether it was cut off.
-    pub(super) fn said(self, value: &Value) -> Result<(Vec<Value>, bool), TurnError> {
+    /// What the model said, to go back before the results, and how it ended.
+    pub(super) fn said(self, value: &Value) -> Result<(Vec<Value>, End), TurnError> {
         check_depth(value)?;
         let (said, reason) = match self {
             Self::OpenAiChat => match value.get("choices") {
@@ -72,7 +103,7 @@ impl Format {
                 (of_content(&message["content"])?, &value["stopReason"])
             }
         };
-        Ok((said, reason.as_str().is_some_and(is_cut)))
+        Ok((said, End::of(reason)))
     }
 
     /// Puts right what the provider writes but does not take back.
@@ -153,10 +184,7 @@ impl Format {
         Fields {
             id: id.filter(|id| !id.trim().is_empty()).map(str::to_owned),
             name: get("name").as_str().unwrap_or_default().to_owned(),
-            arguments: match is_custom {
-                true => json!({ "input": get("input") }),
-                false => get(self.arguments_key()).clone(),
-            },
+            arguments: get(self.arguments_key(is_custom)).clone(),
             is_custom,
         }
     }
@@ -164,7 +192,10 @@ impl Format {
     /// Whether it is a call of one of OpenAI's custom tools, which take a text and no JSON.
     fn is_custom(self, call: &Map<String, Value>) -> bool {
         match self {
-            Self::OpenAiChat => call.contains_key("custom"),
+            Self::OpenAiChat => match call.get("type").and_then(Value::as_str) {
+                Some(of) => of == "custom",
+                None => call.get("custom").is_some_and(Value::is_object),
+            },
             Self::OpenAiResponses => call.get("type").is_some_and(|of| of == CUSTOM_TOOL_CALL),
             _ => false,
         }
@@ -184,12 +215,11 @@ impl Format {
         given: &Value,
         parsed: Option<&Map<String, Value>>,
     ) {
-        if self.is_custom(call) {
-            return;
-        }
+        let is_custom = self.is_custom(call);
         let object = || Value::Object(parsed.cloned().unwrap_or_default());
         let wanted = match self {
             Self::OpenAiChat | Self::OpenAiResponses if given.is_string() => return,
+            _ if is_custom => "".into(),
             Self::OpenAiChat | Self::OpenAiResponses => object().to_string().into(),
             // Gemini leaves them out where there are none.
             Self::Gemini if given.is_null() => return,
@@ -197,7 +227,7 @@ impl Format {
             _ => object(),
         };
         if let Some(body) = self.body(call) {
-            body.insert(self.arguments_key().into(), wanted);
+            body.insert(self.arguments_key(is_custom).into(), wanted);
         }
     }
 
@@ -240,9 +270,14 @@ impl Format {
         id: Option<&str>,
         name: &str,
         is_custom: bool,
-        content: Value,
+        mut content: Value,
         failed: bool,
     ) -> Value {
+        // Converse refuses a blank text, Anthropic that of a failure.
+        let needs_text = self == Self::Bedrock || self == Self::Anthropic && failed;
+        if needs_text && content.as_str().is_some_and(|text| text.trim().is_empty()) {
+            content = "(no output)".into();
+        }
         match self {
             Self::OpenAiChat => json!({ "role": "tool", "tool_call_id": id, "content": content }),
             Self::OpenAiResponses => {
@@ -271,10 +306,6 @@ impl Format {
             Self::Bedrock => {
                 let content = match content {
                     Value::Array(blocks) => Value::Array(blocks),
-                    // Converse refuses a blank text.
-                    Value::String(text) if text.trim().is_empty() => {
-                        json!([{ "text": "(no output)" }])
-                    }
                     Value::String(text) => json!([{ "text": text }]),
                     object @ Value::Object(_) => json!([{ "json": object }]),
                     other => json!([{ "text": other.to_string() }]),
@@ -308,8 +339,9 @@ impl Format {
         }
     }
 
-    fn arguments_key(self) -> &'static str {
+    fn arguments_key(self, is_custom: bool) -> &'static str {
         match self {
+            _ if is_custom => "input",
             Self::OpenAiChat | Self::OpenAiResponses => "arguments",
             Self::Gemini => "args",
             Self::Anthropic | Self::Bedrock => "input",
@@ -320,23 +352,6 @@ impl Format {
 /// Where a call of chat completions has its name and its arguments.
 fn chat_body(is_custom: bool) -> &'static str {
     if is_custom { "custom" } else { "function" }
-}
-
-/// Whether a turn that ended for this reason may lack its end.
-pub(super) fn is_cut(reason: &str) -> bool {
-    [
-        "length",
-        "max_tokens",
-        "MAX_TOKENS",
-        "incomplete",
-        "model_context_window_exceeded",
-        "failed",
-        "cancelled",
-        "pause_turn",
-        "MALFORMED_FUNCTION_CALL",
-        "malformed_tool_use",
-    ]
-    .contains(&reason)
 }
 
 /// That the value is not nested deeper than `serde_json` parses, found without recursion.
@@ -379,6 +394,9 @@ fn tidy_chat(message: &mut Map<String, Value>) {
     let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
     let is_empty = calls.is_none_or(|calls| {
         calls.retain(Value::is_object);
+        for call in calls.iter_mut().filter_map(Value::as_object_mut) {
+            call.retain(|_, value| !value.is_null());
+        }
         calls.is_empty()
     });
     if is_empty {

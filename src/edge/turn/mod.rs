@@ -70,7 +70,8 @@
 //!
 //! The text that OpenAI's custom tools take instead of JSON is the argument `input`.
 //!
-//! Calls of tools that run at the provider (`server_tool_use`, for example) are no calls here: they go back with the rest.
+//! Calls of tools that run at the provider (`server_tool_use`, for example) are no calls here: they go back with the rest. Nor are those
+//! of OpenAI's own tools that run on your side (`shell_call`, `computer_call`): they are yours to answer.
 //!
 //! # What is changed in what the model said
 //!
@@ -79,17 +80,22 @@
 //! - A missing, blank or repeated id: the call has a new one, in what the model said and in its result. In Gemini, where calls without an
 //!   id are matched by their order, a missing id stays missing, and a blank one is taken out. Any other id goes back as it came.
 //! - Arguments of another type than the format's: Anthropic, Gemini and Bedrock take an object only, OpenAI text only. Where there is no
-//!   object in them, `{}` stands for them. Text that is no JSON goes back to OpenAI as it came.
-//! - A missing or blank name becomes `unknown`. One with characters that no request may have , such as `checkErrors" />`, or too many, becomes one
-//!   that fits, as [`Names`] makes it; the call keeps what the model wrote.
-//! - Blank text blocks, an empty list of `tool_calls`, fields of a chat message that are null (but for `content`), a message that says nothing, and the fields
-//!   of a response beside its role and content.
+//!   object in them, `{}` stands for them, and an empty text for what is no text for a custom tool. Text that is no JSON goes back to
+//!   OpenAI as it came.
+//! - A missing or blank name becomes `unknown`. One with characters that no request may have, such as `checkErrors" />`, or too many,
+//!   becomes one that fits, as [`Names`] makes it; the call keeps what the model wrote.
+//! - Blank text blocks, an empty list of `tool_calls`, fields of a chat message and of its calls that are null (but for `content`), a
+//!   message that says nothing, and the fields of a response beside its role and content.
 //!
 //! # Calls that cannot run
 //!
 //! A call whose arguments are no JSON object, or that has no name, is answered with
-//! [`InvalidInput`](crate::ErrorKind::InvalidInput) and does not run: [`Turn::invalid`]. No layer sees it, no trace and no metrics: count it there. Blank arguments are none. A response that ended
-//! at its limit of length, or a stream that broke off, may have lost arguments: then its last call does not run without any.
+//! [`InvalidInput`](crate::ErrorKind::InvalidInput) and does not run: [`Turn::invalid`]. No layer sees it, so neither
+//! trace nor metrics: count it there. Blank arguments are none.
+//!
+//! A response that lacks its end may have lost arguments. So none of its calls runs without arguments, and the last one does not run at
+//! all: of an object that the limit of length has cut, providers send what there is, closed. In a stream that broke off the last one runs
+//! if its arguments are JSON, which shows its own end; the text of a custom tool does not.
 //!
 //! # Bounds
 //!

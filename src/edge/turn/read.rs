@@ -4,12 +4,12 @@ use std::{
     hash::{BuildHasher, RandomState},
 };
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     MAX_CALLS,
     error::TurnError,
-    format::Format,
+    format::{End, Fields, Format},
     names::{self, Names},
     reply::Reply,
 };
@@ -29,7 +29,7 @@ pub struct Turn {
     format: Format,
     said: Vec<Value>,
     slots: Vec<Slot>,
-    cut: bool,
+    end: End,
 }
 
 /// A call of the turn.
@@ -53,8 +53,8 @@ impl Turn {
     /// If it is no response of this format, has more than [`MAX_CALLS`] calls, or is too deep to be read. Bad arguments are no error:
     /// see [`invalid`](Self::invalid).
     pub fn read(format: Format, response: &Value) -> Result<Self, TurnError> {
-        let (said, cut) = format.said(response)?;
-        Self::of(format, said, cut)
+        let (said, end) = format.said(response)?;
+        Self::of(format, said, end)
     }
 
     /// Puts names of tools for those that the model knows. Names that are not in the map stay.
@@ -70,7 +70,7 @@ impl Turn {
         self
     }
 
-    pub(super) fn of(format: Format, mut said: Vec<Value>, cut: bool) -> Result<Self, TurnError> {
+    pub(super) fn of(format: Format, mut said: Vec<Value>, end: End) -> Result<Self, TurnError> {
         format.tidy(&mut said);
         let mut calls: Vec<&mut Map<String, Value>> = match format.entries(&mut said) {
             Some(entries) => entries.iter_mut().filter_map(|e| format.call(e)).collect(),
@@ -99,9 +99,8 @@ impl Turn {
                 fields.name = "unknown".to_owned();
                 format.set_name(call, &fields.name);
                 Some("the call names no tool")
-            } else if cut && n == last && (fields.is_custom || is_blank(&fields.arguments)) {
-                // A text has no end by which it is seen to be whole.
-                Some("the response ended within this call")
+            } else if fields.may_lack_arguments(end, n == last) {
+                Some("the response was cut off, and they may be incomplete")
             } else {
                 None
             };
@@ -110,7 +109,7 @@ impl Turn {
                 fields.name = names::made(&fields.name, 0);
                 format.set_name(call, &fields.name);
             }
-            let made = made(bare.clone(), &fields.arguments, problem);
+            let made = made(bare.clone(), &fields, problem);
             let arguments = made.as_ref().ok().map(ToolCall::arguments);
             format.set_arguments(call, &fields.arguments, arguments);
             let (call, error) = match made {
@@ -129,7 +128,7 @@ impl Turn {
             format,
             said,
             slots,
-            cut,
+            end,
         })
     }
 
@@ -155,10 +154,11 @@ impl Turn {
         self.slots.is_empty()
     }
 
-    /// Whether the response may lack its end: it met its limit of length, has failed, was paused or malformed, or its stream broke off. A turn without
-    /// calls is then not the model's last word.
+    /// Whether the response lacks its end, which the model may say if it is asked again: it met its limit of length, is not ready, has failed,
+    /// was paused or malformed, or its stream broke off. A turn without calls is then not the model's last word. One that a filter or
+    /// a refusal has ended is.
     pub fn is_cut(&self) -> bool {
-        self.cut
+        matches!(self.end, End::Cut | End::BrokenOff)
     }
 
     /// The format in which the turn came, and in which it is answered.
@@ -261,24 +261,40 @@ impl fmt::Debug for Turn {
 /// The call with its arguments, unless there is a problem with it already.
 fn made(
     bare: ToolCall,
-    arguments: &Value,
+    fields: &Fields,
     problem: Option<&'static str>,
 ) -> Result<ToolCall, ToolError> {
+    let invalid = |why| Err(ToolError::new(ErrorKind::InvalidInput, why).for_call(&bare.info()));
     if let Some(problem) = problem {
-        return Err(ToolError::new(ErrorKind::InvalidInput, problem).for_call(&bare.info()));
+        return invalid(problem);
     }
-    match arguments {
+    match &fields.arguments {
+        Value::Null if fields.is_custom => bare.with_json(json!({ "input": "" })),
+        Value::String(text) if fields.is_custom => bare.with_json(json!({ "input": text })),
+        _ if fields.is_custom => invalid("the input of this tool is a text"),
         Value::String(text) => bare.with_json_str(text),
         other => bare.with_json(other.clone()),
     }
 }
 
-fn is_blank(arguments: &Value) -> bool {
-    match arguments {
-        Value::Null => true,
-        Value::String(text) => text.trim().is_empty(),
-        Value::Object(map) => map.is_empty(),
-        _ => false,
+impl Fields {
+    /// Whether arguments may be missing. `end` is that of the response.
+    fn may_lack_arguments(&self, end: End, is_last: bool) -> bool {
+        let is_blank = match &self.arguments {
+            Value::Null => true,
+            Value::String(text) => text.trim().is_empty(),
+            Value::Object(map) => map.is_empty(),
+            _ => false,
+        };
+        match end {
+            End::Whole => false,
+            // Of calls that are streamed at once several may be without.
+            _ if is_blank => true,
+            // JSON shows its own end, a text does not.
+            End::BrokenOff => is_last && self.is_custom,
+            // Providers close an object at the limit, and what is in it looks whole.
+            End::Cut | End::Filtered => is_last,
+        }
     }
 }
 

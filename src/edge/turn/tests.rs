@@ -1,9 +1,14 @@
 //! Rules of single formats; what holds for all of them is in `tests/turn`.
 
 use serde_json::{Value, json};
+use tower::{Layer as _, ServiceExt as _};
 
-use super::{Assembler, Format, MAX_CALLS, MAX_TOOL_NAME, Names, ToolDefinition, Turn, TurnError};
-use crate::{error::ErrorKind, result::ToolResult};
+use super::{Assembler, Format, MAX_CALLS, Names, ToolDefinition, Turn, TurnError};
+use crate::{
+    call::ToolCall,
+    error::{ErrorKind, ToolError},
+    result::{ToolResult, ToolResultLayer},
+};
 
 /// No result at all.
 fn unanswered(turn: Turn) -> Vec<Value> {
@@ -20,7 +25,7 @@ fn assembled(format: Format, chunks: impl IntoIterator<Item = Value>) -> Turn {
 }
 
 fn arguments(turn: &Turn) -> Vec<String> {
-    let text = |call: crate::ToolCall| serde_json::to_string(call.arguments()).unwrap();
+    let text = |call: ToolCall| serde_json::to_string(call.arguments()).unwrap();
     turn.calls().map(text).collect()
 }
 
@@ -178,6 +183,13 @@ fn a_chat_message_has_no_null_that_servers_refuse() {
     let calls = json!({ "role": "assistant", "content": null, "tool_calls": [call], "function_call": null, "refusal": null });
     let said = json!({ "role": "assistant", "content": null, "tool_calls": [call] });
     assert_eq!(back(calls)[0], said);
+    // A server that has both kinds of calls, and a null for the other one.
+    let mut filled = call.clone();
+    filled["custom"] = Value::Null;
+    assert_eq!(
+        back(json!({ "role": "assistant", "content": null, "tool_calls": [filled] }))[0],
+        said
+    );
     // Without calls the content must be a text.
     let thought = json!({ "role": "assistant", "content": null, "reasoning_content": ".." });
     assert_eq!(
@@ -240,24 +252,29 @@ fn calls_of_custom_tools_run_and_have_their_own_kind_of_result() {
     }
 }
 
+/// The limit came before `content`, and the object is closed all the same.
 #[test]
-fn a_cut_turn_does_not_run_its_last_call_without_arguments() {
+fn a_turn_that_met_its_limit_does_not_run_its_last_call() {
     let calls = json!([
-        { "type": "tool_use", "id": "a", "name": "list", "input": {} },
-        { "type": "tool_use", "id": "b", "name": "delete_all", "input": {} },
+        { "type": "tool_use", "id": "a", "name": "read", "input": { "path": "a" } },
+        { "type": "tool_use", "id": "b", "name": "write", "input": { "path": "a" } },
     ]);
-    let whole = json!({ "content": calls, "stop_reason": "tool_use" });
-    assert_eq!(
-        Turn::read(Format::Anthropic, &whole)
-            .unwrap()
-            .calls()
-            .count(),
-        2
-    );
-    let cut = json!({ "content": calls, "stop_reason": "max_tokens" });
-    let turn = Turn::read(Format::Anthropic, &cut).unwrap();
-    assert_eq!(turn.calls().count(), 1);
-    assert_eq!(turn.invalid().next().unwrap().call_id(), Some("b"));
+    let of = |reason: &str| {
+        let response = json!({ "content": calls, "stop_reason": reason });
+        Turn::read(Format::Anthropic, &response).unwrap()
+    };
+    assert_eq!(of("tool_use").calls().count(), 2);
+    for reason in ["max_tokens", "refusal"] {
+        let turn = of(reason);
+        assert_eq!(turn.calls().count(), 1, "{reason}");
+        let error = turn.invalid().next().unwrap();
+        assert_eq!(error.call_id(), Some("b"));
+        assert_eq!(
+            error.model_message(),
+            "Tool 'write' refused its arguments: the response was cut off, and they may be incomplete. \
+             Correct them and call it again."
+        );
+    }
 }
 
 #[test]
@@ -268,25 +285,42 @@ fn a_turn_without_calls_says_whether_it_is_the_last_word() {
         ("end_turn", false),
         ("pause_turn", true),
         ("max_tokens", true),
+        ("refusal", false),
     ] {
         let response = json!({ "stop_reason": reason, "content": text });
         assert_eq!(ended(Format::Anthropic, response).is_cut(), cut, "{reason}");
     }
     let malformed = json!({ "candidates": [{ "finishReason": "MALFORMED_FUNCTION_CALL" }] });
     assert!(ended(Format::Gemini, malformed).is_cut());
-    assert!(
-        ended(
-            Format::OpenAiResponses,
-            json!({ "status": "failed", "output": [] })
-        )
-        .is_cut()
-    );
+    for status in ["failed", "queued", "in_progress"] {
+        let response = json!({ "status": status, "output": [] });
+        assert!(
+            ended(Format::OpenAiResponses, response).is_cut(),
+            "{status}"
+        );
+    }
     assert!(
         Assembler::new(Format::OpenAiChat)
             .finish()
             .unwrap()
             .is_cut()
     );
+}
+
+/// Anthropic answers 400 for ever.
+#[tokio::test(start_paused = true)]
+async fn a_failure_without_a_word_has_one() {
+    let use_of = json!({ "type": "tool_use", "id": "a", "name": "f", "input": {} });
+    let turn = Turn::read(Format::Anthropic, &json!({ "content": [use_of] })).unwrap();
+    let call = turn.calls().next().unwrap();
+    let tool = tower::service_fn(|_| async {
+        Err::<String, _>(ToolError::new(ErrorKind::Failed, "").with_model_message(" "))
+    });
+    let Ok(result) = ToolResultLayer::new().layer(tool).oneshot(call).await;
+    let messages: Vec<_> = turn.answer([result]).into_messages().collect();
+    let result = &messages[1]["content"][0];
+    assert_eq!(result["is_error"], true);
+    assert_eq!(result["content"], "(no output)");
 }
 
 #[test]
@@ -487,35 +521,6 @@ fn a_turn_and_a_stream_are_bounded() {
 }
 
 #[test]
-fn names_fit_and_come_back() {
-    let long = "x".repeat(300);
-    let tools = [
-        "docs/search",
-        "docs.search",
-        "docs_search",
-        "7zip",
-        "-",
-        "",
-        "näme",
-        &long,
-    ];
-    let names = Names::new(tools);
-    let mut seen = std::collections::HashSet::new();
-    for tool in tools {
-        let name = names.to_model(tool).into_owned();
-        assert!(!name.is_empty() && name.len() <= MAX_TOOL_NAME, "{name}");
-        assert!(
-            name.bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
-        );
-        assert!(!name.starts_with(|c: char| c.is_ascii_digit() || c == '-'));
-        assert_eq!(names.to_tool(&name), tool);
-        assert!(seen.insert(name));
-    }
-    assert_eq!(names.to_model("docs_search"), "docs_search");
-}
-
-#[test]
 fn a_name_that_is_taken_is_not_made_again() {
     let taken = Names::new(["a/b"]).to_model("a/b").into_owned();
     let names = Names::new(["a/b", taken.as_str()]);
@@ -556,7 +561,8 @@ fn debug_shows_nothing_that_was_said() {
 fn the_tools_of_a_request_are_in_its_format() {
     let schema =
         json!({ "type": "object", "properties": { "q": { "type": "string" } }, "required": ["q"] });
-    let none = json!({});
+    // As servers in Go have it.
+    let none = json!({ "properties": null, "required": null });
     let [schema, none] = [&schema, &none].map(|schema| schema.as_object().unwrap());
     let search = || ToolDefinition::new("docs/search", schema).with_description("Searches");
     let tools = || {

@@ -43,9 +43,10 @@ impl<'a> ToolDefinition<'a> {
         fields
     }
 
-    /// The schema, with what OpenAI and Anthropic ask of it, and servers leave out of tools without arguments.
+    /// The schema, with what OpenAI and Anthropic ask of it, and servers leave out of tools without arguments, or write as null.
     fn object_schema(self) -> Value {
         let mut schema = self.schema.clone();
+        schema.retain(|_, value| !value.is_null());
         schema.entry("type").or_insert_with(|| "object".into());
         schema.entry("properties").or_insert_with(|| json!({}));
         schema.into()
