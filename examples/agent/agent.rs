@@ -183,10 +183,11 @@ where
         let answered = calls;
         let turn = Turn::read(format, &response)?.with_names(&names);
         let is_last = turn.is_empty() && !turn.is_cut();
+        let breaks_off = turn.is_empty() && turn.is_cut();
         calls += turn.len();
         println!();
         show.head(&match turn.len() {
-            0 if !is_last => format!("turn {n}: the model breaks off"),
+            0 if breaks_off => format!("turn {n}: the model breaks off"),
             0 => format!("turn {n}: the model ends"),
             1 => format!("turn {n}: the model makes a call"),
             calls => format!("turn {n}: the model makes {calls} calls at once"),
@@ -220,7 +221,10 @@ where
                 show.line("model", "", &text);
             }
         }
+        // Few providers take a conversation that ends with the model's words.
+        let goes_on = breaks_off && !reply.said().is_empty();
         messages.extend(reply.into_messages());
+        messages.extend(goes_on.then(|| dialect::user(format, "You were cut off. Go on.")));
         if is_last {
             println!();
             show.head(&format!(

@@ -19,6 +19,8 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use tower_toolcall::turn::Format;
 
+use crate::show;
+
 /// A model may think for minutes.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -153,15 +155,16 @@ impl Provider {
         }
         let request = request.body(body).context("AGENT_URL or AGENT_MODEL")?;
         let exchange = async {
-            let response = self.client.send(request).await?;
+            let response = self.client.send(request).await;
+            let response = response.with_context(|| format!("{self} cannot be reached"))?;
             let status = response.status();
             let body = Limited::new(response.into_body(), MAX_BYTES).collect();
-            let body = body.await.map_err(anyhow::Error::from_boxed)?.to_bytes();
-            anyhow::Ok((status, body))
+            let body = body.await.map_err(anyhow::Error::from_boxed);
+            let body = body.with_context(|| format!("the response of {self} breaks off"))?;
+            anyhow::Ok((status, body.to_bytes()))
         };
         let exchange = timeout(TIMEOUT, exchange).await;
-        let exchange = exchange.context("no response in 5 minutes")?;
-        let (status, body) = exchange.with_context(|| format!("{self} cannot be reached"))?;
+        let (status, body) = exchange.context("no response in 5 minutes")??;
         let json = serde_json::from_slice::<Value>(&body).ok();
         // Some answer 200 with an error in it.
         match (json, status.is_success()) {
@@ -194,8 +197,7 @@ impl Provider {
             Some(key) => text.replace(key, "[REDACTED]"),
             None => text.to_owned(),
         };
-        let is_plain = |c: &char| !c.is_control() || *c == ' ';
-        text.chars().filter(is_plain).take(500).collect()
+        show::plain(&text).chars().take(500).collect()
     }
 }
 

@@ -9,8 +9,9 @@ pub(crate) const PASSWORD: &str = "hunter2";
 
 const WIDTH: usize = 100;
 
-/// How much of a text is shown, in characters.
+/// How much of a text is shown, in characters, and of the name of a tool.
 const MAX_CHARS: usize = 600;
+const MAX_NAME: usize = 40;
 
 /// Prints lines, in colour on a terminal only, and not where `NO_COLOR` is set.
 #[derive(Clone, Copy, Debug)]
@@ -39,13 +40,13 @@ impl Show {
             "trace" | "span" | "server" => "2",
             _ => "0",
         };
-        let begin = match tool {
+        let tool: String = plain(tool).chars().take(MAX_NAME).collect();
+        let begin = match tool.as_str() {
             "" => format!("  {kind:<8}"),
             _ => format!("  {kind:<8}{tool:<16}"),
         };
         let indent = begin.chars().count();
-        let text = text.replace(PASSWORD, "[REDACTED]");
-        for (n, line) in wrapped(&text, WIDTH - indent).iter().enumerate() {
+        for (n, line) in wrapped(&plain(text), WIDTH - indent).iter().enumerate() {
             match n {
                 0 => println!("{}", self.paint(code, &format!("{begin}{line}"))),
                 _ => println!("{:indent$}{}", "", self.paint(code, line)),
@@ -60,6 +61,15 @@ impl Show {
             text.to_owned()
         }
     }
+}
+
+/// Without the password, and without what a terminal obeys, or what hides or turns the text around it: models repeat what they read.
+pub(crate) fn plain(text: &str) -> String {
+    let is_hidden = |c: char| {
+        let hides = matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+        hides || c.is_control()
+    };
+    text.replace(is_hidden, " ").replace(PASSWORD, "[REDACTED]")
 }
 
 /// Breaks at white space.

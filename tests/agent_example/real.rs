@@ -1,6 +1,7 @@
 //! Servers that play a provider: what they are sent, and what becomes of their answers.
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{
     dialect,
@@ -173,6 +174,88 @@ async fn a_model_that_never_ends_is_ended() {
         ended.said
     );
     assert_eq!(played.asked().len(), 12);
+}
+
+/// Most providers refuse a conversation that the model has ended, and Converse two messages of the user's.
+#[tokio::test]
+async fn a_model_that_was_cut_off_is_asked_to_go_on() {
+    for (word, at, reason) in [
+        ("openai-chat", "/choices/0/finish_reason", "length"),
+        ("openai-responses", "/status", "incomplete"),
+        ("anthropic", "/stop_reason", "max_tokens"),
+        ("gemini", "/candidates/0/finishReason", "MAX_TOKENS"),
+        ("bedrock", "/stopReason", "max_tokens"),
+    ] {
+        let format = crate::agent::format(word).unwrap();
+        let (mut cut, _) = dialect::say_text(format, "It is");
+        *cut.pointer_mut(at).unwrap() = reason.into();
+        let (mut silent, _) = dialect::say_text(format, "");
+        *silent.pointer_mut(at).unwrap() = reason.into();
+        let (end, _) = dialect::say_text(format, "cold.");
+        let answers = [silent, cut, end].map(|answer| (200, answer.to_string()));
+        let played = Played::start(answers.to_vec()).await;
+        let ended = run(word, &[("AGENT_URL", &played.url)]).await;
+        assert!(ended.is_success, "{word}: {}", ended.said);
+        assert!(ended.said.contains("the model breaks off"), "{word}");
+
+        let messages = |n: usize| played.asked()[n].body[dialect::messages_key(format)].clone();
+        let roles = |messages: Value| -> Vec<String> {
+            let list = messages.as_array().unwrap().iter();
+            list.map(|m| m["role"].as_str().unwrap().to_owned())
+                .collect()
+        };
+        let model = if word == "gemini" {
+            "model"
+        } else {
+            "assistant"
+        };
+        if word != "openai-chat" && word != "openai-responses" {
+            assert_eq!(roles(messages(1)), ["user"], "{word}");
+            assert_eq!(roles(messages(2)), ["user", model, "user"], "{word}");
+        }
+        assert_eq!(roles(messages(2)).last().unwrap(), "user", "{word}");
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_breaks_off_is_told_as_one() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await?;
+        stream.read_u8().await?;
+        let head = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"choices\"";
+        stream.write_all(head.as_bytes()).await?;
+        stream.shutdown().await
+    });
+    let ended = run("", &[("AGENT_URL", &url), ("OPENAI_API_KEY", KEY)]).await;
+    assert!(!ended.is_success);
+    assert!(ended.said.contains("breaks off"), "{}", ended.said);
+}
+
+/// It may have read a page of a stranger's.
+#[tokio::test]
+async fn what_a_model_writes_moves_no_terminal_and_breaks_no_line() {
+    let evil = "\x1b[2J\u{202e}\u{9b}2J";
+    let name = format!("{}{evil}hunter2{}", "x".repeat(20), "y".repeat(200));
+    let arguments = json!({ evil: evil, "b": "z".repeat(2000) }).to_string();
+    let calls = [(name.as_str(), arguments.as_str()), (evil, "{"), ("", evil)];
+    let calls: Value = (calls.iter().enumerate())
+        .map(|(n, (name, arguments))| {
+            let function = json!({ "name": name, "arguments": arguments });
+            json!({ "id": n.to_string(), "type": "function", "function": function })
+        })
+        .collect();
+    let turn = json!({ "choices": [{ "message": { "content": evil, "tool_calls": calls }, "finish_reason": "tool_calls" }] });
+    let end = json!({ "choices": [{ "message": { "content": format!("{evil} done {evil}") }, "finish_reason": "stop" }] });
+    let played = Played::start(vec![(200, turn.to_string()), (200, end.to_string())]).await;
+    let ended = with_key("", "OPENAI_API_KEY", &played).await;
+    assert!(ended.is_success, "{}", ended.said);
+    assert!(ended.said.contains("done"), "{}", ended.said);
+    assert!(!ended.said.contains("hunter2"), "{}", ended.said);
+    for hidden in ['\x1b', '\u{202e}', '\u{9b}'] {
+        assert!(!ended.said.contains(hidden), "{:?}", ended.said);
+    }
 }
 
 #[tokio::test]
