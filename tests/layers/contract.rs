@@ -423,6 +423,7 @@ contract!(
         settings
             .stack()
             .with_layer(Place::Outside, tower::layer::util::Identity::new())
+            .with_layer(Place::Allowed, tower::layer::util::Identity::new())
             .with_layer(Place::Call, tower::layer::util::Identity::new())
             .with_layer(Place::Attempt, tower::layer::util::Identity::new())
             .build()

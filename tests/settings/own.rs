@@ -122,6 +122,68 @@ async fn each_place_is_where_its_name_says() {
     assert_eq!(taken(&heard), ["outside unknown 1"]);
 }
 
+/// A call comes to each place above the layer of the stack that refuses it, and to none below.
+#[tokio::test(start_paused = true)]
+async fn a_refused_call_comes_to_the_places_above_the_refusal() {
+    // The setting, how the tool fails, how often it has done so before, and where the next call comes to.
+    let cases: [(fn(&mut Settings), _, _, &[&str]); 5] = [
+        (
+            |s| s.policy.deny = vec!["search".into()],
+            ErrorKind::Failed,
+            0,
+            &["outside"],
+        ),
+        (
+            |s| s.repeat_guard.enabled = true,
+            ErrorKind::Failed,
+            3,
+            &["outside"],
+        ),
+        (
+            |s| s.quota.tokens = Some(1),
+            ErrorKind::Failed,
+            1,
+            &["outside", "allowed"],
+        ),
+        (
+            |_| (),
+            ErrorKind::RateLimited,
+            1,
+            &["outside", "allowed", "call"],
+        ),
+        (
+            |_| (),
+            ErrorKind::Upstream,
+            5,
+            &["outside", "allowed", "call", "attempt"],
+        ),
+    ];
+    for (change, fails, before, expected) in cases {
+        let settings = changed(|s| {
+            (s.quota.fail_fast, s.rate_limit.fail_fast) = (true, true);
+            change(s);
+        });
+        let heard = Heard::default();
+        let notes = |name| Notes(name, heard.clone());
+        let layer = settings
+            .stack()
+            .with_layer(Place::Attempt, notes("attempt"))
+            .with_layer(Place::Allowed, notes("allowed"))
+            .with_layer(Place::Outside, notes("outside"))
+            .with_layer(Place::Call, notes("call"));
+        let (layer, tool) = (layer.build().unwrap(), flaky(fails, 9));
+        let call = || call().with_session_id("s1");
+        for _ in 0..before {
+            assert_eq!(run(&layer, &tool, call()).await, Err(fails));
+        }
+        taken(&heard);
+        assert!(run(&layer, &tool, call()).await.is_err());
+        assert_eq!(tool.count(), before, "it is refused");
+        let expected: Vec<_> = expected.iter().map(|n| format!("{n} search 1")).collect();
+        assert_eq!(taken(&heard), expected);
+    }
+}
+
 /// An answer from memory is one that the policy allows, and no call for the quota.
 #[tokio::test(start_paused = true)]
 async fn a_kept_answer_costs_no_token_of_the_quota() {

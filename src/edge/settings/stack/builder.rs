@@ -208,16 +208,15 @@ impl<C, O> StackBuilder<C, O> {
         self
     }
 
-    /// Resolves the names of calls by this table of tools, a router's for example, inside the results and the redaction rules and outside of all
-    /// other layers: see [`identity`](crate::identity). Default: keys are of the callers' names.
+    /// Resolves the names of calls by this table of tools, a router's for example, below the layers of your own at [`Place::Outside`] and outside of
+    /// all that observes or acts: see [`identity`](crate::identity). Default: keys are of the callers' names.
     pub fn with_identity(mut self, tools: impl Resolve) -> Self {
         self.parts.identity = Some(IdentityLayer::new(tools));
         self
     }
 
-    /// Checks the arguments of calls against these schemas, as `validate` in the settings says, below spans and metrics and
-    /// outside of all other layers, those of your own at [`Place::Call`] included: these get arguments that fit. Default: arguments are not
-    /// checked.
+    /// Checks the arguments of calls against these schemas, as `validate` in the settings says, below spans, metrics and the repeat guard and
+    /// above policy. Layers of your own, but those at [`Place::Outside`], get arguments that fit. Default: arguments are not checked.
     #[cfg(feature = "validate")]
     pub fn with_schemas(mut self, schemas: &Schemas) -> Self {
         self.parts.schemas = Some(schemas.clone());

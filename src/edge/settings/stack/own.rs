@@ -31,10 +31,10 @@ pub enum Place {
     /// Outside of all layers but those for redaction rules, results and codes: calls have the names that their callers
     /// wrote, and nothing is observed yet.
     Outside,
-    /// Below spans, metrics and policy, above quota: once for each call that the policy allows, before it costs a token. For a
-    /// [`OnceLayer`](crate::once::OnceLayer) or a [`CacheLayer`](crate::cache::CacheLayer), for example.
+    /// Below spans, metrics, the repeat guard, the check of arguments and policy, above quota: once for each call that the policy allows, before it
+    /// costs a token. For a [`OnceLayer`](crate::once::OnceLayer) or a [`CacheLayer`](crate::cache::CacheLayer), for example.
     Allowed,
-    /// Below spans, metrics, policy and quota, above deadline and retries: once for each call that the quota lets pass. For a
+    /// Below all of these and quota, above deadline and retries: once for each call that the quota lets pass. For a
     /// [check](crate::check) of answers or a [`PollLayer`](crate::poll::PollLayer), for example.
     Call,
     /// Below retries and the rate limit, above health, the concurrency limit and the circuit breaker: once for each attempt that the rate
