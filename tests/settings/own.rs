@@ -125,8 +125,9 @@ async fn each_place_is_where_its_name_says() {
 /// A call comes to each place above the layer of the stack that refuses it, and to none below.
 #[tokio::test(start_paused = true)]
 async fn a_refused_call_comes_to_the_places_above_the_refusal() {
+    type Change = fn(&mut Settings);
     // The setting, how the tool fails, how often it has done so before, and where the next call comes to.
-    let cases: [(fn(&mut Settings), _, _, &[&str]); 5] = [
+    let cases: [(Change, _, _, &[&str]); 5] = [
         (
             |s| s.policy.deny = vec!["search".into()],
             ErrorKind::Failed,

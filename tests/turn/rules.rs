@@ -118,7 +118,7 @@ fn stays_right(format: Format, said: &[Value], calls: usize) {
         Format::OpenAiResponses => json!(said),
         _ => first.clone(),
     };
-    let again = Turn::read(format, &message).unwrap();
+    let again = Turn::read(format, &message).expect("what was put right");
     assert_eq!(again.len(), calls);
     let again = again.answer(Vec::<ToolResult<String>>::new());
     assert_eq!(again.said(), said);

@@ -112,15 +112,12 @@ impl Turn {
             let made = made(bare.clone(), &fields, problem);
             let arguments = made.as_ref().ok().map(ToolCall::arguments);
             format.set_arguments(call, &fields.arguments, arguments);
-            let (call, error) = match made {
-                Ok(call) => (call, None),
-                Err(error) => (bare, Some(error)),
-            };
+            let error = made.as_ref().err().cloned();
             slots.push(Slot {
                 id,
                 name: fields.name,
                 is_custom: fields.is_custom,
-                call,
+                call: made.unwrap_or(bare),
                 error,
             });
         }
