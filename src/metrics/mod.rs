@@ -30,6 +30,9 @@
 //! | `token_exchange_failures_total` | counter | `code`: that of the [kind](crate::ErrorKind) of the cause | `failures` |
 //! | `token_exchange_duration_ms` | histogram | `le` | `exchange` |
 //!
+//! Latencies are told apart to two digits, unless [set](MetricsBuilder::with_latency) otherwise: of those that are not distinguished from a
+//! bucket's bound none is counted below it. So a call that ended by its timeout of 2 s is not among those that took at most 2 s.
+//!
 //! `tool_execution_errors_total` counts every call that did not succeed, given up and timed out ones too. Attempts are
 //! requests that were sent: a call that was only refused has none. A breaker of a whole server has an empty `tool`.
 //! Latencies are those of all calls but the ones that this side refused (no time left, circuit open, overloaded).

@@ -116,7 +116,7 @@ async fn prometheus_has_them_without_the_names_of_anybody() {
         "token_exchange_failures_total{code=\"TOKEN_EXCHANGE_FAILED\"} 1",
         "token_exchange_failures_total{code=\"TOOL_TIMEOUT\"} 1",
         "token_exchange_duration_ms_bucket{le=\"500\"} 0",
-        "token_exchange_duration_ms_bucket{le=\"1000\"} 4",
+        "token_exchange_duration_ms_bucket{le=\"2000\"} 4",
         "token_exchange_duration_ms_bucket{le=\"+Inf\"} 4",
         "token_exchange_duration_ms_sum 4000",
         "token_exchange_duration_ms_count 4",

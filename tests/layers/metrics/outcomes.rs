@@ -259,33 +259,38 @@ async fn below_retry_each_attempt_counts_once() {
     assert_eq!((stats.calls, stats.attempts), (3, 3));
 }
 
-/// What is longer than the longest that is told apart fits no bound but the last.
-#[tokio::test(start_paused = true)]
-async fn a_clamped_call_is_only_in_the_last_bucket() {
-    let (shortest, longest) = (Duration::from_micros(1), Duration::from_secs(300));
-    let metrics = Metrics::builder()
-        .with_latency(shortest, longest, 3)
-        .build()
-        .unwrap();
+/// The count of a bucket after one call that takes so long.
+async fn bucket(metrics: &Metrics, takes: Duration, le: &str) -> String {
     let stack = ServiceBuilder::new()
         .layer(metrics.layer())
-        .service(service_fn(|_: ToolCall| async {
-            tokio::time::sleep(Duration::from_secs(6000)).await;
+        .service(service_fn(move |_: ToolCall| async move {
+            tokio::time::sleep(takes).await;
             Ok::<_, BoxError>(())
         }));
     stack.oneshot(ToolCall::new("digs")).await.unwrap();
     let text = metrics.prometheus();
-    let bucket = |le: &str| {
-        let line =
-            format!(r#"tool_execution_duration_ms_bucket{{server="",tool="digs",le="{le}"}} "#);
-        let at = text
-            .find(&line)
-            .unwrap_or_else(|| panic!("{line} in {text}"))
-            + line.len();
-        text[at..].lines().next().unwrap().to_owned()
-    };
-    assert_eq!(
-        (bucket("300000"), bucket("+Inf")),
-        ("0".to_owned(), "1".to_owned())
-    );
+    let line = format!(r#"tool_execution_duration_ms_bucket{{server="",tool="digs",le="{le}"}} "#);
+    let (_, count) = text.split_once(&line).unwrap();
+    count.lines().next().unwrap().to_owned()
+}
+
+/// What is longer than the longest that is told apart fits no bound but the last.
+#[tokio::test(start_paused = true)]
+async fn a_clamped_call_is_only_in_the_last_bucket() {
+    let (shortest, longest) = (Duration::from_micros(1), Duration::from_secs(300));
+    for (le, count) in [("300000", "0"), ("+Inf", "1")] {
+        let metrics = Metrics::builder().with_latency(shortest, longest, 3);
+        let metrics = metrics.build().unwrap();
+        let takes = Duration::from_secs(6000);
+        assert_eq!(bucket(&metrics, takes, le).await, count);
+    }
+}
+
+/// A timeout of 2 s ends a call a moment after 2 s: it was not in time.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_ran_out_of_time_is_not_among_those_in_time() {
+    for (le, count) in [("2000", "0"), ("5000", "1")] {
+        let takes = Duration::from_micros(2_000_500);
+        assert_eq!(bucket(&Metrics::new(), takes, le).await, count);
+    }
 }
