@@ -29,23 +29,6 @@
 //! [`RetryPolicy::assume_replay_safe`](crate::retry::RetryPolicy::assume_replay_safe), or the annotations of a trusted MCP
 //! server's `Catalog`.
 //!
-//! # Other systems' codes
-//!
-//! | ours | elsewhere |
-//! |---|---|
-//! | `TOOL_TIMEOUT` | `TOOL_EXECUTION_FAILED` (an agent loop's timeouts), `upstream_timeout` (an HTTP tool proxy) |
-//! | `CONNECTION_FAILED` | `MCP_CONNECTION_ERROR` (a TypeScript executor), `upstream_connection_error` |
-//! | `TOOL_EXECUTION_FAILED` | `TOOL_FAILED` (a TypeScript executor) |
-//! | `TOOL_INVALID_INPUT` | `validation_error` |
-//! | `TOKEN_EXCHANGE_FAILED` | `token_exchange_failed` |
-//! | `CIRCUIT_OPEN` | `circuit_open` |
-//! | `POLL_TIMEOUT` | `poll_timeout` |
-//! | `INTERNAL_ERROR` | `internal_error` |
-//!
-//! [`ToolError::with_code`] sets a code on one error, [`NormalizeLayer::with_codes`] on all that pass.
-//!
-//! [`NormalizeLayer::with_codes`]: crate::normalize::NormalizeLayer::with_codes
-//!
 //! # Which error type?
 //!
 //! A function that is a tool returns [`AnyError`]; where tower's own layers stand directly around it, [`BoxError`], as they ask for
@@ -95,6 +78,23 @@
 //! ```
 //!
 //! By [`with_source`](ToolError::with_source) a [classifier](crate::outcome) finds it again.
+//!
+//! # Other systems' codes
+//!
+//! | ours | elsewhere |
+//! |---|---|
+//! | `TOOL_TIMEOUT` | `TOOL_EXECUTION_FAILED` (an agent loop's timeouts), `upstream_timeout` (an HTTP tool proxy) |
+//! | `CONNECTION_FAILED` | `MCP_CONNECTION_ERROR` (a TypeScript executor), `upstream_connection_error` |
+//! | `TOOL_EXECUTION_FAILED` | `TOOL_FAILED` (a TypeScript executor) |
+//! | `TOOL_INVALID_INPUT` | `validation_error` |
+//! | `TOKEN_EXCHANGE_FAILED` | `token_exchange_failed` |
+//! | `CIRCUIT_OPEN` | `circuit_open` |
+//! | `POLL_TIMEOUT` | `poll_timeout` |
+//! | `INTERNAL_ERROR` | `internal_error` |
+//!
+//! [`ToolError::with_code`] sets a code on one error, [`NormalizeLayer::with_codes`] on all that pass.
+//!
+//! [`NormalizeLayer::with_codes`]: crate::normalize::NormalizeLayer::with_codes
 
 mod any;
 mod for_call;
