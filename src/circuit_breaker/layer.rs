@@ -113,15 +113,12 @@ impl CircuitBreakerBuilder {
         }
     }
 
-    /// The preset of an MCP gateway: 5 failures in a row within 300 s, open for 60 s, 1 probe, and
-    /// answers flagged as errors count, for a classifier that sees them (`McpClassifier`).
+    /// The preset of an MCP gateway: 5 failures in a row within 300 s, open for 60 s, 1 probe.
     pub fn gateway() -> Self {
-        Self::new()
-            .with_trip(Trip::consecutive_failures_within(
-                5,
-                Duration::from_secs(300),
-            ))
-            .with_reported_failures(true)
+        Self::new().with_trip(Trip::consecutive_failures_within(
+            5,
+            Duration::from_secs(300),
+        ))
     }
 
     /// The preset of an HTTP tool proxy: a breaker per server (per tool, where there is none) opens after 5 failures in a
@@ -135,7 +132,8 @@ impl CircuitBreakerBuilder {
 }
 
 impl<C> CircuitBreakerBuilder<C> {
-    /// Sets what opens a breaker. Default: 5 failures in a row.
+    /// Sets what opens a breaker: a number of failures in a row, [`Rates`](super::Rates), or another [`Trip`]. Default: 5
+    /// failures in a row.
     pub fn with_trip(mut self, trip: impl Into<Trip>) -> Self {
         self.rules.trip = trip.into().0;
         self
@@ -218,8 +216,9 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets whether an error result (MCP's `isError`) counts as a failure of the tool. Default: no; it is neutral. A caller's
-    /// [mistake](crate::Outcome::mistake) never counts. Needs [`with_tool_failures`](Self::with_tool_failures).
+    /// Sets whether an error result (MCP's `isError`) counts as a failure of the tool. Default: no; it is neutral. For servers
+    /// that flag their own failures only: where a file that is not there is flagged too, anybody who asks for one five times switches
+    /// the tool off for all. A caller's [mistake](crate::Outcome::mistake) never counts. Needs [`with_tool_failures`](Self::with_tool_failures).
     pub fn with_reported_failures(mut self, count: bool) -> Self {
         self.counts_reported = count;
         self

@@ -59,7 +59,7 @@
 //! # }
 //! ```
 //!
-//! Other settings, and a subscriber:
+//! Other settings (`with_trip(3)` is three failures in a row), and a subscriber. `handle().snapshot()` lists all breakers:
 //!
 //! ```
 //! use std::time::Duration;

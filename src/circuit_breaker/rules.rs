@@ -91,6 +91,13 @@ impl Default for Trip {
     }
 }
 
+/// So many failures in a row.
+impl From<u32> for Trip {
+    fn from(failures: u32) -> Self {
+        Self::consecutive_failures(failures)
+    }
+}
+
 impl From<Rates> for Trip {
     fn from(rates: Rates) -> Self {
         Self(Kind::Rates(rates))

@@ -162,22 +162,6 @@ fn the_window_of_a_preset_gives_way_to_a_number_of_calls() {
     in_force(&settings, &["Calls(100)"]);
 }
 
-/// C5: what a preset counts for a tool is not counted for a server.
-#[tokio::test(start_paused = true)]
-async fn reported_failures_of_a_preset_give_way_to_a_servers_key() {
-    let vars = [
-        ("TOOL_PRESET", "gateway"),
-        ("TOOL_CIRCUIT_BREAKER_KEY", "server"),
-    ];
-    let settings = Settings::default().with_env_from(vars).unwrap();
-    let layer = stack(&settings);
-    let tool = flaky(ErrorKind::Reported, 9);
-    for _ in 0..9 {
-        assert_eq!(run(&layer, &tool, call()).await, Err(ErrorKind::Reported));
-    }
-    assert_eq!(run(&layer, &tool, call()).await, Ok("done"));
-}
-
 /// Timeouts and budgets are promises: what needs more of them is refused.
 #[test]
 fn timeouts_and_budgets_do_not_give_way() {

@@ -32,16 +32,13 @@ struct Breaker {
     threshold: usize,
     reset: u64,
     probes: usize,
-    /// Whether `isError` counts.
-    reported: bool,
 }
 
-const fn breaker(reset: u64, probes: usize, reported: bool) -> Option<Breaker> {
+const fn breaker(reset: u64, probes: usize) -> Option<Breaker> {
     Some(Breaker {
         threshold: 5,
         reset,
         probes,
-        reported,
     })
 }
 
@@ -55,11 +52,11 @@ const fn row(preset: Preset, timeout: u64, cooldown: Option<u64>, breaker: Optio
 }
 
 const TABLE: [Row; 5] = [
-    row(Preset::Default, 30, Some(30), breaker(60, 1, false)),
+    row(Preset::Default, 30, Some(30), breaker(60, 1)),
     row(Preset::AgentLibrary, 5, Some(10), None),
     row(Preset::AgentLoop, 30, Some(30), None),
-    row(Preset::Gateway, 60, None, breaker(60, 1, true)),
-    row(Preset::HttpProxy, 30, None, breaker(30, 3, false)),
+    row(Preset::Gateway, 60, None, breaker(60, 1)),
+    row(Preset::HttpProxy, 30, None, breaker(30, 3)),
 ];
 
 #[test]
@@ -268,17 +265,12 @@ impl Classify<&'static str> for Words {
     }
 }
 
-/// E6, C5: it counts in preset D alone.
+/// E6, C5, X11: it counts in no preset: whoever asks for a file that is not there switches nothing off for others.
 #[tokio::test(start_paused = true)]
-async fn the_tools_own_errors_open_the_breaker_of_the_gateway_alone() {
+async fn the_tools_own_errors_open_no_breaker() {
     for row in TABLE {
         let preset = row.preset;
-        let Some(Breaker {
-            threshold,
-            reported,
-            ..
-        }) = row.breaker
-        else {
+        let Some(Breaker { threshold, .. }) = row.breaker else {
             continue;
         };
         let layer = Settings::preset(preset)
@@ -287,11 +279,10 @@ async fn the_tools_own_errors_open_the_breaker_of_the_gateway_alone() {
             .build()
             .unwrap();
         let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>("error") });
-        for _ in 0..threshold {
-            assert_eq!(layer.layer(tool).oneshot(call()).await.unwrap(), "error");
+        for _ in 0..2 * threshold {
+            let answer = layer.layer(tool).oneshot(call()).await;
+            assert_eq!(answer.unwrap(), "error", "{preset}");
         }
-        let refused = layer.layer(tool).oneshot(call()).await.is_err();
-        assert_eq!(refused, reported, "{preset}");
     }
 }
 

@@ -19,9 +19,6 @@ idle_timeout = "5m"         # without an answer or progress
 [deadline]
 budget = "1h"               # with all that a call waits for
 
-[circuit_breaker]
-reported_failures = false   # what a tool says of its work is between it and the model
-
 [rate_limit]
 enabled = false
 "#;

@@ -70,9 +70,6 @@ impl Settings {
                 window => window,
             };
         }
-        if breaker.key == KeyBy::Server && !is_set("circuit_breaker.reported_failures") {
-            breaker.reported_failures = false;
-        }
         s
     }
 }

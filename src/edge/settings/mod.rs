@@ -13,6 +13,11 @@
 //!
 //! # Example
 //!
+//! ```toml
+//! toml = "1"
+//! tower-toolcall = { version = "0.1", features = ["settings"] }
+//! ```
+//!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{AnyError, BoxError, ToolCall, settings::Settings};
@@ -105,7 +110,7 @@
 //! | [`default`](Preset::Default) | 30 s | 3 | waits, 30 s without a hint | 5 in a row, open for 60 s | |
 //! | [`agent_library`](Settings::agent_library) | 5 s | 3 | waits, 10 s | off | sequence 30 s, batch 60 s, reserve 500 ms, slow from 80 % on |
 //! | [`agent_loop`](Settings::agent_loop) | 30 s | 3 | waits, 30 s | off | tools may run twice; limits known by text alone hold others back |
-//! | [`gateway`](Settings::gateway) | 60 s | 1 | refuses at once | 5 in a row within 300 s, open for 60 s | `isError` counts for the breaker, but not refused arguments. Before a server that flags what callers ask for in vain (a missing file), set `circuit_breaker.reported_failures = false` |
+//! | [`gateway`](Settings::gateway) | 60 s | 1 | refuses at once | 5 in a row within 300 s, open for 60 s | |
 //! | [`http_proxy`](Settings::http_proxy) | 30 s | 1 | refuses at once | 5 in a row, open for 30 s, 3 probes, per server | a tool without a server has its own breaker; wrong arguments are `Argument validation failed: ..` |
 //!
 //! All else is as by default, and each part is a setting: `circuit_breaker.enabled = true` gives an agent loop a breaker. A
@@ -152,7 +157,7 @@
 //! | `circuit_breaker.window` | not longer than the longest attempt: of timeouts one after the other it would never see two (where one failure opens a breaker, it may be) | `threshold` times that attempt, if so many timeouts one after the other do not fit into it |
 //! | `circuit_breaker.window_calls` | there, as well as `window` | without the `window` of a preset |
 //! | `circuit_breaker.slow_call` | longer than the longest attempt | |
-//! | `circuit_breaker.reported_failures` | true, and the `key` is `server` | false |
+//! | `circuit_breaker.reported_failures` | true, and the `key` is `server` | |
 //! | `timeout.idle_timeout` | not shorter than the longest attempt | |
 //! | `sequence.reserve` | not shorter than `sequence.budget` | a tenth of it |
 //! | `deadline.reserve`, `parallel.budget` | such that the reserve is not shorter than the budget: every call of a batch would be skipped | the reserve is a tenth of the budget |
@@ -200,6 +205,8 @@
 //! setting that would need longer ones is refused.
 //!
 //! A key counts as set by a file or a variable even where the program puts the preset's value back afterwards.
+//!
+//! The parser's error has several lines: print it itself, as [`AnyError`](crate::AnyError) makes one of them.
 //!
 //! # What is not checked
 //!

@@ -109,8 +109,7 @@ impl Settings {
     }
 
     /// An MCP gateway: a call is made once, and answered within 60 s, whatever its server does; a breaker opens after 5
-    /// failures in a row within 300 s, for 60 s, and answers flagged as errors count, for a classifier that sees them
-    /// (`McpClassifier`).
+    /// failures in a row within 300 s, for 60 s.
     ///
     /// Nothing is repeated or waited out here, as the gateway's clients do so themselves: after a rate limit calls of the
     /// tool are refused at once until it is over, with the time that is left.
@@ -121,7 +120,6 @@ impl Settings {
         settings.circuit_breaker.threshold = 5;
         settings.circuit_breaker.window = secs(300);
         settings.circuit_breaker.open_for = Duration::from_secs(60);
-        settings.circuit_breaker.reported_failures = true;
         settings
     }
 

@@ -87,6 +87,13 @@ impl<T: Send + 'static> Events<T> {
     ///     Event::Retry { delay, .. } => Some(*delay),
     ///     _ => None,
     /// });
+    ///
+    /// // By name alone a retry and the refusal to repeat are both `tool.retry`.
+    /// let retries = Events::pick(|event| match event {
+    ///     Event::Retry { attempt, .. } => Some(format!("after attempt {attempt}")),
+    ///     Event::RetryRefused { reason, .. } => Some(format!("refused: {reason:?}")),
+    ///     _ => None,
+    /// });
     /// ```
     pub fn pick(pick: impl Fn(&Event<'_>) -> Option<T> + Send + Sync + 'static) -> Self {
         let shared = Shared {

@@ -82,7 +82,7 @@
 //! - Arguments of another type than the format's: Anthropic, Gemini and Bedrock take an object only, OpenAI text only. Where there is no
 //!   object in them, `{}` stands for them, and an empty text for what is no text for a custom tool. Text that is no JSON goes back to
 //!   OpenAI as it came.
-//! - A missing or blank name becomes `unknown`. One with characters that no request may have, such as `checkErrors" />`, or too many,
+//! - A missing or blank name becomes `unknown`. One with characters that no request may have, such as `get weather?`, or too many,
 //!   becomes one that fits, as [`Names`] makes it; the call keeps what the model wrote.
 //! - Blank text blocks, an empty list of `tool_calls`, fields of a chat message and of its calls that are null (but for `content`), a
 //!   message that says nothing, and the fields of a response beside its role and content.

@@ -31,6 +31,12 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 ///
 /// # Example
 ///
+/// ```toml
+/// axum = "0.8"
+/// rmcp = { version = "3.11", features = ["client", "server", "transport-child-process", "transport-streamable-http-server"] }
+/// tower-toolcall = { version = "0.1", features = ["mcp-server-http", "router", "settings"] }
+/// ```
+///
 #[cfg_attr(
     all(feature = "router", feature = "mcp-server-http"),
     doc = "```no_run"
@@ -78,6 +84,13 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// });
 /// serve.await?;
 /// # Ok(()) }
+/// ```
+///
+/// With the layers of a file ([`settings`](crate::settings), `preset = "gateway"`) the stack is
+///
+/// ```text
+/// let layers = settings.stack().with_classifier(McpClassifier::new()).build()?;
+/// let stack = ServiceBuilder::new().layer(layers).service(router.clone());
 /// ```
 ///
 /// # In production
