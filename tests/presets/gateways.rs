@@ -91,12 +91,13 @@ async fn d_counts_failures_in_a_row() {
     assert_eq!(served.breaker("search").await, "open");
 }
 
-/// D: C1, C2, C3, C4, E5, E6: five failures open the breaker of that tool alone, timeouts and `isError` among them; it
+/// D: C1, C2, C3, C4, E5, E6: five failures open the breaker of that tool alone, timeouts and, as set, `isError` among them; it
 /// answers at once and tells when to come back; after a probe it is closed.
 #[tokio::test]
 async fn d_stops_a_broken_tool_and_takes_it_back() {
     let vars = [
         ("TOOL_PRESET", "gateway"),
+        ("TOOL_CIRCUIT_BREAKER_REPORTED_FAILURES", "true"),
         ("TOOL_TIMEOUT", "0.4"),
         ("TOOL_CIRCUIT_BREAKER_RESET", "2"),
     ];
