@@ -153,7 +153,7 @@
 //! | `redis` | [`shared::RedisStore`]: Redis or Valkey; TLS is a feature of the crate `redis` |
 //! | `axum` | [`axum`], without its server |
 //! | `tonic` | [`tonic`], without its server and client |
-//! | `hyper` | recognises errors of `hyper` 1, of `hyper-util`'s client, so of reqwest over it, and of HTTP/2 by their types |
+//! | `hyper` | recognises errors of `hyper` 1, of `hyper-util`'s client, and of HTTP/2 by their types: so for a leaf of your own over reqwest, too |
 //! | `hints` | [`hint::from_headers`]: how long a server asks to wait |
 //! | `cancel` | cancellation tokens on calls, and [`cancel::cancellable`] for tools that spawn work (`tokio-util`) |
 //! | `anyhow` | tools that return `anyhow::Error` |

@@ -13,6 +13,9 @@
 //! have met it in the middle of its work. So a tool that has a load shedder of its own and hands on its `BoxError`
 //! should not stand below this layer; one that returns a [`ToolError`] may.
 //!
+//! A `Buffer` whose service has once failed to become ready never comes back: each later call has that error, of whatever
+//! [kind](crate::ErrorKind) it is, and whether the tool ran is unknown.
+//!
 //! # Example
 //!
 //! ```

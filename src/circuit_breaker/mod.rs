@@ -25,7 +25,7 @@
 //!
 //! # Order
 //!
-//! Below retry and rate-limit layers, so that each attempt counts and no wait holds a probe's place;
+//! Below retry and rate-limit layers, so that each attempt counts (with three attempts to a call two calls open a breaker) and no wait holds a probe's place;
 //! above [`TimeoutLayer`](crate::timeout::TimeoutLayer), so that it sees timeouts as errors. (A timeout layer above it
 //! drops calls, as described above.) It is always
 //! ready: an open breaker answers although the service below is not ready, and gives back what was

@@ -38,7 +38,7 @@
 //!
 //! ```
 //! use std::{fmt, io, time::Duration};
-//! use tower_toolcall::{ErrorKind, ToolError};
+//! use tower_toolcall::{ErrorKind, Execution, ToolError};
 //!
 //! #[derive(Debug)]
 //! enum ApiError {
@@ -60,8 +60,10 @@
 //!                     None => new,
 //!                 }
 //!             }
-//!             // The model's mistake: no breaker counts it, and the model reads the text.
-//!             ApiError::NoSuchCity(_) => ToolError::new(ErrorKind::InvalidInput, text),
+//!             // The model's mistake: no breaker counts it, and the model reads the text, which it does not of a
+//!             // status. By its kind it would count as not started; here the API has judged it.
+//!             ApiError::NoSuchCity(_) => ToolError::new(ErrorKind::InvalidInput, text)
+//!                 .with_execution(Execution::Completed),
 //!         }
 //!     }
 //! }
@@ -74,7 +76,7 @@
 //! #     }
 //! # }
 //! # let refused = ToolError::from(ApiError::Connection(io::ErrorKind::ConnectionRefused.into()));
-//! # assert_eq!(refused.execution(), tower_toolcall::Execution::NotStarted);
+//! # assert_eq!(refused.execution(), Execution::NotStarted);
 //! ```
 //!
 //! By [`with_source`](ToolError::with_source) a [classifier](crate::outcome) finds it again.

@@ -34,7 +34,7 @@
 //! bucket's bound none is counted below it. So a call that ended by its timeout of 2 s is not among those that took at most 2 s.
 //!
 //! `tool_execution_errors_total` counts every call that did not succeed, given up and timed out ones too. Attempts are
-//! requests that were sent: a call that was only refused has none. A breaker of a whole server has an empty `tool`.
+//! requests that were sent: a call that was only refused has none; one that its tool refused, by a wrong argument, has one. A breaker of a whole server has an empty `tool`.
 //! Latencies are those of all calls but the ones that this side refused (no time left, circuit open, overloaded).
 //!
 //! `tool_retries_total`, `tool_retries_refused_total`, `tool_rate_limited_total`, `tool_slow_total` and

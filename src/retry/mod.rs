@@ -13,6 +13,7 @@
 //! | an error of the leaf's that says [`NotStarted`](crate::Execution::NotStarted); a 429 on its own wire; a refused connection of a leaf that is a [transport](crate::transport) | repeated | repeated | repeated |
 //! | a 503 with `Retry-After` on the leaf's own wire | repeated | repeated | not |
 //! | a [job](crate::poll) that still runs: the next attempt waits for it, and starts none | repeated | repeated | repeated |
+//! | an error of no known kind ([`Failed`](crate::ErrorKind::Failed)), such as a tool's `Err("no oven is free".into())`: say what it is by [`ToolError::new`](crate::ToolError::new), or by a [classifier](crate::outcome) | not | not | not |
 //! | the refusal of a layer of this crate | not | not | not |
 //!
 //! Safe is what is said by [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety), by a rule or a catalog of trusted

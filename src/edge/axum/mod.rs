@@ -162,12 +162,28 @@
 //! # let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
 //! let stack = ServiceBuilder::new()
 //!     .map_err(|error: ToolError| {
-//!         let text = error.model_message().to_owned();
+//!         let text = error.public_model_message();
 //!         error.with_user_message(text)
 //!     })
 //!     .tool_catch_panic()
 //!     .service(tool);
 //! # let _ = Routes::new(stack);
+//! ```
+//!
+//! `retryable` in a body is for programs that know whether the call may run twice; a model goes by the message.
+//!
+//! A [`Rejection`] never reaches the stack, so none of its layers sees it. The figures of [`metrics`](crate::metrics) as a route:
+//!
+#![cfg_attr(feature = "metrics", doc = "```")]
+#![cfg_attr(not(feature = "metrics"), doc = "```ignore")]
+//! # use axum::{Router, http::header::CONTENT_TYPE, routing::get};
+//! # let metrics = tower_toolcall::metrics::Metrics::new();
+//! let page = move || async move {
+//!     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics.prometheus())
+//! };
+//! # let _: Router =
+//! Router::new().route("/metrics", get(page))
+//! # ;
 //! ```
 //!
 //! # JSON-RPC

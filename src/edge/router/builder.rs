@@ -59,7 +59,7 @@ impl<Res: 'static> RouterBuilder<Res> {
     }
 
     /// Adds a tool of this program: any service, for example a [`tool_fn`](super::tool_fn), with any layers
-    /// around it.
+    /// around it. Whether it may run twice is said in the [retry policy](crate::retry::RetryPolicy::with_replay_safety), by its name.
     pub fn tool<S>(mut self, name: impl Into<Arc<str>>, service: S) -> Self
     where
         S: Service<ToolCall> + Clone + Send + Sync + 'static,
