@@ -1,17 +1,12 @@
 //! How it ends: no process is left.
 
-use std::{process::Command, time::Duration};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::kit::{Client, LIMIT, is_alive, own, text, wrapped};
-
-fn signal(name: &str, pid: u32) {
-    let sent = Command::new("kill").args([name, &pid.to_string()]).status();
-    assert!(sent.unwrap().success());
-}
+use crate::kit::{Client, LIMIT, file, is_alive, own, signal, text, wrapped};
 
 async fn until_dead(pid: &str) {
     let since = Instant::now();
@@ -82,4 +77,21 @@ async fn a_server_outlives_a_killed_wrap_only_if_it_does_not_read() {
     signal("-KILL", client.child.id().unwrap());
     client.ended().await;
     until_dead(&pid).await;
+}
+
+/// It is told to end while it waits for the end of a process, so that another one can be started.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_makes_the_end_no_later() {
+    let runs = file("leaves", "");
+    let mut client = Client::wrap(&[], &own(&[&runs, "--deaf", "--stays"])).await;
+    client.ask_tool("leave", json!({})).await;
+    sleep(Duration::from_millis(300)).await;
+    client.ask("ping", json!({})).await;
+    sleep(Duration::from_millis(100)).await;
+    let since = Instant::now();
+    signal("-TERM", client.child.id().unwrap());
+    client.ended().await;
+    let took = since.elapsed();
+    assert!(took < Duration::from_millis(3900), "{took:?}");
+    assert_eq!(std::fs::read_to_string(runs).unwrap(), ".");
 }

@@ -98,7 +98,8 @@ async fn a_new_process_knows_what_the_client_has_asked_for() {
         client.answer(method, params).await;
     }
     client.refused("die").await;
-    client.call("echo", json!({})).await;
+    client.call("echo", json!({ "n": 1 })).await;
+    client.until_said(r#""arguments":{"n":1}"#).await;
     let said = client.said();
     let again = said
         .lines()

@@ -296,3 +296,10 @@ pub(crate) fn is_alive(pid: &str) -> bool {
     // A zombie is waited for by somebody else.
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
+
+pub(crate) fn signal(name: &str, pid: u32) {
+    let sent = std::process::Command::new("kill")
+        .args([name, &pid.to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+}

@@ -67,10 +67,55 @@ async fn a_server_is_not_ended_for_a_client_that_does_not_read() {
     let config = file("slow-client.toml", "[timeout]\ndefault = '1s'\n");
     let mut client = Client::wrap(&["--config", &config], &own(&[])).await;
     let before = text(&client.call("pid", json!({})).await).to_owned();
+    // 20 MB.
     client.call("flood", json!({})).await;
     client.ask_tool("hang", json!({})).await;
     sleep(Duration::from_secs(13)).await;
     assert_eq!(text(&client.call("pid", json!({})).await), before);
+}
+
+/// It is not read while its answers are not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_wait_with_the_server_for_a_client_that_does_not_read() {
+    let mut client = Client::wrap(&["--no-trace"], &quiet()).await;
+    for _ in 0..40 {
+        client.ask_tool("big", json!({})).await;
+    }
+    let pid = client.child.id().unwrap();
+    for _ in 0..50 {
+        sleep(Duration::from_millis(100)).await;
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let resident = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kib = resident.and_then(|line| line.split_whitespace().nth(1));
+        assert!(kib.unwrap().parse::<u32>().unwrap() < 120 << 10, "{status}");
+    }
+    for _ in 0..40 {
+        client.next().await.unwrap();
+    }
+}
+
+/// That it writes is no sign that it reads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_says_much_and_answers_nothing_is_ended() {
+    let config = file("babble.toml", "[timeout]\ndefault = '1s'\n");
+    let mut client = Client::wrap(&["--config", &config], &own(&[])).await;
+    client.ask_tool("babble", json!({})).await;
+    let since = Instant::now();
+    while !client.said().contains("does not answer a ping") {
+        assert!(since.elapsed() < LIMIT, "{}", client.said());
+        client.next().await.unwrap();
+    }
+}
+
+/// As in `echo .. | gateway wrap -- .. | less`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_cut_off_for_a_client_that_reads_late() {
+    let mut client = Client::wrap(&[], &own(&[])).await;
+    let id = client.ask_tool("big", json!({})).await;
+    client.close();
+    sleep(Duration::from_secs(4)).await;
+    assert!(client.answer_to(id).await.len() > 5_000_000);
+    assert_eq!(client.ended().await.code(), Some(0));
 }
 
 /// As the TypeScript SDK does, which takes the id for a number.
@@ -81,6 +126,17 @@ async fn an_answer_with_the_id_as_text_is_passed_on() {
     let id = client.ask("prompts/list", json!({})).await;
     let (_, answer) = client.next().await.unwrap();
     assert_eq!(answer["id"], id.to_string(), "as it came");
+}
+
+/// Some write `1.0` for 1, which JavaScript does not see.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_with_the_id_as_another_number_is_passed_on() {
+    let mut client = Client::wrap(&[], &own(&[])).await;
+    let params = json!({ "name": "round", "arguments": {} });
+    client
+        .send(json!({ "id": 1.0, "method": "tools/call", "params": params }))
+        .await;
+    assert!(client.answer_to(1).await.contains("without a fraction"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::kit::{Client, file, own, quiet, refusal, text};
+use crate::kit::{Client, file, own, quiet, refusal, text, wrapped};
 
 /// Arguments that are JSON, and that serde_json does not make an object of.
 fn unreadable() -> Vec<String> {
@@ -108,6 +108,35 @@ async fn what_is_no_message_is_answered_and_reaches_nobody() {
             json!(5),
             -32602,
         ),
+        // serde makes a message of an array, and a server a batch.
+        (
+            format!(r#"[[{{"jsonrpc":"2.0","id":6,"method":"tools/call",{params}}},"x",null,null,null]]"#),
+            Value::Null,
+            -32600,
+        ),
+        ("[]".to_owned(), Value::Null, -32600),
+        (format!("[{}0]", "0,".repeat(10_000)), Value::Null, -32600),
+        // Go's `encoding/json` takes either for `method`, and the second one for `params`.
+        (
+            format!(r#"{{"jsonrpc":"2.0","id":7,"method":"ping","Method":"tools/call",{params}}}"#),
+            Value::Null,
+            -32600,
+        ),
+        (
+            format!(r#"{{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{{"name":"pid"}},{}}}"#, params.replace("params", "param\u{17f}")),
+            Value::Null,
+            -32600,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"pid","NAME":"echo","arguments":{"to":"nobody"}}}"#.to_owned(),
+            json!(9),
+            -32602,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":10,"method":"tools/call","params":["echo",{"to":"nobody"},null]}"#.to_owned(),
+            json!(10),
+            -32602,
+        ),
     ] {
         client.write(&line).await;
         let (_, answer) = client.next().await.unwrap();
@@ -115,6 +144,20 @@ async fn what_is_no_message_is_answered_and_reaches_nobody() {
     }
     assert_eq!(text(&client.call("echo", json!({})).await), "{}");
     assert!(!client.said().contains("nobody"), "{}", client.said());
+}
+
+/// `\r` is white space in JSON, and the end of a line to Python, Java and C#.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_of_the_client_is_one_line_of_the_server() {
+    let config = file("return.toml", "[policy]\ndeny = ['die']\n");
+    let mut client = Client::wrap(&["--config", &config], &own(&[])).await;
+    let call = raw_call(2, "die", "{}");
+    let ping = format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{{\"x\":\r{call}\r}}}}"
+    );
+    client.write(&ping).await;
+    assert_eq!(client.answer_to(1).await, "{}");
+    client.until_said(&ping.replace('\r', " ")).await;
 }
 
 /// As clients of MCP 2025-03-26 could send it.
@@ -182,6 +225,21 @@ async fn no_more_requests_are_open_than_ten_thousand() {
     assert_eq!(client.answer("ping", json!({})).await, "{}");
 }
 
+/// Nor of more than 256 MiB, whatever the server does with them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_is_open_than_one_longest_message() {
+    let mut client = Client::wrap(&["--no-trace"], &quiet()).await;
+    let long = "x".repeat(63 << 20);
+    for _ in 0..4 {
+        client.ask("resources/read", json!({ "uri": long })).await;
+    }
+    let more = client
+        .answer("resources/read", json!({ "uri": long }))
+        .await;
+    assert!(more.contains("too many"), "{}", &more[..100]);
+    assert_eq!(client.answer("ping", json!({})).await, "{}");
+}
+
 /// A process that is started meanwhile does not get it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_waits_for_a_process_can_be_cancelled() {
@@ -237,6 +295,22 @@ async fn a_late_answer_is_not_one_for_the_new_process() {
     let unasked = client.others.last().unwrap();
     assert_eq!(unasked["method"], "notifications/cancelled");
     assert_eq!(unasked["params"]["requestId"], asked);
+}
+
+/// A client of the revision 2026-07-28 may have found out by it that there is no session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_server_has_refused_is_not_asked_of_the_next_process() {
+    let mut client = Client::start(&wrapped(&[], &own(&[])).await);
+    client
+        .answer("initialize", json!({ "protocolVersion": "refused" }))
+        .await;
+    client
+        .answer("resources/subscribe", json!({ "uri": "refused:" }))
+        .await;
+    client.refused("die").await;
+    assert_eq!(text(&client.call("echo", json!({})).await), "{}");
+    let said = client.said();
+    assert_eq!(said.matches("refused").count(), 2, "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,8 +1,11 @@
 //! What passes as it is.
 
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use crate::kit::{Client, everything, own, text, time, wrapped};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::kit::{Client, everything, own, signal, text, time, wrapped};
 
 /// Requests with answers that are the same each time.
 fn requests(of_time: bool) -> Vec<(&'static str, Value)> {
@@ -252,4 +255,45 @@ async fn messages_keep_their_order_and_every_byte() {
         .filter_map(|line| line.strip_prefix("got "))
         .collect();
     assert_eq!(got[2..], sent);
+}
+
+/// Also when it has much to do at once: its process was stopped, and all that was due meanwhile is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_keep_their_order_while_many_requests_are_open() {
+    let mut client = Client::wrap(&["--no-trace"], &own(&[])).await;
+    for _ in 0..2000 {
+        client.ask("resources/read", json!({ "uri": "x:" })).await;
+    }
+    assert_eq!(client.answer("ping", json!({})).await, "{}");
+    for _ in 0..10 {
+        client.ask_tool("later", json!({})).await;
+    }
+    sleep(Duration::from_millis(100)).await;
+    let pid = client.child.id().unwrap();
+    signal("-STOP", pid);
+    let mut sent = Vec::new();
+    for id in 0..10 {
+        sent.push(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#));
+        sent.push(r#"{"jsonrpc":"2.0","method":"notifications/own"}"#.to_owned());
+    }
+    for line in &sent {
+        client.write(line).await;
+    }
+    sleep(Duration::from_millis(1500)).await;
+    signal("-CONT", pid);
+    let mut answered = Vec::new();
+    while answered.len() < 20 {
+        let (_, message) = client.next().await.unwrap();
+        if message["method"] == "notifications/after" {
+            assert!(answered.contains(&message["params"]["id"]), "{message}");
+        } else {
+            answered.push(message["id"].clone());
+        }
+    }
+    let said = client.said();
+    let got: Vec<_> = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("got "))
+        .collect();
+    assert_eq!(got[got.len() - 20..], sent);
 }

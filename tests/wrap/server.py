@@ -3,8 +3,10 @@
     python3 tests/wrap/server.py [FILE]    # counts its processes in FILE: each has one more tool
     python3 tests/wrap/server.py --stays   # when its stdin is closed
     python3 tests/wrap/server.py FILE --slow   # to answer `initialize`, but for the first of its processes
+    python3 tests/wrap/server.py FILE --deaf --stays   # to SIGTERM
 """
 
+import io
 import json
 import os
 import signal
@@ -19,7 +21,7 @@ if sys.argv[1:] and sys.argv[1] != "--stays":
         file.flush()
         runs = file.tell()
 tools = ["echo", "hang", "die", "garbage", "steps", "think", "stop", "deaf", "fail", "denied", "pid"]
-tools += ["loose", "latin", "unthink", "flood"]
+tools += ["loose", "round", "latin", "unthink", "flood", "babble", "later", "leave", "big"]
 tools += [f"tool_{n}" for n in range(runs)]
 lock = threading.Lock()
 
@@ -40,9 +42,17 @@ def steps(id, token):
     text(id, "done")
 
 
-def flood():
-    for _ in range(200):
-        send(method="notifications/message", params={"data": "x" * 10_000})
+def flood(times):
+    while times > 0:
+        times -= 1
+        send(method="notifications/message", params={"data": "x" * 100_000})
+
+
+def later(id):
+    time.sleep(0.5)
+    with lock:
+        print(json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}))
+        print(json.dumps({"jsonrpc": "2.0", "method": "notifications/after", "params": {"id": id}}), flush=True)
 
 
 def call(id, params):
@@ -60,7 +70,8 @@ def call(id, params):
             print("Listening; password=hunter2hunter2 ...", flush=True)
             text(id, "after garbage")
         case "steps":
-            threading.Thread(target=steps, args=(id, params["_meta"]["progressToken"])).start()
+            token = str(params["_meta"]["progressToken"])
+            threading.Thread(target=steps, args=(id, token)).start()
         case "think":
             asked.append(id)
             send(id=1, method="elicitation/create", params={"message": "?"})
@@ -69,13 +80,23 @@ def call(id, params):
             text(id, "never mind")
         case "loose":
             text(str(id), "as a string")
+        case "round":
+            text(int(id), "without a fraction")
         case "latin":
             with lock:
                 sys.stdout.buffer.write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"\xe5"}]}}\n' % id)
                 sys.stdout.buffer.flush()
         case "flood":
             text(id, "there is more")
-            threading.Thread(target=flood).start()
+            threading.Thread(target=flood, args=(200,)).start()
+        case "babble":
+            flood(float("inf"))
+        case "later":
+            threading.Thread(target=later, args=(id,)).start()
+        case "leave":
+            os.close(1)
+        case "big":
+            text(id, "x" * 5_000_000)
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
         case "deaf":
@@ -90,11 +111,16 @@ def call(id, params):
 
 
 asked = []
-for line in sys.stdin:
+if "--deaf" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+# As the SDK reads it: `\r` ends a line, too.
+for line in io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8"):
     print("got", line, end="", file=sys.stderr, flush=True)
     message = json.loads(line)
     id = message.get("id")
     match message.get("method"):
+        case "initialize" | "resources/subscribe" if "refused" in str(message["params"]):
+            send(id=id, error={"code": -32602, "message": "refused"})
         case "initialize":
             if runs > 1 and "--slow" in sys.argv:
                 time.sleep(2)

@@ -192,9 +192,15 @@ async fn what_is_wrong_is_named() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(named) && output.stdout.is_empty(), "{said}");
     }
+    let secret = "--token=sk-live-51Habcdefghijklmnopqrstuv";
     for (arguments, code, named) in [
         (&["wrap", "--"][..], 2, "no command"),
         (&["wrap", "node"], 2, "node"),
+        (
+            &["wrap", secret, "--", "node"],
+            2,
+            "there is no flag `--token=[REDACTED]`",
+        ),
         (&["wrap", "--", "/no/such/program"], 127, "/no/such/program"),
     ] {
         let output = Command::new(gateway().await)

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json, value::RawValue};
 use tower::{ServiceBuilder, ServiceExt as _, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
     Classify as _, ConfigError, ErrorKind, Outcome, ToolCall, ToolError,
+    catch_panic::CatchPanicLayer,
     mcp::{self, ERROR_META},
     metrics::Metrics,
     outcome::{ByError, classify_fn},
@@ -16,7 +17,6 @@ use tower_toolcall::{
 
 use super::{
     message::{self, Head, Id, Line},
-    process::Reports,
     requests::Request,
     server::Server,
 };
@@ -48,21 +48,20 @@ impl Calls {
         });
         let leaf = service_fn(move |call| ask(server.clone(), call));
         let stack = ServiceBuilder::new()
+            .layer(CatchPanicLayer::new())
             .layer(stack.with_classifier(means).build()?)
             .service(leaf);
         Ok(Self(BoxCloneSyncService::new(stack)))
     }
 
     /// The answer for the client.
-    pub(crate) async fn run(&self, request: &Request, asked: Asked) -> Line {
+    pub(crate) async fn run(&self, request: &Arc<Request>, asked: Asked) -> Line {
         let mut call = ToolCall::new(asked.name)
             .with_arguments(asked.arguments)
-            .with_id(request.id().as_str())
+            .with_id(request.id.as_str())
             .with_session_id("stdio"); // there is one
-        let extensions = call.extensions_mut();
-        extensions.insert(request.clone());
-        extensions.insert(Token(asked.progress_token));
-        answer(request.id(), self.0.clone().oneshot(call).await)
+        call.extensions_mut().insert(Arc::clone(request));
+        answer(&request.id, self.0.clone().oneshot(call).await)
     }
 }
 
@@ -70,10 +69,9 @@ impl Calls {
 pub(crate) struct Asked {
     name: String,
     arguments: Map<String, Value>,
-    progress_token: Option<Id>,
+    pub(crate) progress_token: Option<Id>,
 }
 
-/// The parameters of `tools/call`. Of two names the server could believe the one that no layer has seen, so there may be but one.
 #[derive(Deserialize)]
 struct Params<'a> {
     name: String,
@@ -84,19 +82,17 @@ struct Params<'a> {
 }
 
 impl Asked {
-    /// # Errors
-    ///
-    /// If the name cannot be read.
-    pub(crate) fn of(head: &Head<'_>) -> serde_json::Result<Self> {
+    /// `None` if no name can be read, or if the server could read another one.
+    pub(crate) fn of(head: &Head<'_>) -> Option<Self> {
         let params = head.params.map_or("null", RawValue::get);
         let Params {
             name,
             arguments,
             meta,
-        } = serde_json::from_str(params)?;
+        } = message::object(params, &["name", "arguments"])?;
         let meta = meta.map_or("null", RawValue::get);
         let meta: message::Params = serde_json::from_str(meta).unwrap_or_default();
-        Ok(Self {
+        Some(Self {
             name,
             arguments: arguments.map(readable).unwrap_or_default(),
             progress_token: meta.progress_token,
@@ -113,23 +109,12 @@ fn readable(arguments: &RawValue) -> Map<String, Value> {
     }
 }
 
-/// By which the server reports progress of a call.
-#[derive(Clone)]
-struct Token(Option<Id>);
-
 /// The leaf: sends a call to the server.
 async fn ask(server: Server, call: ToolCall) -> Result<Answer, ToolError> {
-    let request = call.extensions().get::<Request>();
+    let request = call.extensions().get::<Arc<Request>>();
     let request = request
         .ok_or_else(|| ToolError::new(ErrorKind::Internal, "the call is not of the client"))?;
-    let reports = call.progress().map(|to| Reports {
-        to,
-        token: call
-            .extensions()
-            .get::<Token>()
-            .and_then(|token| token.0.clone()),
-    });
-    let answer = server.ask(request, reports).await?;
+    let answer = server.ask(request, call.progress()).await?;
 
     let none = || ToolError::new(ErrorKind::Reported, "the MCP server's answer has no result");
     let head = Head::of(&answer).ok_or_else(none)?;
@@ -185,16 +170,16 @@ impl Error for Theirs {}
 /// What the client gets: what the server said, or in place of it a text that the model reads.
 fn answer(id: &Id, result: Result<Answer, ToolError>) -> Line {
     let error = match result {
-        Ok(answer) => return message::result(id, answer.result.get()),
+        Ok(answer) => return message::answer(id, "result", answer.result.get()),
         Err(error) => error,
     };
     if let Some(Theirs(error)) = error.source().and_then(|source| source.downcast_ref()) {
-        return message::error(id, error.get());
+        return message::answer(id, "error", error.get());
     }
     let result = json!({
         "content": [{ "type": "text", "text": error.public_model_message() }],
         "isError": true,
         "_meta": { ERROR_META: error.public_body() },
     });
-    message::result(id, &result.to_string())
+    message::answer(id, "result", &result.to_string())
 }

@@ -1,8 +1,11 @@
 //! JSON-RPC messages: little is read of them, and they are passed on as they came.
 
-use std::{collections::BTreeMap, io};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+};
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::{Map, Value, json, value::RawValue};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
 
@@ -15,6 +18,12 @@ pub(crate) type Id = String;
 /// The longest message that is passed on. A longer one ends the connection: nothing can be made of what comes after it.
 const MAX_LINE: u64 = 256 << 20;
 
+/// How many messages a batch may have.
+const MAX_BATCH: usize = 10_000;
+
+/// The longest id.
+const MAX_ID: usize = 1024;
+
 /// The code of JSON-RPC for what is no message.
 pub(crate) const INVALID_REQUEST: i32 = -32600;
 /// The code of JSON-RPC for parameters that cannot be read.
@@ -22,7 +31,7 @@ pub(crate) const INVALID_PARAMS: i32 = -32602;
 /// The code of JSON-RPC that says least.
 pub(crate) const INTERNAL_ERROR: i32 = -32603;
 
-/// What is read of a message. One that has any of these members twice is none: its receiver may believe the other one.
+/// What is read of a message.
 #[derive(Deserialize)]
 pub(crate) struct Head<'a> {
     #[serde(default, deserialize_with = "compact")]
@@ -60,13 +69,37 @@ pub(crate) struct Params {
 
 fn compact<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let value = Option::<Value>::deserialize(from)?;
-    Ok(value.map(|value| value.to_string()))
+    Ok(value.map(|value| match value.as_f64() {
+        // Some write `1.0` for 1.
+        Some(number) if value.is_f64() => number.to_string(),
+        _ => value.to_string(),
+    }))
+}
+
+/// Reads an object that has none of these members twice: its receiver may believe the other one, or that in other letters, as Go's
+/// `encoding/json` does.
+pub(crate) fn object<'a, T: Deserialize<'a>>(json: &'a str, members: &[&str]) -> Option<T> {
+    // No array, in which serde finds the members by their places.
+    let all: HashMap<String, IgnoredAny> = serde_json::from_str(json).ok()?;
+    let is_clear = |name: &String| {
+        members.contains(&name.as_str())
+            || members
+                .iter()
+                .all(|known| known.to_uppercase() != name.to_uppercase())
+    };
+    all.keys()
+        .all(is_clear)
+        .then(|| serde_json::from_str(json).ok())?
 }
 
 impl<'a> Head<'a> {
     /// `None` if the line is no message.
     pub(crate) fn of(line: &'a str) -> Option<Self> {
-        serde_json::from_str(line).ok()
+        let head: Self = object(line, &["id", "method", "params", "result", "error"])?;
+        head.id
+            .as_ref()
+            .is_none_or(|id| id.len() <= MAX_ID)
+            .then_some(head)
     }
 
     pub(crate) fn kind(&self) -> Kind<'_> {
@@ -93,28 +126,15 @@ pub(crate) fn other_form(id: &Id) -> Id {
     }
 }
 
-/// The answer with this result.
-pub(crate) fn result(id: &Id, result: &str) -> Line {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
-}
-
-/// The answer with this error object.
-pub(crate) fn error(id: &Id, error: &str) -> Line {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
+/// The answer with this `result` or `error`.
+pub(crate) fn answer(id: &str, part: &str, json: &str) -> Line {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"{part}":{json}}}"#)
 }
 
 /// The answer with an error of ours.
 pub(crate) fn failure(id: &str, code: i32, message: &str) -> Line {
     let error = json!({ "code": code, "message": message });
-    self::error(&id.to_owned(), &error.to_string())
-}
-
-pub(crate) fn request(id: &Id, method: &str) -> Line {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"}}"#)
-}
-
-pub(crate) fn notification(method: &str, params: &str) -> Line {
-    format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#)
+    answer(id, "error", &error.to_string())
 }
 
 /// Says that nobody waits for the answer to this request any more. `said` are the parameters of whoever said so first.
@@ -122,10 +142,8 @@ pub(crate) fn cancelled(id: &Id, said: &str) -> Line {
     let mut params: Map<String, Value> = serde_json::from_str(said).unwrap_or_default();
     let id = serde_json::from_str(id).unwrap_or_default();
     params.insert("requestId".to_owned(), id);
-    notification(
-        "notifications/cancelled",
-        &Value::Object(params).to_string(),
-    )
+    let method = "notifications/cancelled";
+    json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string()
 }
 
 /// The same request or answer under another id.
@@ -135,7 +153,7 @@ pub(crate) fn under_id(line: &str, id: &Id) -> Option<Line> {
     serde_json::to_string(&members).ok()
 }
 
-/// The next message; `None` at the end. What is no UTF-8 is replaced, so that everybody can read the rest.
+/// The next line with anything in it; `None` at the end. What is no UTF-8 is replaced, so that everybody can read the rest.
 pub(crate) async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Line>> {
     loop {
         let mut line = Vec::new();
@@ -145,6 +163,10 @@ pub(crate) async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Res
             return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         }
         line.truncate(line.trim_ascii_end().len());
+        // White space to JSON; to Python, Java and C# the end of a line, so that another message could begin.
+        line.iter_mut()
+            .filter(|byte| **byte == b'\r')
+            .for_each(|byte| *byte = b' ');
         match (read, line.is_empty()) {
             (0, _) => return Ok(None),
             (_, true) => {}
@@ -159,11 +181,10 @@ fn text(line: Vec<u8>) -> Line {
 
 /// The messages of a line: one, or those of a batch, which MCP 2025-03-26 had.
 pub(crate) fn messages(line: Line) -> Vec<Line> {
-    if !line.trim_start().starts_with('[') {
-        return vec![line];
-    }
     match serde_json::from_str::<Vec<&RawValue>>(&line) {
-        Ok(all) => all.into_iter().map(|one| one.get().to_owned()).collect(),
-        Err(_) => vec![line],
+        Ok(all) if (1..=MAX_BATCH).contains(&all.len()) => {
+            all.into_iter().map(|one| one.get().to_owned()).collect()
+        }
+        _ => vec![line],
     }
 }

@@ -11,7 +11,6 @@
 #![doc = concat!("\n```text\n", include_str!("help.txt"), "\n```")]
 
 mod calls;
-mod client;
 mod message;
 mod options;
 mod process;
@@ -27,7 +26,6 @@ use std::{
     future::IntoFuture as _,
     io::{self, IsTerminal as _, Write as _},
     net::SocketAddr,
-    pin::pin,
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -36,22 +34,21 @@ use std::{
 use anyhow::Context as _;
 use axum::{Router, middleware::from_fn_with_state};
 use tokio::{
-    io::{BufReader, stdin},
+    io::{BufReader, stdin, stdout},
     net::TcpListener,
     runtime,
     task::yield_now,
     time::{sleep, timeout},
 };
-use tower_toolcall::metrics::Metrics;
+use tower_toolcall::{metrics::Metrics, redact::redact_text};
 use tracing::warn;
 
 use self::{
     calls::Calls,
-    client::Writer,
     message::{Head, INVALID_REQUEST, Kind, Line},
     options::{HELP, Options},
     process::GRACE,
-    queue::Queue,
+    queue::{Queue, queue},
     requests::Requests,
     server::Server,
     stderr::Stderr,
@@ -72,7 +69,7 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => Err((2, error)),
     };
     let code = code.unwrap_or_else(|(code, error)| {
-        let _ = stderr.write_all(format!("gateway wrap: {error:#}\n").as_bytes());
+        let _ = stderr.write_all(redact_text(&format!("gateway wrap: {error:#}\n")).as_bytes());
         code
     });
     stderr.finish(Duration::from_secs(1));
@@ -101,8 +98,10 @@ async fn run(options: Options, mut stderr: Stderr) -> anyhow::Result<i32> {
         let listener = listener.with_context(|| format!("--metrics {at}"))?;
         tokio::spawn(axum::serve(listener, page(metrics, at)).into_future());
     }
-    let mut signals = pin!(signals()?);
-    let (client, writer) = Writer::start();
+    let signals = signals()?;
+    // If it ends before the last message, the client is gone.
+    let (client, waiting) = queue();
+    let written = tokio::spawn(waiting.write(stdout()));
     let command = options.command[0].clone();
     let server = match Server::start(options.command, options.restarts, client.clone()) {
         Ok(server) => server,
@@ -115,18 +114,20 @@ async fn run(options: Options, mut stderr: Stderr) -> anyhow::Result<i32> {
     let calls = Calls::new(&options.settings, metrics.as_ref(), server.clone())?;
     let requests = Requests::new(calls, server.clone(), client.clone());
 
-    tokio::select! {
-        () = listen(&requests, &server, &client) => tokio::select! {
-            () = last_answers(&requests, &server) => {}
-            () = signals.as_mut() => {}
-            () = client.closed() => {}
-        },
-        () = signals.as_mut() => {}
-        () = server.over() => {}
-        () = client.closed() => {}
-    }
+    let session = async {
+        listen(&requests, &server, &client).await;
+        last_answers(&requests, &server).await;
+    };
+    // How long the client has to read what it was told.
+    let limit = tokio::select! {
+        () = session => LAST_ANSWERS,
+        () = server.over() => LAST_ANSWERS,
+        () = client.closed() => Duration::ZERO,
+        () = signals => Duration::from_secs(1),
+    };
     let ended = timeout(GRACE * 3, server.stop()).await;
-    writer.finish(Duration::from_secs(1)).await;
+    let all = async { (client.close().await, written.await) };
+    let _ = timeout(limit, all).await;
     if let Some(seen) = metrics.map(|metrics| metrics.snapshot())
         && seen.total.calls > 0
     {
@@ -187,14 +188,8 @@ async fn last_answers(requests: &Requests, server: &Server) {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    let ends = async {
-        let _ = timeout(LAST_ANSWERS, answers).await;
-        sleep(GRACE).await;
-    };
-    tokio::select! {
-        () = ends => {}
-        () = server.over() => {}
-    }
+    let _ = timeout(LAST_ANSWERS, answers).await;
+    sleep(GRACE).await;
 }
 
 /// Until the first of these signals. Without it this program would end, and not its server.

@@ -1,20 +1,18 @@
 //! One process of the server.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ffi::OsString,
     io,
     process::{ExitStatus, Stdio},
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
+use serde_json::Value;
 use tokio::{
     process::{Child, Command},
-    sync::oneshot,
+    sync::mpsc::{Receiver, Sender, channel},
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -35,16 +33,14 @@ pub(crate) const GRACE: Duration = Duration::from_millis(1500);
 pub(crate) struct Process {
     /// Its stdin.
     pub(crate) to: Queue,
-    /// Whether the client gets its questions under ids of ours: it may still answer those of another process.
-    renames: bool,
+    /// What the ids of its questions begin with at the client, which may still answer those of another process. The first one's are its own.
+    prefix: Option<String>,
     open: Mutex<Open>,
     /// Tells it to end.
     pub(crate) stop: CancellationToken,
     /// It has ended.
     pub(crate) ended: CancellationToken,
     status: OnceLock<ExitStatus>,
-    /// Whether it is asked for a sign of life.
-    pinged: AtomicBool,
 }
 
 /// The requests that are open.
@@ -52,8 +48,8 @@ pub(crate) struct Process {
 struct Open {
     /// The server has to answer them.
     asked: HashMap<Id, Wait>,
-    /// The client has to answer them: the ids that it knows, and the server's own.
-    asks: HashMap<Id, Id>,
+    /// The client has to answer them. The ids are the server's own.
+    asks: HashSet<Id>,
     /// The client's requests may be sent.
     is_ready: bool,
     /// Nothing is answered any more.
@@ -62,29 +58,18 @@ struct Open {
 
 /// Who waits for an answer of the server.
 struct Wait {
-    reply: oneshot::Sender<Line>,
-    reports: Option<Reports>,
+    reply: Sender<Line>,
+    /// Where it is of use that the server is at work.
+    progress: Option<Progress>,
+    /// By which it reports that.
+    token: Option<Id>,
 }
-
-/// Where it is of use that the server is at work.
-#[derive(Clone)]
-pub(crate) struct Reports {
-    pub(crate) to: Progress,
-    /// The token by which the server reports progress of this request.
-    pub(crate) token: Option<Id>,
-}
-
-/// An answer that will come, unless the process ends before.
-pub(crate) struct Answer {
-    line: oneshot::Receiver<Line>,
-    reports: Option<Reports>,
-}
-
-/// The process has ended before it answered.
-pub(crate) struct Lost;
 
 impl Process {
-    pub(crate) fn spawn(command: &[OsString], is_first: bool) -> io::Result<(Arc<Self>, Child)> {
+    pub(crate) fn spawn(
+        command: &[OsString],
+        prefix: Option<String>,
+    ) -> io::Result<(Arc<Self>, Child)> {
         let mut process = Command::new(&command[0]);
         process.args(&command[1..]);
         process.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -96,12 +81,11 @@ impl Process {
         let (to, waiting) = queue();
         let process = Arc::new(Self {
             to,
-            renames: !is_first,
+            prefix,
             open: Mutex::default(),
             stop: CancellationToken::new(),
             ended: CancellationToken::new(),
             status: OnceLock::new(),
-            pinged: AtomicBool::new(false),
         });
         if let Some(stdin) = child.stdin.take() {
             let stop = process.stop.clone();
@@ -118,6 +102,10 @@ impl Process {
 
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_first(&self) -> bool {
+        self.prefix.is_none()
     }
 
     /// Whether it takes the client's requests.
@@ -149,19 +137,32 @@ impl Process {
         code.or(signal.map(|signal| 128 + signal)).unwrap_or(1)
     }
 
-    /// Notes that an answer is awaited. `None` if there will be none, as the process has ended.
-    pub(crate) fn expect(&self, id: Id, reports: Option<Reports>) -> Option<Answer> {
-        let (reply, line) = oneshot::channel();
-        let wait = Wait {
-            reply,
-            reports: reports.clone(),
-        };
+    /// Notes that an answer is awaited. `None` if there will be none, as the process has ended, or if one is under this id.
+    pub(crate) fn expect(
+        &self,
+        id: &Id,
+        progress: Option<Progress>,
+        token: Option<Id>,
+    ) -> Option<Receiver<Line>> {
         let mut open = self.open();
-        if open.is_over {
+        if open.is_over || open.asked.contains_key(id) {
             return None;
         }
-        open.asked.insert(id, wait);
-        Some(Answer { line, reports })
+        let (reply, answer) = channel(1);
+        let wait = Wait {
+            reply,
+            progress,
+            token,
+        };
+        open.asked.insert(id.clone(), wait);
+        Some(answer)
+    }
+
+    /// A request of this program's own. `None` if the process ends before it answers.
+    pub(crate) async fn ask(&self, id: &Id, line: Line) -> Option<Line> {
+        let mut answer = self.expect(id, None, None)?;
+        self.to.send(line).await;
+        answer.recv().await
     }
 
     /// Whether an answer was still awaited.
@@ -169,14 +170,42 @@ impl Process {
         self.open().asked.remove(id).is_some()
     }
 
-    /// Hands over an answer. One that nobody waits for is lost: its client was told that there would be none, or does not want it.
-    pub(crate) fn answer(&self, id: &Id, line: Line) {
-        let mut open = self.open();
-        let wait = open.asked.remove(id);
-        let wait = wait.or_else(|| open.asked.remove(&message::other_form(id)));
-        drop(open);
-        if let Some(wait) = wait {
-            let _ = wait.reply.send(line);
+    /// Hands over an answer, and lets its receiver go first. One that nobody waits for is lost: its client was told that there would be
+    /// none, or does not want it.
+    pub(crate) async fn answer(&self, id: &Id, line: Line) {
+        let wait = {
+            let asked = &mut self.open().asked;
+            let wait = asked.remove(id);
+            wait.or_else(|| asked.remove(&message::other_form(id)))
+        };
+        if let Some(Wait { reply, .. }) = wait {
+            let _ = reply.send(line).await;
+            reply.closed().await;
+        }
+    }
+
+    /// The server is at work on what has this token.
+    pub(crate) fn progress(&self, token: &Id) {
+        let other = message::other_form(token);
+        let is_it = |own: &Id| own == token || *own == other;
+        for wait in self.open().asked.values() {
+            if let Some(progress) = &wait.progress
+                && wait.token.as_ref().is_some_and(is_it)
+            {
+                progress.report();
+            }
+        }
+    }
+
+    /// While the server waits for the client, for a person perhaps, it is at work on all.
+    pub(crate) async fn waits_for_client(&self) {
+        loop {
+            sleep(Duration::from_secs(1)).await;
+            let open = self.open();
+            let asked = open.asked.values().filter(|_| !open.asks.is_empty());
+            for progress in asked.filter_map(|wait| wait.progress.as_ref()) {
+                progress.report();
+            }
         }
     }
 
@@ -185,70 +214,38 @@ impl Process {
     /// # Errors
     ///
     /// The reason why it will not.
-    pub(crate) fn ask_client(
-        &self,
-        id: Id,
-        new_id: impl FnOnce() -> Id,
-    ) -> Result<Id, &'static str> {
+    pub(crate) fn ask_client(&self, id: &Id) -> Result<Id, &'static str> {
         let mut open = self.open();
         if open.asks.len() >= MAX_OPEN {
             return Err("the client has too many requests to answer");
         }
-        if open.asks.values().any(|open| *open == id) {
+        if !open.asks.insert(id.clone()) {
             return Err("the id is that of another request");
         }
-        let asked = if self.renames { new_id() } else { id.clone() };
-        open.asks.insert(asked.clone(), id);
-        Ok(asked)
+        Ok(self.at_client(id))
     }
 
-    /// The server's own id of what the client answers; `None` if this process has not asked that.
+    fn at_client(&self, own: &Id) -> Id {
+        let renamed = |prefix| Value::from(format!("{prefix}{own}")).to_string();
+        self.prefix.as_ref().map_or_else(|| own.clone(), renamed)
+    }
+
+    /// The server's own id of what the client answers; `None` if this process does not ask that.
     pub(crate) fn answered_by_client(&self, id: &Id) -> Option<Id> {
-        self.open().asks.remove(id)
+        let own = match &self.prefix {
+            Some(prefix) => serde_json::from_str::<String>(id)
+                .ok()?
+                .strip_prefix(prefix)?
+                .to_owned(),
+            None => id.clone(),
+        };
+        self.open().asks.take(&own)
     }
 
     /// The id by which the client knows what this process does not ask any more.
     pub(crate) fn not_asked(&self, id: &Id) -> Option<Id> {
-        let mut open = self.open();
-        let (asked, _) = open.asks.iter().find(|(_, own)| *own == id)?;
-        let asked = asked.clone();
-        open.asks.remove(&asked);
-        Some(asked)
-    }
-
-    pub(crate) fn progress(&self, token: &Id) {
-        for wait in self.open().asked.values() {
-            if let Some(reports) = &wait.reports
-                && reports.token.as_ref() == Some(token)
-            {
-                reports.to.report();
-            }
-        }
-    }
-
-    fn asks(&self) -> bool {
-        !self.open().asks.is_empty()
-    }
-
-    /// Waits for an answer. While the server waits for the client, for a person perhaps, it is at work.
-    pub(crate) async fn wait(&self, mut answer: Answer) -> Result<Line, Lost> {
-        loop {
-            match timeout(Duration::from_secs(1), &mut answer.line).await {
-                Ok(line) => return line.map_err(|_| Lost),
-                Err(_) => {
-                    if let Some(reports) = answer.reports.as_ref().filter(|_| self.asks()) {
-                        reports.to.report();
-                    }
-                }
-            }
-        }
-    }
-
-    /// A request of this program's own.
-    pub(crate) async fn ask(&self, id: Id, line: Line) -> Result<Line, Lost> {
-        let answer = self.expect(id, None).ok_or(Lost)?;
-        self.to.send(line).await;
-        self.wait(answer).await
+        let asked = self.open().asks.remove(id);
+        asked.then(|| self.at_client(id))
     }
 
     /// Waits for the end of a process that has closed its stdout, or is to be stopped. Returns what the client has to answer no more.
@@ -264,16 +261,7 @@ impl Process {
         tokio::join!(ends, self.to.close());
         let mut open = self.open();
         open.asked.clear();
-        open.asks.drain().map(|(asked, _)| asked).collect()
-    }
-
-    /// Whether it is not being asked for a sign of life already.
-    pub(crate) fn begin_ping(&self) -> bool {
-        !self.pinged.swap(true, Relaxed)
-    }
-
-    pub(crate) fn end_ping(&self) {
-        self.pinged.store(false, Relaxed);
+        open.asks.drain().map(|own| self.at_client(&own)).collect()
     }
 }
 

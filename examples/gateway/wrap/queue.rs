@@ -1,6 +1,6 @@
 //! Messages that wait to be written.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt as _},
@@ -22,8 +22,8 @@ pub(crate) struct Queue {
     room: Arc<Semaphore>,
 }
 
-/// `None` is the last.
-type Queued = (Option<Line>, OwnedSemaphorePermit);
+/// An empty message is the last.
+type Queued = (Line, OwnedSemaphorePermit);
 
 /// Where they are taken out.
 pub(crate) struct Waiting(UnboundedReceiver<Queued>);
@@ -38,32 +38,27 @@ pub(crate) fn queue() -> (Queue, Waiting) {
 impl Queue {
     /// Waits while there is no room. What nobody takes out any more is lost.
     pub(crate) async fn send(&self, line: Line) {
-        self.put(Some(line)).await;
-    }
-
-    /// No message comes after those that were sent before.
-    pub(crate) async fn close(&self) {
-        self.put(None).await;
-    }
-
-    async fn put(&self, line: Option<Line>) {
-        let room = Arc::clone(&self.room).acquire_many_owned(size(&line)).await;
-        if let Ok(room) = room {
+        let room = Arc::clone(&self.room).acquire_many_owned(kib(&line, ROOM));
+        if let Ok(room) = room.await {
             let _ = self.to.send((line, room));
         }
     }
 
     /// Does not wait: if there is no room, the message is lost.
     pub(crate) fn try_send(&self, line: Line) {
-        let line = Some(line);
-        if let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(size(&line)) {
+        if let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(kib(&line, ROOM)) {
             let _ = self.to.send((line, room));
         }
     }
 
-    /// Whether anything is not written yet.
-    pub(crate) fn has_any(&self) -> bool {
-        self.room.available_permits() < ROOM as usize
+    /// No message comes after those that were sent before.
+    pub(crate) async fn close(&self) {
+        self.send(Line::new()).await;
+    }
+
+    /// Waits until there is room for more than has been sent.
+    pub(crate) async fn room(&self) {
+        let _ = self.room.acquire().await;
     }
 
     /// Until nobody takes messages out any more.
@@ -72,16 +67,18 @@ impl Queue {
     }
 }
 
-/// In KiB.
-fn size(line: &Option<Line>) -> u32 {
-    let bytes = line.as_ref().map_or(0, Line::len);
-    u32::try_from(bytes / 1024 + 1).map_or(ROOM, |size| size.min(ROOM))
+/// How many KiB of a room a message takes.
+pub(crate) fn kib(line: &Line, room: u32) -> u32 {
+    u32::try_from(line.len() / 1024 + 1).map_or(room, |size| size.min(room))
 }
 
 impl Waiting {
     /// Writes them one by one, to the last or until they cannot be written.
-    pub(crate) async fn write(mut self, mut to: impl AsyncWrite + Unpin) -> std::io::Result<()> {
-        while let Some((Some(mut line), _room)) = self.0.recv().await {
+    pub(crate) async fn write(mut self, mut to: impl AsyncWrite + Unpin) -> io::Result<()> {
+        while let Some((mut line, _room)) = self.0.recv().await {
+            if line.is_empty() {
+                break;
+            }
             line.push('\n');
             to.write_all(line.as_bytes()).await?;
             to.flush().await?;

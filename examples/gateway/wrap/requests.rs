@@ -2,22 +2,31 @@
 
 use std::{
     collections::HashMap,
+    future::poll_fn,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    task::Poll,
 };
 
 use serde_json::value::RawValue;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     calls::{Asked, Calls},
     message::{self, Head, INTERNAL_ERROR, INVALID_PARAMS, Id, Line},
     process::MAX_OPEN,
-    queue::Queue,
+    queue::{Queue, kib},
     server::Server,
 };
+
+/// How many KiB of requests may be open: as much as the longest message.
+const ROOM: u32 = 256 << 10;
+
+const NO_CALL: &str = "the parameters of a call are an object, in which there is one name";
+const NOT_OPENED: &str = "the id is that of another request, or there are too many";
 
 /// The requests of the client: calls of tools go through the stack, others straight to the server. Clones share them.
 #[derive(Clone)]
@@ -25,17 +34,18 @@ pub(crate) struct Requests {
     calls: Calls,
     server: Server,
     client: Queue,
-    open: Arc<Mutex<HashMap<Id, Request>>>,
+    open: Arc<Mutex<HashMap<Id, Arc<Request>>>>,
+    room: Arc<Semaphore>,
 }
 
-/// One of them. Clones share it.
-#[derive(Clone)]
-pub(crate) struct Request(Arc<Said>);
-
-struct Said {
-    id: Id,
-    method: String,
-    line: Line,
+/// One of them.
+pub(crate) struct Request {
+    pub(crate) id: Id,
+    pub(crate) method: String,
+    pub(crate) line: Line,
+    /// By which the server reports progress of a call.
+    pub(crate) progress_token: Option<Id>,
+    _room: OwnedSemaphorePermit,
     /// Whether it was sent before.
     is_sent: AtomicBool,
     /// The client does not wait for the answer any more.
@@ -51,10 +61,11 @@ impl Requests {
             server,
             client,
             open: Arc::default(),
+            room: Arc::new(Semaphore::new(ROOM as usize)),
         }
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<Id, Request>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<Id, Arc<Request>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -64,12 +75,16 @@ impl Requests {
 
     /// Begins a request, and answers it later.
     pub(crate) async fn begin(&self, id: Id, method: &str, head: &Head<'_>, line: &Line) {
-        match self.admit(&id, method, head, line) {
-            Ok((request, call)) => {
-                let all = self.clone();
-                tokio::spawn(async move { all.run(request, call).await });
-            }
-            Err((code, why)) => self.client.send(message::failure(&id, code, &why)).await,
+        let (request, call) = match self.admit(&id, method, head, line) {
+            Ok(admitted) => admitted,
+            Err((code, why)) => return self.client.send(message::failure(&id, code, why)).await,
+        };
+        let all = self.clone();
+        let mut run = Box::pin(async move { all.run(request, call).await });
+        // It is sent before what the client says next: not by a task, which others may be before.
+        let first = poll_fn(|context| Poll::Ready(run.as_mut().poll(context)));
+        if first.await.is_pending() {
+            tokio::spawn(run);
         }
     }
 
@@ -79,92 +94,84 @@ impl Requests {
         method: &str,
         head: &Head<'_>,
         line: &Line,
-    ) -> Result<(Request, Option<Asked>), (i32, String)> {
-        let is_call = method == "tools/call";
-        let call = is_call.then(|| Asked::of(head)).transpose();
-        let call = call.map_err(|error| (INVALID_PARAMS, error.to_string()))?;
-        let request = Request(Arc::new(Said {
+    ) -> Result<(Arc<Request>, Option<Asked>), (i32, &'static str)> {
+        let call = match method {
+            "tools/call" => Some(Asked::of(head).ok_or((INVALID_PARAMS, NO_CALL))?),
+            _ => None,
+        };
+        let room = Arc::clone(&self.room).try_acquire_many_owned(kib(line, ROOM));
+        let mut open = self.open();
+        let room = room
+            .ok()
+            .filter(|_| open.len() < MAX_OPEN && !open.contains_key(id));
+        let request = Arc::new(Request {
             id: id.clone(),
             method: method.to_owned(),
             line: line.clone(),
+            progress_token: call.as_ref().and_then(|call| call.progress_token.clone()),
+            _room: room.ok_or((INTERNAL_ERROR, NOT_OPENED))?,
             is_sent: AtomicBool::new(false),
             cancelled: CancellationToken::new(),
             cancellation: OnceLock::new(),
-        }));
-        let mut open = self.open();
-        if open.len() >= MAX_OPEN || open.contains_key(id) {
-            let why = "the id is that of another request, or there are too many";
-            return Err((INTERNAL_ERROR, why.to_owned()));
-        }
-        open.insert(id.clone(), request.clone());
+        });
+        open.insert(id.clone(), Arc::clone(&request));
         Ok((request, call))
     }
 
-    async fn run(&self, request: Request, call: Option<Asked>) {
+    async fn run(&self, request: Arc<Request>, call: Option<Asked>) {
         let answer = async {
             match call {
                 Some(call) => self.calls.run(&request, call).await,
                 None => match self.server.ask(&request, None).await {
                     Ok(answer) => answer,
-                    Err(error) => message::failure(request.id(), INTERNAL_ERROR, error.message()),
+                    Err(error) => message::failure(&request.id, INTERNAL_ERROR, error.message()),
                 },
             }
         };
         // Whoever has cancelled it expects no answer.
-        if let Some(answer) = request.0.cancelled.run_until_cancelled(answer).await {
+        if let Some(answer) = request.cancelled.run_until_cancelled(answer).await {
             self.client.send(answer).await;
+            self.open().remove(&request.id);
         }
-        self.open().remove(request.id());
     }
 
-    /// Gives up the request that this notification is about. Returns whether it is open.
+    /// Gives up the request that this notification is about. Returns whether it was open.
     pub(crate) fn cancel(&self, id: &Id, line: &Line) -> bool {
-        let open = self.open();
-        let Some(request) = open.get(id) else {
+        let Some(request) = self.open().remove(id) else {
             return false;
         };
-        let _ = request.0.cancellation.set(line.clone());
-        request.0.cancelled.cancel();
+        let _ = request.cancellation.set(line.clone());
+        request.cancelled.cancel();
         true
     }
 }
 
 impl Request {
-    pub(crate) fn id(&self) -> &Id {
-        &self.0.id
-    }
-
-    pub(crate) fn method(&self) -> &str {
-        &self.0.method
-    }
-
-    pub(crate) fn line(&self) -> &Line {
-        &self.0.line
-    }
-
     /// As it came; when it is sent again, under another id.
     pub(crate) fn next(&self, server: &Server) -> (Id, Line) {
-        if self.0.is_sent.swap(true, Relaxed) {
+        if self.is_sent.swap(true, Relaxed) {
             let id = server.new_id();
-            if let Some(line) = message::under_id(self.line(), &id) {
+            if let Some(line) = message::under_id(&self.line, &id) {
                 return (id, line);
             }
         }
-        (self.id().clone(), self.line().clone())
+        (self.id.clone(), self.line.clone())
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.0.cancelled.is_cancelled()
+        self.cancelled.is_cancelled()
     }
 
     /// Tells the server that nobody waits for the answer to this id; as the client has said it, if it has.
     pub(crate) fn cancellation(&self, id: &Id) -> Line {
-        let said = self.0.cancellation.get();
-        let Some(said) = said.filter(|_| id == self.id()) else {
-            let params = said.and_then(|said| Head::of(said)?.params);
-            let own = r#"{"reason":"the call has run out of time"}"#;
-            return message::cancelled(id, params.map_or(own, RawValue::get));
+        let own = r#"{"reason":"the call has run out of time"}"#;
+        let Some(said) = self.cancellation.get() else {
+            return message::cancelled(id, own);
         };
-        said.clone()
+        if *id == self.id {
+            return said.clone();
+        }
+        let params = Head::of(said).and_then(|said| said.params);
+        message::cancelled(id, params.map_or(own, RawValue::get))
     }
 }

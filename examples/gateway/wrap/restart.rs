@@ -19,7 +19,7 @@ use tracing::{info, warn};
 
 use super::{
     message::{self, Head},
-    process::{Lost, Process},
+    process::Process,
     server::Server,
     session::hash,
 };
@@ -30,11 +30,12 @@ const START: Duration = Duration::from_secs(60);
 /// How many seconds a process that let a call run out of time has to answer a `ping`. One that does not is ended.
 const PING: u32 = 10;
 
-/// The processes that were started.
+/// The processes that were started in a row and have answered nothing.
+#[derive(Default)]
 pub(crate) struct Starts {
-    /// How many processes in a row have answered nothing.
     in_vain: u32,
-    last: Instant,
+    /// When there may be another one.
+    next: Option<Instant>,
 }
 
 impl Server {
@@ -61,25 +62,29 @@ impl Server {
         &self,
         mut starts: OwnedMutexGuard<Starts>,
     ) -> Result<Arc<Process>, ToolError> {
+        // Two would be in each other's way.
+        self.last().ended.cancelled().await;
         if !self.0.restarts || self.0.closing.is_cancelled() {
             return Err(unavailable("it has ended"));
         }
-        // Two would be in each other's way.
-        self.last().ended.cancelled().await;
         if self.0.has_answered.swap(false, Relaxed) {
-            starts.in_vain = 0;
+            *starts = Starts::default();
         }
-        if let Some(wait) = starts.wait() {
+        let now = Instant::now();
+        let wait = starts.next.map(|next| next.saturating_duration_since(now));
+        if let Some(wait) = wait.filter(|wait| !wait.is_zero()) {
             let error = unavailable("it has ended, and is not started again yet");
             return Err(error.with_retry_after(wait));
         }
         starts.in_vain += 1;
-        starts.last = Instant::now();
+        let backoff = Backoff::default().with_jitter(Jitter::None);
+        starts.next = Some(now + backoff.delay(starts.in_vain, 0));
 
-        let spawned = Process::spawn(&self.0.command, false);
+        let prefix = format!("{}:", self.new_name());
+        let spawned = Process::spawn(&self.0.command, Some(prefix));
         let (process, child) = spawned.map_err(|error| unavailable(&error.to_string()))?;
         self.state().process = Arc::clone(&process);
-        self.run(Arc::clone(&process), child, false);
+        self.run(Arc::clone(&process), child);
         let greets = timeout(START, self.greet(&process));
         let greeted = match self.0.closing.run_until_cancelled(greets).await {
             Some(Ok(greeted)) => greeted,
@@ -100,15 +105,16 @@ impl Server {
 
     /// Begins the session anew, as the client did. One of the revision 2026-07-28 has none.
     async fn greet(&self, process: &Process) -> Result<(), ToolError> {
-        let session = self.state().session.clone();
-        let Some((id, initialize)) = session.initialize.clone() else {
+        let Some((id, initialize)) = self.state().session.initialize.clone() else {
             return Ok(());
         };
-        match process.ask(id, initialize).await {
-            Ok(answer) if Head::of(&answer).is_some_and(|head| head.result.is_some()) => {}
-            Ok(_) => return Err(unavailable("it refuses to `initialize` again")),
-            Err(Lost) => return Err(unavailable("it has ended before it answered `initialize`")),
+        let answer = process.ask(&id, initialize).await;
+        let answer =
+            answer.ok_or_else(|| unavailable("it has ended before it answered `initialize`"))?;
+        if Head::of(&answer).and_then(|head| head.result).is_none() {
+            return Err(unavailable("it refuses to `initialize` again"));
         }
+        let session = self.state().session.clone();
         if let Some(initialized) = &session.initialized {
             process.to.send(initialized.clone()).await;
         }
@@ -124,19 +130,20 @@ impl Server {
     /// Tells the client if the new process has other tools.
     async fn compare_lists(&self, process: &Process) {
         let session = self.state().session.clone();
-        let (Some(_), Some((list, Some(before)))) = (session.initialize, session.list) else {
+        let (Some(_), Some((list, before))) = (session.initialize, session.list) else {
             return;
         };
         let id = self.new_id();
         let Some(list) = message::under_id(&list, &id) else {
             return;
         };
-        let Ok(answer) = process.ask(id, list).await else {
-            return;
-        };
-        if hash(&answer).is_some_and(|now| now != before) {
-            let changed = message::notification("notifications/tools/list_changed", "{}");
-            self.0.client.send(changed).await;
+        let now = process
+            .ask(&id, list)
+            .await
+            .and_then(|answer| hash(&answer));
+        if now.is_some_and(|now| now != before) {
+            let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+            self.0.client.send(changed.to_owned()).await;
         }
     }
 
@@ -158,44 +165,25 @@ impl Server {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
-        if !self.0.restarts || !process.begin_ping() {
+        if !self.0.restarts {
             return;
         }
-        let (id, process) = (self.new_id(), Arc::clone(process));
-        let client = self.0.client.clone();
+        let (server, process) = (self.clone(), Arc::clone(process));
         runtime.spawn(async move {
-            let ping = process.ask(id.clone(), message::request(&id, "ping"));
-            let mut ping = pin!(ping);
-            let mut seconds = 0;
-            while timeout(Duration::from_secs(1), &mut ping).await.is_err() {
-                // Nobody reads what the server says while the client does not read what it has said before.
-                seconds = if client.has_any() { 0 } else { seconds + 1 };
-                if seconds == PING {
-                    warn!("the MCP server does not answer a ping within {PING} s: it is ended");
-                    process.stop.cancel();
-                    break;
+            // One at a time.
+            let id = format!(r#""wrap-{}-ping""#, std::process::id());
+            let ping = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+            let mut ping = pin!(process.ask(&id, ping));
+            for _ in 0..PING {
+                if timeout(Duration::from_secs(1), &mut ping).await.is_ok() {
+                    return;
                 }
+                // Nobody reads what the server says while the client does not read what it has said before.
+                server.0.client.room().await;
             }
-            process.end_ping();
+            warn!("the MCP server does not answer a ping within {PING} s: it is ended");
+            process.stop.cancel();
         });
-    }
-}
-
-impl Starts {
-    /// The first one is.
-    pub(crate) fn new() -> Self {
-        Self {
-            in_vain: 0,
-            last: Instant::now(),
-        }
-    }
-
-    /// How long there is no other start.
-    fn wait(&self) -> Option<Duration> {
-        let backoff = Backoff::default().with_jitter(Jitter::None);
-        let delay = (self.in_vain > 0).then(|| backoff.delay(self.in_vain, 0))?;
-        let left = delay.checked_sub(self.last.elapsed())?;
-        (!left.is_zero()).then_some(left)
     }
 }
 

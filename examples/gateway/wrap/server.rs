@@ -16,12 +16,12 @@ use tokio::{
     task::yield_now,
 };
 use tokio_util::sync::CancellationToken;
-use tower_toolcall::{ToolError, redact::redact_text};
+use tower_toolcall::{ToolError, call::Progress, redact::redact_text};
 use tracing::{info, warn};
 
 use super::{
     message::{self, Head, INTERNAL_ERROR, Id, Kind, Line},
-    process::{Process, Reports},
+    process::Process,
     queue::Queue,
     requests::Request,
     restart::{Starts, unavailable},
@@ -58,7 +58,7 @@ pub(super) struct State {
 impl Server {
     /// Starts the first process.
     pub(crate) fn start(command: Vec<OsString>, restarts: bool, client: Queue) -> io::Result<Self> {
-        let (process, child) = Process::spawn(&command, true)?;
+        let (process, child) = Process::spawn(&command, None)?;
         process.set_ready();
         let server = Self(Arc::new(Shared {
             command,
@@ -68,13 +68,13 @@ impl Server {
                 process: Arc::clone(&process),
                 session: Session::default(),
             }),
-            starts: Arc::new(tokio::sync::Mutex::new(Starts::new())),
+            starts: Arc::new(tokio::sync::Mutex::new(Starts::default())),
             has_answered: AtomicBool::new(false),
             closing: CancellationToken::new(),
             over: CancellationToken::new(),
             ids: AtomicU64::new(1),
         }));
-        server.run(process, child, true);
+        server.run(process, child);
         Ok(server)
     }
 
@@ -91,10 +91,17 @@ impl Server {
         Some(self.last()).filter(|process| process.is_ready())
     }
 
-    /// An id that no client has: theirs are numbers, or random, or of another `wrap`.
+    /// A name that no client has as an id: theirs are numbers, or random, or of another `wrap`.
+    pub(super) fn new_name(&self) -> String {
+        format!(
+            "wrap-{}-{}",
+            std::process::id(),
+            self.0.ids.fetch_add(1, Relaxed)
+        )
+    }
+
     pub(crate) fn new_id(&self) -> Id {
-        let number = self.0.ids.fetch_add(1, Relaxed);
-        format!(r#""wrap-{}-{number}""#, std::process::id())
+        format!(r#""{}""#, self.new_name())
     }
 
     /// Until the process has ended and none follows.
@@ -115,6 +122,7 @@ impl Server {
     /// Ends the process, unless it has ended. Returns its exit code.
     pub(crate) async fn stop(&self) -> i32 {
         self.0.closing.cancel();
+        self.last().stop.cancel();
         // Not while another one is started.
         let _starts = self.0.starts.lock().await;
         let process = self.last();
@@ -133,14 +141,13 @@ impl Server {
     /// If there is no process, or it has ended before it answered.
     pub(crate) async fn ask(
         &self,
-        request: &Request,
-        reports: Option<Reports>,
+        request: &Arc<Request>,
+        progress: Option<Progress>,
     ) -> Result<Line, ToolError> {
         let process = self.live().await?;
         let (id, line) = request.next(self);
-        self.state().session.note(&id, request.method(), &line);
-        let answer = process.expect(id.clone(), reports);
-        let answer = answer.ok_or_else(|| unavailable("it has ended"))?;
+        let answer = process.expect(&id, progress, request.progress_token.clone());
+        let mut answer = answer.ok_or_else(|| unavailable("it has ended"))?;
         let _given_up = GivenUp {
             server: self,
             process: &process,
@@ -148,11 +155,10 @@ impl Server {
             id: &id,
         };
         process.to.send(line).await;
-        let Ok(answer) = process.wait(answer).await else {
-            return Err(self.lost(&process));
-        };
+        let answer = answer.recv().await;
+        let answer = answer.ok_or_else(|| self.lost(&process))?;
         self.0.has_answered.store(true, Relaxed);
-        self.state().session.note_list(request.line(), &answer);
+        self.state().session.note(request, &answer);
         Ok(answer)
     }
 
@@ -207,12 +213,15 @@ impl Drop for GivenUp<'_> {
 
 /// From the process.
 impl Server {
-    pub(super) fn run(&self, process: Arc<Process>, mut child: Child, is_first: bool) {
+    pub(super) fn run(&self, process: Arc<Process>, mut child: Child) {
         let (server, stdout) = (self.clone(), child.stdout.take());
         tokio::spawn(async move {
             if let Some(stdout) = stdout {
-                let listens = server.listen(&process, stdout);
-                process.stop.run_until_cancelled(listens).await;
+                tokio::select! {
+                    () = server.listen(&process, stdout) => {}
+                    () = process.waits_for_client() => {}
+                    () = process.stop.cancelled() => {}
+                }
             }
             let asked = process.end(child).await;
             let Shared { client, .. } = &*server.0;
@@ -228,7 +237,7 @@ impl Server {
             // The client has their answers before this program may end.
             yield_now().await;
             // One that was never of use would not be the next time.
-            let in_vain = is_first && !server.0.has_answered.load(Relaxed);
+            let in_vain = process.is_first() && !server.0.has_answered.load(Relaxed);
             if in_vain || !server.0.restarts || server.0.closing.is_cancelled() {
                 server.0.over.cancel();
             }
@@ -243,6 +252,7 @@ impl Server {
                 Ok(Some(line)) => {
                     for message in message::messages(line) {
                         self.hear(process, message).await;
+                        self.0.client.room().await;
                     }
                 }
                 Ok(None) => return,
@@ -263,16 +273,12 @@ impl Server {
             );
         };
         match head.kind() {
-            Kind::Response(id) => {
-                process.answer(&id, line);
-                // It reaches the client before what the server says next.
-                yield_now().await;
-            }
-            Kind::Request(id, _) => match process.ask_client(id.clone(), || self.new_id()) {
+            Kind::Response(id) => process.answer(&id, line).await,
+            Kind::Request(id, _) => match process.ask_client(&id) {
                 Ok(asked) if asked == id => client.send(line).await,
                 Ok(asked) => match message::under_id(&line, &asked) {
                     Some(line) => client.send(line).await,
-                    None => drop(process.answered_by_client(&asked)),
+                    None => drop(process.not_asked(&id)),
                 },
                 // The server may not read while it is read.
                 Err(why) => process
