@@ -58,6 +58,7 @@ async fn a_server_that_dies_is_started_again() {
         text(&client.call("echo", json!({ "n": 1 })).await),
         r#"{"n": 1}"#
     );
+    client.until_said(r#""arguments":{"n":1}"#).await;
     let said = client.said();
     assert_eq!(
         said.matches(r#"got {"id":101,"jsonrpc":"2.0","method":"initialize""#)

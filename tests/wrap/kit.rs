@@ -114,7 +114,7 @@ pub(crate) struct Client {
     stdin: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
     stderr: Arc<Mutex<String>>,
-    next_id: u64,
+    pub(crate) next_id: u64,
     /// What came beside the answers.
     pub(crate) others: Vec<Value>,
 }

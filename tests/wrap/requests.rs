@@ -50,7 +50,7 @@ async fn arguments_that_are_hard_to_read_reach_the_server_as_they_came() {
         let call = raw_call(id, "pid", &arguments);
         client.write(&call).await;
         assert!(client.answer_to(id).await.contains("content"));
-        assert!(client.said().contains(&format!("got {call}\n")), "{call}");
+        client.until_said(&format!("got {call}\n")).await;
     }
 }
 

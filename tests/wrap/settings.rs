@@ -58,7 +58,7 @@ async fn no_breaker() {
     }
     let (code, said) = with.refused("fail").await;
     assert_eq!(code, "CIRCUIT_OPEN", "{said}");
-    assert!(with.said().contains("tool.breaker"), "{}", with.said());
+    with.until_said("tool.breaker").await;
     assert_eq!(text(&with.call("echo", json!({})).await), "{}");
     assert_eq!(without.call("fail", json!({})).await["code"], -32603);
 }
@@ -146,6 +146,7 @@ async fn a_call_is_repeated_only_where_the_file_says_so() {
 
     let mut client = Client::wrap(&[], &own(&[])).await;
     client.refused("die").await;
+    client.until_said(r#""name":"die""#).await;
     let said = client.said();
     assert_eq!(said.matches(r#""name":"die""#).count(), 1, "{said}");
 }

@@ -3,7 +3,7 @@
 use std::{error::Error, fmt, sync::Arc};
 
 use rmcp::model::ErrorData;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json, value::RawValue};
 use tower::{ServiceBuilder, ServiceExt as _, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
@@ -36,7 +36,7 @@ impl Calls {
     pub(crate) fn new(
         settings: &Settings,
         metrics: Option<&Metrics>,
-        server: Server,
+        server: Arc<Server>,
     ) -> Result<Self, ConfigError> {
         let mut stack = settings.stack();
         if let Some(metrics) = metrics {
@@ -46,7 +46,7 @@ impl Calls {
             Ok(answer) if answer.is_error => Outcome::reported(),
             result => ByError.classify(result),
         });
-        let leaf = service_fn(move |call| ask(server.clone(), call));
+        let leaf = service_fn(move |call| ask(Arc::clone(&server), call));
         let stack = ServiceBuilder::new()
             .layer(CatchPanicLayer::new())
             .layer(stack.with_classifier(means).build()?)
@@ -66,51 +66,40 @@ impl Calls {
 }
 
 /// What the layers know of a call. The server has all of it, as it came.
+#[derive(Deserialize)]
 pub(crate) struct Asked {
     name: String,
+    #[serde(default, deserialize_with = "readable")]
     arguments: Map<String, Value>,
+    #[serde(default, rename = "_meta", deserialize_with = "progress_token")]
     pub(crate) progress_token: Option<Id>,
-}
-
-#[derive(Deserialize)]
-struct Params<'a> {
-    name: String,
-    #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
-    #[serde(borrow, rename = "_meta")]
-    meta: Option<&'a RawValue>,
 }
 
 impl Asked {
     /// `None` if no name can be read, or if the server could read another one.
     pub(crate) fn of(head: &Head<'_>) -> Option<Self> {
-        let params = head.params.map_or("null", RawValue::get);
-        let Params {
-            name,
-            arguments,
-            meta,
-        } = message::object(params, &["name", "arguments"])?;
-        let meta = meta.map_or("null", RawValue::get);
-        let meta: message::Params = serde_json::from_str(meta).unwrap_or_default();
-        Some(Self {
-            name,
-            arguments: arguments.map(readable).unwrap_or_default(),
-            progress_token: meta.progress_token,
-        })
+        message::object(head.params?.get(), &["name", "arguments"])
     }
 }
 
 /// Arguments as far as the layers can read them; others are one text. What they are worth is for the server to say.
-fn readable(arguments: &RawValue) -> Map<String, Value> {
-    match serde_json::from_str(arguments.get()) {
+fn readable<'de, D: Deserializer<'de>>(from: D) -> Result<Map<String, Value>, D::Error> {
+    let arguments = <&RawValue>::deserialize(from)?.get();
+    Ok(match serde_json::from_str(arguments) {
         Ok(Value::Object(arguments)) => arguments,
         Ok(Value::Null) => Map::new(),
-        _ => Map::from_iter([("unread".to_owned(), arguments.get().into())]),
-    }
+        _ => Map::from_iter([("unread".to_owned(), arguments.into())]),
+    })
+}
+
+fn progress_token<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Id>, D::Error> {
+    let meta = <&RawValue>::deserialize(from)?.get();
+    let meta: message::Params = serde_json::from_str(meta).unwrap_or_default();
+    Ok(meta.progress_token)
 }
 
 /// The leaf: sends a call to the server.
-async fn ask(server: Server, call: ToolCall) -> Result<Answer, ToolError> {
+async fn ask(server: Arc<Server>, call: ToolCall) -> Result<Answer, ToolError> {
     let request = call.extensions().get::<Arc<Request>>();
     let request = request
         .ok_or_else(|| ToolError::new(ErrorKind::Internal, "the call is not of the client"))?;

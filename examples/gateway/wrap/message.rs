@@ -2,7 +2,8 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    io,
+    io, process,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
@@ -58,8 +59,6 @@ pub(crate) enum Kind<'a> {
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Params {
     #[serde(deserialize_with = "compact")]
-    pub(crate) cursor: Option<String>,
-    #[serde(deserialize_with = "compact")]
     pub(crate) progress_token: Option<Id>,
     #[serde(deserialize_with = "compact")]
     pub(crate) request_id: Option<Id>,
@@ -76,30 +75,25 @@ fn compact<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Erro
     }))
 }
 
-/// Reads an object that has none of these members twice: its receiver may believe the other one, or that in other letters, as Go's
-/// `encoding/json` does.
+/// Reads an object that has none of these members twice, nor in other letters: its receiver may believe the other one, as Go's
+/// `encoding/json` takes `Method` for `method`.
 pub(crate) fn object<'a, T: Deserialize<'a>>(json: &'a str, members: &[&str]) -> Option<T> {
     // No array, in which serde finds the members by their places.
     let all: HashMap<String, IgnoredAny> = serde_json::from_str(json).ok()?;
     let is_clear = |name: &String| {
-        members.contains(&name.as_str())
-            || members
-                .iter()
-                .all(|known| known.to_uppercase() != name.to_uppercase())
+        let plain = name.to_uppercase().to_lowercase();
+        plain == *name || !members.contains(&&*plain)
     };
-    all.keys()
-        .all(is_clear)
-        .then(|| serde_json::from_str(json).ok())?
+    let reads = || serde_json::from_str(json).ok();
+    all.keys().all(is_clear).then(reads)?
 }
 
 impl<'a> Head<'a> {
     /// `None` if the line is no message.
     pub(crate) fn of(line: &'a str) -> Option<Self> {
         let head: Self = object(line, &["id", "method", "params", "result", "error"])?;
-        head.id
-            .as_ref()
-            .is_none_or(|id| id.len() <= MAX_ID)
-            .then_some(head)
+        let id_len = head.id.as_ref().map_or(0, String::len);
+        (id_len <= MAX_ID).then_some(head)
     }
 
     pub(crate) fn kind(&self) -> Kind<'_> {
@@ -116,6 +110,21 @@ impl<'a> Head<'a> {
         let params = self.params.map(RawValue::get).unwrap_or_default();
         serde_json::from_str(params).unwrap_or_default()
     }
+}
+
+/// A name that no client has as an id: theirs are numbers, or random, or of another `wrap`.
+pub(crate) fn new_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    format!("wrap-{}-{}", process::id(), NEXT.fetch_add(1, Relaxed))
+}
+
+pub(crate) fn new_id() -> Id {
+    format!(r#""{}""#, new_name())
+}
+
+/// Whether an answer is no error.
+pub(crate) fn is_result(answer: &Line) -> bool {
+    Head::of(answer).is_some_and(|head| head.result.is_some())
 }
 
 /// The id that some peers take for the same: `"7"` for `7`, and `7` for `"7"`.
@@ -147,10 +156,11 @@ pub(crate) fn cancelled(id: &Id, said: &str) -> Line {
 }
 
 /// The same request or answer under another id.
-pub(crate) fn under_id(line: &str, id: &Id) -> Option<Line> {
-    let mut members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(line).ok()?;
-    members.insert("id".to_owned(), RawValue::from_string(id.clone()).ok()?);
-    serde_json::to_string(&members).ok()
+pub(crate) fn under_id(message: &str, id: &Id) -> Line {
+    let members: Result<BTreeMap<String, &RawValue>, _> = serde_json::from_str(message);
+    let mut members = members.unwrap_or_default();
+    members.extend(serde_json::from_str(id).map(|id| ("id".to_owned(), id)));
+    serde_json::to_string(&members).unwrap_or_default()
 }
 
 /// The next line with anything in it; `None` at the end. What is no UTF-8 is replaced, so that everybody can read the rest.
@@ -170,13 +180,9 @@ pub(crate) async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Res
         match (read, line.is_empty()) {
             (0, _) => return Ok(None),
             (_, true) => {}
-            (_, false) => return Ok(Some(text(line))),
+            (_, false) => return Ok(Some(String::from_utf8_lossy(&line).into_owned())),
         }
     }
-}
-
-fn text(line: Vec<u8>) -> Line {
-    String::from_utf8(line).unwrap_or_else(|no| String::from_utf8_lossy(no.as_bytes()).into_owned())
 }
 
 /// The messages of a line: one, or those of a batch, which MCP 2025-03-26 had.

@@ -59,7 +59,7 @@ use super::{events, hosts, pages};
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
 pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let mut stderr = Stderr::start();
+    let (mut stderr, written) = Stderr::start();
     let code = match Options::parse(arguments) {
         Ok(Some(options)) => serve(options, &stderr).map_err(|error| (1, error)),
         Ok(None) => {
@@ -72,7 +72,8 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         let _ = stderr.write_all(redact_text(&format!("gateway wrap: {error:#}\n")).as_bytes());
         code
     });
-    stderr.finish(Duration::from_secs(1));
+    stderr.close();
+    let _ = written.recv_timeout(Duration::from_secs(1));
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
@@ -81,7 +82,7 @@ fn serve(options: Options, stderr: &Stderr) -> anyhow::Result<i32> {
         let to = stderr.clone();
         events::show_with_arguments(move || to.clone(), io::stderr().is_terminal());
     }
-    // One thread: tasks run in the order in which they are begun, so requests keep theirs.
+    // One thread: what a task does before it waits is done before others go on, so messages keep their order.
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -101,7 +102,7 @@ async fn run(options: Options, mut stderr: Stderr) -> anyhow::Result<i32> {
     let signals = signals()?;
     // If it ends before the last message, the client is gone.
     let (client, waiting) = queue();
-    let written = tokio::spawn(waiting.write(stdout()));
+    let written = tokio::spawn(queue::write(waiting, stdout()));
     let command = options.command[0].clone();
     let server = match Server::start(options.command, options.restarts, client.clone()) {
         Ok(server) => server,
@@ -111,17 +112,24 @@ async fn run(options: Options, mut stderr: Stderr) -> anyhow::Result<i32> {
             return Ok(127);
         }
     };
-    let calls = Calls::new(&options.settings, metrics.as_ref(), server.clone())?;
-    let requests = Requests::new(calls, server.clone(), client.clone());
+    let calls = Calls::new(&options.settings, metrics.as_ref(), Arc::clone(&server))?;
+    let requests = Requests::new(calls, Arc::clone(&server), client.clone());
 
     let session = async {
         listen(&requests, &server, &client).await;
-        last_answers(&requests, &server).await;
+        let answers = async {
+            server.close().await;
+            while requests.any() {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let _ = timeout(LAST_ANSWERS, answers).await;
+        sleep(GRACE).await;
     };
     // How long the client has to read what it was told.
     let limit = tokio::select! {
         () = session => LAST_ANSWERS,
-        () = server.over() => LAST_ANSWERS,
+        () = server.over.cancelled() => LAST_ANSWERS,
         () = client.closed() => Duration::ZERO,
         () = signals => Duration::from_secs(1),
     };
@@ -137,7 +145,7 @@ async fn run(options: Options, mut stderr: Stderr) -> anyhow::Result<i32> {
 }
 
 /// Passes on what the client says, until it says no more.
-async fn listen(requests: &Requests, server: &Server, client: &Queue) {
+async fn listen(requests: &Arc<Requests>, server: &Server, client: &Queue) {
     let mut stdin = BufReader::new(stdin());
     loop {
         let line = match message::next_line(&mut stdin).await {
@@ -156,17 +164,14 @@ async fn listen(requests: &Requests, server: &Server, client: &Queue) {
 }
 
 /// Returns the error if it is no message. Nobody else sees that: a server could read a call in it.
-async fn hear(requests: &Requests, server: &Server, line: Line) -> Option<Line> {
+async fn hear(requests: &Arc<Requests>, server: &Server, line: Line) -> Option<Line> {
+    let no_message = |why| Some(message::failure("null", INVALID_REQUEST, why));
     let Some(head) = Head::of(&line) else {
-        let why = "this is no message of JSON-RPC";
-        return Some(message::failure("null", INVALID_REQUEST, why));
+        return no_message("this is no message of JSON-RPC");
     };
     match head.kind() {
         Kind::Request(id, method) => requests.begin(id, method, &head, &line).await,
-        Kind::Notification("tools/call") => {
-            let why = "a call has an id";
-            return Some(message::failure("null", INVALID_REQUEST, why));
-        }
+        Kind::Notification("tools/call") => return no_message("a call has an id"),
         Kind::Notification("notifications/cancelled") => {
             let id = head.params().request_id;
             if !id.is_some_and(|id| requests.cancel(&id, &line)) {
@@ -178,18 +183,6 @@ async fn hear(requests: &Requests, server: &Server, line: Line) -> Option<Line> 
         Kind::Notification(_) | Kind::Other => server.pass(line).await,
     }
     None
-}
-
-/// Lets the server answer what it was asked, and end.
-async fn last_answers(requests: &Requests, server: &Server) {
-    let answers = async {
-        server.close().await;
-        while requests.any() {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let _ = timeout(LAST_ANSWERS, answers).await;
-    sleep(GRACE).await;
 }
 
 /// Until the first of these signals. Without it this program would end, and not its server.

@@ -24,21 +24,8 @@ enabled = false
 "#;
 
 /// The sections that mean something here. Others need more than a command line can say.
-const SECTIONS: [&str; 13] = [
-    "preset",
-    "timeout",
-    "deadline",
-    "retry",
-    "rate_limit",
-    "circuit_breaker",
-    "concurrency",
-    "quota",
-    "repeat_guard",
-    "policy",
-    "sanitize",
-    "trace",
-    "tools",
-];
+const SECTIONS: &str = "preset, timeout, deadline, retry, rate_limit, circuit_breaker, concurrency, quota, repeat_guard, policy, sanitize, \
+    trace, tools";
 
 #[derive(Debug)]
 pub(crate) struct Options {
@@ -99,10 +86,9 @@ impl Options {
         if !is_on("--no-timeout") {
             settings.timeout.default = Duration::from_secs(365 * 24 * 3600);
             settings.timeout.idle_timeout = None;
-            settings
-                .tools
-                .values_mut()
-                .for_each(|tool| tool.timeout = None);
+            for tool in settings.tools.values_mut() {
+                tool.timeout = None;
+            }
         }
         if !is_on("--no-deadline") {
             settings.deadline.budget = None;
@@ -127,33 +113,28 @@ fn settings(file: &str) -> anyhow::Result<Settings> {
     // Its own errors have lines.
     let _: Settings = toml::from_str(file)?;
     let own: Table = toml::from_str(file)?;
-    if let Some(section) = own.keys().find(|key| !SECTIONS.contains(&key.as_str())) {
-        bail!(
-            "[{section}] has no effect in `wrap`; there are: {}",
-            SECTIONS.join(", ")
-        );
+    let is_known = |section: &String| SECTIONS.split(", ").any(|known| known == section);
+    if let Some(section) = own.keys().find(|section| !is_known(section)) {
+        bail!("[{section}] has no effect in `wrap`; there are: {SECTIONS}");
     }
+    let has = |section: &str, key: &str| own.get(section).is_some_and(|it| it.get(key).is_some());
+    let has_times = has("timeout", "default") || has("deadline", "budget");
+    let has_idle_timeout = has("timeout", "idle_timeout");
     let mut all: Table = match own.contains_key("preset") {
         true => Table::new(),
         false => toml::from_str(DEFAULTS)?,
     };
-    // Whoever sets a time has thought of how long tools run.
-    let has = |section: &str, key: &str| own.get(section).is_some_and(|it| it.get(key).is_some());
-    let tools = own.get("tools").and_then(Value::as_table);
-    let has_tools_timeout = tools.is_some_and(|all| {
-        let mut all = all.values();
-        all.any(|tool| tool.get("timeout").or(tool.get("timeout_ms")).is_some())
-    });
-    if has("timeout", "default") || has("deadline", "budget") || has_tools_timeout {
-        all.get_mut("timeout")
-            .and_then(Value::as_table_mut)
-            .map(|timeout| timeout.remove("idle_timeout"));
-    }
     for (key, value) in own {
         match (all.get_mut(&key), value) {
             (Some(Value::Table(all)), Value::Table(own)) => all.extend(own),
             (_, value) => drop(all.insert(key, value)),
         }
     }
-    Ok(all.try_into()?)
+    let mut settings: Settings = all.try_into()?;
+    // Whoever sets a time has thought of how long tools run.
+    let has_times = has_times || settings.tools.values().any(|tool| tool.timeout.is_some());
+    if has_times && !has_idle_timeout {
+        settings.timeout.idle_timeout = None;
+    }
+    Ok(settings)
 }

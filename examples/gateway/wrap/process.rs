@@ -20,7 +20,7 @@ use tower_toolcall::call::Progress;
 
 use super::{
     message::{self, Id, Line},
-    queue::{Queue, queue},
+    queue::{self, Queue, queue},
 };
 
 /// How many requests may be open, in each direction.
@@ -34,7 +34,7 @@ pub(crate) struct Process {
     /// Its stdin.
     pub(crate) to: Queue,
     /// What the ids of its questions begin with at the client, which may still answer those of another process. The first one's are its own.
-    prefix: Option<String>,
+    pub(crate) prefix: Option<String>,
     open: Mutex<Open>,
     /// Tells it to end.
     pub(crate) stop: CancellationToken,
@@ -91,7 +91,7 @@ impl Process {
             let stop = process.stop.clone();
             tokio::spawn(async move {
                 // A process that reads no more is of no use; it may be about to end.
-                if let Some(Err(_)) = stop.run_until_cancelled(waiting.write(stdin)).await {
+                if let Some(Err(_)) = stop.run_until_cancelled(queue::write(waiting, stdin)).await {
                     sleep(GRACE).await;
                     stop.cancel();
                 }
@@ -102,10 +102,6 @@ impl Process {
 
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn is_first(&self) -> bool {
-        self.prefix.is_none()
     }
 
     /// Whether it takes the client's requests.

@@ -26,13 +26,13 @@ pub(crate) struct Queue {
 type Queued = (Line, OwnedSemaphorePermit);
 
 /// Where they are taken out.
-pub(crate) struct Waiting(UnboundedReceiver<Queued>);
+pub(crate) type Waiting = UnboundedReceiver<Queued>;
 
 /// A queue, and its other end.
 pub(crate) fn queue() -> (Queue, Waiting) {
     let (to, waiting) = unbounded_channel();
     let room = Arc::new(Semaphore::new(ROOM as usize));
-    (Queue { to, room }, Waiting(waiting))
+    (Queue { to, room }, waiting)
 }
 
 impl Queue {
@@ -72,17 +72,14 @@ pub(crate) fn kib(line: &Line, room: u32) -> u32 {
     u32::try_from(line.len() / 1024 + 1).map_or(room, |size| size.min(room))
 }
 
-impl Waiting {
-    /// Writes them one by one, to the last or until they cannot be written.
-    pub(crate) async fn write(mut self, mut to: impl AsyncWrite + Unpin) -> io::Result<()> {
-        while let Some((mut line, _room)) = self.0.recv().await {
-            if line.is_empty() {
-                break;
-            }
-            line.push('\n');
-            to.write_all(line.as_bytes()).await?;
-            to.flush().await?;
-        }
-        Ok(())
+/// Writes them one by one, to the last or until they cannot be written.
+pub(crate) async fn write(mut waiting: Waiting, mut to: impl AsyncWrite + Unpin) -> io::Result<()> {
+    while let Some((mut line, _room)) = waiting.recv().await
+        && !line.is_empty()
+    {
+        line.push('\n');
+        to.write_all(line.as_bytes()).await?;
+        to.flush().await?;
     }
+    Ok(())
 }

@@ -28,13 +28,12 @@ const ROOM: u32 = 256 << 10;
 const NO_CALL: &str = "the parameters of a call are an object, in which there is one name";
 const NOT_OPENED: &str = "the id is that of another request, or there are too many";
 
-/// The requests of the client: calls of tools go through the stack, others straight to the server. Clones share them.
-#[derive(Clone)]
+/// The requests of the client: calls of tools go through the stack, others straight to the server.
 pub(crate) struct Requests {
     calls: Calls,
-    server: Server,
+    server: Arc<Server>,
     client: Queue,
-    open: Arc<Mutex<HashMap<Id, Arc<Request>>>>,
+    open: Mutex<HashMap<Id, Arc<Request>>>,
     room: Arc<Semaphore>,
 }
 
@@ -55,14 +54,14 @@ pub(crate) struct Request {
 }
 
 impl Requests {
-    pub(crate) fn new(calls: Calls, server: Server, client: Queue) -> Self {
-        Self {
+    pub(crate) fn new(calls: Calls, server: Arc<Server>, client: Queue) -> Arc<Self> {
+        Arc::new(Self {
             calls,
             server,
             client,
-            open: Arc::default(),
+            open: Mutex::default(),
             room: Arc::new(Semaphore::new(ROOM as usize)),
-        }
+        })
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<Id, Arc<Request>>> {
@@ -74,12 +73,18 @@ impl Requests {
     }
 
     /// Begins a request, and answers it later.
-    pub(crate) async fn begin(&self, id: Id, method: &str, head: &Head<'_>, line: &Line) {
+    pub(crate) async fn begin(
+        self: &Arc<Self>,
+        id: Id,
+        method: &str,
+        head: &Head<'_>,
+        line: &Line,
+    ) {
         let (request, call) = match self.admit(&id, method, head, line) {
             Ok(admitted) => admitted,
             Err((code, why)) => return self.client.send(message::failure(&id, code, why)).await,
         };
-        let all = self.clone();
+        let all = Arc::clone(self);
         let mut run = Box::pin(async move { all.run(request, call).await });
         // It is sent before what the client says next: not by a task, which others may be before.
         let first = poll_fn(|context| Poll::Ready(run.as_mut().poll(context)));
@@ -148,14 +153,13 @@ impl Requests {
 
 impl Request {
     /// As it came; when it is sent again, under another id.
-    pub(crate) fn next(&self, server: &Server) -> (Id, Line) {
-        if self.is_sent.swap(true, Relaxed) {
-            let id = server.new_id();
-            if let Some(line) = message::under_id(&self.line, &id) {
-                return (id, line);
-            }
+    pub(crate) fn next(&self) -> (Id, Line) {
+        if !self.is_sent.swap(true, Relaxed) {
+            return (self.id.clone(), self.line.clone());
         }
-        (self.id.clone(), self.line.clone())
+        let id = message::new_id();
+        let line = message::under_id(&self.line, &id);
+        (id, line)
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {

@@ -17,12 +17,7 @@ use tower_toolcall::{
 };
 use tracing::{info, warn};
 
-use super::{
-    message::{self, Head},
-    process::Process,
-    server::Server,
-    session::hash,
-};
+use super::{message, process::Process, server::Server};
 
 /// How long a new process has to answer `initialize`. Some are fetched from a registry first.
 const START: Duration = Duration::from_secs(60);
@@ -44,30 +39,30 @@ impl Server {
     /// # Errors
     ///
     /// If none can be started, or none may be yet.
-    pub(crate) async fn live(&self) -> Result<Arc<Process>, ToolError> {
+    pub(crate) async fn live(self: &Arc<Self>) -> Result<Arc<Process>, ToolError> {
         if let Some(process) = self.current() {
             return Ok(process);
         }
-        let starts = Arc::clone(&self.0.starts).lock_owned().await;
+        let starts = Arc::clone(&self.starts).lock_owned().await;
         if let Some(process) = self.current() {
             return Ok(process);
         }
         // In a task of its own: a request that is given up meanwhile stops no other's.
-        let server = self.clone();
+        let server = Arc::clone(self);
         let started = tokio::spawn(async move { server.restart(starts).await }).await;
         started.unwrap_or_else(|_| Err(unavailable("it is not started any more")))
     }
 
     async fn restart(
-        &self,
+        self: &Arc<Self>,
         mut starts: OwnedMutexGuard<Starts>,
     ) -> Result<Arc<Process>, ToolError> {
         // Two would be in each other's way.
         self.last().ended.cancelled().await;
-        if !self.0.restarts || self.0.closing.is_cancelled() {
+        if !self.restarts || self.closing.is_cancelled() {
             return Err(unavailable("it has ended"));
         }
-        if self.0.has_answered.swap(false, Relaxed) {
+        if self.has_answered.swap(false, Relaxed) {
             *starts = Starts::default();
         }
         let now = Instant::now();
@@ -80,13 +75,12 @@ impl Server {
         let backoff = Backoff::default().with_jitter(Jitter::None);
         starts.next = Some(now + backoff.delay(starts.in_vain, 0));
 
-        let prefix = format!("{}:", self.new_name());
-        let spawned = Process::spawn(&self.0.command, Some(prefix));
+        let spawned = Process::spawn(&self.command, Some(message::new_name() + ":"));
         let (process, child) = spawned.map_err(|error| unavailable(&error.to_string()))?;
         self.state().process = Arc::clone(&process);
         self.run(Arc::clone(&process), child);
         let greets = timeout(START, self.greet(&process));
-        let greeted = match self.0.closing.run_until_cancelled(greets).await {
+        let greeted = match self.closing.run_until_cancelled(greets).await {
             Some(Ok(greeted)) => greeted,
             Some(Err(_)) => Err(unavailable("it does not answer `initialize`")),
             None => Err(unavailable("it has ended")),
@@ -98,8 +92,10 @@ impl Server {
         }
         process.set_ready();
         info!("the MCP server is started again");
-        let (server, new) = (self.clone(), Arc::clone(&process));
-        tokio::spawn(async move { server.compare_lists(&new).await });
+        if self.state().session.initialize.is_some() {
+            let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+            self.client.send(changed.to_owned()).await;
+        }
         Ok(process)
     }
 
@@ -111,7 +107,7 @@ impl Server {
         let answer = process.ask(&id, initialize).await;
         let answer =
             answer.ok_or_else(|| unavailable("it has ended before it answered `initialize`"))?;
-        if Head::of(&answer).and_then(|head| head.result).is_none() {
+        if !message::is_result(&answer) {
             return Err(unavailable("it refuses to `initialize` again"));
         }
         let session = self.state().session.clone();
@@ -120,31 +116,10 @@ impl Server {
         }
         // Nobody waits for the answers.
         for line in session.lasting() {
-            if let Some(line) = message::under_id(line, &self.new_id()) {
-                process.to.send(line).await;
-            }
+            let line = message::under_id(line, &message::new_id());
+            process.to.send(line).await;
         }
         Ok(())
-    }
-
-    /// Tells the client if the new process has other tools.
-    async fn compare_lists(&self, process: &Process) {
-        let session = self.state().session.clone();
-        let (Some(_), Some((list, before))) = (session.initialize, session.list) else {
-            return;
-        };
-        let id = self.new_id();
-        let Some(list) = message::under_id(&list, &id) else {
-            return;
-        };
-        let now = process
-            .ask(&id, list)
-            .await
-            .and_then(|answer| hash(&answer));
-        if now.is_some_and(|now| now != before) {
-            let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
-            self.0.client.send(changed.to_owned()).await;
-        }
     }
 
     /// The error of a request without an answer.
@@ -153,7 +128,7 @@ impl Server {
         let mut text = format!(
             "The MCP server has ended ({status}) before the tool answered; it may have run all the same. Do not repeat the same call."
         );
-        if self.0.restarts {
+        if self.restarts {
             text += " The next call starts the server again.";
         }
         let message = format!("the MCP server has ended ({status}) before it answered");
@@ -161,14 +136,10 @@ impl Server {
     }
 
     /// Ends a process that does not answer a `ping` either.
-    pub(crate) fn check(&self, process: &Arc<Process>) {
-        let Ok(runtime) = Handle::try_current() else {
-            return;
-        };
-        if !self.0.restarts {
-            return;
-        }
-        let (server, process) = (self.clone(), Arc::clone(process));
+    pub(crate) fn check(self: &Arc<Self>, process: &Arc<Process>) {
+        let runtime = Handle::try_current().ok().filter(|_| self.restarts);
+        let Some(runtime) = runtime else { return };
+        let (server, process) = (Arc::clone(self), Arc::clone(process));
         runtime.spawn(async move {
             // One at a time.
             let id = format!(r#""wrap-{}-ping""#, std::process::id());
@@ -179,7 +150,7 @@ impl Server {
                     return;
                 }
                 // Nobody reads what the server says while the client does not read what it has said before.
-                server.0.client.room().await;
+                server.client.room().await;
             }
             warn!("the MCP server does not answer a ping within {PING} s: it is ended");
             process.stop.cancel();

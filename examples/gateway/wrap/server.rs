@@ -5,7 +5,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
 
@@ -28,11 +28,7 @@ use super::{
     session::Session,
 };
 
-/// Clones share the process.
-#[derive(Clone)]
-pub(crate) struct Server(pub(super) Arc<Shared>);
-
-pub(super) struct Shared {
+pub(crate) struct Server {
     pub(super) command: Vec<OsString>,
     pub(super) client: Queue,
     /// Whether a process that has ended is replaced.
@@ -45,8 +41,7 @@ pub(super) struct Shared {
     /// No process is started any more.
     pub(super) closing: CancellationToken,
     /// The last process has ended, and none follows.
-    over: CancellationToken,
-    ids: AtomicU64,
+    pub(crate) over: CancellationToken,
 }
 
 pub(super) struct State {
@@ -57,10 +52,14 @@ pub(super) struct State {
 
 impl Server {
     /// Starts the first process.
-    pub(crate) fn start(command: Vec<OsString>, restarts: bool, client: Queue) -> io::Result<Self> {
+    pub(crate) fn start(
+        command: Vec<OsString>,
+        restarts: bool,
+        client: Queue,
+    ) -> io::Result<Arc<Self>> {
         let (process, child) = Process::spawn(&command, None)?;
         process.set_ready();
-        let server = Self(Arc::new(Shared {
+        let server = Arc::new(Self {
             command,
             client,
             restarts,
@@ -68,18 +67,17 @@ impl Server {
                 process: Arc::clone(&process),
                 session: Session::default(),
             }),
-            starts: Arc::new(tokio::sync::Mutex::new(Starts::default())),
+            starts: Arc::default(),
             has_answered: AtomicBool::new(false),
             closing: CancellationToken::new(),
             over: CancellationToken::new(),
-            ids: AtomicU64::new(1),
-        }));
+        });
         server.run(process, child);
         Ok(server)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn last(&self) -> Arc<Process> {
@@ -91,40 +89,19 @@ impl Server {
         Some(self.last()).filter(|process| process.is_ready())
     }
 
-    /// A name that no client has as an id: theirs are numbers, or random, or of another `wrap`.
-    pub(super) fn new_name(&self) -> String {
-        format!(
-            "wrap-{}-{}",
-            std::process::id(),
-            self.0.ids.fetch_add(1, Relaxed)
-        )
-    }
-
-    pub(crate) fn new_id(&self) -> Id {
-        format!(r#""{}""#, self.new_name())
-    }
-
-    /// Until the process has ended and none follows.
-    pub(crate) async fn over(&self) {
-        self.0.over.cancelled().await;
-    }
-
     /// The client has said all. What it has said before is still written.
     pub(crate) async fn close(&self) {
-        self.0.closing.cancel();
+        self.closing.cancel();
         let process = self.last();
         if process.ended.is_cancelled() {
-            self.0.over.cancel();
+            self.over.cancel();
         }
         process.to.close().await;
     }
 
     /// Ends the process, unless it has ended. Returns its exit code.
     pub(crate) async fn stop(&self) -> i32 {
-        self.0.closing.cancel();
-        self.last().stop.cancel();
-        // Not while another one is started.
-        let _starts = self.0.starts.lock().await;
+        self.closing.cancel();
         let process = self.last();
         process.stop.cancel();
         process.ended.cancelled().await;
@@ -140,12 +117,12 @@ impl Server {
     ///
     /// If there is no process, or it has ended before it answered.
     pub(crate) async fn ask(
-        &self,
+        self: &Arc<Self>,
         request: &Arc<Request>,
         progress: Option<Progress>,
     ) -> Result<Line, ToolError> {
         let process = self.live().await?;
-        let (id, line) = request.next(self);
+        let (id, line) = request.next();
         let answer = process.expect(&id, progress, request.progress_token.clone());
         let mut answer = answer.ok_or_else(|| unavailable("it has ended"))?;
         let _given_up = GivenUp {
@@ -157,7 +134,7 @@ impl Server {
         process.to.send(line).await;
         let answer = answer.recv().await;
         let answer = answer.ok_or_else(|| self.lost(&process))?;
-        self.0.has_answered.store(true, Relaxed);
+        self.has_answered.store(true, Relaxed);
         self.state().session.note(request, &answer);
         Ok(answer)
     }
@@ -165,16 +142,10 @@ impl Server {
     /// The client answers. Its answer to a process that has ended is for nobody.
     pub(crate) async fn reply(&self, id: &Id, line: Line) {
         let process = self.last();
-        let Some(own) = process.answered_by_client(id) else {
-            return;
-        };
-        let line = if own == *id {
-            Some(line)
-        } else {
-            message::under_id(&line, &own)
-        };
-        if let Some(line) = line {
-            process.to.send(line).await;
+        match process.answered_by_client(id) {
+            Some(own) if own == *id => process.to.send(line).await,
+            Some(own) => process.to.send(message::under_id(&line, &own)).await,
+            None => {}
         }
     }
 
@@ -193,7 +164,7 @@ impl Server {
 
 /// A request on its way. Dropped before its answer has come, the server is told.
 struct GivenUp<'a> {
-    server: &'a Server,
+    server: &'a Arc<Server>,
     process: &'a Arc<Process>,
     request: &'a Request,
     id: &'a Id,
@@ -213,8 +184,8 @@ impl Drop for GivenUp<'_> {
 
 /// From the process.
 impl Server {
-    pub(super) fn run(&self, process: Arc<Process>, mut child: Child) {
-        let (server, stdout) = (self.clone(), child.stdout.take());
+    pub(super) fn run(self: &Arc<Self>, process: Arc<Process>, mut child: Child) {
+        let (server, stdout) = (Arc::clone(self), child.stdout.take());
         tokio::spawn(async move {
             if let Some(stdout) = stdout {
                 tokio::select! {
@@ -224,22 +195,21 @@ impl Server {
                 }
             }
             let asked = process.end(child).await;
-            let Shared { client, .. } = &*server.0;
             let why = format!("the MCP server has ended ({})", process.status());
-            match server.0.closing.is_cancelled() {
+            match server.closing.is_cancelled() {
                 true => info!("{why}"),
                 false => warn!("{why}"),
             }
             for id in asked {
                 let why = json!({ "reason": why }).to_string();
-                client.send(message::cancelled(&id, &why)).await;
+                server.client.send(message::cancelled(&id, &why)).await;
             }
             // The client has their answers before this program may end.
             yield_now().await;
             // One that was never of use would not be the next time.
-            let in_vain = process.is_first() && !server.0.has_answered.load(Relaxed);
-            if in_vain || !server.0.restarts || server.0.closing.is_cancelled() {
-                server.0.over.cancel();
+            let in_vain = process.prefix.is_none() && !server.has_answered.load(Relaxed);
+            if in_vain || !server.restarts || server.closing.is_cancelled() {
+                server.over.cancel();
             }
             process.ended.cancel();
         });
@@ -252,7 +222,7 @@ impl Server {
                 Ok(Some(line)) => {
                     for message in message::messages(line) {
                         self.hear(process, message).await;
-                        self.0.client.room().await;
+                        self.client.room().await;
                     }
                 }
                 Ok(None) => return,
@@ -265,7 +235,7 @@ impl Server {
     }
 
     async fn hear(&self, process: &Process, line: Line) {
-        let client = &self.0.client;
+        let client = &self.client;
         let Some(head) = Head::of(&line) else {
             return warn!(
                 "the MCP server has written what is no message to its stdout: {}",
@@ -276,10 +246,7 @@ impl Server {
             Kind::Response(id) => process.answer(&id, line).await,
             Kind::Request(id, _) => match process.ask_client(&id) {
                 Ok(asked) if asked == id => client.send(line).await,
-                Ok(asked) => match message::under_id(&line, &asked) {
-                    Some(line) => client.send(line).await,
-                    None => drop(process.not_asked(&id)),
-                },
+                Ok(asked) => client.send(message::under_id(&line, &asked)).await,
                 // The server may not read while it is read.
                 Err(why) => process
                     .to

@@ -2,9 +2,8 @@
 
 use std::{
     io::{self, Write},
-    sync::mpsc::{Sender, SyncSender, channel, sync_channel},
+    sync::mpsc::{Receiver, SyncSender, channel, sync_channel},
     thread,
-    time::Duration,
 };
 
 /// How many texts wait to be written; more are lost.
@@ -12,41 +11,32 @@ const WAITING: usize = 1000;
 
 /// What is written to it is written by a thread. Clones share that.
 #[derive(Clone)]
-pub(crate) struct Stderr(SyncSender<Said>);
-
-enum Said {
-    Text(Vec<u8>),
-    /// Answers when all is written that was said before.
-    Last(Sender<()>),
-}
+pub(crate) struct Stderr(SyncSender<Vec<u8>>);
 
 impl Stderr {
-    pub(crate) fn start() -> Self {
-        let (to, all) = sync_channel(WAITING);
+    /// What is returned with it ends when all is written.
+    pub(crate) fn start() -> (Self, Receiver<()>) {
+        let (to, texts) = sync_channel::<Vec<u8>>(WAITING);
+        let (writes, written) = channel();
         thread::spawn(move || {
-            for said in all {
+            for text in texts.iter().take_while(|text| !text.is_empty()) {
                 // That it cannot be written can be told to nobody.
-                let _ = match said {
-                    Said::Text(text) => io::stderr().write_all(&text).ok(),
-                    Said::Last(done) => done.send(()).ok(),
-                };
+                let _ = io::stderr().write_all(&text);
             }
+            drop(writes);
         });
-        Self(to)
+        (Self(to), written)
     }
 
-    /// Waits until all is written.
-    pub(crate) fn finish(&self, limit: Duration) {
-        let (done, last) = channel();
-        if self.0.try_send(Said::Last(done)).is_ok() {
-            let _ = last.recv_timeout(limit);
-        }
+    /// No text comes after those that were written before.
+    pub(crate) fn close(&self) {
+        let _ = self.0.try_send(Vec::new());
     }
 }
 
 impl Write for Stderr {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        let _ = self.0.try_send(Said::Text(text.to_vec()));
+        let _ = self.0.try_send(text.to_vec());
         Ok(text.len())
     }
 
