@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{KeyBy, Settings};
+use super::Settings;
 use crate::circuit_breaker::MAX_PERIOD;
 
 /// The keys that a file or a variable has set, be it to the value of the preset.
