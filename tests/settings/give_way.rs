@@ -7,7 +7,7 @@ use tower_toolcall::{
     settings::{Preset, Settings},
 };
 
-use crate::kit::{call, changed, flaky, run, secs, stack};
+use crate::kit::{call, changed, secs, stack};
 
 fn file(text: &str) -> Settings {
     toml::from_str(text).unwrap()
