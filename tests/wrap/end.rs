@@ -45,6 +45,35 @@ async fn a_deaf_server_is_killed_with_all_that_it_has_started() {
     join_all(ends).await;
 }
 
+/// The shell that is in front of it ends at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_behind_a_shell_has_its_time_to_end() {
+    let server = own(&["--tidy", "--stays"]).join(" ");
+    let shell = ["sh".to_owned(), "-c".to_owned(), format!("{server}; true")];
+    let mut client = Client::wrap(&[], &shell).await;
+    signal("-TERM", client.child.id().unwrap());
+    client.ended().await;
+    client.until_said("tidied up").await;
+}
+
+/// As a launcher that was killed, and the server it has started goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_has_outlived_its_parent_is_killed() {
+    let server = own(&["--deaf", "--stays"]).join(" ");
+    let script = format!("exec 3<&0; {server} <&3 & exit 0");
+    for by in [None, Some("-TERM")] {
+        let shell = ["sh".to_owned(), "-c".to_owned(), script.clone()];
+        let mut client = Client::wrap(&[], &shell).await;
+        let pid = text(&client.call("pid", json!({})).await).to_owned();
+        match by {
+            None => client.close(),
+            Some(name) => signal(name, client.child.id().unwrap()),
+        }
+        client.ended().await;
+        until_dead(&pid).await;
+    }
+}
+
 /// What was asked before the client has closed its end is answered: `printf ... | gateway wrap -- ..` works as without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_asked_before_the_end_is_answered() {

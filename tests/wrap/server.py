@@ -3,7 +3,8 @@
     python3 tests/wrap/server.py [FILE]    # counts its processes in FILE: each has one more tool
     python3 tests/wrap/server.py --stays   # when its stdin is closed
     python3 tests/wrap/server.py FILE --slow   # to answer `initialize`, but for the first of its processes
-    python3 tests/wrap/server.py FILE --deaf --stays   # to SIGTERM
+    python3 tests/wrap/server.py --deaf    # to SIGTERM
+    python3 tests/wrap/server.py --tidy    # takes a moment to end at SIGTERM
 """
 
 import io
@@ -15,7 +16,7 @@ import threading
 import time
 
 runs = 0
-if sys.argv[1:] and sys.argv[1] != "--stays":
+if sys.argv[1:] and not sys.argv[1].startswith("--"):
     with open(sys.argv[1], "a+") as file:
         file.write(".")
         file.flush()
@@ -111,6 +112,14 @@ def call(id, params):
 
 
 asked = []
+def tidy(*_):
+    time.sleep(0.5)
+    print("tidied up", file=sys.stderr, flush=True)
+    os._exit(0)
+
+
+if "--tidy" in sys.argv:
+    signal.signal(signal.SIGTERM, tidy)
 if "--deaf" in sys.argv:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 # As the SDK reads it: `\r` ends a line, too.

@@ -132,12 +132,10 @@ struct Flag {
 fn of_server(error: &RawValue) -> ToolError {
     let known = serde_json::from_str::<ErrorData>(error.get()).ok();
     let known = known.and_then(|error| mcp::recognise(&error));
-    let error = Theirs(error.to_owned());
+    let unknown = || ToolError::new(ErrorKind::Failed, "the MCP server answers with an error");
     known
-        .unwrap_or_else(|| {
-            ToolError::new(ErrorKind::Failed, "the MCP server answers with an error")
-        })
-        .with_source(error)
+        .unwrap_or_else(unknown)
+        .with_source(Theirs(error.to_owned()))
 }
 
 struct Theirs(Box<RawValue>);

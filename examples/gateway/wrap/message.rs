@@ -32,26 +32,19 @@ pub(crate) const INVALID_PARAMS: i32 = -32602;
 /// The code of JSON-RPC that says least.
 pub(crate) const INTERNAL_ERROR: i32 = -32603;
 
-/// What is read of a message.
+/// What is read of a message. A request has an id and a method, a notification no id, an answer no method. The answer to what could not
+/// be read has neither.
 #[derive(Deserialize)]
 pub(crate) struct Head<'a> {
     #[serde(default, deserialize_with = "compact")]
-    id: Option<Id>,
-    method: Option<String>,
+    pub(crate) id: Option<Id>,
+    pub(crate) method: Option<String>,
     #[serde(borrow)]
     pub(crate) params: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(crate) result: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(crate) error: Option<&'a RawValue>,
-}
-
-pub(crate) enum Kind<'a> {
-    Request(Id, &'a str),
-    Notification(&'a str),
-    Response(Id),
-    /// For example the answer to a message that could not be read.
-    Other,
 }
 
 /// What is read of the parameters of some methods, as compact JSON.
@@ -94,15 +87,6 @@ impl<'a> Head<'a> {
         let head: Self = object(line, &["id", "method", "params", "result", "error"])?;
         let id_len = head.id.as_ref().map_or(0, String::len);
         (id_len <= MAX_ID).then_some(head)
-    }
-
-    pub(crate) fn kind(&self) -> Kind<'_> {
-        match (self.id.clone(), self.method.as_deref()) {
-            (Some(id), Some(method)) => Kind::Request(id, method),
-            (None, Some(method)) => Kind::Notification(method),
-            (Some(id), None) => Kind::Response(id),
-            (None, None) => Kind::Other,
-        }
     }
 
     /// None, if they cannot be read.

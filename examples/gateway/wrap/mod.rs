@@ -45,7 +45,7 @@ use tracing::warn;
 
 use self::{
     calls::Calls,
-    message::{Head, INVALID_REQUEST, Kind, Line},
+    message::{Head, INVALID_REQUEST, Line},
     options::{HELP, Options},
     process::GRACE,
     queue::{Queue, queue},
@@ -157,7 +157,7 @@ async fn listen(requests: &Arc<Requests>, server: &Server, client: &Queue) {
             if let Some(error) = hear(requests, server, message).await {
                 client.send(error).await;
             }
-            // It is sent before what the client says next.
+            // Others have their turn.
             yield_now().await;
         }
     }
@@ -169,18 +169,18 @@ async fn hear(requests: &Arc<Requests>, server: &Server, line: Line) -> Option<L
     let Some(head) = Head::of(&line) else {
         return no_message("this is no message of JSON-RPC");
     };
-    match head.kind() {
-        Kind::Request(id, method) => requests.begin(id, method, &head, &line).await,
-        Kind::Notification("tools/call") => return no_message("a call has an id"),
-        Kind::Notification("notifications/cancelled") => {
+    match (head.id.clone(), head.method.as_deref()) {
+        (Some(id), Some(method)) => requests.begin(id, method, &head, &line).await,
+        (None, Some("tools/call")) => return no_message("a call has an id"),
+        (None, Some("notifications/cancelled")) => {
             let id = head.params().request_id;
             if !id.is_some_and(|id| requests.cancel(&id, &line)) {
                 server.pass(line).await;
             }
         }
-        Kind::Notification("notifications/initialized") => server.initialized(line).await,
-        Kind::Response(id) => server.reply(&id, line).await,
-        Kind::Notification(_) | Kind::Other => server.pass(line).await,
+        (None, Some("notifications/initialized")) => server.initialized(line).await,
+        (Some(id), None) => server.reply(&id, line).await,
+        (None, _) => server.pass(line).await,
     }
     None
 }

@@ -1,6 +1,6 @@
 //! What the command line and the file say.
 
-use std::{ffi::OsString, fs, net::SocketAddr, path::Path, time::Duration};
+use std::{ffi::OsString, fs, net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use toml::{Table, Value};
@@ -51,12 +51,7 @@ impl Options {
             match flag {
                 "--" => break,
                 "--help" | "-h" => return Ok(None),
-                "--config" => {
-                    let path = arguments.next().context("--config FILE")?;
-                    let text = fs::read_to_string(&path);
-                    let text = text.with_context(|| Path::new(&path).display().to_string());
-                    file = Some((path, text?));
-                }
+                "--config" => file = Some(arguments.next().context("--config FILE")?),
                 "--metrics" => {
                     let at = arguments.next().and_then(|at| at.into_string().ok());
                     let at = at.context("--metrics ADDRESS:PORT")?;
@@ -77,10 +72,9 @@ impl Options {
             metrics_at.is_none() || is_on("--no-metrics"),
             "--metrics and --no-metrics contradict each other"
         );
+        let settings_of = |file: &OsString| settings(&fs::read_to_string(file)?);
         let mut settings = match &file {
-            Some((path, text)) => {
-                settings(text).with_context(|| Path::new(path).display().to_string())?
-            }
+            Some(file) => settings_of(file).with_context(|| file.display().to_string())?,
             None => settings("")?,
         };
         if !is_on("--no-timeout") {

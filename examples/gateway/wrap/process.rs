@@ -262,41 +262,45 @@ impl Process {
 }
 
 async fn end(mut child: Child, stop: &CancellationToken) -> io::Result<ExitStatus> {
+    let group = child.id();
     tokio::select! {
-        status = child.wait() => return status,
+        status = child.wait(), if !stop.is_cancelled() => return status,
         () = sleep(GRACE) => {}
         () = stop.cancelled() => {}
     }
-    let group = child.id();
-    signal(group, false);
-    let ended = timeout(GRACE, child.wait()).await;
-    // Also what is left of its group.
-    signal(group, true);
-    match ended {
-        Ok(status) => status,
-        Err(_) => {
-            child.start_kill()?;
-            child.wait().await
+    signal(group, TERMINATE);
+    let ends = async {
+        let status = child.wait().await;
+        while signal(group, 0) {
+            sleep(Duration::from_millis(20)).await;
         }
+        status
+    };
+    let ended = timeout(GRACE, ends).await;
+    signal(group, KILL);
+    if let Ok(status) = ended {
+        return status;
     }
+    let _ = child.start_kill();
+    child.wait().await
 }
 
-/// Sends SIGTERM or SIGKILL to the process and to those that it has started.
+const TERMINATE: i32 = 15;
+const KILL: i32 = 9;
+
+/// Sends a signal to the process and to those that it has started; 0 is none. Returns whether there are any.
 #[cfg(unix)]
-fn signal(group: Option<u32>, kills: bool) {
+fn signal(group: Option<u32>, signal: i32) -> bool {
     use nix::{
         sys::signal::{Signal, killpg},
         unistd::Pid,
     };
-    let signal = if kills {
-        Signal::SIGKILL
-    } else {
-        Signal::SIGTERM
-    };
-    if let Some(group) = group.and_then(|id| i32::try_from(id).ok()) {
-        let _ = killpg(Pid::from_raw(group), signal);
-    }
+    let group = group.and_then(|id| i32::try_from(id).ok());
+    let signal = Signal::try_from(signal).ok();
+    group.is_some_and(|group| killpg(Pid::from_raw(group), signal).is_ok())
 }
 
 #[cfg(not(unix))]
-fn signal(_: Option<u32>, _: bool) {}
+fn signal(_: Option<u32>, _: i32) -> bool {
+    false
+}

@@ -48,7 +48,7 @@ pub(crate) struct Request {
     /// Whether it was sent before.
     is_sent: AtomicBool,
     /// The client does not wait for the answer any more.
-    cancelled: CancellationToken,
+    pub(crate) cancelled: CancellationToken,
     /// How it has said so.
     cancellation: OnceLock<Line>,
 }
@@ -160,10 +160,6 @@ impl Request {
         let id = message::new_id();
         let line = message::under_id(&self.line, &id);
         (id, line)
-    }
-
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.is_cancelled()
     }
 
     /// Tells the server that nobody waits for the answer to this id; as the client has said it, if it has.

@@ -20,7 +20,7 @@ use tower_toolcall::{ToolError, call::Progress, redact::redact_text};
 use tracing::{info, warn};
 
 use super::{
-    message::{self, Head, INTERNAL_ERROR, Id, Kind, Line},
+    message::{self, Head, INTERNAL_ERROR, Id, Line},
     process::Process,
     queue::Queue,
     requests::Request,
@@ -176,7 +176,7 @@ impl Drop for GivenUp<'_> {
             return;
         }
         self.process.to.try_send(self.request.cancellation(self.id));
-        if !self.request.is_cancelled() {
+        if !self.request.cancelled.is_cancelled() {
             self.server.check(self.process);
         }
     }
@@ -242,9 +242,9 @@ impl Server {
                 excerpt(&line)
             );
         };
-        match head.kind() {
-            Kind::Response(id) => process.answer(&id, line).await,
-            Kind::Request(id, _) => match process.ask_client(&id) {
+        match (head.id.clone(), head.method.as_deref()) {
+            (Some(id), None) => process.answer(&id, line).await,
+            (Some(id), Some(_)) => match process.ask_client(&id) {
                 Ok(asked) if asked == id => client.send(line).await,
                 Ok(asked) => client.send(message::under_id(&line, &asked)).await,
                 // The server may not read while it is read.
@@ -252,7 +252,7 @@ impl Server {
                     .to
                     .try_send(message::failure(&id, INTERNAL_ERROR, why)),
             },
-            Kind::Notification("notifications/cancelled") => {
+            (None, Some("notifications/cancelled")) => {
                 let id = head.params().request_id;
                 let asked = id.as_ref().and_then(|id| process.not_asked(id));
                 match (asked, head.params) {
@@ -262,15 +262,14 @@ impl Server {
                     _ => client.send(line).await,
                 }
             }
-            Kind::Notification(method) => {
-                if method == "notifications/progress"
+            (None, method) => {
+                if method == Some("notifications/progress")
                     && let Some(token) = head.params().progress_token
                 {
                     process.progress(&token);
                 }
                 client.send(line).await;
             }
-            Kind::Other => client.send(line).await,
         }
     }
 }

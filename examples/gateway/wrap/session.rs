@@ -24,24 +24,16 @@ pub(crate) struct Session {
 impl Session {
     /// Notes a request that was answered, unless with an error.
     pub(crate) fn note(&mut self, request: &Request, answer: &Line) {
-        let Request {
-            id, method, line, ..
-        } = request;
+        let (line, granted) = (&request.line, || message::is_result(answer));
         let uri = || Head::of(line).and_then(|head| head.params().uri);
-        let lasts = matches!(
-            &**method,
-            "initialize" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
-        );
-        if !lasts || !message::is_result(answer) {
-            return;
-        }
-        match &**method {
-            "initialize" => self.initialize = Some((id.clone(), line.clone())),
-            "logging/setLevel" => self.level = Some(line.clone()),
-            "resources/unsubscribe" => drop(uri().and_then(|uri| self.subscriptions.remove(&uri))),
-            _ if self.subscriptions.len() < MAX_SUBSCRIPTIONS => {
-                drop(uri().and_then(|uri| self.subscriptions.insert(uri, line.clone())))
+        let all = &mut self.subscriptions;
+        match request.method.as_str() {
+            "initialize" if granted() => self.initialize = Some((request.id.clone(), line.clone())),
+            "logging/setLevel" if granted() => self.level = Some(line.clone()),
+            "resources/subscribe" if granted() && all.len() < MAX_SUBSCRIPTIONS => {
+                all.extend(uri().map(|uri| (uri, line.clone())));
             }
+            "resources/unsubscribe" if granted() => drop(uri().map(|uri| all.remove(&uri))),
             _ => {}
         }
     }
