@@ -154,7 +154,7 @@ async fn listen(requests: &Arc<Requests>, server: &Server, client: &Queue) {
             Err(error) => return warn!("the client cannot be read: {error}"),
         };
         for message in message::messages(line) {
-            if let Some(error) = hear(requests, server, message).await {
+            if let Err(error) = hear(requests, server, message).await {
                 client.send(error).await;
             }
             // Others have their turn.
@@ -163,14 +163,16 @@ async fn listen(requests: &Arc<Requests>, server: &Server, client: &Queue) {
     }
 }
 
-/// Returns the error if it is no message. Nobody else sees that: a server could read a call in it.
-async fn hear(requests: &Arc<Requests>, server: &Server, line: Line) -> Option<Line> {
-    let no_message = |why| Some(message::failure("null", INVALID_REQUEST, why));
+/// # Errors
+///
+/// The answer, if it is no message, or a request that is refused. Nobody else sees that: a server could read a call in it.
+async fn hear(requests: &Arc<Requests>, server: &Server, line: Line) -> Result<(), Line> {
+    let no_message = |why| Err(message::failure("null", INVALID_REQUEST, why));
     let Some(head) = Head::of(&line) else {
         return no_message("this is no message of JSON-RPC");
     };
     match (head.id.clone(), head.method.as_deref()) {
-        (Some(id), Some(method)) => requests.begin(id, method, &head, &line).await,
+        (Some(id), Some(method)) => requests.begin(id, method, &head, &line).await?,
         (None, Some("tools/call")) => return no_message("a call has an id"),
         (None, Some("notifications/cancelled")) => {
             let id = head.params().request_id;
@@ -182,7 +184,7 @@ async fn hear(requests: &Arc<Requests>, server: &Server, line: Line) -> Option<L
         (Some(id), None) => server.reply(&id, line).await,
         (None, _) => server.pass(line).await,
     }
-    None
+    Ok(())
 }
 
 /// Until the first of these signals. Without it this program would end, and not its server.

@@ -73,17 +73,18 @@ impl Requests {
     }
 
     /// Begins a request, and answers it later.
+    ///
+    /// # Errors
+    ///
+    /// The answer, if it is refused.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         id: Id,
         method: &str,
         head: &Head<'_>,
         line: &Line,
-    ) {
-        let (request, call) = match self.admit(&id, method, head, line) {
-            Ok(admitted) => admitted,
-            Err((code, why)) => return self.client.send(message::failure(&id, code, why)).await,
-        };
+    ) -> Result<(), Line> {
+        let (request, call) = self.admit(id, method, head, line)?;
         let all = Arc::clone(self);
         let mut run = Box::pin(async move { all.run(request, call).await });
         // It is sent before what the client says next: not by a task, which others may be before.
@@ -91,35 +92,38 @@ impl Requests {
         if first.await.is_pending() {
             tokio::spawn(run);
         }
+        Ok(())
     }
 
     fn admit(
         &self,
-        id: &Id,
+        id: Id,
         method: &str,
         head: &Head<'_>,
         line: &Line,
-    ) -> Result<(Arc<Request>, Option<Asked>), (i32, &'static str)> {
+    ) -> Result<(Arc<Request>, Option<Asked>), Line> {
+        let no_call = || message::failure(&id, INVALID_PARAMS, NO_CALL);
+        let not_opened = || message::failure(&id, INTERNAL_ERROR, NOT_OPENED);
         let call = match method {
-            "tools/call" => Some(Asked::of(head).ok_or((INVALID_PARAMS, NO_CALL))?),
+            "tools/call" => Some(Asked::of(head).ok_or_else(no_call)?),
             _ => None,
         };
         let room = Arc::clone(&self.room).try_acquire_many_owned(kib(line, ROOM));
         let mut open = self.open();
         let room = room
             .ok()
-            .filter(|_| open.len() < MAX_OPEN && !open.contains_key(id));
+            .filter(|_| open.len() < MAX_OPEN && !open.contains_key(&id));
         let request = Arc::new(Request {
             id: id.clone(),
             method: method.to_owned(),
             line: line.clone(),
             progress_token: call.as_ref().and_then(|call| call.progress_token.clone()),
-            _room: room.ok_or((INTERNAL_ERROR, NOT_OPENED))?,
+            _room: room.ok_or_else(not_opened)?,
             is_sent: AtomicBool::new(false),
             cancelled: CancellationToken::new(),
             cancellation: OnceLock::new(),
         });
-        open.insert(id.clone(), Arc::clone(&request));
+        open.insert(id, Arc::clone(&request));
         Ok((request, call))
     }
 

@@ -92,6 +92,7 @@ impl Server {
         }
         process.set_ready();
         info!("the MCP server is started again");
+        // Its tools may be others.
         if self.state().session.initialize.is_some() {
             let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
             self.client.send(changed.to_owned()).await;
