@@ -122,6 +122,23 @@ proptest! {
         }
     }
 
+    /// A text does not show its end, and what comes last need not be what was cut.
+    #[test]
+    fn a_mixed_stream_that_breaks_off_gives_no_half_text(at in 0..400_usize) {
+        let written = [
+            Written::new("id_0", "f", "print(1) and more").custom(),
+            Written::new("id_1", "f", "print(2)").custom(),
+        ];
+        for format in [Format::OpenAiChat, Format::OpenAiResponses] {
+            let whole = calls(&Turn::read(format, &response(format, &written)).unwrap());
+            let chunks = mixed(format, &written);
+            let turn = assembled(format, &chunks[..at % chunks.len()]);
+            for call in calls(&turn) {
+                prop_assert!(whole.contains(&call), "{:?}", call);
+            }
+        }
+    }
+
     /// What was not taken is missing, whatever comes after it.
     #[test]
     fn a_stream_with_a_chunk_that_is_refused_runs_no_call_without_arguments(at in 0..30_usize) {

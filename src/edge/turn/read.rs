@@ -288,7 +288,7 @@ impl Fields {
             // Of calls that are streamed at once several may be without.
             _ if is_blank => true,
             // JSON shows its own end, a text does not.
-            End::BrokenOff => is_last && self.is_custom,
+            End::BrokenOff => self.is_custom,
             // Providers close an object at the limit, and what is in it looks whole.
             End::Cut | End::Filtered => is_last,
         }
