@@ -174,3 +174,32 @@ fn calls_that_are_streamed_at_once_are_kept_apart() {
         assert_eq!(calls(&turn), whole, "{format:?}");
     }
 }
+
+/// What was lost may have been in any of the calls, and what is left of one may look whole.
+#[test]
+fn a_stream_with_a_chunk_that_is_refused_runs_no_call() {
+    let mut deep = json!(1);
+    for _ in 0..200 {
+        deep = json!([deep]);
+    }
+    let written = [
+        Written::new("id_0", "f", r#"{"a":"bc"}"#),
+        Written::new("id_1", "g", r#"{"d":1}"#),
+    ];
+    for format in STREAMED_AT_ONCE {
+        let mut chunks = stream(format, &written);
+        let lost = chunks
+            .iter()
+            .position(|chunk| chunk.to_string().contains("\"b\""));
+        chunks[lost.expect("a fragment")]["extra"] = deep.clone();
+        let mut assembler = Assembler::new(format);
+        let refused = chunks.iter().filter(|chunk| assembler.push(chunk).is_err());
+        assert_eq!(refused.count(), 1);
+        let turn = assembler.finish().unwrap();
+        assert_eq!(
+            (turn.is_cut(), turn.calls().count(), turn.len()),
+            (true, 0, 2),
+            "{format:?}"
+        );
+    }
+}

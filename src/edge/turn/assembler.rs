@@ -47,8 +47,6 @@ pub struct Assembler {
     blocks: Vec<Block>,
     bytes: u64,
     end: End,
-    /// Whether a chunk was not taken.
-    has_lost: bool,
 }
 
 /// A block, item, part or call.
@@ -69,7 +67,6 @@ impl Assembler {
             blocks: Vec::new(),
             bytes: 0,
             end: End::BrokenOff,
-            has_lost: false,
         }
     }
 
@@ -77,7 +74,8 @@ impl Assembler {
     ///
     /// # Errors
     ///
-    /// If the stream is larger than [`MAX_BYTES`], or the chunk too deep. The turn is [cut](Turn::is_cut) then, whatever comes later.
+    /// If the stream is larger than [`MAX_BYTES`], or the chunk too deep. The turn is [cut](Turn::is_cut) then, whatever comes later, and
+    /// none of its calls runs.
     pub fn push(&mut self, chunk: &Value) -> Result<(), TurnError> {
         let taken = check_depth(chunk).and_then(|()| match self.format {
             Format::OpenAiChat => self.push_chat(chunk),
@@ -86,7 +84,9 @@ impl Assembler {
             Format::Gemini => self.push_gemini(chunk),
             Format::Bedrock => self.push_bedrock(chunk),
         });
-        self.has_lost |= taken.is_err();
+        if taken.is_err() {
+            self.end = End::Holed;
+        }
         taken
     }
 
@@ -97,11 +97,7 @@ impl Assembler {
     ///
     /// As [`Turn::read`].
     pub fn finish(mut self) -> Result<Turn, TurnError> {
-        let format = self.format;
-        let end = match self.has_lost {
-            true => End::Cut,
-            false => self.end,
-        };
+        let (format, end) = (self.format, self.end);
         let message = std::mem::take(&mut self.message);
         let said = match format {
             Format::OpenAiChat => {

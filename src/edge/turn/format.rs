@@ -47,6 +47,8 @@ pub(super) enum End {
     Filtered,
     /// A stream without an end.
     BrokenOff,
+    /// A stream of which something was not taken, wherever that belongs.
+    Holed,
 }
 
 impl End {

@@ -155,7 +155,7 @@ impl Turn {
     /// was paused or malformed, or its stream broke off. A turn without calls is then not the model's last word. One that a filter or
     /// a refusal has ended is.
     pub fn is_cut(&self) -> bool {
-        matches!(self.end, End::Cut | End::BrokenOff)
+        matches!(self.end, End::Cut | End::BrokenOff | End::Holed)
     }
 
     /// The format in which the turn came, and in which it is answered.
@@ -291,6 +291,7 @@ impl Fields {
             End::BrokenOff => self.is_custom,
             // Providers close an object at the limit, and what is in it looks whole.
             End::Cut | End::Filtered => is_last,
+            End::Holed => true,
         }
     }
 }
