@@ -415,7 +415,7 @@ impl Assembler {
     }
 
     fn ends_by(&mut self, reason: &Value) {
-        if reason.is_string() {
+        if text(Some(reason)).is_some() {
             self.ends(End::of(reason));
         }
     }

@@ -307,6 +307,16 @@ fn a_turn_without_calls_says_whether_it_is_the_last_word() {
     );
 }
 
+/// As servers in Go write them in each chunk.
+#[test]
+fn a_blank_reason_ends_no_stream() {
+    let call =
+        json!({ "index": 0, "id": "a", "function": { "name": "delete_all", "arguments": "" } });
+    let chunk = json!({ "choices": [{ "delta": { "tool_calls": [call] }, "finish_reason": "" }] });
+    let turn = assembled(Format::OpenAiChat, [chunk]);
+    assert_eq!((turn.is_cut(), turn.calls().count()), (true, 0));
+}
+
 /// Anthropic answers 400 for ever.
 #[tokio::test(start_paused = true)]
 async fn a_failure_without_a_word_has_one() {
