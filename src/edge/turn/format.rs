@@ -55,13 +55,16 @@ impl End {
     /// An unknown reason is one of the many that servers have for a whole response.
     pub(super) fn of(reason: &Value) -> Self {
         match reason.as_str().unwrap_or_default() {
-            "length" | "max_tokens" | "MAX_TOKENS" | "model_context_window_exceeded" => Self::Cut,
+            "length" | "max_tokens" | "MAX_TOKENS" | "max_output_tokens" => Self::Cut,
+            "model_length" | "model_context_window_exceeded" => Self::Cut,
+            "insufficient_system_resource" | "network_error" => Self::Cut,
             "incomplete" | "in_progress" | "queued" | "failed" | "cancelled" => Self::Cut,
             "pause_turn" | "compaction" | "error" | "abort" | "OTHER" => Self::Cut,
             "malformed_tool_use" | "malformed_model_output" => Self::Cut,
             "MALFORMED_FUNCTION_CALL" | "MALFORMED_RESPONSE" => Self::Cut,
             "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS" => Self::Cut,
             "content_filter" | "content_filtered" | "guardrail_intervened" => Self::Filtered,
+            "sensitive" => Self::Filtered,
             "refusal" | "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" => Self::Filtered,
             "PROHIBITED_CONTENT" | "SPII" => Self::Filtered,
             _ => Self::Whole,

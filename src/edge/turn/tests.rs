@@ -307,6 +307,28 @@ fn a_turn_without_calls_says_whether_it_is_the_last_word() {
     );
 }
 
+/// Mistral's, DeepSeek's and Z.ai's own reasons.
+#[test]
+fn a_chat_turn_that_its_server_could_not_end_does_not_run_its_last_call() {
+    let call =
+        json!({ "id": "a", "function": { "name": "write", "arguments": "{\"path\":\"a\"}" } });
+    for (reason, is_cut) in [
+        ("model_length", true),
+        ("insufficient_system_resource", true),
+        ("network_error", true),
+        ("sensitive", false),
+    ] {
+        let message = json!({ "role": "assistant", "tool_calls": [call] });
+        let response = json!({ "choices": [{ "message": message, "finish_reason": reason }] });
+        let turn = Turn::read(Format::OpenAiChat, &response).unwrap();
+        assert_eq!(
+            (turn.calls().count(), turn.is_cut()),
+            (0, is_cut),
+            "{reason}"
+        );
+    }
+}
+
 /// As servers in Go write them in each chunk.
 #[test]
 fn a_blank_reason_ends_no_stream() {
