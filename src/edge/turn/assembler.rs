@@ -264,8 +264,11 @@ impl Assembler {
                         self.blocks[at].done = true;
                     }
                 }
-                let is_whole = event["type"] == "response.completed";
-                self.ends(if is_whole { End::Whole } else { End::Cut });
+                self.ends(match End::of_response(&event["response"]) {
+                    _ if event["type"] == "response.completed" => End::Whole,
+                    End::Filtered => End::Filtered,
+                    _ => End::Cut,
+                });
             }
             _ => {}
         }

@@ -55,8 +55,8 @@ impl End {
     /// An unknown reason is one of the many that servers have for a whole response.
     pub(super) fn of(reason: &Value) -> Self {
         match reason.as_str().unwrap_or_default() {
-            "length" | "max_tokens" | "MAX_TOKENS" | "max_output_tokens" => Self::Cut,
-            "model_length" | "model_context_window_exceeded" => Self::Cut,
+            "length" | "max_tokens" | "MAX_TOKENS" | "model_length" => Self::Cut,
+            "model_context_window_exceeded" => Self::Cut,
             "insufficient_system_resource" | "network_error" => Self::Cut,
             "incomplete" | "in_progress" | "queued" | "failed" | "cancelled" => Self::Cut,
             "pause_turn" | "compaction" | "error" | "abort" | "OTHER" => Self::Cut,
@@ -68,6 +68,14 @@ impl End {
             "refusal" | "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" => Self::Filtered,
             "PROHIBITED_CONTENT" | "SPII" => Self::Filtered,
             _ => Self::Whole,
+        }
+    }
+
+    /// Of OpenAI's responses. What made one incomplete is said beside its status.
+    pub(super) fn of_response(response: &Value) -> Self {
+        match Self::of(&response["incomplete_details"]["reason"]) {
+            Self::Filtered => Self::Filtered,
+            _ => Self::of(&response["status"]),
         }
     }
 }
@@ -87,7 +95,7 @@ impl Format {
             Self::OpenAiResponses => {
                 let output = value.get("output").unwrap_or(value);
                 let items = output.as_array().ok_or(TurnError::NotATurn)?;
-                (items.clone(), &value["status"])
+                return Ok((items.clone(), End::of_response(value)));
             }
             Self::Anthropic => (of_content(&value["content"])?, &value["stop_reason"]),
             Self::Gemini => match value.get("candidates") {

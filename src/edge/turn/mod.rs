@@ -94,9 +94,9 @@
 //! trace nor metrics: count it there. Blank arguments are none.
 //!
 //! A response that lacks its end may have lost arguments. So none of its calls runs without arguments, and the last one does not run at
-//! all: of an object that the limit of length has cut, providers send what there is, closed. In a stream that broke off those run
-//! whose arguments are JSON, which shows its own end; the text of a custom tool does not. Where a chunk was
-//! refused, none runs.
+//! all: of an object that the limit of length has cut, providers send what there is, closed. In a stream that broke off a call runs
+//! if its arguments are JSON, which shows its own end; the text of a custom tool does not. Of a stream with a chunk that was refused no
+//! call runs.
 //!
 //! # Bounds
 //!

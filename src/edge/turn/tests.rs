@@ -329,6 +329,22 @@ fn a_chat_turn_that_its_server_could_not_end_does_not_run_its_last_call() {
     }
 }
 
+#[test]
+fn an_incomplete_response_says_whether_a_filter_has_ended_it() {
+    for (reason, is_cut) in [
+        ("max_output_tokens", true),
+        ("content_filter", false),
+        ("another", true),
+    ] {
+        let response = json!({ "status": "incomplete", "output": [], "incomplete_details": { "reason": reason } });
+        let turn = Turn::read(Format::OpenAiResponses, &response).unwrap();
+        assert_eq!(turn.is_cut(), is_cut, "{reason}");
+        let event = json!({ "type": "response.incomplete", "response": response });
+        let turn = assembled(Format::OpenAiResponses, [event]);
+        assert_eq!(turn.is_cut(), is_cut, "{reason}");
+    }
+}
+
 /// As servers in Go write them in each chunk.
 #[test]
 fn a_blank_reason_ends_no_stream() {
