@@ -119,8 +119,13 @@ impl Format {
         Ok((said, End::of(reason)))
     }
 
-    /// Puts right what the provider writes but does not take back.
-    pub(super) fn tidy(self, said: &mut Vec<Value>) {
+    /// Puts right what the provider writes but does not take back. `end` is that of the response.
+    pub(super) fn tidy(self, said: &mut Vec<Value>, end: End) {
+        if end != End::Whole
+            && let Some(entries) = self.entries(said)
+        {
+            entries.pop_if(|last| is_thought(last));
+        }
         let role = match self {
             Self::OpenAiResponses => return said.retain(Value::is_object),
             Self::Gemini => "model",
@@ -447,6 +452,13 @@ fn is_nothing(value: &Value) -> bool {
 
 fn has_text(content: &Value) -> bool {
     content.as_str().is_some_and(|text| !text.trim().is_empty())
+}
+
+/// What providers take back only with its end: the signature, or OpenAI's next item.
+fn is_thought(entry: &Value) -> bool {
+    entry["type"] == "thinking"
+        || entry["type"] == "reasoning"
+        || entry.get("reasoningContent").is_some()
 }
 
 /// A block that has nothing but a blank text: providers write such blocks and answer 400 when they come back.

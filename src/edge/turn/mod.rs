@@ -84,6 +84,8 @@
 //!   OpenAI as it came.
 //! - A missing or blank name becomes `unknown`. One with characters that no request may have, such as `get weather?`, or too many,
 //!   becomes one that fits, as [`Names`] makes it; the call keeps what the model wrote.
+//! - Thinking or reasoning at the end of a response that lacks its end is left out: its signature may be cut off too, and OpenAI asks for the
+//!   item that follows it.
 //! - Blank text blocks, an empty list of `tool_calls`, fields of a chat message and of its calls that are null (but for `content`), a
 //!   message that says nothing, and the fields of a response beside its role and content.
 //!

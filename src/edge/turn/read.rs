@@ -71,7 +71,7 @@ impl Turn {
     }
 
     pub(super) fn of(format: Format, mut said: Vec<Value>, end: End) -> Result<Self, TurnError> {
-        format.tidy(&mut said);
+        format.tidy(&mut said, end);
         let mut calls: Vec<&mut Map<String, Value>> = match format.entries(&mut said) {
             Some(entries) => entries.iter_mut().filter_map(|e| format.call(e)).collect(),
             None => Vec::new(),

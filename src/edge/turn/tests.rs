@@ -355,6 +355,38 @@ fn a_blank_reason_ends_no_stream() {
     assert_eq!((turn.is_cut(), turn.calls().count()), (true, 0));
 }
 
+/// Its signature, which comes last, is cut off too (oh-my-pi#2145, openclaw#103938): Anthropic answers 400 for ever.
+#[test]
+fn a_thought_that_was_cut_off_does_not_go_back() {
+    let said = json!({ "type": "text", "text": "Well" });
+    let start = |n: usize, block: &Value| json!({ "type": "content_block_start", "index": n, "content_block": block });
+    let thought = json!({ "type": "thinking", "thinking": "Let", "signature": "" });
+    let part = json!({ "type": "content_block_delta", "index": 1, "delta": { "type": "signature_delta", "signature": "c2" } });
+    for stream in [
+        vec![start(0, &said), start(1, &thought)],
+        vec![start(0, &said), start(1, &thought), part],
+    ] {
+        let turn = assembled(Format::Anthropic, stream);
+        assert_eq!(unanswered(turn)[0]["content"], json!([said]));
+    }
+    let limited = json!({ "stop_reason": "max_tokens", "content": [thought] });
+    let turn = Turn::read(Format::Anthropic, &limited).unwrap();
+    assert!(turn.is_cut() && unanswered(turn).is_empty());
+    let thought = json!({ "reasoningContent": { "text": "Let" } });
+    let delta = json!({ "contentBlockDelta": { "contentBlockIndex": 0, "delta": thought } });
+    assert!(unanswered(assembled(Format::Bedrock, [delta])).is_empty());
+    // OpenAI takes no reasoning back without what follows it (vercel/ai#7099).
+    let reasoning = json!({ "type": "reasoning", "id": "rs_1", "summary": [] });
+    let limited = json!({ "status": "incomplete", "output": [reasoning] });
+    let turn = Turn::read(Format::OpenAiResponses, &limited).unwrap();
+    assert!(turn.is_cut() && unanswered(turn).is_empty());
+    // Servers without signatures: one that is whole goes back.
+    let whole = json!({ "stop_reason": "end_turn", "content": [
+        { "type": "thinking", "thinking": "Let", "signature": "" }, said ] });
+    let turn = Turn::read(Format::Anthropic, &whole).unwrap();
+    assert_eq!(unanswered(turn)[0]["content"], whole["content"]);
+}
+
 /// Anthropic answers 400 for ever.
 #[tokio::test(start_paused = true)]
 async fn a_failure_without_a_word_has_one() {
