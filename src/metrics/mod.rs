@@ -30,8 +30,8 @@
 //! | `token_exchange_failures_total` | counter | `code`: that of the [kind](crate::ErrorKind) of the cause | `failures` |
 //! | `token_exchange_duration_ms` | histogram | `le` | `exchange` |
 //!
-//! Latencies are told apart to two digits, unless [set](MetricsBuilder::with_latency) otherwise: of those that are not distinguished from a
-//! bucket's bound none is counted below it. So a call that ended by its timeout of 2 s is not among those that took at most 2 s.
+//! Latencies are told apart to two digits, unless [set](MetricsBuilder::with_latency) otherwise. One that cannot be told from a bucket's bound
+//! is counted above it: so a call that ended by its timeout of 2 s is not among those that took at most 2 s.
 //!
 //! `tool_execution_errors_total` counts every call that did not succeed, given up and timed out ones too. Attempts are
 //! requests that were sent: a call that was only refused has none; one that its tool refused, by a wrong argument, has one. A breaker of a whole server has an empty `tool`.

@@ -138,27 +138,6 @@ proptest! {
             }
         }
     }
-
-    /// What was not taken is missing, whatever comes after it.
-    #[test]
-    fn a_stream_with_a_chunk_that_is_refused_runs_no_call_without_arguments(at in 0..30_usize) {
-        let mut deep = json!(1);
-        for _ in 0..200 {
-            deep = json!([deep]);
-        }
-        let written = [Written::new("id_0", "f", r#"{"a":"b"}"#)];
-        for format in STREAMED_AT_ONCE {
-            let mut chunks = stream(format, &written);
-            let at = 1 + at % (chunks.len() - 2);
-            chunks.truncate(at);
-            let mut assembler = Assembler::new(format);
-            chunks.iter().for_each(|chunk| assembler.push(chunk).unwrap());
-            prop_assert!(assembler.push(&deep).is_err());
-            assembler.push(stream(format, &written).last().unwrap()).unwrap();
-            let turn = assembler.finish().unwrap();
-            prop_assert_eq!((turn.is_cut(), turn.calls().count()), (true, 0));
-        }
-    }
 }
 
 /// Fragments of parallel calls come in any order, as their numbers and ids say.
