@@ -35,7 +35,7 @@ where
     if head
         .headers
         .get(CONTENT_TYPE)
-        .is_none_or(|of| of != "application/json")
+        .is_none_or(|of| !of.as_bytes().starts_with(b"application/json"))
     {
         return Err(invalid("the body has to be application/json".into()));
     }
