@@ -145,8 +145,8 @@ impl Outcome {
         Self::neutral().with_reported(true)
     }
 
-    /// The same where the tool refuses what it was asked: a mistake of the caller's. It counts for no breaker, not even for one
-    /// that [counts reported errors](crate::circuit_breaker::CircuitBreakerBuilder::with_reported_failures).
+    /// The tool refuses what it was asked, in its answer: the caller's mistake, such as arguments of a wrong type. Not to be repeated,
+    /// no success for those who look on, and neutral for every breaker, for one too that [counts reported errors](crate::circuit_breaker::CircuitBreakerBuilder::with_reported_failures).
     pub const fn mistake() -> Self {
         let mut outcome = Self::reported();
         outcome.mistake = true;

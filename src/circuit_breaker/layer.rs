@@ -134,6 +134,13 @@ impl CircuitBreakerBuilder {
 impl<C> CircuitBreakerBuilder<C> {
     /// Sets what opens a breaker: a number of failures in a row, [`Rates`](super::Rates), or another [`Trip`]. Default: 5
     /// failures in a row.
+    ///
+    /// ```
+    /// # use tower_toolcall::circuit_breaker::CircuitBreakerLayer;
+    /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
+    /// let breaker = CircuitBreakerLayer::builder().with_trip(3).build()?;
+    /// # let _ = breaker; Ok(()) }
+    /// ```
     pub fn with_trip(mut self, trip: impl Into<Trip>) -> Self {
         self.rules.trip = trip.into().0;
         self
@@ -216,9 +223,9 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets whether an error result (MCP's `isError`) counts as a failure of the tool. Default: no; it is neutral. For servers
-    /// that flag their own failures only: where a file that is not there is flagged too, anybody who asks for one five times switches
-    /// the tool off for all. A caller's [mistake](crate::Outcome::mistake) never counts. Needs [`with_tool_failures`](Self::with_tool_failures).
+    /// Sets whether an error result (MCP's `isError`) counts as a failure of the tool. Default: no; it is neutral.
+    /// Many servers flag their callers' mistakes as well, a file that does not exist for example: then five wrong calls of one caller
+    /// switch the tool off for all. What the classifier knows as a [mistake](crate::Outcome::mistake) never counts. Needs [`with_tool_failures`](Self::with_tool_failures).
     pub fn with_reported_failures(mut self, count: bool) -> Self {
         self.counts_reported = count;
         self

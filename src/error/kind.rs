@@ -61,7 +61,7 @@ pub enum Evidence {
 /// The JSON-RPC numbers are for JSON-RPC gateways. To MCP peers -32000 and -32001 mean
 /// ConnectionClosed and RequestTimeout: an MCP server answers with `isError` results instead.
 ///
-/// A code is no variable: `TOOL_TIMEOUT` the code and `TOOL_TIMEOUT` the [setting](crate#features) have only their name in common.
+/// The code `TOOL_TIMEOUT` is not the environment variable of that name, which sets how long tools may take.
 ///
 /// Retryable is advice to the caller: the same call may succeed later, whether or not this one has run. Recoverable means that the
 /// agent can go on without the tool's answer: all but `NotFound`, `Cancelled` and `Internal`. An error of kind

@@ -23,6 +23,20 @@ fn assembled<'a>(format: Format, chunks: impl IntoIterator<Item = &'a Value>) ->
     assembler.finish().expect("a turn")
 }
 
+/// What there is of a stream that breaks off somewhere gives only calls that the whole response gives.
+fn gives_no_half_call(
+    format: Format,
+    written: &[Written],
+    chunks: &[Value],
+    at: usize,
+) -> Result<(), TestCaseError> {
+    let whole = calls(&Turn::read(format, &response(format, written)).expect("a turn"));
+    for call in calls(&assembled(format, &chunks[..at % chunks.len()])) {
+        prop_assert!(whole.contains(&call), "{:?}", call);
+    }
+    Ok(())
+}
+
 const STREAMED_AT_ONCE: [Format; 4] = [
     Format::OpenAiChat,
     Format::OpenAiResponses,
@@ -96,12 +110,7 @@ proptest! {
             Written::new("id_4", "f", "print(2) and more").custom(),
         ];
         for format in FORMATS {
-            let whole = calls(&Turn::read(format, &response(format, &written)).unwrap());
-            let chunks = stream(format, &written);
-            let turn = assembled(format, &chunks[..at % chunks.len()]);
-            for call in calls(&turn) {
-                prop_assert!(whole.contains(&call), "{:?}", call);
-            }
+            gives_no_half_call(format, &written, &stream(format, &written), at)?;
         }
     }
 
@@ -113,12 +122,7 @@ proptest! {
             Written::new("id_1", "f", r#"{"c":[1,2,3]}"#),
         ];
         for format in STREAMED_AT_ONCE {
-            let whole = calls(&Turn::read(format, &response(format, &written)).unwrap());
-            let chunks = mixed(format, &written);
-            let turn = assembled(format, &chunks[..at % chunks.len()]);
-            for call in calls(&turn) {
-                prop_assert!(whole.contains(&call), "{:?}", call);
-            }
+            gives_no_half_call(format, &written, &mixed(format, &written), at)?;
         }
     }
 
@@ -130,12 +134,7 @@ proptest! {
             Written::new("id_1", "f", "print(2)").custom(),
         ];
         for format in [Format::OpenAiChat, Format::OpenAiResponses] {
-            let whole = calls(&Turn::read(format, &response(format, &written)).unwrap());
-            let chunks = mixed(format, &written);
-            let turn = assembled(format, &chunks[..at % chunks.len()]);
-            for call in calls(&turn) {
-                prop_assert!(whole.contains(&call), "{:?}", call);
-            }
+            gives_no_half_call(format, &written, &mixed(format, &written), at)?;
         }
     }
 }

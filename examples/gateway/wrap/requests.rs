@@ -128,18 +128,18 @@ impl Requests {
     }
 
     async fn run(&self, request: Arc<Request>, call: Option<Asked>) {
-        let answer = async {
-            match call {
+        let is_answered = async {
+            let answer = match call {
                 Some(call) => self.calls.run(&request, call).await,
                 None => match self.server.ask(&request, None).await {
                     Ok(answer) => answer,
                     Err(error) => message::failure(&request.id, INTERNAL_ERROR, error.message()),
                 },
-            }
-        };
-        // Whoever has cancelled it expects no answer.
-        if let Some(answer) = request.cancelled.run_until_cancelled(answer).await {
+            };
             self.client.send(answer).await;
+        };
+        // Whoever has cancelled it expects no answer, and may have asked something else under its id.
+        if let Some(()) = request.cancelled.run_until_cancelled(is_answered).await {
             self.open().remove(&request.id);
         }
     }

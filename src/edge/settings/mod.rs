@@ -206,15 +206,14 @@
 //!
 //! A key counts as set by a file or a variable even where the program puts the preset's value back afterwards.
 //!
-//! The parser's error has several lines: print it itself, as [`AnyError`](crate::AnyError) makes one of them.
+//! A duration without a unit, and a key that does not exist, are errors. The error of a variable quotes its value only if
+//! it is short, and redacted; that of a file is the parser's, which may show the line. It has several lines: print it itself, as
+//! [`AnyError`](crate::AnyError) makes one of them.
 //!
 //! # What is not checked
 //!
 //! The names of tools: `[tools.imprt]` is taken as it is. Compare `settings.tools` with what there is, for example
-//! `router.names()`. And variables that begin with none of the names above: `TOOL_TIMOUT` is nobody's.
-//!
-//! A duration without a unit, and a key that does not exist, are errors. The error of a variable quotes its value only if
-//! it is short, and redacted; that of a file is the parser's, which may show the line.
+//! `router.names()`. And variables that begin with none of the [names above](#variables): `TOOL_TIMOUT` is nobody's.
 
 mod base;
 mod batch;

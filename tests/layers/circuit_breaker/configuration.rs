@@ -39,6 +39,7 @@ const RATES: Rates = Rates::over_calls(10).with_failure_rate(0.5);
 #[tokio::test]
 async fn zero_failures_are_refused() {
     names("threshold", trip(Trip::consecutive_failures(0)));
+    names("threshold", trip(0));
     for within in WITHIN {
         names("threshold", trip(within(0, secs(1))));
     }

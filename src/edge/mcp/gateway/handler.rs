@@ -88,9 +88,15 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 ///
 /// With the layers of a file ([`settings`](crate::settings), `preset = "gateway"`) the stack is
 ///
-/// ```text
+#[cfg_attr(all(feature = "router", feature = "settings"), doc = "```")]
+#[cfg_attr(not(all(feature = "router", feature = "settings")), doc = "```ignore")]
+/// # use tower::ServiceBuilder;
+/// # use rmcp::model::CallToolResponse;
+/// # use tower_toolcall::{BoxError, mcp::McpClassifier, router::Router, settings::Settings};
+/// # fn stack(settings: Settings, router: Router<CallToolResponse>) -> Result<(), BoxError> {
 /// let layers = settings.stack().with_classifier(McpClassifier::new()).build()?;
 /// let stack = ServiceBuilder::new().layer(layers).service(router.clone());
+/// # let _ = stack; Ok(()) }
 /// ```
 ///
 /// # In production
