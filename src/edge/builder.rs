@@ -111,13 +111,15 @@
 use std::time::Duration;
 
 use tower::ServiceBuilder;
-use tower_layer::Stack;
+use tower_layer::{Layer, Stack};
+use tower_service::Service;
 
 #[cfg(feature = "metrics")]
 use crate::metrics::{Metrics, MetricsLayer};
 #[cfg(feature = "validate")]
 use crate::validate::{Schemas, ValidateLayer};
 use crate::{
+    ToolCall,
     cache::CacheLayer,
     catch_panic::CatchPanicLayer,
     check::{CheckLayer, MaxBytes},
@@ -271,9 +273,60 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
     fn tool_normalize(self) -> ServiceBuilder<Stack<NormalizeLayer, L>> {
         self.into().layer(NormalizeLayer::new())
     }
+
+    /// Builds the stack around a tool service. It is [`ServiceBuilder::service`] with bounds.
+    ///
+    /// If the stack cannot serve calls, the compiler reports the cause here: a function that is not a
+    /// service, an error that does not convert into [`ToolError`](crate::ToolError), a `Clone` that a
+    /// layer needs. After `service` it reports only that a method is missing where the stack is used.
+    ///
+    /// A stack whose requests are not [`ToolCall`]s, on the outside or on the inside, is built by `service`.
+    fn tool<S>(self, service: S) -> S::Stack
+    where
+        S: ToolService + Innermost<L>,
+    {
+        service.in_layers(self.into())
+    }
 }
 
 impl<L> ServiceBuilderExt<L> for ServiceBuilder<L> {}
+
+/// A `Service<ToolCall>`. Each is one; there is nothing to implement.
+///
+/// It makes the compiler say what [`tool`](ServiceBuilderExt::tool) takes.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tool service",
+    label = "not a `Service<ToolCall>`",
+    note = "`tower::service_fn(..)` makes a tool service of a closure or an `async fn` that takes a `ToolCall` and \
+            returns a `Result`"
+)]
+pub trait ToolService {}
+
+// Else the compiler names this condition instead of the message above.
+#[diagnostic::do_not_recommend]
+impl<S: Service<ToolCall>> ToolService for S {}
+
+/// A tool service that serves calls as the innermost service of the layers `L`. There is nothing to implement.
+///
+/// That the service has the bound, and not the layers, lets the compiler name its type in errors.
+pub trait Innermost<L>: Sized {
+    /// The layers around the service.
+    type Stack: Service<ToolCall>;
+
+    /// Puts the layers around the service.
+    fn in_layers(self, layers: ServiceBuilder<L>) -> Self::Stack;
+}
+
+impl<S, L> Innermost<L> for S
+where
+    L: Layer<S, Service: Service<ToolCall>>,
+{
+    type Stack = L::Service;
+
+    fn in_layers(self, layers: ServiceBuilder<L>) -> L::Service {
+        layers.service(self)
+    }
+}
 
 mod sealed {
     /// No method of it may be called from outside, which a bound would allow:
