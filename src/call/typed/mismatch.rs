@@ -16,7 +16,7 @@ const MAX_STEPS: usize = 8;
 /// written in the program: names of fields and variants, the lengths of tuples, serde's own words for types. Any
 /// other text may have a value in it, in whatever way, so none is kept.
 #[derive(Debug)]
-pub(super) struct Misfit {
+pub(super) struct Mismatch {
     what: What,
     /// From the inside out.
     path: Vec<Step>,
@@ -60,7 +60,7 @@ enum What {
     Unfit,
 }
 
-impl Misfit {
+impl Mismatch {
     fn new(what: What) -> Self {
         Self {
             what,
@@ -125,7 +125,7 @@ impl Misfit {
 }
 
 /// Says what is wrong. A type that wraps this error in one of its own gets no values either.
-impl fmt::Display for Misfit {
+impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
             What::Other(expected, came) => write!(f, "expected {expected}, not {came}"),
@@ -142,7 +142,7 @@ impl fmt::Display for Misfit {
     }
 }
 
-impl std::error::Error for Misfit {}
+impl std::error::Error for Mismatch {}
 
 /// What types of serde and of the standard library expect, in their own words.
 const WORDS: &[&str] = &[
@@ -243,7 +243,7 @@ fn a(kind: &str) -> String {
     }
 }
 
-impl Error for Misfit {
+impl Error for Mismatch {
     /// Its text is not even printed.
     fn custom<T: fmt::Display>(_: T) -> Self {
         Self::unfit()
@@ -286,9 +286,9 @@ mod tests {
     #[test]
     fn eight_steps_are_shown() {
         let at = |steps: usize| {
-            let misfit =
-                (0..steps).fold(Misfit::unfit(), |m, i| m.under(Step::Item(steps - 1 - i)));
-            misfit.place().unwrap()
+            let mismatch =
+                (0..steps).fold(Mismatch::unfit(), |m, i| m.under(Step::Item(steps - 1 - i)));
+            mismatch.place().unwrap()
         };
         assert_eq!(at(8), "[0][1][2][3][4][5][6][7]");
         assert_eq!(at(9), at(8));

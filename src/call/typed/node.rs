@@ -6,7 +6,7 @@ use serde_json::{Map, Number, Value};
 
 use super::{
     access::{Entries, Items, Variant},
-    misfit::Misfit,
+    mismatch::Mismatch,
 };
 
 /// JSON as serde_json's own `&Value` reads it, except for the errors, which keep no value and know their place.
@@ -55,22 +55,22 @@ macro_rules! read {
     (@one $method:ident ($($argument:ident: $type:ty),*) {
         $($pattern:pat => |$visitor:ident| $visit:expr),+ $(,)?
     }) => {
-        fn $method<V: Visitor<'de>>(self, $($argument: $type,)* visitor: V) -> Result<V::Value, Misfit> {
+        fn $method<V: Visitor<'de>>(self, $($argument: $type,)* visitor: V) -> Result<V::Value, Mismatch> {
             match self {
                 $($pattern => {
                     let $visitor = visitor;
                     $visit
                 })+
-                other => Err(Misfit::of_type(&other.kind(), &visitor)),
+                other => Err(Mismatch::of_type(&other.kind(), &visitor)),
             }
         }
     };
 }
 
 impl<'de> Deserializer<'de> for Node<'de> {
-    type Error = Misfit;
+    type Error = Mismatch;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         match self {
             Self::Object(map) | Self::Other(Value::Object(map)) => Entries::read(map, &[], visitor),
             Self::Other(Value::Array(items)) => Items::read(items, None, visitor),
@@ -125,11 +125,11 @@ impl<'de> Deserializer<'de> for Node<'de> {
         }
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         visitor.visit_unit()
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         match self {
             Self::Other(Value::Null) => visitor.visit_none(),
             _ => visitor.visit_some(self),
@@ -140,11 +140,11 @@ impl<'de> Deserializer<'de> for Node<'de> {
         self,
         name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Misfit> {
+    ) -> Result<V::Value, Mismatch> {
         // serde_json's own kinds of values ask by such names for what only its `Value` has.
         if name.starts_with("$serde_json::private::") {
             let read = self.into_value().deserialize_newtype_struct(name, visitor);
-            return read.map_err(|_| Misfit::unfit());
+            return read.map_err(|_| Mismatch::unfit());
         }
         visitor.visit_newtype_struct(self)
     }
@@ -154,13 +154,13 @@ impl<'de> Deserializer<'de> for Node<'de> {
         _: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Misfit> {
+    ) -> Result<V::Value, Mismatch> {
         match self {
             Self::Object(map) => match map.iter().next() {
                 Some((name, value)) if map.len() == 1 => {
                     visitor.visit_enum(Variant::new(name, Some(value.into()), variants))
                 }
-                _ => Err(Misfit::expected(
+                _ => Err(Mismatch::expected(
                     "an object with a single field",
                     &self.kind(),
                 )),
@@ -168,12 +168,12 @@ impl<'de> Deserializer<'de> for Node<'de> {
             Self::Other(Value::String(name)) => {
                 visitor.visit_enum(Variant::new(name, None, variants))
             }
-            Self::Other(_) => Err(Misfit::expected("a string or an object", &self.kind())),
+            Self::Other(_) => Err(Mismatch::expected("a string or an object", &self.kind())),
         }
     }
 }
 
-pub(super) fn number<'de, V: Visitor<'de>>(n: &Number, visitor: V) -> Result<V::Value, Misfit> {
+pub(super) fn number<'de, V: Visitor<'de>>(n: &Number, visitor: V) -> Result<V::Value, Mismatch> {
     if let Some(n) = n.as_u64() {
         visitor.visit_u64(n)
     } else if let Some(n) = n.as_i64() {
@@ -183,6 +183,6 @@ pub(super) fn number<'de, V: Visitor<'de>>(n: &Number, visitor: V) -> Result<V::
     } else {
         // More than these can hold, which serde_json has as a feature.
         let read = n.clone().deserialize_any(visitor);
-        read.map_err(|_| Misfit::unfit())
+        read.map_err(|_| Mismatch::unfit())
     }
 }

@@ -8,7 +8,7 @@ use serde::{
 use serde_json::{Map, Number, Value, map};
 
 use super::{
-    misfit::{Misfit, Step},
+    mismatch::{Mismatch, Step},
     node::{Node, number},
 };
 
@@ -23,32 +23,32 @@ impl<'de> Items<'de> {
         items: &'de [Value],
         declared: Option<usize>,
         visitor: V,
-    ) -> Result<V::Value, Misfit> {
+    ) -> Result<V::Value, Mismatch> {
         let all = items.len();
         let mut items = Self {
             left: items.iter().enumerate(),
         };
         let read = match visitor.visit_seq(&mut items) {
-            Ok(_) if items.left.len() > 0 => Err(Misfit::fewer("elements")),
+            Ok(_) if items.left.len() > 0 => Err(Mismatch::fewer("elements")),
             read => read,
         };
-        read.map_err(|misfit| misfit.of_length(declared, all))
+        read.map_err(|mismatch| mismatch.of_length(declared, all))
     }
 }
 
 impl<'de> SeqAccess<'de> for &mut Items<'de> {
-    type Error = Misfit;
+    type Error = Mismatch;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
-    ) -> Result<Option<T::Value>, Misfit> {
+    ) -> Result<Option<T::Value>, Mismatch> {
         let Some((index, value)) = self.left.next() else {
             return Ok(None);
         };
         let read = seed.deserialize(Node::from(value));
         read.map(Some)
-            .map_err(|misfit| misfit.under(Step::Item(index)))
+            .map_err(|mismatch| mismatch.under(Step::Item(index)))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -68,7 +68,7 @@ impl<'de> Entries<'de> {
         map: &'de Map<String, Value>,
         known: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Misfit> {
+    ) -> Result<V::Value, Mismatch> {
         let mut entries = Self {
             left: map.iter(),
             value: None,
@@ -77,18 +77,18 @@ impl<'de> Entries<'de> {
         let value = visitor.visit_map(&mut entries)?;
         match entries.left.len() {
             0 => Ok(value),
-            _ => Err(Misfit::fewer("fields")),
+            _ => Err(Mismatch::fewer("fields")),
         }
     }
 }
 
 impl<'de> MapAccess<'de> for &mut Entries<'de> {
-    type Error = Misfit;
+    type Error = Mismatch;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
         &mut self,
         seed: K,
-    ) -> Result<Option<K::Value>, Misfit> {
+    ) -> Result<Option<K::Value>, Mismatch> {
         let Some((name, value)) = self.left.next() else {
             return Ok(None);
         };
@@ -96,10 +96,10 @@ impl<'de> MapAccess<'de> for &mut Entries<'de> {
         seed.deserialize(Key(name)).map(Some)
     }
 
-    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Misfit> {
-        let (name, value) = self.value.take().ok_or_else(Misfit::unfit)?;
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Mismatch> {
+        let (name, value) = self.value.take().ok_or_else(Mismatch::unfit)?;
         let read = seed.deserialize(Node::from(value));
-        read.map_err(|misfit| misfit.under(Step::to(name, self.known)))
+        read.map_err(|mismatch| mismatch.under(Step::to(name, self.known)))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -125,14 +125,14 @@ impl Key<'_> {
 }
 
 /// The error of a key that is not of the type that is read. The key itself is the caller's text.
-fn not_one<'de>(visitor: &impl Visitor<'de>) -> Misfit {
-    Misfit::of_type(&Unexpected::Str(""), visitor)
+fn not_one<'de>(visitor: &impl Visitor<'de>) -> Mismatch {
+    Mismatch::of_type(&Unexpected::Str(""), visitor)
 }
 
 /// Keys that stand for numbers are read as such.
 macro_rules! read_numbers {
     ($($method:ident)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
             let n = self.number().ok_or_else(|| not_one(&visitor))?;
             number(&n, visitor)
         }
@@ -140,13 +140,13 @@ macro_rules! read_numbers {
 }
 
 impl<'de> Deserializer<'de> for Key<'de> {
-    type Error = Misfit;
+    type Error = Mismatch;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         visitor.visit_borrowed_str(self.0)
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         match self.0 {
             "true" => visitor.visit_bool(true),
             "false" => visitor.visit_bool(false),
@@ -154,17 +154,17 @@ impl<'de> Deserializer<'de> for Key<'de> {
         }
     }
 
-    fn deserialize_i128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_i128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         let n = self.wide().ok_or_else(|| not_one(&visitor))?;
         visitor.visit_i128(n)
     }
 
-    fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         let n = self.wide().ok_or_else(|| not_one(&visitor))?;
         visitor.visit_u128(n)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         visitor.visit_some(self)
     }
 
@@ -172,7 +172,7 @@ impl<'de> Deserializer<'de> for Key<'de> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Misfit> {
+    ) -> Result<V::Value, Mismatch> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -181,7 +181,7 @@ impl<'de> Deserializer<'de> for Key<'de> {
         _: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Misfit> {
+    ) -> Result<V::Value, Mismatch> {
         visitor.visit_enum(Variant::new(self.0, None, variants))
     }
 
@@ -212,38 +212,38 @@ impl<'de> Variant<'de> {
         Self { name, value, known }
     }
 
-    fn read<T>(self, read: impl FnOnce(Node<'de>) -> Result<T, Misfit>) -> Result<T, Misfit> {
+    fn read<T>(self, read: impl FnOnce(Node<'de>) -> Result<T, Mismatch>) -> Result<T, Mismatch> {
         // Its name alone is a string.
-        let alone = || Misfit::expected("an object", &Unexpected::Str(""));
+        let alone = || Mismatch::expected("an object", &Unexpected::Str(""));
         let read = read(self.value.ok_or_else(alone)?);
-        read.map_err(|misfit| misfit.under(Step::to(self.name, self.known)))
+        read.map_err(|mismatch| mismatch.under(Step::to(self.name, self.known)))
     }
 }
 
 impl<'de> EnumAccess<'de> for Variant<'de> {
-    type Error = Misfit;
+    type Error = Mismatch;
     type Variant = Self;
 
-    fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<(T::Value, Self), Misfit> {
+    fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<(T::Value, Self), Mismatch> {
         Ok((seed.deserialize(Key(self.name))?, self))
     }
 }
 
 impl<'de> VariantAccess<'de> for Variant<'de> {
-    type Error = Misfit;
+    type Error = Mismatch;
 
-    fn unit_variant(self) -> Result<(), Misfit> {
+    fn unit_variant(self) -> Result<(), Mismatch> {
         match self.value {
             None | Some(Node::Other(Value::Null)) => Ok(()),
-            Some(other) => Err(Misfit::expected("a string", &other.kind())),
+            Some(other) => Err(Mismatch::expected("a string", &other.kind())),
         }
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Misfit> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Mismatch> {
         self.read(|node| seed.deserialize(node))
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Misfit> {
+    fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Mismatch> {
         self.read(|node| node.deserialize_tuple(len, visitor))
     }
 
@@ -251,10 +251,10 @@ impl<'de> VariantAccess<'de> for Variant<'de> {
         self,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Misfit> {
+    ) -> Result<V::Value, Mismatch> {
         self.read(|node| match node {
             Node::Object(map) => Entries::read(map, fields, visitor),
-            other => Err(Misfit::expected("an object", &other.kind())),
+            other => Err(Mismatch::expected("an object", &other.kind())),
         })
     }
 }
