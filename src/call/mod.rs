@@ -25,7 +25,7 @@ mod progress;
 mod record;
 mod recording;
 mod signal;
-pub(crate) mod typed;
+mod typed;
 mod wire;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};

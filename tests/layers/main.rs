@@ -1,6 +1,7 @@
 //! Every layer: the contract that all keep, and what each does.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
+mod arguments;
 mod auto_traits;
 mod bounds;
 mod cache;

@@ -4,25 +4,69 @@ mod access;
 mod mismatch;
 mod node;
 
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use serde_json::Value;
 
 use self::{mismatch::Mismatch, node::Node};
 use super::ToolCall;
 use crate::error::{ErrorKind, ToolError};
 
-/// The call's arguments as a function takes them.
-pub(crate) fn arguments<A: DeserializeOwned>(call: &ToolCall) -> Result<A, ToolError> {
-    // Reading what is nested too deeply would overflow the stack.
-    call.check()?;
-    let map = call.arguments();
-    A::deserialize(Node::Object(map)).or_else(|mismatch| {
-        if map.is_empty() {
-            let null = A::deserialize(Node::Other(&Value::Null));
-            return null.map_err(|_| refused(call, &mismatch));
-        }
-        Err(refused(call, &mismatch))
-    })
+impl ToolCall {
+    /// Reads the arguments as a type of the program, without a copy of them.
+    ///
+    /// A call without arguments fits each type that can be read from `{}` or from `null`, so `()` and
+    /// `Option<T>` too. Texts may be borrowed: `&str`, `Cow<str>`.
+    ///
+    /// ```
+    /// use serde::Deserialize;
+    /// use serde_json::json;
+    /// use tower_toolcall::{ErrorKind, ToolCall};
+    ///
+    /// #[derive(Deserialize)]
+    /// struct Weather {
+    ///     city: String,
+    ///     days: u8,
+    /// }
+    ///
+    /// let call = ToolCall::new("weather").with_json(json!({ "city": "Oslo", "days": 3 }))?;
+    /// let Weather { city, days } = call.arguments_as()?;
+    /// assert_eq!((&*city, days), ("Oslo", 3));
+    ///
+    /// let call = ToolCall::new("weather").with_json(json!({ "city": "Oslo", "days": "three" }))?;
+    /// let error = call.arguments_as::<Weather>().err().unwrap();
+    /// assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    /// assert_eq!(
+    ///     error.model_message(),
+    ///     "Tool 'weather' refused its arguments: expected u8, not a string, at `days`. \
+    /// Correct them and call it again."
+    /// );
+    /// # Ok::<_, tower_toolcall::ToolError>(())
+    /// ```
+    ///
+    /// A validation of your own is an error of the same kind:
+    /// `ToolError::new(ErrorKind::InvalidInput, "`days` must be 14 at most")`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`], not started, if the arguments do not fit the type, or are nested too
+    /// deeply. No breaker counts it. The error names the field and the expected type, so that a model can
+    /// correct itself, and never a value of the caller's.
+    ///
+    /// Of a type's own `Deserialize` it shows names, types and the lengths of tuples. Texts of its own
+    /// (`custom`, `expecting`, those of a `TryFrom`) may contain a value, so the error says only that the
+    /// value does not fit. In the path, keys of maps and of flattened fields are `*`.
+    pub fn arguments_as<'de, T: Deserialize<'de>>(&'de self) -> Result<T, ToolError> {
+        // Reading what is nested too deeply would overflow the stack.
+        self.check()?;
+        let map = self.arguments();
+        T::deserialize(Node::Object(map)).or_else(|mismatch| {
+            if map.is_empty() {
+                let null = T::deserialize(Node::Other(&Value::Null));
+                return null.map_err(|_| refused(self, &mismatch));
+            }
+            Err(refused(self, &mismatch))
+        })
+    }
 }
 
 fn refused(call: &ToolCall, mismatch: &Mismatch) -> ToolError {

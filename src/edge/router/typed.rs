@@ -11,29 +11,18 @@ use pin_project_lite::pin_project;
 use serde::de::DeserializeOwned;
 use tower_service::Service;
 
-use crate::{
-    call::{ToolCall, typed::arguments},
-    error::ToolError,
-    kit::inner,
-};
+use crate::{call::ToolCall, error::ToolError, kit::inner};
 
 /// A function of typed arguments as a tool.
 ///
-/// Arguments that do not fit are [`InvalidInput`](crate::ErrorKind::InvalidInput), and the function does not run. The
-/// error tells which field is wrong and what it must be, so that a model can correct itself, and never what the
-/// caller passed. A call without arguments fits whatever can be read from `{}` or from `null`, so `()` and
-/// `Option<T>` too.
-///
-/// Of what a type's own `Deserialize` says, names, types and the lengths of tuples are shown. Its own texts (`custom`,
-/// `expecting`, those of a `TryFrom`) may have a value in them and are not: "the value does not fit". The same of names in
-/// the path that no `struct` or `enum` of the program has: keys of maps and of flattened fields are `*`. A tool that wants
-/// to say more looks at its arguments itself, and says nothing that is secret:
+/// The arguments are those of [`ToolCall::arguments_as`]: if they do not fit, the call fails with
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput), and the function does not run.
 ///
 /// ```
 /// use serde::Deserialize;
 /// use serde_json::json;
 /// use tower::ServiceExt as _;
-/// use tower_toolcall::{AnyError, BoxError, ErrorKind, ToolCall, ToolError, router::tool_fn};
+/// use tower_toolcall::{BoxError, ErrorKind, ToolCall, ToolError, router::tool_fn};
 ///
 /// #[derive(Deserialize)]
 /// struct Weather {
@@ -42,19 +31,6 @@ use crate::{
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
-/// let weather = tool_fn(|args: Weather| async move {
-///     Ok::<_, AnyError>(format!("{} days of rain in {}", args.days, args.city))
-/// });
-///
-/// let call = ToolCall::new("weather").with_json(json!({ "city": "Oslo", "days": "three" }))?;
-/// let error = weather.oneshot(call).await.unwrap_err();
-/// assert_eq!(error.kind(), ErrorKind::InvalidInput);
-/// assert_eq!(
-///     error.model_message(),
-///     "Tool 'weather' refused its arguments: expected u8, not a string, at \
-/// `days`. Correct them and call it again."
-/// );
-///
 /// let forecast = tool_fn(|args: Weather| async move {
 ///     if args.days > 14 {
 ///         let why = "`days` must be 14 at most";
@@ -62,12 +38,16 @@ use crate::{
 ///     }
 ///     Ok(format!("{} days of rain in {}", args.days, args.city))
 /// });
-/// let call = ToolCall::new("forecast").with_json(json!({ "city": "Oslo", "days": 99 }))?;
-/// let error = forecast.oneshot(call).await.unwrap_err();
-/// assert_eq!(
-///     (error.kind(), error.message()),
-///     (ErrorKind::InvalidInput, "`days` must be 14 at most")
-/// );
+///
+/// for (days, why) in [
+///     (json!("three"), "invalid arguments: expected u8, not a string, at `days`"),
+///     (json!(99), "`days` must be 14 at most"),
+/// ] {
+///     let arguments = json!({ "city": "Oslo", "days": days });
+///     let call = ToolCall::new("forecast").with_json(arguments)?;
+///     let error = forecast.clone().oneshot(call).await.unwrap_err();
+///     assert_eq!((error.kind(), error.message()), (ErrorKind::InvalidInput, why));
+/// }
 /// # Ok(()) }
 /// ```
 pub fn tool_fn<A, F, Fut, R, E>(f: F) -> ToolFn<F, A>
@@ -135,7 +115,7 @@ macro_rules! service {
 
             fn call(&mut self, $call: ToolCall) -> Self::Future {
                 let $f = &self.f;
-                let (fut, refusal) = match arguments(&$call) {
+                let (fut, refusal) = match $call.arguments_as() {
                     Ok($arguments) => (Some($run), None),
                     Err(error) => (None, Some(error)),
                 };

@@ -1,0 +1,89 @@
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::json;
+use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::{
+    AnyError, ErrorKind, Evidence, Execution, ToolCall, circuit_breaker::CircuitBreakerLayer,
+};
+
+#[derive(Deserialize)]
+struct Weather {
+    city: String,
+}
+
+async fn weather(call: ToolCall) -> Result<String, AnyError> {
+    let Weather { city } = call.arguments_as()?;
+    Ok(format!("{city}: 12 degrees"))
+}
+
+fn call(arguments: serde_json::Value) -> ToolCall {
+    ToolCall::new("weather").with_json(arguments).unwrap()
+}
+
+/// P2.
+#[tokio::test(start_paused = true)]
+async fn calls_without_an_argument_never_open_the_circuit() {
+    let stack = ServiceBuilder::new()
+        .layer(CircuitBreakerLayer::new())
+        .service(service_fn(weather));
+    for _ in 0..50 {
+        let error = stack.clone().oneshot(call(json!({}))).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert_eq!(error.to_http().status(), 400);
+        assert_eq!(
+            error.message(),
+            "invalid arguments: the field `city` is missing"
+        );
+    }
+    let answer = stack.oneshot(call(json!({ "city": "Oslo" }))).await;
+    assert_eq!(answer.unwrap(), "Oslo: 12 degrees");
+}
+
+/// P2: the error is the tool's own word, and the call has not started.
+#[test]
+fn the_error_names_the_field_and_not_the_value() {
+    let call = call(json!({ "city": "Oslo", "days": ["hunter2"] })).with_server("docs");
+    #[derive(Debug, Deserialize)]
+    struct Days {
+        #[expect(dead_code, reason = "never read")]
+        days: Vec<u8>,
+    }
+    let error = call.arguments_as::<Days>().unwrap_err();
+    assert_eq!(
+        error.message(),
+        "invalid arguments: expected u8, not a string, at `days[0]`"
+    );
+    assert_eq!(
+        (error.evidence(), error.execution()),
+        (Evidence::Word, Execution::NotStarted)
+    );
+    assert_eq!(
+        (error.tool(), error.server()),
+        (Some("weather"), Some("docs"))
+    );
+    assert!(!format!("{error:?}").contains("hunter2"));
+}
+
+/// P2: no copy of the arguments.
+#[test]
+fn texts_are_borrowed_from_the_call() {
+    #[derive(Deserialize)]
+    struct Borrowed<'a> {
+        city: &'a str,
+        #[serde(borrow)]
+        country: Cow<'a, str>,
+    }
+    let call = call(json!({ "city": "Oslo", "country": "Norway" }));
+    let read: Borrowed<'_> = call.arguments_as().unwrap();
+    assert!(matches!(read.country, Cow::Borrowed("Norway")));
+    let kept = call.arguments()["city"].as_str().unwrap();
+    assert!(std::ptr::eq(read.city, kept));
+}
+
+#[test]
+fn a_call_without_arguments_fits_what_needs_none() {
+    let call = ToolCall::new("weather");
+    call.arguments_as::<()>().unwrap();
+    assert!(call.arguments_as::<Option<Weather>>().unwrap().is_none());
+}
