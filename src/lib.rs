@@ -209,8 +209,8 @@ pub mod validate;
 pub use self::{
     answer::{Answer, ModelText},
     call::{
-        CallInfo, Claim, IdempotencyKey, Identity, MAX_DEPTH, MAX_NAME_BYTES, Observation,
-        Progress, Record, ReplaySafety, ToolCall, Trust,
+        CallInfo, Claim, IdempotencyKey, Identity, MAX_DEPTH, MAX_NAME_BYTES, MAX_VALUES,
+        Observation, Progress, Record, ReplaySafety, ToolCall, Trust,
     },
     config::ConfigError,
     error::{AnyError, BoxError, ErrorKind, Evidence, Execution, ToolError},

@@ -2,7 +2,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value};
 
-use super::MAX_DEPTH;
+use super::{MAX_DEPTH, MAX_VALUES};
 
 /// Arguments behind an `Arc` of their own, so that copying a call never copies them.
 ///
@@ -15,6 +15,7 @@ struct Inner {
     /// Always an object. A value, so that a validator can take it as it is.
     value: Value,
     too_deep: bool,
+    too_many_values: bool,
 }
 
 impl Arguments {
@@ -22,9 +23,12 @@ impl Arguments {
         if map.is_empty() {
             return Self(None);
         }
-        let too_deep = is_deeper_than(&map, MAX_DEPTH);
-        let value = Value::Object(map);
-        Self(Some(Arc::new(Inner { value, too_deep })))
+        let (too_deep, values) = extent(&map, MAX_DEPTH);
+        Self(Some(Arc::new(Inner {
+            value: Value::Object(map),
+            too_deep,
+            too_many_values: values > MAX_VALUES,
+        })))
     }
 
     /// An object, empty if there are none.
@@ -39,6 +43,10 @@ impl Arguments {
 
     pub(super) fn is_too_deep(&self) -> bool {
         self.0.as_ref().is_some_and(|inner| inner.too_deep)
+    }
+
+    pub(super) fn has_too_many_values(&self) -> bool {
+        self.0.as_ref().is_some_and(|inner| inner.too_many_values)
     }
 
     /// The map itself if it is not shared, else a copy; empty if it is too deep to copy.
@@ -80,25 +88,33 @@ pub(crate) fn dismantle(value: Value) {
     }
 }
 
-/// Whether an object has more than `limit` levels, itself being the first.
-fn is_deeper_than(map: &Map<String, Value>, limit: usize) -> bool {
+/// Whether an object has more than `limit` levels, itself being the first, and how many values it has.
+/// The values of one that is too deep are not counted to the end.
+fn extent(map: &Map<String, Value>, limit: usize) -> (bool, usize) {
     let nested = |v: &&Value| v.is_array() || v.is_object();
+    let mut values = 1 + 2 * map.len();
     // Flat arguments, the usual case, need no list of places to visit.
     if !map.values().any(|v| nested(&v)) {
-        return limit == 0;
+        return (limit == 0, values);
     }
     let mut rest: Vec<(&Value, usize)> = map.values().filter(nested).map(|v| (v, 2)).collect();
     while let Some((value, level)) = rest.pop() {
         if level > limit {
-            return true;
+            return (true, values);
         }
         match value {
-            Value::Array(items) => rest.extend(items.iter().filter(nested).map(|v| (v, level + 1))),
-            Value::Object(map) => rest.extend(map.values().filter(nested).map(|v| (v, level + 1))),
+            Value::Array(items) => {
+                values += items.len();
+                rest.extend(items.iter().filter(nested).map(|v| (v, level + 1)));
+            }
+            Value::Object(map) => {
+                values += 2 * map.len();
+                rest.extend(map.values().filter(nested).map(|v| (v, level + 1)));
+            }
             _ => {}
         }
     }
-    false
+    (false, values)
 }
 
 #[cfg(test)]
@@ -115,9 +131,23 @@ mod tests {
 
     #[test]
     fn depth_is_counted_from_the_object_itself() {
-        assert!(!is_deeper_than(&nested(1), 1));
-        assert!(!is_deeper_than(&nested(128), 128));
-        assert!(is_deeper_than(&nested(129), 128));
+        assert!(!extent(&nested(1), 1).0);
+        assert!(!extent(&nested(128), 128).0);
+        assert!(extent(&nested(129), 128).0);
+    }
+
+    /// S-1: arguments are bounded by the same number, parsed or not.
+    #[test]
+    fn values_are_counted_as_in_their_text() {
+        for text in [
+            r#"{"a":1}"#,
+            r#"{"a":[1,"b",{}],"c":{"d":{"e":[[]]}}}"#,
+            r#"{"a":null,"b":"{\"c\":[1,2]}"}"#,
+        ] {
+            let map = serde_json::from_str(text).unwrap();
+            let counted = crate::text::values::Counter::default().add(text.as_bytes());
+            assert_eq!(extent(&map, MAX_DEPTH), (false, counted), "{text}");
+        }
     }
 
     #[test]

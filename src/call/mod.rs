@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     error::{ErrorKind, ToolError},
     redact::{Redacted, Rules},
-    text::Short,
+    text::{Short, values},
 };
 
 #[cfg(test)]
@@ -79,6 +79,14 @@ pub const MAX_NAME_BYTES: usize = 256;
 /// `serde_json` parses 128 levels, as other parsers do; what a message has around its arguments needs
 /// a few of them. An MCP server drops a message that is deeper without a word.
 pub const MAX_DEPTH: usize = 120;
+
+/// Arguments with more than this many values are refused by [`ToolCall::check`].
+///
+/// Each item of an array and each member of an object is a value; so are arrays, objects, and the
+/// names of members. A parsed value takes up to 320 bytes, 90 times its text: arguments take at most
+/// 13 MB beside their strings. JSON text is refused before it is parsed. A table of 900 rows and
+/// 20 columns fits, as does a vector of 39,000 numbers.
+pub const MAX_VALUES: usize = 40_000;
 
 /// May a call run twice?
 ///
@@ -178,10 +186,14 @@ impl ToolCall {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if the text is not JSON, is nested deeper than `serde_json` parses
-    /// (128 levels), or is neither an object nor `null`. The error never quotes the text.
+    /// (128 levels), has more than [`MAX_VALUES`] values, or is neither an object nor `null`. The values
+    /// are counted before they are parsed. The error never quotes the text.
     pub fn with_json_str(self, arguments: &str) -> Result<Self, ToolError> {
         if arguments.trim().is_empty() {
             return Ok(self.with_arguments(Map::new()));
+        }
+        if values::are_more_than(MAX_VALUES, arguments.as_bytes()) {
+            return Err(self.invalid(too_many_values()));
         }
         match serde_json::from_str(arguments) {
             Ok(value) => self.with_json(value),
@@ -356,7 +368,8 @@ impl ToolCall {
     }
 
     /// Whether the call can be sent: a name of 1 to [`MAX_NAME_BYTES`] bytes without control
-    /// characters, arguments nested at most [`MAX_DEPTH`] levels. Leaves call it before they send.
+    /// characters, arguments nested at most [`MAX_DEPTH`] levels, with at most [`MAX_VALUES`] values.
+    /// Leaves call it before they send.
     ///
     /// # Errors
     ///
@@ -372,6 +385,8 @@ impl ToolCall {
             "the tool name has control characters".into()
         } else if self.data.arguments.is_too_deep() {
             format!("the arguments are nested deeper than {MAX_DEPTH} levels")
+        } else if self.data.arguments.has_too_many_values() {
+            too_many_values()
         } else {
             return Ok(());
         };
@@ -391,6 +406,10 @@ impl ToolCall {
     fn data_mut(&mut self) -> &mut Data {
         Arc::make_mut(&mut self.data)
     }
+}
+
+fn too_many_values() -> String {
+    format!("the arguments have more than {MAX_VALUES} values")
 }
 
 info::getters!(ToolCall, data.ident);

@@ -386,3 +386,16 @@ async fn whoever_set_the_tighter_deadline_is_remembered() {
     call.tighten(at(4));
     assert!(!call.is_deadline_untrusted());
 }
+
+/// S-1: arguments that were parsed elsewhere.
+#[test]
+fn arguments_with_too_many_values_are_refused_by_the_check() {
+    let items = vec![Value::Null; MAX_VALUES - 3];
+    let at_most = call().with_json(json!({ "a": items })).unwrap();
+    at_most.check().unwrap();
+    let items = vec![Value::Null; MAX_VALUES - 2];
+    let error = call().with_json(json!({ "a": items })).unwrap();
+    let error = error.check().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert_eq!(error.message(), "the arguments have more than 40000 values");
+}

@@ -1,6 +1,7 @@
 //! Bounded, printable text.
 
 pub(crate) mod limited;
+pub(crate) mod values;
 
 use std::{
     cell::RefCell,

@@ -89,7 +89,8 @@
 //!
 //! The body is JSON, at most axum's limit, which is 2 MB unless
 //! [`DefaultBodyLimit`](https://docs.rs/axum/latest/axum/extract/struct.DefaultBodyLimit.html) sets another; the arguments have at most
-//! [`MAX_DEPTH`](crate::MAX_DEPTH) levels, the names of tool and server [`MAX_NAME_BYTES`](crate::MAX_NAME_BYTES). An empty body means no arguments. `content-type: application/json` is asked for
+//! [`MAX_DEPTH`](crate::MAX_DEPTH) levels. The body has at most [`MAX_VALUES`](crate::MAX_VALUES) values, those of all calls of a batch
+//! included: they are counted before they are parsed. The names of tool and server [`MAX_NAME_BYTES`](crate::MAX_NAME_BYTES). An empty body means no arguments. `content-type: application/json` is asked for
 //! even then: a page of a foreign site cannot send it without asking first. [`with_request_headers`] has
 //! the headers that are taken up; a deadline is taken [by setting](Routes::with_deadlines) only. What is wrong is a [`Rejection`]: 400, 413 or 415, with the same body as an error. Another method
 //! than `POST` is one as well, with 405.

@@ -1,4 +1,4 @@
-use std::{error::Error as StdError, fmt};
+use std::{borrow::Cow, error::Error as StdError, fmt};
 
 use ::axum::{
     RequestExt as _,
@@ -8,9 +8,10 @@ use ::axum::{
 use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 
 use crate::{
-    call::{CallInfo, MAX_NAME_BYTES, ToolCall},
+    call::{CallInfo, MAX_NAME_BYTES, MAX_VALUES, ToolCall},
     edge::headers::the_only,
     error::{ErrorKind, ToolError},
+    text::values,
 };
 
 /// A request that is no tool call. As a response it has the body of an error, which says what is wrong.
@@ -22,7 +23,7 @@ pub struct Rejection {
 
 impl Rejection {
     /// `reason` is ours and may be shown.
-    fn new(status: StatusCode, reason: &'static str) -> Self {
+    fn new(status: StatusCode, reason: impl Into<Cow<'static, str>>) -> Self {
         let error = ToolError::new(ErrorKind::InvalidInput, reason);
         Self::of(error).with_status(status)
     }
@@ -209,7 +210,7 @@ pub(super) fn checked(call: ToolCall) -> Result<ToolCall, ToolError> {
     call.check().map(|()| call)
 }
 
-/// The body of a request that says it is JSON, as far as axum's limit goes.
+/// The body of a request that says it is JSON, within axum's limit and [`MAX_VALUES`].
 pub(super) async fn json_body<S: Send + Sync>(
     request: Request,
     state: &S,
@@ -220,13 +221,19 @@ pub(super) async fn json_body<S: Send + Sync>(
             "the request has to say `content-type: application/json`",
         ));
     }
+    let too_large =
+        |reason: Cow<'static, str>| Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, reason);
     let body = Bytes::from_request(request, state).await;
-    body.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large")
-        }
+    let body = body.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => too_large("the body is too large".into()),
         _ => Rejection::new(StatusCode::BAD_REQUEST, "the body broke off"),
-    })
+    })?;
+    match values::are_more_than(MAX_VALUES, &body) {
+        true => Err(too_large(
+            format!("the body has more than {MAX_VALUES} values").into(),
+        )),
+        false => Ok(body),
+    }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

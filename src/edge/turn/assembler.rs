@@ -10,7 +10,7 @@ use super::{
     format::{CUSTOM_TOOL_CALL, End, Format, check_depth},
     read::Turn,
 };
-use crate::answer::Answer;
+use crate::{answer::Answer, call::MAX_VALUES, text::values};
 
 /// The most blocks, items, parts or calls of a stream.
 pub(super) const MAX_BLOCKS: usize = 1024;
@@ -479,9 +479,9 @@ impl Block {
                     None => &mut value,
                 };
                 if let Some(call) = holder.as_object_mut() {
-                    let input = serde_json::from_str(&self.json)
-                        .ok()
-                        .filter(Value::is_object);
+                    let fits = !values::are_more_than(MAX_VALUES, self.json.as_bytes());
+                    let input = fits.then(|| serde_json::from_str(&self.json).ok());
+                    let input = input.flatten().filter(Value::is_object);
                     call.insert("input".into(), input.unwrap_or_else(|| json!({})));
                 }
             }

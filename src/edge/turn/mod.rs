@@ -103,6 +103,8 @@
 //! # Bounds
 //!
 //! [`MAX_CALLS`] in a turn, [`MAX_BYTES`] of a stream, 128 levels. More is a [`TurnError`].
+//! Arguments that come as text have at most [`MAX_VALUES`](crate::MAX_VALUES) values in all calls of a turn:
+//! a call beyond that is [invalid](Turn::invalid), and its arguments are not parsed.
 mod assembler;
 mod error;
 mod format;

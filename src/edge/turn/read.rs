@@ -1,4 +1,5 @@
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet, hash_map::Entry},
     fmt,
     hash::{BuildHasher, RandomState},
@@ -15,9 +16,10 @@ use super::{
 };
 use crate::{
     answer::ModelText,
-    call::ToolCall,
+    call::{MAX_VALUES, ToolCall},
     error::{ErrorKind, ToolError},
     result::ToolResult,
+    text::values,
 };
 
 /// What a model sent in one response: its calls, and what has to go back with their results.
@@ -83,6 +85,7 @@ impl Turn {
         let mut ids = Ids::new(fields.iter().filter_map(|f| f.id.as_deref()));
         let last = calls.len().saturating_sub(1);
         let mut slots = Vec::with_capacity(calls.len());
+        let mut left = MAX_VALUES;
         for (n, (call, mut fields)) in calls.iter_mut().zip(fields).enumerate() {
             let (own, id) = match ids.take(fields.id.clone()) {
                 Some(given) => (given.clone(), Some(given)),
@@ -109,7 +112,7 @@ impl Turn {
                 fields.name = names::made(&fields.name, 0);
                 format.set_name(call, &fields.name);
             }
-            let made = made(bare.clone(), &fields, problem);
+            let made = made(bare.clone(), &fields, problem, &mut left);
             let arguments = made.as_ref().ok().map(ToolCall::arguments);
             format.set_arguments(call, &fields.arguments, arguments);
             let error = made.as_ref().err().cloned();
@@ -255,21 +258,33 @@ impl fmt::Debug for Turn {
     }
 }
 
-/// The call with its arguments, unless there is a problem with it already.
+/// The call with its arguments, unless there is a problem with it already. `left` are the values that the
+/// calls of the turn may still have.
 fn made(
     bare: ToolCall,
     fields: &Fields,
     problem: Option<&'static str>,
+    left: &mut usize,
 ) -> Result<ToolCall, ToolError> {
-    let invalid = |why| Err(ToolError::new(ErrorKind::InvalidInput, why).for_call(&bare.info()));
+    let invalid = |why: Cow<'static, str>| {
+        Err(ToolError::new(ErrorKind::InvalidInput, why).for_call(&bare.info()))
+    };
     if let Some(problem) = problem {
-        return invalid(problem);
+        return invalid(problem.into());
     }
     match &fields.arguments {
         Value::Null if fields.is_custom => bare.with_json(json!({ "input": "" })),
         Value::String(text) if fields.is_custom => bare.with_json(json!({ "input": text })),
-        _ if fields.is_custom => invalid("the input of this tool is a text"),
-        Value::String(text) => bare.with_json_str(text),
+        _ if fields.is_custom => invalid("the input of this tool is a text".into()),
+        Value::String(text) => {
+            let count = values::Counter::default().add(text.as_bytes());
+            let Some(rest) = left.checked_sub(count) else {
+                let text = "the arguments of all calls of the turn have more than";
+                return invalid(format!("{text} {MAX_VALUES} values").into());
+            };
+            *left = rest;
+            bare.with_json_str(text)
+        }
         other => bare.with_json(other.clone()),
     }
 }
