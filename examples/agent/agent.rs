@@ -181,7 +181,10 @@ where
         let response = model.ask(request).await?;
         // The provider has taken the results of all calls before.
         let answered = calls;
-        let turn = Turn::read(format, &response)?.with_names(&names);
+        // The repeat guard compares the calls of a session.
+        let turn = Turn::read(format, &response)?
+            .with_names(&names)
+            .with_session_id("evening");
         let is_last = turn.is_empty() && !turn.is_cut();
         let breaks_off = turn.is_empty() && turn.is_cut();
         calls += turn.len();
@@ -193,8 +196,6 @@ where
             calls => format!("turn {n}: the model makes {calls} calls at once"),
         });
 
-        // A session is what the repeat guard compares calls in.
-        let session = |call: ToolCall| call.with_session_id("evening");
         for call in turn.calls() {
             // Arguments are shown through the redacting view, here as everywhere.
             show.line("call", call.tool(), &call.sanitized().to_string());
@@ -202,7 +203,7 @@ where
         for error in turn.invalid() {
             show.line("call", error.tool().unwrap_or_default(), error.message());
         }
-        let results = tools.run(turn.calls().map(session)).await;
+        let results = tools.run(turn.calls()).await;
         // Let the server's last words about a cancelled call come first.
         sleep(Duration::from_millis(20)).await;
         for result in &results {

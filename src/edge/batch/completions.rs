@@ -1,7 +1,9 @@
 use std::{
     collections::VecDeque,
+    fmt,
     future::poll_fn,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
     vec,
@@ -39,6 +41,32 @@ pub(super) struct Plan {
     /// The reserve, which is kept back from each call's time.
     pub(super) reserve: Option<Duration>,
     pub(super) listener: Listener,
+    /// Changes each call before it begins.
+    pub(super) map: MapCalls,
+}
+
+/// A function of the user, if there is one.
+#[derive(Clone, Default)]
+pub(super) struct MapCalls(Option<Arc<dyn Fn(ToolCall) -> ToolCall + Send + Sync>>);
+
+impl MapCalls {
+    pub(super) fn new(map: impl Fn(ToolCall) -> ToolCall + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(map)))
+    }
+
+    pub(super) fn collect(&self, calls: impl IntoIterator<Item = ToolCall>) -> Vec<ToolCall> {
+        let calls = calls.into_iter();
+        match &self.0 {
+            Some(map) => calls.map(|call| map(call)).collect(),
+            None => calls.collect(),
+        }
+    }
+}
+
+impl fmt::Debug for MapCalls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Some(..)" } else { "None" })
+    }
 }
 
 impl Plan {
@@ -49,6 +77,7 @@ impl Plan {
             deadline: None,
             reserve,
             listener: Listener::default(),
+            map: MapCalls::default(),
         }
     }
 
@@ -87,6 +116,29 @@ macro_rules! settings {
             /// Sets the moment by which all calls must have ended. With a budget as well, the earlier end holds.
             pub fn with_deadline(mut self, at: tokio::time::Instant) -> Self {
                 self.plan.deadline = Some(at);
+                self
+            }
+
+            /// Sets a function that changes each call before it begins. Default: calls stay as they are.
+            ///
+            /// It puts on all calls what the layers of the stack need of their caller: a session, an
+            /// agent, a trace id, a subject's token.
+            ///
+            /// ```
+            /// # use tower::service_fn;
+            /// # use tower_toolcall::{AnyError, ToolCall};
+            #[doc = concat!("use tower_toolcall::batch::", stringify!($batch), ";")]
+            ///
+            /// # let stack = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
+            #[doc = concat!("let batch = ", stringify!($batch), "::new(stack)")]
+            ///     .map_calls(|call| call.with_session_id("chat 17").with_agent_id("concierge"));
+            /// # let _ = batch;
+            /// ```
+            pub fn map_calls(
+                mut self,
+                map: impl Fn(ToolCall) -> ToolCall + Send + Sync + 'static,
+            ) -> Self {
+                self.plan.map = $crate::edge::batch::completions::MapCalls::new(map);
                 self
             }
 

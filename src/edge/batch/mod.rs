@@ -75,6 +75,9 @@
 //! # }
 //! ```
 //!
+//! `map_calls` puts on all calls of a batch what layers need of their caller: a session, an agent, a trace
+//! id, a subject's token.
+//!
 //! # Order
 //!
 //! Outside the stack, whose calls may fail: the batch makes results of its answers and errors, and takes over the redaction rules that a

@@ -77,7 +77,7 @@ where
 
     /// The same, with the results as they come.
     pub fn stream(&self, calls: impl IntoIterator<Item = ToolCall>) -> Completions<S, C> {
-        let calls = calls.into_iter().collect();
+        let calls = self.plan.map.collect(calls);
         self.completions(calls)
     }
 }

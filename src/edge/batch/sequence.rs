@@ -69,7 +69,7 @@ where
 {
     /// Runs the calls. The budget begins now, the first call when the future is polled.
     pub fn run(&self, calls: impl IntoIterator<Item = ToolCall>) -> RunningSequence<S, C> {
-        let calls: Vec<_> = calls.into_iter().collect();
+        let calls = self.plan.map.collect(calls);
         let account = Account {
             since: Instant::now(),
             budget: self.plan.budget,

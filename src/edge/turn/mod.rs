@@ -36,7 +36,9 @@
 //! let mut messages =
 //!     vec![json!({ "role": "user", "content": "How warm is it in Oslo and in Narnia?" })];
 //! loop {
-//!     let turn = Turn::read(Format::Anthropic, &ask(&messages).await?)?;
+//!     let turn = Turn::read(Format::Anthropic, &ask(&messages).await?)?
+//!         // What `once`, `cache`, `repeat_guard` and quotas tell conversations apart by.
+//!         .with_session_id("chat 17");
 //!     let done = turn.is_empty();
 //!     messages.extend(turn.run(&tools).await.into_messages());
 //!     if done {
@@ -54,6 +56,9 @@
 //! ```
 //!
 //! The tools of the request are written by [`Format::tools`], from any list of names, descriptions and schemas: an MCP server's, for example.
+//!
+//! [`Turn::with_session_id`], [`with_agent_id`](Turn::with_agent_id) and [`with_trace_id`](Turn::with_trace_id) put their ids on
+//! all calls of the turn, [`map_calls`](Turn::map_calls) whatever else they need: a subject's token, for example.
 //!
 //! Without the feature `batch`, or to do something between: run [`Turn::calls`] in any way, and give the
 //! [`ToolResult`](crate::ToolResult)s to [`Turn::answer`] in any order.

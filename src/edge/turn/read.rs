@@ -3,6 +3,7 @@ use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
     fmt,
     hash::{BuildHasher, RandomState},
+    sync::Arc,
 };
 
 use serde_json::{Map, Value, json};
@@ -16,7 +17,7 @@ use super::{
 };
 use crate::{
     answer::ModelText,
-    call::{MAX_VALUES, ToolCall},
+    call::{Identity, MAX_VALUES, ToolCall},
     error::{ErrorKind, ToolError},
     result::ToolResult,
     text::values,
@@ -64,10 +65,55 @@ impl Turn {
         for slot in &mut self.slots {
             let tool = names.to_tool(&slot.name);
             if tool != slot.name && tool != slot.call.tool() {
-                let arguments = slot.call.arguments().clone();
-                let id = slot.call.id().unwrap_or_default();
-                slot.call = ToolCall::new(tool).with_id(id).with_arguments(arguments);
+                slot.call = slot.call.clone().renamed(&Identity::new(tool));
             }
+        }
+        self
+    }
+
+    /// Sets the session of all calls: the conversation of which this turn is a part.
+    ///
+    /// Layers that compare the calls of one principal need it, or an agent: `once`, `cache`,
+    /// `repeat_guard`, a quota for each agent.
+    ///
+    /// ```
+    /// # use serde_json::json;
+    /// # use tower_toolcall::turn::{Format, Turn, TurnError};
+    /// # fn main() -> Result<(), TurnError> {
+    /// # let response = json!({ "content": [
+    /// #     { "type": "tool_use", "id": "toolu_1", "name": "weather", "input": { "city": "Oslo" } },
+    /// # ] });
+    /// let turn = Turn::read(Format::Anthropic, &response)?
+    ///     .with_session_id("chat 17")
+    ///     .with_agent_id("concierge");
+    /// let call = turn.calls().next().unwrap();
+    /// assert_eq!((call.session_id(), call.agent_id()), (Some("chat 17"), Some("concierge")));
+    /// # Ok(()) }
+    /// ```
+    pub fn with_session_id(self, id: impl Into<Arc<str>>) -> Self {
+        let id = id.into();
+        self.map_calls(|call| call.with_session_id(Arc::clone(&id)))
+    }
+
+    /// Sets the agent that makes all calls.
+    pub fn with_agent_id(self, id: impl Into<Arc<str>>) -> Self {
+        let id = id.into();
+        self.map_calls(|call| call.with_agent_id(Arc::clone(&id)))
+    }
+
+    /// Sets the trace id of all calls, which is copied into events.
+    pub fn with_trace_id(self, id: impl Into<Arc<str>>) -> Self {
+        let id = id.into();
+        self.map_calls(|call| call.with_trace_id(Arc::clone(&id)))
+    }
+
+    /// Changes each call: for a subject's token, a deadline, or a [key](ToolCall::with_once_key) of its own.
+    ///
+    /// The id of a call stays, because its result is found by it.
+    pub fn map_calls(mut self, mut map: impl FnMut(ToolCall) -> ToolCall) -> Self {
+        for Slot { call, .. } in &mut self.slots {
+            let id = call.id().unwrap_or_default().to_owned();
+            *call = map(call.clone()).with_id(id);
         }
         self
     }
