@@ -8,13 +8,18 @@
 //! not. A text is advice; the layer is what keeps the second payment from being made, and says what to do instead.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
 use serde_json::{Value, json};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
-use tower_toolcall::{BoxError, ToolCall, ToolError, once::OnceLayer, timeout::TimeoutLayer};
+use tower_toolcall::{
+    BoxError, ReplaySafety, ToolCall, ToolError, once::OnceLayer, timeout::TimeoutLayer,
+};
 
 const TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -41,9 +46,11 @@ async fn main() -> Result<(), BoxError> {
     println!("charges of order 17        {before:>7}  {after:>7}");
     assert!(before == 2 && after == 1);
 
-    println!("\n--- with it, the same key with another amount is not taken for the same payment");
-    let other = ask(&tools, pay("17", 30)?).await;
-    assert!(other.is_err() && with.charges("17") == 1);
+    println!("\n--- with it and a key of the program's, another amount is not another payment");
+    let keyed = |euros| Ok::<_, ToolError>(pay("19", euros)?.with_once_key("order 19"));
+    let first = ask(&tools, keyed(20)?).await;
+    let other = ask(&tools, keyed(30)?).await;
+    assert!(first.is_ok() && other.is_err() && with.charges("19") == 1);
 
     println!("\n--- with it, two calls at once, and one that comes later, share one run");
     let (first, second) = tokio::join!(ask(&tools, pay("18", 5)?), ask(&tools, pay("18", 5)?));
@@ -64,8 +71,9 @@ where
             Ok(_) => return Ok(()),
             // What it is told to do instead it does.
             Err(text) if text.contains("find out first") => {
-                let look = ToolCall::new("charges").with_json(json!({ "order": "17" }))?;
-                ask(tools, look).await?;
+                // A tool that only reads is declared safe: it always runs.
+                let look = ToolCall::new("charges").with_replay_safety(ReplaySafety::Safe);
+                ask(tools, look.with_json(json!({ "order": "17" }))?).await?;
                 return Ok(());
             }
             Err(_) => {}
@@ -74,11 +82,12 @@ where
     Ok(())
 }
 
-/// A payment as the host makes it of the model's wish: the order is what is paid once, so it is the key.
+/// A payment as the model asks for it: each time under a new id.
 fn pay(order: &str, euros: u32) -> Result<ToolCall, ToolError> {
+    static IDS: AtomicU32 = AtomicU32::new(1);
     ToolCall::new("pay")
         .with_agent_id("shopper")
-        .with_once_key(format!("order {order}"))
+        .with_id(format!("call_{}", IDS.fetch_add(1, Relaxed)))
         .with_json(json!({ "order": order, "euros": euros }))
 }
 

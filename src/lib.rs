@@ -91,7 +91,7 @@
 //! | [`RepeatGuardLayer`](repeat_guard::RepeatGuardLayer) | refuses a call that a model makes again and again, and that fails alike each time |
 //! | [`ValidateLayer`][validate::ValidateLayer] | checks arguments against the tool's JSON Schema, and repairs types (feature `validate`) |
 //! | [`PolicyLayer`](policy::PolicyLayer) | allows calls, denies them, or asks a person first |
-//! | [`OnceLayer`](once::OnceLayer) | a call that is made again does not run again: it gets the first one's answer |
+//! | [`OnceLayer`](once::OnceLayer) | a repeated call runs once: equal arguments within ten minutes get the first one's answer |
 //! | [`CacheLayer`](cache::CacheLayer) | keeps answers of tools that only read, for each principal apart |
 //! | [`QuotaLayer`](quota::QuotaLayer) | grants calls so many tokens per period, by tool, agent or any key |
 //! | [`DeadlineLayer`](deadline::DeadlineLayer) | a time budget for everything below; the caller's cancellation token |

@@ -153,7 +153,10 @@ allocates_nothing! {
     health_that_refuses: Health::builder().with_refusal(true).build().unwrap().layer();
     repeat_guard: RepeatGuardLayer::builder().with_principal(|call| Some(call.tool())).build().unwrap();
     repeat_guard_of_calls_without_a_principal: RepeatGuardLayer::new();
-    once_of_calls_without_a_key: OnceLayer::new();
+    once_of_calls_without_a_key: OnceLayer::builder()
+        .with_repeat_within(Duration::ZERO)
+        .build()
+        .unwrap();
     cache_of_other_tools: CacheLayer::new(Duration::from_secs(60), ["fetch"]).unwrap();
     retry: RetryLayer::default();
     catch_panic: CatchPanicLayer::new();

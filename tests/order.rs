@@ -82,7 +82,10 @@ const LAYERS: &[(&str, Wrap)] = &[
         boxed(PolicyLayer::new().allow("*").deny_by_default(), s)
     }),
     // Calls without a key, and of another tool: what the others do is looked at.
-    ("once", |s| boxed(OnceLayer::new(), s)),
+    ("once", |s| {
+        let once = OnceLayer::builder().with_repeat_within(Duration::ZERO);
+        boxed(once.build().unwrap(), s)
+    }),
     ("cache", |s| boxed(cache(), s)),
     ("quota", |s| boxed(QuotaLayer::new(quota()), s)),
     ("deadline", |s| boxed(DeadlineLayer::new(secs(100)), s)),

@@ -338,7 +338,8 @@ fn once() -> Vec<Candidate> {
     vec![
         bare(),
         ours("once, a call without a key", |tool| {
-            layered(OnceLayer::new(), tool)
+            let builder = OnceLayer::builder().with_repeat_within(Duration::ZERO);
+            layered(builder.build().expect("valid"), tool)
         }),
         candidate::<0>(BARE_KEYED, By::Bare, |tool| {
             stacked(ServiceBuilder::new().map_request(keyed), tool)

@@ -96,6 +96,7 @@ impl Stack {
         let cached = (0..TOOLS).step_by(50).map(|n| format!("local__tool{n}"));
         let cache = CacheLayer::new(Duration::from_secs(1), cached)?;
         let once = OnceLayer::builder()
+            .with_repeat_within(Duration::ZERO)
             .with_ttl(Duration::from_secs(5))
             .build()?;
         let (breakers, gates, kept) = (breaker.handle(), gate.handle(), cache.handle());

@@ -350,7 +350,7 @@ impl Size {
 }
 
 /// The longest time for which an answer is kept.
-const MAX_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(crate) const MAX_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The settings of where answers are kept: for whom, how many, and how large.
 #[derive(Clone)]

@@ -14,11 +14,13 @@ use crate::{
 struct OnceKey(Arc<str>);
 
 impl ToolCall {
-    /// Names what the call does: a call with the same key and the same arguments does not do it again below a
-    /// [`OnceLayer`](crate::once::OnceLayer). Default: the session id and the call id together, if there are both. An empty key is none.
+    /// Names the effect of the call: a [`OnceLayer`](crate::once::OnceLayer) runs calls with one key once.
     ///
-    /// It is another key for another thing to be done, and the same one when the same thing is asked for again; at most 1 KiB. It is
-    /// not sent to the tool.
+    /// Default: none. The layer then compares principal, tool and arguments for ten minutes. An empty key
+    /// is none.
+    ///
+    /// Use the same key when the same effect is wanted again, and another key for another effect: two equal
+    /// payments that are both meant need two keys. A key has at most 1 KiB. It is not sent to the tool.
     #[must_use]
     pub fn with_once_key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.extensions_mut().insert(OnceKey(key.into()));
@@ -32,16 +34,17 @@ impl ToolCall {
     }
 }
 
-/// A key of a principal, and for what it was used first.
+/// The key of a principal's call.
 #[derive(Clone)]
 pub(super) struct Key {
     pub(super) owner: Arc<str>,
-    pub(super) id: Box<str>,
+    /// The caller's own key. Without one the request itself is the key.
+    pub(super) id: Option<Box<str>>,
     pub(super) request: Request,
 }
 
-/// What has to be equal in all calls with one key.
-#[derive(Clone, PartialEq, Eq)]
+/// Equal in all calls with one key.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Request {
     pub(super) server: Option<Arc<str>>,
     pub(super) tool: Arc<str>,
@@ -53,6 +56,7 @@ pub(super) struct Request {
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
         (&self.owner, &self.id) == (&other.owner, &other.id)
+            && (self.id.is_some() || self.request == other.request)
     }
 }
 
@@ -61,6 +65,9 @@ impl Eq for Key {}
 impl Hash for Key {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.owner, &self.id).hash(hasher);
+        if self.id.is_none() {
+            self.request.hash(hasher);
+        }
     }
 }
 
@@ -76,15 +83,4 @@ impl FlightKey for Key {
     fn is_same(&self, other: &Self) -> bool {
         self.request == other.request
     }
-}
-
-/// The text of a call's key.
-pub(super) fn id(call: &ToolCall) -> Option<Box<str>> {
-    if let Some(key) = call.once_key() {
-        return Some(format!("key:{key}").into());
-    }
-    let given = |id: &&str| !id.is_empty();
-    let session = call.session_id().filter(given)?;
-    let id = call.id().filter(given)?;
-    Some(format!("call:{}:{session}:{id}", session.len()).into())
 }

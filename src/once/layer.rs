@@ -8,14 +8,17 @@ use super::{
 };
 use crate::{
     call::ToolCall,
-    config::ConfigError,
+    config::{ConfigError, refuse_if},
     kit::{
-        fingerprint::Seed, flights::Flights, principal::Principal, registry::DEFAULT_MAX_KEYS,
-        reuse::Store,
+        fingerprint::Seed,
+        flights::Flights,
+        principal::Principal,
+        registry::DEFAULT_MAX_KEYS,
+        reuse::{MAX_TTL, Store},
     },
 };
 
-/// Layer under which a call that is made again does not run again. See the [module docs](super) for an example.
+/// Layer that runs a repeated call once. See the [module docs](super) for an example.
 ///
 /// The keys live in the layer value: services made from it, or from its clones, share them.
 #[derive(Clone)]
@@ -26,14 +29,18 @@ pub struct OnceLayer {
 
 /// Shared by all of a layer value.
 pub(super) struct Rules {
-    pub(super) flights: Arc<Flights<Key, Kept>>,
+    /// Calls with keys of their callers.
+    pub(super) keyed: Arc<Flights<Key, Kept>>,
+    /// Calls without, by their arguments. The oldest are forgotten if there is no room.
+    pub(super) repeats: Arc<Flights<Key, Kept>>,
     pub(super) store: Store,
     pub(super) seed: Seed,
     pub(super) ttl: Duration,
+    pub(super) within: Duration,
 }
 
 impl OnceLayer {
-    /// A layer with the default settings: 10,000 keys, each kept for 24 hours.
+    /// A layer with the default settings: callers' keys count for 24 hours, equal arguments for ten minutes.
     pub fn new() -> Self {
         OnceBuilder::new().build_checked()
     }
@@ -45,7 +52,7 @@ impl OnceLayer {
 
     /// The number of keys, those of running calls included, and those that have ended, until others come.
     pub fn len(&self) -> usize {
-        self.rules.flights.len()
+        self.rules.keyed.len() + self.rules.repeats.len()
     }
 
     /// Whether there are none.
@@ -72,6 +79,7 @@ impl fmt::Debug for OnceLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OnceLayer")
             .field("ttl", &self.rules.ttl)
+            .field("repeat_within", &self.rules.within)
             .field("len", &self.len())
             .finish_non_exhaustive()
     }
@@ -82,6 +90,7 @@ impl fmt::Debug for OnceLayer {
 #[must_use]
 pub struct OnceBuilder {
     ttl: Duration,
+    within: Duration,
     store: Store,
 }
 
@@ -96,19 +105,32 @@ impl OnceBuilder {
     pub fn new() -> Self {
         Self {
             ttl: Duration::from_secs(24 * 3600),
+            within: Duration::from_secs(600),
             store: Store::new(Principal::Ids { narrow: false }, DEFAULT_MAX_KEYS),
         }
     }
 
-    /// Sets how long an answer is kept after its call has ended. Default 24 hours; at most 365 days.
+    /// Sets how long the answer to a call with its caller's [key](ToolCall::with_once_key) is kept after the
+    /// call has ended. Default 24 hours; at most 365 days.
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Sets how many keys are kept at most, and a principal has an eighth of that. Default 10,000; at most 16,777,216.
+    /// Sets for how long after its end a call without a key of its own is not run again with the same
+    /// arguments. Default ten minutes; at most 365 days.
     ///
-    /// Beyond that calls with new keys are refused: nothing is forgotten before its time.
+    /// Zero turns that off: only calls with a [key](ToolCall::with_once_key) are then looked at.
+    pub fn with_repeat_within(mut self, within: Duration) -> Self {
+        self.within = within;
+        self
+    }
+
+    /// Sets how many callers' keys are kept at most, and how many calls without a key beside them. A
+    /// principal has an eighth of each. Default 10,000; at most 16,777,216.
+    ///
+    /// Beyond that calls with new keys are refused, because no key is forgotten before its time. Of calls
+    /// without a key the oldest are forgotten.
     pub fn with_max_keys(mut self, max: usize) -> Self {
         self.store.max_keys = max;
         self
@@ -130,8 +152,10 @@ impl OnceBuilder {
         self
     }
 
-    /// Sets whose keys a call's key is compared with: of those for which the function picks out the same text. With `None`, or an
-    /// empty text, the call passes. Default: the subject, else the [agent id](ToolCall::agent_id), else the [session id](ToolCall::session_id).
+    /// Sets the principal of a call. Calls of different principals are not compared. A call for which the
+    /// function returns `None` or an empty text has no principal: all such calls are compared with each
+    /// other. Default: the subject, else the [agent id](ToolCall::agent_id), else the
+    /// [session id](ToolCall::session_id).
     ///
     /// It has to be something that callers cannot choose, or choose for themselves only: who makes another's calls gets his answers.
     pub fn with_principal(
@@ -142,7 +166,8 @@ impl OnceBuilder {
         self
     }
 
-    /// Takes all calls for those of one principal, which has the whole store: for a process that serves a single one.
+    /// Gives all calls one principal, which has the whole store: for a process that serves a single user.
+    /// The layer then does not report calls without a principal.
     pub fn shared(mut self) -> Self {
         self.store.principal = Principal::Shared;
         self
@@ -156,16 +181,20 @@ impl OnceBuilder {
     pub fn build(self) -> Result<OnceLayer, ConfigError> {
         let times = [self.ttl; 2];
         self.store.check(times, "every call would run again")?;
+        let long = format!("{:?} is longer than a year", self.within);
+        refuse_if(self.within > MAX_TTL, "repeat_within", long)?;
         Ok(self.build_checked())
     }
 
     fn build_checked(self) -> OnceLayer {
         OnceLayer {
             rules: Arc::new(Rules {
-                flights: self.store.flights(false),
+                keyed: self.store.flights(false),
+                repeats: self.store.flights(true),
                 store: self.store,
                 seed: Seed::default(),
                 ttl: self.ttl,
+                within: self.within,
             }),
         }
     }
@@ -174,6 +203,7 @@ impl OnceBuilder {
 crate::text::debug_fields! {
     {} |this| OnceBuilder {
         ttl: this.ttl,
+        repeat_within: this.within,
         max_keys: this.store.max_keys,
         max_answer: this.store.size.max,
         principal: this.store.principal,

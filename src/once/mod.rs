@@ -1,17 +1,20 @@
-//! A layer under which a call that is made again does not run again: no second payment, no second mail.
+//! A layer that runs a repeated call once: no second payment, no second mail.
 //!
-//! An agent whose call has timed out asks again, and cannot know whether the first one has run. Below this layer it gets the first one's answer.
+//! An agent whose call has timed out asks again, under a new call id, and cannot know whether the first call has run. Below this layer it
+//! gets the first one's answer.
 //!
-//! What happens to a call, by the end of the first one with its key:
+//! A call repeats another one if principal, server, tool and arguments are equal and at most ten minutes
+//! have passed since the other one ended ([`with_repeat_within`](OnceBuilder::with_repeat_within)), or if its
+//! caller gives both the same [key](crate::ToolCall::with_once_key). By the end of the first call:
 //!
-//! | the first one | the next one with the same key |
+//! | the first call | a call that repeats it |
 //! |---|---|
 //! | still runs | waits for it, within its own deadline and its caller's token, and gets its answer |
 //! | has an answer, a success or an error in the tool's own words (MCP's `isError`) | gets the same answer |
 //! | has failed definitely: with an error of the tool's own ([`Execution::Completed`](crate::Execution::Completed), or of the kinds `Failed`, `Reported`, `InvalidInput`, `NotFound`, `Denied`) | gets the same error |
 //! | has surely not started: a refusal of this side, or a leaf's word | runs |
 //! | may have run: it timed out, was dropped while it ran, panicked, lost its connection, or got a 5xx | is refused with the code [`TOOL_OUTCOME_UNKNOWN`]. It runs if its tool is [safe](crate::ReplaySafety::Safe) to run twice |
-//! | is of another tool, or has other arguments | is refused: `InvalidInput` with the code [`TOOL_KEY_REUSED`] |
+//! | has the same key, and another tool or other arguments | is refused: `InvalidInput` with the code [`TOOL_KEY_REUSED`] |
 //!
 //! These are the rules of Stripe's API (v1) and of the IETF's draft for HTTP (*The Idempotency-Key HTTP Header Field*,
 //! `draft-ietf-httpapi-idempotency-key-header`): the answer of the first request is repeated, errors included, and a key that comes with
@@ -20,14 +23,28 @@
 //!
 //! # Keys
 //!
-//! The key of a call is its caller's ([`ToolCall::with_once_key`](crate::ToolCall::with_once_key)), else its session id and its call id together. A call
-//! without the first and without one of the latter passes as if the layer were not there; so does one that
-//! [goes on waiting for a job](crate::ToolCall::with_job), which starts nothing, and one whose arguments are nested too deeply to be sent.
+//! A caller's key takes precedence over equal arguments. Use it when the program knows the effect: the
+//! number of an order, for example. Two equal calls that are both meant, in one turn too, need two keys:
 //!
-//! Keys are those of a principal: the subject (the token of
-//! `ToolCall::with_subject_token`, feature `token`), else the agent id, else the session id. What another principal does under the same key is
-//! not looked at, and nobody gets another one's answer. A call without a principal passes as well, unless the layer says
-//! [`shared`](OnceBuilder::shared).
+//! ```
+//! # use tower_toolcall::ToolCall;
+//! let stamp = |n: u32| ToolCall::new("buy_stamp").with_once_key(format!("stamp {n} of order 17"));
+//! # let _ = stamp(1);
+//! ```
+//!
+//! The id that a provider gives a call is not a key: most providers give a repeated call a new one, some
+//! give all calls the same, some count from 0 in each turn.
+//!
+//! These calls pass as if the layer were not there: one without a key that is known to be
+//! [safe](crate::ReplaySafety::Safe), because a tool that only reads may have another answer by now; one that
+//! [goes on waiting for a job](crate::ToolCall::with_job), which starts nothing; and one whose arguments
+//! are nested too deeply to be sent. So declare tools that only read safe, or they are answered from memory.
+//!
+//! Calls are compared with those of their principal: the subject (the token of
+//! `ToolCall::with_subject_token`, feature `token`), else the agent id, else the session id. A `Turn` (feature
+//! `turn`) sets them: `with_session_id`, `with_agent_id`. **Calls without a principal are compared with each
+//! other**, whoever makes them. The layer reports the first of them at WARN. In a program of a single user
+//! that is right: say so with [`shared`](OnceBuilder::shared).
 //!
 //! **A subject's token that was renewed is another subject: what is asked for again with it runs again.** A token is not read, as nobody has
 //! checked what it says, and the ids beside it are its bearer's word. Where tokens are renewed between two askings, name the principal by
@@ -39,8 +56,9 @@
 //!
 //! # How long
 //!
-//! An answer is kept for 24 hours ([`with_ttl`](OnceBuilder::with_ttl)), from its end on, and nothing is forgotten before. **It is kept in memory
-//! only**: a restart forgets all keys, those of running calls included, and another process knows none of them. What must not happen twice across restarts needs a
+//! From the end of the first call on: 24 hours for calls with a key ([`with_ttl`](OnceBuilder::with_ttl)), and no key is forgotten before;
+//! ten minutes for calls without ([`with_repeat_within`](OnceBuilder::with_repeat_within)). **It is kept in memory
+//! only**: a restart forgets all calls, those that run included, and another process knows none of them. What must not happen twice across restarts needs a
 //! tool that knows keys itself: see [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key).
 //!
 //! # Order
@@ -68,16 +86,22 @@
 //!     async move { Ok::<_, ToolError>(receipt) }
 //! });
 //! let stack = ServiceBuilder::new().layer(OnceLayer::new()).service(pay);
-//! let call = |euros| ToolCall::new("pay")
-//!     .with_agent_id("a1")
-//!     .with_once_key("order 17")
+//! let call = |id, euros| ToolCall::new("pay")
+//!     .with_session_id("chat 17")
+//!     .with_id(id)
 //!     .with_json(json!({ "euros": euros }));
 //!
-//! assert_eq!(stack.clone().oneshot(call(20)?).await?, 1);
-//! assert_eq!(stack.clone().oneshot(call(20)?).await?, 1);
-//! let error = stack.oneshot(call(30)?).await.unwrap_err();
+//! // The model asks again, and for something else.
+//! assert_eq!(stack.clone().oneshot(call("c1", 20)?).await?, 1);
+//! assert_eq!(stack.clone().oneshot(call("c2", 20)?).await?, 1);
+//! assert_eq!(stack.clone().oneshot(call("c3", 30)?).await?, 2);
+//!
+//! // Where the program knows what is paid, that is the key.
+//! let order = |euros| Ok::<_, ToolError>(call("c4", euros)?.with_once_key("order 17"));
+//! assert_eq!(stack.clone().oneshot(order(5)?).await?, 3);
+//! let error = stack.oneshot(order(6)?).await.unwrap_err();
 //! assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidInput, TOOL_KEY_REUSED));
-//! assert_eq!(charged.load(Relaxed), 1);
+//! assert_eq!(charged.load(Relaxed), 3);
 //! # Ok(()) }
 //! ```
 //!
@@ -103,6 +127,8 @@
 //!
 //! At most 10,000 keys ([`with_max_keys`](OnceBuilder::with_max_keys)), those of running calls included, and of one principal at most an eighth
 //! of that, so that no principal can use up the store for all others. Beyond that calls with new keys are refused, until keys are free: within a second of that.
+//! As many calls without a key are kept beside them. Beyond that the oldest are forgotten, of the principal or of all: no call is refused for
+//! want of room, and a call that was forgotten runs again.
 //! Whoever can be as many principals as he likes, by tokens, agent ids or sessions that he invents, can use up the store: check callers before, or
 //! name a principal that they cannot choose.
 //!
@@ -123,7 +149,7 @@
 //!
 //! # Cost
 //!
-//! A call without a key or a principal allocates nothing. Else its arguments are hashed twice, its key is put together, and one mutex is taken for
+//! A call that passes allocates nothing. Else its arguments are hashed twice, its key is put together, and one mutex is taken for
 //! a moment at its beginning and its end; its answer is cloned. One that waits for another allocates its place in the queue.
 
 mod key;

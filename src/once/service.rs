@@ -3,13 +3,14 @@ use std::{
     fmt,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tokio::time::Instant;
 use tower_service::Service;
 
 use super::{
-    key::{self, Key, Request},
+    key::{Key, Request},
     layer::Rules,
 };
 use crate::{
@@ -33,9 +34,9 @@ pub const TOOL_OUTCOME_UNKNOWN: &str = "TOOL_OUTCOME_UNKNOWN";
 pub const TOOL_ALREADY_DONE: &str = "TOOL_ALREADY_DONE";
 
 /// The longest key, in bytes.
-const MAX_ID: usize = 1024 + 64;
+const MAX_ID: usize = 1024;
 
-/// Lets no call run again that is made again. See the [module docs](super) for an example.
+/// Runs a repeated call once. See the [module docs](super) for an example.
 #[derive(Clone)]
 pub struct Once<S> {
     inner: Prepared<S>,
@@ -99,28 +100,34 @@ pub(super) enum Kept {
 pub(super) struct InOnce {
     flight: Flight<Key, Kept>,
     rules: Arc<Rules>,
+    ttl: Duration,
     replay: ReplaySafety,
     below: Observation,
 }
 
-/// The call at its key; `None` if it has none.
+/// The call at its key. `None`: it passes, as it starts nothing, may run twice, or has no key to be compared by.
 fn enter(
     rules: &Arc<Rules>,
     call: &mut ToolCall,
     answer: TypeId,
 ) -> Result<Option<InOnce>, ToolError> {
-    // Arguments that are too deep are never sent, and are not looked at; and who waits for a job starts nothing.
-    let Some(id) = key::id(call).filter(|_| !call.is_too_deep() && call.job().is_none()) else {
+    let id = call.once_key().map(Box::<str>::from);
+    let is_compared = || !rules.within.is_zero() && call.replay_safety() != ReplaySafety::Safe;
+    // Arguments that are too deep are never sent; and a call that waits for a job starts nothing.
+    let starts = !call.is_too_deep() && call.job().is_none();
+    if !starts || id.is_none() && !is_compared() {
         return Ok(None);
-    };
-    let Some(owner) = rules.store.principal.of(call) else {
-        return Ok(None);
-    };
+    }
     let info = call.info();
-    if id.len() > MAX_ID || owner.len() > MAX_PRINCIPAL {
+    let owner = rules.store.principal.of(call).unwrap_or_default();
+    if id.as_ref().is_some_and(|id| id.len() > MAX_ID) || owner.len() > MAX_PRINCIPAL {
         let text = "the key, or the principal, of the call is too long";
         return Err(ToolError::refusal(ErrorKind::InvalidInput, text).for_call(&info));
     }
+    let (flights, ttl) = match id {
+        Some(_) => (&rules.keyed, rules.ttl),
+        None => (&rules.repeats, rules.within),
+    };
     let request = Request {
         server: info.shared_server().cloned(),
         tool: Arc::clone(info.shared_tool()),
@@ -128,10 +135,11 @@ fn enter(
         answer,
     };
     let key = Key { owner, id, request };
-    match rules.flights.enter(key) {
+    match flights.enter(key) {
         Ok(flight) => Ok(Some(InOnce {
             flight,
             rules: Arc::clone(rules),
+            ttl,
             replay: call.replay_safety(),
             below: call.observe(),
         })),
@@ -175,8 +183,8 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
 
     fn begin(&mut self) {
         if self.replay != ReplaySafety::Safe {
-            let ttl = self.rules.ttl;
-            self.flight.leave_behind(Some((Kept::Unknown(None), ttl)));
+            let left = (Kept::Unknown(None), self.ttl);
+            self.flight.leave_behind(Some(left));
         }
     }
 
@@ -198,7 +206,7 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
             }
             Err(error) => Kept::Unknown(Some(error.clone().without_source())),
         };
-        let until = Instant::now() + self.rules.ttl;
+        let until = Instant::now() + self.ttl;
         self.flight.end(Ok(Some((kept, until))));
     }
 

@@ -267,7 +267,10 @@ contract!(
 );
 contract!(
     once_of_calls_without_a_key,
-    OnceLayer::new(),
+    OnceLayer::builder()
+        .with_repeat_within(Duration::ZERO)
+        .build()
+        .unwrap(),
     Readiness::Eager,
     Panics::Pass
 );

@@ -8,6 +8,7 @@ use tokio_test::{assert_pending, assert_ready_ok, task};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit};
 use tower_toolcall::{
     ErrorKind, Evidence, Execution, ReplaySafety, ToolCall, ToolError,
+    call::JobRef,
     catch_panic::CatchPanicLayer,
     event::Event,
     once::{OnceLayer, TOOL_ALREADY_DONE, TOOL_KEY_REUSED, TOOL_OUTCOME_UNKNOWN},
@@ -304,19 +305,19 @@ async fn subjects_of_one_agent_have_keys_of_their_own() {
     }
 }
 
+/// A call that starts nothing passes, and so does one that may run twice.
 #[tokio::test(start_paused = true)]
-async fn without_a_principal_or_a_key_a_call_passes() {
+async fn calls_that_are_safe_too_deep_or_wait_for_a_job_pass() {
     let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
     let mut deep = json!(1);
     for _ in 0..200 {
         deep = json!([deep]);
     }
+    let bare = || ToolCall::new("pay").with_agent_id("a1");
+    let job = JobRef::new(&bare(), serde_json::Map::new()).unwrap();
     let calls = [
-        ToolCall::new("pay").with_once_key("k1"),
-        ToolCall::new("pay").with_agent_id("a1"),
-        ToolCall::new("pay").with_agent_id("a1").with_id("c1"),
-        ToolCall::new("pay").with_session_id("s1"),
-        ToolCall::new("pay").with_agent_id("a1").with_once_key(""),
+        bare().with_replay_safety(ReplaySafety::Safe),
+        bare().with_job(job),
         call(json!({ "deep": deep })),
     ];
     for (n, call) in calls.into_iter().enumerate() {
@@ -328,26 +329,114 @@ async fn without_a_principal_or_a_key_a_call_passes() {
     assert!(layer.is_empty());
 }
 
+/// P4: without a key the arguments are the key, for ten minutes after the end of the call.
 #[tokio::test(start_paused = true)]
-async fn the_call_id_in_its_session_is_a_key() {
-    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
-    let call = |session, id| {
-        ToolCall::new("pay")
-            .with_session_id(session)
-            .with_id(id)
-            .with_agent_id("a1")
+async fn equal_arguments_are_not_run_again_for_ten_minutes() {
+    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r").after(SECOND)));
+    let call = |euros, id| {
+        let call = ToolCall::new("pay").with_session_id("s1").with_id(id);
+        call.with_json(json!({ "euros": euros })).unwrap()
     };
-    for (session, id, sent) in [
-        ("s", "1", 1),
-        ("s", "1", 1),
-        ("s", "2", 2),
-        ("t", "1", 3),
-        ("s:1", "", 4),
-        ("s:1", "", 5),
-    ] {
-        make(&layer, &tool, call(session, id)).await.unwrap();
+    for (euros, id, sent) in [(20, "1", 1), (20, "2", 1), (20, "", 1), (21, "1", 2)] {
+        make(&layer, &tool, call(euros, id)).await.unwrap();
         assert_eq!(tool.count(), sent);
     }
+    make(&layer, &tool, call(20, "3").with_server("bank"))
+        .await
+        .unwrap();
+    assert_eq!(tool.count(), 3);
+    advance(Duration::from_secs(590)).await;
+    make(&layer, &tool, call(20, "4")).await.unwrap();
+    assert_eq!(tool.count(), 3);
+    advance(Duration::from_secs(10)).await;
+    make(&layer, &tool, call(20, "5")).await.unwrap();
+    assert_eq!(tool.count(), 4);
+}
+
+/// P4: what may have run is not repeated without a key either; another layer value's time may be shorter.
+#[tokio::test(start_paused = true)]
+async fn equal_arguments_of_a_call_that_may_have_run_are_refused() {
+    let layer = OnceLayer::builder().with_repeat_within(SECOND);
+    let layer = layer.build().unwrap();
+    let tool = Tool::new([Step::hang(), Step::ok("r")]);
+    let call = || ToolCall::new("pay").with_session_id("s1");
+    timeout(SECOND, make(&layer, &tool, call()))
+        .await
+        .unwrap_err();
+    assert_eq!(refused(&layer, &tool, call()).await, TOOL_OUTCOME_UNKNOWN);
+    advance(SECOND).await;
+    assert_eq!(make(&layer, &tool, call()).await.unwrap(), "r");
+}
+
+/// P4: the caller's key takes precedence over equal arguments.
+#[tokio::test(start_paused = true)]
+async fn calls_with_keys_of_their_own_are_not_compared_by_arguments() {
+    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
+    let bare = || ToolCall::new("pay").with_agent_id("a1");
+    let (first, second) = (bare().with_once_key("k1"), bare().with_once_key("k2"));
+    for (call, sent) in [
+        (first, 1),
+        (second, 2),
+        (bare(), 3),
+        (bare().with_once_key(""), 3),
+    ] {
+        make(&layer, &tool, call).await.unwrap();
+        assert_eq!(tool.count(), sent);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_of_zero_looks_at_calls_with_keys_only() {
+    let layer = OnceLayer::builder().with_repeat_within(Duration::ZERO);
+    let (layer, tool) = (layer.build().unwrap(), Tool::always(Step::ok("r")));
+    let bare = ToolCall::new("pay").with_agent_id("a1");
+    for sent in 1..=2 {
+        make(&layer, &tool, bare.clone()).await.unwrap();
+        assert_eq!(tool.count(), sent);
+    }
+    for _ in 0..2 {
+        make(&layer, &tool, pay()).await.unwrap();
+        assert_eq!(tool.count(), 3);
+    }
+}
+
+/// P4: calls without a principal are compared with each other, and with no principal's.
+#[tokio::test(start_paused = true)]
+async fn calls_without_a_principal_share_one_key_space() {
+    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
+    let bare = || ToolCall::new("pay");
+    let keyed = || bare().with_once_key("k1");
+    let calls = [
+        (bare(), 1),
+        (bare().with_id("c2"), 1),
+        (keyed(), 2),
+        (keyed(), 2),
+        (keyed().with_agent_id("a1"), 3),
+        (bare().with_session_id("s1"), 4),
+    ];
+    for (call, sent) in calls {
+        make(&layer, &tool, call).await.unwrap();
+        assert_eq!(tool.count(), sent);
+    }
+}
+
+/// P4: many calls without keys never make the layer refuse one; the oldest are forgotten.
+#[tokio::test(start_paused = true)]
+async fn of_calls_without_keys_the_oldest_are_forgotten() {
+    let layer = OnceLayer::builder().with_max_keys(80).build().unwrap();
+    let tool = Tool::always(Step::ok("r"));
+    let call = |n: u64| {
+        let call = ToolCall::new("pay").with_agent_id("a1");
+        call.with_json(json!({ "n": n })).unwrap()
+    };
+    for n in 0..100 {
+        make(&layer, &tool, call(n)).await.unwrap();
+        advance(Duration::from_millis(1)).await;
+    }
+    assert_eq!(tool.count(), 100);
+    assert!(layer.len() <= 10, "{}", layer.len());
+    make(&layer, &tool, call(99)).await.unwrap();
+    assert_eq!(tool.count(), 100);
 }
 
 #[tokio::test(start_paused = true)]
@@ -364,7 +453,7 @@ async fn all_are_one_if_the_layer_says_so_and_a_function_may_say_who() {
     assert_eq!(tool.count(), 2);
     let by_trace = OnceLayer::builder().with_principal(|call| call.trace_id());
     let by_trace = by_trace.build().unwrap();
-    for (trace, sent) in [("t1", 3), ("t1", 3), ("t2", 4), ("", 5), ("", 6)] {
+    for (trace, sent) in [("t1", 3), ("t1", 3), ("t2", 4), ("", 5), ("", 5)] {
         make(&by_trace, &tool, pay().with_trace_id(trace))
             .await
             .unwrap();
@@ -609,6 +698,10 @@ fn settings_that_cannot_work_are_refused() {
     };
     assert_eq!(field(builder().with_ttl(Duration::ZERO)), "ttl");
     assert_eq!(field(builder().with_ttl(400 * DAY)), "ttl");
+    assert_eq!(
+        field(builder().with_repeat_within(400 * DAY)),
+        "repeat_within"
+    );
     assert_eq!(field(builder().with_max_keys(0)), "max_keys");
     assert_eq!(field(builder().with_max_keys(usize::MAX)), "max_keys");
 }

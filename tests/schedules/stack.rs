@@ -13,6 +13,7 @@ use tower_toolcall::{
     health::Health,
     identity::Resolve,
     metrics::Metrics,
+    once::OnceLayer,
     policy::PolicyLayer,
     quota::{Quota, QuotaHandle, QuotaLayer},
     rate_limit::{RateLimitBackoffLayer, RateLimitHandle},
@@ -132,6 +133,9 @@ impl Stack {
             .unwrap();
         let quota = Quota::new(1, TOKEN_EVERY).and_then(|quota| quota.with_burst(BURST));
         let quota = QuotaLayer::new(quota.unwrap());
+        // The model knows no repeats but those of a key.
+        let once = OnceLayer::builder().with_repeat_within(Duration::ZERO);
+        let once = once.build().unwrap();
         let limit = ConcurrencyLimitLayer::builder(AT_A_TIME).with_max_queue(2);
         let limit = limit.build().unwrap();
         let gate = RateLimitBackoffLayer::builder().with_seed(seed);
@@ -151,7 +155,7 @@ impl Stack {
             .tool_repeat_guard()
             .tool_validate(&SCHEMAS)
             .tool_policy(PolicyLayer::new().deny("*forbidden").allow("*"))
-            .tool_once()
+            .layer(once)
             .tool_cache(cache)
             .layer(quota)
             .map_request(passes(What::PassedQuota))

@@ -133,7 +133,7 @@ fn once_and_cache() {
     assert!(settings.once_layer().unwrap().is_none());
     assert!(settings.cache_layer().unwrap().is_none());
     let settings = changed(|s| {
-        s.once.ttl = secs(60);
+        (s.once.ttl, s.once.repeat_within) = (secs(60), secs(5));
         (s.once.max_keys, s.once.max_answer) = (7, 8);
         s.cache.tools = vec!["search".into()];
         s.cache.ttl = Some(secs(60));
@@ -141,6 +141,7 @@ fn once_and_cache() {
     });
     let by_hand = OnceLayer::builder()
         .with_ttl(secs(60))
+        .with_repeat_within(secs(5))
         .with_max_keys(7)
         .with_max_answer(8);
     same(&settings.once_builder(), &by_hand);

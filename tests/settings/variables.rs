@@ -98,6 +98,7 @@ fn values() -> Vec<(&'static str, &'static str, Value)> {
         ("TOOL_POLICY_APPROVAL_TIMEOUT", "1m", json!("1m")),
         ("TOOL_ONCE_ENABLED", "yes", json!(true)),
         ("TOOL_ONCE_TTL", "1h", json!("1h")),
+        ("TOOL_ONCE_REPEAT_WITHIN", "5m", json!("5m")),
         ("TOOL_ONCE_MAX_KEYS", "7", json!(7)),
         ("TOOL_ONCE_MAX_ANSWER", "1000", json!(1000)),
         ("TOOL_CACHE_TOOLS", "a, b", json!(["a", "b"])),

@@ -2,6 +2,7 @@
 
 mod kit;
 mod recorded;
+mod repeats;
 mod rules;
 mod soak;
 mod streams;

@@ -76,6 +76,7 @@ fn spans(s: &Settings) -> Checked {
             YEAR,
         ),
         ("once.ttl", Some(s.once.ttl), YEAR),
+        ("once.repeat_within", Some(s.once.repeat_within), YEAR),
         ("cache.ttl", s.cache.ttl, YEAR),
         ("token.leeway", Some(s.token.leeway), YEAR),
         (

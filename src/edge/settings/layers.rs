@@ -234,6 +234,7 @@ impl Settings {
         let once = &self.once;
         OnceLayer::builder()
             .with_ttl(once.ttl)
+            .with_repeat_within(once.repeat_within)
             .with_max_keys(once.max_keys)
             .with_max_answer(once.max_answer)
     }

@@ -192,13 +192,15 @@ settings! {
         approval_timeout: Duration = secs(300), as "duration", "TOOL_POLICY_APPROVAL_TIMEOUT", "how long a call waits for its approval";
     }
 
-    /// Whether a call that is made again runs again: `[once]`. For [`Settings::once_layer`]: it is in a stack by `StackBuilder::with_once`. Calls
-    /// need a key and a principal: see [`once`](crate::once).
+    /// Whether a call that is made again runs again: `[once]`. For [`Settings::once_layer`]: it is in a stack by `StackBuilder::with_once`. See
+    /// [`once`](crate::once).
     once: OnceSettings, OncePart {
         /// Whether the layer is there. Default: no.
         enabled: bool = false, "TOOL_ONCE_ENABLED", "whether a call that is made again does not run again";
-        /// How long a key is kept. Default 24 h.
-        ttl: Duration = secs(24 * 3600), as "duration", "TOOL_ONCE_TTL", "how long the answer to a call is kept";
+        /// How long a caller's key is kept. Default 24 h.
+        ttl: Duration = secs(24 * 3600), as "duration", "TOOL_ONCE_TTL", "how long the answer to a call with a key is kept";
+        /// How long a call without a key is not run again with the same arguments. Default 10 min; zero: it is.
+        repeat_within: Duration = secs(600), as "duration", "TOOL_ONCE_REPEAT_WITHIN", "how long a call without a key is not run again with the same arguments; 0: it is";
         /// How many keys are kept, an eighth of them for each principal. Default 10,000.
         max_keys: usize = DEFAULT_MAX_KEYS, "TOOL_ONCE_MAX_KEYS", "how many keys of calls are kept, an eighth of them for each principal";
         /// How many bytes an answer that is kept may have. Default 65,536.
