@@ -275,7 +275,7 @@ impl<Res> Classify<Res> for ByError {
         let kind = error.kind();
         // Whoever repeats our own refusals hammers what protects the tool or its server; and they tell nothing of it.
         let refused = error.is_own_refusal();
-        let retryable = error.is_retryable() && !refused && kind != ErrorKind::CircuitOpen;
+        let retryable = error.is_transient() && !refused && kind != ErrorKind::CircuitOpen;
         let count = match refused || is_the_callers(error) {
             true => Count::Neutral,
             false => kind.count(),

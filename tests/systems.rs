@@ -356,7 +356,10 @@ async fn d_answers_a_timeout_with_its_error_object() {
         let expected = json!({
             "code": -32000,
             "message": "Tool invocation timed out",
-            "data": { "code": "TOOL_TIMEOUT", "tool_id": name, "server": "docs", "timeout_ms": ms },
+            "data": {
+                "code": "TOOL_TIMEOUT", "tool_id": name, "server": "docs", "timeout_ms": ms,
+                "retryable": true, "execution": "unknown",
+            },
         });
         assert_eq!(error.to_json_rpc(), expected);
     }
@@ -403,7 +406,10 @@ async fn d_stops_a_broken_tool_and_takes_it_back() {
     let expected = json!({
         "code": -32001,
         "message": "Circuit breaker open",
-        "data": { "code": "CIRCUIT_OPEN", "tool_id": "bad", "server": "docs", "retry_after_seconds": 60 },
+        "data": {
+            "code": "CIRCUIT_OPEN", "tool_id": "bad", "server": "docs", "retry_after_seconds": 60,
+            "retryable": true, "execution": "not_started",
+        },
     });
     let mut object = error.to_json_rpc();
     object["data"].as_object_mut().unwrap().remove("attempts");

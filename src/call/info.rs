@@ -2,7 +2,9 @@ use std::{sync::Arc, time::Duration};
 
 use http::Extensions;
 
-use super::{ListenerIds, MAX_LISTENERS, Progress, Record, arguments::Arguments, hash::Hashes};
+use super::{
+    ListenerIds, MAX_LISTENERS, Progress, Record, ReplaySafety, arguments::Arguments, hash::Hashes,
+};
 use crate::{redact::Rules, text::Short};
 
 /// The caller's part of a call. Behind an `Arc`, copied on write.
@@ -135,12 +137,23 @@ pub(super) use getters;
 pub struct CallInfo {
     ident: Arc<Ident>,
     recording: u32,
+    replay: ReplaySafety,
 }
 
 impl CallInfo {
     #[inline]
-    pub(super) fn new(ident: Arc<Ident>, recording: u32) -> Self {
-        Self { ident, recording }
+    pub(super) fn new(ident: Arc<Ident>, recording: u32, replay: ReplaySafety) -> Self {
+        Self {
+            ident,
+            recording,
+            replay,
+        }
+    }
+
+    /// Whether the call is marked as one that must not run twice.
+    #[inline]
+    pub(crate) fn is_unsafe(&self) -> bool {
+        self.replay == ReplaySafety::Unsafe
     }
 
     #[cold]

@@ -351,7 +351,7 @@ impl ToolCall {
     /// A cheap handle on the call's names, for code that outlives the call.
     #[inline]
     pub fn info(&self) -> CallInfo {
-        CallInfo::new(Arc::clone(&self.data.ident), self.recording)
+        CallInfo::new(Arc::clone(&self.data.ident), self.recording, self.replay)
     }
 
     /// The receiver of a tool's progress reports; `None` unless a timeout layer in idle mode waits for it.

@@ -14,11 +14,15 @@ impl ToolError {
     ///
     /// The error of a call with another id, or without ids of a tool of another name, was met while this one ran: for this one it is
     /// only [inferred](Evidence::Inferred), and that the other one had not started becomes [`Execution::Unknown`].
+    ///
+    /// If the call is marked [`Unsafe`](crate::ReplaySafety::Unsafe) and may have run, the error is
+    /// [not retryable](Self::is_retryable) any more.
     #[must_use]
     pub fn for_call(self, call: &CallInfo) -> Self {
         if self.0.tool.is_some()
             && (self.0.server.is_some() || call.server().is_none())
             && (self.0.call_id.is_some() || call.id().is_none())
+            && (self.0.must_not_repeat || !call.is_unsafe())
             && !self.is_of_another(call)
             && self.is_redacted_by(call.rules())
         {

@@ -8,7 +8,7 @@ use std::{
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::{BoxError, ErrorKind, Evidence, Execution, TimeoutLimit};
+use super::{BoxError, ErrorKind, Evidence, Execution, TimeoutLimit, Words};
 use crate::{
     call::{CallInfo, JobRef},
     event::transition::OpenCause,
@@ -25,6 +25,8 @@ pub(super) struct Inner {
     pub(super) counted: bool,
     /// An earlier attempt may have run, although this one has not started.
     pub(super) ran_before: bool,
+    /// Its call is marked as one that must not run twice.
+    pub(super) must_not_repeat: bool,
     pub(super) attempts: u32,
     pub(super) message: Message,
     pub(super) code: Option<Cow<'static, str>>,
@@ -117,6 +119,7 @@ impl Inner {
         if self.call_id.is_none() {
             self.call_id = call.shared_id().cloned();
         }
+        self.must_not_repeat |= call.is_unsafe();
     }
 
     /// Makes it the refusal of this side.
@@ -146,6 +149,8 @@ pub(super) struct TimeoutData {
 pub(super) struct More {
     pub(super) body: Option<String>,
     pub(super) details: Map<String, Value>,
+    /// Instead of the sentences of the kind.
+    pub(super) words: Option<&'static Words>,
     pub(super) user_message: Option<String>,
     pub(super) for_model: Option<ForModel>,
     pub(super) job: Option<JobRef>,

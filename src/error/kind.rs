@@ -63,7 +63,8 @@ pub enum Evidence {
 ///
 /// The code `TOOL_TIMEOUT` is not the environment variable of that name, which sets how long tools may take.
 ///
-/// Retryable is advice to the caller: the same call may succeed later, whether or not this one has run. Recoverable means that the
+/// Retryable is advice to the caller: the same call may succeed later. An error of a call marked unsafe that may have run
+/// [is not retryable](super::ToolError::is_retryable), whatever its kind. Recoverable means that the
 /// agent can go on without the tool's answer: all but `NotFound`, `Cancelled` and `Internal`. An error of kind
 /// `NotFound` that has an upstream's status is about what the tool looked for, not about the tool: it
 /// [is recoverable](super::ToolError::is_recoverable).

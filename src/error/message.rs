@@ -1,5 +1,5 @@
-//! Text for users and for models: one sentence for each kind, at most 200 characters, the tool's
-//! name in it. "Try again" is said only where it helps.
+//! Text for users and for models: one text for each kind, at most 200 characters, the tool's name in it. "Try again" is
+//! said only where it helps, and the text says the same as [`ToolError::is_retryable`].
 
 use std::time::Duration;
 
@@ -61,63 +61,103 @@ fn sentence(e: &ToolError, template: &str, why: &str) -> String {
     }
 }
 
-/// For the user, and for the model.
+/// The sentences about one kind of error. `{tool}` and `{wait}` are filled in, `{why}` in the
+/// problem alone.
+pub(crate) struct Words {
+    /// For the user.
+    pub(crate) user: &'static str,
+    /// Added for the user where the call is retryable.
+    pub(crate) user_later: &'static str,
+    /// For the model: the problem.
+    pub(crate) problem: &'static str,
+    /// What to do next, if the same call is not to be repeated.
+    pub(crate) stop: &'static str,
+    /// What to do next, if the call is retryable.
+    pub(crate) again: &'static str,
+}
+
+const LATER: &str = " Please try again later.";
+const IN: &str = " Please try again in {wait} s.";
+const STOP: &str = "Do not repeat the same call; continue without it.";
+const GO_ON: &str = "Use another tool or continue without it.";
+const ONCE_LATER: &str = "Try again once, later, or continue without it.";
+/// Of a call that may have run: its caller may know more of the tool than this crate.
+const IF_SAFE: &str = "Repeat it only if it may run twice, or continue without it.";
+const ON: &str = "Continue without it.";
+
 #[rustfmt::skip]
-fn templates(e: &ToolError) -> [&'static str; 2] {
+const fn w(user: &'static str, user_later: &'static str, problem: &'static str, stop: &'static str, again: &'static str) -> Words {
+    Words { user, user_later, problem, stop, again }
+}
+
+#[rustfmt::skip]
+fn words(e: &ToolError) -> Words {
+    if let Some(words) = e.more().and_then(|more| more.words) {
+        return Words { ..*words };
+    }
     let knows_wait = e.retry_after().is_some();
+    let not_started = e.execution() == Execution::NotStarted;
     match e.kind() {
-        ErrorKind::Timeout if e.execution() == Execution::Completed => ["The tool '{tool}' took too long to answer.",
-            "Tool '{tool}' has run to its end, but too late for its answer to be passed on. Do not repeat the same call; continue without it."],
-        ErrorKind::Timeout => ["The tool '{tool}' took too long to answer.",
-            "Tool '{tool}' timed out and may still be running. Do not repeat the same call; ask for less, or continue without it."],
-        ErrorKind::DeadlineExceeded => ["There was no time left to run the tool '{tool}'.",
-            "Tool '{tool}' was not run: the time for tools is used up. Answer with what you have."],
-        ErrorKind::RateLimited if knows_wait => ["The tool '{tool}' is limiting requests. Please try again in {wait} s.",
-            "Tool '{tool}' is rate limited. Try again once, after {wait} s, or continue without it."],
-        ErrorKind::RateLimited => ["The tool '{tool}' is limiting requests. Please try again later.",
-            "Tool '{tool}' is rate limited. Continue without it, or try again once, later."],
-        ErrorKind::CircuitOpen if knows_wait => ["The tool '{tool}' is unavailable for now. Please try again in {wait} s.",
-            "Tool '{tool}' keeps failing and is switched off for {wait} s. Use another tool or continue without it."],
-        ErrorKind::CircuitOpen => ["The tool '{tool}' is unavailable for now. Please try again later.",
-            "Tool '{tool}' keeps failing and is switched off for now. Use another tool or continue without it."],
-        ErrorKind::Overloaded => ["The tool '{tool}' is busy. Please try again shortly.",
-            "Tool '{tool}' is busy. Try again once, later, or continue without it."],
-        ErrorKind::ConnectionFailed if e.is_own_refusal() => ["The tool '{tool}' is unavailable for now. Please try again later.",
-            "Tool '{tool}' is unavailable for the moment: its server does not answer. Use another tool or continue without it."],
-        // It may have run: another tool might do the same again.
-        ErrorKind::ConnectionFailed if e.execution() != Execution::NotStarted => ["The connection to the tool '{tool}' was lost.",
-            "The connection to tool '{tool}' was lost; it may have run all the same. Do not repeat the same call; continue without it."],
-        ErrorKind::ConnectionFailed => ["The tool '{tool}' could not be reached.",
-            "Tool '{tool}' could not be reached. Use another tool or continue without it."],
-        ErrorKind::Upstream => ["The service behind the tool '{tool}' failed.",
-            "The service behind tool '{tool}' failed. Use another tool or continue without it."],
-        ErrorKind::Denied => ["Access to the tool '{tool}' was denied.",
-            "Access to tool '{tool}' was denied. Do not call it again; tell the user, or continue without it."],
+        // It may have run, and must not run twice: another tool might do the same again.
+        ErrorKind::Upstream | ErrorKind::RateLimited | ErrorKind::Overloaded | ErrorKind::CircuitOpen if e.0.must_not_repeat && !not_started =>
+            w("The tool '{tool}' failed, and may have run all the same.", "", "Tool '{tool}' failed; it may have run all the same.", STOP, STOP),
+        ErrorKind::Timeout if e.execution() == Execution::Completed => w("The tool '{tool}' took too long to answer.", "",
+            "Tool '{tool}' has run to its end, but too late for its answer to be passed on.", STOP, IF_SAFE),
+        ErrorKind::Timeout if not_started => w("The tool '{tool}' took too long to answer.", "",
+            "Tool '{tool}' was not run: it could not be started in time.", ON, ONCE_LATER),
+        ErrorKind::Timeout => w("The tool '{tool}' took too long to answer.", "", "Tool '{tool}' timed out and may still be running.",
+            "Do not repeat the same call; ask for less, or continue without it.",
+            "Ask for less, or continue without it; repeat it only if it may run twice."),
+        ErrorKind::DeadlineExceeded => w("There was no time left to run the tool '{tool}'.", "",
+            "Tool '{tool}' was not run: the time for tools is used up.", "Answer with what you have.", "Answer with what you have."),
+        ErrorKind::RateLimited if knows_wait => w("The tool '{tool}' is limiting requests.", IN,
+            "Tool '{tool}' is rate limited.", STOP, "Try again once, after {wait} s, or continue without it."),
+        ErrorKind::RateLimited => w("The tool '{tool}' is limiting requests.", LATER,
+            "Tool '{tool}' is rate limited.", STOP, "Continue without it, or try again once, later."),
+        ErrorKind::CircuitOpen if knows_wait => w("The tool '{tool}' is unavailable for now.", IN,
+            "Tool '{tool}' keeps failing and is switched off for {wait} s.", GO_ON, GO_ON),
+        ErrorKind::CircuitOpen => w("The tool '{tool}' is unavailable for now.", LATER,
+            "Tool '{tool}' keeps failing and is switched off for now.", GO_ON, GO_ON),
+        ErrorKind::Overloaded => w("The tool '{tool}' is busy.", " Please try again shortly.",
+            "Tool '{tool}' is busy.", STOP, ONCE_LATER),
+        ErrorKind::ConnectionFailed if e.is_own_refusal() => w("The tool '{tool}' is unavailable for now.", LATER,
+            "Tool '{tool}' is unavailable for the moment: its server does not answer.", GO_ON, GO_ON),
+        ErrorKind::ConnectionFailed if !not_started => w("The connection to the tool '{tool}' was lost.", "",
+            "The connection to tool '{tool}' was lost; it may have run all the same.", STOP, IF_SAFE),
+        ErrorKind::ConnectionFailed => w("The tool '{tool}' could not be reached.", "", "Tool '{tool}' could not be reached.", GO_ON, GO_ON),
+        ErrorKind::Upstream => w("The service behind the tool '{tool}' failed.", "", "The service behind tool '{tool}' failed.", GO_ON, GO_ON),
+        ErrorKind::Denied => w("Access to the tool '{tool}' was denied.", "", "Access to tool '{tool}' was denied.",
+            "Do not call it again; tell the user, or continue without it.", "Tell the user, or continue without it."),
         // The status is about what the tool looked for, not about the tool.
-        ErrorKind::NotFound if e.status().is_some() => ["The tool '{tool}' did not find what it was asked for.",
-            "Tool '{tool}' did not find what it was asked for. Check the arguments, or continue without it."],
-        ErrorKind::NotFound => ["The tool '{tool}' is not available.",
-            "Tool '{tool}' does not exist. Call only tools that you were given."],
-        ErrorKind::InvalidInput => ["The tool '{tool}' could not use the given input.",
-            "Tool '{tool}' refused its arguments: {why}. Correct them and call it again."],
-        ErrorKind::Failed => ["The tool '{tool}' failed.",
-            "Tool '{tool}' failed: {why}. Do not repeat the same call; change it or continue without it."],
-        ErrorKind::Reported => ["The tool '{tool}' failed.",
-            "Tool '{tool}' reported an error: {why}. Change the call or continue without it."],
-        ErrorKind::Cancelled => ["The tool '{tool}' was cancelled.",
-            "The call of tool '{tool}' was cancelled. Do not repeat it unless asked to."],
-        ErrorKind::TokenExchange => ["Signing in to the tool '{tool}' failed.",
-            "Signing in to tool '{tool}' failed. Do not call it again; tell the user, or continue without it."],
-        ErrorKind::PollTimeout => ["The job of the tool '{tool}' has not finished in time.",
-            "The job that tool '{tool}' started has not finished and may still run. Do not start it again; continue without it."],
-        ErrorKind::Panicked | ErrorKind::Internal => ["The tool '{tool}' failed because of an internal error.",
-            "Tool '{tool}' failed because of an internal error. Do not call it again; continue without it."],
+        ErrorKind::NotFound if e.status().is_some() => w("The tool '{tool}' did not find what it was asked for.", "",
+            "Tool '{tool}' did not find what it was asked for.", "Check the arguments, or continue without it.", "Check the arguments, or continue without it."),
+        ErrorKind::NotFound => w("The tool '{tool}' is not available.", "",
+            "Tool '{tool}' does not exist.", "Call only tools that you were given.", "Call only tools that you were given."),
+        ErrorKind::InvalidInput => w("The tool '{tool}' could not use the given input.", "",
+            "Tool '{tool}' refused its arguments: {why}.", "Correct them and call it again.", "Correct them and call it again."),
+        ErrorKind::Failed => w("The tool '{tool}' failed.", "", "Tool '{tool}' failed: {why}.",
+            "Do not repeat the same call; change it or continue without it.", "Change the call or continue without it."),
+        ErrorKind::Reported => w("The tool '{tool}' failed.", "", "Tool '{tool}' reported an error: {why}.",
+            "Change the call or continue without it.", "Change the call or continue without it."),
+        ErrorKind::Cancelled => w("The tool '{tool}' was cancelled.", "", "The call of tool '{tool}' was cancelled.",
+            "Do not repeat it unless asked to.", "Repeat it only if asked to."),
+        ErrorKind::TokenExchange => w("Signing in to the tool '{tool}' failed.", "", "Signing in to tool '{tool}' failed.",
+            "Do not call it again; tell the user, or continue without it.", "Tell the user, or continue without it."),
+        ErrorKind::PollTimeout => w("The job of the tool '{tool}' has not finished in time.", "",
+            "The job that tool '{tool}' started has not finished and may still run.", "Do not start it again; continue without it.", IF_SAFE),
+        ErrorKind::Panicked | ErrorKind::Internal => w("The tool '{tool}' failed because of an internal error.", "",
+            "Tool '{tool}' failed because of an internal error.", "Do not call it again; continue without it.", ON),
     }
 }
 
 pub(super) fn for_user(e: &ToolError) -> String {
-    let [template, _] = templates(e);
-    sentence(e, template, "")
+    let words = words(e);
+    let later = if e.is_retryable() {
+        words.user_later
+    } else {
+        ""
+    };
+    sentence(e, &format!("{}{later}", words.user), "")
 }
 
 /// A sentence with a reason in it, as much of it as there is room for.
@@ -163,7 +203,7 @@ fn why(e: &ToolError) -> &str {
 
 /// The reason in the text for models, to be quoted in another one; `None` if it names none.
 pub(super) fn reason(e: &ToolError) -> Option<Box<str>> {
-    let names_it = || templates(e)[1].contains("{why}");
+    let names_it = || words(e).problem.contains("{why}");
     let why = match e.more().and_then(|m| m.for_model.as_ref()) {
         Some(ForModel::Text(text)) => text,
         #[cfg(feature = "validate")]
@@ -177,6 +217,11 @@ pub(super) fn reason(e: &ToolError) -> Option<Box<str>> {
 
 /// The sentence for the model, with this reason.
 pub(super) fn because_of(e: &ToolError, why: &str) -> String {
-    let [_, template] = templates(e);
-    sentence(e, template, why)
+    let words = words(e);
+    let next = if e.is_retryable() {
+        words.again
+    } else {
+        words.stop
+    };
+    sentence(e, &format!("{} {next}", words.problem), why)
 }

@@ -94,11 +94,17 @@
 //! | `POLL_TIMEOUT` | `poll_timeout` |
 //! | `INTERNAL_ERROR` | `internal_error` |
 //!
+//! Refusals of layers have further codes of their own: [`APPROVAL_UNANSWERED`], [`APPROVAL_FAILED`] and
+//! [`APPROVAL_MISSING`] of [`policy`](crate::policy), [`QUOTA_IMPOSSIBLE`] of [`quota`](crate::quota),
+//! [`TOOL_REPEATED`](crate::repeat_guard::TOOL_REPEATED) of the guard, [`TOOL_KEY_REUSED`](crate::once::TOOL_KEY_REUSED) of
+//! `once`.
+//!
 //! [`ToolError::with_code`] sets a code on one error, [`NormalizeLayer::with_codes`] on all that pass.
 //!
 //! [`NormalizeLayer::with_codes`]: crate::normalize::NormalizeLayer::with_codes
 
 mod any;
+mod code;
 mod for_call;
 mod inner;
 mod kind;
@@ -122,8 +128,10 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use self::inner::{ForModel, Inner, Message, More, Source, TimeoutData};
+pub(crate) use self::message::Words;
 pub use self::{
     any::AnyError,
+    code::{APPROVAL_FAILED, APPROVAL_MISSING, APPROVAL_UNANSWERED, QUOTA_IMPOSSIBLE},
     kind::{ErrorKind, Evidence, Execution},
 };
 #[cfg(feature = "validate")]
@@ -192,6 +200,7 @@ impl ToolError {
             evidence: Evidence::Word,
             counted: false,
             ran_before: false,
+            must_not_repeat: false,
             attempts: 0,
             message: Message::Text(message),
             code: None,
@@ -472,15 +481,30 @@ impl ToolError {
     }
 
     /// Whether the same call may succeed later. Advice to the caller, not what a retry layer does.
+    ///
+    /// False for a call marked [`Unsafe`](ReplaySafety::Unsafe) that may have run, whatever its kind.
+    /// Of a call whose safety is not known the kind decides; [`execution`](Self::execution) stands
+    /// beside it in every form of the error.
     pub fn is_retryable(&self) -> bool {
+        self.is_transient() && !(self.0.must_not_repeat && self.may_have_run())
+    }
+
+    /// Whether what went wrong may pass, without regard to whether the call may run twice.
+    pub(crate) fn is_transient(&self) -> bool {
         self.0.retryable
     }
 
+    fn may_have_run(&self) -> bool {
+        self.execution() != Execution::NotStarted
+    }
+
     /// Whether the agent can go on without this tool's answer: as the [kind](ErrorKind::is_recoverable) says, and also
-    /// where the tool exists and did not find what it looked for (an upstream's 404).
+    /// where the tool exists and did not find what it looked for (an upstream's 404), and where a layer on this side
+    /// [refused](Self::is_own_refusal) the call as it is not set up for it.
     pub fn is_recoverable(&self) -> bool {
         self.0.kind.is_recoverable()
             || self.kind() == ErrorKind::NotFound && self.status().is_some()
+            || self.kind() == ErrorKind::Internal && self.is_own_refusal()
     }
 
     /// How long to wait before another attempt has a chance.

@@ -15,8 +15,8 @@ impl ToolError {
     /// The JSON-RPC error object for a JSON-RPC gateway (not for an MCP peer; see [`ErrorKind`]).
     ///
     /// Beside the two fixed texts of timeouts and open breakers the message is the
-    /// [user's](Self::user_message). `data` always has `code` and `tool_id`, and where they are known `server`, `timeout_ms`,
-    /// `configured_timeout_ms`, `retry_after_seconds` and `attempts`.
+    /// [user's](Self::user_message). `data` always has `code`, `tool_id`, `retryable` and `execution`, and where they are known
+    /// `server`, `timeout_ms`, `configured_timeout_ms`, `retry_after_seconds` and `attempts`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -29,7 +29,13 @@ impl ToolError {
     /// assert_eq!(error.to_json_rpc(), serde_json::json!({
     ///     "code": -32001,
     ///     "message": "Circuit breaker open",
-    ///     "data": { "code": "CIRCUIT_OPEN", "tool_id": "search", "retry_after_seconds": 2 },
+    ///     "data": {
+    ///         "code": "CIRCUIT_OPEN",
+    ///         "tool_id": "search",
+    ///         "retryable": true,
+    ///         "execution": "not_started",
+    ///         "retry_after_seconds": 2,
+    ///     },
     /// }));
     /// ```
     pub fn to_json_rpc(&self) -> Value {
@@ -55,6 +61,8 @@ impl ToolError {
         let retry_after = self.retry_after_seconds();
         let members = [
             ("code", Some(json!(self.code()))),
+            ("retryable", Some(self.is_retryable().into())),
+            ("execution", Some(json!(self.execution()))),
             (tool, Some(self.tool().map_or(Value::Null, name))),
             ("server", self.server().map(name)),
             ("timeout_ms", self.timeout().map(ms)),
@@ -76,10 +84,12 @@ impl ToolError {
     ///
     /// | member of `error` | is there |
     /// |---|---|
-    /// | `code`, `message`, `tool`, `retryable`, `recoverable` | always; `tool` may be `null` |
+    /// | `code`, `message`, `tool`, `retryable`, `execution`, `recoverable` | always; `tool` may be `null` |
     /// | `server`, `call_id`, `attempts`, `timeout_ms`, `configured_timeout_ms`, `retry_after_seconds` | where known |
     ///
-    /// `retryable` says that a later call may succeed, and nothing of whether this one has run: after a timeout it is true.
+    /// `retryable` says that the same call may succeed later. It is false for a call marked unsafe that may have run.
+    /// `execution` says whether this one has run: `not_started`, `unknown` or `completed`. A timeout of a tool whose
+    /// safety is not known is retryable, and its execution is unknown: repeat it if the tool may run twice.
     ///
     /// The feature `axum` makes a response of it by itself. Any other server takes it as it is; this is hyper:
     ///
@@ -193,7 +203,6 @@ impl ToolError {
     pub fn public_body(&self) -> Map<String, Value> {
         let mut body = self.public_facts("tool");
         body.insert("message".to_owned(), self.public_message().into());
-        body.insert("retryable".to_owned(), self.is_retryable().into());
         body.insert("recoverable".to_owned(), self.is_recoverable().into());
         if let Some(id) = self.call_id() {
             body.insert("call_id".to_owned(), Short::name(id).to_string().into());

@@ -1,7 +1,7 @@
 use std::{error::Error as StdError, fmt, io, sync::Arc, time::Duration};
 
 use super::{BoxError, ErrorKind, Evidence, Execution, MAX_TEXT, ToolError};
-use crate::{ToolCall, redact::Rules};
+use crate::{ReplaySafety, ToolCall, redact::Rules};
 
 /// Error texts as they are met in the wild, and what they mean; `None` is "nobody can tell".
 const TEXTS: &[(&str, Option<ErrorKind>)] = &[
@@ -1007,7 +1007,11 @@ fn messages_name_the_tool_and_stay_within_200_characters() {
             let error = ToolError::new(kind, "x".repeat(600))
                 .with_tool(tool)
                 .with_retry_after(Duration::from_millis(12_345));
-            for text in [error.user_message(), error.model_message()] {
+            let texts = [true, false].map(|retryable| {
+                let error = error.clone().with_retryable(retryable);
+                [error.user_message(), error.model_message()]
+            });
+            for text in texts.concat() {
                 assert!(text.chars().count() <= 200, "{kind:?}: {text}");
                 assert!(text.contains(&tool[..4]), "{kind:?}: {text}");
                 assert!(!text.contains('\n'), "{kind:?}: {text}");
@@ -1024,6 +1028,44 @@ fn only_what_may_help_later_invites_to_try_again() {
         let invites = text.contains("ry again");
         let may_help = matches!(kind, ErrorKind::RateLimited | ErrorKind::Overloaded);
         assert_eq!(invites, may_help, "{text}");
+    }
+}
+
+/// P9, E4: what the model and the user read does not contradict `retryable`.
+#[test]
+fn texts_and_retryable_agree() {
+    let unsafe_call = ToolCall::new("t").with_replay_safety(ReplaySafety::Unsafe);
+    for call in [ToolCall::new("t"), unsafe_call] {
+        for &kind in ErrorKind::ALL {
+            for execution in [
+                Execution::NotStarted,
+                Execution::Unknown,
+                Execution::Completed,
+            ] {
+                for retryable in [true, false] {
+                    for wait in [None, Some(Duration::from_secs(9))] {
+                        let error = ToolError::new(kind, "no")
+                            .with_execution(execution)
+                            .with_retryable(retryable)
+                            .for_call(&call.info());
+                        let error = match wait {
+                            Some(wait) => error.with_retry_after(wait),
+                            None => error,
+                        };
+                        let (model, user) = (error.model_message(), error.user_message());
+                        let texts = format!("{kind:?} {execution:?}: {model} {user}");
+                        match error.is_retryable() {
+                            true => assert!(!model.contains("Do not"), "{texts}"),
+                            false => {
+                                let invites = |text: &str| text.contains("ry again");
+                                assert!(!invites(&model) && !invites(&user), "{texts}");
+                                assert!(!model.contains("Repeat it only if it may"), "{texts}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -1054,6 +1096,7 @@ fn a_timeout_as_a_json_rpc_error() {
             "data": {
                 "code": "TOOL_TIMEOUT", "tool_id": "search", "server": "docs",
                 "timeout_ms": 4500, "configured_timeout_ms": 5000, "attempts": 2,
+                "retryable": true, "execution": "unknown",
             },
         })
     );

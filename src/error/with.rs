@@ -6,7 +6,8 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::{
-    BoxError, ErrorKind, Evidence, Execution, Source, ToolError, inner::ForModel, message, safe,
+    BoxError, ErrorKind, Evidence, Execution, Source, ToolError, Words, inner::ForModel, message,
+    safe,
 };
 use crate::{call::JobRef, text::Short};
 
@@ -94,7 +95,13 @@ impl ToolError {
         self.edit(|e| e.execution = Execution::NotStarted)
     }
 
-    /// Sets whether the same call may succeed later. Default: as the [kind](ErrorKind::is_retryable) says.
+    /// Says that the call must not run twice, as one that is marked [`Unsafe`](crate::ReplaySafety::Unsafe).
+    pub(crate) fn set_unsafe(&mut self) {
+        self.change(|e| e.must_not_repeat = true);
+    }
+
+    /// Sets whether the same call may succeed later. Default: as the [kind](ErrorKind::is_retryable) says. An error of an
+    /// unsafe call that may have run stays [not retryable](Self::is_retryable).
     #[must_use]
     pub fn with_retryable(self, retryable: bool) -> Self {
         self.edit(|e| e.retryable = retryable)
@@ -138,6 +145,11 @@ impl ToolError {
     #[must_use]
     pub fn with_elapsed(self, elapsed: Duration) -> Self {
         self.edit(|e| e.elapsed = Some(elapsed))
+    }
+
+    /// Sets the sentences that stand instead of the kind's.
+    pub(crate) fn with_words(self, words: &'static Words) -> Self {
+        self.edit_more(|m| m.words = Some(words))
     }
 
     /// Replaces the text for users. Taken as it is; redacted and cut where the error is serialised.

@@ -12,12 +12,12 @@ use tower_service::Service;
 
 use super::{
     approval::{Answer, Approve, Judged, Question, Verdict},
-    layer::{Policy, denied},
+    layer::{Policy, not_approved},
     rules::Rule,
 };
 use crate::{
     call::{CallInfo, ToolCall},
-    error::ToolError,
+    error::{APPROVAL_MISSING, APPROVAL_UNANSWERED, ToolError},
     event::PolicyOutcome,
     kit::{passing::Passing, preparing::WaitLimit, timer::Timer},
     text::Short,
@@ -145,11 +145,19 @@ fn judge(
 ) -> Option<Refusal> {
     let failed = |why: String| {
         let outcome = PolicyOutcome::Failed;
-        Some((outcome, denied(why, outcome)))
+        Some((outcome, not_approved(why, outcome)))
     };
     let verdict = match answer {
         Ok(verdict) => verdict,
-        Err(error) => return failed(format!("the approver failed: {error}")),
+        Err(error) => {
+            let outcome = match error.code() {
+                APPROVAL_MISSING => PolicyOutcome::NoApprover,
+                APPROVAL_UNANSWERED => PolicyOutcome::Unanswered,
+                _ => return failed(format!("the approver failed: {error}")),
+            };
+            let why = error.message().to_owned();
+            return Some((outcome, not_approved(why, outcome)));
+        }
     };
     match question.judge(verdict, call) {
         Judged::Refused(reason) => Some(refused(call, reason.as_deref())),
@@ -162,14 +170,15 @@ fn judge(
 fn unanswered() -> Refusal {
     let outcome = PolicyOutcome::Unanswered;
     let why = "the call was not approved in time";
-    (outcome, denied(why, outcome))
+    (outcome, not_approved(why, outcome))
 }
 
 /// The refusal of a person, whose reason the model reads.
 fn refused(call: &ToolCall, reason: Option<&str>) -> Refusal {
     let outcome = PolicyOutcome::Refused;
     let Some(reason) = reason else {
-        return (outcome, denied("the approver has denied the call", outcome));
+        let why = "the approver has denied the call";
+        return (outcome, not_approved(why, outcome));
     };
     let shown = call.rules().redact_text(reason);
     let why = Short::new(&shown, MAX_REASON).to_string();
@@ -178,7 +187,7 @@ fn refused(call: &ToolCall, reason: Option<&str>) -> Refusal {
     let tool = Short::new(&tool, MAX_NAME);
     let text =
         format!("The call of tool '{tool}' was not approved: {why}. Do not repeat it as it is.");
-    let error = denied(format!("the approver has denied the call: {why}"), outcome);
+    let error = not_approved(format!("the approver has denied the call: {why}"), outcome);
     (outcome, error.with_model_message(text))
 }
 

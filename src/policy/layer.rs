@@ -14,7 +14,7 @@ use super::{
 use crate::{
     call::{CallInfo, ToolCall},
     config::{ConfigError, refuse_if},
-    error::{ErrorKind, ToolError},
+    error::{APPROVAL_FAILED, APPROVAL_MISSING, APPROVAL_UNANSWERED, ErrorKind, ToolError, Words},
     event::{Event, Listen, Listener, PolicyOutcome, event},
     text::Short,
 };
@@ -110,11 +110,12 @@ impl PolicyLayer {
     }
 
     /// Sets the service that is [asked](Approval) for approvals: a person at a terminal, a chat, a ticket. Default: none, and calls that need an approval
-    /// are denied.
+    /// are refused.
     ///
     /// It is dropped with its call, and where the call's deadline, its token or the [time limit](Self::with_approval_timeout) ends the
-    /// wait: then it should take its question back. Its error denies the call, as does an answer that comes too late. The clones of the service are
-    /// asked concurrently.
+    /// wait: then it should take its question back. If it fails, or answers too late, the call is not sent. An error with the code
+    /// [`APPROVAL_MISSING`] says that it can ask for no approval of this call, one with [`APPROVAL_UNANSWERED`] that there is no
+    /// answer yet. The clones of the service are asked concurrently.
     pub fn with_approver<A>(self, approver: A) -> Self
     where
         A: Service<Approval, Response = Verdict> + Clone + Send + Sync + 'static,
@@ -189,24 +190,18 @@ impl Policy {
                 Ruled::Allowed
             }
             (Decision::Ask, Some(rule), Some(approver)) => Ruled::Ask(approver, rule),
-            (Decision::Ask, ..) => Ruled::Refused(self.refusal(
-                info,
-                PolicyOutcome::NoApprover,
-                rule,
-                "the call needs an approval, and no approver is set",
-            )),
-            (Decision::Deny, Some(_), _) => Ruled::Refused(self.refusal(
-                info,
-                PolicyOutcome::Denied,
-                rule,
-                "the policy denies the call",
-            )),
-            (Decision::Deny, None, _) => Ruled::Refused(self.refusal(
-                info,
-                PolicyOutcome::Denied,
-                rule,
-                "no rule of the policy allows the call",
-            )),
+            (Decision::Ask, ..) => {
+                let why = "the call needs an approval, and no approver is set";
+                Ruled::Refused(self.refusal(info, PolicyOutcome::NoApprover, rule, why))
+            }
+            (Decision::Deny, Some(_), _) => {
+                let why = "the policy denies the call";
+                Ruled::Refused(self.refusal(info, PolicyOutcome::Denied, rule, why))
+            }
+            (Decision::Deny, None, _) => {
+                let why = "no rule of the policy allows the call";
+                Ruled::Refused(self.refusal(info, PolicyOutcome::Denied, rule, why))
+            }
         }
     }
 
@@ -230,8 +225,8 @@ impl Policy {
         why: &'static str,
     ) -> ToolError {
         let error = match rule.and_then(Rule::reason) {
-            Some(reason) => denied(format!("{why}: {reason}"), outcome),
-            None => denied(why, outcome),
+            Some(reason) => not_approved(format!("{why}: {reason}"), outcome),
+            None => not_approved(why, outcome),
         };
         self.refuse(call, outcome, rule, error)
     }
@@ -284,10 +279,50 @@ impl Policy {
     }
 }
 
-/// A refusal, with the outcome as the detail `policy`.
-pub(super) fn denied(why: impl Into<Cow<'static, str>>, outcome: PolicyOutcome) -> ToolError {
-    ToolError::refusal(ErrorKind::Denied, why).with_detail("policy", outcome.name())
+/// A refusal, with the outcome as the detail `policy`. Only what was denied is [`ErrorKind::Denied`].
+pub(super) fn not_approved(why: impl Into<Cow<'static, str>>, outcome: PolicyOutcome) -> ToolError {
+    let (kind, own) = match outcome {
+        PolicyOutcome::Unanswered => (
+            ErrorKind::Overloaded,
+            Some((APPROVAL_UNANSWERED, &UNANSWERED)),
+        ),
+        PolicyOutcome::Failed => (ErrorKind::Overloaded, Some((APPROVAL_FAILED, &FAILED))),
+        PolicyOutcome::NoApprover => (ErrorKind::Internal, Some((APPROVAL_MISSING, &MISSING))),
+        _ => (ErrorKind::Denied, None),
+    };
+    let error = ToolError::refusal(kind, why).with_detail("policy", outcome.name());
+    match own {
+        Some((code, words)) => error.with_code(code).with_words(words),
+        None => error,
+    }
 }
+
+const LATER: &str = "Call it again later, or continue without it.";
+const ON: &str = "Continue without it, or tell the user.";
+
+static UNANSWERED: Words = Words {
+    user: "The call of the tool '{tool}' was not approved in time.",
+    user_later: " Please try again later.",
+    problem: "The approval of the call of tool '{tool}' is not answered yet.",
+    stop: ON,
+    again: LATER,
+};
+
+static FAILED: Words = Words {
+    user: "The approval of the call of the tool '{tool}' could not be asked for.",
+    user_later: " Please try again later.",
+    problem: "Tool '{tool}' needs an approval, and asking for it has failed.",
+    stop: ON,
+    again: LATER,
+};
+
+static MISSING: Words = Words {
+    user: "The tool '{tool}' needs an approval, and no approver is available.",
+    user_later: "",
+    problem: "Tool '{tool}' needs an approval, and no approver is available.",
+    stop: ON,
+    again: LATER,
+};
 
 crate::text::debug_fields! {
     {} |this| Policy {

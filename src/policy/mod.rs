@@ -5,7 +5,7 @@
 //! annotations, the agent, a function of the call.
 //!
 //! A call that needs an approval waits for it: the approver is a service of yours that is given an [`Approval`] and answers it. The call is sent only
-//! if it is approved in time. A refusal, an error, no answer in time, and no approver at all deny it. An approval is for one call, its tool and its
+//! if it is approved in time. An approval is for one call, its tool and its
 //! arguments, and is used once: the same call again is asked for again.
 //!
 //! A call that is denied is not sent, and nothing counts it against its tool. Dropping the response future drops the inner one, or the
@@ -94,9 +94,18 @@
 //!
 //! # Errors
 //!
-//! [`Denied`](crate::ErrorKind::Denied), a [refusal](crate::ToolError::refusal): the tool has not started. What was decided is the detail
-//! `policy`, one of the names of [`PolicyOutcome`]: `denied`, `no_approver`, `refused`, `unanswered`, `failed`. The rule's reason is in the message for
-//! developers; the model reads that access was denied, and a person's reason.
+//! All are [refusals](crate::ToolError::refusal): the tool has not started.
+//!
+//! | the call | kind | code | retryable | HTTP | gRPC |
+//! |---|---|---|---|---|---|
+//! | is denied, by a rule or by the approver | [`Denied`](crate::ErrorKind::Denied) | `TOOL_UNAVAILABLE` | no | 403 | 7 |
+//! | was not answered in time | [`Overloaded`](crate::ErrorKind::Overloaded) | [`APPROVAL_UNANSWERED`] | yes, later | 503 | 14 |
+//! | met an approver that failed, or answered something else | `Overloaded` | [`APPROVAL_FAILED`] | yes, later | 503 | 14 |
+//! | needs an approval, and no approver is set or can be asked | [`Internal`](crate::ErrorKind::Internal) | [`APPROVAL_MISSING`] | no | 500 | 13 |
+//!
+//! Only a denial is told to the model as one, with a person's reason. A [repeat guard](crate::repeat_guard) counts denials,
+//! and none of the others. What was decided is the detail `policy`, one of the names of [`PolicyOutcome`]. The rule's reason
+//! is in the message for developers.
 //!
 //! [`Cancelled`](crate::ErrorKind::Cancelled) and [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), not started, if the caller's token or the
 //! call's deadline ends the wait. [`InvalidInput`](crate::ErrorKind::InvalidInput), not started, for a call that has to be approved and that no
@@ -146,5 +155,7 @@ pub use self::{
     rules::{Decision, Rule},
     service::PolicyService,
 };
+#[doc(inline)]
+pub use crate::error::{APPROVAL_FAILED, APPROVAL_MISSING, APPROVAL_UNANSWERED};
 #[doc(inline)]
 pub use crate::event::PolicyOutcome;

@@ -104,7 +104,7 @@ impl QuotaBuilder {
     }
 
     /// Sets how many tokens a call costs. Default: one. A call that costs none always passes; one that costs more than the quota's
-    /// [burst](Quota::burst) never does, and is refused as [`Denied`](crate::ErrorKind::Denied).
+    /// [burst](Quota::burst) never does, and is refused with the code [`QUOTA_IMPOSSIBLE`](super::QUOTA_IMPOSSIBLE).
     pub fn with_cost(mut self, cost: impl Fn(&CallInfo) -> u32 + Send + Sync + 'static) -> Self {
         self.cost = Some(Arc::new(cost));
         self

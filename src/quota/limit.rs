@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     call::{CallInfo, ToolCall},
-    error::{ErrorKind, ToolError},
+    error::{ErrorKind, QUOTA_IMPOSSIBLE, ToolError, Words},
     kit::{
         hold::Hold,
         per_tool::PerTool,
@@ -163,10 +163,20 @@ impl Tokens {
                 "it costs {} tokens, and the quota has {burst} at most",
                 self.cost
             );
-            ToolError::refusal(ErrorKind::Denied, text)
+            ToolError::refusal(ErrorKind::InvalidInput, text)
+                .with_code(QUOTA_IMPOSSIBLE)
+                .with_words(&IMPOSSIBLE)
         })
     }
 }
+
+static IMPOSSIBLE: Words = Words {
+    user: "The call of the tool '{tool}' is larger than its quota ever allows.",
+    user_later: "",
+    problem: "This call of tool '{tool}' costs more than its quota ever allows.",
+    stop: "Ask for less, or continue without it.",
+    again: "Ask for less, or continue without it.",
+};
 
 impl Hold for Tokens {
     fn admit(&mut self) -> bool {

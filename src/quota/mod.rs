@@ -77,8 +77,8 @@
 //! # Errors
 //!
 //! [`RateLimited`](crate::ErrorKind::RateLimited), not started, with `retry_after`: the time until the call's tokens are there, if no other call takes them. It is a
-//! [refusal](crate::ToolError::is_own_refusal): no retry layer repeats it, no breaker counts it and no gate closes. [`Denied`](crate::ErrorKind::Denied), not
-//! started, for a call that costs more than the burst: no wait would help it. [`Cancelled`](crate::ErrorKind::Cancelled) or
+//! [refusal](crate::ToolError::is_own_refusal): no retry layer repeats it, no breaker counts it and no gate closes. [`InvalidInput`](crate::ErrorKind::InvalidInput)
+//! with the code [`QUOTA_IMPOSSIBLE`], not started, for a call that costs more than the burst: no wait would help it. [`Cancelled`](crate::ErrorKind::Cancelled) or
 //! [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), not started, for one whose caller cancelled while it waited, or for which the service below became ready too late.
 //! Errors of the inner service pass, stamped with the call's names; an inner readiness error is the result of the call that meets it.
 //!
@@ -121,6 +121,9 @@ mod layer;
 mod limit;
 mod rate;
 mod service;
+
+#[doc(inline)]
+pub use crate::error::QUOTA_IMPOSSIBLE;
 
 pub use self::{
     future::ResponseFuture,

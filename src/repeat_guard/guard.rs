@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::history::{History, Limits, Repeated};
 use crate::{
     call::{CallInfo, ToolCall, hash_of},
-    error::{ErrorKind, ToolError},
+    error::{ErrorKind, QUOTA_IMPOSSIBLE, ToolError},
     event::{Event, Listener},
     kit::{
         fingerprint,
@@ -241,11 +241,11 @@ fn counts(kind: ErrorKind) -> bool {
 }
 
 /// Whether the same call may get another answer from who refused it: a layer that is full or has closed, unlike one that has
-/// judged the call itself. What a guard below refuses has been counted.
+/// judged the call itself. What a guard below refuses has been counted, and that a quota can never grant a call is told each time.
 fn is_passing(error: &ToolError) -> bool {
     use ErrorKind::{Denied, InvalidInput, NotFound};
     let judged = matches!(error.kind(), InvalidInput | NotFound | Denied);
-    error.is_own_refusal() && !judged || error.code() == TOOL_REPEATED
+    error.is_own_refusal() && !judged || matches!(error.code(), TOOL_REPEATED | QUOTA_IMPOSSIBLE)
 }
 
 fn refused(call: &CallInfo, why: Repeated) -> ToolError {

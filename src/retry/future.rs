@@ -29,7 +29,12 @@ where
         match request {
             Request::Once { .. } => None,
             Request::Again(resend) => {
-                let at = decide(resend, result.as_ref())?;
+                let Some(at) = decide(resend, result.as_ref()) else {
+                    if let Err(error) = result {
+                        resend.settings().judge(&resend.call, error);
+                    }
+                    return None;
+                };
                 resend.call.keep_job(result.as_ref().err());
                 Some(at)
             }

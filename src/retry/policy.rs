@@ -244,6 +244,16 @@ impl<C> RetryPolicy<C> {
     }
 }
 
+impl<C> RetryPolicy<C> {
+    /// Says so in the error of a call that the policy's own rule calls unsafe.
+    pub(super) fn judge(&self, call: &ToolCall, error: &mut ToolError) {
+        let rules = self.settings.rule.is_some();
+        if rules && self.settings.replay_safety(call) == ReplaySafety::Unsafe {
+            error.set_unsafe();
+        }
+    }
+}
+
 /// The number of an attempt has 16 bits.
 const MAX_ATTEMPTS: u32 = u16::MAX as u32;
 

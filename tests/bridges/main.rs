@@ -8,6 +8,7 @@ mod identity;
 mod kit;
 mod peer;
 mod plain_hyper;
+mod replay;
 mod rpc;
 mod scenarios;
 mod status;

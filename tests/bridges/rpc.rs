@@ -175,7 +175,10 @@ async fn wrong_arguments_say_what_is_wrong_and_quote_nothing() {
             json!({
                 "code": -32602,
                 "message": message,
-                "data": { "code": "TOOL_INVALID_INPUT", "tool_id": name },
+                "data": {
+                    "code": "TOOL_INVALID_INPUT", "tool_id": name,
+                    "retryable": false, "execution": "not_started",
+                },
             })
         );
     }
@@ -405,7 +408,10 @@ async fn a_bare_tool_that_panics_is_answered() {
         ask(&server, call(json!(1), "panic").to_string()).await.body["error"],
         json!({
             "code": -32603, "message": "The tool 'panic' failed because of an internal error.",
-            "data": { "code": "INTERNAL_ERROR", "tool_id": "panic" },
+            "data": {
+                "code": "INTERNAL_ERROR", "tool_id": "panic",
+                "retryable": false, "execution": "unknown",
+            },
         })
     );
     let failed = seen(post(&server.url("/tools/failing/call"), "")).await;

@@ -36,6 +36,7 @@ struct Scenario {
     /// The JSON-RPC message, where it is another.
     json_rpc_message: Option<&'static str>,
     retryable: bool,
+    execution: &'static str,
     recoverable: bool,
     attempts: Option<u32>,
     timeout_ms: Option<u64>,
@@ -52,6 +53,7 @@ const BASE: Scenario = Scenario {
     message: "",
     json_rpc_message: None,
     retryable: false,
+    execution: "unknown",
     recoverable: true,
     attempts: Some(1),
     timeout_ms: None,
@@ -108,6 +110,7 @@ const SCENARIOS: &[Scenario] = &[
         code: "CIRCUIT_OPEN",
         message: "The tool 'down' is unavailable for now. Please try again in 60 s.",
         // V15: it was not sent.
+        execution: "not_started",
         attempts: None,
         json_rpc_message: Some("Circuit breaker open"),
         retryable: true,
@@ -121,6 +124,7 @@ const SCENARIOS: &[Scenario] = &[
         code: "RATE_LIMITED",
         message: "The tool 'limited' is limiting requests. Please try again in 61 s.",
         retryable: true,
+        execution: "not_started",
         retry_after: Some(61),
         ..BASE
     },
@@ -156,7 +160,11 @@ impl Scenario {
             .into_iter()
             .filter_map(|(key, value)| Some((key.to_owned(), value?)));
         known
-            .chain([("code".to_owned(), json!(self.code))])
+            .chain([
+                ("code".to_owned(), json!(self.code)),
+                ("retryable".to_owned(), json!(self.retryable)),
+                ("execution".to_owned(), json!(self.execution)),
+            ])
             .collect()
     }
 
@@ -164,7 +172,6 @@ impl Scenario {
         let mut error = self.facts();
         error.insert("tool".into(), json!(self.tool));
         error.insert("message".into(), json!(self.message));
-        error.insert("retryable".into(), json!(self.retryable));
         error.insert("recoverable".into(), json!(self.recoverable));
         error.insert("call_id".into(), json!("r-1"));
         Seen {
@@ -299,6 +306,7 @@ async fn check_status(server: &Server, scenario: &Scenario) {
     assert_eq!(fact("tool").as_deref(), Some(scenario.tool));
     assert_eq!(fact("call_id").as_deref(), Some("r-1"));
     assert_eq!(fact("retryable"), Some(scenario.retryable.to_string()));
+    assert_eq!(fact("execution").as_deref(), Some(scenario.execution));
     assert_eq!(fact("attempts"), scenario.attempts.map(|n| n.to_string()));
     assert_eq!(
         fact("timeout_ms"),

@@ -24,7 +24,10 @@ async fn a_timeout_is_minus_32000_with_its_data() {
         json!({
             "code": -32000,
             "message": "Tool invocation timed out",
-            "data": { "code": "TOOL_TIMEOUT", "tool_id": "slow", "server": "gw", "timeout_ms": 100, "attempts": 1 },
+            "data": {
+                "code": "TOOL_TIMEOUT", "tool_id": "slow", "server": "gw", "timeout_ms": 100, "attempts": 1,
+                "retryable": true, "execution": "unknown",
+            },
         })
     );
 }
@@ -56,6 +59,7 @@ async fn five_failures_open_the_breaker_of_one_tool() {
             "message": "Circuit breaker open",
             "data": {
                 "code": "CIRCUIT_OPEN", "tool_id": "slow", "server": "gw",
+                "retryable": true, "execution": "not_started",
                 // Rounded up, unless the machine stood still for a second.
                 "retry_after_seconds": 60,
             },

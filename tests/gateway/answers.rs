@@ -9,7 +9,7 @@ use rmcp::{
 use serde_json::{Value, json};
 use tower::service_fn;
 use tower_toolcall::{
-    BoxError, ErrorKind, ToolCall, ToolError,
+    BoxError, ErrorKind, ReplaySafety, ToolCall, ToolError,
     mcp::{ERROR_META, GatewayHandler},
 };
 
@@ -155,6 +155,23 @@ async fn every_kind_of_error_is_a_text_for_the_model() {
                 assert_eq!(body["_meta"][ERROR_META]["retry_after_seconds"], 7);
             }
         }
+    }
+}
+
+/// P9: an MCP client does not read that it may repeat a payment; and the second case, an answer that was lost.
+#[tokio::test]
+async fn an_unsafe_call_that_may_have_run_is_not_retryable() {
+    for (kind, safety, retryable) in [
+        (ErrorKind::Timeout, ReplaySafety::Unsafe, false),
+        (ErrorKind::ConnectionFailed, ReplaySafety::Unsafe, false),
+        (ErrorKind::Timeout, ReplaySafety::Unknown, true),
+    ] {
+        let call = ToolCall::new("pay").with_replay_safety(safety).info();
+        let body = failing(move || ToolError::new(kind, "late").for_call(&call)).await;
+        let facts = &body["_meta"][ERROR_META];
+        assert_eq!(facts["retryable"], retryable, "{kind:?} {safety:?}");
+        assert_eq!(facts["execution"], "unknown");
+        assert_eq!(text(&body).contains("Do not repeat"), !retryable, "{body}");
     }
 }
 

@@ -17,8 +17,13 @@ use tokio::{
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    ErrorKind, Event, Execution, ToolCall, ToolError,
-    policy::{Approval, PolicyLayer, PolicyOutcome, Rule, Verdict},
+    Classify as _, ErrorKind, Event, Execution, Outcome, ToolCall, ToolError,
+    outcome::ByError,
+    policy::{
+        APPROVAL_FAILED, APPROVAL_MISSING, APPROVAL_UNANSWERED, Approval, PolicyLayer,
+        PolicyOutcome, Rule, Verdict,
+    },
+    repeat_guard::{RepeatGuardLayer, TOOL_REPEATED},
     retry::{RetryLayer, RetryPolicy},
     testing::{Events, Step},
 };
@@ -208,19 +213,95 @@ async fn a_persons_reason_is_for_the_model_without_secrets_and_bounded() {
     assert!(!error.model_message().contains('\u{202e}'));
 }
 
+/// P10: denied means that it was denied; what was not is told in words of its own.
 #[tokio::test]
-async fn an_approver_that_fails_or_is_not_there_denies() {
+async fn an_approver_that_fails_or_is_missing_has_denied_nothing() {
     let failing = answering(|_| Err(ToolError::new(ErrorKind::Upstream, "the chat is down")));
     let error = refused_by(failing).await;
     assert_eq!(
-        (error.kind(), outcome(&error).as_str()),
-        (ErrorKind::Denied, "failed")
+        (error.code(), outcome(&error).as_str()),
+        (APPROVAL_FAILED, "failed")
     );
+    assert!(error.is_retryable() && error.is_recoverable());
     assert!(error.message().ends_with("the chat is down"), "{error}");
+    assert_eq!(
+        error.model_message(),
+        "Tool 'delete' needs an approval, and asking for it has failed. Call it again later, or \
+         continue without it."
+    );
     let error = refused_by(asks()).await;
     assert_eq!(
-        (error.kind(), outcome(&error).as_str()),
-        (ErrorKind::Denied, "no_approver")
+        (error.code(), outcome(&error).as_str()),
+        (APPROVAL_MISSING, "no_approver")
+    );
+    assert!(!error.is_retryable() && error.is_recoverable());
+    assert_eq!(error.to_http().status(), 500);
+    assert_eq!(
+        error.model_message(),
+        "Tool 'delete' needs an approval, and no approver is available. Continue without it, or \
+         tell the user."
+    );
+    // An approver may know of a call that it cannot ask for.
+    for (code, name) in [
+        (APPROVAL_MISSING, "no_approver"),
+        (APPROVAL_UNANSWERED, "unanswered"),
+    ] {
+        let error = ToolError::new(ErrorKind::Failed, "no screen").with_code(code);
+        let approver = service_fn(move |_: Approval| {
+            let error = error.clone();
+            async move { Err::<Verdict, _>(error) }
+        });
+        let error = refused_by(asks().with_approver(approver)).await;
+        assert_eq!((error.code(), outcome(&error).as_str()), (code, name));
+    }
+}
+
+/// P10: what was not answered may be asked for again, and the guard does not count it.
+#[tokio::test(start_paused = true)]
+async fn an_approval_without_an_answer_may_be_asked_for_again() {
+    let silent = Silent::default();
+    let probe = Probe::always(answers());
+    let stack = ServiceBuilder::new()
+        .layer(RepeatGuardLayer::new())
+        .layer(silent.layer())
+        .service(probe.clone());
+    let call = || delete().with_session_id("s1");
+    for _ in 0..5 {
+        let error = stack.clone().oneshot(call()).await.unwrap_err();
+        assert_eq!(
+            (error.code(), outcome(&error).as_str()),
+            (APPROVAL_UNANSWERED, "unanswered")
+        );
+        assert!(error.is_retryable() && error.is_recoverable());
+        assert_eq!(
+            error.model_message(),
+            "The approval of the call of tool 'delete' is not answered yet. Call it again later, or \
+             continue without it."
+        );
+        assert_eq!(error.to_http().status(), 503);
+        assert_eq!(
+            Outcome::neutral().count(),
+            ByError.classify(Err::<&(), _>(&error)).count()
+        );
+    }
+    assert_eq!((silent.asked(), probe.count()), (5, 0));
+}
+
+/// P10: a denial is counted by the guard, as before.
+#[tokio::test(start_paused = true)]
+async fn a_denial_is_counted_by_the_guard() {
+    let stack = ServiceBuilder::new()
+        .layer(RepeatGuardLayer::new())
+        .layer(answering(|a| Ok(a.deny("no"))))
+        .service(Probe::always(answers()));
+    let call = || delete().with_session_id("s1");
+    for _ in 0..3 {
+        let error = stack.clone().oneshot(call()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied);
+    }
+    assert_eq!(
+        stack.oneshot(call()).await.unwrap_err().code(),
+        TOOL_REPEATED
     );
 }
 
@@ -247,7 +328,7 @@ async fn the_approval_of_another_call_approves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_denies_after_five_minutes_or_a_limit_of_ones_own() {
+async fn silence_ends_the_call_after_five_minutes_or_a_limit_of_ones_own() {
     let silent = Silent::default();
     for (layer, limit) in [
         (silent.layer(), secs(300)),
@@ -258,7 +339,10 @@ async fn silence_denies_after_five_minutes_or_a_limit_of_ones_own() {
     ] {
         let start = Instant::now();
         let error = refused_by(layer).await;
-        assert_eq!((error.kind(), start.elapsed()), (ErrorKind::Denied, limit));
+        assert_eq!(
+            (error.kind(), start.elapsed()),
+            (ErrorKind::Overloaded, limit)
+        );
         assert_eq!(outcome(&error), "unanswered");
     }
     assert_eq!((silent.asked(), silent.open()), (2, 0));
@@ -526,7 +610,7 @@ async fn a_call_that_is_observed_has_its_decisions_and_is_rejected() {
     let events = Events::new();
     let stack = asks().layer(Probe::always(answers()));
     let (result, record) = events.run(stack, delete()).await;
-    assert_eq!(result.unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(result.unwrap_err().code(), APPROVAL_MISSING);
     events.assert(["tool.policy"]);
     record.assert(|record| record.sent == 0);
 }

@@ -156,7 +156,7 @@ async fn used_up_polls_are_a_poll_timeout_with_the_job() {
         "the job has not ended after 60 polls: running"
     );
     assert_eq!(error.job(), Some(&job()));
-    assert!(error.model_message().contains("Do not start it again"));
+    assert!(error.model_message().contains("only if it may run twice"));
     assert!(error.is_retryable() && !error.is_own_refusal());
     let took = since.elapsed().as_secs();
     assert!((1_590..1_620).contains(&took), "{took} s");

@@ -11,7 +11,7 @@ use tower_toolcall::{
     ErrorKind, Execution, Key, ToolCall, ToolError,
     circuit_breaker::{BreakerState, CircuitBreakerLayer},
     deadline::DeadlineLayer,
-    quota::{Quota, QuotaBuilder, QuotaLayer, QuotaService},
+    quota::{QUOTA_IMPOSSIBLE, Quota, QuotaBuilder, QuotaLayer, QuotaService},
     rate_limit::RateLimitBackoffLayer,
     result::ToolResultLayer,
     retry::{RetryLayer, RetryPolicy},
@@ -318,7 +318,14 @@ async fn a_call_costs_what_its_function_says() {
     let error = svc.oneshot(named("never")).await.unwrap_err();
     assert_eq!(
         (error.kind(), error.execution()),
-        (ErrorKind::Denied, Execution::NotStarted)
+        (ErrorKind::InvalidInput, Execution::NotStarted)
+    );
+    // P10: nothing has denied it.
+    assert_eq!(error.code(), QUOTA_IMPOSSIBLE);
+    assert_eq!(
+        error.model_message(),
+        "This call of tool 'never' costs more than its quota ever allows. Ask for less, or continue \
+         without it."
     );
     assert!(error.is_own_refusal() && !error.is_retryable() && error.retry_after().is_none());
     assert_eq!(
@@ -366,14 +373,14 @@ async fn a_call_that_costs_too_much_does_not_wait() {
             .oneshot(call())
             .await
             .unwrap_err()
-            .kind(),
-        ErrorKind::Denied
+            .code(),
+        QUOTA_IMPOSSIBLE
     );
     let (mut svc, mut below) = mock::spawn_layer::<ToolCall, &str, _>(layer);
     below.allow(0);
     assert_ready_ok!(svc.poll_ready());
     let error = assert_ready_err!(task::spawn(svc.call(call())).poll());
-    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert_eq!(error.code(), QUOTA_IMPOSSIBLE);
 }
 
 #[tokio::test(start_paused = true)]
@@ -639,7 +646,7 @@ async fn a_tool_without_a_place_may_cost_more_than_others_have() {
         svc.clone().oneshot(named("import")).await.unwrap();
     }
     let error = svc.oneshot(named("other")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert_eq!(error.code(), QUOTA_IMPOSSIBLE);
 }
 
 #[tokio::test(start_paused = true)]

@@ -232,7 +232,7 @@ async fn a_result_is_written_with_the_documented_members() {
                 "code": "TOOL_TIMEOUT",
                 "message": "Tool invocation timed out after 10000ms",
                 "user_message": "The tool 'search' took too long to answer.",
-                "model_message": "Tool 'search' timed out and may still be running. Do not repeat the same call; ask for less, or continue without it.",
+                "model_message": "Tool 'search' timed out and may still be running. Ask for less, or continue without it; repeat it only if it may run twice.",
                 "execution": "unknown",
                 "retryable": true,
                 "recoverable": true,

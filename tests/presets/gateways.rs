@@ -67,6 +67,8 @@ async fn d_answers_a_timeout_with_its_error_object() {
                 "tool_id": format!("docs__{tool}"),
                 "server": "docs",
                 "timeout_ms": millis,
+                "retryable": true,
+                "execution": "unknown",
             },
         });
         assert_eq!(answer["error"], expected);

@@ -171,7 +171,8 @@
 //! # let _ = Routes::new(stack);
 //! ```
 //!
-//! `retryable` in a body is for programs that know whether the call may run twice; a model goes by the message.
+//! `retryable` and `execution` in a body are for programs; a model goes by the message. A call marked unsafe that may have
+//! run is not retryable. Of other calls the kind decides: one whose execution is `unknown` may run twice.
 //!
 //! A [`Rejection`] never reaches the stack, so none of its layers sees it. The figures of [`metrics`](crate::metrics) as a route:
 //!
@@ -194,7 +195,7 @@
 //!        "params":{"name":"search","server":"docs","arguments":{"q":"tower"}}}
 //! <- {"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"Circuit breaker open",
 //!        "data":{"code":"CIRCUIT_OPEN","tool_id":"search","server":"docs",
-//!            "retry_after_seconds":42}}}
+//!            "retryable":true,"execution":"not_started","retry_after_seconds":42}}}
 //! ```
 //!
 //! - `params` are `name`, and if need be `arguments`, [`server`](#names) and MCP's `_meta`, of which the trace context is read (feature `otel`).
@@ -218,7 +219,8 @@
 //! <- 200  {"tool_id":"order","status":"completed","result":{"order":7},
 //!          "execution_time_ms":42,"upstream_status":201,"metadata":{}}
 //! <- 503  {"message":"..","error_code":"circuit_open","tool_id":"order",
-//!          "upstream_status":null,"upstream_body":null,"is_retryable":true,"details":{"retry_after_seconds":30}}
+//!          "upstream_status":null,"upstream_body":null,"is_retryable":true,
+//!          "execution":"not_started","details":{"retry_after_seconds":30}}
 //! ```
 //!
 //! What the upstream says is the result, 200 also where its status is none of success (`failed`), with its body as it is; so is a job that still runs when the call's

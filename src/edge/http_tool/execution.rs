@@ -12,7 +12,7 @@ use super::answer::{KeptHeaders, to_json};
 #[cfg(feature = "axum")]
 use crate::call::Observation;
 use crate::{
-    error::{ErrorKind, ToolError},
+    error::{ErrorKind, Execution, ToolError},
     result::ToolResult,
 };
 
@@ -108,6 +108,8 @@ pub struct ExecutionError {
     pub upstream_body: Option<String>,
     /// Whether the same call may succeed later. Not if its job may still run: it would start another one.
     pub is_retryable: bool,
+    /// Whether the tool ran.
+    pub execution: Execution,
     /// The error's details, redacted, and `retry_after_seconds`.
     pub details: Map<String, Value>,
 }
@@ -130,6 +132,7 @@ crate::text::debug_fields! {
         tool_id: crate::text::Short::name(&this.tool_id),
         upstream_status: this.upstream_status,
         is_retryable: this.is_retryable,
+        execution: this.execution,
         ..
     }
 }
@@ -281,6 +284,7 @@ impl ExecutionError {
             upstream_body: error.body().map(str::to_owned),
             // A further call would start another job: this one's goes over no wire.
             is_retryable: error.is_retryable() && error.job().is_none(),
+            execution: error.execution(),
             details,
         }
     }

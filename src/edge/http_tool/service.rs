@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     answer::Answer,
-    call::{CallInfo, ToolCall},
+    call::{CallInfo, ReplaySafety, ToolCall},
     edge::{
         body::{from_wire, is_encoded, read, read_all, wall_clock},
         hinted,
@@ -136,7 +136,13 @@ where
 {
     let info = call.info();
     let answer = run(&tool, max_bytes, client, call, &info).await;
-    answer.map_err(|error| error.for_call(&info))
+    answer.map_err(|error| {
+        let mut error = error.for_call(&info);
+        if tool.replay_safety() == ReplaySafety::Unsafe {
+            error.set_unsafe();
+        }
+        error
+    })
 }
 
 async fn run<C, B, R>(

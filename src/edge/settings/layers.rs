@@ -269,7 +269,7 @@ impl Settings {
         Ok(Some(builder))
     }
 
-    /// The policy alone, without an approver: what is asked for is denied. `None` if `[policy]` says nothing.
+    /// The policy alone, without an approver: what is asked for is refused. `None` if `[policy]` says nothing.
     ///
     /// # Errors
     ///

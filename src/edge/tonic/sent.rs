@@ -46,7 +46,6 @@ fn facts(error: &ToolError) -> HashMap<String, String> {
         facts.remove(elsewhere);
     }
     facts.insert("kind".to_owned(), json!(error.kind()));
-    facts.insert("execution".to_owned(), json!(error.execution()));
     let text = |value| match value {
         Value::Null => None,
         Value::String(text) => Some(text),

@@ -16,7 +16,7 @@ use tower_service::Service;
 use crate::{
     call::ToolCall,
     edge::mcp::{errors, service::Pending},
-    error::ToolError,
+    error::{APPROVAL_MISSING, APPROVAL_UNANSWERED, ErrorKind, ToolError},
     policy::{Approval, Verdict},
 };
 
@@ -24,8 +24,8 @@ use crate::{
 /// [`PolicyLayer`](crate::policy::PolicyLayer::with_approver) in the stack of a [`GatewayHandler`](super::GatewayHandler).
 ///
 /// The client gets an `elicitation/create` with the line that [`Approval`] displays, first of all whether that leaves out anything, and an empty form.
-/// `accept` approves the call; `decline` and `cancel` deny it. Clients of the revision 2026-07-28, those that have not declared that they show forms, and calls that have not come
-/// through a gateway deny it at once. A client decides by itself whom it asks: use this only where the client's user may approve the call.
+/// `accept` approves the call, `decline` denies it, and `cancel` leaves it unanswered. Clients of the revision 2026-07-28, those that have not declared that they show forms, and calls that have not come
+/// through a gateway have no approver. A client decides by itself whom it asks: use this only where the client's user may approve the call.
 ///
 /// Dropping the future, as the layer does at the end of its time limit, tells the client that the question is no longer open.
 ///
@@ -40,7 +40,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Those of the connection, and of a client that answers with an error: the layer then denies the call.
+/// Those of the connection, and of a client that answers with an error: the call is not sent.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::exhaustive_structs, reason = "it has no settings")]
 pub struct McpElicitation;
@@ -75,13 +75,21 @@ impl Service<Approval> for McpElicitation {
         Box::pin(async move {
             let client = approval.call().extensions().get::<Client>();
             let Some(Client(peer)) = client.cloned() else {
-                return Ok(approval.deny("its client cannot ask a person"));
+                let why = "the client that makes the call cannot ask a person";
+                return Err(
+                    ToolError::refusal(ErrorKind::Internal, why).with_code(APPROVAL_MISSING)
+                );
             };
             let action = ask(&peer, question(&approval)).await;
-            Ok(match action.map_err(errors::from_service)? {
-                ElicitationAction::Accept => approval.approve(),
-                _ => approval.deny(""),
-            })
+            match action.map_err(errors::from_service)? {
+                ElicitationAction::Accept => Ok(approval.approve()),
+                ElicitationAction::Decline => Ok(approval.deny("")),
+                _ => {
+                    let why = "the client's user has closed the question without an answer";
+                    let error = ToolError::refusal(ErrorKind::Overloaded, why);
+                    Err(error.with_code(APPROVAL_UNANSWERED))
+                }
+            }
         })
     }
 }

@@ -144,7 +144,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// | any other, a panic too | a result with `isError: true` and `model_message` |
 /// | the client has cancelled | none |
 ///
-/// With the text for the model go, for programs, the members of [`ToolError::to_http`]'s body: code, `retryable`, `retry_after_seconds`, ...; in
+/// With the text for the model go, for programs, the members of [`ToolError::to_http`]'s body: code, `retryable`, `execution`, `retry_after_seconds`, ...; in
 /// the result's `_meta` under [`ERROR_META`](super::ERROR_META), in the error's `data`. Nothing else of an error goes out.
 ///
 /// # What it does not do
