@@ -121,7 +121,7 @@ use tower_service::Service;
 #[doc(inline)]
 pub use crate::call::Identity;
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::{CallInfo, Record, ToolCall},
     error::ToolError,
     event::{Audience, Event, Listen, Listener},
     kit::inner,
@@ -234,7 +234,12 @@ where
         };
         let (call, spelled) = match identity {
             Ok(None) => (call, None),
-            Ok(Some(identity)) if call.has_names_of(&identity) => (call.resolved(&identity), None),
+            Ok(Some(identity)) if call.has_names_of(&identity) => {
+                if call.info().listed_tool().is_some() {
+                    call.record(Record::set_known);
+                }
+                (call.resolved(&identity), None)
+            }
             Ok(Some(identity)) => {
                 let spelled = call.info();
                 (call.resolved(&identity), Some(spelled))

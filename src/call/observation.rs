@@ -164,6 +164,12 @@ impl Observation {
         self.record().reported.load(Relaxed)
     }
 
+    /// Whether a layer below has [noted](Record::set_known) that there is a tool of this name.
+    #[inline]
+    pub fn is_known(&self) -> bool {
+        self.record().known.load(Relaxed)
+    }
+
     /// Whether the call has the answer, or the error, that [another call](Record::set_reused) has got.
     #[inline]
     pub fn is_reused(&self) -> bool {

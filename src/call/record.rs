@@ -43,6 +43,8 @@ pub struct Record {
     pub(super) reported: AtomicBool,
     /// Whether the answer is one that another call has got.
     pub(super) reused: AtomicBool,
+    /// Whether a table knows the tool.
+    pub(super) known: AtomicBool,
     /// [`Signals`]: what the layers below the innermost listener can tell.
     signals: AtomicU8,
     pub(super) listeners: ListenerIds<MAX_LISTENERS>,
@@ -167,6 +169,7 @@ impl Record {
         self.max_attempts.store(0, Relaxed);
         self.refusals.store(0, Relaxed);
         self.slow.store(false, Relaxed);
+        self.known.store(false, Relaxed);
         self.observed.store(false, Relaxed);
         self.signals.store(0, Relaxed);
         self.listeners.clear();
@@ -267,6 +270,13 @@ impl Record {
     /// that replaces it with another answer. Default: `false`, at the beginning of each attempt.
     pub fn set_reported(&self, reported: bool) {
         self.reported.store(reported, Relaxed);
+    }
+
+    /// Notes that there is a tool of this name: a table or a schema has it. A call that is refused before it is sent then
+    /// counts for its tool in [metrics](crate::metrics), as names that a model invents do not. A
+    /// [resolved](super::ToolCall::is_resolved) name needs no note.
+    pub fn set_known(&self) {
+        self.known.store(true, Relaxed);
     }
 
     /// Notes that this attempt is not sent, as it has the answer, or the error, that another call has got. For layers that keep

@@ -107,7 +107,8 @@
 //!
 //! # Bounds
 //!
-//! A tool gets a row, and its name becomes a label, with the first call that is neither answered
+//! A tool that an [identity layer](crate::identity) outside of the metrics, a router or a schema knows has a row from its first
+//! call on, also if that call is refused before it is sent. Any other gets a row with the first call that is neither answered
 //! [`NotFound`](crate::ErrorKind::NotFound) nor refused before it is sent: names that a model invents count for
 //! [`_other`](OTHER), unless their server answers them with `isError`. So do tools beyond the bound
 //! (1,000 by default) and, for each tool, error codes beyond the sixteenth. A tool keeps its row, so counters only ever

@@ -12,6 +12,8 @@ pub(super) struct Observer {
     seat: Seat,
     /// Whether its row was [known](super::row::Row::began) when it began.
     began_as_known: bool,
+    /// Whether a table has given the call its tool's name.
+    is_resolved: bool,
     since: Instant,
     /// While it exists, the metrics listen on the call's record.
     below: Observation,
@@ -28,6 +30,7 @@ impl Observer {
         let observer = Self {
             began_as_known: seat.began(),
             seat,
+            is_resolved: call.is_resolved() && below.call().listed_tool().is_some(),
             since,
             below,
         };
@@ -58,13 +61,19 @@ impl Observer {
     #[cold]
     fn ended_with(&self, error: &ToolError) {
         let refused = error.is_own_refusal();
-        let end = self.end(Some(error));
+        let end = self.end(Some(error)).of_known(self.is_known());
         self.count(&end.with_failure(error.kind(), error.code(), refused));
     }
 
     #[cold]
     fn failed(&self, kind: ErrorKind) {
-        self.count(&self.end(None).with_failure(kind, kind.code(), false));
+        let end = self.end(None).of_known(self.is_known());
+        self.count(&end.with_failure(kind, kind.code(), false));
+    }
+
+    /// Whether there is a tool of this name, whatever became of the call.
+    fn is_known(&self) -> bool {
+        self.is_resolved || self.below.is_known()
     }
 
     #[inline]

@@ -77,6 +77,7 @@ pub struct CallEnd<'a> {
     /// The place of the code among those of the tool.
     pub(crate) code_place: Option<usize>,
     pub(super) sent: bool,
+    pub(super) known: bool,
 }
 
 impl CallEnd<'_> {
@@ -91,7 +92,13 @@ impl CallEnd<'_> {
             attempts,
             slow,
             sent: true,
+            known: false,
         }
+    }
+
+    /// The same call, of a tool that a table or a schema knows or not.
+    pub(super) fn of_known(self, known: bool) -> Self {
+        Self { known, ..self }
     }
 
     /// The same call, failed; `refused` if a layer of ours says that it refused it.
@@ -116,10 +123,10 @@ impl CallEnd<'_> {
         }
     }
 
-    /// Whether it shows that there is a tool of this name. A model can invent names, and what refuses a call without asking
-    /// its server refuses invented ones as well.
+    /// Whether it shows that there is a tool of this name: a table or a schema has it, or its server was asked. A model can
+    /// invent names, and what refuses a call without asking its server refuses invented ones as well.
     pub(super) fn shows_a_tool(&self) -> bool {
-        self.sent && self.failure != Some(ErrorKind::NotFound)
+        self.known || self.sent && self.failure != Some(ErrorKind::NotFound)
     }
 
     /// The counters that it moves, and by how much. Calls instead of a loop: what is constant is then known when this is

@@ -10,7 +10,7 @@ use super::{
     service::Validate,
 };
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::{CallInfo, Record, ToolCall},
     config::ConfigError,
     error::{ErrorKind, ToolError},
     event::emit,
@@ -146,6 +146,7 @@ impl Settings {
         if !self.strict {
             return Ok(());
         }
+        info.record(Record::set_known);
         let message = format!("the arguments cannot be checked: {error}");
         Err(ToolError::refusal(ErrorKind::Internal, message).for_call(info))
     }
@@ -173,6 +174,7 @@ impl Settings {
         schema: &Schema,
         validation: Validation,
     ) -> Result<(), ToolError> {
+        info.record(Record::set_known);
         // What is nested too deeply is not looked at.
         call.check().map_err(ToolError::into_own_refusal)?;
         let arguments = call.arguments_value();
@@ -191,6 +193,7 @@ impl Settings {
     }
 
     fn refusal(&self, call: &CallInfo, misfits: &Misfits) -> ToolError {
+        call.record(Record::set_known);
         let heading = match (&self.heading, misfits.len(), misfits.has_more()) {
             (Some(heading), ..) => heading.to_string(),
             (None, _, false) => "the arguments do not fit".to_owned(),

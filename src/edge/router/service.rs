@@ -18,7 +18,7 @@ use super::{
     unknown::Asked,
 };
 use crate::{
-    call::{Identity, ReplaySafety, ToolCall},
+    call::{Identity, Record, ReplaySafety, ToolCall},
     circuit_breaker::CircuitBreakerHandle,
     error::ToolError,
     identity::{IdentityLayer, Resolve},
@@ -174,7 +174,11 @@ impl<Res> Service<ToolCall> for Router<Res> {
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
         let asked = Asked::of(&call);
-        let fut = match self.table.find(&call) {
+        let target = self.table.find(&call);
+        if matches!(target, Some(Target::Local(_) | Target::Listed(..))) {
+            call.record(Record::set_known);
+        }
+        let fut = match target {
             Some(Target::Local(local)) => {
                 let call = match call.is_resolved() {
                     true => call.delivered(),

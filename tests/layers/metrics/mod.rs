@@ -3,6 +3,7 @@
 mod cancellation;
 mod cardinality;
 mod events;
+mod known;
 mod outcomes;
 mod reading;
 mod sharing;
