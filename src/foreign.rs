@@ -60,6 +60,15 @@ pub(crate) fn is_refusal(error: &BoxError) -> bool {
     KNOWN.iter().any(|known| known(error))
 }
 
+/// Whether a layer of another crate exports the span. The span is new, and was not entered yet.
+pub(crate) fn is_exported(span: &Span) -> bool {
+    const KNOWN: &[fn(&Span) -> bool] = &[
+        #[cfg(feature = "otel")]
+        crate::edge::otel::is_exported,
+    ];
+    KNOWN.iter().any(|known| known(span))
+}
+
 /// Whether the sampler of another crate drops a span.
 pub(crate) fn is_sampled_out(span: &Span) -> bool {
     const KNOWN: &[fn(&Span) -> bool] = &[

@@ -202,6 +202,11 @@ impl Outcome {
         self.reported
     }
 
+    /// Whether the tool refuses what it was asked: the caller's [mistake](Self::mistake).
+    pub(crate) const fn is_mistake(&self) -> bool {
+        self.mistake
+    }
+
     /// Whether it is one that may be the tool's fault.
     pub(crate) const fn is_reported_failure(&self) -> bool {
         self.reported && !self.mistake

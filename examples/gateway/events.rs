@@ -37,7 +37,10 @@ where
         .with_writer(to)
         .with_ansi(colours)
         .with_target(false)
-        .with_filter(filter_fn(is_shown));
+        // Spans have their fields where DEBUG is listened to.
+        .with_filter(filter_fn(|m| {
+            is_shown(m) || m.is_span() && m.target() == TARGET
+        }));
     tracing_subscriber::registry().with(events).init();
 }
 

@@ -8,7 +8,9 @@
 //! # Which layer emits what
 //!
 //! Every event has the target [`TARGET`] and the fields `tool`, `server`, `call_id` and `trace_id`, as far as they are
-//! known. Names of callers and peers are cut at 64 characters; errors are redacted. All durations are milliseconds with
+//! known. Where no subscriber listens to that target at DEBUG, an event has no more than fits into
+//! [a line of 200 characters](crate::trace#text-logs): `call_id` and `trace_id` are left out, and of the end of a call all but
+//! `tool`, `server`, `code`, `error`, `duration_ms` and `attempts`. Names of callers and peers are cut at 64 characters; errors are redacted. All durations are milliseconds with
 //! fractions. The names are constants of [`names`], and do not change with a patch release. They are for tracing's
 //! subscribers: where there is none, but tracing's feature `log` is on, a logger does not get those of trace, nor `tool.slow`.
 //!
@@ -16,7 +18,7 @@
 //! |---|---|---|---|
 //! | `tool.start` | DEBUG | trace | `agent_id`, `timeout_ms` (of the call itself), `deadline_ms` |
 //! | `tool.success` | INFO | trace | `duration_ms`, `attempts`, `max_attempts`, `output_bytes` |
-//! | `tool.failure` | ERROR | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `output_bytes`, `status` |
+//! | `tool.failure` | [by kind](crate::trace#levels) | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `output_bytes`, `status` |
 //! | `tool.rejected` | INFO | trace, identity | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `retry_after_ms` |
 //! | `tool.timeout` | WARN | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `timeout_ms`, `configured_timeout_ms` |
 //! | `tool.skipped` | WARN | trace, batch | `code`, `error`, `duration_ms` |
@@ -34,7 +36,7 @@
 //! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit, quota, concurrency_limit, repeat_guard, metrics, health | `keys`, `kept` |
 //! | `tool.schema` | WARN | `validate::Schemas` | `server`, `tools`, `unchecked`; `tool` and `error` are those of the first of these, and no others |
 //! | `tool.repaired` | DEBUG | validate | `paths` |
-//! | `tool.shortened` | INFO | fit | `max_chars` |
+//! | `tool.shortened` | DEBUG | fit | `max_chars` |
 //! | `tool.misfit` | WARN | check, with `mcp::McpOutput` | `error` |
 //! | `tool.http_request` | DEBUG | `http_tool` | `method`, `url`, `headers`, `body` |
 //! | `tool.http_response` | DEBUG | `http_tool` | `status`, `duration_ms`, `headers`, `body` |
@@ -76,7 +78,7 @@ pub(crate) mod transition;
 use std::time::Duration;
 
 pub(crate) use self::{
-    emit::{emit, event, ms, short},
+    emit::{Line, details_are_heard, emit, event, level_of, ms, short},
     listen::Audience,
 };
 pub use self::{

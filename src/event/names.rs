@@ -9,7 +9,7 @@ pub mod event {
     pub const START: &str = "tool.start";
     /// A call has its answer. INFO.
     pub const SUCCESS: &str = "tool.success";
-    /// A call failed, panicked, or was answered with an error in the tool's own words. ERROR.
+    /// A call failed, panicked, or was answered with an error in the tool's own words. ERROR, WARN or INFO, by its kind.
     pub const FAILURE: &str = "tool.failure";
     /// A call was refused by a layer of ours. INFO.
     pub const REJECTED: &str = "tool.rejected";
@@ -47,7 +47,7 @@ pub mod event {
     pub const MISFIT: &str = "tool.misfit";
     /// The arguments of a call did not fit its tool's schema, and were changed so that they do. DEBUG.
     pub const REPAIRED: &str = "tool.repaired";
-    /// An answer was too long for the model, and was shortened. INFO.
+    /// An answer was too long for the model, and was shortened. DEBUG.
     pub const SHORTENED: &str = "tool.shortened";
     /// The same call has succeeded again and again, with nothing new in between. WARN.
     pub const REPEATED: &str = "tool.repeated";

@@ -71,7 +71,7 @@ impl FitLayer {
         let cut = Cut::new(self.max_chars, self.advice.as_deref(), reference);
         let (max, advice) = (self.max_chars, cut.advice());
         let Err(why) = answer.shorten(&cut) else {
-            emit!(INFO SHORTENED, call, MAX_CHARS = max);
+            emit!(DEBUG SHORTENED, call, MAX_CHARS = max);
             return Ok(answer);
         };
         let message = Bounded::print(

@@ -20,6 +20,7 @@ pub struct TraceLayer<H = DefaultHooks> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Show {
     pub(super) scope: Scope,
+    pub(super) fields: bool,
     pub(super) arguments: bool,
     pub(super) output: bool,
 }
@@ -49,6 +50,7 @@ impl TraceLayer {
             hooks: DefaultHooks::default(),
             show: Show {
                 scope,
+                fields: false,
                 arguments: scope == Scope::Call,
                 output: false,
             },
@@ -74,6 +76,14 @@ impl<H> TraceLayer<H> {
             show: self.show,
             listener: self.listener,
         }
+    }
+
+    /// Whether the span has its fields in any case. Default: only where a subscriber listens to DEBUG spans of the
+    /// target [`tower_toolcall`](crate::event::TARGET), or, with the feature `otel`, where OpenTelemetry's layer sees the span:
+    /// a subscriber that writes text prints all fields of a span with each event in it.
+    pub fn with_span_fields(mut self, fields: bool) -> Self {
+        self.show.fields = fields;
+        self
     }
 
     /// Whether the redacted arguments stand in the span (`gen_ai.tool.call.arguments`). Default: yes

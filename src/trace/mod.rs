@@ -5,14 +5,40 @@
 //! `otel`). The arguments stand in it redacted, never raw. When no subscriber listens, nothing is
 //! formatted, and no clock is read until the call waits.
 //!
+//! # Text logs
+//!
+//! The default of `tracing_subscriber::fmt()` writes one line for a call, of at most 200 characters, and one for each retry:
+//!
+//! ```text
+//! 2026-11-27T00:22:11.418034Z  INFO execute_tool: tower_toolcall: tool.success tool=search server=docs duration_ms=121.3 attempts=1
+//! ```
+//!
+//! The line has the tool, how the call ended, its duration, its attempts, the code, and as much of the server and of the
+//! error's text as there is room for. All other fields of events, and those of spans, which a text log repeats with each event,
+//! are recorded where a subscriber listens to the target [`tower_toolcall`](crate::event::TARGET) at DEBUG. Spans are INFO. They
+//! have their fields also beside OpenTelemetry's layer (feature `otel`), and if
+//! [`with_span_fields`](TraceLayer::with_span_fields) says so.
+//!
 //! What other crates log is theirs, secrets included: rmcp prints whole messages, and errors as they are. With `tracing-subscriber`:
 //!
 //! ```text
 //! tracing_subscriber::fmt().with_env_filter(EnvFilter::new("info,rmcp=off")).init();
 //! ```
 //!
-//! Lines of JSON without the span, which are shorter, are in [`event`](crate::event#json-logs). The target is
-//! [`tower_toolcall`](crate::event::TARGET).
+//! Lines of JSON are in [`event`](crate::event#json-logs).
+//!
+//! # Levels
+//!
+//! INFO is for successes and for mistakes of callers, WARN for what passes or is the tool's own word, ERROR for failures:
+//!
+//! | [kind](crate::ErrorKind) | level |
+//! |---|---|
+//! | `InvalidInput`, `NotFound`, `Denied`, `Cancelled`, `CircuitOpen` | INFO |
+//! | `Timeout`, `DeadlineExceeded`, `PollTimeout`, `RateLimited`, `Overloaded`, `Reported` | WARN |
+//! | `ConnectionFailed`, `Upstream`, `Failed`, `TokenExchange`, `Panicked`, `Internal` | ERROR |
+//!
+//! A refusal of a layer of ours is INFO, unless no time was left. So is an answer that is the caller's
+//! [mistake](crate::Outcome::mistake) by the classifier.
 //!
 //! | ends with | event | level | span |
 //! |---|---|---|---|
@@ -23,8 +49,8 @@
 //! | refused by a layer of ours (open breaker, cooling gate, unknown name) | `tool.rejected` | INFO | the same |
 //! | cancelled, or dropped unfinished | `tool.cancelled` | INFO | the same without the status |
 //! | dropped after its deadline | `tool.timeout` | WARN | the same |
-//! | the tool's own error (`isError`) | `tool.failure` | ERROR | the same; `error.type = tool_error` |
-//! | any other error, a panic | `tool.failure` | ERROR | the same |
+//! | the tool's own error (`isError`) | `tool.failure` | WARN | the same; `error.type = tool_error` |
+//! | any other error, a panic | `tool.failure` | by its kind | the same |
 //!
 //! `tool.outcome` in the span is the name of its [`CallOutcome`](crate::event::CallOutcome). An answer is the tool's own
 //! error if its leaf has [said so](crate::Record::set_reported), as `McpService` does of `isError`, or if the classifier

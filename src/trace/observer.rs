@@ -12,7 +12,10 @@ use crate::{
     answer::Answer,
     call::{CallInfo, Observation, ToolCall},
     error::{ErrorKind, MAX_TEXT, ToolError},
-    event::{CallOutcome, Event, TARGET, emit, ms, names::span as names, short},
+    event::{
+        CallOutcome, Event, TARGET, details_are_heard, emit, level_of, ms, names::span as names,
+        short,
+    },
     foreign,
     kit::in_flight::{Abandoned, Report},
     outcome::Outcome,
@@ -31,6 +34,8 @@ pub(super) struct Observer<H, Res> {
 #[derive(Debug)]
 struct Seen {
     span: Span,
+    /// Whether its fields are filled in.
+    is_filled: bool,
     /// Whether a subscriber keeps what is recorded in it.
     is_kept: bool,
     since: Instant,
@@ -38,16 +43,18 @@ struct Seen {
 }
 
 impl Seen {
-    fn start(call: &mut ToolCall, span: Span, readers: u32) -> Box<Self> {
+    /// `readers`: how many read the fields of the span; `None` if they are not filled in.
+    fn start(call: &mut ToolCall, span: Span, readers: Option<u32>) -> Box<Self> {
         let below = call.observe();
         // A span that OpenTelemetry's sampler drops may be read by others: a log.
-        let is_kept = !span.is_disabled() && (readers > 1 || !foreign::is_sampled_out(&span));
+        let is_kept = readers.is_some_and(|n| n > 1 || !foreign::is_sampled_out(&span));
         if is_kept || sizes_are_heard() {
             below.want_output_bytes();
         }
         let since = Instant::now();
         Box::new(Self {
             span,
+            is_filled: readers.is_some(),
             is_kept,
             since,
             below,
@@ -55,9 +62,15 @@ impl Seen {
     }
 }
 
+/// Whether a subscriber listens to spans of ours at DEBUG: then they have their fields.
+fn debug_spans_are_heard() -> bool {
+    tracing::level_enabled!(Level::DEBUG)
+        && tracing::span_enabled!(target: TARGET, Level::DEBUG, tool, code, error)
+}
+
 /// Whether a subscriber listens to an event with the size of an answer.
 fn sizes_are_heard() -> bool {
-    tracing::event_enabled!(target: TARGET, Level::INFO, tool, output_bytes)
+    tracing::event_enabled!(target: TARGET, Level::DEBUG, tool, output_bytes)
 }
 
 /// A failure as spans and events show it.
@@ -66,6 +79,7 @@ struct Failure<'a> {
     outcome: CallOutcome,
     code: &'a str,
     text: &'a str,
+    level: Level,
 }
 
 impl Failure<'static> {
@@ -75,6 +89,20 @@ impl Failure<'static> {
             outcome: CallOutcome::of(kind),
             code: kind.code(),
             text,
+            level: level_of(kind),
+        }
+    }
+}
+
+impl Failure<'static> {
+    fn of_answer(kind: ErrorKind, text: &'static str, outcome: &Outcome) -> Self {
+        let failure = Self::of_kind(kind, text);
+        match outcome.is_mistake() {
+            true => Self {
+                level: Level::INFO,
+                ..failure
+            },
+            false => failure,
         }
     }
 }
@@ -86,6 +114,7 @@ impl<'a> From<&'a ToolError> for Failure<'a> {
             outcome: CallOutcome::of_error(error),
             code: error.code(),
             text: error.message(),
+            level: level_of(error.kind()),
         }
     }
 }
@@ -116,7 +145,10 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         H: Clone,
     {
         let scope = layer.show.scope;
-        let (span, readers) = scope.span(call);
+        let span = scope.span();
+        let is_filled = !span.is_disabled()
+            && (layer.show.fields || debug_spans_are_heard() || foreign::is_exported(&span));
+        let readers = is_filled.then(|| scope.fill(&span, call));
         let heard = !span.is_disabled() || scope == Scope::Call && some_event_is_heard();
         if heard {
             NewSpan::take(call, scope, &span);
@@ -178,7 +210,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
                 let word = || Outcome::reported().failure_of_answer();
                 let reported = seen.below.is_reported().then(word).flatten();
                 let failure = outcome.failure_of_answer().or(reported);
-                failure.map(|(kind, text)| Failure::of_kind(kind, text))
+                failure.map(|(kind, text)| Failure::of_answer(kind, text, outcome))
             }
             Err(error) => Some(error.into()),
         };
@@ -235,6 +267,9 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         answer: Option<Answer<'_>>,
     ) {
         let Seen { span, below, .. } = seen;
+        if !seen.is_filled {
+            return;
+        }
         let is_unnamed = self.info.server().is_none();
         let server = is_unnamed.then(|| below.server()).flatten();
         let waited = Some(below.waited()).filter(|waited| !waited.is_zero());
@@ -299,27 +334,47 @@ fn tell(call: &CallInfo, failure: Option<&Failure<'_>>, error: Option<&ToolError
     let Facts {
         duration_ms,
         attempts,
-        max_attempts,
-        output_bytes,
+        ..
     } = *facts;
-    let (code, text) = (failure.map(|f| f.code), failure.map(|f| f.text));
-    match failure.map(|f| f.outcome) {
-        None => emit!(INFO SUCCESS, call, DURATION_MS = duration_ms, ATTEMPTS = attempts,
-            MAX_ATTEMPTS = max_attempts, OUTPUT_BYTES = output_bytes),
-        Some(CallOutcome::Timeout) => emit!(WARN TIMEOUT, call, CODE = code, ERROR = text,
+    let all = details_are_heard();
+    let max_attempts = facts.max_attempts.filter(|_| all);
+    let output_bytes = facts.output_bytes.filter(|_| all);
+    let error = error.filter(|_| all);
+    let Some(&Failure {
+        code,
+        text,
+        outcome,
+        level,
+        ..
+    }) = failure
+    else {
+        return emit!(INFO SUCCESS, call, DURATION_MS = duration_ms, ATTEMPTS = attempts,
+            MAX_ATTEMPTS = max_attempts, OUTPUT_BYTES = output_bytes);
+    };
+    macro_rules! failed {
+        ($level:ident) => {
+            emit!($level FAILURE, call, code: code, error: text, DURATION_MS = duration_ms,
+                ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts, OUTPUT_BYTES = output_bytes,
+                STATUS = error.and_then(ToolError::status).map(|s| s.as_u16()))
+        };
+    }
+    match outcome {
+        CallOutcome::Timeout => emit!(WARN TIMEOUT, call, code: code, error: text,
             DURATION_MS = duration_ms, ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts,
             TIMEOUT_MS = error.and_then(ToolError::timeout).map(ms),
             CONFIGURED_TIMEOUT_MS = error.and_then(ToolError::configured_timeout).map(ms)),
-        Some(CallOutcome::Skipped) => emit!(WARN SKIPPED, call, CODE = code, ERROR = text,
+        CallOutcome::Skipped => emit!(WARN SKIPPED, call, code: code, error: text,
             DURATION_MS = duration_ms),
-        Some(CallOutcome::Cancelled) => emit!(INFO CANCELLED, call, DURATION_MS = duration_ms,
+        CallOutcome::Cancelled => emit!(INFO CANCELLED, call, DURATION_MS = duration_ms,
             ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts),
-        Some(CallOutcome::Rejected) => emit!(INFO REJECTED, call, CODE = code, ERROR = text,
+        CallOutcome::Rejected => emit!(INFO REJECTED, call, code: code, error: text,
             DURATION_MS = duration_ms, ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts,
             RETRY_AFTER_MS = error.and_then(ToolError::retry_after).map(ms)),
-        Some(_) => emit!(ERROR FAILURE, call, CODE = code, ERROR = text, DURATION_MS = duration_ms,
-            ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts, OUTPUT_BYTES = output_bytes,
-            STATUS = error.and_then(ToolError::status).map(|s| s.as_u16())),
+        _ => match level {
+            Level::INFO => failed!(INFO),
+            Level::WARN => failed!(WARN),
+            _ => failed!(ERROR),
+        },
     }
 }
 

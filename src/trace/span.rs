@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, fmt, sync::Arc};
 
-use tracing::{Span, field::Empty};
+use tracing::{Span, field::Empty, record_all};
 
 use crate::{
     call::ToolCall,
@@ -26,17 +26,26 @@ impl Scope {
         }
     }
 
-    /// The span, and how often the tool's name in it was read: by each of the subscriber's layers that keeps it.
-    pub(super) fn span(self, call: &ToolCall) -> (Span, u32) {
+    /// The span, with nothing in it yet: a subscriber that writes text prints its fields with each event below.
+    pub(super) fn span(self) -> Span {
+        match self {
+            Self::Call => call_span(),
+            Self::Attempt => attempt_span(),
+        }
+    }
+
+    /// Fills in what is known at the beginning. Returns how often the tool's name was read: by each of the subscriber's
+    /// layers that keeps it.
+    pub(super) fn fill(self, span: &Span, call: &ToolCall) -> u32 {
         let name = Read {
             text: Short::name(call.tool()),
             times: Cell::new(0),
         };
-        let span = match self {
-            Self::Call => of_call(call, &name),
-            Self::Attempt => of_attempt(call, &name),
-        };
-        (span, name.times.get())
+        match self {
+            Self::Call => fill_call(span, call, &name),
+            Self::Attempt => fill_attempt(span, call, &name),
+        }
+        name.times.get()
     }
 }
 
@@ -53,27 +62,26 @@ impl fmt::Display for Read<'_> {
     }
 }
 
-fn of_call(call: &ToolCall, read: &Read<'_>) -> Span {
-    let name = read.text;
+fn call_span() -> Span {
     tracing::info_span!(
         target: TARGET,
         span::CALL,
-        { span::OTEL_NAME } = %format_args!("execute_tool {name}"),
-        { span::OTEL_KIND } = "internal",
+        { span::OTEL_NAME } = Empty,
+        { span::OTEL_KIND } = Empty,
         { span::OTEL_STATUS_CODE } = Empty,
         { span::OTEL_STATUS_DESCRIPTION } = Empty,
-        { span::OPERATION_NAME } = "execute_tool",
-        { span::TOOL_NAME } = %read,
-        { span::CALL_ID } = call.id().map(short),
-        { span::TOOL_TYPE } = "function",
-        { span::CONVERSATION_ID } = call.session_id().map(short),
+        { span::OPERATION_NAME } = Empty,
+        { span::TOOL_NAME } = Empty,
+        { span::CALL_ID } = Empty,
+        { span::TOOL_TYPE } = Empty,
+        { span::CONVERSATION_ID } = Empty,
         { span::ARGUMENTS } = Empty,
         { span::RESULT } = Empty,
         { span::ERROR_TYPE } = Empty,
-        { span::SERVER } = call.server().map(short),
-        { span::AGENT_ID } = call.agent_id().map(short),
-        { span::TRACE_ID } = call.trace_id().map(short),
-        { span::SESSION_ID } = call.session_id().map(short),
+        { span::SERVER } = Empty,
+        { span::AGENT_ID } = Empty,
+        { span::TRACE_ID } = Empty,
+        { span::SESSION_ID } = Empty,
         { span::ATTEMPTS } = Empty,
         { span::MAX_ATTEMPTS } = Empty,
         { span::DURATION_MS } = Empty,
@@ -88,26 +96,42 @@ fn of_call(call: &ToolCall, read: &Read<'_>) -> Span {
     )
 }
 
+fn fill_call(span: &Span, call: &ToolCall, read: &Read<'_>) {
+    let name = format_args!("execute_tool {}", read.text);
+    record_all!(
+        span,
+        { span::OTEL_NAME } = %name,
+        { span::OTEL_KIND } = "internal",
+        { span::OPERATION_NAME } = "execute_tool",
+        { span::TOOL_NAME } = %read,
+        { span::CALL_ID } = call.id().map(short),
+        { span::TOOL_TYPE } = "function",
+        { span::CONVERSATION_ID } = call.session_id().map(short),
+        { span::SERVER } = call.server().map(short),
+        { span::AGENT_ID } = call.agent_id().map(short),
+        { span::TRACE_ID } = call.trace_id().map(short),
+        { span::SESSION_ID } = call.session_id().map(short),
+    );
+}
+
 /// Without OpenTelemetry's names for a tool's execution (`gen_ai.*`): backends count by them, and this is a part of one.
-fn of_attempt(call: &ToolCall, read: &Read<'_>) -> Span {
-    let name = read.text;
-    let attempt = call.attempt();
+fn attempt_span() -> Span {
     tracing::info_span!(
         target: TARGET,
         span::ATTEMPT,
-        { span::OTEL_NAME } = %format_args!("attempt {attempt} {name}"),
-        { span::OTEL_KIND } = "internal",
+        { span::OTEL_NAME } = Empty,
+        { span::OTEL_KIND } = Empty,
         { span::OTEL_STATUS_CODE } = Empty,
         { span::OTEL_STATUS_DESCRIPTION } = Empty,
-        { span::TOOL } = %read,
-        { span::ATTEMPT_CALL_ID } = call.id().map(short),
+        { span::TOOL } = Empty,
+        { span::ATTEMPT_CALL_ID } = Empty,
         { span::ATTEMPT_ARGUMENTS } = Empty,
         { span::ATTEMPT_RESULT } = Empty,
         { span::ERROR_TYPE } = Empty,
-        { span::SERVER } = call.server().map(short),
-        { span::TRACE_ID } = call.trace_id().map(short),
-        { span::SESSION_ID } = call.session_id().map(short),
-        { span::ATTEMPT_NUMBER } = attempt,
+        { span::SERVER } = Empty,
+        { span::TRACE_ID } = Empty,
+        { span::SESSION_ID } = Empty,
+        { span::ATTEMPT_NUMBER } = Empty,
         { span::DURATION_MS } = Empty,
         { span::ERROR_CODE } = Empty,
         { span::OUTPUT_BYTES } = Empty,
@@ -116,6 +140,22 @@ fn of_attempt(call: &ToolCall, read: &Read<'_>) -> Span {
         { span::TIMEOUT_MS } = Empty,
         { span::CONFIGURED_TIMEOUT_MS } = Empty,
     )
+}
+
+fn fill_attempt(span: &Span, call: &ToolCall, read: &Read<'_>) {
+    let attempt = call.attempt();
+    let name = format_args!("attempt {attempt} {}", read.text);
+    record_all!(
+        span,
+        { span::OTEL_NAME } = %name,
+        { span::OTEL_KIND } = "internal",
+        { span::TOOL } = %read,
+        { span::ATTEMPT_CALL_ID } = call.id().map(short),
+        { span::SERVER } = call.server().map(short),
+        { span::TRACE_ID } = call.trace_id().map(short),
+        { span::SESSION_ID } = call.session_id().map(short),
+        { span::ATTEMPT_NUMBER } = attempt,
+    );
 }
 
 /// A function that is given the span of a call before the span is entered: the last moment in which it can get a parent

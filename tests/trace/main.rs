@@ -6,6 +6,7 @@
 
 #[cfg(feature = "batch")]
 mod batch;
+mod lines;
 #[cfg(feature = "settings")]
 mod settings;
 
@@ -350,7 +351,7 @@ async fn an_error_in_the_tools_own_words_is_no_success_in_the_span() {
     let seen = record.0.lock().unwrap().clone();
     assert_eq!(seen.spans[0].2["tool.success"], "false");
     assert_eq!(seen.spans[0].2["error.type"], "tool_error");
-    assert_eq!(seen.names()[1..], [(ERROR, "tool.failure")]);
+    assert_eq!(seen.names()[1..], [(WARN, "tool.failure")]);
 }
 
 /// The usual set-up of an exporter: it asks for spans only.
@@ -374,7 +375,7 @@ async fn a_subscriber_that_takes_spans_only_sees_how_the_call_ended() {
 
 /// Whoever writes a span as text writes all of it anew with each record.
 #[tokio::test]
-async fn what_is_known_at_the_end_of_a_span_is_one_record() {
+async fn a_span_is_filled_once_at_its_beginning_and_once_at_its_end() {
     let (record, _guard) = record();
     for layer in [TraceLayer::new(), TraceLayer::attempts()] {
         for result in [Ok("done"), Err("boom")] {
@@ -387,7 +388,7 @@ async fn what_is_known_at_the_end_of_a_span_is_one_record() {
         }
     }
     let seen = record.0.lock().unwrap().clone();
-    assert_eq!((seen.spans.len(), seen.records), (4, 4));
+    assert_eq!((seen.spans.len(), seen.records), (4, 8));
 }
 
 /// Rule 4: a tool may panic before it has a future.
@@ -885,7 +886,11 @@ async fn each_event_has_the_level_and_the_fields_that_are_documented() {
     let mut fields: BTreeMap<&str, (tracing::Level, BTreeSet<&str>)> = BTreeMap::new();
     for (level, name, of_event) in &seen.events {
         let entry = fields.entry(name).or_insert((*level, BTreeSet::new()));
-        assert_eq!(entry.0, *level, "{name}");
+        // P13: that of a failure goes by its kind. The worst is looked at.
+        match name.as_str() {
+            "tool.failure" => entry.0 = entry.0.min(*level),
+            _ => assert_eq!(entry.0, *level, "{name}"),
+        }
         entry.1.extend(of_event.keys().map(String::as_str));
     }
     for (name, level, own) in DOCUMENTED {
@@ -1019,9 +1024,8 @@ async fn a_subscriber_that_takes_events_of_one_level_only_hears_them() {
             .unwrap();
         let seen = record.0.lock().unwrap().clone();
         assert_eq!(seen.names(), [(level, expected)]);
-        if level == INFO {
-            assert_eq!(seen.events[0].2["output_bytes"], "4");
-        }
+        // P13: what is no part of the short line is recorded where DEBUG is heard.
+        assert!(!seen.events[0].2.contains_key("output_bytes"));
     }
 }
 
@@ -1143,6 +1147,6 @@ async fn an_answer_that_was_shortened_is_an_event_and_one_that_passes_is_none() 
             .unwrap();
     }
     let seen = record.0.lock().unwrap().clone();
-    assert_eq!(seen.names(), [(tracing::Level::INFO, "tool.shortened")]);
+    assert_eq!(seen.names(), [(tracing::Level::DEBUG, "tool.shortened")]);
     assert_eq!(seen.events[0].2["max_chars"], "100");
 }

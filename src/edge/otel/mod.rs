@@ -96,7 +96,8 @@
 //!
 //! `tracing-opentelemetry` adds attributes of its own (`code.*`, `thread.*`, `target`, `busy_ns`, `idle_ns`) unless the layer is built with
 //! `.with_location(false).with_threads(false).with_target(false).with_tracked_inactivity(false)`. Our events are events of the
-//! spans; a filter at `WARN` for the target `tower_toolcall` would take the spans away as well, which are `INFO`.
+//! spans. Spans have their fields wherever this layer sees them, and a text log beside it repeats them with each event;
+//! `fmt::layer().with_filter(filter_fn(|m| m.is_event() || m.target() != "tower_toolcall"))` keeps its lines short. A filter at `WARN` for the target `tower_toolcall` would take the spans away as well, which are `INFO`.
 //!
 //! # Jaeger
 //!
@@ -192,7 +193,7 @@ mod w3c;
 #[cfg(feature = "http-tool")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http-tool")))]
 pub use self::execution::ExecutionHooks;
-pub(crate) use self::parent::is_sampled_out;
+pub(crate) use self::parent::{is_exported, is_sampled_out};
 pub use self::{
     langfuse::{LangfuseHooks, UserId},
     parent::set_parent,

@@ -1,6 +1,6 @@
 use opentelemetry::{Context, trace::TraceContextExt};
 use tracing::Span;
-use tracing_opentelemetry::OpenTelemetrySpanExt;
+use tracing_opentelemetry::{OpenTelemetrySpanExt, SetParentError};
 
 use super::propagate;
 use crate::{call::ToolCall, trace::NewSpan};
@@ -38,6 +38,16 @@ impl ToolCall {
         self.extensions_mut().insert(NewSpan::new(set));
         self
     }
+}
+
+/// Whether there is a layer of OpenTelemetry that sees the span, which is new.
+pub(crate) fn is_exported(span: &Span) -> bool {
+    // That layer is asked for by no other public function that leaves the span as it is: this parent is the one that the
+    // span has.
+    let parent = Some(Context::current()).filter(|cx| cx.span().span_context().is_valid());
+    let parent = parent.or_else(propagate::current);
+    let parent = parent.unwrap_or_else(Context::current);
+    !matches!(span.set_parent(parent), Err(SetParentError::LayerNotFound))
 }
 
 /// Whether OpenTelemetry's layer sees the span and its sampler drops it. The span has its parent by now: this starts it.

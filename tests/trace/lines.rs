@@ -1,0 +1,329 @@
+//! What `tracing_subscriber::fmt` writes of a call.
+
+use std::{
+    future::pending,
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use serde_json::json;
+use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::{
+    AnyError, ErrorKind, ReplaySafety, ServiceBuilderExt as _, ToolCall, ToolError,
+    circuit_breaker::CircuitBreakerLayer,
+    outcome::{Outcome, classify_fn},
+    policy::PolicyLayer,
+    retry::RetryPolicy,
+    testing::{Script, Step},
+    trace::TraceLayer,
+};
+use tracing::{Level, subscriber::DefaultGuard};
+use tracing_subscriber::{fmt::MakeWriter, prelude::*};
+
+/// The longest line.
+const MAX: usize = 200;
+
+/// What was written.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Log {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+impl Log {
+    /// The default of `tracing_subscriber::fmt()`, without colours, at this level.
+    fn at(level: Level) -> (Self, DefaultGuard) {
+        super::everybody_listens();
+        let log = Self::default();
+        let fmt = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_ansi(false)
+            .with_writer(log.clone());
+        (log, fmt.set_default())
+    }
+
+    /// The lines without their time.
+    fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let lines = text.lines().inspect(|line| {
+            let length = line.chars().count();
+            assert!(length <= MAX, "{length} characters: {line}");
+        });
+        lines
+            .map(|line| line.split_once("Z ").unwrap().1.trim_start().to_owned())
+            .collect()
+    }
+}
+
+fn call() -> ToolCall {
+    ToolCall::new("search")
+        .with_server("docs")
+        .with_id("toolu_01A09q90qw90lq917835lq9")
+        .with_trace_id("0af7651916cd43dd8448eb211c80319c")
+        .with_session_id("session-1")
+        .with_agent_id("agent-1")
+        .with_json(json!({ "query": "x".repeat(150), "limit": vec![7; 40] }))
+        .unwrap()
+        .with_replay_safety(ReplaySafety::Safe)
+}
+
+/// All that callers choose is as long as it may be.
+fn monster() -> ToolCall {
+    ToolCall::new("search_".repeat(40))
+        .with_server("s".repeat(250))
+        .with_id("i".repeat(250))
+        .with_trace_id("t".repeat(250))
+        .with_json(json!({ "query": "\"".repeat(500) }))
+        .unwrap()
+        .with_replay_safety(ReplaySafety::Safe)
+}
+
+type Tool = Script<&'static str>;
+
+async fn send(call: &ToolCall, tool: Tool) -> Vec<String> {
+    let (log, _guard) = Log::at(Level::INFO);
+    let retry = RetryPolicy::new().with_attempts(3).unwrap();
+    let stack = ServiceBuilder::new()
+        .tool_trace()
+        .tool_retry(retry)
+        .tool_rate_limit()
+        .layer(CircuitBreakerLayer::new())
+        .layer(TraceLayer::attempts())
+        .tool_timeout(Duration::from_secs(10))
+        .tool_catch_panic()
+        .service(tool);
+    let _ = stack.oneshot(call.clone()).await;
+    log.lines()
+}
+
+/// P13: of a success.
+#[tokio::test(start_paused = true)]
+async fn a_success_is_one_short_line() {
+    for call in [call(), monster()] {
+        let lines = send(&call, Script::always(Step::ok("sunny"))).await;
+        let [line] = &lines[..] else {
+            panic!("{lines:?}")
+        };
+        let start = "INFO execute_tool: tower_toolcall: tool.success tool=search";
+        assert!(line.starts_with(start), "{line}");
+        assert!(
+            line.contains(" duration_ms=") && line.ends_with(" attempts=1"),
+            "{line}"
+        );
+    }
+}
+
+/// P13: of a call that was repeated, each retry has a line too.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_repeated_is_a_line_for_each_retry_and_one_for_its_end() {
+    let broken = || {
+        let text = format!("503 Service Unavailable: {}", "\"quoted\" ".repeat(30));
+        Step::error(ToolError::new(ErrorKind::Upstream, text))
+    };
+    for call in [call(), monster()] {
+        let tool = Script::new([broken(), broken()]).then(Step::ok("sunny"));
+        let lines = send(&call, tool).await;
+        let levels: Vec<_> = lines.iter().map(|line| &line[..5]).collect();
+        assert_eq!(levels, ["WARN ", "WARN ", "INFO "], "{lines:?}");
+        assert!(lines[2].ends_with(" attempts=3"), "{lines:?}");
+
+        let lines = send(&call, Script::always(broken())).await;
+        let end = lines.last().unwrap();
+        assert!(end.starts_with("ERROR"), "{end}");
+        assert!(
+            end.contains("tool.failure") && end.contains(" code=\"UPSTREAM_ERROR\""),
+            "{end}"
+        );
+    }
+    // What is in the text of an error is there as far as there is room.
+    let lines = send(&call(), Script::always(broken())).await;
+    assert!(lines[0].contains("error=\"503 Serv"), "{lines:?}");
+}
+
+/// P13: a rate limit, a slow call, a timeout.
+#[tokio::test(start_paused = true)]
+async fn what_happens_on_the_way_is_short_too() {
+    for call in [call(), monster()] {
+        let limited = ToolError::new(ErrorKind::RateLimited, "slow down. ".repeat(20))
+            .with_retry_after(Duration::from_secs(7));
+        let tool = Script::new([Step::error(limited)])
+            .then(Step::ok("late").after(Duration::from_secs(9)));
+        let lines = send(&call, tool).await;
+        let names = [
+            "tool.rate_limited",
+            "tool.retry",
+            "tool.slow",
+            "tool.success",
+        ];
+        assert_eq!(lines.len(), names.len(), "{lines:?}");
+        for (line, name) in lines.iter().zip(names) {
+            assert!(line.contains(name), "{line}");
+        }
+        let lines = send(&call, Script::always(Step::hang())).await;
+        assert!(lines.last().unwrap().contains("tool.timeout"), "{lines:?}");
+    }
+}
+
+/// P13: an open breaker, for each call that it refuses.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_an_open_breaker_refuses_is_one_short_line() {
+    let (log, _guard) = Log::at(Level::INFO);
+    let breaker = CircuitBreakerLayer::new();
+    let stack = ServiceBuilder::new()
+        .tool_trace()
+        .layer(breaker.clone())
+        .service(service_fn(|_: ToolCall| async { Ok::<_, AnyError>("ok") }));
+    stack.clone().oneshot(call()).await.unwrap();
+    breaker.handle().breaker(&call()).force_open();
+    let before = log.lines().len();
+    stack.oneshot(call()).await.unwrap_err();
+    let lines = log.lines();
+    let [line] = &lines[before..] else {
+        panic!("{lines:?}")
+    };
+    assert!(
+        line.starts_with("INFO ") && line.contains("tool.rejected"),
+        "{line}"
+    );
+    assert!(line.contains(" code=\"CIRCUIT_OPEN\""), "{line}");
+}
+
+/// P13: what a caller does wrong is no fault of the program.
+#[tokio::test(start_paused = true)]
+async fn mistakes_of_callers_are_info() {
+    for kind in [
+        ErrorKind::InvalidInput,
+        ErrorKind::NotFound,
+        ErrorKind::Denied,
+        ErrorKind::Cancelled,
+    ] {
+        let error = ToolError::new(kind, "`limit` has to be a number");
+        let lines = send(&call(), Script::always(Step::error(error))).await;
+        let [line] = &lines[..] else {
+            panic!("{lines:?}")
+        };
+        assert!(line.starts_with("INFO "), "{line}");
+    }
+    // An answer that says so: MCP servers tell a model's mistake in a result.
+    let (log, _guard) = Log::at(Level::INFO);
+    let layer =
+        TraceLayer::new().with_classifier(classify_fn(|_: Result<&&str, _>| Outcome::mistake()));
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("`limit`: not a number") });
+    let stack = ServiceBuilder::new().layer(layer).service(tool);
+    stack.oneshot(call()).await.unwrap();
+    assert!(log.lines()[0].starts_with("INFO "), "{:?}", log.lines());
+}
+
+/// P13: and what the program did wrong is.
+#[tokio::test(start_paused = true)]
+async fn failures_of_tools_are_warnings_and_errors() {
+    for (kind, level) in [
+        (ErrorKind::Failed, "ERROR"),
+        (ErrorKind::Internal, "ERROR"),
+        (ErrorKind::TokenExchange, "ERROR"),
+        (ErrorKind::Reported, "WARN"),
+        (ErrorKind::PollTimeout, "WARN"),
+    ] {
+        let error = ToolError::new(kind, "boom");
+        let (log, _guard) = Log::at(Level::INFO);
+        let tool = Script::<()>::always(Step::error(error));
+        let stack = ServiceBuilder::new().tool_trace().service(tool);
+        stack.oneshot(call()).await.unwrap_err();
+        assert!(log.lines()[0].starts_with(level), "{:?}", log.lines());
+    }
+}
+
+/// P13: a refusal and a call that was given up.
+#[tokio::test(start_paused = true)]
+async fn a_denied_call_and_a_dropped_one_are_short() {
+    for call in [call(), monster()] {
+        let (log, _guard) = Log::at(Level::INFO);
+        let hangs = service_fn(|_: ToolCall| pending::<Result<(), AnyError>>());
+        let denies = ServiceBuilder::new()
+            .tool_trace()
+            .layer(PolicyLayer::new().deny("*"))
+            .service(hangs);
+        denies.oneshot(call.clone()).await.unwrap_err();
+        let gives_up = ServiceBuilder::new().tool_trace().service(hangs);
+        let limit = tokio::time::timeout(Duration::from_secs(1), gives_up.oneshot(call));
+        limit.await.unwrap_err();
+        let lines = log.lines();
+        assert!(
+            lines.iter().all(|line| line.starts_with("INFO ")),
+            "{lines:?}"
+        );
+        assert!(
+            lines.last().unwrap().contains("tool.cancelled"),
+            "{lines:?}"
+        );
+    }
+}
+
+/// O2: the other fields are recorded where DEBUG is heard.
+#[tokio::test(start_paused = true)]
+async fn all_fields_are_there_at_debug() {
+    super::everybody_listens();
+    let log = Log::default();
+    let fmt = tracing_subscriber::fmt()
+        .with_max_level(Level::DEBUG)
+        .with_ansi(false)
+        .with_writer(log.clone());
+    let _guard = fmt.set_default();
+    let stack = ServiceBuilder::new()
+        .tool_trace()
+        .service(service_fn(|_: ToolCall| async {
+            Ok::<_, AnyError>("sunny")
+        }));
+    stack.oneshot(call()).await.unwrap();
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let end = text.lines().last().unwrap();
+    for field in [
+        "gen_ai.tool.call.arguments=",
+        "gen_ai.agent.id=agent-1",
+        " call_id=toolu_01A09q90qw90lq917835lq9",
+        " trace_id=0af7651916cd43dd8448eb211c80319c",
+        " output_bytes=7",
+    ] {
+        assert!(end.contains(field), "{field} in {end}");
+    }
+}
+
+/// O1: or where the layer is told to fill in the span.
+#[tokio::test(start_paused = true)]
+async fn a_span_has_its_fields_where_the_layer_says_so() {
+    super::everybody_listens();
+    let record = super::Record::default();
+    let _guard = tracing_subscriber::registry()
+        .with(tracing_subscriber::filter::LevelFilter::INFO)
+        .with(record.clone())
+        .set_default();
+    for fields in [false, true] {
+        let layer = TraceLayer::new().with_span_fields(fields);
+        let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("sunny") });
+        let stack = ServiceBuilder::new().layer(layer).service(tool);
+        stack.oneshot(call()).await.unwrap();
+    }
+    let seen = record.0.lock().unwrap().clone();
+    let [bare, filled] = &seen.spans[..] else {
+        panic!("{seen:?}")
+    };
+    assert!(bare.2.is_empty(), "{bare:?}");
+    assert_eq!(filled.2["gen_ai.tool.name"], "search");
+    assert_eq!(filled.2["tool.success"], "true");
+}
