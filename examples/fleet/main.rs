@@ -48,7 +48,8 @@ async fn main() -> Result<(), BoxError> {
         time: Duration::from_secs(number("FLEET_SECS", 6)?.max(3)),
         tool: DeadTool::start().await?,
     };
-    let Some(mut server) = Server::start().await? else {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let Some(mut server) = Server::start(&path).await? else {
         println!(
             "There is no Redis here: `apt-get install redis-server`, or `tests/run --no-run`."
         );

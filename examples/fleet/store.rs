@@ -1,7 +1,9 @@
 //! A Redis server of this program's own.
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsStr,
+    fs,
     path::PathBuf,
     process::{Child, Command, Stdio},
     time::Duration,
@@ -18,10 +20,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// `None`: there is none on this machine.
-    pub(crate) async fn start() -> Result<Option<Self>, BoxError> {
-        let path = env::var_os("PATH").unwrap_or_default();
-        let mut dirs: Vec<_> = env::split_paths(&path).collect();
+    /// Starts the first server in the directories of `path`, which is as `PATH`. `None`: there is none.
+    pub(crate) async fn start(path: &OsStr) -> Result<Option<Self>, BoxError> {
+        let mut dirs: Vec<_> = env::split_paths(path).collect();
         // Where the tests keep theirs.
         dirs.extend(["target/redis", "target/valkey"].map(PathBuf::from));
         let names = ["redis-server", "valkey-server"];
@@ -32,7 +33,8 @@ impl Server {
         let dir = env::temp_dir().join(format!("fleet-{}", std::process::id()));
         fs::create_dir_all(&dir)?;
         let mut server = Self {
-            program: fs::canonicalize(program)?,
+            // By its own name, also where that is a link: Debian's `redis-server` is a link to a program that looks at its name.
+            program: std::path::absolute(program)?,
             dir,
             process: None,
         };
@@ -67,7 +69,7 @@ impl Server {
                 .stderr(Stdio::null())
                 .spawn()?,
         );
-        for _ in 0..500 {
+        for _ in 0..6000 {
             if UnixStream::connect(self.socket()).await.is_ok() {
                 return Ok(());
             }

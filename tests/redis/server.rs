@@ -1,15 +1,26 @@
 //! Real servers: Redis, and Valkey.
 
 use std::{
-    env, fs,
+    env, fs, iter,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
     time::Duration,
 };
 
-use redis::{Client, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Client, aio::MultiplexedConnection};
 use tokio::time::sleep;
+
+/// The server that `tests/run` has installed, or that of this machine.
+pub(crate) fn program(kind: &str) -> Option<PathBuf> {
+    let name = format!("{kind}-server");
+    let installed = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("target")
+        .join(kind);
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut files = iter::once(installed).chain(env::split_paths(&path));
+    files.find_map(|dir| Some(dir.join(&name)).filter(|file| file.exists()))
+}
 
 /// A server of this test, on a socket of its own. It is killed with this value.
 pub(crate) struct Server {
@@ -22,20 +33,10 @@ impl Server {
     /// `redis` is always there; `None` where there is no Valkey.
     pub(crate) async fn start(kind: &str) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("{kind}-server");
-        let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("target/{kind}/{name}"));
-        let program = match installed.exists() {
-            true => installed,
-            false => {
-                let path = env::var_os("PATH").unwrap_or_default();
-                let program = env::split_paths(&path).map(|dir| dir.join(&name));
-                let Some(program) = program.into_iter().find(|file| file.exists()) else {
-                    assert_eq!(kind, "valkey", "no {name}: run `tests/run --no-run` once");
-                    eprintln!("no {name} here: skipped");
-                    return None;
-                };
-                program
-            }
+        let Some(program) = program(kind) else {
+            assert_eq!(kind, "valkey", "run `tests/run --no-run` once");
+            eprintln!("no {kind}-server here: skipped");
+            return None;
         };
         // A socket's path is at most 107 bytes.
         let n = COUNT.fetch_add(1, Relaxed);
@@ -64,7 +65,7 @@ impl Server {
         let command = command.arg(self.socket()).current_dir(&self.dir);
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         self.process = Some(process.unwrap());
-        for _ in 0..500 {
+        for _ in 0..6000 {
             if let Ok(mut connection) = self.try_connect().await
                 && redis::cmd("PING").exec_async(&mut connection).await.is_ok()
             {
@@ -89,8 +90,14 @@ impl Server {
     }
 
     async fn try_connect(&self) -> redis::RedisResult<MultiplexedConnection> {
+        // Without the client's own limits: a busy server answers late.
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None);
         let client = Client::open(self.url())?;
-        client.get_multiplexed_async_connection().await
+        client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
     }
 
     /// Runs a command as its administrator.

@@ -57,7 +57,7 @@ async fn server() -> (Server, u16) {
     let command = command.current_dir(&dir).stdout(Stdio::null());
     let process = command.spawn().expect("run `tests/run --no-run` once");
     let server = Server { process, dir };
-    for _ in 0..500 {
+    for _ in 0..6000 {
         if TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
             return (server, port);
         }
@@ -75,7 +75,7 @@ fn process(url: &str) -> (CircuitBreakerHandle, SharedHandle, JoinHandle<()>) {
 }
 
 async fn until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..1_000 {
+    for _ in 0..6_000 {
         if is_so() {
             return;
         }
