@@ -10,31 +10,29 @@ use tracing::{
 use tracing_subscriber::{
     field::RecordFields,
     filter::filter_fn,
-    fmt::{FormatFields, FormattedFields, MakeWriter, format::Writer},
+    fmt::{FormatFields, FormattedFields, format::Writer},
     prelude::*,
 };
 
+use super::output::Output;
+
 /// Prints them.
-pub(crate) fn show<W>(to: W)
-where
-    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
-{
+pub(crate) fn show(to: &Output) {
+    let to = to.clone();
     // Without the spans, in which the same is told once more.
     let events = tracing_subscriber::fmt::layer()
-        .with_writer(to)
+        .with_writer(move || to.clone())
         .with_target(false)
         .with_filter(filter_fn(|m| m.is_event() && is_shown(m)));
     tracing_subscriber::registry().with(events).init();
 }
 
 /// The same with the redacted arguments of calls, which are in their spans.
-pub(crate) fn show_with_arguments<W>(to: W, colours: bool)
-where
-    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
-{
+pub(crate) fn show_with_arguments(to: &Output, colours: bool) {
+    let to = to.clone();
     let events = tracing_subscriber::fmt::layer()
         .fmt_fields(Terse)
-        .with_writer(to)
+        .with_writer(move || to.clone())
         .with_ansi(colours)
         .with_target(false)
         // Spans have their fields where DEBUG is listened to.

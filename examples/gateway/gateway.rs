@@ -37,6 +37,7 @@ use tower_toolcall::{
     settings::Settings,
     validate::Schemas,
 };
+use tracing::warn;
 
 use super::{
     hosts,
@@ -79,7 +80,7 @@ impl Gateway {
         let mut beside = JoinSet::new();
         for server in [&everything, &time] {
             if let Err(error) = server.service.connect().await {
-                eprintln!("{} is not there yet: {error}", server.name);
+                warn!("{} is not there yet: {error}", server.name);
                 beside.spawn(server.clone().connect());
             }
         }

@@ -30,6 +30,8 @@
 //! | `GATEWAY_SESSIONS` | 1000 | how many sessions of MCP clients there are at most |
 //! | `GATEWAY_GRACE` | 10 | how many seconds calls have to end when it closes |
 //!
+//! It logs on stdout. If that is not read, or closed, it goes on without: lines are lost, and counted where they are missing.
+//!
 //! `gateway wrap -- COMMAND` is another program: see [`wrap`].
 
 mod events;
@@ -37,11 +39,12 @@ mod events;
 mod gateway;
 mod hosts;
 mod options;
+mod output;
 mod pages;
 mod upstream;
 mod wrap;
 
-use std::{env, io, process::ExitCode};
+use std::{env, io, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{
@@ -51,50 +54,67 @@ use tokio::{
 };
 use tower_toolcall::settings::Settings;
 
-use self::{gateway::Gateway, options::Options};
+use self::{gateway::Gateway, options::Options, output::Output};
 
-fn main() -> anyhow::Result<ExitCode> {
+/// How long the last lines of a log have to be read.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+fn main() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
     match arguments.next() {
-        None => serve().map(|()| ExitCode::SUCCESS),
-        Some(word) if word == "wrap" => Ok(wrap::main(arguments)),
+        None => serve(),
+        Some(word) if word == "wrap" => wrap::main(arguments),
         Some(_) => {
             eprintln!("usage: gateway, or gateway wrap: see `gateway wrap --help`");
-            Ok(ExitCode::from(2))
+            ExitCode::from(2)
         }
     }
 }
 
+fn serve() -> ExitCode {
+    let (log, errors) = (Output::new(io::stdout()), Output::new(io::stderr()));
+    let code = match run(&log) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            errors.say(format_args!("Error: {error:?}"));
+            ExitCode::FAILURE
+        }
+    };
+    log.finish(LAST_LINES);
+    errors.finish(LAST_LINES);
+    code
+}
+
 #[tokio::main]
-async fn serve() -> anyhow::Result<()> {
+async fn run(log: &Output) -> anyhow::Result<()> {
     let (settings, options) = (Settings::gateway().with_env()?, Options::from_env()?);
-    events::show(io::stdout);
+    events::show(log);
     let port = env::var("PORT").unwrap_or_else(|_| "8931".into());
     let address = format!("127.0.0.1:{port}");
     let listener = TcpListener::bind(&address).await.context(address)?;
-    let signals = signals()?;
+    let signals = signals(log.clone())?;
     let mut gateway = Gateway::start(settings).await?;
     gateway.options = options;
 
     let here = format!("http://{}", listener.local_addr()?);
-    println!("{} tools at", gateway.tools().len());
-    println!("  {here}/mcp      MCP");
-    println!("  {here}/rpc      JSON-RPC");
-    println!("  {here}/health   {here}/metrics");
+    log.say(format_args!("{} tools at", gateway.tools().len()));
+    log.say(format_args!("  {here}/mcp      MCP"));
+    log.say(format_args!("  {here}/rpc      JSON-RPC"));
+    log.say(format_args!("  {here}/health   {here}/metrics"));
     for server in gateway.upstreams() {
-        println!("{} is process {}", server.name, server.pid());
+        log.say(format_args!("{} is process {}", server.name, server.pid()));
     }
 
     let cut = gateway.serve(listener, signals).await?;
     for calls in cut.chunk_by(|a, b| a == b) {
-        println!("cut short: {} of {}", calls.len(), calls[0]);
+        log.say(format_args!("cut short: {} of {}", calls.len(), calls[0]));
     }
-    println!("done");
+    log.say("done");
     Ok(())
 }
 
 /// Each Ctrl-C and each SIGTERM.
-fn signals() -> io::Result<UnboundedReceiver<()>> {
+fn signals(log: Output) -> io::Result<UnboundedReceiver<()>> {
     let (sender, signals) = unbounded_channel();
     #[cfg(unix)]
     let mut terminate = signal::unix::signal(signal::unix::SignalKind::terminate())?;
@@ -108,7 +128,7 @@ fn signals() -> io::Result<UnboundedReceiver<()>> {
                 Ok(()) = signal::ctrl_c() => {}
                 _ = terminated => {}
             }
-            println!("closing; once more cuts short what runs");
+            log.say("closing; once more cuts short what runs");
             let _ = sender.send(());
         }
     });

@@ -14,9 +14,12 @@
 //! and Jaeger see the docs of the module `otel`. `PORT` chooses another port; 0 any free one.
 
 mod export;
+#[path = "../gateway/output.rs"]
+mod output;
 mod tools;
 
 use std::{
+    io,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -47,6 +50,8 @@ use tower_toolcall::{
     trace::TraceLayer,
 };
 
+use output::Output;
+
 const AGENTS: usize = 40;
 
 #[tokio::main]
@@ -69,17 +74,18 @@ async fn main() -> anyhow::Result<()> {
     }
     let port = std::env::var("PORT").unwrap_or_else(|_| "9464".into());
     let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
-    println!(
-        "{AGENTS} agents at work: http://{}/",
-        listener.local_addr()?
-    );
+    // It works on when nobody reads that.
+    let output = Output::new(io::stdout());
+    let at = listener.local_addr()?;
+    output.say(format_args!("{AGENTS} agents at work: http://{at}/"));
     tokio::spawn(axum::serve(listener, pages(metrics.clone())).into_future());
 
     match seconds {
         Some(seconds) => sleep(seconds).await,
         None => tokio::signal::ctrl_c().await?,
     }
-    println!("{}", metrics.snapshot());
+    output.say(metrics.snapshot());
+    output.finish(Duration::from_secs(1));
     if let Some(export) = export {
         tokio::task::spawn_blocking(move || export.shutdown()).await??;
     }

@@ -17,6 +17,9 @@ use tower_toolcall::settings::Settings;
 
 use crate::{gateway::Gateway, upstream::Upstream};
 
+/// The longest wait for anything. It only ends a test that hangs.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
 static TESTS: RwLock<()> = RwLock::const_new(());
 
 /// No other test at a time: files, memory and child processes are counted for the whole process.

@@ -14,12 +14,12 @@ use tower_toolcall::{mcp::ERROR_META, settings::Settings};
 
 use crate::{
     gateway::Gateway,
-    kit::{Running, alone, beside, in_use, rpc},
+    kit::{LIMIT, Running, alone, beside, in_use, rpc},
     upstream::Program,
     wire::{call, session},
 };
 
-const LONG: &str = "everything__trigger-long-running-operation";
+pub(crate) const LONG: &str = "everything__trigger-long-running-operation";
 
 /// The same call over both protocols; whether each had its answer.
 fn long_calls(gateway: &Running, seconds: u64) -> [JoinHandle<bool>; 2] {
@@ -42,16 +42,21 @@ fn long_calls(gateway: &Running, seconds: u64) -> [JoinHandle<bool>; 2] {
 }
 
 async fn until_running(gateway: &Running, calls: u64) {
+    until_running_at(&gateway.url("/metrics"), calls).await;
+}
+
+/// Waits until so many calls are in flight.
+pub(crate) async fn until_running_at(metrics: &str, calls: u64) {
     let since = Instant::now();
     loop {
-        let page = reqwest::get(gateway.url("/metrics")).await.unwrap();
+        let page = reqwest::get(metrics).await.unwrap();
         let page = page.text().await.unwrap();
         let in_flight = page.lines().filter(|l| l.starts_with("tool_in_flight{"));
         let running = in_flight.filter_map(|l| l.rsplit_once(' ')?.1.parse::<f64>().ok());
         if running.sum::<f64>() == calls as f64 {
             return;
         }
-        assert!(since.elapsed() < Duration::from_secs(20), "{page}");
+        assert!(since.elapsed() < LIMIT, "{page}");
         sleep(Duration::from_millis(20)).await;
     }
 }

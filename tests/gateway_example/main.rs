@@ -10,6 +10,9 @@ mod hostile;
 mod kill;
 mod kit;
 mod life;
+mod log;
+#[path = "../wrap/program.rs"]
+mod program;
 mod wire;
 
 #[allow(dead_code, reason = "what only the program needs")]
@@ -20,6 +23,8 @@ mod hosts;
 #[allow(dead_code, reason = "what only the program needs")]
 #[path = "../../examples/gateway/options.rs"]
 mod options;
+#[path = "../../examples/gateway/output.rs"]
+mod output;
 #[path = "../../examples/gateway/pages.rs"]
 mod pages;
 #[path = "../../examples/gateway/upstream.rs"]

@@ -9,6 +9,7 @@ mod end;
 mod faults;
 mod kit;
 mod peers;
+mod program;
 mod requests;
 mod same;
 mod settings;

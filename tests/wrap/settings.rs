@@ -5,7 +5,10 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::process::Command;
 
-use crate::kit::{Client, file, gateway, own, text, wrapped};
+use crate::{
+    kit::{Client, file, own, text, wrapped},
+    program::gateway,
+};
 
 /// The same calls with a flag and without.
 async fn both(config: &str, flag: &str) -> [Client; 2] {

@@ -19,7 +19,6 @@ mod requests;
 mod restart;
 mod server;
 mod session;
-mod stderr;
 
 use std::{
     ffi::OsString,
@@ -51,15 +50,14 @@ use self::{
     queue::{Queue, queue},
     requests::Requests,
     server::Server,
-    stderr::Stderr,
 };
-use super::{events, hosts, pages};
+use super::{LAST_LINES, events, hosts, output::Output, pages};
 
 /// How long requests have to be answered when the client has closed our stdin.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
 pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let (mut stderr, written) = Stderr::start();
+    let stderr = Output::new(io::stderr());
     let code = match Options::parse(arguments) {
         Ok(Some(options)) => serve(options, &stderr).map_err(|error| (1, error)),
         Ok(None) => {
@@ -69,30 +67,28 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => Err((2, error)),
     };
     let code = code.unwrap_or_else(|(code, error)| {
-        let _ = stderr.write_all(redact_text(&format!("gateway wrap: {error:#}\n")).as_bytes());
+        stderr.say(redact_text(&format!("gateway wrap: {error:#}")));
         code
     });
-    stderr.close();
-    let _ = written.recv_timeout(Duration::from_secs(1));
+    stderr.finish(LAST_LINES);
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-fn serve(options: Options, stderr: &Stderr) -> anyhow::Result<i32> {
+fn serve(options: Options, stderr: &Output) -> anyhow::Result<i32> {
     if options.trace {
-        let to = stderr.clone();
-        events::show_with_arguments(move || to.clone(), io::stderr().is_terminal());
+        events::show_with_arguments(stderr, io::stderr().is_terminal());
     }
     // One thread: what a task does before it waits is done before others go on, so messages keep their order.
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let code = runtime.block_on(run(options, stderr.clone()));
+    let code = runtime.block_on(run(options, stderr));
     // A thread may wait for stdin for ever.
     runtime.shutdown_background();
     code
 }
 
-async fn run(options: Options, mut stderr: Stderr) -> anyhow::Result<i32> {
+async fn run(options: Options, stderr: &Output) -> anyhow::Result<i32> {
     let metrics = options.metrics.then(Metrics::new);
     if let (Some(metrics), Some(at)) = (&metrics, options.metrics_at) {
         let listener = TcpListener::bind(at).await;
@@ -107,8 +103,7 @@ async fn run(options: Options, mut stderr: Stderr) -> anyhow::Result<i32> {
     let server = match Server::start(options.command, options.restarts, client.clone()) {
         Ok(server) => server,
         Err(error) => {
-            let why = format!("gateway wrap: {}: {error}\n", command.display());
-            stderr.write_all(why.as_bytes())?;
+            stderr.say(format_args!("gateway wrap: {}: {error}", command.display()));
             return Ok(127);
         }
     };
@@ -139,7 +134,7 @@ async fn run(options: Options, mut stderr: Stderr) -> anyhow::Result<i32> {
     if let Some(seen) = metrics.map(|metrics| metrics.snapshot())
         && seen.total.calls > 0
     {
-        stderr.write_all(seen.to_string().as_bytes())?;
+        stderr.say(seen);
     }
     Ok(ended.unwrap_or(1))
 }
