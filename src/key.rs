@@ -55,6 +55,9 @@ impl fmt::Debug for KeyFn {
 impl Key {
     /// A part of the call, picked out by a function: a session id, an agent id, a prefix of the
     /// tool's name. It is asked once per call and layer, and again where the key is new.
+    ///
+    /// Calls for which it picks an empty text share one state. The first of them is the event `tool.inert`,
+    /// and the layer's handle counts them.
     pub fn by(f: impl Fn(&CallInfo) -> &str + Send + Sync + 'static) -> Self {
         Self::By(KeyFn(Arc::new(f)))
     }

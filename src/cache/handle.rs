@@ -4,7 +4,7 @@ use std::sync::{
 };
 
 use super::service::Key;
-use crate::kit::{flights::Flights, reuse::AnyAnswer};
+use crate::kit::{flights::Flights, inert::Inert, reuse::AnyAnswer};
 
 /// What became of the calls of tools whose answers are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,11 +18,22 @@ pub struct CacheCounts {
     pub misses: u64,
 }
 
-#[derive(Default)]
 pub(super) struct Counts {
     pub(super) hits: AtomicU64,
     pub(super) shared: AtomicU64,
     pub(super) misses: AtomicU64,
+    pub(super) inert: Inert,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self {
+            hits: AtomicU64::new(0),
+            shared: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            inert: Inert::new("cache"),
+        }
+    }
 }
 
 /// A handle on the answers of a [`CacheLayer`](super::CacheLayer). Clones are the same.
@@ -44,6 +55,12 @@ impl CacheHandle {
             shared: self.counts.shared.load(Relaxed),
             misses: self.counts.misses.load(Relaxed),
         }
+    }
+
+    /// Returns how many calls of tools whose answers are kept had no principal or were marked unsafe, so that
+    /// theirs are not. The first one for each reason is the event `tool.inert`.
+    pub fn inert(&self) -> u64 {
+        self.counts.inert.calls()
     }
 
     /// How many answers are kept, with those that are being asked for, and those that are stale, until others come.

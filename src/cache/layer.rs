@@ -7,9 +7,10 @@ use super::{
     service::{Cache, Key},
 };
 use crate::{
-    call::ToolCall,
+    call::{CallInfo, ToolCall},
     config::ConfigError,
     error::ToolError,
+    event::{InertReason, Listener},
     kit::{
         fingerprint::Seed,
         flights::Flights,
@@ -41,6 +42,14 @@ pub(super) struct Rules {
     pub(super) tools: PerTool<Tool>,
     pub(super) store: Store,
     pub(super) seed: Seed,
+}
+
+impl Rules {
+    /// Counts a call whose answer is not kept although its tool is named.
+    pub(super) fn pass(&self, call: &CallInfo, reason: InertReason, help: &'static str) {
+        let inert = &self.counts.inert;
+        inert.pass(&Listener::default(), call, reason, help);
+    }
 }
 
 /// A tool that only reads.

@@ -32,6 +32,9 @@
 //! the same to everybody. Or a [function](CacheBuilder::with_principal) says whose a call is. What else a tool looks at, such as values in
 //! the call's extensions, has to be part of that.
 //!
+//! The first call of a named tool that has no principal, or is marked unsafe, is the event `tool.inert`;
+//! [`CacheHandle::inert`] counts them.
+//!
 //! Principals and tools are compared in full, arguments by a keyed hash of 128 bits that is the same whatever the order of their members.
 //!
 //! # Order

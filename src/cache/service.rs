@@ -13,6 +13,7 @@ use super::layer::Rules;
 use crate::{
     call::{CallInfo, Observation, ReplaySafety, ToolCall},
     error::{ErrorKind, ToolError},
+    event::InertReason,
     kit::{
         fingerprint::Fingerprint,
         flights::{Failed, Flight, FlightKey, Source, is_for_one},
@@ -122,15 +123,25 @@ impl<S, C: Clone> Cache<S, C> {
         let rules = &self.rules;
         let tool = rules.tools.get_of_server(call)?;
         // Arguments that are too deep are never sent, and are not looked at; and who waits for a job wants no other.
-        let is_read = call.replay_safety() != ReplaySafety::Unsafe;
-        if !is_read || call.is_too_deep() || call.job().is_some() {
-            return None;
-        }
-        let owner = rules.store.principal.of(call)?;
-        if owner.len() > MAX_PRINCIPAL {
+        if call.is_too_deep() || call.job().is_some() {
             return None;
         }
         let info = call.info();
+        if call.replay_safety() == ReplaySafety::Unsafe {
+            let help = "the answers of a tool that is marked unsafe are not kept: \
+                        take it out of the cache, or correct what is said of it";
+            rules.pass(&info, InertReason::MarkedUnsafe, help);
+            return None;
+        }
+        let Some(owner) = rules.store.principal.of(call) else {
+            let help = "the answers to calls without a principal are not kept: set the session or agent id \
+                        of calls, or say `shared()` if all callers get the same answers";
+            rules.pass(&info, InertReason::NoPrincipal, help);
+            return None;
+        };
+        if owner.len() > MAX_PRINCIPAL {
+            return None;
+        }
         let key = Key {
             owner,
             name: Arc::clone(&tool.name),

@@ -52,6 +52,12 @@ impl CircuitBreakerHandle {
         Breaker(self.circuits.keep(call, || Circuit::new(&self.shared)))
     }
 
+    /// Returns how many calls shared one state because the function of [`Key::by`](crate::Key::by) picked an empty text for them.
+    /// The first one is the event `tool.inert`.
+    pub fn inert(&self) -> u64 {
+        self.circuits.inert().calls()
+    }
+
     /// The breaker of a call's key, made if there is none yet; the key is
     /// [known](super::CircuitBreakerBuilder::with_known_keys) from now on. Of the call only what the key is made
     /// of matters. It is not forgotten as long as it is held.

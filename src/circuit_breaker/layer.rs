@@ -335,7 +335,9 @@ impl<C> CircuitBreakerBuilder<C> {
             origin: Instant::now(),
         });
         let (overflow, make) = (Circuit::overflow(&shared), |_: &_| Circuit::new(&shared));
-        let circuits = self.keys.registry(self.listener, overflow, make);
+        let circuits = self
+            .keys
+            .registry("circuit_breaker", self.listener, overflow, make);
         CircuitBreakerLayer {
             breakers: CircuitBreakerHandle { circuits, shared },
             classifier: self.classifier,

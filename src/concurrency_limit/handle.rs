@@ -29,6 +29,12 @@ pub struct ConcurrencyLimitHandle {
 }
 
 impl ConcurrencyLimitHandle {
+    /// Returns how many calls shared one state because the function of [`Key::by`](crate::Key::by) picked an empty text for them.
+    /// The first one is the event `tool.inert`.
+    pub fn inert(&self) -> u64 {
+        self.registry.inert().calls()
+    }
+
     /// How many calls with this call's key run. Of the call only what the key is made of matters.
     pub fn running(&self, call: &ToolCall) -> usize {
         let entry = self.registry.peek(&call.info());

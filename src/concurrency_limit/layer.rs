@@ -136,7 +136,9 @@ impl ConcurrencyLimitBuilder {
         let (overflow, make) = (KeyLimit::overflow(&settings), |call: &_| {
             KeyLimit::new(&settings, call)
         });
-        let registry = self.keys.registry(self.listener, overflow, make);
+        let registry = self
+            .keys
+            .registry("concurrency_limit", self.listener, overflow, make);
         ConcurrencyLimitLayer {
             limits: ConcurrencyLimitHandle { registry, settings },
         }

@@ -26,7 +26,7 @@ use metrics::{
 use crate::{
     call::Signal,
     error::ErrorKind,
-    event::{BreakerState, RetryRefusal, TokenOutcome},
+    event::{BreakerState, InertReason, RetryRefusal, TokenOutcome},
     metrics::{
         CallEnd, Labels, Sink, ToolSink,
         codes::MAX_CODES,
@@ -48,6 +48,7 @@ impl Facade {
             names::ERRORS,
             names::OPENINGS,
             names::TOKENS,
+            names::INERT,
             names::TOKEN_FAILURES,
         ];
         for Metric { name, help, .. } in Series::all().map(Series::metric).chain(others) {
@@ -80,6 +81,11 @@ impl Sink for Facade {
         if let Some(state) = state {
             gauge!(names::STATE.name, labels).set(state.level());
         }
+    }
+
+    fn inert(&self, layer: &'static str, reason: InertReason) {
+        let labels = [(label::LAYER, layer), (label::REASON, reason.name())];
+        counter!(names::INERT.name, &labels).increment(1);
     }
 
     fn token(&self, outcome: TokenOutcome, exchange: Option<Duration>, failure: Option<ErrorKind>) {

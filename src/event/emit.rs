@@ -271,12 +271,18 @@ impl Event<'_> {
                 ATTEMPT = attempt, DELAY_MS = ms(cooldown), HINTED = hinted)
             }
             Event::Transition { transition, call } => breaker(transition, call),
-            Event::Breaker { .. } | Event::Token { .. } => {}
             Event::Health { change, call } => emit!(WARN HEALTH, call, FROM = change.from.name(),
                 TO = change.to.name(), REASON = change.reason.map(Reason::name),
                 FAILURES = change.failures, GENERATION = change.generation),
             Event::Repeated { call, times } => emit!(WARN REPEATED, call, CALLS = times),
             Event::Reused { call, layer } => emit!(DEBUG REUSED, call, LAYER = layer),
+            Event::Inert {
+                call,
+                layer,
+                reason,
+                help,
+                is_first: true,
+            } => emit!(WARN INERT, call, LAYER = layer, REASON = reason.name(), HELP = help),
             Event::Policy {
                 call,
                 outcome,
@@ -284,6 +290,7 @@ impl Event<'_> {
                 error,
             } => policy(call, outcome, rule, error),
             Event::Evicted { keys, kept } => event!(DEBUG EVICTED, KEYS = keys, KEPT = kept),
+            Event::Breaker { .. } | Event::Token { .. } | Event::Inert { .. } => {}
         }
     }
 }

@@ -32,6 +32,7 @@
 //! | `tool.health` | WARN | health | `from`, `to`, `reason`, `failures`, `generation` |
 //! | `tool.sequence` | INFO | batch | `calls`, `succeeded`, `failed`, `timed_out`, `skipped`, `cancelled`, `slow_calls`, `duration_ms`, `budget_ms`; of the names only `trace_id` |
 //! | `tool.repeated` | WARN | repeat_guard | `calls` |
+//! | `tool.inert` | WARN | once, cache, repeat_guard, validate, policy, retry, and all with a key | `layer`, `reason`, `help`; the first call of each layer value and reason |
 //! | `tool.reused` | DEBUG | once, cache | `layer` |
 //! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit, quota, concurrency_limit, repeat_guard, metrics, health | `keys`, `kept` |
 //! | `tool.schema` | WARN | `validate::Schemas` | `server`, `tools`, `unchecked`; `tool` and `error` are those of the first of these, and no others |
@@ -236,6 +237,22 @@ pub enum Event<'a> {
         /// Which layer had it: `once`, `cache`, or one of another author.
         layer: &'a str,
     },
+    /// A layer can do nothing for a call, because something is not known of it: the call goes on as if the
+    /// layer were not there, or shares its state with others. `tool.inert`, WARN, for the first call of a layer
+    /// value and reason; listeners receive it for each call.
+    #[non_exhaustive]
+    Inert {
+        /// The call.
+        call: &'a CallInfo,
+        /// Which layer: the name of its module.
+        layer: &'static str,
+        /// What is not known.
+        reason: InertReason,
+        /// What the user of the layer can do.
+        help: &'static str,
+        /// Whether it is the first call of the layer value for this reason.
+        is_first: bool,
+    },
     /// A policy has decided about a call. `tool.policy`, INFO; DEBUG if it is allowed without being asked for, and then only if the layer's
     /// listener or a subscriber wants it.
     #[non_exhaustive]
@@ -326,6 +343,23 @@ impl<'a> Event<'a> {
         Self::Reused { call, layer }
     }
 
+    /// [`Event::Inert`]
+    pub const fn inert(
+        call: &'a CallInfo,
+        layer: &'static str,
+        reason: InertReason,
+        help: &'static str,
+        is_first: bool,
+    ) -> Self {
+        Self::Inert {
+            call,
+            layer,
+            reason,
+            help,
+            is_first,
+        }
+    }
+
     /// [`Event::Policy`], without an error. See [`with_error`](Self::with_error).
     pub const fn policy(call: &'a CallInfo, outcome: PolicyOutcome, rule: Option<&'a str>) -> Self {
         Self::Policy {
@@ -382,6 +416,8 @@ impl<'a> Event<'a> {
             Self::Health { .. } => event::HEALTH,
             Self::Repeated { .. } => event::REPEATED,
             Self::Reused { .. } => event::REUSED,
+            Self::Inert { is_first: true, .. } => event::INERT,
+            Self::Inert { .. } => return None,
             Self::Policy { .. } => event::POLICY,
             Self::Evicted { .. } => event::EVICTED,
             Self::Breaker { .. } | Self::Token { .. } => return None,
@@ -402,9 +438,42 @@ impl<'a> Event<'a> {
             | Self::Health { call, .. }
             | Self::Policy { call, .. }
             | Self::Repeated { call, .. }
+            | Self::Inert { call, .. }
             | Self::Reused { call, .. } => Some(call),
             Self::Transition { call, .. } => call,
             Self::Evicted { .. } => None,
+        }
+    }
+}
+
+/// What is not known of a call, so that a layer can do nothing for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum InertReason {
+    /// It has no principal: no subject, agent id or session id.
+    NoPrincipal,
+    /// Its tool has no schema.
+    NoSchema,
+    /// It is not known whether its tool may run twice.
+    NotMarkedSafe,
+    /// Its tool is marked unsafe to run twice, and the layer was told to keep the tool's answers.
+    MarkedUnsafe,
+    /// The function of the layer's key picks an empty text.
+    NoKey,
+    /// It has no agent id, and the layer has rules for agents.
+    NoAgent,
+}
+
+impl InertReason {
+    /// The reason's name in events and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoPrincipal => "no_principal",
+            Self::NoSchema => "no_schema",
+            Self::NotMarkedSafe => "not_marked_safe",
+            Self::MarkedUnsafe => "marked_unsafe",
+            Self::NoKey => "no_key",
+            Self::NoAgent => "no_agent",
         }
     }
 }

@@ -51,6 +51,8 @@ pub mod event {
     pub const SHORTENED: &str = "tool.shortened";
     /// The same call has succeeded again and again, with nothing new in between. WARN.
     pub const REPEATED: &str = "tool.repeated";
+    /// A layer can do nothing for a call, because something is not known of it. WARN, once for each layer and reason.
+    pub const INERT: &str = "tool.inert";
     /// A call has the answer that an earlier call has got, and was not sent. DEBUG.
     pub const REUSED: &str = "tool.reused";
     /// A request of an HTTP tool is about to be sent. DEBUG.
@@ -115,7 +117,7 @@ pub mod field {
     pub const FROM: &str = "from";
     /// The state that it has now.
     pub const TO: &str = "to";
-    /// Why it changed; of a server, why it is not available.
+    /// Why it changed; of a server, why it is not available; of a layer, why it can do nothing.
     pub const REASON: &str = "reason";
     /// How often it has changed.
     pub const GENERATION: &str = "generation";
@@ -157,8 +159,10 @@ pub mod field {
     pub const UNCHECKED: &str = "unchecked";
     /// Where arguments were changed.
     pub const PATHS: &str = "paths";
-    /// Which layer had the answer of an earlier call: `once` or `cache`.
+    /// Which layer had the answer of an earlier call, or can do nothing for a call.
     pub const LAYER: &str = "layer";
+    /// What the user of a layer can do.
+    pub const HELP: &str = "help";
     /// What a policy has decided: the name of a [`PolicyOutcome`](crate::event::PolicyOutcome).
     pub const DECISION: &str = "decision";
     /// The pattern of the rule that has decided; none if no rule is for the call.

@@ -50,11 +50,12 @@ impl KeySettings {
     /// The registry, with the known keys in it. Keys beyond the bound share the value `overflow`. `make` makes the value of a call's key.
     pub(crate) fn registry<V: Evict>(
         self,
+        layer: &'static str,
         listener: Listener,
         overflow: V,
         make: impl Fn(&ToolCall) -> V,
     ) -> Registry<V> {
-        let registry = Registry::new(self.key, self.max, overflow, listener);
+        let registry = Registry::new(self.key, self.max, overflow, listener).of_layer(layer);
         for call in &self.known {
             registry.declare(&call.info(), || make(call));
         }

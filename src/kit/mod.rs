@@ -8,6 +8,7 @@ pub(crate) mod fingerprint;
 pub(crate) mod flights;
 pub(crate) mod hold;
 pub(crate) mod in_flight;
+pub(crate) mod inert;
 pub(crate) mod inner;
 pub(crate) mod keys;
 pub(crate) mod lane;

@@ -39,11 +39,14 @@ use std::{
 };
 
 use crate::{
-    call::{CallInfo, MAX_NAME_BYTES},
+    call::{CallInfo, MAX_NAME_BYTES, hash_of},
     config::ConfigError,
-    event::{Event, Listener},
+    event::{Event, InertReason, Listener},
     key::Key,
-    kit::lane::{here, lanes},
+    kit::{
+        inert::Inert,
+        lane::{here, lanes},
+    },
 };
 
 mod hot;
@@ -386,8 +389,11 @@ struct Shared<V> {
     overflow: Arc<Entry<V>>,
     beyond: Arc<Beyond>,
     key: Key,
+    /// The hash of the empty text, if that is no key.
+    no_key: Option<u64>,
     max: usize,
     listener: Listener,
+    inert: Inert,
 }
 
 #[derive(Debug)]
@@ -458,10 +464,25 @@ impl<V: Evict> Registry<V> {
             }),
             overflow: Entry::overflow(overflow, &beyond),
             beyond,
+            no_key: matches!(key, Key::By(_)).then(|| hash_of(None, Some(""))),
             key,
             max,
             listener,
+            inert: Inert::new("metrics"),
         }))
+    }
+
+    /// Sets the layer whose calls are counted if they have no key.
+    pub(crate) fn of_layer(mut self, layer: &'static str) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.0) {
+            shared.inert = Inert::new(layer);
+        }
+        self
+    }
+
+    /// Returns the count of the calls that have no key.
+    pub(crate) fn inert(&self) -> &Inert {
+        &self.0.inert
     }
 
     /// The entry of the call's key, made by `make` if it is new, for code that names a key itself: it is known.
@@ -501,11 +522,24 @@ impl<V: Evict> Registry<V> {
     #[inline]
     pub(crate) fn keep(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
         let hash = self.0.key.hash(call);
+        if self.0.no_key == Some(hash) {
+            self.lacks_key(call);
+        }
         if let Some(entry) = self.0.unforgotten.keep(hash) {
             entry.mark_used();
             return entry;
         }
         self.keep_under_lock(hash, call, make)
+    }
+
+    #[cold]
+    fn lacks_key(&self, call: &CallInfo) {
+        let help = "calls for which the key function picks an empty text share one state: \
+                    set on calls what it looks at, such as their agent or session id";
+        let Shared {
+            inert, listener, ..
+        } = &*self.0;
+        inert.pass(listener, call, InertReason::NoKey, help);
     }
 
     /// The same if that entry is new, or others keep it too, or keys were forgotten.

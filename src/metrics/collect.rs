@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::{
     breakers::Breakers,
     handle::Metrics,
+    inert::InertCalls,
     labels::Labels,
     latency::Range,
     names::Series,
@@ -103,6 +104,7 @@ pub(super) struct Collected {
     pub(super) tools: BTreeMap<Labels, Totals>,
     pub(super) breakers: Breakers,
     pub(super) tokens: Option<TokenTotals>,
+    pub(super) inert: InertCalls,
 }
 
 impl Collected {
@@ -112,6 +114,7 @@ impl Collected {
             tools: BTreeMap::new(),
             breakers,
             tokens: None,
+            inert: InertCalls::new(),
         }
     }
 
@@ -134,6 +137,9 @@ impl Collected {
         }
         if let (Some(tokens), Some(earlier)) = (&mut self.tokens, &earlier.tokens) {
             tokens.subtract(earlier);
+        }
+        for (of, calls) in &mut self.inert {
+            *calls -= earlier.inert.get(of).unwrap_or(&0);
         }
     }
 

@@ -6,6 +6,7 @@ use std::{
 use super::{
     breakers::{Board, Breakers},
     collect::{Collected, Interval, Period},
+    inert::Inert,
     labels::Labels,
     latency::Range,
     layer::MetricsLayer,
@@ -20,7 +21,9 @@ use crate::{
     call::{CallInfo, ListenerId, Signals},
     config::{ConfigError, refuse_if},
     error::{ErrorKind, ToolError},
-    event::{BreakerState, Event, Listen, Listener, Listening, TokenOutcome, Transition},
+    event::{
+        BreakerState, Event, InertReason, Listen, Listener, Listening, TokenOutcome, Transition,
+    },
     key::Key,
     kit::{lane::Spread, registry::Registry},
     outcome::ByError,
@@ -43,6 +46,7 @@ struct Inner {
     rows: Registry<Spread<Row>>,
     board: Board,
     tokens: Tokens,
+    inert: Inert,
     shared: Arc<Shared>,
     /// Since the last reset.
     period: Mutex<Period>,
@@ -124,11 +128,13 @@ impl Metrics {
             rows,
             board,
             tokens,
+            inert,
             shared,
             ..
         } = &*self.0;
         let mut all = Collected::new(shared.range, board.all());
         all.tokens = tokens.collect(&shared.range);
+        all.inert = inert.all();
         for entry in rows.entries() {
             all.add(entry.value());
         }
@@ -169,6 +175,13 @@ impl Inner {
         self.tokens.add(outcome, exchange, failure);
         for sink in &self.shared.sinks.0 {
             sink.token(outcome, exchange, failure);
+        }
+    }
+
+    fn inert(&self, layer: &'static str, reason: InertReason) {
+        self.inert.add(layer, reason);
+        for sink in &self.shared.sinks.0 {
+            sink.inert(layer, reason);
         }
     }
 
@@ -217,6 +230,7 @@ impl Listen for Inner {
                 ..
             } => self.token(outcome, exchange, error.map(ToolError::kind)),
             Event::NotStarted { call, kind } => self.not_started(call, kind),
+            Event::Inert { layer, reason, .. } => self.inert(layer, reason),
             // The layer sees them at the end of the call, and counts them there.
             Event::Slow { .. } | Event::Cancelled { .. } | Event::Policy { .. } => {}
             Event::Health { .. }
@@ -313,6 +327,7 @@ impl MetricsBuilder {
             rows: Registry::new(key, self.max_tools, other, Listener::default()),
             board: Board::new(self.max_tools),
             tokens: Tokens::new(&shared),
+            inert: Inert::default(),
             period: Mutex::new(Period::new(Collected::new(range, Breakers::new()))),
             shared,
         }))

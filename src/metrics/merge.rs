@@ -3,6 +3,7 @@ use std::{collections::BTreeMap, fmt};
 use hdrhistogram::Histogram;
 
 use super::{
+    inert,
     latency::{Range, encode},
     snapshot::{BreakerRow, Latency, Snapshot, Stats, TokenStats, ToolRow},
 };
@@ -53,6 +54,7 @@ impl Snapshot {
             ours.merge(tokens, &self.latency)?;
         }
         merged.breakers = merge_breakers(&self.breakers, &other.breakers);
+        merged.inert = inert::merge(&self.inert, &other.inert);
         *self = merged;
         Ok(())
     }

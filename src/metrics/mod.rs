@@ -30,6 +30,13 @@
 //! | `token_exchange_failures_total` | counter | `code`: that of the [kind](crate::ErrorKind) of the cause | `failures` |
 //! | `token_exchange_duration_ms` | histogram | `le` | `exchange` |
 //!
+//! The calls for which a layer could do nothing ([`Event::Inert`](crate::event::Event::Inert)), of all tools together. Absent before the
+//! first one:
+//!
+//! | [Prometheus](Metrics::prometheus) | type | labels | [snapshot](InertRow) |
+//! |---|---|---|---|
+//! | `tool_inert_total` | counter | `layer`; `reason`: an [`InertReason`](crate::event::InertReason) | `inert` |
+//!
 //! Latencies are told apart to two digits, unless [set](MetricsBuilder::with_latency) otherwise. One that cannot be told from a bucket's bound
 //! is counted above it: so a call that ended by its timeout of 2 s is not among those that took at most 2 s.
 //!
@@ -142,6 +149,7 @@ pub(crate) mod codes;
 mod collect;
 mod future;
 mod handle;
+mod inert;
 mod labels;
 mod lanes;
 mod latency;
@@ -167,7 +175,7 @@ pub use self::{
     merge::MergeError,
     service::MetricsService,
     sink::{CallEnd, Sink, ToolSink},
-    snapshot::{BreakerRow, Latency, Snapshot, Stats, TokenStats, ToolRow},
+    snapshot::{BreakerRow, InertRow, Latency, Snapshot, Stats, TokenStats, ToolRow},
 };
 #[doc(inline)]
 pub use crate::event::CallOutcome;

@@ -45,6 +45,12 @@ pub(crate) const STATE: Metric = metric(
     "State of a circuit breaker: 0 closed, 1 half-open, 2 open.",
 );
 
+/// A counter by layer and reason.
+pub(crate) const INERT: Metric = metric(
+    "tool_inert_total",
+    "Calls for which a layer could do nothing, by layer and reason.",
+);
+
 /// A counter by outcome.
 pub(crate) const TOKENS: Metric = metric(
     "token_exchange_total",
@@ -177,6 +183,7 @@ pub(crate) mod label {
     /// In the alias of the errors.
     pub(crate) const ERROR_CODE: &str = "error_code";
     pub(crate) const REASON: &str = "reason";
+    pub(crate) const LAYER: &str = "layer";
     pub(crate) const LE: &str = "le";
 }
 

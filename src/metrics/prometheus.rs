@@ -35,6 +35,7 @@ impl fmt::Display for Prometheus<'_> {
         counters.try_for_each(|series| self.counter(f, series))?;
         self.in_flight(f)?;
         self.breakers(f)?;
+        self.inert(f)?;
         self.tokens(f)
     }
 }
@@ -63,7 +64,7 @@ impl<'a> Prometheus<'a> {
         head(f, name, "counter", names::ERRORS.help)?;
         for (labels, totals) in self.tools() {
             for (code, n) in &totals.codes {
-                line(f, &name, Some(labels), Some((label, code)), n)?;
+                line(f, &name, Some(labels), Some((label, &**code)), n)?;
             }
         }
         Ok(())
@@ -108,6 +109,18 @@ impl<'a> Prometheus<'a> {
         Ok(())
     }
 
+    fn inert(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Metric { name, help, .. } = names::INERT;
+        if !self.all.inert.is_empty() {
+            head(f, name, "counter", help)?;
+        }
+        for ((layer, reason), calls) in &self.all.inert {
+            let of = [(label::LAYER, *layer), (label::REASON, reason.name())];
+            line(f, &name, None, of, calls)?;
+        }
+        Ok(())
+    }
+
     fn tokens(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(tokens) = &self.all.tokens else {
             return Ok(());
@@ -121,7 +134,7 @@ impl<'a> Prometheus<'a> {
         let Metric { name, help, .. } = names::TOKEN_FAILURES;
         head(f, name, "counter", help)?;
         for (code, n) in &tokens.exchanges.codes {
-            line(f, &name, None, Some((label::CODE, code)), n)?;
+            line(f, &name, None, Some((label::CODE, &**code)), n)?;
         }
         let Metric { name, help, .. } = names::TOKEN_EXCHANGE;
         head(f, name, "histogram", help)?;
@@ -151,11 +164,11 @@ fn head(f: &mut fmt::Formatter<'_>, name: &str, kind: &str, help: &str) -> fmt::
     writeln!(f, "# HELP {name} {help}\n# TYPE {name} {kind}")
 }
 
-fn line(
+fn line<'v>(
     f: &mut fmt::Formatter<'_>,
     name: &dyn Display,
-    labels: Option<&Labels>,
-    more: Option<(&str, &str)>,
+    labels: Option<&'v Labels>,
+    more: impl IntoIterator<Item = (&'v str, &'v str)>,
     value: &dyn Display,
 ) -> fmt::Result {
     let of_tool = labels.map(|labels| {

@@ -4,7 +4,7 @@ use super::{labels::Labels, names::Series};
 use crate::{
     call::Signal,
     error::ErrorKind,
-    event::{BreakerState, CallOutcome, RetryRefusal, TokenOutcome},
+    event::{BreakerState, CallOutcome, InertReason, RetryRefusal, TokenOutcome},
 };
 
 /// Passes the figures on to another system's metrics, as they are counted.
@@ -25,6 +25,11 @@ pub trait Sink: Send + Sync {
     /// none. Default: nothing.
     fn token(&self, outcome: TokenOutcome, exchange: Option<Duration>, failure: Option<ErrorKind>) {
         let _ = (outcome, exchange, failure);
+    }
+
+    /// A layer could do nothing for a call. Default: nothing.
+    fn inert(&self, layer: &'static str, reason: InertReason) {
+        let _ = (layer, reason);
     }
 }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     collect::{Collected, Totals},
+    inert,
     latency::{Range, encode, micros},
     names::Series,
     tally::Counts,
@@ -28,6 +29,9 @@ pub struct Snapshot {
     pub total: Stats,
     /// Every circuit breaker that the calls have met since the start, in the order of server and tool.
     pub breakers: Vec<BreakerRow>,
+    /// The calls for which a layer could do nothing, in the order of layer and reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inert: Vec<InertRow>,
     /// The tokens that calls needed; `None` if none ever did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokenStats>,
@@ -59,6 +63,18 @@ pub struct BreakerRow {
     pub state: Option<BreakerState>,
     /// How often it has opened.
     pub openings: u64,
+}
+
+/// The calls for which a layer could do nothing for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct InertRow {
+    /// The layer: the name of its module.
+    pub layer: String,
+    /// The name of an [`InertReason`](crate::event::InertReason).
+    pub reason: String,
+    /// How many.
+    pub calls: u64,
 }
 
 /// The tokens that calls needed, each attempt for itself.
@@ -188,6 +204,7 @@ impl Snapshot {
             tools: tools.collect(),
             total: Stats::of(&collected.total(), with_histograms),
             breakers: breakers.collect(),
+            inert: inert::rows(&collected.inert),
             tokens: collected
                 .tokens
                 .as_ref()

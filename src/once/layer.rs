@@ -12,6 +12,7 @@ use crate::{
     kit::{
         fingerprint::Seed,
         flights::Flights,
+        inert::Inert,
         principal::Principal,
         registry::DEFAULT_MAX_KEYS,
         reuse::{MAX_TTL, Store},
@@ -37,6 +38,7 @@ pub(super) struct Rules {
     pub(super) seed: Seed,
     pub(super) ttl: Duration,
     pub(super) within: Duration,
+    pub(super) inert: Inert,
 }
 
 impl OnceLayer {
@@ -53,6 +55,12 @@ impl OnceLayer {
     /// The number of keys, those of running calls included, and those that have ended, until others come.
     pub fn len(&self) -> usize {
         self.rules.keyed.len() + self.rules.repeats.len()
+    }
+
+    /// Returns how many calls had no principal, and were compared with each other. The first one is the event
+    /// `tool.inert`.
+    pub fn inert(&self) -> u64 {
+        self.rules.inert.calls()
     }
 
     /// Whether there are none.
@@ -195,6 +203,7 @@ impl OnceBuilder {
                 seed: Seed::default(),
                 ttl: self.ttl,
                 within: self.within,
+                inert: Inert::new("once"),
             }),
         }
     }

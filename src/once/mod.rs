@@ -43,8 +43,8 @@
 //! Calls are compared with those of their principal: the subject (the token of
 //! `ToolCall::with_subject_token`, feature `token`), else the agent id, else the session id. A `Turn` (feature
 //! `turn`) sets them: `with_session_id`, `with_agent_id`. **Calls without a principal are compared with each
-//! other**, whoever makes them. The layer reports the first of them at WARN. In a program of a single user
-//! that is right: say so with [`shared`](OnceBuilder::shared).
+//! other**. The first of them is the event `tool.inert`, at WARN, and [`OnceLayer::inert`] counts them. In a
+//! program of a single user that is right: say so with [`shared`](OnceBuilder::shared).
 //!
 //! **A subject's token that was renewed is another subject: what is asked for again with it runs again.** A token is not read, as nobody has
 //! checked what it says, and the ids beside it are its bearer's word. Where tokens are renewed between two askings, name the principal by

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     call::{CallInfo, Observation, ReplaySafety, ToolCall},
     error::{ErrorKind, Execution, ToolError},
+    event::{InertReason, Listener},
     kit::{
         flights::{Failed, Flight, NoPlace, Source},
         principal::MAX_PRINCIPAL,
@@ -119,7 +120,13 @@ fn enter(
         return Ok(None);
     }
     let info = call.info();
-    let owner = rules.store.principal.of(call).unwrap_or_default();
+    let owner = rules.store.principal.of(call).unwrap_or_else(|| {
+        let help = "calls without a principal are compared with each other: set the session or agent id \
+                    of calls, or say `shared()` if the program serves one user";
+        let (listener, reason) = (Listener::default(), InertReason::NoPrincipal);
+        rules.inert.pass(&listener, &info, reason, help);
+        Arc::default()
+    });
     if id.as_ref().is_some_and(|id| id.len() > MAX_ID) || owner.len() > MAX_PRINCIPAL {
         let text = "the key, or the principal, of the call is too long";
         return Err(ToolError::refusal(ErrorKind::InvalidInput, text).for_call(&info));

@@ -15,7 +15,8 @@ use crate::{
     call::{CallInfo, ToolCall},
     config::{ConfigError, refuse_if},
     error::{APPROVAL_FAILED, APPROVAL_MISSING, APPROVAL_UNANSWERED, ErrorKind, ToolError, Words},
-    event::{Event, Listen, Listener, PolicyOutcome, event},
+    event::{Event, InertReason, Listen, Listener, PolicyOutcome, event},
+    kit::inert::Inert,
     text::Short,
 };
 
@@ -35,6 +36,7 @@ pub(super) struct Policy {
     pub(super) approver: Option<Arc<dyn Approve>>,
     pub(super) limit: Duration,
     listener: Listener,
+    inert: Arc<Inert>,
 }
 
 /// What the policy says of a call.
@@ -56,6 +58,7 @@ impl PolicyLayer {
                 approver: None,
                 limit: Duration::from_secs(300),
                 listener: Listener::default(),
+                inert: Arc::new(Inert::new("policy")),
             }),
         }
     }
@@ -166,6 +169,14 @@ impl Default for PolicyLayer {
     }
 }
 
+impl PolicyLayer {
+    /// Returns how many calls were allowed without an agent id, although a rule denies calls of agents or asks
+    /// before them. The first one is the event `tool.inert`.
+    pub fn inert(&self) -> u64 {
+        self.policy.inert.calls()
+    }
+}
+
 impl<S> Layer<S> for PolicyLayer {
     type Service = PolicyService<S>;
 
@@ -175,6 +186,14 @@ impl<S> Layer<S> for PolicyLayer {
 }
 
 impl Policy {
+    #[cold]
+    fn lacks_agent(&self, info: &CallInfo) {
+        let help = "rules for agents are not for calls without an agent id: set it on calls, \
+                    or add a rule for all calls";
+        let reason = InertReason::NoAgent;
+        self.inert.pass(&self.listener, info, reason, help);
+    }
+
     pub(super) fn rule_on(&self, call: &ToolCall, info: &CallInfo) -> Ruled<'_> {
         let known = || self.annotations(call);
         let rule = first_for(&self.rules, call, known);
@@ -184,6 +203,10 @@ impl Policy {
             &self.approver,
         ) {
             (Decision::Allow, ..) => {
+                let lacks_agent = call.agent_id().is_none_or(str::is_empty);
+                if lacks_agent && self.rules.iter().any(Rule::holds_back_agents) {
+                    self.lacks_agent(info);
+                }
                 if self.listener.hears(Level::DEBUG) {
                     self.tell(info, PolicyOutcome::Allowed, rule);
                 }

@@ -95,6 +95,8 @@ impl Rule {
 
     /// Only for calls of agents whose [id](ToolCall::agent_id) fits this pattern; a call without an id is none. Default: all calls.
     ///
+    /// The first call without an id that a layer allows, although it has such a rule that denies or asks, is the event `tool.inert`.
+    ///
     /// An id is as reliable as the code that wrote it on the call. Nothing in this crate takes one from a request: if you do, let
     /// no caller choose it who is not known.
     pub fn for_agent(mut self, agent: &str) -> Self {
@@ -170,6 +172,11 @@ impl Rule {
             && self.tool.covers(&other.tool)
             && covers(&self.server, &other.server)
             && covers(&self.agent, &other.agent)
+    }
+
+    /// Whether it denies calls of some agents, or asks before them.
+    pub(super) fn holds_back_agents(&self) -> bool {
+        self.agent.is_some() && self.decision != Decision::Allow
     }
 
     /// `known` is asked at most once, and only if the names fit.

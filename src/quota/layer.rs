@@ -185,7 +185,7 @@ impl QuotaBuilder {
         let (overflow, make) = (KeyQuota::overflow(&settings, burst), |call: &_| {
             KeyQuota::new(&settings, call)
         });
-        let registry = self.keys.registry(self.listener, overflow, make);
+        let registry = self.keys.registry("quota", self.listener, overflow, make);
         QuotaLayer {
             quotas: QuotaHandle { registry, settings },
         }

@@ -39,6 +39,12 @@ pub struct RateLimitHandle {
 }
 
 impl RateLimitHandle {
+    /// Returns how many calls shared one state because the function of [`Key::by`](crate::Key::by) picked an empty text for them.
+    /// The first one is the event `tool.inert`.
+    pub fn inert(&self) -> u64 {
+        self.registry.inert().calls()
+    }
+
     /// How long a cooldown still holds back the calls with this call's key; `None` if there is none. Of the call only what
     /// the key is made of matters. The gradual return after a cooldown is not counted.
     pub fn remaining(&self, call: &ToolCall) -> Option<Duration> {

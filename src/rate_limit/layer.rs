@@ -294,7 +294,9 @@ impl<C> RateLimitBackoffBuilder<C> {
         let (overflow, make) = (KeyGate::overflow(&settings), |_: &_| {
             KeyGate::new(&settings)
         });
-        let registry = self.keys.registry(self.listener, overflow, make);
+        let registry = self
+            .keys
+            .registry("rate_limit", self.listener, overflow, make);
         RateLimitBackoffLayer {
             gates: RateLimitHandle { registry, settings },
             classifier: self.classifier,

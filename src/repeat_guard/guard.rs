@@ -13,7 +13,7 @@ use super::history::{History, Limits, Repeated};
 use crate::{
     call::{CallInfo, ToolCall, hash_of},
     error::{ErrorKind, QUOTA_IMPOSSIBLE, ToolError},
-    event::{Event, Listener},
+    event::{Event, InertReason, Listener},
     kit::{
         fingerprint,
         per_tool::PerTool,
@@ -157,7 +157,14 @@ impl Guard {
         } = &*self.rules;
         let is_exempt = !tools.is_empty() && tools.get(call) == Some(&false);
         // Arguments that are too deep are never sent, and are not looked at.
-        if principal.parts(info).is_none() || is_exempt || call.is_too_deep() {
+        if is_exempt || call.is_too_deep() {
+            return None;
+        }
+        if principal.parts(info).is_none() {
+            let help = "calls without a principal are not compared: set the session or agent id of calls, \
+                        or name a principal with `with_principal`";
+            let (inert, reason) = (self.histories.inert(), InertReason::NoPrincipal);
+            inert.pass(&self.rules.listener, info, reason, help);
             return None;
         }
         let memory = self.histories.keep(info, || Memory::new(&self.rules));

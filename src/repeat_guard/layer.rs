@@ -43,6 +43,13 @@ impl RepeatGuardLayer {
     }
 }
 
+impl<C> RepeatGuardLayer<C> {
+    /// Returns how many calls had no principal, and were not compared. The first one is the event `tool.inert`.
+    pub fn inert(&self) -> u64 {
+        self.guard.histories.inert().calls()
+    }
+}
+
 impl Default for RepeatGuardLayer {
     fn default() -> Self {
         Self::new()
@@ -217,7 +224,9 @@ impl<C> RepeatGuardBuilder<C> {
             origin: Instant::now(),
         });
         let (overflow, make) = (Memory::overflow(&rules), |_: &_| Memory::new(&rules));
-        let histories = self.keys.registry(self.listener, overflow, make);
+        let histories = self
+            .keys
+            .registry("repeat_guard", self.listener, overflow, make);
         RepeatGuardLayer {
             guard: Guard { rules, histories },
             classifier: self.classifier,

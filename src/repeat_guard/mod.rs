@@ -27,7 +27,7 @@
 //! # Whose calls
 //!
 //! Calls are compared with those of the same principal: the call's session id, else its agent id. A call without
-//! both is not watched. Both are set by code ([`ToolCall::with_session_id`](crate::ToolCall::with_session_id)). Where callers choose
+//! both is not watched: the first one is the event `tool.inert`, and [`RepeatGuardLayer::inert`] counts them. Both are set by code ([`ToolCall::with_session_id`](crate::ToolCall::with_session_id)). Where callers choose
 //! them, let them be theirs alone, or use [`with_principal`](RepeatGuardBuilder::with_principal): a caller that can use another's id can have
 //! that one's calls refused. Conversations that share an agent id count as one conversation.
 //!

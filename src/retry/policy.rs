@@ -4,13 +4,14 @@ use tokio::time::Instant;
 
 use super::budget::RetryBudget;
 use crate::{
-    call::{Claim, ReplaySafety, Signal, ToolCall},
+    call::{CallInfo, Claim, ReplaySafety, Signal, ToolCall},
     config::{ConfigError, refuse_if},
     error::ToolError,
-    event::{Event, Listen, Listener, RetryRefusal},
+    event::{Event, InertReason, Listen, Listener, RetryRefusal},
     kit::{
         backoff::{Backoff, Random, after_hint},
         caller::Caller,
+        inert::Inert,
         per_tool::PerTool,
     },
     outcome::{ByError, Classify, Outcome},
@@ -37,6 +38,7 @@ struct Settings {
     rule: Option<Rule>,
     assumes_safe: bool,
     listener: Listener,
+    inert: Arc<Inert>,
     random: Arc<Random>,
 }
 
@@ -74,6 +76,7 @@ impl RetryPolicy {
                 rule: None,
                 assumes_safe: false,
                 listener: Listener::default(),
+                inert: Arc::new(Inert::new("retry")),
                 random: Arc::default(),
             }),
             classifier: ByError,
@@ -172,6 +175,12 @@ impl<C> RetryPolicy<C> {
     /// unsafe.
     pub fn assume_replay_safe(self) -> Self {
         self.edit(|s| s.assumes_safe = true)
+    }
+
+    /// Returns how many calls were not repeated because it is not known whether their tool may run twice.
+    /// The first one is the event `tool.inert`.
+    pub fn inert(&self) -> u64 {
+        self.settings.inert.calls()
     }
 
     /// Sets the listener for retries and refused retries. Default: none. The events are emitted through `tracing` in any
@@ -304,6 +313,11 @@ impl Settings {
             }
             Err(reason) => {
                 info.record(|r| r.add_refusal());
+                use RetryRefusal::{Budget, Deadline, Exhausted, TooLong};
+                let is_other = matches!(reason, Exhausted | Budget | Deadline | TooLong);
+                if !is_other && self.replay_safety(call) == ReplaySafety::Unknown {
+                    self.lacks_safety(&info);
+                }
                 self.listener.tell(&Event::RetryRefused {
                     call: &info,
                     attempt,
@@ -313,6 +327,13 @@ impl Settings {
                 None
             }
         }
+    }
+
+    fn lacks_safety(&self, info: &CallInfo) {
+        let help = "a tool that may have run is repeated only if it is declared safe: trust the annotations \
+                    of its server, or declare it with `ToolCall::with_replay_safety`";
+        let reason = InertReason::NotMarkedSafe;
+        self.inert.pass(&self.listener, info, reason, help);
     }
 
     /// The caller's mark first, then the rule's answer, then the table's.

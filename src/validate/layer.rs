@@ -13,8 +13,8 @@ use crate::{
     call::{CallInfo, Record, ToolCall},
     config::ConfigError,
     error::{ErrorKind, ToolError},
-    event::emit,
-    kit::per_tool::PerTool,
+    event::{InertReason, Listener, emit},
+    kit::{inert::Inert, per_tool::PerTool},
     text::Bounded,
 };
 
@@ -52,10 +52,12 @@ pub(super) struct Settings {
     tools: PerTool<Validation>,
     strict: bool,
     heading: Option<Arc<str>>,
+    inert: Arc<Inert>,
 }
 
 impl ValidateLayer {
-    /// A layer with these schemas, also those that come later. Calls of tools that have none pass.
+    /// A layer with these schemas, also those that come later. Calls of tools that have none pass; the first
+    /// is the event `tool.inert`.
     pub fn new(schemas: &Schemas) -> Self {
         Self {
             settings: Arc::new(Settings {
@@ -64,6 +66,7 @@ impl ValidateLayer {
                 tools: PerTool::default(),
                 strict: false,
                 heading: None,
+                inert: Arc::new(Inert::new("validate")),
             }),
         }
     }
@@ -98,6 +101,12 @@ impl ValidateLayer {
         self.edit(|s| s.heading = Some(heading.into()))
     }
 
+    /// Returns how many calls passed unchecked because their tool has no schema, or one that was
+    /// [refused](Schemas::refused). The first one is the event `tool.inert`.
+    pub fn inert(&self) -> u64 {
+        self.settings.inert.calls()
+    }
+
     fn edit(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(Arc::make_mut(&mut self.settings));
         self
@@ -127,7 +136,19 @@ impl Settings {
             Ok(schema) => self.misfit(call, info, schema, validation),
             Err(error) => self.unchecked(info, error),
         });
-        admitted.unwrap_or(Ok(()))
+        admitted.unwrap_or_else(|| {
+            self.pass(info);
+            Ok(())
+        })
+    }
+
+    #[cold]
+    fn pass(&self, info: &CallInfo) {
+        let help = "the arguments of a tool without a schema are not checked: give the schema to `Schemas`, \
+                    or switch the check of this tool off";
+        let listener = Listener::default();
+        self.inert
+            .pass(&listener, info, InertReason::NoSchema, help);
     }
 
     #[inline]
@@ -144,6 +165,7 @@ impl Settings {
     #[cold]
     fn unchecked(&self, info: &CallInfo, error: &ConfigError) -> Result<(), ToolError> {
         if !self.strict {
+            self.pass(info);
             return Ok(());
         }
         info.record(Record::set_known);

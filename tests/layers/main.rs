@@ -15,6 +15,7 @@ mod deadline;
 mod drain;
 mod fit;
 mod health;
+mod inert;
 mod kit;
 #[cfg(feature = "metrics")]
 mod metrics;

@@ -714,6 +714,7 @@ async fn a_slow_call_is_told_by_a_timeout_layer_alone() {
 async fn each_event_has_the_level_and_the_fields_that_are_documented() {
     const OF_CALL: &[&str] = &["call_id", "server", "tool", "trace_id"];
     const DOCUMENTED: &[(&str, tracing::Level, &[&str])] = &[
+        ("tool.inert", WARN, &["layer", "reason", "help"]),
         (
             "tool.start",
             DEBUG,

@@ -1,5 +1,7 @@
 //! Turns of all formats: what the providers ask of results holds always.
 
+#[cfg(feature = "metrics")]
+mod inert;
 mod kit;
 mod recorded;
 mod repeats;

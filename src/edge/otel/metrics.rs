@@ -14,6 +14,7 @@
 //! | `tool.in_flight` | up-down counter, `{call}` | `gen_ai.tool.name`, `tool.server` |
 //! | `circuit_breaker.openings` | counter, `{opening}` | the same |
 //! | `circuit_breaker.state` | gauge, `1` | the same |
+//! | `tool.inert` | counter, `{call}` | `tool.layer`, `tool.reason` |
 //! | `token.exchanges` | counter, `{call}` | `token.outcome` |
 //! | `token.exchange.failures` | counter, `{call}` | `error.type` |
 //! | `token.exchange.duration` | histogram, `s` | |
@@ -67,7 +68,7 @@ use opentelemetry::{
 use crate::{
     call::Signal,
     error::ErrorKind,
-    event::{BreakerState, RetryRefusal, TokenOutcome, names::span},
+    event::{BreakerState, InertReason, RetryRefusal, TokenOutcome, names::span},
     metrics::{
         CallEnd, Labels, Sink, ToolSink,
         names::{self, Metric, Series, label},
@@ -93,6 +94,7 @@ pub struct OtelMetrics {
     in_flight: UpDownCounter<i64>,
     counters: Arc<Counters>,
     tokens: Counter<u64>,
+    inert: Counter<u64>,
     token_failures: Counter<u64>,
     token_exchange: Histogram<f64>,
     aliases: Option<Aliases>,
@@ -130,6 +132,7 @@ impl OtelMetrics {
             ),
             in_flight: in_flight.with_description(names::IN_FLIGHT.help).build(),
             tokens: counter(meter, "token.exchanges", "{call}", names::TOKENS.help),
+            inert: counter(meter, "tool.inert", "{call}", names::INERT.help),
             token_failures: counter(
                 meter,
                 "token.exchange.failures",
@@ -180,6 +183,12 @@ impl Sink for OtelMetrics {
         if let Some(Aliases { counters, .. }) = &self.aliases {
             counters.breaker(labels, state, opened);
         }
+    }
+
+    fn inert(&self, layer: &'static str, reason: InertReason) {
+        let layer = KeyValue::new("tool.layer", layer);
+        let reason = KeyValue::new("tool.reason", reason.name());
+        self.inert.add(1, &[layer, reason]);
     }
 
     fn token(&self, outcome: TokenOutcome, exchange: Option<Duration>, failure: Option<ErrorKind>) {
