@@ -140,7 +140,7 @@
 //! | `mcp` | [`mcp::McpService`] and what goes with it (`rmcp`, client side, no HTTP) |
 //! | `mcp-http` | reads status and `Retry-After` out of rmcp's streamable HTTP errors |
 //! | `mcp-server` | [`mcp::GatewayHandler`]: an MCP server whose tools run through a stack (`rmcp`, server side, no HTTP) |
-//! | `mcp-server-http` | [`mcp::McpSessions`]: rmcp's streamable HTTP server, with a bounded number of sessions |
+//! | `mcp-server-http` | [`mcp::McpSessions`]: rmcp's streamable HTTP server, with bounds of sessions and bodies |
 //! | `http-tool` | [`http_tool`], over any HTTP client (`minijinja`, `serde_json_path`) |
 //! | `http-client` | [`http_tool::ReqwestClient`]; TLS is a feature of reqwest's, in your own `Cargo.toml` |
 //! | `router` | [`router`] (`strsim`) |

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
     net::TcpListener,
-    sync::mpsc::UnboundedReceiver,
+    sync::{Semaphore, mpsc::UnboundedReceiver},
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -31,7 +31,7 @@ use tower_toolcall::{
     AnyError,
     axum::Routes,
     health::Health,
-    mcp::{Catalog, GatewayHandler, McpClassifier, McpJson, McpSessions},
+    mcp::{Catalog, GatewayHandler, McpBodies, McpClassifier, McpJson, McpSessions},
     metrics::Metrics,
     router::{Json, Router, tool_fn},
     settings::Settings,
@@ -40,7 +40,7 @@ use tower_toolcall::{
 use tracing::warn;
 
 use super::{
-    hosts,
+    hosts, in_flight,
     options::Options,
     pages::pages,
     upstream::{Program, Upstream},
@@ -149,6 +149,7 @@ impl Gateway {
                 .with_allowed_hosts(self.options.hosts.clone())
                 .with_cancellation_token(sessions.child_token()),
         );
+        let calls = Arc::new(Semaphore::new(self.options.calls));
         let hosts: Arc<[String]> = self.options.hosts.into();
         let pages = pages(
             self.upstreams,
@@ -159,7 +160,8 @@ impl Gateway {
         let app = self
             .routes
             .into_router()
-            .nest_service("/mcp", mcp)
+            .nest_service("/mcp", McpBodies::new(mcp))
+            .layer(from_fn_with_state(calls, in_flight::bound))
             .merge(pages)
             .layer(from_fn_with_state(hosts, hosts::check));
 

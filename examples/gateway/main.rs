@@ -28,6 +28,7 @@
 //! | `PORT` | 8931 | 0: any free one |
 //! | `GATEWAY_HOSTS` | | hosts, separated by commas, that requests may name in `Host` and `Origin`, beside `localhost`, `127.0.0.1` and `[::1]`; others are refused with 403 |
 //! | `GATEWAY_SESSIONS` | 1000 | how many sessions of MCP clients there are at most |
+//! | `GATEWAY_CALLS` | 100 | how many calls there are at most at a time; others are refused with 503 before their bodies are read. One takes up to 13 MB beside its strings |
 //! | `GATEWAY_GRACE` | 10 | how many seconds calls have to end when it closes |
 //!
 //! It logs on stdout. If that is not read, or closed, it goes on without: lines are lost, and counted where they are missing.
@@ -38,6 +39,7 @@ mod events;
 #[path = "gateway.rs"]
 mod gateway;
 mod hosts;
+mod in_flight;
 mod options;
 mod output;
 mod pages;

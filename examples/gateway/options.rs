@@ -12,6 +12,8 @@ pub(crate) struct Options {
     pub(crate) hosts: Vec<String>,
     /// How many sessions of MCP clients there are at most.
     pub(crate) sessions: usize,
+    /// How many calls there are at most at a time, with those whose bodies are being read.
+    pub(crate) calls: usize,
     /// How long calls have to end when the gateway stops.
     pub(crate) grace: Duration,
 }
@@ -21,13 +23,14 @@ impl Default for Options {
         Self {
             hosts: LOOPBACK.map(str::to_owned).into(),
             sessions: 1000,
+            calls: 100,
             grace: Duration::from_secs(10),
         }
     }
 }
 
 impl Options {
-    /// As the variables `GATEWAY_HOSTS`, `GATEWAY_SESSIONS` and `GATEWAY_GRACE` have them.
+    /// As the variables `GATEWAY_HOSTS`, `GATEWAY_SESSIONS`, `GATEWAY_CALLS` and `GATEWAY_GRACE` have them.
     pub(crate) fn from_env() -> anyhow::Result<Self> {
         let mut options = Self::default();
         if let Ok(hosts) = env::var("GATEWAY_HOSTS") {
@@ -36,6 +39,9 @@ impl Options {
         }
         if let Ok(sessions) = env::var("GATEWAY_SESSIONS") {
             options.sessions = sessions.parse().context("GATEWAY_SESSIONS")?;
+        }
+        if let Ok(calls) = env::var("GATEWAY_CALLS") {
+            options.calls = calls.parse().context("GATEWAY_CALLS")?;
         }
         if let Ok(seconds) = env::var("GATEWAY_GRACE") {
             let seconds = seconds.parse().context("GATEWAY_GRACE is in seconds")?;

@@ -9,7 +9,7 @@ pub(crate) fn are_more_than(most: usize, text: &[u8]) -> bool {
 /// Counts values in text that arrives in pieces, wherever it is cut.
 ///
 /// Text that is not JSON has a count as well: no parser makes more values of it before it fails.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Counter {
     count: usize,
     place: Place,

@@ -90,6 +90,31 @@ async fn calls_in_flight_have_their_answers_before_it_stops() {
     assert!(gateway.ended().await.is_empty());
 }
 
+/// S-1: bodies in flight take memory, so calls beyond the bound are refused before theirs is read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_beyond_the_bound_are_refused() {
+    let _beside = beside().await;
+    let mut gateway = Gateway::start(Settings::gateway()).await.unwrap();
+    gateway.options.calls = 2;
+    let gateway = Running::serve(gateway).await;
+    let calls = long_calls(&gateway, 3);
+    until_running(&gateway, 2).await;
+    let client = reqwest::Client::new();
+    for path in ["/rpc", "/mcp", "/tools/count_words/call"] {
+        let late = client.post(gateway.url(path)).send().await.unwrap();
+        assert_eq!(late.status(), 503, "{path}");
+        assert_eq!(late.headers()["retry-after"], "1");
+    }
+    assert_eq!(health(&gateway).await.0, 200);
+    for call in calls {
+        assert!(call.await.unwrap(), "an answer is lost");
+    }
+    let (url, text) = (gateway.url("/rpc"), json!({ "text": "a b" }));
+    let next = rpc(&client, &url, 1, "count_words", &text).await;
+    assert_eq!(next["result"]["structuredContent"]["words"], 2);
+    gateway.stopped().await;
+}
+
 /// New calls are refused, over each protocol in its own words.
 async fn turns_away(gateway: &Running) {
     let client = reqwest::Client::new();

@@ -20,6 +20,8 @@ mod wire;
 mod gateway;
 #[path = "../../examples/gateway/hosts.rs"]
 mod hosts;
+#[path = "../../examples/gateway/in_flight.rs"]
+mod in_flight;
 #[allow(dead_code, reason = "what only the program needs")]
 #[path = "../../examples/gateway/options.rs"]
 mod options;

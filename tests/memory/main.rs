@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod bodies;
+mod mcp;
 mod models;
 
 use std::fmt::Write as _;
@@ -32,7 +33,7 @@ fn worst_values() -> String {
     let deep = format!("{}0{}", r#"{"a":"#.repeat(10), "}".repeat(10));
     let each = 10 * 2 + 1;
     let mut text = format!(r#"{{"a":[{deep}"#);
-    for _ in 1..(MAX_VALUES - 3) / each {
+    for _ in 1..(MAX_VALUES - 20) / each {
         write!(text, ",{deep}").unwrap();
     }
     text + "]}"

@@ -32,7 +32,7 @@ use tower_toolcall::{
     concurrency_limit::{ConcurrencyLimitHandle, ConcurrencyLimitLayer},
     fit::FitLayer,
     health::Health,
-    mcp::{GatewayHandler, McpJson, McpService},
+    mcp::{GatewayHandler, McpBodies, McpJson, McpService},
     metrics::{Metrics, OTHER},
     middleware::from_fn,
     once::OnceLayer,
@@ -201,7 +201,7 @@ impl Gateway {
             .with_identity(router)
             .with_deadlines(Trust::Untrusted)
             .into_router()
-            .nest_service("/mcp", mcp);
+            .nest_service("/mcp", McpBodies::new(mcp));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let served = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });

@@ -70,7 +70,7 @@ mod tools;
 
 pub(crate) use self::errors::on_wire;
 #[cfg(feature = "mcp-server-http")]
-pub use self::gateway::McpSessions;
+pub use self::gateway::{BodyError, CountedBody, McpBodies, McpBodiesFuture, McpSessions};
 #[cfg(feature = "mcp-server")]
 pub use self::gateway::{ERROR_META, GatewayHandler, ListTools, McpElicitation};
 #[cfg(feature = "mcp-http")]

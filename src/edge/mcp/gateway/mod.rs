@@ -1,6 +1,8 @@
 //! An MCP server whose tools run through a stack. The docs are those of [`GatewayHandler`].
 
 mod answer;
+#[cfg(feature = "mcp-server-http")]
+mod bodies;
 mod changes;
 mod drain;
 mod elicit;
@@ -15,8 +17,11 @@ mod session;
 #[cfg(feature = "mcp-server-http")]
 mod sessions;
 
-#[cfg(feature = "mcp-server-http")]
-pub use self::sessions::McpSessions;
 pub use self::{
     answer::ERROR_META, elicit::McpElicitation, handler::GatewayHandler, list::ListTools,
+};
+#[cfg(feature = "mcp-server-http")]
+pub use self::{
+    bodies::{BodyError, CountedBody, McpBodies, McpBodiesFuture},
+    sessions::McpSessions,
 };

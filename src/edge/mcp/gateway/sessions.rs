@@ -38,12 +38,13 @@ use crate::config::{ConfigError, refuse_if};
 /// ```
 /// use std::sync::Arc;
 /// use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-/// use tower_toolcall::mcp::{GatewayHandler, McpSessions};
+/// use tower_toolcall::mcp::{GatewayHandler, McpBodies, McpSessions};
 ///
 /// # fn serve(gateway: GatewayHandler) -> Result<(), tower_toolcall::ConfigError> {
 /// let sessions = Arc::new(McpSessions::new(200)?);
 /// let config = StreamableHttpServerConfig::default();
 /// let mcp = StreamableHttpService::new(move || Ok(gateway.clone()), sessions, config);
+/// let mcp = McpBodies::new(mcp);
 /// # let _ = mcp; Ok(()) }
 /// ```
 pub struct McpSessions {
