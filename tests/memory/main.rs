@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod bodies;
+mod jobs;
 mod mcp;
 mod models;
 

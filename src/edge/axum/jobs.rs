@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 #[cfg(feature = "token")]
@@ -59,7 +58,8 @@ struct Entry {
 /// A job, and what is asked for it: the call that has started it, without what its request had beside the body.
 struct Job {
     tool: Box<str>,
-    arguments: Map<String, Value>,
+    /// As JSON: parsed, they can take 100 times their bytes.
+    arguments: Box<str>,
     job: JobRef,
     #[cfg(feature = "token")]
     subject: Option<Secret>,
@@ -77,6 +77,7 @@ impl Jobs {
         has_subjects: bool,
     ) -> Option<u128> {
         json_bytes(call.arguments(), MAX_ARGUMENTS).ok()?;
+        let arguments = serde_json::to_string(call.arguments()).ok()?;
         let id = id.unwrap_or_else(|| self.new_id());
         let subject = self.subject_of(call);
         let mut kept = self.lock();
@@ -97,7 +98,7 @@ impl Jobs {
             until: Instant::now() + MAX_AGE,
             job: Arc::new(Job {
                 tool: call.tool().into(),
-                arguments: call.arguments().clone(),
+                arguments: arguments.into(),
                 job,
                 #[cfg(feature = "token")]
                 subject: call.subject_token().cloned(),
@@ -125,7 +126,7 @@ impl Jobs {
         let kept = self.lock();
         let job = Arc::clone(&kept.iter().find(|entry| entry.id == id)?.job);
         drop(kept);
-        let call = ToolCall::new(tool).with_arguments(job.arguments.clone());
+        let call = ToolCall::new(tool).with_json_str(&job.arguments).ok()?;
         let call = caller(call.with_job(job.job.clone()));
         #[cfg(feature = "token")]
         if call.subject_token() != job.subject.as_ref() {

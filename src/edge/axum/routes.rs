@@ -132,7 +132,7 @@ impl Routes {
     /// in its `metadata`, as `job`. A GET goes on waiting, and starts nothing. It is answered for the same subject only, if requests have
     /// [bearer tokens](Self::with_bearer_subject): that very token. Without these, the id is enough; it cannot be guessed.
     ///
-    /// 1,000 jobs are kept, in this process, with arguments of 64 KiB at most; if requests have bearer tokens, 100 of one subject, and 100 of all callers without
+    /// 1,000 jobs are kept, in this process, with arguments of 64 KiB at most, as JSON: 62.5 MiB in all, 6.3 MiB of one subject. If requests have bearer tokens, 100 of one subject, and 100 of all callers without
     /// a token. A subject's oldest job makes room for its next, and, when all places are taken, the oldest of the subject with the most makes room. A job is kept for a day at
     /// most, and for a minute from the first answer that it is completed or has failed, as that may be lost on the way; an error that only means that it could not
     /// be asked for does not count. What has had its time goes when the next job is kept or asked for.
