@@ -276,13 +276,7 @@ impl Event<'_> {
                 FAILURES = change.failures, GENERATION = change.generation),
             Event::Repeated { call, times } => emit!(WARN REPEATED, call, CALLS = times),
             Event::Reused { call, layer } => emit!(DEBUG REUSED, call, LAYER = layer),
-            Event::Inert {
-                call,
-                layer,
-                reason,
-                help,
-                is_first: true,
-            } => emit!(WARN INERT, call, LAYER = layer, REASON = reason.name(), HELP = help),
+            Event::Inert { .. } => inert(self),
             Event::Policy {
                 call,
                 outcome,
@@ -290,8 +284,22 @@ impl Event<'_> {
                 error,
             } => policy(call, outcome, rule, error),
             Event::Evicted { keys, kept } => event!(DEBUG EVICTED, KEYS = keys, KEPT = kept),
-            Event::Breaker { .. } | Event::Token { .. } | Event::Inert { .. } => {}
+            Event::Breaker { .. } | Event::Token { .. } => {}
         }
+    }
+}
+
+/// Of the calls for which a layer can do nothing only the first is emitted.
+fn inert(event: &Event<'_>) {
+    if let Event::Inert {
+        call,
+        layer,
+        reason,
+        help,
+        is_first: true,
+    } = *event
+    {
+        emit!(WARN INERT, call, LAYER = layer, REASON = reason.name(), HELP = help);
     }
 }
 
