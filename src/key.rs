@@ -101,6 +101,11 @@ impl Key {
         }
     }
 
+    /// Whether it may be made of the ids of callers, and not of names of tools alone.
+    pub(crate) fn is_of_ids(&self) -> bool {
+        matches!(self, Self::By(_) | Self::Hashed(_))
+    }
+
     /// The server and the name in it, as far as it has them.
     pub(crate) fn parts<'a>(&self, call: &'a CallInfo) -> (Option<&'a str>, Option<&'a str>) {
         match self {

@@ -210,7 +210,7 @@ pub use self::{
     answer::{Answer, ModelText},
     call::{
         CallInfo, Claim, IdempotencyKey, Identity, MAX_DEPTH, MAX_NAME_BYTES, MAX_VALUES,
-        Observation, Progress, Record, ReplaySafety, ToolCall, Trust,
+        Observation, Progress, Record, ReplaySafety, ToolCall, Trust, VerifiedCaller,
     },
     config::ConfigError,
     error::{AnyError, BoxError, ErrorKind, Evidence, Execution, ToolError},

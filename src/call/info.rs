@@ -32,6 +32,10 @@ pub(super) struct Ident {
     pub(super) agent_id: Option<Arc<str>>,
     pub(super) trace_id: Option<Arc<str>>,
     pub(super) session_id: Option<Arc<str>>,
+    /// The hash of the subject's token; 0 without one.
+    pub(super) subject: u64,
+    /// The ids that were not verified.
+    pub(super) unverified: u8,
     pub(super) timeout: Option<Duration>,
     pub(super) rules: Rules,
     pub(super) hashes: Hashes,
@@ -50,6 +54,8 @@ impl Data {
                 agent_id: None,
                 trace_id: None,
                 session_id: None,
+                subject: 0,
+                unverified: 0,
                 timeout: None,
                 rules: Rules::default(),
                 hashes: Hashes::default(),
@@ -154,6 +160,10 @@ impl CallInfo {
     #[inline]
     pub(crate) fn is_unsafe(&self) -> bool {
         self.replay == ReplaySafety::Unsafe
+    }
+
+    pub(super) fn ident(&self) -> &Ident {
+        &self.ident
     }
 
     #[cold]

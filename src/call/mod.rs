@@ -21,6 +21,7 @@ mod info;
 mod job;
 mod listeners;
 mod observation;
+mod principal;
 mod progress;
 mod record;
 mod recording;
@@ -59,12 +60,14 @@ pub use self::{
     job::{JobRef, MAX_JOB_BYTES},
     listeners::ListenerId,
     observation::Observation,
+    principal::VerifiedCaller,
     progress::Progress,
     record::{IdempotencyKey, Record},
     signal::{Signal, Signals},
 };
 pub(crate) use self::{
     observation::Recorded,
+    principal::Whose,
     record::{Known, nanos},
 };
 
@@ -231,7 +234,7 @@ impl ToolCall {
     /// Sets the id of the agent that makes the call.
     #[must_use]
     pub fn with_agent_id(mut self, id: impl Into<Arc<str>>) -> Self {
-        self.data_mut().ident_mut().agent_id = Some(id.into());
+        self.data_mut().ident_mut().set_agent(id.into());
         self
     }
 
@@ -245,7 +248,7 @@ impl ToolCall {
     /// Sets the session id, copied into spans.
     #[must_use]
     pub fn with_session_id(mut self, id: impl Into<Arc<str>>) -> Self {
-        self.data_mut().ident_mut().session_id = Some(id.into());
+        self.data_mut().ident_mut().set_session(id.into());
         self
     }
 

@@ -19,6 +19,7 @@ use tokio::{
     time::Instant,
 };
 
+use super::principal::Principal;
 use crate::error::{ErrorKind, TimeoutLimit, ToolError};
 
 /// Callers of different keys rarely meet at one lock.
@@ -36,6 +37,12 @@ pub(crate) trait FlightKey: Clone + Eq + Hash {
     /// Whose it is, where each owner has a share of the keys.
     fn owner(&self) -> Option<&Arc<str>> {
         None
+    }
+
+    /// Whether its owner was not verified. All such owners have half of the keys at most.
+    fn is_unverified(&self) -> bool {
+        self.owner()
+            .is_some_and(|owner| Principal::is_unverified(owner))
     }
 
     /// An equal owner, which other keys have too.
@@ -66,9 +73,15 @@ struct Limits {
 
 struct Shard<K, V> {
     slots: HashMap<K, Arc<Slot<V>>>,
-    /// The number of keys of each owner.
-    owned: HashMap<Arc<str>, usize>,
+    owned: Owned,
     swept: Option<Instant>,
+}
+
+/// The number of keys of each owner, and of those who were not verified.
+#[derive(Default)]
+struct Owned {
+    keys: HashMap<Arc<str>, usize>,
+    unverified: usize,
 }
 
 /// Why a key has no place.
@@ -78,6 +91,8 @@ pub(crate) enum NoPlace {
     Full,
     /// The share of the owner is used up.
     Share,
+    /// That of all owners who were not verified is.
+    Unverified,
     /// The key is in use for another value.
     Other,
 }
@@ -338,7 +353,7 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
         let shard = |_| {
             Mutex::new(Shard {
                 slots: HashMap::new(),
-                owned: HashMap::new(),
+                owned: Owned::default(),
                 swept: None,
             })
         };
@@ -487,10 +502,11 @@ impl<K: FlightKey, V: Clone> Shard<K, V> {
     fn insert(&mut self, key: &K, slot: Arc<Slot<V>>) {
         let mut key = key.clone();
         if let Some(owner) = key.owner().cloned() {
-            let known = self.owned.get_key_value(&owner);
+            let known = self.owned.keys.get_key_value(&owner);
             let owner = known.map_or(owner, |(known, _)| Arc::clone(known));
             key.share_owner(Arc::clone(&owner));
-            *self.owned.entry(owner).or_insert(0) += 1;
+            *self.owned.keys.entry(owner).or_insert(0) += 1;
+            self.owned.unverified += usize::from(key.is_unverified());
         }
         self.slots.insert(key, slot);
     }
@@ -517,9 +533,12 @@ impl<K: FlightKey, V: Clone> Shard<K, V> {
 
     /// Why there is no room for another key.
     fn no_room(&self, key: &K, limits: Limits) -> Option<NoPlace> {
-        let owned = key.owner().and_then(|owner| self.owned.get(owner));
+        let owned = key.owner().and_then(|owner| self.owned.keys.get(owner));
         if owned.is_some_and(|keys| *keys >= limits.share) {
             return Some(NoPlace::Share);
+        }
+        if key.is_unverified() && self.owned.unverified >= limits.most.div_ceil(2) {
+            return Some(NoPlace::Unverified);
         }
         (self.slots.len() >= limits.most).then_some(NoPlace::Full)
     }
@@ -545,7 +564,11 @@ impl<K: FlightKey, V: Clone> Shard<K, V> {
         if !limits.evicts {
             return Err(why);
         }
-        let is_one = |other: &K| why == NoPlace::Full || other.owner() == key.owner();
+        let is_one = |other: &K| match why {
+            NoPlace::Share => other.owner() == key.owner(),
+            // Nothing of a verified owner goes for one who is not.
+            _ => !key.is_unverified() || other.is_unverified(),
+        };
         let idle = self.slots.iter();
         let idle = idle.filter(|(other, slot)| is_one(other) && !is_in_use(slot));
         let mut ends: Vec<Instant> = idle.filter_map(|(_, slot)| slot.until()).collect();
@@ -565,13 +588,14 @@ impl<K: FlightKey, V: Clone> Shard<K, V> {
 }
 
 /// A key of this owner is gone.
-fn disown<K: FlightKey>(owned: &mut HashMap<Arc<str>, usize>, key: &K) {
+fn disown<K: FlightKey>(owned: &mut Owned, key: &K) {
     let Some(owner) = key.owner() else { return };
-    if let Some(keys) = owned.get_mut(owner) {
+    if let Some(keys) = owned.keys.get_mut(owner) {
         *keys -= 1;
         if *keys == 0 {
-            owned.remove(owner);
+            owned.keys.remove(owner);
         }
+        owned.unverified -= usize::from(key.is_unverified());
     }
 }
 

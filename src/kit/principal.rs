@@ -2,10 +2,16 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{call::ToolCall, foreign};
+use crate::{
+    call::{ToolCall, Whose},
+    foreign,
+};
 
 /// The longest principal, in bytes: a subject's token has up to 16 KiB.
 pub(crate) const MAX_PRINCIPAL: usize = 20 * 1024;
+
+/// The beginning of the text of a principal that was not verified.
+const UNVERIFIED: &str = "unverified:";
 
 type PrincipalFn = dyn Fn(&ToolCall) -> Option<&str> + Send + Sync;
 
@@ -29,16 +35,24 @@ impl Principal {
             Self::By(principal) => return principal(call).filter(given).map(Into::into),
             Self::Shared => return Some("".into()),
         };
-        let session = call.session_id().filter(given);
-        let agent = call.agent_id().filter(given);
-        let subject = foreign::subject(call).filter(given);
-        let (kind, id) = match (subject, agent) {
-            (Some(subject), _) => ("subject", subject),
-            (None, Some(agent)) => ("agent", agent),
-            (None, None) => return session.map(|session| format!("session:{session}").into()),
+        let unverified = match call.has_unverified_principal() {
+            true => UNVERIFIED,
+            false => "",
         };
-        let session = session.filter(|_| narrow).unwrap_or_default();
-        Some(format!("{kind}:{}:{id}:{session}", id.len()).into())
+        let (kind, id) = match call.whose()? {
+            Whose::Subject(_) => ("subject", foreign::subject(call)?),
+            Whose::Agent(agent) => ("agent", agent),
+            Whose::Session(session) => {
+                return Some(format!("{unverified}session:{session}").into());
+            }
+        };
+        let session = call.session_id().filter(|_| narrow).unwrap_or_default();
+        Some(format!("{unverified}{kind}:{}:{id}:{session}", id.len()).into())
+    }
+
+    /// Whether the text of a principal is of one that was not verified.
+    pub(crate) fn is_unverified(text: &str) -> bool {
+        text.starts_with(UNVERIFIED)
     }
 
     /// Whether one principal may stand for callers with different tokens or quotas.

@@ -14,7 +14,8 @@
 //!
 //! Where names come from strangers, a key is *known* once a call with it has succeeded, or because it was declared
 //! ([`Registry::declare`]). Keys that are not known go first, and have half of the places at most, so that invented names
-//! that fail, and whose breakers are open, cannot take the places of real ones. A call that succeeds with the overflow
+//! that fail, and whose breakers are open, cannot take the places of real ones. Of a key that may be made of ids, a call of a
+//! principal that was [not verified](crate::ToolCall::with_unverified_ids) makes nothing known. A call that succeeds with the overflow
 //! entry makes its key known, and the next one has a place.
 //!
 //! Whoever looks a key up for a call keeps the entry until the call has ended; that is how a call in flight
@@ -94,9 +95,11 @@ pub(crate) enum Keep {
 
 /// What is known of a key.
 const UNKNOWN: u8 = 0;
-const KNOWN: u8 = 1;
+/// The key may be made of ids: only a caller who was verified can make it known.
+const UNVERIFIED: u8 = 1;
+const KNOWN: u8 = 2;
 /// Known before its first call, and never forgotten.
-const DECLARED: u8 = 2;
+const DECLARED: u8 = 3;
 
 /// How many tiers there are: see [`Entry::tier`].
 const TIERS: usize = 8;
@@ -157,6 +160,9 @@ impl Beyond {
     }
 
     fn prove(&self, call: &CallInfo) {
+        if is_unverified(&self.key, call) {
+            return;
+        }
         let hash = self.key.hash(call);
         let mut proved = self.lock();
         if proved.contains(&hash) {
@@ -175,6 +181,11 @@ impl Beyond {
         let at = proved.iter().position(|known| *known == hash);
         at.map(|at| proved.remove(at)).is_some()
     }
+}
+
+/// Whether the key of a call may be one that its caller has invented.
+fn is_unverified(key: &Key, call: &CallInfo) -> bool {
+    key.is_of_ids() && call.has_unverified_principal()
 }
 
 impl<V> Other<V> {
@@ -198,13 +209,18 @@ fn head(text: &str) -> &str {
 }
 
 impl<V> Entry<V> {
-    fn new(hash: u64, parts: (Option<&str>, Option<&str>), value: V, known: bool) -> Arc<Self> {
+    fn new(hash: u64, parts: (Option<&str>, Option<&str>), value: V, known: u8) -> Arc<Self> {
         Self::make(hash, parts, value, |own| (known, Body::Own(own)))
     }
 
     fn overflow(value: V, beyond: &Arc<Beyond>) -> Arc<Self> {
         let beyond = Arc::clone(beyond);
-        let body = |own| (false, Body::Other(Other::Overflow(Box::new((own, beyond)))));
+        let body = |own| {
+            (
+                UNKNOWN,
+                Body::Other(Other::Overflow(Box::new((own, beyond)))),
+            )
+        };
         Self::make(0, (None, None), value, body)
     }
 
@@ -212,7 +228,7 @@ impl<V> Entry<V> {
         hash: u64,
         (server, name): (Option<&str>, Option<&str>),
         value: V,
-        body: impl FnOnce(Own<V>) -> (bool, Body<V>),
+        body: impl FnOnce(Own<V>) -> (u8, Body<V>),
     ) -> Arc<Self> {
         let parts = [server, name].map(|part| head(part.unwrap_or_default()));
         let text = parts.concat().into();
@@ -224,7 +240,7 @@ impl<V> Entry<V> {
             has_server: server.is_some(),
             has_name: name.is_some(),
             used: AtomicBool::new(false),
-            known: AtomicU8::new(known.into()),
+            known: AtomicU8::new(known),
             tables: AtomicUsize::new(0),
             body,
         })
@@ -267,7 +283,7 @@ impl<V> Entry<V> {
     /// Whether such a tool is known to be there.
     #[inline]
     pub(crate) fn is_known(&self) -> bool {
-        self.known.load(Relaxed) != UNKNOWN
+        self.known.load(Relaxed) >= KNOWN
     }
 
     /// A call with this key has succeeded: there is such a tool.
@@ -280,6 +296,9 @@ impl<V> Entry<V> {
 
     #[cold]
     fn prove_first(&self, call: &CallInfo) {
+        if self.known.load(Relaxed) == UNVERIFIED && call.has_unverified_principal() {
+            return;
+        }
         match &self.body {
             Body::Other(Other::Overflow(overflow)) => return overflow.1.prove(call),
             Body::Other(Other::Of(entry)) => entry.know(),
@@ -290,9 +309,7 @@ impl<V> Entry<V> {
 
     /// Marks the key as known. A declared one stays declared.
     fn know(&self) {
-        let _ = self
-            .known
-            .compare_exchange(UNKNOWN, KNOWN, Relaxed, Relaxed);
+        self.known.fetch_max(KNOWN, Relaxed);
     }
 
     /// Writes only if that is news.
@@ -415,6 +432,14 @@ impl<V> Writer<V> {
         self.table.find(hash).map(Kept::entry)
     }
 
+    /// How many new keys go to the overflow entry before the next sweep: known ones do not wait for the others' sake.
+    fn patience(&mut self, is_known: bool) -> &mut usize {
+        match is_known {
+            true => &mut self.patience,
+            false => &mut self.unknown_patience,
+        }
+    }
+
     fn entries(&self) -> impl Iterator<Item = &Arc<Entry<V>>> {
         self.table.iter().map(Kept::entry)
     }
@@ -490,7 +515,7 @@ impl<V: Evict> Registry<V> {
         let hash = self.0.key.hash(call);
         let entry = self.find(hash).unwrap_or_else(|| {
             let parts = self.0.key.parts(call);
-            self.insert_as(true, hash, parts, make)
+            self.insert_as(KNOWN, hash, parts, make)
         });
         if let Body::Own(_) = entry.body {
             entry.prove(call);
@@ -653,7 +678,12 @@ impl<V: Evict> Registry<V> {
     /// Adds a key, unless somebody was faster.
     #[cold]
     fn insert(&self, hash: u64, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
-        let known = V::IS_KNOWN || self.0.beyond.take(hash);
+        let known = match &self.0.key {
+            key if is_unverified(key, call) => UNVERIFIED,
+            _ if V::IS_KNOWN || self.0.beyond.take(hash) => KNOWN,
+            key if key.is_of_ids() => UNVERIFIED,
+            _ => UNKNOWN,
+        };
         // A key function may look at the keys itself, or wait for somebody who does: no lock is held.
         self.insert_as(known, hash, self.0.key.parts(call), make)
     }
@@ -668,18 +698,19 @@ impl<V: Evict> Registry<V> {
 
     fn insert_as(
         &self,
-        known: bool,
+        known: u8,
         hash: u64,
         parts: (Option<&str>, Option<&str>),
         make: impl FnOnce() -> V,
     ) -> Arc<Entry<V>> {
+        let is_known = known >= KNOWN;
         let mut writer = self.lock();
         if let Some(entry) = writer.find(hash) {
             return Arc::clone(entry);
         }
         let before = writer.len;
-        let fits =
-            (known || self.makes_room_for_unknown(&mut writer)) && self.make_room(&mut writer);
+        let fits = (is_known || self.makes_room_for_unknown(&mut writer))
+            && self.make_room(&mut writer, is_known);
         let kept = writer.len;
         let entry = match fits {
             true => Entry::new(hash, parts, make(), known),
@@ -689,7 +720,7 @@ impl<V: Evict> Registry<V> {
             writer.table.insert(Kept::new(&entry));
             self.0.unforgotten.insert(&entry);
             writer.len += 1;
-            writer.unknown += usize::from(!known);
+            writer.unknown += usize::from(!is_known);
         }
         // A listener may look at the keys itself.
         drop(writer);
@@ -720,7 +751,7 @@ impl<V: Evict> Registry<V> {
         writer.unknown < most
     }
 
-    fn make_room(&self, writer: &mut Writer<V>) -> bool {
+    fn make_room(&self, writer: &mut Writer<V>, is_known: bool) -> bool {
         let (max, capacity) = (self.0.max, writer.table.capacity());
         if writer.len < max.min(capacity) {
             return true;
@@ -731,11 +762,17 @@ impl<V: Evict> Registry<V> {
             self.0.unforgotten.grow(room, writer.entries());
             return true;
         }
-        if writer.patience > 0 {
-            writer.patience -= 1;
+        let patience = writer.patience(is_known);
+        if *patience > 0 {
+            *patience -= 1;
             return false;
         }
-        writer.patience = self.sweep(writer, writer.len, max, &[7, 6, 5, 4, 3, 2, 1]);
+        // For a key that is not known, no known one goes that has a state to lose.
+        let tiers: &[usize] = match is_known {
+            true => &[7, 6, 5, 4, 3, 2, 1],
+            false => &[7, 6, 5, 4, 3],
+        };
+        *writer.patience(is_known) = self.sweep(writer, writer.len, max, tiers);
         writer.len < max
     }
 
@@ -811,7 +848,9 @@ impl<V: Evict> Registry<V> {
         make: impl FnOnce() -> V,
     ) -> Arc<Entry<V>> {
         let entry = self.find(hash);
-        entry.unwrap_or_else(|| self.insert_as(V::IS_KNOWN, hash, parts, make))
+        entry.unwrap_or_else(|| {
+            self.insert_as(if V::IS_KNOWN { KNOWN } else { UNKNOWN }, hash, parts, make)
+        })
     }
 
     /// The same while no key is forgotten, for a look that makes the value one to keep.

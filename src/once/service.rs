@@ -261,6 +261,10 @@ fn no_place(why: NoPlace) -> ToolError {
             ErrorKind::Overloaded,
             "there is no place for another key: none is forgotten before its time",
         ),
+        NoPlace::Unverified => ToolError::refusal(
+            ErrorKind::Overloaded,
+            "there is no place for another key of a principal that was not verified: none is forgotten before its time",
+        ),
         NoPlace::Share => ToolError::refusal(
             ErrorKind::Overloaded,
             "there is no place for another key of this principal: none is forgotten before its time",

@@ -16,6 +16,7 @@ mod drain;
 mod fit;
 mod health;
 mod inert;
+mod invented_ids;
 mod kit;
 #[cfg(feature = "metrics")]
 mod metrics;

@@ -5,6 +5,13 @@ use crate::{call::ToolCall, kit::flights::FlightKey};
 #[derive(Clone)]
 struct Subject(Secret);
 
+impl Subject {
+    fn usable(&self) -> Option<&Secret> {
+        let bytes = self.0.expose().len();
+        (1..=MAX_TOKEN).contains(&bytes).then_some(&self.0)
+    }
+}
+
 impl ToolCall {
     /// Sets the token of the one for whom the call is made: a [`TokenLayer`](super::TokenLayer) exchanges it for one that the tool's service takes.
     ///
@@ -16,17 +23,16 @@ impl ToolCall {
     /// [`OnceBuilder::with_principal`](crate::once::OnceBuilder::with_principal).
     #[must_use]
     pub fn with_subject_token(mut self, token: impl Into<Secret>) -> Self {
-        self.extensions_mut().insert(Subject(token.into()));
+        let subject = Subject(token.into());
+        self.set_subject(subject.usable().map(Secret::expose));
+        self.extensions_mut().insert(subject);
         self
     }
 
     /// The token of the one for whom the call is made. An empty one is none: it would be everybody's. So is one of more than
     /// 16 KiB, which could be in no header.
     pub fn subject_token(&self) -> Option<&Secret> {
-        let subject = self.extensions().get::<Subject>()?;
-        (1..=MAX_TOKEN)
-            .contains(&subject.0.expose().len())
-            .then_some(&subject.0)
+        self.extensions().get::<Subject>()?.usable()
     }
 }
 

@@ -1,0 +1,136 @@
+//! Ids that were not verified are free to invent: they take no place from those that were.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tower::{Layer, ServiceExt};
+use tower_toolcall::{
+    ErrorKind, Key, ToolCall, ToolError,
+    cache::CacheLayer,
+    once::OnceLayer,
+    quota::{Quota, QuotaLayer},
+    repeat_guard::{RepeatGuardLayer, TOOL_REPEATED},
+    testing::{Script, Step},
+};
+
+type Tool = Script<&'static str>;
+
+fn call() -> ToolCall {
+    ToolCall::new("pay")
+}
+
+fn verified(session: &str) -> ToolCall {
+    call().with_session_id(session)
+}
+
+fn invented(n: usize) -> ToolCall {
+    let call = call().with_session_id(format!("invented-{n}"));
+    call.with_unverified_ids()
+}
+
+const SESSIONS: [&str; 4] = ["a", "b", "c", "d"];
+
+/// S-3, rule 6: the failures of verified sessions are remembered.
+#[tokio::test(start_paused = true)]
+async fn invented_sessions_take_no_history_from_verified_ones() {
+    let layer = RepeatGuardLayer::builder()
+        .with_max_keys(8)
+        .build()
+        .unwrap();
+    let svc = layer.layer(Tool::always(Step::fail(ErrorKind::Failed)));
+    for session in SESSIONS {
+        for _ in 0..2 {
+            let _ = svc.clone().oneshot(verified(session)).await;
+        }
+    }
+    for n in 0..1000 {
+        for _ in 0..3 {
+            let _ = svc.clone().oneshot(invented(n)).await;
+        }
+    }
+    for session in SESSIONS {
+        let _ = svc.clone().oneshot(verified(session)).await;
+        let error = svc.clone().oneshot(verified(session)).await.unwrap_err();
+        assert_eq!(error.code(), TOOL_REPEATED, "{session}");
+    }
+}
+
+/// S-3, rule 6: what verified agents have used up is remembered, also where invented ones succeed.
+#[tokio::test(start_paused = true)]
+async fn invented_sessions_take_no_bucket_from_verified_ones() {
+    let layer = QuotaLayer::builder(Quota::per_hour(1).unwrap())
+        .with_key(Key::by(|call| call.session_id().unwrap_or_default()))
+        .with_fail_fast()
+        .with_max_keys(8)
+        .build()
+        .unwrap();
+    let svc = layer.layer(Tool::always(Step::ok("paid")));
+    for session in SESSIONS {
+        svc.clone().oneshot(verified(session)).await.unwrap();
+    }
+    for n in 0..1000 {
+        let _ = svc.clone().oneshot(invented(n)).await;
+        let _ = svc.clone().oneshot(invented(n)).await;
+    }
+    for session in SESSIONS {
+        let error = svc.clone().oneshot(verified(session)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::RateLimited, "{session}");
+    }
+}
+
+/// S-3, rule 6: half of the places of `once` stay free for verified principals.
+#[tokio::test(start_paused = true)]
+async fn invented_sessions_fill_half_of_the_places_of_once() {
+    let layer = OnceLayer::builder().with_max_keys(16).build().unwrap();
+    let svc = layer.layer(Tool::always(Step::ok("paid")));
+    let pay = |call: ToolCall| svc.clone().oneshot(call.with_once_key("k"));
+    let mut paid = 0;
+    for n in 0..100 {
+        match pay(invented(n)).await {
+            Ok(_) => paid += 1,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Overloaded),
+        }
+    }
+    assert_eq!(paid, 8);
+    for n in 0..8 {
+        pay(verified(&format!("v{n}"))).await.unwrap();
+    }
+}
+
+/// S-3, rule 6: kept answers of verified principals are not forgotten for invented ones.
+#[tokio::test(start_paused = true)]
+async fn invented_sessions_push_out_no_answer_of_verified_ones() {
+    let layer = CacheLayer::builder(Duration::from_secs(60), ["pay"])
+        .with_max_keys(16)
+        .build()
+        .unwrap();
+    let tool = Tool::always(Step::ok("paid"));
+    let svc = layer.layer(tool.clone());
+    // More than half: the store is full of answers then.
+    for n in 0..12 {
+        let _ = svc.clone().oneshot(verified(&format!("v{n}"))).await;
+    }
+    for n in 0..100 {
+        let _ = svc.clone().oneshot(invented(n)).await;
+    }
+    let before = tool.count();
+    for n in 0..12 {
+        let _ = svc.clone().oneshot(verified(&format!("v{n}"))).await;
+    }
+    assert_eq!(tool.count(), before);
+}
+
+/// An invented id gets no answer of the verified one with the same text.
+#[tokio::test(start_paused = true)]
+async fn an_invented_session_gets_no_answer_of_a_verified_one() {
+    let layer = OnceLayer::new();
+    let tool = Tool::new([Step::ok("hers"), Step::ok("another")]);
+    let svc = layer.layer(tool);
+    let call = |call: ToolCall| -> Result<ToolCall, ToolError> {
+        call.with_once_key("k").with_json(json!({ "euros": 20 }))
+    };
+    let hers = call(verified("invented-1")).unwrap();
+    assert_eq!(svc.clone().oneshot(hers).await.unwrap(), "hers");
+    let asked = call(invented(1)).unwrap();
+    assert_eq!(svc.oneshot(asked).await.unwrap(), "another");
+}
