@@ -63,7 +63,7 @@ use std::{fmt, time::Duration};
 
 use http::StatusCode;
 
-use crate::error::{ErrorKind, TimeoutLimit, ToolError};
+use crate::error::{ErrorKind, Evidence, TimeoutLimit, ToolError};
 
 /// How a result counts for a circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,6 +89,7 @@ pub struct Outcome {
     reported: bool,
     /// Whether what is reported is the caller's mistake.
     mistake: bool,
+    weak: bool,
     retry_after: Option<Duration>,
     cooldown: Option<Duration>,
 }
@@ -101,6 +102,7 @@ impl Outcome {
             rate_limited: false,
             reported: false,
             mistake: false,
+            weak: false,
             retry_after: None,
             cooldown: None,
         }
@@ -134,6 +136,7 @@ impl Outcome {
             rate_limited: true,
             reported: false,
             mistake: false,
+            weak: false,
             retry_after,
             cooldown: None,
         }
@@ -174,6 +177,14 @@ impl Outcome {
         self
     }
 
+    /// Says whether a failure is [weak](Self::is_weak). Default: no, so that it counts for all callers; yes for
+    /// [reported](Self::reported) errors, of which this changes nothing.
+    #[must_use]
+    pub const fn with_weak(mut self, weak: bool) -> Self {
+        self.weak = weak;
+        self
+    }
+
     /// Says that the answer used up what the server grants, as its headers may tell: for so long no
     /// further call should be sent. See `hint::exhausted` (feature `hints`).
     #[must_use]
@@ -205,6 +216,13 @@ impl Outcome {
     /// Whether the tool refuses what it was asked: the caller's [mistake](Self::mistake).
     pub(crate) const fn is_mistake(&self) -> bool {
         self.mistake
+    }
+
+    /// Whether a failure may be due to what this caller asked for: its kind was only
+    /// [inferred](crate::Evidence::Inferred), could not be classified, or the tool reported it in its own words. A circuit
+    /// breaker counts it for [its principal](crate::circuit_breaker::WeakFailures).
+    pub const fn is_weak(&self) -> bool {
+        self.weak || self.reported
     }
 
     /// Whether it is one that may be the tool's fault.
@@ -291,10 +309,17 @@ impl<Res> Classify<Res> for ByError {
             rate_limited: kind == ErrorKind::RateLimited,
             reported: kind == ErrorKind::Reported,
             mistake: false,
+            weak: count != Count::Neutral && is_weak(error),
             retry_after: error.retry_after(),
             cooldown: None,
         }
     }
+}
+
+/// Whether an argument may have caused it, as far as is known: what a foreign error says may be about anything that the tool
+/// has met, and nothing is known of what has no kind.
+fn is_weak(error: &ToolError) -> bool {
+    error.evidence() == Evidence::Inferred || error.kind() == ErrorKind::Failed
 }
 
 /// Whether the caller brought it about: by a request that the server would not have (a 3xx, or a 4xx that is neither a
@@ -352,7 +377,7 @@ mod tests {
     #[test]
     fn what_nobody_can_classify_counts_for_the_tool_only() {
         let error = ToolError::new(ErrorKind::Failed, "?");
-        assert_eq!(by_error(&error), Outcome::tool_failure());
+        assert_eq!(by_error(&error), Outcome::tool_failure().with_weak(true));
     }
 
     #[test]

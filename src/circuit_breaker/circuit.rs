@@ -17,6 +17,7 @@ use super::{
     probe::Ping,
     rules::Rules,
     state::{Pass, Recorded},
+    weak::{Place, Principals, WeakFailures},
     window::Verdict,
 };
 use crate::{
@@ -30,7 +31,7 @@ use crate::{
         in_flight::{Abandoned, Report},
         registry::{Evict, Keep},
     },
-    outcome::{Classify, Count},
+    outcome::{Classify, Count, Outcome},
 };
 
 /// How many transitions are kept for a slow subscriber.
@@ -47,6 +48,9 @@ pub(super) struct Shared {
     /// Whether [`Count::ToolFailure`] is a failure.
     pub(super) counts_tools: bool,
     pub(super) counts_reported: bool,
+    pub(super) weak_failures: WeakFailures,
+    /// What weak failures have led to.
+    pub(super) principals: Principals,
     /// How long a call may be pending before a drop counts as a failure.
     pub(super) abandoned_after: Option<Duration>,
     /// Decides instead of `abandoned_after`.
@@ -66,17 +70,12 @@ impl Shared {
     }
 
     /// What the end of a call says; `None`: nothing.
-    fn verdict(
-        &self,
-        count: Count,
-        reported: bool,
-        elapsed: impl FnOnce() -> Duration,
-    ) -> Option<Verdict> {
-        let failure = match count {
+    fn verdict(&self, end: End, elapsed: impl FnOnce() -> Duration) -> Option<Verdict> {
+        let failure = match end.count {
             Count::Success => false,
             Count::Failure => true,
             Count::ToolFailure if self.counts_tools => true,
-            Count::Neutral if reported && self.counts_reported => true,
+            Count::Neutral if end.reported && self.counts_reported => true,
             Count::ToolFailure | Count::Neutral => return None,
         };
         let slow = self.rules.is_slow(elapsed);
@@ -93,6 +92,42 @@ impl Shared {
         match timed_out || how.pending >= limit.unwrap_or_else(|| call.patience()) {
             true => Count::Failure,
             false => Count::Neutral,
+        }
+    }
+}
+
+/// What the classifier says of the end of a call, as far as a breaker asks.
+#[derive(Clone, Copy)]
+pub(super) struct End {
+    count: Count,
+    reported: bool,
+    weak: bool,
+}
+
+impl End {
+    #[inline]
+    pub(super) fn of(outcome: &Outcome) -> Self {
+        Self {
+            count: outcome.count(),
+            reported: outcome.is_reported_failure(),
+            weak: outcome.is_weak(),
+        }
+    }
+
+    /// That of a call whose service failed to become ready: it has not seen the call, so that is no caller's doing.
+    fn not_ready(outcome: &Outcome) -> Self {
+        Self {
+            weak: false,
+            ..Self::of(outcome)
+        }
+    }
+
+    /// One that the breaker has seen itself.
+    const fn seen(count: Count) -> Self {
+        Self {
+            count,
+            reported: false,
+            weak: false,
         }
     }
 }
@@ -116,6 +151,8 @@ pub(super) struct Circuit {
     latency: AtomicU64,
     /// The listeners of calls that have met this breaker.
     audience: Audience,
+    /// Whether principals have circuits of their own here.
+    has_principals: AtomicBool,
 }
 
 impl Circuit {
@@ -131,7 +168,14 @@ impl Circuit {
             limit_ms: AtomicU32::new(0),
             latency: AtomicU64::new(0),
             audience: Audience::default(),
+            has_principals: AtomicBool::new(false),
         }
+    }
+
+    /// Whether a call can show that the tool works again.
+    fn may_probe(&self, call: &ToolCall) -> bool {
+        let is_safe = !self.shared.rules.safe_probes || call.replay_safety() == ReplaySafety::Safe;
+        is_safe && call.may_probe(self.limit_ms.load(Relaxed))
     }
 
     /// The breaker that the keys beyond the bound share: it lets calls pass, so that one bad tool does not stop
@@ -149,7 +193,10 @@ impl Evict for Circuit {
     const IS_KNOWN: bool = false;
 
     fn keep(&self) -> Keep {
-        self.cell.keep(self.shared.now())
+        match self.cell.keep(self.shared.now()) {
+            Keep::IfUsed if self.has_principals.load(Relaxed) => Keep::IfPossible,
+            keep => keep,
+        }
     }
 }
 
@@ -179,9 +226,72 @@ impl Breaker {
         circuit.audience.introduce(call, &event);
     }
 
-    /// Admits a call, or returns when to come back. Without a call it is an admission by hand.
+    /// Admits a call, or returns when to come back.
     #[inline]
-    pub(super) fn admit_call(&self, call: Option<&ToolCall>) -> Result<Pass, Duration> {
+    pub(super) fn admit_call(&self, call: &ToolCall) -> Result<Admission, Refused> {
+        let circuit = self.circuit();
+        match circuit.cell.pass() {
+            Some(pass) if !circuit.has_principals.load(Relaxed) => Ok(pass.into()),
+            _ => self.admit_with_principal(call),
+        }
+    }
+
+    /// The same where the breaker is not closed, or principals have circuits of their own.
+    #[cold]
+    fn admit_with_principal(&self, call: &ToolCall) -> Result<Admission, Refused> {
+        let (circuit, info) = (self.circuit(), call.info());
+        let Shared {
+            principals, rules, ..
+        } = &*circuit.shared;
+        if !circuit.has_principals.load(Relaxed) {
+            return Ok(self.admit_any(Some(call))?.into());
+        }
+        let now = circuit.shared.now();
+        // Asked first: of a refused call no probe's place has to be given back.
+        if let Some((retry_after, cause)) = principals.refuses(self.place(), &info, now, rules) {
+            return Err(self.refused_for_principal(&info, retry_after, cause));
+        }
+        let pass = self.admit_any(Some(call))?;
+        let may_probe = circuit.may_probe(call);
+        match principals.admit(self.place(), &info, may_probe, now, rules) {
+            Ok(own) => Ok(Admission { pass, own }),
+            Err((retry_after, cause)) => {
+                Permit::new(self, Some(pass)).end(None, None, None);
+                Err(self.refused_for_principal(&info, retry_after, cause))
+            }
+        }
+    }
+
+    #[cold]
+    fn refused_for_principal(
+        &self,
+        call: &CallInfo,
+        retry_after: Duration,
+        cause: Option<OpenCause>,
+    ) -> Refused {
+        self.circuit().cell.count_rejection();
+        self.introduce(call);
+        Refused {
+            retry_after,
+            of_principal: Some(cause),
+        }
+    }
+
+    /// Where the circuits of principals at this breaker's key are.
+    fn place(&self) -> Place<'_> {
+        Place {
+            key: self.0.hash(),
+            mark: &self.circuit().has_principals,
+        }
+    }
+
+    /// Forgets the circuits of principals.
+    pub(super) fn forget_principals(&self) {
+        self.circuit().shared.principals.forget(self.place());
+    }
+
+    /// Admits a call, or one by hand, whoever its principal is.
+    pub(super) fn admit_any(&self, call: Option<&ToolCall>) -> Result<Pass, Duration> {
         match self.circuit().cell.pass() {
             Some(pass) => Ok(pass),
             None => self.admit_unless_closed(call),
@@ -190,18 +300,9 @@ impl Breaker {
 
     #[cold]
     fn admit_unless_closed(&self, call: Option<&ToolCall>) -> Result<Pass, Duration> {
-        let Circuit {
-            cell,
-            shared,
-            limit_ms,
-            ..
-        } = self.circuit();
-        let limit_ms = limit_ms.load(Relaxed);
-        let is_fit = |call: &ToolCall| {
-            let is_safe = !shared.rules.safe_probes || call.replay_safety() == ReplaySafety::Safe;
-            is_safe && call.may_probe(limit_ms)
-        };
-        let may_probe = || call.is_none_or(is_fit);
+        let circuit = self.circuit();
+        let Circuit { cell, shared, .. } = circuit;
+        let may_probe = || call.is_none_or(|call| circuit.may_probe(call));
         let (admission, transition) = cell.admit(|| shared.now(), may_probe, &shared.rules);
         if let Some(transition) = transition {
             // A listener that panics must not cost a probe's place.
@@ -218,10 +319,24 @@ impl Breaker {
     /// The refusal of a call that would not be admitted now. Reserves nothing.
     #[inline]
     pub(super) fn refusal(&self, call: &CallInfo) -> Option<ToolError> {
-        let Circuit { cell, shared, .. } = self.circuit();
+        let Circuit {
+            cell,
+            shared,
+            has_principals,
+            ..
+        } = self.circuit();
+        if has_principals.load(Relaxed) {
+            let (now, principals) = (shared.now(), &shared.principals);
+            if let Some((retry_after, cause)) =
+                principals.refuses(self.place(), call, now, &shared.rules)
+            {
+                let refused = self.refused_for_principal(call, retry_after, cause);
+                return Some(self.refused(Some(call), refused));
+            }
+        }
         let retry_after = cell.refuses(|| shared.now(), &shared.rules)?;
         self.introduce(call);
-        Some(refusal(Some(call), retry_after, cell.cause()))
+        Some(self.refused(Some(call), retry_after.into()))
     }
 
     /// The error of a call whose inner service failed to become ready. It counts as a result, if the call is admitted.
@@ -234,20 +349,27 @@ impl Breaker {
         // Foreign code, and it may panic: before there is a permit.
         let outcome = classifier.classify(Err(&error));
         let info = call.info();
-        match self.admit_call(Some(call)) {
-            Ok(pass) => {
-                let admitted = Admitted::new(self.clone(), info, pass);
-                admitted.ended(outcome.count(), outcome.is_reported_failure(), None);
+        match self.admit_call(call) {
+            Ok(admission) => {
+                let admitted = Admitted::new(self.clone(), info, admission);
+                admitted.ended(End::not_ready(&outcome), None);
                 error
             }
-            Err(retry_after) => self.refused(Some(&info), retry_after),
+            Err(refused) => self.refused(Some(&info), refused),
         }
     }
 
     /// The error of a call that was not admitted.
     #[cold]
-    pub(super) fn refused(&self, call: Option<&CallInfo>, retry_after: Duration) -> ToolError {
-        refusal(call, retry_after, self.circuit().cell.cause())
+    pub(super) fn refused(&self, call: Option<&CallInfo>, refused: Refused) -> ToolError {
+        if let Some(call) = call {
+            call.record(|record| record.announce(Signal::Breakers));
+        }
+        match refused.of_principal {
+            None => ToolError::circuit_open(call, refused.retry_after, self.circuit().cell.cause()),
+            Some(cause) => ToolError::circuit_open(call, refused.retry_after, cause)
+                .with_detail("refused_for", "principal"),
+        }
     }
 
     /// Takes the end of an admitted call; true if it has just opened the breaker. Only then `latency` is asked for how long
@@ -306,6 +428,26 @@ impl Breaker {
         })
     }
 
+    /// Emits a transition of a principal's own circuit.
+    #[cold]
+    fn emit_of_principal(&self, transition: Transition, call: &CallInfo) {
+        let transition = Transition {
+            server: self.server().map(Arc::from),
+            tool: self.tool().map(Arc::from),
+            ..transition
+        };
+        let Circuit {
+            shared, audience, ..
+        } = self.circuit();
+        let Some(whose) = call.whose() else { return };
+        let event = Event::PrincipalTransition {
+            transition: &transition,
+            principal: &whose.to_string(),
+            call,
+        };
+        shared.listener.tell_also(audience, &event);
+    }
+
     /// Emits a transition of this breaker, which does not name it yet.
     #[cold]
     pub(super) fn emit(&self, transition: Transition, call: Option<&CallInfo>) {
@@ -329,13 +471,35 @@ impl Breaker {
     }
 }
 
-/// A refusal.
-#[cold]
-fn refusal(call: Option<&CallInfo>, retry_after: Duration, cause: Option<OpenCause>) -> ToolError {
-    if let Some(call) = call {
-        call.record(|record| record.announce(Signal::Breakers));
+/// Why a call is not admitted, and when to come back.
+pub(super) struct Refused {
+    retry_after: Duration,
+    /// It is its principal that is refused, for this reason.
+    of_principal: Option<Option<OpenCause>>,
+}
+
+impl From<Duration> for Refused {
+    fn from(retry_after: Duration) -> Self {
+        Self {
+            retry_after,
+            of_principal: None,
+        }
     }
-    ToolError::circuit_open(call, retry_after, cause)
+}
+
+/// The passes of an admitted call: that of the breaker, and that of its principal's own circuit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Admission {
+    pub(super) pass: Pass,
+    own: Pass,
+}
+
+impl From<Pass> for Admission {
+    #[inline]
+    fn from(pass: Pass) -> Self {
+        let own = Pass::FIRST;
+        Self { pass, own }
+    }
 }
 
 /// An admitted call, until its end is known.
@@ -343,33 +507,36 @@ fn refusal(call: Option<&CallInfo>, retry_after: Duration, cause: Option<OpenCau
 pub(super) struct Admitted {
     breaker: Breaker,
     pub(super) info: CallInfo,
-    pass: Pass,
+    passes: Admission,
 }
 
 impl Admitted {
     #[inline]
-    pub(super) fn new(breaker: Breaker, info: CallInfo, pass: Pass) -> Self {
+    pub(super) fn new(breaker: Breaker, info: CallInfo, passes: Admission) -> Self {
         info.record(|record| record.announce(Signal::Breakers));
         Self {
             breaker,
             info,
-            pass,
+            passes,
         }
     }
 
     /// The call has a result. Forced inline: a call of it takes 39 of the 333 instructions of a success.
     #[expect(clippy::inline_always, reason = "measured")]
     #[inline(always)]
-    pub(super) fn ended(&self, count: Count, reported: bool, since: Option<Instant>) {
-        let succeeded = count == Count::Success;
+    pub(super) fn ended(&self, end: End, since: Option<Instant>) {
+        let succeeded = end.count == Count::Success;
         if succeeded {
             self.breaker.0.prove(&self.info);
         }
-        if !(succeeded && self.breaker.circuit().cell.is_quiet(self.pass)) {
-            self.record(count, reported, since);
+        let circuit = self.breaker.circuit();
+        let is_quiet =
+            || circuit.cell.is_quiet(self.passes.pass) && !circuit.has_principals.load(Relaxed);
+        if !(succeeded && is_quiet()) {
+            self.record(end, since);
         }
         // A neutral result does not show that there is such a tool. After the verdict: a listener may panic.
-        if count != Count::Neutral {
+        if end.count != Count::Neutral {
             self.breaker.introduce(&self.info);
         }
     }
@@ -384,17 +551,47 @@ impl Admitted {
     }
 
     #[inline(never)]
-    fn record(&self, count: Count, reported: bool, since: Option<Instant>) {
+    fn record(&self, end: End, since: Option<Instant>) {
         self.learn_limit();
         let elapsed = || since.map_or(Duration::ZERO, |since| since.elapsed());
-        let verdict = self
-            .breaker
-            .circuit()
-            .shared
-            .verdict(count, reported, elapsed);
+        let shared = &self.breaker.circuit().shared;
+        let verdict = shared.verdict(end, elapsed);
+        let (verdict, own) = match (verdict, end.weak, shared.weak_failures) {
+            (Some(Verdict { failure: true, .. }), true, WeakFailures::Ignored) => (None, None),
+            (Some(Verdict { failure: true, .. }), true, WeakFailures::PerPrincipal)
+                if self.counts_for_principal() =>
+            {
+                (None, Some(Verdict::FAILURE))
+            }
+            (Some(Verdict { failure: false, .. }), ..) => (verdict, Some(Verdict::SUCCESS)),
+            (verdict, ..) => (verdict, None),
+        };
+        let turned = self.end_own(own);
         let latency = || since.map(|since| since.elapsed());
         self.breaker
-            .end(self.pass, verdict, latency, Some(&self.info));
+            .end(self.passes.pass, verdict, latency, Some(&self.info));
+        if let Some(transition) = turned {
+            self.breaker.emit_of_principal(transition, &self.info);
+        }
+    }
+
+    /// Whether a weak failure is its principal's: not where calls have none, or the breaker lets all of them pass.
+    fn counts_for_principal(&self) -> bool {
+        let lets_all_pass = [BreakerState::ForcedClosed, BreakerState::Disabled];
+        self.info.whose().is_some() && !lets_all_pass.contains(&self.breaker.state())
+    }
+
+    /// Ends the call in its principal's circuit, if there is one, or a failure makes one.
+    fn end_own(&self, verdict: Option<Verdict>) -> Option<Transition> {
+        let circuit = self.breaker.circuit();
+        if !circuit.has_principals.load(Relaxed) && verdict != Some(Verdict::FAILURE) {
+            return None;
+        }
+        let Shared {
+            principals, rules, ..
+        } = &*circuit.shared;
+        let (place, end) = (self.breaker.place(), (self.passes.own, verdict));
+        principals.record(place, &self.info, end, circuit.shared.now(), rules)
     }
 }
 
@@ -402,15 +599,17 @@ impl Report for Admitted {
     fn abandoned(self, how: Abandoned) {
         self.learn_limit();
         let shared = &self.breaker.circuit().shared;
+        self.end_own(None);
         // A policy that panics must not cost a probe's place.
-        let mut permit = Permit::new(&self.breaker, Some(self.pass));
+        let mut permit = Permit::new(&self.breaker, Some(self.passes.pass));
         let count = shared.abandoned(&how, &self.info);
-        let verdict = shared.verdict(count, false, || how.pending);
+        let verdict = shared.verdict(End::seen(count), || how.pending);
         permit.end(verdict, Some(how.pending), Some(&self.info));
     }
 
     fn panicked(self) {
-        self.breaker
-            .end(self.pass, Some(Verdict::FAILURE), || None, Some(&self.info));
+        self.end_own(None);
+        let (pass, verdict) = (self.passes.pass, Some(Verdict::FAILURE));
+        self.breaker.end(pass, verdict, || None, Some(&self.info));
     }
 }

@@ -9,7 +9,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::{
-    circuit::Admitted,
+    circuit::{Admission, Admitted, End},
     handle::{Breaker, Permit},
     probe::Pinging,
 };
@@ -94,10 +94,10 @@ where
                     let result = ready!(inner::poll(fut, cx));
                     let result = result.map_err(|e| e.into().for_call(&admitted.info));
                     let outcome = this.classifier.classify(result.as_ref());
-                    Poll::Ready((result, outcome.count(), outcome.is_reported_failure()))
+                    Poll::Ready((result, End::of(&outcome)))
                 });
-                let (result, count, reported) = ready!(polled);
-                flight.report().ended(count, reported, flight.since());
+                let (result, end) = ready!(polled);
+                flight.report().ended(end, flight.since());
                 return Poll::Ready(result);
             }
             ready!(this.state.as_mut().poll_called(cx, this.classifier))?;
@@ -132,21 +132,23 @@ where
                     // do not run after it.
                     Ok(svc) => {
                         call.share_limit();
-                        match breaker.admit_call(Some(&call)) {
-                            Ok(pass) if breaker.ping_for(pass.is_probe()).is_some() => {
+                        match breaker.admit_call(&call) {
+                            Ok(Admission { pass, .. })
+                                if breaker.ping_for(pass.is_probe()).is_some() =>
+                            {
                                 let permit = Permit::new(breaker, Some(pass));
                                 // A clone: nothing stays reserved while the ping is under way.
                                 Ok(Self::pinging(breaker.clone(), permit, svc.clone(), call))
                             }
-                            Ok(pass) => {
-                                let admitted = Admitted::new(breaker.clone(), info, pass);
+                            Ok(passes) => {
+                                let admitted = Admitted::new(breaker.clone(), info, passes);
                                 let mut beginning =
                                     Beginning::new(admitted, call.trusted_deadline());
                                 let fut = Some(svc.call(call));
                                 let flight = beginning.begun();
                                 Ok(Self::Called { fut, flight })
                             }
-                            Err(retry_after) => Err(breaker.refused(Some(&info), retry_after)),
+                            Err(refused) => Err(breaker.refused(Some(&info), refused)),
                         }
                     }
                     Err(Unprepared::GivenUp(why)) => Err(why.error().for_call(&info)),

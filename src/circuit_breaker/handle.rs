@@ -13,6 +13,7 @@ use tokio::{
 use super::{
     circuit::{BACKLOG, Circuit, Shared},
     state::Pass,
+    weak::PrincipalRefused,
     window::Verdict,
 };
 use crate::{
@@ -74,7 +75,7 @@ impl CircuitBreakerHandle {
     }
 
     /// Whether the breaker of a call's key is open, and its period is not over, or forced open: every call is refused. For lists
-    /// of tools that leave such a tool out.
+    /// of tools that leave such a tool out. What is refused to [single principals](Breaker::principals) does not matter.
     ///
     /// Asking makes no breaker, takes no probe's place and counts no refusal.
     ///
@@ -216,6 +217,7 @@ impl Breaker {
         BreakerSnapshot {
             server: self.server().map(str::to_owned),
             tool: self.tool().map(str::to_owned),
+            principals_refused: self.principals().len(),
             ..self.look()
         }
     }
@@ -224,6 +226,24 @@ impl Breaker {
     pub(super) fn look(&self) -> BreakerSnapshot {
         let Circuit { cell, shared, .. } = self.circuit();
         cell.snapshot(shared.now(), &shared.rules)
+    }
+
+    /// The principals for whom alone it refuses calls now, after [weak failures](super::WeakFailures) of theirs, in the order of
+    /// their names.
+    ///
+    /// ```
+    /// use tower_toolcall::{ToolCall, circuit_breaker::CircuitBreakerLayer};
+    ///
+    /// let handle = CircuitBreakerLayer::new().handle();
+    /// for refused in handle.breaker(&ToolCall::new("search")).principals() {
+    ///     println!("{} for {:?}", refused.principal, refused.retry_after);
+    /// }
+    /// ```
+    pub fn principals(&self) -> Vec<PrincipalRefused> {
+        let Shared {
+            principals, rules, ..
+        } = &*self.circuit().shared;
+        principals.refused(self.0.hash(), self.circuit().shared.now(), rules)
     }
 
     /// Refuses every call until it is reset.
@@ -248,6 +268,7 @@ impl Breaker {
     }
 
     fn force(&self, state: BreakerState) {
+        self.forget_principals();
         self.take_over(|Circuit { cell, shared, .. }| {
             cell.force(state, TransitionReason::Forced, shared.now(), &shared.rules)
         });
@@ -303,10 +324,10 @@ impl Breaker {
     ///
     /// [`CircuitOpen`](crate::ErrorKind::CircuitOpen), with a `retry_after`.
     pub fn admit(&self) -> Result<Permit, ToolError> {
-        match self.admit_call(None) {
+        match self.admit_any(None) {
             Ok(pass) => Ok(Permit::new(self, Some(pass))),
             Err(retry_after) => {
-                let mut error = self.refused(None, retry_after);
+                let mut error = self.refused(None, retry_after.into());
                 if let Some(tool) = self.tool() {
                     error = error.with_tool(tool);
                 }
@@ -428,7 +449,10 @@ pub struct BreakerSnapshot {
     pub failed_total: u64,
     /// How often it has opened by its own results.
     pub opened_total: u64,
-    /// Calls that it has refused.
+    /// Principals for whom alone it [refuses calls](Breaker::principals).
+    #[serde(default)]
+    pub principals_refused: usize,
+    /// Calls that it has refused, those of single principals included.
     pub rejected_total: u64,
     /// Successes and failures that came after a change of state and did not count.
     pub stale_total: u64,
@@ -451,6 +475,7 @@ impl fmt::Debug for BreakerSnapshot {
             .field("adopted", &self.adopted)
             .field("failed_total", &self.failed_total)
             .field("opened_total", &self.opened_total)
+            .field("principals_refused", &self.principals_refused)
             .field("rejected_total", &self.rejected_total)
             .field("stale_total", &self.stale_total)
             .finish()

@@ -13,6 +13,7 @@ use super::{
     probe::{Kind, Probe},
     rules::{Rules, Trip, period},
     service::CircuitBreaker,
+    weak::{Principals, WeakFailures},
 };
 use crate::{
     call::ToolCall,
@@ -85,6 +86,7 @@ pub struct CircuitBreakerBuilder<C = ByError> {
     keys: KeySettings,
     counts_tools: Option<bool>,
     counts_reported: bool,
+    weak_failures: WeakFailures,
     abandoned_after: Option<Duration>,
     abandoned_policy: Option<Arc<AbandonedFn>>,
     listener: Listener,
@@ -106,6 +108,7 @@ impl CircuitBreakerBuilder {
             keys: KeySettings::default(),
             counts_tools: None,
             counts_reported: false,
+            weak_failures: WeakFailures::default(),
             abandoned_after: None,
             abandoned_policy: None,
             listener: Listener::default(),
@@ -231,6 +234,17 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
+    /// Sets what [weak failures](crate::Outcome::is_weak) count for. Default:
+    /// [per principal](WeakFailures::PerPrincipal).
+    ///
+    /// The same trip and open period hold for a principal as for the breaker. As many principals are kept as
+    /// [keys](Self::with_max_keys), and those that were [not verified](crate::ToolCall::with_unverified_ids) have half of
+    /// the places at most. One that has not called for the longest time is forgotten first; one that is refused is kept.
+    pub fn with_weak_failures(mut self, count: WeakFailures) -> Self {
+        self.weak_failures = count;
+        self
+    }
+
     /// Sets how long a call must have been pending to count as a failure when it is dropped. Default: the duration of
     /// a slow call, if [`Rates`](super::Rates) set one; else 99 %
     /// of the shortest timeout of the [`TimeoutLayer`](crate::timeout::TimeoutLayer)s above and below, as configured, else of
@@ -270,6 +284,7 @@ impl<C> CircuitBreakerBuilder<C> {
             keys: self.keys,
             counts_tools: self.counts_tools,
             counts_reported: self.counts_reported,
+            weak_failures: self.weak_failures,
             abandoned_after: self.abandoned_after,
             abandoned_policy: self.abandoned_policy,
             listener: self.listener,
@@ -326,6 +341,8 @@ impl<C> CircuitBreakerBuilder<C> {
                 Kind::AnyCall | Kind::SafeCalls => None,
             },
             counts_reported: self.counts_reported,
+            weak_failures: self.weak_failures,
+            principals: Principals::new(self.keys.max),
             abandoned_after: self.abandoned_after,
             abandoned_policy: self.abandoned_policy,
             listener: self.listener.clone(),

@@ -23,6 +23,19 @@
 //! - **It panics**: a failure; the panic passes.
 //! - **It ends after the breaker has changed its state**: the result is stale and decides nothing.
 //!
+//! # Weak failures
+//!
+//! A failure whose kind was only [inferred](crate::Evidence::Inferred) from a foreign error, or that is of no known kind, counts
+//! for the principal of the call alone: its subject, else its agent, else its session. Without a principal on the call it counts
+//! for all callers ([`with_weak_failures`](CircuitBreakerBuilder::with_weak_failures) sets both).
+//!
+//! So five errors that one caller's arguments cause refuse the tool to that caller. A tool's author makes a failure count for all
+//! by what the tool returns: `ToolError::new(ErrorKind::Upstream, ..)`, or the upstream's status by
+//! [`ToolError::from_status`](crate::ToolError::from_status), or a client behind [`transport`](crate::transport). Timeouts of our own layers, panics, dropped calls
+//! and a service that fails to become ready count for all. [`Breaker::principals`] lists the principals that are refused.
+//!
+//! A weak failure of a probe decides nothing for others: the probe's place is free again.
+//!
 //! # Order
 //!
 //! Below retry and rate-limit layers, so that each attempt counts (with three attempts to a call two calls open a breaker) and no wait holds a probe's place;
@@ -137,12 +150,17 @@
 //! [known](CircuitBreakerBuilder::with_known_keys) tools. If all places are taken, calls with new keys pass without a
 //! breaker until there is a place.
 //!
+//! As many principals are kept as keys, those with weak failures since their last success. Principals that were
+//! [not verified](crate::ToolCall::with_unverified_ids) have half of these places at most, and take none from others. One that
+//! has no place is not refused.
+//!
 //! # Errors
 //!
 //! [`CircuitOpen`](crate::ErrorKind::CircuitOpen), not started, always with a `retry_after`: the rest of the
 //! open period; the whole period while the breaker is forced open; 1 s (or the period, if that is shorter)
 //! while probes run, because their end is unknown. Its [details](crate::ToolError::details) say what has opened the breaker
-//! last (`opened_by`: a [`TransitionReason`]'s name), with the `failures` and `calls` that led to it. Errors of the inner service pass, stamped with the call's names. An inner
+//! last (`opened_by`: a [`TransitionReason`]'s name), with the `failures` and `calls` that led to it; and `refused_for`:
+//! `principal`, if other callers are served. Errors of the inner service pass, stamped with the call's names. An inner
 //! readiness error is the result of the call that meets it, and counts.
 //!
 //! A listener or a policy for dropped calls must not panic.
@@ -163,7 +181,8 @@
 //! failures in a window, a success is another load, with no clock and no allocation; a success that resets a count takes
 //! the mutex. With [`Rates`], a success is a
 //! compare-and-swap, and over time also one read of the clock. Failures, and all operations in the other states, take a
-//! mutex for a moment, except refusals of an open breaker. `tokio`'s clock is monotonic: a wall clock
+//! mutex for a moment, except refusals of an open breaker. While principals have weak failures at a key, its calls with a
+//! principal take one mutex of the layer twice. `tokio`'s clock is monotonic: a wall clock
 //! that is set back changes nothing.
 //!
 //! # Clone
@@ -187,6 +206,7 @@ mod service;
 mod shared;
 mod state;
 mod sync;
+mod weak;
 mod window;
 
 pub(crate) use self::{
@@ -202,6 +222,7 @@ pub use self::{
     probe::Probe,
     rules::{MAX_PERIOD, MAX_PROBES, MAX_WINDOW_CALLS, Rates, Trip},
     service::CircuitBreaker,
+    weak::{PrincipalRefused, WeakFailures},
 };
 pub use crate::{
     event::transition::{BreakerState, Opening, Transition, TransitionReason},

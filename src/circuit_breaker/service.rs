@@ -6,7 +6,7 @@ use std::{
 use tower_service::Service;
 
 use super::{
-    circuit::Admitted,
+    circuit::{Admission, Admitted},
     future::{ResponseFuture, State},
     handle::{Breaker, CircuitBreakerHandle, Permit},
     state::Pass,
@@ -73,12 +73,12 @@ where
         let breaker = self.breakers.keep(&info);
         let classifier = &self.classifier;
         let state = match self.inner.take() {
-            Taken::Ready => match breaker.admit_call(Some(&call)) {
-                Ok(pass) if breaker.ping_for(pass.is_probe()).is_some() => {
+            Taken::Ready => match breaker.admit_call(&call) {
+                Ok(Admission { pass, .. }) if breaker.ping_for(pass.is_probe()).is_some() => {
                     ping(&mut self.inner, breaker, pass, call)
                 }
-                Ok(pass) => {
-                    let admitted = Admitted::new(breaker, info, pass);
+                Ok(passes) => {
+                    let admitted = Admitted::new(breaker, info, passes);
                     let mut beginning = Beginning::new(admitted, call.trusted_deadline());
                     return call_in_place(self.inner.get(), call, |fut| ResponseFuture {
                         state: State::Called {
@@ -88,9 +88,9 @@ where
                         classifier: classifier.clone(),
                     });
                 }
-                Err(retry_after) => {
+                Err(refused) => {
                     self.inner.renew();
-                    State::refused(breaker.refused(Some(&info), retry_after))
+                    State::refused(breaker.refused(Some(&info), refused))
                 }
             },
             Taken::Wait(svc) => State::preparing(breaker, svc, call, &info),

@@ -68,6 +68,12 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
+    /// The pass of a call that came before there was anything to admit it.
+    pub(super) const FIRST: Self = Self {
+        generation: 0,
+        ticket: 0,
+    };
+
     pub(crate) fn is_probe(self) -> bool {
         self.ticket != 0
     }
@@ -131,6 +137,16 @@ impl Machine {
         self.last_opening
     }
 
+    /// Why it has opened last.
+    pub(super) fn cause(&self) -> Option<OpenCause> {
+        self.last_opening.map(|opened| opened.cause)
+    }
+
+    /// Whether it is closed and remembers nothing that matters.
+    pub(super) fn is_as_new(&self, now: Duration) -> bool {
+        self.state == BreakerState::Closed && self.window.is_clean(now)
+    }
+
     /// State and counters, without the key and what is counted outside.
     pub(super) fn snapshot(&mut self, now: Duration, rules: &Rules) -> BreakerSnapshot {
         let now = self.now.max(now);
@@ -152,6 +168,7 @@ impl Machine {
             adopted: self.is_adopted(),
             failed_total: self.failures,
             opened_total: self.opened,
+            principals_refused: 0,
             rejected_total: 0,
             stale_total: 0,
         }

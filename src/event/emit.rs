@@ -271,6 +271,14 @@ impl Event<'_> {
                 ATTEMPT = attempt, DELAY_MS = ms(cooldown), HINTED = hinted)
             }
             Event::Transition { transition, call } => breaker(transition, call),
+            Event::PrincipalTransition {
+                transition: t,
+                principal,
+                call,
+            } => emit!(WARN BREAKER_PRINCIPAL, call, PRINCIPAL = principal, FROM = t.from.name(),
+                TO = t.to.name(), REASON = t.reason.name(), GENERATION = t.generation,
+                CALLS = t.calls, FAILURES = t.failures, SLOW_CALLS = t.slow_calls,
+                OPEN_MS = t.open_for.map(ms)),
             Event::Health { change, call } => emit!(WARN HEALTH, call, FROM = change.from.name(),
                 TO = change.to.name(), REASON = change.reason.map(Reason::name),
                 FAILURES = change.failures, GENERATION = change.generation),

@@ -29,6 +29,7 @@
 //! | `tool.exhausted` | ERROR | retry | `attempt`, `code`, `error` |
 //! | `tool.rate_limited` | WARN | rate_limit | `attempt`, `code`, `delay_ms`, `hinted` |
 //! | `tool.breaker` | WARN | circuit_breaker | `from`, `to`, `reason`, `generation`, `calls`, `failures`, `slow_calls`, `open_ms` |
+//! | `tool.breaker.principal` | WARN | circuit_breaker | the same, and `principal` |
 //! | `tool.health` | WARN | health | `from`, `to`, `reason`, `failures`, `generation` |
 //! | `tool.sequence` | INFO | batch | `calls`, `succeeded`, `failed`, `timed_out`, `skipped`, `cancelled`, `slow_calls`, `duration_ms`, `budget_ms`; of the names only `trace_id` |
 //! | `tool.repeated` | WARN | repeat_guard | `calls` |
@@ -183,6 +184,17 @@ pub enum Event<'a> {
         transition: &'a Transition,
         /// The call that caused it; `None` if it came from a handle.
         call: Option<&'a CallInfo>,
+    },
+    /// A circuit breaker refuses calls of one principal alone, or does so no longer, after
+    /// [weak failures](crate::circuit_breaker::WeakFailures) of it. `tool.breaker.principal`, WARN.
+    #[non_exhaustive]
+    PrincipalTransition {
+        /// Which breaker; from where to where, and why, for this principal.
+        transition: &'a Transition,
+        /// The kind of its id and the id, redacted and cut; of a token only a hash.
+        principal: &'a str,
+        /// The call that caused it.
+        call: &'a CallInfo,
     },
     /// A circuit breaker has judged or refused a call that has a [registered](Listening) listener which the breaker does not
     /// remember: it remembers the last two. Only that listener receives it; no event is emitted.
@@ -413,6 +425,7 @@ impl<'a> Event<'a> {
             },
             Self::RateLimited { .. } => event::RATE_LIMITED,
             Self::Transition { .. } => event::BREAKER,
+            Self::PrincipalTransition { .. } => event::BREAKER_PRINCIPAL,
             Self::Health { .. } => event::HEALTH,
             Self::Repeated { .. } => event::REPEATED,
             Self::Reused { .. } => event::REUSED,
@@ -433,6 +446,7 @@ impl<'a> Event<'a> {
             | Self::Retry { call, .. }
             | Self::RetryRefused { call, .. }
             | Self::RateLimited { call, .. }
+            | Self::PrincipalTransition { call, .. }
             | Self::Breaker { call, .. }
             | Self::Token { call, .. }
             | Self::Health { call, .. }

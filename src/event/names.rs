@@ -29,6 +29,8 @@ pub mod event {
     pub const SKIPPED: &str = "tool.skipped";
     /// A circuit breaker changed its state. WARN.
     pub const BREAKER: &str = "tool.breaker";
+    /// A breaker refuses the calls of one principal alone, or does so no longer. WARN.
+    pub const BREAKER_PRINCIPAL: &str = "tool.breaker.principal";
     /// A server has become available, degraded or unavailable. WARN.
     pub const HEALTH: &str = "tool.health";
     /// A call was cancelled, or dropped unfinished. INFO.
@@ -105,6 +107,8 @@ pub mod field {
     pub const DEADLINE_MS: &str = "deadline_ms";
     /// The id of the agent that makes the call.
     pub const AGENT_ID: &str = "agent_id";
+    /// The principal for whom alone a breaker changed its state: the kind of its id and the id, redacted.
+    pub const PRINCIPAL: &str = "principal";
     /// When a refused call may come back, in milliseconds.
     pub const RETRY_AFTER_MS: &str = "retry_after_ms";
     /// How long is waited, in milliseconds.

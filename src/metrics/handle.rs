@@ -234,6 +234,7 @@ impl Listen for Inner {
             // The layer sees them at the end of the call, and counts them there.
             Event::Slow { .. } | Event::Cancelled { .. } | Event::Policy { .. } => {}
             Event::Health { .. }
+            | Event::PrincipalTransition { .. }
             | Event::Repeated { .. }
             | Event::Reused { .. }
             | Event::Evicted { .. } => {}

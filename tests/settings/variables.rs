@@ -62,6 +62,11 @@ fn values() -> Vec<(&'static str, &'static str, Value)> {
         ("TOOL_CIRCUIT_BREAKER_KEY", "tool_name", json!("tool_name")),
         ("TOOL_CIRCUIT_BREAKER_MAX_KEYS", "7", json!(7)),
         ("TOOL_CIRCUIT_BREAKER_REPORTED_FAILURES", "on", json!(true)),
+        (
+            "TOOL_CIRCUIT_BREAKER_WEAK_FAILURES",
+            "ignored",
+            json!("ignored"),
+        ),
         ("TOOL_SEQUENCE_BUDGET", "2m", json!("2m")),
         ("TOOL_SEQUENCE_RESERVE", "0s", json!("0s")),
         ("TOOL_PARALLEL_LIMIT", "4", json!(4)),

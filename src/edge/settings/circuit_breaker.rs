@@ -117,7 +117,8 @@ impl Settings {
             .with_key(breaker.key.into())
             .with_known_keys(self.known_keys(breaker.key, breaker.max_keys))
             .with_max_keys(breaker.max_keys)
-            .with_reported_failures(breaker.reported_failures);
+            .with_reported_failures(breaker.reported_failures)
+            .with_weak_failures(breaker.weak_failures);
         Ok(match breaker.successes {
             Some(successes) => builder.with_successes(successes),
             None => builder,

@@ -9,6 +9,7 @@ use super::{
     token::ClientSecret,
 };
 use crate::{
+    circuit_breaker::WeakFailures,
     kit::{backoff::Jitter, registry::DEFAULT_MAX_KEYS},
     redact::{MAX_DEPTH, MAX_NODES, MAX_STRING},
 };
@@ -472,6 +473,10 @@ settings! {
         /// classifier that sees it. Default: no.
         reported_failures: bool = false, "TOOL_CIRCUIT_BREAKER_REPORTED_FAILURES",
             "whether answers that are errors in the tool's own words (isError) count";
+        /// What a failure counts for whose kind was only inferred from a text, or is not known: `per_principal`, `shared` or
+        /// `ignored`. See [`WeakFailures`]. Default: `per_principal`.
+        weak_failures: WeakFailures = WeakFailures::PerPrincipal, "TOOL_CIRCUIT_BREAKER_WEAK_FAILURES",
+            "what weak failures count for: per_principal, shared or ignored";
     }
 
     /// Calls one after the other under one budget: `[sequence]`.

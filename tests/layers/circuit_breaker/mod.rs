@@ -9,6 +9,7 @@ mod published_behaviours;
 mod requirements;
 mod stack;
 mod traps;
+mod weak;
 mod windows;
 
 use std::time::Duration;
