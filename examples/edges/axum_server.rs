@@ -1,6 +1,6 @@
 //! A stack behind axum, with its metrics: `cargo run --features axum --example axum_server`.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use axum::routing::get;
 use serde_json::{Value, json};
@@ -32,6 +32,8 @@ async fn main() -> Result<(), BoxError> {
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", listener.local_addr()?);
+    // With the peers' addresses, so that what one client's arguments cause is felt by that client alone.
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async { axum::serve(listener, app).await });
 
     let client = reqwest::Client::builder().no_proxy().build()?;

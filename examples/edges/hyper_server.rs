@@ -1,6 +1,6 @@
 //! A stack in a hyper service: `cargo run --features hyper --example hyper_server`.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, time::Duration};
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{
@@ -26,7 +26,11 @@ async fn weather(call: ToolCall) -> Result<String, AnyError> {
 /// `POST /{tool}`, with the arguments as JSON. A client that hangs up drops the call.
 ///
 /// The type of the body is what a browser asks for first: no page of others can call a tool.
-async fn handle<S>(stack: S, request: Request<Incoming>) -> Result<String, ToolError>
+async fn handle<S>(
+    stack: S,
+    peer: SocketAddr,
+    request: Request<Incoming>,
+) -> Result<String, ToolError>
 where
     S: Service<ToolCall, Response = String, Error = ToolError>,
 {
@@ -42,7 +46,12 @@ where
     let body = Limited::new(body, 1 << 20).collect().await;
     let body = body.map_err(invalid)?.to_bytes();
     let arguments = str::from_utf8(&body).map_err(|e| invalid(e.into()))?;
-    let call = ToolCall::new(head.uri.path().trim_start_matches('/'));
+    // Whose the call is: what one client's arguments cause is felt by that client alone. Anybody has any number of
+    // addresses; an authentication would put a `VerifiedCaller` into the extensions.
+    let call = ToolCall::new(head.uri.path().trim_start_matches('/'))
+        .with_session_id(peer.ip().to_string())
+        .with_unverified_ids()
+        .with_request_extensions(&head.extensions);
     stack.oneshot(call.with_json_str(arguments)?).await
 }
 
@@ -56,13 +65,13 @@ async fn main() -> Result<(), BoxError> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/weather", listener.local_addr()?);
     tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
+        while let Ok((stream, peer)) = listener.accept().await {
             let stack = stack.clone();
             let service = service_fn(move |request| {
                 let stack = stack.clone();
                 async move {
                     // Statuses, `Retry-After` and a JSON body: `ToolError::to_http`.
-                    let answer = handle(stack, request).await.map(Response::new);
+                    let answer = handle(stack, peer, request).await.map(Response::new);
                     let answer = answer.unwrap_or_else(|error| error.to_http());
                     Ok::<_, Infallible>(answer.map(Full::<Bytes>::from))
                 }

@@ -21,7 +21,12 @@ where
     S: Service<ToolCall, Response = String, Error = ToolError>,
 {
     let metadata = request.metadata();
+    // What one client's arguments cause is felt by that client alone.
+    let peer = request.remote_addr().map(|peer| peer.ip().to_string());
     let call = ToolCall::new("search")
+        .with_session_id(peer.unwrap_or_default())
+        .with_unverified_ids()
+        .with_request_extensions(request.extensions())
         .with_grpc_metadata(metadata)
         .with_grpc_deadline(metadata, Trust::Untrusted)
         .with_json_str(request.get_ref())?;

@@ -2,6 +2,7 @@
 
 use std::{
     future::IntoFuture as _,
+    net::SocketAddr,
     pin::pin,
     sync::{
         Arc,
@@ -163,7 +164,9 @@ impl Gateway {
             .nest_service("/mcp", McpBodies::new(mcp))
             .layer(from_fn_with_state(calls, in_flight::bound))
             .merge(pages)
-            .layer(from_fn_with_state(hosts, hosts::check));
+            .layer(from_fn_with_state(hosts, hosts::check))
+            // What one client's arguments cause is felt by that client alone.
+            .into_make_service_with_connect_info::<SocketAddr>();
 
         let closed = CancellationToken::new();
         let serve =

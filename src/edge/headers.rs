@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, header::AsHeaderName};
+use http::{Extensions, HeaderMap, header::AsHeaderName};
 use tokio::time::Instant;
 
 use crate::call::{ToolCall, Trust};
@@ -46,6 +46,25 @@ impl ToolCall {
             self = self.with_remote_parent(parent);
         }
         self
+    }
+
+    /// Takes up who has sent a request, as far as its extensions say so:
+    ///
+    /// | extension | becomes |
+    /// |---|---|
+    /// | [`VerifiedCaller`](crate::VerifiedCaller), from an authentication layer | the agent id |
+    /// | axum's `ConnectInfo<SocketAddr>` (feature `axum`) | the session id: the peer's IP address, [not verified](Self::with_unverified_ids) |
+    ///
+    /// axum has the address if the server is made with `into_make_service_with_connect_info::<SocketAddr>()`. Behind a proxy it is
+    /// the proxy's: then all callers without a verified name are one. With neither of both, the call stays as it is.
+    #[must_use]
+    pub fn with_request_extensions(self, extensions: &Extensions) -> Self {
+        #[cfg(feature = "axum")]
+        if let Some(address) = super::axum::address(extensions) {
+            let call = self.with_unverified_session(address);
+            return call.with_verified_caller(extensions);
+        }
+        self.with_verified_caller(extensions)
     }
 
     /// Takes up how long the sender of an HTTP request waits: `x-envoy-expected-rq-timeout-ms`, in milliseconds from now, becomes the

@@ -1,6 +1,7 @@
 //! X10, X11: which names and deadlines an edge takes from a wire.
 
 use std::{
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -8,15 +9,15 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router as App, body::Body, routing::post as on_post};
-use http::{Request, StatusCode};
+use axum::{Router as App, body::Body, extract::ConnectInfo, routing::post as on_post};
+use http::{Extensions, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tonic::metadata::MetadataMap;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Identity, ServiceBuilderExt, ToolCall, ToolError, Trust,
+    BoxError, ErrorKind, Identity, ServiceBuilderExt, ToolCall, ToolError, Trust, VerifiedCaller,
     axum::Routes,
     circuit_breaker::{CircuitBreakerHandle, CircuitBreakerLayer},
     identity::Resolve,
@@ -347,4 +348,96 @@ fn a_deadline_in_metadata_is_taken_only_where_it_is_asked_for() {
         assert!(call.deadline().is_some());
         assert_eq!(call.is_deadline_untrusted(), untrusted);
     }
+}
+
+/// A request as a server has it that knows its peers; `is` puts what else is known into the extensions.
+async fn send_from(app: &App, (path, body): (&str, Value), is: impl Fn(&mut Extensions)) -> u16 {
+    let mut request = Request::post(path)
+        .header("content-type", "application/json")
+        .body(Body::from(body.to_string()))
+        .unwrap();
+    is(request.extensions_mut());
+    let response = app.clone().oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&bytes).unwrap();
+    match body["error"]["code"].as_i64() {
+        Some(-32001) => 503,
+        Some(_) => 502,
+        None => status,
+    }
+}
+
+fn peer(address: [u8; 4]) -> impl Fn(&mut Extensions) {
+    move |extensions| {
+        let peer = SocketAddr::from((address, 50_000));
+        extensions.insert(ConnectInfo(peer));
+    }
+}
+
+fn caller(name: &'static str) -> impl Fn(&mut Extensions) {
+    move |extensions| {
+        extensions.insert(VerifiedCaller::new(name));
+        peer([192, 0, 2, 1])(extensions);
+    }
+}
+
+/// S-3: what one client's arguments cause is refused to that client alone, on both endpoints.
+#[tokio::test]
+async fn a_clients_failing_arguments_refuse_the_tool_to_its_address_alone() {
+    let plain = |arguments| ("/tools/charge/call", arguments);
+    let by_rpc = |arguments| {
+        let params = json!({ "name": "charge", "arguments": arguments });
+        ("/rpc", rpc(params))
+    };
+    let (alice, bob) = (peer([192, 0, 2, 1]), peer([192, 0, 2, 2]));
+    let asks: [&dyn Fn(Value) -> (&'static str, Value); 2] = [&plain, &by_rpc];
+    for ask in asks {
+        let app = behind().routes.into_router();
+        for _ in 0..5 {
+            let status = send_from(&app, ask(json!({ "fail": true })), &alice).await;
+            assert_eq!(status, 502);
+        }
+        assert_eq!(send_from(&app, ask(json!({})), &alice).await, 503);
+        assert_eq!(send_from(&app, ask(json!({})), &bob).await, 200);
+    }
+}
+
+/// S-3: a caller that a layer in front has verified is known by its name, and not by its address.
+#[tokio::test]
+async fn a_verified_callers_failing_arguments_refuse_the_tool_to_it_alone() {
+    let app = behind().routes.into_router();
+    for _ in 0..5 {
+        let asks = ("/tools/charge/call", json!({ "fail": true }));
+        assert_eq!(send_from(&app, asks, caller("alice")).await, 502);
+    }
+    let asks = || ("/tools/charge/call", json!({}));
+    assert_eq!(send_from(&app, asks(), caller("alice")).await, 503);
+    assert_eq!(send_from(&app, asks(), caller("bob")).await, 200);
+    assert_eq!(send_from(&app, asks(), peer([192, 0, 2, 1])).await, 200);
+}
+
+/// The same for gRPC and for a service of hyper's, which make their calls themselves.
+#[test]
+fn extensions_say_who_has_sent_a_request() {
+    let mut request = tonic::Request::new(());
+    request
+        .extensions_mut()
+        .insert(VerifiedCaller::new("alice"));
+    let call = ToolCall::new("search").with_grpc_metadata(request.metadata());
+    let call = call.with_request_extensions(request.extensions());
+    assert_eq!(call.agent_id(), Some("alice"));
+    assert!(!call.has_unverified_principal());
+
+    let mut extensions = Extensions::new();
+    let call = ToolCall::new("search").with_request_extensions(&extensions);
+    assert_eq!((call.agent_id(), call.session_id()), (None, None));
+    peer([192, 0, 2, 7])(&mut extensions);
+    let call = call.with_request_extensions(&extensions);
+    assert_eq!(call.session_id(), Some("192.0.2.7"));
+    assert!(call.has_unverified_principal());
+    // What the handler has set itself stays verified.
+    let call = ToolCall::new("search").with_agent_id("bot");
+    let call = call.with_request_extensions(&extensions);
+    assert!(!call.has_unverified_principal());
 }

@@ -10,6 +10,7 @@ mod elicitation;
 mod identity;
 mod kit;
 mod lists;
+mod principals;
 mod progress;
 mod sessions;
 mod trace;

@@ -5,7 +5,7 @@ use ::axum::{
     extract::{RawPathParams, Request, State, rejection::RawPathParamsRejection},
     response::{IntoResponse as _, Response},
 };
-use http::{HeaderMap, StatusCode};
+use http::{Extensions, HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 use tokio::time::Instant;
@@ -42,7 +42,7 @@ fn with_arguments(call: ToolCall, body: &str) -> Result<ToolCall, ToolError> {
 }
 
 pub(super) async fn execute(State(routes): State<Routes>, request: Request) -> Response {
-    let for_caller = routes.for_caller(request.headers());
+    let for_caller = routes.for_caller(request.headers(), request.extensions());
     // The route has no server.
     let on_server = |call, _: &str| Ok(call);
     let call = request::read_as(request, &(), on_server, for_caller, with_arguments).await;
@@ -57,6 +57,7 @@ pub(super) async fn job(
     State(routes): State<Routes>,
     params: Result<RawPathParams, RawPathParamsRejection>,
     headers: HeaderMap,
+    extensions: Extensions,
 ) -> Response {
     let params = match request::params(params) {
         Ok(params) => params,
@@ -64,8 +65,11 @@ pub(super) async fn job(
     };
     let param = |name| request::param(&params, name).unwrap_or_default();
     let id = u128::from_str_radix(param("id"), 16).ok();
-    let for_caller = routes.for_caller(&headers);
-    let for_caller = |call: ToolCall| for_caller(call.with_request_headers(&headers));
+    let for_caller = routes.for_caller(&headers, &extensions);
+    let for_caller = |call: ToolCall| {
+        let call = call.with_request_headers(&headers);
+        for_caller(call.with_request_extensions(&extensions))
+    };
     let ask = |jobs: &Jobs| jobs.ask(param("tool"), id?, for_caller);
     let Some(call) = routes.jobs.as_ref().and_then(ask) else {
         let error = ToolError::refusal(ErrorKind::NotFound, "there is no such job of yours");

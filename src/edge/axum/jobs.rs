@@ -51,6 +51,7 @@ struct Entry {
     id: u128,
     /// Hash of its subject: tokens are long, and are not compared under the lock.
     subject: u64,
+    is_unverified: bool,
     until: Instant,
     job: Arc<Job>,
 }
@@ -66,7 +67,7 @@ struct Job {
 }
 
 impl Jobs {
-    /// Keeps the job of a call, if it is not kept under this id: its id. `None`: the arguments are too long.
+    /// Keeps the job of a call, if it is not kept under this id: its id. `None`: the arguments are too long, or there is no place.
     ///
     /// `has_subjects`: callers have tokens, or could have.
     pub(super) fn keep(
@@ -89,12 +90,17 @@ impl Jobs {
         } else {
             MAX_JOBS
         };
-        if let Some(place) = place_to_clear(&kept, subject, most) {
+        // Of callers without a token, the id of a job is all that matters.
+        let is_unverified =
+            subject != self.0.hasher.hash_one(None::<&str>) && call.has_unverified_principal();
+        if lacks_place(&kept, (subject, is_unverified), most) {
+            let place = place_to_clear(&kept, (subject, is_unverified), most)?;
             kept.remove(place);
         }
         kept.push(Entry {
             id,
             subject,
+            is_unverified,
             until: Instant::now() + MAX_AGE,
             job: Arc::new(Job {
                 tool: call.tool().into(),
@@ -159,21 +165,31 @@ impl Jobs {
     }
 }
 
-/// The place of the job that makes room for one of this subject, if one has to: its own oldest, if it has as many as one may have; else that of the one
-/// with the most.
-fn place_to_clear(jobs: &[Entry], subject: u64, most: usize) -> Option<usize> {
+/// Whether a job has to make room for one of this subject. Subjects that were not verified have half of the places.
+fn lacks_place(jobs: &[Entry], (subject, is_unverified): (u64, bool), most: usize) -> bool {
+    let count = |is: &dyn Fn(&Entry) -> bool| jobs.iter().filter(|entry| is(entry)).count();
+    jobs.len() >= MAX_JOBS
+        || count(&|entry| entry.subject == subject) >= most
+        || is_unverified && count(&|entry| entry.is_unverified) >= MAX_JOBS / 2
+}
+
+/// The place of the job that makes room for one of this subject: its own oldest, if it has as many as one may have; else that of the one
+/// with the most. For a subject that was not verified, only others that were not.
+fn place_to_clear(
+    jobs: &[Entry],
+    (subject, is_unverified): (u64, bool),
+    most: usize,
+) -> Option<usize> {
     let is_own = |entry: &Entry| entry.subject == subject;
     if jobs.iter().filter(|entry| is_own(entry)).count() >= most {
         return jobs.iter().position(is_own);
     }
-    if jobs.len() < MAX_JOBS {
-        return None;
-    }
+    let may_go = |entry: &Entry| entry.is_unverified || !is_unverified;
     let mut counts = HashMap::<u64, usize>::new();
-    for entry in jobs {
+    for entry in jobs.iter().filter(|entry| may_go(entry)) {
         *counts.entry(entry.subject).or_default() += 1;
     }
     let most = counts.values().max()?;
     jobs.iter()
-        .position(|entry| counts[&entry.subject] == *most)
+        .position(|entry| may_go(entry) && counts[&entry.subject] == *most)
 }

@@ -59,6 +59,8 @@
 //!     .service(tool);
 //!
 //! let app: axum::Router = Routes::new(stack).into_router();
+//! // With the peers' addresses: what one client's arguments cause is felt by that client alone.
+//! let app = app.into_make_service_with_connect_info::<std::net::SocketAddr>();
 //! # let _ = async {
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
 //! axum::serve(listener, app).await
@@ -96,6 +98,11 @@
 //! than `POST` is one as well, with 405.
 //!
 //! There is no authentication here: that is a layer of the router. So is what takes away an id that callers shall not choose.
+//!
+//! Whose a call is, its request's [extensions](crate::ToolCall::with_request_extensions) say: the
+//! [`VerifiedCaller`](crate::VerifiedCaller) that an authentication layer has put there, else the address of the peer, which is
+//! [not verified](crate::ToolCall::with_unverified_ids). Serve `app.into_make_service_with_connect_info::<SocketAddr>()`, or
+//! there is no address, and callers share what [weak failures](crate::circuit_breaker#weak-failures) lead to.
 //!
 //! # Hosts and origins
 //!
@@ -256,4 +263,5 @@ mod response;
 mod routes;
 mod rpc;
 
+pub(super) use self::request::address;
 pub use self::{request::Rejection, routes::Routes};

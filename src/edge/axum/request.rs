@@ -1,11 +1,13 @@
-use std::{borrow::Cow, error::Error as StdError, fmt};
+use std::{borrow::Cow, error::Error as StdError, fmt, net::SocketAddr};
 
 use ::axum::{
     RequestExt as _,
     body::Bytes,
-    extract::{FromRequest, RawPathParams, Request, rejection::RawPathParamsRejection},
+    extract::{
+        ConnectInfo, FromRequest, RawPathParams, Request, rejection::RawPathParamsRejection,
+    },
 };
-use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
+use http::{Extensions, HeaderMap, StatusCode, header::CONTENT_TYPE};
 
 use crate::{
     call::{CallInfo, MAX_NAME_BYTES, MAX_VALUES, ToolCall},
@@ -129,7 +131,10 @@ pub(super) async fn read_as<S: Send + Sync>(
     with_body: impl FnOnce(ToolCall, &str) -> Result<ToolCall, ToolError>,
 ) -> Result<ToolCall, Rejection> {
     let call = addressed(&mut request, on_server).await?;
-    let call = for_caller(call.with_request_headers(request.headers()));
+    let call = call
+        .with_request_headers(request.headers())
+        .with_request_extensions(request.extensions());
+    let call = for_caller(call);
     let info = call.info();
     let body = json_body(request, state)
         .await
@@ -234,6 +239,12 @@ pub(super) async fn json_body<S: Send + Sync>(
         )),
         false => Ok(body),
     }
+}
+
+/// The address of the peer, if the server gives it to its requests.
+pub(in crate::edge) fn address(extensions: &Extensions) -> Option<String> {
+    let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
+    Some(peer.ip().to_canonical().to_string())
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

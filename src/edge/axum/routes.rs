@@ -5,7 +5,7 @@ use ::axum::{
     response::{IntoResponse as _, Response},
     routing::post,
 };
-use http::{HeaderMap, StatusCode};
+use http::{Extensions, HeaderMap, StatusCode};
 use serde::Serialize;
 use tower::{ServiceExt as _, util::BoxCloneSyncService};
 use tower_layer::Layer as _;
@@ -19,7 +19,10 @@ use super::{
     rpc,
 };
 #[cfg(feature = "token")]
-use crate::edge::{headers::the_only, token::Secret};
+use crate::{
+    call::VerifiedCaller,
+    edge::{headers::the_only, token::Secret},
+};
 use crate::{
     call::{ToolCall, Trust},
     catch_panic::CatchPanicLayer,
@@ -111,7 +114,8 @@ impl Routes {
     /// Takes the bearer token of a request, `Authorization: Bearer ..` (RFC 6750, section 2.1), as the
     /// [subject's](ToolCall::with_subject_token), for a [`TokenLayer`](crate::token::TokenLayer) in the stack. Whether it is genuine is for the
     /// identity provider to say, which is not asked for a tool [without a target](crate::token::TokenLayer::with_tool): nobody has checked the token of such a
-    /// call. A call that needs a token and has none, or one of more than 16 KiB, is a 401. A [renewed token is another
+    /// call. A call that needs a token and has none, or one of more than 16 KiB, is a 401. The subject is
+    /// [not verified](ToolCall::with_unverified_ids), unless a layer of the router has put a [`VerifiedCaller`](crate::VerifiedCaller) into the request's extensions. A [renewed token is another
     /// subject](ToolCall::with_subject_token). Default: the header is not looked at.
     #[cfg(feature = "token")]
     #[cfg_attr(docsrs, doc(cfg(feature = "token")))]
@@ -132,13 +136,14 @@ impl Routes {
     /// in its `metadata`, as `job`. A GET goes on waiting, and starts nothing. It is answered for the same subject only, if requests have
     /// [bearer tokens](Self::with_bearer_subject): that very token. Without these, the id is enough; it cannot be guessed.
     ///
-    /// 1,000 jobs are kept, in this process, with arguments of 64 KiB at most, as JSON: 62.5 MiB in all, 6.3 MiB of one subject. If requests have bearer tokens, 100 of one subject, and 100 of all callers without
-    /// a token. A subject's oldest job makes room for its next, and, when all places are taken, the oldest of the subject with the most makes room. A job is kept for a day at
+    /// 1,000 jobs are kept, in this process, with arguments of 64 KiB at most, as JSON: 62.5 MiB in all, 6.3 MiB of one subject. If requests have bearer tokens, 100
+    /// of one subject, 100 of all callers without a token, and 500 of all subjects that were [not verified](ToolCall::with_unverified_ids); no other's job makes room for
+    /// one of these. A subject's oldest job makes room for its next, and, when all places are taken, the oldest of the subject with the most makes room. A job is kept for a day at
     /// most, and for a minute from the first answer that it is completed or has failed, as that may be lost on the way; an error that only means that it could not
     /// be asked for does not count. What has had its time goes when the next job is kept or asked for.
     ///
-    /// Who invents a bearer token for each call, of a tool that [needs none](Self::with_bearer_subject), is many subjects, and can push out the jobs of others: check
-    /// the callers in a layer of the router. Default: it is not there.
+    /// Who invents a bearer token for each call, of a tool that [needs none](Self::with_bearer_subject), is many subjects, and can push out the jobs of others that
+    /// were not verified: check the callers in a layer of the router, and put a [`VerifiedCaller`](crate::VerifiedCaller) into their requests. Default: it is not there.
     #[cfg(feature = "http-tool")]
     #[cfg_attr(docsrs, doc(cfg(feature = "http-tool")))]
     pub fn with_jobs(mut self) -> Self {
@@ -147,13 +152,21 @@ impl Routes {
     }
 
     /// A function that gives calls what their request says of them beside its body: its deadline, which counts from now, and the token of its caller,
-    /// if these are taken.
-    pub(super) fn for_caller(&self, headers: &HeaderMap) -> impl Fn(ToolCall) -> ToolCall + use<> {
+    /// if these are taken. The token is verified if the caller is.
+    pub(super) fn for_caller(
+        &self,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> impl Fn(ToolCall) -> ToolCall + use<> {
         let taken = self
             .deadlines
             .and_then(|trust| Some((deadline_of(headers)?, trust)));
         #[cfg(feature = "token")]
         let subject = self.bearer.then(|| bearer_of(headers)).flatten();
+        #[cfg(feature = "token")]
+        let is_verified = extensions.get::<VerifiedCaller>().is_some();
+        #[cfg(not(feature = "token"))]
+        let _ = extensions;
         move |mut call| {
             if let Some((at, trust)) = taken {
                 call.tighten_from_wire(at, trust);
@@ -161,6 +174,9 @@ impl Routes {
             #[cfg(feature = "token")]
             if let Some(subject) = &subject {
                 call = call.with_subject_token(subject.clone());
+                if !is_verified {
+                    call = call.with_unverified_ids();
+                }
             }
             call
         }
@@ -244,7 +260,7 @@ impl Routes {
 
 async fn call(State(routes): State<Routes>, request: Request) -> Response {
     let on_server = |call, server: &str| routes.servers.put_on(call, server);
-    let for_caller = routes.for_caller(request.headers());
+    let for_caller = routes.for_caller(request.headers(), request.extensions());
     let call = match request::read(request, &(), on_server, for_caller).await {
         Ok(call) => call,
         Err(rejection) => return rejection.into_response(),

@@ -39,6 +39,10 @@
 //!
 //! The names of tools and servers in a request are the client's: resolve them by an [identity layer](crate::identity).
 //!
+//! Whose a call is, a method says: [`with_request_extensions`](crate::ToolCall::with_request_extensions) takes up the
+//! [`VerifiedCaller`](crate::VerifiedCaller) that an interceptor has put into the request's extensions; else set the peer's
+//! address as the session id, as [not verified](crate::ToolCall::with_unverified_ids).
+//!
 //! # A status from an error
 //!
 //! | of the status | is |

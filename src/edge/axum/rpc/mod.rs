@@ -24,12 +24,16 @@ use crate::{ToolCall, batch::Parallel, result::ToolResult};
 
 pub(super) async fn answer(State(routes): State<Routes>, request: Request) -> Response {
     let headers = request.headers().clone();
-    let for_caller = routes.for_caller(&headers);
+    let extensions = request.extensions().clone();
+    let for_caller = routes.for_caller(&headers, &extensions);
     let answers = match json_body(request, &()).await {
         Ok(body) => {
             run(
                 &routes,
-                |asked| for_caller(asked.with_headers(&headers)),
+                |asked| {
+                    let call = asked.with_headers(&headers);
+                    for_caller(call.with_request_extensions(&extensions))
+                },
                 body,
             )
             .await

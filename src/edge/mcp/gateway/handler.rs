@@ -123,6 +123,8 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// | `name`, `arguments` | the tool and its arguments, within [`ToolCall::check`]; the name is [resolved](ListTools::resolve) |
 /// | the request's id | the end of the call's [id](ToolCall::id), which is unique in the process, if it is fit for logs |
 /// | headers, over HTTP | what [`with_request_headers`](ToolCall::with_request_headers) takes up; a deadline [by setting](Self::take_deadlines) only |
+/// | its session, or the connection over stdio | the [session id](ToolCall::session_id), `s` and a number of this process; [not verified](ToolCall::with_unverified_ids) |
+/// | its extensions, over HTTP | what [`with_request_extensions`](ToolCall::with_request_extensions) takes up: a verified caller, the peer's address |
 /// | `_meta.traceparent` (feature `otel`) | the parent of the call's span; it beats the header |
 /// | `_meta.progressToken` | the progress of an `McpService` [with progress](crate::mcp::McpService::with_progress) reaches the client under this token: the newest, growing, at most ten times a second, and nothing after the answer |
 /// | `inputResponses`, `requestState` | [`McpExtras`](crate::mcp::McpExtras) |

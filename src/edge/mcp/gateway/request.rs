@@ -14,6 +14,9 @@ use crate::{
     },
 };
 
+/// The header in which a client over HTTP names its session.
+const SESSION_HEADER: &str = "mcp-session-id";
+
 /// The call that a client asks for. What the request says itself is nearer than the headers that it came with.
 pub(super) fn call(
     params: CallToolRequestParams,
@@ -24,11 +27,18 @@ pub(super) fn call(
     let mut call = ToolCall::new(params.name)
         .with_arguments(params.arguments.unwrap_or_default())
         .with_id(session.call_id(&cx.id));
-    if let Some(http) = cx.extensions.get::<http::request::Parts>() {
-        call = call.with_request_headers(&http.headers);
+    let http = cx.extensions.get::<http::request::Parts>();
+    if let Some(http) = http {
+        call = call
+            .with_request_headers(&http.headers)
+            .with_request_extensions(&http.extensions);
         if let Some(trust) = settings.deadlines {
             call = call.with_request_deadline(&http.headers, trust);
         }
+    }
+    // Over HTTP without a session each request may have a handler of its own.
+    if http.is_none_or(|http| http.headers.contains_key(SESSION_HEADER)) {
+        call = call.with_unverified_session(session.id());
     }
     #[cfg(feature = "otel")]
     if let Some(parent) = crate::otel::parent_from_meta(&cx.meta) {

@@ -17,6 +17,11 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// Its id in this process. The client's own is a secret of its connection.
+    pub(super) fn id(&self) -> String {
+        format!("s{}", self.number)
+    }
+
     /// An id for a call, for logs. A client's own ids begin anew in each session; a number and its text are two.
     pub(super) fn call_id(&self, request: &RequestId) -> String {
         let number = self.number;
