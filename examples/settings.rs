@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! cargo run --features settings --example settings
-//! TOOL_TIMEOUT=5 cargo run --features settings --example settings -- my.toml
-//! TOOL_RETRY_BASE=30 cargo run --features settings --example settings
+//! TOOLCALL_TIMEOUT=5 cargo run --features settings --example settings -- my.toml
+//! TOOLCALL_RETRY_BASE=soon cargo run --features settings --example settings
 //! ```
 //!
 //! It prints the settings that were set and calls a tool. The last one ends with an error that says what to write.

@@ -473,7 +473,7 @@ fn d_refuses_a_bad_environment() {
         ("TOOL_TIMEOUT", "soon"),
         ("TOOL_CIRCUIT_BREAKER_ENABLED", "maybe"),
         ("TOOL_CIRCUIT_BREAKER_THRESHOLD", "-1"),
-        ("TOOL_CIRCUIT_BREAKER_WINDOW", "30"),
+        ("TOOL_CIRCUIT_BREAKER_WINDOW", "-30"),
         ("TOOL_CIRCUIT_BREAKER_RESET", "0"),
     ] {
         let error = Settings::gateway()

@@ -176,10 +176,10 @@ impl Worker {
         command
             .arg(tool)
             .env("FLEET_PROCESSES", processes.to_string())
-            .env("TOOL_CIRCUIT_BREAKER_RESET", "1s")
-            .env("TOOL_RETRY_ENABLED", "false")
-            .env("TOOL_SHARED_GRACE", "300ms")
-            .env("TOOL_SHARED_URL", url.unwrap_or_default())
+            .env("TOOLCALL_CIRCUIT_BREAKER_RESET", "1s")
+            .env("TOOLCALL_RETRY_ENABLED", "false")
+            .env("TOOLCALL_SHARED_GRACE", "300ms")
+            .env("TOOLCALL_SHARED_URL", url.unwrap_or_default())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true);

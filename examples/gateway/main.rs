@@ -20,7 +20,7 @@
 //! Ctrl-C, or SIGTERM, closes it: new calls are refused, those that run have their time, and what takes longer is cut short
 //! with an answer, and printed. A second one cuts short at once.
 //!
-//! Settings come from the environment, over the preset `gateway`: `TOOL_TIMEOUT=5`, `TOOL_RETRY_ATTEMPTS=2` and so on; see
+//! Settings come from the environment, over the preset `gateway`: `TOOLCALL_TIMEOUT=5`, `TOOLCALL_RETRY_ATTEMPTS=2` and so on; see
 //! `tower_toolcall::settings`. And:
 //!
 //! | variable | default | |

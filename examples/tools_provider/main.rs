@@ -5,8 +5,8 @@
 //! cargo run --features full --example tools_provider
 //! ```
 //!
-//! The identity provider and the upstream are in this program, on free ports of the loopback interface. With `TOOL_TOKEN_ENDPOINT`,
-//! `TOOL_TOKEN_CLIENT_ID`, `TOOL_TOKEN_CLIENT_SECRET` and `AGENT_TOKEN` a real identity provider is asked, Keycloak for example; its client
+//! The identity provider and the upstream are in this program, on free ports of the loopback interface. With `TOOLCALL_TOKEN_ENDPOINT`,
+//! `TOOLCALL_TOKEN_CLIENT_ID`, `TOOLCALL_TOKEN_CLIENT_SECRET` and `AGENT_TOKEN` a real identity provider is asked, Keycloak for example; its client
 //! has to be allowed to exchange tokens for the audience `orders`.
 //!
 //! Each line is what an agent gets: the HTTP status, the executor's status or code, and the rest of the answer; behind it, how often the
@@ -100,10 +100,10 @@ impl Identity {
     fn new(idp: &Idp) -> Self {
         let var = |name: &str| std::env::var(name).ok();
         let of_env = || {
-            let secret = var("TOOL_TOKEN_CLIENT_SECRET")?;
+            let secret = var("TOOLCALL_TOKEN_CLIENT_SECRET")?;
             Some(Self {
-                endpoint: var("TOOL_TOKEN_ENDPOINT")?,
-                auth: ClientAuth::basic(var("TOOL_TOKEN_CLIENT_ID")?, secret),
+                endpoint: var("TOOLCALL_TOKEN_ENDPOINT")?,
+                auth: ClientAuth::basic(var("TOOLCALL_TOKEN_CLIENT_ID")?, secret),
                 agent: var("AGENT_TOKEN")?,
             })
         };

@@ -21,7 +21,7 @@ pub mod http_tool;
 pub(crate) mod hyper;
 #[cfg(feature = "mcp")]
 pub mod mcp;
-#[cfg(any(feature = "router", feature = "testing"))]
+#[cfg(any(feature = "router", feature = "settings", feature = "testing"))]
 mod nearest;
 #[cfg(feature = "otel")]
 pub mod otel;

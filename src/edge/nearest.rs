@@ -118,6 +118,27 @@ impl<'a> Nearest<'a> {
     }
 }
 
+/// The known names that are nearest to one that does not exist.
+#[cfg(feature = "settings")]
+pub(in crate::edge) fn nearest<'a>(
+    asked: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Vec<String> {
+    let mut nearest = Nearest::to(asked, asked);
+    let _ = known
+        .into_iter()
+        .try_for_each(|name| nearest.offer_local(name));
+    nearest.into_names()
+}
+
+/// A question with the nearest names, for an error text; `None` if there are none.
+#[cfg(feature = "settings")]
+pub(in crate::edge) fn did_you_mean(names: &[String]) -> Option<String> {
+    let (last, others) = names.split_last()?;
+    let or = if others.is_empty() { "" } else { "` or `" };
+    Some(format!("did you mean `{}{or}{last}`?", others.join("`, `")))
+}
+
 /// A name, and how often it has which letter.
 struct Letters<'a> {
     text: &'a str,

@@ -85,10 +85,10 @@ fn stack(client: &Client) -> Stack {
 #[cfg(feature = "settings")]
 fn stack_of_settings(client: &Client) -> Stack {
     let vars = [
-        ("TOOL_PRESET", "agent_loop"),
-        ("TOOL_TRACE_OUTPUT", "true"),
-        ("TOOL_TRACE_ATTEMPTS", "true"),
-        ("TOOL_RETRY_BASE", "5ms"),
+        ("TOOLCALL_PRESET", "agent_loop"),
+        ("TOOLCALL_TRACE_OUTPUT", "true"),
+        ("TOOLCALL_TRACE_ATTEMPTS", "true"),
+        ("TOOLCALL_RETRY_BASE", "5ms"),
     ];
     let settings = tower_toolcall::settings::Settings::default().with_env_from(vars);
     let stack = settings

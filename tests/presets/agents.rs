@@ -74,9 +74,9 @@ async fn a_waits_out_a_rate_limit() {
 #[tokio::test]
 async fn b_runs_a_sequence_within_its_budget() {
     let vars = [
-        ("TOOL_TIMEOUT", "1"),
-        ("TOOL_SEQUENCE_BUDGET", "4s"),
-        ("TOOL_SEQUENCE_RESERVE", "500ms"),
+        ("TOOLCALL_TIMEOUT", "1"),
+        ("TOOLCALL_SEQUENCE_BUDGET", "4s"),
+        ("TOOLCALL_SEQUENCE_RESERVE", "500ms"),
     ];
     let served = Served::start("preset = \"agent_library\"", &vars).await;
     served.upstream.does("t0", Does::AnswersIn(830));
@@ -114,9 +114,9 @@ async fn b_runs_a_sequence_within_its_budget() {
 async fn b_and_c_make_every_call() {
     for preset in ["agent_library", "agent_loop"] {
         let vars = [
-            ("TOOL_PRESET", preset),
-            ("TOOL_TIMEOUT", "0.1"),
-            ("TOOL_RETRY_ATTEMPTS", "1"),
+            ("TOOLCALL_PRESET", preset),
+            ("TOOLCALL_TIMEOUT", "0.1"),
+            ("TOOLCALL_RETRY_ATTEMPTS", "1"),
         ];
         let served = Served::start("", &vars).await;
         served.upstream.does("search", Does::Hangs);
@@ -133,9 +133,9 @@ async fn b_and_c_make_every_call() {
 #[tokio::test]
 async fn c_tries_three_times() {
     let vars = [
-        ("TOOL_PRESET", "agent_loop"),
-        ("TOOL_TIMEOUT", "1"),
-        ("TOOL_RETRY_BASE", "100ms"),
+        ("TOOLCALL_PRESET", "agent_loop"),
+        ("TOOLCALL_TIMEOUT", "1"),
+        ("TOOLCALL_RETRY_BASE", "100ms"),
     ];
     let served = Served::start("", &vars).await;
     let twice = [Does::Says(503, None), Does::HangsUp];
@@ -167,8 +167,8 @@ async fn c_tries_three_times() {
 #[tokio::test]
 async fn c_waits_out_a_rate_limit() {
     let vars = [
-        ("TOOL_RATE_LIMIT_DEFAULT_COOLDOWN", "400ms"),
-        ("TOOL_RETRY_BASE", "10ms"),
+        ("TOOLCALL_RATE_LIMIT_DEFAULT_COOLDOWN", "400ms"),
+        ("TOOLCALL_RETRY_BASE", "10ms"),
     ];
     let served = Served::start("preset = \"agent_loop\"", &vars).await;
     for (tool, told, waits) in [("search", None, ms(400)), ("import", Some(1), ms(1000))] {

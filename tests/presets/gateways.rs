@@ -26,7 +26,7 @@ async fn a_call_is_answered_within_its_timeout() {
     for preset in ["gateway", "http_proxy"] {
         // E's breaker is the server's, and would open.
         let vars = [
-            ("TOOL_PRESET", preset),
+            ("TOOLCALL_PRESET", preset),
             ("TOOL_TIMEOUT", "0.5"),
             ("TOOL_CIRCUIT_BREAKER_THRESHOLD", "100"),
         ];
@@ -98,8 +98,8 @@ async fn d_counts_failures_in_a_row() {
 #[tokio::test]
 async fn d_stops_a_broken_tool_and_takes_it_back() {
     let vars = [
-        ("TOOL_PRESET", "gateway"),
-        ("TOOL_CIRCUIT_BREAKER_REPORTED_FAILURES", "true"),
+        ("TOOLCALL_PRESET", "gateway"),
+        ("TOOLCALL_CIRCUIT_BREAKER_REPORTED_FAILURES", "true"),
         ("TOOL_TIMEOUT", "0.4"),
         ("TOOL_CIRCUIT_BREAKER_RESET", "2"),
     ];
@@ -141,7 +141,7 @@ async fn d_stops_a_broken_tool_and_takes_it_back() {
 #[tokio::test]
 async fn d_counts_what_is_in_its_window() {
     let vars = [
-        ("TOOL_PRESET", "gateway"),
+        ("TOOLCALL_PRESET", "gateway"),
         ("TOOL_TIMEOUT", "0.2"),
         ("TOOL_CIRCUIT_BREAKER_WINDOW", "2"),
     ];
@@ -170,7 +170,7 @@ async fn d_is_set_up_by_its_environment() {
         ("TOOL_CIRCUIT_BREAKER_THRESHOLD", "2", Some(2)),
         ("TOOL_CIRCUIT_BREAKER_ENABLED", "false", None),
     ] {
-        let vars = [("TOOL_PRESET", "gateway"), (name, value)];
+        let vars = [("TOOLCALL_PRESET", "gateway"), (name, value)];
         let served = Served::start("", &vars).await;
         served.upstream.does("search", Does::Says(500, None));
         let mut codes = Vec::new();
@@ -186,7 +186,7 @@ async fn d_is_set_up_by_its_environment() {
 #[tokio::test]
 async fn e_stops_a_source_and_takes_it_back_after_three_probes() {
     let vars = [
-        ("TOOL_PRESET", "http_proxy"),
+        ("TOOLCALL_PRESET", "http_proxy"),
         ("TOOL_CIRCUIT_BREAKER_RESET", "1"),
     ];
     let served = Served::start("", &vars).await;

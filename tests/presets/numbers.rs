@@ -6,7 +6,7 @@ use crate::kit::{Served, refused};
 
 /// Keys and their values, in a process that knows nothing but the preset's name.
 async fn numbers(preset: &str, expected: &[(&str, Value)]) {
-    let by_env = Served::start("", &[("TOOL_PRESET", preset)]).await;
+    let by_env = Served::start("", &[("TOOLCALL_PRESET", preset)]).await;
     let by_file = Served::start(&format!("preset = \"{preset}\""), &[]).await;
     assert_ne!(by_env.process_id(), by_file.process_id());
     let settings = by_env.settings().await;
@@ -94,13 +94,13 @@ async fn e_has_its_numbers() {
     numbers("http_proxy", &expected).await;
 }
 
-/// W7: preset, file, environment; TOOL_PRESET goes under the file, and beats its preset.
+/// W7: preset, file, environment; TOOLCALL_PRESET goes under the file, and beats its preset.
 #[tokio::test]
 async fn the_order_is_preset_file_environment() {
     let file = "preset = \"gateway\"\n[timeout]\ndefault = \"7s\"\n[retry]\nattempts = 2";
     let vars = [
-        ("TOOL_PRESET", "agent_library"),
-        ("TOOL_RETRY_ATTEMPTS", "4"),
+        ("TOOLCALL_PRESET", "agent_library"),
+        ("TOOLCALL_RETRY_ATTEMPTS", "4"),
     ];
     let settings = Served::start(file, &vars).await.settings().await;
     assert_eq!(settings["preset"], "agent_library");
@@ -121,14 +121,14 @@ async fn a_short_budget_alone_is_a_whole_file() {
 #[test]
 fn a_bad_environment_does_not_start_and_names_the_variable() {
     for (name, value) in [
-        ("TOOL_PRESET", "gatewya"),
+        ("TOOLCALL_PRESET", "gatewya"),
         ("TOOL_TIMEOUT", "soon"),
         ("TOOL_TIMEOUT", "0"),
         ("TOOL_CIRCUIT_BREAKER_ENABLED", "maybe"),
         ("TOOL_CIRCUIT_BREAKER_THRESHOLD", "-1"),
-        ("TOOL_CIRCUIT_BREAKER_WINDOW", "30"),
+        ("TOOL_CIRCUIT_BREAKER_WINDOW", "-30"),
         ("TOOL_CIRCUIT_BREAKER_RESET", "0"),
-        ("TOOL_CIRCUIT_BREAKER_TRESHOLD", "5"),
+        ("TOOLCALL_CIRCUIT_BREAKER_TRESHOLD", "5"),
     ] {
         let said = refused("preset = \"gateway\"", &[(name, value)]);
         assert!(said.starts_with(&format!("invalid `{name}`")), "{said}");

@@ -55,10 +55,10 @@ fn what_was_set_is_written_and_read_as_it_was() {
 #[test]
 fn what_a_variable_takes_away_is_written_and_read() {
     let vars = [
-        ("TOOL_CIRCUIT_BREAKER_SUCCESSES", "none"),
-        ("TOOL_PARALLEL_LIMIT", "none"),
-        ("TOOL_CIRCUIT_BREAKER_WINDOW", "none"),
-        ("TOOL_SANITIZE_SENSITIVE_KEYS", "none"),
+        ("TOOLCALL_CIRCUIT_BREAKER_SUCCESSES", "none"),
+        ("TOOLCALL_PARALLEL_LIMIT", "none"),
+        ("TOOLCALL_CIRCUIT_BREAKER_WINDOW", "none"),
+        ("TOOLCALL_SANITIZE_SENSITIVE_KEYS", "none"),
     ];
     let settings = Settings::gateway().with_env_from(vars).unwrap();
     let toml = toml::to_string(&settings).unwrap();
@@ -79,39 +79,124 @@ fn a_section_alone_is_written_with_all_its_keys() {
     assert_eq!(read, breaker);
 }
 
-/// The line is in the error, and what to write.
+/// P15: a number without a unit is seconds, with a fraction too.
 #[test]
-fn a_number_is_no_duration() {
-    for file in [
-        "[timeout]\ndefault = 30",
-        "[timeout]\nidle_timeout = 30",
-        "[timeout]\nidle_timeout = 2.5",
+fn a_number_in_a_file_is_seconds() {
+    for (value, millis) in [
+        ("30", 30_000),
+        ("2.5", 2_500),
+        ("\"30\"", 30_000),
+        ("0.25", 250),
     ] {
-        let error = toml::from_str::<Settings>(file).unwrap_err().to_string();
-        assert!(error.contains("line 2"), "{error}");
-        assert!(
-            error.contains("a duration with its unit, such as \"30s\""),
-            "{error}"
-        );
+        let file = format!("[timeout]\ndefault = {value}\nidle_timeout = {value}");
+        let settings: Settings = toml::from_str(&file).unwrap();
+        let expected = Duration::from_millis(millis);
+        assert_eq!(settings.timeout.default, expected, "{value}");
+        assert_eq!(settings.timeout.idle_timeout, Some(expected), "{value}");
     }
-    let file = "[timeout]\ndefault = \"30\"";
-    let error = toml::from_str::<Settings>(file).unwrap_err().to_string();
-    assert!(error.contains("`30` has no unit: write 30s"), "{error}");
+    let file = serde_json::json!({ "retry": { "base": 3, "cap": 4.5 } });
+    let retry = serde_json::from_value::<Settings>(file).unwrap().retry;
+    assert_eq!(
+        (retry.base, retry.cap),
+        (secs(3), Duration::from_millis(4_500))
+    );
 }
 
+/// P15: the line is in the error, and what is wrong with the number.
 #[test]
-fn a_key_that_does_not_exist_is_an_error() {
-    for file in [
-        "[timeouts]\ndefault = \"30s\"",
-        "[timeout]\ndefalt = \"30s\"",
-        "[circuit_breaker]\ntreshold = 5",
-        "[tools.import]\ntimout = 5",
+fn a_number_that_is_not_a_duration_is_an_error_that_says_why() {
+    for (value, why) in [
+        ("-30", "`-30` is negative"),
+        ("-0.5", "`-0.5` is negative"),
+        ("nan", "`NaN` is not a number of seconds"),
+        ("inf", "`inf` is too large"),
+        ("1e30", "is too large"),
+        ("true", "a duration such as \"30s\", or a number of seconds"),
+    ] {
+        let file = format!("[timeout]\ndefault = {value}");
+        let error = toml::from_str::<Settings>(&file).unwrap_err().to_string();
+        assert!(error.contains("line 2"), "{error}");
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+/// P15: an unknown key is an error with its line and the nearest keys.
+#[test]
+fn an_unknown_key_suggests_the_nearest() {
+    for (file, says) in [
+        (
+            "[timeouts]\ndefault = \"30s\"",
+            "unknown key `timeouts`; did you mean `timeout`?",
+        ),
+        (
+            "[timeout]\ndefalt = \"30s\"",
+            "unknown key `defalt`; did you mean `default`?",
+        ),
+        (
+            "[circuit_breaker]\ntreshold = 5",
+            "unknown key `treshold`; did you mean `threshold`?",
+        ),
+        (
+            "[tools.import]\ntimout = 5",
+            "unknown key `timout`; did you mean `timeout`?",
+        ),
+        (
+            "[tools.import]\nquota_toke = 5",
+            "unknown key `quota_toke`; did you mean `quota_tokens`",
+        ),
+        (
+            "[fit]\nunknown = 1",
+            "unknown key `unknown`; expected one of `enabled`, `max_chars`",
+        ),
     ] {
         let error = toml::from_str::<Settings>(file).unwrap_err().to_string();
-        assert!(error.contains("unknown field"), "{error}");
+        assert!(error.contains(says), "{error}");
         let line = if file.starts_with("[timeouts]") { 1 } else { 2 };
         assert!(error.contains(&format!("line {line}")), "{error}");
     }
+    let file = serde_json::json!({ "once": { "tll": 5 } });
+    let error = serde_json::from_value::<Settings>(file).unwrap_err();
+    assert_eq!(error.to_string(), "unknown key `tll`; did you mean `ttl`?");
+}
+
+/// P15: so does an unknown value of a key with a few values.
+#[test]
+fn an_unknown_value_suggests_the_nearest() {
+    for (file, says) in [
+        (
+            "preset = \"gatewya\"",
+            "unknown value `gatewya`; did you mean `gateway`?",
+        ),
+        (
+            "[retry]\njitter = \"upward\"",
+            "unknown value `upward`; did you mean `upwards`?",
+        ),
+        (
+            "[circuit_breaker]\nprobe = \"safe_call\"",
+            "unknown value `safe_call`; did you mean `safe_calls`",
+        ),
+        (
+            "[quota]\nkey = \"session\"",
+            "unknown value `session`; expected one of `tool`, `tool_name`, `server`, `agent`",
+        ),
+    ] {
+        let error = toml::from_str::<Settings>(file).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    let error = "agent_lop".parse::<Preset>().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "invalid `preset`: unknown value `agent_lop`; did you mean `agent_loop`?"
+    );
+}
+
+/// A section alone suggests as well.
+#[test]
+fn an_unknown_key_of_a_section_alone_suggests_the_nearest() {
+    let file = serde_json::json!({ "treshold": 5 });
+    let error = serde_json::from_value::<CircuitBreakerSettings>(file).unwrap_err();
+    let says = "unknown key `treshold`; did you mean `threshold`?";
+    assert_eq!(error.to_string(), says);
 }
 
 #[test]
@@ -176,24 +261,14 @@ fn a_preset_at_the_end_of_a_file_comes_first() {
     assert_eq!(settings.circuit_breaker.window, Some(secs(300)));
 }
 
-#[test]
-fn a_preset_that_does_not_exist_is_an_error() {
-    let error = toml::from_str::<Settings>("preset = \"gatewya\"").unwrap_err();
-    let error = error.to_string();
-    assert!(
-        error.contains("line 1") && error.contains("gateway"),
-        "{error}"
-    );
-}
-
-/// G1: a tool's timeout has a unit, as all durations, or is `timeout_ms`, as in gateways; not both.
+/// G1, P15: a tool's timeout is a duration, or `timeout_ms`, as in gateways; not both.
 #[test]
 fn tools_have_their_own_settings() {
     let import = |text: &str| {
         let file = format!("[tools.import]\n{text}\nattempts = 1\nreplay_safe = false");
         toml::from_str::<Settings>(&file)
     };
-    for timeout in ["timeout = \"45s\"", "timeout_ms = 45000"] {
+    for timeout in ["timeout = \"45s\"", "timeout = 45", "timeout_ms = 45000"] {
         let settings = import(timeout).unwrap();
         let tool = &settings.tools["import"];
         assert_eq!(
@@ -203,8 +278,10 @@ fn tools_have_their_own_settings() {
         assert_eq!(settings.timeout.default, secs(30));
     }
     for (timeout, says) in [
-        ("timeout = 45", "a duration with its unit"),
-        ("timeout = \"45\"", "`45` has no unit: write 30s"),
+        (
+            "timeout = \"45 s.\"",
+            "`45 s.` is not a duration such as 30s",
+        ),
         ("timeout_ms = \"45s\"", "line 2"),
         (
             "timeout = \"45s\"\ntimeout_ms = 45000",

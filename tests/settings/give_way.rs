@@ -75,11 +75,11 @@ fn what_was_set_does_not_give_way() {
     let error = file(text).check().unwrap_err();
     assert_eq!(error.field(), "rate_limit.default_cooldown");
     let vars = [
-        ("TOOL_RATE_LIMIT_DEFAULT_COOLDOWN", "30s"),
-        ("TOOL_DEADLINE_BUDGET", "10s"),
+        ("TOOLCALL_RATE_LIMIT_DEFAULT_COOLDOWN", "30s"),
+        ("TOOLCALL_DEADLINE_BUDGET", "10s"),
     ];
     let error = Settings::default().with_env_from(vars).unwrap_err();
-    assert_eq!(error.field(), "TOOL_RATE_LIMIT_DEFAULT_COOLDOWN");
+    assert_eq!(error.field(), "TOOLCALL_RATE_LIMIT_DEFAULT_COOLDOWN");
 }
 
 #[test]
@@ -131,7 +131,7 @@ async fn a_reserve_leaves_something_of_a_short_budget() {
 /// W6: a preset's value is a default. Calls that time out one after the other open the breaker.
 #[tokio::test(start_paused = true)]
 async fn the_window_of_a_preset_gives_way_to_a_longer_timeout() {
-    let vars = [("TOOL_PRESET", "gateway"), ("TOOL_TIMEOUT", "400")];
+    let vars = [("TOOLCALL_PRESET", "gateway"), ("TOOLCALL_TIMEOUT", "400")];
     let settings = Settings::default().with_env_from(vars).unwrap();
     in_force(&settings, &["window: Some(2000s)"]);
     let layer = stack(&settings);
@@ -144,19 +144,24 @@ async fn the_window_of_a_preset_gives_way_to_a_longer_timeout() {
     assert_eq!(error.kind(), ErrorKind::CircuitOpen);
     // Where it is long enough it stays, and that of a file is refused as before.
     in_force(&Settings::gateway(), &["window: Some(300s)"]);
-    let vars = [("TOOL_PRESET", "gateway"), ("TOOL_TIMEOUT", "365days")];
+    let vars = [
+        ("TOOLCALL_PRESET", "gateway"),
+        ("TOOLCALL_TIMEOUT", "365days"),
+    ];
     Settings::default().with_env_from(vars).unwrap();
     let window = file("[circuit_breaker]\nwindow = \"300s\"");
-    let error = window.with_env_from([("TOOL_TIMEOUT", "400")]).unwrap_err();
+    let error = window
+        .with_env_from([("TOOLCALL_TIMEOUT", "400")])
+        .unwrap_err();
     assert_eq!(error.field(), "circuit_breaker.window");
 }
 
 #[test]
 fn the_window_of_a_preset_gives_way_to_a_number_of_calls() {
     let vars = [
-        ("TOOL_PRESET", "gateway"),
-        ("TOOL_CIRCUIT_BREAKER_FAILURE_RATE", "0.5"),
-        ("TOOL_CIRCUIT_BREAKER_WINDOW_CALLS", "100"),
+        ("TOOLCALL_PRESET", "gateway"),
+        ("TOOLCALL_CIRCUIT_BREAKER_FAILURE_RATE", "0.5"),
+        ("TOOLCALL_CIRCUIT_BREAKER_WINDOW_CALLS", "100"),
     ];
     let settings = Settings::default().with_env_from(vars).unwrap();
     in_force(&settings, &["Calls(100)"]);

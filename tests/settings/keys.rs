@@ -158,14 +158,14 @@ fn a_key_has_the_name_of_its_method() {
 fn a_variable_has_the_name_of_its_key() {
     let others: Vec<_> = VARIABLES
         .iter()
-        .filter(|v| v.name() != format!("TOOL_{}", v.key().replace('.', "_").to_uppercase()))
+        .filter(|v| v.name() != format!("TOOLCALL_{}", v.key().replace('.', "_").to_uppercase()))
         .map(|v| (v.name(), v.key()))
         .collect();
     let expected = [
-        ("TOOL_TIMEOUT", "timeout.default"),
-        ("TOOL_IDLE_TIMEOUT", "timeout.idle_timeout"),
-        ("TOOL_SLOW_FRACTION", "timeout.slow_fraction"),
-        ("TOOL_CIRCUIT_BREAKER_RESET", "circuit_breaker.open_for"),
+        ("TOOLCALL_TIMEOUT", "timeout.default"),
+        ("TOOLCALL_IDLE_TIMEOUT", "timeout.idle_timeout"),
+        ("TOOLCALL_SLOW_FRACTION", "timeout.slow_fraction"),
+        ("TOOLCALL_CIRCUIT_BREAKER_RESET", "circuit_breaker.open_for"),
     ];
     assert_eq!(others, expected);
 }

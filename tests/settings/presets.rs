@@ -168,7 +168,7 @@ async fn a_call_through_a_gateway_is_answered_within_its_timeout() {
 /// W3: what is asked for is repeated, of all tools or of one.
 #[tokio::test(start_paused = true)]
 async fn a_gateway_repeats_calls_if_told_to() {
-    let vars = [("TOOL_RETRY_ATTEMPTS", "2")];
+    let vars = [("TOOLCALL_RETRY_ATTEMPTS", "2")];
     let all = Settings::gateway().with_env_from(vars).unwrap();
     let file = "preset = \"gateway\"\n[tools.search]\nattempts = 2";
     let one: Settings = toml::from_str(file).unwrap();

@@ -63,7 +63,7 @@ fn the_password_of_the_server_is_never_shown_or_written() {
         );
     }
     let bad = "redis://gateway:hunter2@127.0.0.1:port";
-    let error = Settings::default().with_env_from([("TOOL_SHARED_URL", bad)]);
+    let error = Settings::default().with_env_from([("TOOLCALL_SHARED_URL", bad)]);
     assert!(!error.unwrap_err().to_string().contains("hunter2"));
 }
 
@@ -71,11 +71,11 @@ fn the_password_of_the_server_is_never_shown_or_written() {
 #[test]
 fn what_cannot_work_names_its_key_or_variable() {
     for (name, value) in [
-        ("TOOL_SHARED_URL", "http://localhost"),
-        ("TOOL_SHARED_NAMESPACE", "a b"),
-        ("TOOL_SHARED_QUORUM", "0"),
-        ("TOOL_SHARED_GRACE", "2h"),
-        ("TOOL_SHARED_RESYNC", "1ms"),
+        ("TOOLCALL_SHARED_URL", "http://localhost"),
+        ("TOOLCALL_SHARED_NAMESPACE", "a b"),
+        ("TOOLCALL_SHARED_QUORUM", "0"),
+        ("TOOLCALL_SHARED_GRACE", "2h"),
+        ("TOOLCALL_SHARED_RESYNC", "1ms"),
     ] {
         let error = Settings::default().with_env_from([(name, value)]);
         assert_eq!(error.unwrap_err().field(), name);

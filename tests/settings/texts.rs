@@ -11,35 +11,43 @@ use crate::{
 #[test]
 fn a_contradiction_between_variables_names_both() {
     let vars = [
-        ("TOOL_TIMEOUT", "60"),
-        ("TOOL_CIRCUIT_BREAKER_WINDOW", "45"),
+        ("TOOLCALL_TIMEOUT", "60"),
+        ("TOOLCALL_CIRCUIT_BREAKER_WINDOW", "45"),
     ];
     let error = Settings::default().with_env_from(vars).unwrap_err();
-    assert_eq!(error.field(), "TOOL_CIRCUIT_BREAKER_WINDOW");
-    assert!(error.to_string().contains("`TOOL_TIMEOUT` (1m)"), "{error}");
+    assert_eq!(error.field(), "TOOLCALL_CIRCUIT_BREAKER_WINDOW");
+    assert!(
+        error.to_string().contains("`TOOLCALL_TIMEOUT` (1m)"),
+        "{error}"
+    );
 }
 
 /// G1: the variable that does not fit a file is named, or the key in the file.
 #[test]
 fn a_contradiction_with_a_file_names_the_variable() {
     let file: Settings = toml::from_str("[circuit_breaker]\nwindow = \"45s\"").unwrap();
-    let error = file.with_env_from([("TOOL_TIMEOUT", "60")]).unwrap_err();
+    let error = file
+        .with_env_from([("TOOLCALL_TIMEOUT", "60")])
+        .unwrap_err();
     assert_eq!(error.field(), "circuit_breaker.window");
-    assert!(error.to_string().contains("`TOOL_TIMEOUT` (1m)"), "{error}");
+    assert!(
+        error.to_string().contains("`TOOLCALL_TIMEOUT` (1m)"),
+        "{error}"
+    );
 }
 
 /// So are those in the text of a section's own check.
 #[test]
 fn a_text_names_variables() {
     let vars = [
-        ("TOOL_CIRCUIT_BREAKER_FAILURE_RATE", "0.5"),
-        ("TOOL_CIRCUIT_BREAKER_WINDOW", "60"),
-        ("TOOL_CIRCUIT_BREAKER_WINDOW_CALLS", "100"),
+        ("TOOLCALL_CIRCUIT_BREAKER_FAILURE_RATE", "0.5"),
+        ("TOOLCALL_CIRCUIT_BREAKER_WINDOW", "60"),
+        ("TOOLCALL_CIRCUIT_BREAKER_WINDOW_CALLS", "100"),
     ];
     let error = Settings::default().with_env_from(vars).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "invalid `TOOL_CIRCUIT_BREAKER_WINDOW_CALLS`: `TOOL_CIRCUIT_BREAKER_WINDOW` is set too; \
+        "invalid `TOOLCALL_CIRCUIT_BREAKER_WINDOW_CALLS`: `TOOLCALL_CIRCUIT_BREAKER_WINDOW` is set too; \
          the rates are over one of them"
     );
 }
@@ -48,10 +56,10 @@ fn a_text_names_variables() {
 #[test]
 fn a_budget_of_no_retries() {
     let file = changed(|s| s.retry.budget_minimum = 0);
-    let error = file.with_env_from([("TOOL_RETRY_BUDGET_RATIO", "0")]);
+    let error = file.with_env_from([("TOOLCALL_RETRY_BUDGET_RATIO", "0")]);
     assert_eq!(
         error.unwrap_err().to_string(),
-        "invalid `TOOL_RETRY_BUDGET_RATIO`: it is zero, and so is `retry.budget_minimum`: \
+        "invalid `TOOLCALL_RETRY_BUDGET_RATIO`: it is zero, and so is `retry.budget_minimum`: \
          no call would be retried"
     );
 }
@@ -59,21 +67,21 @@ fn a_budget_of_no_retries() {
 /// What a file says is named with its variable; a variable by its own name alone.
 #[test]
 fn a_key_that_no_variable_set_comes_with_its_variable() {
-    let budget = ("TOOL_DEADLINE_BUDGET", "10s");
+    let budget = ("TOOLCALL_DEADLINE_BUDGET", "10s");
     let file = changed(|s| s.rate_limit.default_cooldown = secs(40));
     let error = file.with_env_from([budget]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "invalid `rate_limit.default_cooldown`: 40s is too long for the 10s that `TOOL_DEADLINE_BUDGET` leaves: \
-         no call would wait for its end; raise the budget, or shorten it (TOOL_RATE_LIMIT_DEFAULT_COOLDOWN)"
+        "invalid `rate_limit.default_cooldown`: 40s is too long for the 10s that `TOOLCALL_DEADLINE_BUDGET` leaves: \
+         no call would wait for its end; raise the budget, or shorten it (TOOLCALL_RATE_LIMIT_DEFAULT_COOLDOWN)"
     );
-    let vars = [budget, ("TOOL_RATE_LIMIT_DEFAULT_COOLDOWN", "10s")];
+    let vars = [budget, ("TOOLCALL_RATE_LIMIT_DEFAULT_COOLDOWN", "10s")];
     let error = Settings::default().with_env_from(vars).unwrap_err();
-    assert_eq!(error.field(), "TOOL_RATE_LIMIT_DEFAULT_COOLDOWN");
+    assert_eq!(error.field(), "TOOLCALL_RATE_LIMIT_DEFAULT_COOLDOWN");
     assert!(error.to_string().ends_with("or shorten it"), "{error}");
     // No variable sets what holds for a tool.
     let file = changed(|s| s.tools.entry("x".into()).or_default().timeout = Some(secs(0)));
-    let error = file.with_env_from([("TOOL_TIMEOUT", "5")]).unwrap_err();
+    let error = file.with_env_from([("TOOLCALL_TIMEOUT", "5")]).unwrap_err();
     assert!(error.to_string().ends_with("would have time"), "{error}");
 }
 
@@ -82,10 +90,10 @@ fn a_key_that_no_variable_set_comes_with_its_variable() {
 fn a_tools_attempts_without_a_retry_layer() {
     let file = changed(|s| s.tools.entry("import".into()).or_default().attempts = Some(1));
     assert_eq!(file.check(), Ok(()));
-    let error = file.with_env_from([("TOOL_RETRY_ENABLED", "false")]);
+    let error = file.with_env_from([("TOOLCALL_RETRY_ENABLED", "false")]);
     let error = error.unwrap_err();
     assert_eq!(error.field(), "tools.import.attempts");
-    let says = "`TOOL_RETRY_ENABLED` is false";
+    let says = "`TOOLCALL_RETRY_ENABLED` is false";
     assert!(error.to_string().contains(says), "{error}");
 }
 

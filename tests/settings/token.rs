@@ -26,7 +26,7 @@ use tower_toolcall::{
 use crate::kit::{changed, secs};
 
 const SECRET: &str = "hunter2-of-the-gateway";
-const VARIABLE: &str = "TOOL_TOKEN_CLIENT_SECRET";
+const VARIABLE: &str = "TOOLCALL_TOKEN_CLIENT_SECRET";
 const FILE: &str = r#"
     [token]
     endpoint = "https://id.example.com/token"
@@ -297,7 +297,9 @@ async fn the_secret_is_that_of_a_file_or_of_the_variable_which_goes_first() {
 #[test]
 fn a_secret_stays_under_another_preset() {
     let settings = with_secret(file(FILE));
-    let again = settings.clone().with_env_from([("TOOL_PRESET", "gateway")]);
+    let again = settings
+        .clone()
+        .with_env_from([("TOOLCALL_PRESET", "gateway")]);
     assert_eq!(again.unwrap().token, settings.token);
 }
 

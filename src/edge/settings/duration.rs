@@ -1,4 +1,4 @@
-//! Durations as people write them: `30s`, `500ms`, `1m30s`.
+//! Durations as people write them: `30s`, `500ms`, `1m30s`, or a number of seconds.
 
 use std::{fmt, marker::PhantomData, time::Duration};
 
@@ -9,26 +9,26 @@ use serde::{
 
 use super::text::{is_none, quoted};
 
-/// A duration with its unit. A number alone is refused: it may mean seconds or milliseconds.
+/// Reads a duration with a unit, or a number of seconds.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
-    if is_number(text) {
-        let text = quoted(text);
-        return Err(format!("{text} has no unit: write 30s, 500ms or 1m30s"));
+    match text.parse() {
+        Ok(number) if is_number(text) => seconds(number, text),
+        _ => humantime::parse_duration(text).map_err(|_| {
+            let text = quoted(text);
+            format!("{text} is not a duration such as 30s, 500ms or 1m30s, or a number of seconds")
+        }),
     }
-    humantime::parse_duration(text).map_err(|_| {
-        let text = quoted(text);
-        format!("{text} is not a duration such as 30s, 500ms or 1m30s")
-    })
 }
 
-/// The same, and a number alone means seconds, as MCP gateways have it.
-pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
-    if !is_number(text) {
-        return parse(text);
+/// Converts a number of seconds, which is written as `text`.
+fn seconds(number: f64, text: &str) -> Result<Duration, String> {
+    let text = quoted(text);
+    match Duration::try_from_secs_f64(number) {
+        Ok(duration) => Ok(duration),
+        Err(_) if number < 0.0 => Err(format!("{text} is negative: a duration is at least 0")),
+        Err(_) if number.is_nan() => Err(format!("{text} is not a number of seconds")),
+        Err(_) => Err(format!("{text} is too large for a number of seconds")),
     }
-    let secs = text.parse().ok();
-    let duration = secs.and_then(|secs| Duration::try_from_secs_f64(secs).ok());
-    duration.ok_or_else(|| format!("{} is not a number of seconds", quoted(text)))
 }
 
 /// As it is written and read.
@@ -39,13 +39,14 @@ pub(super) fn show(duration: Duration) -> String {
         .replace(' ', "")
 }
 
+/// Digits, with a sign or a point: neither `1e3` nor `inf`.
 fn is_number(text: &str) -> bool {
-    let mut bytes = text.bytes();
-    bytes.any(|b| b.is_ascii_digit()) && text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+    text.bytes()
+        .all(|b| b.is_ascii_digit() || b"-.".contains(&b))
 }
 
-/// A duration as a value of a file: text.
-pub(super) trait Written: Sized {
+/// A duration as a value of a file: text, or a number of seconds.
+pub(super) trait Written: From<Duration> {
     const EXPECTED: &'static str;
 
     fn parse(text: &str) -> Result<Self, String>;
@@ -54,7 +55,7 @@ pub(super) trait Written: Sized {
 }
 
 impl Written for Duration {
-    const EXPECTED: &'static str = "a duration with its unit, such as \"30s\"";
+    const EXPECTED: &'static str = "a duration such as \"30s\", or a number of seconds";
 
     fn parse(text: &str) -> Result<Self, String> {
         parse(text)
@@ -66,7 +67,7 @@ impl Written for Duration {
 }
 
 impl Written for Option<Duration> {
-    const EXPECTED: &'static str = "a duration with its unit, such as \"30s\", or \"none\"";
+    const EXPECTED: &'static str = "a duration such as \"30s\", a number of seconds, or \"none\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         match is_none(text) {
@@ -101,6 +102,13 @@ struct FromText<T>(T);
 impl<'de, T: Written> Deserialize<'de> for FromText<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Text<T>(PhantomData<T>);
+        impl<T: Written> Text<T> {
+            fn seconds<E: de::Error>(number: f64) -> Result<FromText<T>, E> {
+                let duration = seconds(number, &number.to_string()).map_err(E::custom)?;
+                Ok(FromText(duration.into()))
+            }
+        }
+
         impl<T: Written> Visitor<'_> for Text<T> {
             type Value = FromText<T>;
 
@@ -111,8 +119,23 @@ impl<'de, T: Written> Deserialize<'de> for FromText<T> {
             fn visit_str<E: de::Error>(self, text: &str) -> Result<FromText<T>, E> {
                 T::parse(text.trim()).map(FromText).map_err(E::custom)
             }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<FromText<T>, E> {
+                Ok(FromText(Duration::from_secs(number).into()))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<FromText<T>, E> {
+                match u64::try_from(number) {
+                    Ok(number) => self.visit_u64(number),
+                    Err(_) => Self::seconds(number as f64),
+                }
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<FromText<T>, E> {
+                Self::seconds(number)
+            }
         }
-        from.deserialize_str(Text(PhantomData))
+        from.deserialize_any(Text(PhantomData))
     }
 }
 
@@ -122,23 +145,34 @@ mod tests {
 
     use super::*;
 
+    /// P15: a number without a unit is seconds.
     #[test]
-    fn a_number_alone_is_refused_with_the_remedy() {
-        let reason = parse("30").unwrap_err();
-        assert_eq!(reason, "`30` has no unit: write 30s, 500ms or 1m30s");
+    fn a_number_alone_is_seconds() {
+        for (text, millis) in [("30", 30_000), ("2.5", 2_500), (".5", 500), ("0", 0)] {
+            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["1m30s", "1m 30s", "90"] {
+            assert_eq!(parse(text), Ok(Duration::from_secs(90)));
+        }
     }
 
+    /// P15: the error of a number says what is wrong with it.
     #[test]
-    fn seconds_may_have_fractions() {
-        assert_eq!(parse_seconds("2.5"), Ok(Duration::from_millis(2500)));
-        for text in ["1m30s", "1m 30s"] {
-            assert_eq!(parse_seconds(text), Ok(Duration::from_secs(90)));
+    fn a_number_that_is_not_a_duration_says_why() {
+        for (text, why) in [
+            ("-5", "`-5` is negative: a duration is at least 0"),
+            (
+                "99999999999999999999",
+                "`99999999999999999999` is too large for a number of seconds",
+            ),
+        ] {
+            assert_eq!(parse(text), Err(why.to_owned()));
         }
     }
 
     /// Rule 8: parsed totally.
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn other_texts_are_refused() {
         let digits = "9".repeat(40);
         for text in [
             "1e30",
@@ -148,14 +182,14 @@ mod tests {
             "-5s",
             "30 parsecs",
             ".",
+            "-",
+            "",
+            "1-2",
             "1.2.3",
             &digits,
             "٣s",
         ] {
-            assert!(
-                parse(text).is_err() && parse_seconds(text).is_err(),
-                "{text}"
-            );
+            assert!(parse(text).is_err(), "{text}");
         }
     }
 
@@ -171,7 +205,7 @@ mod tests {
 
         #[test]
         fn no_text_panics(text in ".{0,60}") {
-            let _ = (parse(&text), parse_seconds(&text));
+            let _ = parse(&text);
         }
     }
 }

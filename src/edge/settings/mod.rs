@@ -36,7 +36,7 @@
 //!     replay_safe = false
 //! "#;
 //! let settings: Settings = toml::from_str(file)?;
-//! let settings = settings.with_env()?; // TOOL_TIMEOUT, for example
+//! let settings = settings.with_env()?; // TOOLCALL_TIMEOUT, for example
 //!
 //! let stack = settings.stack().build()?;
 //! let breakers = stack.circuit_breaker();
@@ -115,7 +115,7 @@
 //!
 //! All else is as by default, and each part is a setting: `circuit_breaker.enabled = true` gives an agent loop a breaker. A
 //! preset is what settings begin with. It is named by the program
-//! ([`Settings::preset`]), a file, or `TOOL_PRESET`, which beats the other two. Then come the file's values, then those of
+//! ([`Settings::preset`]), a file, or `TOOLCALL_PRESET`, which beats the other two. Then come the file's values, then those of
 //! variables:
 //!
 //! ```
@@ -125,23 +125,33 @@
 //! let file: Settings = toml::from_str("preset = \"gateway\"\n[retry]\nattempts = 2")?;
 //! assert_eq!((file.timeout.default.as_secs(), file.retry.attempts), (60, 2));
 //!
-//! let settings = file.with_env_from([("TOOL_PRESET", "agent_library")])?;
+//! let settings = file.with_env_from([("TOOLCALL_PRESET", "agent_library")])?;
 //! assert_eq!((settings.timeout.default.as_secs(), settings.retry.attempts), (5, 2));
 //! # Ok(()) }
 //! ```
 //!
 //! # Variables
 //!
-//! Unset or blank: unchanged. Durations are numbers with a unit (`500ms`, `30s`, `1m30s`), in files as well; where it
-//! says so, a plain number is seconds. `none` takes a setting away, and empties a list. [`VARIABLES`] is this list, with the key in a file and its default. Keys
-//! are the names of the layers' methods, where there is one for the setting alone: `with_open_for` of the circuit breaker is `circuit_breaker.open_for`. A tool's
-//! timeout may also be `timeout_ms`, in milliseconds.
+//! Unset or blank: unchanged. Durations have a unit (`500ms`, `30s`, `1m30s`); a number without one
+//! is seconds. Both hold for files as well. `none` takes a setting away, and empties a list.
+//! [`VARIABLES`] is this list, with the key in a file and its default. Keys are the names of the
+//! layers' methods, where there is one for the setting alone: `with_open_for` of the circuit breaker
+//! is `circuit_breaker.open_for`. A tool's timeout may also be `timeout_ms`, in milliseconds.
 //!
-//! A variable that is not in the list is an error if its name begins with `TOOL_CACHE_`, `TOOL_CIRCUIT_BREAKER_`, `TOOL_CONCURRENCY_`, `TOOL_DEADLINE_`, `TOOL_FIT_`,
-//! `TOOL_HEALTH_`, `TOOL_HTTP_`, `TOOL_ONCE_`, `TOOL_PARALLEL_`, `TOOL_POLICY_`, `TOOL_POLL_`, `TOOL_QUOTA_`, `TOOL_RATE_LIMIT_`, `TOOL_REPEAT_GUARD_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_SHARED_`, `TOOL_TIMEOUT_`,
-//! `TOOL_TOKEN_`, `TOOL_TRACE_` or `TOOL_VALIDATE_`. No other is looked at.
+//! A variable whose name begins with `TOOLCALL_` and is not in the list is an error that names the
+//! nearest. Others are not read, except five that an MCP gateway may have already:
 //!
-//! `TOOL_TOKEN_CLIENT_SECRET` is no setting, and no key of a file: it has the secret with which [`token`](TokenSettings) signs in, and goes before `token.client_secret_file`.
+//! | alias | of |
+//! |---|---|
+//! | `TOOL_TIMEOUT` | `TOOLCALL_TIMEOUT` |
+//! | `TOOL_CIRCUIT_BREAKER_ENABLED` | `TOOLCALL_CIRCUIT_BREAKER_ENABLED` |
+//! | `TOOL_CIRCUIT_BREAKER_THRESHOLD` | `TOOLCALL_CIRCUIT_BREAKER_THRESHOLD` |
+//! | `TOOL_CIRCUIT_BREAKER_RESET` | `TOOLCALL_CIRCUIT_BREAKER_RESET` |
+//! | `TOOL_CIRCUIT_BREAKER_WINDOW` | `TOOLCALL_CIRCUIT_BREAKER_WINDOW` |
+//!
+//! A variable and its alias with different values are an error.
+//!
+//! `TOOLCALL_TOKEN_CLIENT_SECRET` is no setting, and no key of a file: it has the secret with which [`token`](TokenSettings) signs in, and goes before `token.client_secret_file`.
 //!
 #![doc = include_str!("variables.md")]
 //!
@@ -166,8 +176,8 @@
 //! | `rate_limit.default_cooldown` | longer than `rate_limit.max_wait`, where calls wait | the longest wait is as long, or the cooldown is not waited for |
 //! | | longer than `rate_limit.max_cooldown` | the longest shared cooldown is as long |
 //! | `retry.base`, `rate_limit.default_cooldown` | too long to end within a budget (of deadline, sequence or batch), where calls wait | not waited for |
-//! | `token.client_secret` | there: a secret is in a file of its own, `token.client_secret_file`, or in `TOOL_TOKEN_CLIENT_SECRET` | |
-//! | `token.client_id`, `token.client_secret_file` | missing where there is a `token.endpoint` (the second one unless `TOOL_TOKEN_CLIENT_SECRET` is set, or `token.auth` is `public`, where it is refused) | |
+//! | `token.client_secret` | there: a secret is in a file of its own, `token.client_secret_file`, or in `TOOLCALL_TOKEN_CLIENT_SECRET` | |
+//! | `token.client_id`, `token.client_secret_file` | missing where there is a `token.endpoint` (the second one unless `TOOLCALL_TOKEN_CLIENT_SECRET` is set, or `token.auth` is `public`, where it is refused) | |
 //! | `tools.*.audience` | there, and `token.endpoint` is not | |
 //! | `tools.*.scopes` | there, and the tool has no `audience` | |
 //! | `policy.ask` | there, and the stack has no `with_approver` | |
@@ -189,10 +199,10 @@
 //! | `http.connect_timeout`, `http.follow_redirects` | the HTTP client's: it comes from the program (`ReqwestClient::new` makes one without a connect timeout that follows no redirect) |
 //! | `http.max_response` | `http.max_bytes` |
 //! | `validate.max_errors` | nowhere: an error has the first five misfits, of which a model reads three. That is enough for its next try, and bounds the work for hostile arguments |
-//! | `token.client_secret` | the file `token.client_secret_file`, or the variable `TOOL_TOKEN_CLIENT_SECRET` |
+//! | `token.client_secret` | the file `token.client_secret_file`, or the variable `TOOLCALL_TOKEN_CLIENT_SECRET` |
 //! | `token.max_ttl`, `token.max_tokens` | `token.max_lifetime`, `token.max_keys` |
 //! | `poll.attempts`, `poll.deadline` | `poll.polls`, `poll.budget` |
-//! | a variable for one tool | `tools.x` in a file, or `settings.tools` in code. `TOOL_TIMEOUT` is `timeout.default`: a tool with a timeout of its own keeps it |
+//! | a variable for one tool | `tools.x` in a file, or `settings.tools` in code. `TOOLCALL_TIMEOUT` is `timeout.default`: a tool with a timeout of its own keeps it |
 //! | `base`, `cap`, breaker settings of `tools.x` | nowhere: they are for all tools. In code [`RetryPolicy::with_tool`](crate::retry::RetryPolicy::with_tool) |
 //! | `method`, `url`, `headers`, `body`, `mode` and `poll` of `tools.x` | a file of the tool's own: `http_tool::ToolManifest`. Settings say what an operator decides about a tool, not what it sends |
 //!
@@ -206,14 +216,14 @@
 //!
 //! A key counts as set by a file or a variable even where the program puts the preset's value back afterwards.
 //!
-//! A duration without a unit, and a key that does not exist, are errors. The error of a variable quotes its value only if
+//! A key that does not exist is an error that names the nearest. The error of a variable quotes its value only if
 //! it is short, and redacted; that of a file is the parser's, which may show the line. It has several lines: print it itself, as
 //! [`AnyError`](crate::AnyError) makes one of them.
 //!
 //! # What is not checked
 //!
 //! The names of tools: `[tools.imprt]` is taken as it is. Compare `settings.tools` with what there is, for example
-//! `router.names()`. And variables that begin with none of the [names above](#variables): `TOOL_TIMOUT` is nobody's.
+//! `router.names()`. And variables without the [prefix](#variables): `TOOL_TIMOUT` is not read.
 
 mod base;
 mod batch;
@@ -228,6 +238,7 @@ mod retry;
 mod sections;
 mod shared;
 mod stack;
+mod suggest;
 mod text;
 mod token;
 mod tools;

@@ -11,20 +11,20 @@ pub(super) fn in_section(section: &'static str) -> impl Fn(ConfigError) -> Confi
     }
 }
 
-/// The variables that were set.
+/// The keys that variables have set, each with the name or alias of its variable.
 #[derive(Debug, Default)]
-pub(super) struct Names(pub(super) Vec<&'static Variable>);
+pub(super) struct Names(pub(super) Vec<(&'static str, &'static str)>);
 
 impl Names {
     /// The same error as the operator knows the settings: those that came from variables by these, and where the one
     /// at fault did not, with the variable that sets it.
     pub(super) fn rename(&self, error: ConfigError) -> ConfigError {
         let error = ConfigError::new(error.field().to_owned(), self.in_text(error.reason()));
-        let is_it = |variable: &Variable| variable.key() == error.field();
-        if let Some(variable) = self.0.iter().find(|variable| is_it(variable)) {
-            return error.with_field(variable.name());
+        if let Some((_, name)) = self.0.iter().find(|(key, _)| *key == error.field()) {
+            return error.with_field(*name);
         }
-        match VARIABLES.iter().find(|variable| is_it(variable)) {
+        let is_it = |variable: &&Variable| variable.key() == error.field();
+        match VARIABLES.iter().find(is_it) {
             Some(variable) => {
                 let reason = format!("{} ({})", error.reason(), variable.name());
                 ConfigError::new(variable.key(), reason)
@@ -36,8 +36,8 @@ impl Names {
     /// Keys stand in backticks.
     fn in_text(&self, reason: &str) -> String {
         let quoted = |name: &str| format!("`{name}`");
-        self.0.iter().fold(reason.to_owned(), |text, variable| {
-            text.replace(&quoted(variable.key()), &quoted(variable.name()))
+        self.0.iter().fold(reason.to_owned(), |text, (key, name)| {
+            text.replace(&quoted(key), &quoted(name))
         })
     }
 }

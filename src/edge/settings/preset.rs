@@ -53,7 +53,7 @@ impl FromStr for Preset {
     type Err = ConfigError;
 
     fn from_str(name: &str) -> Result<Self, ConfigError> {
-        let preset = Self::deserialize(Text::new(name, false));
+        let preset = Self::deserialize(Text::new(name));
         preset.map_err(|e| ConfigError::new("preset", e.to_string()))
     }
 }

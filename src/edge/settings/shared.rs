@@ -74,7 +74,7 @@ impl Settings {
     /// use tower_toolcall::settings::Settings;
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_toolcall::BoxError> {
-    /// let settings = Settings::default().with_env()?; // TOOL_SHARED_URL, for example
+    /// let settings = Settings::default().with_env()?; // TOOLCALL_SHARED_URL, for example
     /// let stack = settings.stack().build()?;
     /// if let Some(shared) = settings.shared(&stack)? {
     ///     tokio::spawn(shared.run());

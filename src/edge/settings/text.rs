@@ -11,7 +11,7 @@ use serde::{
     forward_to_deserialize_any,
 };
 
-use super::duration;
+use super::suggest;
 use crate::text::Short;
 
 /// Longer values are not quoted: they are not typing errors, and may be secrets.
@@ -33,17 +33,14 @@ pub(super) fn is_none(text: &str) -> bool {
 #[derive(Clone, Copy)]
 pub(super) struct Text<'a> {
     text: &'a str,
-    /// Whether a plain number is a duration in seconds.
-    seconds: bool,
     /// Whether it is the value itself, which `none` may take away, and no longer the option that a file has of each value.
     is_value: bool,
 }
 
 impl<'a> Text<'a> {
-    pub(super) const fn new(text: &'a str, seconds: bool) -> Self {
+    pub(super) const fn new(text: &'a str) -> Self {
         Self {
             text,
-            seconds,
             is_value: false,
         }
     }
@@ -70,10 +67,6 @@ impl<'de> Deserializer<'de> for Text<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if self.seconds && !is_none(self.text) {
-            let duration = duration::parse_seconds(self.text).map_err(Error::custom)?;
-            return visitor.visit_string(duration::show(duration));
-        }
         visitor.visit_str(self.text)
     }
 
@@ -131,10 +124,7 @@ impl<'de> Deserializer<'de> for Text<'de> {
             .find(|name| name.eq_ignore_ascii_case(self.text));
         match name {
             Some(name) => visitor.visit_enum(IntoDeserializer::<Error>::into_deserializer(*name)),
-            None => {
-                let reason = format!("{} is none of {}", quoted(self.text), names.join(", "));
-                Err(Error::custom(reason))
-            }
+            None => Err(Error::custom(suggest::unknown("value", self.text, names))),
         }
     }
 
@@ -155,7 +145,7 @@ mod tests {
     use crate::kit::backoff::Jitter;
 
     fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, String> {
-        let value = Option::deserialize(Text::new(text, false));
+        let value = Option::deserialize(Text::new(text));
         value.map(Option::unwrap).map_err(|e| e.to_string())
     }
 
@@ -166,7 +156,7 @@ mod tests {
         let reason = parse::<KeyBy>("session").unwrap_err();
         assert_eq!(
             reason,
-            "`session` is none of tool, tool_name, server, agent"
+            "unknown value `session`; expected one of `tool`, `tool_name`, `server`, `agent`"
         );
     }
 

@@ -19,7 +19,7 @@ use {
 };
 
 /// The variable that has the secret itself.
-pub(super) const SECRET: &str = "TOOL_TOKEN_CLIENT_SECRET";
+pub(super) const SECRET: &str = "TOOLCALL_TOKEN_CLIENT_SECRET";
 
 /// How this program signs in to the identity provider, as far as a file can say it. See `token::ClientAuth`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,7 +133,7 @@ impl Settings {
     ///     audience = "orders"
     ///     scopes = ["write"]
     /// "#)?;
-    /// let settings = file.with_env_from([("TOOL_TOKEN_CLIENT_SECRET", "s3cr3t")])?; // with_env()
+    /// let settings = file.with_env_from([("TOOLCALL_TOKEN_CLIENT_SECRET", "s3cr3t")])?; // with_env()
     /// # let client = service_fn(|_: http::Request<Bytes>| async { Ok::<_, std::io::Error>(http::Response::new(Full::<Bytes>::default())) });
     /// let tokens = settings.token_layer::<_, Bytes>(client)?;
     /// let stack = settings.stack().with_layer(Place::Attempt, option_layer(tokens)).build()?;

@@ -7,8 +7,18 @@ use serde::{
     de::value::{Error, MapDeserializer},
 };
 
-use super::{Settings, VARIABLES, check, names::Names, sections::File, text::Text, token};
-use crate::{config::ConfigError, text::Short};
+use super::{
+    Settings, VARIABLES, check,
+    names::Names,
+    sections::File,
+    text::{Text, quoted},
+    token,
+};
+use crate::{
+    config::ConfigError,
+    edge::nearest::{did_you_mean, nearest},
+    text::Short,
+};
 
 /// An environment variable and the setting that it holds. See [`VARIABLES`].
 #[derive(Clone, Copy, Debug)]
@@ -20,14 +30,21 @@ pub struct Variable {
 
 impl Variable {
     pub(super) const PRESET: Self = Self {
-        name: "TOOL_PRESET",
+        name: "TOOLCALL_PRESET",
         key: "preset",
         help: "the preset to begin with: default, agent_library, agent_loop, gateway or http_proxy",
     };
 
-    /// Its name: `TOOL_TIMEOUT`.
+    /// Returns its name: `TOOLCALL_TIMEOUT`.
     pub const fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Returns its name without the crate's prefix, if MCP gateways have it already: `TOOL_TIMEOUT`.
+    pub fn alias(&self) -> Option<&'static str> {
+        let bare = self.name.strip_prefix(PREFIX);
+        let is_it = |alias: &&&str| alias.strip_prefix("TOOL_") == bare;
+        ALIASES.iter().find(is_it).copied()
     }
 
     /// The setting's key in a file: `timeout.default`.
@@ -42,7 +59,7 @@ impl Variable {
 
     /// Reads its text as a file that has this key alone.
     fn read(&self, text: &str) -> Result<File, Error> {
-        let value = Text::new(text, SECONDS.contains(&self.name));
+        let value = Text::new(text);
         match self.key.split_once('.') {
             Some((section, key)) => {
                 let keys = MapDeserializer::new(iter::once((key, value)));
@@ -53,30 +70,68 @@ impl Variable {
     }
 }
 
-/// Where a plain number is seconds, as in MCP gateways.
-const SECONDS: [&str; 3] = [
+/// The beginning of the names of all variables of this crate.
+const PREFIX: &str = "TOOLCALL_";
+
+/// The names without the crate's prefix that an MCP gateway has already.
+const ALIASES: [&str; 5] = [
     "TOOL_TIMEOUT",
+    "TOOL_CIRCUIT_BREAKER_ENABLED",
+    "TOOL_CIRCUIT_BREAKER_THRESHOLD",
     "TOOL_CIRCUIT_BREAKER_RESET",
     "TOOL_CIRCUIT_BREAKER_WINDOW",
 ];
 
-/// The variable of this name.
+/// The variable of this name, or of this alias.
 fn find(name: &str) -> Option<&'static Variable> {
-    VARIABLES.iter().find(|variable| variable.name == name)
+    let is_it = |variable: &&Variable| variable.name == name || variable.alias() == Some(name);
+    VARIABLES.iter().find(is_it)
 }
 
-/// Whether a variable of this name would be ours: it begins as the name of a section does (`TOOL_RETRY_`). One that is not
-/// in the table is a typing error.
+/// Whether a variable of this name is read. One with the prefix that is not in the table is a typing error.
 fn is_ours(name: &str) -> bool {
-    let begins = |variable: &Variable| {
-        let section = variable.key.split_once('.').map(|(section, _)| section);
-        section.is_some_and(|s| name.starts_with(&format!("TOOL_{}_", s.to_ascii_uppercase())))
-    };
-    find(name).is_some() || VARIABLES.iter().any(begins)
+    name.starts_with(PREFIX) || ALIASES.contains(&name)
+}
+
+/// A variable that was set: by its name or alias, and the text.
+struct Chosen {
+    variable: &'static Variable,
+    name: &'static str,
+    text: String,
+}
+
+impl Chosen {
+    fn new(variable: &'static Variable, name: &str, text: &str) -> Self {
+        let alias = variable.alias().filter(|alias| *alias == name);
+        Self {
+            variable,
+            name: alias.unwrap_or(variable.name),
+            text: text.to_owned(),
+        }
+    }
+
+    fn read(&self) -> Result<File, ConfigError> {
+        let file = self.variable.read(&self.text);
+        file.map_err(|e| ConfigError::new(self.name, e.to_string()))
+    }
+
+    /// An error if `other` sets the same variable by its other name to another value.
+    fn agrees_with(&self, other: &Self) -> Result<(), ConfigError> {
+        let is_same = self.variable.key != other.variable.key || self.name == other.name;
+        if is_same || self.read()? == other.read()? {
+            return Ok(());
+        }
+        let (it, text) = (other.name, quoted(&other.text));
+        let reason = format!(
+            "{} differs from `{it}`, which is {text}",
+            quoted(&self.text)
+        );
+        Err(ConfigError::new(self.name, reason))
+    }
 }
 
 impl Settings {
-    /// The default settings, or those of `TOOL_PRESET`, with what the environment says.
+    /// The default settings, or those of `TOOLCALL_PRESET`, with what the environment says.
     ///
     /// # Errors
     ///
@@ -107,9 +162,10 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// If a value is none, if a name begins as one of our sections does (`TOOL_RETRY_`) and is not in the
-    /// [table](super::VARIABLES), and if the settings as a whole fail the [check](Self::check). The error names
-    /// the variable if the setting came from one, else its key, and the variable that would set it.
+    /// If a value is not valid, if a name begins with `TOOLCALL_` and is not in the
+    /// [table](super::VARIABLES), if a variable and its alias differ, and if the settings as a whole
+    /// fail the [check](Self::check). The error names the variable if the setting came from one, else
+    /// its key, and the variable that would set it.
     pub fn with_env_from<K, V>(
         mut self,
         vars: impl IntoIterator<Item = (K, V)>,
@@ -128,25 +184,39 @@ impl Settings {
             let text = text.trim();
             match find(name) {
                 Some(_) if text.is_empty() => {}
-                Some(variable) => chosen.push((variable, text.to_owned())),
+                Some(variable) => chosen.push(Chosen::new(variable, name, text)),
                 None if is_ours(name) => return Err(unknown(name)),
                 None => {}
             }
         }
         // The first error is the same in every environment.
-        chosen.sort_by_key(|(variable, _)| variable.name());
-        for (variable, text) in &chosen {
-            let file = variable.read(text);
-            self.apply(file.map_err(|e| ConfigError::new(variable.name(), e.to_string()))?);
+        chosen.sort_by_key(|chosen| (chosen.variable.name, chosen.name));
+        for pair in chosen.windows(2) {
+            let [one, other] = pair else { continue };
+            one.agrees_with(other)?;
         }
-        let names = Names(chosen.iter().map(|(variable, _)| *variable).collect());
+        for chosen in &chosen {
+            self.apply(chosen.read()?);
+        }
+        let names = chosen.iter().map(|set| (set.variable.key, set.name));
+        let names = Names(names.collect());
         check::whole(&self).map_err(|e| names.rename(e))?;
         Ok(self)
     }
 }
 
 fn unknown(name: &str) -> ConfigError {
-    let reason = "there is no such variable; `settings::VARIABLES` has them all";
+    let bare = |name: &'static str| name.trim_start_matches(PREFIX);
+    let known = VARIABLES.iter().map(|variable| bare(variable.name));
+    let meant = nearest(
+        name.trim_start_matches(PREFIX),
+        known.chain([bare(token::SECRET)]),
+    );
+    let meant: Vec<_> = meant.iter().map(|name| format!("{PREFIX}{name}")).collect();
+    let reason = match did_you_mean(&meant) {
+        Some(meant) => format!("there is no such variable; {meant}"),
+        None => "there is no such variable; `settings::VARIABLES` has them all".to_owned(),
+    };
     ConfigError::new(shown(name), reason)
 }
 

@@ -1,13 +1,13 @@
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
     CacheSettings, CircuitBreakerSettings, ConcurrencySettings, DeadlineSettings, FitSettings,
     HealthSettings, HttpSettings, OnceSettings, ParallelSettings, PolicySettings, PollSettings,
     Preset, QuotaSettings, RateLimitSettings, RepeatGuardSettings, RetrySettings, SanitizeSettings,
     SequenceSettings, SharedSettings, StackBuilder, TimeoutSettings, TokenSettings, ToolSettings,
-    TraceSettings, ValidateSettings, base::Explicit, check, sections::File,
+    TraceSettings, ValidateSettings, base::Explicit, check, sections::File, suggest::Suggest,
 };
 use crate::config::ConfigError;
 
@@ -15,8 +15,7 @@ use crate::config::ConfigError;
 ///
 /// In a file they begin with those of its `preset`, if it names one. Written, they are such a file: the preset, and what was
 /// set over it.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(from = "File")]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
     /// The preset that the others begin with.
@@ -91,6 +90,12 @@ impl Settings {
 impl Serialize for Settings {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         self.to_file().serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Settings {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        File::deserialize(Suggest(from)).map(Self::from)
     }
 }
 

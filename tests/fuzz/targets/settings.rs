@@ -8,7 +8,7 @@ pub(crate) fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(settings) = toml::from_str::<Settings>(&text) {
         builds(&settings);
-        let _ = settings.with_env_from([("TOOL_TIMEOUT", "5s")]);
+        let _ = settings.with_env_from([("TOOLCALL_TIMEOUT", "5s")]);
     }
     let lines = text.lines().filter_map(|line| line.split_once('='));
     let variables: Vec<_> = lines.take(200).collect();

@@ -95,7 +95,7 @@ impl<C, O> StackBuilder<C, O> {
     /// use tower_toolcall::settings::Settings;
     ///
     /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
-    /// let settings = Settings::default().with_env_from([("TOOL_FIT_ENABLED", "yes")])?;
+    /// let settings = Settings::default().with_env_from([("TOOLCALL_FIT_ENABLED", "yes")])?;
     /// let fit = settings.fit_layer().map(|fit| fit.with_advice("ask for fewer rows"));
     /// let stack = settings.stack().with_fit::<String>(fit).build()?;
     /// # let _ = stack; Ok(()) }
@@ -119,7 +119,7 @@ impl<C, O> StackBuilder<C, O> {
     /// use tower_toolcall::settings::Settings;
     ///
     /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
-    /// let settings = Settings::default().with_env_from([("TOOL_ONCE_ENABLED", "yes")])?;
+    /// let settings = Settings::default().with_env_from([("TOOLCALL_ONCE_ENABLED", "yes")])?;
     /// let stack = settings.stack().with_once::<String>(settings.once_layer()?).build()?;
     /// # let _ = stack; Ok(()) }
     /// ```
