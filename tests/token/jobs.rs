@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 use tower::ServiceExt;
-use tower_toolcall::{ErrorKind, ToolCall, ToolError, axum::Routes, call::JobRef};
+use tower_toolcall::{ErrorKind, ToolCall, ToolError, VerifiedCaller, axum::Routes, call::JobRef};
 
 use crate::kit::SECOND;
 
@@ -77,7 +77,11 @@ impl Executor {
             "" => request,
             _ => request.header("authorization", format!("Bearer {token}")),
         };
-        let request = request.body(Body::from("{}")).unwrap();
+        let mut request = request.body(Body::from("{}")).unwrap();
+        if token.starts_with("verified") {
+            let caller = VerifiedCaller::new(token);
+            request.extensions_mut().insert(caller);
+        }
         let answer = self.app.clone().oneshot(request).await.unwrap();
         let status = answer.status().as_u16();
         let body = answer.into_body().collect().await.unwrap().to_bytes();
@@ -130,11 +134,26 @@ async fn the_caller_with_the_most_jobs_makes_room_for_others() {
     let executor = Executor::new();
     let alices = executor.start("alice").await;
     let mallorys = join_all((0..100).map(|_| executor.start("mallory"))).await;
-    let others: Vec<String> = (0..949).map(|n| format!("garbage{n}")).collect();
+    // Tokens that were not verified have half of the places.
+    let others: Vec<String> = (0..449).map(|n| format!("garbage{n}")).collect();
     join_all(others.iter().map(|token| executor.start(token))).await;
     assert!(executor.has(&alices, "alice").await);
     for (n, id) in mallorys.iter().enumerate() {
         assert_eq!(executor.has(id, "mallory").await, n >= 50, "{n}");
+    }
+}
+
+/// S-3: invented tokens push out no job of a verified caller, and take half of the places.
+#[tokio::test(start_paused = true)]
+async fn invented_tokens_push_out_no_job_of_a_verified_caller() {
+    let executor = Executor::new();
+    let callers: Vec<String> = (0..6).map(|n| format!("verified{n}")).collect();
+    let starts = callers.iter().flat_map(|token| [token; 100]);
+    let jobs = join_all(starts.clone().map(|token| executor.start(token))).await;
+    let others: Vec<String> = (0..1_000).map(|n| format!("garbage{n}")).collect();
+    join_all(others.iter().map(|token| executor.start(token))).await;
+    for (id, token) in jobs.iter().zip(starts) {
+        assert!(executor.has(id, token).await, "{token}");
     }
 }
 
