@@ -683,7 +683,7 @@ async fn the_second_attempt_does_not_come_before_retry_after() {
         // A tenth more by chance at most, and what a busy machine adds.
         let waited = second - first;
         assert!(waited >= Duration::from_secs(1), "{waited:?}");
-        assert!(waited < Duration::from_secs(5), "{waited:?}");
+        assert!(waited < Duration::from_secs(20), "{waited:?}");
         assert_eq!(server.paid(id), 1);
     }
 }
@@ -712,7 +712,7 @@ async fn a_refused_connection_is_tried_again() {
     // The client learns that its connection is closed.
     sleep(Duration::from_millis(100)).await;
     let pays = tokio::spawn(stack.oneshot(call("pay", 1)));
-    let heard = timeout(Duration::from_secs(10), failed.notified()).await;
+    let heard = timeout(Duration::from_secs(60), failed.notified()).await;
     heard.expect("the call is repeated");
     let (address, tools, front) = (server.address, server.tools.clone(), server.front.clone());
     let server = Running::listen(address, tools, front).await;

@@ -120,7 +120,7 @@ pub(crate) async fn request(
 ) -> Result<CallToolResponse, ServiceError> {
     let mut params = CallToolRequestParams::new(tool);
     params.arguments = arguments.as_object().cloned();
-    let answer = timeout(Duration::from_secs(30), peer.call_tool_once(params)).await;
+    let answer = timeout(Duration::from_secs(60), peer.call_tool_once(params)).await;
     answer.expect("an answer")
 }
 

@@ -95,7 +95,7 @@ async fn progress_holds_up_no_answer_in_other_settings_of_http() {
             let (url, _server) = http_with(gateway.handler.clone(), config).await;
             let mut client = connect_to(way, url, []).await;
             for tool in ["docs__steps", "docs__flood"] {
-                let told = timeout(Duration::from_secs(20), told_of(&mut client, tool)).await;
+                let told = timeout(Duration::from_secs(60), told_of(&mut client, tool)).await;
                 let told = values(&told.unwrap_or_else(|_| panic!("{way:?} {stateful} {json}")));
                 assert!(told.is_sorted(), "{way:?} {told:?}");
             }

@@ -166,7 +166,7 @@ async fn a_session_in_use_is_not_replaced() {
             }
         }
     };
-    timeout(Duration::from_secs(20), late).await.unwrap();
+    timeout(Duration::from_secs(60), late).await.unwrap();
 }
 
 #[tokio::test]

@@ -55,7 +55,7 @@ impl Count {
                 more.await;
             }
         };
-        let in_time = timeout(Duration::from_secs(20), reached).await;
+        let in_time = timeout(Duration::from_secs(60), reached).await;
         in_time.unwrap_or_else(|_| panic!("{} of {n}", self.0.0.load(SeqCst)));
     }
 }

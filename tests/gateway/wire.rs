@@ -52,7 +52,7 @@ impl Wire {
 
     pub(crate) async fn receive(&mut self) -> Value {
         let mut line = String::new();
-        let read = timeout(Duration::from_secs(20), self.0.read_line(&mut line)).await;
+        let read = timeout(Duration::from_secs(60), self.0.read_line(&mut line)).await;
         assert_ne!(read.expect("a line").unwrap(), 0);
         serde_json::from_str(&line).unwrap()
     }
@@ -120,7 +120,7 @@ async fn a_client_that_never_reads_is_told_of_ten_thousand_changes_in_a_few_word
         gateway.handler.tools_changed();
         tokio::task::yield_now().await;
     }
-    timeout(Duration::from_secs(20), gateway.handler.drain())
+    timeout(Duration::from_secs(60), gateway.handler.drain())
         .await
         .unwrap();
     slow.call(4, "docs__echo").await;

@@ -1,22 +1,20 @@
 //! Unmodified clients of third parties.
 
-use std::{collections::HashMap, process::Stdio, time::Duration};
+use std::{collections::HashMap, process::Stdio};
 
 use serde_json::{Value, json};
 use tokio::{process::Command, time::timeout};
 use tower_toolcall::settings::Settings;
 
 use crate::{
-    kit::{Running, beside},
+    kit::{LIMIT, Running, beside},
     upstream::installed,
 };
 
 /// Runs a client to its end; what it saw, by step.
 async fn run(command: &mut Command) -> HashMap<String, Value> {
     let child = command.stdin(Stdio::null()).kill_on_drop(true).output();
-    let output = timeout(Duration::from_secs(60), child)
-        .await
-        .expect("the client hangs");
+    let output = timeout(2 * LIMIT, child).await.expect("the client hangs");
     let output = output.unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

@@ -1,18 +1,19 @@
 //! Clients that begin sessions, and never come back.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc};
 
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     task::JoinSet,
-    time::{Instant, sleep},
+    time::Instant,
 };
 use tower_toolcall::settings::Settings;
 
 use crate::{
-    kit::{Running, alone, in_use},
+    kill::at_rest,
+    kit::{Running, alone},
     wire::{call, initialize, session},
 };
 
@@ -49,8 +50,6 @@ async fn flood(at: SocketAddr, sessions: u32) {
     while let Some(ended) = workers.join_next().await {
         ended.unwrap();
     }
-    // What was replaced ends in tasks of its own.
-    sleep(Duration::from_millis(500)).await;
 }
 
 /// W14: memory is flat, and who works is not disturbed.
@@ -63,9 +62,11 @@ async fn twenty_thousand_sessions_take_no_more_than_a_thousand() {
     let works = session(&client, &url).await;
     // All places are taken, and some have changed hands.
     flood(gateway.at, 4000).await;
-    let (before, since) = (in_use(), Instant::now());
+    // What was replaced ends in tasks of its own.
+    let (before, since) = (at_rest().await, Instant::now());
     flood(gateway.at, SESSIONS).await;
-    let (after, took) = (in_use(), since.elapsed());
+    let took = since.elapsed();
+    let after = at_rest().await;
     println!("{SESSIONS} sessions in {took:?}\nbefore {before:?}\nafter  {after:?}");
 
     let echo = json!({ "message": "hello" });

@@ -74,7 +74,7 @@ impl Running {
 
     /// Waits until all is over; the tools of the calls that were cut short.
     pub(crate) async fn ended(self) -> Vec<String> {
-        let ended = timeout(Duration::from_secs(20), self.served).await;
+        let ended = timeout(LIMIT, self.served).await;
         ended.expect("it does not stop").unwrap().unwrap()
     }
 

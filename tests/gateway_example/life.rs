@@ -217,13 +217,11 @@ async fn each_of_fifty_calls_has_one_answer_when_it_stops() {
     println!("{cut} of 50 calls cut short, closed after {took:?}");
     assert_eq!(told, vec![LONG; cut]);
     assert!(took >= grace, "they had {took:?} only");
-    assert!(took < grace + Duration::from_secs(4), "it took {took:?}");
+    // The slow ones would take 50 s.
+    assert!(took < Duration::from_secs(slow), "it took {took:?}");
     let since = Instant::now();
     while !in_use().children.is_empty() {
-        assert!(
-            since.elapsed() < Duration::from_secs(10),
-            "a child is left over"
-        );
+        assert!(since.elapsed() < LIMIT, "a child is left over");
         sleep(Duration::from_millis(50)).await;
     }
 }
@@ -240,7 +238,8 @@ async fn a_second_signal_cuts_short_at_once() {
     gateway.stop();
     assert_eq!(gateway.ended().await, [LONG, LONG]);
     let took = since.elapsed();
-    assert!(took < Duration::from_secs(5), "it took {took:?}");
+    // The grace period is 10 s.
+    assert!(took < Duration::from_secs(10), "it took {took:?}");
     for call in calls {
         assert!(!call.await.unwrap());
     }
@@ -269,10 +268,7 @@ async fn a_server_may_come_late() {
     while !rpc(&client, &gateway.url("/rpc"), 1, "everything__echo", &hello).await["result"]
         .is_object()
     {
-        assert!(
-            since.elapsed() < Duration::from_secs(30),
-            "it does not come"
-        );
+        assert!(since.elapsed() < LIMIT, "it does not come");
         sleep(Duration::from_millis(50)).await;
     }
     fs::remove_file(&flag).unwrap();

@@ -218,7 +218,7 @@ async fn a_collector_receives_the_same_of_a_preset() {
 
 async fn receives_all(stack: fn(&Client) -> Stack) {
     let run = run(stack);
-    let collector = timeout(Duration::from_secs(20), run).await.unwrap();
+    let collector = timeout(Duration::from_secs(60), run).await.unwrap();
     let spans = collector.spans();
     one_trace(&spans);
     a_retried_call(&spans);

@@ -21,8 +21,8 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// What a loaded machine may take for nothing. Far below any wait that would be a mistake.
-pub(crate) const SLACK: Duration = ms(1500);
+/// What a busy machine may take for nothing. Far below any wait that would be a mistake: a cooldown of 60 s is the shortest.
+pub(crate) const SLACK: Duration = ms(20_000);
 
 pub(crate) struct Served {
     pub(crate) upstream: Upstream,

@@ -226,7 +226,7 @@ impl Gateway {
 
     /// Whatever has become of calls: no permit is out when none runs any more.
     pub(crate) async fn is_idle(&self) {
-        for _ in 0..100 {
+        for _ in 0..1200 {
             if self.limits.loads().is_empty() {
                 return;
             }

@@ -41,7 +41,7 @@ async fn an_innocent_caller_is_served_as_if_alone() {
     // The processor is shared with those who attack; a gate or a breaker would cost seconds.
     let most = alone.median * 4 + Duration::from_millis(100);
     assert!(attacked.median <= most, "{:?} > {most:?}", attacked.median);
-    assert!(attacked.slowest < Duration::from_secs(2));
+    assert!(attacked.slowest < alone.slowest * 4 + Duration::from_secs(2));
     assert!(attacked.calls > alone.calls);
     gateway.is_idle().await;
     gateway.is_unmoved();

@@ -1,20 +1,20 @@
 //! Unmodified clients of third parties, in front of third parties' servers: they see the same with `wrap` in their configuration
 //! and without.
 
-use std::{process::Stdio, time::Duration};
+use std::process::Stdio;
 
 use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::{process::Command, time::timeout};
 
-use crate::kit::{everything, installed, time, wrapped};
+use crate::kit::{LIMIT, everything, installed, time, wrapped};
 
 async fn run(client: &[String], server: &[String]) -> Vec<Value> {
     let mut command = Command::new(&client[0]);
     command.args(&client[1..]).args(server);
     command.env("PYTHONPATH", installed("mcp-servers-python"));
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output();
-    let output = timeout(Duration::from_secs(60), output).await;
+    let output = timeout(2 * LIMIT, output).await;
     let output = output.expect("the client hangs").unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     let text = String::from_utf8(output.stdout).unwrap();

@@ -323,9 +323,7 @@ async fn a_subscription_without_an_answer_stops_no_restart() {
         .answer("tools/list", json!({ "cursor": "page 2" }))
         .await;
     client.refused("die").await;
-    let since = Instant::now();
     assert_eq!(text(&client.call("echo", json!({})).await), "{}");
-    assert!(since.elapsed() < Duration::from_secs(5));
     // Its pages may be others.
     sleep(Duration::from_millis(200)).await;
     assert_eq!(
