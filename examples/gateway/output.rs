@@ -163,6 +163,7 @@ fn lines(text: &[u8]) -> usize {
 /// Writes a text. Returns how many of its bytes were taken.
 ///
 /// Unlike `write_all` it goes on when the descriptor is non-blocking: any program that shares it can set that.
+#[expect(clippy::disallowed_methods, reason = "it blocks its own thread")]
 fn write(to: &mut impl Write, text: &[u8]) -> (usize, io::Result<()>) {
     let mut taken = 0;
     loop {
