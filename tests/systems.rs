@@ -217,10 +217,17 @@ async fn b_bounds_a_batch() {
 
 // System C: an agent loop with retries and rate limits.
 
+/// The preset, and the rule of the system itself: every tool may run twice (P11).
+fn system_c() -> Settings {
+    let mut settings = Settings::agent_loop();
+    settings.retry.assume_replay_safe = true;
+    settings
+}
+
 /// C: R1, R2. 1 s, 2 s, and success on the third attempt.
 #[tokio::test(start_paused = true)]
 async fn c_tries_a_failing_tool_three_times() {
-    let stack = Settings::agent_loop().stack().build().unwrap();
+    let stack = system_c().stack().build().unwrap();
     let (requests, tool) = failing(2, "503 Service Unavailable");
     let start = Instant::now();
     let executor = ToolResultLayer::new().layer(stack.layer(tool));
@@ -246,7 +253,7 @@ async fn c_gives_up_where_it_is_of_no_use() {
             ErrorKind::ConnectionFailed,
         ),
     ] {
-        let stack = Settings::agent_loop().stack().build().unwrap();
+        let stack = system_c().stack().build().unwrap();
         let (requests, tool) = failing(usize::MAX, text);
         let error = stack
             .layer(tool)
@@ -264,7 +271,7 @@ async fn c_gives_up_where_it_is_of_no_use() {
 /// C: L1. A 429 is waited out for 30 s, and the second attempt succeeds.
 #[tokio::test(start_paused = true)]
 async fn c_waits_out_a_rate_limit() {
-    let stack = Settings::agent_loop().stack().build().unwrap();
+    let stack = system_c().stack().build().unwrap();
     let (requests, tool) = failing(1, "429 Too Many Requests");
     let start = Instant::now();
     let executor = ToolResultLayer::new().layer(stack.layer(tool));
@@ -278,7 +285,7 @@ async fn c_waits_out_a_rate_limit() {
 /// C: T4. The user's abort ends the call, whatever it waits for, and nothing is repeated.
 #[tokio::test(start_paused = true)]
 async fn c_is_aborted_by_its_user() {
-    let stack = Settings::agent_loop().stack().build().unwrap();
+    let stack = system_c().stack().build().unwrap();
     let executor = ToolResultLayer::new().layer(stack.layer(tools()));
     let token = CancellationToken::new();
     let call = work(20.0).with_cancellation(token.clone());
@@ -306,9 +313,7 @@ async fn c_answers_each_call_of_a_model_once() {
         .tool("nothing", tool_fn(|(): ()| async { Ok::<_, BoxError>(()) }))
         .build()
         .unwrap();
-    let stack = Settings::agent_loop()
-        .stack()
-        .with_classifier(McpClassifier::new());
+    let stack = system_c().stack().with_classifier(McpClassifier::new());
     let executor = Parallel::new(stack.build().unwrap().layer(router));
     let calls = [
         ToolCall::new("text").with_id("call_1"),

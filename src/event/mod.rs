@@ -43,6 +43,7 @@
 //! | `tool.http_request` | DEBUG | `http_tool` | `method`, `url`, `headers`, `body` |
 //! | `tool.http_response` | DEBUG | `http_tool` | `status`, `duration_ms`, `headers`, `body` |
 //! | `tool.token` | WARN | `token` | `error`, and `server` or `tool`, and no others: once for an endpoint, or a setting |
+//! | `tool.settings` | WARN | `settings::StackBuilder::build` | `setting`, `reason`, and no others |
 //! | `tool.store` | WARN, INFO | `shared` | `to` (`down`, `up`), `error`, and no others |
 //! | `tool.stale_list` | WARN | `mcp::McpTools` | `server`, `code`, `error`, and no others |
 //! | `tool.connected` | INFO | `mcp::McpReconnect` | `server`, `attempts`, `duration_ms`, and no others |

@@ -55,6 +55,8 @@ pub mod event {
     pub const REPEATED: &str = "tool.repeated";
     /// A layer can do nothing for a call, because something is not known of it. WARN, once for each layer and reason.
     pub const INERT: &str = "tool.inert";
+    /// A setting works, but looks wrong: once for each stack that is built of it. WARN.
+    pub const SETTINGS: &str = "tool.settings";
     /// A call has the answer that an earlier call has got, and was not sent. DEBUG.
     pub const REUSED: &str = "tool.reused";
     /// A request of an HTTP tool is about to be sent. DEBUG.
@@ -165,6 +167,8 @@ pub mod field {
     pub const PATHS: &str = "paths";
     /// Which layer had the answer of an earlier call, or can do nothing for a call.
     pub const LAYER: &str = "layer";
+    /// The key of a setting, or the variable that has set it.
+    pub const SETTING: &str = "setting";
     /// What the user of a layer can do.
     pub const HELP: &str = "help";
     /// What a policy has decided: the name of a [`PolicyOutcome`](crate::event::PolicyOutcome).

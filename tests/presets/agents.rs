@@ -134,6 +134,7 @@ async fn b_and_c_make_every_call() {
 async fn c_tries_three_times() {
     let vars = [
         ("TOOLCALL_PRESET", "agent_loop"),
+        ("TOOLCALL_RETRY_ASSUME_REPLAY_SAFE", "yes"),
         ("TOOLCALL_TIMEOUT", "1"),
         ("TOOLCALL_RETRY_BASE", "100ms"),
     ];

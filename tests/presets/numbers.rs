@@ -41,12 +41,13 @@ async fn b_has_its_numbers() {
         ("sequence.budget", json!("30s")),
         ("sequence.reserve", json!("500ms")),
         ("parallel.budget", json!("1m")),
+        ("retry.attempts", json!(1)),
         ("circuit_breaker.enabled", json!(false)),
     ];
     numbers("agent_library", &expected).await;
 }
 
-/// C: 30 s, 3 attempts, 30 s, assume replay safe; W8: no breaker.
+/// C: 30 s, 3 attempts, 30 s; W8: no breaker. P11: nothing is assumed to be safe.
 #[tokio::test]
 async fn c_has_its_numbers() {
     let expected = [
@@ -54,7 +55,7 @@ async fn c_has_its_numbers() {
         ("retry.attempts", json!(3)),
         ("retry.base", json!("1s")),
         ("retry.cap", json!("30s")),
-        ("retry.assume_replay_safe", json!(true)),
+        ("retry.assume_replay_safe", json!(false)),
         ("rate_limit.default_cooldown", json!("30s")),
         ("circuit_breaker.enabled", json!(false)),
     ];

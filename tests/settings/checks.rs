@@ -19,17 +19,71 @@ pub(crate) fn refused(change: impl FnOnce(&mut Settings), key: &str, says: &[&st
     }
 }
 
+/// The settings can work, and one warning has this name and text.
+#[track_caller]
+pub(crate) fn warned(change: impl FnOnce(&mut Settings), key: &str, says: &[&str]) {
+    let settings = changed(change);
+    assert_eq!(settings.check(), Ok(()));
+    let warnings = settings.warnings();
+    let [warning] = &*warnings else {
+        panic!("{warnings:?}");
+    };
+    assert_eq!(warning.field(), key, "{warning}");
+    for part in says {
+        assert!(warning.reason().contains(part), "{part} in {warning}");
+    }
+}
+
+/// P18: system D's environment, and one tool of 10 minutes.
+#[test]
+fn a_gateway_with_one_tool_of_ten_minutes_starts_and_warns() {
+    let file = "preset = \"gateway\"\n[tools.import]\ntimeout_ms = 600000";
+    let file: Settings = toml::from_str(file).unwrap();
+    let environment = [
+        ("TOOL_TIMEOUT", "60"),
+        ("TOOL_CIRCUIT_BREAKER_ENABLED", "true"),
+        ("TOOL_CIRCUIT_BREAKER_THRESHOLD", "5"),
+        ("TOOL_CIRCUIT_BREAKER_RESET", "60"),
+        ("TOOL_CIRCUIT_BREAKER_WINDOW", "300"),
+    ];
+    let settings = file.with_env_from(environment).unwrap();
+    assert!(settings.stack().build().is_ok());
+    assert_eq!(
+        settings.warnings()[0].reason(),
+        "window (5m) must be longer than the longest timeout (`tools.import.timeout`, 10m), \
+         or two timeouts never fall into one window"
+    );
+}
+
+/// P18: a tool's setting of a layer that is off.
+#[test]
+fn a_setting_of_a_layer_that_is_off_is_a_warning() {
+    let of_tool = |change: fn(&mut ToolSettings)| {
+        move |s: &mut Settings| {
+            s.validate.enabled = false;
+            change(s.tools.entry("import".into()).or_default());
+        }
+    };
+    let says = ["`repeat_guard.enabled` is false"];
+    let guard = of_tool(|tool| tool.repeat_guard = Some(true));
+    warned(guard, "tools.import.repeat_guard", &says);
+    let says = ["`validate.enabled` is false"];
+    let repair = of_tool(|tool| tool.repair = Some(true));
+    warned(repair, "tools.import.repair", &says);
+}
+
 #[test]
 fn every_preset_passes() {
     for preset in Preset::ALL {
         assert_eq!(Settings::preset(preset).check(), Ok(()));
+        assert_eq!(Settings::preset(preset).warnings(), []);
     }
 }
 
 #[test]
 fn a_window_shorter_than_the_timeout_that_it_watches() {
-    let says = ["20s", "`timeout.default` (30s)", "lengthen"];
-    refused(
+    let says = ["window (20s)", "(`timeout.default`, 30s)"];
+    warned(
         |s| s.circuit_breaker.window = Some(secs(20)),
         "circuit_breaker.window",
         &says,
@@ -42,8 +96,8 @@ fn a_window_shorter_than_one_tools_timeout() {
         s.circuit_breaker.window = Some(secs(60));
         s.tools.entry("import".into()).or_default().timeout = Some(secs(90));
     };
-    let says = ["`tools.import.timeout` (1m30s)"];
-    refused(change, "circuit_breaker.window", &says);
+    let says = ["(`tools.import.timeout`, 1m30s)"];
+    warned(change, "circuit_breaker.window", &says);
 }
 
 /// N4: a switched-off breaker watches nothing.
@@ -53,7 +107,7 @@ fn the_window_of_a_breaker_that_is_off_may_be_short() {
         s.circuit_breaker.enabled = false;
         s.circuit_breaker.window = Some(secs(20));
     });
-    assert_eq!(settings.check(), Ok(()));
+    assert_eq!(settings.warnings(), []);
 }
 
 /// L1, R5: a wait that cannot fit is never begun.
@@ -257,7 +311,7 @@ fn a_cap_below_the_base() {
 #[test]
 fn an_idle_timeout_that_never_matters() {
     let says = ["30s", "`timeout.default` (30s)"];
-    refused(
+    warned(
         |s| s.timeout.idle_timeout = Some(secs(30)),
         "timeout.idle_timeout",
         &says,
@@ -271,7 +325,7 @@ fn a_slow_call_that_is_never_met() {
         s.circuit_breaker.slow_call = Some(secs(31));
         s.circuit_breaker.window_calls = Some(100);
     };
-    refused(
+    warned(
         change,
         "circuit_breaker.slow_call",
         &["31s", "`timeout.default` (30s)"],
@@ -281,7 +335,7 @@ fn a_slow_call_that_is_never_met() {
         change(s);
         s.circuit_breaker.enabled = false;
     });
-    assert_eq!(settings.check(), Ok(()));
+    assert_eq!(settings.warnings(), []);
 }
 
 /// T5: an attempt outlasts neither the budget of the call nor the longest timeout.
@@ -291,38 +345,38 @@ fn the_longest_attempt_is_the_budget_if_that_is_shorter() {
         s.deadline.budget = Some(secs(10));
         s.rate_limit.default_cooldown = secs(1);
     };
-    let says = ["`deadline.budget` (10s)"];
+    let says = ["`deadline.budget`", "10s"];
     let idle = |s: &mut Settings| {
         short(s);
         s.timeout.idle_timeout = Some(secs(10));
     };
-    refused(idle, "timeout.idle_timeout", &says);
+    warned(idle, "timeout.idle_timeout", &says);
     let window = |s: &mut Settings| {
         short(s);
         s.circuit_breaker.window = Some(secs(10));
     };
-    refused(window, "circuit_breaker.window", &says);
+    warned(window, "circuit_breaker.window", &says);
     let slow = |s: &mut Settings| {
         short(s);
         s.circuit_breaker.slow_call_rate = Some(0.5);
         s.circuit_breaker.slow_call = Some(secs(11));
         s.circuit_breaker.window_calls = Some(100);
     };
-    refused(slow, "circuit_breaker.slow_call", &says);
+    warned(slow, "circuit_breaker.slow_call", &says);
     let settings = changed(|s| {
         short(s);
         s.timeout.idle_timeout = Some(secs(9));
         s.circuit_breaker.window = Some(secs(11));
     });
-    assert_eq!(settings.check(), Ok(()));
+    assert_eq!(settings.warnings(), []);
 }
 
 /// Two results that end so far apart are never seen together; one is enough for some.
 #[test]
 fn a_window_as_long_as_the_timeout() {
     let window = |s: &mut Settings| s.circuit_breaker.window = Some(secs(30));
-    let says = ["not more than `timeout.default` (30s)", "lengthen"];
-    refused(window, "circuit_breaker.window", &says);
+    let says = ["must be longer than the longest timeout (`timeout.default`, 30s)"];
+    warned(window, "circuit_breaker.window", &says);
     let rates = |minimum| {
         move |s: &mut Settings| {
             window(s);
@@ -330,14 +384,14 @@ fn a_window_as_long_as_the_timeout() {
             s.circuit_breaker.minimum_calls = minimum;
         }
     };
-    refused(rates(None), "circuit_breaker.window", &says);
-    refused(rates(Some(2)), "circuit_breaker.window", &says);
-    assert_eq!(changed(rates(Some(1))).check(), Ok(()));
+    warned(rates(None), "circuit_breaker.window", &says);
+    warned(rates(Some(2)), "circuit_breaker.window", &says);
+    assert_eq!(changed(rates(Some(1))).warnings(), []);
     let settings = changed(|s| {
         s.circuit_breaker.window = Some(secs(1));
         s.circuit_breaker.threshold = 1;
     });
-    assert_eq!(settings.check(), Ok(()));
+    assert_eq!(settings.warnings(), []);
 }
 
 /// T5.

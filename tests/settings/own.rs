@@ -104,7 +104,7 @@ async fn each_place_is_where_its_name_says() {
         .build()
         .unwrap();
     let tool = flaky(ErrorKind::Upstream, 1);
-    let call = || ToolCall::new("docs__search");
+    let call = || ToolCall::new("docs__search").with_replay_safety(safe().replay_safety());
     assert_eq!(run(&layer, &tool, call()).await, Ok("done"));
     let expected = [
         "outside docs__search 1",
@@ -401,6 +401,29 @@ async fn hooks_hear_of_calls_and_attempts() {
         let expected = vec!["search Some(Reported)"; 1 + usize::from(attempts)];
         assert_eq!(taken(&heard), expected);
     }
+}
+
+/// P18: what looks wrong is seen once, by the subscriber of the thread that builds the stack.
+#[test]
+fn a_warning_is_an_event_when_the_stack_is_built() {
+    let file = "[circuit_breaker]\nwindow = \"5m\"\n[tools.import]\ntimeout = \"10m\"";
+    let settings: Settings = toml::from_str(file).unwrap();
+    let written = Written::default();
+    let to = written.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || to.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    LazyLock::force(&ANOTHER);
+    tracing::callsite::rebuild_interest_cache();
+    let _ = settings.stack().build().unwrap();
+    let written = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(written.matches("tool.settings").count(), 1, "{written}");
+    assert!(
+        written.contains("WARN") && written.contains("window (5m) must"),
+        "{written}"
+    );
 }
 
 /// Hooks that do not say what an answer is leave it to the stack.

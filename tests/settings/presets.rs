@@ -344,14 +344,44 @@ async fn a_tool_without_a_server_has_its_own_breaker_in_the_http_proxy() {
     run(&layer, &tool, ToolCall::new("b")).await.unwrap();
 }
 
-/// R6: C alone assumes that a tool may run twice.
+/// P11: no preset assumes that a tool may run twice. System C's rule is a line of the user's.
 #[tokio::test(start_paused = true)]
-async fn the_agent_loop_alone_repeats_what_nobody_calls_safe() {
+async fn no_preset_repeats_a_call_that_is_not_known_to_be_safe() {
     for preset in Preset::ALL {
         let tool = flaky(ErrorKind::Upstream, 2);
         let call = ToolCall::new("search");
         let done = run(&stack(&Settings::preset(preset)), &tool, call).await;
-        assert_eq!(done.is_ok(), preset == Preset::AgentLoop, "{preset}");
+        assert!(done.is_err() && tool.count() == 1, "{preset}");
+    }
+}
+
+/// P11: a payment that timed out is not sent again by an agent loop, and a user's line changes that.
+#[tokio::test(start_paused = true)]
+async fn an_agent_loop_pays_once_unless_a_line_says_otherwise() {
+    for (assumes, sent) in [(false, 1), (true, 3)] {
+        let mut settings = Settings::agent_loop();
+        settings.retry.assume_replay_safe = assumes;
+        let tool = flaky(ErrorKind::Timeout, 2);
+        let _ = run(&stack(&settings), &tool, ToolCall::new("pay")).await;
+        assert_eq!(tool.count(), sent);
+    }
+}
+
+/// P12: system B does not ask for retries: a timeout of its library is no refused retry.
+#[tokio::test(start_paused = true)]
+async fn the_agent_library_has_no_retry_layer() {
+    for kind in [ErrorKind::Timeout, ErrorKind::ConnectionFailed] {
+        let events = Events::new();
+        let builder = Settings::agent_library().stack();
+        let layer = builder.with_listener(events.clone()).build().unwrap();
+        let tool = flaky(kind, 1);
+        assert_eq!(run(&layer, &tool, safe()).await, Err(kind));
+        assert_eq!(tool.count(), 1);
+        let names = events.names();
+        assert!(
+            names.iter().all(|name| !name.contains("retry")),
+            "{names:?}"
+        );
     }
 }
 

@@ -10,29 +10,39 @@ use crate::{
 /// G1: both settings of a contradiction are named as the operator knows them.
 #[test]
 fn a_contradiction_between_variables_names_both() {
-    let vars = [
-        ("TOOLCALL_TIMEOUT", "60"),
-        ("TOOLCALL_CIRCUIT_BREAKER_WINDOW", "45"),
-    ];
+    let vars = [("TOOLCALL_RETRY_BASE", "60"), ("TOOLCALL_RETRY_CAP", "45")];
     let error = Settings::default().with_env_from(vars).unwrap_err();
-    assert_eq!(error.field(), "TOOLCALL_CIRCUIT_BREAKER_WINDOW");
-    assert!(
-        error.to_string().contains("`TOOLCALL_TIMEOUT` (1m)"),
-        "{error}"
-    );
+    assert_eq!(error.field(), "TOOLCALL_RETRY_CAP");
+    let says = "`TOOLCALL_RETRY_BASE` (1m)";
+    assert!(error.to_string().contains(says), "{error}");
 }
 
 /// G1: the variable that does not fit a file is named, or the key in the file.
 #[test]
 fn a_contradiction_with_a_file_names_the_variable() {
-    let file: Settings = toml::from_str("[circuit_breaker]\nwindow = \"45s\"").unwrap();
+    let file: Settings = toml::from_str("[retry]\ncap = \"45s\"").unwrap();
     let error = file
-        .with_env_from([("TOOLCALL_TIMEOUT", "60")])
+        .with_env_from([("TOOLCALL_RETRY_BASE", "60")])
         .unwrap_err();
-    assert_eq!(error.field(), "circuit_breaker.window");
-    assert!(
-        error.to_string().contains("`TOOLCALL_TIMEOUT` (1m)"),
-        "{error}"
+    assert_eq!(error.field(), "retry.cap");
+    let says = "`TOOLCALL_RETRY_BASE` (1m)";
+    assert!(error.to_string().contains(says), "{error}");
+}
+
+/// P18: a warning names both settings as the operator knows them.
+#[test]
+fn a_warning_names_the_variables() {
+    let vars = [
+        ("TOOL_TIMEOUT", "60"),
+        ("TOOLCALL_CIRCUIT_BREAKER_WINDOW", "45"),
+    ];
+    let settings = Settings::default().with_env_from(vars).unwrap();
+    let warnings = settings.warnings();
+    assert_eq!(warnings[0].field(), "TOOLCALL_CIRCUIT_BREAKER_WINDOW");
+    assert_eq!(
+        warnings[0].reason(),
+        "window (45s) must be longer than the longest timeout (`TOOL_TIMEOUT`, 1m), \
+         or two timeouts never fall into one window"
     );
 }
 
@@ -85,16 +95,16 @@ fn a_key_that_no_variable_set_comes_with_its_variable() {
     assert!(error.to_string().ends_with("would have time"), "{error}");
 }
 
-/// Attempts that nobody would make.
+/// P18: a switch that makes a tool's setting mean nothing is a warning.
 #[test]
 fn a_tools_attempts_without_a_retry_layer() {
     let file = changed(|s| s.tools.entry("import".into()).or_default().attempts = Some(1));
-    assert_eq!(file.check(), Ok(()));
-    let error = file.with_env_from([("TOOLCALL_RETRY_ENABLED", "false")]);
-    let error = error.unwrap_err();
-    assert_eq!(error.field(), "tools.import.attempts");
+    assert_eq!(file.warnings(), []);
+    let off = [("TOOLCALL_RETRY_ENABLED", "false")];
+    let warnings = file.with_env_from(off).unwrap().warnings();
+    assert_eq!(warnings[0].field(), "tools.import.attempts");
     let says = "`TOOLCALL_RETRY_ENABLED` is false";
-    assert!(error.to_string().contains(says), "{error}");
+    assert!(warnings[0].reason().contains(says), "{warnings:?}");
 }
 
 /// A tool's name is written as in a file, and not at any length.

@@ -14,6 +14,8 @@ use crate::{
 
 type Checked = Result<(), ConfigError>;
 
+type Warnings = Vec<ConfigError>;
+
 const DAY: (Duration, &str) = (Duration::from_secs(24 * 3600), "a day");
 const YEAR: (Duration, &str) = (MAX_PERIOD, "a year");
 
@@ -25,11 +27,12 @@ pub(super) fn whole(settings: &Settings) -> Checked {
     heading(settings)?;
     spans(settings)?;
     layers(settings)?;
-    let whole = Whole {
-        settings: &settings.in_force(),
-        set: settings.keys_set(),
-    };
-    whole.check()
+    Whole::of(settings).check()
+}
+
+/// The settings that have an effect and look wrong.
+pub(super) fn warnings(settings: &Settings) -> Warnings {
+    Whole::of(settings).warnings()
 }
 
 fn names(s: &Settings) -> Checked {
@@ -65,6 +68,7 @@ fn spans(s: &Settings) -> Checked {
     }
     let (limit, breaker) = (&s.rate_limit, &s.circuit_breaker);
     let others = [
+        ("timeout.idle_timeout", s.timeout.idle_timeout, YEAR),
         ("deadline.reserve", Some(s.deadline.reserve), YEAR),
         ("sequence.reserve", Some(s.sequence.reserve), YEAR),
         ("retry.base", Some(s.retry.base), YEAR),
@@ -183,26 +187,41 @@ fn tool_limits(s: &Settings) -> Checked {
 }
 
 /// The contradictions between settings that were set. A layer that is off contradicts nothing.
-struct Whole<'a> {
-    settings: &'a Settings,
+struct Whole {
+    settings: Settings,
     set: Explicit,
 }
 
-impl Whole<'_> {
+impl Whole {
+    fn of(settings: &Settings) -> Self {
+        Self {
+            settings: settings.in_force(),
+            set: settings.keys_set(),
+        }
+    }
+
     fn check(&self) -> Checked {
-        self.attempts()?;
-        self.repairs()?;
-        self.guards()?;
         self.reserves()?;
-        self.idle()?;
-        self.breaker()?;
         self.cap()?;
         self.cooldown()?;
         self.waits()
     }
 
+    /// A call may bring a longer timeout of its own, and failures that are no timeouts are quicker.
+    fn warnings(&self) -> Warnings {
+        let checks = [
+            self.attempts(),
+            self.repairs(),
+            self.guards(),
+            self.idle(),
+            self.slow_call(),
+            self.window(),
+        ];
+        checks.into_iter().filter_map(Result::err).collect()
+    }
+
     fn attempts(&self) -> Checked {
-        let Settings { tools, retry, .. } = self.settings;
+        let Settings { tools, retry, .. } = &self.settings;
         match tools.iter().find(|(_, tool)| tool.attempts.is_some()) {
             Some((name, _)) if !retry.enabled => Err(ConfigError::new(
                 tools::key(name, "attempts"),
@@ -215,7 +234,7 @@ impl Whole<'_> {
     fn repairs(&self) -> Checked {
         let Settings {
             tools, validate, ..
-        } = self.settings;
+        } = &self.settings;
         for (name, tool) in tools.iter().filter(|(_, tool)| tool.repair == Some(true)) {
             let off = match tool.validate {
                 Some(false) => tools::key(name, "validate"),
@@ -233,7 +252,7 @@ impl Whole<'_> {
             tools,
             repeat_guard,
             ..
-        } = self.settings;
+        } = &self.settings;
         let is_on = |tool: &ToolSettings| tool.repeat_guard == Some(true);
         match tools.iter().find(|(_, tool)| is_on(tool)) {
             Some((name, _)) if !repeat_guard.enabled => Err(ConfigError::new(
@@ -245,7 +264,7 @@ impl Whole<'_> {
     }
 
     fn reserves(&self) -> Checked {
-        let s = self.settings;
+        let s = &self.settings;
         let (run, reserve) = (s.sequence.budget, s.sequence.reserve);
         if let Some(budget) = run.filter(|budget| reserve >= *budget) {
             let is = ("sequence.reserve", reserve);
@@ -278,22 +297,31 @@ impl Whole<'_> {
         }
     }
 
-    fn breaker(&self) -> Checked {
+    fn slow_call(&self) -> Checked {
         let breaker = &self.settings.circuit_breaker;
-        if !breaker.enabled {
-            return Ok(());
-        }
         let (key, longest) = self.settings.longest_attempt();
-        if let Some(slow) = breaker.slow_call.filter(|slow| *slow > longest) {
-            let is = ("circuit_breaker.slow_call", slow);
-            let why = "no call is ever that slow; shorten it";
-            return refused(is, "more than", (&key, longest), why);
+        match breaker.slow_call {
+            Some(slow) if breaker.enabled && slow > longest => {
+                let is = ("circuit_breaker.slow_call", slow);
+                let why = "no call is ever that slow; shorten it";
+                refused(is, "more than", (&key, longest), why)
+            }
+            _ => Ok(()),
         }
+    }
+
+    fn window(&self) -> Checked {
+        let breaker = &self.settings.circuit_breaker;
+        let is_watched = breaker.enabled && !breaker.opens_at_once();
+        let (key, longest) = self.settings.longest_attempt();
         match breaker.window {
-            Some(window) if window <= longest && !breaker.opens_at_once() => {
-                let is = ("circuit_breaker.window", window);
-                let why = "of timeouts one after the other it would never see two; lengthen it";
-                refused(is, "not more than", (&key, longest), why)
+            Some(window) if is_watched && window <= longest => {
+                let (window, longest) = (show(window), show(longest));
+                let reason = format!(
+                    "window ({window}) must be longer than the longest timeout \
+                     (`{key}`, {longest}), or two timeouts never fall into one window"
+                );
+                Err(ConfigError::new("circuit_breaker.window", reason))
             }
             _ => Ok(()),
         }
@@ -335,7 +363,7 @@ impl Whole<'_> {
 
     /// The time that each budget leaves to a call at most.
     fn budgets(&self) -> impl Iterator<Item = (&'static str, Duration)> + use<> {
-        let s = self.settings;
+        let s = &self.settings;
         let all = [
             ("deadline.budget", s.deadline.budget, Duration::ZERO),
             ("sequence.budget", s.sequence.budget, s.sequence.reserve),
@@ -348,7 +376,7 @@ impl Whole<'_> {
     /// A wait that was set and cannot end in time is never begun: the layer would be there for nothing. Nothing is sent at the
     /// deadline itself.
     fn waits(&self) -> Checked {
-        let (s, cooldown) = (self.settings, self.settings.rate_limit.default_cooldown);
+        let (s, cooldown) = (&self.settings, self.settings.rate_limit.default_cooldown);
         let waits = |key| self.set.0.contains(key);
         let first = s
             .retry

@@ -108,10 +108,13 @@
 //! | preset | timeout | attempts | rate limit | breaker | besides |
 //! |---|---|---|---|---|---|
 //! | [`default`](Preset::Default) | 30 s | 3 | waits, 30 s without a hint | 5 in a row, open for 60 s | |
-//! | [`agent_library`](Settings::agent_library) | 5 s | 3 | waits, 10 s | off | sequence 30 s, batch 60 s, reserve 500 ms, slow from 80 % on |
-//! | [`agent_loop`](Settings::agent_loop) | 30 s | 3 | waits, 30 s | off | tools may run twice; limits known by text alone hold others back |
+//! | [`agent_library`](Settings::agent_library) | 5 s | 1 | waits, 10 s | off | sequence 30 s, batch 60 s, reserve 500 ms, slow from 80 % on |
+//! | [`agent_loop`](Settings::agent_loop) | 30 s | 3 | waits, 30 s | off | limits known by text alone hold others back |
 //! | [`gateway`](Settings::gateway) | 60 s | 1 | refuses at once | 5 in a row within 300 s, open for 60 s | |
 //! | [`http_proxy`](Settings::http_proxy) | 30 s | 1 | refuses at once | 5 in a row, open for 30 s, 3 probes, per server | a tool without a server has its own breaker; wrong arguments are `Argument validation failed: ..` |
+//!
+//! No preset assumes that a tool may run twice: that is a line of yours, `retry.assume_replay_safe = true`,
+//! or better `tools.x.replay_safe = true` for each tool that only reads.
 //!
 //! All else is as by default, and each part is a setting: `circuit_breaker.enabled = true` gives an agent loop a breaker. A
 //! preset is what settings begin with. It is named by the program
@@ -164,11 +167,8 @@
 //!
 //! | key | is refused if it is | if it was not set |
 //! |---|---|---|
-//! | `circuit_breaker.window` | not longer than the longest attempt: of timeouts one after the other it would never see two (where one failure opens a breaker, it may be) | `threshold` times that attempt, if so many timeouts one after the other do not fit into it |
 //! | `circuit_breaker.window_calls` | there, as well as `window` | without the `window` of a preset |
-//! | `circuit_breaker.slow_call` | longer than the longest attempt | |
 //! | `circuit_breaker.reported_failures` | true, and the `key` is `server` | |
-//! | `timeout.idle_timeout` | not shorter than the longest attempt | |
 //! | `sequence.reserve` | not shorter than `sequence.budget` | a tenth of it |
 //! | `deadline.reserve`, `parallel.budget` | such that the reserve is not shorter than the budget: every call of a batch would be skipped | the reserve is a tenth of the budget |
 //! | `retry.cap` | shorter than `retry.base` | as long |
@@ -183,13 +183,27 @@
 //! | `policy.ask` | there, and the stack has no `with_approver` | |
 //! | a pattern of `policy.ask`, `policy.allow` | covered by one that comes before and says something else: `deny`, `ask`, `allow` is their order | |
 //! | `cache.tools` | names tools, and `cache.ttl` is missing | |
-//! | `tools.*.attempts` | there, and `retry.enabled` is false | |
-//! | `tools.*.repeat_guard` | true, and `repeat_guard.enabled` is false | |
 //! | a tool's name | empty | |
 //! | any duration | longer than a year, a cooldown and `repeat_guard.window` than a day, or zero where nothing would work | |
 //!
-//! The longest attempt is the longest timeout of any tool, or `deadline.budget` if that is shorter. Of a random wait the
-//! shortest is taken. A layer that is off contradicts no other.
+//! Of a random wait the shortest is taken. A layer that is off contradicts no other.
+//!
+//! # Warnings
+//!
+//! What works and looks wrong is a warning: [`Settings::warnings`] returns them, and
+//! [`StackBuilder::build`] emits each as the event `tool.settings`, at WARN.
+//!
+//! | key | warning if it is | if it was not set |
+//! |---|---|---|
+//! | `circuit_breaker.window` | not longer than the longest attempt: two timeouts never fall into one window (where one failure opens a breaker, it may be) | `threshold` times that attempt, if so many timeouts one after the other do not fit into it |
+//! | `circuit_breaker.slow_call` | longer than the longest attempt | |
+//! | `timeout.idle_timeout` | not shorter than the longest attempt | |
+//! | `tools.*.attempts` | there, and `retry.enabled` is false | |
+//! | `tools.*.repair` | true, and arguments are not checked | |
+//! | `tools.*.repeat_guard` | true, and `repeat_guard.enabled` is false | |
+//!
+//! The longest attempt is the longest timeout of any tool, or `deadline.budget` if that is shorter. A
+//! call may bring a longer one.
 //!
 //! # What is no key
 //!

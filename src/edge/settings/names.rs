@@ -12,8 +12,15 @@ pub(super) fn in_section(section: &'static str) -> impl Fn(ConfigError) -> Confi
 }
 
 /// The keys that variables have set, each with the name or alias of its variable.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Names(pub(super) Vec<(&'static str, &'static str)>);
+
+/// Settings are equal if their values are.
+impl PartialEq for Names {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
 
 impl Names {
     /// The same error as the operator knows the settings: those that came from variables by these, and where the one

@@ -79,7 +79,8 @@ impl Settings {
     }
 
     /// An agent library: 5 s for each call, 30 s for a sequence of them and 60 s for a batch, 500 ms in
-    /// reserve, slow from 80 % on. No circuit breaker: each call of a sequence is made.
+    /// reserve, slow from 80 % on. No circuit breaker: each call of a sequence is made. No retries: a
+    /// call that met a rate limit alone is sent again, by the rate-limit layer.
     ///
     /// The cooldown is 10 s and not 30: what does not end within the sequence's budget would never be waited
     /// for.
@@ -90,18 +91,28 @@ impl Settings {
         settings.sequence.budget = secs(30);
         settings.sequence.reserve = Duration::from_millis(500);
         settings.parallel.budget = secs(60);
+        settings.retry.attempts = 1;
         settings.rate_limit.default_cooldown = Duration::from_secs(10);
         settings.circuit_breaker.enabled = false;
         settings
     }
 
-    /// An agent loop: 30 s for each call, 3 attempts, 30 s of cooldown, and every tool may run twice that is not
-    /// declared unsafe. A rate limit known by an error's text alone holds other calls back as well. No circuit breaker.
+    /// An agent loop: 30 s for each call, 3 attempts, 30 s of cooldown. A rate limit known by an
+    /// error's text alone holds other calls back as well. No circuit breaker.
+    ///
+    /// No preset assumes that a tool may run twice. A call that may have run is sent again only if its
+    /// tool is known or declared safe. If all your tools only read, say so in one line:
+    ///
+    /// ```
+    /// use tower_toolcall::settings::Settings;
+    ///
+    /// let mut settings = Settings::agent_loop();
+    /// settings.retry.assume_replay_safe = true; // payments are made twice, too
+    /// ```
     pub fn agent_loop() -> Self {
         let mut settings = Self::begun(Preset::AgentLoop);
         settings.timeout.default = Duration::from_secs(30);
         settings.retry.attempts = 3;
-        settings.retry.assume_replay_safe = true;
         settings.rate_limit.default_cooldown = Duration::from_secs(30);
         settings.rate_limit.text_limits = true;
         settings.circuit_breaker.enabled = false;

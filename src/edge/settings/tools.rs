@@ -21,7 +21,7 @@ pub struct ToolSettings {
     #[serde(with = "duration", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
     /// How often the retry layer sends a call at most, the first time included. With 1 it leaves the call alone; the
-    /// rate-limit layer still sends one that met a limit up to `rate_limit.attempts` times. An error where
+    /// rate-limit layer still sends one that met a limit up to `rate_limit.attempts` times. A warning where
     /// `retry.enabled` is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
@@ -42,10 +42,10 @@ pub struct ToolSettings {
     /// Whether its arguments are checked. Default: `validate.enabled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validate: Option<bool>,
-    /// Whether its arguments are changed if they only have the wrong type. `true` is an error where they are not checked.
+    /// Whether its arguments are changed if they only have the wrong type. `true` is a warning where they are not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair: Option<bool>,
-    /// Whether a caller is stopped that repeats a failing call of this tool. Default: as `repeat_guard.enabled` says, and `true` is an error where that
+    /// Whether a caller is stopped that repeats a failing call of this tool. Default: as `repeat_guard.enabled` says, and `true` is a warning where that
     /// is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat_guard: Option<bool>,

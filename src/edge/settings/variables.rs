@@ -199,8 +199,8 @@ impl Settings {
             self.apply(chosen.read()?);
         }
         let names = chosen.iter().map(|set| (set.variable.key, set.name));
-        let names = Names(names.collect());
-        check::whole(&self).map_err(|e| names.rename(e))?;
+        self.names = Names(names.collect());
+        check::whole(&self).map_err(|e| self.names.rename(e))?;
         Ok(self)
     }
 }

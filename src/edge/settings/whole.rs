@@ -7,7 +7,8 @@ use super::{
     HealthSettings, HttpSettings, OnceSettings, ParallelSettings, PolicySettings, PollSettings,
     Preset, QuotaSettings, RateLimitSettings, RepeatGuardSettings, RetrySettings, SanitizeSettings,
     SequenceSettings, SharedSettings, StackBuilder, TimeoutSettings, TokenSettings, ToolSettings,
-    TraceSettings, ValidateSettings, base::Explicit, check, sections::File, suggest::Suggest,
+    TraceSettings, ValidateSettings, base::Explicit, check, names::Names, sections::File,
+    suggest::Suggest,
 };
 use crate::config::ConfigError;
 
@@ -21,6 +22,8 @@ pub struct Settings {
     /// The preset that the others begin with.
     pub(super) preset: Preset,
     pub(super) explicit: Explicit,
+    /// What variables have set, by the names that they had.
+    pub(super) names: Names,
     /// Arguments.
     pub validate: ValidateSettings,
     /// Calls that fail again and again.
@@ -70,6 +73,13 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Returns the settings that work and look wrong, each with the reason; see the [table](super#warnings).
+    /// [`StackBuilder::build`] emits each as the event `tool.settings`, at WARN.
+    pub fn warnings(&self) -> Vec<ConfigError> {
+        let warnings = check::warnings(self).into_iter();
+        warnings.map(|warning| self.names.rename(warning)).collect()
+    }
+
     /// Checks that these settings can work together. [`StackBuilder::build`] and
     /// [`with_env_from`](Self::with_env_from) do so as well.
     ///

@@ -15,6 +15,7 @@ use crate::{
         health::Health,
         settings::{Settings, names::in_section},
     },
+    event::event,
     identity::IdentityLayer,
     normalize::NormalizeLayer,
     policy::PolicyLayer,
@@ -73,6 +74,10 @@ impl Parts {
     ) -> Result<StackLayer<C, O>, ConfigError> {
         let settings = &self.settings;
         settings.check()?;
+        for warning in settings.warnings() {
+            let (setting, reason) = (warning.field(), warning.reason());
+            event!(WARN SETTINGS, SETTING = setting, REASON = reason);
+        }
         let breaker = self.circuit_breaker(classifier.clone())?;
         let health = self.health()?;
         #[cfg(feature = "metrics")]
