@@ -261,6 +261,12 @@ impl Outcome {
     pub const fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
+
+    /// Whether the server asked for that delay: not if it is one that a layer has put on this error.
+    pub(crate) fn is_hinted(&self, error: Option<&ToolError>) -> bool {
+        let is_own = |e: &ToolError| e.has_own_delay() && e.retry_after() == self.retry_after;
+        self.retry_after.is_some() && !error.is_some_and(is_own)
+    }
 }
 
 /// Looks at a result and says what it means. Pure: no clock, no state, no decision.

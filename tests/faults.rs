@@ -582,7 +582,11 @@ async fn at_most_once(calls: u64, revision: Revision) {
     assert_eq!(hit.len(), 9, "{hit:?}");
     assert!(hit.values().all(|n| *n > calls / 50), "{hit:?}");
     // R6: each refusal is told.
-    let told = refused.lock().unwrap().get(&RetryRefusal::Unsafe).copied();
+    let told = refused
+        .lock()
+        .unwrap()
+        .get(&RetryRefusal::NotMarkedSafe)
+        .copied();
     assert_eq!(told, Some(unsafe_));
     // R7: the budget is on; it has a minimum of 2 in 20 s.
     assert!(requests <= calls + calls / 5 + 20, "{requests}");

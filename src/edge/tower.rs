@@ -66,8 +66,8 @@ impl<C> RetryPolicy<C> {
     where
         C: Classify<Res>,
     {
-        let error = error.for_call(&call.info());
-        match self.decide(call, Err(&error)) {
+        let mut error = error.for_call(&call.info());
+        match self.decide(call, Err(&mut error)) {
             Some(at) => (error, Some(at)),
             None => {
                 // A refusal of ours is no attempt.

@@ -34,6 +34,8 @@ pub(super) struct Inner {
     pub(super) server: Option<Arc<str>>,
     pub(super) call_id: Option<Arc<str>>,
     pub(super) retry_after: Option<Duration>,
+    /// The delay is this side's own: the server asked for none.
+    pub(super) own_delay: bool,
     pub(super) elapsed: Option<Duration>,
     pub(super) status: Option<StatusCode>,
     pub(super) timeout: Option<TimeoutData>,

@@ -208,6 +208,7 @@ impl ToolError {
             server: None,
             call_id: None,
             retry_after: None,
+            own_delay: false,
             elapsed: None,
             status: None,
             timeout: None,
@@ -408,7 +409,7 @@ impl ToolError {
     pub(crate) fn before(self, refusal: &Self) -> Self {
         let error = self.with_detail("refused", refusal.code());
         match (error.retry_after(), refusal.retry_after()) {
-            (None, Some(delay)) => error.edit(|e| e.retry_after = Some(delay)),
+            (None, Some(delay)) => error.with_own_delay(delay),
             _ => error,
         }
     }

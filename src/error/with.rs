@@ -1,6 +1,10 @@
 //! Setters of errors.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use http::StatusCode;
 use serde_json::Value;
@@ -9,7 +13,7 @@ use super::{
     BoxError, ErrorKind, Evidence, Execution, Source, ToolError, Words, inner::ForModel, message,
     safe,
 };
-use crate::{call::JobRef, text::Short};
+use crate::{call::JobRef, event::RetryRefusal, text::Short};
 
 impl ToolError {
     /// Sets another code than the kind's. One that was put together at run time is redacted and cut
@@ -58,18 +62,51 @@ impl ToolError {
     /// An [`Upstream`](ErrorKind::Upstream) error with status 503 becomes [`Execution::NotStarted`]: the server turned
     /// the request away and said when to come back. One that was [inferred](Evidence::Inferred) does not.
     #[must_use]
-    pub fn with_retry_after(mut self, delay: Duration) -> Self {
-        self.set_retry_after(delay);
-        self
-    }
-
-    pub(crate) fn set_retry_after(&mut self, delay: Duration) {
+    pub fn with_retry_after(self, delay: Duration) -> Self {
         let unavailable = self.status() == Some(StatusCode::SERVICE_UNAVAILABLE);
-        self.change(|e| {
+        self.edit(|e| {
             e.retry_after = Some(delay);
+            e.own_delay = false;
             if unavailable && e.kind == ErrorKind::Upstream && e.evidence != Evidence::Inferred {
                 e.execution = Execution::NotStarted;
             }
+        })
+    }
+
+    /// Sets a delay of this side: the server asked for none.
+    pub(crate) fn with_own_delay(mut self, delay: Duration) -> Self {
+        self.set_own_delay(delay);
+        self
+    }
+
+    pub(crate) fn set_own_delay(&mut self, delay: Duration) {
+        self.change(|e| {
+            e.retry_after = Some(delay);
+            e.own_delay = true;
+        });
+    }
+
+    /// Whether the [delay](Self::retry_after) is this side's own.
+    pub(crate) fn has_own_delay(&self) -> bool {
+        self.0.own_delay
+    }
+
+    /// Says why the call was not repeated, and what would have it repeated.
+    pub(crate) fn set_retry_refused(&mut self, reason: RetryRefusal) {
+        let advice = match reason {
+            RetryRefusal::NotMarkedSafe => {
+                "if the tool may run twice, mark the call by `ToolCall::with_replay_safety`, or trust the server's annotations"
+            }
+            RetryRefusal::Unsafe => {
+                "the call was declared unsafe by its caller, by a rule, or by its server's annotations"
+            }
+            _ => return,
+        };
+        let why = format!("{}: {advice}", reason.name());
+        self.change(|e| {
+            e.all_details = OnceLock::new();
+            let more = e.more.get_or_insert_default();
+            more.details.insert("retry_refused".to_owned(), why.into());
         });
     }
 

@@ -333,7 +333,7 @@ fn retry_refused(call: &CallInfo, attempt: u32, reason: RetryRefusal, error: Opt
     match reason {
         RetryRefusal::Exhausted => emit!(ERROR EXHAUSTED, call, code: error.map(ToolError::code),
             error: error.map(ToolError::message), ATTEMPT = attempt),
-        _ => emit!(WARN RETRY, call, code: error.map(ToolError::code),
+        _ => emit!(WARN RETRY_REFUSED, call, code: error.map(ToolError::code),
             error: error.map(ToolError::message), ATTEMPT = attempt, REFUSED = reason.name()),
     }
 }

@@ -25,7 +25,8 @@
 //! | `tool.policy` | INFO; DEBUG if allowed | policy | `decision`, `rule`, `agent_id`, `error`. WARN when a rule is set that can never decide: `error`, and no others |
 //! | `tool.cancelled` | INFO | trace, batch | `duration_ms`, `attempts`, `max_attempts` |
 //! | `tool.slow` | WARN | timeout | `duration_ms`, `timeout_ms` |
-//! | `tool.retry` | WARN | retry | `attempt`, `delay_ms`, `hinted`, `code`, `error`; `refused` instead of the delay where there is none |
+//! | `tool.retry` | WARN | retry | `attempt`, `delay_ms`, `hinted`, `code`, `error` |
+//! | `tool.retry_refused` | WARN | retry | `attempt`, `refused`, `code`, `error` |
 //! | `tool.exhausted` | ERROR | retry | `attempt`, `code`, `error` |
 //! | `tool.rate_limited` | WARN | rate_limit | `attempt`, `code`, `delay_ms`, `hinted` |
 //! | `tool.breaker` | WARN | circuit_breaker | `from`, `to`, `reason`, `generation`, `calls`, `failures`, `slow_calls`, `open_ms` |
@@ -153,7 +154,7 @@ pub enum Event<'a> {
         error: Option<&'a ToolError>,
     },
     /// A call failed in a way that a retry might mend, and is not sent again. `tool.exhausted`,
-    /// ERROR, if its attempts are used up, else `tool.retry`, WARN, with the reason as `refused`.
+    /// ERROR, if its attempts are used up, else `tool.retry_refused`, WARN, with the reason as `refused`.
     #[non_exhaustive]
     RetryRefused {
         /// The call.
@@ -422,7 +423,7 @@ impl<'a> Event<'a> {
             Self::Retry { .. } => event::RETRY,
             Self::RetryRefused { reason, .. } => match reason {
                 RetryRefusal::Exhausted => event::EXHAUSTED,
-                _ => event::RETRY,
+                _ => event::RETRY_REFUSED,
             },
             Self::RateLimited { .. } => event::RATE_LIMITED,
             Self::Transition { .. } => event::BREAKER,
@@ -499,7 +500,10 @@ impl InertReason {
 pub enum RetryRefusal {
     /// Its attempts are used up.
     Exhausted,
-    /// It may have run, and is not known to be safe to run twice.
+    /// It may have run, and nothing says whether it may run twice: its caller, a rule or a trusted server has to
+    /// declare it safe. See [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety).
+    NotMarkedSafe,
+    /// It may have run, and was declared [unsafe](crate::ReplaySafety::Unsafe) to run twice.
     Unsafe,
     /// The [`RetryBudget`](crate::retry::RetryBudget) is used up.
     Budget,
@@ -512,8 +516,9 @@ pub enum RetryRefusal {
 impl RetryRefusal {
     /// Every reason, in the order of their declaration.
     #[cfg(feature = "metrics")]
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Exhausted,
+        Self::NotMarkedSafe,
         Self::Unsafe,
         Self::Budget,
         Self::Deadline,
@@ -524,6 +529,7 @@ impl RetryRefusal {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Exhausted => "exhausted",
+            Self::NotMarkedSafe => "not_marked_safe",
             Self::Unsafe => "unsafe",
             Self::Budget => "budget",
             Self::Deadline => "deadline",

@@ -21,8 +21,10 @@ pub mod event {
     pub const TIMEOUT: &str = "tool.timeout";
     /// A call took more than its fraction of the timeout; it may have succeeded. WARN.
     pub const SLOW: &str = "tool.slow";
-    /// A call failed and is sent again, or is not, and why. WARN.
+    /// A call failed and is sent again. WARN.
     pub const RETRY: &str = "tool.retry";
+    /// A call failed, and is not sent again although a retry might help. WARN.
+    pub const RETRY_REFUSED: &str = "tool.retry_refused";
     /// A rate limit was met. WARN.
     pub const RATE_LIMITED: &str = "tool.rate_limited";
     /// A call was not started: no time was left. WARN.

@@ -130,11 +130,12 @@ impl<C> Gated<C> {
                 settings.know(&self.entry, now, shared, true);
             }
         }
-        self.emit(request, cooldown, hint.is_some());
+        let hinted = outcome.is_hinted(error.as_deref());
+        self.emit(request, cooldown, hinted);
         if let Some(error) = &mut error
             && error.retry_after().is_none()
         {
-            error.set_retry_after(cooldown);
+            error.set_own_delay(cooldown);
         }
         let Request::Again(resend) = request else {
             return None;

@@ -29,7 +29,7 @@ where
         match request {
             Request::Once { .. } => None,
             Request::Again(resend) => {
-                let Some(at) = decide(resend, result.as_ref()) else {
+                let Some(at) = decide(resend, result.as_mut().map(|answer| &*answer)) else {
                     if let Err(error) = result {
                         resend.settings().judge(&resend.call, error);
                     }
@@ -49,9 +49,9 @@ where
     ) -> Result<Instant, ToolError> {
         resend.begin_attempt();
         let error = resend.met(error);
-        let sure = error.clone().with_execution(Execution::NotStarted);
+        let mut sure = error.clone().with_execution(Execution::NotStarted);
         let error = error.unsent();
-        match decide(resend, Err(&sure)) {
+        match decide(resend, Err(&mut sure)) {
             Some(at) => {
                 resend.failed = Some(error);
                 Ok(at)
@@ -63,7 +63,7 @@ where
 
 fn decide<S, C, Res>(
     resend: &Resend<S, RetryPolicy<C>>,
-    result: Result<&Res, &ToolError>,
+    result: Result<&Res, &mut ToolError>,
 ) -> Option<Instant>
 where
     C: Classify<Res>,

@@ -231,21 +231,25 @@ impl<C> RetryPolicy<C> {
         Some(attempts)
     }
 
-    /// When the call is sent again; `None`: this result is the last. On success only the classifier is called. A refusal of
-    /// this side is never repeated, whatever a classifier says.
+    /// When the call is sent again; `None`: this result is the last, and an error says why it is if that can be helped. On
+    /// success only the classifier is called. A refusal of this side is never repeated, whatever a classifier says.
     #[inline]
     pub(crate) fn decide<Res>(
         &self,
         call: &ToolCall,
-        result: Result<&Res, &ToolError>,
+        result: Result<&Res, &mut ToolError>,
     ) -> Option<Instant>
     where
         C: Classify<Res>,
     {
-        if result.err().is_some_and(ToolError::is_own_refusal) {
+        if result.as_ref().err().is_some_and(|e| e.is_own_refusal()) {
             return None;
         }
-        let outcome = self.classifier.classify(result);
+        let shared = match &result {
+            Ok(answer) => Ok(*answer),
+            Err(error) => Err(&**error),
+        };
+        let outcome = self.classifier.classify(shared);
         if !outcome.is_retryable() {
             return None;
         }
@@ -287,7 +291,7 @@ impl Settings {
         &self,
         call: &ToolCall,
         outcome: &Outcome,
-        error: Option<&ToolError>,
+        error: Option<&mut ToolError>,
     ) -> Option<Instant> {
         // Another layer handles rate limits; and a caller who has cancelled wants no further attempt.
         let is_theirs = !self.repeats_rate_limits || call.is_claimed(Claim::RateLimit);
@@ -295,10 +299,13 @@ impl Settings {
             return None;
         }
         let (info, attempt) = (call.info(), call.attempt());
-        match self.delay(call, outcome, error) {
+        match self.delay(call, outcome, error.as_deref()) {
             Ok((delay, at)) => {
                 let safety = self.replay_safety(call);
-                if error.is_none_or(|e| !e.is_surely_not_started(safety)) {
+                if !error
+                    .as_ref()
+                    .is_some_and(|e| e.is_surely_not_started(safety))
+                {
                     call.set_ambiguous();
                 }
                 info.record(|r| r.add_wait(delay));
@@ -306,24 +313,25 @@ impl Settings {
                     call: &info,
                     attempt,
                     delay,
-                    hinted: outcome.retry_after().is_some(),
-                    error,
+                    hinted: outcome.is_hinted(error.as_deref()),
+                    error: error.as_deref(),
                 });
                 Some(at)
             }
             Err(reason) => {
                 info.record(|r| r.add_refusal());
-                use RetryRefusal::{Budget, Deadline, Exhausted, TooLong};
-                let is_other = matches!(reason, Exhausted | Budget | Deadline | TooLong);
-                if !is_other && self.replay_safety(call) == ReplaySafety::Unknown {
+                if reason == RetryRefusal::NotMarkedSafe {
                     self.lacks_safety(&info);
                 }
                 self.listener.tell(&Event::RetryRefused {
                     call: &info,
                     attempt,
                     reason,
-                    error,
+                    error: error.as_deref(),
                 });
+                if let Some(error) = error {
+                    error.set_retry_refused(reason);
+                }
                 None
             }
         }
@@ -374,7 +382,10 @@ impl Settings {
         };
         // After one that has left a job, the next attempt waits for that job and starts nothing.
         if !not_started && !may_run_twice && call.job_after(error).is_none() {
-            return Err(RetryRefusal::Unsafe);
+            return Err(match safety {
+                ReplaySafety::Unsafe => RetryRefusal::Unsafe,
+                _ => RetryRefusal::NotMarkedSafe,
+            });
         }
         let random = self.random.next();
         // A hint of zero gives no time, and all clients would come back together.

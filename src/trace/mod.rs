@@ -65,8 +65,7 @@
 //!
 //! [`TraceLayer::attempts`] below a layer that repeats calls makes a span `tool_attempt` for each attempt, inside
 //! the call's: how it ended, how long it took, its timeout. Without it the call's span has their number, and
-//! the events `tool.retry` and `tool.exhausted` tell of each. A `tool.retry` with the field `refused` instead of `delay_ms` says that
-//! and why the call is *not* repeated.
+//! the events `tool.retry` and `tool.exhausted` tell of each. `tool.retry_refused` says why a call is *not* repeated.
 //!
 //! # The answer's size
 //!

@@ -244,6 +244,9 @@ async fn a_result_is_written_with_the_documented_members() {
                 "configured_timeout_ms": 10000,
                 "timeout_limit": "timeout",
                 "attempts": 1,
+                "details": {
+                    "retry_refused": "not_marked_safe: if the tool may run twice, mark the call by `ToolCall::with_replay_safety`, or trust the server's annotations",
+                },
             },
             "metadata": {
                 "trace_id": "t1",

@@ -12,6 +12,7 @@ use tower_toolcall::{
     ErrorKind, Event, Execution, Outcome, ReplaySafety, ToolCall, ToolError,
     backoff::{Backoff, Jitter},
     deadline::DeadlineLayer,
+    rate_limit::RateLimitBackoffLayer,
     retry::{RetryBudget, RetryLayer, RetryPolicy, RetryRefusal},
     testing::{Events, Step},
     timeout::TimeoutLayer,
@@ -301,6 +302,12 @@ async fn each_refusal_is_an_event_with_its_reason() {
             policy(),
             ToolCall::new("t"),
             upstream(),
+            RetryRefusal::NotMarkedSafe,
+        ),
+        (
+            policy(),
+            ToolCall::new("t").with_replay_safety(ReplaySafety::Unsafe),
+            upstream(),
             RetryRefusal::Unsafe,
         ),
         (
@@ -327,6 +334,77 @@ async fn each_refusal_is_an_event_with_its_reason() {
         let layer = RetryLayer::new(policy.with_listener(refused.clone()));
         let _ = layer.layer(tool).oneshot(call).await;
         refused.assert([expected]);
+    }
+}
+
+/// P1: the error says what has to be declared. Only what was declared unsafe is called so.
+#[tokio::test(start_paused = true)]
+async fn an_error_that_was_not_repeated_says_how_to_declare_the_call_safe() {
+    let undeclared = ToolCall::new("t");
+    let declared = undeclared.clone().with_replay_safety(ReplaySafety::Unsafe);
+    for (call, reason, advice) in [
+        (
+            undeclared,
+            "not_marked_safe: ",
+            "`ToolCall::with_replay_safety`",
+        ),
+        (declared, "unsafe: ", "declared unsafe"),
+    ] {
+        let (_, tool) = tool(fails(ErrorKind::Upstream));
+        let error = RetryLayer::default().layer(tool).oneshot(call).await;
+        let details = error.unwrap_err().details().unwrap().to_string();
+        for part in ["retry_refused", reason, advice] {
+            assert!(details.contains(part), "{part}: {details}");
+        }
+    }
+}
+
+/// P1: what is not repeated for another reason needs no declaration.
+#[tokio::test(start_paused = true)]
+async fn an_error_after_all_attempts_asks_for_no_declaration() {
+    let (_, tool) = tool(fails(ErrorKind::Upstream));
+    let error = RetryLayer::default().layer(tool).oneshot(call()).await;
+    assert!(error.unwrap_err().details().is_none());
+}
+
+/// P13.
+#[tokio::test(start_paused = true)]
+async fn a_refused_retry_is_no_retry_by_name() {
+    let events = Events::new();
+    let (_, tool) = tool(fails(ErrorKind::Upstream));
+    let policy = RetryPolicy::new().with_listener(events.clone());
+    let stack = RetryLayer::new(policy).layer(tool);
+    let call = ToolCall::new("t").with_replay_safety(ReplaySafety::Unsafe);
+    stack.oneshot(call).await.unwrap_err();
+    events.assert(["tool.retry_refused"]);
+}
+
+/// P13: a delay of a rate-limit layer is not the server's.
+#[tokio::test(start_paused = true)]
+async fn a_retry_is_hinted_only_if_the_server_named_a_delay() {
+    for (asked, hinted) in [(None, false), (Some(secs(7)), true)] {
+        let retries = Events::pick(|event| match event {
+            Event::Retry { hinted, .. } | Event::RateLimited { hinted, .. } => Some(*hinted),
+            _ => None,
+        });
+        let (_, tool) = tool(move |n, _| {
+            let error = ToolError::new(ErrorKind::RateLimited, "429 Too Many Requests");
+            match (n, asked) {
+                (1, None) => Err(error),
+                (1, Some(delay)) => Err(error.with_retry_after(delay)),
+                _ => Ok(n),
+            }
+        });
+        let limit = || RateLimitBackoffLayer::builder().with_listener(retries.clone());
+        let stack = ServiceBuilder::new()
+            .layer(RetryLayer::new(policy().with_listener(retries.clone())))
+            .layer(limit().with_fail_fast().build().unwrap())
+            .layer(limit().with_fail_fast().build().unwrap())
+            .service(tool);
+        // The retry may meet a gate that still cools.
+        let _ = stack.oneshot(call()).await;
+        // Of both rate-limit layers, and of the retry.
+        retries.assert([hinted; 3]);
     }
 }
 

@@ -70,7 +70,7 @@ async fn what_is_picked_is_kept() {
     });
     let tool = Script::<()>::always(Step::status(503));
     let (_, record) = refused.run(RetryLayer::default().layer(tool), call()).await;
-    refused.assert([RetryRefusal::Unsafe]);
+    refused.assert([RetryRefusal::NotMarkedSafe]);
     record.assert(|r| r.sent == 1 && r.refusals == 1);
 }
 
@@ -197,8 +197,8 @@ fn an_event_has_the_name_under_which_it_is_emitted() {
     );
     let refusals = [
         RetryRefusal::Exhausted,
+        RetryRefusal::NotMarkedSafe,
         RetryRefusal::Unsafe,
-        RetryRefusal::Budget,
     ];
     all.extend(refusals.map(|reason| Event::retry_refused(&call, 1, reason)));
     let emitted = Names::default();

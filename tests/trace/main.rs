@@ -773,7 +773,12 @@ async fn each_event_has_the_level_and_the_fields_that_are_documented() {
         (
             "tool.retry",
             WARN,
-            &["attempt", "delay_ms", "hinted", "code", "error", "refused"],
+            &["attempt", "delay_ms", "hinted", "code", "error"],
+        ),
+        (
+            "tool.retry_refused",
+            WARN,
+            &["attempt", "refused", "code", "error"],
         ),
         ("tool.exhausted", ERROR, &["attempt", "code", "error"]),
         (

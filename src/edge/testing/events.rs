@@ -88,7 +88,7 @@ impl<T: Send + 'static> Events<T> {
     ///     _ => None,
     /// });
     ///
-    /// // By name alone a retry and the refusal to repeat are both `tool.retry`.
+    /// // With the reason of a `tool.retry_refused`.
     /// let retries = Events::pick(|event| match event {
     ///     Event::Retry { attempt, .. } => Some(format!("after attempt {attempt}")),
     ///     Event::RetryRefused { reason, .. } => Some(format!("refused: {reason:?}")),

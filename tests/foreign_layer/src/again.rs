@@ -111,7 +111,8 @@ where
             _ if attempt >= settings.attempts => Some(RetryRefusal::Exhausted),
             tower_toolcall::Execution::NotStarted => None,
             _ if call.replay_safety() == ReplaySafety::Safe => None,
-            _ => Some(RetryRefusal::Unsafe),
+            _ if call.replay_safety() == ReplaySafety::Unsafe => Some(RetryRefusal::Unsafe),
+            _ => Some(RetryRefusal::NotMarkedSafe),
         };
         let error = error.with_attempts(attempt);
         let pause = error.retry_after().unwrap_or(settings.pause);

@@ -41,7 +41,10 @@ async fn retries_and_their_refusals_are_counted_by_reason() {
         (2, 4, Some(2))
     );
     assert_eq!(stats.refused_retries.as_ref().unwrap()["exhausted"], 1);
-    assert_eq!(stats.refused_retries.as_ref().unwrap()["unsafe"], 1);
+    assert_eq!(
+        stats.refused_retries.as_ref().unwrap()["not_marked_safe"],
+        1
+    );
 }
 
 #[tokio::test(start_paused = true)]

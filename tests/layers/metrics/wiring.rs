@@ -50,7 +50,7 @@ async fn retries_refusals_limits_slow_calls_and_the_breaker_are_counted_without_
     let times_out = stats(&metrics, "times_out");
     assert_eq!((times_out.attempts, times_out.retries), (4, Some(2)));
     let refused = times_out.refused_retries.unwrap();
-    assert_eq!((refused["exhausted"], refused["unsafe"]), (1, 1));
+    assert_eq!((refused["exhausted"], refused["not_marked_safe"]), (1, 1));
     assert_eq!(stats(&metrics, "takes_a_second").slow, Some(1));
     assert_eq!(stats(&metrics, "busy").rate_limited, Some(3));
     let all = metrics.snapshot();

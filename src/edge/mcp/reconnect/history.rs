@@ -34,7 +34,7 @@ impl Refused {
     fn report(&mut self, error: ToolError, wait: Duration) -> ToolError {
         match std::mem::replace(&mut self.is_reported, true) {
             true => refused(error, wait),
-            false => error.with_retry_after(wait),
+            false => waits(error, wait),
         }
     }
 }
@@ -125,10 +125,17 @@ impl History {
     }
 }
 
+/// The error with the delay that is left: the backoff's, unless the server has asked for one.
+pub(super) fn waits(error: ToolError, wait: Duration) -> ToolError {
+    match error.retry_after() {
+        Some(_) if !error.has_own_delay() => error.with_retry_after(wait),
+        _ => error.with_own_delay(wait),
+    }
+}
+
 /// The error of a call for which the server was not asked.
 pub(super) fn refused(error: ToolError, wait: Duration) -> ToolError {
-    error
-        .with_retry_after(wait)
+    waits(error, wait)
         .with_execution(Execution::NotStarted)
         .into_own_refusal()
 }

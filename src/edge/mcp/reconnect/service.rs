@@ -226,7 +226,7 @@ impl McpReconnect {
                 self.lose(&live, &error);
                 // No earlier than that is there another connection.
                 Err(match self.window() {
-                    Some(wait) if error.retry_after().is_none() => error.with_retry_after(wait),
+                    Some(wait) if error.retry_after().is_none() => error.with_own_delay(wait),
                     _ => error,
                 })
             }
