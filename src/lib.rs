@@ -51,19 +51,25 @@
 //! tower-toolcall = "0.1"
 //! ```
 //!
-//! The same stack protects the tools of an MCP server (feature `mcp`), through any client of
-//! [rmcp](https://docs.rs/rmcp):
+//! The same stack protects the tools of an MCP server (feature `mcp`) that the program starts:
 //!
 //! ```no_run
 //! # #[cfg(feature = "mcp")] {
-//! use rmcp::{ServiceExt, transport::TokioChildProcess};
-//! use tower_toolcall::mcp::McpService;
+//! # use tower::ServiceBuilder;
+//! use tower_toolcall::{ServiceBuilderExt, mcp::McpServer};
 //!
-//! # async fn run(command: tokio::process::Command) -> Result<(), tower_toolcall::BoxError> {
-//! let server = TokioChildProcess::new(command)?;
-//! let client = ().serve(server).await?;
-//! let tool = McpService::new(client.peer().clone());
-//! # let _ = tool; Ok(()) }
+//! # async fn run() -> Result<(), tower_toolcall::BoxError> {
+//! let args = ["-y", "docs-server"];
+//! let docs = McpServer::command("docs", "npx", args)
+//!     .trust_annotations(); // on what may run twice
+//! docs.connect().await?;
+//! let stack = ServiceBuilder::new()
+//!     .tool_identity(docs.clone()) // names, annotations
+//!     .tool_trace() // and so on, as above
+//!     .service(docs.clone());
+//!
+//! docs.close().await;
+//! # let _ = stack; Ok(()) }
 //! # }
 //! ```
 //!
@@ -137,7 +143,7 @@
 //! | `metrics` | on by default: [`metrics`] (`hdrhistogram`) |
 //! | `metrics-facade` | [`metrics_facade`] (`metrics`) |
 //! | `otel` | [`otel`]; with `metrics` its figures as OpenTelemetry metrics (`opentelemetry`, `tracing-opentelemetry`) |
-//! | `mcp` | [`mcp::McpService`] and what goes with it (`rmcp`, client side, no HTTP) |
+//! | `mcp` | [`mcp::McpServer`] and what goes with it (`rmcp`, client side with child processes, no HTTP) |
 //! | `mcp-http` | reads status and `Retry-After` out of rmcp's streamable HTTP errors |
 //! | `mcp-server` | [`mcp::GatewayHandler`]: an MCP server whose tools run through a stack (`rmcp`, server side, no HTTP) |
 //! | `mcp-server-http` | [`mcp::McpSessions`]: rmcp's streamable HTTP server, with bounds of sessions and bodies |

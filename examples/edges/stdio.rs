@@ -4,16 +4,12 @@
 
 use std::{env, time::Duration};
 
-use rmcp::{
-    ServiceExt as _, handler::server::wrapper::Parameters, tool, tool_router,
-    transport::TokioChildProcess,
-};
+use rmcp::{ServiceExt as _, handler::server::wrapper::Parameters, tool, tool_router};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::process::Command;
 use tower::{ServiceBuilder, ServiceExt as _};
-use tower_toolcall::{AnyError, ModelText as _, ServiceBuilderExt, ToolCall, mcp::McpService};
+use tower_toolcall::{AnyError, ModelText as _, ServiceBuilderExt, ToolCall, mcp::McpServer};
 
 struct Server;
 
@@ -44,14 +40,14 @@ async fn main() -> Result<(), AnyError> {
     if words.is_empty() {
         words = vec![env::current_exe()?.into(), "serve".into()];
     }
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]);
-
-    let client = ().serve(TokioChildProcess::new(command)?).await?;
+    let program = words.remove(0);
+    let server = McpServer::command("child", program, words);
+    server.connect().await?;
     let stack = ServiceBuilder::new()
+        .tool_identity(server.clone())
         .tool_circuit_breaker()
         .tool_timeout(Duration::from_secs(10))
-        .service(McpService::new(client.peer().clone()).with_server("child"));
+        .tool(server.clone());
 
     for tool in ["echo", "ecko"] {
         let call = ToolCall::new(tool).with_json(json!({ "message": "hello" }))?;
@@ -60,6 +56,6 @@ async fn main() -> Result<(), AnyError> {
             Err(error) => println!("{tool}: {}: {}", error.code(), error.model_message()),
         }
     }
-    client.cancel().await?;
+    server.close().await;
     Ok(())
 }

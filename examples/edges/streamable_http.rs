@@ -5,7 +5,7 @@
 use std::{env, sync::Arc, time::Duration};
 
 use rmcp::{
-    ServiceExt as _, tool, tool_router,
+    tool, tool_router,
     transport::{
         StreamableHttpClientTransport, StreamableHttpServerConfig, StreamableHttpService,
         streamable_http_server::session::local::LocalSessionManager,
@@ -14,7 +14,7 @@ use rmcp::{
 use tokio::{net::TcpListener, time::sleep};
 use tower::{ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
-    AnyError, ModelText as _, ServiceBuilderExt, ToolCall, mcp::McpService, retry::RetryPolicy,
+    AnyError, ModelText as _, ServiceBuilderExt, ToolCall, mcp::McpServer, retry::RetryPolicy,
 };
 
 struct Server;
@@ -43,12 +43,18 @@ async fn main() -> Result<(), AnyError> {
     let server = tokio::spawn(async move { axum::serve(listener, app).await });
 
     let url = env::args().nth(1).unwrap_or(own);
-    let client = ().serve(StreamableHttpClientTransport::from_uri(url)).await?;
+    let web = McpServer::new("web", move || {
+        let transport = StreamableHttpClientTransport::from_uri(url.as_str());
+        async { Ok::<_, AnyError>(transport) }
+    });
+    let web = web.trust_annotations(); // it is this program's own
+    web.connect().await?;
     let stack = ServiceBuilder::new()
+        .tool_identity(web.clone())
         .tool_deadline(Duration::from_secs(5))
         .tool_retry(RetryPolicy::new()) // only what did not run, or may run twice
         .tool_timeout(Duration::from_millis(300))
-        .service(McpService::new(client.peer().clone()).with_server("web"));
+        .tool(web);
 
     for tool in ["ping", "hang", "ping"] {
         if tool == "ping" && server.is_finished() {

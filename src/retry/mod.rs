@@ -17,9 +17,10 @@
 //! | the refusal of a layer of this crate | not | not | not |
 //!
 //! Safe is what is said by [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety), by a rule or a catalog of trusted
-//! tools ([`RetryPolicy::with_replay_safety`]), or assumed by the policy ([`RetryPolicy::assume_replay_safe`]). No text of an error
-//! proves that a tool has not run. A refusal to repeat is an event with its reason ([`RetryRefusal`]) and counted in the span and the
-//! result, never silence.
+//! tools ([`RetryPolicy::with_replay_safety`]), by an [identity layer](crate::identity) whose server is trusted, or assumed by the
+//! policy ([`RetryPolicy::assume_replay_safe`]). No text of an error proves that a tool has not run. A refusal to repeat is an event
+//! with its reason ([`RetryRefusal`]) and counted in the span and the result, never silence. The error of a call that was not declared
+//! safe says so in its detail `retry_refused`.
 //!
 //! **How many at once?** A [`RetryBudget`] bounds the retries of all calls to a fifth of their number, so that
 //! under a full outage a server sees at most 1.2 times the calls.

@@ -16,22 +16,23 @@ fn main() {
         .filter_map(|line| line.strip_prefix("//!"))
         .map(|line| line.strip_prefix(' ').unwrap_or(line).to_owned())
         .collect();
-    let (uses, body) = program(&landing.join("\n"), "```\n");
+    let landing = code(&landing.join("\n"), "```\n");
+    let (uses, body) = program(&landing);
     write("batch.rs", &replaced(&body, CALL, calls));
     write("uses.rs", &uses);
     write("body.rs", &body);
 
-    // The server that `tests/run` has installed, and half a second instead of ten.
-    let (uses, body) = program(&read(README), "```rust,no_run\n");
-    let body = replaced(&body, "\"npx\"", "\"node\"");
-    let body = replaced(
-        &body,
-        "\"-y\", \"@modelcontextprotocol/server-everything\"",
-        "SERVER",
-    );
-    let body = replaced(&body, "from_secs(10)", "from_millis(500)");
+    // The program as it is; its imports, its server and its stack for tests that make calls of their own.
+    let readme = code(&read(README), "```rust,no_run\n");
+    let (uses, body) = program(&readme);
+    write("readme.rs", &readme);
     write("readme_uses.rs", &uses);
-    write("readme_body.rs", &body);
+    let server = between(&body, "McpServer::command", ";");
+    write("readme_server.rs", &replaced(&server, "\"npx\"", "&npx"));
+    write(
+        "readme_stack.rs",
+        &between(&body, "ServiceBuilder::new()", ";"),
+    );
 }
 
 fn read(file: &str) -> String {
@@ -39,13 +40,24 @@ fn read(file: &str) -> String {
     fs::read_to_string(file).expect("the file is there")
 }
 
-/// The imports of the first code of a page, and the body of its `main` as a block.
-fn program(page: &str, fence: &str) -> (String, String) {
-    let (_, code) = page.split_once(fence).expect("it has code");
-    let (code, _) = code.split_once("```").expect("which ends");
+/// The first code of a page.
+fn code(page: &str, fence: &str) -> String {
+    between(page, fence, "```").replacen(fence, "", 1)
+}
+
+/// The imports of a program, and the body of its `main` as a block.
+fn program(code: &str) -> (String, String) {
     let (uses, main) = code.split_once(MAIN).expect("it has a `main`");
     let body = main.trim_end().strip_suffix('}').expect("which ends");
     (uses.to_owned(), format!("{{{body}}}"))
+}
+
+/// From the first `start` up to the next `end`.
+fn between(text: &str, start: &str, end: &str) -> String {
+    let at = text.find(start).expect("it begins");
+    let rest = &text[at..];
+    let length = rest[start.len()..].find(end).expect("it ends");
+    rest[..start.len() + length].to_owned()
 }
 
 fn replaced(body: &str, old: &str, new: &str) -> String {
@@ -55,5 +67,5 @@ fn replaced(body: &str, old: &str, new: &str) -> String {
 
 fn write(name: &str, text: &str) {
     let out = env::var_os("OUT_DIR").expect("cargo sets it");
-    fs::write(Path::new(&out).join(name), text).expect("the directory is there");
+    fs::write(Path::new(&out).join(name), text).expect("the directory is there")
 }

@@ -5,6 +5,7 @@
 #[cfg(feature = "mcp-http")]
 mod http;
 mod leaf;
+mod mcp_server;
 #[cfg(feature = "metrics")]
 mod observers;
 mod reconnect;

@@ -1,7 +1,10 @@
 //! MCP servers as tools: an [rmcp](https://docs.rs/rmcp) client as a `Service<ToolCall>`.
 //!
-//! [`McpService`] is the leaf of a stack. It sends each call to its MCP server as `tools/call` and
-//! answers with what came back:
+//! [`McpServer`] is a tool service for one server, which it may start as a child process. It speaks the newest
+//! revision of both sides, reconnects, and knows the list of tools. [`McpReconnect`] reconnects any client of
+//! rmcp, and [`McpService`] calls through one connection.
+//!
+//! [`McpService`] sends each call to its MCP server as `tools/call` and answers with what came back:
 //!
 //! - A complete result is `Ok`, also with `isError: true`: the model reads the tool's own words.
 //!   [`McpClassifier`] tells breakers and retriers of the flag.
@@ -19,7 +22,7 @@
 //! without a word: the call would wait for ever. So put a [`TimeoutLayer`](crate::timeout) above it.
 //! Requests beyond that size are refused with a clear error.
 //!
-//! A connection that is lost stays lost for that service: [`McpReconnect`] is the leaf that makes another one.
+//! A connection that is lost stays lost for an [`McpService`]. [`McpServer`] and [`McpReconnect`] make another one.
 //!
 //! The other way round, an MCP server whose tools run through a stack, is `GatewayHandler` (feature `mcp-server`).
 //!
@@ -28,24 +31,30 @@
 //! # Example
 //!
 //! ```no_run
-//! use rmcp::ServiceExt as _;
 //! use tower::{ServiceBuilder, ServiceExt as _};
-//! use tower_toolcall::{ToolCall, answer::ModelText, mcp::McpService, timeout::TimeoutLayer};
+//! use tower_toolcall::{
+//!     ToolCall, answer::ModelText, identity::IdentityLayer, mcp::McpServer,
+//!     timeout::TimeoutLayer,
+//! };
 //!
-//! # async fn run(transport: tokio::io::DuplexStream) -> Result<(), Box<dyn std::error::Error>> {
-//! let client = ().serve(transport).await?; // any rmcp client
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let docs = McpServer::command("docs", "npx", ["-y", "docs-server"]);
+//! docs.connect().await?;
 //! let stack = ServiceBuilder::new()
+//!     .layer(IdentityLayer::new(docs.clone()))
 //!     .layer(TimeoutLayer::default())
-//!     .service(McpService::new(client.peer().clone()).with_server("docs"));
+//!     .service(docs.clone());
 //!
 //! let call = ToolCall::new("search").with_json_str(r#"{ "query": "tower" }"#)?;
 //! let result = stack.oneshot(call).await?;
 //! println!("{}", result.model_text());
+//! docs.close().await;
 //! # Ok(()) }
 //! ```
 
 mod answer;
 mod catalog;
+mod child;
 mod classify;
 mod errors;
 mod extras;
@@ -64,6 +73,7 @@ mod progress;
 mod reconnect;
 #[cfg(feature = "validate")]
 mod schemas;
+mod server;
 mod service;
 mod task;
 mod tools;
@@ -87,6 +97,7 @@ pub use self::{
     notifications::McpNotifications,
     progress::McpProgress,
     reconnect::{McpConnection, McpReconnect},
+    server::McpServer,
     service::{IDEMPOTENCY_KEY_META, McpService, ResponseFuture},
     task::McpTask,
     tools::McpTools,

@@ -113,6 +113,13 @@ impl McpTools {
         self.0.catalog.load_full()
     }
 
+    /// Changes the settings of the catalog.
+    pub(super) fn configure(&self, change: impl Fn(Catalog) -> Catalog) {
+        self.0
+            .catalog
+            .rcu(|catalog| change(Catalog::clone(catalog)));
+    }
+
     /// Calls `f` from now on whenever an answer of the server has brought another list, when the new one stands. In the task
     /// that has asked, so it should be quick: it is there to pass the news on.
     ///
@@ -186,10 +193,15 @@ impl McpTools {
             sleep_until(last + MIN_GAP).await;
         }
         if let Err(error) = self.ask(peer, &mut asked).await {
-            let catalog = self.catalog();
-            let (code, text) = (error.code(), error.message());
-            event!(WARN STALE_LIST, SERVER = catalog.server().map(short), CODE = code, ERROR = text);
+            self.is_stale(&error);
         }
+    }
+
+    /// Warns that changes of the list are not known.
+    pub(super) fn is_stale(&self, error: &ToolError) {
+        let catalog = self.catalog();
+        let (code, text) = (error.code(), error.message());
+        event!(WARN STALE_LIST, SERVER = catalog.server().map(short), CODE = code, ERROR = text);
     }
 
     /// Asks under the lock.

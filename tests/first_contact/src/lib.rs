@@ -1,5 +1,5 @@
-//! F-1: what a newcomer copies, word for word: the landing page's tool where tools live, and the README's program. That it
-//! compiles is most of the test; it runs, too.
+//! F-1: what a newcomer copies, word for word: the landing page's tool where tools live. That it compiles is most of the test;
+//! it runs, too. The README's program is in `tests/readme.rs`.
 #![cfg(test)]
 
 use std::{convert::Infallible, pin::Pin};
@@ -10,24 +10,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tower_toolcall::{ErrorKind, batch::Parallel, transport::transport};
 
 include!(concat!(env!("OUT_DIR"), "/uses.rs"));
-
-/// The README's program, with a server that is installed.
-mod readme {
-    include!(concat!(env!("OUT_DIR"), "/readme_uses.rs"));
-
-    /// As `tests/run` installs it.
-    const SERVER: &str = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../target/mcp-servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
-    );
-
-    #[tokio::test]
-    async fn it_protects_a_server_over_stdio() {
-        let task: tokio::task::JoinHandle<Result<(), AnyError>> =
-            tokio::spawn(async move { include!(concat!(env!("OUT_DIR"), "/readme_body.rs")) });
-        task.await.expect("it does not panic").expect("it succeeds");
-    }
-}
 
 /// What the quick start says, in a place that wants an answer.
 fn answer(result: Result<(), AnyError>) -> String {

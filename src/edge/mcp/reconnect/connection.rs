@@ -1,6 +1,10 @@
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use rmcp::{
@@ -21,24 +25,58 @@ use crate::error::{ErrorKind, ToolError};
 /// connection is replaced and its last call has ended.
 pub struct McpConnection {
     service: McpService,
-    /// Never looked at: dropped, it ends the connection.
-    #[expect(dead_code, reason = "held for its drop")]
-    keep: Box<dyn Send + Sync>,
+    /// Dropped, it ends the connection. `None` once it was closed.
+    keep: Mutex<Option<Box<dyn Upkeep>>>,
+}
+
+/// What keeps a connection up.
+trait Upkeep: Send {
+    /// Ends the connection, and waits for its end as far as it can.
+    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+impl<H: ClientHandler> Upkeep for RunningService<RoleClient, H> {
+    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move { drop(self.cancel().await) })
+    }
+}
+
+/// Something of the user's, which is only dropped.
+struct Foreign<K>(K);
+
+impl<K: Send> Upkeep for Foreign<K> {
+    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+impl McpConnection {
+    fn new(service: McpService, keep: impl Upkeep + 'static) -> Self {
+        Self {
+            service,
+            keep: Mutex::new(Some(Box::new(keep))),
+        }
+    }
+
+    /// A connection that ends with this client.
+    pub(in crate::edge::mcp) fn of_client<H: ClientHandler>(
+        client: RunningService<RoleClient, H>,
+        service: McpService,
+    ) -> Self {
+        Self::new(service, client)
+    }
 }
 
 impl<H: ClientHandler> From<RunningService<RoleClient, H>> for McpConnection {
     fn from(client: RunningService<RoleClient, H>) -> Self {
         let service = McpService::new(client.peer().clone());
-        Self::from((client, service))
+        Self::of_client(client, service)
     }
 }
 
 impl<K: Send + Sync + 'static> From<(K, McpService)> for McpConnection {
     fn from((keep, service): (K, McpService)) -> Self {
-        Self {
-            service,
-            keep: Box::new(keep),
-        }
+        Self::new(service, Foreign(keep))
     }
 }
 
@@ -71,6 +109,15 @@ impl Live {
 
     pub(super) fn service(&self) -> &McpService {
         &self.connection.service
+    }
+
+    /// Ends it, with the calls that it has.
+    pub(super) async fn close(&self) {
+        let keep = self.connection.keep.lock();
+        let keep = keep.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(keep) = keep {
+            keep.close().await;
+        }
     }
 
     /// Whether its transport is open. A server over HTTP may be gone all the same.

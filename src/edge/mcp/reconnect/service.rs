@@ -40,7 +40,7 @@ use crate::{
 /// # async fn pipe() -> Result<tokio::io::DuplexStream, BoxError> { Ok(tokio::io::duplex(1024).0) }
 /// # async fn run() -> Result<(), BoxError> {
 /// let docs = McpReconnect::new("docs", || async {
-///     let transport = pipe().await?; // for example `TokioChildProcess::new(..)?`
+///     let transport = pipe().await?; // any transport of rmcp's, and any client handler
 ///     Ok::<_, BoxError>(().serve(transport).await?)
 /// });
 /// docs.connect().await?; // or leave it to the first call
@@ -48,36 +48,9 @@ use crate::{
 /// # Ok(()) }
 /// ```
 ///
-/// With progress, and a list of tools for a `Router` that is read again with each new
-/// connection. A new [`McpNotifications`](crate::mcp::McpNotifications) each time, the same list:
-///
-#[cfg_attr(feature = "router", doc = "```no_run")]
-#[cfg_attr(not(feature = "router"), doc = "```ignore")]
-/// use rmcp::ServiceExt as _;
-/// use tower_toolcall::{
-///     BoxError,
-///     mcp::{McpNotifications, McpReconnect, McpService, McpTools},
-///     router::Router,
-/// };
-///
-/// # async fn pipe() -> Result<tokio::io::DuplexStream, BoxError> { Ok(tokio::io::duplex(1024).0) }
-/// # async fn run() -> Result<(), BoxError> {
-/// let tools = McpTools::default();
-/// let list = tools.clone();
-/// let docs = McpReconnect::new("docs", move || {
-///     let handler = McpNotifications::new().with_tools(list.clone());
-///     async move {
-///         let client = handler.serve(pipe().await?).await?;
-///         client.service().tools().refresh(client.peer()).await?;
-///         let progress = client.service().progress().clone();
-///         let service = McpService::new(client.peer().clone()).with_progress(progress);
-///         Ok::<_, BoxError>((client, service))
-///     }
-/// });
-/// docs.connect().await?; // so that the router has tools
-/// let router = Router::mcp().server("docs", docs, tools).build()?;
-/// # Ok(()) }
-/// ```
+/// [`McpServer`](crate::mcp::McpServer) is such a service with progress, a list of tools and the newest revision. A
+/// client of your own that should have these takes an [`McpNotifications`](crate::mcp::McpNotifications) for each
+/// connection, all with one [`McpTools`](crate::mcp::McpTools).
 ///
 /// - **One at a time.** However many calls need the connection, one attempt is made, in a task of its own. It goes on
 ///   when the calls that wait for it are dropped, or held without being polled; it ends with the last clone of the leaf.
@@ -107,23 +80,21 @@ use crate::{
 /// # #[cfg(feature = "mcp-http")]
 /// # fn leaf() -> Result<(), tower_toolcall::ConfigError> {
 /// use std::{sync::Arc, time::Duration};
-/// use rmcp::{
-///     ServiceExt as _,
-///     transport::{
-///         StreamableHttpClientTransport, common::client_side_sse::NeverRetry,
-///         streamable_http_client::StreamableHttpClientTransportConfig,
-///     },
+/// use rmcp::transport::{
+///     StreamableHttpClientTransport, common::client_side_sse::NeverRetry,
+///     streamable_http_client::StreamableHttpClientTransportConfig,
 /// };
-/// use tower_toolcall::mcp::McpReconnect;
+/// use tower_toolcall::{AnyError, mcp::McpServer};
 ///
-/// let web = McpReconnect::new("web", || {
+/// let web = McpServer::new("web", || {
 ///     let uri = "http://localhost:8000/mcp";
 ///     let mut config = StreamableHttpClientTransportConfig::with_uri(uri)
 ///         .reinit_on_expired_session(false);
 ///     config.retry_config = Arc::new(NeverRetry::default());
-///     ().serve(StreamableHttpClientTransport::from_config(config))
+///     let transport = StreamableHttpClientTransport::from_config(config);
+///     async { Ok::<_, AnyError>(transport) }
 /// })
-/// .with_ping(Duration::from_secs(5))?;
+/// .with_connection(|connection| connection.with_ping(Duration::from_secs(5)))?;
 /// # let _ = web; Ok(()) }
 /// ```
 ///
@@ -194,6 +165,20 @@ impl McpReconnect {
     pub async fn connect(&self) -> Result<(), ToolError> {
         let connected = self.establish(true).await.map(drop);
         connected.map_err(|error| error.with_server(Arc::clone(&self.shared.server)))
+    }
+
+    /// Ends the connection, and waits until rmcp has closed its transport; a server in a child process has ended then. Calls
+    /// under way fail. A later call connects again, and so does an attempt that is under way.
+    ///
+    /// A connection that was made from a pair is only dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it leaves the connection to end by itself.
+    pub async fn close(&self) {
+        if let Some(live) = self.release() {
+            live.close().await;
+        }
     }
 
     /// Whether there is a connection that is not known to be lost.

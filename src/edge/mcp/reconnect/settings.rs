@@ -48,6 +48,12 @@ impl McpReconnect {
         Ok(self)
     }
 
+    /// The same for one that is not zero.
+    pub(in crate::edge::mcp) fn with_long_connect_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.connect_timeout = timeout;
+        self
+    }
+
     /// Sets how long a call waits for a connection, if its deadline leaves it as much. Default: 5 s.
     #[must_use]
     pub fn with_max_wait(mut self, max: Duration) -> Self {

@@ -116,6 +116,12 @@ impl McpReconnect {
         drop(dropped);
     }
 
+    /// Takes the connection away, which is not lost: it is of no use any more.
+    pub(super) fn release(&self) -> Option<Arc<Live>> {
+        let _state = self.state();
+        self.shared.current.swap(None)
+    }
+
     /// The attempt that goes on, or a new one, and whether it is new; `None` if there is a connection after all.
     pub(super) fn join(&self) -> Result<Option<(Ended, bool)>, ToolError> {
         let mut state = self.state();

@@ -1,0 +1,288 @@
+use std::{
+    ffi::OsString,
+    future::Future,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use rmcp::{
+    RoleClient,
+    model::{CallToolResponse, ProtocolVersion, SubscriptionFilter},
+    service::{ClientLifecycleMode, ClientServiceExt as _, Peer},
+    transport::IntoTransport,
+};
+use tokio::process::Command;
+use tower_service::Service;
+
+use super::{
+    Catalog, McpConnection, McpNotifications, McpReconnect, McpService, McpTools, ResponseFuture,
+    child::Child,
+};
+use crate::{
+    call::{Identity, ReplaySafety, ToolCall},
+    config::ConfigError,
+    error::{AnyError, ToolError},
+    identity::Resolve,
+    policy::{Annotate, Annotations},
+};
+
+/// A package runner may have to download the server first.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// One MCP server: its tools as a service, the list of them, and a connection that is made again when it is lost.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use tower::{ServiceBuilder, ServiceExt as _};
+/// use tower_toolcall::{
+///     BoxError, ToolCall, identity::IdentityLayer, mcp::McpServer, retry::RetryLayer,
+///     timeout::TimeoutLayer,
+/// };
+///
+/// # async fn run() -> Result<(), BoxError> {
+/// let docs = McpServer::command("docs", "npx", ["-y", "docs-server"]).trust_annotations();
+/// docs.connect().await?; // starts the process, and reads the list of tools
+///
+/// let stack = ServiceBuilder::new()
+///     .layer(IdentityLayer::new(docs.clone()))
+///     .layer(RetryLayer::default()) // repeats calls of tools that only read
+///     .layer(TimeoutLayer::default())
+///     .service(docs.clone());
+/// let answer = stack.oneshot(ToolCall::new("search")).await?;
+///
+/// docs.close().await;
+/// # let _ = answer; Ok(()) }
+/// ```
+///
+/// It puts together an [`McpReconnect`], an [`McpTools`] and an [`McpNotifications`]:
+///
+/// - **Revision.** Negotiates the newest revision of the protocol that both sides know.
+/// - **Connection.** Reconnects as [`McpReconnect`] does, within 60 s for each attempt. Set the rest by
+///   [`with_connection`](Self::with_connection).
+/// - **List.** Reads the list of tools with each connection, and follows the changes that the server reports. A
+///   connection without a list counts as failed.
+/// - **Identity.** Resolves names ([`IdentityLayer`](crate::identity::IdentityLayer)) and annotations
+///   ([`PolicyLayer`](crate::policy::PolicyLayer)) by that list. Before the first connection any name passes, and
+///   nothing is known of its tool: [`connect`](Self::connect) first.
+/// - **Progress.** Passes the server's progress to idle timeouts.
+///
+/// Clones share everything. The last clone ends the connection when it is dropped.
+#[derive(Clone, Debug)]
+pub struct McpServer {
+    calls: McpReconnect,
+    tools: McpTools,
+}
+
+impl McpServer {
+    /// Returns a server that is a child process of this program: `program` with these arguments. `server` is its name in
+    /// errors and events. The process is started with the connection, and started again when it has ended.
+    ///
+    /// stdin and stdout are pipes, and stderr is that of this program.
+    ///
+    /// # Process
+    ///
+    /// On Unix the process leads a process group of its own, because `npx` or `uvx` run the server as a child of
+    /// theirs. Ctrl-C in a terminal does not reach it. Its stdin is closed when the connection ends. A process
+    /// that has not ended after 3 s gets a SIGTERM with its group, and is killed 3 s later. If the runtime shuts down
+    /// meanwhile, the group gets the SIGTERM immediately. On other systems the process alone is killed.
+    pub fn command<A: Into<OsString>>(
+        server: impl Into<Arc<str>>,
+        program: impl Into<OsString>,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Self {
+        let program = program.into();
+        let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+        Self::spawn(server, move || {
+            let mut command = Command::new(&program);
+            command.args(&arguments);
+            command
+        })
+    }
+
+    /// Returns a server that is a child process, as [`command`](Self::command) does, for a command with an environment or
+    /// a directory of its own. Each start calls `command`. What it sets for stdin, stdout and stderr does not hold.
+    pub fn spawn(
+        server: impl Into<Arc<str>>,
+        command: impl Fn() -> Command + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(server, move || {
+            let child = Child::start(command());
+            async { child }
+        })
+    }
+
+    /// Returns a server that is reached by any transport of rmcp's. Each connection calls `transport`.
+    ///
+    /// For streamable HTTP see the [notes](McpReconnect#over-http) of [`McpReconnect`].
+    pub fn new<F, Fut, T, E, TransportError, Adapter>(
+        server: impl Into<Arc<str>>,
+        transport: F,
+    ) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<T, E>> + Send + 'static,
+        T: IntoTransport<RoleClient, TransportError, Adapter>,
+        E: Into<AnyError>,
+        TransportError: std::error::Error + Send + Sync + 'static,
+        Adapter: 'static,
+    {
+        let server = server.into();
+        let tools = McpTools::new(Catalog::default().with_server(Arc::clone(&server)));
+        let list = tools.clone();
+        let calls = McpReconnect::new(server, move || {
+            let (list, transport) = (list.clone(), transport());
+            async move {
+                let transport = transport.await.map_err(|e| e.into().into_inner())?;
+                let handler = McpNotifications::new().with_tools(list);
+                let newest = ClientLifecycleMode::Auto {
+                    preferred_versions: vec![ProtocolVersion::LATEST],
+                    legacy_version: None,
+                };
+                let client = handler.serve_with_lifecycle(transport, newest).await?;
+                let listens = follow(client.service().tools(), client.peer()).await;
+                client.service().tools().refresh(client.peer()).await?;
+                if let Some(listens) = listens {
+                    tokio::spawn(listens);
+                }
+                let progress = client.service().progress().clone();
+                let service = McpService::new(client.peer().clone()).with_progress(progress);
+                Ok::<_, crate::error::BoxError>(McpConnection::of_client(client, service))
+            }
+        });
+        let calls = calls.with_long_connect_timeout(CONNECT_TIMEOUT);
+        Self { calls, tools }
+    }
+
+    /// Believes what the server says of its own tools: calls of a tool that only reads, or is idempotent, may be repeated.
+    /// Default: not believed, so no call that may have run is repeated.
+    ///
+    /// To start a server yourself is a good reason to trust it.
+    #[must_use]
+    pub fn trust_annotations(self) -> Self {
+        self.tools
+            .configure(|catalog| catalog.trust_annotations(true));
+        self
+    }
+
+    /// Says whether calls of a tool may be repeated, whatever the server says.
+    #[must_use]
+    pub fn with_replay_safety(self, tool: impl Into<String>, replay: ReplaySafety) -> Self {
+        let tool = tool.into();
+        self.tools
+            .configure(|catalog| catalog.with_replay_safety(tool.clone(), replay));
+        self
+    }
+
+    /// Changes the settings of the connection.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_toolcall::mcp::McpServer;
+    ///
+    /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
+    /// let docs = McpServer::command("docs", "docs-server", ["--stdio"])
+    ///     .with_connection(|connection| connection.with_ping(Duration::from_secs(10)))?;
+    /// # let _ = docs; Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of the settings.
+    pub fn with_connection(
+        mut self,
+        change: impl FnOnce(McpReconnect) -> Result<McpReconnect, ConfigError>,
+    ) -> Result<Self, ConfigError> {
+        self.calls = change(self.calls)?;
+        Ok(self)
+    }
+
+    /// Returns the connection.
+    pub fn connection(&self) -> &McpReconnect {
+        &self.calls
+    }
+
+    /// Returns the list of tools. For a `Router` (feature `router`), and for the tools that a model is given.
+    pub fn tools(&self) -> &McpTools {
+        &self.tools
+    }
+
+    /// Connects and reads the list of tools, if there is no connection.
+    ///
+    /// # Errors
+    ///
+    /// Those of a call without a connection.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it leaves the attempt to go on.
+    pub async fn connect(&self) -> Result<(), ToolError> {
+        self.calls.connect().await
+    }
+
+    /// Ends the connection, as [`McpReconnect::close`] does, and waits until the server's process has ended: 6 s at most.
+    /// A later call starts it again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it leaves the connection to end by itself.
+    pub async fn close(&self) {
+        self.calls.close().await;
+    }
+}
+
+/// In revisions from 2026-07-28 on changes of the list are reported to clients that ask for them. The returned future
+/// passes them on, and ends with the connection.
+async fn follow(
+    tools: &McpTools,
+    peer: &Peer<RoleClient>,
+) -> Option<impl Future<Output = ()> + Send + use<>> {
+    let server = peer.peer_info()?;
+    let changes = server.capabilities.tools.as_ref()?.list_changed == Some(true);
+    if server.protocol_version.has_initialize() || !changes {
+        return None;
+    }
+    let filter = SubscriptionFilter::builder().tools_list_changed().build();
+    let mut changes = match peer.listen(filter).await {
+        Ok(changes) => changes,
+        Err(error) => {
+            tools.is_stale(&super::errors::from_service(error));
+            return None;
+        }
+    };
+    let (tools, peer) = (tools.clone(), peer.clone());
+    Some(async move {
+        while let Ok(Some(_)) = changes.next().await {
+            tools.changed(&peer).await;
+        }
+    })
+}
+
+impl Service<ToolCall> for McpServer {
+    type Response = CallToolResponse;
+    type Error = ToolError;
+    type Future = ResponseFuture;
+
+    /// Always ready.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.calls.poll_ready(cx)
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        self.calls.call(call)
+    }
+}
+
+/// By the list of tools.
+impl Resolve for McpServer {
+    fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+        self.tools.resolve(call)
+    }
+}
+
+/// By the list of tools.
+impl Annotate for McpServer {
+    fn annotations(&self, call: &ToolCall) -> Option<Annotations> {
+        self.tools.annotations(call)
+    }
+}

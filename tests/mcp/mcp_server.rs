@@ -1,0 +1,281 @@
+//! `McpServer`: client, list and connection in one, to real servers in this process and over HTTP.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use rmcp::{
+    RoleServer, ServerHandler, ServiceExt as _,
+    model::{
+        CallToolResponse, ErrorData, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+        ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    },
+    service::{NotificationContext, RequestContext, SubscriptionContext},
+};
+use tokio::{sync::Notify, time::timeout};
+use tower::{Service, ServiceBuilder, ServiceExt};
+use tower_toolcall::{
+    AnyError, ErrorKind, Event, Execution, ToolCall, ToolError,
+    circuit_breaker::CircuitBreakerLayer,
+    identity::IdentityLayer,
+    mcp::McpServer,
+    retry::{RetryLayer, RetryPolicy},
+    testing::Events,
+};
+
+use crate::server::Server;
+
+/// A server over pipes in this process.
+fn in_process(handler: impl ServerHandler + Clone) -> McpServer {
+    McpServer::new("docs", move || {
+        let (theirs, ours) = tokio::io::duplex(64 * 1024);
+        let handler = handler.clone();
+        tokio::spawn(async move { handler.serve(theirs).await.unwrap().waiting().await });
+        async { Ok::<_, AnyError>(ours) }
+    })
+}
+
+fn stack(
+    server: &McpServer,
+    policy: RetryPolicy,
+) -> impl Service<ToolCall, Response = CallToolResponse, Error = ToolError> + Clone {
+    ServiceBuilder::new()
+        .layer(IdentityLayer::new(server.clone()))
+        .layer(RetryLayer::new(policy))
+        .layer(CircuitBreakerLayer::new())
+        .service(server.clone())
+}
+
+fn version(server: &McpServer) -> ProtocolVersion {
+    let service = server.connection().service().unwrap();
+    service.peer().peer_info().unwrap().protocol_version.clone()
+}
+
+/// M4.
+#[tokio::test]
+async fn the_newest_revision_of_both_sides_is_spoken() {
+    let server = in_process(Server::default());
+    server.connect().await.unwrap();
+    assert_eq!(version(&server), ProtocolVersion::LATEST);
+    server.oneshot(ToolCall::new("echo")).await.unwrap();
+}
+
+/// A server whose list grows, and that answers `server/discover` if it is modern.
+#[derive(Clone)]
+struct Growing {
+    is_modern: bool,
+    tools: Arc<AtomicUsize>,
+    grown: Arc<Notify>,
+}
+
+impl ServerHandler for Growing {
+    fn get_info(&self) -> ServerConfig {
+        let tools = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed();
+        ServerConfig::new(tools.build())
+    }
+
+    async fn discover(
+        &self,
+        cx: RequestContext<RoleServer>,
+    ) -> Result<rmcp::model::DiscoverResult, ErrorData> {
+        if !self.is_modern {
+            return Err(ErrorData::invalid_request("not initialized", None));
+        }
+        let mut found = Server::default().discover(cx).await?;
+        found.capabilities = self.get_info().capabilities;
+        Ok(found)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let mut list = ListToolsResult::default();
+        let tools = 0..self.tools.load(SeqCst);
+        list.tools = tools
+            .map(|n| Tool::new(format!("tool-{n}"), "", Arc::default()))
+            .collect();
+        Ok(list)
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        asked: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        Some(asked.clone())
+    }
+
+    async fn listen(&self, cx: SubscriptionContext) -> Result<(), ErrorData> {
+        self.grown.notified().await;
+        let _ = cx.sink().notify_tool_list_changed().await;
+        cx.cancelled().await;
+        Ok(())
+    }
+
+    async fn on_initialized(&self, cx: NotificationContext<RoleServer>) {
+        self.grown.notified().await;
+        let _ = cx.peer.notify_tool_list_changed().await;
+    }
+}
+
+/// P1, M4: by the subscription of the newest revision, and by the notification of earlier ones.
+#[tokio::test]
+async fn the_list_follows_the_server_in_each_revision() {
+    for is_modern in [true, false] {
+        let growing = Growing {
+            is_modern,
+            tools: Arc::new(AtomicUsize::new(1)),
+            grown: Arc::default(),
+        };
+        let server = in_process(growing.clone());
+        server.connect().await.unwrap();
+        assert_eq!(version(&server).has_initialize(), !is_modern);
+        assert_eq!(server.tools().catalog().len(), 1);
+
+        let news = Arc::new(Notify::new());
+        let tell = Arc::clone(&news);
+        server.tools().on_change(move || tell.notify_one());
+        growing.tools.store(2, SeqCst);
+        growing.grown.notify_one();
+        let told = timeout(Duration::from_secs(60), news.notified()).await;
+        told.expect("the list is read again");
+        assert_eq!(server.tools().catalog().len(), 2);
+    }
+}
+
+/// P14: a call after the end starts the server again.
+#[tokio::test]
+async fn a_closed_server_is_connected_to_by_the_next_call() {
+    let server = in_process(Server::default());
+    server.connect().await.unwrap();
+    server.close().await;
+    assert!(!server.connection().is_connected());
+    server.close().await;
+    server.clone().oneshot(ToolCall::new("echo")).await.unwrap();
+    assert!(server.connection().is_connected());
+}
+
+/// P2: validation errors of a server that reports them as protocol errors.
+#[tokio::test]
+async fn arguments_that_do_not_fit_open_no_breaker() {
+    let server = in_process(Server::default());
+    let tools = ServiceBuilder::new()
+        .layer(RetryLayer::default())
+        .layer(CircuitBreakerLayer::new())
+        .service(server);
+    for _ in 0..6 {
+        let error = tools.clone().oneshot(ToolCall::new("invalid")).await;
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+}
+
+/// P13: the pause between two attempts to connect is not the server's.
+#[tokio::test(start_paused = true)]
+async fn a_retry_after_a_failed_connection_is_not_hinted() {
+    let server = McpServer::new("gone", || async {
+        Err::<tokio::io::DuplexStream, _>("the server is gone")
+    });
+    let hints = Events::pick(|event| match event {
+        Event::Retry { hinted, .. } => Some(*hinted),
+        _ => None,
+    });
+    let policy = RetryPolicy::new().with_listener(hints.clone());
+    let error = stack(&server, policy).oneshot(ToolCall::new("echo")).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.execution(), Execution::NotStarted);
+    assert_eq!(hints.take().first(), Some(&false));
+}
+
+#[cfg(feature = "mcp-http")]
+mod over_http {
+    use axum::{
+        Router,
+        body::{Body, to_bytes},
+        extract::Request,
+        http::StatusCode,
+        middleware::{self, Next},
+        response::IntoResponse as _,
+    };
+    use rmcp::transport::{
+        StreamableHttpClientTransport, StreamableHttpServerConfig, StreamableHttpService,
+        streamable_http_server::session::local::LocalSessionManager,
+    };
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A server that answers the first call with a 503, and how many calls it was sent.
+    async fn unavailable() -> (McpServer, Arc<AtomicUsize>) {
+        let mcp = StreamableHttpService::new(
+            || Ok(Server::default()),
+            Arc::new(LocalSessionManager::default()),
+            StreamableHttpServerConfig::default(),
+        );
+        let sent = Arc::new(AtomicUsize::new(0));
+        let calls = Arc::clone(&sent);
+        let fail = move |request: Request, next: Next| {
+            let calls = Arc::clone(&calls);
+            async move {
+                let (head, body) = request.into_parts();
+                let body = to_bytes(body, usize::MAX).await.unwrap();
+                let is_call = body.windows(10).any(|part| part == b"tools/call");
+                if is_call && calls.fetch_add(1, SeqCst) == 0 {
+                    return StatusCode::SERVICE_UNAVAILABLE.into_response();
+                }
+                next.run(Request::from_parts(head, Body::from(body))).await
+            }
+        };
+        let app = Router::new()
+            .nest_service("/mcp", mcp)
+            .layer(middleware::from_fn(fail));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        let server = McpServer::new("web", move || {
+            let transport = StreamableHttpClientTransport::from_uri(url.as_str());
+            async { Ok::<_, AnyError>(transport) }
+        });
+        (server, sent)
+    }
+
+    /// P1.
+    #[tokio::test]
+    async fn a_tool_that_only_reads_is_called_again_after_a_503() {
+        let (server, sent) = unavailable().await;
+        let server = server.trust_annotations();
+        server.connect().await.unwrap();
+        assert_eq!(version(&server), ProtocolVersion::LATEST);
+        let tools = stack(&server, RetryPolicy::new());
+        tools.oneshot(ToolCall::new("echo")).await.unwrap();
+        assert_eq!(sent.load(SeqCst), 2);
+    }
+
+    /// P1: unsafe is what was declared so, and nothing else.
+    #[tokio::test]
+    async fn other_calls_are_sent_once_and_say_why() {
+        for (trusts, tool, reason) in [
+            (true, "pay", "unsafe: "),
+            (false, "pay", "not_marked_safe: "),
+            (false, "echo", "not_marked_safe: "),
+        ] {
+            let (server, sent) = unavailable().await;
+            let server = match trusts {
+                true => server.trust_annotations(),
+                false => server,
+            };
+            server.connect().await.unwrap();
+            let tools = stack(&server, RetryPolicy::new());
+            let error = tools.oneshot(ToolCall::new(tool)).await.unwrap_err();
+            let details = error.details().unwrap().to_string();
+            assert!(details.contains(reason), "{tool}: {details}");
+            assert_eq!(sent.load(SeqCst), 1, "{tool}");
+        }
+    }
+}
