@@ -120,6 +120,8 @@ use tower_service::Service;
 
 #[doc(inline)]
 pub use crate::call::Identity;
+#[doc(inline)]
+pub use crate::kit::per_tool::ToolNames;
 use crate::{
     call::{CallInfo, Record, ToolCall},
     error::ToolError,
@@ -139,11 +141,21 @@ pub trait Resolve: Send + Sync + 'static {
     /// The refusal of a call whose tool, or server, does not exist: usually
     /// [`NotFound`](crate::ErrorKind::NotFound). The layer makes it a [refusal](ToolError::refusal) and stamps the call's names.
     fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError>;
+
+    /// Returns all tools, if the table has all of them now. Settings that name others are then refused.
+    /// Default: `None`.
+    fn identities(&self) -> Option<Vec<Identity>> {
+        None
+    }
 }
 
 impl<T: Resolve + ?Sized> Resolve for Arc<T> {
     fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
         (**self).resolve(call)
+    }
+
+    fn identities(&self) -> Option<Vec<Identity>> {
+        (**self).identities()
     }
 }
 
@@ -183,6 +195,11 @@ impl IdentityLayer {
                 audience: Arc::default(),
             }),
         }
+    }
+
+    /// Returns all tools of the table, if it has all of them now.
+    pub fn identities(&self) -> Option<Vec<Identity>> {
+        self.shared.tools.identities()
     }
 
     /// Sets the listener for calls that are refused ([`Event::NotStarted`]). Default: none; the

@@ -14,7 +14,7 @@ use crate::{
     kit::{
         fingerprint::Seed,
         flights::Flights,
-        per_tool::PerTool,
+        per_tool::{PerTool, ToolNames},
         principal::Principal,
         reuse::{AnyAnswer, Store},
     },
@@ -82,7 +82,7 @@ impl CacheLayer {
         names: impl IntoIterator<Item = N>,
     ) -> CacheBuilder {
         let builder = CacheBuilder {
-            tools: PerTool::default(),
+            tools: PerTool::new("cache"),
             shortest: ttl,
             longest: ttl,
             store: Store::new(Principal::Ids { narrow: true }, MAX_ANSWERS),
@@ -94,6 +94,11 @@ impl CacheLayer {
 }
 
 impl<C> CacheLayer<C> {
+    /// Returns the names of tools whose answers are kept, and whether calls have matched them.
+    pub fn tool_names(&self) -> ToolNames {
+        self.rules.tools.names()
+    }
+
     /// Counts hits and misses, and forgets answers.
     pub fn handle(&self) -> CacheHandle {
         CacheHandle::new(

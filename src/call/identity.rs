@@ -88,6 +88,15 @@ impl Identity {
         self
     }
 
+    /// Returns the flat name: server, separator and tool; of a tool without a server its own name.
+    pub fn flat(&self) -> String {
+        let separator = self.separator.as_deref().unwrap_or(SEPARATOR);
+        match &self.server {
+            Some(server) => [server, separator, &self.tool].concat(),
+            None => self.tool.to_string(),
+        }
+    }
+
     /// The tool's own name.
     #[doc(alias = "name")]
     pub fn tool(&self) -> &str {

@@ -12,7 +12,10 @@ use crate::{
     config::ConfigError,
     event::{Listen, Listener},
     key::Key,
-    kit::{keys::KeySettings, per_tool::PerTool},
+    kit::{
+        keys::KeySettings,
+        per_tool::{PerTool, ToolNames},
+    },
 };
 
 /// Layer that bounds how many calls of a key run at a time. See the [module docs](super) for an example.
@@ -34,6 +37,11 @@ impl ConcurrencyLimitLayer {
     /// A builder with the default settings.
     pub fn builder(max: usize) -> ConcurrencyLimitBuilder {
         ConcurrencyLimitBuilder::new(max)
+    }
+
+    /// Returns the names of tools that have settings of their own, and whether calls have matched them.
+    pub fn tool_names(&self) -> ToolNames {
+        self.limits.settings.tools.names()
     }
 
     /// A handle that reads how many calls run and wait.
@@ -65,7 +73,7 @@ impl ConcurrencyLimitBuilder {
         Self {
             settings: Settings {
                 max,
-                tools: PerTool::default(),
+                tools: PerTool::new("concurrency_limit"),
                 max_queue: 64,
             },
             keys: KeySettings::default(),

@@ -49,6 +49,7 @@ where
     #[inline(never)]
     fn call(&mut self, call: ToolCall) -> Self::Future {
         let ConcurrencyLimitHandle { registry, settings } = &self.limits;
+        settings.tools.look(&call);
         let entry = registry.keep(&call.info(), || KeyLimit::new(settings, &call));
         let place = Place::new(entry);
         hold::call(&mut self.inner, call, place, ResponseFuture::new)

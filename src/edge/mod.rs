@@ -21,6 +21,8 @@ pub mod http_tool;
 pub(crate) mod hyper;
 #[cfg(feature = "mcp")]
 pub mod mcp;
+#[cfg(any(feature = "router", feature = "settings"))]
+mod names;
 #[cfg(any(feature = "router", feature = "settings", feature = "testing"))]
 mod nearest;
 #[cfg(feature = "otel")]

@@ -132,7 +132,7 @@ pub(in crate::edge) fn nearest<'a>(
 }
 
 /// A question with the nearest names, for an error text; `None` if there are none.
-#[cfg(feature = "settings")]
+#[cfg(any(feature = "router", feature = "settings"))]
 pub(in crate::edge) fn did_you_mean(names: &[String]) -> Option<String> {
     let (last, others) = names.split_last()?;
     let or = if others.is_empty() { "" } else { "` or `" };

@@ -44,6 +44,7 @@
 //! | `tool.http_request` | DEBUG | `http_tool` | `method`, `url`, `headers`, `body` |
 //! | `tool.http_response` | DEBUG | `http_tool` | `status`, `duration_ms`, `headers`, `body` |
 //! | `tool.token` | WARN | `token` | `error`, and `server` or `tool`, and no others: once for an endpoint, or a setting |
+//! | `tool.unmatched` | WARN | policy, and all with settings of single tools | `layer`, `names`, `calls`, and no others: after 1,000 calls of the layer value |
 //! | `tool.settings` | WARN | `settings::StackBuilder::build` | `setting`, `reason`, and no others |
 //! | `tool.store` | WARN, INFO | `shared` | `to` (`down`, `up`), `error`, and no others |
 //! | `tool.stale_list` | WARN | `mcp::McpTools` | `server`, `code`, `error`, and no others |

@@ -57,6 +57,8 @@ pub mod event {
     pub const REPEATED: &str = "tool.repeated";
     /// A layer can do nothing for a call, because something is not known of it. WARN, once for each layer and reason.
     pub const INERT: &str = "tool.inert";
+    /// Names or patterns that a layer was given have matched no call of the first 1,000. WARN, once for each layer value.
+    pub const UNMATCHED: &str = "tool.unmatched";
     /// A setting works, but looks wrong: once for each stack that is built of it. WARN.
     pub const SETTINGS: &str = "tool.settings";
     /// A call has the answer that an earlier call has got, and was not sent. DEBUG.
@@ -169,6 +171,8 @@ pub mod field {
     pub const PATHS: &str = "paths";
     /// Which layer had the answer of an earlier call, or can do nothing for a call.
     pub const LAYER: &str = "layer";
+    /// Names of tools, or patterns for them, separated by commas.
+    pub const NAMES: &str = "names";
     /// The key of a setting, or the variable that has set it.
     pub const SETTING: &str = "setting";
     /// What the user of a layer can do.

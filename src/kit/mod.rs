@@ -6,6 +6,7 @@ pub(crate) mod caller;
 pub(crate) mod drain;
 pub(crate) mod fingerprint;
 pub(crate) mod flights;
+pub(crate) mod glob;
 pub(crate) mod hold;
 pub(crate) mod in_flight;
 pub(crate) mod inert;

@@ -16,7 +16,10 @@ use crate::{
     config::{ConfigError, refuse_if},
     error::{APPROVAL_FAILED, APPROVAL_MISSING, APPROVAL_UNANSWERED, ErrorKind, ToolError, Words},
     event::{Event, InertReason, Listen, Listener, PolicyOutcome, event},
-    kit::inert::Inert,
+    kit::{
+        inert::Inert,
+        per_tool::{Name, ToolNames, Watch},
+    },
     text::Short,
 };
 
@@ -31,6 +34,7 @@ pub struct PolicyLayer {
 #[derive(Clone)]
 pub(super) struct Policy {
     rules: Vec<Rule>,
+    watch: Arc<Watch>,
     default: Decision,
     annotations: Vec<Arc<dyn Annotate>>,
     pub(super) approver: Option<Arc<dyn Approve>>,
@@ -53,6 +57,7 @@ impl PolicyLayer {
         Self {
             policy: Arc::new(Policy {
                 rules: Vec::new(),
+                watch: Arc::new(Watch::new("policy")),
                 default: Decision::Allow,
                 annotations: Vec::new(),
                 approver: None,
@@ -144,6 +149,11 @@ impl PolicyLayer {
         self.edit(|p| p.listener = Listener::new(listen))
     }
 
+    /// Returns the patterns of the rules, and whether calls have matched them.
+    pub fn tool_names(&self) -> ToolNames {
+        self.policy.watch.names(self.policy.names())
+    }
+
     /// Checks the policy as a whole.
     ///
     /// # Errors
@@ -195,6 +205,7 @@ impl Policy {
     }
 
     pub(super) fn rule_on(&self, call: &ToolCall, info: &CallInfo) -> Ruled<'_> {
+        self.watch.count(self.names());
         let known = || self.annotations(call);
         let rule = first_for(&self.rules, call, known);
         match (
@@ -226,6 +237,10 @@ impl Policy {
                 Ruled::Refused(self.refusal(info, PolicyOutcome::Denied, rule, why))
             }
         }
+    }
+
+    fn names(&self) -> impl Iterator<Item = &Arc<Name>> {
+        self.rules.iter().map(Rule::name)
     }
 
     fn annotations(&self, call: &ToolCall) -> Annotations {

@@ -142,7 +142,6 @@
 mod annotations;
 mod approval;
 mod future;
-mod glob;
 mod layer;
 mod rules;
 mod service;

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
-use super::{annotations::Annotations, glob::Glob};
+use super::annotations::Annotations;
 use crate::{
     call::{MAX_NAME_BYTES, ToolCall},
+    kit::{glob::Glob, per_tool::Name},
     text::with_buffer,
 };
 
@@ -41,8 +42,8 @@ crate::text::names! {
 #[must_use]
 pub struct Rule {
     decision: Decision,
-    tool: Glob,
-    server: Option<Glob>,
+    /// The patterns for the names of tool and server.
+    name: Arc<Name>,
     agent: Option<Glob>,
     effect: Option<Effect>,
     when: Option<Arc<When>>,
@@ -78,8 +79,7 @@ impl Rule {
     fn new(decision: Decision, tool: &str) -> Self {
         Self {
             decision,
-            tool: Glob::new(tool),
-            server: None,
+            name: Arc::new(Name::new(Glob::new(tool), None)),
             agent: None,
             effect: None,
             when: None,
@@ -89,7 +89,8 @@ impl Rule {
 
     /// Only for tools of servers whose name fits this pattern. Default: tools of all servers, and those of none.
     pub fn of_server(mut self, server: &str) -> Self {
-        self.server = Some(Glob::new(server));
+        let tool = self.name.tool.clone();
+        self.name = Arc::new(Name::new(tool, Some(Glob::new(server))));
         self
     }
 
@@ -151,7 +152,7 @@ impl Rule {
 
     /// The pattern for the tool's name.
     pub fn tool(&self) -> &str {
-        self.tool.as_str()
+        self.name.tool.as_str()
     }
 
     pub(super) fn shared_reason(&self) -> Option<Arc<str>> {
@@ -169,8 +170,8 @@ impl Rule {
             && self
                 .effect
                 .is_none_or(|own| other.effect.is_some_and(|other| own.covers(other)))
-            && self.tool.covers(&other.tool)
-            && covers(&self.server, &other.server)
+            && self.name.tool.covers(&other.name.tool)
+            && covers(&self.name.server, &other.name.server)
             && covers(&self.agent, &other.agent)
     }
 
@@ -179,16 +180,27 @@ impl Rule {
         self.agent.is_some() && self.decision != Decision::Allow
     }
 
+    pub(super) fn name(&self) -> &Arc<Name> {
+        &self.name
+    }
+
+    fn is_named(&self, names: &Names<'_>) -> bool {
+        let (tool, server) = (&self.name.tool, self.name.server.as_ref());
+        let is_it = match self.decision {
+            Decision::Allow => names.are_narrowly(tool, server),
+            Decision::Deny | Decision::Ask => names.are_widely(tool, server),
+        };
+        if is_it {
+            self.name.matched();
+        }
+        is_it
+    }
+
     /// `known` is asked at most once, and only if the names fit.
     fn is_for(&self, names: &Names<'_>, known: &mut impl FnMut() -> Annotations) -> bool {
         let of_agent = |agent: &Glob| names.call.agent_id().is_some_and(|id| agent.matches(id));
         self.agent.as_ref().is_none_or(of_agent)
-            && match self.decision {
-                Decision::Allow => names.are_narrowly(&self.tool, self.server.as_ref()),
-                Decision::Deny | Decision::Ask => {
-                    names.are_widely(&self.tool, self.server.as_ref())
-                }
-            }
+            && self.is_named(names)
             && self.effect.is_none_or(|effect| effect.is_of(known()))
             && self.when.as_ref().is_none_or(|is_it| is_it(names.call))
     }
@@ -213,8 +225,8 @@ impl Effect {
 crate::text::debug_fields! {
     {} |this| Rule {
         decision: this.decision,
-        tool: this.tool,
-        server: this.server,
+        tool: this.name.tool,
+        server: this.name.server,
         agent: this.agent,
         effect: this.effect,
         reason: this.reason,

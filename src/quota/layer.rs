@@ -14,7 +14,10 @@ use crate::{
     config::{ConfigError, refuse_if},
     event::{Listen, Listener},
     key::Key,
-    kit::{keys::KeySettings, per_tool::PerTool},
+    kit::{
+        keys::KeySettings,
+        per_tool::{PerTool, ToolNames},
+    },
 };
 
 /// Layer that gives the calls of a key so many tokens per period. See the [module docs](super) for an example.
@@ -35,6 +38,12 @@ impl QuotaLayer {
     /// A builder with the default settings.
     pub fn builder(quota: Quota) -> QuotaBuilder {
         QuotaBuilder::new(quota)
+    }
+
+    /// Returns the names of tools that have settings of their own, and whether calls have matched them.
+    pub fn tool_names(&self) -> ToolNames {
+        let settings = &self.quotas.settings;
+        settings.tools.names().and(settings.costs.names())
     }
 
     /// A handle that reads what is left.
@@ -70,8 +79,8 @@ impl QuotaBuilder {
     pub fn new(quota: Quota) -> Self {
         Self {
             quota,
-            tools: PerTool::default(),
-            costs: PerTool::default(),
+            tools: PerTool::new("quota"),
+            costs: PerTool::new("quota"),
             cost: None,
             waits: true,
             max_wait: Duration::from_secs(30),

@@ -52,6 +52,7 @@ impl Settings {
     }
 
     pub(super) fn cost(&self, call: &ToolCall) -> u32 {
+        self.tools.look(call);
         let own = match self.costs.is_empty() {
             true => None,
             false => self.costs.get(call),

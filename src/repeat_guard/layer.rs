@@ -14,7 +14,10 @@ use crate::{
     error::ToolError,
     event::{Listen, Listener},
     key::Key,
-    kit::{keys::KeySettings, per_tool::PerTool},
+    kit::{
+        keys::KeySettings,
+        per_tool::{PerTool, ToolNames},
+    },
     outcome::{ByError, Classify, Outcome},
 };
 
@@ -44,6 +47,11 @@ impl RepeatGuardLayer {
 }
 
 impl<C> RepeatGuardLayer<C> {
+    /// Returns the names of tools that have settings of their own, and whether calls have matched them.
+    pub fn tool_names(&self) -> ToolNames {
+        self.guard.rules.tools.names()
+    }
+
     /// Returns how many calls had no principal, and were not compared. The first one is the event `tool.inert`.
     pub fn inert(&self) -> u64 {
         self.guard.histories.inert().calls()
@@ -102,7 +110,7 @@ impl RepeatGuardBuilder {
             keys: KeySettings::default(),
             principal: Principal::default(),
             ignored: Vec::new(),
-            tools: PerTool::default(),
+            tools: PerTool::new("repeat_guard"),
             listener: Listener::default(),
             classifier: ByError,
         }

@@ -2,7 +2,7 @@ use tower_layer::Layer;
 
 use super::{policy::RetryPolicy, service::Retry};
 use crate::{
-    kit::{attempts::Template, lane::Spread},
+    kit::{attempts::Template, lane::Spread, per_tool::ToolNames},
     outcome::ByError,
 };
 
@@ -24,6 +24,11 @@ impl<C> RetryLayer<C> {
     /// clones, and by all other users of a clone of the policy.
     pub fn new(policy: RetryPolicy<C>) -> Self {
         Self { policy }
+    }
+
+    /// Returns the names of tools that have settings of their own, and whether calls have matched them.
+    pub fn tool_names(&self) -> ToolNames {
+        self.policy.tool_names()
     }
 }
 

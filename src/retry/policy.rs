@@ -12,7 +12,7 @@ use crate::{
         backoff::{Backoff, Random, after_hint},
         caller::Caller,
         inert::Inert,
-        per_tool::PerTool,
+        per_tool::{PerTool, ToolNames},
     },
     outcome::{ByError, Classify, Outcome},
 };
@@ -68,7 +68,7 @@ impl RetryPolicy {
                     attempts: 3,
                     backoff: Backoff::default(),
                 },
-                tools: PerTool::default(),
+                tools: PerTool::new("retry"),
                 max_delay: Duration::from_secs(300),
                 rate_limit_delay: Duration::from_secs(30),
                 repeats_rate_limits: true,
@@ -175,6 +175,11 @@ impl<C> RetryPolicy<C> {
     /// unsafe.
     pub fn assume_replay_safe(self) -> Self {
         self.edit(|s| s.assumes_safe = true)
+    }
+
+    /// Returns the names of tools that have settings of their own, and whether calls have matched them.
+    pub fn tool_names(&self) -> ToolNames {
+        self.settings.tools.names()
     }
 
     /// Returns how many calls were not repeated because it is not known whether their tool may run twice.

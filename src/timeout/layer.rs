@@ -7,7 +7,7 @@ use crate::{
     call::ToolCall,
     config::{ConfigError, refuse_if},
     event::{Listen, Listener},
-    kit::per_tool::PerTool,
+    kit::per_tool::{PerTool, ToolNames},
 };
 
 /// Layer that bounds each call's time. See the [module docs](super) for an example.
@@ -73,7 +73,7 @@ impl TimeoutLayer {
         Self {
             settings: Arc::new(Settings {
                 default: timeout,
-                tools: PerTool::default(),
+                tools: PerTool::new("timeout"),
                 rule: None,
                 slow_fraction: 0.8,
                 idle: None,
@@ -89,6 +89,11 @@ impl TimeoutLayer {
     /// (`charge`), which holds for the tools of this name of all servers.
     pub fn with_tool(self, name: impl Into<Box<str>>, timeout: Duration) -> Self {
         self.edit(|s| s.tools.set(name.into(), timeout))
+    }
+
+    /// Returns the names of tools that have settings of their own, and whether calls have matched them.
+    pub fn tool_names(&self) -> ToolNames {
+        self.settings.tools.names()
     }
 
     /// Sets a function that says what timeout a call's tool has; `None` leaves it to [`with_tool`](Self::with_tool) and the

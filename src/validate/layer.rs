@@ -14,7 +14,10 @@ use crate::{
     config::ConfigError,
     error::{ErrorKind, ToolError},
     event::{InertReason, Listener, emit},
-    kit::{inert::Inert, per_tool::PerTool},
+    kit::{
+        inert::Inert,
+        per_tool::{PerTool, ToolNames},
+    },
     text::Bounded,
 };
 
@@ -63,7 +66,7 @@ impl ValidateLayer {
             settings: Arc::new(Settings {
                 schemas: schemas.clone(),
                 all: Validation::On,
-                tools: PerTool::default(),
+                tools: PerTool::new("validate"),
                 strict: false,
                 heading: None,
                 inert: Arc::new(Inert::new("validate")),
@@ -99,6 +102,11 @@ impl ValidateLayer {
     /// `the arguments do not fit`.
     pub fn with_heading(self, heading: &str) -> Self {
         self.edit(|s| s.heading = Some(heading.into()))
+    }
+
+    /// Returns the names of tools that have settings of their own, and whether calls have matched them.
+    pub fn tool_names(&self) -> ToolNames {
+        self.settings.tools.names()
     }
 
     /// Returns how many calls passed unchecked because their tool has no schema, or one that was

@@ -10,6 +10,7 @@ mod give_way;
 mod keys;
 mod kit;
 mod layers;
+mod names;
 mod own;
 mod presets;
 mod results;

@@ -175,6 +175,18 @@ impl Catalog {
     }
 }
 
+impl Catalog {
+    fn identity(&self, name: impl Into<Arc<str>>) -> Identity {
+        let name = name.into();
+        let replay = self.replay_safety(&name);
+        let identity = Identity::new(name).with_replay_safety(replay);
+        match &self.server {
+            Some(server) => identity.with_server(Arc::clone(server)),
+            None => identity,
+        }
+    }
+}
+
 /// The tools of one server: calls name them by their own names, and no server or [this](Catalog::with_server) one. Any tool is
 /// taken as long as the list is [not read](Catalog::is_read).
 impl Resolve for Catalog {
@@ -189,14 +201,16 @@ impl Resolve for Catalog {
             let message = "there is no tool of this name";
             return Err(ToolError::refusal(ErrorKind::NotFound, message));
         };
-        let mut identity = Identity::new(name).with_replay_safety(self.replay_safety(call.tool()));
-        if let Some(server) = &self.server {
-            identity = identity.with_server(Arc::clone(server));
-        }
+        let identity = self.identity(name);
         Ok(Some(match self.is_read {
             true => identity,
             false => identity.unlisted(),
         }))
+    }
+
+    fn identities(&self) -> Option<Vec<Identity>> {
+        let all = self.tools().map(|tool| self.identity(&*tool.name));
+        self.is_read.then(|| all.collect())
     }
 }
 

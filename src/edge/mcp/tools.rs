@@ -243,6 +243,10 @@ impl Resolve for McpTools {
     fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
         self.0.catalog.load().resolve(call)
     }
+
+    fn identities(&self) -> Option<Vec<Identity>> {
+        self.0.catalog.load().identities()
+    }
 }
 
 impl Annotate for McpTools {

@@ -217,6 +217,10 @@ impl<Res: 'static> Resolve for Router<Res> {
         };
         self.table.resolve(call).map(Some).ok_or_else(unknown)
     }
+
+    fn identities(&self) -> Option<Vec<Identity>> {
+        self.table.identities()
+    }
 }
 
 impl<Res> Clone for Router<Res> {

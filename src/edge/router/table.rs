@@ -171,6 +171,22 @@ impl<Res> Table<Res> {
         found.then(|| self.find(call))?.map(Target::identity)
     }
 
+    /// All tools, if each server's list was read.
+    pub(super) fn identities(&self) -> Option<Vec<Identity>> {
+        let locals = self.local.values().map(|local| local.identity.clone());
+        let mut all: Vec<_> = locals.collect();
+        for server in self.servers.values() {
+            if !server.tools.is_read() {
+                return None;
+            }
+            let _ = server.tools.try_each(&mut |tool| {
+                all.push(server.identity(Arc::clone(tool)));
+                ControlFlow::Continue(())
+            });
+        }
+        Some(all)
+    }
+
     pub(super) fn replay_safety(&self, call: &ToolCall) -> ReplaySafety {
         let identity = self.find(call).map(Target::identity);
         identity.map_or(ReplaySafety::Unknown, |identity| identity.replay_safety())

@@ -5,11 +5,15 @@
 use std::{borrow::Cow, time::Duration};
 
 use super::{
-    KeyBy, Settings, ToolSettings, base::Explicit, duration::show, names::in_section, tools,
+    KeyBy, PolicySettings, Settings, ToolSettings, base::Explicit, duration::show,
+    names::in_section, tools,
 };
 use crate::{
     circuit_breaker::MAX_PERIOD,
     config::{ConfigError, refuse_if},
+    edge::names::check as check_name,
+    identity::Identity,
+    kit::{glob::Glob, per_tool::Name},
 };
 
 type Checked = Result<(), ConfigError>;
@@ -40,6 +44,28 @@ fn names(s: &Settings) -> Checked {
         true => Err(ConfigError::new(r#"tools."""#, "a tool has a name")),
         false => Ok(()),
     }
+}
+
+/// Each name or pattern of the settings matches one of these tools.
+pub(super) fn names_match(s: &Settings, known: &[Identity]) -> Checked {
+    let PolicySettings {
+        deny, ask, allow, ..
+    } = &s.policy;
+    let lists = [
+        ("policy.deny", deny),
+        ("policy.ask", ask),
+        ("policy.allow", allow),
+    ];
+    for (key, patterns) in lists {
+        for pattern in patterns {
+            check_name(key, &Name::new(Glob::new(pattern), None), known)?;
+        }
+    }
+    let exact = |name: &str| Name::new(Glob::exact(name), None);
+    let mut cached = s.cache.tools.iter();
+    cached.try_for_each(|name| check_name("cache.tools", &exact(name), known))?;
+    let mut own = s.tools.keys();
+    own.try_for_each(|name| check_name(tools::of(name), &exact(name), known))
 }
 
 fn heading(s: &Settings) -> Checked {

@@ -234,10 +234,19 @@
 //! it is short, and redacted; that of a file is the parser's, which may show the line. It has several lines: print it itself, as
 //! [`AnyError`](crate::AnyError) makes one of them.
 //!
+//! # Names of tools
+//!
+//! The names of `[tools.x]` and `cache.tools`, and the patterns of `policy`, are of tools. Where the
+//! stack has a table that has all tools ([`with_identity`](StackBuilder::with_identity), with a router
+//! for example), one that matches no tool is an error of [`StackBuilder::build`] that names the nearest.
+//! A router has all tools once the list of each of its servers was read.
+//!
+//! Without such a table a layer emits the event `tool.unmatched` at WARN after 1,000 calls, with the
+//! names that none of them has matched. [`StackLayer::tool_names`] has them at any time.
+//!
 //! # What is not checked
 //!
-//! The names of tools: `[tools.imprt]` is taken as it is. Compare `settings.tools` with what there is, for example
-//! `router.names()`. And variables without the [prefix](#variables): `TOOL_TIMOUT` is not read.
+//! Variables without the [prefix](#variables): `TOOL_TIMOUT` is not read.
 
 mod base;
 mod batch;

@@ -116,7 +116,7 @@ impl Settings {
 
     /// The replay safety of tools, by name.
     pub(super) fn replay_safety(&self) -> PerTool<ReplaySafety> {
-        let mut said = PerTool::default();
+        let mut said = PerTool::new("retry");
         for (name, tool) in &self.tools {
             match tool.replay_safe {
                 Some(true) => said.set(name.as_str().into(), ReplaySafety::Safe),
@@ -126,6 +126,12 @@ impl Settings {
         }
         said
     }
+}
+
+/// The key of a tool's section.
+pub(super) fn of(tool: &str) -> String {
+    let key = key(tool, "");
+    key.trim_end_matches('.').to_owned()
 }
 
 /// The key of a tool's setting, as errors name it and as a file has it: quoted where its name is no plain word.

@@ -10,7 +10,7 @@ use super::{
     TraceSettings, ValidateSettings, base::Explicit, check, names::Names, sections::File,
     suggest::Suggest,
 };
-use crate::config::ConfigError;
+use crate::{config::ConfigError, identity::Identity};
 
 /// The settings of all layers. See the [module docs](super) for an example.
 ///
@@ -89,6 +89,15 @@ impl Settings {
     /// [module docs](super#errors). The error names the key.
     pub fn check(&self) -> Result<(), ConfigError> {
         check::whole(self)
+    }
+
+    /// Checks that each name or pattern of tools matches one of `tools`.
+    pub(super) fn check_names(&self, tools: &[Identity]) -> Result<(), ConfigError> {
+        let checked = check::names_match(self, tools);
+        checked.map_err(|error| match self.names.0.is_empty() {
+            true => error,
+            false => self.names.rename(error),
+        })
     }
 
     /// The documented stack with these settings, to be completed and built.

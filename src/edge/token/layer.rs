@@ -7,7 +7,11 @@ use crate::{
     call::{CallInfo, ToolCall},
     config::{ConfigError, refuse_if},
     event::{event, short},
-    kit::{attempts::Template, lane::Spread, per_tool::PerTool},
+    kit::{
+        attempts::Template,
+        lane::Spread,
+        per_tool::{PerTool, ToolNames},
+    },
 };
 
 /// How many tokens are kept.
@@ -46,7 +50,7 @@ impl<X> TokenLayer<X> {
         Self {
             exchange: Exchange::new(exchange, MAX_KEYS),
             settings: Arc::new(Settings {
-                tools: PerTool::default(),
+                tools: PerTool::new("token"),
                 servers: HashMap::new(),
                 of_call: None,
                 leeway: Duration::from_secs(30),
@@ -145,6 +149,11 @@ impl<X> TokenLayer<X> {
             exchange: self.exchange.map(map),
             settings: self.settings,
         }
+    }
+
+    /// Returns the names of tools that have settings of their own, and whether calls have matched them.
+    pub fn tool_names(&self) -> ToolNames {
+        self.settings.tools.names()
     }
 
     /// A handle that counts what became of the calls, and forgets tokens.

@@ -146,11 +146,12 @@ impl<C, O> StackBuilder<C, O> {
         Res: Clone + Send + Sync + 'static,
         K: Classify<Res> + Clone + Send + Sync + 'static,
     {
-        self.edit(|own| {
-            if let Some(cache) = cache.into() {
-                own.add_layer(Place::Allowed, cache, true);
-            }
-        })
+        let mut builder = self.edit(|_| {});
+        if let Some(cache) = cache.into() {
+            builder.parts.names = builder.parts.names.and(cache.tool_names());
+            builder.own.add_layer(Place::Allowed, cache, true);
+        }
+        builder
     }
 
     /// Puts a layer of your own at a place in the stack, below those that are there already. Default: none.
@@ -209,7 +210,8 @@ impl<C, O> StackBuilder<C, O> {
     }
 
     /// Resolves the names of calls by this table of tools, a router's for example, below the layers of your own at [`Place::Outside`] and outside of
-    /// all that observes or acts: see [`identity`](crate::identity). Default: keys are of the callers' names.
+    /// all that observes or acts: see [`identity`](crate::identity). Names in the settings that match no tool of it are
+    /// then an error of [`build`](Self::build). Default: keys are of the callers' names.
     pub fn with_identity(mut self, tools: impl Resolve) -> Self {
         self.parts.identity = Some(IdentityLayer::new(tools));
         self
@@ -266,7 +268,7 @@ impl<C: Clone, O> StackBuilder<C, O> {
     ///
     /// # Errors
     ///
-    /// Those of [`Settings::check`].
+    /// Those of [`Settings::check`], and a name or pattern that matches no tool of the [table](Self::with_identity).
     pub fn build(self) -> Result<StackLayer<C, O>, ConfigError> {
         self.parts.build(self.classifier, self.own)
     }

@@ -20,7 +20,7 @@ use crate::{
     deadline::{Deadline, DeadlineLayer},
     edge::health::{Health, HealthLayer, HealthService},
     error::ToolError,
-    identity::{IdentityLayer, IdentityService},
+    identity::{IdentityLayer, IdentityService, ToolNames},
     normalize::{Normalize, NormalizeLayer},
     outcome::{ByError, Classify},
     policy::{PolicyLayer, PolicyService},
@@ -42,6 +42,7 @@ use crate::{
 #[derive(Clone)]
 #[must_use]
 pub struct StackLayer<C = ByError, O = ()> {
+    pub(super) names: ToolNames,
     pub(super) breakers: CircuitBreakerHandle,
     pub(super) servers: Health,
     pub(super) sanitize: SanitizeLayer,
@@ -167,6 +168,35 @@ where
 }
 
 impl<C, O> StackLayer<C, O> {
+    /// Returns the names and patterns of tools in its layers, and whether calls have matched them. With a table of all
+    /// tools ([`with_identity`](super::StackBuilder::with_identity)) they are known to match.
+    ///
+    /// Not those of layers of your own, except [`with_cache`](super::StackBuilder::with_cache).
+    pub fn tool_names(&self) -> ToolNames {
+        let mut names = self.names.clone();
+        names = names.and(self.timeout.tool_names());
+        if let Some(policy) = &self.policy.0 {
+            names = names.and(policy.tool_names());
+        }
+        if let Some(quota) = &self.quota.0 {
+            names = names.and(quota.tool_names());
+        }
+        if let Some(retry) = &self.retry.0 {
+            names = names.and(retry.tool_names());
+        }
+        if let Some(limit) = &self.concurrency.0 {
+            names = names.and(limit.tool_names());
+        }
+        if let Some(guard) = &self.repeat_guard.0 {
+            names = names.and(guard.tool_names());
+        }
+        #[cfg(feature = "validate")]
+        if let Some(validate) = &self.validate.0 {
+            names = names.and(validate.tool_names());
+        }
+        names
+    }
+
     /// Reads the breakers and forces them. A tool that settings name has one before its first call, under the name that stands there;
     /// behind a router, whose calls have a server, that is another key. Where they are switched off there are none, and what is forced reaches no
     /// call.

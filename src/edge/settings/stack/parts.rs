@@ -16,7 +16,8 @@ use crate::{
         settings::{Settings, names::in_section},
     },
     event::event,
-    identity::IdentityLayer,
+    identity::{IdentityLayer, ToolNames},
+    kit::per_tool::PerTool,
     normalize::NormalizeLayer,
     policy::PolicyLayer,
     quota::QuotaLayer,
@@ -44,6 +45,8 @@ pub(super) struct Parts {
     pub(super) codes: Option<NormalizeLayer>,
     pub(super) approver: Option<Approves>,
     pub(super) listeners: Arc<Listeners>,
+    /// Those of layers of the user.
+    pub(super) names: ToolNames,
     #[cfg(feature = "metrics")]
     pub(super) metrics: Option<Metrics>,
     #[cfg(feature = "validate")]
@@ -60,6 +63,7 @@ impl Parts {
             codes: None,
             approver: None,
             listeners: Arc::default(),
+            names: ToolNames::default(),
             #[cfg(feature = "metrics")]
             metrics: None,
             #[cfg(feature = "validate")]
@@ -73,16 +77,15 @@ impl Parts {
         own: O,
     ) -> Result<StackLayer<C, O>, ConfigError> {
         let settings = &self.settings;
-        settings.check()?;
-        for warning in settings.warnings() {
-            let (setting, reason) = (warning.field(), warning.reason());
-            event!(WARN SETTINGS, SETTING = setting, REASON = reason);
-        }
+        let are_names_known = self.check()?;
         let breaker = self.circuit_breaker(classifier.clone())?;
         let health = self.health()?;
         #[cfg(feature = "metrics")]
         let metrics = self.metrics.as_ref().map(Metrics::layer);
-        Ok(StackLayer {
+        let safety = settings.replay_safety();
+        let names = self.names.clone().and(safety.names());
+        let stack = StackLayer {
+            names,
             breakers: breaker.handle(),
             servers: health.clone(),
             sanitize: SanitizeLayer::new(settings.redaction_rules()?),
@@ -99,7 +102,7 @@ impl Parts {
             policy: Optional(self.policy()?),
             quota: Optional(self.quota()?),
             deadline: settings.deadline_layer(),
-            retry: Optional(self.retry(classifier.clone())?),
+            retry: Optional(self.retry(classifier.clone(), safety)?),
             // The spans of attempts have no listener.
             attempts: settings.trace.attempts.then(TraceLayer::attempts),
             rate_limit: Optional(self.rate_limit(classifier.clone())?),
@@ -110,7 +113,28 @@ impl Parts {
             catch_panic: CatchPanicLayer::new(),
             classifier,
             own,
-        })
+        };
+        if are_names_known {
+            // They match, however rarely they are called.
+            let names = stack.tool_names().0;
+            names.iter().for_each(|(_, name)| name.matched());
+        }
+        Ok(stack)
+    }
+
+    /// Emits warnings. Returns whether all names are known to match a tool.
+    fn check(&self) -> Result<bool, ConfigError> {
+        self.settings.check()?;
+        for warning in self.settings.warnings() {
+            let (setting, reason) = (warning.field(), warning.reason());
+            event!(WARN SETTINGS, SETTING = setting, REASON = reason);
+        }
+        let known = self.identity.as_ref().and_then(IdentityLayer::identities);
+        if let Some(tools) = &known {
+            self.settings.check_names(tools)?;
+            self.names.check_all(tools)?;
+        }
+        Ok(known.is_some())
     }
 
     fn identity(&self) -> Option<IdentityLayer> {
@@ -171,7 +195,11 @@ impl Parts {
         layer.transpose().map_err(in_section("concurrency"))
     }
 
-    fn retry<C>(&self, classifier: C) -> Result<Option<RetryLayer<C>>, ConfigError> {
+    fn retry<C>(
+        &self,
+        classifier: C,
+        safety: PerTool<ReplaySafety>,
+    ) -> Result<Option<RetryLayer<C>>, ConfigError> {
         if !self.settings.retries() {
             return Ok(None);
         }
@@ -180,12 +208,15 @@ impl Parts {
             .retry_policy()?
             .with_classifier(classifier)
             .with_listener(Arc::clone(&self.listeners))
-            .with_replay_safety(self.replay_safety());
+            .with_replay_safety(self.replay_safety(safety));
         Ok(Some(RetryLayer::new(policy)))
     }
 
-    fn replay_safety(&self) -> impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static + use<> {
-        let (tools, rule) = (self.settings.replay_safety(), self.replay_safety.clone());
+    fn replay_safety(
+        &self,
+        tools: PerTool<ReplaySafety>,
+    ) -> impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static + use<> {
+        let rule = self.replay_safety.clone();
         move |call| match (tools.get(call), &rule) {
             (Some(said), _) => *said,
             (None, Some(rule)) => rule(call),

@@ -59,7 +59,7 @@ impl FaultLayer {
         Self {
             seed,
             faults: Arc::new(faults),
-            tools: PerTool::default(),
+            tools: PerTool::new("fault"),
             counted: Arc::default(),
         }
     }

@@ -2,26 +2,34 @@ use std::fmt;
 
 /// A pattern for names: `*` is any text, also none; all else is itself, and upper case is not lower case.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Glob {
+pub(crate) struct Glob {
     pattern: Box<str>,
     /// Where the first and the last star are.
     stars: Option<(usize, usize)>,
 }
 
 impl Glob {
-    pub(super) fn new(pattern: &str) -> Self {
+    pub(crate) fn new(pattern: &str) -> Self {
         Self {
             stars: pattern.find('*').zip(pattern.rfind('*')),
             pattern: pattern.into(),
         }
     }
 
-    pub(super) fn as_str(&self) -> &str {
+    /// The text itself, a star too.
+    pub(crate) fn exact(text: &str) -> Self {
+        Self {
+            pattern: text.into(),
+            stars: None,
+        }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
         &self.pattern
     }
 
     /// Whether the whole text fits, in a time that grows with the sum of both lengths.
-    pub(super) fn matches(&self, text: &str) -> bool {
+    pub(crate) fn matches(&self, text: &str) -> bool {
         let Some((first, last)) = self.stars else {
             return *self.pattern == *text;
         };
@@ -45,7 +53,7 @@ impl Glob {
     }
 
     /// Whether all that fits the other pattern fits this one.
-    pub(super) fn covers(&self, other: &Self) -> bool {
+    pub(crate) fn covers(&self, other: &Self) -> bool {
         // Only a star of this one has room for a star of the other.
         self.matches(&other.pattern)
     }

@@ -1,0 +1,262 @@
+//! Names and patterns that match no tool (P6).
+
+use std::sync::{Arc, LazyLock, Mutex};
+
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_toolcall::{
+    AnyError, ConfigError, Identity, ToolCall, ToolError,
+    cache::CacheLayer,
+    concurrency_limit::ConcurrencyLimitLayer,
+    identity::Resolve,
+    policy::{PolicyLayer, Rule},
+    quota::{Quota, QuotaLayer},
+    retry::RetryPolicy,
+    settings::Settings,
+    timeout::TimeoutLayer,
+};
+
+use crate::kit::secs;
+
+/// The tools `docs__search`, `docs__fetch` and `delete_file`.
+struct Table;
+
+impl Resolve for Table {
+    fn resolve(&self, _: &ToolCall) -> Result<Option<Identity>, ToolError> {
+        Ok(None)
+    }
+
+    fn identities(&self) -> Option<Vec<Identity>> {
+        let of_docs = |tool: &str| Identity::new(tool).with_server("docs");
+        let local = Identity::new("delete_file");
+        Some(vec![of_docs("search"), of_docs("fetch"), local])
+    }
+}
+
+fn build(file: &str) -> Result<(), ConfigError> {
+    let settings: Settings = toml::from_str(file).unwrap();
+    settings.stack().with_identity(Table).build().map(drop)
+}
+
+#[test]
+fn names_that_match_a_tool_build() {
+    let file = r#"
+        [policy]
+        deny = ["delete_*"]
+        allow = ["docs__*", "fetch"]
+        [cache]
+        tools = ["docs__search"]
+        ttl = 60
+        [tools.search]
+        timeout = 5
+        [tools.docs__fetch]
+        replay_safe = true
+    "#;
+    assert_eq!(build(file), Ok(()));
+}
+
+/// P6: a pattern that should deny a tool, and matches none, is an error.
+#[test]
+fn a_misspelt_name_is_an_error_that_names_the_nearest() {
+    for (file, says) in [
+        (
+            "[policy]\ndeny = [\"delete_fiel\"]",
+            "invalid `policy.deny`: `delete_fiel` matches no tool; did you mean `delete_file`?",
+        ),
+        (
+            "[policy]\nallow = [\"docs__serch*\"]",
+            "invalid `policy.allow`: `docs__serch*` matches no tool; did you mean `docs__search`",
+        ),
+        (
+            "[tools.serch]\ntimeout = 5",
+            "invalid `tools.serch`: `serch` matches no tool; did you mean `docs__search`?",
+        ),
+        (
+            "[cache]\ntools = [\"docs__fetsch\"]\nttl = 60",
+            "invalid `cache.tools`: `docs__fetsch` matches no tool; did you mean `docs__fetch`",
+        ),
+        (
+            "[tools.\"docs__*\"]\ntimeout = 5",
+            "invalid `tools.\"docs__*\"`: `docs__*` matches no tool",
+        ),
+        (
+            "[policy]\ndeny = [\"pay\"]",
+            "invalid `policy.deny`: `pay` matches no tool",
+        ),
+    ] {
+        let error = build(file).unwrap_err().to_string();
+        assert!(error.starts_with(says), "{error}");
+    }
+    let deny = [("TOOLCALL_POLICY_DENY", "delete_file, docs__feth")];
+    let settings = Settings::default().with_env_from(deny).unwrap();
+    let error = settings
+        .stack()
+        .with_identity(Table)
+        .build()
+        .map(drop)
+        .unwrap_err();
+    assert_eq!(error.field(), "TOOLCALL_POLICY_DENY");
+}
+
+/// P6: the table is a router's: once the lists of all servers are there.
+#[cfg(feature = "router")]
+#[test]
+fn a_router_is_a_table_of_its_tools() {
+    use tower_toolcall::router::Router;
+
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("done") });
+    let router = Router::builder()
+        .tool("delete_file", tool)
+        .server("docs", tool, ["search"]);
+    let router = router.build().unwrap();
+    for (deny, is_tool) in [
+        ("delete_fiel", false),
+        ("docs__search", true),
+        ("serach", false),
+    ] {
+        let mut settings = Settings::default();
+        settings.policy.deny = vec![deny.into()];
+        let built = settings.stack().with_identity(router.clone()).build();
+        assert_eq!(built.is_ok(), is_tool, "{deny}");
+    }
+}
+
+/// P6: layers of a stack by hand are checked in the same way.
+#[test]
+fn layers_alone_are_checked_against_a_table() {
+    let quota = Quota::new(5, secs(60)).unwrap();
+    let quota = QuotaLayer::builder(quota)
+        .with_tool_cost("serch", 2)
+        .build();
+    let limit = ConcurrencyLimitLayer::builder(5)
+        .with_tool("serch", 2)
+        .build();
+    let retry =
+        RetryPolicy::new().with_tool("serch", 2, tower_toolcall::backoff::Backoff::default());
+    for (layer, names) in [
+        (
+            "timeout",
+            TimeoutLayer::default()
+                .with_tool("serch", secs(5))
+                .tool_names(),
+        ),
+        (
+            "cache",
+            CacheLayer::new(secs(5), ["docs__serch"])
+                .unwrap()
+                .tool_names(),
+        ),
+        ("quota", quota.unwrap().tool_names()),
+        ("concurrency_limit", limit.unwrap().tool_names()),
+        ("retry", retry.unwrap().tool_names()),
+        ("policy", PolicyLayer::new().deny("*serch").tool_names()),
+        (
+            "policy",
+            PolicyLayer::new()
+                .rule(Rule::deny("*").of_server("dosc"))
+                .tool_names(),
+        ),
+    ] {
+        let error = names.check(&Table).unwrap_err();
+        assert_eq!(error.field(), layer);
+        assert_eq!(names.unmatched().len(), 1);
+    }
+}
+
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// While there is one subscriber alone, tracing asks the thread that meets an event first, which may have none.
+static ANOTHER: LazyLock<tracing::Dispatch> =
+    LazyLock::new(|| tracing::Dispatch::new(tracing_subscriber::registry()));
+
+/// The warnings of so many calls of `search`.
+async fn warnings<L>(layer: &L, calls: usize) -> String
+where
+    L: Layer<tower::util::BoxCloneSyncService<ToolCall, &'static str, ToolError>>,
+    L::Service: Service<ToolCall, Response = &'static str, Error: std::fmt::Debug> + Clone,
+{
+    let written = Written::default();
+    let to = written.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_ansi(false)
+        .with_writer(move || to.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    LazyLock::force(&ANOTHER);
+    tracing::callsite::rebuild_interest_cache();
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, ToolError>("done") });
+    let tools = layer.layer(tower::util::BoxCloneSyncService::new(tool));
+    for _ in 0..calls {
+        tools
+            .clone()
+            .oneshot(ToolCall::new("search"))
+            .await
+            .unwrap();
+    }
+    String::from_utf8(written.0.lock().unwrap().clone()).unwrap()
+}
+
+/// P6: without a table a pattern that has matched nothing is a warning after 1,000 calls, once.
+#[tokio::test(start_paused = true)]
+async fn a_pattern_that_matches_nothing_is_a_warning() {
+    let policy = PolicyLayer::new().deny("delete_fiel").allow("search");
+    assert_eq!(policy.tool_names().unmatched(), ["delete_fiel", "search"]);
+    assert_eq!(warnings(&policy, 999).await, "");
+    let written = warnings(&policy, 2_001).await;
+    assert_eq!(written.matches("tool.unmatched").count(), 1, "{written}");
+    assert!(
+        written.contains("layer=\"policy\" names=\"delete_fiel\""),
+        "{written}"
+    );
+    assert_eq!(policy.tool_names().unmatched(), ["delete_fiel"]);
+}
+
+/// P6: so is a name of a tool that has a timeout, or a place, of its own.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_matches_nothing_is_a_warning() {
+    let timeout = TimeoutLayer::default()
+        .with_tool("serch", secs(5))
+        .with_tool("search", secs(6));
+    let written = warnings(&timeout, 1_000).await;
+    assert!(
+        written.contains("layer=\"timeout\" names=\"serch\""),
+        "{written}"
+    );
+    let limit = ConcurrencyLimitLayer::builder(5)
+        .with_tool("serch", 2)
+        .build();
+    let written = warnings(&limit.unwrap(), 1_000).await;
+    assert!(
+        written.contains("layer=\"concurrency_limit\" names=\"serch\""),
+        "{written}"
+    );
+}
+
+/// P6: names that a table has are not reported, however rarely they are called.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_a_table_has_is_no_warning() {
+    let file =
+        "[policy]\ndeny = [\"delete_*\"]\n[tools.docs__fetch]\nreplay_safe = true\ntimeout = 5";
+    let settings: Settings = toml::from_str(file).unwrap();
+    let layer = settings.stack().with_identity(Table).build().unwrap();
+    assert_eq!(layer.tool_names().unmatched(), [""; 0]);
+    let written = warnings(&layer, 1_001).await;
+    assert!(!written.contains("tool.unmatched"), "{written}");
+
+    let layer = settings.stack().build().unwrap();
+    assert_eq!(layer.tool_names().unmatched(), ["delete_*", "docs__fetch"]);
+    let written = warnings(&layer, 1_001).await;
+    assert!(written.contains("tool.unmatched"), "{written}");
+}
