@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex as Turn;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -83,6 +84,11 @@ impl Person {
     }
 }
 
+#[derive(Deserialize)]
+struct Delete {
+    path: String,
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), BoxError> {
     let person = Person::new();
@@ -97,10 +103,7 @@ async fn main() -> Result<(), BoxError> {
     let tool = service_fn(|call: ToolCall| async move {
         Ok::<_, BoxError>(match call.tool() {
             "list_files" => "report.txt, notes.txt".to_owned(),
-            _ => match call.arguments().get("path") {
-                Some(path) => format!("deleted {path}"),
-                None => return Err("no path".into()),
-            },
+            _ => format!("deleted {}", call.arguments_as::<Delete>()?.path),
         })
     });
     let tools = ServiceBuilder::new()
@@ -109,7 +112,7 @@ async fn main() -> Result<(), BoxError> {
         .tool_deadline(Duration::from_secs(10))
         .tool_retry(RetryPolicy::new())
         .tool_timeout(Duration::from_secs(5))
-        .service(tool);
+        .tool(tool);
 
     let long = "x".repeat(300) + "/../../etc";
     for (tool, arguments) in [

@@ -19,6 +19,7 @@ use rmcp::{
     },
     service::RequestContext,
 };
+use serde::Deserialize;
 use serde_json::json;
 use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
@@ -60,6 +61,11 @@ impl ClientHandler for Client {
     }
 }
 
+#[derive(Deserialize)]
+struct Delete {
+    path: String,
+}
+
 fn server() -> Result<GatewayHandler, BoxError> {
     let policy = PolicyLayer::new()
         .allow("list_files")
@@ -71,10 +77,7 @@ fn server() -> Result<GatewayHandler, BoxError> {
     let tool = service_fn(|call: ToolCall| async move {
         let text = match call.tool() {
             "list_files" => "report.txt, notes.txt".to_owned(),
-            _ => match call.arguments().get("path") {
-                Some(path) => format!("deleted {path}"),
-                None => return Err("no path".into()),
-            },
+            _ => format!("deleted {}", call.arguments_as::<Delete>()?.path),
         };
         let result = CallToolResult::success(vec![ContentBlock::text(text)]);
         Ok::<_, BoxError>(CallToolResponse::from(result))
@@ -83,7 +86,7 @@ fn server() -> Result<GatewayHandler, BoxError> {
         .tool_policy(policy)
         // The time in which the user thinks is not the tools'.
         .tool_timeout(Duration::from_secs(5))
-        .service(tool);
+        .tool(tool);
     // Nothing is listed: the calls below are known.
     Ok(GatewayHandler::new(stack, Vec::new))
 }

@@ -18,7 +18,8 @@ use rmcp::{
     model::{CallToolResponse, CallToolResult, ContentBlock, ServerCapabilities, ServerConfig},
     tool, tool_handler, tool_router,
 };
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 use tokio::time::Instant;
 use tower::{BoxError, ServiceBuilder, ServiceExt as _, service_fn};
 use tower_toolcall::{
@@ -67,7 +68,7 @@ async fn main() -> anyhow::Result<()> {
         .layer(CheckLayer::new(McpMaxBytes::new(16 << 20)))
         .tool_timeout(Duration::from_secs(10))
         .tool_catch_panic()
-        .service(leaf);
+        .tool(leaf);
 
     let lines = json!({ "name": "build_log-1", "lines": [47_998, 48_002] });
     for (what, id, tool, arguments) in [
@@ -108,17 +109,23 @@ fn show(answer: &CallToolResponse) {
     }
 }
 
+#[derive(Deserialize)]
+struct Part {
+    name: String,
+    #[serde(default = "first_fifty")]
+    lines: (usize, usize),
+}
+
+fn first_fifty() -> (usize, usize) {
+    (1, 50)
+}
+
 /// Some lines of what was kept.
 fn read(store: &Store, call: &ToolCall) -> Result<CallToolResponse, ToolError> {
-    let arguments = call.arguments();
-    let name = arguments.get("name").and_then(Value::as_str).unwrap_or("");
-    let line = |i: usize| arguments.get("lines").and_then(|lines| lines[i].as_u64());
-    let (from, to) = (
-        line(0).unwrap_or(1) as usize,
-        line(1).unwrap_or(50) as usize,
-    );
+    let Part { name, lines } = call.arguments_as()?;
+    let (from, to) = lines;
     let store = store.lock().expect("no panic");
-    let Some(whole) = store.get(name) else {
+    let Some(whole) = store.get(&*name) else {
         return Err(ToolError::from_box(BoxError::from(
             "nothing is kept by that name",
         )));

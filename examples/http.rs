@@ -33,7 +33,7 @@ fn app() -> Result<axum::Router, BoxError> {
         .tool_circuit_breaker()
         .tool_timeout(Duration::from_millis(100))
         .tool_catch_panic()
-        .service(router.clone());
+        .tool(router.clone());
     Ok(Routes::new(stack).with_identity(router).into_router())
 }
 

@@ -62,12 +62,12 @@ async fn main() -> Result<(), BoxError> {
     let order = ServiceBuilder::new()
         .tool_deadline(ms(10_000))
         .layer(requests.clone())
-        .service(order.client(client.clone()));
+        .tool(order.client(client.clone()));
     let deliver = ServiceBuilder::new()
         .tool_deadline(ms(60_000))
         .layer(PollLayer::new(job).with_interval(Backoff::fixed(ms(500))?)?)
         .layer(requests)
-        .service(deliver.client(client));
+        .tool(deliver.client(client));
 
     println!("1  an order");
     send(&order, pizza("no 1", "Diavola")?).await?;

@@ -15,7 +15,8 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ReplaySafety, ToolCall, ToolError, once::OnceLayer, timeout::TimeoutLayer,
@@ -104,6 +105,11 @@ where
     answer
 }
 
+#[derive(Deserialize)]
+struct Order {
+    order: String,
+}
+
 /// The orders that were charged. The answer to its first payment is lost.
 #[derive(Clone, Default)]
 struct Bank(Arc<Mutex<Vec<String>>>);
@@ -121,12 +127,12 @@ impl Bank {
         service_fn(move |call: ToolCall| {
             let bank = bank.clone();
             async move {
-                let order = call.arguments().get("order").and_then(Value::as_str);
-                let order = order.unwrap_or_default();
+                let Order { order } = call.arguments_as()?;
                 if call.tool() == "charges" {
-                    return Ok(format!("charges of order {order}: {}", bank.charges(order)));
+                    let charges = bank.charges(&order);
+                    return Ok(format!("charges of order {order}: {charges}"));
                 }
-                let receipt = bank.charge(order);
+                let receipt = bank.charge(&order);
                 let takes = if receipt == 1 {
                     TIMEOUT * 10
                 } else {

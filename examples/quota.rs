@@ -76,7 +76,7 @@ fn without_limits(server: &Server) -> Gateway {
         .tool_result()
         .tool_timeout(Duration::from_secs(10))
         .tool_catch_panic()
-        .service(server.tool());
+        .tool(server.tool());
     BoxCloneSyncService::new(stack)
 }
 
@@ -93,7 +93,7 @@ fn with_limits(server: &Server) -> Result<Gateway, BoxError> {
         .layer(ConcurrencyLimitLayer::new(AT_A_TIME))
         .tool_timeout(Duration::from_secs(1))
         .tool_catch_panic()
-        .service(server.tool());
+        .tool(server.tool());
     Ok(BoxCloneSyncService::new(stack))
 }
 

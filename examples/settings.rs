@@ -10,6 +10,7 @@
 
 use std::{env, fs, process::ExitCode};
 
+use serde::Deserialize;
 use serde_json::json;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{AnyError, BoxError, ToolCall, result::ToolResultLayer, settings::Settings};
@@ -25,17 +26,18 @@ async fn main() -> ExitCode {
     }
 }
 
+#[derive(Deserialize)]
+struct Weather {
+    city: String,
+}
+
 async fn run() -> Result<(), BoxError> {
     let settings = read()?.with_env()?;
     println!("{}", toml::to_string(&settings)?);
 
     let stack = settings.stack().build()?;
     let weather = service_fn(|call: ToolCall| async move {
-        let city = call
-            .arguments()
-            .get("city")
-            .and_then(|v| v.as_str())
-            .ok_or("no city")?;
+        let Weather { city } = call.arguments_as()?;
         Ok::<_, AnyError>(format!("{city}: 12 degrees, clear sky"))
     });
     let tools = ServiceBuilder::new()

@@ -7,6 +7,7 @@
 //!
 //! ```
 //! use std::time::Duration;
+//! use serde::Deserialize;
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{
@@ -14,15 +15,18 @@
 //!     metrics::Metrics, retry::RetryPolicy,
 //! };
 //!
+//! #[derive(Deserialize)]
+//! struct Weather {
+//!     city: String,
+//! }
+//!
+//! async fn weather(call: ToolCall) -> Result<String, AnyError> {
+//!     let Weather { city } = call.arguments_as()?;
+//!     Ok(format!("{city}: 12 degrees"))
+//! }
+//!
 //! #[tokio::main]
 //! async fn main() -> Result<(), AnyError> {
-//!     let tool = service_fn(|call: ToolCall| async move {
-//!         let city = call.arguments().get("city");
-//!         let city = city.and_then(|city| city.as_str());
-//!         let city = city.ok_or("no city")?;
-//!         Ok::<_, AnyError>(format!("{city}: 12 degrees"))
-//!     });
-//!
 //!     let metrics = Metrics::new();
 //!     let stack = ServiceBuilder::new()
 //!         .tool_trace()
@@ -33,7 +37,7 @@
 //!         .tool_circuit_breaker()
 //!         .tool_timeout(Duration::from_secs(10))
 //!         .tool_catch_panic()
-//!         .service(tool);
+//!         .tool(service_fn(weather));
 //!
 //!     let city = json!({ "city": "Oslo" });
 //!     let call = ToolCall::new("weather").with_json(city)?;
@@ -45,11 +49,15 @@
 //!
 //! ```toml
 //! [dependencies]
+//! serde = { version = "1", features = ["derive"] }
 //! serde_json = "1"
 //! tokio = { version = "1", features = ["full"] }
 //! tower = { version = "0.5", features = ["util"] }
 //! tower-toolcall = "0.1"
 //! ```
+//!
+//! Arguments that do not fit are the caller's mistake ([`ToolCall::arguments_as`]): a model reads which field
+//! is wrong, and no circuit opens.
 //!
 //! The same stack protects the tools of an MCP server (feature `mcp`) that the program starts:
 //!
@@ -66,7 +74,7 @@
 //! let stack = ServiceBuilder::new()
 //!     .tool_identity(docs.clone()) // names, annotations
 //!     .tool_trace() // and so on, as above
-//!     .service(docs.clone());
+//!     .tool(docs.clone());
 //!
 //! docs.close().await;
 //! # let _ = stack; Ok(()) }

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use axum::routing::get;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
@@ -10,11 +11,16 @@ use tower_toolcall::{
     AnyError, BoxError, ServiceBuilderExt, ToolCall, axum::Routes, metrics::Metrics,
 };
 
+#[derive(Deserialize)]
+struct Weather {
+    city: String,
+}
+
 async fn weather(call: ToolCall) -> Result<Value, AnyError> {
-    match call.arguments().get("city").and_then(Value::as_str) {
-        Some("Atlantis") => std::future::pending().await,
-        Some(city) => Ok(json!({ "city": city, "degrees": 12 })),
-        None => Err("400 Bad Request: no city".into()),
+    let Weather { city } = call.arguments_as()?;
+    match &*city {
+        "Atlantis" => std::future::pending().await,
+        city => Ok(json!({ "city": city, "degrees": 12 })),
     }
 }
 
@@ -25,7 +31,7 @@ async fn main() -> Result<(), BoxError> {
         .tool_metrics(&metrics)
         .tool_circuit_breaker()
         .tool_timeout(Duration::from_millis(100))
-        .service(service_fn(weather));
+        .tool(service_fn(weather));
     let prometheus = move || async move { metrics.prometheus() };
     let app = Routes::new(stack).into_router();
     let app = app.route("/metrics", get(prometheus));

@@ -28,7 +28,7 @@ async fn main() -> Result<(), AnyError> {
         .tool_circuit_breaker()
         .tool_timeout(Duration::from_millis(200))
         .tool_catch_panic()
-        .service(tool_fn(fare));
+        .tool(tool_fn(fare));
 
     for arguments in [
         json!({ "from": "Oslo", "to": "Bergen", "kilometres": 463 }),

@@ -11,15 +11,21 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
+use serde::Deserialize;
 use tokio::net::TcpListener;
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_toolcall::{AnyError, BoxError, ErrorKind, ServiceBuilderExt, ToolCall, ToolError};
 
+#[derive(Deserialize)]
+struct Weather {
+    city: String,
+}
+
 async fn weather(call: ToolCall) -> Result<String, AnyError> {
-    match call.arguments().get("city").and_then(|city| city.as_str()) {
-        Some("Atlantis") => std::future::pending().await,
-        Some(city) => Ok(format!("{city}: 12 degrees")),
-        None => Err("400 Bad Request: no city".into()),
+    let Weather { city } = call.arguments_as()?;
+    match &*city {
+        "Atlantis" => std::future::pending().await,
+        city => Ok(format!("{city}: 12 degrees")),
     }
 }
 
@@ -60,7 +66,7 @@ async fn main() -> Result<(), BoxError> {
     let stack = ServiceBuilder::new()
         .tool_circuit_breaker()
         .tool_timeout(Duration::from_millis(100))
-        .service(tower::service_fn(weather));
+        .tool(tower::service_fn(weather));
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/weather", listener.local_addr()?);

@@ -7,16 +7,22 @@ use std::{error::Error, fmt, time::Duration};
 
 use axum::{Json, Router, extract::Path, http::StatusCode, routing::get};
 use reqwest::Url;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ReplaySafety, ServiceBuilderExt, ToolCall, ToolError,
+    AnyError, BoxError, ReplaySafety, ServiceBuilderExt, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
     outcome::{ByError, Classify, Outcome, classify_fn},
     retry::RetryPolicy,
     transport::TransportLayer,
 };
+
+#[derive(Deserialize)]
+struct Price {
+    item: String,
+}
 
 /// reqwest's error is found through `source`: its status, or that nothing was sent.
 #[derive(Debug)]
@@ -45,16 +51,17 @@ async fn main() -> Result<(), BoxError> {
 
     let client = reqwest::Client::builder().no_proxy().build()?;
     let leaf = service_fn(move |call: ToolCall| {
-        let item = call.arguments().get("item").and_then(Value::as_str);
-        let mut url = prices.clone();
-        // Whatever the model wrote is one segment, encoded: no other path, and no query.
-        url.path_segments_mut()
-            .expect("http has a path")
-            .push(item.unwrap_or(""));
-        let request = client.get(url);
+        let (client, mut url) = (client.clone(), prices.clone());
         async move {
-            let response = request.send().await.and_then(|r| r.error_for_status());
-            response.map_err(ShopError)?.text().await.map_err(ShopError)
+            let Price { item } = call.arguments_as()?;
+            // Whatever the model wrote is one segment, encoded: no other path, and no query.
+            url.path_segments_mut()
+                .expect("http has a path")
+                .push(&item);
+            let response = client.get(url).send().await;
+            let response = response.and_then(|r| r.error_for_status());
+            let text = response.map_err(ShopError)?.text().await;
+            Ok::<_, AnyError>(text.map_err(ShopError)?)
         }
     });
     // A 200 that says it cannot is a failure to the breaker.
@@ -70,7 +77,7 @@ async fn main() -> Result<(), BoxError> {
         .layer(breaker)
         .tool_timeout(Duration::from_secs(2))
         .layer(TransportLayer::new())
-        .service(leaf);
+        .tool(leaf);
 
     for item in [
         "milk",

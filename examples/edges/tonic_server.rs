@@ -5,6 +5,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use http::uri::PathAndQuery;
+use serde::Deserialize;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tonic::{
@@ -14,6 +15,11 @@ use tonic::{
 use tonic_prost::ProstCodec;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{AnyError, BoxError, ServiceBuilderExt, ToolCall, ToolError, Trust};
+
+#[derive(Deserialize)]
+struct Search {
+    query: String,
+}
 
 /// The method: `?` makes a status of an error, with its code, its delay and its details.
 async fn search<S>(stack: S, request: Request<String>) -> Result<Response<String>, Status>
@@ -38,15 +44,11 @@ async fn main() -> Result<(), BoxError> {
     let stack = ServiceBuilder::new()
         .tool_circuit_breaker()
         .tool_timeout(Duration::from_millis(100))
-        .service(service_fn(|call: ToolCall| async move {
-            match call
-                .arguments()
-                .get("query")
-                .and_then(|query| query.as_str())
-            {
-                Some("slow") => std::future::pending().await,
-                Some(query) => Ok(format!("3 pages about {query}")),
-                None => Err::<_, AnyError>("400 Bad Request: no query".into()),
+        .tool(service_fn(|call: ToolCall| async move {
+            let Search { query } = call.arguments_as()?;
+            match &*query {
+                "slow" => std::future::pending().await,
+                query => Ok::<_, AnyError>(format!("3 pages about {query}")),
             }
         }));
     let service = service_fn(move |request: http::Request<tonic::body::Body>| {

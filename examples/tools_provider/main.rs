@@ -135,7 +135,7 @@ impl Provider {
             .tool_metrics(&metrics)
             .layer(CircuitBreakerBuilder::http_proxy().build()?)
             .tool_timeout(secs(5))
-            .service(endpoint);
+            .tool(endpoint);
         let mut tokens = TokenLayer::new(exchange);
         for manifest in &manifests {
             if let Some(audience) = manifest.required_audience() {
@@ -160,7 +160,7 @@ impl Provider {
                 .layer(tokens.clone())
                 .layer(breaker.clone())
                 .tool_timeout(secs(30))
-                .service(manifest.tool()?.client::<_, Bytes>(client.clone()));
+                .tool(manifest.tool()?.client::<_, Bytes>(client.clone()));
             router = router.tool(manifest.name(), tool.map_response(HttpAnswer::into_json));
         }
         let router = router.build()?;
@@ -169,7 +169,7 @@ impl Provider {
             .tool_metrics(&metrics)
             .layer(Settings::http_proxy().validate_layer(&schemas))
             .tool_deadline(secs(60))
-            .service(router.clone());
+            .tool(router.clone());
         let routes = Routes::new(stack).with_identity(router);
         let app = routes.with_bearer_subject().with_execute().into_router();
 

@@ -20,12 +20,14 @@
 //!     .tool_circuit_breaker()
 //!     .tool_timeout(Duration::from_secs(10))
 //!     .tool_catch_panic()
-//!     .service(tool);
+//!     .tool(tool);
 //!
 //! let Ok(result) = tools.oneshot(ToolCall::new("weather")).await;
 //! assert_eq!(result.into_data(), Some("12 degrees"));
 //! # }
 //! ```
+//!
+//! [`tool`](ServiceBuilderExt::tool) ends the stack, and lets the compiler name what a tool service lacks.
 //!
 //! A method takes what its layer cannot do without. For the rest there is `.layer(..)`, between the others:
 //!
@@ -43,7 +45,7 @@
 //!     .layer(breaker)
 //!     .layer(TimeoutLayer::default().with_tool("import", Duration::from_secs(300)))
 //!     .tool_catch_panic()
-//!     .service(tool);
+//!     .tool(tool);
 //! # let _ = (handle, tools);
 //! ```
 //!

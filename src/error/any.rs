@@ -21,20 +21,21 @@ use crate::{redact::Rules, text::Bounded};
 /// use tower::{ServiceBuilder, ServiceExt, service_fn};
 /// use tower_toolcall::{AnyError, ErrorKind, ServiceBuilderExt, ToolCall};
 ///
-/// async fn age(call: ToolCall) -> Result<String, AnyError> {
-///     let born =
-///         call.arguments().get("born").and_then(|v| v.as_str()).ok_or("`born` is missing")?;
-///     let born: u32 = born.parse()?;
-///     Ok(format!("{} years", 2026 - born))
+/// async fn lines(_: ToolCall) -> Result<usize, AnyError> {
+///     let text = std::fs::read_to_string("no-such-notes.txt")?;
+///     match text.lines().count() {
+///         0 => Err("the file is empty".into()),
+///         lines => Ok(lines),
+///     }
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// let task = tokio::spawn(async move {
-///     let stack = ServiceBuilder::new().tool_catch_panic().service(service_fn(age));
-///     stack.oneshot(ToolCall::new("age")).await
+///     let stack = ServiceBuilder::new().tool_catch_panic().tool(service_fn(lines));
+///     stack.oneshot(ToolCall::new("lines")).await
 /// });
 /// let error = task.await.unwrap().unwrap_err();
-/// assert_eq!((error.kind(), error.message()), (ErrorKind::Failed, "`born` is missing"));
+/// assert_eq!(error.kind(), ErrorKind::Failed);
 /// # }
 /// ```
 pub struct AnyError(BoxError);

@@ -94,7 +94,7 @@
 //!     .tool_deadline(Duration::from_secs(600))
 //!     .tool_poll(Reports)
 //!     .tool_timeout(Duration::from_secs(10))
-//!     .service(tool);
+//!     .tool(tool);
 //!
 //! let answer = stack.oneshot(ToolCall::new("report")).await?;
 //! assert_eq!(answer["rows"], 3);

@@ -44,6 +44,7 @@
 //! # Example
 //!
 //! ```
+//! use serde::Deserialize;
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{
@@ -51,10 +52,16 @@
 //!     repeat_guard::{RepeatGuardLayer, TOOL_REPEATED},
 //! };
 //!
+//! #[derive(Deserialize)]
+//! struct Weather {
+//!     city: String,
+//! }
+//!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
 //! let tool = service_fn(|call: ToolCall| async move {
-//!     match call.arguments().get("city").and_then(|city| city.as_str()) {
-//!         Some("Oslo") => Ok("12 degrees"),
+//!     let Weather { city } = call.arguments_as()?;
+//!     match &*city {
+//!         "Oslo" => Ok("12 degrees"),
 //!         _ => Err(AnyError::from("no such city")),
 //!     }
 //! });

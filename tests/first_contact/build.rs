@@ -11,6 +11,8 @@ fn main() {
     // The same tool and stack, for several calls at once.
     let calls = "let results = Parallel::new(stack).run([call.clone(), call]).await; \
                  for result in &results { println!(\"{}\", result.model_text()); }";
+    // Calls without the argument before it.
+    let refused = format!("for _ in 0..50 {{ refuse(stack.clone()).await; }} {CALL}");
     let landing: Vec<_> = read(LANDING)
         .lines()
         .filter_map(|line| line.strip_prefix("//!"))
@@ -19,6 +21,7 @@ fn main() {
     let landing = code(&landing.join("\n"), "```\n");
     let (uses, body) = program(&landing);
     write("batch.rs", &replaced(&body, CALL, calls));
+    write("refused.rs", &replaced(&body, CALL, &refused));
     write("uses.rs", &uses);
     write("body.rs", &body);
 

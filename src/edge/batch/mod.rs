@@ -19,15 +19,22 @@
 //!
 //! ```
 //! use std::time::Duration;
+//! use serde::Deserialize;
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, service_fn};
 //! use tower_toolcall::{AnyError, BoxError, ToolCall, batch::Parallel, timeout::TimeoutLayer};
 //!
+//! #[derive(Deserialize)]
+//! struct Weather {
+//!     city: String,
+//! }
+//!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), BoxError> {
 //! let weather = service_fn(|call: ToolCall| async move {
-//!     match call.arguments().get("city").and_then(|city| city.as_str()) {
-//!         Some("Oslo") => Ok("12 degrees"),
-//!         Some("Atlantis") => std::future::pending().await,
+//!     let Weather { city } = call.arguments_as()?;
+//!     match &*city {
+//!         "Oslo" => Ok("12 degrees"),
+//!         "Atlantis" => std::future::pending().await,
 //!         _ => Err(AnyError::from("no such city")),
 //!     }
 //! });

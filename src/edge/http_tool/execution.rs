@@ -37,7 +37,7 @@ pub struct UpstreamStatus(pub StatusCode);
 /// #     Ok::<_, std::io::Error>(http::Response::builder().status(409).body(Full::<Bytes>::from(r#"{"error": "closed"}"#)).unwrap())
 /// # });
 /// let tool = HttpTool::new(http::Method::POST, "https://api.pizzeria.com/orders")?;
-/// let stack = ServiceBuilder::new().tool_result().service(tool.client::<_, Bytes>(client));
+/// let stack = ServiceBuilder::new().tool_result().tool(tool.client::<_, Bytes>(client));
 ///
 /// let Ok(result) = stack.oneshot(ToolCall::new("order")).await;
 /// // An `ExecutionError`, if the upstream was not asked, or has not answered.

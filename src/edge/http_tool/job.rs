@@ -55,7 +55,7 @@ use crate::{
 ///     .tool_deadline(Duration::from_secs(1800)) // of the job
 ///     .tool_poll(job)
 ///     .tool_timeout(Duration::from_secs(10)) // of each request
-///     .service(start.client::<_, bytes::Bytes>(client()));
+///     .tool(start.client::<_, bytes::Bytes>(client()));
 /// # let _ = stack; Ok(()) }
 /// ```
 ///

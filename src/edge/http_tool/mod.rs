@@ -173,7 +173,7 @@
 //!         .option_layer(manifest.poll_layer()?)
 //!         .tool_circuit_breaker() // all below the jobs: for single requests
 //!         .tool_timeout(Duration::from_secs(30))
-//!         .service(manifest.tool()?.client::<_, Bytes>(client.clone()));
+//!         .tool(manifest.tool()?.client::<_, Bytes>(client.clone()));
 //!     router = router.mcp_tool(manifest.definition(), tool);
 //! }
 //! let router = router.build()?;

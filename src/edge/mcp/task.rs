@@ -43,7 +43,7 @@ const TASK_ID: &str = "taskId";
 /// let stack = ServiceBuilder::new()
 ///     .tool_poll(McpTask::new())
 ///     .tool_timeout(std::time::Duration::from_secs(30)) // of each request
-///     .service(McpService::new(client.peer().clone()));
+///     .tool(McpService::new(client.peer().clone()));
 /// # let _ = stack; Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, Default)]

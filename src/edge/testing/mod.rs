@@ -21,14 +21,18 @@
 //! A tool is a service: call it, without a stack, and look at what the layers will act on.
 //!
 //! ```
+//! use serde::Deserialize;
 //! use serde_json::json;
 //! use tower::{ServiceExt, service_fn};
 //! use tower_toolcall::{AnyError, ErrorKind, Execution, ToolCall, ToolError};
 //!
+//! #[derive(Deserialize)]
+//! struct Charge {
+//!     cents: u64,
+//! }
+//!
 //! async fn charge(call: ToolCall) -> Result<String, ToolError> {
-//!     let cents = call.arguments().get("cents").and_then(|v| v.as_u64());
-//!     let cents =
-//!         cents.ok_or_else(|| ToolError::new(ErrorKind::InvalidInput, "`cents` is missing"))?;
+//!     let Charge { cents } = call.arguments_as()?;
 //!     Ok(format!("charged {cents}"))
 //! }
 //!
@@ -65,7 +69,7 @@
 //! let stack = ServiceBuilder::new()
 //!     .tool_retry(RetryPolicy::new())
 //!     .tool_timeout(Duration::from_secs(10))
-//!     .service(tool.clone());
+//!     .tool(tool.clone());
 //!
 //! let start = Instant::now();
 //! let call = ToolCall::new("weather").with_replay_safety(ReplaySafety::Safe);
@@ -103,7 +107,7 @@
 //! let stack = ServiceBuilder::new()
 //!     .tool_retry(RetryPolicy::new())
 //!     .layer(FaultLayer::new(1, faults))
-//!     .service(tool.clone());
+//!     .tool(tool.clone());
 //!
 //! let mut failed = 0;
 //! for _ in 0..100 {
@@ -169,7 +173,7 @@
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
 //! let limited = Step::status(429).with_retry_after(Duration::from_secs(5));
 //! let tool = Script::new([limited, Step::ok(json!("done"))]);
-//! let stack = ServiceBuilder::new().tool_retry(RetryPolicy::new()).service(tool);
+//! let stack = ServiceBuilder::new().tool_retry(RetryPolicy::new()).tool(tool);
 //!
 //! let events = Events::new();
 //! let (result, record) = events.run(stack, ToolCall::new("import")).await;

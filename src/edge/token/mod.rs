@@ -27,7 +27,7 @@
 //!     .concurrency_limit(32) // see "Strangers"
 //!     .tool_circuit_breaker() // of the provider: it is no tool's
 //!     .tool_timeout(Duration::from_secs(5))
-//!     .service(endpoint);
+//!     .tool(endpoint);
 //! let tokens = TokenLayer::new(exchange)
 //!     .with_tool("order", Target::audience("orders").with_scope("write"));
 //!
@@ -39,7 +39,7 @@
 //!     .layer(tokens)
 //!     .tool_circuit_breaker()
 //!     .tool_timeout(Duration::from_secs(30))
-//!     .service(tool);
+//!     .tool(tool);
 //!
 //! let call = ToolCall::new("order").with_subject_token("the agent's own");
 //! assert_eq!(stack.oneshot(call).await?, "Authorization: Bearer for-orders");

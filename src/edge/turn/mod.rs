@@ -9,6 +9,7 @@
 //! A whole loop; `ask` sends the conversation to the provider:
 //!
 //! ```
+//! use serde::Deserialize;
 //! use serde_json::{Value, json};
 //! use tower::service_fn;
 //! use tower_toolcall::{
@@ -25,10 +26,16 @@
 //! #         { "type": "tool_use", "id": "toolu_2", "name": "weather", "input": { "city": "Narnia" } },
 //! #     ] }))
 //! # }
+//! #[derive(Deserialize)]
+//! struct Weather {
+//!     city: String,
+//! }
+//!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
 //! let tools = Parallel::new(service_fn(|call: ToolCall| async move {
-//!     match call.arguments().get("city").and_then(|city| city.as_str()) {
-//!         Some("Oslo") => Ok("12 degrees"),
+//!     let Weather { city } = call.arguments_as()?;
+//!     match &*city {
+//!         "Oslo" => Ok("12 degrees"),
 //!         _ => Err(AnyError::from("no such city")),
 //!     }
 //! }));

@@ -2,12 +2,13 @@
 //! it runs, too. The README's program is in `tests/readme.rs`.
 #![cfg(test)]
 
-use std::{convert::Infallible, pin::Pin};
+use std::{convert::Infallible, fmt::Debug, pin::Pin};
 
 use axum::{Router, routing::get};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
-use tower_toolcall::{ErrorKind, batch::Parallel, transport::transport};
+use tower::Service;
+use tower_toolcall::{ErrorKind, ToolError, batch::Parallel, transport::transport};
 
 include!(concat!(env!("OUT_DIR"), "/uses.rs"));
 
@@ -29,6 +30,28 @@ async fn it_compiles_and_runs_in_a_boxed_future() {
     type Boxed = Pin<Box<dyn Future<Output = Result<(), AnyError>> + Send>>;
     let boxed: Boxed = Box::pin(async move { include!(concat!(env!("OUT_DIR"), "/body.rs")) });
     boxed.await.expect("it succeeds");
+}
+
+/// A call without its argument: the caller's mistake.
+async fn refuse<S>(stack: S)
+where
+    S: Service<ToolCall, Response: Debug, Error = ToolError>,
+{
+    let error = stack.oneshot(ToolCall::new("weather")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert_eq!(
+        error.message(),
+        "invalid arguments: the field `city` is missing"
+    );
+    assert_eq!(error.to_http().status(), 400);
+}
+
+/// P2: then a correct call succeeds.
+#[tokio::test]
+async fn calls_without_an_argument_never_open_the_circuit() {
+    let program = async move { include!(concat!(env!("OUT_DIR"), "/refused.rs")) };
+    let ended: Result<(), AnyError> = program.await;
+    ended.expect("it succeeds");
 }
 
 #[tokio::test]
