@@ -59,11 +59,11 @@
 //! # let _ = stack; Ok(()) }
 //! ```
 
-use std::{fmt, time::Duration};
+use std::{error::Error as _, fmt, time::Duration};
 
 use http::StatusCode;
 
-use crate::error::{ErrorKind, Evidence, TimeoutLimit, ToolError};
+use crate::error::{ErrorKind, Evidence, TimeoutLimit, ToolError, recognise::is_of_a_value};
 
 /// How a result counts for a circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -329,11 +329,12 @@ fn is_weak(error: &ToolError) -> bool {
 }
 
 /// Whether the caller brought it about: by a request that the server would not have (a 3xx, or a 4xx that is neither a
-/// timeout nor a rate limit), or by a deadline shorter than the tool's timeout.
+/// timeout nor a rate limit), by a deadline shorter than the tool's timeout, or by a text that is not a number or an address.
 fn is_the_callers(error: &ToolError) -> bool {
     let refused = |status: StatusCode| matches!(status.as_u16(), 300..=407 | 409..=428 | 430..=498);
     error.timeout_limit() == Some(TimeoutLimit::Caller)
-        || error.kind() == ErrorKind::Failed && error.status().is_some_and(refused)
+        || error.kind() == ErrorKind::Failed
+            && (error.status().is_some_and(refused) || error.source().is_some_and(is_of_a_value))
 }
 
 impl fmt::Display for Count {

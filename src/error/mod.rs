@@ -8,6 +8,11 @@
 //! [`std::io::Error`], those of the enabled features: hyper's, rmcp's, reqwest's, tonic's), and reads the text only as a last
 //! resort. An HTTP status of your own becomes an error by [`ToolError::from_status`]. An error that cannot be classified is [`ErrorKind::Failed`].
 //!
+//! An error of `serde_json` for a *value* that does not fit a type (`from_value`) is [`ErrorKind::InvalidInput`], because tools
+//! read their arguments so. An error of the standard library for a text or a number that cannot be converted
+//! (`ParseIntError`) stays `Failed`, but no breaker counts it. [`ToolCall::arguments_as`](crate::ToolCall::arguments_as) is
+//! better than both: it names the field.
+//!
 //! # What an error proves
 //!
 //! What is read from a foreign error, by type or by text, chooses its [kind](ErrorKind), and keeps the status and the

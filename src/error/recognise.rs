@@ -1,9 +1,11 @@
 //! Finding out what a foreign error means: by type through the source chain, by text last.
 
 use std::{
+    char,
     error::Error as StdError,
-    io, mem,
+    io, mem, net, num,
     panic::{self, AssertUnwindSafe},
+    str,
     sync::OnceLock,
 };
 
@@ -33,6 +35,7 @@ pub(super) fn read(error: BoxError, on_wire: bool) -> ToolError {
         Some(known) if says_no_more(&*error) => known,
         known => with_buffer(|text| {
             describe(&*error, text);
+            let known = known.or_else(|| (!on_wire && is_of_arguments(&*error)).then(invalid));
             let known = known.or_else(|| ToolError::from_text(text));
             let found =
                 known.unwrap_or_else(|| ToolError::new(ErrorKind::Failed, "").into_inferred());
@@ -46,6 +49,29 @@ pub(super) fn read(error: BoxError, on_wire: bool) -> ToolError {
         }
         e.message = Message::OfSource(OnceLock::new());
         e.source = Source::Own(error);
+    })
+}
+
+/// Whether a JSON value did not fit a type, as after `serde_json::from_value`. Tools read their arguments so; an answer of a
+/// server is read from text, and its error has a line.
+fn is_of_arguments(error: &(dyn StdError + 'static)) -> bool {
+    let unfit = |e: &serde_json::Error| e.is_data() && e.line() == 0;
+    links(error).any(|link| link.downcast_ref().is_some_and(unfit))
+}
+
+fn invalid() -> ToolError {
+    ToolError::made(ErrorKind::InvalidInput, "".into(), |_| {})
+}
+
+/// Whether a text or a number could not be converted: that says nothing of a tool's health.
+pub(crate) fn is_of_a_value(error: &(dyn StdError + 'static)) -> bool {
+    links(error).any(|link| {
+        link.is::<num::ParseIntError>()
+            || link.is::<num::ParseFloatError>()
+            || link.is::<num::TryFromIntError>()
+            || link.is::<str::ParseBoolError>()
+            || link.is::<char::ParseCharError>()
+            || link.is::<net::AddrParseError>()
     })
 }
 

@@ -87,3 +87,67 @@ fn a_call_without_arguments_fits_what_needs_none() {
     call.arguments_as::<()>().unwrap();
     assert!(call.arguments_as::<Option<Weather>>().unwrap().is_none());
 }
+
+/// Makes calls that fail until the breaker would open, and tells whether it is closed.
+async fn stays_closed<F>(tool: fn(ToolCall) -> F, kind: ErrorKind) -> bool
+where
+    F: Future<Output = Result<String, AnyError>>,
+{
+    let breaker = CircuitBreakerLayer::new();
+    let stack = ServiceBuilder::new()
+        .layer(&breaker)
+        .service(service_fn(tool));
+    for _ in 0..5 {
+        let call = call(json!({ "city": 7, "day": "monday" }));
+        let error = stack.clone().oneshot(call).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.execution()),
+            (kind, Execution::Unknown)
+        );
+    }
+    let next = stack.oneshot(ToolCall::new("weather")).await;
+    next.unwrap_err().kind() != ErrorKind::CircuitOpen
+}
+
+/// P2: arguments that are read by `serde_json`.
+#[tokio::test(start_paused = true)]
+async fn arguments_that_serde_json_refuses_never_open_the_circuit() {
+    async fn weather(call: ToolCall) -> Result<String, AnyError> {
+        let Weather { city } = serde_json::from_value(call.arguments().clone().into())?;
+        Ok(city)
+    }
+    assert!(stays_closed(weather, ErrorKind::InvalidInput).await);
+}
+
+/// P2: a text in the arguments that is not a number, an address or a boolean.
+#[tokio::test(start_paused = true)]
+async fn texts_that_cannot_be_parsed_never_open_the_circuit() {
+    async fn number(_: ToolCall) -> Result<String, AnyError> {
+        Ok("monday".parse::<u8>()?.to_string())
+    }
+    async fn address(_: ToolCall) -> Result<String, AnyError> {
+        let parsed: Result<std::net::IpAddr, _> = "monday".parse();
+        Ok(anyhow::Context::context(parsed, "the server")?.to_string())
+    }
+    async fn too_large(_: ToolCall) -> Result<String, AnyError> {
+        Ok(u8::try_from(7_000)?.to_string())
+    }
+    assert!(stays_closed(number, ErrorKind::Failed).await);
+    assert!(stays_closed(address, ErrorKind::Failed).await);
+    assert!(stays_closed(too_large, ErrorKind::Failed).await);
+}
+
+/// An answer of a server is read from text: that it is not JSON is the tool's failure.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_not_json_opens_the_circuit() {
+    async fn weather(_: ToolCall) -> Result<String, AnyError> {
+        let Weather { city } = serde_json::from_str("<html>down for maintenance</html>")?;
+        Ok(city)
+    }
+    async fn other_fields(_: ToolCall) -> Result<String, AnyError> {
+        let Weather { city } = serde_json::from_str(r#"{ "town": "Oslo" }"#)?;
+        Ok(city)
+    }
+    assert!(!stays_closed(weather, ErrorKind::Failed).await);
+    assert!(!stays_closed(other_fields, ErrorKind::Failed).await);
+}
