@@ -139,8 +139,18 @@ impl ToolCall {
         self
     }
 
-    /// Sets a session id that was not verified; the other ids stay as they are.
-    pub(crate) fn with_unverified_session(mut self, id: impl Into<Arc<str>>) -> Self {
+    /// Sets a session id that was not verified: the address of a connection, for example. The other ids
+    /// stay as they are, verified or not.
+    ///
+    /// ```
+    /// use tower_toolcall::ToolCall;
+    ///
+    /// let call = ToolCall::new("search").with_unverified_session("192.0.2.7");
+    /// assert!(call.has_unverified_principal());
+    /// assert!(!call.with_agent_id("alice").has_unverified_principal());
+    /// ```
+    #[must_use]
+    pub fn with_unverified_session(mut self, id: impl Into<Arc<str>>) -> Self {
         let ident = self.data_mut().ident_mut();
         ident.set_session(id.into());
         ident.unverified |= SESSION;

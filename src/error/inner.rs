@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::{BoxError, ErrorKind, Evidence, Execution, TimeoutLimit, Words};
 use crate::{
     call::{CallInfo, JobRef},
-    event::transition::OpenCause,
+    event::{RetryRefusal, transition::OpenCause},
     redact::Rules,
 };
 
@@ -45,8 +45,11 @@ pub(super) struct Inner {
     /// Why the circuit breaker has opened that refused the call. A detail that is made when it is read, as a breaker may
     /// refuse many calls.
     pub(super) cause: Option<OpenCause>,
+    /// Why the call was not repeated. A detail that is made when it is read, because failing attempts
+    /// allocate their error alone.
+    pub(super) retry_refused: Option<RetryRefusal>,
     pub(super) more: Option<Box<More>>,
-    /// The details with the cause among them, once they were read.
+    /// The details with those that are made when they are read.
     pub(super) all_details: OnceLock<Box<Map<String, Value>>>,
 }
 
@@ -99,12 +102,28 @@ impl Inner {
     /// The details, not redacted.
     pub(super) fn details(&self) -> Option<&Map<String, Value>> {
         let own = self.more.as_ref().map(|more| &more.details);
-        let Some(cause) = self.cause else { return own };
+        if self.cause.is_none() && self.retry_refused.is_none() {
+            return own;
+        }
         Some(self.all_details.get_or_init(|| {
             let mut all = Map::new();
-            all.insert("opened_by".to_owned(), cause.reason.name().into());
-            all.insert("failures".to_owned(), cause.failures.into());
-            all.insert("calls".to_owned(), cause.calls.into());
+            if let Some(cause) = self.cause {
+                all.insert("opened_by".to_owned(), cause.reason.name().into());
+                all.insert("failures".to_owned(), cause.failures.into());
+                all.insert("calls".to_owned(), cause.calls.into());
+            }
+            if let Some(reason) = self.retry_refused {
+                let advice = match reason {
+                    RetryRefusal::NotMarkedSafe => {
+                        "if the tool may run twice, mark the call by `ToolCall::with_replay_safety`, or trust the server's annotations"
+                    }
+                    _ => {
+                        "the call was declared unsafe by its caller, by a rule, or by its server's annotations"
+                    }
+                };
+                let why = format!("{}: {advice}", reason.name());
+                all.insert("retry_refused".to_owned(), why.into());
+            }
             all.extend(own.cloned().unwrap_or_default());
             Box::new(all)
         }))

@@ -220,6 +220,7 @@ impl ToolError {
             source: Source::None,
             rules: Rules::default(),
             cause: None,
+            retry_refused: None,
             more: None,
             all_details: OnceLock::new(),
         };

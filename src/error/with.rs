@@ -93,21 +93,12 @@ impl ToolError {
 
     /// Says why the call was not repeated, and what would have it repeated.
     pub(crate) fn set_retry_refused(&mut self, reason: RetryRefusal) {
-        let advice = match reason {
-            RetryRefusal::NotMarkedSafe => {
-                "if the tool may run twice, mark the call by `ToolCall::with_replay_safety`, or trust the server's annotations"
-            }
-            RetryRefusal::Unsafe => {
-                "the call was declared unsafe by its caller, by a rule, or by its server's annotations"
-            }
-            _ => return,
-        };
-        let why = format!("{}: {advice}", reason.name());
-        self.change(|e| {
-            e.all_details = OnceLock::new();
-            let more = e.more.get_or_insert_default();
-            more.details.insert("retry_refused".to_owned(), why.into());
-        });
+        if matches!(reason, RetryRefusal::NotMarkedSafe | RetryRefusal::Unsafe) {
+            self.change(|e| {
+                e.all_details = OnceLock::new();
+                e.retry_refused = Some(reason);
+            });
+        }
     }
 
     /// Sets whether the tool ran, where more is known than the [kind](ErrorKind::execution) says. With [`Execution::NotStarted`], an error that was
