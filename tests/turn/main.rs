@@ -1,4 +1,5 @@
 //! Turns of all formats: what the providers ask of results holds always.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 #[cfg(feature = "metrics")]
 mod inert;
