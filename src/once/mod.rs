@@ -3,6 +3,9 @@
 //! An agent whose call has timed out asks again, under a new call id, and cannot know whether the first call has run. Below this layer it
 //! gets the first one's answer.
 //!
+//! **Declare tools that only read [safe](crate::ReplaySafety::Safe)**: a status that is asked for again with
+//! equal arguments is else ten minutes old. The event `tool.reused` names each call that was answered from memory.
+//!
 //! A call repeats another one if principal, server, tool and arguments are equal and at most ten minutes
 //! have passed since the other one ended ([`with_repeat_within`](OnceBuilder::with_repeat_within)), or if its
 //! caller gives both the same [key](crate::ToolCall::with_once_key). By the end of the first call:
@@ -11,10 +14,13 @@
 //! |---|---|
 //! | still runs | waits for it, within its own deadline and its caller's token, and gets its answer |
 //! | has an answer, a success or an error in the tool's own words (MCP's `isError`) | gets the same answer |
-//! | has failed definitely: with an error of the tool's own ([`Execution::Completed`](crate::Execution::Completed), or of the kinds `Failed`, `Reported`, `InvalidInput`, `NotFound`, `Denied`) | gets the same error |
-//! | has surely not started: a refusal of this side, or a leaf's word | runs |
+//! | has failed definitely: with an error of the tool's own ([`Execution::Completed`](crate::Execution::Completed), or of the kinds `Failed`, `Reported`, `InvalidInput`, `NotFound`, `Denied`) | gets the same error; without a key, its text for the model says that the call was not made again |
+//! | has surely not started: a refusal of this side, or a leaf's word: `ToolError::new(ErrorKind::NotFound, ..)`, or the status 404 of an `HttpTool` | runs |
 //! | may have run: it timed out, was dropped while it ran, panicked, lost its connection, or got a 5xx | is refused with the code [`TOOL_OUTCOME_UNKNOWN`]. It runs if its tool is [safe](crate::ReplaySafety::Safe) to run twice |
 //! | has the same key, and another tool or other arguments | is refused: `InvalidInput` with the code [`TOOL_KEY_REUSED`] |
+//!
+//! An error that was only [inferred](crate::Evidence::Inferred), an `io::Error` that is `NotFound` for example, does not
+//! show that nothing was done: the tool may have met it after its work. A tool says so by a [`ToolError`](crate::ToolError) of its own.
 //!
 //! These are the rules of Stripe's API (v1) and of the IETF's draft for HTTP (*The Idempotency-Key HTTP Header Field*,
 //! `draft-ietf-httpapi-idempotency-key-header`): the answer of the first request is repeated, errors included, and a key that comes with
@@ -38,7 +44,7 @@
 //! These calls pass as if the layer were not there: one without a key that is known to be
 //! [safe](crate::ReplaySafety::Safe), because a tool that only reads may have another answer by now; one that
 //! [goes on waiting for a job](crate::ToolCall::with_job), which starts nothing; and one whose arguments
-//! are nested too deeply to be sent. So declare tools that only read safe, or they are answered from memory.
+//! are nested too deeply to be sent.
 //!
 //! Calls are compared with those of their principal: the subject (the token of
 //! `ToolCall::with_subject_token`, feature `token`), else the agent id, else the session id. A `Turn` (feature

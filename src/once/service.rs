@@ -102,6 +102,8 @@ pub(super) struct InOnce {
     flight: Flight<Key, Kept>,
     rules: Arc<Rules>,
     ttl: Duration,
+    /// Whether it has no key of its caller's.
+    is_by_arguments: bool,
     replay: ReplaySafety,
     below: Observation,
 }
@@ -141,12 +143,14 @@ fn enter(
         arguments: rules.seed.fingerprint(call.arguments()),
         answer,
     };
+    let is_by_arguments = id.is_none();
     let key = Key { owner, id, request };
     match flights.enter(key) {
         Ok(flight) => Ok(Some(InOnce {
             flight,
             rules: Arc::clone(rules),
             ttl,
+            is_by_arguments,
             replay: call.replay_safety(),
             below: call.observe(),
         })),
@@ -180,7 +184,11 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
             }
             Ok(Kept::Failed(error)) | Err(error) => {
                 reuse::tell(info, "once");
-                return Err(error.for_call(info));
+                let error = error.for_call(info);
+                return Err(match self.is_by_arguments {
+                    true => not_run_again(error),
+                    false => error,
+                });
             }
             Ok(Kept::TooLarge) => already_done(),
             Ok(Kept::Unknown(first)) => unknown(first.as_ref()),
@@ -281,6 +289,17 @@ fn already_done() -> ToolError {
         .with_model_message(
             "This very call was made before and has run; its answer was not kept. Do not repeat it.",
         )
+}
+
+/// The error of an equal call. Without a key its caller does not know that this one has not run.
+#[cold]
+fn not_run_again(error: ToolError) -> ToolError {
+    let text = error.model_message();
+    error
+        .with_detail("reused", "once")
+        .with_model_message(format!(
+            "{text} This is the end of an equal call that was made before: it was not made again."
+        ))
 }
 
 #[cold]

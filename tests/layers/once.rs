@@ -353,6 +353,44 @@ async fn equal_arguments_are_not_run_again_for_ten_minutes() {
     assert_eq!(tool.count(), 4);
 }
 
+/// P4: an author who says that nothing was done is believed; an error that was read from another one proves nothing.
+#[tokio::test(start_paused = true)]
+async fn without_a_key_a_tool_that_has_done_nothing_runs_again() {
+    use ErrorKind::{Denied, InvalidInput, NotFound};
+    let call = || ToolCall::new("move_file").with_session_id("s1");
+    for kind in [InvalidInput, NotFound, Denied] {
+        let layer = OnceLayer::new();
+        let tool = Tool::new([Step::fail(kind), Step::ok("moved")]);
+        make(&layer, &tool, call()).await.unwrap_err();
+        assert_eq!(make(&layer, &tool, call()).await.unwrap(), "moved");
+        let layer = OnceLayer::new();
+        let inferred = ToolError::new(kind, "no").into_inferred();
+        let tool = Tool::always(Step::error(inferred));
+        for _ in 0..2 {
+            make(&layer, &tool, call()).await.unwrap_err();
+        }
+        assert_eq!(tool.count(), 1, "{kind}");
+    }
+}
+
+/// P4: whoever gives no key does not know that the call was not made again, and is told.
+#[tokio::test(start_paused = true)]
+async fn the_error_of_an_equal_call_says_that_it_was_not_made_again() {
+    let call = || ToolCall::new("move_file").with_session_id("s1");
+    for (call, is_told) in [(call(), true), (call().with_once_key("k1"), false)] {
+        let layer = OnceLayer::new();
+        let tool = Tool::always(Step::error(ToolError::from_box("no such file".into())));
+        let first = make(&layer, &tool, call.clone()).await.unwrap_err();
+        let again = make(&layer, &tool, call).await.unwrap_err();
+        assert_eq!(tool.count(), 1);
+        let told = again.model_message();
+        assert!(told.starts_with(&first.model_message()), "{told}");
+        assert_eq!(told.ends_with("it was not made again."), is_told, "{told}");
+        let details = serde_json::to_value(again.details()).unwrap();
+        assert_eq!(details["reused"] == "once", is_told);
+    }
+}
+
 /// P4: what may have run is not repeated without a key either; another layer value's time may be shorter.
 #[tokio::test(start_paused = true)]
 async fn equal_arguments_of_a_call_that_may_have_run_are_refused() {
