@@ -168,7 +168,7 @@ impl Circuit {
             limit_ms: AtomicU32::new(0),
             latency: AtomicU64::new(0),
             audience: Audience::default(),
-            has_principals: AtomicBool::new(false),
+            has_principals: AtomicBool::new(shared.principals.are_there()),
         }
     }
 
@@ -248,11 +248,17 @@ impl Breaker {
         }
         let now = circuit.shared.now();
         // Asked first: of a refused call no probe's place has to be given back.
-        if let Some((retry_after, cause)) = principals.refuses(self.place(), &info, now, rules) {
+        let may_probe = circuit.may_probe(call);
+        if let Some((retry_after, cause)) =
+            principals.refuses(self.place(), &info, may_probe, now, rules)
+        {
             return Err(self.refused_for_principal(&info, retry_after, cause));
         }
         let pass = self.admit_any(Some(call))?;
-        let may_probe = circuit.may_probe(call);
+        // The ping goes first, and the call asks again after it.
+        if self.ping_for(pass.is_probe()).is_some() {
+            return Ok(pass.into());
+        }
         match principals.admit(self.place(), &info, may_probe, now, rules) {
             Ok(own) => Ok(Admission { pass, own }),
             Err((retry_after, cause)) => {
@@ -328,7 +334,7 @@ impl Breaker {
         if has_principals.load(Relaxed) {
             let (now, principals) = (shared.now(), &shared.principals);
             if let Some((retry_after, cause)) =
-                principals.refuses(self.place(), call, now, &shared.rules)
+                principals.refuses(self.place(), call, true, now, &shared.rules)
             {
                 let refused = self.refused_for_principal(call, retry_after, cause);
                 return Some(self.refused(Some(call), refused));
@@ -556,12 +562,18 @@ impl Admitted {
         let elapsed = || since.map_or(Duration::ZERO, |since| since.elapsed());
         let shared = &self.breaker.circuit().shared;
         let verdict = shared.verdict(end, elapsed);
+        // That it was slow is known by our own clock: it counts for all, as that of a success.
+        let slow = verdict.filter(|verdict| verdict.slow);
+        let slow = slow.map(|slow| Verdict {
+            failure: false,
+            ..slow
+        });
         let (verdict, own) = match (verdict, end.weak, shared.weak_failures) {
-            (Some(Verdict { failure: true, .. }), true, WeakFailures::Ignored) => (None, None),
+            (Some(Verdict { failure: true, .. }), true, WeakFailures::Ignored) => (slow, None),
             (Some(Verdict { failure: true, .. }), true, WeakFailures::PerPrincipal)
                 if self.counts_for_principal() =>
             {
-                (None, Some(Verdict::FAILURE))
+                (slow, Some(Verdict::FAILURE))
             }
             (Some(Verdict { failure: false, .. }), ..) => (verdict, Some(Verdict::SUCCESS)),
             (verdict, ..) => (verdict, None),

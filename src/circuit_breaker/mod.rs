@@ -34,7 +34,8 @@
 //! [`ToolError::from_status`](crate::ToolError::from_status), or a client behind [`transport`](crate::transport). Timeouts of our own layers, panics, dropped calls
 //! and a service that fails to become ready count for all. [`Breaker::principals`] lists the principals that are refused.
 //!
-//! A weak failure of a probe decides nothing for others: the probe's place is free again.
+//! A weak failure of a probe decides nothing for others: the probe's place is free again. A weak failure that was
+//! [slow](Rates::with_slow_call_rate) is a slow call for all callers.
 //!
 //! # Order
 //!
@@ -150,7 +151,8 @@
 //! [known](CircuitBreakerBuilder::with_known_keys) tools. If all places are taken, calls with new keys pass without a
 //! breaker until there is a place.
 //!
-//! As many principals are kept as keys, those with weak failures since their last success. Principals that were
+//! As many principals are kept as keys, those with weak failures since their last success, until they have made no call
+//! for an hour. Principals that were
 //! [not verified](crate::ToolCall::with_unverified_ids) have half of these places at most, and take none from others. One that
 //! has no place is not refused.
 //!
@@ -182,7 +184,7 @@
 //! the mutex. With [`Rates`], a success is a
 //! compare-and-swap, and over time also one read of the clock. Failures, and all operations in the other states, take a
 //! mutex for a moment, except refusals of an open breaker. While principals have weak failures at a key, its calls with a
-//! principal take one mutex of the layer twice. `tokio`'s clock is monotonic: a wall clock
+//! principal take one mutex of the layer three times. `tokio`'s clock is monotonic: a wall clock
 //! that is set back changes nothing.
 //!
 //! # Clone

@@ -203,6 +203,19 @@ impl Machine {
         (Ok(Pass { generation, ticket }), transition)
     }
 
+    /// Whether a call would be refused `now`: as [`look`](Self::look), for one that may be a probe, or may not.
+    pub(super) fn look_for(
+        &self,
+        now: Duration,
+        may_probe: bool,
+        rules: &Rules,
+    ) -> Result<(), Duration> {
+        match !may_probe && self.wants_another(now, rules) {
+            true => Err(half_open_retry_after(rules)),
+            false => self.look(now, rules),
+        }
+    }
+
     /// Whether the place of a probe is kept for a call that may probe.
     fn wants_another(&self, now: Duration, rules: &Rules) -> bool {
         let now = self.now.max(now);

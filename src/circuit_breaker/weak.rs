@@ -47,8 +47,14 @@ pub struct PrincipalRefused {
     pub retry_after: Duration,
 }
 
-/// Looks for a place no more often than this while every place is in use.
+/// Looks for a place no more often than this while nearly every place is in use.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A principal that has not ended a call for so long is forgotten, unless it is refused: its key then costs no lock.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// Idle principals are looked for so often.
+const SWEEP: Duration = Duration::from_secs(60);
 
 /// The circuits of principals, of all keys of a layer. A principal without a failure in its window has none.
 pub(super) struct Principals {
@@ -58,14 +64,15 @@ pub(super) struct Principals {
 
 #[derive(Default)]
 struct Kept {
-    /// By the hashes of key and principal.
-    circuits: HashMap<(u64, u64), Own>,
-    /// How many there are of a key.
-    of_key: HashMap<u64, usize>,
+    /// By the hash of the key, then by that of the principal. A key without circuits is not there.
+    keys: HashMap<u64, HashMap<u64, Own>>,
+    /// The number of circuits.
+    len: usize,
     /// Those of principals that were not verified.
     unverified: usize,
-    /// When it was found that all places are in use.
-    full_since: Option<Duration>,
+    /// When it was found that nearly all places are in use: for principals that were verified, and for others.
+    full_since: [Option<Duration>; 2],
+    swept: Duration,
 }
 
 struct Own {
@@ -93,6 +100,11 @@ impl Principals {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a new breaker has to look for circuits: its key may have had another breaker, which was forgotten.
+    pub(super) fn are_there(&self) -> bool {
+        self.lock().len > 0
+    }
+
     /// Admits a call as far as its principal is concerned, or returns when to come back, and why.
     pub(super) fn admit(
         &self,
@@ -102,7 +114,7 @@ impl Principals {
         now: Duration,
         rules: &Rules,
     ) -> Result<Pass, (Duration, Option<OpenCause>)> {
-        self.with(place, call, |machine| {
+        self.with(place, call, now, rules, |machine| {
             let (admission, _) = machine.admit(now, may_probe, rules);
             admission.map_err(|retry_after| (retry_after, machine.cause()))
         })
@@ -114,11 +126,12 @@ impl Principals {
         &self,
         place: Place<'_>,
         call: &CallInfo,
+        may_probe: bool,
         now: Duration,
         rules: &Rules,
     ) -> Option<(Duration, Option<OpenCause>)> {
-        self.with(place, call, |machine| {
-            let retry_after = machine.look(now, rules).err()?;
+        self.with(place, call, now, rules, |machine| {
+            let retry_after = machine.look_for(now, may_probe, rules).err()?;
             Some((retry_after, machine.cause()))
         })?
     }
@@ -127,16 +140,18 @@ impl Principals {
         &self,
         place: Place<'_>,
         call: &CallInfo,
+        now: Duration,
+        rules: &Rules,
         work: impl FnOnce(&mut Machine) -> T,
     ) -> Option<T> {
-        let principal = call.principal_hash()?;
+        let principal = call.principal_hash();
         let mut kept = self.lock();
-        // Those of the key may have made room for others.
-        if !kept.of_key.contains_key(&place.key) {
+        kept.forget_idle(now, rules);
+        let Some(of_key) = kept.keys.get_mut(&place.key) else {
             place.mark.store(false, Relaxed);
             return None;
-        }
-        let own = kept.circuits.get_mut(&(place.key, principal))?;
+        };
+        let own = of_key.get_mut(&principal?)?;
         Some(work(&mut own.machine))
     }
 
@@ -149,22 +164,22 @@ impl Principals {
         now: Duration,
         rules: &Rules,
     ) -> Option<Transition> {
-        let id = (place.key, call.principal_hash()?);
+        let (key, principal) = (place.key, call.principal_hash()?);
         let mut kept = self.lock();
-        if !kept.circuits.contains_key(&id) {
+        if kept.circuit(key, principal).is_none() {
             let is_first = verdict == Some(Verdict::FAILURE) && pass == Pass::FIRST;
             let is_unverified = call.has_unverified_principal();
             if !is_first || !kept.make_room(is_unverified, self.max, now, rules) {
                 return None;
             }
-            kept.insert(id, Own::new(call, is_unverified, rules));
+            kept.insert(key, principal, Own::new(call, is_unverified, rules));
             place.mark.store(true, Relaxed);
         }
-        let own = kept.circuits.get_mut(&id)?;
+        let own = kept.circuit(key, principal)?;
         own.last = own.last.max(now);
         let recorded = own.machine.record(pass, verdict, now, rules);
         if own.machine.is_as_new(now) {
-            kept.remove(&id);
+            kept.remove(key, principal);
         }
         match recorded {
             Recorded::Counted(transition) => transition,
@@ -175,17 +190,14 @@ impl Principals {
     /// Forgets the circuits of a key.
     pub(super) fn forget(&self, place: Place<'_>) {
         let mut kept = self.lock();
-        kept.retain(|(key, _), _| *key != place.key);
+        kept.remove_key(place.key);
         place.mark.store(false, Relaxed);
     }
 
     /// The principals that are refused at a key, in the order of their names.
     pub(super) fn refused(&self, key: u64, now: Duration, rules: &Rules) -> Vec<PrincipalRefused> {
         let kept = self.lock();
-        if !kept.of_key.contains_key(&key) {
-            return Vec::new();
-        }
-        let of_key = kept.circuits.iter().filter(|((of, _), _)| *of == key);
+        let of_key = kept.keys.get(&key).into_iter().flatten();
         let refused = of_key.filter_map(|(_, own)| {
             Some(PrincipalRefused {
                 principal: own.name.clone().into(),
@@ -211,36 +223,50 @@ impl Own {
 }
 
 impl Kept {
-    fn insert(&mut self, id: (u64, u64), own: Own) {
-        *self.of_key.entry(id.0).or_default() += 1;
+    fn circuit(&mut self, key: u64, principal: u64) -> Option<&mut Own> {
+        self.keys.get_mut(&key)?.get_mut(&principal)
+    }
+
+    fn insert(&mut self, key: u64, principal: u64, own: Own) {
+        self.len += 1;
         self.unverified += usize::from(own.is_unverified);
-        self.circuits.insert(id, own);
+        self.keys.entry(key).or_default().insert(principal, own);
     }
 
-    fn remove(&mut self, id: &(u64, u64)) {
-        if let Some(own) = self.circuits.remove(id) {
-            self.leave(id.0, &own);
+    fn remove(&mut self, key: u64, principal: u64) {
+        let Some(of_key) = self.keys.get_mut(&key) else {
+            return;
+        };
+        if let Some(own) = of_key.remove(&principal) {
+            self.len -= 1;
+            self.unverified -= usize::from(own.is_unverified);
+        }
+        if of_key.is_empty() {
+            self.keys.remove(&key);
         }
     }
 
-    fn retain(&mut self, mut stays: impl FnMut(&(u64, u64), &Own) -> bool) {
-        let gone: Vec<_> = self
-            .circuits
-            .extract_if(|id, own| !stays(id, own))
-            .collect();
-        for ((key, _), own) in &gone {
-            self.leave(*key, own);
-        }
+    fn remove_key(&mut self, key: u64) {
+        let gone = self.keys.remove(&key).unwrap_or_default();
+        self.len -= gone.len();
+        self.unverified -= gone.values().filter(|own| own.is_unverified).count();
     }
 
-    /// A circuit of this key is gone.
-    fn leave(&mut self, key: u64, own: &Own) {
-        self.unverified -= usize::from(own.is_unverified);
-        if let Some(count) = self.of_key.get_mut(&key) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_key.remove(&key);
-            }
+    fn retain(&mut self, stays: impl Fn(&Own) -> bool) {
+        (self.len, self.unverified) = (0, 0);
+        self.keys.retain(|_, of_key| {
+            of_key.retain(|_, own| stays(own));
+            self.len += of_key.len();
+            self.unverified += of_key.values().filter(|own| own.is_unverified).count();
+            !of_key.is_empty()
+        });
+    }
+
+    fn forget_idle(&mut self, now: Duration, rules: &Rules) {
+        if now >= SWEEP.saturating_add(self.swept) {
+            self.swept = now;
+            let is_idle = |own: &Own| now >= IDLE.saturating_add(own.last);
+            self.retain(|own| !is_idle(own) || own.machine.look(now, rules).is_err());
         }
     }
 
@@ -248,26 +274,30 @@ impl Kept {
     /// refuse nothing; for a principal that was not verified, only others that were not.
     fn make_room(&mut self, is_unverified: bool, max: usize, now: Duration, rules: &Rules) -> bool {
         let half = max.div_ceil(2);
-        let fits =
-            |kept: &Self| kept.circuits.len() < max && !(is_unverified && kept.unverified >= half);
+        let fits = |kept: &Self| kept.len < max && !(is_unverified && kept.unverified >= half);
         if fits(self) {
             return true;
         }
         let is_known_full = |since| now < LOOK_AGAIN.saturating_add(since);
-        if self.full_since.is_some_and(is_known_full) {
+        let kind = usize::from(is_unverified);
+        if self.full_since[kind].is_some_and(is_known_full) {
             return false;
         }
         let may_go = |own: &Own| {
             (own.is_unverified || !is_unverified) && own.machine.look(now, rules).is_ok()
         };
-        let idle = self.circuits.values().filter(|own| may_go(own));
+        let circuits = self.keys.values().flat_map(HashMap::values);
+        let idle = circuits.filter(|own| may_go(own));
         let mut idle: Vec<Duration> = idle.map(|own| own.last).collect();
         idle.sort_unstable();
+        let before = self.len;
         if let Some(&last) = idle.get(idle.len() / 8) {
-            self.retain(|_, own| !may_go(own) || own.last > last);
+            self.retain(|own| !may_go(own) || own.last > last);
         }
         let fits = fits(self);
-        self.full_since = (!fits).then_some(now);
+        // A look at all circuits that frees few places must not follow another for each of them.
+        let frees_few = before - self.len < max / 64;
+        self.full_since[kind] = (!fits || frees_few).then_some(now);
         fits
     }
 }
@@ -275,7 +305,7 @@ impl Kept {
 impl fmt::Debug for Principals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Principals")
-            .field("circuits", &self.lock().circuits.len())
+            .field("circuits", &self.lock().len)
             .field("max", &self.max)
             .finish_non_exhaustive()
     }

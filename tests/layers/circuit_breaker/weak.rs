@@ -6,15 +6,16 @@ use tokio::time::advance;
 use tokio_test::task;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_toolcall::{
-    AnyError, ErrorKind, Event, ToolCall, ToolError,
+    AnyError, ErrorKind, Event, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::{
-        BreakerState, CircuitBreakerBuilder, CircuitBreakerLayer, TransitionReason, WeakFailures,
+        BreakerState, CircuitBreakerBuilder, CircuitBreakerLayer, Probe, Rates, TransitionReason,
+        WeakFailures,
     },
     testing::{Events, Step},
     timeout::TimeoutLayer,
 };
 
-use super::{Answer, Rig, default_rig, fails, kind, ok, secs};
+use super::{Answer, Rig, default_rig, fails, kind, ok, secs, tool};
 use crate::kit::call;
 
 /// A failure whose kind is only inferred from a text.
@@ -381,4 +382,124 @@ async fn an_invented_id_is_not_the_verified_one_of_the_same_text() {
     rig.tool.set_then(ok());
     assert_eq!(kind(rig.send(invented(1)).await), ErrorKind::CircuitOpen);
     rig.send(call().with_session_id("s1")).await.unwrap();
+}
+
+/// Trap 1: a ping takes no place of a probe of the principal.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_has_pinged_is_the_probe_of_its_principal() {
+    let ping = Probe::ping(secs(5), |_| async { Ok::<_, AnyError>(()) });
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_probe(ping));
+    for _ in 0..5 {
+        let _ = rig.ask_as("alice", boom()).await;
+    }
+    rig.half_opens().await;
+    rig.ask_as("alice", ok()).await.unwrap();
+    assert!(rig.breaker().principals().is_empty());
+}
+
+/// Trap 3: a call that its principal's circuit refuses is no probe without a verdict for the others.
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_refused_to_a_principal_are_no_probes() {
+    let builder = CircuitBreakerLayer::builder().with_probe(Probe::safe_calls());
+    let rig = Rig::new(builder);
+    for _ in 0..4 {
+        let _ = rig.ask_as("alice", boom()).await;
+    }
+    rig.half_opens().await;
+    rig.tool.set_then(boom());
+    let safe = of("alice").with_replay_safety(ReplaySafety::Safe);
+    let _ = rig.send(safe).await;
+    // The breaker now admits any call as a probe, the circuit of the principal only safe ones.
+    advance(secs(65)).await;
+    for _ in 0..5 {
+        let refused = rig.ask_as("alice", ok()).await;
+        assert_eq!(kind(refused), ErrorKind::CircuitOpen);
+    }
+    let _probe = rig.starts(Step::hang(), of("bob"));
+    assert_eq!(
+        kind(rig.ask_as("carol", ok()).await),
+        ErrorKind::CircuitOpen
+    );
+}
+
+/// C5: how long a call takes is known by our own clock.
+#[tokio::test(start_paused = true)]
+async fn weak_failures_that_are_slow_are_slow_calls_for_all() {
+    for count in [WeakFailures::PerPrincipal, WeakFailures::Ignored] {
+        let rates = Rates::over_calls(4).with_slow_call_rate(0.5, secs(10));
+        let builder = CircuitBreakerLayer::builder().with_trip(rates);
+        let rig = Rig::new(builder.with_weak_failures(count));
+        for agent in ["alice", "bob", "carol", "dora"] {
+            let _ = rig.ask_as(agent, boom().after(secs(20))).await;
+        }
+        let opening = rig.breaker().last_opening().unwrap();
+        assert_eq!(opening.reason, TransitionReason::SlowCallRate);
+        assert_eq!((opening.failures, opening.slow_calls), (0, 4));
+        assert_eq!(kind(rig.ask_as("eve", ok()).await), ErrorKind::CircuitOpen);
+    }
+}
+
+/// Rule 6: a principal that is refused stays so when its tool's breaker makes room for another one's.
+#[tokio::test(start_paused = true)]
+async fn a_principal_is_refused_although_the_breaker_was_forgotten() {
+    let rig = Rig::new(at_most(2));
+    let search = |name: &str| tool(name).with_agent_id("alice");
+    for _ in 0..5 {
+        rig.tool.set_then(boom());
+        let _ = rig.send(search("broken")).await;
+    }
+    rig.tool.set_then(ok());
+    for name in ["b", "c", "b", "c", "d", "e"] {
+        rig.send(search(name)).await.unwrap();
+    }
+    let known = rig.handle.snapshot();
+    assert!(
+        known
+            .iter()
+            .all(|seen| seen.tool.as_deref() != Some("broken"))
+    );
+    assert_eq!(
+        kind(rig.send(search("broken")).await),
+        ErrorKind::CircuitOpen
+    );
+}
+
+/// Failures that lie an hour apart are not counted together, so that one failure does not cost the tool's calls a lock for
+/// ever.
+#[tokio::test(start_paused = true)]
+async fn a_principal_that_has_not_called_for_an_hour_is_forgotten() {
+    let rig = default_rig();
+    for _ in 0..4 {
+        let _ = rig.ask_as("alice", boom()).await;
+    }
+    advance(secs(3599)).await;
+    rig.ask_as("bob", ok()).await.unwrap();
+    let _ = rig.ask_as("alice", boom()).await;
+    assert_eq!(rig.breaker().principals().len(), 1);
+    rig.breaker().reset();
+    for _ in 0..4 {
+        let _ = rig.ask_as("alice", boom()).await;
+    }
+    advance(secs(3600)).await;
+    let _ = rig.ask_as("alice", boom()).await;
+    assert!(rig.breaker().principals().is_empty());
+}
+
+/// Rule 6: a flood of invented ids, all of them refused, does not keep verified principals from a place.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_invented_ids_leaves_the_others_places_to_take() {
+    let rig = Rig::new(at_most(4));
+    for session in 0..2 {
+        for _ in 0..5 {
+            rig.tool.set_then(boom());
+            let _ = rig.send(invented(session)).await;
+        }
+    }
+    for agent in ["a", "b"] {
+        let _ = rig.ask_as(agent, boom()).await;
+    }
+    // No place, for no invented id.
+    rig.tool.set_then(boom());
+    let _ = rig.send(invented(2)).await;
+    rig.shuts_out("c").await;
 }
