@@ -1,11 +1,14 @@
 //! The core's questions about types of other crates. Each edge that is compiled in answers for its own: this is the one list of
 //! them.
 
-use std::error::Error as StdError;
+use std::{any::Any, error::Error as StdError};
 
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use tracing::Span;
 
 use crate::{
+    answer::json_bytes,
     call::ToolCall,
     error::{BoxError, ToolError},
 };
@@ -85,4 +88,43 @@ pub(crate) fn subject(call: &ToolCall) -> Option<&str> {
         |call| call.subject_token().map(crate::edge::token::Secret::expose),
     ];
     KNOWN.iter().find_map(|known| known(call))
+}
+
+/// The JSON of an answer, if its type is known, it has at most `max` bytes, and is equal when it is parsed.
+pub(crate) fn json_of(answer: &dyn Any, max: u64) -> Option<Box<str>> {
+    const KNOWN: &[fn(&dyn Any, u64) -> Option<Box<str>>] = &[
+        |answer, max| same_json(answer.downcast_ref::<Value>()?, max),
+        #[cfg(feature = "mcp")]
+        crate::edge::mcp::json_of,
+    ];
+    KNOWN.iter().find_map(|known| known(answer, max))
+}
+
+/// The answer that has this JSON.
+pub(crate) fn answer_of<Res: 'static>(json: &str) -> Option<Res> {
+    const KNOWN: &[fn(&mut dyn Any, &str)] = &[
+        parse_into::<Value>,
+        #[cfg(feature = "mcp")]
+        crate::edge::mcp::parse_into,
+    ];
+    let mut answer = None::<Res>;
+    KNOWN.iter().for_each(|known| known(&mut answer, json));
+    answer
+}
+
+pub(crate) fn same_json<T>(answer: &T, max: u64) -> Option<Box<str>>
+where
+    T: Serialize + DeserializeOwned + PartialEq,
+{
+    json_bytes(answer, max).ok()?;
+    let json = serde_json::to_string(answer).ok()?;
+    let is_same = serde_json::from_str::<T>(&json).is_ok_and(|parsed| parsed == *answer);
+    is_same.then(|| json.into())
+}
+
+/// Parses the JSON if this is the place of an answer of its type.
+pub(crate) fn parse_into<T: DeserializeOwned + 'static>(place: &mut dyn Any, json: &str) {
+    if let Some(place) = place.downcast_mut::<Option<T>>() {
+        *place = serde_json::from_str(json).ok();
+    }
 }

@@ -193,8 +193,8 @@ where
         };
         reuse::tell(info, "cache");
         let answer = end.map_err(|error| error.for_call(info))?;
-        let answer = answer.downcast_ref::<Res>();
-        Ok(answer.expect("the type is part of the key").clone())
+        let answer = reuse::copy_of::<Res>(&answer);
+        Ok(answer.expect("the type is part of the key"))
     }
 
     fn begin(&mut self) {

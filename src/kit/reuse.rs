@@ -30,6 +30,7 @@ use crate::{
     config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Event, Listener},
+    foreign,
 };
 
 /// A call at its key, and what is made of its end.
@@ -311,6 +312,17 @@ pub(crate) use response_future;
 /// An answer of any type.
 pub(crate) type AnyAnswer = Arc<dyn Any + Send + Sync>;
 
+/// An answer of a type that is known as JSON: parsed, it can take 100 times its bytes.
+struct Text(Box<str>);
+
+/// A copy of a kept answer. `None` if it is of another type.
+pub(crate) fn copy_of<Res: Clone + 'static>(kept: &AnyAnswer) -> Option<Res> {
+    match kept.downcast_ref() {
+        Some(Text(json)) => foreign::answer_of(json),
+        None => kept.downcast_ref().cloned(),
+    }
+}
+
 type SizeFn = dyn Fn(&dyn Any) -> Option<u64> + Send + Sync;
 
 /// The largest answer that is kept, and how large an answer is.
@@ -345,7 +357,10 @@ impl Size {
         let usual = || Answer::of_usual(answer).map(|answer| answer.bytes());
         let size = (self.of)(answer).or_else(usual);
         let is_kept = size.is_none_or(|size| size <= self.max);
-        is_kept.then(|| Arc::new(answer.clone()) as AnyAnswer)
+        is_kept.then(|| match foreign::json_of(answer, self.max) {
+            Some(json) => Arc::new(Text(json)) as AnyAnswer,
+            None => Arc::new(answer.clone()),
+        })
     }
 }
 

@@ -179,8 +179,8 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
             }) => {
                 info.record(|record| record.set_reported(is_reported));
                 reuse::tell(info, "once");
-                let answer = answer.downcast_ref::<Res>();
-                return Ok(answer.expect("the type is part of the request").clone());
+                let answer = reuse::copy_of::<Res>(&answer);
+                return Ok(answer.expect("the type is part of the request"));
             }
             Ok(Kept::Failed(error)) | Err(error) => {
                 reuse::tell(info, "once");

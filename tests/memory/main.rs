@@ -5,6 +5,7 @@
 
 mod bodies;
 mod jobs;
+mod kept;
 mod mcp;
 mod models;
 

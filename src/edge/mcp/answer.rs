@@ -1,5 +1,7 @@
 //! MCP's results as JSON, as text for the model, and their size.
 
+use std::any::Any;
+
 use std::borrow::Cow;
 
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
@@ -10,6 +12,7 @@ use crate::{
     call::CallInfo,
     check::{Check, within},
     error::BoxError,
+    foreign,
 };
 
 /// An MCP server's answer as the JSON that the server has sent, for code that writes answers as JSON.
@@ -75,6 +78,23 @@ impl McpMaxBytes {
 impl Check<CallToolResponse> for McpMaxBytes {
     fn check(&self, call: &CallInfo, response: &CallToolResponse) -> Result<(), BoxError> {
         within(call, self.0, response_bytes(response, self.0))
+    }
+}
+
+/// The JSON of a completed call's result: see `foreign`.
+pub(crate) fn json_of(answer: &dyn Any, max: u64) -> Option<Box<str>> {
+    let result = match answer.downcast_ref() {
+        Some(CallToolResponse::Complete(result)) => result,
+        _ => answer.downcast_ref::<CallToolResult>()?,
+    };
+    foreign::same_json(result, max)
+}
+
+pub(crate) fn parse_into(place: &mut dyn Any, json: &str) {
+    foreign::parse_into::<CallToolResult>(place, json);
+    if let Some(place) = place.downcast_mut::<Option<CallToolResponse>>() {
+        let result = serde_json::from_str::<CallToolResult>(json).ok();
+        *place = result.map(CallToolResponse::Complete);
     }
 }
 

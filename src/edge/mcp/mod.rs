@@ -78,7 +78,6 @@ mod service;
 mod task;
 mod tools;
 
-pub(crate) use self::errors::on_wire;
 #[cfg(feature = "mcp-server-http")]
 pub use self::gateway::{BodyError, CountedBody, McpBodies, McpBodiesFuture, McpSessions};
 #[cfg(feature = "mcp-server")]
@@ -101,4 +100,8 @@ pub use self::{
     service::{IDEMPOTENCY_KEY_META, McpService, ResponseFuture},
     task::McpTask,
     tools::McpTools,
+};
+pub(crate) use self::{
+    answer::{json_of, parse_into},
+    errors::on_wire,
 };
