@@ -46,7 +46,7 @@ mod pages;
 mod upstream;
 mod wrap;
 
-use std::{env, io, process::ExitCode, time::Duration};
+use std::{env, io, panic, process::ExitCode, thread, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{
@@ -54,7 +54,7 @@ use tokio::{
     signal,
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
 };
-use tower_toolcall::settings::Settings;
+use tower_toolcall::{redact::redact_text, settings::Settings};
 
 use self::{gateway::Gateway, options::Options, output::Output};
 
@@ -73,8 +73,22 @@ fn main() -> ExitCode {
     }
 }
 
+/// Makes panics lines of a log: the default hook waits for the reader of stderr, and holds up its thread.
+fn say_panics(errors: &Output) {
+    let errors = errors.clone();
+    panic::set_hook(Box::new(move |panic| {
+        let thread = thread::current();
+        errors.say(redact_text(&panic.to_string()));
+        // The program ends with its main thread.
+        if thread.name() == Some("main") {
+            errors.finish(LAST_LINES);
+        }
+    }));
+}
+
 fn serve() -> ExitCode {
     let (log, errors) = (Output::new(io::stdout()), Output::new(io::stderr()));
+    say_panics(&errors);
     let code = match run(&log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -7,7 +7,7 @@ use tracing::{
     field::{DisplayValue, display},
 };
 
-use super::{Event, PolicyOutcome, RetryRefusal, TARGET};
+use super::{Event, PolicyOutcome, RetryRefusal, heard::heard};
 use crate::{
     call::CallInfo,
     error::{ErrorKind, ToolError},
@@ -62,8 +62,7 @@ pub(crate) use emit;
 
 /// Whether a subscriber listens to DEBUG events of ours: then all events have all their fields.
 pub(crate) fn details_are_heard() -> bool {
-    tracing::level_enabled!(Level::DEBUG)
-        && tracing::event_enabled!(target: TARGET, Level::DEBUG, tool, code, error)
+    heard!(EVENT DEBUG)
 }
 
 /// The level of the event of a call that ended with this kind of error: INFO for mistakes of callers.

@@ -75,6 +75,7 @@
 
 pub(crate) mod availability;
 mod emit;
+pub(crate) mod heard;
 mod listen;
 pub mod names;
 mod outcome;

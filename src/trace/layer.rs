@@ -79,22 +79,23 @@ impl<H> TraceLayer<H> {
     }
 
     /// Whether the span has its fields in any case. Default: only where a subscriber listens to DEBUG spans of the
-    /// target [`tower_toolcall`](crate::event::TARGET), or, with the feature `otel`, where OpenTelemetry's layer sees the span:
-    /// a subscriber that writes text prints all fields of a span with each event in it.
+    /// target [`tower_toolcall`](crate::event::TARGET), or, with the feature `otel`, where the subscriber has OpenTelemetry's
+    /// layer: a subscriber that writes text prints all fields of a span with each event in it.
     pub fn with_span_fields(mut self, fields: bool) -> Self {
         self.show.fields = fields;
         self
     }
 
     /// Whether the redacted arguments stand in the span (`gen_ai.tool.call.arguments`). Default: yes
-    /// for calls, no for attempts. With the feature `otel`, in a span that OpenTelemetry's sampler drops they stand only if
+    /// for calls, no for attempts. They stand only in a span that [has its fields](Self::with_span_fields). With the feature `otel`, in a span that OpenTelemetry's sampler drops they stand only if
     /// another layer of the subscriber reads the tool's name (`gen_ai.tool.name`) there, as logs do.
     pub fn with_arguments(mut self, show: bool) -> Self {
         self.show.arguments = show;
         self
     }
 
-    /// Whether the redacted answer stands in the span (`gen_ai.tool.call.result`). Default: no. In spans that are sampled out as
+    /// Whether the redacted answer stands in the span (`gen_ai.tool.call.result`). Default: no. Only in a span that
+    /// [has its fields](Self::with_span_fields), and in spans that are sampled out as
     /// the [arguments](Self::with_arguments). Its
     /// size is there in any case, where [it is known](super#the-answers-size).
     pub fn with_output(mut self, show: bool) -> Self {

@@ -13,8 +13,8 @@ use crate::{
     call::{CallInfo, Observation, ToolCall},
     error::{ErrorKind, MAX_TEXT, ToolError},
     event::{
-        CallOutcome, Event, TARGET, details_are_heard, emit, level_of, ms, names::span as names,
-        short,
+        CallOutcome, Event, details_are_heard, emit, heard::heard, level_of, ms,
+        names::span as names, short,
     },
     foreign,
     kit::in_flight::{Abandoned, Report},
@@ -48,7 +48,7 @@ impl Seen {
         let below = call.observe();
         // A span that OpenTelemetry's sampler drops may be read by others: a log.
         let is_kept = readers.is_some_and(|n| n > 1 || !foreign::is_sampled_out(&span));
-        if is_kept || sizes_are_heard() {
+        if is_kept || details_are_heard() {
             below.want_output_bytes();
         }
         let since = Instant::now();
@@ -64,13 +64,7 @@ impl Seen {
 
 /// Whether a subscriber listens to spans of ours at DEBUG: then they have their fields.
 fn debug_spans_are_heard() -> bool {
-    tracing::level_enabled!(Level::DEBUG)
-        && tracing::span_enabled!(target: TARGET, Level::DEBUG, tool, code, error)
-}
-
-/// Whether a subscriber listens to an event with the size of an answer.
-fn sizes_are_heard() -> bool {
-    tracing::event_enabled!(target: TARGET, Level::DEBUG, tool, output_bytes)
+    heard!(SPAN DEBUG)
 }
 
 /// A failure as spans and events show it.
@@ -122,12 +116,7 @@ impl<'a> From<&'a ToolError> for Failure<'a> {
 /// Whether a subscriber listens to events like ours, on any level. A filter by the name of an event cannot be
 /// asked here.
 fn some_event_is_heard() -> bool {
-    macro_rules! heard {
-        ($($level:ident)*) => {
-            $(tracing::event_enabled!(target: TARGET, Level::$level, tool, code, error))||*
-        };
-    }
-    tracing::level_enabled!(Level::ERROR) && heard!(ERROR WARN INFO DEBUG)
+    heard!(EVENT ERROR) || heard!(EVENT WARN) || heard!(EVENT INFO) || heard!(EVENT DEBUG)
 }
 
 /// The fields of the event at the end of a call.
@@ -313,7 +302,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
     /// The answer's size, and the answer if it is to be recorded.
     fn answer<'a>(&self, seen: &Seen, response: &'a Res) -> (Option<u64>, Option<Answer<'a>>) {
         let spans = seen.is_kept;
-        if !spans && !sizes_are_heard() {
+        if !spans && !details_are_heard() {
             return (None, None);
         }
         // What is known of this very answer, rather than of what a layer may have made it from.

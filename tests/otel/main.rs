@@ -7,6 +7,7 @@
 mod collector;
 mod execution;
 mod export;
+mod fields;
 mod propagation;
 mod sampling;
 mod server;

@@ -19,7 +19,11 @@ use tower_toolcall::{
     trace::TraceLayer,
 };
 use tracing::{Level, subscriber::DefaultGuard};
-use tracing_subscriber::{fmt::MakeWriter, prelude::*};
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt::MakeWriter,
+    prelude::*,
+};
 
 /// The longest line.
 const MAX: usize = 200;
@@ -275,6 +279,60 @@ async fn a_denied_call_and_a_dropped_one_are_short() {
     }
 }
 
+/// P13: and each of two layers with levels of their own has all of its events.
+#[tokio::test(start_paused = true)]
+async fn a_layer_at_debug_takes_no_event_from_one_at_info() {
+    super::everybody_listens();
+    let logs = [(); 2].map(|()| Log::default());
+    let layer = |log: &Log| {
+        let layer = tracing_subscriber::fmt::layer().with_ansi(false);
+        layer.with_writer(log.clone())
+    };
+    let debug = Targets::new().with_target("tower_toolcall", Level::DEBUG);
+    let layers = vec![
+        layer(&logs[0]).with_filter(LevelFilter::INFO).boxed(),
+        layer(&logs[1]).with_filter(debug).boxed(),
+    ];
+    let _guard = tracing_subscriber::registry().with(layers).set_default();
+    let failed = || Step::error(ToolError::new(ErrorKind::Upstream, "503"));
+    let tool = Script::new([failed()]).then(Step::ok("sunny"));
+    let stack = ServiceBuilder::new()
+        .tool_trace()
+        .tool_retry(RetryPolicy::new())
+        .service(tool);
+    stack.clone().oneshot(call()).await.unwrap();
+    stack.oneshot(call()).await.unwrap();
+    let [info, debug] = logs.map(|log| {
+        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let names = ["tool.start", "tool.retry", "tool.success"];
+        names.map(|name| text.matches(&format!(": {name} ")).count())
+    });
+    assert_eq!((info, debug), ([0, 1, 2], [2, 1, 2]));
+}
+
+/// P13: whatever is in names and texts.
+#[tokio::test(start_paused = true)]
+async fn control_characters_and_wide_ones_keep_a_line_short() {
+    let call = ToolCall::new("\u{1b}[31m\n\u{202e}ß".repeat(20))
+        .with_server("日\u{301}\t".repeat(30))
+        .with_replay_safety(ReplaySafety::Safe);
+    let text = "\u{1b}[2J e\u{301}\n\u{0}\u{feff}👩‍💻\"\\".repeat(30);
+    for code in ["", "A_CODE_OF_THE_TOOLS_OWN_".repeat(20).as_str()] {
+        let mut error = ToolError::new(ErrorKind::Failed, text.clone());
+        if !code.is_empty() {
+            error = error.with_code(code.to_owned());
+        }
+        let lines = send(&call, Script::always(Step::error(error))).await;
+        let [line] = &lines[..] else {
+            panic!("{lines:?}")
+        };
+        assert!(
+            line.contains("tool.failure") && !line.contains('\u{1b}'),
+            "{line:?}"
+        );
+    }
+}
+
 /// O2: the other fields are recorded where DEBUG is heard.
 #[tokio::test(start_paused = true)]
 async fn all_fields_are_there_at_debug() {
@@ -310,7 +368,7 @@ async fn a_span_has_its_fields_where_the_layer_says_so() {
     super::everybody_listens();
     let record = super::Record::default();
     let _guard = tracing_subscriber::registry()
-        .with(tracing_subscriber::filter::LevelFilter::INFO)
+        .with(LevelFilter::INFO)
         .with(record.clone())
         .set_default();
     for fields in [false, true] {

@@ -51,13 +51,14 @@ use self::{
     requests::Requests,
     server::Server,
 };
-use super::{LAST_LINES, events, hosts, output::Output, pages};
+use super::{LAST_LINES, events, hosts, output::Output, pages, say_panics};
 
 /// How long requests have to be answered when the client has closed our stdin.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
 pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let stderr = Output::new(io::stderr());
+    say_panics(&stderr);
     let code = match Options::parse(arguments) {
         Ok(Some(options)) => serve(options, &stderr).map_err(|error| (1, error)),
         Ok(None) => {

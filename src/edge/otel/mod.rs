@@ -96,8 +96,24 @@
 //!
 //! `tracing-opentelemetry` adds attributes of its own (`code.*`, `thread.*`, `target`, `busy_ns`, `idle_ns`) unless the layer is built with
 //! `.with_location(false).with_threads(false).with_target(false).with_tracked_inactivity(false)`. Our events are events of the
-//! spans. Spans have their fields wherever this layer sees them, and a text log beside it repeats them with each event;
-//! `fmt::layer().with_filter(filter_fn(|m| m.is_event() || m.target() != "tower_toolcall"))` keeps its lines short. A filter at `WARN` for the target `tower_toolcall` would take the spans away as well, which are `INFO`.
+//! spans. A filter at `WARN` for the target `tower_toolcall` would take the spans away as well, which are `INFO`.
+//!
+//! # A text log beside it
+//!
+//! Spans have their fields wherever a subscriber has this layer, at INFO too, and a text log repeats them with each event. A
+//! filter of its own keeps [its lines](crate::trace#text-logs) short:
+//!
+//! ```
+//! use tracing::Level;
+//! use tracing_subscriber::{filter::filter_fn, prelude::*};
+//!
+//! let events = filter_fn(|m| {
+//!     *m.level() <= Level::INFO && (m.is_event() || m.target() != "tower_toolcall")
+//! });
+//! let log = tracing_subscriber::fmt::layer().with_filter(events.with_max_level_hint(Level::INFO));
+//! # let otel = tracing_subscriber::layer::Identity::new();
+//! tracing_subscriber::registry().with(otel).with(log).init(); // `otel` as above
+//! ```
 //!
 //! # Jaeger
 //!

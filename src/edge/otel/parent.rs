@@ -40,14 +40,21 @@ impl ToolCall {
     }
 }
 
-/// Whether there is a layer of OpenTelemetry that sees the span, which is new.
+/// Whether the subscriber has a layer of OpenTelemetry. The span is new, and stays as it is.
+///
+/// Only `set_parent` reports that the layer is missing. It changes nothing on a span that is started,
+/// or that the layer does not see: the current one, which this starts. Without a current span, the
+/// parent of the new one is OpenTelemetry's current context anyway.
 pub(crate) fn is_exported(span: &Span) -> bool {
-    // That layer is asked for by no other public function that leaves the span as it is: this parent is the one that the
-    // span has.
-    let parent = Some(Context::current()).filter(|cx| cx.span().span_context().is_valid());
-    let parent = parent.or_else(propagate::current);
-    let parent = parent.unwrap_or_else(Context::current);
-    !matches!(span.set_parent(parent), Err(SetParentError::LayerNotFound))
+    let current = Span::current();
+    let found = match current.is_none() {
+        true => span.set_parent(Context::current()),
+        false => {
+            let context = current.context();
+            current.set_parent(context)
+        }
+    };
+    !matches!(found, Err(SetParentError::LayerNotFound))
 }
 
 /// Whether OpenTelemetry's layer sees the span and its sampler drops it. The span has its parent by now: this starts it.
