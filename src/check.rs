@@ -31,11 +31,11 @@
 //!
 //! ```
 //! use serde_json::Value;
-//! use tower_toolcall::{BoxError, check::{CheckLayer, check_fn}};
+//! use tower_toolcall::{AnyError, check::{CheckLayer, check_fn}};
 //!
 //! let layer = CheckLayer::new(check_fn(|_call, answer: &Value| match answer["rows"].as_array() {
 //!     Some(rows) if !rows.is_empty() => Ok(()),
-//!     _ => Err(BoxError::from("no rows")),
+//!     _ => Err(AnyError::from("no rows")),
 //! }));
 //! ```
 //!
@@ -62,7 +62,7 @@ use tower_service::Service;
 use crate::{
     answer::{NoSize, json_bytes},
     call::{CallInfo, ToolCall},
-    error::{BoxError, ErrorKind, ToolError},
+    error::{AnyError, ErrorKind, ToolError},
     kit::inner,
     text::Bounded,
 };
@@ -77,15 +77,16 @@ pub trait Check<Res> {
     /// # Errors
     ///
     /// Why it may not be handed on.
-    fn check(&self, call: &CallInfo, answer: &Res) -> Result<(), BoxError>;
+    fn check(&self, call: &CallInfo, answer: &Res) -> Result<(), AnyError>;
 }
 
-impl<Res, F> Check<Res> for F
+impl<Res, F, E> Check<Res> for F
 where
-    F: Fn(&CallInfo, &Res) -> Result<(), BoxError>,
+    F: Fn(&CallInfo, &Res) -> Result<(), E>,
+    E: Into<AnyError>,
 {
-    fn check(&self, call: &CallInfo, answer: &Res) -> Result<(), BoxError> {
-        self(call, answer)
+    fn check(&self, call: &CallInfo, answer: &Res) -> Result<(), AnyError> {
+        self(call, answer).map_err(E::into)
     }
 }
 
@@ -95,13 +96,13 @@ where
 pub struct MaxBytes(u64);
 
 impl<Res: Serialize> Check<Res> for MaxBytes {
-    fn check(&self, call: &CallInfo, answer: &Res) -> Result<(), BoxError> {
+    fn check(&self, call: &CallInfo, answer: &Res) -> Result<(), AnyError> {
         within(call, self.0, json_bytes(answer, self.0))
     }
 }
 
 /// Judges by a size, and tells observers that of what passes.
-pub(crate) fn within(call: &CallInfo, max: u64, size: Result<u64, NoSize>) -> Result<(), BoxError> {
+pub(crate) fn within(call: &CallInfo, max: u64, size: Result<u64, NoSize>) -> Result<(), AnyError> {
     match size {
         Ok(bytes) => {
             call.record(|r| r.set_output_bytes(bytes));
@@ -114,10 +115,12 @@ pub(crate) fn within(call: &CallInfo, max: u64, size: Result<u64, NoSize>) -> Re
     }
 }
 
-/// A closure as a check, its lifetimes inferred: for [`CheckLayer::new`].
+/// Infers the lifetimes and the error type of a closure, for [`CheckLayer::new`].
+///
+/// A function with another error type, for example `BoxError`, goes to [`CheckLayer::new`] directly.
 pub fn check_fn<Res, F>(f: F) -> F
 where
-    F: Fn(&CallInfo, &Res) -> Result<(), BoxError>,
+    F: Fn(&CallInfo, &Res) -> Result<(), AnyError>,
 {
     f
 }
@@ -223,6 +226,7 @@ where
         Poll::Ready(match this.check.check(this.info, &answer) {
             Ok(()) => Ok(answer),
             Err(why) => {
+                let why = why.into_inner();
                 let reason = Bounded::print(MAX_REASON, &why);
                 let error = ToolError::new(ErrorKind::Reported, reason).with_source(why);
                 Err(error.for_call(this.info))

@@ -58,6 +58,8 @@ impl Key {
     ///
     /// Calls for which it picks an empty text share one state. The first of them is the event `tool.inert`,
     /// and the layer's handle counts them.
+    ///
+    /// A closure that is bound to a variable first goes through [`key_fn`].
     pub fn by(f: impl Fn(&CallInfo) -> &str + Send + Sync + 'static) -> Self {
         Self::By(KeyFn(Arc::new(f)))
     }
@@ -118,6 +120,37 @@ impl Key {
             Self::Hashed(_) => (None, None),
         }
     }
+}
+
+/// Infers the lifetimes of a closure that is bound to a variable, for [`Key::by`].
+///
+/// Without it the compiler takes the two lifetimes for different ones: "lifetime may not live long
+/// enough".
+///
+/// ```
+/// use tower_toolcall::{Key, key::key_fn};
+///
+/// let session = key_fn(|call| call.session_id().unwrap_or("none"));
+/// let (breakers, quotas) = (Key::by(session), Key::by(session));
+/// # let _ = (breakers, quotas);
+/// ```
+pub fn key_fn<F: Fn(&CallInfo) -> &str>(f: F) -> F {
+    f
+}
+
+/// Infers the lifetimes of a closure that finds a principal, for the methods `with_principal`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_toolcall::{ToolCall, cache::CacheLayer, key::principal_fn, once::OnceLayer};
+///
+/// let agent = principal_fn(|call: &ToolCall| call.agent_id());
+/// let once = OnceLayer::builder().with_principal(agent);
+/// let cache = CacheLayer::builder(Duration::from_secs(60), ["search"]).with_principal(agent);
+/// # let _ = (once, cache);
+/// ```
+pub fn principal_fn<C, F: Fn(&C) -> Option<&str>>(f: F) -> F {
+    f
 }
 
 impl fmt::Debug for Key {

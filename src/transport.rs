@@ -129,7 +129,7 @@ where
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
         let ready = self.inner.poll_ready(cx);
-        ready.map_err(from_wire)
+        ready.map_err(ToolError::from_transport)
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
@@ -139,11 +139,6 @@ where
             info,
         }
     }
-}
-
-/// Of [`AnyError`] it is known in `Send` futures, too, that errors become it.
-fn from_wire(error: impl Into<AnyError>) -> ToolError {
-    ToolError::from_transport(error.into().into_inner())
 }
 
 pin_project! {
@@ -166,6 +161,7 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        inner::poll(this.fut, cx).map_err(|error| from_wire(error).for_call(this.info))
+        inner::poll(this.fut, cx)
+            .map_err(|error| ToolError::from_transport(error).for_call(this.info))
     }
 }

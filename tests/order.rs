@@ -320,7 +320,7 @@ async fn the_documented_stack_does_what_its_layers_say() {
         .tool_fit(100)
         .tool_check(tower_toolcall::check::check_fn(|_, n: &u8| match n {
             7 => Ok(()),
-            _ => Err(BoxError::from("not a seven")),
+            _ => Err("not a seven".into()),
         }))
         .tool_max_bytes(100)
         .tool_repeat_guard()

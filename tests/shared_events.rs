@@ -13,7 +13,7 @@ use std::{
 
 use tokio::time::sleep;
 use tower_toolcall::{
-    BoxError,
+    AnyError,
     circuit_breaker::CircuitBreakerLayer,
     shared::{Exchange, MemoryStore, News, SharedState, Store},
 };
@@ -37,7 +37,7 @@ impl io::Write for Written {
 struct Unsteady(MemoryStore, Arc<AtomicBool>);
 
 impl Store for Unsteady {
-    async fn exchange(&mut self, exchange: Exchange<'_>) -> Result<News, BoxError> {
+    async fn exchange(&mut self, exchange: Exchange<'_>) -> Result<News, AnyError> {
         match self.1.load(Relaxed) {
             true => Err("no way to redis://user:hunter2@store".into()),
             false => self.0.exchange(exchange).await,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower::{Service, ServiceBuilder, service_fn};
 use tower_layer::Layer;
 use tower_toolcall::{
-    BoxError, CallInfo, ToolCall,
+    CallInfo, ToolCall,
     backoff::Backoff,
     catch_panic::CatchPanicLayer,
     check::{CheckLayer, check_fn},
@@ -253,7 +253,7 @@ fn checks() -> Vec<Candidate> {
     vec![
         bare(),
         ours("check, refused", |tool| {
-            let check = check_fn(|_: &CallInfo, _: &u64| Err(BoxError::from("too much")));
+            let check = check_fn(|_: &CallInfo, _: &u64| Err("too much".into()));
             layered(CheckLayer::new(check), tool)
         })
         .errs(),

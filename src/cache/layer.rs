@@ -177,6 +177,8 @@ impl<C> CacheBuilder<C> {
     /// of a call. Default: the subject, else the [agent id](ToolCall::agent_id), with the [session id](ToolCall::session_id), if there is one.
     ///
     /// It has to be something that callers cannot choose, or choose for themselves only: who makes another's calls gets his answers.
+    ///
+    /// A closure that is bound to a variable first goes through [`principal_fn`](crate::key::principal_fn).
     pub fn with_principal(
         mut self,
         principal: impl Fn(&ToolCall) -> Option<&str> + Send + Sync + 'static,

@@ -12,11 +12,6 @@ use http_body_util::BodyExt;
 
 use crate::error::{AnyError, ErrorKind, Execution, ToolError};
 
-/// Of [`AnyError`] it is known in `Send` futures, too, that errors become it.
-pub(super) fn from_wire(error: impl Into<AnyError>) -> ToolError {
-    ToolError::from_transport(error.into().into_inner())
-}
-
 /// Whether a body is compressed, or otherwise encoded (RFC 9110, section 8.4).
 pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
     let is_one = |value: &HeaderValue| {
@@ -57,7 +52,8 @@ where
     let mut body = pin!(body);
     while let Some(frame) = body.frame().await {
         // The request was sent, and an answer has begun.
-        let frame = frame.map_err(|e| from_wire(e).with_execution(Execution::Unknown))?;
+        let frame =
+            frame.map_err(|e| ToolError::from_transport(e).with_execution(Execution::Unknown))?;
         let Ok(data) = frame.into_data() else {
             continue;
         };

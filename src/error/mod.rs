@@ -57,7 +57,7 @@
 //!         let text = error.to_string();
 //!         match error {
 //!             // Was it sent? Read from the error's type.
-//!             ApiError::Connection(_) => ToolError::from_transport(Box::new(error)),
+//!             ApiError::Connection(_) => ToolError::from_transport(error),
 //!             ApiError::Status { status, retry_after } => {
 //!                 let new = ToolError::from_status(status, text).with_source(error);
 //!                 match retry_after {
@@ -274,15 +274,15 @@ impl ToolError {
     ///
     /// let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
     ///
-    /// let error = ToolError::from_transport(refused().into());
+    /// let error = ToolError::from_transport(refused());
     /// assert_eq!((error.evidence(), error.execution()), (Evidence::Word, Execution::NotStarted));
     ///
     /// // Out of a tool it proves nothing: the tool may have met it after its work.
     /// let error = ToolError::from_box(refused().into());
     /// assert_eq!((error.evidence(), error.execution()), (Evidence::Inferred, Execution::Unknown));
     /// ```
-    pub fn from_transport(error: BoxError) -> Self {
-        recognise::read(error, true)
+    pub fn from_transport(error: impl Into<AnyError>) -> Self {
+        recognise::read(error.into().into_inner(), true)
     }
 
     /// The error of a call that a layer has ended after the time `in_force`, which a deadline may have made shorter than the

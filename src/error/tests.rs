@@ -863,7 +863,7 @@ fn io_errors_are_recognised_by_kind() {
             (kind, Execution::Unknown),
             "{io:?}"
         );
-        let seen = ToolError::from_transport(io::Error::from(io).into());
+        let seen = ToolError::from_transport(io::Error::from(io));
         let not_sent = seen.execution() == Execution::NotStarted;
         assert_eq!((seen.kind(), not_sent), (kind, io == Io::ConnectionRefused));
     }

@@ -10,7 +10,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::{
-    BoxError, ErrorKind, Evidence, Execution, Source, ToolError, Words, inner::ForModel, message,
+    AnyError, ErrorKind, Evidence, Execution, Source, ToolError, Words, inner::ForModel, message,
     safe,
 };
 use crate::{call::JobRef, event::RetryRefusal, text::Short};
@@ -30,8 +30,8 @@ impl ToolError {
     /// Sets the cause. An error's own messages are not changed by it. A
     /// [`TokenExchange`](ErrorKind::TokenExchange) is as retryable as the [`ToolError`] that caused it.
     #[must_use]
-    pub fn with_source(self, source: impl Into<BoxError>) -> Self {
-        let source = source.into();
+    pub fn with_source(self, source: impl Into<AnyError>) -> Self {
+        let source = source.into().into_inner();
         let cause = source.downcast_ref().map(Self::is_retryable);
         // The message is that of the source until now.
         self.message();

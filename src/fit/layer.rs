@@ -74,6 +74,7 @@ impl FitLayer {
             emit!(DEBUG SHORTENED, call, MAX_CHARS = max);
             return Ok(answer);
         };
+        let why = why.into_inner();
         let message = Bounded::print(
             MAX_REASON,
             &format_args!(

@@ -5,14 +5,14 @@ use serde_json::Value;
 use super::Cut;
 use crate::{
     answer::{ModelText, NoSize, json_chars},
-    error::BoxError,
+    error::AnyError,
 };
 
 /// An answer that can be made shorter for a model.
 ///
 /// ```
 /// use std::borrow::Cow;
-/// use tower_toolcall::{BoxError, ModelText, fit::{Cut, Shorten}};
+/// use tower_toolcall::{AnyError, ModelText, fit::{Cut, Shorten}};
 ///
 /// /// A page, and where the next one begins.
 /// struct Page {
@@ -31,7 +31,7 @@ use crate::{
 ///         self.text.fits(max_chars)
 ///     }
 ///
-///     fn shorten(&mut self, cut: &Cut) -> Result<(), BoxError> {
+///     fn shorten(&mut self, cut: &Cut) -> Result<(), AnyError> {
 ///         self.text.shorten(cut)
 ///     }
 /// }
@@ -50,7 +50,7 @@ pub trait Shorten: ModelText {
     /// # Errors
     ///
     /// Why it cannot be shortened.
-    fn shorten(&mut self, cut: &Cut) -> Result<(), BoxError>;
+    fn shorten(&mut self, cut: &Cut) -> Result<(), AnyError>;
 }
 
 impl Shorten for String {
@@ -58,7 +58,7 @@ impl Shorten for String {
         fits(self, max_chars)
     }
 
-    fn shorten(&mut self, cut: &Cut) -> Result<(), BoxError> {
+    fn shorten(&mut self, cut: &Cut) -> Result<(), AnyError> {
         cut.text(self);
         Ok(())
     }
@@ -69,7 +69,7 @@ impl Shorten for Cow<'_, str> {
         fits(self, max_chars)
     }
 
-    fn shorten(&mut self, cut: &Cut) -> Result<(), BoxError> {
+    fn shorten(&mut self, cut: &Cut) -> Result<(), AnyError> {
         cut.text(self.to_mut());
         Ok(())
     }
@@ -92,7 +92,7 @@ impl Shorten for Value {
         }
     }
 
-    fn shorten(&mut self, cut: &Cut) -> Result<(), BoxError> {
+    fn shorten(&mut self, cut: &Cut) -> Result<(), AnyError> {
         if let Self::String(text) = self {
             return text.shorten(cut);
         }
@@ -170,7 +170,7 @@ macro_rules! fits {
                 true
             }
 
-            fn shorten(&mut self, _: &Cut) -> Result<(), BoxError> {
+            fn shorten(&mut self, _: &Cut) -> Result<(), AnyError> {
                 Ok(())
             }
         }

@@ -166,6 +166,8 @@ impl OnceBuilder {
     /// [session id](ToolCall::session_id).
     ///
     /// It has to be something that callers cannot choose, or choose for themselves only: who makes another's calls gets his answers.
+    ///
+    /// A closure that is bound to a variable first goes through [`principal_fn`](crate::key::principal_fn).
     pub fn with_principal(
         mut self,
         principal: impl Fn(&ToolCall) -> Option<&str> + Send + Sync + 'static,

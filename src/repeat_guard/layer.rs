@@ -147,6 +147,8 @@ impl<C> RepeatGuardBuilder<C> {
     /// [agent id](CallInfo::agent_id).
     ///
     /// It has to be something that callers cannot choose, or choose for themselves only.
+    ///
+    /// A closure that is bound to a variable first goes through [`principal_fn`](crate::key::principal_fn).
     pub fn with_principal(
         mut self,
         principal: impl Fn(&CallInfo) -> Option<&str> + Send + Sync + 'static,

@@ -380,7 +380,7 @@ async fn a_server_that_is_not_there_was_not_reached() {
         .connect_lazy();
     let status = call(channel, request("ok", "")).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
-    let seen = ToolError::from_transport(status.clone().into());
+    let seen = ToolError::from_transport(status.clone());
     assert_eq!(
         (seen.kind(), seen.execution(), seen.evidence()),
         (

@@ -147,7 +147,7 @@ mod through_hyper {
         let client: Client<HttpConnector, Empty<Bytes>> =
             Client::builder(TokioExecutor::new()).build_http();
         let get = || client.get(format!("http://{at}/").parse().unwrap());
-        let error = ToolError::from_transport(get().await.unwrap_err().into());
+        let error = ToolError::from_transport(get().await.unwrap_err());
         assert_eq!(seen(&error), REFUSED, "{error}");
         let error = ToolError::from_box(get().await.unwrap_err().into());
         assert_eq!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, CallInfo, ErrorKind, Execution, ReplaySafety, ToolCall, ToolError,
+    AnyError, CallInfo, ErrorKind, Execution, ReplaySafety, ToolCall, ToolError,
     check::{Check, CheckLayer, check_fn},
     result::ToolResultLayer,
     retry::RetryLayer,
@@ -16,7 +16,7 @@ async fn checked(max: u64, answer: Value) -> Result<Value, ToolError> {
         .layer(CheckLayer::max_bytes(max))
         .service(service_fn(move |_: ToolCall| {
             let answer = answer.clone();
-            async { Ok::<_, BoxError>(answer) }
+            async { Ok::<_, AnyError>(answer) }
         }))
         .oneshot(ToolCall::new("search"))
         .await
@@ -37,12 +37,12 @@ async fn an_answer_of_the_largest_size_passes_and_a_larger_one_does_not() {
 /// X7: a bad answer is never retried, not even of a call that may run twice.
 #[tokio::test(start_paused = true)]
 async fn a_bad_answer_is_not_retried_on_either_side_of_the_retry_layer() {
-    let refuse = check_fn(|_, _: &u32| Err(BoxError::from("no use")));
+    let refuse = check_fn(|_, _: &u32| Err(AnyError::from("no use")));
     let calls = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
     let count = calls.clone();
     let tool = service_fn(move |_: ToolCall| {
         let n = 1 + count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        async move { Ok::<_, BoxError>(n) }
+        async move { Ok::<_, AnyError>(n) }
     });
     let call = ToolCall::new("search").with_replay_safety(ReplaySafety::Safe);
     let above = ServiceBuilder::new()
@@ -66,12 +66,12 @@ async fn a_bad_answer_is_not_retried_on_either_side_of_the_retry_layer() {
 #[tokio::test]
 async fn the_reason_is_redacted() {
     let layer = CheckLayer::new(check_fn(|_, answer: &&str| {
-        Err(BoxError::from(format!("unexpected: {answer}")))
+        Err(AnyError::from(format!("unexpected: {answer}")))
     }));
     let tools = ServiceBuilder::new()
         .layer(layer)
         .service(service_fn(|_: ToolCall| async {
-            Ok::<_, BoxError>("api_key=s3cr3t-canary")
+            Ok::<_, AnyError>("api_key=s3cr3t-canary")
         }));
     let error = tools.oneshot(ToolCall::new("t")).await.unwrap_err();
     assert_eq!(error.message(), "unexpected: api_key=[REDACTED]");
@@ -85,7 +85,7 @@ async fn the_size_of_an_answer_that_passes_is_told_to_observers() {
         .layer(CheckLayer::max_bytes(100))
         .service(service_fn(|_: ToolCall| async {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            Ok::<_, BoxError>("12345")
+            Ok::<_, AnyError>("12345")
         }));
     let Ok(result) = tools.oneshot(ToolCall::new("t")).await;
     assert_eq!(result.metadata().output_bytes(), Some(7));
@@ -119,7 +119,7 @@ async fn an_answer_of_ten_thousand_levels_does_not_pass() {
         .layer(CheckLayer::max_bytes(u64::MAX))
         .service(service_fn(move |_: ToolCall| {
             let kept = Kept(kept.clone());
-            async { Ok::<_, BoxError>(kept) }
+            async { Ok::<_, AnyError>(kept) }
         }));
     let error = tools
         .oneshot(ToolCall::new("t"))
@@ -139,13 +139,13 @@ async fn a_check_for_every_type_of_answer_is_inferred() {
     #[derive(Clone)]
     struct Nothing;
     impl<Res> Check<Res> for Nothing {
-        fn check(&self, call: &CallInfo, _: &Res) -> Result<(), BoxError> {
+        fn check(&self, call: &CallInfo, _: &Res) -> Result<(), AnyError> {
             Err(format!("nothing of {} passes", call.tool()).into())
         }
     }
     let tools = ServiceBuilder::new()
         .layer(CheckLayer::new(Nothing))
-        .service(service_fn(|_: ToolCall| async { Ok::<_, BoxError>(1) }));
+        .service(service_fn(|_: ToolCall| async { Ok::<_, AnyError>(1) }));
     let error = tools.oneshot(ToolCall::new("t")).await.unwrap_err();
     assert_eq!(error.message(), "nothing of t passes");
 }

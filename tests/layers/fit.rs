@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Execution, ModelText, ToolCall, ToolError,
+    AnyError, ErrorKind, Execution, ModelText, ToolCall, ToolError,
     check::CheckLayer,
     fit::{Cut, FitLayer, Shorten},
 };
@@ -20,7 +20,7 @@ where
 {
     let tool = service_fn(move |_: ToolCall| {
         let answer = answer.clone();
-        async { Ok::<_, BoxError>(answer) }
+        async { Ok::<_, AnyError>(answer) }
     });
     let call = ToolCall::new("dump").with_id("c7");
     layered(layer, tool).oneshot(call).await
@@ -164,7 +164,7 @@ async fn an_answer_that_cannot_be_shortened_is_an_error() {
         fn fits(&self, _: usize) -> bool {
             false
         }
-        fn shorten(&mut self, _: &Cut) -> Result<(), BoxError> {
+        fn shorten(&mut self, _: &Cut) -> Result<(), AnyError> {
             Err("it is an image".into())
         }
     }
@@ -196,7 +196,7 @@ async fn json_of_a_thousand_levels_cannot_be_shortened() {
 /// The documented order: what is refused is judged whole.
 #[tokio::test]
 async fn a_check_below_judges_the_whole_answer() {
-    let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>("x".repeat(5_000)) });
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("x".repeat(5_000)) });
     let refused = ServiceBuilder::new()
         .layer(FitLayer::new(1_000))
         .layer(CheckLayer::max_bytes(4_000))
@@ -288,7 +288,7 @@ proptest! {
             fn fits(&self, max: usize) -> bool {
                 chars(&self.model_text()) <= max
             }
-            fn shorten(&mut self, cut: &Cut) -> Result<(), BoxError> {
+            fn shorten(&mut self, cut: &Cut) -> Result<(), AnyError> {
                 cut.texts(&mut self.0.iter_mut().collect::<Vec<_>>());
                 self.0.retain(|text| !text.is_empty());
                 Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 use tower_toolcall::{
-    BoxError,
+    AnyError,
     shared::{Exchange, MemoryStore, News, Store},
 };
 
@@ -67,7 +67,7 @@ impl Link {
 }
 
 impl Store for Link {
-    async fn exchange(&mut self, mut exchange: Exchange<'_>) -> Result<News, BoxError> {
+    async fn exchange(&mut self, mut exchange: Exchange<'_>) -> Result<News, AnyError> {
         if self.way() == Way::Cut {
             return Err(super::refused().into());
         }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::{
     answer::{Answer, ModelText},
     call::CallInfo,
-    error::{BoxError, ToolError},
+    error::{AnyError, ToolError},
     fit::{Cut, Shorten},
     outcome::{ByError, Classify, Outcome},
 };
@@ -141,7 +141,7 @@ impl Shorten for HttpAnswer {
         }
     }
 
-    fn shorten(&mut self, cut: &Cut) -> Result<(), BoxError> {
+    fn shorten(&mut self, cut: &Cut) -> Result<(), AnyError> {
         match &mut self.body {
             Body::Json(json) => json.shorten(cut),
             Body::Text(text) => text.shorten(cut),

@@ -25,7 +25,7 @@ use crate::{
     answer::Answer,
     call::{CallInfo, ReplaySafety, ToolCall},
     edge::{
-        body::{from_wire, is_encoded, read, read_all, wall_clock},
+        body::{is_encoded, read, read_all, wall_clock},
         hinted,
     },
     error::{AnyError, ErrorKind, Execution, ToolError},
@@ -206,10 +206,11 @@ where
     events::request(info, tool, &request);
     let ready = poll_fn(|cx| client.poll_ready(cx)).await;
     // Whatever it is, nothing was sent.
-    ready.map_err(|error| from_wire(error).with_execution(Execution::NotStarted))?;
+    ready
+        .map_err(|error| ToolError::from_transport(error).with_execution(Execution::NotStarted))?;
     let begun = Instant::now();
     let sent = client.call(request.map(B::from));
-    let response = sent.await.map_err(from_wire)?;
+    let response = sent.await.map_err(ToolError::from_transport)?;
 
     let (head, body) = response.into_parts();
     span.record(names::STATUS_CODE, head.status.as_u16());

@@ -11,7 +11,7 @@ use crate::{
     answer::{ModelText, NoSize, json_bytes},
     call::CallInfo,
     check::{Check, within},
-    error::BoxError,
+    error::AnyError,
     foreign,
 };
 
@@ -76,7 +76,7 @@ impl McpMaxBytes {
 }
 
 impl Check<CallToolResponse> for McpMaxBytes {
-    fn check(&self, call: &CallInfo, response: &CallToolResponse) -> Result<(), BoxError> {
+    fn check(&self, call: &CallInfo, response: &CallToolResponse) -> Result<(), AnyError> {
         within(call, self.0, response_bytes(response, self.0))
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::answer::json;
 use crate::{
     answer::ModelText,
-    error::BoxError,
+    error::AnyError,
     fit::{Cut, Shorten},
 };
 
@@ -43,7 +43,7 @@ impl Shorten for CallToolResult {
         }
     }
 
-    fn shorten(&mut self, cut: &Cut) -> Result<(), BoxError> {
+    fn shorten(&mut self, cut: &Cut) -> Result<(), AnyError> {
         let structured = self.structured_content.as_ref();
         let mut cut = cut.clone();
         if let Some(json) = structured.filter(|json| !json.fits(cut.max_chars())) {
@@ -78,7 +78,7 @@ impl Shorten for CallToolResponse {
         }
     }
 
-    fn shorten(&mut self, cut: &Cut) -> Result<(), BoxError> {
+    fn shorten(&mut self, cut: &Cut) -> Result<(), AnyError> {
         match self {
             Self::Complete(result) => result.shorten(cut),
             _ => Ok(()),

@@ -3,7 +3,7 @@ use rmcp::model::CallToolResponse;
 use crate::{
     call::CallInfo,
     check::Check,
-    error::BoxError,
+    error::AnyError,
     event::emit,
     text::Bounded,
     validate::{Misfits, Schemas},
@@ -72,7 +72,7 @@ enum Wrong {
 }
 
 impl Check<CallToolResponse> for McpOutput {
-    fn check(&self, call: &CallInfo, answer: &CallToolResponse) -> Result<(), BoxError> {
+    fn check(&self, call: &CallInfo, answer: &CallToolResponse) -> Result<(), AnyError> {
         let CallToolResponse::Complete(result) = answer else {
             return Ok(());
         };

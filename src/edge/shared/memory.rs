@@ -9,7 +9,7 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 
 use super::store::{Exchange, MAX_ENTRIES, MAX_PEERS, News, Record, Store};
-use crate::{error::BoxError, kit::backoff::Random};
+use crate::{error::AnyError, kit::backoff::Random};
 
 /// The most entries that it keeps.
 const MAX_KEPT: usize = 100_000;
@@ -153,7 +153,7 @@ impl Default for MemoryStore {
 crate::text::opaque_debug!({} MemoryStore);
 
 impl Store for MemoryStore {
-    async fn exchange(&mut self, exchange: Exchange<'_>) -> Result<News, BoxError> {
+    async fn exchange(&mut self, exchange: Exchange<'_>) -> Result<News, AnyError> {
         Ok(self.run(exchange))
     }
 

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::store::{Exchange, MAX_ENTRIES, MAX_PEERS, News, Record, Store};
 use crate::{
     config::{ConfigError, refuse_if},
-    error::BoxError,
+    error::AnyError,
     kit::backoff::Random,
 };
 
@@ -35,7 +35,7 @@ const MAX_LASTS: Duration = Duration::from_secs(366 * 24 * 3600);
 ///     shared::{RedisStore, SharedState},
 /// };
 ///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_toolcall::BoxError> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_toolcall::AnyError> {
 /// let breaker = CircuitBreakerLayer::new();
 /// let store = RedisStore::new("redis://127.0.0.1:6379")?.with_namespace("prod")?;
 /// let shared = SharedState::new(store).breakers("tools", &breaker.handle())?;
@@ -216,7 +216,7 @@ fn record(field: &[u8], text: &[u8], now: u64) -> Option<Record> {
 }
 
 impl Store for RedisStore {
-    async fn exchange(&mut self, exchange: Exchange<'_>) -> Result<News, BoxError> {
+    async fn exchange(&mut self, exchange: Exchange<'_>) -> Result<News, AnyError> {
         let was_connected = self.connection.is_some();
         let answer = match self.run(&exchange).await {
             Err(error) if was_connected && error.is_connection_dropped() => {

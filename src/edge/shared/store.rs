@@ -2,7 +2,7 @@
 
 use std::{future::Future, time::Duration};
 
-use crate::error::BoxError;
+use crate::error::AnyError;
 
 /// The most entries of one [`Exchange`], and the most [records](News::records) of one answer.
 pub const MAX_ENTRIES: usize = 256;
@@ -33,7 +33,7 @@ pub trait Store: Send {
     fn exchange(
         &mut self,
         exchange: Exchange<'_>,
-    ) -> impl Future<Output = Result<News, BoxError>> + Send;
+    ) -> impl Future<Output = Result<News, AnyError>> + Send;
 
     /// Completes when others may have written something: a hint, which may come too often, or never. It must wait for
     /// something, or it keeps its process busy.

@@ -6,7 +6,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use zeroize::Zeroizing;
 
 use super::Secret;
-use crate::error::BoxError;
+use crate::error::AnyError;
 
 /// All but the unreserved characters (RFC 3986, section 2.3), which forms leave as they are too.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
@@ -95,7 +95,7 @@ impl ClientAuth {
         &self,
         form: &mut Form,
         endpoint: &str,
-    ) -> Result<Option<HeaderValue>, BoxError> {
+    ) -> Result<Option<HeaderValue>, AnyError> {
         match self {
             Self::Basic { id, secret } => return basic(id, secret).map(Some),
             Self::Post { id, secret } => {
@@ -117,7 +117,7 @@ impl ClientAuth {
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 /// Both parts are encoded as in a form first: RFC 6749, section 2.3.1.
-fn basic(id: &str, secret: &Secret) -> Result<HeaderValue, BoxError> {
+fn basic(id: &str, secret: &Secret) -> Result<HeaderValue, AnyError> {
     let encoded = |text| utf8_percent_encode(text, ENCODED);
     let pair = Zeroizing::new(format!("{}:{}", encoded(id), encoded(secret.expose())));
     let value = Zeroizing::new(format!(
@@ -137,15 +137,16 @@ pub trait Assertion: Send + Sync {
     /// # Errors
     ///
     /// Nothing can be signed: the exchange fails, and is not repeated.
-    fn assertion(&self, audience: &str) -> Result<Secret, BoxError>;
+    fn assertion(&self, audience: &str) -> Result<Secret, AnyError>;
 }
 
-impl<F> Assertion for F
+impl<F, E> Assertion for F
 where
-    F: Fn(&str) -> Result<Secret, BoxError> + Send + Sync,
+    F: Fn(&str) -> Result<Secret, E> + Send + Sync,
+    E: Into<AnyError>,
 {
-    fn assertion(&self, audience: &str) -> Result<Secret, BoxError> {
-        self(audience)
+    fn assertion(&self, audience: &str) -> Result<Secret, AnyError> {
+        self(audience).map_err(E::into)
     }
 }
 

@@ -31,7 +31,7 @@ use crate::{
     call::{CallInfo, ToolCall},
     config::{ConfigError, refuse_if},
     edge::{
-        body::{from_wire, read, read_all, wall_clock},
+        body::{read, read_all, wall_clock},
         hinted,
     },
     error::{AnyError, ErrorKind, Execution, ToolError},
@@ -224,8 +224,12 @@ where
     drop(call);
     let request = settings.request(&asked)?;
     let ready = poll_fn(|cx| client.poll_ready(cx)).await;
-    ready.map_err(|error| from_wire(error).with_execution(Execution::NotStarted))?;
-    let response = client.call(request.map(B::from)).await.map_err(from_wire)?;
+    ready
+        .map_err(|error| ToolError::from_transport(error).with_execution(Execution::NotStarted))?;
+    let response = client
+        .call(request.map(B::from))
+        .await
+        .map_err(ToolError::from_transport)?;
     let (head, body) = response.into_parts();
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_ANSWER));
     if !head.status.is_success() {

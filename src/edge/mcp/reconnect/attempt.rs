@@ -10,7 +10,7 @@ use tracing::instrument::{Instrument as _, WithSubscriber as _};
 use super::{McpConnection, McpReconnect, shared::WeakLeaf};
 use crate::{
     edge::hinted,
-    error::{BoxError, ErrorKind, Execution, ToolError},
+    error::{AnyError, ErrorKind, Execution, ToolError},
     event::{TARGET, names::span},
     text::Short,
 };
@@ -19,7 +19,7 @@ use crate::{
 pub(super) type Connect = Arc<dyn Fn() -> Connecting + Send + Sync>;
 
 /// The future that it returns.
-pub(super) type Connecting = Pin<Box<dyn Future<Output = Result<McpConnection, BoxError>> + Send>>;
+pub(super) type Connecting = Pin<Box<dyn Future<Output = Result<McpConnection, AnyError>> + Send>>;
 
 /// How an attempt has ended, once it has.
 pub(super) type Ended = watch::Receiver<Option<Result<(), ToolError>>>;
@@ -105,8 +105,8 @@ impl Drop for Ending {
 }
 
 /// The error of the calls that needed the connection. Nothing was sent, whatever went wrong.
-fn failure(error: BoxError) -> ToolError {
-    let cause = ToolError::from_box(error);
+fn failure(error: AnyError) -> ToolError {
+    let cause = ToolError::from(error);
     let kind = match cause.kind() {
         // These tell a caller more than that there is no connection. Others would mislead: the program of a
         // server that is not found is no missing tool.

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     call::ToolCall,
     edge::mcp::{McpService, ResponseFuture, errors::named},
-    error::{BoxError, ToolError},
+    error::{AnyError, ToolError},
     kit::{
         preparing::{GivenUp, WaitLimit},
         timer::Timer,
@@ -35,13 +35,13 @@ use crate::{
 /// ```no_run
 /// use rmcp::ServiceExt as _;
 /// use tower::ServiceExt as _;
-/// use tower_toolcall::{BoxError, ToolCall, mcp::McpReconnect};
+/// use tower_toolcall::{AnyError, ToolCall, mcp::McpReconnect};
 ///
-/// # async fn pipe() -> Result<tokio::io::DuplexStream, BoxError> { Ok(tokio::io::duplex(1024).0) }
-/// # async fn run() -> Result<(), BoxError> {
+/// # async fn pipe() -> Result<tokio::io::DuplexStream, AnyError> { Ok(tokio::io::duplex(1024).0) }
+/// # async fn run() -> Result<(), AnyError> {
 /// let docs = McpReconnect::new("docs", || async {
 ///     let transport = pipe().await?; // any transport of rmcp's, and any client handler
-///     Ok::<_, BoxError>(().serve(transport).await?)
+///     Ok::<_, AnyError>(().serve(transport).await?)
 /// });
 /// docs.connect().await?; // or leave it to the first call
 /// let answer = docs.oneshot(ToolCall::new("search")).await?;
@@ -141,7 +141,7 @@ impl McpReconnect {
         F: Fn() -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<C, E>> + Send + 'static,
         C: Into<McpConnection>,
-        E: Into<BoxError>,
+        E: Into<AnyError>,
     {
         let connect = Arc::new(move || -> Connecting {
             let connecting = connect();

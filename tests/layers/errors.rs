@@ -1,0 +1,143 @@
+use std::{error::Error, io};
+
+use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::{
+    AnyError, BoxError, CallInfo, ErrorKind, Evidence, ToolCall, ToolError,
+    check::{Check, CheckLayer, check_fn},
+    circuit_breaker::CircuitBreakerLayer,
+    fit::{Cut, FitLayer, Shorten},
+    key::{Key, key_fn, principal_fn},
+    once::OnceLayer,
+    repeat_guard::RepeatGuardLayer,
+};
+
+fn refused() -> io::Error {
+    io::Error::from(io::ErrorKind::ConnectionRefused)
+}
+
+/// P8.
+#[test]
+fn a_source_is_any_error() {
+    let error = || ToolError::new(ErrorKind::Failed, "no weather");
+    let is_io = |error: ToolError| error.source().unwrap().is::<io::Error>();
+    assert!(is_io(error().with_source(refused())));
+    assert!(is_io(error().with_source(BoxError::from(refused()))));
+    assert!(is_io(error().with_source(AnyError::from(refused()))));
+    let said = |error: ToolError| error.source().unwrap().to_string();
+    assert_eq!(said(error().with_source(String::from("rain"))), "rain");
+    assert_eq!(said(error().with_source("rain")), "rain");
+    assert_eq!(said(error().with_source(anyhow::anyhow!("rain"))), "rain");
+}
+
+/// P8.
+#[test]
+fn a_transport_has_any_error() {
+    for error in [
+        ToolError::from_transport(refused()),
+        ToolError::from_transport(AnyError::from(refused())),
+        ToolError::from_transport(BoxError::from(refused())),
+    ] {
+        assert_eq!(
+            (error.kind(), error.evidence()),
+            (ErrorKind::ConnectionFailed, Evidence::Word)
+        );
+    }
+}
+
+/// P8: a check that calls functions with other errors.
+#[tokio::test]
+async fn a_check_fails_with_any_error() {
+    fn is_short(answer: &str) -> Result<(), AnyError> {
+        match answer.len() {
+            ..5 => Ok(()),
+            _ => Err("too long".into()),
+        }
+    }
+    let check = check_fn(|_: &CallInfo, answer: &String| {
+        is_short(answer)?;
+        answer.parse::<u8>()?;
+        Ok(())
+    });
+    let run = |answer: &'static str| {
+        let tool =
+            service_fn(move |_: ToolCall| async move { Ok::<_, AnyError>(answer.to_owned()) });
+        let stack = ServiceBuilder::new()
+            .layer(CheckLayer::new(check))
+            .service(tool);
+        stack.oneshot(ToolCall::new("weather"))
+    };
+    assert_eq!(run("12").await.unwrap(), "12");
+    assert_eq!(run("twelve").await.unwrap_err().message(), "too long");
+    assert_eq!(
+        run("12.5").await.unwrap_err().message(),
+        "invalid digit found in string"
+    );
+}
+
+/// P8: the functions of programs that use `BoxError` or another type of their own.
+#[test]
+fn a_check_is_a_function_with_its_own_error_type() {
+    fn boxed(_: &CallInfo, _: &String) -> Result<(), BoxError> {
+        Err("no".into())
+    }
+    fn anyhow(_: &CallInfo, _: &String) -> Result<(), anyhow::Error> {
+        anyhow::bail!("no")
+    }
+    fn text(_: &CallInfo, _: &String) -> Result<(), String> {
+        Err("no".into())
+    }
+    fn any(_: &CallInfo, _: &String) -> Result<(), AnyError> {
+        Err("no".into())
+    }
+    let _ = CheckLayer::new(boxed);
+    let says = |check: &dyn Check<String>| {
+        let call = ToolCall::new("weather").info();
+        check.check(&call, &String::new()).unwrap_err().to_string()
+    };
+    for check in [&boxed as &dyn Check<String>, &anyhow, &text, &any] {
+        assert_eq!(says(check), "no");
+    }
+}
+
+/// P8.
+#[tokio::test]
+async fn an_answer_that_cannot_be_shortened_says_so_with_any_error() {
+    #[derive(Debug)]
+    struct Photo;
+    impl tower_toolcall::ModelText for Photo {
+        fn model_text(&self) -> std::borrow::Cow<'_, str> {
+            "a photo".into()
+        }
+    }
+    impl Shorten for Photo {
+        fn fits(&self, _: usize) -> bool {
+            false
+        }
+
+        fn shorten(&mut self, _: &Cut) -> Result<(), AnyError> {
+            Err(AnyError::from(refused()))
+        }
+    }
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(Photo) });
+    let stack = ServiceBuilder::new().layer(FitLayer::new(10)).service(tool);
+    let error = stack.oneshot(ToolCall::new("photo")).await.unwrap_err();
+    assert!(error.source().unwrap().is::<io::Error>());
+}
+
+/// P20.
+#[test]
+fn a_key_and_a_principal_may_be_bound_closures() {
+    let none = String::from("none");
+    let session = key_fn(|call| call.session_id().unwrap_or(""));
+    let per_session = Key::by(session);
+    let breaker = CircuitBreakerLayer::builder().with_key(per_session).build();
+    drop(breaker.unwrap());
+
+    let of_call =
+        principal_fn(move |call: &ToolCall| call.agent_id().filter(|agent| *agent != none));
+    let once = OnceLayer::builder().with_principal(of_call).build();
+    drop(once.unwrap());
+    let of_info = principal_fn(|call: &CallInfo| call.agent_id());
+    let guard = RepeatGuardLayer::builder().with_principal(of_info).build();
+    drop(guard.unwrap());
+}
