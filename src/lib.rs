@@ -158,6 +158,7 @@
 //! | `http-tool` | [`http_tool`], over any HTTP client (`minijinja`, `serde_json_path`) |
 //! | `http-client` | [`http_tool::ReqwestClient`]; TLS is a feature of reqwest's, in your own `Cargo.toml` |
 //! | `router` | [`router`] (`strsim`) |
+//! | `schemars` | [`router::RouterBuilder::typed_tool`]: the type of a function's arguments is the tool's schema (`schemars`) |
 //! | `batch` | [`batch`] (`futures-util`) |
 //! | `turn` | [`turn`] |
 //! | `validate` | [`validate`], [`mcp::McpOutput`] (`jsonschema`, which fetches nothing) |

@@ -4,6 +4,8 @@
 mod answers;
 mod collisions;
 mod contract;
+#[cfg(feature = "schemars")]
+mod definitions;
 mod health;
 mod identity;
 #[allow(dead_code, reason = "shared with the tests of the layers")]

@@ -8,7 +8,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{
-    IntoAnswer, Router, ToolList, names,
+    Definition, IntoAnswer, Router, ToolList, names,
     route::{Route, route},
     table::{Local, Server, Table},
 };
@@ -29,6 +29,7 @@ pub struct RouterBuilder<Res> {
     servers: Vec<(Arc<str>, MakeServer<Res>)>,
     timeouts: Vec<(String, Duration)>,
     health: Option<Health>,
+    described: Vec<Definition>,
     /// The definitions of local tools.
     #[cfg(feature = "mcp")]
     definitions: Vec<rmcp::model::Tool>,
@@ -46,6 +47,7 @@ impl<Res: 'static> RouterBuilder<Res> {
             local: Vec::new(),
             servers: Vec::new(),
             timeouts: Vec::new(),
+            described: Vec::new(),
             #[cfg(feature = "mcp")]
             definitions: Vec::new(),
             health: None,
@@ -71,6 +73,43 @@ impl<Res: 'static> RouterBuilder<Res> {
         self
     }
 
+    /// Adds a tool of this program under the name of its definition, which [`Router::definitions`] lists, and
+    /// `Router::mcp_tools`.
+    pub fn described_tool<S>(mut self, definition: Definition, service: S) -> Self
+    where
+        S: Service<ToolCall> + Clone + Send + Sync + 'static,
+        S::Response: IntoAnswer<Res>,
+        S::Error: Into<ToolError>,
+        S::Future: Send,
+    {
+        #[cfg(feature = "mcp")]
+        self.definitions.push((&definition).into());
+        let name = Arc::from(definition.name());
+        self.described.push(definition);
+        self.tool(name, service)
+    }
+
+    /// Adds a function of this program, whose definition has the schema of its argument's type.
+    ///
+    /// It is [`described_tool`](Self::described_tool) with [`Definition::of`] and [`tool_fn`](super::tool_fn); see the
+    /// [module docs](super#definitions) for an example. With layers around the function these three do the same.
+    #[cfg(feature = "schemars")]
+    pub fn typed_tool<A, F, Fut, R, E>(
+        self,
+        name: impl Into<Arc<str>>,
+        description: impl Into<Arc<str>>,
+        f: F,
+    ) -> Self
+    where
+        A: schemars::JsonSchema + serde::de::DeserializeOwned + 'static,
+        F: Fn(A) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, E>> + Send,
+        R: IntoAnswer<Res>,
+        E: Into<ToolError>,
+    {
+        self.described_tool(Definition::of::<A>(name, description), super::tool_fn(f))
+    }
+
     /// Adds a tool of this program under the name of its definition, which [`Router::mcp_tools`] shows. Its annotations are
     /// yours, and so believed: they say whether a call may run twice.
     #[cfg(feature = "mcp")]
@@ -82,6 +121,7 @@ impl<Res: 'static> RouterBuilder<Res> {
         S::Future: Send,
     {
         let name = Arc::from(definition.name.as_ref());
+        self.described.push((&definition).into());
         self.definitions.push(definition);
         self.tool(name, service)
     }
@@ -166,8 +206,11 @@ impl<Res: 'static> RouterBuilder<Res> {
             let identity = identity.with_replay_safety(definitions.replay_safety(&name));
             (name, Local { route, identity })
         });
+        let mut described = self.described;
+        described.sort_by(|a, b| a.name().cmp(b.name()));
         let mut table = Table {
             local: unique("tool", local)?,
+            described,
             #[cfg(feature = "mcp")]
             definitions,
             separator,

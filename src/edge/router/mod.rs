@@ -133,6 +133,55 @@
 //! # }
 //! ```
 //!
+//! # Definitions
+//!
+//! A model needs a description and a JSON Schema of each tool. With the feature `schemars` the type of a function's
+//! arguments is the schema: the router lists it, and a `ValidateLayer` (feature `validate`) checks by it.
+//!
+#![cfg_attr(
+    all(feature = "schemars", feature = "turn", feature = "validate"),
+    doc = "```"
+)]
+#![cfg_attr(
+    not(all(feature = "schemars", feature = "turn", feature = "validate")),
+    doc = "```ignore"
+)]
+//! use schemars::JsonSchema;
+//! use serde::Deserialize;
+//! use serde_json::json;
+//! use tower::{ServiceBuilder, ServiceExt};
+//! use tower_toolcall::{
+//!     AnyError, ErrorKind, ServiceBuilderExt, ToolCall,
+//!     router::Router,
+//!     turn::{Format, Names},
+//! };
+//!
+//! #[derive(Deserialize, JsonSchema)]
+//! struct Weather {
+//!     /// The name of a city.
+//!     city: String,
+//! }
+//!
+//! async fn weather(args: Weather) -> Result<String, AnyError> {
+//!     Ok(format!("{}: 12 degrees", args.city))
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), AnyError> {
+//! let router = Router::builder()
+//!     .typed_tool("weather", "Says how warm it is", weather)
+//!     .build()?;
+//!
+//! let tools = Format::Anthropic.tools(&Names::new(["weather"]), &router.definitions());
+//! let schema = &tools[0]["input_schema"];
+//! assert_eq!(schema["properties"]["city"]["description"], "The name of a city.");
+//!
+//! let stack = ServiceBuilder::new().tool_validate(&router.schemas()).tool(router);
+//! let call = ToolCall::new("weather").with_json(json!({ "town": "Oslo" }))?;
+//! let error = stack.oneshot(call).await.unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::InvalidInput);
+//! # Ok(()) }
+//! ```
+//!
 //! # Errors
 //!
 //! - A tool that is not there: [`NotFound`](crate::ErrorKind::NotFound), not started, not recoverable. Its texts name up to three tools that
@@ -165,6 +214,7 @@
 
 mod answer;
 mod builder;
+mod definition;
 mod list;
 mod names;
 mod route;
@@ -176,6 +226,7 @@ mod unknown;
 pub use self::{
     answer::{IntoAnswer, Json},
     builder::RouterBuilder,
+    definition::Definition,
     list::ToolList,
     service::{ResponseFuture, Router},
     typed::{ToolFn, ToolFnFuture, ToolFnWithCall, tool_fn, tool_fn_with_call},

@@ -12,11 +12,13 @@ use serde_json::Value;
 use tower_service::Service;
 
 use super::{
-    RouterBuilder,
+    Definition, RouterBuilder,
     route::Boxed,
     table::{Table, Target},
     unknown::Asked,
 };
+#[cfg(feature = "validate")]
+use crate::validate::{Draft, Schema, Schemas};
 use crate::{
     call::{Identity, Record, ReplaySafety, ToolCall},
     circuit_breaker::CircuitBreakerHandle,
@@ -125,6 +127,28 @@ impl<Res> Router<Res> {
         });
         names.sort_unstable();
         names
+    }
+
+    /// The definitions of the tools of this program that have one, in the order of their names, without those that are
+    /// [withheld](Self::withhold). Servers' tools are in `mcp_tools`.
+    pub fn definitions(&self) -> Vec<Definition> {
+        let all = self.table.described.iter();
+        let shown = all.filter(|of| !self.is_withheld(None, of.name()));
+        shown.cloned().collect()
+    }
+
+    /// The schemas of the same tools, also of those that are withheld, for a
+    /// [`ValidateLayer`](crate::validate::ValidateLayer). One that cannot be compiled is
+    /// [refused](Schemas::refused), and its tool's arguments are not checked. `McpTools::with_schemas` adds those of a server.
+    #[cfg(feature = "validate")]
+    pub fn schemas(&self) -> Schemas {
+        let schemas = Schemas::new();
+        let compiled = self.table.described.iter().map(|of| {
+            let schema = Value::Object(of.schema().clone());
+            (of.name(), Schema::compile_with(&schema, Draft::Draft202012))
+        });
+        schemas.replace(None, compiled);
+        schemas
     }
 
     /// The definitions of all tools that have one, under the names by which a caller gives them, sorted: those of MCP servers,

@@ -1,6 +1,6 @@
 use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
 
-use super::{ToolList, list::Tools, names, route::Route};
+use super::{Definition, ToolList, list::Tools, names, route::Route};
 #[cfg(feature = "mcp")]
 use crate::edge::mcp::Catalog;
 use crate::{
@@ -16,7 +16,9 @@ pub(super) struct Table<Res> {
     pub(super) separator: Arc<str>,
     pub(super) local: HashMap<Arc<str>, Local<Res>>,
     pub(super) servers: HashMap<Arc<str>, Server<Res>>,
-    /// The definitions of the local tools that have one.
+    /// The definitions of the local tools that have one, in the order of their names.
+    pub(super) described: Vec<Definition>,
+    /// The same for MCP.
     #[cfg(feature = "mcp")]
     pub(super) definitions: Catalog,
 }

@@ -1,0 +1,87 @@
+use std::sync::Arc;
+
+#[cfg(feature = "schemars")]
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value};
+
+/// The definition of a tool of this program: its name, its description for models, and the JSON Schema of its arguments.
+///
+/// A [router](super::RouterBuilder::described_tool) lists it, checks arguments by it (`Router::schemas`), and a model's
+/// request has it (`turn::Format::tools`). Clones share the texts.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    name: Arc<str>,
+    description: Arc<str>,
+    schema: Arc<Map<String, Value>>,
+}
+
+impl Definition {
+    /// A tool with a schema that is written by hand.
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        description: impl Into<Arc<str>>,
+        schema: impl Into<Arc<Map<String, Value>>>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            schema: schema.into(),
+        }
+    }
+
+    /// A tool with the schema of the type `A` of its arguments, in draft 2020-12.
+    ///
+    /// Arguments are always an object, and so is the schema: that of `()` is an object without properties.
+    #[cfg(feature = "schemars")]
+    pub fn of<A: JsonSchema>(name: impl Into<Arc<str>>, description: impl Into<Arc<str>>) -> Self {
+        let schema =
+            SchemaGenerator::new(SchemaSettings::draft2020_12()).into_root_schema_for::<A>();
+        let mut schema = match schema.to_value() {
+            Value::Object(map) => map,
+            _ => Map::new(), // `true`
+        };
+        schema.insert("type".to_owned(), "object".into());
+        Self::new(name, description, schema)
+    }
+
+    /// The tool's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What a model is told of the tool.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The JSON Schema of the arguments.
+    pub fn schema(&self) -> &Map<String, Value> {
+        &self.schema
+    }
+}
+
+#[cfg(feature = "mcp")]
+impl From<&Definition> for rmcp::model::Tool {
+    fn from(of: &Definition) -> Self {
+        Self::new(
+            of.name.to_string(),
+            of.description.to_string(),
+            Arc::clone(&of.schema),
+        )
+    }
+}
+
+#[cfg(feature = "mcp")]
+impl From<&rmcp::model::Tool> for Definition {
+    fn from(tool: &rmcp::model::Tool) -> Self {
+        let description = tool.description.as_deref().unwrap_or("");
+        Self::new(&*tool.name, description, Arc::clone(&tool.input_schema))
+    }
+}
+
+#[cfg(feature = "turn")]
+impl<'a> From<&'a Definition> for crate::edge::turn::ToolDefinition<'a> {
+    fn from(of: &'a Definition) -> Self {
+        Self::new(&of.name, &of.schema).with_description(&of.description)
+    }
+}
