@@ -92,7 +92,8 @@ pub(crate) fn subject(call: &ToolCall) -> Option<&str> {
 
 /// The JSON of an answer, if its type is known, it has at most `max` bytes, and is equal when it is parsed.
 pub(crate) fn json_of(answer: &dyn Any, max: u64) -> Option<Box<str>> {
-    const KNOWN: &[fn(&dyn Any, u64) -> Option<Box<str>>] = &[
+    type Write = fn(&dyn Any, u64) -> Option<Box<str>>;
+    const KNOWN: &[Write] = &[
         |answer, max| same_json(answer.downcast_ref::<Value>()?, max),
         #[cfg(feature = "mcp")]
         crate::edge::mcp::json_of,
