@@ -15,7 +15,7 @@ use std::{
 use tokio::time::Instant;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Event, ToolCall,
+    ErrorKind, Event, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
     circuit_breaker::{
         BreakerState, CircuitBreakerBuilder, CircuitBreakerLayer, Rates, Transition,
@@ -79,7 +79,10 @@ async fn stress(builder: CircuitBreakerBuilder) {
                     0..6 => Ok(()),
                     6..8 => {
                         seen.failed.fetch_add(1, SeqCst);
-                        Err(BoxError::from("503 Service Unavailable"))
+                        Err(ToolError::from_status(
+                            http::StatusCode::SERVICE_UNAVAILABLE,
+                            "503",
+                        ))
                     }
                     8 => {
                         seen.failed.fetch_add(1, SeqCst);
