@@ -7,7 +7,7 @@ use tower::{ServiceBuilder, util::BoxCloneSyncService};
 use tower_toolcall::{
     ErrorKind, Identity, ServiceBuilderExt as _, ToolCall, ToolError, ToolResult,
     cache::{CacheHandle, CacheLayer},
-    circuit_breaker::{CircuitBreakerHandle, CircuitBreakerLayer},
+    circuit_breaker::{CircuitBreakerHandle, CircuitBreakerLayer, WeakFailures},
     concurrency_limit::{ConcurrencyLimitHandle, ConcurrencyLimitLayer},
     event::{Event, Listen},
     health::Health,
@@ -126,7 +126,9 @@ impl Stack {
             .with_seed(seed)
             .with_budget(RetryBudget::new(0.2, MIN_RETRIES).unwrap())
             .with_listener(Listener(log.clone()));
+        // The model knows one breaker for each tool, whoever calls.
         let breaker = CircuitBreakerLayer::builder()
+            .with_weak_failures(WeakFailures::Shared)
             .with_abandoned_after(TIMEOUT)
             .with_listener(Listener(log.clone()))
             .build()

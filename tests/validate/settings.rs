@@ -81,22 +81,32 @@ async fn a_tool_and_a_call_beat_what_is_off_for_all() {
     assert_eq!(answer(&repaired, wrong()).await.unwrap()["limit"], 5);
 }
 
-/// What would do nothing is refused, by its key.
+/// P18: a setting that would do nothing is a warning, by its key.
 #[test]
-fn repairs_where_nothing_is_checked_are_refused() {
+fn repairs_where_nothing_is_checked_are_warnings() {
+    for (file, off) in [
+        (
+            "[validate]\nenabled = false\n[tools.search]\nrepair = true",
+            "`validate.enabled`",
+        ),
+        (
+            "[tools.search]\nvalidate = false\nrepair = true",
+            "`tools.search.validate`",
+        ),
+    ] {
+        let settings: Settings = toml::from_str(file).unwrap();
+        settings.stack().build().map(drop).unwrap();
+        let warnings = settings.warnings();
+        assert_eq!(warnings.len(), 1, "{file}");
+        let text = warnings[0].to_string();
+        assert!(text.contains("tools.search.repair"), "{text}");
+        assert!(text.contains(off), "{text}");
+    }
     let refused = |file: &str| {
         let settings: Result<Settings, _> = toml::from_str(file);
         let built = settings.unwrap().stack().build();
         built.map(drop).unwrap_err().to_string()
     };
-    assert_eq!(
-        refused("[validate]\nenabled = false\n[tools.search]\nrepair = true"),
-        "invalid `tools.search.repair`: `validate.enabled` is false, so it means nothing"
-    );
-    assert_eq!(
-        refused("[tools.search]\nvalidate = false\nrepair = true"),
-        "invalid `tools.search.repair`: `tools.search.validate` is false, so it means nothing"
-    );
     assert!(refused("[validate]\nheading = \"\"").starts_with("invalid `validate.heading`: "));
     for file in [
         "[validate]\nenabled = false\n[tools.search]\nrepair = false",
