@@ -170,10 +170,7 @@ async fn what_is_wrong_is_named() {
     let config = |name: &str, text: &str| ["--config".to_owned(), file(name, text)];
     let [flag, unknown] = config("unknown.toml", "[timeout]\ndefalt = '1s'\n");
     let [_, section] = config("section.toml", "[cache]\nttl = '1s'\n");
-    let [_, contradiction] = config(
-        "contradiction.toml",
-        "[timeout]\ndefault = '1s'\nidle_timeout = '2s'\n",
-    );
+    let [_, zero] = config("zero.toml", "[timeout]\ndefault = '0s'\n");
     for (flags, named) in [
         (vec!["--no-retries"], "--no-retries"),
         (vec!["--metrics", "nowhere"], "nowhere"),
@@ -184,7 +181,7 @@ async fn what_is_wrong_is_named() {
         (vec![&flag, "/no/such/file.toml"], "/no/such/file.toml"),
         (vec![&flag, &unknown], "defalt"),
         (vec![&flag, &section], "[cache]"),
-        (vec![&flag, &contradiction], "timeout.idle_timeout"),
+        (vec![&flag, &zero], "timeout.default"),
     ] {
         let command = wrapped(&flags, &["false".to_owned()]).await;
         let output = Command::new(&command[0])
