@@ -6,6 +6,7 @@
 
 #[cfg(feature = "batch")]
 mod batch;
+#[cfg(all(feature = "testing", feature = "tower"))]
 mod lines;
 #[cfg(feature = "settings")]
 mod settings;
