@@ -97,10 +97,9 @@ fn call_span() -> Span {
 }
 
 fn fill_call(span: &Span, call: &ToolCall, read: &Read<'_>) {
-    let name = format_args!("execute_tool {}", read.text);
     record_all!(
         span,
-        { span::OTEL_NAME } = %name,
+        { span::OTEL_NAME } = %format_args!("execute_tool {}", read.text),
         { span::OTEL_KIND } = "internal",
         { span::OPERATION_NAME } = "execute_tool",
         { span::TOOL_NAME } = %read,
@@ -144,10 +143,9 @@ fn attempt_span() -> Span {
 
 fn fill_attempt(span: &Span, call: &ToolCall, read: &Read<'_>) {
     let attempt = call.attempt();
-    let name = format_args!("attempt {attempt} {}", read.text);
     record_all!(
         span,
-        { span::OTEL_NAME } = %name,
+        { span::OTEL_NAME } = %format_args!("attempt {attempt} {}", read.text),
         { span::OTEL_KIND } = "internal",
         { span::TOOL } = %read,
         { span::ATTEMPT_CALL_ID } = call.id().map(short),
