@@ -7,7 +7,7 @@
 //!
 //! - Below the layer [`ToolCall::server`](crate::ToolCall::server) and [`ToolCall::tool`](crate::ToolCall::tool) are the server and the tool's own name. Tools of the program
 //!   itself have no server.
-//! - A tool or a server that does not exist is refused here: [`NotFound`](crate::ErrorKind::NotFound), not started (a router names those that are near). It makes no
+//! - A tool or a server that does not exist is refused here: [`NotFound`](crate::ErrorKind::NotFound), not started (a router and the list of an MCP server name those that are near). It makes no
 //!   key, no gate and no row, and the service below is not called.
 //! - What the table knows of the tool is written on the call where the caller said nothing: whether it may run twice, its timeout.
 //! - Errors that come back, and their texts, name the tool as the caller did; errors of other calls stay as they are.
@@ -178,10 +178,10 @@ impl Shared {
     /// A call of a tool that does not exist.
     #[cold]
     fn refuse(&self, call: &CallInfo, error: ToolError) -> ToolError {
-        let error = error.into_own_refusal();
-        let event = Event::not_started(call, error.kind());
+        let error = error.into_own_refusal().for_call(call);
+        let event = Event::not_started(call, error.kind()).with_error(&error);
         self.listener.tell_below(&self.audience, &event);
-        error.for_call(call)
+        error
     }
 }
 

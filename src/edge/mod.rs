@@ -23,7 +23,12 @@ pub(crate) mod hyper;
 pub mod mcp;
 #[cfg(any(feature = "router", feature = "settings"))]
 mod names;
-#[cfg(any(feature = "router", feature = "settings", feature = "testing"))]
+#[cfg(any(
+    feature = "mcp",
+    feature = "router",
+    feature = "settings",
+    feature = "testing"
+))]
 mod nearest;
 #[cfg(feature = "otel")]
 pub mod otel;

@@ -1,10 +1,11 @@
 //! Names of tools that no tool has, with the nearest that one has.
 
-use super::nearest::{Nearest, did_you_mean};
+use super::nearest::Nearest;
 use crate::{
     config::ConfigError,
     identity::{Identity, Resolve, ToolNames},
     kit::per_tool::Name,
+    text::did_you_mean,
 };
 
 impl ToolNames {

@@ -66,6 +66,7 @@ impl<'a> Nearest<'a> {
     }
 
     /// A tool of a server: its flat name, and its own part of it.
+    #[cfg(any(feature = "router", feature = "settings", feature = "testing"))]
     pub(in crate::edge) fn offer(&mut self, flat: &str, bare: &str) -> ControlFlow<()> {
         self.look_at(flat, bare, true)
     }
@@ -119,7 +120,7 @@ impl<'a> Nearest<'a> {
 }
 
 /// The known names that are nearest to one that does not exist.
-#[cfg(feature = "settings")]
+#[cfg(any(feature = "mcp", feature = "settings"))]
 pub(in crate::edge) fn nearest<'a>(
     asked: &str,
     known: impl IntoIterator<Item = &'a str>,
@@ -129,14 +130,6 @@ pub(in crate::edge) fn nearest<'a>(
         .into_iter()
         .try_for_each(|name| nearest.offer_local(name));
     nearest.into_names()
-}
-
-/// A question with the nearest names, for an error text; `None` if there are none.
-#[cfg(any(feature = "router", feature = "settings"))]
-pub(in crate::edge) fn did_you_mean(names: &[String]) -> Option<String> {
-    let (last, others) = names.split_last()?;
-    let or = if others.is_empty() { "" } else { "` or `" };
-    Some(format!("did you mean `{}{or}{last}`?", others.join("`, `")))
 }
 
 /// A name, and how often it has which letter.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{ErrorKind, Execution, ToolError, inner::ForModel};
-use crate::text::{Short, prefix};
+use crate::text::{Short, either, prefix};
 
 /// The longest message, in characters.
 pub(super) const MAX: usize = 200;
@@ -17,9 +17,6 @@ const MAX_ASKED: usize = 40;
 
 /// The longest reason that another text quotes.
 const MAX_REASON: usize = 100;
-
-/// For developers.
-pub(super) const NO_SUCH_TOOL: &str = "there is no tool of this name";
 
 /// Cuts to [`MAX`], the dots included.
 pub(super) fn fit(text: String) -> String {
@@ -173,14 +170,24 @@ fn because(before: &str, why: &str, after: &str) -> String {
     format!("{before}{why}{after}")
 }
 
+/// Whether there is a tool of the name, but not at the server that the call names.
+pub(super) fn is_elsewhere(e: &ToolError, names: &[String]) -> bool {
+    e.server().is_some() && e.tool() == names.first().map(String::as_str)
+}
+
 /// A tool that is not there, and as many names of others as there is room for: half a name is of no use.
 pub(super) fn near(e: &ToolError, names: &[String]) -> String {
     let name = name_of(e, MAX_ASKED);
+    if is_elsewhere(e, names) {
+        let server = shown(e, e.server().unwrap_or_default(), MAX_ASKED);
+        return format!(
+            "Tool '{name}' does not exist at server '{server}'. Call it without a server."
+        );
+    }
     let mut names = names;
-    while let [some @ .., last] = names {
-        let or = if some.is_empty() { "" } else { "' or '" };
-        let meant = some.join("', '") + or + last;
-        let text = format!("Tool '{name}' does not exist. Did you mean '{meant}'?");
+    while let [some @ .., _] = names {
+        let meant = either(names, '\'');
+        let text = format!("Tool '{name}' does not exist. Did you mean {meant}?");
         if !prefix(&text, MAX).1 {
             return text;
         }

@@ -13,7 +13,11 @@ use super::{
     AnyError, ErrorKind, Evidence, Execution, Source, ToolError, Words, inner::ForModel, message,
     safe,
 };
-use crate::{call::JobRef, event::RetryRefusal, text::Short};
+use crate::{
+    call::JobRef,
+    event::RetryRefusal,
+    text::{Short, did_you_mean},
+};
 
 impl ToolError {
     /// Sets another code than the kind's. One that was put together at run time is redacted and cut
@@ -198,10 +202,13 @@ impl ToolError {
     pub fn with_near(self, mut names: Vec<String>) -> Self {
         let rules = self.0.rules.clone();
         names.retain(|name| rules.redact_text(name) == name.as_str());
-        let mut text = message::NO_SUCH_TOOL.to_owned();
-        if !names.is_empty() {
-            text.extend(["; near it: `", &names.join("`, `"), "`"]);
-        }
+        let text = match did_you_mean(&names) {
+            _ if message::is_elsewhere(&self, &names) => {
+                "unknown tool at this server; call it without a server".to_owned()
+            }
+            Some(meant) => format!("unknown tool; {meant}"),
+            None => "unknown tool".to_owned(),
+        };
         self.named(&text)
             .edit_more(|m| m.for_model = Some(ForModel::Near(names)))
     }

@@ -238,7 +238,7 @@ impl Event<'_> {
                 elapsed,
                 timeout,
             } => emit!(WARN SLOW, call, DURATION_MS = ms(elapsed), TIMEOUT_MS = ms(timeout)),
-            Event::NotStarted { call, kind } => not_started(call, kind),
+            Event::NotStarted { call, kind, error } => not_started(call, kind, error),
             Event::Cancelled {
                 call,
                 elapsed,
@@ -310,13 +310,13 @@ fn inert(event: &Event<'_>) {
     }
 }
 
-fn not_started(call: &CallInfo, kind: ErrorKind) {
+fn not_started(call: &CallInfo, kind: ErrorKind, error: Option<&ToolError>) {
     match kind {
         ErrorKind::DeadlineExceeded => emit!(WARN SKIPPED, call, code: kind.code(),
             error: "the time budget was spent before the call could start", DURATION_MS = 0.0),
         ErrorKind::Cancelled => emit!(INFO CANCELLED, call, DURATION_MS = 0.0),
-        _ => emit!(INFO REJECTED, call, code: kind.code(),
-            error: "the name of the tool was refused", DURATION_MS = 0.0),
+        _ => emit!(INFO REJECTED, call, code: error.map_or(kind.code(), ToolError::code),
+            error: error.map(ToolError::message), DURATION_MS = 0.0),
     }
 }
 

@@ -128,6 +128,8 @@ pub enum Event<'a> {
         call: &'a CallInfo,
         /// Why: `DeadlineExceeded`, `Cancelled`, or what the refusal of the name is, `NotFound` as a rule.
         kind: ErrorKind,
+        /// The refusal of the name.
+        error: Option<&'a ToolError>,
     },
     /// The response future was dropped unfinished, so that there is no result to see.
     /// `tool.cancelled`, INFO.
@@ -313,9 +315,13 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// [`Event::NotStarted`]
+    /// [`Event::NotStarted`], without an error. See [`with_error`](Self::with_error).
     pub const fn not_started(call: &'a CallInfo, kind: ErrorKind) -> Self {
-        Self::NotStarted { call, kind }
+        Self::NotStarted {
+            call,
+            kind,
+            error: None,
+        }
     }
 
     /// [`Event::Retry`], without a hint and an error. See [`with_error`](Self::with_error) and [`hinted`](Self::hinted).
@@ -386,11 +392,13 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Adds what the attempt failed with, or the refusal. Only of retries, done or refused, and policies.
+    /// Adds what the attempt failed with, or the refusal. Only of retries, done or refused, policies,
+    /// and calls that were not started.
     #[must_use]
     pub const fn with_error(mut self, failed: &'a ToolError) -> Self {
         if let Self::Retry { error, .. }
         | Self::RetryRefused { error, .. }
+        | Self::NotStarted { error, .. }
         | Self::Policy { error, .. } = &mut self
         {
             *error = Some(failed);

@@ -229,7 +229,7 @@ impl Listen for Inner {
                 error,
                 ..
             } => self.token(outcome, exchange, error.map(ToolError::kind)),
-            Event::NotStarted { call, kind } => self.not_started(call, kind),
+            Event::NotStarted { call, kind, .. } => self.not_started(call, kind),
             Event::Inert { layer, reason, .. } => self.inert(layer, reason),
             // The layer sees them at the end of the call, and counts them there.
             Event::Slow { .. } | Event::Cancelled { .. } | Event::Policy { .. } => {}

@@ -89,6 +89,23 @@ pub(crate) fn prefix(text: &str, max: usize) -> (&str, bool) {
     }
 }
 
+/// Lists names, each in quotes: `'a', 'b' or 'c'`.
+pub(crate) fn either(names: &[String], quote: char) -> String {
+    let quoted: Vec<_> = names
+        .iter()
+        .map(|name| format!("{quote}{name}{quote}"))
+        .collect();
+    match quoted.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
+/// A question with the nearest names, for an error text; `None` if there are none.
+pub(crate) fn did_you_mean(names: &[String]) -> Option<String> {
+    (!names.is_empty()).then(|| format!("did you mean {}?", either(names, '`')))
+}
+
 /// Whether one of `words` is `word`, in any case.
 pub(crate) fn is_one_of(word: &str, words: &[&str]) -> bool {
     words.iter().any(|w| w.eq_ignore_ascii_case(word))

@@ -23,6 +23,7 @@ use tower_toolcall::{
     circuit_breaker::CircuitBreakerLayer,
     identity::IdentityLayer,
     mcp::McpServer,
+    policy::PolicyLayer,
     retry::{RetryLayer, RetryPolicy},
     testing::Events,
 };
@@ -62,6 +63,49 @@ async fn the_newest_revision_of_both_sides_is_spoken() {
     server.connect().await.unwrap();
     assert_eq!(version(&server), ProtocolVersion::LATEST);
     server.oneshot(ToolCall::new("echo")).await.unwrap();
+}
+
+/// S10: the list of a server suggests names as a router does, also without a router. The third
+/// call has a wrong server only.
+#[tokio::test]
+async fn the_list_of_a_server_suggests_the_nearest_name() {
+    let server = in_process(Server::default());
+    server.connect().await.unwrap();
+    let stack = stack(&server, RetryPolicy::new());
+    for (call, text) in [
+        (
+            ToolCall::new("ecko"),
+            "Tool 'ecko' does not exist. Did you mean 'echo'?",
+        ),
+        (
+            ToolCall::new("ehco").with_server("docs"),
+            "Tool 'ehco' does not exist. Did you mean 'echo'?",
+        ),
+        (
+            ToolCall::new("echo").with_server("dogs"),
+            "Tool 'echo' does not exist at server 'dogs'. Call it without a server.",
+        ),
+        (
+            ToolCall::new("xyzzy"),
+            "Tool 'xyzzy' does not exist. Call only tools that you were given.",
+        ),
+    ] {
+        let error = stack.clone().oneshot(call).await.unwrap_err();
+        assert_eq!(error.model_message(), text);
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.is_own_refusal());
+    }
+}
+
+/// P6: an `McpServer` is a table of all its tools.
+#[tokio::test]
+async fn a_name_that_the_server_does_not_have_is_a_configuration_error() {
+    let server = in_process(Server::default());
+    let policy = PolicyLayer::new().deny("ecko");
+    assert!(policy.tool_names().check(&server).is_ok(), "not listed yet");
+    server.connect().await.unwrap();
+    let error = policy.tool_names().check(&server).unwrap_err();
+    assert!(error.to_string().contains("did you mean `"), "{error}");
 }
 
 /// A server whose list grows, and that answers `server/discover` if it is modern.

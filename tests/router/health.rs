@@ -153,14 +153,10 @@ async fn its_tools_are_not_told_instead_of_an_unknown_one() {
     // A call that names another server than the flat name does.
     let call = ToolCall::new("docs__search").with_server("web");
     let error = router.clone().oneshot(call.clone()).await.unwrap_err();
-    assert!(!error.model_message().contains("Did you mean 'docs__"));
+    assert!(!error.model_message().contains("without a server"));
     advance(PERIOD).await;
     let error = router.oneshot(call).await.unwrap_err();
-    assert!(
-        error
-            .model_message()
-            .contains("Did you mean 'docs__search'")
-    );
+    assert!(error.model_message().contains("without a server"));
 }
 
 #[tokio::test(start_paused = true)]

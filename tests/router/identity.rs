@@ -228,8 +228,6 @@ async fn a_name_that_does_not_exist_is_refused_with_those_that_are_near() {
         (ToolCall::new("charge"), "pay__charge"),
         (ToolCall::new("charge").with_server("py"), "pay__charge"),
         (ToolCall::new("chage").with_server("pay"), "pay__charge"),
-        (ToolCall::new("local").with_server("pay"), "local"),
-        (ToolCall::new("pay__charge").with_server("x"), "pay__charge"),
     ] {
         let name = call.tool().to_owned();
         let call = call.with_id("c1");

@@ -56,71 +56,71 @@ async fn the_error_tells_the_field_and_what_it_must_be() {
         (json!({}), "the field `city` is missing"),
         (
             json!({ "city": 7 }),
-            "expected a string, not an integer, at `city`",
+            "`city`: expected a string, not an integer",
         ),
         (
             json!({ "city": null }),
-            "expected a string, not null, at `city`",
+            "`city`: expected a string, not null",
         ),
         (
             json!({ "city": "Oslo", "days": 300 }),
-            "expected u8, not this integer, at `days`",
+            "`days`: expected u8, not this integer",
         ),
         (
             json!({ "city": "Oslo", "days": "3" }),
-            "expected u8, not a string, at `days`",
+            "`days`: expected u8, not a string",
         ),
         (
             json!({ "city": "Oslo", "days": 1.5 }),
-            "expected u8, not a number, at `days`",
+            "`days`: expected u8, not a number",
         ),
         (
             json!({ "city": "Oslo", "days": [] }),
-            "expected u8, not an array, at `days`",
+            "`days`: expected u8, not an array",
         ),
         (
             json!({ "city": "Oslo", "unit": "f" }),
-            "expected one of `celsius`, `kelvin`, at `unit`",
+            "`unit`: expected one of `celsius`, `kelvin`",
         ),
         (
             json!({ "city": "Oslo", "unit": 7 }),
-            "expected a string or an object, not an integer, at `unit`",
+            "`unit`: expected a string or an object, not an integer",
         ),
         (
             json!({ "city": "Oslo", "place": {} }),
-            "the field `at` is missing, at `place`",
+            "`place`: the field `at` is missing",
         ),
         (
             json!({ "city": "Oslo", "place": { "at": [1, "x"] } }),
-            "expected f64, not a string, at `place.at[1]`",
+            "`place.at[1]`: expected f64, not a string",
         ),
         (
             json!({ "city": "Oslo", "place": { "at": [1] } }),
-            "expected 2 elements, not 1, at `place.at`",
+            "`place.at`: expected 2 elements, not 1",
         ),
         (
             json!({ "city": "Oslo", "place": { "at": [1, 2, 3] } }),
-            "expected 2 elements, not 3, at `place.at`",
+            "`place.at`: expected 2 elements, not 3",
         ),
         (
             json!({ "city": "Oslo", "place": { "on": 1 } }),
-            "unknown field, expected one of `at`, `host`, at `place`",
+            "`place`: unknown field, expected one of `at`, `host`",
         ),
         (
             json!({ "city": "Oslo", "place": "x" }),
-            "expected an object, not a string, at `place`",
+            "`place`: expected an object, not a string",
         ),
         (
             json!({ "city": "Oslo", "place": { "at": [1, 2], "host": "x" } }),
-            "the value does not fit, at `place.host`",
+            "`place.host`: the value does not fit",
         ),
         (
             json!({ "city": "Oslo", "limits": { "own": "x" } }),
-            "expected u32, not a string, at `limits.*`",
+            "`limits.*`: expected u32, not a string",
         ),
     ] {
         let error = refusal::<Weather>(arguments).await;
-        assert_eq!(error.message(), format!("invalid arguments: {text}"));
+        assert_eq!(error.message(), text);
         assert_eq!(
             error.model_message(),
             format!(
@@ -211,11 +211,11 @@ async fn the_path_has_the_programs_names_alone() {
     for (error, text) in [
         (
             refusal::<Choice>(json!({ "both": { "_a": [1, [1, "x"]] } })).await,
-            "expected u8, not a string, at `both._a[1][1]`",
+            "`both._a[1][1]`: expected u8, not a string",
         ),
         (
             refusal::<Choice>(json!({ "both": [[1, []]] })).await,
-            "expected an object, not an array, at `both`",
+            "`both`: expected an object, not an array",
         ),
         (
             refusal::<Choice>(json!({ "canary": 1 })).await,
@@ -223,14 +223,14 @@ async fn the_path_has_the_programs_names_alone() {
         ),
         (
             refusal::<Named>(json!({ "canary": [1, "x"] })).await,
-            "expected u8, not a string, at `*[1]`",
+            "`*[1]`: expected u8, not a string",
         ),
         (
             refusal::<HashMap<u8, u8>>(json!({ "k": 1 })).await,
             "expected u8, not a string",
         ),
     ] {
-        assert_eq!(error.message(), format!("invalid arguments: {text}"));
+        assert_eq!(error.message(), text);
     }
 }
 
@@ -304,7 +304,7 @@ async fn a_call_without_arguments_fits_nothing_and_options() {
     assert!(option.oneshot(wrong).await.is_err());
     assert_eq!(
         refusal::<()>(json!({ "a": 1 })).await.message(),
-        "invalid arguments: expected null, not an object"
+        "expected null, not an object"
     );
 }
 
@@ -346,10 +346,7 @@ async fn the_error_is_short() {
     type Deep = HashMap<String, HashMap<String, Vec<Vec<Many>>>>;
     let error = refusal::<Deep>(json!({ "x".repeat(1 << 20): { "y": [[], ["z"]] } })).await;
     assert!(error.model_message().chars().count() <= 200);
-    assert!(
-        error.message().ends_with("and others, at `*.*[1][0]`"),
-        "{error}"
-    );
+    assert!(error.message().ends_with("and others"), "{error}");
 }
 
 #[tokio::test]
@@ -368,6 +365,6 @@ async fn null_is_no_object() {
         filter: serde_json::Map<String, Value>,
     }
     let error = refusal::<Delete>(json!({ "filter": null })).await;
-    let text = "invalid arguments: expected an object, not null, at `filter`";
+    let text = "`filter`: expected an object, not null";
     assert_eq!(error.message(), text);
 }

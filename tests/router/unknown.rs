@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError,
     redact::Rules,
@@ -76,7 +76,7 @@ async fn where_nothing_is_near_nothing_is_named() {
     );
 }
 
-/// The very name at another place comes first, then the program's own tools, then those of servers.
+/// The program's own tools come before those of servers.
 #[tokio::test]
 async fn names_come_in_the_order_of_their_likelihood() {
     let ok = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(()) });
@@ -98,10 +98,26 @@ async fn names_come_in_the_order_of_their_likelihood() {
         ask(ToolCall::new("Pay")).await,
         "Tool 'Pay' does not exist. Did you mean 'pay', 'evil__PAY' or 'evil__Pay'?"
     );
-    assert_eq!(
-        ask(ToolCall::new("evil__pay").with_server("docs")).await,
-        "Tool 'evil__pay' does not exist. Did you mean 'evil__pay'?"
-    );
+}
+
+/// S2: a name that exists is not suggested in place of itself. The second case is a flat name, the
+/// third a server that exists.
+#[tokio::test]
+async fn a_wrong_server_is_named_as_what_is_wrong() {
+    for (tool, server) in [("pay", "bank"), ("docs__search", "dogs"), ("pay", "docs")] {
+        let router = router(["search", "fetch"]);
+        let stack = router.identity().layer(router);
+        let call = ToolCall::new(tool).with_server(server);
+        let error = stack.oneshot(call).await.unwrap_err();
+        assert_eq!(
+            error.model_message(),
+            format!("Tool '{tool}' does not exist at server '{server}'. Call it without a server.")
+        );
+        assert_eq!(
+            error.message(),
+            "unknown tool at this server; call it without a server"
+        );
+    }
 }
 
 /// Letters that look like others, or turn a text round, are not put into a model's mouth.
@@ -159,7 +175,7 @@ async fn a_router_below_suggests_no_names_that_cannot_be_called() {
         );
         assert_eq!(
             error.message(),
-            "there is no tool of this name; near it: `all__web__find`"
+            "unknown tool; did you mean `all__web__find`?"
         );
         assert_eq!(
             (error.tool(), error.execution()),

@@ -253,6 +253,64 @@ async fn failures_of_tools_are_warnings_and_errors() {
     }
 }
 
+/// S10: an unknown name says what is wrong and what is near, from an identity layer alone and from a
+/// router below trace.
+#[cfg(feature = "router")]
+#[tokio::test]
+async fn an_unknown_tool_is_a_line_with_the_nearest_name() {
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("ok") });
+    let router = tower_toolcall::router::Router::builder()
+        .server("docs", tool, ["search"])
+        .build()
+        .unwrap();
+    let wrong = || ToolCall::new("docs__serch");
+    let (log, _guard) = Log::at(Level::INFO);
+    let outside = ServiceBuilder::new().tool_identity(router.clone());
+    let refused = outside.service(router.clone()).oneshot(wrong()).await;
+    refused.unwrap_err();
+    let inside = ServiceBuilder::new().tool_trace().service(router);
+    inside.oneshot(wrong()).await.unwrap_err();
+    let lines = log.lines();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for line in lines {
+        assert!(
+            line.starts_with("INFO ") && line.contains("unknown tool; did you mean `docs__"),
+            "{line}"
+        );
+    }
+}
+
+#[derive(serde::Deserialize)]
+#[allow(dead_code, reason = "read by serde")]
+struct Weather {
+    city: String,
+    days: u8,
+}
+
+/// S11: the argument is named before the line is cut, if it is missing and if it does not fit.
+#[tokio::test]
+async fn a_wrong_argument_is_named_in_the_line() {
+    let tool = service_fn(|call: ToolCall| async move {
+        let _: Weather = call.arguments_as()?;
+        Ok::<_, ToolError>(())
+    });
+    for (arguments, named) in [
+        (
+            json!({ "city": "Oslo", "days": "three" }),
+            "error=\"`days`: ",
+        ),
+        (json!({ "days": 3 }), "error=\"the field `city` is missing"),
+    ] {
+        let (log, _guard) = Log::at(Level::INFO);
+        let stack = ServiceBuilder::new().tool_trace().service(tool);
+        let call = ToolCall::new("weather_forecast").with_server("meteo");
+        let call = call.with_json(arguments).unwrap();
+        stack.oneshot(call).await.unwrap_err();
+        let lines = log.lines();
+        assert!(lines[0].contains(named), "{lines:?}");
+    }
+}
+
 /// P13: a refusal and a call that was given up.
 #[tokio::test(start_paused = true)]
 async fn a_denied_call_and_a_dropped_one_are_short() {

@@ -37,7 +37,7 @@ impl ToolCall {
     /// assert_eq!(error.kind(), ErrorKind::InvalidInput);
     /// assert_eq!(
     ///     error.model_message(),
-    ///     "Tool 'weather' refused its arguments: expected u8, not a string, at `days`. \
+    ///     "Tool 'weather' refused its arguments: `days`: expected u8, not a string. \
     /// Correct them and call it again."
     /// );
     /// # Ok::<_, tower_toolcall::ToolError>(())
@@ -71,8 +71,8 @@ impl ToolCall {
 
 fn refused(call: &ToolCall, mismatch: &Mismatch) -> ToolError {
     let text = match mismatch.place() {
-        Some(place) => format!("invalid arguments: {mismatch}, at `{place}`"),
-        None => format!("invalid arguments: {mismatch}"),
+        Some(place) => format!("`{place}`: {mismatch}"),
+        None => mismatch.to_string(),
     };
     ToolError::new(ErrorKind::InvalidInput, text).for_call(&call.info())
 }

@@ -13,6 +13,7 @@ use super::{McpService, errors};
 use crate::{
     answer::json_bytes,
     call::{Identity, ReplaySafety, ToolCall},
+    edge::nearest::nearest,
     error::{ErrorKind, ToolError},
     identity::Resolve,
     policy::{Annotate, Annotations},
@@ -185,6 +186,17 @@ impl Catalog {
             None => identity,
         }
     }
+
+    /// The refusal of a call whose tool, or server, is not in the list.
+    fn not_found(&self, call: &ToolCall) -> ToolError {
+        let asked = call.tool();
+        let mut near = nearest(asked, self.tools.keys().map(|name| &**name));
+        if self.name(asked).is_some() {
+            near.insert(0, asked.to_owned());
+        }
+        let error = ToolError::refusal(ErrorKind::NotFound, "").for_call(&call.info());
+        error.with_near(near)
+    }
 }
 
 /// The tools of one server: calls name them by their own names, and no server or [this](Catalog::with_server) one. Any tool is
@@ -198,8 +210,7 @@ impl Resolve for Catalog {
         };
         let name = name.filter(|_| call.named_server().is_none_or(is_ours));
         let Some(name) = name else {
-            let message = "there is no tool of this name";
-            return Err(ToolError::refusal(ErrorKind::NotFound, message));
+            return Err(self.not_found(call));
         };
         let identity = self.identity(name);
         Ok(Some(match self.is_read {

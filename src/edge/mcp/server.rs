@@ -278,6 +278,10 @@ impl Resolve for McpServer {
     fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
         self.tools.resolve(call)
     }
+
+    fn identities(&self) -> Option<Vec<Identity>> {
+        self.tools.identities()
+    }
 }
 
 /// By the list of tools.

@@ -40,7 +40,7 @@ use crate::{call::ToolCall, error::ToolError, kit::inner};
 /// });
 ///
 /// for (days, why) in [
-///     (json!("three"), "invalid arguments: expected u8, not a string, at `days`"),
+///     (json!("three"), "`days`: expected u8, not a string"),
 ///     (json!(99), "`days` must be 14 at most"),
 /// ] {
 ///     let arguments = json!({ "city": "Oslo", "days": days });

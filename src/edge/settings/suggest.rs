@@ -8,7 +8,7 @@ use serde::{
 };
 
 use super::text::quoted;
-use crate::edge::nearest::{did_you_mean, nearest};
+use crate::{edge::nearest::nearest, text::did_you_mean};
 
 /// The reason why a name of this kind is refused.
 pub(super) fn unknown(kind: &str, name: &str, known: &[&str]) -> String {

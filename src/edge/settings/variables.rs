@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     config::ConfigError,
-    edge::nearest::{did_you_mean, nearest},
-    text::Short,
+    edge::nearest::nearest,
+    text::{Short, did_you_mean},
 };
 
 /// An environment variable and the setting that it holds. See [`VARIABLES`].

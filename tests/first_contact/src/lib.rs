@@ -39,10 +39,7 @@ where
 {
     let error = stack.oneshot(ToolCall::new("weather")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    assert_eq!(
-        error.message(),
-        "invalid arguments: the field `city` is missing"
-    );
+    assert_eq!(error.message(), "the field `city` is missing");
     assert_eq!(error.to_http().status(), 400);
 }
 
