@@ -50,17 +50,3 @@ pub mod tonic;
 pub(crate) mod tower;
 #[cfg(feature = "turn")]
 pub mod turn;
-
-/// The error with the delay that a peer asks for, if it does.
-#[cfg(any(
-    feature = "http-tool",
-    feature = "mcp",
-    feature = "token",
-    feature = "tonic"
-))]
-fn hinted(error: crate::ToolError, delay: Option<std::time::Duration>) -> crate::ToolError {
-    match delay {
-        Some(delay) => error.with_retry_after(delay),
-        None => error,
-    }
-}

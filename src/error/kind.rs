@@ -220,6 +220,8 @@ impl ErrorKind {
     /// 414, 415); 401, 403, 407 and 451 are denials; 404 and 410 mean there is nothing; 408 is a
     /// timeout; 429 a rate limit; 5xx the server's failure, and so is 499: a cancellation that this side did not ask
     /// for. Any other 3xx and 4xx is [`Self::Failed`].
+    ///
+    /// The rest of an answer may say that a 403 is a rate limit: see `ToolError::from_http` (feature `hints`).
     pub const fn from_http_status(status: u16) -> Option<Self> {
         Some(match status {
             400 | 413 | 414 | 415 | 422 => Self::InvalidInput,

@@ -111,6 +111,8 @@
 mod any;
 mod code;
 mod for_call;
+#[cfg(feature = "hints")]
+mod from_http;
 mod inner;
 mod kind;
 mod message;
@@ -248,7 +250,8 @@ impl ToolError {
     /// [`ErrorKind::Failed`]: the caller came here with one.
     ///
     /// A 503 or 429 *with* a delay ([`with_retry_after`](Self::with_retry_after)) says that the
-    /// request was turned away, so it counts as not started.
+    /// request was turned away, so it counts as not started. A 403 with one is a rate limit. Headers and body are read by
+    /// `from_http` (feature `hints`).
     pub fn from_status(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         let kind = ErrorKind::from_http_status(status.as_u16()).unwrap_or(ErrorKind::Failed);
         Self::new(kind, message).with_status(status)

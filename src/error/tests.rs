@@ -157,6 +157,15 @@ const TEXTS: &[(&str, Option<ErrorKind>)] = &[
         "Request failed with status code 403",
         Some(ErrorKind::Denied),
     ),
+    // H-1: beside words of a limit a 403 is none. Of Google's client for Python, and of GitHub's.
+    (
+        "<HttpError 403 when requesting https://www.googleapis.com/x returned \"Rate Limit Exceeded\". Details: \"[{'reason': 'rateLimitExceeded'}]\">",
+        Some(ErrorKind::RateLimited),
+    ),
+    (
+        "403 {\"message\": \"API rate limit exceeded for user ID 1.\"}",
+        Some(ErrorKind::RateLimited),
+    ),
     (
         "HTTP 403: Resource not accessible by integration",
         Some(ErrorKind::Denied),

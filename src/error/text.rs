@@ -30,6 +30,10 @@ pub(super) fn classify(text: &str) -> Option<(ErrorKind, Option<StatusCode>)> {
             return Some(known);
         }
         match status(text) {
+            // Servers that use it for a limit say so beside it.
+            Some(StatusCode::FORBIDDEN) if first_meant(words) == Some(ErrorKind::RateLimited) => {
+                Some((ErrorKind::RateLimited, Some(StatusCode::FORBIDDEN)))
+            }
             Some(status) => Some((ErrorKind::from_http_status(status.as_u16())?, Some(status))),
             None => Some((by_words(text, words)?, None)),
         }

@@ -65,10 +65,12 @@ impl ToolError {
     ///
     /// An [`Upstream`](ErrorKind::Upstream) error with status 503 becomes [`Execution::NotStarted`]: the server turned
     /// the request away and said when to come back. One that was [inferred](Evidence::Inferred) does not.
+    /// A [`Denied`](ErrorKind::Denied) error with status 403 becomes [`RateLimited`](ErrorKind::RateLimited):
+    /// servers that use 403 for a limit say when it ends.
     #[must_use]
     pub fn with_retry_after(self, delay: Duration) -> Self {
         let unavailable = self.status() == Some(StatusCode::SERVICE_UNAVAILABLE);
-        self.edit(|e| {
+        self.limited_if_forbidden().edit(|e| {
             e.retry_after = Some(delay);
             e.own_delay = false;
             if unavailable && e.kind == ErrorKind::Upstream && e.evidence != Evidence::Inferred {
@@ -81,6 +83,26 @@ impl ToolError {
     pub(crate) fn with_own_delay(mut self, delay: Duration) -> Self {
         self.set_own_delay(delay);
         self
+    }
+
+    /// Takes over the delay that a peer asks for, if it does.
+    #[allow(dead_code, reason = "used by features that read delays")]
+    pub(crate) fn hinted(self, delay: Option<Duration>) -> Self {
+        match delay {
+            Some(delay) => self.with_retry_after(delay),
+            None => self,
+        }
+    }
+
+    /// Makes a denial by status 403 a rate limit.
+    pub(super) fn limited_if_forbidden(self) -> Self {
+        match (self.kind(), self.status()) {
+            (ErrorKind::Denied, Some(StatusCode::FORBIDDEN)) => self.edit(|e| {
+                e.kind = ErrorKind::RateLimited;
+                e.retryable = true;
+            }),
+            _ => self,
+        }
     }
 
     pub(crate) fn set_own_delay(&mut self, delay: Duration) {

@@ -37,6 +37,8 @@ mod text;
 mod time;
 
 #[cfg(feature = "hints")]
+pub(crate) use self::headers::is_used_up;
+#[cfg(feature = "hints")]
 #[cfg_attr(docsrs, doc(cfg(feature = "hints")))]
 pub use self::headers::{exhausted, from_headers, retry_after};
 pub use self::{

@@ -4,6 +4,7 @@
 mod answers;
 mod ends;
 mod events;
+mod forbidden;
 #[cfg(all(feature = "mcp-server-http", feature = "validate"))]
 mod gateway;
 mod http2;

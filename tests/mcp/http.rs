@@ -25,7 +25,7 @@ use rmcp::{
 use tokio::{net::TcpListener, task::AbortHandle};
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
-    ErrorKind, Execution, ModelText as _, ToolCall, ToolError,
+    ErrorKind, Evidence, Execution, ModelText as _, ToolCall, ToolError,
     mcp::{McpReconnect, McpService},
     timeout::TimeoutLayer,
 };
@@ -47,6 +47,10 @@ impl Drop for Running {
 }
 
 async fn serve() -> Running {
+    serve_refusing_with("no").await
+}
+
+async fn serve_refusing_with(body: &'static str) -> Running {
     let server = Server::default();
     let factory = server.clone();
     let mcp = StreamableHttpService::new(
@@ -62,7 +66,7 @@ async fn serve() -> Running {
             match status {
                 Ok(status) if status != StatusCode::OK => {
                     let header = [(HeaderName::from_static("retry-after"), "7")];
-                    (status, header, "no").into_response()
+                    (status, header, body).into_response()
                 }
                 _ => next.run(request).await,
             }
@@ -107,6 +111,35 @@ async fn calls_go_over_http() {
     let client = client(&running.url).await;
     let response = stack(&client).oneshot(ToolCall::new("echo")).await.unwrap();
     assert_eq!(response.model_text(), "{}");
+}
+
+/// H-1: rmcp keeps the body of a 403, and none of its headers.
+#[tokio::test]
+async fn a_403_whose_body_names_a_limit_is_a_rate_limit() {
+    for (body, kind, evidence) in [
+        (
+            r#"{"error": {"errors": [{"reason": "rateLimitExceeded"}]}}"#,
+            ErrorKind::RateLimited,
+            Evidence::Word,
+        ),
+        (
+            "API rate limit exceeded for installation",
+            ErrorKind::RateLimited,
+            Evidence::Inferred,
+        ),
+        ("not for you", ErrorKind::Denied, Evidence::Word),
+    ] {
+        let running = serve_refusing_with(body).await;
+        let client = client(&running.url).await;
+        running.status.store(403, SeqCst);
+        let error = stack(&client).oneshot(ToolCall::new("echo")).await;
+        let error = error.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.evidence()),
+            (kind, evidence),
+            "{error}"
+        );
+    }
 }
 
 /// E2: HTTP statuses by type, with `Retry-After`; the same client goes on afterwards.

@@ -133,7 +133,8 @@
 //! | no connection, or a client that is not ready | `ConnectionFailed`, or what its error is | no |
 //! | the connection is lost, before or within the answer | `ConnectionFailed` | unknown |
 //! | 3xx: a redirect is not followed, so that no token goes elsewhere | `Failed` | unknown |
-//! | 4xx, 5xx | [the status' kind](crate::ErrorKind::from_http_status) | by the kind; 503 with `Retry-After` or `retry-after-ms`: no |
+//! | 403 with a sign of a used-up limit: `Retry-After`, `X-RateLimit-Remaining: 0`, Google's `rateLimitExceeded` | [`RateLimited`](crate::ToolError::from_http) | no; unknown if only words say it |
+//! | other 4xx, 5xx | [the status' kind](crate::ErrorKind::from_http_status) | by the kind; 503 with `Retry-After` or `retry-after-ms`: no |
 //! | a 2xx with more than [the limit](HttpTool::with_max_bytes), by `Content-Length` or while it is read | `Reported` | yes |
 //! | a 2xx with a `Content-Encoding`: nothing is decompressed here, and nothing was asked for | `Reported` | yes |
 //! | a 2xx without [the result](HttpTool::with_result) | `Reported`, with the answer behind it | yes |

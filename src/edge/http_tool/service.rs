@@ -24,10 +24,7 @@ use super::{
 use crate::{
     answer::Answer,
     call::{CallInfo, ReplaySafety, ToolCall},
-    edge::{
-        body::{is_encoded, read, read_all, wall_clock},
-        hinted,
-    },
+    edge::body::{is_encoded, read, read_all, wall_clock},
     error::{AnyError, ErrorKind, Execution, ToolError},
     event::names::span as names,
     hint::{self, HintSource},
@@ -298,25 +295,9 @@ fn refused(answer: HttpAnswer, headers: &HeaderMap, rules: &Rules, now: SystemTi
     } else {
         format!("HTTP {status}: {}", rules.text(&body, MAX_REASON))
     };
-    let is_asked = answer.retry_after.is_some();
-    let mut delay = hint::from_headers(headers, now).and_then(|hint| hint.delay);
-    let turned_away = [
-        StatusCode::TOO_MANY_REQUESTS,
-        StatusCode::SERVICE_UNAVAILABLE,
-    ];
-    if let (None, true, Body::Json(json)) = (delay, turned_away.contains(&status), &answer.body) {
-        delay = hint::from_json(json).and_then(|hint| hint.delay);
-    }
-    let mut error = ToolError::from_status(status, message);
-    if !body.is_empty() {
-        error = error.with_body(&body);
-    }
-    let error = hinted(error.with_source(Refused::new(answer)), delay);
-    match status {
-        // The words of a body, or a quota that comes back, do not say that the request was turned away.
-        StatusCode::SERVICE_UNAVAILABLE if !is_asked => error.with_execution(Execution::Unknown),
-        _ => error,
-    }
+    ToolError::from_http(status, headers, &body, now)
+        .named(&message)
+        .with_source(Refused::new(answer))
 }
 
 /// Whether a status sends the client to another place. 300 and 304 do not.

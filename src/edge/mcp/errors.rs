@@ -9,7 +9,6 @@ use rmcp::{
 
 use crate::{
     call::CallInfo,
-    edge::hinted,
     error::{ErrorKind, ToolError, recognise::cause_by_type},
     hint,
 };
@@ -145,7 +144,8 @@ fn service(error: &ServiceError) -> ToolError {
 fn protocol(error: &ErrorData) -> ToolError {
     let asked = error.data.as_ref().and_then(hint::from_json);
     let asked = asked.and_then(|hint| hint.delay);
-    hinted(by_code(error).into_inferred(), asked).delayed_by_text(&error.message)
+    let error_of_code = by_code(error).into_inferred();
+    error_of_code.hinted(asked).delayed_by_text(&error.message)
 }
 
 fn by_code(error: &ErrorData) -> ToolError {

@@ -10,10 +10,7 @@ use rmcp::{
 
 use super::errors;
 use crate::{
-    edge::{
-        hinted,
-        reqwest::{from_request, without_url},
-    },
+    edge::reqwest::{from_request, without_url},
     error::{ErrorKind, Execution, ToolError},
     hint,
 };
@@ -37,7 +34,7 @@ pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
             )]
             let now = SystemTime::now();
             let hint = failure.retry_after.as_deref();
-            hinted(error, hint.and_then(|hint| hint::retry_after(hint, now)))
+            error.hinted(hint.and_then(|hint| hint::retry_after(hint, now)))
         }
         Http::Client(error) => from_request(error),
         Http::AuthRequired(_) | Http::InsufficientScope(_) => new(ErrorKind::Denied),
@@ -47,7 +44,10 @@ pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
         Http::UnexpectedServerResponse(text) => match status_in(text) {
             // See `errors::is_session_refused`: the same in a text that is no JSON.
             _ if is_session_refused(text) => not_started(),
-            Some(status) => ToolError::from_status(status, error.to_string()),
+            Some(status) => {
+                let (_, body) = text.split_once(": ").unwrap_or_default();
+                ToolError::from_status(status, error.to_string()).limited_by_body(body)
+            }
             None => new(ErrorKind::Failed),
         },
         Http::UnexpectedContentType(_) | Http::Deserialize(_) => new(ErrorKind::Failed),

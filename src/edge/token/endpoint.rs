@@ -13,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri,
+    HeaderValue, Method, Request, Response, StatusCode, Uri,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE},
 };
 use http_body::Body as HttpBody;
@@ -30,13 +30,9 @@ use super::{
 use crate::{
     call::{CallInfo, ToolCall},
     config::{ConfigError, refuse_if},
-    edge::{
-        body::{read, read_all, wall_clock},
-        hinted,
-    },
+    edge::body::{read, read_all, wall_clock},
     error::{AnyError, ErrorKind, Execution, ToolError},
     event::event,
-    hint,
 };
 
 /// The longest answer, in bytes.
@@ -233,7 +229,7 @@ where
     let (head, body) = response.into_parts();
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_ANSWER));
     if !head.status.is_success() {
-        let error = met(head.status, &head.headers);
+        let error = ToolError::from_http(head.status, &head.headers, "", wall_clock());
         if error.is_retryable() {
             return Err(error);
         }
@@ -312,15 +308,6 @@ impl Settings {
         };
         event!(WARN TOKEN, SERVER = Some(&*self.host), ERROR = text);
     }
-}
-
-/// The error that a status means.
-fn met(status: StatusCode, headers: &HeaderMap) -> ToolError {
-    let delay = hint::from_headers(headers, wall_clock()).and_then(|hint| hint.delay);
-    hinted(
-        ToolError::from_status(status, format!("HTTP {status}")),
-        delay,
-    )
 }
 
 /// The error that the body of another status explains.

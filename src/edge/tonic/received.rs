@@ -16,7 +16,7 @@ use tonic_types::{ErrorInfo, RetryInfo, StatusExt as _, pb};
 
 use super::sent::{DOMAIN, PUSHBACK};
 use crate::{
-    edge::{headers::the_only, hinted},
+    edge::headers::the_only,
     error::{ErrorKind, Execution, ToolError, recognise::cause_by_type},
     hint::{self, Hint},
 };
@@ -105,7 +105,9 @@ fn of_status(status: &Status, read: ReadInfo) -> ToolError {
         Some(error) => error,
         None => foreign(status, message),
     };
-    hinted(error, delay(status)).delayed_by_text(status.message())
+    error
+        .hinted(delay(status))
+        .delayed_by_text(status.message())
 }
 
 /// The details of a peer with this crate.

@@ -78,6 +78,11 @@ pub fn exhausted(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     found.map(|(delay, _)| delay)
 }
 
+/// Whether the headers say that nothing is left of a limit, also without its reset.
+pub(crate) fn is_used_up(headers: &HeaderMap, now: SystemTime) -> bool {
+    exhausted(headers, now).is_some() || quota::has_nothing_left(headers)
+}
+
 /// The value of `Retry-After` (RFC 9110, section 10.2.3): seconds, or an HTTP date in any of its three forms.
 ///
 /// As sent in practice also: seconds with a fraction, in quotes, as `30s`, as seconds since 1970 (over 10⁹), and

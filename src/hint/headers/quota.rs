@@ -109,6 +109,23 @@ fn is_zero(remaining: &str) -> Option<bool> {
     number(count).map(|n| n == 0.0)
 }
 
+/// Whether some limit has nothing left: `X-RateLimit-Remaining: 0`, `RateLimit: "daily";r=0`.
+pub(super) fn has_nothing_left(headers: &HeaderMap) -> bool {
+    let has_none = |name: &str| {
+        let values = joined(headers, name).unwrap_or_default();
+        match name {
+            "ratelimit" => values
+                .split([';', ','])
+                .any(|part| matches!(part.trim(), "r=0" | "remaining=0")),
+            name if name.contains("limit") && name.contains("remaining") => {
+                values.split(',').any(|n| is_zero(n) == Some(true))
+            }
+            _ => false,
+        }
+    };
+    headers.keys().any(|name| has_none(name.as_str()))
+}
+
 /// Anthropic's unified limits have no remainder, but a status and the share that is used.
 fn says_so(headers: &HeaderMap, name: &str) -> Option<bool> {
     if let Some(status) = fellow(headers, name, "status") {

@@ -9,7 +9,6 @@ use tracing::instrument::{Instrument as _, WithSubscriber as _};
 
 use super::{McpConnection, McpReconnect, shared::WeakLeaf};
 use crate::{
-    edge::hinted,
     error::{AnyError, ErrorKind, Execution, ToolError},
     event::{TARGET, names::span},
     text::Short,
@@ -116,7 +115,7 @@ fn failure(error: AnyError) -> ToolError {
     let message = format!("cannot connect to the MCP server: {}", cause.message());
     let delay = cause.retry_after();
     let error = ToolError::new(kind, message).with_source(cause);
-    hinted(error, delay).with_execution(Execution::NotStarted)
+    error.hinted(delay).with_execution(Execution::NotStarted)
 }
 
 fn timed_out(limit: Duration) -> ToolError {

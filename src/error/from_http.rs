@@ -1,0 +1,113 @@
+//! The error that a peer's HTTP answer means: by its status, its headers and its body.
+
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderMap, StatusCode};
+use serde_json::Value;
+
+use super::{ErrorKind, Execution, ToolError};
+use crate::hint::{self, HintSource};
+
+/// Members that have codes for programs, of the errors of large APIs. What a caller sent is not echoed there.
+const CODES: &[&str] = &[
+    "reason",
+    "code",
+    "status",
+    "type",
+    "error",
+    "errorCode",
+    "error_code",
+];
+
+impl ToolError {
+    /// Returns the error that an answer of a peer means, for a tool service with an HTTP client of its own.
+    ///
+    /// It is that of [`from_status`](Self::from_status), with the redacted body and the delay that the answer asks
+    /// for: of its [headers](hint::from_headers), or of the [JSON](hint::from_json) body of a 429 or 503. A 403 is
+    /// [`RateLimited`](ErrorKind::RateLimited) if the same answer says that a limit is used up:
+    ///
+    /// | sign | evidence |
+    /// |---|---|
+    /// | `Retry-After`, or a limit with nothing left (`X-RateLimit-Remaining: 0`) | [`Word`](super::Evidence::Word) |
+    /// | a code in a JSON body: Google's `rateLimitExceeded`, Salesforce's `REQUEST_LIMIT_EXCEEDED` | `Word` |
+    /// | words in a body: "secondary rate limit" | [`Inferred`](super::Evidence::Inferred) |
+    ///
+    /// A 503 has not started if it has `Retry-After` or `retry-after-ms`. `now` is the wall clock's time, for HTTP
+    /// dates.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use http::{HeaderMap, HeaderValue, StatusCode};
+    /// use tower_toolcall::{ErrorKind, ToolError};
+    ///
+    /// let headers =
+    ///     HeaderMap::from_iter([(http::header::RETRY_AFTER, HeaderValue::from_static("60"))]);
+    /// let error =
+    ///     ToolError::from_http(StatusCode::FORBIDDEN, &headers, "slow down", SystemTime::now());
+    /// assert_eq!(error.kind(), ErrorKind::RateLimited);
+    /// assert_eq!(error.retry_after(), Some(Duration::from_secs(60)));
+    /// ```
+    pub fn from_http(status: StatusCode, headers: &HeaderMap, body: &str, now: SystemTime) -> Self {
+        let error = Self::from_status(status, format!("HTTP {status}"));
+        let error = match body {
+            "" => error,
+            body => error.with_body(body),
+        };
+        let said = hint::from_headers(headers, now);
+        let is_asked = said.is_some_and(|hint| {
+            let of_header = [HintSource::RetryAfter, HintSource::RetryAfterMs];
+            hint.delay.is_some() && of_header.contains(&hint.source)
+        });
+        let delay = said.and_then(|hint| hint.delay);
+        match status {
+            StatusCode::FORBIDDEN if is_asked || hint::is_used_up(headers, now) => {
+                error.limited_if_forbidden().hinted(delay)
+            }
+            StatusCode::FORBIDDEN => error.limited_by_body(body),
+            StatusCode::TOO_MANY_REQUESTS => error.hinted(delay.or_else(|| delay_in(body))),
+            // A quota that comes back, and words of a body, do not say that the request was turned away.
+            StatusCode::SERVICE_UNAVAILABLE if !is_asked => error
+                .hinted(delay.or_else(|| delay_in(body)))
+                .with_execution(Execution::Unknown),
+            _ => error.hinted(delay),
+        }
+    }
+
+    /// Makes a denial by status 403 a rate limit if the body of the same answer names one.
+    pub(crate) fn limited_by_body(self, body: &str) -> Self {
+        if self.status() != Some(StatusCode::FORBIDDEN) || self.kind() != ErrorKind::Denied {
+            return self;
+        }
+        let json = serde_json::from_str(body).unwrap_or_else(|_| body.into());
+        let error = match named_limit("", &json) {
+            None => return self,
+            Some(true) => self.limited_if_forbidden(),
+            Some(false) => self.limited_if_forbidden().into_inferred(),
+        };
+        let delay = hint::from_json(&json).and_then(|hint| hint.delay);
+        error.hinted(delay).delayed_by_text(body)
+    }
+}
+
+fn delay_in(body: &str) -> Option<Duration> {
+    hint::from_json(&serde_json::from_str(body).ok()?)?.delay
+}
+
+/// Whether a body names a rate limit: `true` for a code, `false` for words only.
+fn named_limit(key: &str, value: &Value) -> Option<bool> {
+    match value {
+        Value::String(text) => {
+            let is_limit = ToolError::from_text(text)?.kind() == ErrorKind::RateLimited;
+            let is_code = CODES.contains(&key) && !text.contains(char::is_whitespace);
+            is_limit.then_some(is_code)
+        }
+        Value::Array(items) => items.iter().filter_map(|item| named_limit(key, item)).max(),
+        Value::Object(members) => {
+            let named = members
+                .iter()
+                .filter_map(|(key, value)| named_limit(key, value));
+            named.max()
+        }
+        _ => None,
+    }
+}
