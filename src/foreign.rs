@@ -90,11 +90,22 @@ pub(crate) fn subject(call: &ToolCall) -> Option<&str> {
     KNOWN.iter().find_map(|known| known(call))
 }
 
-/// The JSON of an answer, if its type is known, it has at most `max` bytes, and is equal when it is parsed.
-pub(crate) fn json_of(answer: &dyn Any, max: u64) -> Option<Box<str>> {
-    type Write = fn(&dyn Any, u64) -> Option<Box<str>>;
+/// An answer of a known type, as it is kept.
+pub(crate) enum Json {
+    /// Equal when it is parsed.
+    Text(Box<str>),
+    /// It has no such text, and takes about so many bytes as it is, if that is known.
+    Parsed(Option<u64>),
+}
+
+/// Parsed JSON takes up to so many times the bytes of its text.
+pub(crate) const PARSED: u64 = 100;
+
+/// The JSON of an answer, if it has at most `max` bytes. `None`: its type is not known.
+pub(crate) fn json_of(answer: &dyn Any, max: u64) -> Option<Json> {
+    type Write = fn(&dyn Any, u64) -> Option<Json>;
     const KNOWN: &[Write] = &[
-        |answer, max| same_json(answer.downcast_ref::<Value>()?, max),
+        |answer, max| Some(same_json(answer.downcast_ref::<Value>()?, max)),
         #[cfg(feature = "mcp")]
         crate::edge::mcp::json_of,
     ];
@@ -113,14 +124,17 @@ pub(crate) fn answer_of<Res: 'static>(json: &str) -> Option<Res> {
     answer
 }
 
-pub(crate) fn same_json<T>(answer: &T, max: u64) -> Option<Box<str>>
+pub(crate) fn same_json<T>(answer: &T, max: u64) -> Json
 where
     T: Serialize + DeserializeOwned + PartialEq,
 {
-    json_bytes(answer, max).ok()?;
-    let json = serde_json::to_string(answer).ok()?;
-    let is_same = serde_json::from_str::<T>(&json).is_ok_and(|parsed| parsed == *answer);
-    is_same.then(|| json.into())
+    let bytes = json_bytes(answer, max).ok();
+    let json = bytes.and_then(|_| serde_json::to_string(answer).ok());
+    let is_same = |json: &String| serde_json::from_str::<T>(json).is_ok_and(|t| t == *answer);
+    match json.filter(is_same) {
+        Some(json) => Json::Text(json.into()),
+        None => Json::Parsed(bytes.map(|bytes| bytes.saturating_mul(PARSED))),
+    }
 }
 
 /// Parses the JSON if this is the place of an answer of its type.

@@ -157,14 +157,25 @@ impl<C> CacheBuilder<C> {
         self
     }
 
-    /// Sets how many bytes an answer that is kept may have. Default 65,536. Larger ones are asked for each time.
+    /// Sets how many bytes an answer that is kept may have. Default 65,536; at most a principal's share of
+    /// [`with_max_bytes`](Self::with_max_bytes). Larger ones are asked for each time.
     pub fn with_max_answer(mut self, bytes: u64) -> Self {
         self.store.size.max = bytes;
         self
     }
 
-    /// Sets how many bytes an answer of this type has. Default: its size as JSON, if it is of one of the
-    /// [usual types](crate::Answer::of_usual), else it is not known, and it is kept.
+    /// Sets how many bytes the answers have together at most. Default 67,108,864 (64 MiB). A principal has an
+    /// eighth, and all principals that were [not verified](ToolCall::with_unverified_ids) have half together.
+    ///
+    /// Beyond that those go that are stale first, of all or of the principal.
+    pub fn with_max_bytes(mut self, bytes: u64) -> Self {
+        self.store.max_bytes = bytes;
+        self
+    }
+
+    /// Sets how many bytes an answer of this type has. Default: the bytes of its JSON, if it is of one of the
+    /// [usual types](crate::Answer::of_usual) or a result of MCP. Any other counts as many as
+    /// [`with_max_answer`](Self::with_max_answer) allows.
     pub fn with_size<Res: 'static>(
         mut self,
         size: impl Fn(&Res) -> u64 + Send + Sync + 'static,
@@ -241,6 +252,7 @@ crate::text::debug_fields! {
         tools: this.tools,
         max_keys: this.store.max_keys,
         max_answer: this.store.size.max,
+        max_bytes: this.store.max_bytes,
         principal: this.store.principal,
         ..
     }

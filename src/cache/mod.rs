@@ -82,9 +82,14 @@
 //! At most 1,000 answers ([`with_max_keys`](CacheBuilder::with_max_keys)), and of one principal at most an eighth of that, so that no principal can
 //! turn out the answers of all others. Beyond that the eighth that is stale first is forgotten, of all or of the principal. If all places are those
 //! of running calls, a call is sent and nothing is kept. Of answers above 64 KiB as JSON ([`with_max_answer`](CacheBuilder::with_max_answer))
-//! nothing is kept; an answer whose size is not known is. So the answers have at most 62.5 MiB as JSON, and those of one principal an eighth.
-//! JSON values and results of MCP are kept as JSON text, which takes its bytes, and are parsed when they are given. Parsed, they could take
-//! 90 times as much: 100 answers of 60 KB take 6 MB, not 400 MB. Answers of other types are kept as they are.
+//! nothing is kept.
+//!
+//! The answers have at most 64 MiB together ([`with_max_bytes`](CacheBuilder::with_max_bytes)). One principal has an eighth,
+//! 8 MiB, and all together that were [not verified](crate::ToolCall::with_unverified_ids) have half.
+//! JSON values and results of MCP are kept as JSON text, whose bytes are those of memory. They are parsed when they are
+//! given: 100 answers of 60 KB take 6 MB, not the 400 MB that they can take parsed. Answers of other types are kept as they
+//! are. Their size is known of the [usual types](crate::Answer::of_usual), of others by
+//! [`with_size`](CacheBuilder::with_size); else an answer counts 64 KiB.
 //!
 //! # Cancel safety
 //!

@@ -206,11 +206,11 @@ where
             Ok(answer) => {
                 let is_success = self.classifier.classify(Ok(answer)).is_success();
                 let is_kept = is_success && !self.below.is_reported();
-                let kept = is_kept
-                    .then(|| self.rules.store.size.keep(answer))
-                    .flatten();
+                let size = &self.rules.store.size;
+                let kept = is_kept.then(|| size.keep(answer)).flatten();
+                let kept = kept.filter(|(_, bytes)| self.flight.reserve(*bytes, |_| None));
                 // What is not kept is this call's alone: the others are sent, and do not wait for each other.
-                Ok(kept.map(|answer| (answer, Instant::now() + self.ttl)))
+                Ok(kept.map(|(answer, _)| (answer, Instant::now() + self.ttl)))
             }
             // As if it was dropped.
             Err(error) if self.is_own(error) => return,

@@ -6,7 +6,12 @@ use std::{
 };
 
 use super::{Evidence, Execution, Message, Source, ToolError, inner::ForModel, safe};
-use crate::{call::CallInfo, redact::Rules};
+use crate::{
+    answer::Answer,
+    call::{CallInfo, JobRef},
+    foreign::PARSED,
+    redact::Rules,
+};
 
 impl ToolError {
     /// Adds the tool, the server and the call id where the error has none. The first writer wins. Its texts are
@@ -78,6 +83,24 @@ impl ToolError {
             }
             e.source = Source::None;
         })
+    }
+
+    /// About how many bytes it takes while it is kept, without its source.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        // The message, the body and the names have bounds of their own.
+        let mut bytes = 4_096;
+        if let Some(more) = &self.0.more {
+            let values = more.job.as_ref().map(JobRef::values);
+            for (name, value) in more.details.iter().chain(values.into_iter().flatten()) {
+                let parsed = if value.is_string() { 1 } else { PARSED };
+                bytes += name.len() as u64 + parsed * Answer::Json(Cow::Borrowed(value)).bytes();
+            }
+            if let Some(ForModel::Text(text)) = &more.for_model {
+                bytes += text.len() as u64;
+            }
+            bytes += more.user_message.as_ref().map_or(0, String::len) as u64;
+        }
+        bytes
     }
 
     fn is_redacted_by(&self, rules: &Rules) -> bool {

@@ -19,7 +19,10 @@ use tokio::{
     time::Instant,
 };
 
-use super::principal::Principal;
+use super::{
+    principal::Principal,
+    share::{NoRoom, Room, Units},
+};
 use crate::error::{ErrorKind, TimeoutLimit, ToolError};
 
 /// Callers of different keys rarely meet at one lock.
@@ -58,41 +61,29 @@ pub(crate) trait FlightKey: Clone + Eq + Hash {
 pub(crate) struct Flights<K, V> {
     shards: Box<[Mutex<Shard<K, V>>]>,
     hasher: RandomState,
-    limits: Limits,
-}
-
-/// How many keys a shard has.
-#[derive(Clone, Copy)]
-struct Limits {
-    most: usize,
-    /// Those of one owner.
-    share: usize,
-    /// Whether room is made by forgetting what is fresh.
+    /// The bytes of values for which room is [reserved](Flight::reserve).
+    bytes: Arc<Units>,
+    /// Whether room for keys is made by forgetting what is fresh.
     evicts: bool,
 }
 
 struct Shard<K, V> {
-    slots: HashMap<K, Arc<Slot<V>>>,
-    owned: Owned,
+    slots: HashMap<K, Place<V>>,
+    keys: Arc<Units>,
     swept: Option<Instant>,
 }
 
-/// The number of keys of each owner, and of those who were not verified.
-#[derive(Default)]
-struct Owned {
-    keys: HashMap<Arc<str>, usize>,
-    unverified: usize,
+struct Place<V> {
+    slot: Arc<Slot<V>>,
+    /// Of one key.
+    _room: Room,
 }
 
 /// Why a key has no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoPlace {
     /// Nothing is stale, and nothing may be forgotten.
-    Full,
-    /// The share of the owner is used up.
-    Share,
-    /// That of all owners who were not verified is.
-    Unverified,
+    NoRoom(NoRoom),
     /// The key is in use for another value.
     Other,
 }
@@ -104,6 +95,8 @@ struct Slot<V> {
 
 struct State<V> {
     value: Option<(V, Instant)>,
+    /// That of the value.
+    room: Option<Room>,
     /// Counts what was made, and what failed.
     round: u64,
     /// The failure that those who waited for this round share.
@@ -153,6 +146,7 @@ impl<V: Clone> Slot<V> {
             turn: Arc::new(Semaphore::new(1)),
             state: Mutex::new(State {
                 value: None,
+                room: None,
                 round: 0,
                 failed: None,
                 is_single: false,
@@ -186,14 +180,26 @@ impl<V: Clone> Slot<V> {
     }
 
     /// Without a time it is for the one who has made it.
-    fn put(&self, kept: Option<(V, Instant)>) {
+    fn put(&self, kept: Option<(V, Instant)>, room: Option<Room>) {
         let mut state = self.lock();
         state.round += 1;
         state.failed = None;
         state.is_single = kept.is_none();
-        let stale = kept.and_then(|kept| state.value.replace(kept));
+        let stale = kept.and_then(|kept| {
+            state.room = room;
+            state.value.replace(kept)
+        });
         drop(state);
         drop(stale);
+    }
+
+    /// Gives back the room of the value. Returns the value, of which the rest stays.
+    fn strip(&self, rest: impl FnOnce(&V) -> Option<V>) -> Option<V> {
+        let mut state = self.lock();
+        state.room = None;
+        let (value, until) = state.value.take()?;
+        state.value = rest(&value).map(|rest| (rest, until));
+        Some(value)
     }
 
     fn fail(&self, error: ToolError) {
@@ -224,6 +230,8 @@ pub(crate) struct Flight<K: FlightKey, V: Clone> {
     wait: Option<Pin<Box<Acquire>>>,
     turn: Option<OwnedSemaphorePermit>,
     left_behind: Option<Option<(V, Duration)>>,
+    /// That of the value that it ends with.
+    room: Option<Room>,
 }
 
 impl<K: FlightKey, V: Clone> Flight<K, V> {
@@ -284,11 +292,36 @@ impl<K: FlightKey, V: Clone> Flight<K, V> {
         self.left_behind = Some(kept);
     }
 
+    /// Whether there is room for a value of so many bytes. It is made, if need be, of the values that are stale first:
+    /// of each the `rest` stays.
+    pub(crate) fn reserve(&mut self, bytes: u64, rest: impl Fn(&V) -> Option<V>) -> bool {
+        while bytes <= self.flights.bytes.share {
+            let why = match self.flights.bytes.take(self.key.owner(), bytes) {
+                Ok(room) => {
+                    self.room = Some(room).filter(|_| bytes > 0);
+                    return true;
+                }
+                Err(why) => why,
+            };
+            let shard = self.flights.shard(&self.key);
+            let goes = shard.eighth(&self.key, why, |slot| slot.lock().room.is_some());
+            let gone: Vec<_> = goes.iter().map(|(_, slot)| slot.strip(&rest)).collect();
+            drop(shard);
+            if gone.is_empty() {
+                break;
+            }
+        }
+        false
+    }
+
     /// Ends the turn of the one who was to make the value: it is kept, or is his alone, or could not be made.
     pub(crate) fn end(&mut self, made: Result<Option<(V, Instant)>, Failed>) {
         self.left_behind = None;
         match made {
-            Ok(kept) => self.slot().put(kept),
+            Ok(kept) => {
+                let room = self.room.take();
+                self.slot().put(kept, room);
+            }
             Err(failed) if failed.is_shared => self.slot().fail(failed.error),
             Err(_) => {}
         }
@@ -299,7 +332,7 @@ impl<K: FlightKey, V: Clone> Drop for Flight<K, V> {
     fn drop(&mut self) {
         if let Some(kept) = self.left_behind.take().filter(|_| self.turn.is_some()) {
             let until = |(value, time)| (value, Instant::now() + time);
-            self.slot().put(kept.map(until));
+            self.slot().put(kept.map(until), None);
         }
         // The next one has its turn, if there is one.
         (self.wait, self.turn) = (None, None);
@@ -329,38 +362,33 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
             0..1024 => 1,
             _ => SHARDS,
         };
-        let most = (most / shards).max(1);
-        let limits = Limits {
-            most,
-            share: most,
-            evicts: true,
-        };
-        Self::sharded(shards, limits)
+        let most = (most / shards).max(1) as u64;
+        let keys = (0..shards).map(|_| Units::new(most, most));
+        Self::sharded(keys, Units::new(u64::MAX, u64::MAX), true)
     }
 
-    /// The same for at most `share` keys of one owner.
-    pub(crate) fn shared_out(most: usize, share: usize, evicts: bool) -> Self {
-        // Shares are counted in one place.
-        let limits = Limits {
-            most,
-            share,
-            evicts,
-        };
-        Self::sharded(1, limits)
+    /// The same for so many keys and bytes.
+    pub(crate) fn shared_out(keys: Arc<Units>, bytes: Arc<Units>, evicts: bool) -> Self {
+        Self::sharded([keys], bytes, evicts)
     }
 
-    fn sharded(shards: usize, limits: Limits) -> Self {
-        let shard = |_| {
+    fn sharded(
+        keys: impl IntoIterator<Item = Arc<Units>>,
+        bytes: Arc<Units>,
+        evicts: bool,
+    ) -> Self {
+        let shard = |keys| {
             Mutex::new(Shard {
                 slots: HashMap::new(),
-                owned: Owned::default(),
+                keys,
                 swept: None,
             })
         };
         Self {
-            shards: (0..shards).map(shard).collect(),
+            shards: keys.into_iter().map(shard).collect(),
             hasher: RandomState::new(),
-            limits,
+            bytes,
+            evicts,
         }
     }
 
@@ -375,13 +403,14 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
             wait: None,
             turn: None,
             left_behind: None,
+            room: None,
         })
     }
 
     /// The value, if there is a fresh one.
     #[cfg(any(feature = "token", test))]
     pub(crate) fn get(&self, key: &K) -> Option<V> {
-        match self.shard(key).slots.get(key)?.see(u64::MAX) {
+        match self.shard(key).slots.get(key)?.slot.see(u64::MAX) {
             Seen::Fresh(value) => Some(value),
             Seen::Failed(_) | Seen::Nothing { .. } => None,
         }
@@ -422,8 +451,8 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
     /// Forgets a value, unless there is another one by now than that which `is` knows.
     #[cfg(any(feature = "token", test))]
     pub(crate) fn forget(&self, key: &K, is: impl FnOnce(&V) -> bool) {
-        if let Some(slot) = self.shard(key).slots.get(key) {
-            slot.lock().value.take_if(|(value, _)| is(value));
+        if let Some(place) = self.shard(key).slots.get(key) {
+            place.slot.lock().value.take_if(|(value, _)| is(value));
         }
     }
 
@@ -443,7 +472,7 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
             shard
                 .slots
                 .values()
-                .for_each(|slot| slot.lock().value = None);
+                .for_each(|place| place.slot.lock().value = None);
             shard.retain(|_, slot| Arc::strong_count(slot) > 1);
         }
     }
@@ -464,7 +493,7 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
         // Declared before the lock is taken, so dropped after it is given back.
         let mut gone = Vec::new();
         let mut shard = self.shard(key);
-        if let Some((known, slot)) = shard.slots.get_key_value(key) {
+        if let Some((known, Place { slot, .. })) = shard.slots.get_key_value(key) {
             let is_free = Arc::strong_count(slot) == 1 && !slot.is_fresh(Instant::now());
             if known.is_same(key) {
                 return Ok(Arc::clone(slot));
@@ -473,12 +502,12 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
             }
             gone.extend(shard.remove(key));
         }
-        let place = shard.make_room(key, self.limits, Instant::now(), &mut gone);
+        let room = shard.make_room(key, self.evicts, Instant::now(), &mut gone);
         let slot = Slot::new();
-        match place {
-            Ok(()) => shard.insert(key, Arc::clone(&slot)),
-            Err(_) if self.limits.evicts => {}
-            Err(why) => return Err(why),
+        match room {
+            Ok(room) => shard.insert(key, Arc::clone(&slot), room),
+            Err(_) if self.evicts => {}
+            Err(why) => return Err(NoPlace::NoRoom(why)),
         }
         Ok(slot)
     }
@@ -496,34 +525,27 @@ fn is_in_use<V>(slot: &Arc<Slot<V>>) -> bool {
 impl<K: FlightKey, V: Clone> Shard<K, V> {
     fn has(&self, key: &K, slot: &Arc<Slot<V>>) -> bool {
         let kept = self.slots.get(key);
-        kept.is_some_and(|kept| Arc::ptr_eq(kept, slot))
+        kept.is_some_and(|kept| Arc::ptr_eq(&kept.slot, slot))
     }
 
-    fn insert(&mut self, key: &K, slot: Arc<Slot<V>>) {
+    fn insert(&mut self, key: &K, slot: Arc<Slot<V>>, room: Room) {
         let mut key = key.clone();
-        if let Some(owner) = key.owner().cloned() {
-            let known = self.owned.keys.get_key_value(&owner);
-            let owner = known.map_or(owner, |(known, _)| Arc::clone(known));
-            key.share_owner(Arc::clone(&owner));
-            *self.owned.keys.entry(owner).or_insert(0) += 1;
-            self.owned.unverified += usize::from(key.is_unverified());
+        if let Some(owner) = &room.owner {
+            key.share_owner(Arc::clone(owner));
         }
-        self.slots.insert(key, slot);
+        self.slots.insert(key, Place { slot, _room: room });
     }
 
     fn remove(&mut self, key: &K) -> Option<Arc<Slot<V>>> {
-        let gone = self.slots.remove(key)?;
-        disown(&mut self.owned, key);
-        Some(gone)
+        Some(self.slots.remove(key)?.slot)
     }
 
     /// What is not kept. It is to be dropped without the lock: it may be large, and have a drop of its own.
     fn retain(&mut self, keep: impl Fn(&K, &Arc<Slot<V>>) -> bool) -> Vec<Arc<Slot<V>>> {
-        let (owned, mut gone) = (&mut self.owned, Vec::new());
-        self.slots.retain(|key, slot| {
+        let mut gone = Vec::new();
+        self.slots.retain(|key, Place { slot, .. }| {
             let is_kept = keep(key, slot);
             if !is_kept {
-                disown(owned, key);
                 gone.push(Arc::clone(slot));
             }
             is_kept
@@ -531,71 +553,49 @@ impl<K: FlightKey, V: Clone> Shard<K, V> {
         gone
     }
 
-    /// Why there is no room for another key.
-    fn no_room(&self, key: &K, limits: Limits) -> Option<NoPlace> {
-        let owned = key.owner().and_then(|owner| self.owned.keys.get(owner));
-        if owned.is_some_and(|keys| *keys >= limits.share) {
-            return Some(NoPlace::Share);
-        }
-        if key.is_unverified() && self.owned.unverified >= limits.most.div_ceil(2) {
-            return Some(NoPlace::Unverified);
-        }
-        (self.slots.len() >= limits.most).then_some(NoPlace::Full)
-    }
-
-    /// Forgets what is neither fresh nor in use; and, if that leaves no room and it may be, the eighth that will be stale first: of all, or of the
-    /// owner who has no room.
+    /// Room for another key. Forgets what is neither fresh nor in use; and, if that leaves no room and it may be, the eighth that
+    /// will be stale first: of all, or of the owner who has no room.
     fn make_room(
         &mut self,
         key: &K,
-        limits: Limits,
+        evicts: bool,
         now: Instant,
         gone: &mut Vec<Arc<Slot<V>>>,
-    ) -> Result<(), NoPlace> {
+    ) -> Result<Room, NoRoom> {
         let is_due = |time| self.swept.is_none_or(|at| now - at >= time);
-        let no_room = self.no_room(key, limits);
-        if is_due(SWEEP) || no_room.is_some() && (limits.evicts || is_due(LOOK_AGAIN)) {
+        let room = self.keys.take(key.owner(), 1);
+        if is_due(SWEEP) || room.is_err() && (evicts || is_due(LOOK_AGAIN)) {
             self.swept = Some(now);
             gone.extend(self.retain(|_, slot| is_in_use(slot) || slot.is_fresh(now)));
         }
-        let Some(why) = self.no_room(key, limits) else {
-            return Ok(());
+        let why = match room.or_else(|_| self.keys.take(key.owner(), 1)) {
+            Err(why) if evicts => why,
+            room => return room,
         };
-        if !limits.evicts {
-            return Err(why);
-        }
-        let is_one = |other: &K| match why {
-            NoPlace::Share => other.owner() == key.owner(),
+        let goes = self.eighth(key, why, |_| true);
+        let goes: Vec<K> = goes.into_iter().map(|(key, _)| key.clone()).collect();
+        gone.extend(goes.iter().filter_map(|key| self.remove(key)));
+        self.keys.take(key.owner(), 1)
+    }
+
+    /// The eighth that will be stale first of the values that hold something, are not in use, and go before the key has no room.
+    fn eighth(
+        &self,
+        key: &K,
+        why: NoRoom,
+        holds: impl Fn(&Slot<V>) -> bool,
+    ) -> Vec<(&K, &Arc<Slot<V>>)> {
+        let may_go = |other: &K| match why {
+            NoRoom::Share => other.owner() == key.owner(),
             // Nothing of a verified owner goes for one who is not.
             _ => !key.is_unverified() || other.is_unverified(),
         };
-        let idle = self.slots.iter();
-        let idle = idle.filter(|(other, slot)| is_one(other) && !is_in_use(slot));
-        let mut ends: Vec<Instant> = idle.filter_map(|(_, slot)| slot.until()).collect();
-        ends.sort_unstable();
-        let eighth = match why {
-            NoPlace::Share => limits.share / 8,
-            _ => limits.most / 8,
-        };
-        if let Some(&last) = ends.get(eighth.min(ends.len().saturating_sub(1))) {
-            let goes = |slot: &Slot<V>| slot.until().is_some_and(|until| until <= last);
-            gone.extend(
-                self.retain(|other, slot| !is_one(other) || is_in_use(slot) || !goes(slot)),
-            );
-        }
-        self.no_room(key, limits).map_or(Ok(()), Err)
-    }
-}
-
-/// A key of this owner is gone.
-fn disown<K: FlightKey>(owned: &mut Owned, key: &K) {
-    let Some(owner) = key.owner() else { return };
-    if let Some(keys) = owned.keys.get_mut(owner) {
-        *keys -= 1;
-        if *keys == 0 {
-            owned.keys.remove(owner);
-        }
-        owned.unverified -= usize::from(key.is_unverified());
+        let idle = self.slots.iter().map(|(other, place)| (other, &place.slot));
+        let idle = idle.filter(|(other, slot)| may_go(other) && !is_in_use(slot) && holds(slot));
+        let mut idle: Vec<_> = idle.collect();
+        idle.sort_by_cached_key(|(_, slot)| slot.until());
+        idle.truncate(idle.len().div_ceil(8));
+        idle
     }
 }
 

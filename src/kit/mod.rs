@@ -1,4 +1,4 @@
-//! The parts that layers share: an inner service and its readiness, one report per call, state by key, values by key, time.
+//! The parts that layers share: an inner service and its readiness, one report per call, state by key, values by key, shares, time.
 
 pub(crate) mod attempts;
 pub mod backoff;
@@ -20,4 +20,5 @@ pub(crate) mod principal;
 pub(crate) mod ready;
 pub(crate) mod registry;
 pub(crate) mod reuse;
+pub(crate) mod share;
 pub(crate) mod timer;

@@ -23,6 +23,7 @@ use super::{
     principal::Principal,
     ready::{Prepared, Taken},
     registry::MOST_KEYS,
+    share::Units,
 };
 use crate::{
     answer::Answer,
@@ -30,7 +31,7 @@ use crate::{
     config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Event, Listener},
-    foreign,
+    foreign::{self, Json},
 };
 
 /// A call at its key, and what is made of its end.
@@ -349,17 +350,21 @@ impl Size {
         self.of = Arc::new(move |answer| answer.downcast_ref().map(&of));
     }
 
-    /// A copy of the answer, if it is small enough to be kept; one whose size is not known is.
+    /// A copy of the answer, if it is small enough to be kept, and its bytes. One of unknown size has as many as may be.
     pub(crate) fn keep<Res: Clone + Send + Sync + 'static>(
         &self,
         answer: &Res,
-    ) -> Option<AnyAnswer> {
-        let usual = || Answer::of_usual(answer).map(|answer| answer.bytes());
-        let size = (self.of)(answer).or_else(usual);
-        let is_kept = size.is_none_or(|size| size <= self.max);
-        is_kept.then(|| match foreign::json_of(answer, self.max) {
-            Some(json) => Arc::new(Text(json)) as AnyAnswer,
-            None => Arc::new(answer.clone()),
+    ) -> Option<(AnyAnswer, u64)> {
+        let json = foreign::json_of(answer, self.max);
+        let usual = || match &json {
+            Some(Json::Text(json)) => Some(json.len() as u64),
+            Some(Json::Parsed(bytes)) => *bytes,
+            None => Some(Answer::of_usual(answer).map_or(self.max, |answer| answer.bytes())),
+        };
+        let bytes = (self.of)(answer).or_else(usual)?;
+        (bytes <= self.max).then(|| match json {
+            Some(Json::Text(json)) => (Arc::new(Text(json)) as AnyAnswer, bytes),
+            _ => (Arc::new(answer.clone()) as AnyAnswer, bytes),
         })
     }
 }
@@ -372,14 +377,19 @@ pub(crate) const MAX_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 pub(crate) struct Store {
     pub(crate) principal: Principal,
     pub(crate) max_keys: usize,
+    pub(crate) max_bytes: u64,
     pub(crate) size: Size,
 }
+
+/// How many bytes answers that are kept have together by default.
+const MAX_BYTES: u64 = 64 << 20;
 
 impl Store {
     pub(crate) fn new(principal: Principal, max_keys: usize) -> Self {
         Self {
             principal,
             max_keys,
+            max_bytes: MAX_BYTES,
             size: Size::default(),
         }
     }
@@ -399,15 +409,27 @@ impl Store {
             !(1..=MOST_KEYS).contains(&self.max_keys),
             "max_keys",
             bounds,
-        )
+        )?;
+        let share = self.share(self.max_bytes);
+        let reason = format!(
+            "{} is more than the {share} bytes that a principal has of `max_bytes`",
+            self.size.max
+        );
+        refuse_if(self.size.max > share, "max_answer", reason)
     }
 
-    /// The empty store. Of several principals each has an eighth.
+    /// Of several principals each has an eighth.
+    fn share(&self, most: u64) -> u64 {
+        match self.principal.is_shared() {
+            true => most,
+            false => most.div_ceil(8),
+        }
+    }
+
+    /// The empty store.
     pub(crate) fn flights<K: FlightKey, V: Clone>(&self, evicts: bool) -> Arc<Flights<K, V>> {
-        let share = match self.principal.is_shared() {
-            true => self.max_keys,
-            false => self.max_keys.div_ceil(8),
-        };
-        Arc::new(Flights::shared_out(self.max_keys, share, evicts))
+        let units = |most| Units::new(most, self.share(most));
+        let (keys, bytes) = (units(self.max_keys as u64), units(self.max_bytes));
+        Arc::new(Flights::shared_out(keys, bytes, evicts))
     }
 }

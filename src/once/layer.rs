@@ -144,14 +144,27 @@ impl OnceBuilder {
         self
     }
 
-    /// Sets how many bytes an answer that is kept may have. Default 65,536. Of a larger one it is kept that the call has run.
+    /// Sets how many bytes an answer that is kept may have. Default 65,536; at most a principal's share of
+    /// [`with_max_bytes`](Self::with_max_bytes). Of a larger one it is kept that the call has run.
     pub fn with_max_answer(mut self, bytes: u64) -> Self {
         self.store.size.max = bytes;
         self
     }
 
-    /// Sets how many bytes an answer of this type has. Default: its size as JSON, if it is of one of the
-    /// [usual types](crate::Answer::of_usual), else it is not known.
+    /// Sets how many bytes the answers and errors of calls with callers' keys have together at most, and how
+    /// many those of calls without a key beside them. Default 67,108,864 (64 MiB). A principal has an eighth
+    /// of each, and all principals that were [not verified](ToolCall::with_unverified_ids) have half together.
+    ///
+    /// Beyond that the oldest answers go, of the principal or of all. Of these calls it is kept that they have
+    /// run.
+    pub fn with_max_bytes(mut self, bytes: u64) -> Self {
+        self.store.max_bytes = bytes;
+        self
+    }
+
+    /// Sets how many bytes an answer of this type has. Default: the bytes of its JSON, if it is of one of the
+    /// [usual types](crate::Answer::of_usual) or a result of MCP. Any other counts as many as
+    /// [`with_max_answer`](Self::with_max_answer) allows.
     pub fn with_size<Res: 'static>(
         mut self,
         size: impl Fn(&Res) -> u64 + Send + Sync + 'static,
@@ -217,6 +230,7 @@ crate::text::debug_fields! {
         repeat_within: this.within,
         max_keys: this.store.max_keys,
         max_answer: this.store.size.max,
+        max_bytes: this.store.max_bytes,
         principal: this.store.principal,
         ..
     }

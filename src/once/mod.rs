@@ -121,7 +121,7 @@
 //! |---|---|---|
 //! | the key is in use for another tool or other arguments | `InvalidInput`, [`TOOL_KEY_REUSED`] | not started |
 //! | the first call may have run | `Failed`, [`TOOL_OUTCOME_UNKNOWN`]; the detail `first` is the first one's code, and its [job](crate::ToolError::job), if it has one, is this one's | unknown |
-//! | the first call has run, and its answer was too large to be kept | `Failed`, [`TOOL_ALREADY_DONE`] | completed |
+//! | the first call has run, and its answer was too large, or went for newer ones | `Failed`, [`TOOL_ALREADY_DONE`] | completed |
 //! | there is no place for another key | `Overloaded` | not started |
 //! | a key of more than 1 KiB, a principal of more than 20 KiB | `InvalidInput` | not started |
 //! | the deadline or the token ended the wait for the first one | `DeadlineExceeded`, `Cancelled` | unknown |
@@ -138,12 +138,17 @@
 //! Whoever can be as many principals as he likes, by tokens, agent ids or sessions that he invents, can use up the store: check callers before, or
 //! name a principal that they cannot choose.
 //!
-//! Answers of more than 64 KiB as JSON ([`with_max_answer`](OnceBuilder::with_max_answer)) are not kept: that the call has run is. The size is known of the
-//! [usual types](crate::Answer::of_usual), of others by [`with_size`](OnceBuilder::with_size); an answer of unknown size is kept.
-//! So the answers have at most 625 MiB as JSON, and those of one principal an eighth.
-//! JSON values and results of MCP are kept as JSON text, which takes its bytes, and are parsed when they are given. Parsed, they could take
-//! 90 times as much: 100 answers of 60 KB take 6 MB, not 400 MB. Answers of other types are kept as they are. Of an error
-//! the [source](std::error::Error::source) is not kept: who gets it again has its text.
+//! Answers of more than 64 KiB as JSON ([`with_max_answer`](OnceBuilder::with_max_answer)) are not kept: that the call has run is.
+//! All answers and errors of calls with keys have at most 64 MiB ([`with_max_bytes`](OnceBuilder::with_max_bytes)), and as
+//! many those of calls without. One principal has an eighth, 8 MiB, and all together that were
+//! [not verified](crate::ToolCall::with_unverified_ids) have half. Beyond that the oldest answers go, and it is kept that
+//! their calls have run. A key takes at most 1.5 KiB beside its answer, and a principal its text once.
+//!
+//! JSON values and results of MCP are kept as JSON text, whose bytes are those of memory. They are parsed when they are
+//! given: 100 answers of 60 KB take 6 MB, not the 400 MB that they can take parsed. Answers of other types are kept as they
+//! are. Their size is known of the [usual types](crate::Answer::of_usual), of others by
+//! [`with_size`](OnceBuilder::with_size); else an answer counts 64 KiB.
+//! Of an error the [source](std::error::Error::source) is not kept: a caller who gets it again has its text.
 //!
 //! # Cancel safety
 //!

@@ -22,6 +22,7 @@ use crate::{
         principal::MAX_PRINCIPAL,
         ready::Prepared,
         reuse::{self, AnyAnswer, Reuse},
+        share,
     },
 };
 
@@ -31,7 +32,7 @@ pub const TOOL_KEY_REUSED: &str = "TOOL_KEY_REUSED";
 /// The code of a refusal: the first call with this key may have run.
 pub const TOOL_OUTCOME_UNKNOWN: &str = "TOOL_OUTCOME_UNKNOWN";
 
-/// The code of a refusal: the first call with this key has run, and its answer was too large to be kept.
+/// The code of a refusal: the first call with this key has run, and its answer was not kept, for want of room.
 pub const TOOL_ALREADY_DONE: &str = "TOOL_ALREADY_DONE";
 
 /// The longest key, in bytes.
@@ -90,11 +91,21 @@ pub(super) enum Kept {
         /// Whether the leaf has said that it is an error in the tool's own words.
         is_reported: bool,
     },
-    /// It has an answer that is too large.
-    TooLarge,
+    /// It has an end that is too large, or for which there was no more room.
+    NoRoom,
     Failed(ToolError),
     /// It may have run, and ended with this error; or was dropped, or panicked.
     Unknown(Option<ToolError>),
+}
+
+impl Kept {
+    /// What stays of it where there is no room.
+    fn rest(&self) -> Self {
+        match self {
+            Self::Unknown(_) => Self::Unknown(None),
+            _ => Self::NoRoom,
+        }
+    }
 }
 
 /// A call with a key.
@@ -190,7 +201,7 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
                     false => error,
                 });
             }
-            Ok(Kept::TooLarge) => already_done(),
+            Ok(Kept::NoRoom) => already_done(),
             Ok(Kept::Unknown(first)) => unknown(first.as_ref()),
         };
         Err(refusal.for_call(info))
@@ -204,22 +215,36 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
     }
 
     fn end(&mut self, result: &Result<Res, ToolError>) {
-        let kept = match result {
+        let (bytes, kept) = match result {
             Ok(answer) => match self.rules.store.size.keep(answer) {
-                Some(answer) => Kept::Answer {
-                    answer,
-                    is_reported: self.below.is_reported(),
-                },
-                None => Kept::TooLarge,
+                Some((answer, bytes)) => {
+                    let is_reported = self.below.is_reported();
+                    (
+                        bytes,
+                        Kept::Answer {
+                            answer,
+                            is_reported,
+                        },
+                    )
+                }
+                None => (0, Kept::NoRoom),
             },
             Err(error) if is_definite(error) => {
-                Kept::Failed(error.clone().unnamed().without_source())
+                let error = error.clone().unnamed().without_source();
+                (error.kept_bytes(), Kept::Failed(error))
             }
             Err(error) if self.may_run_again(error) => {
                 let (error, is_shared) = (error.clone(), false);
                 return self.flight.end(Err(Failed { error, is_shared }));
             }
-            Err(error) => Kept::Unknown(Some(error.clone().without_source())),
+            Err(error) => {
+                let error = error.clone().without_source();
+                (error.kept_bytes(), Kept::Unknown(Some(error)))
+            }
+        };
+        let kept = match self.flight.reserve(bytes, |kept| Some(kept.rest())) {
+            true => kept,
+            false => kept.rest(),
         };
         let until = Instant::now() + self.ttl;
         self.flight.end(Ok(Some((kept, until))));
@@ -265,15 +290,15 @@ fn no_place(why: NoPlace) -> ToolError {
                     "This call has the key of another one with other arguments, and was not made. Give it a key of its own.",
                 )
         }
-        NoPlace::Full => ToolError::refusal(
+        NoPlace::NoRoom(share::NoRoom::Full) => ToolError::refusal(
             ErrorKind::Overloaded,
             "there is no place for another key: none is forgotten before its time",
         ),
-        NoPlace::Unverified => ToolError::refusal(
+        NoPlace::NoRoom(share::NoRoom::Unverified) => ToolError::refusal(
             ErrorKind::Overloaded,
             "there is no place for another key of a principal that was not verified: none is forgotten before its time",
         ),
-        NoPlace::Share => ToolError::refusal(
+        NoPlace::NoRoom(share::NoRoom::Share) => ToolError::refusal(
             ErrorKind::Overloaded,
             "there is no place for another key of this principal: none is forgotten before its time",
         ),
@@ -282,7 +307,7 @@ fn no_place(why: NoPlace) -> ToolError {
 
 #[cold]
 fn already_done() -> ToolError {
-    let text = "the call was made before, and its answer was too large to be kept";
+    let text = "the call was made before, and its answer was not kept";
     ToolError::refusal(ErrorKind::Failed, text)
         .with_execution(Execution::Completed)
         .with_code(TOOL_ALREADY_DONE)

@@ -307,6 +307,28 @@ async fn the_store_is_bounded_and_a_stranger_turns_out_nobody_elses_answers() {
     }
 }
 
+/// S-2: the answers of a principal that are stale first go. Those of another principal stay.
+#[tokio::test(start_paused = true)]
+async fn beyond_the_bytes_of_a_principal_its_oldest_answers_are_forgotten() {
+    let size = |text: &&str| text.len() as u64;
+    let builder = builder().with_max_answer(10).with_size(size);
+    let layer = builder.with_max_bytes(800).build().unwrap();
+    let tool = Tool::always(Step::ok("ten bytes!"));
+    let mine = || query("mine").with_session_id("s2");
+    make(&layer, &tool, mine()).await.unwrap();
+    for n in 0..11 {
+        make(&layer, &tool, query(&n.to_string())).await.unwrap();
+        advance(SECOND).await;
+    }
+    make(&layer, &tool, mine()).await.unwrap();
+    for n in 2..11 {
+        make(&layer, &tool, query(&n.to_string())).await.unwrap();
+    }
+    assert_eq!(tool.count(), 12);
+    make(&layer, &tool, query("0")).await.unwrap();
+    assert_eq!(tool.count(), 13);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_forgotten_is_asked_for_again() {
     let (layer, tool) = (layer(), Tool::always(Step::ok("r").after(SECOND)));

@@ -120,6 +120,35 @@ async fn invented_sessions_push_out_no_answer_of_verified_ones() {
     assert_eq!(tool.count(), before);
 }
 
+/// S-2, rule 6: answers of verified principals are not forgotten for the bytes of invented ones, which have half.
+#[tokio::test(start_paused = true)]
+async fn invented_sessions_take_no_bytes_from_verified_ones() {
+    let layer = CacheLayer::builder(Duration::from_secs(60), ["pay"])
+        .with_max_answer(10)
+        .with_size(|text: &&str| text.len() as u64)
+        .with_max_bytes(160)
+        .build()
+        .unwrap();
+    let tool = Tool::always(Step::ok("ten bytes!"));
+    let svc = layer.layer(tool.clone());
+    for n in 0..12 {
+        let _ = svc.clone().oneshot(verified(&format!("v{n}"))).await;
+    }
+    for n in 0..100 {
+        let _ = svc.clone().oneshot(invented(n)).await;
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+    assert_eq!(tool.count(), 112);
+    for n in 0..12 {
+        let _ = svc.clone().oneshot(verified(&format!("v{n}"))).await;
+    }
+    assert_eq!(tool.count(), 112);
+    for n in 96..100 {
+        let _ = svc.clone().oneshot(invented(n)).await;
+    }
+    assert_eq!(tool.count(), 112);
+}
+
 /// An invented id gets no answer of the verified one with the same text.
 #[tokio::test(start_paused = true)]
 async fn an_invented_session_gets_no_answer_of_a_verified_one() {

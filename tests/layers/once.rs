@@ -644,6 +644,55 @@ async fn of_a_large_answer_it_is_kept_that_the_call_has_run() {
 }
 
 /// A retry layer above sends the same call again: it runs if it has not started, and else it does not.
+/// S-2: of a principal the oldest answers go, and no call runs again. Another principal's stay.
+#[tokio::test(start_paused = true)]
+async fn beyond_the_bytes_of_a_principal_the_oldest_answers_go() {
+    let size = |text: &&str| text.len() as u64;
+    let builder = OnceLayer::builder().with_max_answer(10).with_size(size);
+    let layer = builder.with_max_bytes(800).build().unwrap();
+    let tool = Tool::always(Step::ok("ten bytes!"));
+    let agents = |agent: &str, n: u32| {
+        let call = ToolCall::new("pay").with_agent_id(agent.to_owned());
+        call.with_once_key(n.to_string())
+    };
+    make(&layer, &tool, agents("b", 0)).await.unwrap();
+    for n in 0..11 {
+        make(&layer, &tool, agents("a", n)).await.unwrap();
+        advance(SECOND).await;
+    }
+    assert_eq!(tool.count(), 12);
+    for n in 0..2 {
+        let error = make(&layer, &tool, agents("a", n)).await.unwrap_err();
+        assert_eq!(
+            (error.code(), error.execution()),
+            (TOOL_ALREADY_DONE, Execution::Completed)
+        );
+    }
+    for n in 2..11 {
+        make(&layer, &tool, agents("a", n)).await.unwrap();
+    }
+    make(&layer, &tool, agents("b", 0)).await.unwrap();
+    assert_eq!(tool.count(), 12);
+}
+
+/// S-2: an error counts as well; of a call that may have run it stays known that it may have.
+#[tokio::test(start_paused = true)]
+async fn an_error_without_room_is_kept_as_what_the_call_has_done() {
+    let layer = OnceLayer::new();
+    for (kind, code) in [
+        (ErrorKind::Failed, TOOL_ALREADY_DONE),
+        (ErrorKind::Upstream, TOOL_OUTCOME_UNKNOWN),
+    ] {
+        let error = ToolError::new(kind, "no").with_detail("log", "a".repeat(9_000_000));
+        let tool = Tool::always(Step::error(error));
+        let call = pay().with_once_key(code);
+        let first = make(&layer, &tool, call.clone()).await.unwrap_err();
+        assert_eq!(first.kind(), kind);
+        let again = make(&layer, &tool, call).await.unwrap_err();
+        assert_eq!((again.code(), tool.count()), (code, 1));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn attempts_from_above_are_the_same_call() {
     let overloaded = Step::status(503).with_retry_after(SECOND);

@@ -242,6 +242,9 @@ fn a_cooldown_beyond_the_longest_wait() {
 fn answers_that_are_kept_for_no_time() {
     refused(|s| s.once.ttl = secs(0), "once.ttl", &["zero"]);
     refused(|s| s.once.max_keys = 0, "once.max_keys", &["1 to"]);
+    // An eighth of the bytes has to have room for one answer.
+    let small = |s: &mut Settings| s.once.max_bytes = 100_000;
+    refused(small, "once.max_answer", &["65536", "12500", "max_bytes"]);
     let tools = |ttl| {
         move |s: &mut Settings| {
             s.cache.tools = vec!["search".into()];

@@ -82,8 +82,8 @@ fn a_key_has_the_name_of_its_method() {
             with_fail_fast, with_key, with_max_keys
         };
         "repeat_guard": <RepeatGuardBuilder>::{with_failures, with_window, with_max_keys};
-        "once": <tower_toolcall::once::OnceBuilder>::{with_ttl, with_repeat_within, with_max_keys, with_max_answer};
-        "cache": <tower_toolcall::cache::CacheBuilder>::{with_max_keys, with_max_answer};
+        "once": <tower_toolcall::once::OnceBuilder>::{with_ttl, with_repeat_within, with_max_keys, with_max_answer, with_max_bytes};
+        "cache": <tower_toolcall::cache::CacheBuilder>::{with_max_keys, with_max_answer, with_max_bytes};
         "health": <HealthBuilder>::{with_threshold, with_refusal, with_probe_period, with_max_servers};
         "circuit_breaker":
             <CircuitBreakerBuilder>::{

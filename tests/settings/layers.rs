@@ -134,20 +134,22 @@ fn once_and_cache() {
     assert!(settings.cache_layer().unwrap().is_none());
     let settings = changed(|s| {
         (s.once.ttl, s.once.repeat_within) = (secs(60), secs(5));
-        (s.once.max_keys, s.once.max_answer) = (7, 8);
+        (s.once.max_keys, s.once.max_answer, s.once.max_bytes) = (7, 8, 900);
         s.cache.tools = vec!["search".into()];
         s.cache.ttl = Some(secs(60));
-        (s.cache.max_keys, s.cache.max_answer) = (7, 8);
+        (s.cache.max_keys, s.cache.max_answer, s.cache.max_bytes) = (7, 8, 900);
     });
     let by_hand = OnceLayer::builder()
         .with_ttl(secs(60))
         .with_repeat_within(secs(5))
         .with_max_keys(7)
-        .with_max_answer(8);
+        .with_max_answer(8)
+        .with_max_bytes(900);
     same(&settings.once_builder(), &by_hand);
     let by_hand = CacheLayer::builder(secs(60), ["search"])
         .with_max_keys(7)
-        .with_max_answer(8);
+        .with_max_answer(8)
+        .with_max_bytes(900);
     same(&settings.cache_builder().unwrap().unwrap(), &by_hand);
 }
 

@@ -12,7 +12,7 @@ use crate::{
     call::CallInfo,
     check::{Check, within},
     error::AnyError,
-    foreign,
+    foreign::{self, Json, PARSED},
 };
 
 /// An MCP server's answer as the JSON that the server has sent, for code that writes answers as JSON.
@@ -81,13 +81,20 @@ impl Check<CallToolResponse> for McpMaxBytes {
     }
 }
 
-/// The JSON of a completed call's result: see `foreign`.
-pub(crate) fn json_of(answer: &dyn Any, max: u64) -> Option<Box<str>> {
+/// A result as it is kept: see `foreign`.
+pub(crate) fn json_of(answer: &dyn Any, max: u64) -> Option<Json> {
     let result = match answer.downcast_ref() {
         Some(CallToolResponse::Complete(result)) => result,
-        _ => answer.downcast_ref::<CallToolResult>()?,
+        // rmcp cannot read every other kind again.
+        Some(other) => {
+            let bytes = response_bytes(other, max).ok();
+            return Some(Json::Parsed(
+                bytes.map(|bytes| bytes.saturating_mul(PARSED)),
+            ));
+        }
+        None => answer.downcast_ref::<CallToolResult>()?,
     };
-    foreign::same_json(result, max)
+    Some(foreign::same_json(result, max))
 }
 
 pub(crate) fn parse_into(place: &mut dyn Any, json: &str) {

@@ -237,6 +237,7 @@ impl Settings {
             .with_repeat_within(once.repeat_within)
             .with_max_keys(once.max_keys)
             .with_max_answer(once.max_answer)
+            .with_max_bytes(once.max_bytes)
     }
 
     /// The layer that keeps answers, without a classifier: for [`StackBuilder::with_cache`](super::StackBuilder::with_cache). `None` if no tool is
@@ -265,7 +266,8 @@ impl Settings {
         let names = cache.tools.iter().map(String::as_str);
         let builder = CacheLayer::builder(ttl, names)
             .with_max_keys(cache.max_keys)
-            .with_max_answer(cache.max_answer);
+            .with_max_answer(cache.max_answer)
+            .with_max_bytes(cache.max_bytes);
         Ok(Some(builder))
     }
 

@@ -206,6 +206,9 @@ settings! {
         max_keys: usize = DEFAULT_MAX_KEYS, "TOOLCALL_ONCE_MAX_KEYS", "how many keys of calls are kept, an eighth of them for each principal";
         /// How many bytes an answer that is kept may have. Default 65,536.
         max_answer: u64 = 65_536, "TOOLCALL_ONCE_MAX_ANSWER", "how many bytes an answer that is kept may have";
+        /// How many bytes the answers to calls with a key have together, and those to calls without. A principal has an
+        /// eighth of each. Default 67,108,864.
+        max_bytes: u64 = 64 << 20, "TOOLCALL_ONCE_MAX_BYTES", "how many bytes the answers to calls with a key have together, and those to calls without; an eighth for each principal";
     }
 
     /// Of which tools answers are kept: `[cache]`. For [`Settings::cache_layer`]: it is in a stack by `StackBuilder::with_cache`. See
@@ -219,6 +222,8 @@ settings! {
         max_keys: usize = 1_000, "TOOLCALL_CACHE_MAX_KEYS", "how many answers are kept, an eighth of them for each principal";
         /// How many bytes an answer that is kept may have. Default 65,536.
         max_answer: u64 = 65_536, "TOOLCALL_CACHE_MAX_ANSWER", "how many bytes an answer may have that is kept";
+        /// How many bytes the answers have together, an eighth of them for each principal. Default 67,108,864.
+        max_bytes: u64 = 64 << 20, "TOOLCALL_CACHE_MAX_BYTES", "how many bytes the answers have together, an eighth of them for each principal";
     }
 
     /// How jobs are waited for: `[poll]`. For [`Settings::poll_layer`], which is in no stack by itself.

@@ -282,7 +282,11 @@ impl Drop for Looks {
 /// What is kept may be large, and has a drop of its own.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_dropped_under_a_lock() {
-    let flights = Arc::new(Flights::shared_out(2, 2, true));
+    let flights = Arc::new(Flights::shared_out(
+        Units::new(2, 2),
+        Units::new(0, 0),
+        true,
+    ));
     let keep = |key: &str, time: Duration| {
         let mut flight = flights.enter(key.to_owned()).unwrap();
         assert!(flight.try_turn());
