@@ -14,7 +14,7 @@ use crate::{
     call::{Claim, ToolCall},
     error::{
         BoxError, ErrorKind, Execution, ToolError,
-        recognise::{LATE, LOST},
+        recognise::{LATE, LOST, judged},
     },
     kit::attempts::resend,
     outcome::Classify,
@@ -23,14 +23,14 @@ use crate::{
 
 pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     if error.is::<Elapsed>() {
-        return Some(LATE.into());
+        return Some(judged(LATE));
     }
     // Which limiter it was, only the layer directly above it knows: see `is_refusal`.
     if error.is::<Overloaded>() {
-        return Some((ErrorKind::Overloaded, Execution::Unknown).into());
+        return Some(judged((ErrorKind::Overloaded, Execution::Unknown)));
     }
     // The worker is gone for good: whether it had taken this call is unknown.
-    error.is::<Closed>().then(|| LOST.into())
+    error.is::<Closed>().then(|| judged(LOST))
 }
 
 /// `Buffer`, which shares its service's error.

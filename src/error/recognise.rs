@@ -170,7 +170,7 @@ fn describe(error: &(dyn StdError + 'static), text: &mut String) {
 
 /// The first link that is known by its type, as a leaf that is a transport met it on its own wire.
 pub(crate) fn cause_by_type(error: &(dyn StdError + 'static)) -> Option<ToolError> {
-    let own = |link| from_runtime(link).map(ToolError::from);
+    let own = |link| from_runtime(link).map(judged);
     links(error).find_map(|link| own(link).or_else(|| foreign::cause(link)))
 }
 
@@ -185,10 +185,8 @@ pub(crate) const LATE: Verdict = (ErrorKind::Timeout, Execution::Unknown);
 pub(crate) const BROKEN: Verdict = (ErrorKind::Upstream, Execution::Unknown);
 
 /// An error without a message.
-impl From<Verdict> for ToolError {
-    fn from((kind, execution): Verdict) -> Self {
-        Self::made(kind, "".into(), |e| e.execution = execution)
-    }
+pub(crate) fn judged((kind, execution): Verdict) -> ToolError {
+    ToolError::made(kind, "".into(), |e| e.execution = execution)
 }
 
 fn from_runtime(error: &(dyn StdError + 'static)) -> Option<Verdict> {

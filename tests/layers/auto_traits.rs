@@ -2,10 +2,10 @@
 
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 use tower_toolcall::{
-    AnyError, CallInfo, ConfigError, ErrorKind, Identity, Key, Observation, Outcome, Progress,
-    ToolCall, ToolError, cache, catch_panic, check, circuit_breaker, concurrency_limit, deadline,
-    fit, health, identity, normalize, once, outcome::ByError, policy, poll, quota, rate_limit,
-    redact, repeat_guard, result, retry, sanitize, testing, timeout, trace, transport,
+    AnyError, CallInfo, ConfigError, ErrorKind, Execution, Identity, Key, Observation, Outcome,
+    Progress, ToolCall, ToolError, cache, catch_panic, check, circuit_breaker, concurrency_limit,
+    deadline, fit, health, identity, normalize, once, outcome::ByError, policy, poll, quota,
+    rate_limit, redact, repeat_guard, result, retry, sanitize, testing, timeout, trace, transport,
 };
 
 type Tool = std::future::Ready<Result<(), ToolError>>;
@@ -14,6 +14,7 @@ type Svc = tower::util::BoxCloneSyncService<ToolCall, (), ToolError>;
 assert_impl_all!(ToolCall: Send, Sync, Unpin, Clone);
 assert_impl_all!(CallInfo: Send, Sync, Unpin, Clone);
 assert_impl_all!(ToolError: Send, Sync, Unpin, Clone, std::error::Error);
+assert_not_impl_any!(ToolError: From<(ErrorKind, Execution)>);
 assert_impl_all!(AnyError: Send, Sync, Unpin);
 assert_impl_all!(ConfigError: Send, Sync, Unpin, Clone, std::error::Error);
 assert_impl_all!(ErrorKind: Send, Sync, Copy);
