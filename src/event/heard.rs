@@ -7,24 +7,24 @@
 /// event: a layer at INFO beside one at DEBUG would miss that event.
 macro_rules! heard {
     ($kind:ident $level:ident) => {{
-        use tracing::{Metadata, callsite, field::FieldSet, metadata::Kind};
-        static CALLSITE: callsite::DefaultCallsite = callsite::DefaultCallsite::new(&LIKE_OURS);
-        static LIKE_OURS: Metadata<'static> = Metadata::new(
-            "tool",
-            $crate::event::TARGET,
-            tracing::Level::$level,
-            None,
-            None,
-            None,
-            FieldSet::new(&["tool", "code", "error"], callsite::Identifier(&CALLSITE)),
-            Kind::$kind,
-        );
-        tracing::level_enabled!(tracing::Level::$level)
+        use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
+        use tracing_core::{Kind, Level, Metadata, callsite::DefaultCallsite, metadata};
+        static CALLSITE: DefaultCallsite = DefaultCallsite::new(&LIKE_OURS);
+        static LIKE_OURS: Metadata<'static> = metadata! {
+            name: "tool",
+            target: $crate::event::TARGET,
+            level: Level::$level,
+            fields: &["tool", "code", "error"],
+            callsite: &CALLSITE,
+            kind: Kind::$kind,
+        };
+        Level::$level <= STATIC_MAX_LEVEL
+            && Level::$level <= LevelFilter::current()
             && $crate::event::heard::is_heard(&CALLSITE, &LIKE_OURS)
     }};
 }
 pub(crate) use heard;
-use tracing::{Metadata, callsite::DefaultCallsite, dispatcher};
+use tracing_core::{Metadata, callsite::DefaultCallsite, dispatcher};
 
 pub(crate) fn is_heard(
     callsite: &'static DefaultCallsite,
