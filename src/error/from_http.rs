@@ -1,6 +1,6 @@
 //! The error that a peer's HTTP answer means: by its status, its headers and its body.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
@@ -23,8 +23,8 @@ impl ToolError {
     /// Returns the error that an answer of a peer means, for a tool service with an HTTP client of its own.
     ///
     /// It is that of [`from_status`](Self::from_status), with the redacted body and the delay that the answer asks
-    /// for: of its [headers](hint::from_headers), or of the [JSON](hint::from_json) body of a 429 or 503. A 403 is
-    /// [`RateLimited`](ErrorKind::RateLimited) if the same answer says that a limit is used up:
+    /// for: of its [headers](hint::from_headers), or of the [JSON](hint::from_json) or [words](hint::from_text) of
+    /// the body of a limit or a 503. A 403 is [`RateLimited`](ErrorKind::RateLimited) if the same answer says that a limit is used up:
     ///
     /// | sign | evidence |
     /// |---|---|
@@ -61,13 +61,15 @@ impl ToolError {
         let delay = said.and_then(|hint| hint.delay);
         match status {
             StatusCode::FORBIDDEN if is_asked || hint::is_used_up(headers, now) => {
-                error.limited_if_forbidden().hinted(delay)
+                let error = error.limited_if_forbidden().hinted(delay);
+                error.delayed_by_body(body)
             }
             StatusCode::FORBIDDEN => error.limited_by_body(body),
-            StatusCode::TOO_MANY_REQUESTS => error.hinted(delay.or_else(|| delay_in(body))),
+            StatusCode::TOO_MANY_REQUESTS => error.hinted(delay).delayed_by_body(body),
             // A quota that comes back, and words of a body, do not say that the request was turned away.
             StatusCode::SERVICE_UNAVAILABLE if !is_asked => error
-                .hinted(delay.or_else(|| delay_in(body)))
+                .hinted(delay)
+                .delayed_by_body(body)
                 .with_execution(Execution::Unknown),
             _ => error.hinted(delay),
         }
@@ -84,13 +86,17 @@ impl ToolError {
             Some(true) => self.limited_if_forbidden(),
             Some(false) => self.limited_if_forbidden().into_inferred(),
         };
-        let delay = hint::from_json(&json).and_then(|hint| hint.delay);
-        error.hinted(delay).delayed_by_text(body)
+        error.delayed_by_body(body)
     }
-}
 
-fn delay_in(body: &str) -> Option<Duration> {
-    hint::from_json(&serde_json::from_str(body).ok()?)?.delay
+    /// Takes over the delay that a body asks for, in JSON or in words, if no other is known.
+    pub(crate) fn delayed_by_body(self, body: &str) -> Self {
+        if self.retry_after().is_some() {
+            return self;
+        }
+        let of_json = || hint::from_json(&serde_json::from_str(body).ok()?)?.delay;
+        self.hinted(of_json()).delayed_by_text(body)
+    }
 }
 
 /// Whether a body names a rate limit: `true` for a code, `false` for words only.

@@ -71,17 +71,23 @@ fn delay(value: &Value, read: fn(&str) -> Option<Duration>) -> Option<Duration> 
 
 /// `{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "3.5s"}`: a duration is a string
 /// in the JSON of Protocol Buffers, and an object where one was printed by other means.
+///
+/// Gateways leave the type out. An object of another type has a `retryDelay` of its own.
 fn retry_info(object: &Map<String, Value>) -> Option<Duration> {
-    let name = object.get("@type")?.as_str()?;
-    if !name.ends_with("google.rpc.RetryInfo") {
+    let name = object
+        .get("@type")
+        .map(|name| name.as_str().unwrap_or_default());
+    if name.is_some_and(|name| !name.ends_with("google.rpc.RetryInfo")) {
         return None;
     }
     match object.get("retryDelay").or(object.get("retry_delay"))? {
         Value::String(text) => go_duration(text),
         Value::Object(parts) => {
-            let part = |name| parts.get(name).map_or(Some(0), Value::as_u64);
+            // 64 bits are a string in JSON.
+            let number = |n: &Value| n.as_u64().or_else(|| n.as_str()?.parse().ok());
+            let part = |name| parts.get(name).map_or(Some(0), number);
             let nanos = Duration::from_nanos(part("nanos")?);
-            Duration::from_secs(part("seconds")?).checked_add(nanos)
+            Some(Duration::from_secs(part("seconds")?).saturating_add(nanos))
         }
         _ => None,
     }
@@ -165,7 +171,6 @@ mod tests {
             json!("soon"),
             json!(3),
             json!({ "seconds": -1 }),
-            json!({ "seconds": u64::MAX, "nanos": u64::MAX }),
         ] {
             assert_eq!(from_json(&error(rubbish)), None);
         }
@@ -181,11 +186,10 @@ mod tests {
             json!({ "retry_after": true }),
             json!({ "retry_after": [1] }),
             json!({ "retry_after": -1 }),
-            json!({ "retry_after": 1e300 }),
             json!({ "retry_after": "NaN" }),
             json!({ "retry_after": "inf" }),
             json!({ "retry_after": "1e400" }),
-            json!({ "retry_after": "9".repeat(40) }),
+            json!({ "retryDelay": 5 }),
             json!({ "retry_after": "1".repeat(16 << 20) }),
             json!({ "retry_after_ms": "é" }),
             json!({ "took": 30 }),

@@ -2,8 +2,8 @@
 //!
 //! The functions are pure and total. They read no clock (`now` is an argument), and any input of a peer
 //! (40 digits, `NaN`, the year 9999, 16 MiB) gives a value or `None`. A value that does not parse is
-//! ignored and the next source is tried. Nothing is clamped: the layers decide what is too long to
-//! wait.
+//! ignored and the next source is tried. A number of at most 64 digits that a [`Duration`] cannot hold gives the longest
+//! one. Nothing else is clamped: the layers decide what is too long to wait.
 //!
 //! | function | reads |
 //! |---|---|
@@ -41,6 +41,7 @@ pub(crate) use self::headers::is_used_up;
 #[cfg(feature = "hints")]
 #[cfg_attr(docsrs, doc(cfg(feature = "hints")))]
 pub use self::headers::{exhausted, from_headers, retry_after};
+pub(crate) use self::text::LIMITS;
 pub use self::{
     json::from_json,
     text::from_text,

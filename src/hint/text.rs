@@ -27,11 +27,32 @@ const PHRASES: &[&[&str]] = &[
     &["wait"],
 ];
 
+/// Phrases that ask only after a word of a limit: a connection is reset after 30 s, too.
+const OF_LIMITS: &[&[&str]] = &[
+    &["reset", "after"], // Gemini CLI
+    &["reset", "in"],
+    &["resets", "after"],
+    &["resets", "in"],
+    &["retry", "delay"], // Gemini's SDKs print its JSON
+];
+
+/// Words of a limit.
+pub(crate) const LIMITS: &[&str] = &[
+    "limit",
+    "limits",
+    "limited",
+    "quota",
+    "quotas",
+    "throttle",
+    "throttled",
+    "slow",
+];
+
 /// Of the first words of the phrases.
-const STEMS: &[&str] = &["try", "wait", "expected"];
+const STEMS: &[&str] = &["try", "wait", "expected", "reset"];
 
 /// The delay that a message asks for: `Please try again in 1m26.4s`, `retry after 30 seconds`, `wait 5
-/// minutes`, `Retry-After: 12`. Only the first 2,000 characters are looked at.
+/// minutes`, `Retry-After: 12`, `Your quota will reset after 39s`. Only the first 2,000 characters are looked at.
 ///
 /// A number without a unit means seconds after `retry after` and is nothing elsewhere. Of several delays the longest
 /// wins.
@@ -104,11 +125,15 @@ fn number_len(text: &str) -> usize {
 
 /// The delay, if the text asks for one here.
 fn asked(before: &[&str], text: &[&str]) -> Option<Duration> {
-    let phrase = PHRASES.iter().find(|phrase| begins_with(text, phrase))?;
+    let mut phrases = PHRASES.iter().chain(OF_LIMITS);
+    let phrase = phrases.find(|phrase| begins_with(text, phrase))?;
     let previous = before.last().copied().unwrap_or_default();
     let waits = *phrase == ["wait"];
     // `max wait 30s exceeded`, `had to wait 30s` ask for nothing.
-    if is_one_of(previous, &["not", "never", "no", "t"]) || waits && !asks_to_wait(before) {
+    if is_one_of(previous, &["not", "never", "no", "t"])
+        || waits && !asks_to_wait(before)
+        || OF_LIMITS.contains(phrase) && !is_of_limit(before)
+    {
         return None;
     }
     let mut rest = &text[phrase.len()..];
@@ -139,6 +164,14 @@ fn asks_to_wait(before: &[&str]) -> bool {
     !past && (is_one_of(last, &asks) || !last.starts_with(char::is_alphanumeric))
 }
 
+/// Whether the words before a phrase are about a limit, and not of what else is reset.
+fn is_of_limit(before: &[&str]) -> bool {
+    const OTHERS: &[&str] = &["connection", "stream", "socket", "peer"];
+    let previous = before.last().copied().unwrap_or_default();
+    let mut words = before.iter();
+    !is_one_of(previous, OTHERS) && words.any(|word| is_one_of(word, LIMITS))
+}
+
 fn is_filler(word: &str) -> bool {
     #[rustfmt::skip]
     const FILLERS: &[&str] = &[
@@ -156,7 +189,7 @@ fn amount(mut text: &[&str], bare: Option<u64>) -> Option<Duration> {
     {
         match rest.first().and_then(|word| unit(word)) {
             Some(unit) if smallest.is_none_or(|smallest| unit < smallest) => {
-                sum = sum.checked_add(quantity(&plain(number)?, unit)?)?;
+                sum = sum.saturating_add(quantity(&plain(number)?, unit)?);
                 smallest = Some(unit);
                 text = &rest[1..];
             }
@@ -259,7 +292,8 @@ mod tests {
     #[test]
     fn each_phrase_begins_with_a_stem() {
         let has_stem = |word: &str| STEMS.iter().any(|stem| word.contains(stem));
-        assert!(PHRASES.iter().all(|phrase| has_stem(phrase[0])));
+        let mut phrases = PHRASES.iter().chain(OF_LIMITS);
+        assert!(phrases.all(|phrase| has_stem(phrase[0])));
     }
 
     #[test]
@@ -269,6 +303,9 @@ mod tests {
             "limit 20s exceeded",
             "timeout after 30 seconds",
             "connection reset after 30s",
+            "limit reached: connection reset after 30s",
+            "counter reset in 30 s",
+            "the retry delay 5s is too long",
             "failed again after 30 s",
             "waited 30 s",
             "had to wait 30s",
@@ -293,8 +330,6 @@ mod tests {
             "try again in 1e400 seconds",
             "try again in NaN seconds",
             "try again in inf",
-            "try again in 9999999999999999999999999999999999999999 s",
-            "try again in 18446744073709551615 days",
             "try again later",
             "retry",
             "retry after",

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use http::{HeaderName, Method, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use serde_json::{Value, json};
 use tower_toolcall::{
-    Answer, Classify, ErrorKind, Evidence, Execution, ModelText, Outcome,
+    Answer, Classify, ErrorKind, Evidence, Execution, ModelText, Outcome, ToolError,
     http_tool::{HttpAnswer, HttpClassifier, HttpTool},
 };
 
@@ -187,6 +187,100 @@ async fn a_refusal_has_the_delay_that_the_server_asks_for() {
         let error = leaf.send(json!({ "at": "body" })).await.unwrap_err();
         assert_eq!(error.retry_after(), Some(Duration::from_secs(9)));
     }
+}
+
+/// K-6: servers write a delay into headers of their own, into their JSON and into their words.
+#[tokio::test]
+async fn a_delay_is_read_wherever_the_answer_has_it() {
+    const NONE: &str = "x-other: 1";
+    for (header, body, millis) in [
+        ("x-ms-retry-after-ms: 1500", "", 1_500),
+        (NONE, "Your quota will reset after 39s.", 39_000),
+        (
+            NONE,
+            r#"{"error": {"details": [{"retryDelay": "39s"}]}}"#,
+            39_000,
+        ),
+        (
+            NONE,
+            r#"{"error": {"message": "Rate limit reached. Please try again in 1m26.4s."}}"#,
+            86_400,
+        ),
+        // Of the same kind
+        ("x-acme-retry-after: 12", "", 12_000),
+        (
+            NONE,
+            "Too many requests: the limit resets in 12 seconds",
+            12_000,
+        ),
+        (
+            NONE,
+            r#"{"retryDelay": {"seconds": "39", "nanos": 0}}"#,
+            39_000,
+        ),
+        (
+            NONE,
+            "429 RESOURCE_EXHAUSTED. You exceeded your quota. {'retryDelay': '39s'}",
+            39_000,
+        ),
+    ] {
+        let error = refused_with(429, header, body).await;
+        assert_eq!(error.kind(), ErrorKind::RateLimited);
+        let expected = Duration::from_millis(millis);
+        assert_eq!(error.retry_after(), Some(expected), "{header}, {body}");
+        let error = refused_with(503, header, body).await;
+        assert_eq!(error.retry_after(), Some(expected), "{header}, {body}");
+    }
+}
+
+/// K-6: words that a limit shares with other things ask for nothing.
+#[tokio::test]
+async fn words_about_other_things_are_no_delay() {
+    for body in [
+        "connection reset after 39s",
+        "limit of 5 connections; the last connection reset after 39s",
+        r#"{"config": {"retryDelay": 5000}}"#,
+        r#"{"details": [{"@type": "acme.Pause", "retryDelay": "39s"}]}"#,
+    ] {
+        let error = refused_with(429, "x-after: 1", body).await;
+        assert_eq!(error.retry_after(), None, "{body}");
+    }
+}
+
+/// K-6: a number that no duration can hold is a very long delay, not a missing one.
+#[tokio::test]
+async fn a_delay_of_32_digits_is_the_longest_one() {
+    let digits = "9".repeat(32);
+    let json = format!(r#"{{"retry_after": {digits}}}"#);
+    let text = format!("try again in {digits} seconds");
+    let header = format!("retry-after: {digits}");
+    let millis = format!("retry-after-ms: {digits}");
+    let reset = format!("x-ratelimit-reset: {digits}");
+    for (header, body) in [
+        (&*header, ""),
+        (&*millis, ""),
+        (&*reset, ""),
+        ("x-other: 1", &*json),
+        ("x-other: 1", &*text),
+    ] {
+        let error = refused_with(429, header, body).await;
+        let delay = error.retry_after().unwrap_or_default();
+        let century = Duration::from_secs(100 * 365 * 86_400);
+        assert!(delay > century, "{header}, {body}: {delay:?}");
+        assert!(error.retry_after_seconds() > Some(century.as_secs()));
+    }
+}
+
+/// The error of a server that answers so; the header is `name: value`.
+async fn refused_with(status: u16, header: &str, body: &str) -> ToolError {
+    let (name, value) = header.split_once(": ").unwrap();
+    let (name, value): (HeaderName, HeaderValue) = (name.parse().unwrap(), value.parse().unwrap());
+    let body = body.to_owned();
+    let leaf = answered_by(tool(Method::POST), move |_| {
+        let answer = Response::builder().status(status).header(&name, &value);
+        answer.body(full(body.clone())).unwrap()
+    });
+    leaf.send(no_arguments()).await.unwrap_err()
 }
 
 /// L3: a success that was the last one for a while.

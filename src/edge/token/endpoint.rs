@@ -3,6 +3,7 @@ use std::{
     future::{Future, poll_fn},
     marker::PhantomData,
     pin::Pin,
+    str::from_utf8,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -230,11 +231,12 @@ where
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_ANSWER));
     if !head.status.is_success() {
         let error = ToolError::from_http(head.status, &head.headers, "", wall_clock());
-        if error.is_retryable() {
-            return Err(error);
-        }
         // What there is of it will do.
         let _ = timeout(REFUSAL_TIME, read(body, MAX_ANSWER, &mut bytes)).await;
+        if error.is_retryable() {
+            // Of this body only the delay is kept.
+            return Err(error.delayed_by_body(from_utf8(&bytes).unwrap_or_default()));
+        }
         return Err(refusal(head.status, &bytes, &settings.sent(&asked), info));
     }
     read_all(body, &head.headers, MAX_ANSWER, &mut bytes)

@@ -8,7 +8,7 @@ use http::HeaderMap;
 
 use super::{
     Hint, HintSource,
-    time::{go_duration, millis, number, seconds},
+    time::{go_duration, millis, number, saturating, seconds},
 };
 
 mod quota;
@@ -21,7 +21,8 @@ const MAX_VALUE: usize = 4_096;
 ///
 /// The first of these that can be read:
 ///
-/// 1. `retry-after-ms`, then `Retry-After`; of several the longest.
+/// 1. `retry-after-ms`, then `Retry-After`, each with any prefix (`x-ms-retry-after-ms`); of several the
+///    longest.
 /// 2. `RateLimit` with `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10, which gives `Retry-After`
 ///    precedence): the longest `t` of the items with `r=0`, or the window of their policy where `t` is
 ///    missing. Also its form up to -07: `limit=100, remaining=0, reset=5`.
@@ -104,7 +105,7 @@ fn delta(value: &str, now: SystemTime) -> Option<Duration> {
     const EPOCH: Duration = Duration::from_secs(1_000_000_000);
     let value = value.trim().trim_matches('"');
     match seconds(value).or_else(|| go_duration(value))? {
-        moment if moment >= EPOCH => Some(until(SystemTime::UNIX_EPOCH.checked_add(moment)?, now)),
+        moment if moment >= EPOCH => Some(since_1970(moment, now)),
         delay => Some(delay),
     }
 }
@@ -121,6 +122,12 @@ fn http_date(value: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(value.trim()).ok()
 }
 
+/// How long it is until a moment that is so long after 1970.
+fn since_1970(moment: Duration, clock: SystemTime) -> Duration {
+    let moment = SystemTime::UNIX_EPOCH.checked_add(moment);
+    moment.map_or(Duration::MAX, |moment| until(moment, clock))
+}
+
 fn until(moment: SystemTime, clock: SystemTime) -> Duration {
     moment.duration_since(clock).unwrap_or_default()
 }
@@ -133,12 +140,21 @@ fn values<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a st
         .filter_map(|value| value.to_str().ok())
 }
 
+/// The longest delay of the headers with a name, alone or behind a vendor's prefix.
 fn longest(
     headers: &HeaderMap,
     name: &str,
     read: impl Fn(&str) -> Option<Duration>,
 ) -> Option<Duration> {
-    values(headers, name).filter_map(read).max()
+    let is_named = |found: &&str| {
+        let prefix = found.strip_suffix(name);
+        prefix.is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('-'))
+    };
+    let names = headers.keys().map(|name| name.as_str()).filter(is_named);
+    names
+        .flat_map(|name| values(headers, name))
+        .filter_map(read)
+        .max()
 }
 
 /// The lines of a header as one list (RFC 9110, section 5.3).

@@ -1,10 +1,10 @@
 //! Headers with what remains of a limit, and when it is reset.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
 
-use super::{http_date, joined, number, structured, until};
+use super::{http_date, joined, number, saturating, since_1970, structured, until};
 use crate::hint::{
     HintSource,
     time::{go_duration, rfc3339},
@@ -138,7 +138,7 @@ fn says_so(headers: &HeaderMap, name: &str) -> Option<bool> {
 /// How long it is until a reset, in whatever form.
 fn delay(reset: &str, clock: SystemTime) -> Option<Duration> {
     if let Some(number) = number(reset) {
-        return delay_of_number(number, clock);
+        return Some(delay_of_number(number, clock));
     }
     go_duration(reset).or_else(|| {
         let moment = rfc3339(reset).or_else(|| http_date(reset))?;
@@ -147,14 +147,14 @@ fn delay(reset: &str, clock: SystemTime) -> Option<Duration> {
 }
 
 /// A delay of 10⁹ seconds would be one of 31 years, and 10¹¹ seconds after 1970 is the year 5138.
-fn delay_of_number(number: f64, clock: SystemTime) -> Option<Duration> {
+fn delay_of_number(number: f64, clock: SystemTime) -> Duration {
     let (moment, number) = match number {
         n if n > 1e11 => (true, n / 1000.0),
         n => (n > 1e9, n),
     };
-    let duration = Duration::try_from_secs_f64(number).ok()?;
-    if !moment {
-        return Some(duration);
+    let duration = saturating(number);
+    match moment {
+        true => since_1970(duration, clock),
+        false => duration,
     }
-    Some(until(UNIX_EPOCH.checked_add(duration)?, clock))
 }

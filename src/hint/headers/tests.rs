@@ -28,7 +28,8 @@ fn headers(lines: &str) -> HeaderMap {
 
 fn refused(lines: &str) -> Option<(u64, S)> {
     let hint = from_headers(&headers(lines), now())?;
-    Some((u64::try_from(hint.delay?.as_millis()).unwrap(), hint.source))
+    let millis = u64::try_from(hint.delay?.as_millis());
+    Some((millis.unwrap_or(u64::MAX), hint.source))
 }
 
 fn accepted(lines: &str) -> Option<u64> {
@@ -68,7 +69,10 @@ fn retry_after_is_read_in_all_its_forms() {
         ("date: rubbish\nretry-after: Thu, 21 Aug 2025 12:41:29 GMT", 30_000, S::RetryAfter),
         ("date: Thu, 21 Aug 2025 12:50:59 GMT\nretry-after: 7", 7_000, S::RetryAfter),
         ("retry-after: Fri, 31 Dec 9999 23:59:59 GMT", 251_646_520_740_000, S::RetryAfter),
+        // K-6: what no duration can hold is the longest one.
+        ("retry-after: 1e20", u64::MAX, S::RetryAfter),
         ("retry-after-ms: 250", 250, S::RetryAfterMs),
+        ("x-ms-retry-after-ms: 250", 250, S::RetryAfterMs),
         ("retry-after-ms: 250.5\nretry-after: 1", 250, S::RetryAfterMs),
         ("retry-after-ms: -1\nretry-after: 1", 1_000, S::RetryAfter),
     ]);
@@ -79,13 +83,11 @@ fn retry_after_is_read_in_all_its_forms() {
         "NaN",
         "inf",
         "1e400",
-        "1e20",
         "soon",
         "12 apples",
         "1,5",
         "0x10",
         "é",
-        "9999999999999999999999999999999999999999",
         "Mon, 21 Aug 2025 12:41:29 GMT",
         "Sun, 06 Nov 99999 08:50:07 GMT",
         "Fri, 31 Feb 2020 00:00:00 GMT",
@@ -222,7 +224,6 @@ fn vendors_are_understood() {
         "anthropic-ratelimit-unified-5h-utilization: 0.42\nanthropic-ratelimit-unified-5h-reset: 1755783659",
         // lemlist: the date of a JavaScript engine
         "x-ratelimit-remaining: 0\nx-ratelimit-reset: Tue Feb 16 2021 09:02:42 GMT+0100 (Central European Standard Time)",
-        "x-ratelimit-reset: 9999999999999999999999999999999999999999",
         "x-ratelimit-reset: NaN",
         "x-ratelimit-reset: -1",
         "x-ratelimit-reset: 1e400",
