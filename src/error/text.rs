@@ -3,7 +3,7 @@
 //!
 //! Two rules keep it from guessing. A number is a status only where the text says so (`HTTP 429`,
 //! `status code 503`, `404: Not Found`), so `took 429 ms` and `port 503` name no status. A phrase counts
-//! only as whole words, and a word that is as often a setting's name (`timeout`, `rate limit`) not
+//! only as whole words, and a word that is as often a setting's name (`timeout`, `connect_timeout`, `rate limit`) not
 //! where the text talks about the setting.
 
 mod grpc;
@@ -51,35 +51,54 @@ fn by_words(text: &str, words: &str) -> Option<ErrorKind> {
 
 /// A delay beside words of a limit. A delay alone means no limit: a server that is down may ask for one as well.
 fn asks_for_patience(text: &str, words: &str) -> bool {
-    const LIMITS: &[&str] = &["limit", "limits", "limited", "quota", "throttle", "slow"];
-    hint::from_text(text).is_some() && words.split_whitespace().any(|w| LIMITS.contains(&w))
+    hint::from_text(text).is_some()
+        && starts(words).any(|at| {
+            let (head, tail) = words.split_at(at);
+            let word = tail.split(BLANKS).next().unwrap_or_default();
+            hint::LIMITS.contains(&word) && !is_name_of_setting(head, &tail[word.len()..])
+        })
 }
 
+/// What stands between words. Inside an identifier it is `_` if that begins in lower case, as variables and flags do,
+/// and else `-`.
+const BLANKS: [char; 3] = [' ', '_', '-'];
+
 /// Lower case, words split where CamelCase, `_`, `-` and other marks split them, one blank between
-/// and at both ends: `RateLimitError` and `rate_limit-error` are ` rate limit error `. Marks that end
+/// and at both ends: `Rate-limit error` is ` rate limit error `, `connectTimeout` and `--connect-timeout` are
+/// ` connect_timeout `, `ReadTimeout` is ` read-timeout `. Marks that end
 /// a clause and quotes are kept as words, so that a phrase never spans two clauses; a point inside a
 /// word, as in a file's name, is kept as `·`.
 fn normalise(text: &str, out: &mut String) {
     out.reserve(text.len() + 16);
     out.push(' ');
-    let mark = |out: &mut String, mark: &str| {
-        if !out.ends_with(' ') {
-            out.push(' ');
+    let join = |out: &mut String, blank: char| {
+        if !out.ends_with(BLANKS) {
+            out.push(blank);
         }
+    };
+    let mark = |out: &mut String, mark: &str| {
+        join(out, ' ');
         if !mark.is_empty() {
             out.push_str(mark);
             out.push(' ');
         }
     };
     let mut before = ' ';
+    // Of the identifier: what joins its words, and whether `-` does, because it is a flag's.
+    let (mut blank, mut is_flag, mut dashes) = (' ', false, 0);
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         let next = chars.peek().copied().unwrap_or(' ');
         if c.is_alphanumeric() {
+            if !(before.is_alphanumeric() || before == '_' || is_flag && before == '-') {
+                is_flag = dashes > 1;
+                blank = if c.is_lowercase() { '_' } else { '-' };
+            }
+            dashes = 0;
             let starts_word = c.is_uppercase()
                 && (before.is_lowercase() || before.is_uppercase() && next.is_lowercase());
             if starts_word {
-                mark(out, "");
+                join(out, blank);
             }
             match c.is_ascii() {
                 true => out.push(c.to_ascii_lowercase()),
@@ -87,7 +106,10 @@ fn normalise(text: &str, out: &mut String) {
             }
         } else {
             let inside = before.is_alphanumeric() && next.is_alphanumeric();
+            dashes = if c == '-' { dashes + 1 } else { 0 };
             match c {
+                '_' if inside => join(out, blank),
+                '-' if inside && is_flag => join(out, blank),
                 '.' if inside => mark(out, "·"),
                 '\'' | '`' if inside => {} // an apostrophe
                 '"' | '\'' | '`' => mark(out, "\""),
@@ -130,31 +152,43 @@ fn first_meant(words: &str) -> Option<ErrorKind> {
 /// Where words begin.
 fn starts(words: &str) -> impl Iterator<Item = usize> {
     let bytes = words.as_bytes();
-    (1..bytes.len()).filter(|at| bytes[at - 1] == b' ')
+    (1..bytes.len()).filter(|at| is_blank(bytes[at - 1]))
+}
+
+const fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'_' | b'-')
+}
+
+/// The words of a part.
+fn split(words: &str) -> impl DoubleEndedIterator<Item = &str> {
+    words.split(BLANKS).filter(|w| !w.is_empty())
 }
 
 /// Whether the words at a place are these, as a whole.
 fn stands_at(words: &str, at: usize, phrase: &str) -> bool {
-    let rest = &words.as_bytes()[at..];
-    rest.get(phrase.len()) == Some(&b' ') && rest.starts_with(phrase.as_bytes())
+    let end = words.as_bytes().get(at + phrase.len());
+    end.is_some_and(|end| is_blank(*end)) && begins(&words[at..], phrase)
+}
+
+/// Whether the words begin with these, whatever stands between them.
+fn begins(words: &str, text: &str) -> bool {
+    let mut pairs = words.bytes().zip(text.bytes());
+    words.len() >= text.len() && pairs.all(|(w, t)| w == t || t == b' ' && is_blank(w))
 }
 
 /// Where a word begins that these characters follow from.
 fn find(words: &str, text: &str) -> Option<usize> {
-    starts(words).find(|at| words.as_bytes()[*at..].starts_with(text.as_bytes()))
+    starts(words).find(|at| begins(&words[*at..], text))
 }
 
 /// Whether the words around a phrase show that it is the error and not its subject.
 fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
     // `option: timeout` talks about an option as `option timeout` does, and so does `option 'timeout'`.
-    let mut preceding = head
-        .split_whitespace()
-        .rev()
-        .filter(|w| !matches!(*w, ":" | "\""));
+    let mut preceding = split(head).rev().filter(|w| !matches!(*w, ":" | "\""));
     let before = preceding.next().unwrap_or_default();
     let earlier = preceding.next().unwrap_or_default();
-    let next = tail.split_whitespace().next().unwrap_or_default();
-    let mut following = tail.split_whitespace().filter(|w| *w != "\"");
+    let next = split(tail).next().unwrap_or_default();
+    let mut following = split(tail).filter(|w| *w != "\"");
     let after = following.next().unwrap_or_default();
     let then = following.next().unwrap_or_default();
     let negated = |w: &str| matches!(w, "no" | "not" | "never" | "without" | "zero");
@@ -168,9 +202,13 @@ fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
         return false;
     }
     match phrase {
-        "timeout" | "throttling" => !is_setting(before, after, then),
+        "timeout" | "throttling" => {
+            !is_setting(before, after, then) && !is_name_of_setting(head, tail)
+        }
         _ if phrase.starts_with("rate") => {
-            !is_setting(before, after, then) && !matches!(before, "first" | "second" | "flat")
+            !is_setting(before, after, then)
+                && !is_name_of_setting(head, tail)
+                && !matches!(before, "first" | "second" | "flat")
         }
         "quota exceeded" => !matches!(before, "disk" | "storage" | "mailbox"),
         // Of a text that was parsed.
@@ -188,20 +226,69 @@ fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
     }
 }
 
+/// Words after which the name of an error stands.
+#[rustfmt::skip]
+const ANNOUNCE: &[&str] = &[
+    "error", "errors", "reason", "message", "cause", "with", "code", "said", "returned",
+    "failed", "status", "exception", "got", "response", "was",
+];
+
 /// Whether a quotation is open that is the name of something: `column "`, `the song "`. That of an error
 /// comes after a mark, or after a word that announces it.
 fn is_title(head: &str) -> bool {
-    #[rustfmt::skip]
-    const ANNOUNCE: &[&str] = &[
-        "error", "errors", "reason", "message", "cause", "with", "code", "said", "returned",
-        "failed", "status", "exception", "got", "response", "was",
-    ];
     let Some(opened) = head.rfind('"') else {
         return false;
     };
-    let before = head[..opened].split_whitespace().next_back();
+    let before = split(&head[..opened]).next_back();
     head.matches('"').count() % 2 == 1
         && before.is_some_and(|w| w.chars().all(char::is_alphabetic) && !ANNOUNCE.contains(&w))
+}
+
+/// Whether a noun is part of an identifier that names a setting: `connect_timeout`, `timeoutMs`, `retry_limit`. It
+/// names an event where it says so (`request_timeout_error`, `read_timeout exceeded`), or where the name of an error
+/// stands; a class or a constant names one also after other words.
+fn is_name_of_setting(head: &str, tail: &str) -> bool {
+    #[rustfmt::skip]
+    const EVENTS: &[&str] = &[
+        "error", "err", "er", "exception", "exceeded", "reached", "hit", "expired", "occurred",
+    ];
+    const UNITS: &[&str] = &[
+        "ms",
+        "millis",
+        "milliseconds",
+        "s",
+        "sec",
+        "secs",
+        "seconds",
+        "minutes",
+    ];
+    let first = head.rsplit(' ').next().unwrap_or_default();
+    let last = tail.split(' ').next().unwrap_or_default();
+    let (head, tail) = (&head[..head.len() - first.len()], &tail[last.len()..]);
+    let mut preceding = split(head)
+        .rev()
+        .filter(|w| !matches!(*w, ":" | "\"" | "·"));
+    let before = preceding.next().unwrap_or_default();
+    let earlier = preceding.next().unwrap_or_default();
+    let mut following = split(tail).filter(|w| *w != "\"");
+    let after = following.next().unwrap_or_default();
+    let then = following.next().unwrap_or_default();
+    if first.is_empty() && last.is_empty()
+        || split(first)
+            .chain(split(last))
+            .chain([after])
+            .any(|w| EVENTS.contains(&w))
+    {
+        return false;
+    }
+    let is_variable = first.ends_with('_') || last.starts_with('_');
+    let is_announced = !before.starts_with(char::is_alphabetic)
+        || ANNOUNCE.contains(&before) && !matches!(earlier, "key" | "name" | "attribute")
+        || matches!(before, "type" | "kind" | "by");
+    is_setting(before, after, then)
+        || split(last).any(|w| UNITS.contains(&w))
+        || tail.starts_with(" \" : ")
+        || is_variable && !is_announced
 }
 
 /// Whether the words around a noun show that a setting of that name is meant.

@@ -1,15 +1,22 @@
-//! gRPC codes in text, by their names: those of grpc-go, Python, Java, and Node.js.
+//! gRPC codes in text, by their names: those of grpc-go, Python, Java, .NET, tonic, Ruby, Dart and Node.js.
 
 use http::StatusCode;
 
 use crate::error::ErrorKind;
 
-/// The marks before a name: grpc-go, Python (C#'s `HttpStatusCode.` too), Java.
-const MARKS: &[&str] = &[
-    "rpc error: code = ",
-    "StatusCode.",
-    "StatusRuntimeException: ",
-    "StatusException: ",
+/// The marks before a name, and what follows it: grpc-go, Python (C#'s `HttpStatusCode.` too), Java, .NET, tonic from
+/// 0.14, its `Debug`, tonic before 0.14, Ruby, Dart.
+const MARKS: &[(&str, &str)] = &[
+    ("rpc error: code = ", ""),
+    ("StatusCode.", ""),
+    ("StatusRuntimeException: ", ""),
+    ("StatusException: ", ""),
+    ("Status(StatusCode=", ""),
+    ("code: '", "'"),
+    ("Status { code: ", ""),
+    ("status: ", ", message: "),
+    ("GRPC::", ""),
+    ("codeName: ", ""),
 ];
 
 /// In the order of their numbers, without marks.
@@ -18,6 +25,27 @@ const NAMES: [&str; 17] = [
     "ok", "cancelled", "unknown", "invalidargument", "deadlineexceeded", "notfound",
     "alreadyexists", "permissiondenied", "resourceexhausted", "failedprecondition", "aborted",
     "outofrange", "unimplemented", "internal", "unavailable", "dataloss", "unauthenticated",
+];
+
+/// What tonic writes from 0.14 on, in the order of the numbers.
+const DESCRIPTIONS: [&str; 17] = [
+    "The operation completed successfully",
+    "The operation was cancelled",
+    "Unknown error",
+    "Client specified an invalid argument",
+    "Deadline expired before operation could complete",
+    "Some requested entity was not found",
+    "Some entity that we attempted to create already exists",
+    "The caller does not have permission to execute the specified operation",
+    "Some resource has been exhausted",
+    "The system is not in a state required for the operation's execution",
+    "The operation was aborted",
+    "Operation was attempted past the valid range",
+    "Operation is not implemented or not supported",
+    "Internal error",
+    "The service is currently unavailable",
+    "Unrecoverable data loss or corruption",
+    "The request does not have valid authentication credentials",
 ];
 
 /// `UNKNOWN` has no meaning of its own: the description may have one.
@@ -34,13 +62,18 @@ pub(super) fn classify(text: &str) -> Option<(ErrorKind, Option<StatusCode>)> {
 /// The first code that stands behind a mark.
 fn marked(text: &str) -> Option<i32> {
     // Most texts have not even the beginning of one.
-    let begins = |word: &[u8]| matches!(word, b"rpc er" | b"Status");
+    let begins = |word: &[u8]| {
+        MARKS
+            .iter()
+            .any(|(mark, _)| mark.as_bytes().starts_with(word))
+    };
     if !text.as_bytes().windows(6).any(begins) {
         return None;
     }
-    let marked = MARKS.iter().filter_map(|mark| {
+    let marked = MARKS.iter().filter_map(|(mark, end)| {
         let at = text.find(mark)? + mark.len();
-        Some((at, code(&text[at..])?))
+        let (code, rest) = code(&text[at..])?;
+        rest.starts_with(end).then_some((at, code))
     });
     Some(marked.min()?.1)
 }
@@ -50,15 +83,22 @@ fn numbered(text: &str) -> Option<i32> {
     let text = text.strip_prefix("Error: ").unwrap_or(text);
     let (number, rest) = text.split_once(' ')?;
     let number: i32 = number.parse().ok()?;
-    (rest.contains(": ") && code(rest)? == number).then_some(number)
+    (rest.contains(": ") && code(rest)?.0 == number).then_some(number)
 }
 
-/// The code whose name the text begins with.
-fn code(text: &str) -> Option<i32> {
-    let is_name = |c: &char| c.is_ascii_alphabetic() || *c == '_';
-    let name = text.chars().take_while(is_name).take(24);
-    let name: String = name.filter(|c| *c != '_').collect();
-    let name = name.to_ascii_lowercase().replace("canceled", "cancelled");
-    let at = NAMES.iter().position(|known| *known == name)?;
-    i32::try_from(at).ok()
+/// The code whose name or description the text begins with, perhaps in quotes, and what follows.
+fn code(text: &str) -> Option<(i32, &str)> {
+    let text = text.trim_start_matches(['\\', '"']);
+    let described = |what: &&str| text.starts_with(*what);
+    let (at, len) = match DESCRIPTIONS.iter().position(|what| described(&what)) {
+        Some(at) => (at, DESCRIPTIONS[at].len()),
+        None => {
+            let is_name = |c: char| c.is_ascii_alphabetic() || c == '_';
+            let len = text.find(|c| !is_name(c)).unwrap_or(text.len());
+            let name = text[..len.min(24)].to_ascii_lowercase().replace('_', "");
+            let name = name.replace("canceled", "cancelled");
+            (NAMES.iter().position(|known| *known == name)?, len)
+        }
+    };
+    Some((i32::try_from(at).ok()?, &text[len..]))
 }
