@@ -190,6 +190,7 @@ mod edge;
 pub mod error;
 pub mod event;
 pub mod fit;
+mod flow;
 mod foreign;
 #[cfg(all(any(doc, doctest), feature = "full"))]
 #[cfg_attr(docsrs, doc(auto_cfg = false))]

@@ -9,16 +9,21 @@ use std::{
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::Instant,
+};
 
 use crate::{
     call::{CallInfo, ToolCall},
     error::{ErrorKind, ToolError},
+    flow::{Ends, Step, Ticket},
     kit::{
-        hold::Hold,
         per_tool::PerTool,
+        preparing::GivenUp,
         registry::{Entry, Evict, Keep},
     },
 };
@@ -97,7 +102,8 @@ impl Evict for KeyLimit {
 }
 
 /// The place of a call: outside, in the queue, or among those that run.
-pub(super) struct Place {
+pub(crate) struct Place {
+    info: CallInfo,
     entry: Arc<Entry<KeyLimit>>,
     stage: Stage,
 }
@@ -109,9 +115,9 @@ enum Stage {
 }
 
 impl Place {
-    pub(super) fn new(entry: Arc<Entry<KeyLimit>>) -> Self {
+    pub(super) fn new(info: CallInfo, entry: Arc<Entry<KeyLimit>>) -> Self {
         let stage = Stage::Outside;
-        Self { entry, stage }
+        Self { info, entry, stage }
     }
 
     fn limit(&self) -> &KeyLimit {
@@ -119,24 +125,27 @@ impl Place {
     }
 }
 
-impl Hold for Place {
-    fn admit(&mut self) -> bool {
+impl Place {
+    /// Takes a place among those that run, if one is free.
+    fn take(&mut self) -> bool {
         let permit = self.limit().permits.try_acquire();
-        let admitted = permit.map(SemaphorePermit::forget).is_ok();
-        if admitted {
+        let is_free = permit.map(SemaphorePermit::forget).is_ok();
+        if is_free {
             self.stage = Stage::Running;
         }
-        admitted
+        is_free
     }
 
-    fn refusal(&self, _: &ToolCall) -> Option<ToolError> {
+    /// Returns the refusal of a call that comes now. Takes nothing.
+    pub(super) fn refusal(&self) -> Option<ToolError> {
         let limit = self.limit();
         let is_full =
             limit.permits.available_permits() == 0 && limit.waiting() >= limit.max_queue();
         is_full.then(overloaded)
     }
 
-    fn enter(&mut self, _: &ToolCall) -> Result<(), ToolError> {
+    /// Takes a place in the queue, or refuses the call.
+    fn enter(&mut self) -> Result<(), ToolError> {
         let limit = self.limit();
         let most = limit.max_queue();
         let one_more = |waiting| (waiting < most).then_some(waiting + 1);
@@ -149,18 +158,57 @@ impl Hold for Place {
         }));
         Ok(())
     }
+}
 
-    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+impl Ticket for Place {
+    #[inline]
+    fn info(&self) -> &CallInfo {
+        &self.info
+    }
+}
+
+impl<Res> Ends<Res> for Place {
+    type Class = ();
+
+    fn admit(&mut self, call: &mut ToolCall) -> Result<Step, ToolError> {
+        if matches!(self.stage, Stage::Running) || self.take() {
+            return Ok(Step::Go);
+        }
+        GivenUp::refuse(call)?;
+        self.enter()?;
+        Ok(Step::Wait)
+    }
+
+    fn poll_turn(
+        &mut self,
+        _: &mut ToolCall,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Res>, ToolError>> {
         if let Stage::Queued(turn) = &mut self.stage {
             ready!(turn.as_mut().poll(cx));
             self.stage = Stage::Running;
             self.limit().waiting.fetch_sub(1, Relaxed);
         }
-        Poll::Ready(())
+        Poll::Ready(Ok(None))
     }
 
-    fn succeeded(&self, info: &CallInfo) {
-        self.entry.prove(info);
+    fn waited(&self, time: Duration) {
+        self.info.record(|record| record.add_wait(time));
+    }
+
+    #[inline]
+    fn judge(&self, _: &Result<Res, ToolError>) {}
+
+    fn ended(
+        &mut self,
+        result: Result<Res, ToolError>,
+        (): (),
+        _: Option<Instant>,
+    ) -> Result<Res, ToolError> {
+        if result.is_ok() {
+            self.entry.prove(&self.info);
+        }
+        result
     }
 }
 

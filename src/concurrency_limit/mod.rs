@@ -99,15 +99,13 @@
 //! bound or a deadline, and is never refused. Here a limit belongs to a key and is taken when the call is sent. A call that succeeds without waiting allocates
 //! nothing in both.
 
-mod future;
 mod handle;
 mod layer;
 mod limit;
 mod service;
 
 pub use self::{
-    future::ResponseFuture,
     handle::{ConcurrencyLimitHandle, Load},
     layer::{ConcurrencyLimitBuilder, ConcurrencyLimitLayer},
-    service::ConcurrencyLimit,
+    service::{ConcurrencyLimit, ResponseFuture},
 };

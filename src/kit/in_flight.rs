@@ -37,6 +37,8 @@ pub(crate) struct InFlight<R: Report> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
+    /// The call was not sent yet: its drop is not reported.
+    Unsent,
     Waiting,
     /// The call is being polled: if this is seen from outside, it panicked.
     Polling,
@@ -52,6 +54,33 @@ impl<R: Report> InFlight<R> {
             since: None,
             stage: Stage::Waiting,
         }
+    }
+
+    /// Guards a call that was not sent yet.
+    pub(crate) fn unsent(report: Option<R>) -> Self {
+        let mut unsent = Self::new(report, None);
+        unsent.stage = Stage::Unsent;
+        unsent
+    }
+
+    /// The report of a call that was not sent yet.
+    pub(crate) fn reporter_mut(&mut self) -> Option<&mut R> {
+        self.report.as_mut()
+    }
+
+    /// Sends a call. Without an end, it has panicked.
+    pub(crate) fn send<F>(&mut self, deadline: Option<Instant>, send: impl FnOnce() -> F) -> F {
+        self.stage = Stage::Polling;
+        self.deadline = deadline;
+        let fut = send();
+        self.stage = Stage::Waiting;
+        fut
+    }
+
+    /// Drops the report of a call that is not sent.
+    pub(crate) fn give_up(&mut self) {
+        self.stage = Stage::Ended;
+        self.report = None;
     }
 
     /// The clock was read when the call began: it counts as pending since then.
@@ -84,6 +113,14 @@ impl<R: Report> InFlight<R> {
         self.stage = Stage::Ended;
         let report = DropReport(&mut self.report);
         end(report.0.as_ref().expect("there until the end"));
+    }
+
+    /// Returns what the report makes of the result; then the report is dropped in place, even if it panics.
+    #[inline]
+    pub(crate) fn finish<T>(&mut self, finish: impl FnOnce(&mut R) -> T) -> T {
+        self.stage = Stage::Ended;
+        let report = DropReport(&mut self.report);
+        finish(report.0.as_mut().expect("there until the end"))
     }
 
     /// Polls the call. The caller reports the result to [`report`](Self::report).
@@ -185,7 +222,7 @@ impl<R: Report> Drop for Beginning<R> {
 impl<R: Report> Drop for InFlight<R> {
     #[inline]
     fn drop(&mut self) {
-        if self.stage != Stage::Ended {
+        if matches!(self.stage, Stage::Waiting | Stage::Polling) {
             self.unfinished();
         }
     }

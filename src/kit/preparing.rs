@@ -150,6 +150,11 @@ impl GivenUp {
         over.then_some(Self::Deadline)
     }
 
+    /// Refuses a call that must not be sent any more.
+    pub(crate) fn refuse(call: &ToolCall) -> Result<(), ToolError> {
+        Self::by(call).map_or(Ok(()), |why| Err(why.error()))
+    }
+
     /// The error of a call that was not sent for this reason.
     pub(crate) fn error(self) -> ToolError {
         let (kind, text) = match self {

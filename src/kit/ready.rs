@@ -21,12 +21,21 @@ pub(crate) struct Prepared<S> {
     ready: Readiness,
 }
 
+/// The readiness of an inner service, as last polled.
 #[derive(Debug)]
-enum Readiness {
+pub(crate) enum Readiness {
     /// Not polled yet, or pending.
     No,
     Yes,
     Failed(ToolError),
+}
+
+impl Readiness {
+    /// Returns whether a call would find the inner service ready.
+    #[inline]
+    pub(crate) fn is_yes(&self) -> bool {
+        matches!(self, Self::Yes)
+    }
 }
 
 /// How a call uses the inner service.
@@ -65,10 +74,9 @@ impl<S> Prepared<S> {
         };
     }
 
-    /// Whether a call would find the inner service ready.
     #[inline]
-    pub(crate) fn is_ready(&self) -> bool {
-        matches!(self.ready, Readiness::Yes)
+    pub(crate) fn readiness(&self) -> &Readiness {
+        &self.ready
     }
 
     /// The inner service, for the one call after [`Taken::Ready`].

@@ -141,7 +141,7 @@
 
 mod annotations;
 mod approval;
-mod future;
+mod asking;
 mod layer;
 mod rules;
 mod service;
@@ -149,10 +149,9 @@ mod service;
 pub use self::{
     annotations::{Annotate, Annotations},
     approval::{Approval, Verdict},
-    future::ResponseFuture,
     layer::PolicyLayer,
     rules::{Decision, Rule},
-    service::PolicyService,
+    service::{PolicyService, ResponseFuture},
 };
 #[doc(inline)]
 pub use crate::error::{APPROVAL_FAILED, APPROVAL_MISSING, APPROVAL_UNANSWERED};

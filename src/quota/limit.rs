@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -17,9 +17,10 @@ use super::{
 use crate::{
     call::{CallInfo, ToolCall},
     error::{ErrorKind, QUOTA_IMPOSSIBLE, ToolError, Words},
+    flow::{Ends, Step, Ticket},
     kit::{
-        hold::Hold,
         per_tool::PerTool,
+        preparing::GivenUp,
         registry::{Entry, Evict, Keep},
         timer::Timer,
     },
@@ -137,7 +138,8 @@ impl Evict for KeyQuota {
 }
 
 /// The tokens that a call costs, and has taken.
-pub(super) struct Tokens {
+pub(crate) struct Tokens {
+    info: CallInfo,
     entry: Arc<Entry<KeyQuota>>,
     cost: u32,
     /// Those of a call that has waited, until it is sent.
@@ -146,8 +148,9 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    pub(super) fn new(entry: Arc<Entry<KeyQuota>>, cost: u32) -> Self {
+    pub(super) fn new(info: CallInfo, entry: Arc<Entry<KeyQuota>>, cost: u32) -> Self {
         Self {
+            info,
             entry,
             cost,
             turn: None,
@@ -179,8 +182,9 @@ static IMPOSSIBLE: Words = Words {
     again: "Ask for less, or continue without it.",
 };
 
-impl Hold for Tokens {
-    fn admit(&mut self) -> bool {
+impl Tokens {
+    /// Takes the tokens of a call that does not have to wait.
+    fn take(&mut self) -> bool {
         let KeyQuota {
             bucket,
             rate,
@@ -194,7 +198,8 @@ impl Hold for Tokens {
         }
     }
 
-    fn refusal(&self, call: &ToolCall) -> Option<ToolError> {
+    /// Returns the refusal of a call that comes now. Takes nothing.
+    pub(super) fn refusal(&self, call: &ToolCall) -> Option<ToolError> {
         let time = match self.time() {
             Ok(time) => time,
             Err(error) => return Some(error),
@@ -213,6 +218,7 @@ impl Hold for Tokens {
         late.map(|at| used_up(at - now))
     }
 
+    /// Takes a turn for a call that has to wait, or refuses it.
     fn enter(&mut self, call: &ToolCall) -> Result<(), ToolError> {
         let time = self.time()?;
         let KeyQuota {
@@ -226,22 +232,58 @@ impl Hold for Tokens {
         self.turn = Some(turn.map_err(|at| used_up(at - now))?);
         Ok(())
     }
+}
 
-    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+impl Ticket for Tokens {
+    #[inline]
+    fn info(&self) -> &CallInfo {
+        &self.info
+    }
+}
+
+impl<Res> Ends<Res> for Tokens {
+    type Class = ();
+
+    fn admit(&mut self, call: &mut ToolCall) -> Result<Step, ToolError> {
+        // The turn of a call that has waited is used up when it is sent.
+        if self.turn.take().is_some() || self.take() {
+            return Ok(Step::Go);
+        }
+        GivenUp::refuse(call)?;
+        self.enter(call)?;
+        Ok(Step::Wait)
+    }
+
+    fn poll_turn(
+        &mut self,
+        _: &mut ToolCall,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Res>, ToolError>> {
         let origin = self.entry.value().settings.origin;
-        let Some(turn) = self.turn else {
-            return Poll::Ready(());
-        };
-        let at = || origin.checked_add(Duration::from_nanos(turn.at));
-        self.timer.poll(cx, at)
+        if let Some(turn) = self.turn {
+            let at = || origin.checked_add(Duration::from_nanos(turn.at));
+            ready!(self.timer.poll(cx, at));
+        }
+        Poll::Ready(Ok(None))
     }
 
-    fn sent(&mut self) {
-        self.turn = None;
+    fn waited(&self, time: Duration) {
+        self.info.record(|record| record.add_wait(time));
     }
 
-    fn succeeded(&self, info: &CallInfo) {
-        self.entry.prove(info);
+    #[inline]
+    fn judge(&self, _: &Result<Res, ToolError>) {}
+
+    fn ended(
+        &mut self,
+        result: Result<Res, ToolError>,
+        (): (),
+        _: Option<Instant>,
+    ) -> Result<Res, ToolError> {
+        if result.is_ok() {
+            self.entry.prove(&self.info);
+        }
+        result
     }
 }
 

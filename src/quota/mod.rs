@@ -114,7 +114,6 @@
 //! `poll_ready` without a bound. Here each key has a bucket, services are cloned, and a call that cannot have its turn in time is refused. A call that does not wait allocates nothing in both.
 
 mod bucket;
-mod future;
 mod gcra;
 mod handle;
 mod layer;
@@ -126,9 +125,8 @@ mod service;
 pub use crate::error::QUOTA_IMPOSSIBLE;
 
 pub use self::{
-    future::ResponseFuture,
     handle::QuotaHandle,
     layer::{QuotaBuilder, QuotaLayer},
     rate::Quota,
-    service::QuotaService,
+    service::{QuotaService, ResponseFuture},
 };

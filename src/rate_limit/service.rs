@@ -91,7 +91,7 @@ where
         let classifier = self.classifier.clone();
         // Nothing cools: the call is sent in place.
         if let Some(round) = entry.value().open_round()
-            && self.inner.is_ready()
+            && self.inner.readiness().is_yes()
             && let Taken::Ready = self.inner.take()
         {
             let request = match repeats {

@@ -6,7 +6,7 @@ use tower_layer::Layer;
 use super::{
     guard::{Guard, Memory, Principal, Rules},
     history::Limits,
-    service::RepeatGuard,
+    service::{RepeatGuard, Watch},
 };
 use crate::{
     call::CallInfo,
@@ -68,7 +68,13 @@ impl<S, C: Clone> Layer<S> for RepeatGuardLayer<C> {
     type Service = RepeatGuard<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        RepeatGuard::new(inner, self.guard.clone(), self.classifier.clone())
+        RepeatGuard::new(
+            inner,
+            Watch {
+                guard: self.guard.clone(),
+                classifier: self.classifier.clone(),
+            },
+        )
     }
 }
 

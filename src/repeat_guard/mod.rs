@@ -138,15 +138,13 @@
 //! clock is read once, and once more for a call that is remembered. A success allocates nothing, unless its principal is new. An error's text
 //! is printed, to be compared.
 
-mod future;
 mod guard;
 mod history;
 mod layer;
 mod service;
 
 pub use self::{
-    future::ResponseFuture,
     guard::TOOL_REPEATED,
     layer::{RepeatGuardBuilder, RepeatGuardLayer},
-    service::RepeatGuard,
+    service::{RepeatGuard, ResponseFuture},
 };

@@ -1,106 +1,91 @@
-use std::{
-    fmt,
-    task::{Context, Poll},
-};
+use tokio::time::Instant;
 
-use tower_service::Service;
-
-use super::{
-    future::{ResponseFuture, State},
-    guard::{Guard, Watched},
-};
+use super::guard::{Guard, MaybeWatched};
 use crate::{
-    call::ToolCall,
+    call::{CallInfo, ToolCall},
     error::ToolError,
-    kit::{
-        inner::call_in_place,
-        preparing::Preparing,
-        ready::{Prepared, Taken},
-    },
-    outcome::{ByError, Classify},
+    flow::{Ends, Gate, Readiness, Step, Ticket, service},
+    outcome::{Classify, Outcome},
 };
 
-/// Stops a caller that makes the same failing call again and again. See the [module docs](super) for an example.
+service! {
+    /// Stops a caller that makes the same failing call again and again. See the [module docs](super) for an example.
+    RepeatGuard<S, C>, Watch<C> => Repeatable<C>
+}
+
+/// The guard of one layer value.
 #[derive(Clone)]
-pub struct RepeatGuard<S, C = ByError> {
-    inner: Prepared<S>,
-    guard: Guard,
+pub(super) struct Watch<C> {
+    pub(super) guard: Guard,
+    pub(super) classifier: C,
+}
+
+/// A call, and what it is compared with.
+pub(super) struct Repeatable<C> {
+    info: CallInfo,
+    watched: MaybeWatched,
     classifier: C,
 }
 
-impl<S, C> RepeatGuard<S, C> {
-    pub(super) fn new(inner: S, guard: Guard, classifier: C) -> Self {
-        Self {
-            inner: Prepared::new(inner),
-            guard,
-            classifier,
-        }
-    }
-}
+impl<C: Clone> Gate for Watch<C> {
+    type Ticket = Repeatable<C>;
 
-crate::kit::inner::accessors!(@kept {S, C} RepeatGuard<S, C>, inner.svc);
-
-impl<S, C> Service<ToolCall> for RepeatGuard<S, C>
-where
-    S: Service<ToolCall> + Clone,
-    S::Error: Into<ToolError>,
-    C: Classify<S::Response> + Clone,
-{
-    type Response = S::Response;
-    type Error = ToolError;
-    type Future = ResponseFuture<S, S::Future, C>;
-
-    /// Always ready.
     #[inline]
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner.poll(cx);
-        Poll::Ready(Ok(()))
-    }
-
-    #[inline(never)]
-    fn call(&mut self, call: ToolCall) -> Self::Future {
+    fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Repeatable<C>, ToolError> {
         let info = call.info();
-        let watched = self.guard.watch(&call, &info);
-        let classifier = &self.classifier;
-        let state = match self.inner.take() {
-            Taken::Ready => match watched.as_ref().map_or(Ok(()), |w| w.admit(&info)) {
-                Ok(()) => {
-                    let mut of_call = Some((info, watched));
-                    return call_in_place(self.inner.get(), call, |fut| ResponseFuture {
-                        state: State::Called {
-                            fut: Some(fut),
-                            of_call: of_call.take(),
-                        },
-                        classifier: classifier.clone(),
-                    });
-                }
-                Err(refusal) => {
-                    self.inner.renew();
-                    State::refused(refusal)
-                }
-            },
-            // Judged again when it is about to run: calls that are queued here may have failed too often by then.
-            Taken::Wait(svc) => match watched.as_ref().and_then(|w: &Watched| w.refusal(&info)) {
-                Some(refusal) => State::refused(refusal),
-                None => State::Preparing {
-                    preparing: Preparing::new(svc, &call),
-                    call: Some((call, watched)),
-                },
-            },
-            Taken::Failed(error) => State::refused(error.for_call(&info)),
+        let watched = self.guard.watch(call, &info);
+        let refusal = match &watched {
+            Some(watched) if !ready.is_yes() => watched.refusal(&info),
+            _ => None,
         };
-        ResponseFuture {
-            state,
-            classifier: classifier.clone(),
+        match refusal {
+            Some(refusal) => Err(refusal),
+            None => Ok(Repeatable {
+                info,
+                watched,
+                classifier: self.classifier.clone(),
+            }),
         }
     }
 }
 
-impl<S: fmt::Debug, C> fmt::Debug for RepeatGuard<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RepeatGuard")
-            .field("inner", &self.inner)
-            .field("limits", &self.guard.rules.limits)
-            .finish_non_exhaustive()
+impl<C> Ticket for Repeatable<C> {
+    #[inline]
+    fn info(&self) -> &CallInfo {
+        &self.info
+    }
+}
+
+impl<Res, C: Classify<Res>> Ends<Res> for Repeatable<C> {
+    type Class = Option<Outcome>;
+
+    /// Judged again: calls that were queued here may have failed too often by now.
+    #[inline]
+    fn admit(&mut self, _: &mut ToolCall) -> Result<Step, ToolError> {
+        let admitted = self.watched.as_ref().map(|w| w.admit(&self.info));
+        admitted.transpose().map(|_| Step::Go)
+    }
+
+    #[inline]
+    fn judge(&self, result: &Result<Res, ToolError>) -> Option<Outcome> {
+        let answer = self.watched.as_ref().and(result.as_ref().ok());
+        answer.map(|answer| self.classifier.classify(Ok(answer)))
+    }
+
+    #[inline]
+    fn ended(
+        &mut self,
+        result: Result<Res, ToolError>,
+        answer: Option<Outcome>,
+        _: Option<Instant>,
+    ) -> Result<Res, ToolError> {
+        if let Some(watched) = &self.watched {
+            match (&result, &answer) {
+                (Ok(_), Some(outcome)) => watched.answered(&self.info, outcome),
+                (Ok(_), None) => {}
+                (Err(error), _) => watched.erred(error),
+            }
+        }
+        result
     }
 }

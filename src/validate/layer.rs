@@ -7,7 +7,7 @@ use super::{
     misfits::{Misfit, Misfits},
     schema::Schema,
     schemas::Schemas,
-    service::Validate,
+    service::{Checks, Validate},
 };
 use crate::{
     call::{CallInfo, Record, ToolCall},
@@ -125,7 +125,7 @@ impl<S> Layer<S> for ValidateLayer {
     type Service = Validate<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Validate::new(inner, Arc::clone(&self.settings))
+        Validate::new(inner, Checks(Arc::clone(&self.settings)))
     }
 }
 

@@ -102,7 +102,6 @@
 //! Arguments that fit cost no allocation, unless the schema refers to itself or has `uniqueItems`, a fractional `multipleOf`, look-around or a
 //! back reference. What does not fit allocates.
 
-mod future;
 mod graph;
 mod layer;
 mod limits;
@@ -116,10 +115,9 @@ mod schemas;
 mod service;
 
 pub use self::{
-    future::ResponseFuture,
     layer::{ValidateLayer, Validation},
     misfits::{Misfit, Misfits},
     schema::{Draft, Schema},
     schemas::Schemas,
-    service::Validate,
+    service::{ResponseFuture, Validate},
 };

@@ -106,7 +106,6 @@
 //! [setting](HealthBuilder::with_max_servers); a server that is not in use is forgotten for a new one. If all are watched, in use, or unavailable
 //! since a failure in the last hour, further servers are not recorded, and their calls pass.
 
-mod future;
 mod layer;
 mod record;
 mod registry;
@@ -118,10 +117,9 @@ mod snapshot;
 #[cfg(feature = "router")]
 pub(crate) use self::registry::named;
 pub use self::{
-    future::ResponseFuture,
     layer::{HealthBuilder, HealthLayer},
     registry::Health,
-    service::HealthService,
+    service::{HealthService, ResponseFuture},
     snapshot::ServerHealth,
 };
 pub use crate::event::availability::{Availability, AvailabilityChange, Reason};

@@ -17,9 +17,10 @@ use crate::{
     circuit_breaker::{self, Pass},
     error::{ErrorKind, ToolError},
     event::{Event, Listener, availability::Reason},
+    flow::{Ends, Gate, Readiness, Step, Ticket},
     key::Key,
     kit::{
-        in_flight::{Abandoned, Report},
+        in_flight::Abandoned,
         registry::{Entry, Registry},
     },
 };
@@ -124,42 +125,6 @@ impl Health {
         self.0.servers.keep(key, make)
     }
 
-    /// Admits a call, or returns the refusal.
-    #[inline]
-    pub(super) fn admit(&self, call: &ToolCall) -> Result<Visit, ToolError> {
-        let info = call.info();
-        let entry = self.entry(call, &info);
-        let pass = match entry.value().admit(self.shared()) {
-            Ok(pass) => pass,
-            Err(wait) => return Err(unavailable(wait).for_call(&info)),
-        };
-        let visit = Visit {
-            health: self.clone(),
-            entry,
-            info,
-            pass,
-        };
-        if pass.is_probe() {
-            self.changed();
-        }
-        Ok(visit)
-    }
-
-    /// The refusal of a call that would not be admitted now. Reserves nothing.
-    pub(super) fn refusal(&self, call: &ToolCall) -> Option<ToolError> {
-        let info = call.info();
-        let wait = self.entry(call, &info).value().refuses(self.shared())?;
-        Some(unavailable(wait).for_call(&info))
-    }
-
-    /// The error of a call whose inner service failed to become ready. It counts as a result, if the call is admitted.
-    pub(super) fn not_ready(&self, call: &ToolCall, error: ToolError) -> ToolError {
-        match self.admit(call) {
-            Ok(visit) => visit.failed(error.for_call(&visit.info)),
-            Err(refusal) => refusal,
-        }
-    }
-
     /// Adds a server to the known ones; it is available until calls fail. If it is added twice, the first `has_more_tools` is
     /// used.
     #[cfg(feature = "router")]
@@ -218,29 +183,61 @@ impl fmt::Debug for Health {
     }
 }
 
-/// An admitted call. However it ends, its end is recorded once, and a probe gives its place back.
-pub(super) struct Visit {
+impl Gate for Health {
+    type Ticket = Visit;
+
+    #[inline]
+    fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Visit, ToolError> {
+        let info = call.info();
+        let entry = self.entry(call, &info);
+        if !ready.is_yes()
+            && let Some(wait) = entry.value().refuses(self.shared())
+        {
+            return Err(unavailable(wait));
+        }
+        Ok(Visit {
+            health: self.clone(),
+            entry,
+            info,
+            pass: None,
+        })
+    }
+}
+
+/// A call to a server. However it ends, its end is recorded once, and a probe gives its place back.
+pub(crate) struct Visit {
     health: Health,
     entry: Arc<Entry<Server>>,
-    pub(super) info: CallInfo,
-    pass: Pass,
+    info: CallInfo,
+    /// Once it is admitted.
+    pass: Option<Pass>,
 }
 
 impl Visit {
+    fn admit(&mut self) -> Result<(), ToolError> {
+        let pass = self.entry.value().admit(self.health.shared());
+        let pass = pass.map_err(unavailable)?;
+        self.pass = Some(pass);
+        if pass.is_probe() {
+            self.health.changed();
+        }
+        Ok(())
+    }
+
     #[inline]
-    pub(super) fn answered(&self) {
+    fn answered(&self) {
         let server = self.entry.value();
         if !server.is_quiet() {
             server.learn(&self.info);
-            self.ended(Sign::Answer);
+            self.record(Sign::Answer);
         }
     }
 
     /// The same error, marked if it has been counted.
     #[cold]
-    pub(super) fn failed(&self, error: ToolError) -> ToolError {
+    fn failed(&self, error: ToolError) -> ToolError {
         let sign = Sign::of(&error);
-        self.ended(sign);
+        self.record(sign);
         match sign {
             Sign::Failure(_) if !self.is_overflow() => error.counted(),
             _ => error,
@@ -253,12 +250,12 @@ impl Visit {
     }
 
     #[inline(never)]
-    fn ended(&self, sign: Sign) {
-        if self.is_overflow() {
+    fn record(&self, sign: Sign) {
+        let (false, Some(pass)) = (self.is_overflow(), self.pass) else {
             return;
-        }
+        };
         let (server, call) = (self.entry.value(), &self.info);
-        let (change, is_news) = server.ended(sign, self.pass, call, self.health.shared());
+        let (change, is_news) = server.ended(sign, pass, call, self.health.shared());
         if is_news {
             self.health.changed();
         }
@@ -269,19 +266,63 @@ impl Visit {
     }
 }
 
-impl Report for Visit {
-    fn abandoned(self, how: Abandoned) {
+impl Ticket for Visit {
+    #[inline]
+    fn info(&self) -> &CallInfo {
+        &self.info
+    }
+
+    fn dropped(&mut self, how: Abandoned) {
         // A call that had not begun to wait says nothing of the server.
         let has_waited = !how.pending.is_zero();
         let is_late = how.past_deadline || how.pending >= self.info.patience();
-        self.ended(match has_waited && is_late {
+        self.record(match has_waited && is_late {
             true => Sign::Failure(Reason::Timeout),
             false => Sign::Nothing,
         });
     }
 
-    fn panicked(self) {
-        self.ended(Sign::Nothing);
+    fn panicked(&mut self) {
+        self.record(Sign::Nothing);
+    }
+}
+
+impl<Res> Ends<Res> for Visit {
+    type Class = ();
+
+    #[inline]
+    fn admit(&mut self, call: &mut ToolCall) -> Result<Step, ToolError> {
+        Visit::admit(self)?;
+        call.share_limit();
+        call.claim(Claim::Health);
+        Ok(Step::Go)
+    }
+
+    /// It counts as a result, if the call is admitted.
+    fn not_ready(&mut self, _: &ToolCall, error: ToolError) -> ToolError {
+        match Visit::admit(self) {
+            Ok(()) => self.failed(error),
+            Err(refusal) => refusal.for_call(&self.info),
+        }
+    }
+
+    #[inline]
+    fn judge(&self, _: &Result<Res, ToolError>) {}
+
+    #[inline]
+    fn ended(
+        &mut self,
+        result: Result<Res, ToolError>,
+        (): (),
+        _: Option<Instant>,
+    ) -> Result<Res, ToolError> {
+        match result {
+            Ok(response) => {
+                self.answered();
+                Ok(response)
+            }
+            Err(error) => Err(self.failed(error)),
+        }
     }
 }
 

@@ -1,6 +1,0 @@
-use super::limit::Tokens;
-
-crate::kit::hold::response_future! {
-    /// Response future for [`QuotaService`](super::QuotaService).
-    Tokens
-}
