@@ -488,8 +488,16 @@ fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Returns the number of random rows of steps: `BREAKER_CASES`, else 2,000.
+fn cases() -> u32 {
+    let cases = std::env::var("BREAKER_CASES");
+    cases.map_or(2_000, |cases| {
+        cases.parse().expect("BREAKER_CASES is a number")
+    })
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 50_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Traps 1, 2, 3, 4, 12, 16 at once. The cell, and the machine in it, as one thread sees them.
     #[test]
