@@ -4,7 +4,7 @@ use tower_layer::Layer;
 
 use super::{
     handle::{CacheHandle, Counts},
-    service::{Cache, Key},
+    service::{Cache, Kept, Key},
 };
 use crate::{
     call::{CallInfo, ToolCall},
@@ -112,7 +112,11 @@ impl<S, C: Clone> Layer<S> for CacheLayer<C> {
     type Service = Cache<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Cache::new(inner, Arc::clone(&self.rules), self.classifier.clone())
+        let gate = Kept {
+            rules: Arc::clone(&self.rules),
+            classifier: self.classifier.clone(),
+        };
+        Cache::new(inner, gate)
     }
 }
 

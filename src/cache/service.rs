@@ -1,84 +1,55 @@
 use std::{
     any::TypeId,
-    fmt,
     sync::{Arc, atomic::Ordering::Relaxed},
-    task::{Context, Poll},
     time::Duration,
 };
 
 use tokio::time::Instant;
-use tower_service::Service;
 
 use super::layer::Rules;
 use crate::{
     call::{CallInfo, Observation, ReplaySafety, ToolCall},
     error::{ErrorKind, ToolError},
     event::InertReason,
+    flow::{Gate, Readiness, service},
     kit::{
         fingerprint::Fingerprint,
         flights::{Failed, Flight, FlightKey, Source, is_for_one},
         principal::MAX_PRINCIPAL,
-        ready::Prepared,
-        reuse::{self, AnyAnswer, Reuse},
+        reuse::{self, AnyAnswer, Reuse, Reused},
     },
-    outcome::{ByError, Classify, Count},
+    outcome::{Classify, Count},
 };
 
-/// Answers calls with what the same call has got before. See the [module docs](super) for an example.
+service! {
+    /// Answers calls with what the same call has got before. See the [module docs](super) for an example.
+    Cache<S, C>, Kept<C> => Reused<InCache<C>>, where S::Response: Clone + Send + Sync + 'static
+}
+
+/// The answers of one layer value.
 #[derive(Clone)]
-pub struct Cache<S, C = ByError> {
-    inner: Prepared<S>,
-    rules: Arc<Rules>,
-    classifier: C,
+pub(super) struct Kept<C> {
+    pub(super) rules: Arc<Rules>,
+    pub(super) classifier: C,
 }
 
-impl<S, C> Cache<S, C> {
-    pub(super) fn new(inner: S, rules: Arc<Rules>, classifier: C) -> Self {
-        Self {
-            inner: Prepared::new(inner),
-            rules,
-            classifier,
-        }
-    }
-}
-
-crate::kit::inner::accessors!(@kept {S, C} Cache<S, C>, inner.svc);
-
-impl<S, C> Service<ToolCall> for Cache<S, C>
+impl<Res, C> Gate<Res> for Kept<C>
 where
-    S: Service<ToolCall> + Clone,
-    S::Response: Clone + Send + Sync + 'static,
-    S::Error: Into<ToolError>,
-    C: Classify<S::Response> + Clone,
+    Res: Clone + Send + Sync + 'static,
+    C: Classify<Res> + Clone,
 {
-    type Response = S::Response;
-    type Error = ToolError;
-    type Future = ResponseFuture<S, S::Future, C>;
+    type Ticket = Reused<InCache<C>>;
 
-    /// Always ready.
-    #[inline]
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner.poll(cx);
-        Poll::Ready(Ok(()))
+    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Reused<InCache<C>>, ToolError> {
+        let reuse = self.enter(call, TypeId::of::<Res>());
+        let info = call.info();
+        Ok(Reused { info, reuse })
     }
-
-    #[inline(never)]
-    fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let entered = self.enter(&mut call, TypeId::of::<S::Response>());
-        reuse::call(&mut self.inner, call, Ok(entered), |fut| ResponseFuture {
-            fut,
-        })
-    }
-}
-
-reuse::response_future! {
-    /// Response future for [`Cache`].
-    {C} InCache<C> where S::Response: Clone + Send + Sync + 'static, C: Classify<S::Response>
 }
 
 /// A call and whose it is.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(crate) struct Key {
     owner: Arc<str>,
     /// As the layer names the tool.
     name: Arc<str>,
@@ -106,7 +77,7 @@ impl FlightKey for Key {
 }
 
 /// A call whose answer may be kept.
-pub(super) struct InCache<C> {
+pub(crate) struct InCache<C> {
     flight: Flight<Key, AnyAnswer>,
     rules: Arc<Rules>,
     classifier: C,
@@ -117,7 +88,7 @@ pub(super) struct InCache<C> {
     has_timeout: bool,
 }
 
-impl<S, C: Clone> Cache<S, C> {
+impl<C: Clone> Kept<C> {
     /// The call at its key, if its answer may be kept.
     fn enter(&self, call: &mut ToolCall, answer: TypeId) -> Option<InCache<C>> {
         let rules = &self.rules;
@@ -231,13 +202,5 @@ impl<C> InCache<C> {
             || self.rules.store.principal.is_of_many() && error.kind().count() == Count::Neutral
             || self.has_timeout && error.kind() == ErrorKind::Timeout
             || self.deadline.is_some_and(|at| at <= Instant::now())
-    }
-}
-
-impl<S: fmt::Debug, C> fmt::Debug for Cache<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache")
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
     }
 }

@@ -14,7 +14,7 @@ service! {
     ConcurrencyLimit<S>, ConcurrencyLimitHandle => Place
 }
 
-impl Gate for ConcurrencyLimitHandle {
+impl<Res> Gate<Res> for ConcurrencyLimitHandle {
     type Ticket = Place;
 
     fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Place, ToolError> {

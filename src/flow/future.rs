@@ -76,7 +76,7 @@ impl<S, F, T: Ticket> Flow<S, F, T> {
     ) -> R
     where
         S: Service<ToolCall, Future = F> + Clone,
-        G: Gate<Ticket = T>,
+        G: Gate<S::Response, Ticket = T>,
         T: Ends<S::Response>,
     {
         let mut ticket = match gate.look(&mut call, inner.readiness()) {

@@ -32,9 +32,9 @@ use crate::{
 };
 
 /// The decisions of a layer about calls that arrive.
-pub(crate) trait Gate: Clone {
+pub(crate) trait Gate<Res> {
     /// The part of one call, from its arrival to its end.
-    type Ticket: Ticket;
+    type Ticket: Ends<Res>;
 
     /// Looks at a call that has just arrived. Changes it, or refuses it. Takes nothing.
     ///

@@ -1,27 +1,20 @@
-//! The way of a call through a layer that may answer it with what another call has got.
+//! The part of a call in a layer that may answer it with the answer of another call.
 //!
-//! A layer enters a call at a key ([`Flight`]) and decides what is kept ([`Reuse`]). The future waits for its turn without a reservation
-//! below; a call whose turn it is makes the service below ready and is sent, and ends its turn with its answer.
+//! A layer enters a call at a key ([`Flight`]) and decides what is kept ([`Reuse`]). The call waits for its turn, or for the answer,
+//! without a reservation of the inner service.
 
 use std::{
     any::Any,
-    fmt,
-    future::Future,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use pin_project_lite::pin_project;
-use tower_service::Service;
+use tokio::time::Instant;
 
 use super::{
     flights::{Flight, FlightKey, Flights, Source, Turn},
-    inner::{self, call_in_place},
-    preparing::{self, Preparing, WaitLimit},
     principal::Principal,
-    ready::{Prepared, Taken},
     registry::MOST_KEYS,
     share::Units,
 };
@@ -31,6 +24,7 @@ use crate::{
     config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Event, Listener},
+    flow::{Ends, Step, Ticket},
     foreign::{self, Json},
 };
 
@@ -67,248 +61,73 @@ pub(crate) fn tell(info: &CallInfo, layer: &'static str) {
     Listener::default().tell(&Event::Reused { call: info, layer });
 }
 
-pin_project! {
-    /// The future of a call.
-    pub(crate) struct Reused<S, F, R> {
-        #[pin]
-        state: State<S, F>,
-        // Dropped with the answer, which ends the turn. An `Option` for `kit::inner::call_in_place` too.
-        rest: Option<(CallInfo, Option<R>)>,
+/// A call that may be at a key. Without one it passes.
+pub(crate) struct Reused<R> {
+    pub(crate) info: CallInfo,
+    pub(crate) reuse: Option<R>,
+}
+
+impl<R> Ticket for Reused<R> {
+    #[inline]
+    fn info(&self) -> &CallInfo {
+        &self.info
     }
 }
 
-pin_project! {
-    #[project = StateProj]
-    enum State<S, F> {
-        // Waiting for another call's answer, or for a turn.
-        Waiting { parts: Option<(S, ToolCall)>, #[pin] limit: WaitLimit },
-        // It is its turn: waiting for the inner service.
-        Preparing { #[pin] preparing: Preparing<S>, call: Option<ToolCall> },
-        // Waiting for the response.
-        Called { #[pin] fut: Option<F> },
-        // Refused, or the inner service failed to become ready.
-        Refused { error: Option<ToolError> },
-    }
-}
+impl<Res, R: Reuse<Res>> Ends<Res> for Reused<R> {
+    type Class = ();
 
-/// Calls the inner service, or lets the call wait for another one. A call that is not entered passes; one that could not be is refused.
-pub(crate) fn call<S, R, T>(
-    inner: &mut Prepared<S>,
-    call: ToolCall,
-    entered: Result<Option<R>, ToolError>,
-    wrap: impl FnOnce(Reused<S, S::Future, R>) -> T,
-) -> T
-where
-    S: Service<ToolCall> + Clone,
-    S::Error: Into<ToolError>,
-    R: Reuse<S::Response>,
-{
-    let info = call.info();
-    let (state, reuse) = match entered {
-        Err(error) => {
-            inner.renew();
-            (State::refused(error), None)
-        }
-        Ok(mut reuse) => {
-            let is_mine = reuse.as_mut().is_none_or(|reuse| reuse.flight().try_turn());
-            let state = match is_mine {
-                false => {
-                    // Nothing is reserved while another call runs.
-                    inner.renew();
-                    State::Waiting {
-                        limit: WaitLimit::of(&call),
-                        parts: Some((inner.svc.clone(), call)),
-                    }
-                }
-                true => match inner.take() {
-                    Taken::Ready => {
-                        if let Some(reuse) = &mut reuse {
-                            reuse.begin();
-                        }
-                        let mut rest = Some((info, reuse));
-                        return call_in_place(inner.get(), call, |fut| {
-                            let state = State::Called { fut: Some(fut) };
-                            wrap(Reused {
-                                state,
-                                rest: rest.take(),
-                            })
-                        });
-                    }
-                    Taken::Wait(svc) => State::preparing(svc, call),
-                    Taken::Failed(error) => State::refused(error),
-                },
-            };
-            (state, reuse)
-        }
-    };
-    wrap(Reused {
-        state,
-        rest: Some((info, reuse)),
-    })
-}
-
-impl<S, F> State<S, F> {
-    fn preparing(svc: S, call: ToolCall) -> Self {
-        Self::Preparing {
-            preparing: Preparing::new(svc, &call),
-            call: Some(call),
+    /// Nothing is reserved while another call runs.
+    fn arrive(&mut self) -> Step {
+        match self.reuse.as_mut().is_none_or(|r| r.flight().try_turn()) {
+            true => Step::Go,
+            false => Step::Wait,
         }
     }
 
-    fn refused(error: ToolError) -> Self {
-        Self::Refused { error: Some(error) }
-    }
-}
-
-impl<S, R> Future for Reused<S, S::Future, R>
-where
-    S: Service<ToolCall>,
-    S::Error: Into<ToolError>,
-    R: Reuse<S::Response>,
-{
-    type Output = Result<S::Response, ToolError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        loop {
-            let (info, reuse) = this.rest.as_mut().expect("polled after completion");
-            let result = match this.state.as_mut().project() {
-                StateProj::Called { fut } => {
-                    let result = ready!(inner::poll(fut, cx)).map_err(|e| e.into().for_call(info));
-                    if let Some(reuse) = reuse {
-                        reuse.end(&result);
-                    }
-                    result
-                }
-                _ => match ready!(this.state.as_mut().poll_unsent(cx, reuse, info)) {
-                    Ok(next) => {
-                        // Drops the service that was waited for.
-                        this.state.set(next);
-                        continue;
-                    }
-                    Err(result) => {
-                        // Drops the service that was waited for, with its reservation.
-                        this.state.set(State::Refused { error: None });
-                        result
-                    }
-                },
-            };
-            // The next one has its turn now, and not when the future is dropped.
-            *this.rest = None;
-            return Poll::Ready(result);
-        }
-    }
-}
-
-impl<S> State<S, S::Future>
-where
-    S: Service<ToolCall>,
-    S::Error: Into<ToolError>,
-{
-    fn called<R: Reuse<S::Response>>(svc: &mut S, call: ToolCall, reuse: &mut Option<R>) -> Self {
-        if let Some(reuse) = reuse {
-            reuse.begin();
-        }
-        Self::Called {
-            fut: Some(svc.call(call)),
-        }
-    }
-
-    /// Ready with what comes next, or with the end of a call that is not sent. Outlined, so that a call that is sent immediately
-    /// does not pay for it.
-    #[inline(never)]
-    fn poll_unsent<R: Reuse<S::Response>>(
-        self: Pin<&mut Self>,
+    fn poll_turn(
+        &mut self,
+        _: &mut ToolCall,
         cx: &mut Context<'_>,
-        reuse: &mut Option<R>,
-        info: &CallInfo,
-    ) -> Poll<Result<Self, Result<S::Response, ToolError>>> {
-        let next = match self.project() {
-            StateProj::Waiting { parts, limit } => {
-                let waiting = reuse.as_mut().expect("a call that waits is entered");
-                match waiting.flight().poll_turn(cx) {
-                    Poll::Ready(Turn::Landed(end, source)) => {
-                        return Poll::Ready(Err(waiting.give(end, source, info)));
-                    }
-                    Poll::Ready(Turn::Mine) => {
-                        let (mut svc, call) = parts.take().expect("polled after completion");
-                        match preparing::poll_once(&mut svc, &call, cx) {
-                            Poll::Ready(Ok(())) => Ok(Self::called(&mut svc, call, reuse)),
-                            Poll::Ready(Err(why)) => Err(why.into_error()),
-                            Poll::Pending => Ok(Self::preparing(svc, call)),
-                        }
-                    }
-                    Poll::Pending => {
-                        let why = ready!(limit.poll(cx));
-                        Err(waiting.waited(why.error()))
-                    }
-                }
-            }
-            StateProj::Preparing { preparing, call } => match ready!(preparing.poll(cx)) {
-                Ok(svc) => {
-                    let call = call.take().expect("called once");
-                    Ok(Self::called(svc, call, reuse))
-                }
-                Err(why) => Err(why.into_error()),
-            },
-            StateProj::Refused { error } => Err(error.take().expect("polled after completion")),
-            StateProj::Called { .. } => unreachable!("a call that was sent does not wait"),
-        };
-        Poll::Ready(next.map_err(|error| Err(error.for_call(info))))
-    }
-}
-
-impl<S, F, R> fmt::Debug for Reused<S, F, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match &self.state {
-            State::Waiting { .. } => "Waiting",
-            State::Preparing { .. } => "Preparing",
-            State::Called { .. } => "Called",
-            State::Refused { .. } => "Refused",
+    ) -> Poll<Result<Option<Res>, ToolError>> {
+        let reuse = self.reuse.as_mut().expect("a call that waits is at a key");
+        Poll::Ready(match ready!(reuse.flight().poll_turn(cx)) {
+            Turn::Mine => Ok(None),
+            Turn::Landed(end, source) => reuse.give(end, source, &self.info).map(Some),
         })
     }
+
+    fn gave_up(&self, error: ToolError) -> ToolError {
+        match &self.reuse {
+            Some(reuse) => reuse.waited(error),
+            None => error,
+        }
+    }
+
+    #[inline]
+    fn admit(&mut self, _: &mut ToolCall) -> Result<Step, ToolError> {
+        if let Some(reuse) = &mut self.reuse {
+            reuse.begin();
+        }
+        Ok(Step::Go)
+    }
+
+    #[inline]
+    fn judge(&self, _: &Result<Res, ToolError>) {}
+
+    #[inline]
+    fn ended(
+        &mut self,
+        result: Result<Res, ToolError>,
+        (): (),
+        _: Option<Instant>,
+    ) -> Result<Res, ToolError> {
+        if let Some(reuse) = &mut self.reuse {
+            reuse.end(&result);
+        }
+        result
+    }
 }
-
-/// The future of a layer that answers calls with what others have got.
-macro_rules! response_future {
-    ($(#[$doc:meta])* {$($param:ident),*} $reuse:ty where $($bounds:tt)*) => {
-        pin_project_lite::pin_project! {
-            $(#[$doc])*
-            #[project(!Unpin)]
-            #[must_use = "futures do nothing unless polled"]
-            pub struct ResponseFuture<S, F $(, $param)*> {
-                #[pin]
-                pub(super) fut: $crate::kit::reuse::Reused<S, F, $reuse>,
-            }
-        }
-
-        impl<S $(, $param)*> std::future::Future for ResponseFuture<S, S::Future $(, $param)*>
-        where
-            S: tower_service::Service<$crate::call::ToolCall>,
-            S::Error: Into<$crate::error::ToolError>,
-            $($bounds)*
-        {
-            type Output = Result<S::Response, $crate::error::ToolError>;
-
-            #[inline]
-            fn poll(
-                self: std::pin::Pin<&mut Self>,
-                cx: &mut std::task::Context<'_>,
-            ) -> std::task::Poll<Self::Output> {
-                self.project().fut.poll(cx)
-            }
-        }
-
-        impl<S, F $(, $param)*> std::fmt::Debug for ResponseFuture<S, F $(, $param)*> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct("ResponseFuture")
-                    .field("state", &self.fut)
-                    .finish_non_exhaustive()
-            }
-        }
-    };
-}
-pub(crate) use response_future;
 
 /// An answer of any type.
 pub(crate) type AnyAnswer = Arc<dyn Any + Send + Sync>;

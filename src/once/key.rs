@@ -36,7 +36,7 @@ impl ToolCall {
 
 /// The key of a principal's call.
 #[derive(Clone)]
-pub(super) struct Key {
+pub(crate) struct Key {
     pub(super) owner: Arc<str>,
     /// The caller's own key. Without one the request itself is the key.
     pub(super) id: Option<Box<str>>,

@@ -1,13 +1,6 @@
-use std::{
-    any::TypeId,
-    fmt,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{any::TypeId, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
-use tower_service::Service;
 
 use super::{
     key::{Key, Request},
@@ -17,11 +10,11 @@ use crate::{
     call::{CallInfo, Observation, ReplaySafety, ToolCall},
     error::{ErrorKind, Execution, ToolError},
     event::{InertReason, Listener},
+    flow::{Gate, Readiness, service},
     kit::{
         flights::{Failed, Flight, NoPlace, Source},
         principal::MAX_PRINCIPAL,
-        ready::Prepared,
-        reuse::{self, AnyAnswer, Reuse},
+        reuse::{self, AnyAnswer, Reuse, Reused},
         share,
     },
 };
@@ -38,54 +31,24 @@ pub const TOOL_ALREADY_DONE: &str = "TOOL_ALREADY_DONE";
 /// The longest key, in bytes.
 const MAX_ID: usize = 1024;
 
-/// Runs a repeated call once. See the [module docs](super) for an example.
-#[derive(Clone)]
-pub struct Once<S> {
-    inner: Prepared<S>,
-    rules: Arc<Rules>,
+service! {
+    /// Runs a repeated call once. See the [module docs](super) for an example.
+    Once<S>, Arc<Rules> => Reused<InOnce>, where S::Response: Clone + Send + Sync + 'static
 }
 
-impl<S> Once<S> {
-    pub(super) fn new(inner: S, rules: Arc<Rules>) -> Self {
-        let inner = Prepared::new(inner);
-        Self { inner, rules }
+impl<Res: Clone + Send + Sync + 'static> Gate<Res> for Arc<Rules> {
+    type Ticket = Reused<InOnce>;
+
+    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Reused<InOnce>, ToolError> {
+        let reuse = enter(self, call, TypeId::of::<Res>())?;
+        let info = call.info();
+        Ok(Reused { info, reuse })
     }
-}
-
-crate::kit::inner::accessors!(@kept {S} Once<S>, inner.svc);
-
-impl<S> Service<ToolCall> for Once<S>
-where
-    S: Service<ToolCall> + Clone,
-    S::Response: Clone + Send + Sync + 'static,
-    S::Error: Into<ToolError>,
-{
-    type Response = S::Response;
-    type Error = ToolError;
-    type Future = ResponseFuture<S, S::Future>;
-
-    /// Always ready.
-    #[inline]
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner.poll(cx);
-        Poll::Ready(Ok(()))
-    }
-
-    #[inline(never)]
-    fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let entered = enter(&self.rules, &mut call, TypeId::of::<S::Response>());
-        reuse::call(&mut self.inner, call, entered, |fut| ResponseFuture { fut })
-    }
-}
-
-reuse::response_future! {
-    /// Response future for [`Once`].
-    {} InOnce where S::Response: Clone + Send + Sync + 'static
 }
 
 /// What is kept of a call that was sent.
 #[derive(Clone)]
-pub(super) enum Kept {
+pub(crate) enum Kept {
     Answer {
         answer: AnyAnswer,
         /// Whether the leaf has said that it is an error in the tool's own words.
@@ -109,7 +72,7 @@ impl Kept {
 }
 
 /// A call with a key.
-pub(super) struct InOnce {
+pub(crate) struct InOnce {
     flight: Flight<Key, Kept>,
     rules: Arc<Rules>,
     ttl: Duration,
@@ -340,14 +303,5 @@ fn unknown(first: Option<&ToolError>) -> ToolError {
     match first.and_then(ToolError::job) {
         Some(job) => refusal.with_job(job.clone()),
         None => refusal,
-    }
-}
-
-impl<S: fmt::Debug> fmt::Debug for Once<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Once")
-            .field("inner", &self.inner)
-            .field("ttl", &self.rules.ttl)
-            .finish_non_exhaustive()
     }
 }

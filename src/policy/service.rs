@@ -16,7 +16,7 @@ service! {
     PolicyService<S>, Arc<Policy> => Permit
 }
 
-impl Gate for Arc<Policy> {
+impl<Res> Gate<Res> for Arc<Policy> {
     type Ticket = Permit;
 
     #[inline]

@@ -14,7 +14,7 @@ service! {
     QuotaService<S>, QuotaHandle => Tokens
 }
 
-impl Gate for QuotaHandle {
+impl<Res> Gate<Res> for QuotaHandle {
     type Ticket = Tokens;
 
     fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Tokens, ToolError> {

@@ -27,7 +27,7 @@ pub(super) struct Repeatable<C> {
     classifier: C,
 }
 
-impl<C: Clone> Gate for Watch<C> {
+impl<Res, C: Classify<Res> + Clone> Gate<Res> for Watch<C> {
     type Ticket = Repeatable<C>;
 
     #[inline]

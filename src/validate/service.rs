@@ -15,7 +15,7 @@ service! {
 #[derive(Clone)]
 pub(super) struct Checks(pub(super) Arc<Settings>);
 
-impl Gate for Checks {
+impl<Res> Gate<Res> for Checks {
     type Ticket = CallInfo;
 
     #[inline]

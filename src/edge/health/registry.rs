@@ -183,7 +183,7 @@ impl fmt::Debug for Health {
     }
 }
 
-impl Gate for Health {
+impl<Res> Gate<Res> for Health {
     type Ticket = Visit;
 
     #[inline]
