@@ -47,7 +47,7 @@
 //! | `tool.unmatched` | WARN | policy, and all with settings of single tools | `layer`, `names`, `calls`, and no others: after 1,000 calls of the layer value |
 //! | `tool.settings` | WARN | `settings::StackBuilder::build` | `setting`, `reason`, and no others |
 //! | `tool.store` | WARN, INFO | `shared` | `to` (`down`, `up`), `error`, and no others |
-//! | `tool.stale_list` | WARN | `mcp::McpTools` | `server`, `code`, `error`, and no others |
+//! | `tool.stale_list` | WARN | `mcp::McpTools`, `mcp::McpService::catalog` | `server`, `code`, `error`, and no others |
 //! | `tool.connected` | INFO | `mcp::McpReconnect` | `server`, `attempts`, `duration_ms`, and no others |
 //! | `tool.disconnected` | WARN | `mcp::McpReconnect` | `server`, `code`, `error`, and no others |
 //! | `tool.connect_failed` | WARN | `mcp::McpReconnect` | `server`, `attempts`, `delay_ms`, `code`, `error`, and no others |

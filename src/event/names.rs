@@ -43,7 +43,8 @@ pub mod event {
     pub const EVICTED: &str = "tool.evicted";
     /// A store between processes cannot be reached, WARN, or can be again, INFO.
     pub const STORE: &str = "tool.store";
-    /// A server's list of tools has changed and could not be read: the old one stands. WARN.
+    /// A server's list of tools has changed and could not be read, so the old one stands; or it
+    /// names a page twice, and ends there. WARN.
     pub const STALE_LIST: &str = "tool.stale_list";
     /// Schemas of a list are not looked at, or not as a whole. WARN.
     pub const SCHEMA: &str = "tool.schema";

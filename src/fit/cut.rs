@@ -67,7 +67,7 @@ impl Cut {
     }
 
     /// The same to a number of characters of which some count more than once.
-    pub(super) fn within(
+    pub(crate) fn within(
         &self,
         max: usize,
         texts: &mut [&mut String],

@@ -22,7 +22,7 @@ use tower_toolcall::{
     AnyError, ErrorKind, Event, Execution, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
     identity::IdentityLayer,
-    mcp::McpServer,
+    mcp::{Catalog, McpServer},
     policy::PolicyLayer,
     retry::{RetryLayer, RetryPolicy},
     testing::Events,
@@ -106,6 +106,28 @@ async fn a_name_that_the_server_does_not_have_is_a_configuration_error() {
     server.connect().await.unwrap();
     let error = policy.tool_names().check(&server).unwrap_err();
     assert!(error.to_string().contains("did you mean `"), "{error}");
+}
+
+/// M-9: prompt caches miss if the order changes.
+#[test]
+fn tools_are_listed_in_the_servers_order() {
+    let tool = |n: usize| Tool::new(format!("t{}", n * 37 % 100), "", Arc::default());
+    let names = |catalog: &Catalog| -> Vec<_> {
+        let names = catalog.tools().map(|tool| tool.name.to_string());
+        names.collect()
+    };
+    let listed: Vec<_> = (0..100).map(|n| format!("t{}", n * 37 % 100)).collect();
+    let catalog = Catalog::new((0..100).map(tool));
+    assert_eq!(names(&catalog), listed);
+    assert_eq!(names(&catalog.trust_annotations(true)), listed);
+    // A name that comes twice keeps its place, with the last definition.
+    let twice = [tool(0), tool(1), Tool::new("t0", "newer", Arc::default())];
+    let catalog = Catalog::new(twice);
+    assert_eq!(names(&catalog), ["t0", "t37"]);
+    assert_eq!(
+        catalog.get("t0").unwrap().description.as_deref(),
+        Some("newer")
+    );
 }
 
 /// A server whose list grows, and that answers `server/discover` if it is modern.

@@ -6,7 +6,9 @@ use std::borrow::Cow;
 
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
 use serde::{Serialize, Serializer, ser::Error as _};
+use serde_json::Value;
 
+use super::fit;
 use crate::{
     answer::{ModelText, NoSize, json_bytes},
     call::CallInfo,
@@ -124,12 +126,17 @@ impl ModelText for [ContentBlock] {
     }
 }
 
-/// The content; without any, the structured content.
+/// The content, and the structured content if no text of the content carries it.
 impl ModelText for CallToolResult {
     fn model_text(&self) -> Cow<'_, str> {
-        match &self.structured_content {
-            Some(structured) if self.content.is_empty() => structured.model_text(),
-            _ => self.content.model_text(),
+        let more = match &self.structured_content {
+            None | Some(Value::Null) => return self.content.model_text(),
+            Some(structured) if self.content.is_empty() => return structured.model_text(),
+            Some(structured) => structured,
+        };
+        match fit::carries(&self.content, more) {
+            true => self.content.model_text(),
+            false => format!("{}\n{}", self.content.model_text(), more.model_text()).into(),
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     call::{Identity, ReplaySafety, ToolCall},
     edge::nearest::nearest,
     error::{ErrorKind, ToolError},
+    event::{event, short},
     identity::Resolve,
     policy::{Annotate, Annotations},
 };
@@ -47,7 +48,10 @@ pub(super) const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 /// ```
 #[derive(Clone, Default)]
 pub struct Catalog {
-    tools: HashMap<Arc<str>, Tool>,
+    /// In the server's order, which prompt caches rely on.
+    tools: Vec<(Arc<str>, Tool)>,
+    /// The place of each tool, by its name.
+    places: HashMap<Arc<str>, usize>,
     server: Option<Arc<str>>,
     is_read: bool,
     trusted: bool,
@@ -62,30 +66,41 @@ impl Catalog {
 
     /// The same settings for these tools.
     pub(super) fn with_tools(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
-        let tools = tools
-            .into_iter()
-            .map(|tool| (tool.name.as_ref().into(), tool));
-        Self {
-            tools: tools.collect(),
+        let mut catalog = Self {
+            tools: Vec::new(),
+            places: HashMap::new(),
             server: self.server.clone(),
             is_read: true,
             trusted: self.trusted,
             own: self.own.clone(),
+        };
+        for tool in tools {
+            let name: Arc<str> = tool.name.as_ref().into();
+            let next = catalog.tools.len();
+            match *catalog.places.entry(Arc::clone(&name)).or_insert(next) {
+                place if place < next => catalog.tools[place].1 = tool,
+                _ => catalog.tools.push((name, tool)),
+            }
         }
+        catalog
     }
 
+    /// Returns whether both have the same tools, in any order.
     pub(super) fn has_the_tools_of(&self, other: &Self) -> bool {
-        self.tools == other.tools
+        self.len() == other.len() && (self.tools().all(|tool| other.get(&tool.name) == Some(tool)))
     }
 
     /// The tool's name, if there is such a tool.
     pub(super) fn name(&self, tool: &str) -> Option<&Arc<str>> {
-        self.tools.get_key_value(tool).map(|(name, _)| name)
+        self.entry(tool).map(|(name, _)| name)
     }
 
-    #[cfg(feature = "router")]
+    fn entry(&self, tool: &str) -> Option<&(Arc<str>, Tool)> {
+        self.tools.get(*self.places.get(tool)?)
+    }
+
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.tools.keys()
+        self.tools.iter().map(|(name, _)| name)
     }
 
     pub(super) fn server(&self) -> Option<&str> {
@@ -117,12 +132,12 @@ impl Catalog {
 
     /// The tool of this name.
     pub fn get(&self, tool: &str) -> Option<&Tool> {
-        self.tools.get(tool)
+        self.entry(tool).map(|(_, tool)| tool)
     }
 
-    /// All tools, in no order.
+    /// Returns all tools, in the order in which the server lists them.
     pub fn tools(&self) -> impl Iterator<Item = &Tool> {
-        self.tools.values()
+        self.tools.iter().map(|(_, tool)| tool)
     }
 
     /// The number of tools.
@@ -190,7 +205,7 @@ impl Catalog {
     /// The refusal of a call whose tool, or server, is not in the list.
     fn not_found(&self, call: &ToolCall) -> ToolError {
         let asked = call.tool();
-        let mut near = nearest(asked, self.tools.keys().map(|name| &**name));
+        let mut near = nearest(asked, self.names().map(|name| &**name));
         if self.name(asked).is_some() {
             near.insert(0, asked.to_owned());
         }
@@ -247,19 +262,31 @@ impl McpService {
     /// # Errors
     ///
     /// Those of the connection; `Timeout` if it takes longer than 30 s in all; `Reported` if the
-    /// server lists more than 10,000 tools, 16 MiB of JSON or 1,000 pages, or names a page twice. The size of a single
+    /// server lists more than 10,000 tools, 16 MiB of JSON or 1,000 pages. The size of a single
     /// page is limited by the transport alone: the page is read before it can be counted.
+    ///
+    /// If the server names a page twice, the list ends there, with the event `tool.stale_list`.
     pub async fn catalog(&self) -> Result<Catalog, ToolError> {
-        let mut catalog = Catalog::new(list(self.peer()).await?);
+        let server = self.server().map(|name| &**name);
+        let mut catalog = Catalog::new(list(self.peer(), server).await?);
         catalog.server = self.server().cloned();
         Ok(catalog)
     }
 }
 
-/// All tools of a server, within the limits.
-pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Vec<Tool>, ToolError> {
-    let listed = tokio::time::timeout(LIST_TIMEOUT, list_pages(peer)).await;
+/// Lists all tools of a server, within the limits. The name of the server is for events.
+pub(super) async fn list(
+    peer: &Peer<RoleClient>,
+    server: Option<&str>,
+) -> Result<Vec<Tool>, ToolError> {
+    let listed = tokio::time::timeout(LIST_TIMEOUT, list_pages(peer, server)).await;
     listed.unwrap_or_else(|_| Err(took_too_long()))
+}
+
+/// Warns that the list may lack tools, or changes of them.
+pub(super) fn is_stale(server: Option<&str>, error: &ToolError) {
+    let (code, text) = (error.code(), error.message());
+    event!(WARN STALE_LIST, SERVER = server.map(short), CODE = code, ERROR = text);
 }
 
 pub(super) fn took_too_long() -> ToolError {
@@ -269,8 +296,9 @@ pub(super) fn took_too_long() -> ToolError {
     )
 }
 
-async fn list_pages(peer: &Peer<RoleClient>) -> Result<Vec<Tool>, ToolError> {
-    let refused = |why| Err(ToolError::new(ErrorKind::Reported, why));
+async fn list_pages(peer: &Peer<RoleClient>, server: Option<&str>) -> Result<Vec<Tool>, ToolError> {
+    let wrong = |why| ToolError::new(ErrorKind::Reported, why);
+    let refused = |why| Err(wrong(why));
     let mut tools = Vec::new();
     let mut room = MAX_LIST_BYTES;
     let mut cursors = HashSet::new();
@@ -291,7 +319,10 @@ async fn list_pages(peer: &Peer<RoleClient>) -> Result<Vec<Tool>, ToolError> {
         match &cursor {
             None => return Ok(tools),
             Some(next) if !cursors.insert(next.clone()) => {
-                return refused("the MCP server's list of tools goes round in a circle");
+                let why = "the MCP server names a page of its list of tools twice; \
+                           what follows it is not known";
+                is_stale(server, &wrong(why));
+                return Ok(tools);
             }
             Some(_) => {}
         }

@@ -5,16 +5,18 @@ use std::borrow::Cow;
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
-use super::answer::json;
 use crate::{
     answer::ModelText,
     error::AnyError,
     fit::{Cut, Shorten},
 };
 
-/// Text blocks, and the texts of embedded resources, are cut as one text; other blocks pass, and do not count. Structured content has the same
-/// limit: if it is too long it is dropped where the text carries the same, and else the result cannot be shortened. The mark says that it was dropped; a text
-/// that is not cut has none, as it lacks nothing.
+/// Text blocks, and the texts of embedded resources, are cut as one text; other blocks pass, and do not count.
+///
+/// Structured content has the same limit, and shares it with a text that does not carry the same.
+/// If it is too long, it is dropped where the text carries the same, and the mark says so;
+/// otherwise the result cannot be shortened. If it is short enough, it takes the place of a text
+/// that carries the same and is too long.
 ///
 /// Clients that hold servers to the output schema of a tool may refuse a result without structured content.
 impl Shorten for CallToolResult {
@@ -24,38 +26,48 @@ impl Shorten for CallToolResult {
             left = left
                 .and_then(|left| left.checked_sub(usize::from(i > 0)))
                 .and_then(|left| left.checked_sub(text.chars().count()));
-            if left.is_none() {
-                return false;
-            }
         }
-        let structured = self.structured_content.as_ref();
-        structured.is_none_or(|json| json.fits(max_chars))
+        let (Some(left), structured) = (left, self.structured_content.as_ref()) else {
+            return false;
+        };
+        structured.is_none_or(|json| {
+            let is_carried = || json.fits(max_chars) && carries(&self.content, json);
+            json.fits(left.saturating_sub(1)) || is_carried()
+        })
     }
 
-    /// What the model would have read; the result as JSON if that lacks the structured content.
     fn whole(&self) -> Cow<'_, str> {
-        let texts: Vec<_> = self.content.iter().filter_map(text).collect();
-        match &self.structured_content {
-            Some(structured) if !self.content.is_empty() && !carry(&texts, structured) => {
-                json(self)
-            }
-            _ => self.model_text(),
-        }
+        self.model_text()
     }
 
     fn shorten(&mut self, cut: &Cut) -> Result<(), AnyError> {
+        let (mut cut, mut room) = (cut.clone(), cut.max_chars());
         let structured = self.structured_content.as_ref();
-        let mut cut = cut.clone();
-        if let Some(json) = structured.filter(|json| !json.fits(cut.max_chars())) {
-            let texts: Vec<_> = self.content.iter().filter_map(text).collect();
-            if !carry(&texts, json) {
+        let found = structured.map(|json| (json.fits(room), carries(&self.content, json)));
+        let mut texts: Vec<_> = self.content.iter_mut().filter_map(text_mut).collect();
+        match (structured, found) {
+            (_, Some((false, false))) => {
                 return Err("its structured content is in no text block".into());
             }
-            self.structured_content = None;
-            cut = cut.with_missing("the structured content");
+            (_, Some((false, true))) => {
+                self.structured_content = None;
+                cut = cut.with_missing("the structured content");
+            }
+            // Its compact form lacks nothing.
+            (Some(json), Some((true, true))) => {
+                texts.iter_mut().for_each(|text| text.clear());
+                if let Some(first) = texts.first_mut() {
+                    **first = json.model_text().into_owned();
+                }
+            }
+            // The model reads both.
+            (Some(json), _) => {
+                let chars = json.model_text().chars().count();
+                room = room.saturating_sub(chars + usize::from(!texts.is_empty()));
+            }
+            _ => {}
         }
-        let texts = self.content.iter_mut().filter_map(text_mut);
-        cut.texts(&mut texts.collect::<Vec<_>>());
+        cut.within(room, &mut texts, |_| 1);
         self.content
             .retain(|block| text(block).is_none_or(|text| !text.is_empty()));
         Ok(())
@@ -108,9 +120,11 @@ fn text_mut(block: &mut ContentBlock) -> Option<&mut String> {
     }
 }
 
-/// Whether the texts say what the structured content says: one of them as JSON; or FastMCP's `{"result": ..}`, which wraps what is no object, as a
-/// text, or as a list with a text for each item.
-fn carry(texts: &[&String], structured: &Value) -> bool {
+/// Returns whether the texts say what the structured content says: one of them as JSON; or
+/// FastMCP's `{"result": ..}`, which wraps other values than objects, as a text, or as a list with
+/// a text for each item.
+pub(super) fn carries(content: &[ContentBlock], structured: &Value) -> bool {
+    let texts: Vec<_> = content.iter().filter_map(text).collect();
     let any = |json| texts.iter().any(|text| is(text, json));
     let wrapped = structured.as_object().filter(|object| object.len() == 1);
     let wrapped = wrapped.and_then(|object| object.get("result"));

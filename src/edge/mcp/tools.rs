@@ -18,7 +18,6 @@ use super::{Catalog, catalog};
 use crate::{
     call::{Identity, ToolCall},
     error::ToolError,
-    event::{event, short},
     identity::Resolve,
     policy::{Annotate, Annotations},
 };
@@ -199,9 +198,7 @@ impl McpTools {
 
     /// Warns that changes of the list are not known.
     pub(super) fn is_stale(&self, error: &ToolError) {
-        let catalog = self.catalog();
-        let (code, text) = (error.code(), error.message());
-        event!(WARN STALE_LIST, SERVER = catalog.server().map(short), CODE = code, ERROR = text);
+        catalog::is_stale(self.catalog().server(), error);
     }
 
     /// Asks under the lock.
@@ -209,7 +206,8 @@ impl McpTools {
         // What changes from here on may not be in the answer.
         let reported = self.0.reported.load(SeqCst);
         asked.last = Some(Instant::now());
-        match catalog::list(peer).await {
+        let before = self.catalog();
+        match catalog::list(peer, before.server()).await {
             Ok(tools) => {
                 let before = self.catalog();
                 let now = before.with_tools(tools);

@@ -221,12 +221,34 @@ async fn refused(pages: Vec<rmcp::model::ListToolsResult>) -> (usize, String) {
     (server.listed.load(SeqCst) - 1, error.message().to_owned())
 }
 
+/// M-8: a cursor that does not advance, one that is always empty, and a circle.
 #[tokio::test(start_paused = true)]
-async fn a_list_that_goes_round_in_a_circle_is_refused() {
-    let pages = ["a", "b", "a"].map(|next| page(Vec::new(), Some(next)));
-    let (asked, why) = refused(pages.into()).await;
-    assert!(why.ends_with("goes round in a circle"), "{why}");
-    assert_eq!(asked, 3);
+async fn a_list_ends_where_its_cursor_repeats() {
+    for (cursors, asked) in [
+        (["1", "1", "1"], 2),
+        (["", "", ""], 2),
+        (["1", "2", "1"], 3),
+    ] {
+        let server = Server::with(&["a"]);
+        let connection = Connection::to(server.clone()).await;
+        let pages = ["x", "y", "z"]
+            .into_iter()
+            .zip(cursors)
+            .map(|(name, next)| {
+                let tool = Tool::new(name, "", Arc::default());
+                page(vec![tool], Some(next))
+            });
+        // The first page last.
+        *server.pages.lock().unwrap() = pages.rev().collect();
+        let (log, _guard) = Log::start();
+        connection.tools.refresh(connection.peer()).await.unwrap();
+        assert_eq!(server.listed.load(SeqCst) - 1, asked, "{cursors:?}");
+        assert_eq!(connection.names(), ["x", "y", "z"][..asked], "{cursors:?}");
+        let lines = log.of_ours();
+        assert_eq!(lines.len(), 1, "{cursors:?}");
+        assert_eq!(lines[0]["message"], "tool.stale_list");
+        assert_eq!(lines[0]["server"], "docs");
+    }
 }
 
 #[tokio::test(start_paused = true)]
