@@ -154,11 +154,15 @@ fn with_key(key: &str) -> rmcp::service::PeerRequestOptions {
 }
 
 async fn call_with_key(client: &Connected, key: &str) {
+    call_with(client, with_key(key)).await;
+}
+
+async fn call_with(client: &Connected, options: rmcp::service::PeerRequestOptions) {
     let params = rmcp::model::CallToolRequestParams::new("docs__echo");
     let request = rmcp::model::CallToolRequest::new(params);
     let request = rmcp::model::ClientRequest::CallToolRequest(request);
     let peer = client.client.peer();
-    let handle = peer.send_cancellable_request(request, with_key(key)).await;
+    let handle = peer.send_cancellable_request(request, options).await;
     handle.unwrap().await_response().await.unwrap();
 }
 
@@ -182,6 +186,27 @@ async fn a_clients_idempotency_key_goes_on_if_it_is_let() {
             assert_eq!(sent == key, taken && usable, "{taken} {key}");
             assert!(!sent.is_empty());
         }
+    }
+}
+
+/// M-12: what a client adds for the tool; not what is of its own connection or of its trace.
+#[tokio::test]
+async fn a_clients_meta_goes_on_to_the_server() {
+    let gateway = gateway().await;
+    for way in [Way::StreamModern, Way::Http] {
+        let client = connect(way, gateway.handler.clone()).await;
+        let mut meta = RequestMetaObject::default();
+        meta.insert("com.example/tenant".to_owned(), json!({ "id": 7 }));
+        meta.insert("plain".to_owned(), "as it is".into());
+        let client_info = "io.modelcontextprotocol/clientInfo";
+        meta.insert(client_info.to_owned(), "the client's own".into());
+        let options = rmcp::service::PeerRequestOptions::no_options().with_meta(meta);
+        call_with(&client, options).await;
+        let meta = gateway.upstream.meta();
+        assert_eq!(meta["com.example/tenant"], json!({ "id": 7 }), "{way:?}");
+        assert_eq!(meta["plain"], "as it is", "{way:?}");
+        let info = meta.get(client_info).cloned().unwrap_or_default();
+        assert_ne!(info, "the client's own", "{way:?}");
     }
 }
 

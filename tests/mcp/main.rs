@@ -5,9 +5,13 @@
 #[cfg(feature = "mcp-http")]
 mod http;
 mod leaf;
+#[cfg(feature = "mcp-http")]
+mod loose;
 mod mcp_server;
 #[cfg(feature = "metrics")]
 mod observers;
+#[cfg(feature = "mcp-http")]
+mod real;
 mod reconnect;
 #[cfg(feature = "mcp-http")]
 mod restart;

@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     Classify, ErrorKind, Execution, ModelText as _, Outcome, ToolCall, ToolError,
-    mcp::{McpClassifier, McpService},
+    mcp::{McpClassifier, McpJson, McpService},
     timeout::TimeoutLayer,
 };
 
@@ -64,10 +64,23 @@ async fn error_codes_of_other_sdks() {
         (-32000, "Too Many Requests", ErrorKind::RateLimited),
         (-32603, "oops", ErrorKind::Upstream),
         (-32099, "oops", ErrorKind::Failed),
-        (-32020, "header mismatch", ErrorKind::InvalidInput),
         (429, "slow down", ErrorKind::RateLimited),
     ] {
         assert_eq!(error(code, message).await.kind(), kind, "{code} {message}");
+    }
+}
+
+/// M-1: the model is not told to correct its arguments.
+#[tokio::test(start_paused = true)]
+async fn errors_that_the_program_has_to_mend_are_not_the_models() {
+    for code in [-32020, -32021, -32022] {
+        let error = error(code, "Mcp-Param-Owner is missing").await;
+        assert_eq!(error.kind(), ErrorKind::Failed, "{code}");
+        assert!(!error.is_retryable(), "{code}");
+        assert!(error.message().contains("Mcp-Param-Owner"), "{error}");
+        let text = error.model_message();
+        assert!(text.contains("Other arguments will not help"), "{text}");
+        assert!(!text.contains("Mcp-Param-Owner"), "{text}");
     }
 }
 
@@ -113,6 +126,40 @@ async fn a_connection_that_closes_mid_call_leaves_open_whether_the_tool_ran() {
     let error = answer(None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
     assert_eq!(error.execution(), Execution::Unknown);
+}
+
+/// M-7: beside content, and where there is no content.
+#[tokio::test(start_paused = true)]
+async fn structured_content_of_null_is_absent() {
+    let text = json!([{ "type": "text", "text": "done" }]);
+    for (content, read) in [(text, "done"), (json!([]), "")] {
+        let result = json!({ "content": content, "structuredContent": null });
+        let response = answer(Some(json!({ "result": result }))).await.unwrap();
+        assert_eq!(response.model_text(), read);
+        let written = serde_json::to_value(McpJson(response)).unwrap();
+        assert_eq!(written.get("structuredContent"), None);
+    }
+}
+
+/// M-12: data beside a short text, and none twice where a text carries the same.
+#[tokio::test(start_paused = true)]
+async fn the_model_reads_structured_content_that_no_text_carries() {
+    let rows = json!({ "rows": [{ "id": 7 }] });
+    for (text, structured, read) in [
+        ("1 row found", &rows, "1 row found\n{\"rows\":[{\"id\":7}]}"),
+        ("sunny", &json!("18 degrees"), "sunny\n18 degrees"),
+        (
+            "{ \"rows\": [{ \"id\": 7 }] }",
+            &rows,
+            "{ \"rows\": [{ \"id\": 7 }] }",
+        ),
+        ("sunny", &json!({ "result": "sunny" }), "sunny"),
+    ] {
+        let content = json!([{ "type": "text", "text": text }]);
+        let result = json!({ "content": content, "structuredContent": structured });
+        let response = answer(Some(json!({ "result": result }))).await.unwrap();
+        assert_eq!(response.model_text(), read);
+    }
 }
 
 /// E6: an absent flag is false, and content may be missing.

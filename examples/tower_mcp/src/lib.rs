@@ -209,7 +209,9 @@ pub fn from_tower_mcp(error: Error) -> ToolError {
             -32601 => ErrorKind::NotFound,
             // Unknown tools have the code of wrong arguments.
             -32602 if answer.message.starts_with("Unknown tool") => ErrorKind::NotFound,
-            -32700 | -32600 | -32602 | -32022..=-32020 => ErrorKind::InvalidInput,
+            -32700 | -32600 | -32602 => ErrorKind::InvalidInput,
+            // Headers, capabilities, revision: for the program to mend.
+            -32022..=-32020 => ErrorKind::Failed,
             -32007 | -32042 => ErrorKind::Denied,
             -32010 => ErrorKind::Timeout,
             _ => ErrorKind::Upstream,

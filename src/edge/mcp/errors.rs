@@ -19,7 +19,8 @@ use crate::{
 /// | error | kind |
 /// |---|---|
 /// | `McpError` -32602, "tool not found" and the like; -32601 | `NotFound` |
-/// | `McpError` -32700, -32600, -32602, -32020 to -32022 | `InvalidInput` |
+/// | `McpError` -32700, -32600, -32602 | `InvalidInput` |
+/// | `McpError` -32020 to -32022: headers, capabilities, revision | `Failed`: it is for the program to mend, and the model reads so |
 /// | `McpError` -32042 (the user has to open a URL) | `Denied` |
 /// | `McpError` -32800 | `Upstream`: this side did not cancel the call, or it would not wait for the answer |
 /// | `McpError` -32000 or -32600, "Bad Request: No valid session ID" and the like | `ConnectionFailed` |
@@ -87,6 +88,32 @@ pub(super) fn protocol_error(error: &ToolError) -> Option<&ErrorData> {
 
 pub(super) fn protocol_code(error: &ToolError) -> Option<i32> {
     protocol_error(error).map(|answer| answer.code.0)
+}
+
+/// The request's headers do not fit its body: the tool's definition has `x-mcp-header`, and the
+/// transport has not listed the tools, or the definition has changed.
+pub(super) const HEADER_MISMATCH: i32 = -32020;
+
+/// The server does not speak the connection's revision of the protocol.
+const UNSUPPORTED_VERSION: i32 = -32022;
+
+/// Returns whether the server answers each request on the connection like this.
+pub(super) fn is_connection_refused(error: &ErrorData) -> bool {
+    error.code.0 == UNSUPPORTED_VERSION || is_session_refused(error)
+}
+
+/// Returns whether an answer may be that of a server that does not know the session, whatever its
+/// words are: a JSON-RPC error or a status that is not about the server's own state.
+pub(super) fn is_of_lost_session(error: &ToolError) -> bool {
+    use ErrorKind::*;
+    let kind = error.kind();
+    matches!(
+        kind,
+        InvalidInput | NotFound | Failed | ConnectionFailed | Denied
+    ) && match protocol_code(error) {
+        Some(code) => !(UNSUPPORTED_VERSION..=HEADER_MISMATCH).contains(&code),
+        None => error.status().is_some(),
+    }
 }
 
 /// Whether the server says that it does not know the session, which is lost then. The specification asks for a status of
@@ -158,7 +185,11 @@ fn by_code(error: &ErrorData) -> ToolError {
         _ if is_session_refused(error) => ErrorKind::ConnectionFailed,
         -32602 if by_text_kind == Some(ErrorKind::NotFound) => ErrorKind::NotFound,
         -32601 => ErrorKind::NotFound,
-        -32700 | -32600 | -32602 | -32022..=-32020 => ErrorKind::InvalidInput,
+        -32700 | -32600 | -32602 => ErrorKind::InvalidInput,
+        UNSUPPORTED_VERSION..=HEADER_MISMATCH => {
+            let error = ToolError::new(ErrorKind::Failed, message);
+            return error.with_model_message(NOT_THE_ARGUMENTS);
+        }
         -32042 => ErrorKind::Denied,
         -32800 => ErrorKind::Upstream,
         _ => match status(code) {
@@ -168,6 +199,10 @@ fn by_code(error: &ErrorData) -> ToolError {
     };
     ToolError::new(kind, message)
 }
+
+/// For the model, of an error that the program has to mend.
+const NOT_THE_ARGUMENTS: &str = "The tool cannot be called: this program and the tool's server do \
+    not agree on the protocol. Other arguments will not help. Do without the tool.";
 
 /// A code that is an HTTP status, often that of something beyond the server.
 fn status(code: i32) -> Option<StatusCode> {

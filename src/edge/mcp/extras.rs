@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
-use rmcp::model::{CallToolRequestParams, InputResponses};
+use rmcp::model::{CallToolRequestParams, InputResponses, JsonObject};
 
+use super::IDEMPOTENCY_KEY_META;
 use crate::call::ToolCall;
 
 /// The parts of a request to an MCP server beside name and arguments: put them into a call's
@@ -38,6 +39,7 @@ struct Inner {
     input_responses: Option<InputResponses>,
     request_state: Option<String>,
     idempotency_key: Option<Arc<str>>,
+    meta: JsonObject,
 }
 
 impl McpExtras {
@@ -62,21 +64,36 @@ impl McpExtras {
         self.set(|e| e.idempotency_key = Some(key.into()))
     }
 
+    /// Sets members of the request's `_meta`. What the client and this crate write there themselves
+    /// takes precedence. Not redacted.
+    pub fn with_meta(self, meta: JsonObject) -> Self {
+        self.set(|e| e.meta = free(meta))
+    }
+
     /// The extras of a client's request; `None` if it has none.
     #[cfg(feature = "mcp-server")]
     pub(super) fn received(
         input_responses: Option<InputResponses>,
         request_state: Option<String>,
         idempotency_key: Option<Arc<str>>,
+        meta: JsonObject,
     ) -> Option<Self> {
-        let is_empty =
-            input_responses.is_none() && request_state.is_none() && idempotency_key.is_none();
+        let meta = free(meta);
+        let is_empty = input_responses.is_none()
+            && request_state.is_none()
+            && idempotency_key.is_none()
+            && meta.is_empty();
         let extras = Inner {
             input_responses,
             request_state,
             idempotency_key,
+            meta,
         };
         (!is_empty).then(|| Self(Arc::new(extras)))
+    }
+
+    pub(super) fn meta(&self) -> JsonObject {
+        self.0.meta.clone()
     }
 
     pub(super) fn of(call: &ToolCall) -> Option<&Self> {
@@ -98,11 +115,21 @@ impl McpExtras {
     }
 }
 
+/// The members that are not the protocol's on one connection, nor written by this crate.
+fn free(mut meta: JsonObject) -> JsonObject {
+    meta.retain(|key, _| {
+        !key.starts_with("io.modelcontextprotocol/")
+            && !["progressToken", IDEMPOTENCY_KEY_META].contains(&key.as_str())
+    });
+    meta
+}
+
 crate::text::debug_fields! {
     /// Shows what is there, never what it says.
     {} |this| McpExtras {
         input_responses: this.0.input_responses.is_some(),
         request_state: this.0.request_state.is_some(),
         idempotency_key: this.0.idempotency_key.is_some(),
+        meta: this.0.meta.len(),
     }
 }

@@ -25,6 +25,8 @@ pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     let new = |kind| ToolError::new(kind, without_address(error.to_string(), error));
     let not_started = || new(ErrorKind::ConnectionFailed).with_execution(Execution::NotStarted);
     Some(match error {
+        // `McpHttpClient` has it for a session that is not known; without a session it is a text.
+        Http::HttpStatus(failure) if failure.status == 404 => not_started(),
         Http::HttpStatus(failure) => {
             let status = StatusCode::from_u16(failure.status).ok()?;
             let error = ToolError::from_status(status, error.to_string());

@@ -64,6 +64,8 @@ mod gateway;
 mod hooks;
 #[cfg(feature = "mcp-http")]
 mod http;
+#[cfg(feature = "mcp-http")]
+mod http_client;
 mod notifications;
 #[cfg(feature = "otel")]
 mod otel;
@@ -84,6 +86,8 @@ pub use self::gateway::{BodyError, CountedBody, McpBodies, McpBodiesFuture, McpS
 pub use self::gateway::{ERROR_META, GatewayHandler, ListTools, McpElicitation};
 #[cfg(feature = "mcp-http")]
 pub(crate) use self::http::without_address;
+#[cfg(feature = "mcp-http")]
+pub use self::http_client::McpHttpClient;
 #[cfg(feature = "validate")]
 pub use self::output::{McpOutput, OnMisfit};
 pub use self::{

@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+#[cfg(feature = "mcp-http")]
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{
     RoleClient,
     model::{CallToolResponse, ProtocolVersion, SubscriptionFilter},
@@ -19,6 +21,8 @@ use super::{
     Catalog, McpConnection, McpNotifications, McpReconnect, McpService, McpTools, ResponseFuture,
     child::Child,
 };
+#[cfg(feature = "mcp-http")]
+use super::{McpHttpClient, http_client};
 use crate::{
     call::{Identity, ReplaySafety, ToolCall},
     config::ConfigError,
@@ -152,6 +156,45 @@ impl McpServer {
         });
         let calls = calls.with_long_connect_timeout(CONNECT_TIMEOUT);
         Self { calls, tools }
+    }
+
+    /// Returns a server that is reached by streamable HTTP at this address.
+    ///
+    /// ```
+    /// use tower_toolcall::mcp::McpServer;
+    ///
+    /// let web = McpServer::http("web", "http://localhost:8000/mcp");
+    /// # let _ = web;
+    /// ```
+    ///
+    /// The settings are for a server that may be restarted, or may answer loosely:
+    ///
+    /// - [`McpHttpClient`](crate::mcp::McpHttpClient) sends the requests, 1,024 at a time.
+    /// - A stream of answers that breaks is taken up again four times within 1.5 s, and then the
+    ///   call fails.
+    /// - After a failed attempt to connect the next one follows within 250 to 625 ms.
+    /// - A server that answers no [ping](McpReconnect::with_ping) within 5 s is connected to again.
+    ///
+    /// An address with `https` needs a TLS feature of reqwest's in your program.
+    #[cfg(feature = "mcp-http")]
+    pub fn http(server: impl Into<Arc<str>>, uri: impl Into<Arc<str>>) -> Self {
+        Self::http_with(server, StreamableHttpClientTransportConfig::with_uri(uri))
+    }
+
+    /// Returns a server as [`http`](Self::http) does, with headers, authorization and limits of
+    /// sizes by `config`. Its `retry_config` and `max_concurrent_requests` do not hold.
+    #[cfg(feature = "mcp-http")]
+    pub fn http_with(
+        server: impl Into<Arc<str>>,
+        config: StreamableHttpClientTransportConfig,
+    ) -> Self {
+        let client = McpHttpClient::default();
+        let mut server = Self::new(server, move || {
+            let transport = http_client::transport(client.clone(), &config);
+            async { Ok::<_, AnyError>(transport) }
+        });
+        server.calls = server.calls.with_http_settings();
+        server
     }
 
     /// Believes what the server says of its own tools: calls of a tool that only reads, or is idempotent, may be repeated.

@@ -8,7 +8,8 @@ use std::{
 use rmcp::{
     model::{
         CallToolRequest, CallToolRequestParams, CallToolResponse, CancelledNotification,
-        CancelledNotificationParam, ClientRequest, RequestId, RequestMetaObject, ServerResult,
+        CancelledNotificationParam, ClientRequest, MetaObject, RequestId, RequestMetaObject,
+        ServerResult, Tool,
     },
     service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError, ServiceRole},
 };
@@ -16,7 +17,8 @@ use serde_json::{Map, Value};
 use tower_service::Service;
 
 use super::{
-    McpExtras, McpProgress, answer::response_bytes, errors, progress::Reports, task::TaskRequest,
+    McpExtras, McpProgress, answer::response_bytes, catalog, errors, progress::Reports,
+    task::TaskRequest,
 };
 use crate::{
     answer::{NoSize, json_bytes},
@@ -38,6 +40,10 @@ pub const IDEMPOTENCY_KEY_META: &str = "tower-toolcall/idempotency-key";
 ///
 /// Always ready; cheap to clone; clones share the connection. Errors come from the response future
 /// only, a closed connection included.
+///
+/// A server that refuses the headers of a call (-32020) is asked for its tools, and the call is
+/// sent once more if the tool's definition has `x-mcp-header`: such a call was not executed. No
+/// other call is sent twice.
 ///
 /// # Secrets
 ///
@@ -103,9 +109,29 @@ impl McpService {
         answer.map_err(|error| errors::named(error, &info, server.as_ref()))
     }
 
-    async fn run(self, mut call: ToolCall) -> Result<CallToolResponse, ToolError> {
+    async fn run(self, call: ToolCall) -> Result<CallToolResponse, ToolError> {
         call.check()?;
         check_size(call.arguments())?;
+        let server = self.peer.peer_info();
+        let has_headers = server.is_some_and(|s| !s.protocol_version.has_initialize());
+        let again = (has_headers && TaskRequest::of(&call).is_none()).then(|| call.clone());
+        let answer = self.send(call).await;
+        let code = answer.as_ref().err().and_then(errors::protocol_code);
+        match again {
+            // The transport makes headers by the newest definition that it has seen.
+            Some(call) if code == Some(errors::HEADER_MISMATCH) => {
+                let server = self.server.as_deref();
+                let listed = catalog::list(&self.peer, server).await.unwrap_or_default();
+                match listed.iter().any(|tool| has_headers_of(tool, &call)) {
+                    true => self.send(call).await,
+                    false => answer,
+                }
+            }
+            _ => answer,
+        }
+    }
+
+    async fn send(&self, mut call: ToolCall) -> Result<CallToolResponse, ToolError> {
         let (info, reports) = (call.info(), Reports::of(&call));
         let options = self.options(&call);
         let asks = TaskRequest::of(&call).cloned();
@@ -129,7 +155,7 @@ impl McpService {
 
         let answer = handle.await_response().await;
         pending.answered();
-        let response = match (asks, answer.map_err(errors::from_service)?) {
+        let mut response = match (asks, answer.map_err(errors::from_service)?) {
             (Some(asks), result) => asks.answer(result)?,
             (_, ServerResult::CallToolResult(result)) => CallToolResponse::Complete(result),
             (_, ServerResult::InputRequiredResult(result)) => {
@@ -138,6 +164,10 @@ impl McpService {
             (_, ServerResult::CreateTaskResult(result)) => CallToolResponse::Task(result),
             _ => return Err(errors::from_service(ServiceError::UnexpectedResponse)),
         };
+        if let CallToolResponse::Complete(result) = &mut response {
+            // Servers that serialise an empty field mean that there is none.
+            result.structured_content.take_if(|json| json.is_null());
+        }
         info.record(|r| {
             r.set_reported(is_error(&response));
             if r.wants_output_bytes()
@@ -151,10 +181,11 @@ impl McpService {
 
     /// The request's `_meta`.
     fn options(&self, call: &ToolCall) -> PeerRequestOptions {
-        let mut meta = RequestMetaObject::default();
         let own = || call.idempotency_key().map(|key| key.to_string());
         // A question for a task is none of the call's repetitions.
         let extras = McpExtras::of(call).filter(|_| TaskRequest::of(call).is_none());
+        let free = extras.map(McpExtras::meta).unwrap_or_default();
+        let mut meta = RequestMetaObject(MetaObject(free));
         let given = extras.and_then(McpExtras::idempotency_key);
         if let Some(key) = given.map(str::to_owned).or_else(own) {
             let _ = meta.insert(IDEMPOTENCY_KEY_META.to_owned(), key.into());
@@ -266,6 +297,19 @@ fn request(call: &mut ToolCall) -> Result<ClientRequest, ToolError> {
     }
     let params = params.with_arguments(call.take_arguments());
     Ok(ClientRequest::CallToolRequest(CallToolRequest::new(params)))
+}
+
+/// Returns whether this is the definition of the call's tool, and puts arguments into headers.
+fn has_headers_of(tool: &Tool, call: &ToolCall) -> bool {
+    fn has_headers(schema: &Value) -> bool {
+        match schema {
+            Value::Object(object) => {
+                object.contains_key("x-mcp-header") || object.values().any(has_headers)
+            }
+            _ => false,
+        }
+    }
+    tool.name == call.tool() && tool.input_schema.values().any(has_headers)
 }
 
 /// Whether the answer is an error in the tool's own words.

@@ -129,6 +129,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// | `_meta.progressToken` | the progress of an `McpService` [with progress](crate::mcp::McpService::with_progress) reaches the client under this token: the newest, growing, at most ten times a second, and nothing after the answer |
 /// | `inputResponses`, `requestState` | [`McpExtras`](crate::mcp::McpExtras) |
 /// | the idempotency key in `_meta` | nothing, unless that is [set](Self::take_idempotency_keys) |
+/// | the rest of `_meta`, but for the protocol's own members | `_meta` of the request to the tool's server |
 ///
 /// A client that cancels its request, or hangs up where that means the same, has its call dropped at once, which cancels it at
 /// the tool's server; with the feature `cancel` the call's token fires as well. Over a stream that ends rmcp waits up to 5 s for

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use rmcp::{
-    model::CallToolRequestParams,
+    model::{CallToolRequestParams, JsonObject},
     service::{RequestContext, RoleServer},
 };
 
@@ -46,7 +46,8 @@ pub(super) fn call(
     }
     elicit::note_client(&mut call, cx);
     let key = settings.takes_idempotency_keys.then(|| key(cx)).flatten();
-    let extras = McpExtras::received(params.input_responses, params.request_state, key);
+    let (asked, state) = (params.input_responses, params.request_state);
+    let extras = McpExtras::received(asked, state, key, meta(cx));
     if let Some(extras) = extras {
         call.extensions_mut().insert(extras);
     }
@@ -59,6 +60,14 @@ pub(super) fn relay(call: &mut ToolCall, cx: &RequestContext<RoleServer>) -> Opt
     let (relay, relayed) = Relayed::to(cx.peer.clone(), token);
     call.extensions_mut().insert(relay);
     Some(relayed)
+}
+
+/// The client's `_meta` without its trace context, of which the call's span is the child.
+fn meta(cx: &RequestContext<RoleServer>) -> JsonObject {
+    let mut meta = cx.meta.0.0.clone();
+    #[cfg(feature = "otel")]
+    meta.retain(|key, _| !["traceparent", "tracestate", "baggage"].contains(&key.as_str()));
+    meta
 }
 
 fn key(cx: &RequestContext<RoleServer>) -> Option<Arc<str>> {

@@ -154,7 +154,7 @@ impl Live {
 pub(super) fn is_loss(error: &ToolError) -> bool {
     match std::error::Error::source(error).and_then(|e| e.downcast_ref()) {
         Some(ServiceError::TransportClosed) => true,
-        Some(ServiceError::McpError(answer)) => errors::is_session_refused(answer),
+        Some(ServiceError::McpError(answer)) => errors::is_connection_refused(answer),
         // Over HTTP it may be a status: then the connection is as good as before.
         Some(ServiceError::TransportSend(_)) => error.kind() == ErrorKind::ConnectionFailed,
         _ => false,

@@ -20,6 +20,11 @@ use crate::{
     error::{ErrorKind, ToolError},
 };
 
+/// How long an answer to a ping is awaited after an error, if no ping is set.
+const LIMIT: Duration = Duration::from_secs(1);
+
+const METHOD_NOT_FOUND: i32 = -32601;
+
 /// A call that has been sent. Dropped before it is answered, it has the server pinged.
 pub(super) struct Unanswered<'a> {
     pub(super) leaf: &'a McpReconnect,
@@ -50,17 +55,50 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-async fn ping(peer: Peer<RoleClient>, limit: Duration, leaf: WeakLeaf, live: Weak<Live>) {
+/// Pings the server. Returns an error if the connection is of no use any more.
+async fn refuses(peer: &Peer<RoleClient>) -> Option<ToolError> {
     let request = ClientRequest::PingRequest(PingRequest::default());
-    let pong = timeout(limit, peer.send_request(request)).await;
+    let refusal = errors::from_service(peer.send_request(request).await.err()?);
+    if is_loss(&refusal) {
+        return Some(refusal);
+    }
+    // It may have no pings. Without a session each of its errors is an answer.
+    if !has_session(peer) || errors::protocol_code(&refusal) == Some(METHOD_NOT_FOUND) {
+        return None;
+    }
+    peer.list_tools(None).await.err().map(errors::from_service)
+}
+
+fn has_session(peer: &Peer<RoleClient>) -> bool {
+    let server = peer.peer_info();
+    server.is_some_and(|server| server.protocol_version.has_initialize())
+}
+
+/// Returns whether an error of a call is that of a session that the server does not know any more.
+/// There are many words for that, so what counts is that it refuses other requests as well.
+pub(super) async fn has_lost_session(
+    peer: &Peer<RoleClient>,
+    error: &ToolError,
+    limit: Option<Duration>,
+) -> bool {
+    if !errors::is_of_lost_session(error) || !has_session(peer) {
+        return false;
+    }
+    match timeout(limit.unwrap_or(LIMIT), refuses(peer)).await {
+        Ok(refusal) => refusal.is_some(),
+        // A process may be busy. Over HTTP only a status is certain to be an answer of its own.
+        Err(_) => limit.is_some() || error.status().is_some(),
+    }
+}
+
+async fn ping(peer: Peer<RoleClient>, limit: Duration, leaf: WeakLeaf, live: Weak<Live>) {
+    let lost = timeout(limit, refuses(&peer)).await;
     let (Some(leaf), Some(live)) = (leaf.upgrade(), live.upgrade()) else {
         return;
     };
     live.end_ping();
-    let lost = match pong {
-        Ok(Ok(_)) => None,
-        // An answer as well, most of the time.
-        Ok(Err(error)) => Some(errors::from_service(error)).filter(is_loss),
+    let lost = match lost {
+        Ok(lost) => lost,
         Err(_) => Some(ToolError::new(
             ErrorKind::ConnectionFailed,
             format!(

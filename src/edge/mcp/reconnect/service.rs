@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use rmcp::model::CallToolResponse;
+use rmcp::{model::CallToolResponse, service::ServiceError};
 use tokio::time::Instant;
 use tower_service::Service;
 
@@ -13,14 +13,14 @@ use super::{
     McpConnection,
     attempt::{Connecting, interrupted},
     connection::{Live, is_loss},
-    ping::Unanswered,
+    ping::{Unanswered, has_lost_session},
     settings::Settings,
     shared::Shared,
 };
 use crate::{
-    call::ToolCall,
+    call::{CallInfo, ToolCall},
     edge::mcp::{McpService, ResponseFuture, errors::named},
-    error::{AnyError, ToolError},
+    error::{AnyError, ErrorKind, ToolError},
     kit::{
         preparing::{GivenUp, WaitLimit},
         timer::Timer,
@@ -66,15 +66,21 @@ use crate::{
 /// # Over HTTP
 ///
 /// There is no connection that could be watched; a server that is gone is noticed by the next call.
+/// `McpServer::http` (feature `mcp-http`) has the settings for that. A transport of your own needs
+/// them:
 ///
-/// - In revisions before 2026-07-28 a call that is under way when the server goes waits for ever, unless rmcp's `retry_config`
-///   is `NeverRetry`: set it, and have a [`TimeoutLayer`](crate::timeout::TimeoutLayer) above in any case.
-/// - A server that was restarted does not know its sessions any more. If it answers with 404, as the specification has
-///   it, rmcp makes a new session by itself: `connect` is not called, and a list of tools not read again. With rmcp's
-///   `reinit_on_expired_session(false)` the call fails, not started, and the next one connects.
-/// - Many servers answer with 400 instead. That is a lost connection as well; but if the answer does not name the
-///   request, as with servers after the example of the TypeScript SDK, rmcp throws it away and the call waits for ever. Only
-///   [`with_ping`](Self::with_ping) notices that.
+/// - `McpHttpClient` (feature `mcp-http`) instead of reqwest's client. Otherwise a call waits
+///   forever for an answer that does not name its request, and rmcp sends a call again after a
+///   status of 404, below all layers.
+/// - A bounded `retry_config`. In revisions before 2026-07-28 a call that is under way when the
+///   server goes waits forever otherwise.
+/// - [`with_ping`](Self::with_ping), with any limit.
+/// - A short [backoff](Self::with_backoff): an attempt costs a few requests.
+///
+/// A session is also lost if the server refuses a call with any error of its own, and then does not
+/// answer a ping, or refuses that and a list of tools. The call waits for that, 1 s or the limit of
+/// pings at most, and fails as a lost connection. A session's status of 404, or another one with a
+/// text, means that the call has not started. After an error of JSON-RPC that is not known.
 ///
 /// ```no_run
 /// # #[cfg(feature = "mcp-http")]
@@ -84,14 +90,14 @@ use crate::{
 ///     StreamableHttpClientTransport, common::client_side_sse::NeverRetry,
 ///     streamable_http_client::StreamableHttpClientTransportConfig,
 /// };
-/// use tower_toolcall::{AnyError, mcp::McpServer};
+/// use tower_toolcall::{AnyError, mcp::{McpHttpClient, McpServer}};
 ///
 /// let web = McpServer::new("web", || {
 ///     let uri = "http://localhost:8000/mcp";
-///     let mut config = StreamableHttpClientTransportConfig::with_uri(uri)
-///         .reinit_on_expired_session(false);
+///     let mut config = StreamableHttpClientTransportConfig::with_uri(uri);
 ///     config.retry_config = Arc::new(NeverRetry::default());
-///     let transport = StreamableHttpClientTransport::from_config(config);
+///     let client = McpHttpClient::default();
+///     let transport = StreamableHttpClientTransport::with_client(client, config);
 ///     async { Ok::<_, AnyError>(transport) }
 /// })
 /// .with_connection(|connection| connection.with_ping(Duration::from_secs(5)))?;
@@ -192,19 +198,25 @@ impl McpReconnect {
     }
 
     async fn run(self, call: ToolCall) -> Result<CallToolResponse, ToolError> {
+        let info = call.info();
         let live = match self.usable() {
             Some(live) => live,
             None => {
                 let connected = self.wait(&call).await;
-                connected.map_err(|e| named(e, &call.info(), Some(&self.shared.server)))?
+                connected.map_err(|e| named(e, &info, Some(&self.shared.server)))?
             }
         };
         let mut unanswered = Unanswered {
             leaf: &self,
             live: Some(&live),
         };
-        let result = live.service().clone().answer(call).await;
+        let mut result = live.service().clone().answer(call).await;
         unanswered.live = None;
+        if let Err(error) = &mut result
+            && has_lost_session(live.service().peer(), error, self.settings.ping).await
+        {
+            *error = lost_session(error, &info, &self.shared.server);
+        }
         live.saw(&result);
         match result {
             Err(error) if is_loss(&error) => {
@@ -266,6 +278,20 @@ impl McpReconnect {
             None => self.usable().ok_or_else(interrupted),
         }
     }
+}
+
+/// The error of a call whose session the server does not know any more, made of its answer.
+fn lost_session(answer: &ToolError, call: &CallInfo, server: &Arc<str>) -> ToolError {
+    let kind = match answer.kind() {
+        ErrorKind::Denied => ErrorKind::Denied,
+        _ => ErrorKind::ConnectionFailed,
+    };
+    let why = answer.message();
+    let message = format!("the MCP server does not know the session any more: {why}");
+    let error = ToolError::new(kind, message)
+        .with_execution(answer.execution())
+        .with_source(ServiceError::TransportClosed);
+    named(error, call, Some(server))
 }
 
 impl Service<ToolCall> for McpReconnect {

@@ -54,6 +54,17 @@ impl McpReconnect {
         self
     }
 
+    /// The settings for a server over HTTP, to which an attempt costs a few requests.
+    #[cfg(feature = "mcp-http")]
+    pub(in crate::edge::mcp) fn with_http_settings(mut self) -> Self {
+        let backoff = Backoff::exponential(Duration::from_millis(250), 2.0);
+        self.settings.backoff = backoff
+            .unwrap_or_default()
+            .with_cap(Duration::from_millis(500));
+        self.settings.ping = Some(Duration::from_secs(5));
+        self
+    }
+
     /// Sets how long a call waits for a connection, if its deadline leaves it as much. Default: 5 s.
     #[must_use]
     pub fn with_max_wait(mut self, max: Duration) -> Self {

@@ -1,0 +1,206 @@
+//! Unmodified servers of the official SDKs over HTTP, which `tests/run` installs. Real time.
+
+use std::{
+    path::Path,
+    process::Stdio,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use rmcp::{
+    ClientLifecycleMode, ClientServiceExt as _,
+    model::{CallToolResponse, ProtocolVersion},
+    transport::StreamableHttpClientTransport,
+};
+use serde_json::{Value, json};
+use tokio::{
+    net::TcpStream,
+    process::{Child, Command},
+    time::{Instant, sleep, timeout},
+};
+use tower::{Service, ServiceBuilder, ServiceExt as _};
+use tower_toolcall::{
+    BoxError, ModelText as _, ToolCall, ToolError,
+    identity::IdentityLayer,
+    mcp::{McpReconnect, McpServer},
+    retry::RetryLayer,
+    timeout::TimeoutLayer,
+};
+
+/// The longest wait for anything. It only ends a test that hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A server in a process of its own.
+struct Server {
+    command: fn(u16) -> Command,
+    port: u16,
+    process: Child,
+}
+
+fn installed(path: &str) -> String {
+    let there = format!("{}/target/{path}", env!("CARGO_MANIFEST_DIR"));
+    assert!(Path::new(&there).exists(), "run `tests/run --no-run` once");
+    there
+}
+
+/// PyPI's SDK, without sessions.
+fn python(port: u16) -> Command {
+    let mut command = Command::new("python3");
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/headers.py"));
+    command.env("PYTHONPATH", installed("mcp-servers-python"));
+    command.arg(port.to_string());
+    command
+}
+
+/// npm's SDK, without sessions.
+fn typescript(port: u16) -> Command {
+    let mut command = Command::new("node");
+    command.arg(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/mcp/headers.mjs"
+    ));
+    command.arg(installed(
+        "mcp-sdk/node_modules/@modelcontextprotocol/server",
+    ));
+    command.arg(port.to_string());
+    command
+}
+
+/// npm's `server-everything`: the first SDK, with sessions. A strange one is refused with 400 and
+/// `id: null`.
+fn everything(port: u16) -> Command {
+    let script = "mcp-servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+    let mut command = Command::new("node");
+    command.arg(installed(script)).arg("streamableHttp");
+    command.env("PORT", port.to_string());
+    command
+}
+
+impl Server {
+    async fn start(command: fn(u16) -> Command) -> Self {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let process = Self::run(command, port).await;
+        Self {
+            command,
+            port,
+            process,
+        }
+    }
+
+    /// Starts the process, and waits until it can be connected to.
+    async fn run(command: fn(u16) -> Command, port: u16) -> Child {
+        let mut command = command(port);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let process = command.stderr(Stdio::null()).kill_on_drop(true);
+        let process = process.spawn().unwrap();
+        let listens = async {
+            while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(LIMIT, listens).await.expect("it does not start");
+        process
+    }
+
+    async fn restart(&mut self) {
+        self.process.kill().await.unwrap();
+        self.process = Self::run(self.command, self.port).await;
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+}
+
+fn call(tool: &str, arguments: Value) -> ToolCall {
+    ToolCall::new(tool).with_json(arguments).unwrap()
+}
+
+/// The stack without a breaker.
+fn stack(
+    server: McpServer,
+) -> impl Service<ToolCall, Response = CallToolResponse, Error = ToolError> + Clone {
+    ServiceBuilder::new()
+        .layer(IdentityLayer::new(server.clone()))
+        .layer(RetryLayer::default())
+        .layer(TimeoutLayer::new(Duration::from_secs(10)))
+        .service(server)
+}
+
+/// M-1: GitHub's case, in front of both SDKs: the first call of a program, and a client that has
+/// never listed the tools.
+#[tokio::test]
+async fn a_tool_with_a_header_is_called_without_a_list_before() {
+    for command in [python, typescript] {
+        let server = Server::start(command).await;
+        let list = || call("repositories", json!({ "owner": "me" }));
+        let tools = stack(McpServer::http("github", server.url()));
+        let answer = tools.oneshot(list()).await;
+        assert_eq!(answer.unwrap().model_text(), "those of me");
+
+        let url = server.url();
+        let unlisted = McpReconnect::new("github", move || {
+            let transport = StreamableHttpClientTransport::from_uri(url.as_str());
+            async move {
+                let newest = ClientLifecycleMode::Discover {
+                    preferred_versions: vec![ProtocolVersion::LATEST],
+                };
+                Ok::<_, BoxError>(().serve_with_lifecycle(transport, newest).await?)
+            }
+        });
+        let answer = unlisted.oneshot(list()).await.unwrap();
+        assert_eq!(answer.model_text(), "those of me");
+    }
+}
+
+/// 1,000 calls of 8 workers, while the server is killed and started again.
+async fn thousand(command: fn(u16) -> Command, tool: &str, arguments: Value) {
+    let mut server = Server::start(command).await;
+    let tools = stack(McpServer::http("web", server.url()));
+    let (ended, failed) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
+    let successes = Mutex::new(Vec::new());
+    let work = join_all((0..8).map(async |_| {
+        while ended.fetch_add(1, SeqCst) < 1000 {
+            let answer = tools.clone().oneshot(call(tool, arguments.clone()));
+            match timeout(LIMIT, answer).await.expect("a call hangs") {
+                Ok(_) => successes.lock().unwrap().push(Instant::now()),
+                Err(_) => {
+                    failed.fetch_add(1, SeqCst);
+                    sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+    }));
+    let seen = Arc::clone(&ended);
+    let restarted = async {
+        while seen.load(SeqCst) < 300 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        server.restart().await;
+        Instant::now()
+    };
+    let (_, up) = tokio::join!(work, restarted);
+    let successes = successes.into_inner().unwrap();
+    let first = successes.iter().find(|at| **at > up);
+    let after = *first.expect("no call succeeds any more") - up;
+    assert!(after < Duration::from_millis(1500), "{after:?}");
+    assert!(failed.load(SeqCst) < 500, "{failed:?}");
+}
+
+#[tokio::test]
+async fn no_call_hangs_while_a_server_with_sessions_is_restarted() {
+    thousand(everything, "echo", json!({ "message": "hi" })).await;
+}
+
+#[tokio::test]
+async fn no_call_hangs_while_a_server_without_sessions_is_restarted() {
+    for command in [python, typescript] {
+        thousand(command, "repositories", json!({ "owner": "me" })).await;
+    }
+}
