@@ -88,24 +88,46 @@ impl Ident {
 /// assert!(!call.has_unverified_principal());
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct VerifiedCaller(Arc<str>);
+pub struct VerifiedCaller {
+    id: Arc<str>,
+    has_bearer_token: bool,
+}
 
 impl VerifiedCaller {
     /// A caller by its name, which becomes the call's agent id: no token, as agent ids are shown in events.
     pub fn new(id: impl Into<Arc<str>>) -> Self {
-        Self(id.into())
+        Self {
+            id: id.into(),
+            has_bearer_token: false,
+        }
+    }
+
+    /// Says that the layer has checked the bearer token of the request as well.
+    ///
+    /// The subject that a bridge takes from the token is then a verified one. Default: it is
+    /// [not verified](ToolCall::with_unverified_ids), because a caller who is known by other means, such as a
+    /// certificate, can invent any number of tokens.
+    #[must_use]
+    pub fn with_bearer_token(mut self) -> Self {
+        self.has_bearer_token = true;
+        self
+    }
+
+    /// Whether the layer has checked the [bearer token](Self::with_bearer_token) as well.
+    pub fn has_bearer_token(&self) -> bool {
+        self.has_bearer_token
     }
 
     /// Its name.
     pub fn id(&self) -> &str {
-        &self.0
+        &self.id
     }
 }
 
 impl fmt::Debug for VerifiedCaller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("VerifiedCaller")
-            .field(&Short::name(&self.0))
+            .field(&Short::name(&self.id))
             .finish()
     }
 }
@@ -114,7 +136,7 @@ impl ToolCall {
     /// Sets the agent id to that of the [`VerifiedCaller`] among the extensions of a request, if there is one.
     pub(crate) fn with_verified_caller(self, extensions: &Extensions) -> Self {
         match extensions.get() {
-            Some(VerifiedCaller(id)) => self.with_agent_id(Arc::clone(id)),
+            Some(VerifiedCaller { id, .. }) => self.with_agent_id(Arc::clone(id)),
             None => self,
         }
     }

@@ -79,7 +79,10 @@ impl Executor {
         };
         let mut request = request.body(Body::from("{}")).unwrap();
         if token.starts_with("verified") {
-            let caller = VerifiedCaller::new(token);
+            let caller = VerifiedCaller::new(token).with_bearer_token();
+            request.extensions_mut().insert(caller);
+        } else if token.starts_with("mallory-") {
+            let caller = VerifiedCaller::new("mallory");
             request.extensions_mut().insert(caller);
         }
         let answer = self.app.clone().oneshot(request).await.unwrap();
@@ -155,6 +158,16 @@ async fn invented_tokens_push_out_no_job_of_a_verified_caller() {
     for (id, token) in jobs.iter().zip(starts) {
         assert!(executor.has(id, token).await, "{token}");
     }
+}
+
+/// S-3: one verified caller can invent tokens, which nobody has verified for it.
+#[tokio::test(start_paused = true)]
+async fn a_verified_caller_with_invented_tokens_pushes_out_no_job_of_another() {
+    let executor = Executor::new();
+    let alices = executor.start("verified-alice").await;
+    let invented: Vec<String> = (0..1_100).map(|n| format!("mallory-{n}")).collect();
+    join_all(invented.iter().map(|token| executor.start(token))).await;
+    assert!(executor.has(&alices, "verified-alice").await);
 }
 
 /// H5: an answer may be lost, and is there for a minute; then the job, its arguments and its token are not kept any more.

@@ -115,7 +115,8 @@ impl Routes {
     /// [subject's](ToolCall::with_subject_token), for a [`TokenLayer`](crate::token::TokenLayer) in the stack. Whether it is genuine is for the
     /// identity provider to say, which is not asked for a tool [without a target](crate::token::TokenLayer::with_tool): nobody has checked the token of such a
     /// call. A call that needs a token and has none, or one of more than 16 KiB, is a 401. The subject is
-    /// [not verified](ToolCall::with_unverified_ids), unless a layer of the router has put a [`VerifiedCaller`](crate::VerifiedCaller) into the request's extensions. A [renewed token is another
+    /// [not verified](ToolCall::with_unverified_ids), unless a layer of the router has checked the token and has put a
+    /// [`VerifiedCaller`](crate::VerifiedCaller::with_bearer_token) that says so into the request's extensions. A [renewed token is another
     /// subject](ToolCall::with_subject_token). Default: the header is not looked at.
     #[cfg(feature = "token")]
     #[cfg_attr(docsrs, doc(cfg(feature = "token")))]
@@ -143,7 +144,8 @@ impl Routes {
     /// be asked for does not count. What has had its time goes when the next job is kept or asked for.
     ///
     /// Who invents a bearer token for each call, of a tool that [needs none](Self::with_bearer_subject), is many subjects, and can push out the jobs of others that
-    /// were not verified: check the callers in a layer of the router, and put a [`VerifiedCaller`](crate::VerifiedCaller) into their requests. Default: it is not there.
+    /// were not verified: check the tokens in a layer of the router, and put a
+    /// [`VerifiedCaller`](crate::VerifiedCaller::with_bearer_token) that says so into their requests. Default: it is not there.
     #[cfg(feature = "http-tool")]
     #[cfg_attr(docsrs, doc(cfg(feature = "http-tool")))]
     pub fn with_jobs(mut self) -> Self {
@@ -152,7 +154,7 @@ impl Routes {
     }
 
     /// A function that gives calls what their request says of them beside its body: its deadline, which counts from now, and the token of its caller,
-    /// if these are taken. The token is verified if the caller is.
+    /// if these are taken.
     pub(super) fn for_caller(
         &self,
         headers: &HeaderMap,
@@ -164,7 +166,9 @@ impl Routes {
         #[cfg(feature = "token")]
         let subject = self.bearer.then(|| bearer_of(headers)).flatten();
         #[cfg(feature = "token")]
-        let is_verified = extensions.get::<VerifiedCaller>().is_some();
+        let is_verified = extensions
+            .get()
+            .is_some_and(VerifiedCaller::has_bearer_token);
         #[cfg(not(feature = "token"))]
         let _ = extensions;
         move |mut call| {
