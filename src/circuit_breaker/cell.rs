@@ -267,11 +267,6 @@ impl Cell {
         self.lock().as_ref()?.last_opening()
     }
 
-    /// Counts a refusal for another reason than its own state.
-    pub(super) fn count_rejection(&self) {
-        self.rejected.fetch_add(1, Relaxed);
-    }
-
     /// Why it has opened last. One load: of the opening that a refusal has seen, or of one since.
     pub(super) fn cause(&self) -> Option<OpenCause> {
         OpenCause::from_bits(self.cause.load(Acquire))

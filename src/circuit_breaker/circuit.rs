@@ -153,6 +153,8 @@ pub(super) struct Circuit {
     audience: Audience,
     /// Whether principals have circuits of their own here.
     has_principals: AtomicBool,
+    /// Calls that were refused to their principals alone.
+    pub(super) rejected_for_principals: AtomicU64,
 }
 
 impl Circuit {
@@ -169,6 +171,7 @@ impl Circuit {
             latency: AtomicU64::new(0),
             audience: Audience::default(),
             has_principals: AtomicBool::new(shared.principals.are_there()),
+            rejected_for_principals: AtomicU64::new(0),
         }
     }
 
@@ -275,7 +278,8 @@ impl Breaker {
         retry_after: Duration,
         cause: Option<OpenCause>,
     ) -> Refused {
-        self.circuit().cell.count_rejection();
+        let rejected = &self.circuit().rejected_for_principals;
+        rejected.fetch_add(1, Relaxed);
         self.introduce(call);
         Refused {
             retry_after,

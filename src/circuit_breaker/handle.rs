@@ -225,7 +225,11 @@ impl Breaker {
     /// State and counters, without the key.
     pub(super) fn look(&self) -> BreakerSnapshot {
         let Circuit { cell, shared, .. } = self.circuit();
-        cell.snapshot(shared.now(), &shared.rules)
+        let mut seen = cell.snapshot(shared.now(), &shared.rules);
+        let of_principals = self.circuit().rejected_for_principals.load(Relaxed);
+        seen.principals_rejected_total = of_principals;
+        seen.rejected_total += of_principals;
+        seen
     }
 
     /// The principals for whom alone it refuses calls now, after [weak failures](super::WeakFailures) of theirs, in the order of
@@ -454,6 +458,10 @@ pub struct BreakerSnapshot {
     pub principals_refused: usize,
     /// Calls that it has refused, those of single principals included.
     pub rejected_total: u64,
+    /// Calls among them that it has refused to their principals alone, after
+    /// [weak failures](super::WeakFailures) of theirs.
+    #[serde(default)]
+    pub principals_rejected_total: u64,
     /// Successes and failures that came after a change of state and did not count.
     pub stale_total: u64,
 }
@@ -477,6 +485,7 @@ impl fmt::Debug for BreakerSnapshot {
             .field("opened_total", &self.opened_total)
             .field("principals_refused", &self.principals_refused)
             .field("rejected_total", &self.rejected_total)
+            .field("principals_rejected_total", &self.principals_rejected_total)
             .field("stale_total", &self.stale_total)
             .finish()
     }

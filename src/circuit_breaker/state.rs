@@ -169,6 +169,7 @@ impl Machine {
             failed_total: self.failures,
             opened_total: self.opened,
             principals_refused: 0,
+            principals_rejected_total: 0,
             rejected_total: 0,
             stale_total: 0,
         }

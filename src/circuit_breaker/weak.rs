@@ -1,10 +1,10 @@
 //! The circuits of principals: what the weak failures of one principal at one key lead to.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     fmt,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
@@ -20,6 +20,7 @@ use super::{
 use crate::{
     call::CallInfo,
     event::transition::{BreakerState, OpenCause, Transition},
+    kit::share::{Room, Units},
 };
 
 /// What a weak failure counts for: one whose kind was only [inferred](crate::Evidence::Inferred), or that could not be
@@ -59,17 +60,13 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// The circuits of principals, of all keys of a layer. A principal without a failure in its window has none.
 pub(super) struct Principals {
     kept: Mutex<Kept>,
-    max: usize,
+    places: Arc<Units>,
 }
 
 #[derive(Default)]
 struct Kept {
-    /// By the hash of the key, then by that of the principal. A key without circuits is not there.
-    keys: HashMap<u64, HashMap<u64, Own>>,
-    /// The number of circuits.
-    len: usize,
-    /// Those of principals that were not verified.
-    unverified: usize,
+    /// By the hash of the key and that of the principal.
+    circuits: BTreeMap<(u64, u64), Own>,
     /// When it was found that nearly all places are in use: for principals that were verified, and for others.
     full_since: [Option<Duration>; 2],
     swept: Duration,
@@ -78,8 +75,8 @@ struct Kept {
 struct Own {
     machine: Box<Machine>,
     name: Box<str>,
-    is_unverified: bool,
     last: Duration,
+    room: Room,
 }
 
 /// A key, and whether principals have circuits there: then calls look for theirs.
@@ -92,8 +89,10 @@ pub(super) struct Place<'a> {
 impl Principals {
     /// For at most `max` circuits; half of them for principals that were not verified.
     pub(super) fn new(max: usize) -> Self {
-        let kept = Mutex::default();
-        Self { kept, max }
+        Self {
+            kept: Mutex::default(),
+            places: Units::new(max as u64, max as u64),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -102,7 +101,7 @@ impl Principals {
 
     /// Whether a new breaker has to look for circuits: its key may have had another breaker, which was forgotten.
     pub(super) fn are_there(&self) -> bool {
-        self.lock().len > 0
+        !self.lock().circuits.is_empty()
     }
 
     /// Admits a call as far as its principal is concerned, or returns when to come back, and why.
@@ -147,11 +146,11 @@ impl Principals {
         let principal = call.principal_hash();
         let mut kept = self.lock();
         kept.forget_idle(now, rules);
-        let Some(of_key) = kept.keys.get_mut(&place.key) else {
+        if kept.of_key(place.key).next().is_none() {
             place.mark.store(false, Relaxed);
             return None;
-        };
-        let own = of_key.get_mut(&principal?)?;
+        }
+        let own = kept.circuits.get_mut(&(place.key, principal?))?;
         Some(work(&mut own.machine))
     }
 
@@ -164,22 +163,22 @@ impl Principals {
         now: Duration,
         rules: &Rules,
     ) -> Option<Transition> {
-        let (key, principal) = (place.key, call.principal_hash()?);
+        let key = (place.key, call.principal_hash()?);
         let mut kept = self.lock();
-        if kept.circuit(key, principal).is_none() {
+        if !kept.circuits.contains_key(&key) {
             let is_first = verdict == Some(Verdict::FAILURE) && pass == Pass::FIRST;
-            let is_unverified = call.has_unverified_principal();
-            if !is_first || !kept.make_room(is_unverified, self.max, now, rules) {
+            if !is_first {
                 return None;
             }
-            kept.insert(key, principal, Own::new(call, is_unverified, rules));
+            let room = kept.make_room(call.has_unverified_principal(), &self.places, now, rules)?;
+            kept.circuits.insert(key, Own::new(call, room, rules));
             place.mark.store(true, Relaxed);
         }
-        let own = kept.circuit(key, principal)?;
+        let own = kept.circuits.get_mut(&key)?;
         own.last = own.last.max(now);
         let recorded = own.machine.record(pass, verdict, now, rules);
         if own.machine.is_as_new(now) {
-            kept.remove(key, principal);
+            kept.circuits.remove(&key);
         }
         match recorded {
             Recorded::Counted(transition) => transition,
@@ -190,15 +189,15 @@ impl Principals {
     /// Forgets the circuits of a key.
     pub(super) fn forget(&self, place: Place<'_>) {
         let mut kept = self.lock();
-        kept.remove_key(place.key);
+        let gone: Vec<_> = kept.of_key(place.key).map(|(key, _)| *key).collect();
+        gone.iter().for_each(|key| drop(kept.circuits.remove(key)));
         place.mark.store(false, Relaxed);
     }
 
     /// The principals that are refused at a key, in the order of their names.
     pub(super) fn refused(&self, key: u64, now: Duration, rules: &Rules) -> Vec<PrincipalRefused> {
         let kept = self.lock();
-        let of_key = kept.keys.get(&key).into_iter().flatten();
-        let refused = of_key.filter_map(|(_, own)| {
+        let refused = kept.of_key(key).filter_map(|(_, own)| {
             Some(PrincipalRefused {
                 principal: own.name.clone().into(),
                 retry_after: own.machine.look(now, rules).err()?,
@@ -211,102 +210,71 @@ impl Principals {
 }
 
 impl Own {
-    fn new(call: &CallInfo, is_unverified: bool, rules: &Rules) -> Self {
+    fn new(call: &CallInfo, room: Room, rules: &Rules) -> Self {
         let name = call.whose().map(|whose| whose.to_string());
         Self {
             machine: Box::new(Machine::new(BreakerState::Closed, rules)),
             name: name.unwrap_or_default().into(),
-            is_unverified,
             last: Duration::ZERO,
+            room,
         }
     }
 }
 
 impl Kept {
-    fn circuit(&mut self, key: u64, principal: u64) -> Option<&mut Own> {
-        self.keys.get_mut(&key)?.get_mut(&principal)
-    }
-
-    fn insert(&mut self, key: u64, principal: u64, own: Own) {
-        self.len += 1;
-        self.unverified += usize::from(own.is_unverified);
-        self.keys.entry(key).or_default().insert(principal, own);
-    }
-
-    fn remove(&mut self, key: u64, principal: u64) {
-        let Some(of_key) = self.keys.get_mut(&key) else {
-            return;
-        };
-        if let Some(own) = of_key.remove(&principal) {
-            self.len -= 1;
-            self.unverified -= usize::from(own.is_unverified);
-        }
-        if of_key.is_empty() {
-            self.keys.remove(&key);
-        }
-    }
-
-    fn remove_key(&mut self, key: u64) {
-        let gone = self.keys.remove(&key).unwrap_or_default();
-        self.len -= gone.len();
-        self.unverified -= gone.values().filter(|own| own.is_unverified).count();
-    }
-
-    fn retain(&mut self, stays: impl Fn(&Own) -> bool) {
-        (self.len, self.unverified) = (0, 0);
-        self.keys.retain(|_, of_key| {
-            of_key.retain(|_, own| stays(own));
-            self.len += of_key.len();
-            self.unverified += of_key.values().filter(|own| own.is_unverified).count();
-            !of_key.is_empty()
-        });
+    fn of_key(&self, key: u64) -> impl Iterator<Item = (&(u64, u64), &Own)> {
+        self.circuits.range((key, 0)..=(key, u64::MAX))
     }
 
     fn forget_idle(&mut self, now: Duration, rules: &Rules) {
         if now >= SWEEP.saturating_add(self.swept) {
             self.swept = now;
             let is_idle = |own: &Own| now >= IDLE.saturating_add(own.last);
-            self.retain(|own| !is_idle(own) || own.machine.look(now, rules).is_err());
+            self.circuits
+                .retain(|_, own| !is_idle(own) || own.machine.look(now, rules).is_err());
         }
     }
 
-    /// Whether one more fits. If there is no place, the eighth of those goes that have not been used for the longest time and
+    /// A place for one more. If there is none, the eighth of those goes that have not been used for the longest time and
     /// refuse nothing; for a principal that was not verified, only others that were not.
-    fn make_room(&mut self, is_unverified: bool, max: usize, now: Duration, rules: &Rules) -> bool {
-        let half = max.div_ceil(2);
-        let fits = |kept: &Self| kept.len < max && !(is_unverified && kept.unverified >= half);
-        if fits(self) {
-            return true;
-        }
+    fn make_room(
+        &mut self,
+        is_unverified: bool,
+        places: &Arc<Units>,
+        now: Duration,
+        rules: &Rules,
+    ) -> Option<Room> {
+        let take = || places.take(None, is_unverified, 1).ok();
         let is_known_full = |since| now < LOOK_AGAIN.saturating_add(since);
         let kind = usize::from(is_unverified);
-        if self.full_since[kind].is_some_and(is_known_full) {
-            return false;
+        let room = take();
+        if room.is_some() || self.full_since[kind].is_some_and(is_known_full) {
+            return room;
         }
         let may_go = |own: &Own| {
-            (own.is_unverified || !is_unverified) && own.machine.look(now, rules).is_ok()
+            (own.room.is_unverified || !is_unverified) && own.machine.look(now, rules).is_ok()
         };
-        let circuits = self.keys.values().flat_map(HashMap::values);
-        let idle = circuits.filter(|own| may_go(own));
+        let idle = self.circuits.values().filter(|own| may_go(own));
         let mut idle: Vec<Duration> = idle.map(|own| own.last).collect();
         idle.sort_unstable();
-        let before = self.len;
+        let before = self.circuits.len();
         if let Some(&last) = idle.get(idle.len() / 8) {
-            self.retain(|own| !may_go(own) || own.last > last);
+            self.circuits
+                .retain(|_, own| !may_go(own) || own.last > last);
         }
-        let fits = fits(self);
+        let room = take();
         // A look at all circuits that frees few places must not follow another for each of them.
-        let frees_few = before - self.len < max / 64;
-        self.full_since[kind] = (!fits || frees_few).then_some(now);
-        fits
+        let freed = before - self.circuits.len();
+        let frees_few = (freed as u64) < places.share / 64;
+        self.full_since[kind] = (room.is_none() || frees_few).then_some(now);
+        room
     }
 }
 
 impl fmt::Debug for Principals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Principals")
-            .field("circuits", &self.lock().len)
-            .field("max", &self.max)
+            .field("circuits", &self.lock().circuits.len())
             .finish_non_exhaustive()
     }
 }

@@ -296,13 +296,18 @@ impl<K: FlightKey, V: Clone> Flight<K, V> {
     /// of each the `rest` stays.
     pub(crate) fn reserve(&mut self, bytes: u64, rest: impl Fn(&V) -> Option<V>) -> bool {
         while bytes <= self.flights.bytes.share {
-            let why = match self.flights.bytes.take(self.key.owner(), bytes) {
-                Ok(room) => {
-                    self.room = Some(room).filter(|_| bytes > 0);
-                    return true;
-                }
-                Err(why) => why,
-            };
+            let why =
+                match self
+                    .flights
+                    .bytes
+                    .take(self.key.owner(), self.key.is_unverified(), bytes)
+                {
+                    Ok(room) => {
+                        self.room = Some(room).filter(|_| bytes > 0);
+                        return true;
+                    }
+                    Err(why) => why,
+                };
             let shard = self.flights.shard(&self.key);
             let goes = shard.eighth(&self.key, why, |slot| slot.lock().room.is_some());
             let gone: Vec<_> = goes.iter().map(|(_, slot)| slot.strip(&rest)).collect();
@@ -562,20 +567,22 @@ impl<K: FlightKey, V: Clone> Shard<K, V> {
         now: Instant,
         gone: &mut Vec<Arc<Slot<V>>>,
     ) -> Result<Room, NoRoom> {
+        let units = Arc::clone(&self.keys);
+        let take = || units.take(key.owner(), key.is_unverified(), 1);
         let is_due = |time| self.swept.is_none_or(|at| now - at >= time);
-        let room = self.keys.take(key.owner(), 1);
+        let room = take();
         if is_due(SWEEP) || room.is_err() && (evicts || is_due(LOOK_AGAIN)) {
             self.swept = Some(now);
             gone.extend(self.retain(|_, slot| is_in_use(slot) || slot.is_fresh(now)));
         }
-        let why = match room.or_else(|_| self.keys.take(key.owner(), 1)) {
+        let why = match room.or_else(|_| take()) {
             Err(why) if evicts => why,
             room => return room,
         };
         let goes = self.eighth(key, why, |_| true);
         let goes: Vec<K> = goes.into_iter().map(|(key, _)| key.clone()).collect();
         gone.extend(goes.iter().filter_map(|key| self.remove(key)));
-        self.keys.take(key.owner(), 1)
+        take()
     }
 
     /// The eighth that will be stale first of the values that hold something, are not in use, and go before the key has no room.

@@ -5,8 +5,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::principal::Principal;
-
 /// Why there is no room for more units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
@@ -38,6 +36,7 @@ pub(crate) struct Room {
     of: Arc<Units>,
     /// The one text of the owner that all its rooms have.
     pub(crate) owner: Option<Arc<str>>,
+    pub(crate) is_unverified: bool,
     units: u64,
 }
 
@@ -51,20 +50,18 @@ impl Units {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes units, if there are so many.
+    /// Takes units, if there are so many. Without an owner there is no share.
     pub(crate) fn take(
         self: &Arc<Self>,
         owner: Option<&Arc<str>>,
+        is_unverified: bool,
         units: u64,
     ) -> Result<Room, NoRoom> {
         let mut used = self.lock();
         let known = owner.and_then(|owner| used.owners.get_key_value(owner));
         let own = known.map_or(0, |(_, own)| *own);
         let owner = known.map(|(owner, _)| owner).or(owner).cloned();
-        let unverified = match is_unverified(owner.as_ref()) {
-            true => used.unverified,
-            false => 0,
-        };
+        let unverified = if is_unverified { used.unverified } else { 0 };
         for (used, most, why) in [
             (own, self.share, NoRoom::Share),
             (unverified, self.most.div_ceil(2), NoRoom::Unverified),
@@ -74,19 +71,24 @@ impl Units {
                 return Err(why);
             }
         }
-        used.count(owner.as_ref(), |of| *of += units);
-        let of = Arc::clone(self);
-        Ok(Room { of, owner, units })
+        let room = Room {
+            of: Arc::clone(self),
+            owner,
+            is_unverified,
+            units,
+        };
+        used.count(&room, |of| *of += units);
+        Ok(room)
     }
 }
 
 impl Used {
-    fn count(&mut self, owner: Option<&Arc<str>>, change: impl Fn(&mut u64)) {
+    fn count(&mut self, room: &Room, change: impl Fn(&mut u64)) {
         change(&mut self.all);
-        if is_unverified(owner) {
+        if room.is_unverified {
             change(&mut self.unverified);
         }
-        if let Some(owner) = owner {
+        if let Some(owner) = &room.owner {
             let own = self.owners.entry(Arc::clone(owner)).or_default();
             change(own);
             if *own == 0 {
@@ -96,13 +98,8 @@ impl Used {
     }
 }
 
-fn is_unverified(owner: Option<&Arc<str>>) -> bool {
-    owner.is_some_and(|owner| Principal::is_unverified(owner))
-}
-
 impl Drop for Room {
     fn drop(&mut self) {
-        let mut used = self.of.lock();
-        used.count(self.owner.as_ref(), |of| *of -= self.units);
+        self.of.lock().count(self, |of| *of -= self.units);
     }
 }

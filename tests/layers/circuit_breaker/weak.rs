@@ -314,6 +314,23 @@ async fn the_handle_lists_for_whom_a_breaker_refuses() {
     rig.ask_as("alice", ok()).await.unwrap();
 }
 
+/// P3, S-3
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_refused_to_a_principal_are_counted_apart() {
+    let rig = default_rig();
+    let counts = || {
+        let seen = rig.breaker().snapshot();
+        (seen.principals_rejected_total, seen.rejected_total)
+    };
+    rig.shuts_out("alice").await;
+    assert_eq!(counts(), (1, 1));
+    let _ = rig.ask_as("alice", ok()).await;
+    rig.ask_as("bob", ok()).await.unwrap();
+    rig.breaker().force_open();
+    let _ = rig.ask_as("bob", ok()).await;
+    assert_eq!(counts(), (2, 3));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_breaker_that_lets_all_calls_pass_counts_for_no_principal() {
     let rig = default_rig();
