@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use axum::serve::ListenerExt as _;
 use tokio::time::{Instant, interval, sleep};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
@@ -106,6 +107,7 @@ where
 async fn serve(at: SocketAddr) -> Result<(), BoxError> {
     let search = axum::routing::get(|| async { "three results" });
     let listener = tokio::net::TcpListener::bind(at).await?;
+    let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));
     axum::serve(listener, axum::Router::new().route("/search", search)).await?;
     Ok(())
 }

@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use axum::serve::ListenerExt as _;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
@@ -40,11 +41,14 @@ fn app() -> Result<axum::Router, BoxError> {
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     if let Some(at) = std::env::args().nth(1) {
-        return Ok(axum::serve(TcpListener::bind(at).await?, app()?).await?);
+        let listener = TcpListener::bind(at).await?;
+        let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));
+        return Ok(axum::serve(listener, app()?).await?);
     }
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let client = Client(format!("http://{}", listener.local_addr()?));
     let app = app()?;
+    let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));
     tokio::spawn(async { axum::serve(listener, app).await });
 
     client

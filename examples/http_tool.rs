@@ -19,6 +19,7 @@ use axum::{
     extract::State,
     http::{Method, StatusCode, Uri, header::RETRY_AFTER},
     response::{IntoResponse, Response},
+    serve::ListenerExt as _,
 };
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, runtime::Runtime, task::spawn_blocking, time::Instant};
@@ -39,7 +40,9 @@ async fn main() -> Result<(), BoxError> {
     let app = Router::new().fallback(serve).with_state(Arc::clone(&api));
     // A runtime of its own, to be killed with all its connections.
     let server = Runtime::new()?;
-    server.spawn(async { axum::serve(listener, app).await });
+    server.spawn(async {
+        axum::serve(listener.tap_io(|tcp| drop(tcp.set_nodelay(true))), app).await
+    });
 
     // What is sent: templates of requests.
     let order = HttpTool::new(Method::POST, format!("{shop}/orders"))?

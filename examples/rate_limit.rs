@@ -22,6 +22,7 @@ use axum::{
     extract::State,
     http::{StatusCode, header::RETRY_AFTER},
     response::{IntoResponse, Response},
+    serve::ListenerExt as _,
 };
 use tokio::{task::JoinSet, time::Instant};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
@@ -201,6 +202,7 @@ async fn serve() -> Result<(SocketAddr, Bucket), BoxError> {
         .with_state(bucket.clone());
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let at = listener.local_addr()?;
+    let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));
     tokio::spawn(async move { axum::serve(listener, app).await });
     Ok((at, bucket))
 }

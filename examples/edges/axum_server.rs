@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use axum::routing::get;
+use axum::{routing::get, serve::ListenerExt as _};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -40,6 +40,8 @@ async fn main() -> Result<(), BoxError> {
     let url = format!("http://{}", listener.local_addr()?);
     // With the peers' addresses, so that what one client's arguments cause is felt by that client alone.
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
+    // Without it an answer of two parts, as those of MCP, waits 40 ms for an acknowledgement.
+    let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));
     tokio::spawn(async { axum::serve(listener, app).await });
 
     let client = reqwest::Client::builder().no_proxy().build()?;

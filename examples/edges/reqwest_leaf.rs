@@ -5,7 +5,7 @@
 
 use std::{error::Error, fmt, time::Duration};
 
-use axum::{Json, Router, extract::Path, http::StatusCode, routing::get};
+use axum::{Json, Router, extract::Path, http::StatusCode, routing::get, serve::ListenerExt as _};
 use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -47,6 +47,7 @@ async fn main() -> Result<(), BoxError> {
     let shop = Router::new()
         .route("/price/{item}", get(price))
         .route("/secret", get(|| async { "not for the model" }));
+    let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));
     let shop = tokio::spawn(async { axum::serve(listener, shop).await });
 
     let client = reqwest::Client::builder().no_proxy().build()?;

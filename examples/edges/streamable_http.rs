@@ -4,6 +4,7 @@
 
 use std::{env, sync::Arc, time::Duration};
 
+use axum::serve::ListenerExt as _;
 use rmcp::{
     tool, tool_router,
     transport::{
@@ -40,6 +41,8 @@ async fn main() -> Result<(), AnyError> {
     let config = StreamableHttpServerConfig::default();
     let mcp = StreamableHttpService::new(|| Ok(Server), sessions, config);
     let app = axum::Router::new().nest_service("/mcp", mcp);
+    // Without it each answer waits 40 ms for an acknowledgement.
+    let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));
     let server = tokio::spawn(async move { axum::serve(listener, app).await });
 
     let url = env::args().nth(1).unwrap_or(own);

@@ -61,7 +61,7 @@ async fn main() -> Result<(), BoxError> {
     });
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let endpoint = Endpoint::try_from(format!("http://{}", listener.local_addr()?))?;
-    let incoming = TcpIncoming::from(listener);
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     tokio::spawn(Server::builder().serve_with_incoming(service, incoming));
 
     let channel = endpoint.connect().await?;

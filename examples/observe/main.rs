@@ -29,6 +29,7 @@ use axum::{
     http::header::CONTENT_TYPE,
     response::{Html, IntoResponse},
     routing::get,
+    serve::ListenerExt as _,
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -78,6 +79,7 @@ async fn main() -> anyhow::Result<()> {
     let output = Output::new(io::stdout());
     let at = listener.local_addr()?;
     output.say(format_args!("{AGENTS} agents at work: http://{at}/"));
+    let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));
     tokio::spawn(axum::serve(listener, pages(metrics.clone())).into_future());
 
     match seconds {

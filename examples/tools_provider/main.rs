@@ -18,7 +18,10 @@ mod servers;
 
 use std::{error::Error, fmt::Display, time::Duration};
 
-use axum::http::{Request, StatusCode, header};
+use axum::{
+    http::{Request, StatusCode, header},
+    serve::ListenerExt as _,
+};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -175,6 +178,7 @@ impl Provider {
 
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let at = format!("http://{}", listener.local_addr()?);
+        let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));
         tokio::spawn(async { axum::serve(listener, app).await });
         let tokens = tokens.handle();
         Ok(Self {

@@ -16,6 +16,7 @@ use axum::{
     extract::State,
     http::{HeaderMap, Method, StatusCode, Uri, header::AUTHORIZATION},
     response::{IntoResponse, Response},
+    serve::ListenerExt as _,
 };
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, runtime::Runtime, task::spawn_blocking, time::Instant};
@@ -39,7 +40,10 @@ impl Server {
         let at = format!("http://{}", listener.local_addr()?);
         let listener = listener.into_std()?;
         let runtime = Runtime::new()?;
-        runtime.spawn(async { axum::serve(TcpListener::from_std(listener)?, app).await });
+        runtime.spawn(async {
+            let listener = TcpListener::from_std(listener)?;
+            axum::serve(listener.tap_io(|tcp| drop(tcp.set_nodelay(true))), app).await
+        });
         let runtime = Mutex::new(Some(runtime));
         Ok(Self { at, asked, runtime })
     }

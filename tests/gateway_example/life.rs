@@ -311,3 +311,70 @@ async fn the_servers_are_in_groups_of_their_own() {
     }
     gateway.stopped().await;
 }
+
+/// M11: no call waits until the client has acknowledged the first part of the answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_are_not_held_back_for_an_acknowledgement() {
+    let _beside = beside().await;
+    let gateway = Running::start(Settings::gateway()).await;
+    let url = gateway.url("/mcp");
+    let client = reqwest::Client::new();
+    let id = session(&client, &url).await;
+    let arguments = json!({ "text": "one two" });
+    // A client acknowledges after 40 ms: every other call would wait for that. A busy machine may delay some of a round.
+    let mut held_back = Vec::new();
+    for round in 0..20 {
+        let mut calls = 0;
+        for n in 0..30 {
+            let since = Instant::now();
+            let answers = call(
+                &client,
+                &url,
+                &id,
+                round * 30 + n,
+                "count_words",
+                &arguments,
+            )
+            .await;
+            assert_eq!(answers[0]["result"]["structuredContent"]["words"], 2);
+            calls += u32::from(since.elapsed() > Duration::from_millis(38));
+        }
+        held_back.push(calls);
+        // In the first round acknowledgements come immediately.
+        if round > 0 && calls < 8 {
+            return gateway.stopped().await;
+        }
+    }
+    panic!("of 30 calls each: {held_back:?}");
+}
+
+/// M11: no program and no page shows a listener whose answers are held back.
+#[test]
+fn every_listener_of_examples_and_docs_sends_immediately() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
+    let mut folders = vec![
+        format!("{root}examples").into(),
+        format!("{root}src").into(),
+    ];
+    let mut listeners = 0;
+    while let Some(folder) = folders.pop() {
+        let folder: std::path::PathBuf = folder;
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let serves = |way: &&str| text.contains(*way);
+            if ["axum::serve(", "serve_connection(", "serve_with_incoming("]
+                .iter()
+                .any(serves)
+            {
+                listeners += 1;
+                assert!(text.contains("nodelay("), "{}", path.display());
+            }
+        }
+    }
+    assert!(listeners > 10, "{listeners}");
+}

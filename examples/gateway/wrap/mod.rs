@@ -31,7 +31,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use axum::{Router, middleware::from_fn_with_state};
+use axum::{Router, middleware::from_fn_with_state, serve::ListenerExt as _};
 use tokio::{
     io::{BufReader, stdin, stdout},
     net::TcpListener,
@@ -94,6 +94,7 @@ async fn run(options: Options, stderr: &Output) -> anyhow::Result<i32> {
     if let (Some(metrics), Some(at)) = (&metrics, options.metrics_at) {
         let listener = TcpListener::bind(at).await;
         let listener = listener.with_context(|| format!("--metrics {at}"))?;
+        let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));
         tokio::spawn(axum::serve(listener, page(metrics, at)).into_future());
     }
     let signals = signals()?;

@@ -46,6 +46,7 @@
 //!
 //! ```
 //! use std::time::Duration;
+//! use axum::serve::ListenerExt as _;
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, service_fn};
 //! use tower_toolcall::{AnyError, ServiceBuilderExt, ToolCall, axum::Routes};
@@ -63,6 +64,8 @@
 //! let app = app.into_make_service_with_connect_info::<std::net::SocketAddr>();
 //! # let _ = async {
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+//! // Without it an answer of two parts waits 40 ms for an acknowledgement.
+//! let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));
 //! axum::serve(listener, app).await
 //! # };
 //! ```

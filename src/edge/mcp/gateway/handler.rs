@@ -46,6 +46,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
     doc = "```ignore"
 )]
 /// use std::{sync::Arc, time::Duration};
+/// use axum::serve::ListenerExt as _;
 /// use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 /// use tokio::time::{sleep, timeout};
 /// use tower::ServiceBuilder;
@@ -73,6 +74,8 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// let (each, end) = (gateway.clone(), config.cancellation_token.clone());
 /// let mcp = StreamableHttpService::new(move || Ok(each.clone()), sessions, config);
 /// let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+/// // Without it each answer waits 40 ms for the client to acknowledge its first part.
+/// let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));
 /// let app = axum::Router::new().nest_service("/mcp", McpBodies::new(mcp));
 /// let serve = axum::serve(listener, app).with_graceful_shutdown(async move {
 ///     let _ = tokio::signal::ctrl_c().await;
