@@ -66,15 +66,30 @@ impl<'w> FormatFields<'w> for Terse {
     }
 }
 
+/// A text whose control characters a terminal shows and does not obey, and whose direction it does not change.
+fn visible(value: &dyn Debug) -> String {
+    let mut visible = String::new();
+    for c in format!("{value:?}").chars() {
+        match c {
+            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => {
+                visible.extend(c.escape_unicode());
+            }
+            c if c.is_control() => visible.extend(c.escape_default()),
+            c => visible.push(c),
+        }
+    }
+    visible
+}
+
 struct TerseFields<'w>(Writer<'w>, fmt::Result);
 
 impl Visit for TerseFields<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let Self(to, result) = self;
         let written = match field.name() {
-            "message" => write!(to, "{value:?}"),
-            span::ARGUMENTS => write!(to, "arguments={value:?}"),
-            span::RESULT => write!(to, " result={value:?}"),
+            "message" => to.write_str(&visible(value)),
+            span::ARGUMENTS => write!(to, "arguments={}", visible(value)),
+            span::RESULT => write!(to, " result={}", visible(value)),
             // A name of OpenTelemetry's, or of a span's.
             name if name.contains('.') => Ok(()),
             name => write!(to, " {name}={value:?}"),

@@ -61,7 +61,7 @@ pub use self::{
     listeners::ListenerId,
     observation::Observation,
     principal::VerifiedCaller,
-    progress::Progress,
+    progress::{Pause, Progress},
     record::{IdempotencyKey, Record},
     signal::{Signal, Signals},
 };

@@ -1,6 +1,6 @@
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -35,7 +35,17 @@ struct Inner {
     allowed: Duration,
     /// Nanoseconds from `since` to the last report.
     last: AtomicU64,
+    pauses: Mutex<Pauses>,
     outer: Option<Progress>,
+}
+
+/// The time that does not count.
+#[derive(Default)]
+struct Pauses {
+    /// How many guards there are, and since when there is one.
+    held: usize,
+    since: Option<Instant>,
+    ended: Duration,
 }
 
 impl Progress {
@@ -44,22 +54,60 @@ impl Progress {
             since: Instant::now(),
             allowed,
             last: AtomicU64::new(0),
+            pauses: Mutex::default(),
             outer,
         }))
     }
 
     /// Reports progress: every idle timeout above starts anew. Hard limits are not moved.
     pub fn report(&self) {
-        let mut next = Some(self);
-        let now = Instant::now();
-        while let Some(Self(inner)) = next {
+        self.report_at(Instant::now());
+    }
+
+    fn report_at(&self, now: Instant) {
+        for inner in self.all() {
             let at = now.saturating_duration_since(inner.since).as_nanos();
             // `fetch_max`: reports may come from several threads, and time must not go back.
             inner
                 .last
                 .fetch_max(u64::try_from(at).unwrap_or(u64::MAX), Relaxed);
-            next = inner.outer.as_ref();
         }
+    }
+
+    /// Stops the clocks of all timeouts above, hard limits too, until the guard is dropped: a person's time to answer is
+    /// not the tool's. Deadlines are not moved. Guards may overlap.
+    ///
+    /// ```
+    /// # use tower_toolcall::{AnyError, ToolCall};
+    /// # async fn ask_the_user() -> bool { true }
+    /// async fn pay(call: ToolCall) -> Result<bool, AnyError> {
+    ///     let progress = call.progress();
+    ///     let pause = progress.as_ref().map(|progress| progress.pause());
+    ///     let agrees = ask_the_user().await;
+    ///     drop(pause);
+    ///     Ok(agrees)
+    /// }
+    /// ```
+    pub fn pause(&self) -> Pause {
+        let now = Instant::now();
+        for inner in self.all() {
+            let mut pauses = inner.pauses();
+            pauses.held += 1;
+            pauses.since.get_or_insert(now);
+        }
+        Pause(self.clone())
+    }
+
+    /// It, and those of the layers above.
+    fn all(&self) -> impl Iterator<Item = &Inner> {
+        std::iter::successors(Some(&*self.0), |inner| inner.outer.as_ref().map(|o| &*o.0))
+    }
+
+    /// How long the clocks have stood still.
+    pub(crate) fn paused(&self) -> Duration {
+        let pauses = self.0.pauses();
+        let current = pauses.since.map(|since| since.elapsed());
+        pauses.ended + current.unwrap_or_default()
     }
 
     /// How long a call may go without a report.
@@ -70,8 +118,38 @@ impl Progress {
     /// When that time is currently over for a call that has waited since `since`.
     pub(crate) fn limit(&self, since: Instant) -> Option<Instant> {
         let last = self.0.since + Duration::from_nanos(self.0.last.load(Relaxed));
+        let is_paused = self.0.pauses().since.is_some();
+        let last = if is_paused { Instant::now() } else { last };
         last.max(since).checked_add(self.0.allowed)
     }
 }
+
+impl Inner {
+    fn pauses(&self) -> MutexGuard<'_, Pauses> {
+        self.pauses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps the clocks of a call's timeouts stopped; see [`Progress::pause`].
+#[must_use = "the clocks go on when it is dropped"]
+pub struct Pause(Progress);
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        for inner in self.0.all() {
+            let mut pauses = inner.pauses();
+            pauses.held -= 1;
+            if pauses.held == 0
+                && let Some(since) = pauses.since.take()
+            {
+                pauses.ended += now.saturating_duration_since(since);
+            }
+        }
+        self.0.report_at(now);
+    }
+}
+
+crate::text::opaque_debug!({} Pause);
 
 crate::text::opaque_debug!({} Progress);

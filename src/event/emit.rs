@@ -150,7 +150,7 @@ impl<'a> Line<'a> {
 
     pub(crate) fn tool(&self) -> DisplayValue<Short<'a>> {
         match self.room {
-            Some((tool, _)) => display(Short::new(self.call.tool(), tool)),
+            Some((tool, _)) => display(Short::field(self.call.tool(), tool)),
             None => short(self.call.tool()),
         }
     }
@@ -178,7 +178,7 @@ impl<'a> Line<'a> {
 
 #[cold]
 fn room(name: &str, call: &CallInfo, code: Option<&str>, errs: bool) -> (usize, bool, usize) {
-    let width = |text: &str| Short::name(text).to_string().chars().count();
+    let width = |text: &str| Short::field(text, MAX_NAME).to_string().chars().count();
     let code = code.map_or(0, |code| " code=\"\"".len() + code.chars().count());
     let left = MAX_LINE.saturating_sub(beside(name) + " tool=".len() + code);
     let tool = width(call.tool());
@@ -221,7 +221,7 @@ fn cut(text: &str, room: usize) -> Option<Cow<'_, str>> {
 
 /// A name of a caller or a peer, as the fields of events and spans have it.
 pub(crate) fn short(name: &str) -> DisplayValue<Short<'_>> {
-    display(Short::name(name))
+    display(Short::field(name, MAX_NAME))
 }
 
 /// Milliseconds, with fractions, as the fields of events have them.

@@ -10,7 +10,8 @@
 //! Every event has the target [`TARGET`] and the fields `tool`, `server`, `call_id` and `trace_id`, as far as they are
 //! known. Where no subscriber listens to that target at DEBUG, an event has no more than fits into
 //! [a line of 200 characters](crate::trace#text-logs): `call_id` and `trace_id` are left out, and of the end of a call all but
-//! `tool`, `server`, `code`, `error`, `duration_ms` and `attempts`. Names of callers and peers are cut at 64 characters; errors are redacted. All durations are milliseconds with
+//! `tool`, `server`, `code`, `error`, `duration_ms` and `attempts`. Names of callers and peers are cut at 64 characters, and quoted
+//! where a part of one would look like another field; errors are redacted. All durations are milliseconds with
 //! fractions. The names are constants of [`names`], and do not change with a patch release. They are for tracing's
 //! subscribers: where there is none, but tracing's feature `log` is on, a logger does not get those of trace, nor `tool.slow`.
 //!

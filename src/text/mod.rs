@@ -149,21 +149,45 @@ pub(crate) fn plain(c: char) -> char {
 pub(crate) struct Short<'a> {
     text: &'a str,
     max: usize,
+    is_field: bool,
 }
 
 impl<'a> Short<'a> {
     /// A tool's, server's or call's name: 64 characters.
     pub(crate) fn name(text: &'a str) -> Self {
-        Self { text, max: 64 }
+        Self::new(text, 64)
     }
 
     pub(crate) fn new(text: &'a str, max: usize) -> Self {
-        Self { text, max }
+        Self {
+            text,
+            max,
+            is_field: false,
+        }
+    }
+
+    /// The value of a field in a text log: quoted if a part of it would look like another field.
+    pub(crate) fn field(text: &'a str, max: usize) -> Self {
+        Self {
+            is_field: true,
+            ..Self::new(text, max)
+        }
     }
 }
 
 impl fmt::Display for Short<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let forges = |c: char| c.is_whitespace() || matches!(c, '=' | '"' | '{' | '}');
+        if self.is_field && self.text.chars().map(plain).any(forges) {
+            let plain = Self {
+                is_field: false,
+                ..*self
+            };
+            return with_buffer(|text| {
+                write!(text, "{plain}")?;
+                write!(f, "{text:?}")
+            });
+        }
         let (head, cut) = Rules::default().head(self.text, self.max);
         for c in head.chars() {
             f.write_char(plain(c))?;

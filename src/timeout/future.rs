@@ -39,7 +39,7 @@ pub(super) struct Watch {
     pub(super) since: Option<Instant>,
     /// The part of its time above which the call is slow.
     pub(super) slow_fraction: f64,
-    /// Only in idle mode.
+    /// Only in idle mode, or inside a layer in idle mode.
     pub(super) idle: Option<Progress>,
     pub(super) drain: Drain,
     pub(super) listener: Listener,
@@ -148,13 +148,21 @@ impl Watch {
 
     /// When the call has to end whatever its progress.
     fn hard(&self, since: Instant) -> Option<Instant> {
-        earlier(since.checked_add(self.limits.timeout), self.limits.deadline)
+        earlier(since.checked_add(self.timeout()), self.limits.deadline)
+    }
+
+    /// The timeout, with the time that does not count.
+    fn timeout(&self) -> Duration {
+        let paused = self.idle.as_ref().map(Progress::paused);
+        self.limits
+            .timeout
+            .saturating_add(paused.unwrap_or_default())
     }
 
     /// The time that the deadline leaves, if it is less than the timeout.
     fn share(&self, since: Instant) -> Option<Duration> {
         let share = self.limits.deadline?.saturating_duration_since(since);
-        (share < self.limits.timeout).then_some(share)
+        (share < self.timeout()).then_some(share)
     }
 
     #[cold]

@@ -1,6 +1,7 @@
 use std::{
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tower_service::Service;
@@ -52,7 +53,10 @@ where
             r.set_timeout(timeout, timeout);
             r.announce(Signal::SlowCalls);
         });
-        let mut idle = settings.idle.map(|idle| call.ask_for_progress(idle));
+        // Who is inside an idle timeout may pause this one too.
+        let asks = || call.progress().map(|_| Duration::MAX);
+        let allowed = settings.idle.or_else(asks);
+        let mut idle = allowed.map(|allowed| call.ask_for_progress(allowed));
         let mut drain = Drain::of(&mut call, settings.drain);
         let limits = Limits {
             timeout,

@@ -38,7 +38,7 @@ impl Scope {
     /// layers that keeps it.
     pub(super) fn fill(self, span: &Span, call: &ToolCall) -> u32 {
         let name = Read {
-            text: Short::name(call.tool()),
+            text: Short::field(call.tool(), 64),
             times: Cell::new(0),
         };
         match self {

@@ -1,4 +1,5 @@
 use std::{
+    future::pending,
     future::{Future, poll_fn},
     task::Poll,
     time::Duration,
@@ -349,6 +350,58 @@ async fn the_total_holds_whatever_progress_is_reported() {
         Some(TimeoutLimit::Timeout)
     );
     assert_eq!(took, secs(2));
+}
+
+/// M13: a person's time to answer counts neither as the tool's time nor as its silence.
+#[tokio::test(start_paused = true)]
+async fn paused_clocks_do_not_count() {
+    let tool = service_fn(|call: ToolCall| async move {
+        let progress = call.progress().expect("idle mode");
+        sleep(secs(2)).await;
+        let (first, second) = (progress.pause(), progress.pause());
+        sleep(secs(100)).await;
+        drop(first);
+        sleep(secs(100)).await;
+        drop(second);
+        sleep(secs(9)).await;
+        Ok::<_, BoxError>(())
+    });
+    let layer = TimeoutLayer::new(secs(10)).with_idle_timeout(secs(8));
+    // The inner layer has no idle timeout of its own.
+    let stack = ServiceBuilder::new()
+        .layer(
+            TimeoutLayer::new(secs(100))
+                .with_idle_timeout(secs(50))
+                .unwrap(),
+        )
+        .layer(TimeoutLayer::new(secs(10)))
+        .service(tool);
+    let start = Instant::now();
+    let error = stack.oneshot(ToolCall::new("t")).await.unwrap_err();
+    assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Timeout));
+    assert_eq!(start.elapsed(), secs(210));
+
+    let stack = ServiceBuilder::new().layer(layer.unwrap()).service(tool);
+    let start = Instant::now();
+    let error = stack.oneshot(ToolCall::new("t")).await.unwrap_err();
+    assert_eq!(start.elapsed(), secs(210));
+    assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Timeout));
+}
+
+/// M13: a deadline is not the tool's: a pause does not move it.
+#[tokio::test(start_paused = true)]
+async fn a_pause_moves_no_deadline() {
+    let tool = service_fn(|call: ToolCall| async move {
+        let _pause = call.progress().map(|progress| progress.pause());
+        pending::<Result<(), BoxError>>().await
+    });
+    let layer = TimeoutLayer::new(secs(10)).with_idle_timeout(secs(5));
+    let stack = ServiceBuilder::new().layer(layer.unwrap()).service(tool);
+    let start = Instant::now();
+    let call = ToolCall::new("t").with_deadline(start + secs(30));
+    let error = stack.oneshot(call).await.unwrap_err();
+    assert_eq!(start.elapsed(), secs(30));
+    assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Deadline));
 }
 
 /// T8: progress is asked for in idle mode only.

@@ -443,3 +443,48 @@ async fn a_span_has_its_fields_where_the_layer_says_so() {
     assert_eq!(filled.2["gen_ai.tool.name"], "search");
     assert_eq!(filled.2["tool.success"], "true");
 }
+
+/// S-9c: a name that a model or a peer has chosen is one field, whatever is in it.
+#[tokio::test(start_paused = true)]
+async fn names_forge_no_fields() {
+    for level in [Level::INFO, Level::DEBUG] {
+        let (log, _guard) = Log::at(level);
+        for name in [
+            "search code=\"OK\"",
+            "a\nb error=x",
+            "a=b",
+            "a} tool.success",
+            "a\u{200b}code=x",
+        ] {
+            let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("sunny") });
+            let stack = ServiceBuilder::new().layer(TraceLayer::new()).service(tool);
+            let call = ToolCall::new(name).with_server(name).with_id(name);
+            stack.oneshot(call.with_trace_id(name)).await.unwrap();
+        }
+        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let is_event = |line: &&str| line.contains("tool.success tool=");
+        assert_eq!(text.lines().filter(is_event).count(), 5, "{text}");
+        for line in text.lines() {
+            // What stands outside of quotes is ours.
+            let plain = line.replace("\\\"", "");
+            let ours: String = plain.split('"').step_by(2).collect();
+            for forged in ["code=", "error=", "a=b", "} tool.success t=", "b "] {
+                assert!(!ours.contains(forged), "{forged} in {line}");
+            }
+        }
+    }
+}
+
+/// S-9c: other names are as they were.
+#[tokio::test(start_paused = true)]
+async fn ordinary_names_are_not_quoted() {
+    let (log, _guard) = Log::at(Level::INFO);
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("sunny") });
+    let stack = ServiceBuilder::new().layer(TraceLayer::new()).service(tool);
+    for name in ["docs__search", "ns:files/read.v2", "größe-π"] {
+        stack.clone().oneshot(ToolCall::new(name)).await.unwrap();
+        let lines = log.lines();
+        let last = lines.last().unwrap();
+        assert!(last.contains(&format!(" tool={name} ")), "{last}");
+    }
+}

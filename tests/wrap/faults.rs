@@ -269,3 +269,116 @@ async fn a_server_that_dies_again_and_again_is_left_alone_for_longer() {
         client.said()
     );
 }
+
+/// M13: clients drop a server whose progress comes after the answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn progress_after_a_timeout_is_not_passed_on() {
+    let config = file("late.toml", "[timeout]\ndefault = '1s'\n");
+    let mut client = Client::wrap(&["--config", &config], &own(&[])).await;
+    let late = json!({ "name": "late", "_meta": { "progressToken": 7 } });
+    let answer = client.answer("tools/call", late).await;
+    assert!(answer.contains("TOOL_TIMEOUT"), "{answer}");
+    until_late(&mut client).await;
+    let is_progress = |message: &&Value| message["method"] == "notifications/progress";
+    assert_eq!(client.others.iter().find(is_progress), None);
+
+    // Another call has the same token, as some clients count them anew.
+    let config = json!({ "name": "steps", "_meta": { "progressToken": 7 } });
+    client.ask("tools/call", config).await;
+    let (_, progress) = client.next().await.unwrap();
+    assert_eq!(progress["params"]["progressToken"], "7");
+}
+
+/// M13: the client has cancelled the call, and does not know the token any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn progress_of_a_cancelled_call_is_not_passed_on() {
+    let mut client = Client::wrap(&[], &own(&[])).await;
+    let late = json!({ "name": "late", "_meta": { "progressToken": "x" } });
+    let id = client.ask("tools/call", late).await;
+    let params = json!({ "requestId": id });
+    client
+        .send(json!({ "method": "notifications/cancelled", "params": params }))
+        .await;
+    until_late(&mut client).await;
+    assert!(client.others.is_empty(), "{:?}", client.others);
+}
+
+/// Waits until the server has said all that it has to say of a late call.
+async fn until_late(client: &mut Client) {
+    loop {
+        let (_, message) = client.next().await.unwrap();
+        if message["params"]["data"] == "late" {
+            return;
+        }
+        client.others.push(message);
+    }
+}
+
+/// M13: a person's time to answer is not the tool's, whatever the timeouts are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_time_of_a_question_does_not_count() {
+    let config = file("question.toml", "[timeout]\ndefault = '2s'\n");
+    let mut client = Client::wrap(&["--config", &config], &own(&[])).await;
+    let id = client.ask_tool("think", json!({})).await;
+    let (_, question) = client.next().await.unwrap();
+    assert_eq!(question["method"], "elicitation/create");
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    client
+        .send(json!({ "id": 1, "result": { "action": "accept" } }))
+        .await;
+    let thought: Value = serde_json::from_str(&client.answer_to(id).await).unwrap();
+    assert_eq!(text(&thought), r#"{"action": "accept"}"#);
+
+    // The server takes its question back: the clock goes on.
+    let id = client.ask_tool("think", json!({})).await;
+    client.call("unthink", json!({})).await;
+    let answer = client.answer_to(id).await;
+    assert!(answer.contains("TOOL_TIMEOUT"), "{answer}");
+}
+
+/// M13: as programs of Windows write it, before the first message of either side.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_byte_order_mark_is_not_part_of_a_message() {
+    let mut client = Client::start(&crate::kit::wrapped(&[], &own(&["--mark"])).await);
+    let params = r#"{"protocolVersion":"2025-11-25","capabilities":{}}"#;
+    let first = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#);
+    client.write(&format!("\u{feff}{first}")).await;
+    let answer = client.answer_to(1).await;
+    assert!(answer.contains("serverInfo"), "{answer}");
+    // The server, which reads JSON strictly, has it without the mark.
+    client.until_said(&format!("got {first}")).await;
+}
+
+/// S-9c: what is no message is shown, and does nothing to the terminal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn escape_sequences_of_a_server_are_not_obeyed() {
+    let mut client = Client::wrap(&[], &own(&[])).await;
+    assert_eq!(
+        text(&client.call("escape", json!({})).await),
+        "after escape"
+    );
+    client
+        .until_said(r"\u{1b}]0;owned\u{7}\u{1b}[2J\u{202e}not a message")
+        .await;
+    let said = client.said();
+    let ours = said.lines().filter(|line| line.contains("not a message"));
+    for line in ours {
+        assert!(!line.contains(char::is_control), "{line:?}");
+    }
+}
+
+/// S-9c: nor do those in the name of a tool, here and in the table at the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn escape_sequences_in_names_are_not_obeyed() {
+    let mut client = Client::wrap(&[], &crate::kit::quiet()).await;
+    client
+        .call("\u{1b}[2J\nx status=ok", json!({ "\u{1b}[2J": "\u{9b}2J" }))
+        .await;
+    client.close();
+    client.ended().await;
+    client.until_said("total of").await;
+    let said = client.said();
+    let is_hostile = |c: char| c.is_control() && c != '\n';
+    assert!(!said.contains(is_hostile), "{said:?}");
+    assert!(!said.contains(" status=ok "), "{said}");
+}

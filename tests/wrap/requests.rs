@@ -71,7 +71,11 @@ async fn what_is_no_message_is_answered_and_reaches_nobody() {
     let mut client = Client::wrap(&[], &own(&[])).await;
     let params = r#""params":{"name":"echo","arguments":{"to":"nobody"}}"#;
     for (line, id, code) in [
-        ("to nobody".to_owned(), Value::Null, -32600),
+        // M13: what is no JSON has a code of its own.
+        ("to nobody".to_owned(), Value::Null, -32700),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","#.to_owned(), Value::Null, -32700),
+        (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}"#.to_owned(), Value::Null, -32700),
+        (r#"{'id':1}"#.to_owned(), Value::Null, -32700),
         (r#"[["to nobody"]]"#.to_owned(), Value::Null, -32600),
         (
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call",{params}}}"#),
@@ -332,4 +336,29 @@ async fn a_subscription_without_an_answer_stops_no_restart() {
         "{}",
         client.said()
     );
+}
+
+/// S-9c: a message is looked at without a copy of each of its members.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_members_cost_bounded_work() {
+    let members: String = (0..3_000_000).map(|n| format!(r#""k{n}":0,"#)).collect();
+    let id = format!(r#"{{"jsonrpc":"2.0","method":"ping","id":{{{members}"k":0}}}}"#);
+    let message = format!(r#"{{{members}"id":1}}"#);
+    let call = raw_call(2, "hang", &format!(r#"{{{members}"k":0}}"#));
+    let batch = format!("[{}0]", "0,".repeat(20_000_000));
+    for (line, code) in [(id, -32600), (message, -32600), (batch, -32600), (call, 0)] {
+        let mut client = Client::wrap(&["--no-trace"], &quiet()).await;
+        client.write(&line).await;
+        match code {
+            0 => assert_eq!(client.answer("ping", json!({})).await, "{}"),
+            code => assert_eq!(client.next().await.unwrap().1["error"]["code"], code),
+        }
+        let status = format!("/proc/{}/status", client.child.id().unwrap());
+        let status = std::fs::read_to_string(status).unwrap();
+        let peak = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let kib = peak.and_then(|line| line.split_whitespace().nth(1));
+        let mib = kib.unwrap().parse::<usize>().unwrap() >> 10;
+        let limit = 30 + 5 * (line.len() >> 20);
+        assert!(mib < limit, "{mib} MiB, {}", &line[..40]);
+    }
 }

@@ -5,6 +5,7 @@
     python3 tests/wrap/server.py FILE --slow   # to answer `initialize`, but for the first of its processes
     python3 tests/wrap/server.py --deaf    # to SIGTERM
     python3 tests/wrap/server.py --tidy    # takes a moment to end at SIGTERM
+    python3 tests/wrap/server.py --mark    # writes a byte order mark before its first message
 """
 
 import io
@@ -23,6 +24,7 @@ if sys.argv[1:] and not sys.argv[1].startswith("--"):
         runs = file.tell()
 tools = ["echo", "hang", "die", "garbage", "steps", "think", "stop", "deaf", "fail", "denied", "pid"]
 tools += ["loose", "round", "latin", "unthink", "flood", "babble", "later", "leave", "big"]
+tools += ["late", "escape"]
 tools += [f"tool_{n}" for n in range(runs)]
 lock = threading.Lock()
 
@@ -98,6 +100,11 @@ def call(id, params):
             os.close(1)
         case "big":
             text(id, "x" * 5_000_000)
+        case "late":
+            late[id] = params["_meta"]["progressToken"]
+        case "escape":
+            print("\x1b]0;owned\x07\x1b[2J\u202enot a message\rtool.success", flush=True)
+            text(id, "after escape")
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
         case "deaf":
@@ -112,12 +119,15 @@ def call(id, params):
 
 
 asked = []
+late = {}
 def tidy(*_):
     time.sleep(0.5)
     print("tidied up", file=sys.stderr, flush=True)
     os._exit(0)
 
 
+if "--mark" in sys.argv:
+    sys.stdout.write("\ufeff")
 if "--tidy" in sys.argv:
     signal.signal(signal.SIGTERM, tidy)
 if "--deaf" in sys.argv:
@@ -145,6 +155,11 @@ for line in io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8"):
             send(id=id, result={})
         case "resources/read":
             pass
+        case "notifications/cancelled" if message["params"]["requestId"] in late:
+            token = late.pop(message["params"]["requestId"])
+            for token in [token, str(token)]:
+                send(method="notifications/progress", params={"progressToken": token, "progress": 1})
+            send(method="notifications/message", params={"data": "late"})
         case "prompts/list":
             send(id=str(id), result={"prompts": []})
         case None if id == 1 and asked and "result" in message:

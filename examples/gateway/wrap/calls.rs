@@ -1,6 +1,6 @@
 //! Calls of tools: through the stack, and to the server as they came.
 
-use std::{error::Error, fmt, sync::Arc};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use rmcp::model::ErrorData;
 use serde::{Deserialize, Deserializer};
@@ -13,6 +13,7 @@ use tower_toolcall::{
     metrics::Metrics,
     outcome::{ByError, classify_fn},
     settings::Settings,
+    timeout::TimeoutLayer,
 };
 
 use super::{
@@ -47,8 +48,11 @@ impl Calls {
             result => ByError.classify(result),
         });
         let leaf = service_fn(move |call| ask(Arc::clone(&server), call));
+        // No limit: with it calls have a `Progress`, by which their clocks are stopped while a person is asked.
+        let pauses = TimeoutLayer::new(Duration::MAX).with_idle_timeout(Duration::MAX)?;
         let stack = ServiceBuilder::new()
             .layer(CatchPanicLayer::new())
+            .layer(pauses)
             .layer(stack.with_classifier(means).build()?)
             .service(leaf);
         Ok(Self(BoxCloneSyncService::new(stack)))
@@ -85,10 +89,11 @@ impl Asked {
 /// Arguments as far as the layers can read them; others are one text. What they are worth is for the server to say.
 fn readable<'de, D: Deserializer<'de>>(from: D) -> Result<Map<String, Value>, D::Error> {
     let arguments = <&RawValue>::deserialize(from)?.get();
-    Ok(match serde_json::from_str(arguments) {
-        Ok(Value::Object(arguments)) => arguments,
-        Ok(Value::Null) => Map::new(),
-        _ => Map::from_iter([("unread".to_owned(), arguments.into())]),
+    // No more values than other calls may have.
+    let call = ToolCall::new("").with_json_str(arguments);
+    Ok(match call {
+        Ok(call) => call.arguments().clone(),
+        Err(_) => Map::from_iter([("unread".to_owned(), arguments.into())]),
     })
 }
 
@@ -128,9 +133,13 @@ struct Flag {
     is_error: bool,
 }
 
+/// The longest error of a server that is read. A longer one is a failure without a name.
+const MAX_ERROR: usize = 1 << 20;
+
 /// The server's own error: what it is to the layers, and what the client gets.
 fn of_server(error: &RawValue) -> ToolError {
-    let known = serde_json::from_str::<ErrorData>(error.get()).ok();
+    let short = Some(error.get()).filter(|error| error.len() <= MAX_ERROR);
+    let known = short.and_then(|error| serde_json::from_str::<ErrorData>(error).ok());
     let known = known.and_then(|error| mcp::recognise(&error));
     let unknown = || ToolError::new(ErrorKind::Failed, "the MCP server answers with an error");
     known

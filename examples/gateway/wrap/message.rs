@@ -1,12 +1,16 @@
 //! JSON-RPC messages: little is read of them, and they are passed on as they came.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    io, process,
+    borrow::Cow,
+    collections::BTreeMap,
+    fmt, io, process,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
 use serde_json::{Map, Value, json, value::RawValue};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
 
@@ -22,9 +26,17 @@ const MAX_LINE: u64 = 256 << 20;
 /// How many messages a batch may have.
 const MAX_BATCH: usize = 10_000;
 
+/// How many members an object may have of which some are read.
+const MAX_MEMBERS: usize = 1000;
+
 /// The longest id.
 const MAX_ID: usize = 1024;
 
+/// The longest value that is read beside the name and the arguments of a call.
+const MAX_VALUE: usize = 64 << 10;
+
+/// The code of JSON-RPC for what is no JSON.
+const PARSE_ERROR: i32 = -32700;
 /// The code of JSON-RPC for what is no message.
 pub(crate) const INVALID_REQUEST: i32 = -32600;
 /// The code of JSON-RPC for parameters that cannot be read.
@@ -60,8 +72,14 @@ pub(crate) struct Params {
 }
 
 fn compact<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    let value = Option::<Value>::deserialize(from)?;
-    Ok(value.map(|value| match value.as_f64() {
+    let Some(raw) = Option::<&RawValue>::deserialize(from)? else {
+        return Ok(None);
+    };
+    if raw.get().len() > MAX_VALUE {
+        return Err(D::Error::custom("the value is too long"));
+    }
+    let value: Value = serde_json::from_str(raw.get()).map_err(D::Error::custom)?;
+    Ok(Some(match value.as_f64() {
         // Some write `1.0` for 1.
         Some(number) if value.is_f64() => number.to_string(),
         _ => value.to_string(),
@@ -72,13 +90,35 @@ fn compact<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Erro
 /// `encoding/json` takes `Method` for `method`.
 pub(crate) fn object<'a, T: Deserialize<'a>>(json: &'a str, members: &[&str]) -> Option<T> {
     // No array, in which serde finds the members by their places.
-    let all: HashMap<String, IgnoredAny> = serde_json::from_str(json).ok()?;
-    let is_clear = |name: &String| {
-        let plain = name.to_uppercase().to_lowercase();
-        plain == *name || !members.contains(&&*plain)
-    };
-    let reads = || serde_json::from_str(json).ok();
-    all.keys().all(is_clear).then(reads)?
+    let mut json_of = serde_json::Deserializer::from_str(json);
+    json_of.deserialize_map(Names(members)).ok()?;
+    serde_json::from_str(json).ok()
+}
+
+/// Looks at the names of an object's members, and keeps none.
+struct Names<'a>(&'a [&'a str]);
+
+impl<'de> Visitor<'de> for Names<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object whose members have one meaning")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut members = 0;
+        while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+            let plain = name.to_uppercase().to_lowercase();
+            members += 1;
+            if members > MAX_MEMBERS || plain != *name && self.0.contains(&&*plain) {
+                return Err(A::Error::custom(
+                    "too many members, or a name that is another one",
+                ));
+            }
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
 }
 
 impl<'a> Head<'a> {
@@ -124,6 +164,14 @@ pub(crate) fn answer(id: &str, part: &str, json: &str) -> Line {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"{part}":{json}}}"#)
 }
 
+/// The answer to what is no message.
+pub(crate) fn no_message(line: &str) -> Line {
+    match serde_json::from_str::<IgnoredAny>(line) {
+        Ok(_) => failure("null", INVALID_REQUEST, "this is no message of JSON-RPC"),
+        Err(_) => failure("null", PARSE_ERROR, "this is no JSON"),
+    }
+}
+
 /// The answer with an error of ours.
 pub(crate) fn failure(id: &str, code: i32, message: &str) -> Line {
     let error = json!({ "code": code, "message": message });
@@ -132,7 +180,9 @@ pub(crate) fn failure(id: &str, code: i32, message: &str) -> Line {
 
 /// Says that nobody waits for the answer to this request any more. `said` are the parameters of whoever said so first.
 pub(crate) fn cancelled(id: &Id, said: &str) -> Line {
-    let mut params: Map<String, Value> = serde_json::from_str(said).unwrap_or_default();
+    let said = Some(said).filter(|said| said.len() <= MAX_VALUE);
+    let params = said.and_then(|said| serde_json::from_str(said).ok());
+    let mut params: Map<String, Value> = params.unwrap_or_default();
     let id = serde_json::from_str(id).unwrap_or_default();
     params.insert("requestId".to_owned(), id);
     let method = "notifications/cancelled";
@@ -157,6 +207,10 @@ pub(crate) async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Res
             return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         }
         line.truncate(line.trim_ascii_end().len());
+        // Some programs write a byte order mark before their first message; in JSON it means nothing.
+        if line.starts_with(b"\xef\xbb\xbf") {
+            line.drain(..3);
+        }
         // White space to JSON; to Python, Java and C# the end of a line, so that another message could begin.
         line.iter_mut()
             .filter(|byte| **byte == b'\r')
@@ -164,17 +218,49 @@ pub(crate) async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Res
         match (read, line.is_empty()) {
             (0, _) => return Ok(None),
             (_, true) => {}
-            (_, false) => return Ok(Some(String::from_utf8_lossy(&line).into_owned())),
+            (_, false) => {
+                let lossy = |line: Vec<u8>| String::from_utf8_lossy(&line).into_owned();
+                let line = String::from_utf8(line);
+                return Ok(Some(line.unwrap_or_else(|e| lossy(e.into_bytes()))));
+            }
         }
     }
 }
 
 /// The messages of a line: one, or those of a batch, which MCP 2025-03-26 had.
 pub(crate) fn messages(line: Line) -> Vec<Line> {
-    match serde_json::from_str::<Vec<&RawValue>>(&line) {
-        Ok(all) if (1..=MAX_BATCH).contains(&all.len()) => {
-            all.into_iter().map(|one| one.get().to_owned()).collect()
-        }
+    let batch = serde_json::from_str::<Batch<'_>>(&line);
+    let all = batch.map(|Batch(all)| all.into_iter().map(|one| one.get().to_owned()));
+    match all.map(Iterator::collect) {
+        Ok(all) if !Vec::is_empty(&all) => all,
         _ => vec![line],
+    }
+}
+
+/// At most [`MAX_BATCH`] messages: of more none is kept.
+struct Batch<'a>(Vec<&'a RawValue>);
+
+impl<'de> Deserialize<'de> for Batch<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct All;
+        impl<'de> Visitor<'de> for All {
+            type Value = Vec<&'de RawValue>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "at most {MAX_BATCH} messages")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
+                let mut all = Vec::new();
+                while let Some(one) = from.next_element()? {
+                    if all.len() == MAX_BATCH {
+                        return Err(A::Error::custom("too many messages"));
+                    }
+                    all.push(one);
+                }
+                Ok(all)
+            }
+        }
+        from.deserialize_seq(All).map(Self)
     }
 }

@@ -164,13 +164,15 @@ async fn listen(requests: &Arc<Requests>, server: &Server, client: &Queue) {
 ///
 /// The answer, if it is no message, or a request that is refused. Nobody else sees that: a server could read a call in it.
 async fn hear(requests: &Arc<Requests>, server: &Server, line: Line) -> Result<(), Line> {
-    let no_message = |why| Err(message::failure("null", INVALID_REQUEST, why));
     let Some(head) = Head::of(&line) else {
-        return no_message("this is no message of JSON-RPC");
+        return Err(message::no_message(&line));
     };
     match (head.id.clone(), head.method.as_deref()) {
         (Some(id), Some(method)) => requests.begin(id, method, &head, &line).await?,
-        (None, Some("tools/call")) => return no_message("a call has an id"),
+        (None, Some("tools/call")) => {
+            let why = "a call has an id";
+            return Err(message::failure("null", INVALID_REQUEST, why));
+        }
         (None, Some("notifications/cancelled")) => {
             let id = head.params().request_id;
             if !id.is_some_and(|id| requests.cancel(&id, &line)) {

@@ -1,7 +1,7 @@
 //! One process of the server.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     ffi::OsString,
     io,
     process::{ExitStatus, Stdio},
@@ -16,7 +16,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tower_toolcall::call::Progress;
+use tower_toolcall::call::{Pause, Progress};
 
 use super::{
     message::{self, Id, Line},
@@ -25,6 +25,9 @@ use super::{
 
 /// How many requests may be open, in each direction.
 pub(crate) const MAX_OPEN: usize = 10_000;
+
+/// How many requests that were given up are known, so that no progress of theirs is passed on.
+const MAX_GIVEN_UP: usize = 1000;
 
 /// How long a process has to end by itself, and again to end when it is told to. Clients' SDKs give a server 2 s for each.
 pub(crate) const GRACE: Duration = Duration::from_millis(1500);
@@ -50,6 +53,8 @@ struct Open {
     asked: HashMap<Id, Wait>,
     /// The client has to answer them. The ids are the server's own.
     asks: HashSet<Id>,
+    /// The progress tokens of requests that were given up: their clients expect nothing more.
+    given_up: VecDeque<Id>,
     /// The client's requests may be sent.
     is_ready: bool,
     /// Nothing is answered any more.
@@ -63,6 +68,28 @@ struct Wait {
     progress: Option<Progress>,
     /// By which it reports that.
     token: Option<Id>,
+    /// While the client is asked, a person perhaps, the time is not the server's.
+    pause: Option<Pause>,
+}
+
+impl Open {
+    /// Stops the clocks of all calls while the client is asked something.
+    fn pause(&mut self) {
+        let is_asked = !self.asks.is_empty();
+        for wait in self.asked.values_mut() {
+            let progress = wait.progress.as_ref().filter(|_| is_asked);
+            wait.pause = progress.map(Progress::pause);
+        }
+    }
+
+    /// The client has answered, or is not asked any more.
+    fn unask(&mut self, own: &Id) -> Option<Id> {
+        let asked = self.asks.take(own);
+        if self.asks.is_empty() {
+            self.pause();
+        }
+        asked
+    }
 }
 
 impl Process {
@@ -145,7 +172,12 @@ impl Process {
             return None;
         }
         let (reply, answer) = channel(1);
+        if let Some(token) = &token {
+            open.given_up.retain(|known| !is_same(known, token));
+        }
+        let pause = progress.as_ref().filter(|_| !open.asks.is_empty());
         let wait = Wait {
+            pause: pause.map(Progress::pause),
             reply,
             progress,
             token,
@@ -163,7 +195,15 @@ impl Process {
 
     /// Whether an answer was still awaited.
     pub(crate) fn forget(&self, id: &Id) -> bool {
-        self.open().asked.remove(id).is_some()
+        let mut open = self.open();
+        let Some(wait) = open.asked.remove(id) else {
+            return false;
+        };
+        open.given_up.extend(wait.token);
+        if open.given_up.len() > MAX_GIVEN_UP {
+            open.given_up.pop_front();
+        }
+        true
     }
 
     /// Hands over an answer, and lets its receiver go first. One that nobody waits for is lost: its client was told that there would be
@@ -180,29 +220,18 @@ impl Process {
         }
     }
 
-    /// The server is at work on what has this token.
-    pub(crate) fn progress(&self, token: &Id) {
-        let other = message::other_form(token);
-        let is_it = |own: &Id| own == token || *own == other;
-        for wait in self.open().asked.values() {
+    /// The server is at work on what has this token. Returns whether the client may still be told so.
+    pub(crate) fn progress(&self, token: &Id) -> bool {
+        let open = self.open();
+        let is_it = |own: &Id| is_same(own, token);
+        for wait in open.asked.values() {
             if let Some(progress) = &wait.progress
                 && wait.token.as_ref().is_some_and(is_it)
             {
                 progress.report();
             }
         }
-    }
-
-    /// While the server waits for the client, for a person perhaps, it is at work on all.
-    pub(crate) async fn waits_for_client(&self) {
-        loop {
-            sleep(Duration::from_secs(1)).await;
-            let open = self.open();
-            let asked = open.asked.values().filter(|_| !open.asks.is_empty());
-            for progress in asked.filter_map(|wait| wait.progress.as_ref()) {
-                progress.report();
-            }
-        }
+        !open.given_up.iter().any(is_it)
     }
 
     /// Notes that the client has to answer. Returns the id under which it does.
@@ -217,6 +246,9 @@ impl Process {
         }
         if !open.asks.insert(id.clone()) {
             return Err("the id is that of another request");
+        }
+        if open.asks.len() == 1 {
+            open.pause();
         }
         Ok(self.at_client(id))
     }
@@ -235,13 +267,13 @@ impl Process {
                 .to_owned(),
             None => id.clone(),
         };
-        self.open().asks.take(&own)
+        self.open().unask(&own)
     }
 
     /// The id by which the client knows what this process does not ask any more.
     pub(crate) fn not_asked(&self, id: &Id) -> Option<Id> {
-        let asked = self.open().asks.remove(id);
-        asked.then(|| self.at_client(id))
+        let asked = self.open().unask(id);
+        asked.map(|own| self.at_client(&own))
     }
 
     /// Waits for the end of a process that has closed its stdout, or is to be stopped. Returns what the client has to answer no more.
@@ -259,6 +291,11 @@ impl Process {
         open.asked.clear();
         open.asks.drain().map(|own| self.at_client(&own)).collect()
     }
+}
+
+/// Whether two ids or tokens are one to some peers.
+fn is_same(a: &Id, b: &Id) -> bool {
+    a == b || *a == message::other_form(b)
 }
 
 async fn end(mut child: Child, stop: &CancellationToken) -> io::Result<ExitStatus> {

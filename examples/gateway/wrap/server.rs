@@ -190,7 +190,6 @@ impl Server {
             if let Some(stdout) = stdout {
                 tokio::select! {
                     () = server.listen(&process, stdout) => {}
-                    () = process.waits_for_client() => {}
                     () = process.stop.cancelled() => {}
                 }
             }
@@ -265,8 +264,9 @@ impl Server {
             (None, method) => {
                 if method == Some("notifications/progress")
                     && let Some(token) = head.params().progress_token
+                    && !process.progress(&token)
                 {
-                    process.progress(&token);
+                    return;
                 }
                 client.send(line).await;
             }
