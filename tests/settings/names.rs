@@ -97,6 +97,31 @@ fn a_misspelt_name_is_an_error_that_names_the_nearest() {
     assert_eq!(error.field(), "TOOLCALL_POLICY_DENY");
 }
 
+/// P6: a layer of ours that the program makes itself and puts into the stack.
+#[test]
+fn a_misspelt_name_in_a_layer_that_was_added_by_hand_is_an_error() {
+    use tower_toolcall::settings::{Place, StackBuilder};
+
+    let stack = |policy| {
+        let stack: StackBuilder<_, _> = Settings::default().stack();
+        stack.with_layer::<&'static str, _>(Place::Allowed, policy)
+    };
+    let misspelt = || PolicyLayer::new().deny("delete_fiel");
+    let error = stack(misspelt()).with_identity(Table).build().map(drop);
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "invalid `policy`: `delete_fiel` matches no tool; did you mean `delete_file`?"
+    );
+    assert!(stack(misspelt()).build().is_ok());
+    let right = PolicyLayer::new().deny("delete_file");
+    assert!(stack(right).with_identity(Table).build().is_ok());
+
+    let cost = QuotaLayer::builder(Quota::new(5, secs(60)).unwrap()).with_tool_cost("fetsch", 2);
+    let stack = Settings::default().stack().with_identity(Table);
+    let stack = stack.with_layer::<&'static str, _>(Place::Call, cost.build().unwrap());
+    assert_eq!(stack.build().map(drop).unwrap_err().field(), "quota");
+}
+
 /// P6: the table is a router's: once the lists of all servers are there.
 #[cfg(feature = "router")]
 #[test]

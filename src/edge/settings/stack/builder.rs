@@ -1,4 +1,8 @@
-use std::{any::type_name, sync::Arc, time::Duration};
+use std::{
+    any::{Any, type_name},
+    sync::Arc,
+    time::Duration,
+};
 
 use tower_layer::Layer;
 use tower_service::Service;
@@ -16,16 +20,21 @@ use crate::{
     cache::CacheLayer,
     call::{ReplaySafety, ToolCall},
     check::{Check, CheckLayer},
+    concurrency_limit::ConcurrencyLimitLayer,
     config::ConfigError,
     edge::settings::Settings,
     error::ToolError,
     event::Listen,
     fit::{FitLayer, Shorten},
-    identity::{IdentityLayer, Resolve},
+    identity::{IdentityLayer, Resolve, ToolNames},
     normalize::NormalizeLayer,
     once::OnceLayer,
     outcome::{ByError, Classify},
     policy::{Approval, PolicyLayer, Verdict},
+    quota::QuotaLayer,
+    repeat_guard::RepeatGuardLayer,
+    retry::RetryLayer,
+    timeout::TimeoutLayer,
     trace::TraceHooks,
 };
 
@@ -161,6 +170,10 @@ impl<C, O> StackBuilder<C, O> {
     ///
     /// The layer is applied anew for each service that is made of the stack, and what it shares is its own affair: for a limit
     /// over all routes of an axum router, for example, tower's `GlobalConcurrencyLimitLayer`.
+    ///
+    /// Names of tools in a layer of ours are checked as those of the settings, against the [table](Self::with_identity).
+    /// These are [`PolicyLayer`], [`TimeoutLayer`], [`QuotaLayer`], [`ConcurrencyLimitLayer`], and with the default
+    /// classifier [`CacheLayer`], [`RepeatGuardLayer`] and [`RetryLayer`]. Those of any other layer are not.
     pub fn with_layer<Res, L>(self, place: Place, layer: L) -> StackBuilder<C, Own<Res>>
     where
         O: Into<Own<Res>>,
@@ -172,7 +185,10 @@ impl<C, O> StackBuilder<C, O> {
             + 'static,
         Res: 'static,
     {
-        self.edit(|own| own.add_layer(place, layer, true))
+        let names = names_of(&layer);
+        let mut builder = self.edit(|own| own.add_layer(place, layer, true));
+        builder.parts.names = builder.parts.names.and(names);
+        builder
     }
 
     fn edit<Res>(self, change: impl FnOnce(&mut Own<Res>)) -> StackBuilder<C, Own<Res>>
@@ -261,6 +277,21 @@ impl<C, O> StackBuilder<C, O> {
         self.parts.metrics = Some(metrics.clone());
         self
     }
+}
+
+/// The names of tools in a layer, if it is one of ours.
+fn names_of(layer: &dyn Any) -> ToolNames {
+    fn of<L: 'static>(layer: &dyn Any, names: fn(&L) -> ToolNames) -> Option<ToolNames> {
+        layer.downcast_ref().map(names)
+    }
+    of(layer, PolicyLayer::tool_names)
+        .or_else(|| of(layer, TimeoutLayer::tool_names))
+        .or_else(|| of(layer, QuotaLayer::tool_names))
+        .or_else(|| of(layer, ConcurrencyLimitLayer::tool_names))
+        .or_else(|| of(layer, CacheLayer::<ByError>::tool_names))
+        .or_else(|| of(layer, RepeatGuardLayer::<ByError>::tool_names))
+        .or_else(|| of(layer, RetryLayer::<ByError>::tool_names))
+        .unwrap_or_default()
 }
 
 impl<C: Clone, O> StackBuilder<C, O> {

@@ -171,7 +171,8 @@ impl<C, O> StackLayer<C, O> {
     /// Returns the names and patterns of tools in its layers, and whether calls have matched them. With a table of all
     /// tools ([`with_identity`](super::StackBuilder::with_identity)) they are known to match.
     ///
-    /// Not those of layers of your own, except [`with_cache`](super::StackBuilder::with_cache).
+    /// Not those of layers of your own, except [`with_cache`](super::StackBuilder::with_cache) and what
+    /// [`with_layer`](super::StackBuilder::with_layer) knows.
     pub fn tool_names(&self) -> ToolNames {
         let mut names = self.names.clone();
         names = names.and(self.timeout.tool_names());
