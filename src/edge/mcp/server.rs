@@ -118,7 +118,8 @@ impl McpServer {
 
     /// Returns a server that is reached by any transport of rmcp's. Each connection calls `transport`.
     ///
-    /// For streamable HTTP see the [notes](McpReconnect#over-http) of [`McpReconnect`].
+    /// For streamable HTTP see `McpServer::http` (feature `mcp-http`), and the
+    /// [notes](McpReconnect#over-http) of [`McpReconnect`].
     pub fn new<F, Fut, T, E, TransportError, Adapter>(
         server: impl Into<Arc<str>>,
         transport: F,
