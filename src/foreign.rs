@@ -112,6 +112,15 @@ pub(crate) fn json_of(answer: &dyn Any, max: u64) -> Option<Json> {
     KNOWN.iter().find_map(|known| known(answer, max))
 }
 
+/// Whether an answer only asks for input: the call is made again with it.
+pub(crate) fn asks(answer: &dyn Any) -> bool {
+    const KNOWN: &[fn(&dyn Any) -> bool] = &[
+        #[cfg(feature = "mcp")]
+        crate::edge::mcp::asks,
+    ];
+    KNOWN.iter().any(|known| known(answer))
+}
+
 /// The answer that has this JSON.
 pub(crate) fn answer_of<Res: 'static>(json: &str) -> Option<Res> {
     const KNOWN: &[fn(&mut dyn Any, &str)] = &[

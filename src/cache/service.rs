@@ -12,6 +12,7 @@ use crate::{
     error::{ErrorKind, ToolError},
     event::InertReason,
     flow::{Gate, Readiness, service},
+    foreign,
     kit::{
         fingerprint::Fingerprint,
         flights::{Failed, Flight, FlightKey, Source, is_for_one},
@@ -176,7 +177,7 @@ where
         let made = match result {
             Ok(answer) => {
                 let is_success = self.classifier.classify(Ok(answer)).is_success();
-                let is_kept = is_success && !self.below.is_reported();
+                let is_kept = is_success && !self.below.is_reported() && !foreign::asks(answer);
                 let size = &self.rules.store.size;
                 let kept = is_kept.then(|| size.keep(answer)).flatten();
                 let kept = kept.filter(|(_, bytes)| self.flight.reserve(*bytes, |_| None));

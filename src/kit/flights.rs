@@ -319,6 +319,11 @@ impl<K: FlightKey, V: Clone> Flight<K, V> {
         false
     }
 
+    /// Ends the turn as if the call had not been made.
+    pub(crate) fn end_unmade(&mut self) {
+        self.left_behind = None;
+    }
+
     /// Ends the turn of the one who was to make the value: it is kept, or is his alone, or could not be made.
     pub(crate) fn end(&mut self, made: Result<Option<(V, Instant)>, Failed>) {
         self.left_behind = None;

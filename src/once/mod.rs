@@ -126,6 +126,8 @@
 //! | a key of more than 1 KiB, a principal of more than 20 KiB | `InvalidInput` | not started |
 //! | the deadline or the token ended the wait for the first one | `DeadlineExceeded`, `Cancelled` | unknown |
 //!
+//! An answer of MCP that asks for input is not kept: the call is made again with the input.
+//!
 //! Errors of the inner service pass, stamped with the call's names; an error that is given again is stamped with those of the call that
 //! gets it. The first one's end is an event for each call that gets it: `tool.reused`.
 //!

@@ -11,8 +11,9 @@ use crate::{
     error::{ErrorKind, Execution, ToolError},
     event::{InertReason, Listener},
     flow::{Gate, Readiness, service},
+    foreign,
     kit::{
-        flights::{Failed, Flight, NoPlace, Source},
+        flights::{Flight, NoPlace, Source},
         principal::MAX_PRINCIPAL,
         reuse::{self, AnyAnswer, Reuse, Reused},
         share,
@@ -179,6 +180,7 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
 
     fn end(&mut self, result: &Result<Res, ToolError>) {
         let (bytes, kept) = match result {
+            Ok(answer) if foreign::asks(answer) => return self.flight.end_unmade(),
             Ok(answer) => match self.rules.store.size.keep(answer) {
                 Some((answer, bytes)) => {
                     let is_reported = self.below.is_reported();
@@ -196,10 +198,7 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
                 let error = error.clone().unnamed().without_source();
                 (error.kept_bytes(), Kept::Failed(error))
             }
-            Err(error) if self.may_run_again(error) => {
-                let (error, is_shared) = (error.clone(), false);
-                return self.flight.end(Err(Failed { error, is_shared }));
-            }
+            Err(error) if self.may_run_again(error) => return self.flight.end_unmade(),
             Err(error) => {
                 let error = error.clone().without_source();
                 (error.kept_bytes(), Kept::Unknown(Some(error)))

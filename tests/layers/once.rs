@@ -693,6 +693,39 @@ async fn an_error_without_room_is_kept_as_what_the_call_has_done() {
     }
 }
 
+/// An answer that asks for input ends nothing: the call is made again, with the input.
+#[cfg(feature = "mcp")]
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_asked_for_input_is_made_again_with_it() {
+    use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, InputRequiredResult};
+    use tower::{service_fn, util::BoxCloneSyncService};
+    use tower_toolcall::{cache::CacheLayer, mcp::McpExtras};
+
+    let tool = service_fn(|call: ToolCall| async move {
+        let asks = InputRequiredResult::from_request_state("state");
+        let done = CallToolResult::success(vec![ContentBlock::text("paid")]);
+        Ok::<CallToolResponse, ToolError>(match call.extensions().get::<McpExtras>() {
+            None => asks.into(),
+            Some(_) => done.into(),
+        })
+    });
+    let cache = CacheLayer::new(SECOND, ["pay"]).unwrap();
+    for stack in [
+        BoxCloneSyncService::new(OnceLayer::new().layer(tool)),
+        BoxCloneSyncService::new(cache.layer(tool)),
+    ] {
+        let first = stack.clone().oneshot(pay()).await.unwrap();
+        assert!(matches!(first, CallToolResponse::InputRequired(_)));
+        let mut answered = pay();
+        let extras = McpExtras::new().with_request_state("state");
+        answered.extensions_mut().insert(extras);
+        for call in [answered, pay()] {
+            let answer = stack.clone().oneshot(call).await.unwrap();
+            assert!(matches!(answer, CallToolResponse::Complete(_)));
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn attempts_from_above_are_the_same_call() {
     let overloaded = Step::status(503).with_retry_after(SECOND);

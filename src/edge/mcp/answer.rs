@@ -99,6 +99,13 @@ pub(crate) fn json_of(answer: &dyn Any, max: u64) -> Option<Json> {
     Some(foreign::same_json(result, max))
 }
 
+pub(crate) fn asks(answer: &dyn Any) -> bool {
+    matches!(
+        answer.downcast_ref(),
+        Some(CallToolResponse::InputRequired(_))
+    )
+}
+
 pub(crate) fn parse_into(place: &mut dyn Any, json: &str) {
     foreign::parse_into::<CallToolResult>(place, json);
     if let Some(place) = place.downcast_mut::<Option<CallToolResponse>>() {

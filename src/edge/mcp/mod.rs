@@ -106,6 +106,6 @@ pub use self::{
     tools::McpTools,
 };
 pub(crate) use self::{
-    answer::{json_of, parse_into},
+    answer::{asks, json_of, parse_into},
     errors::on_wire,
 };
