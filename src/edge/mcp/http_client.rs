@@ -37,7 +37,7 @@ const MAX_RESUMES: usize = 4;
 ///
 /// [`McpServer::http`](crate::mcp::McpServer::http) has such a client. For a transport of your own:
 ///
-/// ```
+/// ```no_run
 /// use rmcp::transport::{
 ///     StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig,
 /// };
@@ -45,7 +45,7 @@ const MAX_RESUMES: usize = 4;
 ///
 /// let config = StreamableHttpClientTransportConfig::with_uri("http://localhost:8000/mcp");
 /// let transport = StreamableHttpClientTransport::with_client(McpHttpClient::default(), config);
-/// # let _ = || transport;
+/// # let _ = transport;
 /// ```
 #[derive(Clone, Debug)]
 pub struct McpHttpClient<C = reqwest::Client>(C);
