@@ -47,16 +47,17 @@ impl Misfits {
         errors: impl IntoIterator<Item = ValidationError<'e>>,
         knows: impl Fn(&str) -> bool,
     ) -> Self {
-        let mut errors = errors.into_iter();
-        let list: Vec<Misfit> = errors
-            .by_ref()
-            .take(MAX_MISFITS)
-            .map(|error| Misfit::of(value, &error, &knows))
-            .collect();
-        Self {
-            list,
-            more: errors.next().is_some(),
+        let mut found = Self::default();
+        for error in errors {
+            for cause in causes(&error).unwrap_or_else(|| vec![&error]) {
+                if found.list.len() == MAX_MISFITS {
+                    found.more = true;
+                    return found;
+                }
+                found.list.push(Misfit::of(value, cause, &knows));
+            }
         }
+        found
     }
 
     /// Of a value that was not searched.
@@ -123,7 +124,20 @@ impl fmt::Display for Misfits {
 
 impl Misfit {
     fn of(value: &Value, error: &ValidationError<'_>, knows: impl Fn(&str) -> bool) -> Self {
-        let path = Path::new(value, error.instance_path().as_str(), knows);
+        let mut place = error.instance_path();
+        if let Kind::AnyOf { context } | Kind::OneOfNotValid { context } = error.kind() {
+            if let Some((place, options)) = options(context) {
+                return Self {
+                    path: Path::new(value, place.instance_path().as_str(), knows).to_string(),
+                    keyword: "enum",
+                    message: format!("is not {}", one_of(&options)),
+                };
+            }
+            if let Some(first) = flat(context).and_then(|mut all| all.next()) {
+                place = first.instance_path();
+            }
+        }
+        let path = Path::new(value, place.as_str(), knows);
         // With nothing else in it, `additionalProperties: false` is told as `false`.
         let closed = matches!(error.kind(), Kind::FalseSchema)
             && last_keyword(error.schema_path().as_str()) == Some("additionalProperties");
@@ -241,7 +255,13 @@ fn message(error: &ValidationError<'_>) -> String {
             }
         }
         Kind::UnevaluatedItems { .. } => "has items that are not allowed".to_owned(),
-        Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => "is none of what it may be".to_owned(),
+        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => match flat(context) {
+            Some(all) => {
+                let all: Vec<_> = all.take(MAX_WORDS).map(message).collect();
+                all.join(", or else ")
+            }
+            None => "is none of what it may be".to_owned(),
+        },
         Kind::OneOfMultipleValid { .. } => "is more than one of what it may be".to_owned(),
         Kind::Constant { expected_value } => format!("is not {}", word(expected_value)),
         Kind::Contains => "has too few, or too many, items of a kind".to_owned(),
@@ -316,6 +336,89 @@ fn one_of(options: &Value) -> String {
         ([some @ .., last], 0) => format!("one of {} or {last}", some.join(", ")),
         (_, others) => format!("one of {} or {others} others", words.join(", ")),
     }
+}
+
+/// How deep alternatives in alternatives are looked at.
+const MAX_UNIONS: usize = 8;
+
+/// What does not fit in the best of the alternatives, where none fits: of those that the value has the type of, the
+/// one that it belongs to by its constants, then the one with the fewest errors. `None` if the error says it all.
+pub(super) fn causes<'e>(error: &'e ValidationError<'_>) -> Option<Vec<&'e ValidationError<'e>>> {
+    causes_within(error, MAX_UNIONS)
+}
+
+fn causes_within<'e>(
+    error: &'e ValidationError<'_>,
+    levels: usize,
+) -> Option<Vec<&'e ValidationError<'e>>> {
+    let (Kind::AnyOf { context } | Kind::OneOfNotValid { context }) = error.kind() else {
+        return None;
+    };
+    if flat(context).is_some() || options(context).is_some() {
+        return None;
+    }
+    let at = error.instance_path();
+    let rank = |alternative: &&Vec<ValidationError<'static>>| {
+        let is_other_type = |e: &&ValidationError<'static>| {
+            matches!(e.kind(), Kind::Type { .. }) && e.instance_path() == at
+        };
+        let is_other = |e: &&ValidationError<'static>| chosen(e).is_some();
+        let others = alternative.iter().filter(is_other).count();
+        (
+            alternative.iter().any(|e| is_other_type(&e)),
+            others,
+            alternative.len(),
+        )
+    };
+    let best = context.iter().filter(|a| !a.is_empty()).min_by_key(rank)?;
+    let inner = |error: &'e ValidationError<'static>| {
+        let inner = levels
+            .checked_sub(1)
+            .and_then(|left| causes_within(error, left));
+        inner.unwrap_or_else(|| vec![error])
+    };
+    Some(best.iter().flat_map(inner).collect())
+}
+
+/// The errors of alternatives that have one each, all of the same value.
+fn flat<'e>(
+    context: &'e [Vec<ValidationError<'static>>],
+) -> Option<impl Iterator<Item = &'e ValidationError<'static>>> {
+    let first = context.first()?.first()?.instance_path();
+    let mut all = context.iter();
+    let is_flat = all.all(|a| {
+        let is_union = |e: &ValidationError<'_>| {
+            matches!(e.kind(), Kind::AnyOf { .. } | Kind::OneOfNotValid { .. })
+        };
+        matches!(&**a, [only] if only.instance_path() == first && !is_union(only))
+    });
+    is_flat.then(|| context.iter().flatten())
+}
+
+/// The only values that an error allows.
+fn chosen(error: &ValidationError<'_>) -> Option<Vec<Value>> {
+    match error.kind() {
+        Kind::Constant { expected_value } => Some(vec![Value::clone(expected_value)]),
+        Kind::Enum { options } => options.as_array().cloned(),
+        _ => None,
+    }
+}
+
+/// The place and the values by which all alternatives are told apart, if the value has none of these.
+fn options<'e>(
+    context: &'e [Vec<ValidationError<'static>>],
+) -> Option<(&'e ValidationError<'static>, Value)> {
+    let mut place: Option<&ValidationError<'static>> = None;
+    let mut all = Vec::new();
+    for alternative in context {
+        let (error, options) = alternative.iter().find_map(|e| Some((e, chosen(e)?)))?;
+        if place.is_some_and(|place| place.instance_path() != error.instance_path()) {
+            return None;
+        }
+        place = Some(error);
+        all.extend(options);
+    }
+    Some((place?, all.into()))
 }
 
 /// Types of JSON.

@@ -62,18 +62,20 @@ impl Engine {
         }
     }
 
-    fn takes_up_to(self, size: usize, pattern: &str) -> bool {
-        let options = self.options_up_to(size);
-        options.build(&json!({ "pattern": pattern })).is_ok()
+    /// Whether a schema of a dialect may have the pattern: the schemas of older drafts refuse Python's forms.
+    fn takes_up_to(self, size: usize, pattern: &str, dialect: &str) -> bool {
+        let options = self.options_up_to(size).offline();
+        let schema = json!({ "$schema": dialect, "pattern": pattern });
+        options.build(&schema).is_ok()
     }
 
-    fn takes(self, pattern: &str) -> bool {
-        self.takes_up_to(self.most(), pattern)
+    fn takes(self, pattern: &str, dialect: &str) -> bool {
+        self.takes_up_to(self.most(), pattern, dialect)
     }
 
     /// How many bytes of text a value may have, if so many of these patterns look at one text.
-    pub(super) fn most_text(self, patterns: &BTreeSet<&str>, at_once: u64) -> u64 {
-        let sizes = patterns.iter().map(|pattern| self.size(pattern));
+    pub(super) fn most_text(self, patterns: &BTreeSet<&str>, at_once: u64, dialect: &str) -> u64 {
+        let sizes = patterns.iter().map(|pattern| self.size(pattern, dialect));
         let most = match self {
             Self::Linear => sizes.max().map(|size| MAX_TEXT_STEPS / size),
             Self::Fancy => {
@@ -86,10 +88,10 @@ impl Engine {
     }
 
     /// A size that the compiled pattern does not exceed, or none of its parts, in bytes.
-    fn size(self, pattern: &str) -> u64 {
+    fn size(self, pattern: &str, dialect: &str) -> u64 {
         let most = self.most();
         let mut sizes = [most / 64, most / 16, most / 4].into_iter();
-        let smallest = sizes.find(|size| self.takes_up_to(*size, pattern));
+        let smallest = sizes.find(|size| self.takes_up_to(*size, pattern, dialect));
         smallest.unwrap_or(most) as u64
     }
 }
@@ -102,7 +104,10 @@ fn parts(pattern: &str) -> u64 {
 }
 
 /// The engine that these patterns need, and those that are left out: too long, or not taken by it within its limits.
-pub(super) fn engine_for<'p>(patterns: &BTreeSet<&'p str>) -> (Engine, BTreeSet<&'p str>) {
+pub(super) fn engine_for<'p>(
+    patterns: &BTreeSet<&'p str>,
+    dialect: &str,
+) -> (Engine, BTreeSet<&'p str>) {
     let mut left = MAX_PATTERNS_TEXT;
     let short: Vec<&str> = patterns
         .iter()
@@ -113,19 +118,21 @@ pub(super) fn engine_for<'p>(patterns: &BTreeSet<&'p str>) -> (Engine, BTreeSet<
         })
         .copied()
         .collect();
-    let linear: BTreeSet<&str> = taken(&short, Engine::Linear);
+    let linear: BTreeSet<&str> = taken(&short, Engine::Linear, dialect);
     let needs_fancy = short
         .iter()
-        .any(|pattern| !linear.contains(pattern) && Engine::Fancy.takes(pattern));
+        .any(|pattern| !linear.contains(pattern) && Engine::Fancy.takes(pattern, dialect));
     let (engine, kept) = match needs_fancy {
         false => (Engine::Linear, linear),
-        true => (Engine::Fancy, taken(&short, Engine::Fancy)),
+        true => (Engine::Fancy, taken(&short, Engine::Fancy, dialect)),
     };
     (engine, patterns - &kept)
 }
 
-fn taken<'p>(patterns: &[&'p str], engine: Engine) -> BTreeSet<&'p str> {
-    let taken = patterns.iter().filter(|pattern| engine.takes(pattern));
+fn taken<'p>(patterns: &[&'p str], engine: Engine, dialect: &str) -> BTreeSet<&'p str> {
+    let taken = patterns
+        .iter()
+        .filter(|pattern| engine.takes(pattern, dialect));
     taken.copied().collect()
 }
 

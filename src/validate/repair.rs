@@ -1,11 +1,14 @@
-//! Arguments as models mean them: `"5"` where the schema wants an integer.
+//! Arguments as models mean them: `"5"` where the schema wants an integer, `null` for what they leave out.
 
 use std::collections::BTreeSet;
 
 use jsonschema::ValidationError;
 use serde_json::{Number, Value};
 
-use super::{misfits::Types, path::Path};
+use super::{
+    misfits::{Types, causes},
+    path::Path,
+};
 
 /// How many misfits are looked at.
 const MAX_REPAIRS: usize = 64;
@@ -20,19 +23,33 @@ pub(super) fn repair<'e>(
     let mut repaired = value.clone();
     let (mut paths, mut seen) = (Vec::new(), BTreeSet::new());
     for error in errors.take(MAX_REPAIRS) {
-        let Some(types) = Types::wanted(&error) else {
-            continue;
-        };
-        let pointer = error.instance_path().as_str();
-        // Two parts of a schema may want the same.
-        if !seen.insert(pointer.to_owned()) {
-            continue;
+        for error in causes(&error).unwrap_or_else(|| vec![&error]) {
+            let pointer = error.instance_path().as_str();
+            let is_null = value.pointer(pointer).is_some_and(Value::is_null);
+            let types = Types::wanted(error);
+            // Two parts of a schema may want the same.
+            if !is_null && types.is_none() || !seen.insert(pointer.to_owned()) {
+                continue;
+            }
+            match types.filter(|_| !is_null) {
+                Some(types) => {
+                    let place = repaired.pointer_mut(pointer)?;
+                    *place = changed(place, types)?;
+                }
+                None => remove(&mut repaired, pointer)?,
+            }
+            paths.push(Path::new(value, pointer, &knows).to_string());
         }
-        let place = repaired.pointer_mut(pointer)?;
-        *place = changed(place, types)?;
-        paths.push(Path::new(value, pointer, &knows).to_string());
     }
     (!paths.is_empty()).then_some((repaired, paths))
+}
+
+/// Takes a property out.
+fn remove(value: &mut Value, pointer: &str) -> Option<()> {
+    let (object, name) = pointer.rsplit_once('/')?;
+    let name = name.replace("~1", "/").replace("~0", "~");
+    let object = value.pointer_mut(object)?.as_object_mut()?;
+    object.remove(&name).map(drop)
 }
 
 /// The value as one of these types.

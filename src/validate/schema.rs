@@ -169,8 +169,8 @@ impl Schema {
         compiled.map_or_else(Misfits::default, |compiled| compiled.misfits(value))
     }
 
-    /// The value with texts made numbers, truth values, arrays and objects where the schema wants these, and arrays and objects made
-    /// texts; and the paths to what was changed. `None` if the value fits as it is, or does not fit after that either, or if less of the
+    /// The value with texts made numbers, truth values, arrays and objects where the schema wants these, arrays and objects made
+    /// texts, and without each `null` of a property that may be missing and may not be `null`; and the paths to what was changed. `None` if the value fits as it is, or does not fit after that either, or if less of the
     /// schema looks at it then, by the [limits](Self#limits).
     ///
     /// A text is changed only if it is exactly one number, truth value, array or object, and no text is allowed in its place. One with a key
@@ -244,7 +244,12 @@ impl Compiled {
             return Err(format!("has more than {MAX_BYTES} bytes as JSON").into());
         }
         let graph = Graph::new(schema)?;
-        let (engine, omitted) = engine_for(&graph.patterns);
+        let dialect = schema.get("$schema").and_then(Value::as_str);
+        let dialect = dialect.unwrap_or(match draft {
+            Draft::Draft7 => "http://json-schema.org/draft-07/schema#",
+            Draft::Draft202012 => "https://json-schema.org/draft/2020-12/schema",
+        });
+        let (engine, omitted) = engine_for(&graph.patterns, dialect);
         let cost = graph.cost(engine)?;
         let mut options = engine.options();
         if schema.get("$schema").is_none() {
@@ -269,7 +274,7 @@ impl Compiled {
             longest: extent.longest,
         };
         let patterns = &graph.patterns - &omitted;
-        let most_text = engine.most_text(&patterns, cost.patterns);
+        let most_text = engine.most_text(&patterns, cost.patterns, dialect);
         let rest = || {
             let rest = without(schema, &graph.patterns);
             let graph = Graph::new(&rest).ok()?;

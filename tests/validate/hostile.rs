@@ -253,7 +253,7 @@ fn recursion_in_two_branches_is_told_of_shallow_arguments_only() {
         (of(8), of(9), of(60))
     });
     let texts = [&misfits.0, &misfits.1, &misfits.2].map(Misfits::to_string);
-    assert_eq!(texts[0], "root: is none of what it may be");
+    assert!(texts[0].starts_with("c.c.c.c.c.c.c: is not of type "));
     assert_eq!(texts[1], "root: does not fit the schema");
     assert_eq!(texts[2], texts[1]);
 }

@@ -76,7 +76,7 @@ fn each_keyword_has_its_words() {
         (
             json!({ "anyOf": [{ "type": "integer" }, { "const": "a" }] }),
             json!("x"),
-            "is none of what it may be",
+            r#"is not of type "integer", or else is not "a""#,
         ),
         (
             json!({ "oneOf": [{ "type": "integer" }, { "minimum": 1 }] }),
@@ -319,4 +319,58 @@ fn a_property_may_have_the_name_of_a_keyword() {
         text(closed, json!({ "additionalProperties": { "a": 1 } })),
         format!("additionalProperties: {told}")
     );
+}
+
+/// H-10: of alternatives, the best one says which field is wrong, and what it may be.
+#[test]
+fn the_best_of_the_alternatives_is_told() {
+    let kind = |kind: &str, field: &str, of: &str| json!({ "properties": { "kind": { "const": kind }, field: { "type": of } }, "required": ["kind", field] });
+    let union =
+        json!({ "oneOf": [kind("city", "name", "string"), kind("point", "lat", "number")] });
+    let nested = json!({ "properties": { "at": { "anyOf": [{ "type": "string" }, union] } } });
+    for (schema, value, expected) in [
+        (
+            union.clone(),
+            json!({ "kind": "point" }),
+            r#"root: "lat" is a required property"#,
+        ),
+        (
+            union.clone(),
+            json!({ "kind": "point", "lat": "north" }),
+            r#"lat: is not of type "number""#,
+        ),
+        // Of the same kind: by the type, by the number of errors, in one another, and where no alternative is meant.
+        (
+            json!({ "anyOf": [{ "type": "string" }, { "items": { "type": "integer" }, "type": "array" }] }),
+            json!([1, "x"]),
+            r#"1: is not of type "integer""#,
+        ),
+        (
+            json!({ "anyOf": [{ "required": ["a", "b", "c"] }, { "required": ["d"] }] }),
+            json!({ "a": 1 }),
+            r#"root: "d" is a required property"#,
+        ),
+        (
+            nested,
+            json!({ "at": { "kind": "city", "name": 1 } }),
+            r#"at.name: is not of type "string""#,
+        ),
+        (
+            union,
+            json!({ "kind": "planet", "name": "Mars" }),
+            r#"kind: is not one of "city" or "point""#,
+        ),
+        (
+            json!({ "anyOf": [{ "type": "integer" }, { "const": "all" }] }),
+            json!("some"),
+            r#"root: is not of type "integer", or else is not "all""#,
+        ),
+        (
+            json!({ "anyOf": [{ "required": ["id"] }, { "required": ["name"] }] }),
+            json!({}),
+            r#"root: "id" is a required property, or else "name" is a required property"#,
+        ),
+    ] {
+        assert_eq!(text(schema.clone(), value), expected, "{schema}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Patterns beyond the limits are left out, and never make a schema stricter.
 
 use serde_json::{Value, json};
-use tower_toolcall::validate::Schema;
+use tower_toolcall::validate::{Draft, Schema, Schemas};
 
 use crate::kit::compile;
 
@@ -213,4 +213,48 @@ fn what_has_nothing_to_do_with_the_pattern_stays() {
     ] {
         assert!(schema.is_valid(&right), "{right}");
     }
+}
+
+/// H-10: a pattern that cannot run is left out and listed; the rest of its schema is looked at.
+#[test]
+fn a_pattern_that_cannot_run_is_left_out_and_listed() {
+    let schemas = Schemas::new();
+    let patterns = [
+        r"(?P<year>\d{4})",
+        r"^(?!admin)\w+$",
+        // Of the same kind
+        r"\A[a-z]+\Z",
+        r"(?i)abc",
+        r"^(?!.*\.\.)[\w.-]+$",
+    ];
+    for (n, pattern) in patterns.iter().enumerate() {
+        let schema = compile(json!({
+            "type": "object",
+            "properties": { "a": { "pattern": pattern }, "b": { "type": "integer" } },
+        }));
+        assert_eq!(schema.omitted().collect::<Vec<_>>(), [*pattern]);
+        assert!(schema.is_valid(&json!({ "a": "!" })), "{pattern}");
+        assert!(!schema.is_valid(&json!({ "b": "x" })), "{pattern}");
+        schemas.insert(None, &format!("t{n}"), schema);
+    }
+    let keys = compile(json!({ "patternProperties": { r"(?P<x>\d)": { "type": "string" } } }));
+    assert_eq!(keys.omitted().count(), 1);
+    let refused = schemas.refused();
+    assert_eq!(refused.len(), patterns.len());
+    for (_, error) in refused {
+        assert!(
+            error
+                .reason()
+                .starts_with("has a pattern that is left out: ")
+        );
+    }
+}
+
+/// H-10: newer drafts do not refuse Python's forms, and the engine knows some of them.
+#[test]
+fn a_python_pattern_runs_where_the_draft_allows_it() {
+    let schema = json!({ "properties": { "a": { "pattern": r"^(?P<year>\d{4})$" } } });
+    let schema = Schema::compile_with(&schema, Draft::Draft202012).unwrap();
+    assert_eq!(schema.omitted().count(), 0);
+    assert!(schema.is_valid(&json!({ "a": "2025" })) && !schema.is_valid(&json!({ "a": "25" })));
 }

@@ -90,10 +90,7 @@ fn an_array_or_an_object_becomes_a_text_where_one_is_wanted() {
     );
     assert_eq!(text(json!(["b"])), Some(json!(r#"["b"]"#)));
     // What is no structure stays.
-    assert_eq!(
-        (text(json!(5)), text(json!(true)), text(json!(null))),
-        (None, None, None)
-    );
+    assert_eq!((text(json!(5)), text(json!(true))), (None, None));
 }
 
 /// `"00713"` became 713 elsewhere.
@@ -289,4 +286,73 @@ async fn what_strict_refuses_is_not_told_as_repaired() {
     assert!(trace.events("tool.repaired").is_empty());
     assert_eq!(run(layer(), call(5)).await.1, 1);
     assert_eq!(trace.events("tool.repaired").len(), 1);
+}
+
+/// H-10: models write `null` for an optional argument that they leave out.
+#[test]
+fn a_null_for_an_optional_argument_is_taken_out() {
+    for wanted in [
+        json!({ "type": "string" }),
+        json!({ "type": "integer", "minimum": 1 }),
+        // Of the same kind
+        json!({ "enum": ["asc", "desc"] }),
+        json!({ "const": 1 }),
+        json!({ "anyOf": [{ "type": "string" }, { "type": "array", "minItems": 1 }] }),
+        json!({ "$ref": "#/definitions/b" }),
+    ] {
+        let schema = compile(json!({
+            "definitions": { "b": { "type": "object" } },
+            "properties": { "a": wanted, "q": { "type": "string" }, "x/y~z": { "type": "string" } },
+            "required": ["q"],
+            "additionalProperties": false,
+        }));
+        let (value, paths) = schema.repaired(&json!({ "a": null, "q": "x" })).unwrap();
+        assert_eq!((value, paths), (json!({ "q": "x" }), vec!["a".to_owned()]));
+        let (value, _) = schema
+            .repaired(&json!({ "x/y~z": null, "q": "x" }))
+            .unwrap();
+        assert_eq!(value, json!({ "q": "x" }));
+    }
+}
+
+/// H-10: in arguments inside arguments, and inside one of several alternatives.
+#[test]
+fn a_null_inside_an_argument_is_taken_out() {
+    let op = |op: &str| json!({ "properties": { "op": { "const": op }, "limit": { "type": "integer" } }, "required": ["op"] });
+    let schema = compile(json!({ "properties": {
+        "list": { "items": { "properties": { "b": { "type": "string" } } } },
+        "filter": { "oneOf": [op("eq"), op("ne")] },
+    } }));
+    let (value, paths) = schema
+        .repaired(
+            &json!({ "list": [{ "b": null, "c": 1 }], "filter": { "op": "ne", "limit": null } }),
+        )
+        .unwrap();
+    assert_eq!(
+        value,
+        json!({ "list": [{ "c": 1 }], "filter": { "op": "ne" } })
+    );
+    assert_eq!(paths.len(), 2);
+}
+
+/// H-10: what is required, what may be `null`, and an item of a list stay as they are.
+#[test]
+fn a_null_that_means_something_stays() {
+    let schema = compile(json!({
+        "properties": {
+            "q": { "type": "string" },
+            "n": { "type": ["string", "null"] },
+            "list": { "items": { "type": "string" } },
+            "limit": { "type": "integer" },
+        },
+        "required": ["q"],
+    }));
+    assert_eq!(schema.repaired(&json!({ "q": null })), None);
+    let misfits = schema.misfits(&json!({ "q": null }));
+    assert_eq!(misfits.to_string(), r#"q: is not of type "string""#);
+    assert_eq!(schema.repaired(&json!({ "q": "x", "list": [null] })), None);
+    let (value, _) = schema
+        .repaired(&json!({ "q": "x", "n": null, "limit": "5" }))
+        .unwrap();
+    assert_eq!(value, json!({ "q": "x", "n": null, "limit": 5 }));
 }
