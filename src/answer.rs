@@ -6,18 +6,140 @@ use std::{any::Any, borrow::Cow, fmt, io, sync::Arc};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::text::limited::{self, LEVELS};
+use crate::text::{
+    Grouped,
+    limited::{self, LEVELS},
+    plain, prefix,
+};
 
 /// An answer as text for the model, as the tool gave it: not redacted, of any length.
 ///
 /// A string passes unchanged, a number as it is written, other JSON compactly, `null` and `()` are the empty string. With the feature `mcp`
-/// there are implementations for MCP's results: text blocks are joined by line feeds, and if any block is no text, the whole
-/// content is JSON.
+/// there are implementations for MCP's results: texts are joined by line feeds, and a line stands for an image, a sound
+/// or a file: `[image left out: image/png, 67,500 bytes]`.
 ///
 /// [`ToolResult::model_text`](crate::ToolResult::model_text) has the text for failed calls too.
 pub trait ModelText {
     /// The text that the model reads.
     fn model_text(&self) -> Cow<'_, str>;
+
+    /// Returns the same with its images, for providers that take images in results. Default: the text alone.
+    fn model_parts(&self) -> Vec<ModelPart<'_>> {
+        vec![ModelPart::Text(self.model_text())]
+    }
+}
+
+/// A part of an answer for a model.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum ModelPart<'a> {
+    /// Text.
+    Text(Cow<'a, str>),
+    /// An image.
+    Image {
+        /// The type that its source declares: `image/png`, for example.
+        mime_type: &'a str,
+        /// Its bytes in Base64.
+        base64: &'a str,
+    },
+}
+
+impl<'a> ModelPart<'a> {
+    /// Returns the text, or the line that stands for an image where no image can be sent.
+    pub fn into_text(self) -> Cow<'a, str> {
+        match self {
+            Self::Text(text) => text,
+            Self::Image { mime_type, base64 } => left_out("image", mime_type, base64).into(),
+        }
+    }
+}
+
+/// Shows sizes, never what it says.
+impl fmt::Debug for ModelPart<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "Text({} bytes)", text.len()),
+            Self::Image { base64, .. } => write!(f, "Image({} bytes of Base64)", base64.len()),
+        }
+    }
+}
+
+/// The line that stands for data that are not text.
+pub(crate) fn left_out(what: &str, mime_type: &str, base64: &str) -> String {
+    let digits = base64.trim_end_matches('=').len();
+    let bytes = Grouped(digits / 4 * 3 + digits % 4 * 3 / 4);
+    let mime_type: String = prefix(mime_type, 64).0.chars().map(plain).collect();
+    format!("[{what} left out: {mime_type}, {bytes} bytes]")
+}
+
+/// The value with a line in the place of each string that is data in Base64: a data URL, what an object with a media
+/// type has, or what begins as a picture or a PDF does. `None` if there is none.
+pub(crate) fn without_data(value: &Value) -> Option<Value> {
+    let mut copy = value.clone();
+    let mut found = false;
+    let mut left = vec![&mut copy];
+    while let Some(value) = left.pop() {
+        let mime_type = MIME_TYPES.iter().find_map(|key| value.get(*key)?.as_str());
+        let mime_type = mime_type.filter(|of| !of.starts_with("text/"));
+        let mime_type = mime_type.map(str::to_owned);
+        let children: Vec<&mut Value> = match value {
+            Value::Array(items) => items.iter_mut().collect(),
+            Value::Object(map) => map.values_mut().collect(),
+            single => vec![single],
+        };
+        for child in children {
+            match child {
+                Value::String(text) => {
+                    if let Some(line) = data_line(text, mime_type.as_deref()) {
+                        (*text, found) = (line, true);
+                    }
+                }
+                Value::Array(_) | Value::Object(_) => left.push(child),
+                _ => {}
+            }
+        }
+    }
+    found.then_some(copy)
+}
+
+/// Keys of a media type.
+const MIME_TYPES: [&str; 4] = ["mimeType", "mime_type", "mediaType", "media_type"];
+
+/// How Base64 of common files begins.
+const BEGINNINGS: [(&str, &str); 5] = [
+    ("iVBORw0KGgo", "image/png"),
+    ("/9j/", "image/jpeg"),
+    ("R0lGOD", "image/gif"),
+    ("UklGR", "image/webp"),
+    ("JVBERi0", "application/pdf"),
+];
+
+/// The media type of a file, by how it begins.
+pub(crate) fn type_of(base64: &str) -> Option<&'static str> {
+    let found = BEGINNINGS
+        .iter()
+        .find(|(begin, _)| base64.starts_with(begin));
+    found.map(|(_, mime_type)| *mime_type)
+}
+
+/// Whether a text is Base64 as RFC 4648 has it, without line breaks.
+pub(crate) fn is_base64(text: &str) -> bool {
+    let digits = text.trim_end_matches('=');
+    let is_digit = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'-' | b'_');
+    !digits.is_empty() && text.len() - digits.len() <= 2 && digits.bytes().all(is_digit)
+}
+
+fn data_line(text: &str, mime_type: Option<&str>) -> Option<String> {
+    const LEAST: usize = 256;
+    let url = text
+        .strip_prefix("data:")
+        .and_then(|rest| rest.split_once(";base64,"));
+    let (mime_type, base64) = match url {
+        Some(found) => found,
+        None => (mime_type.or_else(|| type_of(text))?, text),
+    };
+    let is_data = base64.len() >= LEAST && is_base64(base64);
+    is_data.then(|| left_out("data", mime_type, base64))
 }
 
 impl ModelText for str {
@@ -68,6 +190,10 @@ macro_rules! pointer {
             fn model_text(&self) -> Cow<'_, str> {
                 (**self).model_text()
             }
+
+            fn model_parts(&self) -> Vec<ModelPart<'_>> {
+                (**self).model_parts()
+            }
         }
     )*};
 }
@@ -77,6 +203,10 @@ pointer!(&T, Box<T>, Arc<T>);
 impl<T: ModelText + ToOwned + ?Sized> ModelText for Cow<'_, T> {
     fn model_text(&self) -> Cow<'_, str> {
         (**self).model_text()
+    }
+
+    fn model_parts(&self) -> Vec<ModelPart<'_>> {
+        (**self).model_parts()
     }
 }
 

@@ -223,7 +223,7 @@ pub mod validate;
 
 #[doc(inline)]
 pub use self::{
-    answer::{Answer, ModelText},
+    answer::{Answer, ModelPart, ModelText},
     call::{
         CallInfo, Claim, IdempotencyKey, Identity, MAX_DEPTH, MAX_NAME_BYTES, MAX_VALUES,
         Observation, Progress, Record, ReplaySafety, ToolCall, Trust, VerifiedCaller,

@@ -187,6 +187,8 @@ where
             .with_session_id("evening");
         let is_last = turn.is_empty() && !turn.is_cut();
         let breaks_off = turn.is_empty() && turn.is_cut();
+        // A paused turn goes on when it goes back as it is.
+        let is_paused = turn.is_paused();
         calls += turn.len();
         println!();
         show.head(&match turn.len() {
@@ -223,7 +225,7 @@ where
             }
         }
         // Few providers take a conversation that ends with the model's words.
-        let goes_on = breaks_off && !reply.said().is_empty();
+        let goes_on = breaks_off && !is_paused && !reply.said().is_empty();
         messages.extend(reply.into_messages());
         messages.extend(goes_on.then(|| dialect::user(format, "You were cut off. Go on.")));
         if is_last {

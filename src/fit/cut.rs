@@ -1,6 +1,4 @@
-use std::fmt;
-
-use crate::text::{floor, plain, prefix};
+use crate::text::{Grouped, floor, plain, prefix};
 
 /// The longest advice, and the longest reference, in characters.
 const MAX_WORDS: usize = 256;
@@ -183,16 +181,4 @@ fn start_of_line(text: &str, start: usize, within: usize) -> usize {
     text[start..to]
         .find('\n')
         .map_or(start, |at| start + at + 1)
-}
-
-/// A number with a comma before each group of three digits.
-struct Grouped(usize);
-
-impl fmt::Display for Grouped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            n @ 0..1_000 => write!(f, "{n}"),
-            n => write!(f, "{},{:03}", Self(n / 1_000), n % 1_000),
-        }
-    }
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Cut;
 use crate::{
-    answer::{ModelText, NoSize, json_chars},
+    answer::{ModelText, NoSize, json_chars, without_data},
     error::AnyError,
 };
 
@@ -101,6 +101,14 @@ impl Shorten for Value {
             Err(NoSize::NotJson(error)) => return Err(error.into()),
             Err(NoSize::TooLarge) => return Err("it has no size".into()),
         };
+        // Half a picture is none.
+        if let Some(lines) = without_data(self) {
+            *self = lines;
+            return match self.fits(cut.max_chars()) {
+                true => Ok(()),
+                false => self.shorten(cut),
+            };
+        }
         let Some(max) = longest_string(self, chars, cut) else {
             let mut whole = self.to_string();
             cut.text(&mut whole);

@@ -137,6 +137,18 @@ pub(crate) fn is_format(c: char) -> bool {
         | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// A number with a comma before each group of three digits.
+pub(crate) struct Grouped(pub(crate) usize);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            n @ 0..1_000 => write!(f, "{n}"),
+            n => write!(f, "{},{:03}", Self(n / 1_000), n % 1_000),
+        }
+    }
+}
+
 /// A character as messages, error bodies and labels show it: a space for a [hidden](is_hidden) one. Emoji that are
 /// joined to one stand beside each other.
 pub(crate) fn plain(c: char) -> char {

@@ -1,20 +1,18 @@
 //! MCP's results as JSON, as text for the model, and their size.
 
-use std::any::Any;
+use std::{any::Any, borrow::Cow, iter};
 
-use std::borrow::Cow;
-
-use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
+use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ResourceContents};
 use serde::{Serialize, Serializer, ser::Error as _};
-use serde_json::Value;
 
 use super::fit;
 use crate::{
-    answer::{ModelText, NoSize, json_bytes},
+    answer::{ModelPart, ModelText, NoSize, json_bytes, left_out, without_data},
     call::CallInfo,
     check::{Check, within},
     error::AnyError,
     foreign::{self, Json, PARSED},
+    text::{plain, prefix},
 };
 
 /// An MCP server's answer as the JSON that the server has sent, for code that writes answers as JSON.
@@ -121,31 +119,103 @@ pub(super) fn response_bytes(response: &CallToolResponse, max: u64) -> Result<u6
 
 impl ModelText for [ContentBlock] {
     fn model_text(&self) -> Cow<'_, str> {
-        let texts: Option<Vec<&str>> = self
-            .iter()
-            .map(|block| block.as_text().map(|t| t.text.as_str()))
-            .collect();
-        match texts.as_deref() {
-            Some([text]) => Cow::Borrowed(text),
-            Some(texts) => texts.join("\n").into(),
-            None => json(self),
+        let mut texts = self.iter().map(|block| part(block).into_text());
+        match (texts.next(), texts.len()) {
+            (None, _) => Cow::Borrowed(""),
+            (Some(only), 0) => only,
+            (Some(first), _) => iter::once(first)
+                .chain(texts)
+                .collect::<Vec<_>>()
+                .join("\n")
+                .into(),
         }
+    }
+
+    fn model_parts(&self) -> Vec<ModelPart<'_>> {
+        self.iter().map(part).collect()
     }
 }
 
-/// The content, and the structured content if no text of the content carries it.
+/// What a model reads of a block: text, an image, or a line that says what is left out.
+pub(super) fn part(block: &ContentBlock) -> ModelPart<'_> {
+    let file = "application/octet-stream";
+    let line = |what, mime_type: Option<&str>, base64| {
+        ModelPart::Text(left_out(what, mime_type.unwrap_or(file), base64).into())
+    };
+    if let Some((mime_type, base64)) = image(block) {
+        return ModelPart::Image { mime_type, base64 };
+    }
+    match block {
+        ContentBlock::Text(block) => ModelPart::Text((&*block.text).into()),
+        ContentBlock::Audio(audio) => line("audio", Some(&audio.mime_type), &audio.data),
+        ContentBlock::Resource(block) => match &block.resource {
+            ResourceContents::TextResourceContents { text, .. } => ModelPart::Text(text.into()),
+            ResourceContents::BlobResourceContents {
+                mime_type, blob, ..
+            } => line("resource", mime_type.as_deref(), blob),
+            _ => ModelPart::Text("[resource left out]".into()),
+        },
+        ContentBlock::ResourceLink(link) => {
+            let words = |text: &str| prefix(text, 256).0.chars().map(plain).collect::<String>();
+            let (name, uri) = (words(&link.name), words(&link.uri));
+            let mime_type = words(link.mime_type.as_deref().unwrap_or(file));
+            let size = link
+                .size
+                .map(|size| format!(", {size} bytes"))
+                .unwrap_or_default();
+            ModelPart::Text(
+                format!("[link to a resource: {name}, {mime_type}{size}, {uri}]").into(),
+            )
+        }
+        _ => ModelPart::Text("[content of an unknown type left out]".into()),
+    }
+}
+
+/// The media type and the Base64 of an image, or of a resource that is one.
+pub(super) fn image(block: &ContentBlock) -> Option<(&str, &str)> {
+    match block {
+        ContentBlock::Image(image) => Some((&image.mime_type, &image.data)),
+        ContentBlock::Resource(block) => match &block.resource {
+            ResourceContents::BlobResourceContents {
+                mime_type: Some(mime_type),
+                blob,
+                ..
+            } if mime_type.starts_with("image/") => Some((mime_type, blob)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The content, and the structured content if no text of the content carries it, with a line for
+/// data in Base64.
 impl ModelText for CallToolResult {
     fn model_text(&self) -> Cow<'_, str> {
-        let more = match &self.structured_content {
-            None | Some(Value::Null) => return self.content.model_text(),
-            Some(structured) if self.content.is_empty() => return structured.model_text(),
-            Some(structured) => structured,
-        };
-        match fit::carries(&self.content, more) {
-            true => self.content.model_text(),
-            false => format!("{}\n{}", self.content.model_text(), more.model_text()).into(),
+        match structured_text(self) {
+            None => self.content.model_text(),
+            Some(more) if self.content.is_empty() => more,
+            Some(more) => format!("{}\n{more}", self.content.model_text()).into(),
         }
     }
+
+    fn model_parts(&self) -> Vec<ModelPart<'_>> {
+        let mut parts = self.content.model_parts();
+        parts.extend(structured_text(self).map(ModelPart::Text));
+        parts
+    }
+}
+
+/// The structured content as a text, unless the content carries it.
+fn structured_text(result: &CallToolResult) -> Option<Cow<'_, str>> {
+    let structured = result.structured_content.as_ref();
+    let structured = structured.filter(|json| !json.is_null())?;
+    if fit::carries(&result.content, structured) {
+        return None;
+    }
+    Some(match without_data(structured) {
+        Some(lines) => lines.model_text().into_owned().into(),
+        None => structured.model_text(),
+    })
 }
 
 /// A complete result's text; JSON for a result that asks for input or names a task.
@@ -154,6 +224,13 @@ impl ModelText for CallToolResponse {
         match self {
             Self::Complete(result) => result.model_text(),
             other => json(&AsJson(other)),
+        }
+    }
+
+    fn model_parts(&self) -> Vec<ModelPart<'_>> {
+        match self {
+            Self::Complete(result) => result.model_parts(),
+            other => vec![ModelPart::Text(other.model_text())],
         }
     }
 }
@@ -190,13 +267,8 @@ mod tests {
         assert_eq!([text("a"), text("b")].model_text(), "a\nb");
         assert_eq!(CallToolResult::success(vec![]).model_text(), "");
         let image = ContentBlock::image("aGk=", "image/png");
-        assert_eq!(
-            serde_json::from_str::<Value>(&[text("a"), image].model_text()).unwrap(),
-            json!([
-                { "type": "text", "text": "a" },
-                { "type": "image", "data": "aGk=", "mimeType": "image/png" },
-            ])
-        );
+        let read = [text("a"), image].model_text().into_owned();
+        assert_eq!(read, "a\n[image left out: image/png, 2 bytes]");
     }
 
     #[test]

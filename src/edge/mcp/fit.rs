@@ -5,31 +5,44 @@ use std::borrow::Cow;
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
+use super::answer::{image, json, part};
 use crate::{
-    answer::ModelText,
+    answer::{ModelText, without_data},
     error::AnyError,
     fit::{Cut, Shorten},
 };
 
-/// Text blocks, and the texts of embedded resources, are cut as one text; other blocks pass, and do not count.
+/// The most characters that an image counts as, beside those that its bytes make more: about 1,000 units of a model.
+const IMAGE: usize = 4_000;
+
+/// How many characters are kept for the line of each image that may not fit.
+const LINE: usize = 120;
+
+/// Text blocks, and the texts of embedded resources, are cut as one text.
+///
+/// An image counts as 4,000 characters, or as a 50th of its Base64 if that is more. Images that do
+/// not fit beside the texts, or half of them, become a line each. Other blocks pass, and do not count.
 ///
 /// Structured content has the same limit, and shares it with a text that does not carry the same.
-/// If it is too long, it is dropped where the text carries the same, and the mark says so;
-/// otherwise the result cannot be shortened. If it is short enough, it takes the place of a text
-/// that carries the same and is too long.
+/// If it is too long, data in Base64 in it become lines. If it is too long then, it is dropped where the text carries
+/// the same, and the mark says so; otherwise the result cannot be shortened. If it is short enough, it takes the place
+/// of a text that carries the same and is too long.
 ///
 /// Clients that hold servers to the output schema of a tool may refuse a result without structured content.
 impl Shorten for CallToolResult {
     fn fits(&self, max_chars: usize) -> bool {
-        let mut left = Some(max_chars);
-        for (i, text) in self.content.iter().filter_map(text).enumerate() {
-            left = left
-                .and_then(|left| left.checked_sub(usize::from(i > 0)))
-                .and_then(|left| left.checked_sub(text.chars().count()));
-        }
-        let (Some(left), structured) = (left, self.structured_content.as_ref()) else {
+        let images = self.content.iter().filter_map(image).map(cost).sum();
+        let Some(mut left) = max_chars.checked_sub(images) else {
             return false;
         };
+        for (i, text) in self.content.iter().filter_map(text).enumerate() {
+            let chars = usize::from(i > 0) + text.chars().count();
+            match left.checked_sub(chars) {
+                Some(rest) => left = rest,
+                None => return false,
+            }
+        }
+        let structured = self.structured_content.as_ref();
         structured.is_none_or(|json| {
             let is_carried = || json.fits(max_chars) && carries(&self.content, json);
             json.fits(left.saturating_sub(1)) || is_carried()
@@ -37,13 +50,28 @@ impl Shorten for CallToolResult {
     }
 
     fn whole(&self) -> Cow<'_, str> {
-        self.model_text()
+        let structured = self.structured_content.as_ref();
+        let has_data = structured.is_some_and(|json| without_data(json).is_some());
+        match has_data || self.content.iter().any(|block| text(block).is_none()) {
+            true => json(self),
+            false => self.model_text(),
+        }
     }
 
     fn shorten(&mut self, cut: &Cut) -> Result<(), AnyError> {
         let (mut cut, mut room) = (cut.clone(), cut.max_chars());
+        let carried = self.structured_content.as_ref();
+        let carried = carried.is_some_and(|json| carries(&self.content, json));
+        if let Some(json) = self
+            .structured_content
+            .as_mut()
+            .filter(|json| !json.fits(room))
+            && let Some(lines) = without_data(json)
+        {
+            *json = lines;
+        }
         let structured = self.structured_content.as_ref();
-        let found = structured.map(|json| (json.fits(room), carries(&self.content, json)));
+        let found = structured.map(|json| (json.fits(room), carried));
         let mut texts: Vec<_> = self.content.iter_mut().filter_map(text_mut).collect();
         match (structured, found) {
             (_, Some((false, false))) => {
@@ -67,7 +95,11 @@ impl Shorten for CallToolResult {
             }
             _ => {}
         }
-        cut.within(room, &mut texts, |_| 1);
+        let texts = self.content.iter().filter_map(text);
+        let chars: usize = texts.map(|text| text.chars().count() + 1).sum();
+        let images = keep_images(&mut self.content, room - chars.min(room / 2));
+        let mut texts: Vec<_> = self.content.iter_mut().filter_map(text_mut).collect();
+        cut.within(room - images, &mut texts, |_| 1);
         self.content
             .retain(|block| text(block).is_none_or(|text| !text.is_empty()));
         Ok(())
@@ -96,6 +128,31 @@ impl Shorten for CallToolResponse {
             _ => Ok(()),
         }
     }
+}
+
+/// Keeps the images for which there is room, from the first one on, and makes lines of the others. Returns what the kept
+/// ones cost.
+fn keep_images(content: &mut [ContentBlock], room: usize) -> usize {
+    let (mut left, mut kept) = (room, 0);
+    let mut after = content.iter().filter_map(image).count();
+    for block in content {
+        let Some(cost) = image(block).map(cost) else {
+            continue;
+        };
+        after -= 1;
+        if left >= cost + after * LINE {
+            (left, kept) = (left - cost, kept + cost);
+        } else {
+            left = left.saturating_sub(LINE);
+            *block = ContentBlock::text(part(block).into_text());
+        }
+    }
+    kept
+}
+
+/// How many characters an image counts as.
+fn cost((_, base64): (&str, &str)) -> usize {
+    IMAGE.max(base64.len() / 50)
 }
 
 fn text(block: &ContentBlock) -> Option<&String> {
@@ -196,11 +253,11 @@ mod tests {
 
     #[tokio::test]
     async fn other_blocks_pass_and_embedded_text_is_cut() {
-        let image = ContentBlock::image("aGk=".repeat(1_000), "image/png");
+        let sound = ContentBlock::audio("aGk=".repeat(1_000), "audio/wav");
         let file = ResourceContents::text("x".repeat(1_000), "file:///log");
-        let content = vec![image.clone(), ContentBlock::resource(file)];
+        let content = vec![sound.clone(), ContentBlock::resource(file)];
         let short = fit(CallToolResult::success(content), 200).await.unwrap();
-        assert_eq!(short.content[0], image);
+        assert_eq!(short.content[0], sound);
         assert!(texts(&short)[0].contains(" of 1,000 characters left out"));
         assert!(texts(&short)[0].len() <= 200);
     }

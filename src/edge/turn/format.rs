@@ -6,7 +6,13 @@ use super::{
     error::TurnError,
     names::{MAX_TOOL_NAME, is_allowed},
 };
-use crate::text::limited::LEVELS;
+use crate::{
+    answer::{ModelPart, is_base64, type_of},
+    text::limited::LEVELS,
+};
+
+/// The longest image that goes to a model, in bytes of Base64: the least that a provider takes.
+const MAX_IMAGE: usize = 5_000_000;
 
 /// A provider's form of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +49,8 @@ pub(super) enum End {
     Whole,
     /// It lacks its end, which the model may say if it is asked again.
     Cut,
+    /// It goes on when it goes back as it is.
+    Paused,
     /// It lacks its end, which no one will say: a filter has ended it, or a refusal.
     Filtered,
     /// A stream without an end.
@@ -59,7 +67,8 @@ impl End {
             "model_context_window_exceeded" => Self::Cut,
             "insufficient_system_resource" | "network_error" => Self::Cut,
             "incomplete" | "in_progress" | "queued" | "failed" | "cancelled" => Self::Cut,
-            "pause_turn" | "compaction" | "error" | "abort" | "OTHER" => Self::Cut,
+            "pause_turn" => Self::Paused,
+            "compaction" | "error" | "abort" | "OTHER" => Self::Cut,
             "malformed_tool_use" | "malformed_model_output" => Self::Cut,
             "MALFORMED_FUNCTION_CALL" | "MALFORMED_RESPONSE" => Self::Cut,
             "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS" => Self::Cut,
@@ -121,7 +130,7 @@ impl Format {
 
     /// Puts right what the provider writes but does not take back. `end` is that of the response.
     pub(super) fn tidy(self, said: &mut Vec<Value>, end: End) {
-        if end != End::Whole
+        if !matches!(end, End::Whole | End::Paused)
             && let Some(entries) = self.entries(said)
         {
             entries.pop_if(|last| is_thought(last));
@@ -330,6 +339,77 @@ impl Format {
                 };
                 let status = if failed { "error" } else { "success" };
                 json!({ "toolResult": { "toolUseId": id, "content": content, "status": status } })
+            }
+        }
+    }
+
+    /// The content of a result with images in the provider's blocks, and what stands beside it; `None` if there is
+    /// no image that the provider takes. Of the rest there are texts.
+    ///
+    /// A chat message of the role `tool` takes text only.
+    pub(super) fn with_images(self, parts: Vec<ModelPart<'_>>) -> Option<(Value, Vec<Value>)> {
+        if !parts.iter().any(|part| self.image(part).is_some()) {
+            return None;
+        }
+        let (mut blocks, mut beside, mut texts) = (Vec::new(), Vec::new(), Vec::new());
+        for part in parts {
+            match (self.image(&part), self) {
+                (Some(image), Self::Gemini) => beside.push(image),
+                (Some(image), _) => blocks.push(image),
+                (None, _) => {
+                    let text = part.into_text().into_owned();
+                    match self {
+                        _ if text.trim().is_empty() => {}
+                        Self::Gemini => texts.push(text),
+                        Self::OpenAiResponses => {
+                            blocks.push(json!({ "type": "input_text", "text": text }));
+                        }
+                        Self::Bedrock => blocks.push(json!({ "text": text })),
+                        _ => blocks.push(json!({ "type": "text", "text": text })),
+                    }
+                }
+            }
+        }
+        Some(match self {
+            Self::Gemini => (texts.join("\n").into(), beside),
+            _ => (blocks.into(), beside),
+        })
+    }
+
+    /// The provider's block of an image, if it takes it.
+    fn image(self, part: &ModelPart<'_>) -> Option<Value> {
+        let ModelPart::Image { mime_type, base64 } = part else {
+            return None;
+        };
+        // Providers refuse a request, and each later one, for an image that is not of its type, or too large.
+        let declared = mime_type.trim().to_ascii_lowercase();
+        let mime_type = type_of(base64).unwrap_or(&declared);
+        let format = match mime_type {
+            "image/png" => "png",
+            "image/jpeg" | "image/jpg" => "jpeg",
+            "image/gif" if self != Self::Gemini => "gif",
+            "image/webp" => "webp",
+            _ => return None,
+        };
+        if base64.len() > MAX_IMAGE || base64.len() % 4 != 0 || !is_base64(base64) {
+            return None;
+        }
+        let mime_type = format!("image/{format}");
+        match self {
+            Self::OpenAiChat => None,
+            Self::OpenAiResponses => {
+                let url = format!("data:{mime_type};base64,{base64}");
+                Some(json!({ "type": "input_image", "image_url": url }))
+            }
+            Self::Anthropic => {
+                let source = json!({ "type": "base64", "media_type": mime_type, "data": base64 });
+                Some(json!({ "type": "image", "source": source }))
+            }
+            Self::Gemini => {
+                Some(json!({ "inlineData": { "mimeType": mime_type, "data": base64 } }))
+            }
+            Self::Bedrock => {
+                Some(json!({ "image": { "format": format, "source": { "bytes": base64 } } }))
             }
         }
     }

@@ -19,7 +19,13 @@
 //! };
 //!
 //! # async fn ask(messages: &[Value]) -> Result<Value, BoxError> {
-//! #     if messages.len() > 1 { return Ok(json!({ "content": [{ "type": "text", "text": "12 degrees." }] })) }
+//! #     let text = |reason, text| Ok(json!({ "stop_reason": reason, "content": [{ "type": "text", "text": text }] }));
+//! #     match messages.len() {
+//! #         1 => return text("pause_turn", "Let me look."),
+//! #         2 => {}
+//! #         4 => return text("max_tokens", "12 deg"),
+//! #         _ => return text("end_turn", "12 degrees."),
+//! #     }
 //! #     Ok(json!({ "stop_reason": "tool_use", "content": [
 //! #         { "type": "thinking", "thinking": "..", "signature": "c2ln" },
 //! #         { "type": "tool_use", "id": "toolu_1", "name": "weather", "input": { "city": "Oslo" } },
@@ -42,23 +48,31 @@
 //!
 //! let mut messages =
 //!     vec![json!({ "role": "user", "content": "How warm is it in Oslo and in Narnia?" })];
-//! loop {
+//! // A model may be cut off for ever.
+//! for _ in 0..20 {
 //!     let turn = Turn::read(Format::Anthropic, &ask(&messages).await?)?
 //!         // What `once`, `cache`, `repeat_guard` and quotas tell conversations apart by.
 //!         .with_session_id("chat 17");
-//!     let done = turn.is_empty();
+//!     let done = turn.is_empty() && !turn.is_cut();
+//!     // A paused turn goes on by itself. Few providers go on after the model's own words.
+//!     let breaks_off = turn.is_empty() && turn.is_cut() && !turn.is_paused();
 //!     messages.extend(turn.run(&tools).await.into_messages());
 //!     if done {
 //!         break;
 //!     }
+//!     if breaks_off {
+//!         messages.push(json!({ "role": "user", "content": "You were cut off. Go on." }));
+//!     }
 //! }
 //!
-//! let results = &messages[2]["content"];
+//! let results = &messages[3]["content"];
 //! assert_eq!(
 //!     results[0],
 //!     json!({ "type": "tool_result", "tool_use_id": "toolu_1", "content": "12 degrees" })
 //! );
 //! assert_eq!(results[1]["is_error"], true);
+//! # assert_eq!(messages.len(), 7);
+//! # assert_eq!(messages[5]["role"], "user");
 //! # Ok(()) }
 //! ```
 //!
@@ -84,6 +98,22 @@
 //!
 //! Calls of tools that run at the provider (`server_tool_use`, for example) are no calls here: they go back with the rest. Nor are those
 //! of OpenAI's own tools that run on your side (`shell_call`, `computer_call`): they are yours to answer.
+//!
+//! # Images
+//!
+//! An image of an MCP server's answer is a block of the provider:
+//!
+//! | | block |
+//! |---|---|
+//! | `OpenAiChat` | none: a message of the role `tool` takes text only |
+//! | `OpenAiResponses` | `input_image` in the output |
+//! | `Anthropic` | `image` in the `tool_result` |
+//! | `Gemini` | `inlineData` in the `parts` of the `functionResponse`, which Gemini 3 reads |
+//! | `Bedrock` | `image` in the `toolResult` |
+//!
+//! They are PNG, JPEG, WebP and (but for Gemini) GIF, of at most 5,000,000 bytes of Base64. For any other, for one of a
+//! failed call, and for sounds, files and links there is a line: `[image left out: image/tiff, 67,500 bytes]`. An
+//! answer of another type has images if its [`ModelText::model_parts`](crate::ModelText::model_parts) has.
 //!
 //! # What is changed in what the model said
 //!

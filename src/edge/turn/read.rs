@@ -204,7 +204,16 @@ impl Turn {
     /// was paused or malformed, or its stream broke off. A turn without calls is then not the model's last word. One that a filter or
     /// a refusal has ended is.
     pub fn is_cut(&self) -> bool {
-        matches!(self.end, End::Cut | End::BrokenOff | End::Holed)
+        matches!(
+            self.end,
+            End::Cut | End::Paused | End::BrokenOff | End::Holed
+        )
+    }
+
+    /// Returns whether the provider has paused the turn (`pause_turn` of Anthropic, for its own tools). It goes on
+    /// with the next request if the conversation ends with what the model said. Such a turn [is cut](Self::is_cut) too.
+    pub fn is_paused(&self) -> bool {
+        self.end == End::Paused
     }
 
     /// The format in which the turn came, and in which it is answered.
@@ -215,7 +224,8 @@ impl Turn {
     /// The answer to the model: for each call exactly one result, in the model's order, in whichever order they are given.
     ///
     /// Each is the [text for the model](ToolResult::model_text), marked as an error unless the call was a success, where the format
-    /// has a mark. A call without a result is answered as cancelled. A second result of a call and one of an unknown call are
+    /// has a mark. [Images](ModelText::model_parts) of a success are the provider's own blocks, see
+    /// [images](super#images). A call without a result is answered as cancelled. A second result of a call and one of an unknown call are
     /// [refused](Reply::refused).
     pub fn answer<T: ModelText>(self, results: impl IntoIterator<Item = ToolResult<T>>) -> Reply {
         self.answer_with(results, |_| None)
@@ -242,10 +252,18 @@ impl Turn {
                 refused.push(result.call_id().map(str::to_owned));
                 continue;
             };
+            // Anthropic takes nothing but text in a failure.
+            let parts = || result.data().filter(|_| result.is_success());
+            let images = || format.with_images(parts()?.model_parts());
             let own = result.data().and_then(&mut content);
-            let said = own.unwrap_or_else(|| result.model_text().into_owned().into());
-            let slot = &self.slots[n];
-            answers[n] = Some(slot.result(format, said, !result.is_success()));
+            let own = own.map(|own| (own, Vec::new())).or_else(images);
+            let (said, beside) =
+                own.unwrap_or_else(|| (result.model_text().into_owned().into(), Vec::new()));
+            let mut answer = self.slots[n].result(format, said, !result.is_success());
+            if !beside.is_empty() {
+                answer["functionResponse"]["parts"] = beside.into();
+            }
+            answers[n] = Some(answer);
         }
         let answered = self.slots.iter().zip(answers);
         let results =
@@ -351,7 +369,7 @@ impl Fields {
             // JSON shows its own end, a text does not.
             End::BrokenOff => self.is_custom,
             // Providers close an object at the limit, and what is in it looks whole.
-            End::Cut | End::Filtered => is_last,
+            End::Cut | End::Paused | End::Filtered => is_last,
             End::Holed => true,
         }
     }
