@@ -90,7 +90,7 @@ fn numbered(text: &str) -> Option<i32> {
 fn code(text: &str) -> Option<(i32, &str)> {
     let text = text.trim_start_matches(['\\', '"']);
     let described = |what: &&str| text.starts_with(*what);
-    let (at, len) = match DESCRIPTIONS.iter().position(|what| described(what)) {
+    let (at, len) = match DESCRIPTIONS.iter().position(described) {
         Some(at) => (at, DESCRIPTIONS[at].len()),
         None => {
             let is_name = |c: char| c.is_ascii_alphabetic() || c == '_';
