@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 ///
 /// Layers check their settings when they are built, so that a mistake is found at the start of a
 /// program and not in its first bad hour.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError {
     field: Cow<'static, str>,
     reason: Cow<'static, str>,
@@ -39,6 +39,13 @@ impl ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "invalid `{}`: {}", self.field, self.reason)
+    }
+}
+
+/// As `Display`, because a program whose `main` returns the error prints it so.
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -276,7 +276,7 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
         self.into().layer(NormalizeLayer::new())
     }
 
-    /// Builds the stack around a tool service. It is [`ServiceBuilder::service`] with bounds.
+    /// Builds the stack around a tool service. It is [`ServiceBuilder::service`](tower::ServiceBuilder::service) with bounds.
     ///
     /// If the stack cannot serve calls, the compiler reports the cause here: a function that is not a
     /// service, an error that does not convert into [`ToolError`](crate::ToolError), a `Clone` that a

@@ -50,3 +50,16 @@ pub mod tonic;
 pub(crate) mod tower;
 #[cfg(feature = "turn")]
 pub mod turn;
+
+/// Emits `tool.rejected` for a request that never became a call which a layer sees.
+#[cfg(any(feature = "axum", feature = "turn"))]
+fn log_refusal(error: &crate::ToolError) {
+    let call = crate::ToolCall::new(error.tool().unwrap_or_default());
+    let call = match error.call_id() {
+        Some(id) => call.with_id(id),
+        None => call,
+    };
+    let call = call.info();
+    let event = crate::Event::not_started(&call, error.kind()).with_error(error);
+    crate::event::Listener::default().tell(&event);
+}

@@ -1,7 +1,10 @@
-use std::fmt;
+use std::fmt::{self, Write as _};
 
-use super::{BoxError, ToolError, recognise::MAX_BYTES, safe};
-use crate::{redact::Rules, text::Bounded};
+use super::{BoxError, MAX_TEXT, ToolError, recognise::MAX_BYTES, safe};
+use crate::{
+    redact::Rules,
+    text::{Bounded, plain},
+};
 
 /// Any error of a tool function: what `?` makes of an error of any type, and `into()` of a text.
 ///
@@ -67,10 +70,14 @@ impl fmt::Display for AnyError {
     }
 }
 
-/// As `Display`.
+/// As `Display`, with the lines of the text: a program whose `main` returns the error prints it so, and an
+/// error of a file shows the place in lines of its own.
 impl fmt::Debug for AnyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        let text = Bounded::print(MAX_BYTES, &self.0);
+        let text = Rules::default().text(&text, MAX_TEXT).to_string();
+        let mut shown = text.chars().map(|c| if c == '\n' { c } else { plain(c) });
+        shown.try_for_each(|c| f.write_char(c))
     }
 }
 

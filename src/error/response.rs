@@ -202,6 +202,9 @@ impl ToolError {
     /// What callers outside may see, as in the body of [`to_http`](Self::to_http).
     pub fn public_body(&self) -> Map<String, Value> {
         let mut body = self.public_facts("tool");
+        if self.tool().is_none() {
+            body.remove("tool");
+        }
         body.insert("message".to_owned(), self.public_message().into());
         body.insert("recoverable".to_owned(), self.is_recoverable().into());
         if let Some(id) = self.call_id() {

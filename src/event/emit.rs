@@ -17,14 +17,22 @@ use crate::{
 
 /// Emits one of our [events](super::names::event) with some of our [fields](super::names::field): its name is the message.
 macro_rules! event {
-    ($level:ident $name:ident $(, $field:ident = $value:expr)* $(,)?) => {
+    // In no span.
+    (root $level:ident $name:ident $($rest:tt)*) => {
+        $crate::event::event!(@ [parent: None,] $level $name $($rest)*)
+    };
+    (@ [$($parent:tt)*] $level:ident $name:ident $(, $field:ident = $value:expr)* $(,)?) => {
         tracing::event!(
             name: $crate::event::names::event::$name,
             target: $crate::event::TARGET,
+            $($parent)*
             tracing::Level::$level,
             $({ $crate::event::names::field::$field } = $value,)*
             "{}", $crate::event::names::event::$name
         )
+    };
+    ($level:ident $name:ident $($rest:tt)*) => {
+        $crate::event::event!(@ [] $level $name $($rest)*)
     };
 }
 pub(crate) use event;
@@ -148,11 +156,13 @@ impl<'a> Line<'a> {
         }
     }
 
-    pub(crate) fn tool(&self) -> DisplayValue<Short<'a>> {
-        match self.room {
-            Some((tool, _)) => display(Short::field(self.call.tool(), tool)),
-            None => short(self.call.tool()),
-        }
+    /// `None` for a request that names no tool.
+    pub(crate) fn tool(&self) -> Option<DisplayValue<Short<'a>>> {
+        let tool = Some(self.call.tool()).filter(|tool| !tool.is_empty())?;
+        Some(match self.room {
+            Some((max, _)) => display(Short::field(tool, max)),
+            None => short(tool),
+        })
     }
 
     pub(crate) fn server(&self) -> Option<DisplayValue<Short<'a>>> {
@@ -341,9 +351,10 @@ fn policy(call: &CallInfo, outcome: PolicyOutcome, rule: Option<&str>, error: Op
     let decision = outcome.name();
     let agent = call.agent_id().filter(|_| details_are_heard());
     match outcome {
-        PolicyOutcome::Allowed => emit!(DEBUG POLICY, call, DECISION = decision, RULE = rule,
-            AGENT_ID = agent.map(short)),
-        _ => emit!(INFO POLICY, call, code: None::<&str>, error: error.map(ToolError::message),
+        PolicyOutcome::Asked | PolicyOutcome::Approved => emit!(INFO POLICY, call,
+            DECISION = decision, RULE = rule, AGENT_ID = agent.map(short)),
+        // The end of a call that is refused is an event of the trace layer, at INFO.
+        _ => emit!(DEBUG POLICY, call, code: None::<&str>, error: error.map(ToolError::message),
             DECISION = decision, RULE = rule, AGENT_ID = agent.map(short)),
     }
 }

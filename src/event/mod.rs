@@ -18,12 +18,12 @@
 //! | event | level | layer | further fields |
 //! |---|---|---|---|
 //! | `tool.start` | DEBUG | trace | `agent_id`, `timeout_ms` (of the call itself), `deadline_ms` |
-//! | `tool.success` | INFO | trace | `duration_ms`, `attempts`, `max_attempts`, `output_bytes` |
-//! | `tool.failure` | [by kind](crate::trace#levels) | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `output_bytes`, `status` |
-//! | `tool.rejected` | INFO | trace, identity | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `retry_after_ms` |
+//! | `tool.success` | INFO | trace | `duration_ms`, `attempts`, `reused`, `max_attempts`, `output_bytes` |
+//! | `tool.failure` | [by kind](crate::trace#levels) | trace | `code`, `error`, `duration_ms`, `attempts`, `reused`, `max_attempts`, `output_bytes`, `status` |
+//! | `tool.rejected` | INFO | trace, identity, axum, `turn` | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `retry_after_ms` |
 //! | `tool.timeout` | WARN | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `timeout_ms`, `configured_timeout_ms` |
 //! | `tool.skipped` | WARN | trace, batch | `code`, `error`, `duration_ms` |
-//! | `tool.policy` | INFO; DEBUG if allowed | policy | `decision`, `rule`, `agent_id`, `error`. WARN when a rule is set that can never decide: `error`, and no others |
+//! | `tool.policy` | INFO if asked for and approved, else DEBUG | policy | `decision`, `rule`, `agent_id`, `error`. WARN when a rule is set that can never decide: `error`, and no others |
 //! | `tool.cancelled` | INFO | trace, batch | `duration_ms`, `attempts`, `max_attempts` |
 //! | `tool.slow` | WARN | timeout | `duration_ms`, `timeout_ms` |
 //! | `tool.retry` | WARN | retry | `attempt`, `delay_ms`, `hinted`, `code`, `error` |
@@ -57,7 +57,8 @@
 //! an open breaker, a cooling gate, a quota or a queue without a place, a server that is unavailable, a name that a router does not know. What closed the gate is
 //! an event of its own (`tool.breaker`, `tool.rate_limited`, `tool.health`). `attempts` counts those that were sent: 0 if the
 //! call was only refused. That of an identity layer, which has no attempts, has neither these nor `retry_after_ms`; put the
-//! layer outside of trace, or the refusal is reported twice.
+//! layer outside of trace, or the refusal is reported twice. Nor has that of a request that never became a call:
+//! a body that axum's routes refuse, or a call of a `Turn` that cannot run.
 //!
 //! `tool.timeout` and `tool.cancelled` of a call whose future was dropped have no attempts, nor has `tool.cancelled` of a call that
 //! waited in a batch. `tool.exhausted` comes
@@ -120,8 +121,8 @@ pub enum Event<'a> {
         /// The timeout in force.
         timeout: Duration,
     },
-    /// A call was not started, and no observer below has seen it: in a batch no time was left, or it was given up before; or
-    /// an [identity layer](crate::identity) knows no such tool. `tool.skipped`, WARN, `tool.cancelled`, INFO, or
+    /// A call was not started, and no observer below has seen it: in a batch no time was left, or it was given up before;
+    /// an [identity layer](crate::identity) knows no such tool; or an edge refused the request. `tool.skipped`, WARN, `tool.cancelled`, INFO, or
     /// `tool.rejected`, INFO.
     #[non_exhaustive]
     NotStarted {
@@ -272,8 +273,9 @@ pub enum Event<'a> {
         /// Whether it is the first call of the layer value for this reason.
         is_first: bool,
     },
-    /// A policy has decided about a call. `tool.policy`, INFO; DEBUG if it is allowed without being asked for, and then only if the layer's
-    /// listener or a subscriber wants it.
+    /// A policy has decided about a call. `tool.policy`, INFO for a call that was asked for and for one that
+    /// was approved, else DEBUG: the end of a call that is refused is an event of trace. A call that is
+    /// allowed without being asked for is reported only if the layer's listener or a subscriber wants it.
     #[non_exhaustive]
     Policy {
         /// The call.

@@ -11,9 +11,10 @@ pub mod event {
     pub const SUCCESS: &str = "tool.success";
     /// A call failed, panicked, or was answered with an error in the tool's own words. ERROR, WARN or INFO, by its kind.
     pub const FAILURE: &str = "tool.failure";
-    /// A call was refused by a layer of ours. INFO.
+    /// A call was refused by a layer of ours, or by an edge. INFO.
     pub const REJECTED: &str = "tool.rejected";
-    /// A policy has decided about a call, INFO; has allowed it, DEBUG; or has a rule that can never decide, WARN.
+    /// A policy has decided about a call: asked for or approved it, INFO; else DEBUG. Or it has a rule that can
+    /// never decide, WARN.
     pub const POLICY: &str = "tool.policy";
     /// A call's attempts are used up. ERROR.
     pub const EXHAUSTED: &str = "tool.exhausted";
@@ -98,6 +99,8 @@ pub mod field {
     pub const DURATION_MS: &str = "duration_ms";
     /// How many attempts were sent, at a call or at a connection.
     pub const ATTEMPTS: &str = "attempts";
+    /// `true` where the end of a call is that of an earlier call, and nothing was sent.
+    pub const REUSED: &str = "reused";
     /// How many there may be, if a layer repeats calls.
     pub const MAX_ATTEMPTS: &str = "max_attempts";
     /// Which attempt it was, from 1.

@@ -341,7 +341,7 @@ const ON: &str = "Continue without it, or tell the user.";
 static UNANSWERED: Words = Words {
     user: "The call of the tool '{tool}' was not approved in time.",
     user_later: " Please try again later.",
-    problem: "The approval of the call of tool '{tool}' is not answered yet.",
+    problem: "Tool '{tool}' needs an approval, and the request for it is not answered yet.",
     stop: ON,
     again: LATER,
 };

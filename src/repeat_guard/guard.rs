@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::history::{History, Limits, Repeated};
 use crate::{
-    call::{CallInfo, ToolCall, hash_of},
+    call::{CallInfo, Observation, ToolCall, hash_of},
     error::{ErrorKind, QUOTA_IMPOSSIBLE, ToolError},
     event::{Event, InertReason, Listener},
     kit::{
@@ -150,13 +150,14 @@ pub(super) struct Watched {
     call: u64,
     /// Whether the caller has made it, and not a layer above that sends it again.
     is_first: bool,
+    below: Observation,
 }
 
 /// A call that may be watched: one without a principal is not.
 pub(super) type MaybeWatched = Option<Watched>;
 
 impl Guard {
-    pub(super) fn watch(&self, call: &ToolCall, info: &CallInfo) -> MaybeWatched {
+    pub(super) fn watch(&self, call: &mut ToolCall, info: &CallInfo) -> MaybeWatched {
         let Rules {
             principal, tools, ..
         } = &*self.rules;
@@ -177,6 +178,7 @@ impl Guard {
             memory,
             call: self.rules.fingerprint(call),
             is_first: call.attempt() == 1,
+            below: call.observe(),
         })
     }
 }
@@ -240,7 +242,11 @@ impl Watched {
         }
     }
 
+    /// A failure that `once` or `cache` gives again is not another one.
     fn failed(&self, error: &impl Hash, why: impl FnOnce() -> Option<Box<str>>) {
+        if self.below.is_reused() {
+            return;
+        }
         let error = self.memory.value().rules.seed.hash_one(error);
         self.ask(|history, now, limits| history.failed(self.call, error, now(), limits, why));
     }

@@ -13,6 +13,9 @@
 //! 2026-11-27T00:22:11.418034Z  INFO execute_tool: tower_toolcall: tool.success tool=search server=docs duration_ms=121.3 attempts=1
 //! ```
 //!
+//! A call that `once` or `cache` answers from memory has `reused=true` in place of `attempts`; nothing was sent, and at
+//! DEBUG and in spans it has `attempts=0`. A call that was only refused has `attempts=0` too.
+//!
 //! The line has the tool, how the call ended, its duration, its attempts, the code, and as much of the server and of the
 //! error's text as there is room for. All other fields of events, and those of spans, which a text log repeats with each event,
 //! are recorded where a subscriber listens to the target [`tower_toolcall`](crate::event::TARGET) at DEBUG. Spans are INFO. They

@@ -125,6 +125,7 @@ struct Facts {
     attempts: u32,
     max_attempts: Option<u32>,
     output_bytes: Option<u64>,
+    is_reused: bool,
 }
 
 impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
@@ -243,6 +244,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             attempts: end.attempts,
             max_attempts: seen.below.max_attempts(),
             output_bytes,
+            is_reused: seen.below.is_reused(),
         }
     }
 
@@ -323,9 +325,13 @@ fn tell(call: &CallInfo, failure: Option<&Failure<'_>>, error: Option<&ToolError
     let Facts {
         duration_ms,
         attempts,
+        is_reused,
         ..
     } = *facts;
     let all = details_are_heard();
+    // A short line has room for one of the two.
+    let reused = is_reused.then_some(true);
+    let attempts = Some(attempts).filter(|_| all || !is_reused);
     let max_attempts = facts.max_attempts.filter(|_| all);
     let output_bytes = facts.output_bytes.filter(|_| all);
     let error = error.filter(|_| all);
@@ -337,13 +343,13 @@ fn tell(call: &CallInfo, failure: Option<&Failure<'_>>, error: Option<&ToolError
         ..
     }) = failure
     else {
-        return emit!(INFO SUCCESS, call, DURATION_MS = duration_ms, ATTEMPTS = attempts,
+        return emit!(INFO SUCCESS, call, DURATION_MS = duration_ms, ATTEMPTS = attempts, REUSED = reused,
             MAX_ATTEMPTS = max_attempts, OUTPUT_BYTES = output_bytes);
     };
     macro_rules! failed {
         ($level:ident) => {
             emit!($level FAILURE, call, code: code, error: text, DURATION_MS = duration_ms,
-                ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts, OUTPUT_BYTES = output_bytes,
+                ATTEMPTS = attempts, REUSED = reused, MAX_ATTEMPTS = max_attempts, OUTPUT_BYTES = output_bytes,
                 STATUS = error.and_then(ToolError::status).map(|s| s.as_u16()))
         };
     }

@@ -23,14 +23,14 @@ async fn another_method_is_an_error_like_others() {
         (
             "/tools/ok/call",
             json!({ "error": {
-                "code": "TOOL_INVALID_INPUT", "message": reason, "tool": null,
+                "code": "METHOD_NOT_ALLOWED", "message": reason,
                 "retryable": false, "execution": "not_started", "recoverable": true,
             } }),
         ),
         (
             "/servers/docs/tools/ok/call",
             json!({ "error": {
-                "code": "TOOL_INVALID_INPUT", "message": reason, "tool": null,
+                "code": "METHOD_NOT_ALLOWED", "message": reason,
                 "retryable": false, "execution": "not_started", "recoverable": true,
             } }),
         ),

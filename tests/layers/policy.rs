@@ -275,7 +275,7 @@ async fn an_approval_without_an_answer_may_be_asked_for_again() {
         assert!(error.is_retryable() && error.is_recoverable());
         assert_eq!(
             error.model_message(),
-            "The approval of the call of tool 'delete' is not answered yet. Call it again later, or \
+            "Tool 'delete' needs an approval, and the request for it is not answered yet. Call it again later, or \
              continue without it."
         );
         assert_eq!(error.to_http().status(), 503);

@@ -14,6 +14,7 @@ use tower_toolcall::{
     backoff::Backoff,
     circuit_breaker::CircuitBreakerLayer,
     event::Event,
+    once::OnceLayer,
     outcome::{Outcome, classify_fn},
     repeat_guard::{RepeatGuardLayer, TOOL_REPEATED},
     retry::{RetryLayer, RetryPolicy},
@@ -51,6 +52,42 @@ async fn only_failures_that_are_due_to_the_call_count() {
         let counts = [InvalidInput, NotFound, Denied, Failed, Reported].contains(kind);
         let sent = sent(&RepeatGuardLayer::new(), fails(*kind), &query("a")).await;
         assert_eq!(sent, if counts { 3 } else { 10 }, "{kind}");
+    }
+}
+
+/// S3: an error that `once` gives again is the failure that was counted. A success that `cache` gives
+/// again changes nothing either.
+#[tokio::test(start_paused = true)]
+async fn a_failure_from_memory_is_not_counted_again() {
+    for kind in [ErrorKind::Failed, ErrorKind::Reported] {
+        let guard = RepeatGuardLayer::new();
+        let tool = fails(kind);
+        let stack = ServiceBuilder::new()
+            .layer(guard)
+            .layer(OnceLayer::new())
+            .service(tool.clone());
+        for _ in 0..10 {
+            let error = stack.clone().oneshot(query("a")).await.unwrap_err();
+            assert_eq!(error.kind(), kind, "{error}");
+        }
+        assert_eq!(tool.count(), 1);
+    }
+}
+
+/// S3: nor is an answer that is an error in the tool's own words.
+#[tokio::test(start_paused = true)]
+async fn an_error_answer_from_memory_is_not_counted_again() {
+    let reports = classify_fn(|_: Result<&&str, &ToolError>| Outcome::reported());
+    let guard = RepeatGuardLayer::builder()
+        .with_classifier(reports)
+        .build()
+        .unwrap();
+    let stack = ServiceBuilder::new()
+        .layer(guard)
+        .layer(OnceLayer::new())
+        .service(Script::always(Step::ok("no such city")));
+    for _ in 0..10 {
+        stack.clone().oneshot(query("a")).await.unwrap();
     }
 }
 

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tower_toolcall::settings::{CircuitBreakerSettings, Preset, Settings};
+use tower_toolcall::{
+    AnyError, ConfigError,
+    settings::{CircuitBreakerSettings, Preset, Settings},
+};
 
 use crate::kit::secs;
 
@@ -302,4 +305,29 @@ fn a_null_changes_nothing() {
         let settings: Settings = serde_json::from_value(file).unwrap();
         assert_eq!(settings, Settings::gateway(), "{key}");
     }
+}
+
+/// S7: a program whose `main` returns the error shows the place in lines of its own, for a wrong key
+/// and for a wrong file.
+#[test]
+fn an_error_of_a_file_is_printed_in_lines() {
+    for file in ["[retry]\natempts = 3\n", "[retry]\nattempts = = 3\n"] {
+        let read = || -> Result<Settings, AnyError> { Ok(toml::from_str(file)?) };
+        let printed = format!("{:?}", read().unwrap_err());
+        let lines: Vec<_> = printed.lines().collect();
+        assert!(lines.len() > 3 && lines[0].contains("line 2"), "{printed}");
+        assert!(lines.iter().any(|line| line.contains('^')), "{printed}");
+    }
+}
+
+/// S7: a setting that cannot work is printed as it reads, whatever the type of the error.
+#[test]
+fn a_wrong_setting_is_printed_as_it_reads() {
+    let error = ConfigError::new("retry.attempts", "is not above 0");
+    let boxed: Box<dyn std::error::Error> = error.clone().into();
+    assert_eq!(
+        format!("{boxed:?}"),
+        "invalid `retry.attempts`: is not above 0"
+    );
+    assert_eq!(format!("{:?}", AnyError::from(error)), format!("{boxed:?}"));
 }

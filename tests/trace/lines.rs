@@ -280,6 +280,136 @@ async fn an_unknown_tool_is_a_line_with_the_nearest_name() {
     }
 }
 
+/// S3: an answer from memory is told from one of the tool, and so is an error.
+#[tokio::test]
+async fn an_answer_from_memory_is_one_line_that_says_so() {
+    for step in [Step::ok("paid"), Step::fail(ErrorKind::Failed)] {
+        let (log, _guard) = Log::at(Level::INFO);
+        let tool = Script::always(step);
+        let stack = ServiceBuilder::new()
+            .tool_trace()
+            .tool_once()
+            .service(tool.clone());
+        let call = ToolCall::new("pay").with_session_id("s1");
+        for _ in 0..2 {
+            let _ = stack.clone().oneshot(call.clone()).await;
+        }
+        assert_eq!(tool.count(), 1);
+        let lines = log.lines();
+        let [first, second] = &lines[..] else {
+            panic!("{lines:?}")
+        };
+        assert!(first.ends_with(" attempts=1"), "{first}");
+        assert!(second.ends_with(" reused=true"), "{second}");
+    }
+}
+
+/// S3: and one from a cache.
+#[tokio::test]
+async fn an_answer_from_a_cache_is_one_line_that_says_so() {
+    let (log, _guard) = Log::at(Level::INFO);
+    let tool = Script::always(Step::ok("sunny"));
+    let cache = tower_toolcall::cache::CacheLayer::builder(Duration::from_secs(60), ["weather"]);
+    let layer = cache.shared().build().unwrap();
+    let stack = ServiceBuilder::new()
+        .tool_trace()
+        .layer(layer)
+        .service(tool);
+    for _ in 0..2 {
+        let call = ToolCall::new("weather");
+        stack.clone().oneshot(call).await.unwrap();
+    }
+    let lines = log.lines();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[1].ends_with(" reused=true"), "{lines:?}");
+}
+
+/// S12: the end of the call is what is said of a denial, by a rule and by a person.
+#[tokio::test]
+async fn a_denial_is_one_line() {
+    let policies = [
+        PolicyLayer::new().deny("search"),
+        PolicyLayer::new().deny_by_default(),
+    ];
+    for policy in policies {
+        let (log, _guard) = Log::at(Level::INFO);
+        let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("ok") });
+        let stack = ServiceBuilder::new()
+            .tool_trace()
+            .layer(policy)
+            .service(tool);
+        stack.oneshot(call()).await.unwrap_err();
+        let lines = log.lines();
+        let [line] = &lines[..] else {
+            panic!("{lines:?}")
+        };
+        assert!(line.contains("tool.rejected tool=search"), "{line}");
+    }
+}
+
+/// S8: what never became a call is a line too: bodies of HTTP requests, and a model's arguments.
+#[cfg(all(feature = "axum", feature = "turn"))]
+#[tokio::test]
+async fn a_request_that_is_no_call_is_one_line() {
+    use axum::{body::Body, http::Request};
+    use tower_toolcall::{
+        axum::Routes,
+        turn::{Format, Turn},
+    };
+
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("ok") });
+    let stack = ServiceBuilder::new().tool_trace().service(tool);
+    let routes = Routes::new(stack);
+    let routes = routes.plain().merge(routes.rpc());
+    for (path, kind, body, shown) in [
+        (
+            "/tools/a/call",
+            "application/json",
+            "{",
+            "tool=a code=\"TOOL_INVALID_INPUT\"",
+        ),
+        (
+            "/tools/a/call",
+            "text/plain",
+            "{}",
+            "tool=a code=\"UNSUPPORTED_MEDIA_TYPE\"",
+        ),
+        (
+            "/rpc",
+            "text/plain",
+            "{}",
+            "tool.rejected code=\"UNSUPPORTED_MEDIA_TYPE\"",
+        ),
+    ] {
+        let (log, _guard) = Log::at(Level::INFO);
+        let request = Request::post(path)
+            .header("content-type", kind)
+            .body(Body::from(body));
+        let response = routes.clone().oneshot(request.unwrap()).await.unwrap();
+        assert!(response.status().is_client_error());
+        let lines = log.lines();
+        let [line] = &lines[..] else {
+            panic!("{lines:?}")
+        };
+        assert!(line.starts_with("INFO ") && line.contains(shown), "{line}");
+    }
+    let (log, _guard) = Log::at(Level::INFO);
+    let response = json!({ "stop_reason": "tool_use", "content": [
+        { "type": "tool_use", "id": "t1", "name": "weather", "input": "Oslo" },
+        { "type": "tool_use", "id": "t2", "name": "weather", "input": {} },
+    ] });
+    let turn = Turn::read(Format::Anthropic, &response).unwrap();
+    assert_eq!(turn.calls().count(), 1);
+    let lines = log.lines();
+    let [line] = &lines[..] else {
+        panic!("{lines:?}")
+    };
+    assert!(
+        line.starts_with("INFO ") && line.contains("tool.rejected tool=weather"),
+        "{line}"
+    );
+}
+
 #[derive(serde::Deserialize)]
 #[allow(dead_code, reason = "read by serde")]
 struct Weather {

@@ -19,7 +19,10 @@ use super::{
 };
 use crate::{
     call::ToolCall,
-    edge::http_tool::{ExecutionError, ExecutionResult, ExecutionStatus},
+    edge::{
+        http_tool::{ExecutionError, ExecutionResult, ExecutionStatus},
+        log_refusal,
+    },
     error::{ErrorKind, ToolError},
 };
 
@@ -48,7 +51,7 @@ pub(super) async fn execute(State(routes): State<Routes>, request: Request) -> R
     let call = request::read_as(request, &(), on_server, for_caller, with_arguments).await;
     match call {
         Ok(call) => answer(routes, call, None).await,
-        Err(rejection) => refused(rejection.error(), rejection.status()),
+        Err(rejection) => rejected(&rejection),
     }
 }
 
@@ -61,7 +64,7 @@ pub(super) async fn job(
 ) -> Response {
     let params = match request::params(params) {
         Ok(params) => params,
-        Err(rejection) => return refused(rejection.error(), rejection.status()),
+        Err(rejection) => return rejected(&rejection),
     };
     let param = |name| request::param(&params, name).unwrap_or_default();
     let id = u128::from_str_radix(param("id"), 16).ok();
@@ -125,7 +128,11 @@ fn is_end_of_job<T>(answer: &Result<T, ToolError>) -> bool {
 
 /// axum adds which method is allowed.
 pub(super) async fn no_post() -> Response {
-    let rejection = Rejection::no_post();
+    rejected(&Rejection::no_post())
+}
+
+fn rejected(rejection: &Rejection) -> Response {
+    log_refusal(rejection.error());
     refused(rejection.error(), rejection.status())
 }
 

@@ -27,6 +27,12 @@ impl Rejection {
     /// `reason` is ours and may be shown.
     fn new(status: StatusCode, reason: impl Into<Cow<'static, str>>) -> Self {
         let error = ToolError::new(ErrorKind::InvalidInput, reason);
+        let error = match status {
+            StatusCode::METHOD_NOT_ALLOWED => error.with_code("METHOD_NOT_ALLOWED"),
+            StatusCode::PAYLOAD_TOO_LARGE => error.with_code("PAYLOAD_TOO_LARGE"),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => error.with_code("UNSUPPORTED_MEDIA_TYPE"),
+            _ => error,
+        };
         Self::of(error).with_status(status)
     }
 
@@ -53,7 +59,8 @@ impl Rejection {
         self
     }
 
-    /// The status of the answer: 400, 405, 413, 415, 404 for a request that names a server where none can be named, or 500 on a route
+    /// The status of the answer: 400, 405 (code `METHOD_NOT_ALLOWED`), 413 (`PAYLOAD_TOO_LARGE`),
+    /// 415 (`UNSUPPORTED_MEDIA_TYPE`), 404 for a request that names a server where none can be named, or 500 on a route
     /// without `{tool}`, or with a `{server}` for the extractor.
     pub fn status(&self) -> StatusCode {
         self.status

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::Rejection;
 use crate::{
     call::MAX_DEPTH,
+    edge::log_refusal,
     error::{ErrorKind, ToolError},
     result::ToolResult,
     text::limited,
@@ -20,8 +21,10 @@ impl IntoResponse for ToolError {
     }
 }
 
+/// No layer sees the request, so the response is the event `tool.rejected`, at INFO.
 impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
+        log_refusal(self.error());
         self.error().to_http_as(self.status()).map(Body::from)
     }
 }

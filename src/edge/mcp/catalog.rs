@@ -15,9 +15,10 @@ use crate::{
     call::{Identity, ReplaySafety, ToolCall},
     edge::nearest::nearest,
     error::{ErrorKind, ToolError},
-    event::{event, short},
+    event::{details_are_heard, event, short},
     identity::Resolve,
     policy::{Annotate, Annotations},
+    text::Short,
 };
 
 /// More tools than that are refused: a server that invents pages must not fill the memory.
@@ -285,8 +286,10 @@ pub(super) async fn list(
 
 /// Warns that the list may lack tools, or changes of them.
 pub(super) fn is_stale(server: Option<&str>, error: &ToolError) {
-    let (code, text) = (error.code(), error.message());
-    event!(WARN STALE_LIST, SERVER = server.map(short), CODE = code, ERROR = text);
+    let max = if details_are_heard() { usize::MAX } else { 80 };
+    let text = Short::new(error.message(), max).to_string();
+    // In no span: the task of the client's handler has one with fields of its own.
+    event!(root WARN STALE_LIST, SERVER = server.map(short), CODE = error.code(), ERROR = text);
 }
 
 pub(super) fn took_too_long() -> ToolError {

@@ -39,7 +39,9 @@ const MAX_WAITING: usize = 64;
 ///   come meanwhile, one more answer follows.
 /// - Between two asks because of notifications lies at least a second, so a server that tells of changes without end
 ///   is asked, and warned of, once a second.
-/// - If the server does not answer, the old list stands, and a warning tells of it.
+/// - If the server does not answer, the old list stands. The event `tool.stale_list`, at WARN, has
+///   the server, the code and the error. Calls go on by the old list: a new tool is not found, and
+///   the next notification or [`refresh`](Self::refresh) asks again.
 /// - The limits are those of [`McpService::catalog`](super::McpService::catalog).
 ///
 /// On a connection that speaks the revision of 2026-07-28 notifications come on a stream that the client asks for

@@ -22,7 +22,7 @@
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{AnyError, BoxError, ToolCall, settings::Settings};
 //!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), AnyError> {
 //! let file = r#"
 //!     [timeout]
 //!     default = "10s"
@@ -47,6 +47,9 @@
 //! assert_eq!(breakers.len(), 2);
 //! # Ok(()) }
 //! ```
+//!
+//! Return [`AnyError`](crate::AnyError) from `main`: it prints an error of the file with its place, in lines. A `Box<dyn Error>`
+//! prints the fields of the parser's error in one line.
 //!
 //! A preset, and what no file can say:
 //!

@@ -57,6 +57,6 @@ impl RecordSnapshot {
     /// If not. The message has the whole record.
     #[track_caller]
     pub fn assert(&self, is_so: impl FnOnce(&Self) -> bool) {
-        assert!(is_so(self), "the record is {self:#?}");
+        assert!(is_so(self), "not as asserted: {self:#?}");
     }
 }

@@ -235,6 +235,11 @@ impl Format {
         }
     }
 
+    /// Whether arguments are JSON in a text.
+    pub(super) fn takes_text(self) -> bool {
+        matches!(self, Self::OpenAiChat | Self::OpenAiResponses)
+    }
+
     /// Writes arguments in the type that the format has for them: `parsed`, or none where nothing could be parsed.
     pub(super) fn set_arguments(
         self,

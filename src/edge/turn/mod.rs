@@ -134,8 +134,8 @@
 //! # Calls that cannot run
 //!
 //! A call whose arguments are no JSON object, or that has no name, is answered with
-//! [`InvalidInput`](crate::ErrorKind::InvalidInput) and does not run: [`Turn::invalid`]. No layer sees it, so neither
-//! trace nor metrics: count it there. Blank arguments are none.
+//! [`InvalidInput`](crate::ErrorKind::InvalidInput) and does not run: [`Turn::invalid`]. No layer sees it, so the turn
+//! emits `tool.rejected` for it, at INFO, and metrics do not count it. Blank arguments are none.
 //!
 //! A response that lacks its end may have lost arguments. So none of its calls runs without arguments, and the last one does not run at
 //! all: of an object that the limit of length has cut, providers send what there is, closed. In a stream that broke off a call runs

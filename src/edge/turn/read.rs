@@ -18,6 +18,7 @@ use super::{
 use crate::{
     answer::ModelText,
     call::{Identity, MAX_VALUES, ToolCall},
+    edge::log_refusal,
     error::{ErrorKind, ToolError},
     result::ToolResult,
     text::values,
@@ -158,10 +159,17 @@ impl Turn {
                 fields.name = names::made(&fields.name, 0);
                 format.set_name(call, &fields.name);
             }
-            let made = made(bare.clone(), &fields, problem, &mut left);
+            let made = made(
+                bare.clone(),
+                &fields,
+                problem,
+                format.takes_text(),
+                &mut left,
+            );
             let arguments = made.as_ref().ok().map(ToolCall::arguments);
             format.set_arguments(call, &fields.arguments, arguments);
             let error = made.as_ref().err().cloned();
+            error.iter().for_each(log_refusal);
             slots.push(Slot {
                 id,
                 name: fields.name,
@@ -328,6 +336,7 @@ fn made(
     bare: ToolCall,
     fields: &Fields,
     problem: Option<&'static str>,
+    takes_text: bool,
     left: &mut usize,
 ) -> Result<ToolCall, ToolError> {
     let invalid = |why: Cow<'static, str>| {
@@ -347,7 +356,13 @@ fn made(
                 return invalid(format!("{text} {MAX_VALUES} values").into());
             };
             *left = rest;
-            bare.with_json_str(text)
+            match bare.clone().with_json_str(text) {
+                // Some models write the object as a text. Any other text is of the wrong type.
+                Err(_) if !takes_text && !text.trim_start().starts_with('{') => {
+                    bare.with_json(text.as_str().into())
+                }
+                made => made,
+            }
         }
         other => bare.with_json(other.clone()),
     }

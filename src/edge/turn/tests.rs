@@ -35,6 +35,31 @@ fn chat_calls(calls: impl IntoIterator<Item = Value>) -> Vec<Value> {
     calls.into_iter().map(chunk).chain([end]).collect()
 }
 
+/// S13: the text says what is wrong: the type where a format has objects, the JSON where it has texts.
+#[test]
+fn a_text_in_place_of_an_object_is_of_the_wrong_type() {
+    let anthropic = |input| {
+        json!({ "stop_reason": "tool_use", "content": [
+            { "type": "tool_use", "id": "t", "name": "f", "input": input },
+        ] })
+    };
+    let chat = json!({ "choices": [{ "message": { "tool_calls": [
+        { "id": "t", "type": "function", "function": { "name": "f", "arguments": "Oslo" } },
+    ] } }] });
+    let of_object = "tool arguments must be a JSON object, not a string";
+    let of_text = "tool arguments are not valid JSON (line 1, column 1)";
+    for (format, response, text) in [
+        (Format::Anthropic, anthropic("Oslo"), of_object),
+        (Format::OpenAiChat, chat, of_text),
+    ] {
+        let turn = Turn::read(format, &response).unwrap();
+        assert_eq!(turn.invalid().next().unwrap().message(), text);
+    }
+    // The object itself as a text is one.
+    let turn = Turn::read(Format::Anthropic, &anthropic(r#"{"a":1}"#)).unwrap();
+    assert_eq!(arguments(&turn), [r#"{"a":1}"#]);
+}
+
 #[test]
 fn what_the_model_said_goes_back_unchanged() {
     let message = json!({ "role": "assistant", "content": null, "reasoning_content": "..", "tool_calls": [

@@ -68,6 +68,12 @@ async fn a_refresh_that_fails_keeps_the_old_list_and_warns() {
     assert_eq!(line["code"], "UPSTREAM_ERROR");
     assert!(line["error"].as_str().unwrap().contains("no list today"));
     assert!(!line.to_string().contains("hunter2"));
+    // S9: neither the spans of the client's task, nor more than a short text.
+    assert!(line.get("span").is_none(), "{line}");
+    assert!(
+        line["error"].as_str().unwrap().chars().count() <= 83,
+        "{line}"
+    );
 
     server.refuses.store(false, SeqCst);
     connection.changed().await;

@@ -20,7 +20,7 @@ use super::{
     response::{of_json, shown},
     routes::Routes,
 };
-use crate::{ToolCall, batch::Parallel, result::ToolResult};
+use crate::{ToolCall, batch::Parallel, edge::log_refusal, result::ToolResult};
 
 pub(super) async fn answer(State(routes): State<Routes>, request: Request) -> Response {
     let headers = request.headers().clone();
@@ -53,6 +53,7 @@ pub(super) async fn no_post() -> Response {
 
 /// The response to a body that was not read.
 fn of_rejection(rejection: &Rejection) -> Response {
+    log_refusal(rejection.error());
     let error = refusal(INVALID_REQUEST, rejection.error().message());
     let answer = Answers::of_unknown(&error).into_json();
     of_json(rejection.status(), answer.unwrap_or_default())
