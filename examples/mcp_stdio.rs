@@ -21,9 +21,12 @@ use std::{
 
 use anyhow::Context as _;
 use rmcp::{
-    RoleClient, ServiceExt as _,
-    model::CallToolResponse,
-    service::{RunningService, RxJsonRpcMessage, TxJsonRpcMessage},
+    RoleClient,
+    model::{CallToolResponse, ProtocolVersion},
+    service::{
+        ClientLifecycleMode, ClientServiceExt as _, RunningService, RxJsonRpcMessage,
+        TxJsonRpcMessage,
+    },
     transport::{Transport, async_rw::AsyncRwTransport},
 };
 use serde_json::{Value, json};
@@ -225,7 +228,11 @@ impl Server {
         let (to, from) = (child.stdin.take(), child.stdout.take());
         let pipes = AsyncRwTransport::new(from.context("no stdout")?, to.context("no stdin")?);
         // `McpProgress` brings the server's progress reports to the calls.
-        let connect = McpProgress::new().serve(Wire { pipes, seen });
+        let newest = ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::LATEST],
+            legacy_version: None,
+        };
+        let connect = McpProgress::new().serve_with_lifecycle(Wire { pipes, seen }, newest);
         let client = timeout(Duration::from_secs(10), connect)
             .await
             .context("the server does not answer")?

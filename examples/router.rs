@@ -1,7 +1,7 @@
 //! Local tools and two MCP servers behind one router; one of the servers changes its tools.
 //!
 //! ```text
-//! cargo run --features mcp,router --example router
+//! cargo run --features mcp,schemars --example router
 //! ```
 //!
 //! Shown is what a model would see: the names that it may call, and the answer to each of its calls, mistakes included.
@@ -19,6 +19,7 @@ use rmcp::{
     },
     service::{RequestContext, RunningService},
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt as _};
@@ -30,7 +31,7 @@ use tower_toolcall::{
     timeout::TimeoutLayer,
 };
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct Weather {
     city: String,
     days: u8,
@@ -38,7 +39,7 @@ struct Weather {
     unit: Unit,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Unit {
     #[default]
@@ -48,12 +49,12 @@ enum Unit {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), BoxError> {
-    let weather = tool_fn(|w: Weather| async move {
+    let weather = |w: Weather| async move {
         Ok::<_, AnyError>(format!(
             "{}: {} days of rain, in {:?}",
             w.city, w.days, w.unit
         ))
-    });
+    };
     let slow = tool_fn(|(): ()| async {
         tokio::time::sleep(Duration::from_secs(60)).await;
         Ok::<_, AnyError>("at last")
@@ -63,12 +64,15 @@ async fn main() -> Result<(), BoxError> {
     let web = Server::start(&["search"]).await?;
 
     let router = Router::mcp()
-        .tool("weather", weather)
+        // Its schema is that of `Weather`, for clients and models.
+        .typed_tool("weather", "Forecasts the weather of a city", weather)
         .tool("slow", ServiceBuilder::new().layer(hasty).service(slow))
         .server("docs", docs.service(), docs.listens.tools().clone())
         .server("web", web.service(), web.listens.tools().clone())
         .build()?;
-    println!("tools   {}\n", router.names().join(", "));
+    println!("tools   {}", router.names().join(", "));
+    let schema = json!(router.definitions()[0].schema()["required"]);
+    println!("weather takes {schema}\n");
 
     let stack = ServiceBuilder::new()
         .layer(router.identity())

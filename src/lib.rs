@@ -53,7 +53,7 @@
 //! serde_json = "1"
 //! tokio = { version = "1", features = ["full"] }
 //! tower = { version = "0.5", features = ["util"] }
-//! tower-toolcall = "0.1"
+//! tower-toolcall = { path = "../tower-toolcall" } # not published yet: a clone
 //! ```
 //!
 //! Arguments that do not fit are the caller's mistake ([`ToolCall::arguments_as`]): a model reads which field

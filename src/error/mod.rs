@@ -317,7 +317,7 @@ impl ToolError {
     /// The refusal of arguments, for reasons in which every foreign word was redacted and cut by itself.
     #[cfg(feature = "validate")]
     pub(crate) fn bad_arguments(heading: &str, reasons: &[String]) -> Self {
-        let all = format!("{heading}: {}", reasons.join("; "));
+        let all = format!("{heading}{}", reasons.join("; "));
         let message = match prefix(&all, MAX_TEXT) {
             (head, true) => format!("{head}{TRUNCATED}"),
             _ => all,

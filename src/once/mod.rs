@@ -4,7 +4,24 @@
 //! gets the first one's answer.
 //!
 //! **Declare tools that only read [safe](crate::ReplaySafety::Safe)**: a status that is asked for again with
-//! equal arguments is else ten minutes old. The event `tool.reused` names each call that was answered from memory.
+//! equal arguments is else ten minutes old.
+//!
+//! ```
+//! # use tower_toolcall::{ReplaySafety, ToolCall};
+//! # let call = ToolCall::new("order_status");
+//! let call = match call.tool() {
+//!     "order_status" => call.with_replay_safety(ReplaySafety::Safe),
+//!     _ => call,
+//! };
+//! # let _ = call;
+//! ```
+//!
+//! In a loop over a model's turns the same stands in [`Turn::map_calls`](crate::turn#example) (feature `turn`); in a file of
+//! settings it is `replay_safe = true` under `[tools.order_status]`; an identity layer takes it from a server whose
+//! annotations are trusted.
+//!
+//! The line that [`trace`](crate::trace) writes for a call that was answered from memory has `reused=true`. The event
+//! `tool.reused`, at DEBUG, has the layer.
 //!
 //! A call repeats another one if principal, server, tool and arguments are equal and at most ten minutes
 //! have passed since the other one ended ([`with_repeat_within`](OnceBuilder::with_repeat_within)), or if its

@@ -99,7 +99,7 @@ impl ValidateLayer {
     }
 
     /// Sets how the message for developers begins, where another system's is expected: `Argument validation failed`. Default:
-    /// `the arguments do not fit`.
+    /// it begins with the name of the argument.
     pub fn with_heading(self, heading: &str) -> Self {
         self.edit(|s| s.heading = Some(heading.into()))
     }
@@ -225,9 +225,10 @@ impl Settings {
     fn refusal(&self, call: &CallInfo, misfits: &Misfits) -> ToolError {
         call.record(Record::set_known);
         let heading = match (&self.heading, misfits.len(), misfits.has_more()) {
-            (Some(heading), ..) => heading.to_string(),
-            (None, _, false) => "the arguments do not fit".to_owned(),
-            (None, n, true) => format!("the arguments do not fit, in more than {n} ways"),
+            (Some(heading), ..) => format!("{heading}: "),
+            // The name of the argument comes first: a log may cut the rest.
+            (None, _, false) => String::new(),
+            (None, n, true) => format!("in more than {n} ways: "),
         };
         let errors = serde_json::to_value(misfits).unwrap_or_default();
         let reason = |misfit: &Misfit| misfit.to_string();

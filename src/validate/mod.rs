@@ -45,7 +45,7 @@
 //! assert_eq!(error.kind(), ErrorKind::InvalidInput);
 //! assert_eq!(
 //!     error.message(),
-//!     "the arguments do not fit: root: \"query\" is a required property; \
+//!     "root: \"query\" is a required property; \
 //!      limit: is not of type \"integer\""
 //! );
 //! assert_eq!(

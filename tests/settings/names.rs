@@ -86,6 +86,12 @@ fn a_misspelt_name_is_an_error_that_names_the_nearest() {
         let error = build(file).unwrap_err().to_string();
         assert!(error.starts_with(says), "{error}");
     }
+    // S14: what stands in a file is not blamed on a variable that is not set.
+    let file: Settings = toml::from_str("[policy]\ndeny = [\"pay\"]").unwrap();
+    let settings = file.with_env_from([("PATH", "/bin")]).unwrap();
+    let stack = settings.stack().with_identity(Table);
+    let error = stack.build().map(drop).unwrap_err().to_string();
+    assert!(!error.contains("TOOLCALL_"), "{error}");
     let deny = [("TOOLCALL_POLICY_DENY", "delete_file, docs__feth")];
     let settings = Settings::default().with_env_from(deny).unwrap();
     let error = settings

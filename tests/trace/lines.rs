@@ -441,6 +441,28 @@ async fn a_wrong_argument_is_named_in_the_line() {
     }
 }
 
+/// S11: and by a schema.
+#[cfg(feature = "validate")]
+#[tokio::test]
+async fn an_argument_that_does_not_fit_a_schema_is_named_in_the_line() {
+    use tower_toolcall::validate::{Schema, Schemas, ValidateLayer};
+
+    let (log, _guard) = Log::at(Level::INFO);
+    let schemas = Schemas::new();
+    let schema = json!({ "properties": { "days": { "type": "integer" } } });
+    schemas.insert(None, "weather_forecast", Schema::compile(&schema).unwrap());
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(()) });
+    let stack = ServiceBuilder::new()
+        .tool_trace()
+        .layer(ValidateLayer::new(&schemas))
+        .service(tool);
+    let call = ToolCall::new("weather_forecast");
+    let call = call.with_json(json!({ "days": "three" })).unwrap();
+    stack.oneshot(call).await.unwrap_err();
+    let lines = log.lines();
+    assert!(lines[0].contains("error=\"days: is not"), "{lines:?}");
+}
+
 /// P13: a refusal and a call that was given up.
 #[tokio::test(start_paused = true)]
 async fn a_denied_call_and_a_dropped_one_are_short() {

@@ -191,7 +191,7 @@ async fn without_repair_it_is_refused() {
     .await;
     assert_eq!(
         result.unwrap_err().message(),
-        r#"the arguments do not fit: limit: is not of type "integer""#
+        r#"limit: is not of type "integer""#
     );
     assert_eq!(calls, 0);
 }
@@ -216,7 +216,7 @@ async fn what_would_be_nested_too_deeply_is_not_repaired() {
     .await;
     assert_eq!(
         result.unwrap_err().message(),
-        r#"the arguments do not fit: a: is not of type "array""#
+        r#"a: is not of type "array""#
     );
 }
 

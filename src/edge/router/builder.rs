@@ -177,7 +177,7 @@ impl<Res: 'static> RouterBuilder<Res> {
     /// # Errors
     ///
     /// A name that is empty, is used twice or could be taken for another; a [timeout](Self::with_timeout) for a name that no tool can
-    /// have. The error tells which. No list of tools, whatever it changes to, can make names collide later.
+    /// have; a definition whose schema is no object's. The error tells which. No list of tools, whatever it changes to, can make names collide later.
     pub fn build(self) -> Result<Router<Res>, ConfigError> {
         let separator = Arc::<str>::from(self.separator);
         names::check_separator(&separator)?;
@@ -207,6 +207,7 @@ impl<Res: 'static> RouterBuilder<Res> {
             (name, Local { route, identity })
         });
         let mut described = self.described;
+        described.iter().try_for_each(Definition::check)?;
         described.sort_by(|a, b| a.name().cmp(b.name()));
         let mut table = Table {
             local: unique("tool", local)?,

@@ -4,6 +4,9 @@ use std::sync::Arc;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value};
 
+use super::names;
+use crate::config::ConfigError;
+
 /// The definition of a tool of this program: its name, its description for models, and the JSON Schema of its arguments.
 ///
 /// A [router](super::RouterBuilder::described_tool) lists it, checks arguments by it (`Router::schemas`), and a model's
@@ -31,7 +34,9 @@ impl Definition {
 
     /// A tool with the schema of the type `A` of its arguments, in draft 2020-12.
     ///
-    /// Arguments are always an object, and so is the schema: that of `()` is an object without properties.
+    /// Arguments are always an object: the schema of `()` is an object without properties, and that of
+    /// `Option<T>` is that of `T`. A type that is no object in JSON fits no call, so
+    /// [`RouterBuilder::build`](super::RouterBuilder::build) refuses its definition.
     #[cfg(feature = "schemars")]
     pub fn of<A: JsonSchema>(name: impl Into<Arc<str>>, description: impl Into<Arc<str>>) -> Self {
         let schema =
@@ -40,7 +45,14 @@ impl Definition {
             Value::Object(map) => map,
             _ => Map::new(), // `true`
         };
-        schema.insert("type".to_owned(), "object".into());
+        let is_object = match schema.get("type") {
+            Some(Value::String(of)) => of == "null",
+            Some(Value::Array(of)) => of.contains(&"object".into()),
+            _ => true,
+        };
+        if is_object {
+            schema.insert("type".to_owned(), "object".into());
+        }
         Self::new(name, description, schema)
     }
 
@@ -52,6 +64,17 @@ impl Definition {
     /// What a model is told of the tool.
     pub fn description(&self) -> &str {
         &self.description
+    }
+
+    /// An error if the schema is that of another type than an object.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        match self.schema.get("type") {
+            Some(of) if of.is_string() && of != "object" => {
+                let reason = format!("has a schema of type {of}, and arguments are an object");
+                Err(names::of("tool", &self.name, &reason))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The JSON Schema of the arguments.

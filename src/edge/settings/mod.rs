@@ -15,7 +15,7 @@
 //!
 //! ```toml
 //! toml = "1"
-//! tower-toolcall = { version = "0.1", features = ["settings"] }
+//! tower-toolcall = { path = "../tower-toolcall", features = ["settings"] } # a clone
 //! ```
 //!
 //! ```
@@ -164,7 +164,7 @@
 //! # Errors
 //!
 //! A [`ConfigError`](crate::ConfigError) names the variable if the setting came from one, else its key
-//! (`tools.import.timeout`, `tools."a.b".timeout`) and, where variables were read, the one that would set it. What
+//! (`tools.import.timeout`, `tools."a.b".timeout`) and, where variables were set, the one that would set it. What
 //! one layer can see is that layer's own check, that of a disabled layer too. Beyond these, and with both numbers in the
 //! text:
 //!

@@ -24,14 +24,16 @@ impl PartialEq for Names {
 
 impl Names {
     /// The same error as the operator knows the settings: those that came from variables by these, and where the one
-    /// at fault did not, with the variable that sets it.
+    /// at fault did not, with the variable that sets it, if there are variables at all.
     pub(super) fn rename(&self, error: ConfigError) -> ConfigError {
         let error = ConfigError::new(error.field().to_owned(), self.in_text(error.reason()));
         if let Some((_, name)) = self.0.iter().find(|(key, _)| *key == error.field()) {
             return error.with_field(*name);
         }
         let is_it = |variable: &&Variable| variable.key() == error.field();
-        match VARIABLES.iter().find(is_it) {
+        // Without a variable the operator uses files.
+        let variable = VARIABLES.iter().find(is_it);
+        match variable.filter(|_| !self.0.is_empty()) {
             Some(variable) => {
                 let reason = format!("{} ({})", error.reason(), variable.name());
                 ConfigError::new(variable.key(), reason)

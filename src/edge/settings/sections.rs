@@ -153,7 +153,7 @@ settings! {
         repair: bool = false, "TOOLCALL_VALIDATE_REPAIR", "whether arguments are changed that only have the wrong type";
         /// Whether calls are refused that cannot be checked in full: their schema was refused, or their arguments are too large for it. Default: no.
         strict: bool = false, "TOOLCALL_VALIDATE_STRICT", "whether calls are refused that cannot be checked in full";
-        /// How the message of the error begins, where another system's is expected. Default: `the arguments do not fit`.
+        /// How the message of the error begins, where another system's is expected. Default: none.
         heading: Option<String> = None, "TOOLCALL_VALIDATE_HEADING", "how the message about wrong arguments begins";
     }
 

@@ -12,7 +12,7 @@
 //!
 //! ```toml
 //! [dev-dependencies]
-//! tower-toolcall = { version = "0.1", features = ["testing"] }
+//! tower-toolcall = { path = "../tower-toolcall", features = ["testing"] } # a clone
 //! tokio = { version = "1", features = ["full", "test-util"] }
 //! ```
 //!

@@ -13,7 +13,7 @@
 //! use serde_json::{Value, json};
 //! use tower::service_fn;
 //! use tower_toolcall::{
-//!     AnyError, BoxError, ToolCall,
+//!     AnyError, BoxError, ReplaySafety, ToolCall,
 //!     batch::Parallel,
 //!     turn::{Format, Turn},
 //! };
@@ -52,7 +52,12 @@
 //! for _ in 0..20 {
 //!     let turn = Turn::read(Format::Anthropic, &ask(&messages).await?)?
 //!         // What `once`, `cache`, `repeat_guard` and quotas tell conversations apart by.
-//!         .with_session_id("chat 17");
+//!         .with_session_id("chat 17")
+//!         // Tools that only read may run twice: then retries repeat them, and `once` does not answer for them.
+//!         .map_calls(|call| match call.tool() {
+//!             "weather" => call.with_replay_safety(ReplaySafety::Safe),
+//!             _ => call,
+//!         });
 //!     let done = turn.is_empty() && !turn.is_cut();
 //!     // A paused turn goes on by itself. Few providers go on after the model's own words.
 //!     let breaks_off = turn.is_empty() && turn.is_cut() && !turn.is_paused();

@@ -159,13 +159,7 @@ impl Turn {
                 fields.name = names::made(&fields.name, 0);
                 format.set_name(call, &fields.name);
             }
-            let made = made(
-                bare.clone(),
-                &fields,
-                problem,
-                format.takes_text(),
-                &mut left,
-            );
+            let made = made(format, bare.clone(), &fields, problem, &mut left);
             let arguments = made.as_ref().ok().map(ToolCall::arguments);
             format.set_arguments(call, &fields.arguments, arguments);
             let error = made.as_ref().err().cloned();
@@ -333,10 +327,10 @@ impl fmt::Debug for Turn {
 /// The call with its arguments, unless there is a problem with it already. `left` are the values that the
 /// calls of the turn may still have.
 fn made(
+    format: Format,
     bare: ToolCall,
     fields: &Fields,
     problem: Option<&'static str>,
-    takes_text: bool,
     left: &mut usize,
 ) -> Result<ToolCall, ToolError> {
     let invalid = |why: Cow<'static, str>| {
@@ -358,7 +352,7 @@ fn made(
             *left = rest;
             match bare.clone().with_json_str(text) {
                 // Some models write the object as a text. Any other text is of the wrong type.
-                Err(_) if !takes_text && !text.trim_start().starts_with('{') => {
+                Err(_) if !format.takes_text() && !text.trim_start().starts_with('{') => {
                     bare.with_json(text.as_str().into())
                 }
                 made => made,

@@ -34,7 +34,8 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// ```toml
 /// axum = "0.8"
 /// rmcp = { version = "3.11", features = ["client", "server", "transport-child-process", "transport-streamable-http-server"] }
-/// tower-toolcall = { version = "0.1", features = ["mcp-server-http", "router", "settings"] }
+/// # A clone: the crate is not published yet.
+/// tower-toolcall = { path = "../tower-toolcall", features = ["mcp-server-http", "router", "settings"] }
 /// ```
 ///
 #[cfg_attr(

@@ -33,7 +33,10 @@ use crate::{
 /// over rmcp's running client; or a pair of that and an [`McpService`] with settings of its own.
 ///
 /// ```no_run
-/// use rmcp::ServiceExt as _;
+/// use rmcp::{
+///     model::ProtocolVersion,
+///     service::{ClientLifecycleMode, ClientServiceExt as _},
+/// };
 /// use tower::ServiceExt as _;
 /// use tower_toolcall::{AnyError, ToolCall, mcp::McpReconnect};
 ///
@@ -41,7 +44,12 @@ use crate::{
 /// # async fn run() -> Result<(), AnyError> {
 /// let docs = McpReconnect::new("docs", || async {
 ///     let transport = pipe().await?; // any transport of rmcp's, and any client handler
-///     Ok::<_, AnyError>(().serve(transport).await?)
+///     // The newest revision that both sides speak; `serve` alone speaks an earlier one.
+///     let newest = ClientLifecycleMode::Auto {
+///         preferred_versions: vec![ProtocolVersion::LATEST],
+///         legacy_version: None,
+///     };
+///     Ok::<_, AnyError>(().serve_with_lifecycle(transport, newest).await?)
 /// });
 /// docs.connect().await?; // or leave it to the first call
 /// let answer = docs.oneshot(ToolCall::new("search")).await?;
