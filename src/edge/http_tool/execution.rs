@@ -161,12 +161,12 @@ impl TryFrom<&ToolResult<HttpAnswer>> for ExecutionResult {
 }
 
 fn code(error: &ToolError) -> &str {
+    ExecutionError::code_of(error).unwrap_or_else(|| error.code())
+}
+
+fn code_of_kind(error: &ToolError) -> &'static str {
     use ErrorKind as Kind;
-    let kind = error.kind();
-    if error.code() != kind.code() {
-        return error.code();
-    }
-    match (kind, error.is_own_refusal()) {
+    match (error.kind(), error.is_own_refusal()) {
         (Kind::InvalidInput, _) | (Kind::NotFound, true) => "validation_error",
         (Kind::TokenExchange, _) | (Kind::Denied, true) => "token_exchange_failed",
         (Kind::Timeout | Kind::DeadlineExceeded, _) => "upstream_timeout",
@@ -266,6 +266,12 @@ impl ExecutionStatus {
 }
 
 impl ExecutionError {
+    /// Returns the [code](Self::error_code) of an error's kind, unless the error was given one of its own. With
+    /// `StackBuilder::with_codes(ExecutionError::code_of)` metrics and spans have these codes too.
+    pub fn code_of(error: &ToolError) -> Option<&'static str> {
+        (error.code() == error.kind().code()).then(|| code_of_kind(error))
+    }
+
     pub(crate) fn new(tool: &str, error: &ToolError) -> Self {
         let message = match error.kind() {
             // Made of the schema's words.

@@ -255,8 +255,8 @@ impl<C, O> StackBuilder<C, O> {
         self
     }
 
-    /// Gives the errors that the caller sees other codes, those of another system for example; `None` keeps the error's
-    /// own. Spans, events and metrics have ours in any case. Default: ours.
+    /// Gives errors other codes, those of another system for example, for callers, spans, events and metrics; `None`
+    /// keeps the error's own. The events of single attempts and of a call that its caller drops keep ours. Default: ours.
     pub fn with_codes(
         mut self,
         codes: impl Fn(&ToolError) -> Option<&'static str> + Send + Sync + 'static,

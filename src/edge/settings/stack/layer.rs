@@ -118,10 +118,11 @@ type Checked<S, C> = Switched<ValidateLayer, Allowed<S, C>>;
 #[cfg(not(feature = "validate"))]
 type Checked<S, C> = Allowed<S, C>;
 type Compared<S, C> = Switched<RepeatGuardLayer<C>, Checked<S, C>>;
+type Renamed<S, C> = Switched<NormalizeLayer, Compared<S, C>>;
 #[cfg(feature = "metrics")]
-type Counted<S, C> = Switched<MetricsLayer<C>, Compared<S, C>>;
+type Counted<S, C> = Switched<MetricsLayer<C>, Renamed<S, C>>;
 #[cfg(not(feature = "metrics"))]
-type Counted<S, C> = Compared<S, C>;
+type Counted<S, C> = Renamed<S, C>;
 type Traced<S, C> = Trace<Counted<S, C>, Hooks<Res<S>, C>>;
 pub(super) type Resolved<S, C> = Switched<IdentityLayer, Traced<S, C>>;
 type Outside<S, C> = Placed<Res<S>, Resolved<S, C>>;
@@ -256,7 +257,8 @@ where
         let stack = self.policy.layer(self.own.put(Place::Allowed, stack));
         #[cfg(feature = "validate")]
         let stack = self.validate.layer(stack);
-        let stack = self.repeat_guard.layer(stack);
+        // Inside of what observes, and again outside of all: identity refuses names there.
+        let stack = self.codes.layer(self.repeat_guard.layer(stack));
         #[cfg(feature = "metrics")]
         let stack = self.metrics.layer(stack);
         let stack = self.trace.clone().with_hooks(hooks).layer(stack);
