@@ -4,7 +4,7 @@ use serde_json::Value;
 use tower_layer::Layer;
 
 use super::{
-    misfits::{Misfit, Misfits},
+    misfits::Misfits,
     schema::Schema,
     schemas::Schemas,
     service::{Checks, Validate},
@@ -224,17 +224,6 @@ impl Settings {
 
     fn refusal(&self, call: &CallInfo, misfits: &Misfits) -> ToolError {
         call.record(Record::set_known);
-        let heading = match (&self.heading, misfits.len(), misfits.has_more()) {
-            (Some(heading), ..) => format!("{heading}: "),
-            // The name of the argument comes first: a log may cut the rest.
-            (None, _, false) => String::new(),
-            (None, n, true) => format!("in more than {n} ways: "),
-        };
-        let errors = serde_json::to_value(misfits).unwrap_or_default();
-        let reason = |misfit: &Misfit| misfit.to_string();
-        let reasons: Vec<String> = misfits.iter().map(reason).collect();
-        ToolError::bad_arguments(&heading, &reasons)
-            .with_detail("errors", errors)
-            .for_call(call)
+        misfits.refusal(self.heading.as_deref()).for_call(call)
     }
 }

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 use serde_json::Value;
 
 use super::{path::Path, patterns::NAMED};
-use crate::text::Short;
+use crate::{error::ToolError, text::Short};
 
 /// How many misfits are told.
 const MAX_MISFITS: usize = 5;
@@ -95,6 +95,19 @@ impl Misfits {
     /// Whether there are others.
     pub fn has_more(&self) -> bool {
         self.more
+    }
+
+    /// The error of arguments that do not fit.
+    pub(crate) fn refusal(&self, heading: Option<&str>) -> ToolError {
+        let heading = match (heading, self.has_more()) {
+            (Some(heading), _) => format!("{heading}: "),
+            // The name of the argument comes first: a log may cut the rest.
+            (None, false) => String::new(),
+            (None, true) => format!("in more than {} ways: ", self.len()),
+        };
+        let reasons: Vec<String> = self.iter().map(Misfit::to_string).collect();
+        let errors = serde_json::to_value(self).unwrap_or_default();
+        ToolError::bad_arguments(&heading, &reasons).with_detail("errors", errors)
     }
 
     /// The misfits, in the order in which the schema looks at the value.

@@ -12,5 +12,7 @@ mod job;
 mod kit;
 mod limits;
 mod manifest;
+mod operations;
 mod sent;
 mod stack;
+mod words;

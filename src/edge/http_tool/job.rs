@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use http::{HeaderName, StatusCode};
 use serde_json::{Map, Value};
 
 use super::{
@@ -69,6 +70,8 @@ use crate::{
 /// | a failed state | `Reported`, with the text at the [error's path](Self::with_error); the answer is [behind it](HttpAnswer::of_error) |
 /// | any other state, none, or a body that is no JSON | the job goes on. `Retry-After` is obeyed |
 ///
+/// With [`by_status`](Self::by_status) a pending status (202) says that the job goes on, and any other 2xx is its result.
+///
 /// States are compared as text; a number or a boolean as its JSON. Case matters.
 ///
 /// # Clone
@@ -83,7 +86,12 @@ struct Inner {
     status: Arc<HttpTool>,
     cancel: Option<Arc<HttpTool>>,
     values: Vec<(String, Path)>,
-    state: Path,
+    /// By which header of the answer that starts a job it is asked for.
+    location: Option<HeaderName>,
+    /// Statuses that a job has while it runs.
+    pending: Vec<StatusCode>,
+    /// None where the status alone tells.
+    state: Option<Path>,
     completed: Vec<String>,
     failed: Vec<String>,
     result: Option<Path>,
@@ -124,12 +132,39 @@ impl HttpJob {
             status: Arc::new(status),
             cancel: None,
             values: Vec::new(),
-            state: Path::parse("state", state)?,
+            location: None,
+            pending: Vec::new(),
+            state: Some(Path::parse("state", state)?),
             completed,
             failed,
             result: None,
             error: None,
         })))
+    }
+
+    /// Jobs whose answers tell by their status that they go on: 202, or [others](Self::with_pending). Any other 2xx
+    /// is the result. `status` may be the request that starts the job, sent again: GitHub's statistics are such jobs.
+    ///
+    /// # Errors
+    ///
+    /// `status`: it has a [result](HttpTool::with_result) of its own.
+    pub fn by_status(status: HttpTool) -> Result<Self, ConfigError> {
+        let none: [String; 0] = [];
+        let job = Self::new(status, "$.status", ["completed"], none)?;
+        let job = job.with_pending([StatusCode::ACCEPTED]);
+        Ok(job.edit(|job| job.state = None))
+    }
+
+    /// Sets the statuses of answers, to the tool's own request too, that say that a job goes on. Default: none.
+    pub fn with_pending(self, statuses: impl IntoIterator<Item = StatusCode>) -> Self {
+        self.edit(|job| job.pending = statuses.into_iter().collect())
+    }
+
+    /// Takes the URL that is asked for out of a header of the answer that starts the job, as `Location`, instead of out
+    /// of the template of `status`. It has to be a path, or a URL with the scheme, host and port of `status`. The tool
+    /// that starts the job [keeps](HttpTool::with_kept_header) the header.
+    pub fn with_location(self, header: HeaderName) -> Self {
+        self.edit(|job| job.location = Some(header))
     }
 
     /// Takes a value out of the answer that starts a job, for the templates of `status` and `cancel`: a text, a number or a boolean. An
@@ -231,7 +266,10 @@ impl Job<HttpAnswer> for HttpJob {
                 after: answer.retry_after,
                 note: Some(match state {
                     Some(state) => Cow::Owned(format!("its state is `{state}`")),
-                    None => Cow::Owned(format!("no state at `{}`", self.0.state)),
+                    None => match &self.0.state {
+                        Some(path) => Cow::Owned(format!("no state at `{path}`")),
+                        None => Cow::Borrowed("its status says that it goes on"),
+                    },
                 }),
             }),
         }
@@ -253,10 +291,17 @@ enum End {
 
 impl Inner {
     fn end(&self, mut answer: HttpAnswer) -> End {
-        let Body::Json(json) = &answer.body else {
-            return End::None(answer, None);
+        let json = match &answer.body {
+            _ if self.pending.contains(&answer.status) => return End::None(answer, None),
+            Body::Text(_) if self.state.is_none() => return End::Completed(answer),
+            Body::Text(_) => return End::None(answer, None),
+            Body::Json(json) => json,
         };
-        let Some(state) = self.state.first(json).and_then(word) else {
+        let state = match &self.state {
+            Some(path) => path.first(json).and_then(word),
+            None => Some(self.completed[0].clone()),
+        };
+        let Some(state) = state else {
             return End::None(answer, None);
         };
         if self.completed.contains(&state) {
@@ -295,7 +340,20 @@ impl Inner {
                 None => Err(format!("the answer has nothing at `{path}`")),
             }
         });
-        found.collect()
+        let mut found: Map<_, _> = found.collect::<Result<_, _>>()?;
+        if let Some(name) = &self.location {
+            let path = answer
+                .headers
+                .get(name)
+                .and_then(|value| value.to_str().ok());
+            let path = path.map(|url| url.strip_prefix(self.status.origin()).unwrap_or(url));
+            let Some(path) = path.filter(|path| path.starts_with('/') && !path.starts_with("//"))
+            else {
+                return Err(format!("the answer has no `{name}` on the host of the job"));
+            };
+            found.insert(name.as_str().to_owned(), path.into());
+        }
+        Ok(found)
     }
 }
 
@@ -323,6 +381,17 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn of(call: &ToolCall) -> Option<&Self> {
         call.extensions().get()
+    }
+
+    /// The path, with its query, that the job is asked for by.
+    pub(super) fn location(&self) -> Option<&str> {
+        let name = self.kind.location.as_ref()?;
+        let is_status = Arc::ptr_eq(&self.tool, &self.kind.status);
+        self.job
+            .values()
+            .get(name.as_str())
+            .filter(|_| is_status)?
+            .as_str()
     }
 
     /// The value of a variable that only the job may give: `None` for a variable of the call's.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Method, header::CONTENT_TYPE};
+use http::{HeaderName, Method, StatusCode, header::CONTENT_TYPE};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, IgnoredAny, MapAccess, Visitor},
@@ -75,18 +75,23 @@ const MAX_FILES: usize = 1000;
 /// |---|---|
 /// | `name` | the tool's name |
 /// | `description` | what it does, for models |
-/// | `input_schema` | the JSON Schema of its arguments: checked by `ValidateLayer`. Templates may name its properties only |
+/// | `input_schema` | the JSON Schema of its arguments: checked before anything is sent (feature `validate`). Templates may name its properties only |
 /// | `source_path` | where it came from; not used here |
 /// | `execution_profile.mode` | `sync_http` (the default; also `sync`) or `async_poll`, in small or capital letters |
 /// | `.method` | `POST` by default |
 /// | `.url_template`, `.body_template` | templates of an [`HttpTool`]; the body is JSON |
 /// | `.headers_template` | a JSON object of names and templates, or the text of one: it is parsed first, so that no value adds a header |
 /// | `.required_audience`, `.required_scopes` | for whom the tool's token has to be, and with which scopes. A header that names `upstream_token` needs an audience |
+/// | `.kept_headers` | names of headers of answers that [are kept](HttpTool::with_kept_header) |
+/// | `.result_field_path`, `.error_field_path` | JSONPaths of the [result](HttpTool::with_result) of a 2xx, and of the [reason](HttpTool::with_error) of a failure in one |
+/// | `.replay_safe` | whether a call may run twice; by default the method says it, and for `async_poll` it is unknown |
+/// | `.poll_config.pending_statuses` | statuses by which a job goes on, for example `[202]`. Without `status_field_path` any other 2xx is the result; without a URL below, the tool's own URL is asked again, by GET |
+/// | `.poll_config.status_url_header` | the header, for example `Location`, with the URL that is asked; it has to be on the tool's host |
 /// | `.poll_config.status_url_template` | the URL that is asked, by GET with the same headers, but for those of the body and of the idempotency key. A variable that is no property of the schema (without a schema: not in the URL above) is the field of that name in the answer that has started the job; there has to be one |
 /// | `.poll_config.job_values` | names and JSONPaths of such values, where they are other fields; they go before arguments |
 /// | `.poll_config.status_field_path`, `result_field_path`, `error_field_path` | JSONPaths, with or without `$`; of the state (`$.status`), the result and the reason |
 /// | `.poll_config.completed_values`, `failed_values` | states that end a job; `["completed"]` and `["failed"]` by default |
-/// | `.poll_config.interval_seconds`, `backoff_multiplier`, `max_interval_seconds`, `max_attempts` | as [`PollLayer`] has them: 1, 1.5, 30, 60. Also `initial_interval_seconds`, `max_poll_attempts` |
+/// | `.poll_config.interval_seconds`, `backoff_multiplier`, `max_interval_seconds`, `max_attempts` | as [`PollLayer`] has them: 1, 1.5, 30, 60. Also `initial_interval_seconds`, `poll_interval_seconds`, `max_poll_attempts` |
 ///
 /// Any other field is an error; `null` is a field that is not there.
 #[derive(Clone, Debug, Deserialize)]
@@ -111,6 +116,10 @@ struct Profile {
     body_template: Option<String>,
     required_audience: Option<String>,
     required_scopes: Option<Vec<String>>,
+    kept_headers: Option<Vec<String>>,
+    result_field_path: Option<String>,
+    error_field_path: Option<String>,
+    replay_safe: Option<bool>,
     poll_config: Option<PollConfig>,
     source_path: Option<String>,
 }
@@ -191,7 +200,9 @@ fn each_once<'de, D: Deserializer<'de>>(
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PollConfig {
-    status_url_template: String,
+    status_url_template: Option<String>,
+    status_url_header: Option<String>,
+    pending_statuses: Option<Vec<u16>>,
     status_field_path: Option<String>,
     result_field_path: Option<String>,
     error_field_path: Option<String>,
@@ -199,7 +210,7 @@ struct PollConfig {
     job_values: Option<BTreeMap<String, String>>,
     completed_values: Option<Vec<Value>>,
     failed_values: Option<Vec<Value>>,
-    #[serde(alias = "initial_interval_seconds")]
+    #[serde(alias = "initial_interval_seconds", alias = "poll_interval_seconds")]
     interval_seconds: Option<f64>,
     backoff_multiplier: Option<f64>,
     max_interval_seconds: Option<f64>,
@@ -369,6 +380,29 @@ impl ToolManifest {
             // A job that is started twice runs twice.
             tool = tool.with_replay_safety(ReplaySafety::Unknown);
         }
+        if let Some(is_safe) = profile.replay_safe {
+            tool = tool.with_replay_safety(match is_safe {
+                true => ReplaySafety::Safe,
+                false => ReplaySafety::Unsafe,
+            });
+        }
+        let location = profile
+            .poll_config
+            .as_ref()
+            .and_then(|poll| poll.status_url_header.as_ref());
+        for name in profile.kept_headers.iter().flatten().chain(location) {
+            tool = tool.with_kept_header(header_name("kept_headers", name)?)?;
+        }
+        if let Some(path) = &profile.result_field_path {
+            tool = tool
+                .with_result(path)
+                .map_err(|e| e.with_field("result_field_path"))?;
+        }
+        if let Some(path) = &profile.error_field_path {
+            tool = tool
+                .with_error(path)
+                .map_err(|e| e.with_field("error_field_path"))?;
+        }
         let body = profile.body_template.as_deref();
         match body.filter(|body| !body.trim().is_empty()) {
             Some(body) => tool.with_body(body),
@@ -442,7 +476,28 @@ impl ToolManifest {
             (None, Mode::Poll) => return Err(ConfigError::new("poll_config", "is missing")),
         };
         let in_config = |part: &'static str| move |e: ConfigError| e.with_field(part);
-        let status = self.request(Method::GET, &config.status_url_template, false);
+        refuse_if(
+            profile.result_field_path.is_some(),
+            "result_field_path",
+            "belongs into `poll_config`, where the mode is `async_poll`",
+        )?;
+        let pending = config.pending_statuses.iter().flatten().map(|n| {
+            let refuse = |_| ConfigError::new("pending_statuses", format!("{n} is not a status"));
+            StatusCode::from_u16(*n).map_err(refuse)
+        });
+        let pending: Vec<StatusCode> = pending.collect::<Result<_, _>>()?;
+        // The tool's own URL is asked again, or one of its host.
+        let (url, is_own) = match (&config.status_url_template, &config.status_url_header) {
+            (Some(url), None) => (url, false),
+            (None, Some(_)) => (&profile.url_template, true),
+            (None, None) if !pending.is_empty() => (&profile.url_template, true),
+            (None, None) => return Err(ConfigError::new("status_url_template", "is missing")),
+            (Some(_), Some(_)) => {
+                let reason = "is there, and `status_url_template` too";
+                return Err(ConfigError::new("status_url_header", reason));
+            }
+        };
+        let status = self.request(Method::GET, url, false);
         let status = status.map_err(in_config("status_url_template"))?;
         // Never those of headers: a caller could name another's job.
         let schema = self.input_schema.as_ref();
@@ -475,7 +530,7 @@ impl ToolManifest {
             return Err(ConfigError::new("status_url_template", reason));
         }
         names.retain(|name| !named.contains_key(name));
-        let is_same_for_all = names.is_empty() && named.is_empty();
+        let is_same_for_all = names.is_empty() && named.is_empty() && !is_own;
         refuse_if(
             is_same_for_all,
             "status_url_template",
@@ -486,12 +541,19 @@ impl ToolManifest {
             ("failed_values", &config.failed_values, "failed"),
         ]
         .map(|(field, values, default)| states(field, values.as_deref(), default));
-        let state = config.status_field_path.as_deref().unwrap_or("$.status");
-        let job = HttpJob::new(status, state, completed?, failed?);
+        let state = config.status_field_path.as_deref();
+        let job = match state {
+            None if !pending.is_empty() => HttpJob::by_status(status),
+            state => HttpJob::new(status, state.unwrap_or("$.status"), completed?, failed?),
+        };
         let mut job = job.map_err(|e| match e.field() {
             "state" => e.with_field("status_field_path"),
             _ => e.with_field("completed_values"),
         })?;
+        job = job.with_pending(pending);
+        if let Some(name) = &config.status_url_header {
+            job = job.with_location(header_name("status_url_header", name)?);
+        }
         for name in &names {
             job = job.with_value(name, &format!("$[{}]", Value::from(name.as_str())))?;
         }
@@ -556,7 +618,7 @@ impl ToolManifest {
         layer.map(Some).map_err(|e| e.with_field("max_attempts"))
     }
 
-    /// The tool's definition, for a list of MCP: its schema, and by its method whether it only reads (GET, HEAD, OPTIONS) or may be repeated
+    /// The tool's definition, for a list of MCP: its schema, and by `replay_safe` or its method whether it only reads (GET, HEAD, OPTIONS) or may be repeated
     /// (PUT, DELETE). A job that was started twice runs twice, whatever the method. A schema that does not say of which draft it is gets the
     /// `$schema` of draft 7, as MCP's default is another one.
     #[cfg(feature = "mcp")]
@@ -569,17 +631,18 @@ impl ToolManifest {
         };
         schema.entry("$schema").or_insert_with(|| DRAFT_7.into());
         let profile = &self.execution_profile;
+        let may_repeat = profile.replay_safe;
         let is = |names: &[&str]| {
             let is_one = names
                 .iter()
                 .any(|name| profile.method().eq_ignore_ascii_case(name));
-            is_one && profile.mode() == Mode::Sync
+            is_one && (profile.mode() == Mode::Sync || may_repeat == Some(true))
         };
         // What is not known is not said: of a POST nothing.
         let mut annotations = ToolAnnotations::new();
         if is(&["GET", "HEAD", "OPTIONS"]) {
             annotations = annotations.read_only(true);
-        } else if is(&["PUT", "DELETE"]) {
+        } else if may_repeat.unwrap_or_else(|| is(&["PUT", "DELETE"])) {
             annotations = annotations.idempotent(true);
         }
         let mut tool = Tool::new_with_raw(
@@ -590,6 +653,11 @@ impl ToolManifest {
         tool.annotations = Some(annotations);
         tool
     }
+}
+
+fn header_name(field: &'static str, name: &str) -> Result<HeaderName, ConfigError> {
+    let refuse = |_| ConfigError::new(field, format!("`{name}` is not the name of a header"));
+    HeaderName::try_from(name).map_err(refuse)
 }
 
 fn read(path: &FilePath) -> Result<ToolManifest, String> {

@@ -9,7 +9,7 @@
 //!   as text where it is none.
 //! - Any other status is the error that it [means](crate::ErrorKind::from_http_status), with the delay that the headers ask
 //!   for, the beginning of the body in its text, and the answer [behind it](HttpAnswer::of_error). Of its body at most 64 KiB are
-//!   read, and for at most 2 s.
+//!   read, and for at most 2 s; a body that was cut ends with a mark.
 //! - A request that could not be sent is `ConnectionFailed`, not started, and may be repeated. Everything later is
 //!   [unknown](crate::Execution::Unknown).
 //! - Dropping the response future drops the request.
@@ -105,6 +105,7 @@
 //! |---|---|---|---|
 //! | scheme, host, port | nothing: they are literal | | an error when the tool is built |
 //! | segment of the path | text, number, boolean; not empty, without `/`, `\` and control characters | percent-encoded | `InvalidInput`, also if a whole segment is `.` or `..` |
+//! | one segment of the path: `{{ id \| segment }}` | text, also with `/`; no `.` or `..` between slashes | percent-encoded: `a%2Fb` | `InvalidInput` |
 //! | segments of the path: `{{ file \| path }}` | text | split at `/`, then the same | `InvalidInput` |
 //! | query, fields of a form | text, number, boolean | percent-encoded | `InvalidInput` |
 //! | fragment | nothing | | an error when the tool is built |
@@ -114,7 +115,8 @@
 //! | JSON, outside of strings | anything | JSON: a text gets its quotes | `InvalidInput` if the body then nests more than 120 deep |
 //! | JSON, a key | the same | the same | `InvalidInput` if an object has the key already |
 //!
-//! A number that JSON does not have (`"inf" | float`) can stand nowhere. `tojson` makes JSON of anything. `safe` and `escape` do nothing: places escape, whatever a template says. A block that captures
+//! A number that JSON does not have (`"inf" | float`) can stand nowhere. `tojson` makes JSON of anything. `safe` and `escape` do nothing: places escape, whatever a template says. `urlencode` does nothing
+//! in URLs and forms. Values have no methods: `{{ s | upper }}`, not `{{ s.upper() }}`. A block that captures
 //! output (`{% set x %}..{% endset %}`) cannot print what it has captured.
 //!
 //! A template may have 64 KiB, a rendering 20,000 steps (about one for each instruction, item and 64 bytes of text that is
@@ -127,6 +129,7 @@
 //!
 //! | what happens | kind | did the tool run? |
 //! |---|---|---|
+//! | arguments do not fit the [schema](HttpTool::with_input_schema) (feature `validate`) | `InvalidInput` | no |
 //! | an argument is missing, or cannot stand at its place | `InvalidInput`; names it, never its value | no |
 //! | a header needs `upstream_token` and the call has none, or one that cannot be in a header | `TokenExchange` | no |
 //! | the template gives no JSON, or no URL, or cannot be rendered with any arguments; reqwest cannot make the request, or has no TLS | `Internal`, as a [refusal](crate::ToolError::is_own_refusal) | no |
@@ -137,6 +140,7 @@
 //! | other 4xx, 5xx | [the status' kind](crate::ErrorKind::from_http_status) | by the kind; 503 with `Retry-After` or `retry-after-ms`: no |
 //! | a 2xx with more than [the limit](HttpTool::with_max_bytes), by `Content-Length` or while it is read | `Reported` | yes |
 //! | a 2xx with a `Content-Encoding`: nothing is decompressed here, and nothing was asked for | `Reported` | yes |
+//! | a 2xx with [the reason of a failure](HttpTool::with_error) | `Reported`, with the answer behind it | yes |
 //! | a 2xx without [the result](HttpTool::with_result) | `Reported`, with the answer behind it | yes |
 //!
 //! That a connection was not made is known by the type of the client's error: of hyper-util's with the feature `hyper`, of
@@ -148,7 +152,8 @@
 //! # Long jobs
 //!
 //! An endpoint that answers with a job (`202 Accepted`, an id) is a tool below a [`PollLayer`](crate::poll::PollLayer) with an [`HttpJob`]: the
-//! request that asks for the job, where in its answer the state stands, and which states end it.
+//! request that asks for the job, where in its answer the state stands, and which states end it. Where the status alone tells, it is
+//! [`HttpJob::by_status`]; where a header has the URL, [`HttpJob::with_location`].
 //!
 //! # Tools as files
 //!
@@ -182,6 +187,19 @@
 //! # Ok(()) }
 //! # let _ = main; }
 //! ```
+//!
+//! Operations of real APIs, with what their files need:
+//!
+//! | operation | `url_template`, without its host | and |
+//! |---|---|---|
+//! | GitHub, statistics: 202 until they are there | `/repos/{{ owner }}/{{ repo }}/stats/contributors` | mode `async_poll`, `pending_statuses: [202]`, `replay_safe: true` |
+//! | GitLab, a file | `/api/v4/projects/{{ id \| segment }}/repository/files/{{ file \| segment }}?ref={{ ref }}` | `kept_headers: ["X-Gitlab-Size"]`, `result_field_path: "content"` |
+//! | Wikipedia, a page | `/api/rest_v1/page/summary/{{ title \| segment }}` | `result_field_path: "extract"` |
+//! | Notion, a query: a POST that reads | `/v1/databases/{{ database }}/query` | `replay_safe: true`, `result_field_path: "results"`; `"filter": {{ filter }}` in the body |
+//! | Google Drive, a list: 403 for a limit | `/drive/v3/files?q={{ q }}` | nothing: a 403 with `rateLimitExceeded` is a rate limit |
+//! | Jira, a search | `/rest/api/3/search/jql?jql={{ jql }}&fields={{ fields \| join(',') }}` | `result_field_path: "issues"` |
+//! | Slack, a message: 200 with `ok: false` | `/api/chat.postMessage` | `error_field_path: "error"`, `replay_safe: false` |
+//! | Open-Meteo, a forecast | `/v1/forecast?latitude={{ latitude }}&longitude={{ longitude }}` | `result_field_path: "current"` |
 //!
 //! # What is sent along
 //!

@@ -10,6 +10,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
+use serde_json::Value;
 use tokio::time::{Instant, timeout};
 use tower_service::Service;
 use tracing::Span;
@@ -36,6 +37,9 @@ const MAX_REASON: usize = 200;
 
 /// How much of the body of an answer with an error status is read, in bytes.
 const MAX_REFUSAL: usize = 64 << 10;
+
+/// Stands behind a body that was not read to its end.
+const CUT: &str = "... [the rest of the body was not read]";
 
 /// How long the body of an answer with an error status is waited for: its status is what counts.
 const REFUSAL_TIME: Duration = Duration::from_secs(2);
@@ -212,7 +216,7 @@ where
     let (head, body) = response.into_parts();
     span.record(names::STATUS_CODE, head.status.as_u16());
     let is_success = head.status.is_success();
-    let (mut bytes, mut whole) = (Vec::new(), Ok(()));
+    let (mut bytes, mut whole, mut is_cut) = (Vec::new(), Ok(()), false);
     if !has_body(tool.method(), head.status) {
         drop(body);
     } else if is_success {
@@ -220,7 +224,8 @@ where
     } else if !is_encoded(&head.headers) {
         let max = max_bytes.min(MAX_REFUSAL);
         // What there is of it will do.
-        let _ = timeout(REFUSAL_TIME, read(body, max, &mut bytes)).await;
+        let read = timeout(REFUSAL_TIME, read(body, max, &mut bytes)).await;
+        is_cut = !matches!(read, Ok(Ok(())));
     }
     let elapsed = begun.elapsed();
     events::response(info, head.status, &head.headers, &bytes, elapsed);
@@ -229,7 +234,10 @@ where
     let now = wall_clock();
     let answer = HttpAnswer {
         status: head.status,
-        body: Body::of(&bytes),
+        body: match is_cut {
+            true => Body::Text(format!("{}{CUT}", String::from_utf8_lossy(&bytes))),
+            false => Body::of(&bytes),
+        },
         headers: tool.kept(&head.headers),
         elapsed,
         cooldown: hint::exhausted(&head.headers, now).filter(|_| is_success),
@@ -257,6 +265,15 @@ fn has_body(method: &Method, status: StatusCode) -> bool {
 
 /// The answer with the tool's result as its body.
 fn picked(tool: &HttpTool, mut answer: HttpAnswer) -> Result<HttpAnswer, ToolError> {
+    if let (Some(path), Body::Json(json)) = (tool.error(), &answer.body)
+        && let Some(why) = path.first(json).filter(|why| is_something(why))
+    {
+        let text = match why {
+            Value::String(why) => why.clone(),
+            why => why.to_string(),
+        };
+        return Err(ToolError::new(ErrorKind::Reported, text).with_source(Refused::new(answer)));
+    }
     let Some(path) = tool.result() else {
         return Ok(answer);
     };
@@ -270,6 +287,16 @@ fn picked(tool: &HttpTool, mut answer: HttpAnswer) -> Result<HttpAnswer, ToolErr
     };
     answer.body = Body::Json(found);
     Ok(answer)
+}
+
+fn is_something(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        _ => true,
+    }
 }
 
 /// The delay of `Retry-After`, or of its form in milliseconds.

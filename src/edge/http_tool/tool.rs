@@ -9,10 +9,13 @@ use http::{
 use serde_json::Value;
 
 use super::{
+    job::Asked,
     path::Path,
     service::HttpService,
     template::{MAX_BYTES, Scope, Sketch, TOKEN, Templates, encoded},
 };
+#[cfg(feature = "validate")]
+use crate::validate::{Schema, Validation};
 use crate::{
     call::{ReplaySafety, ToolCall},
     config::{ConfigError, refuse_if},
@@ -65,6 +68,9 @@ pub struct HttpTool {
     replay: ReplaySafety,
     bare_key: bool,
     result: Option<Path>,
+    error: Option<Path>,
+    #[cfg(feature = "validate")]
+    schema: Option<Schema>,
 }
 
 #[derive(Clone)]
@@ -108,6 +114,9 @@ impl HttpTool {
             replay,
             bare_key: false,
             result: None,
+            error: None,
+            #[cfg(feature = "validate")]
+            schema: None,
         };
         let sketch = tool.add("url", url)?;
         sketch.check_url(&tool.origin)?;
@@ -193,6 +202,9 @@ impl HttpTool {
         Ok(self)
     }
 
+    /// Sets the JSON Schema of the arguments. With the feature `validate`, arguments that do not fit it are `InvalidInput`,
+    /// and nothing is sent.
+    ///
     /// Checks that templates use no argument that the JSON Schema of the arguments does not have among its `properties`; those
     /// that are added later, too. A schema without `properties` says nothing. Slices (`a[:9]`), the arguments of `{% filter %}`
     /// and names that the template sets itself are not looked at.
@@ -207,12 +219,23 @@ impl HttpTool {
     #[cfg_attr(not(feature = "validate"), doc = " limits of one.")]
     pub fn with_input_schema(mut self, schema: &Value) -> Result<Self, ConfigError> {
         #[cfg(feature = "validate")]
-        crate::validate::Schema::compile(schema)
-            .map_err(|error| error.with_field("input_schema"))?;
+        {
+            let compiled = Schema::compile(schema);
+            self.schema = Some(compiled.map_err(|error| error.with_field("input_schema"))?);
+        }
         let properties = schema.get("properties").and_then(Value::as_object);
         self.known = properties.map(|properties| properties.keys().cloned().collect());
         self.check_arguments()?;
         Ok(self)
+    }
+
+    /// Sets whether arguments are checked against the [schema](Self::with_input_schema) before anything is sent. Default:
+    /// they are, unless the call is marked `Validation::Off`.
+    #[cfg(feature = "validate")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "validate")))]
+    pub fn with_validation(mut self, checks: bool) -> Self {
+        self.schema = self.schema.filter(|_| checks);
+        self
     }
 
     /// Sets how many bytes an answer may have. Default: [`MAX_ANSWER`]; of a request for a [job](super::HttpJob) what the tool has that
@@ -253,6 +276,19 @@ impl HttpTool {
     /// `result`: no JSONPath.
     pub fn with_result(mut self, path: &str) -> Result<Self, ConfigError> {
         self.result = Some(Path::parse("result", path)?);
+        Ok(self)
+    }
+
+    /// Sets where in a 2xx the reason of a failure stands: a JSONPath. An answer in which it finds anything but `null`,
+    /// `false` or an empty value is [`Reported`](ErrorKind::Reported) with that text. Default: nowhere.
+    ///
+    /// Slack answers a failed request with 200 and `error`, GraphQL with 200 and `errors[0].message`.
+    ///
+    /// # Errors
+    ///
+    /// `error`: no JSONPath.
+    pub fn with_error(mut self, path: &str) -> Result<Self, ConfigError> {
+        self.error = Some(Path::parse("error", path)?);
         Ok(self)
     }
 
@@ -313,6 +349,14 @@ impl HttpTool {
 
     pub(super) fn result(&self) -> Option<&Path> {
         self.result.as_ref()
+    }
+
+    pub(super) fn error(&self) -> Option<&Path> {
+        self.error.as_ref()
+    }
+
+    pub(super) fn origin(&self) -> &str {
+        &self.origin
     }
 
     /// The URL as the operator wrote it.
@@ -384,11 +428,18 @@ impl HttpTool {
 
     /// The request of a call.
     pub(super) fn request(&self, call: &ToolCall) -> Result<Request<Bytes>, ToolError> {
+        #[cfg(feature = "validate")]
+        self.validate(call)?;
         let scope = Scope::new(call);
         let (body, content_type) = self.payload(&scope)?;
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.templates.url(&scope, &self.origin)?;
+        *request.uri_mut() = match Asked::of(call).and_then(Asked::location) {
+            Some(path) => format!("{}{path}", self.origin).parse().map_err(|_| {
+                ToolError::new(ErrorKind::Reported, "the job's location is not a URL")
+            })?,
+            None => self.templates.url(&scope, &self.origin)?,
+        };
         let headers = request.headers_mut();
         if let Some(content_type) = content_type {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -406,6 +457,18 @@ impl HttpTool {
             headers.insert(IDEMPOTENCY_KEY, key);
         }
         Ok(request)
+    }
+
+    #[cfg(feature = "validate")]
+    fn validate(&self, call: &ToolCall) -> Result<(), ToolError> {
+        let is_off = call.extensions().get() == Some(&Validation::Off);
+        let arguments = call.arguments_value();
+        match self.schema.as_ref().filter(|_| !is_off) {
+            Some(schema) if !schema.is_valid(arguments) => {
+                Err(schema.misfits(arguments).refusal(None))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn payload(&self, scope: &Scope) -> Result<(Bytes, Option<&'static str>), ToolError> {

@@ -25,6 +25,8 @@ pub(super) enum Slot {
     Json(String),
     /// Several segments of a path.
     Path(String),
+    /// One segment of a path, which may have a slash in it.
+    Segment(String),
     Null,
     /// An undefined variable, where that prints nothing.
     Nothing,
@@ -35,8 +37,11 @@ impl Slot {
         if let Some(Json(text)) = value.downcast_object_ref() {
             return Ok(Self::Json(text.clone()));
         }
-        if let Some(Segments(text)) = value.downcast_object_ref() {
-            return Ok(Self::Path(text.clone()));
+        if let Some(Segments { text, are_one }) = value.downcast_object_ref() {
+            return Ok(match are_one {
+                true => Self::Segment(text.clone()),
+                false => Self::Path(text.clone()),
+            });
         }
         if let Some(text) = value.as_str() {
             return Ok(Self::Text(text.to_owned()));
@@ -53,7 +58,8 @@ impl Slot {
     /// Its text, as far as it has one.
     pub(super) fn text(&self) -> &str {
         match self {
-            Self::Text(text) | Self::Scalar(text) | Self::Json(text) | Self::Path(text) => text,
+            Self::Text(text) | Self::Scalar(text) | Self::Json(text) => text,
+            Self::Path(text) | Self::Segment(text) => text,
             Self::Null => "null",
             Self::Nothing => "",
         }
@@ -64,7 +70,7 @@ impl Slot {
         match self {
             Self::Text(text) | Self::Scalar(text) => Some(text),
             Self::Nothing => Some(""),
-            Self::Json(_) | Self::Path(_) | Self::Null => None,
+            Self::Json(_) | Self::Path(_) | Self::Segment(_) | Self::Null => None,
         }
     }
 }
@@ -182,9 +188,12 @@ impl Object for Json {
     }
 }
 
-/// What `path` makes: segments with `/` between them.
+/// What `path` makes: segments with `/` between them; and `segment`: one with `/` in it.
 #[derive(Debug)]
-struct Segments(String);
+struct Segments {
+    text: String,
+    are_one: bool,
+}
 
 impl Object for Segments {
     fn repr(self: &std::sync::Arc<Self>) -> ObjectRepr {
@@ -192,7 +201,7 @@ impl Object for Segments {
     }
 
     fn render(self: &std::sync::Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -237,13 +246,38 @@ pub(super) fn to_json(state: &State<'_, '_>, value: &Value) -> Result<Value, Err
 
 /// The filter `path`.
 pub(super) fn path(state: &State<'_, '_>, value: &Value) -> Result<Value, Error> {
+    segments(state, value, false)
+}
+
+/// The filter `segment`.
+pub(super) fn segment(state: &State<'_, '_>, value: &Value) -> Result<Value, Error> {
+    segments(state, value, true)
+}
+
+fn segments(state: &State<'_, '_>, value: &Value, are_one: bool) -> Result<Value, Error> {
     match value.as_str() {
         Some(text) => {
             charge(state, text)?;
-            Ok(Value::from_object(Segments(text.to_owned())))
+            let text = text.to_owned();
+            Ok(Value::from_object(Segments { text, are_one }))
         }
         None if value.is_undefined() => Err(ErrorKind::UndefinedError.into()),
-        None => Err(Fault::Value(None, "is no text, as `path` takes it").into()),
+        None => Err(Fault::Value(None, "is no text, as a path takes it").into()),
+    }
+}
+
+/// The filter `urlencode`: nothing in URLs and forms, which encode by themselves.
+pub(super) fn urlencode(state: &State<'_, '_>, value: &Value) -> Result<Value, Error> {
+    if value.is_undefined() {
+        return Err(ErrorKind::UndefinedError.into());
+    }
+    let encodes = state.name() == "url" || state.name().starts_with("field ");
+    match Slot::of(value)?.plain() {
+        Some(text) if !encodes => {
+            charge(state, text)?;
+            Ok(super::encoded(text).into())
+        }
+        _ => Ok(value.clone()),
     }
 }
 

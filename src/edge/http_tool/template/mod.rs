@@ -79,6 +79,10 @@ impl Fault {
             (None, Cause::UnknownFilter | Cause::UnknownFunction | Cause::UnknownTest) => {
                 Self::Template("uses an unknown filter, test or function")
             }
+            (None, Cause::UnknownMethod) => Self::Template("calls a method: values have none"),
+            (None, Cause::MissingArgument | Cause::TooManyArguments) => {
+                Self::Template("gives a filter, test or function too few arguments, or too many")
+            }
             // What a filter or an operator does not take, as a rule.
             (None, _) => Self::Value(None, "does not fit the template"),
         }
@@ -156,6 +160,8 @@ impl Default for Templates {
         env.set_recursion_limit(MAX_DEPTH);
         env.add_filter("tojson", marks::to_json);
         env.add_filter("path", marks::path);
+        env.add_filter("segment", marks::segment);
+        env.add_filter("urlencode", marks::urlencode);
         for name in ["safe", "escape", "e"] {
             env.add_filter(name, marks::same);
         }
@@ -184,6 +190,15 @@ impl Templates {
         if words.contains(TOKEN) {
             self.with_token.insert(part.to_owned());
         }
+        // Their names are free for arguments where nothing calls them.
+        for name in ["range", "dict", "namespace"] {
+            let calls = |source: &str| names::may_call(source, name);
+            let is_called =
+                calls(&source) || self.env.templates().any(|(_, other)| calls(other.source()));
+            if words.contains(name) && !is_called {
+                self.env.remove_global(name);
+            }
+        }
         let added = self.env.add_template_owned(part.to_owned(), source);
         added.map_err(|error| {
             // The text is the operator's own, so it may be quoted.
@@ -191,6 +206,10 @@ impl Templates {
             let (line, detail) = (line.unwrap_or_default(), error.detail().unwrap_or_default());
             refused(format!("is no template{line}: {detail}"))
         })?;
+        // What no arguments can mend, as far as a trial finds it.
+        if let Err(Fault::Template(why)) = self.marked(part, Value::from_object(scope::Anything)) {
+            return Err(refused(why.to_owned()));
+        }
         Ok(Sketch(sketch))
     }
 
@@ -300,14 +319,7 @@ impl Templates {
         };
         match fault {
             Fault::Undefined if self.lacks_only_token(part, scope) => no_token(),
-            Fault::Undefined => {
-                let missing = names.iter().filter(|name| !scope.has(name));
-                let missing: Vec<_> = missing.map(|name| format!("`{name}`")).collect();
-                match &*missing.join(" or ") {
-                    "" => invalid(format!("a variable of the {part} is not defined")),
-                    names => invalid(format!("{names} is missing ({part})")),
-                }
-            }
+            Fault::Undefined => invalid(are_missing(&self.missing(part, scope))),
             Fault::Value(n, why) => {
                 let slot = n.zip(marked).and_then(|(n, marked)| marked.slot(n));
                 let name = scope.name_of(&names, slot.map(|slot| slot.text()));
@@ -320,6 +332,30 @@ impl Templates {
                 format!("the template of the {part} {why}"),
             ),
         }
+    }
+
+    /// The arguments without which a call has no request: those of all parts, if undefined variables are errors.
+    fn missing(&self, part: &str, scope: &Scope) -> BTreeSet<String> {
+        let lacks = |part: &str| {
+            let names = self.variables(part).into_iter();
+            let absent: Vec<_> = names.filter(|name| !scope.has(name)).collect();
+            let is_needed = |name: &String| {
+                let others = absent.iter().filter(|other| *other != name);
+                let rendered = self.marked(part, scope.filled(others));
+                self.prints_undefined() || matches!(rendered, Err(Fault::Undefined))
+            };
+            let needed = absent
+                .iter()
+                .filter(|name| *name != TOKEN && is_needed(name));
+            needed.cloned().collect::<Vec<_>>()
+        };
+        if self.prints_undefined() {
+            return lacks(part).into_iter().collect();
+        }
+        self.env
+            .templates()
+            .flat_map(|(part, _)| lacks(part))
+            .collect()
     }
 
     /// Whether nothing would be undefined if the call had a token.
@@ -348,6 +384,16 @@ impl Templates {
         let names = self.variables(part).into_iter();
         let top = names.map(|name| name.split('.').next().unwrap_or_default().to_owned());
         top.filter(|name| !ours(name)).collect()
+    }
+}
+
+/// The sentence that names what is missing.
+fn are_missing(names: &BTreeSet<String>) -> String {
+    let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    match &names[..] {
+        [] => "an argument is missing".to_owned(),
+        [name] => format!("{name} is missing"),
+        [first @ .., last] => format!("{} and {last} are missing", first.join(", ")),
     }
 }
 

@@ -70,7 +70,13 @@ fn check_tag<'s>(
     close: &str,
     words: &mut BTreeSet<&'s str>,
 ) -> Result<&'s str, String> {
-    let (mut rest, mut before) = (tag, Word::Other(""));
+    let (mut rest, mut before) = (bare(tag), Word::Other(""));
+    // A block of this name begins with a filter. Elsewhere the word may be a variable.
+    if close == "%}"
+        && let Some(after) = rest.strip_prefix("filter ")
+    {
+        (rest, before) = (after, Word::Pipe);
+    }
     while let Some(c) = rest.chars().next() {
         if let Some(after) = rest.strip_prefix(close) {
             return Ok(after);
@@ -124,6 +130,13 @@ impl<'s> Word<'s> {
         let is_name = word.starts_with(|c: char| c.is_alphabetic() || c == '_');
         match before {
             _ if word == "|" => return Ok(Self::Pipe),
+            // A member of a value, whatever it is called.
+            Self::Other(".") if is_name => {
+                // Of a loop's methods the object is known by the template's author alone.
+                let is_of_loop = matches!(word, "cycle" | "changed");
+                refuse(called && !is_of_loop, "method", word)?;
+                return Ok(Self::Other(word));
+            }
             Self::Is if word == "not" => return Ok(Self::Is),
             Self::Pipe if is_name => {
                 let tried = env.empty_state().apply_filter(word, &[]);
@@ -135,10 +148,6 @@ impl<'s> Word<'s> {
                 let unknown = tried.is_err_and(|e| e.kind() == ErrorKind::UnknownTest);
                 refuse(unknown, "test", word)?;
             }
-            Self::Other("filter") if is_name => {
-                return Self::check(env, Self::Pipe, word, called);
-            }
-            Self::Other(".") => {}
             Self::Other(_) if is_name && called && !KEYWORDS.contains(&word) => {
                 let known = env.globals().any(|(name, _)| name == word);
                 refuse(!known, "function", word)?;
@@ -156,6 +165,12 @@ impl<'s> Word<'s> {
 const KEYWORDS: &[&str] = &[
     "if", "elif", "else", "and", "or", "not", "in", "set", "for", "with",
 ];
+
+/// Whether a template calls a function of this name, perhaps.
+pub(super) fn may_call(source: &str, name: &str) -> bool {
+    let mut found = source.match_indices(name);
+    found.any(|(at, _)| source[at + name.len()..].trim_start().starts_with('('))
+}
 
 fn refuse(bad: bool, what: &str, word: &str) -> Result<(), String> {
     match bad {

@@ -48,6 +48,9 @@ pub(super) fn url(marked: &Marked, origin: &str) -> Result<Uri, Fault> {
                     between = "/";
                 }
             }
+            Piece::Value(n, Slot::Segment(text)) if !in_query => {
+                out.push_str(&encoded_whole(n, text)?);
+            }
             Piece::Value(n, slot) => {
                 let text = slot.plain().ok_or(Fault::Value(Some(n), NOT_PLAIN))?;
                 match in_query {
@@ -84,6 +87,17 @@ fn encoded_segment(n: usize, text: &str) -> Result<String, Fault> {
         "" => "is empty, in a path",
         _ if text.contains(foreign) => "has a slash or a control character, in a segment of a path",
         _ => return Ok(utf8_percent_encode(text, ENCODED).to_string()),
+    };
+    Err(Fault::Value(Some(n), why))
+}
+
+/// One segment, with its slashes encoded. A server that decodes them first must not be led to another place.
+fn encoded_whole(n: usize, text: &str) -> Result<String, Fault> {
+    let why = match text {
+        "" => "is empty, in a path",
+        _ if text.contains(char::is_control) => "has a control character, in a segment of a path",
+        _ if text.split(['/', '\\']).any(is_dots) => "has `.` or `..` between slashes",
+        _ => return Ok(encoded(text)),
     };
     Err(Fault::Value(Some(n), why))
 }
@@ -228,7 +242,10 @@ fn put(out: &mut String, place: Json, n: usize, slot: &Slot) -> Result<(), Fault
         (_, Json::InEscape | Json::InHex(_)) => {
             return Err(Fault::Template("has a value behind a backslash"));
         }
-        (Slot::Path(_), _) => return Err(Fault::Template("has `path` outside of a URL's path")),
+        (Slot::Path(_) | Slot::Segment(_), _) => {
+            let why = "has `path` or `segment` outside of a URL's path";
+            return Err(Fault::Template(why));
+        }
         (Slot::Null, Json::InString) => return Err(Fault::Value(Some(n), "is null in a string")),
         (Slot::Nothing, _) => {}
         (Slot::Text(text), Json::Outside) => out.push_str(&quoted(text)?),

@@ -59,9 +59,23 @@ struct Context {
     variables: Arc<Variables>,
     /// In headers only.
     token: Option<Value>,
+    /// Arguments that go before those of the call.
+    filled: Option<serde_json::Value>,
 }
 
 crate::text::opaque_debug!({} Context);
+
+/// Has every member, for a trial of a template without arguments.
+#[derive(Debug)]
+pub(super) struct Anything;
+
+impl Object for Anything {
+    fn get_value(self: &Arc<Self>, name: &Value) -> Option<Value> {
+        const FUNCTIONS: &[&str] = &["uuid", "range", "dict", "namespace"];
+        let is_argument = name.as_str().is_none_or(|name| !FUNCTIONS.contains(&name));
+        is_argument.then(|| Value::from_dyn_object(Arc::clone(self)))
+    }
+}
 
 impl Object for Context {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
@@ -71,7 +85,12 @@ impl Object for Context {
     fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Value> {
         match name {
             TOKEN => self.token.clone(),
-            name => self.variables.get(name),
+            name => {
+                let filled = self.filled.as_ref().filter(|_| !is_ours(name));
+                let filled = filled.and_then(|filled| filled.get(name));
+                let filled = filled.map(|value| Value::from(Serde(value)));
+                filled.or_else(|| self.variables.get(name))
+            }
         }
     }
 }
@@ -104,6 +123,29 @@ impl Scope {
         Value::from_object(Context {
             variables: Arc::clone(&self.0),
             token: token.map(Value::from),
+            filled: None,
+        })
+    }
+
+    /// For a trial: a call that has a token, and an empty value for each of these names, `a.b` too.
+    pub(super) fn filled<'n>(&self, names: impl Iterator<Item = &'n String>) -> Value {
+        let mut filled = serde_json::Value::Object(self.0.call.arguments().clone());
+        for name in names {
+            let mut place = &mut filled;
+            for step in name.split('.') {
+                if !place.is_object() {
+                    *place = serde_json::json!({});
+                }
+                place = &mut place[step];
+            }
+            if place.is_null() {
+                *place = serde_json::json!([]);
+            }
+        }
+        Value::from_object(Context {
+            variables: Arc::clone(&self.0),
+            token: Some("x".into()),
+            filled: Some(filled),
         })
     }
 

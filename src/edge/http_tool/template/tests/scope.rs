@@ -153,20 +153,16 @@ fn nothing_stands_at_no_place_that_needs_something() {
     };
     let delete = |url: &str| HttpTool::new(http::Method::DELETE, url).unwrap();
     let invalid = ErrorKind::InvalidInput;
-    refused(
-        delete("https://h/x/{{ a }}"),
-        invalid,
-        "`a` is missing (url)",
-    );
+    refused(delete("https://h/x/{{ a }}"), invalid, "`a` is missing");
     refused(
         delete("https://h/x-{{ a }}/{{ b }}"),
         invalid,
-        "`a` is missing (url)",
+        "`a` is missing",
     );
     let body = post().with_body(r#"{"a": {{ a }}, "b": {{ b }}}"#).unwrap();
-    refused(body, invalid, "`a` is missing (body)");
+    refused(body, invalid, "`a` is missing");
     let within = post().with_body("[\"{{ a.x }}\"]").unwrap();
-    refused(within, invalid, "`a.x` is missing (body)");
+    refused(within, invalid, "`a.x` is missing");
     let header = post().with_header("x-test", "Bearer {{ upstream_token }}");
     refused(
         header.unwrap(),
