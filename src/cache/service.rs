@@ -17,7 +17,7 @@ use crate::{
         fingerprint::Fingerprint,
         flights::{Failed, Flight, FlightKey, Source, is_for_one},
         principal::MAX_PRINCIPAL,
-        reuse::{self, AnyAnswer, Reuse, Reused},
+        reuse::{self, AnyAnswer, Reuse, Reused, Unsent},
     },
     outcome::{Classify, Count},
 };
@@ -139,6 +139,8 @@ impl<C: Clone> Kept<C> {
         })
     }
 }
+
+impl<C> Unsent for InCache<C> {}
 
 impl<Res, C> Reuse<Res> for InCache<C>
 where

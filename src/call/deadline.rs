@@ -111,10 +111,13 @@ impl ToolCall {
         self.share_limit();
     }
 
-    /// Lets those who judge the end of this call know the shortest timeout so far: see [`CallInfo::patience`].
+    /// Lets those who judge the end of this call know the shortest timeout so far: see [`CallInfo::patience`]. They are about
+    /// to send it: an earlier call with the same record may have left it [held](CallInfo::hold).
     #[inline]
     pub(crate) fn share_limit(&self) {
-        self.data.ident.record.set_limit_ms(self.limit_ms);
+        let record = &self.data.ident.record;
+        record.set_limit_ms(self.limit_ms);
+        record.release();
     }
 
     /// Keeps a reserve from the deadline for its owner; what is spent of it at `now` is spent.

@@ -199,6 +199,34 @@ impl CallInfo {
         self.ident.record.limit_ms()
     }
 
+    /// Marks that a layer holds the call back, until it [releases](Self::release) it: an observer that sees the
+    /// future dropped meanwhile knows that the call was not sent. Clones that run at the same time without an
+    /// observer share it.
+    pub(crate) fn hold(&self) {
+        self.ident.record.hold();
+    }
+
+    /// Marks that the call is sent to the inner service.
+    #[inline]
+    pub(crate) fn release(&self) {
+        self.ident.record.release();
+    }
+
+    /// Marks that an attempt has ended, and another one follows.
+    pub(crate) fn end_attempt(&self, may_have_run: bool) {
+        self.ident.record.end_attempt(may_have_run);
+    }
+
+    /// Returns whether a layer holds the call back: no attempt runs.
+    pub(crate) fn is_held(&self) -> bool {
+        self.ident.record.is_held()
+    }
+
+    /// Returns whether the call is held back, and no attempt before has run.
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.ident.record.is_unsent()
+    }
+
     /// Writes to the call's record, if an observer [observes](super::ToolCall::observe) it.
     #[inline]
     pub fn record(&self, write: impl FnOnce(&Record)) {

@@ -135,14 +135,14 @@ impl Observation {
         }
     }
 
-    /// How many attempts were sent, once the call has ended with `error` or with an answer: those that passed this observer,
+    /// How many attempts were sent, once the call has ended with `error` or with an answer, or was dropped: those that passed this observer,
     /// without one that a layer below [refused](ToolError::is_own_refusal) or answered with what [another call](Self::is_reused) has got. 0 for a
     /// call that was only refused, or only answered so.
     pub fn sent(&self, error: Option<&ToolError>) -> u32 {
         let begun = self.attempts() - u32::from(self.is_reused());
         let sent = match error {
             Some(error) => self.sent_before(error, begun),
-            None => begun,
+            None => begun - u32::from(self.record().is_last_unsent()).min(begun),
         };
         sent.saturating_sub(u32::from(self.first).saturating_sub(1))
     }

@@ -54,6 +54,8 @@ pub struct Record {
     pub(super) waited_nanos: AtomicU64,
     pub(super) output_bytes: Shared,
     pub(super) wants_output_bytes: AtomicBool,
+    /// Where the attempt that runs is: [`HELD`], [`BETWEEN`], [`RAN`]. Written also without an observer.
+    way: AtomicU8,
     /// The shortest timeout on the way of the attempt that runs, in milliseconds; 0 if there is none. Written also
     /// without an observer, as circuit breakers judge by it.
     limit_ms: AtomicU32,
@@ -66,6 +68,13 @@ pub struct Record {
     /// The redaction rules that a layer below the outermost observer has put on the call.
     rules: Mutex<Rules>,
 }
+
+/// A layer holds the call back: this attempt was not sent.
+const HELD: u8 = 1;
+/// The attempt before has ended, and the next one has no number yet.
+const BETWEEN: u8 = 2;
+/// An earlier attempt may have run.
+const RAN: u8 = 4;
 
 /// Tells repetitions of a call from other calls; see
 /// [`ToolCall::idempotency_key`](super::ToolCall::idempotency_key).
@@ -177,6 +186,7 @@ impl Record {
         self.wants_output_bytes.store(false, Relaxed);
         self.waited_nanos.store(0, Relaxed);
         self.has_rules.store(false, Relaxed);
+        self.way.store(0, Relaxed);
         Some(recording)
     }
 
@@ -231,6 +241,38 @@ impl Record {
 
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.timeout.get().duration()
+    }
+
+    pub(super) fn hold(&self) {
+        self.way.fetch_or(HELD, Relaxed);
+    }
+
+    /// The attempt is sent to the inner service.
+    #[inline]
+    pub(super) fn release(&self) {
+        if self.way.load(Relaxed) & HELD != 0 {
+            self.way.fetch_and(!HELD, Relaxed);
+        }
+    }
+
+    /// An attempt has ended, and another one follows.
+    pub(super) fn end_attempt(&self, may_have_run: bool) {
+        let ran = if may_have_run { RAN } else { 0 };
+        self.way.fetch_or(BETWEEN | ran, Relaxed);
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.way.load(Relaxed) & HELD != 0
+    }
+
+    /// Whether no attempt was sent, or none of them has run.
+    pub(super) fn is_unsent(&self) -> bool {
+        self.way.load(Relaxed) & (HELD | RAN) == HELD
+    }
+
+    /// Whether the attempt with the last number was not sent.
+    pub(super) fn is_last_unsent(&self) -> bool {
+        self.way.load(Relaxed) & (HELD | BETWEEN) == HELD
     }
 
     #[inline]
@@ -341,6 +383,9 @@ impl Record {
     #[inline]
     pub fn begin_attempt(&self, n: u32) {
         self.attempts.store(n, Relaxed);
+        if self.way.load(Relaxed) != 0 {
+            self.way.fetch_and(RAN, Relaxed);
+        }
         self.timeout.forget();
         self.configured.forget();
         self.output_bytes.forget();

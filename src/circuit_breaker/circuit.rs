@@ -618,7 +618,10 @@ impl Report for Admitted {
         self.end_own(None);
         // A policy that panics must not cost a probe's place.
         let mut permit = Permit::new(&self.breaker, Some(self.passes.pass));
-        let count = shared.abandoned(&how, &self.info);
+        let count = match self.info.is_held() {
+            true => Count::Neutral,
+            false => shared.abandoned(&how, &self.info),
+        };
         let verdict = shared.verdict(End::seen(count), || how.pending);
         permit.end(verdict, Some(how.pending), Some(&self.info));
     }

@@ -118,6 +118,7 @@ impl<F, W> State<F, W> {
 
 impl<S> Wait<S> {
     pub(crate) fn until(at: Instant, call: &ToolCall) -> Self {
+        call.info().hold();
         Self::Until {
             timer: Timer::default(),
             caller: Caller::of(call),
@@ -155,6 +156,7 @@ where
                 match (layer.decide(request, &mut result), &mut *request) {
                     (Some(until), Request::Again(resend)) => {
                         resend.failed = result.err();
+                        resend.end_attempt();
                         if until > Instant::now() {
                             Ok(State::before(Wait::until(until, &resend.call)))
                         } else {

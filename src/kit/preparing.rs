@@ -11,7 +11,7 @@ use tower_service::Service;
 
 use super::{caller::Caller, timer::Timer};
 use crate::{
-    call::ToolCall,
+    call::{CallInfo, ToolCall},
     error::{ErrorKind, ToolError},
 };
 
@@ -34,6 +34,7 @@ pin_project! {
         caller: Caller,
         timer: Timer,
         deadline: Option<Instant>,
+        call: CallInfo,
     }
 }
 
@@ -69,15 +70,18 @@ impl<S> Preparing<S> {
         S: Service<ToolCall>,
         S::Error: Into<ToolError>,
     {
-        let this = self.project();
+        let mut this = self.project();
         let given_up = match this.svc.poll_ready(cx) {
-            Poll::Pending => Some(ready!(this.limit.poll(cx))),
-            Poll::Ready(Ok(())) => this.limit.given_up(cx),
+            Poll::Pending => Some(ready!(this.limit.as_mut().poll(cx))),
+            Poll::Ready(Ok(())) => this.limit.as_mut().given_up(cx),
             Poll::Ready(Err(error)) => return Poll::Ready(Err(Unprepared::Failed(error.into()))),
         };
         Poll::Ready(match given_up {
             Some(why) => Err(Unprepared::GivenUp(why)),
-            None => Ok(this.svc),
+            None => {
+                this.limit.release();
+                Ok(this.svc)
+            }
         })
     }
 }
@@ -96,17 +100,29 @@ where
     Poll::Ready(match (ready, GivenUp::by(call)) {
         (Err(error), _) => Err(Unprepared::Failed(error.into())),
         (Ok(()), Some(why)) => Err(Unprepared::GivenUp(why)),
-        (Ok(()), None) => Ok(()),
+        (Ok(()), None) => {
+            call.info().release();
+            Ok(())
+        }
     })
 }
 
 impl WaitLimit {
+    /// From here on the call is [held](CallInfo::hold).
     pub(crate) fn of(call: &ToolCall) -> Self {
+        let info = call.info();
+        info.hold();
         Self {
             caller: Caller::of(call),
             timer: Timer::default(),
             deadline: call.deadline(),
+            call: info,
         }
+    }
+
+    /// The call is sent. Without this it stays held, also after a drop.
+    pub(crate) fn release(&self) {
+        self.call.release();
     }
 
     /// Ready once the wait has to end.

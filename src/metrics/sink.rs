@@ -113,13 +113,15 @@ impl CallEnd<'_> {
         code: &'a str,
         refused: bool,
     ) -> CallEnd<'a> {
-        use ErrorKind::{CircuitOpen, DeadlineExceeded, Overloaded};
+        use ErrorKind::{Cancelled, CircuitOpen, DeadlineExceeded, Overloaded, Timeout};
         CallEnd {
             outcome: CallOutcome::of_failure(kind, refused),
             failure: Some(kind),
             code: Some(code),
             sent: match kind {
                 _ if refused => self.attempts > 0,
+                // Dropped while a layer held it back.
+                Cancelled | Timeout => self.attempts > 0,
                 // Refused by a layer that did not say so.
                 CircuitOpen | DeadlineExceeded | Overloaded => self.attempts > 1,
                 _ => true,

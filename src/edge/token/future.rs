@@ -171,6 +171,7 @@ where
                                 again.shared.settings.0.forget(&again.request, &token);
                             }
                             again.refused = Some(error);
+                            info.end_attempt(false);
                             again.ask()
                         }
                         (result, _) => {

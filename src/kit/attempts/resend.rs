@@ -193,6 +193,13 @@ impl<S, T> Resend<S, T> {
         error
     }
 
+    /// Marks on the call that an attempt has ended, and another one follows.
+    pub(super) fn end_attempt(&self) {
+        let is_unsent = |error: &ToolError| error.execution() == Execution::NotStarted;
+        let may_have_run = !self.failed.as_ref().is_some_and(is_unsent);
+        self.call.info().end_attempt(may_have_run);
+    }
+
     /// The error of the call, from that of its last attempt: if this side refused that one, the error before it.
     pub(crate) fn end(&mut self, error: ToolError) -> ToolError {
         // A caller who has cancelled has to see `Cancelled`.

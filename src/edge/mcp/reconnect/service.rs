@@ -251,6 +251,7 @@ impl McpReconnect {
         let (mut limit, mut timer) = (pin!(WaitLimit::of(call)), Timer::default());
         poll_fn(|cx| {
             if let Poll::Ready(connected) = establish.as_mut().poll(cx) {
+                limit.release();
                 return Poll::Ready(connected);
             }
             if let Poll::Ready(why) = limit.as_mut().poll(cx) {

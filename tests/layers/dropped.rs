@@ -1,0 +1,213 @@
+//! D1: a call that a layer holds back, and whose caller hangs up, was not sent: outer layers count no
+//! attempt, no latency and no failure, and keep no key.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::advance;
+use tokio_test::{assert_pending, task};
+use tower::{Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
+use tower_toolcall::{
+    ErrorKind, ToolCall, ToolError,
+    circuit_breaker::{BreakerState, CircuitBreakerLayer},
+    concurrency_limit::ConcurrencyLimitLayer,
+    health::{Availability, Health},
+    metrics::Metrics,
+    once::OnceLayer,
+    policy::{Approval, PolicyLayer, Verdict},
+    quota::{Quota, QuotaLayer},
+    rate_limit::RateLimitBackoffLayer,
+    repeat_guard::RepeatGuardLayer,
+    retry::{RetryLayer, RetryPolicy},
+    testing::{Script, Step},
+    timeout::TimeoutLayer,
+};
+
+type Tool = Script<&'static str>;
+type Stack = BoxCloneSyncService<ToolCall, &'static str, ToolError>;
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn pay() -> ToolCall {
+    ToolCall::new("pay")
+        .with_server("bank")
+        .with_agent_id("a1")
+        .with_once_key("k1")
+        .with_json(json!({ "euros": 20 }))
+        .unwrap()
+}
+
+/// Layers that hold back the next call of `pay`, each over a tool; the tool was called once if it
+/// took a call to get there.
+async fn holders() -> Vec<(&'static str, Stack, Tool)> {
+    let mut all = Vec::new();
+    let mut add = |name, stack: Stack, tool: &Tool| all.push((name, stack, tool.clone()));
+
+    // First: the time of the others passes too.
+    let limited = Step::fail(ErrorKind::RateLimited).with_retry_after(secs(240));
+    let tool = Tool::new([limited]).then(Step::ok("paid"));
+    let gate = RateLimitBackoffLayer::new().layer(tool.clone());
+    assert_pending!(task::spawn(gate.clone().oneshot(pay())).poll());
+    add("cooldown", BoxCloneSyncService::new(gate), &tool);
+
+    let tool = Tool::new([Step::hang()]).then(Step::ok("paid"));
+    let limit = ConcurrencyLimitLayer::new(1).layer(tool.clone());
+    // It hangs to the end of the test.
+    let running = Box::leak(Box::new(task::spawn(limit.clone().oneshot(pay()))));
+    assert_pending!(running.poll());
+    add("concurrency limit", BoxCloneSyncService::new(limit), &tool);
+
+    let tool = Tool::always(Step::ok("paid"));
+    let quota = QuotaLayer::builder(Quota::per_hour(1).unwrap()).with_max_wait(secs(7200));
+    let quota = quota.build().unwrap().layer(tool.clone());
+    quota.clone().oneshot(pay()).await.unwrap();
+    add("quota", BoxCloneSyncService::new(quota), &tool);
+
+    let tool = Tool::always(Step::ok("paid"));
+    let silent = service_fn(|_: Approval| std::future::pending::<Result<Verdict, ToolError>>());
+    let policy = PolicyLayer::new().ask("pay").with_approver(silent);
+    let policy = policy.layer(tool.clone());
+    add("approval", BoxCloneSyncService::new(policy), &tool);
+
+    let tool = Tool::always(Step::ok("paid"));
+    let busy = tower::limit::ConcurrencyLimit::new(tool.clone(), 0);
+    let guard = RepeatGuardLayer::new().layer(busy);
+    add("readiness", BoxCloneSyncService::new(guard), &tool);
+    all
+}
+
+/// Drops a call a minute after it has begun to wait.
+async fn hang_up(stack: impl tower::Service<ToolCall, Response = &'static str, Error = ToolError>) {
+    let mut waiting = task::spawn(stack.oneshot(pay().with_timeout(secs(30))));
+    assert_pending!(waiting.poll());
+    advance(secs(60)).await;
+    assert_pending!(waiting.poll());
+}
+
+/// D1: a breaker above a queue does not open.
+#[tokio::test(start_paused = true)]
+async fn a_held_call_does_not_open_a_breaker() {
+    for (name, stack, tool) in holders().await {
+        let before = tool.count();
+        let layer = CircuitBreakerLayer::builder().with_trip(1).build().unwrap();
+        hang_up(layer.layer(stack)).await;
+        let breakers = layer.handle().snapshot();
+        assert_eq!(breakers[0].state, BreakerState::Closed, "{name}");
+        assert_eq!(tool.count(), before, "{name}");
+    }
+}
+
+/// D1: nor is its server marked.
+#[tokio::test(start_paused = true)]
+async fn a_held_call_does_not_mark_its_server() {
+    for (name, stack, _) in holders().await {
+        let health = Health::new();
+        for _ in 0..3 {
+            hang_up(health.layer().layer(stack.clone())).await;
+        }
+        let server = health.server("bank").unwrap();
+        assert_eq!(server.state, Availability::Available, "{name}");
+    }
+}
+
+/// D1: metrics count neither an attempt nor a latency.
+#[tokio::test(start_paused = true)]
+async fn a_held_call_is_no_attempt() {
+    for (name, stack, _) in holders().await {
+        let metrics = Metrics::new();
+        hang_up(metrics.layer().layer(stack)).await;
+        let snapshot = metrics.snapshot();
+        let all = &snapshot.total;
+        assert_eq!(
+            (all.calls, all.attempts, all.cancelled),
+            (1, 0, 1),
+            "{name}"
+        );
+        assert_eq!(all.latency.mean, secs(0), "{name}");
+    }
+}
+
+/// D1: its key is free, and the next call runs.
+#[tokio::test(start_paused = true)]
+async fn the_key_of_a_held_call_is_free() {
+    for (name, stack, _) in holders().await {
+        let once = OnceLayer::new();
+        hang_up(once.layer(stack)).await;
+        let tool = Tool::always(Step::ok("paid"));
+        let answer = once.layer(tool.clone()).oneshot(pay()).await;
+        assert_eq!((answer.unwrap(), tool.count()), ("paid", 1), "{name}");
+    }
+}
+
+/// D1: between two attempts nothing runs, but the first attempt did: its key is kept.
+#[tokio::test(start_paused = true)]
+async fn the_key_of_a_call_between_attempts_is_kept_if_it_may_have_run() {
+    for (first, runs) in [(ErrorKind::Timeout, 0), (ErrorKind::ConnectionFailed, 1)] {
+        let error = ToolError::new(first, "gone");
+        let error = match runs {
+            1 => error.with_execution(tower_toolcall::Execution::NotStarted),
+            _ => error,
+        };
+        let tool = Tool::new([Step::error(error.with_retry_after(secs(3600)))]);
+        let policy = RetryPolicy::new()
+            .assume_replay_safe()
+            .with_max_delay(secs(7200));
+        let retry = RetryLayer::new(policy);
+        let (once, metrics) = (OnceLayer::new(), Metrics::new());
+        let stack = once.layer(metrics.layer().layer(retry.layer(tool)));
+        hang_up(stack).await;
+        let snapshot = metrics.snapshot();
+        let seen = snapshot.tool(Some("bank"), "pay").unwrap();
+        assert_eq!(seen.attempts, 1, "{first:?}");
+        let next = Tool::always(Step::ok("paid"));
+        let _ = once.layer(next.clone()).oneshot(pay()).await;
+        assert_eq!(next.count(), runs, "{first:?}");
+    }
+}
+
+/// D1: a call that was sent after its wait counts as ever.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_sent_after_a_wait_counts() {
+    let tool = Tool::new([Step::ok("paid").after(secs(1))]).then(Step::hang());
+    let limit = ConcurrencyLimitLayer::new(1).layer(tool.clone());
+    let breaker = CircuitBreakerLayer::builder().with_trip(1).build().unwrap();
+    let (once, metrics) = (OnceLayer::new(), Metrics::new());
+    let stack = once.layer(breaker.layer(metrics.layer().layer(limit.clone())));
+    let mut first = task::spawn(limit.oneshot(pay()));
+    assert_pending!(first.poll());
+    let mut second = task::spawn(stack.oneshot(pay().with_timeout(secs(30))));
+    assert_pending!(second.poll());
+    advance(secs(1)).await;
+    assert!(first.poll().is_ready());
+    assert_pending!(second.poll());
+    assert_eq!(tool.count(), 2);
+    advance(secs(60)).await;
+    drop(second);
+    assert_eq!(breaker.handle().snapshot()[0].state, BreakerState::Open);
+    let snapshot = metrics.snapshot();
+    assert_eq!(snapshot.tool(Some("bank"), "pay").unwrap().attempts, 1);
+    let next = Tool::always(Step::ok("paid"));
+    let refused = once.layer(next.clone()).oneshot(pay()).await;
+    assert_eq!(refused.unwrap_err().code(), "TOOL_OUTCOME_UNKNOWN");
+}
+
+/// D1: a call that was dropped while it was held leaves no trace on the next one that has its record.
+#[tokio::test(start_paused = true)]
+async fn a_clone_of_a_held_call_counts_when_it_is_sent() {
+    let call = pay().with_timeout(secs(30));
+    let tool = Tool::always(Step::hang());
+    let breaker = CircuitBreakerLayer::builder().with_trip(1).build().unwrap();
+    let busy = tower::limit::ConcurrencyLimit::new(tool.clone(), 0);
+    let held = breaker.layer(RepeatGuardLayer::new().layer(busy));
+    let mut first = task::spawn(held.oneshot(call.clone()));
+    assert_pending!(first.poll());
+    drop(first);
+    let sent = breaker.layer(TimeoutLayer::new(secs(300)).layer(tool));
+    let mut second = task::spawn(sent.oneshot(call));
+    assert_pending!(second.poll());
+    advance(secs(60)).await;
+    drop(second);
+    assert_eq!(breaker.handle().snapshot()[0].state, BreakerState::Open);
+}
