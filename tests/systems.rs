@@ -150,6 +150,8 @@ async fn a_executes_whatever_is_asked_without_throwing() {
         message.starts_with("Tool invocation timed out after 30000ms"),
         "{message}"
     );
+    let sentence = results[2].error().unwrap().user_message();
+    assert!(sentence.contains("(30000 ms)"), "{sentence}");
 }
 
 // System B: a library that runs tools one after the other, within a budget, and measures.
@@ -252,6 +254,12 @@ async fn c_gives_up_where_it_is_of_no_use() {
             3,
             ErrorKind::ConnectionFailed,
         ),
+        ("network down", 3, ErrorKind::ConnectionFailed),
+        ("network", 3, ErrorKind::ConnectionFailed),
+        ("Error: Network.", 3, ErrorKind::ConnectionFailed),
+        ("network outage in eu-west", 3, ErrorKind::ConnectionFailed),
+        ("network: must be one of a, b", 1, ErrorKind::Failed),
+        ("invalid value: network", 1, ErrorKind::Failed),
     ] {
         let stack = system_c().stack().build().unwrap();
         let (requests, tool) = failing(usize::MAX, text);
@@ -367,6 +375,11 @@ async fn d_answers_a_timeout_with_its_error_object() {
             },
         });
         assert_eq!(error.to_json_rpc(), expected);
+        // The plain answer says it too, for people and for programs.
+        let plain: Value = serde_json::from_str(error.to_http().body()).unwrap();
+        assert_eq!(plain["error"]["timeout_ms"], ms);
+        let message = format!("The tool '{name}' took too long to answer ({ms} ms).");
+        assert_eq!(plain["error"]["message"], message);
     }
 }
 

@@ -44,12 +44,17 @@ fn shown(e: &ToolError, text: &str, max: usize) -> String {
     format!("{}{dots}", Short::new(&head, max))
 }
 
-/// The sentence that a template makes: `{tool}` stands for the tool's name, `{wait}` for the seconds to wait, `{why}` for as much of
+/// The sentence that a template makes: `{tool}` stands for the tool's name, `{wait}` for the seconds to wait,
+/// `{limit}` for the milliseconds of the timeout, `{why}` for as much of
 /// the reason as there is room for.
 fn sentence(e: &ToolError, template: &str, why: &str) -> String {
-    let wait = e.retry_after().map_or(0, seconds).to_string();
+    let wait = e.retry_after_seconds().unwrap_or(0).to_string();
+    let limit = e
+        .timeout()
+        .map(|limit| format!(" ({} ms)", limit.as_millis()));
+    let limit = limit.unwrap_or_default();
     let filled = |part: &str| {
-        let part = part.replace("{wait}", &wait);
+        let part = part.replace("{wait}", &wait).replace("{limit}", &limit);
         part.replace("{tool}", &name_of(e, MAX_NAME))
     };
     match template.split_once("{why}") {
@@ -98,11 +103,11 @@ fn words(e: &ToolError) -> Words {
         // It may have run, and must not run twice: another tool might do the same again.
         ErrorKind::Upstream | ErrorKind::RateLimited | ErrorKind::Overloaded | ErrorKind::CircuitOpen if e.0.must_not_repeat && !not_started =>
             w("The tool '{tool}' failed, and may have run all the same.", "", "Tool '{tool}' failed; it may have run all the same.", STOP, STOP),
-        ErrorKind::Timeout if e.execution() == Execution::Completed => w("The tool '{tool}' took too long to answer.", "",
+        ErrorKind::Timeout if e.execution() == Execution::Completed => w("The tool '{tool}' took too long to answer{limit}.", "",
             "Tool '{tool}' has run to its end, but too late for its answer to be passed on.", STOP, IF_SAFE),
-        ErrorKind::Timeout if not_started => w("The tool '{tool}' took too long to answer.", "",
+        ErrorKind::Timeout if not_started => w("The tool '{tool}' took too long to answer{limit}.", "",
             "Tool '{tool}' was not run: it could not be started in time.", ON, ONCE_LATER),
-        ErrorKind::Timeout => w("The tool '{tool}' took too long to answer.", "", "Tool '{tool}' timed out and may still be running.",
+        ErrorKind::Timeout => w("The tool '{tool}' took too long to answer{limit}.", "", "Tool '{tool}' timed out and may still be running.",
             "Do not repeat the same call; ask for less, or continue without it.",
             "Ask for less, or continue without it; repeat it only if it may run twice."),
         ErrorKind::DeadlineExceeded => w("There was no time left to run the tool '{tool}'.", "",

@@ -161,6 +161,9 @@ pub const MAX_TEXT: usize = 500;
 #[cfg(feature = "validate")]
 const MAX_REASONS: usize = 3;
 
+/// The longest time that a caller is told to wait.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(31 * 24 * 3600);
+
 /// Which limit ended a call that timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -522,9 +525,11 @@ impl ToolError {
         self.0.retry_after
     }
 
-    /// [`retry_after`](Self::retry_after) for a header: whole seconds, rounded up, at least 1.
+    /// [`retry_after`](Self::retry_after) for a header: whole seconds, rounded up, at least 1 and at most
+    /// 31 days, the longest period of a quota. Texts for users and models say no more either.
     pub fn retry_after_seconds(&self) -> Option<u64> {
-        self.0.retry_after.map(message::seconds)
+        let delay = self.0.retry_after?.min(MAX_RETRY_AFTER);
+        Some(message::seconds(delay))
     }
 
     /// Whether the tool ran.

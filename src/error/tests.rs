@@ -1142,7 +1142,7 @@ fn retry_after_in_seconds_never_comes_too_early() {
         assert_eq!(error.retry_after_seconds(), Some(seconds));
     }
     let never = ToolError::new(ErrorKind::RateLimited, "").with_retry_after(Duration::MAX);
-    assert_eq!(never.retry_after_seconds(), Some(u64::MAX));
+    assert_eq!(never.retry_after_seconds(), Some(31 * 24 * 3600));
 }
 
 /// E1: everything that an error carries, and that the first writer of a name wins.

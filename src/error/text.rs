@@ -211,6 +211,15 @@ fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
                 && !matches!(before, "first" | "second" | "flat")
         }
         "quota exceeded" => !matches!(before, "disk" | "storage" | "mailbox"),
+        // Alone, or as the cause: others name what the text is about.
+        "network" => {
+            let is_cause = matches!(
+                before,
+                "error" | "exception" | "cause" | "reason" | "failed"
+            );
+            matches!(next, "" | "." | "!")
+                && (before.is_empty() || is_cause && head.ends_with(" : "))
+        }
         // Of a text that was parsed.
         "unexpected eof" => {
             !matches!(then, "parsing" | "looking") && !matches!(earlier, "syntax" | "parse")

@@ -17,7 +17,7 @@
 //!
 //! | event | level | layer | further fields |
 //! |---|---|---|---|
-//! | `tool.start` | DEBUG | trace | `agent_id`, `timeout_ms` (of the call itself), `deadline_ms` |
+//! | `tool.start` | DEBUG | trace | `agent_id`, `timeout_ms` (in force, [if the layer knows it](crate::trace::TraceLayer::with_timeout_fn), else the call's own), `deadline_ms` |
 //! | `tool.success` | INFO | trace | `duration_ms`, `attempts`, `reused`, `max_attempts`, `output_bytes` |
 //! | `tool.failure` | [by kind](crate::trace#levels) | trace | `code`, `error`, `duration_ms`, `attempts`, `reused`, `max_attempts`, `output_bytes`, `status` |
 //! | `tool.rejected` | INFO | trace, identity, axum, `turn` | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `retry_after_ms` |

@@ -91,6 +91,11 @@ impl TimeoutLayer {
         self.edit(|s| s.tools.set(name.into(), timeout))
     }
 
+    /// Returns the timeout of a call in this layer, whatever its deadline leaves of it.
+    pub fn timeout_of(&self, call: &ToolCall) -> Duration {
+        self.settings.timeout_of(call)
+    }
+
     /// Returns the names of tools that have settings of their own, and whether calls have matched them.
     pub fn tool_names(&self) -> ToolNames {
         self.settings.tools.names()

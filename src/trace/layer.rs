@@ -1,10 +1,13 @@
-use std::any::type_name;
+use std::{any::type_name, sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 use tracing::Level;
 
 use super::{hooks::DefaultHooks, service::Trace, span::Scope};
-use crate::event::{Listen, Listener};
+use crate::{
+    call::ToolCall,
+    event::{Listen, Listener},
+};
 
 /// Layer that makes a span for each call, or for each attempt. See the [module docs](super) for an
 /// example.
@@ -13,8 +16,11 @@ use crate::event::{Listen, Listener};
 pub struct TraceLayer<H = DefaultHooks> {
     pub(super) hooks: H,
     pub(super) show: Show,
+    pub(super) timeout: Option<Arc<TimeoutFn>>,
     pub(super) listener: Listener,
 }
+
+pub(super) type TimeoutFn = dyn Fn(&ToolCall) -> Option<Duration> + Send + Sync;
 
 /// Which data spans show.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +60,7 @@ impl TraceLayer {
                 arguments: scope == Scope::Call,
                 output: false,
             },
+            timeout: None,
             listener: Listener::default(),
         }
     }
@@ -74,6 +81,7 @@ impl<H> TraceLayer<H> {
         TraceLayer {
             hooks,
             show: self.show,
+            timeout: self.timeout,
             listener: self.listener,
         }
     }
@@ -100,6 +108,17 @@ impl<H> TraceLayer<H> {
     /// size is there in any case, where [it is known](super#the-answers-size).
     pub fn with_output(mut self, show: bool) -> Self {
         self.show.output = show;
+        self
+    }
+
+    /// Sets the timeout that `tool.start` has (`timeout_ms`), as the timeout layer below is further inside: that of
+    /// [`TimeoutLayer::timeout_of`](crate::timeout::TimeoutLayer::timeout_of). What the call's deadline leaves is less, if
+    /// it is shorter. Default: the call's own timeout. The stack of [settings](crate::settings) sets it.
+    pub fn with_timeout_fn(
+        mut self,
+        timeout: impl Fn(&ToolCall) -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        self.timeout = Some(Arc::new(timeout));
         self
     }
 

@@ -163,11 +163,17 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             span.record(self.layer.show.scope.arguments(), arguments);
         }
         if self.layer.show.scope == Scope::Call {
-            let left = |at: Instant| at.saturating_duration_since(Instant::now());
+            let left = || Some(call.deadline()?.saturating_duration_since(Instant::now()));
+            let in_force = || {
+                let Some(timeout) = &self.layer.timeout else {
+                    return call.timeout();
+                };
+                timeout(call).into_iter().chain(left()).min()
+            };
             emit!(DEBUG START, &self.info,
                 AGENT_ID = call.agent_id().map(short),
-                TIMEOUT_MS = call.timeout().map(ms),
-                DEADLINE_MS = call.deadline().map(|at| ms(left(at))));
+                TIMEOUT_MS = in_force().map(ms),
+                DEADLINE_MS = left().map(ms));
         }
         self.layer.hooks.on_start(call, span);
     }

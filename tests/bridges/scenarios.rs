@@ -86,7 +86,7 @@ const SCENARIOS: &[Scenario] = &[
         grpc: Code::DeadlineExceeded,
         json_rpc: -32000,
         code: "TOOL_TIMEOUT",
-        message: "The tool 'slow' took too long to answer.",
+        message: "The tool 'slow' took too long to answer (100 ms).",
         json_rpc_message: Some("Tool invocation timed out"),
         retryable: true,
         timeout_ms: Some(100),

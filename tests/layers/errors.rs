@@ -1,4 +1,8 @@
-use std::{error::Error, io};
+use std::{
+    error::Error,
+    io,
+    time::{Duration, SystemTime},
+};
 
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
@@ -6,6 +10,7 @@ use tower_toolcall::{
     check::{Check, CheckLayer, check_fn},
     circuit_breaker::CircuitBreakerLayer,
     fit::{Cut, FitLayer, Shorten},
+    hint,
     key::{Key, key_fn, principal_fn},
     once::OnceLayer,
     repeat_guard::RepeatGuardLayer,
@@ -140,4 +145,34 @@ fn a_key_and_a_principal_may_be_bound_closures() {
     let of_info = principal_fn(|call: &CallInfo| call.agent_id());
     let guard = RepeatGuardLayer::builder().with_principal(of_info).build();
     drop(guard.unwrap());
+}
+
+/// S-9c: neither a caller nor a model is told to wait for 8,000 years.
+#[test]
+fn a_delay_has_an_end() {
+    let date = "Fri, 31 Dec 9999 23:59:59 GMT";
+    let delay = hint::retry_after(date, SystemTime::now()).unwrap();
+    let limited = || ToolError::new(ErrorKind::RateLimited, "429").with_tool("search");
+    let by_text: BoxError = "rate limit reached, try again in 9999999h".into();
+    for error in [
+        limited().with_retry_after(delay),
+        limited().with_retry_after(Duration::MAX),
+        ToolError::from(by_text),
+    ] {
+        // Layers that wait never wait for less than a server has asked for.
+        assert!(
+            error.retry_after() > Some(Duration::from_secs(2_678_400)),
+            "{error}"
+        );
+        assert_eq!(error.to_http().headers()["retry-after"], "2678400");
+        assert_eq!(
+            error.to_json_rpc()["data"]["retry_after_seconds"],
+            2_678_400
+        );
+        let text = error.public_model_message();
+        assert!(text.contains("after 2678400 s"), "{text}");
+    }
+    let day = Duration::from_secs(86_400);
+    let error = limited().with_retry_after(day);
+    assert_eq!(error.to_http().headers()["retry-after"], "86400");
 }

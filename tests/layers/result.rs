@@ -231,7 +231,7 @@ async fn a_result_is_written_with_the_documented_members() {
                 "kind": "timeout",
                 "code": "TOOL_TIMEOUT",
                 "message": "Tool invocation timed out after 10000ms",
-                "user_message": "The tool 'search' took too long to answer.",
+                "user_message": "The tool 'search' took too long to answer (10000 ms).",
                 "model_message": "Tool 'search' timed out and may still be running. Ask for less, or continue without it; repeat it only if it may run twice.",
                 "execution": "unknown",
                 "retryable": true,

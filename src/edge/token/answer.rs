@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{Secret, Target, jwt::Claims};
 
@@ -27,6 +28,8 @@ const MAX_CODE: usize = 64;
 pub struct Token {
     secret: Secret,
     lifetime: Option<Duration>,
+    scope: Option<Box<str>>,
+    since: Instant,
 }
 
 impl Token {
@@ -35,7 +38,15 @@ impl Token {
         Self {
             secret: token.into(),
             lifetime: None,
+            scope: None,
+            since: Instant::now(),
         }
+    }
+
+    /// Sets what the token is good for: scopes, separated by blanks. Default: nothing is known.
+    pub fn with_scope(mut self, scope: impl Into<Box<str>>) -> Self {
+        self.scope = Some(scope.into());
+        self
     }
 
     /// Sets how long it is valid, from the moment at which it was asked for; zero: for one call. Default: nothing is known.
@@ -52,6 +63,21 @@ impl Token {
     /// How long it is valid, if that is known.
     pub fn lifetime(&self) -> Option<Duration> {
         self.lifetime
+    }
+
+    /// Returns when it expires, if that is known: its [lifetime](Self::lifetime) after this value was made.
+    pub fn expires_at(&self) -> Option<Instant> {
+        self.since.checked_add(self.lifetime?)
+    }
+
+    /// Returns its scopes, separated by blanks, as the provider has granted them, if it says so.
+    pub fn scope(&self) -> Option<&str> {
+        self.scope.as_deref()
+    }
+
+    /// Returns its type, as the scheme of the header: always `Bearer`, because a token of another type is refused.
+    pub const fn token_type(&self) -> &'static str {
+        "Bearer"
     }
 }
 
@@ -127,6 +153,7 @@ pub(super) fn issued(
         (None, _) => {}
     }
     let mut token = Token::new(issued.access_token);
+    token.scope = issued.scope.map(Into::into);
     if let Some(value) = &issued.expires_in {
         token = token.with_lifetime(lifetime(value));
     }

@@ -60,7 +60,7 @@ pub(super) const PHRASES: &[Phrase] = phrases! {
         "error sending request" "client error ( connect )" "client error ( send request )"
         "error reading a body from connection"
         "fetch failed" "failed to fetch" "network error" "network failure" "network connection" "network request failed"
-        "network issue" "network problem"
+        "network issue" "network problem" "network down" "network outage" "network"
     }
     // What is cancelled on the other side, or by the tool's own runtime, is a failure there.
     Upstream {

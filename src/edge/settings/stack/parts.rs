@@ -84,6 +84,12 @@ impl Parts {
         let metrics = self.metrics.as_ref().map(Metrics::layer);
         let safety = settings.replay_safety();
         let names = self.names.clone().and(safety.names());
+        let timeout = self.timeout()?;
+        let (known, budget) = (timeout.clone(), settings.deadline.budget);
+        let in_force = move |call: &ToolCall| {
+            let timeout = known.timeout_of(call);
+            Some(budget.map_or(timeout, |budget| timeout.min(budget)))
+        };
         let stack = StackLayer {
             names,
             breakers: breaker.handle(),
@@ -91,9 +97,10 @@ impl Parts {
             sanitize: SanitizeLayer::new(settings.redaction_rules()?),
             identity: Optional(self.identity()),
             codes: Optional(self.codes.clone()),
-            trace: self
-                .listeners
-                .of(settings.trace_layer(), TraceLayer::with_listener),
+            trace: self.listeners.of(
+                settings.trace_layer().with_timeout_fn(in_force),
+                TraceLayer::with_listener,
+            ),
             #[cfg(feature = "metrics")]
             metrics: Optional(metrics.map(|layer| layer.with_classifier(classifier.clone()))),
             repeat_guard: Optional(self.repeat_guard(classifier.clone())?),
@@ -109,7 +116,7 @@ impl Parts {
             health: Optional(settings.health.enabled.then(|| health.layer())),
             concurrency: Optional(self.concurrency()?),
             circuit_breaker: Optional(settings.circuit_breaker.enabled.then_some(breaker)),
-            timeout: self.timeout()?,
+            timeout,
             catch_panic: CatchPanicLayer::new(),
             classifier,
             own,

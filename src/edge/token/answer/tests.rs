@@ -34,6 +34,18 @@ fn seconds(expires_in: Value) -> Option<Duration> {
     token.lifetime()
 }
 
+/// E: type, scope and expiry of a token are known to those who ask for it.
+#[tokio::test(start_paused = true)]
+async fn a_token_says_its_type_scope_and_expiry() {
+    let now = tokio::time::Instant::now();
+    let (token, _) = answer(json!({})).unwrap();
+    assert_eq!(token.token_type(), "Bearer");
+    assert_eq!(token.scope(), Some("write read extra"));
+    assert_eq!(token.expires_at(), Some(now + Duration::from_secs(300)));
+    let (token, _) = answer(json!({ "scope": null, "expires_in": null })).unwrap();
+    assert_eq!((token.scope(), token.expires_at()), (None, None));
+}
+
 #[test]
 fn a_token_is_taken_as_it_was_issued() {
     let (token, gaps) = answer(json!({})).unwrap();
