@@ -50,6 +50,9 @@ use super::{
 /// How long the last answers have to go out when no call runs any more.
 pub(crate) const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
+/// How long the gateway waits for each server when it starts.
+const FIRST: Duration = Duration::from_secs(10);
+
 pub(crate) struct Gateway {
     pub(crate) options: Options,
     upstreams: [Upstream; 2],
@@ -80,10 +83,12 @@ impl Gateway {
         Catalog::new([definition()]).put_schemas(&schemas);
         let mut beside = JoinSet::new();
         for server in [&everything, &time] {
-            if let Err(error) = server.service.connect().await {
-                warn!("{} is not there yet: {error}", server.name);
-                beside.spawn(server.clone().connect());
+            match timeout(FIRST, server.service.connect()).await {
+                Ok(Ok(_)) => continue,
+                Ok(Err(error)) => warn!("{} is not there yet: {error}", server.name),
+                Err(_) => warn!("{} is not there yet", server.name),
             }
+            beside.spawn(server.clone().connect());
         }
 
         let metrics = Metrics::new();

@@ -23,6 +23,9 @@ use tower_toolcall::{
     validate::Schemas,
 };
 
+/// How long a server has to start.
+const START: Duration = Duration::from_secs(60);
+
 /// How long a server has for a sign of life when a call of its was given up. One that does not answer, stopped or stuck, is ended
 /// and started again.
 pub(crate) const PING: Duration = Duration::from_secs(5);
@@ -57,7 +60,7 @@ impl Upstream {
         });
         Ok(Self {
             name,
-            service: service.with_ping(PING)?,
+            service: service.with_ping(PING)?.with_connect_timeout(START)?,
             tools,
             pid,
         })

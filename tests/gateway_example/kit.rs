@@ -11,7 +11,7 @@ use tokio::{
         mpsc::{UnboundedSender, unbounded_channel},
     },
     task::JoinHandle,
-    time::timeout,
+    time::{Instant, sleep, timeout},
 };
 use tower_toolcall::settings::Settings;
 
@@ -44,7 +44,20 @@ impl Running {
         Self::serve(Gateway::start(settings).await.unwrap()).await
     }
 
+    /// With all its servers there: on a busy machine some need long to start.
     pub(crate) async fn serve(gateway: Gateway) -> Self {
+        let running = Self::with_any(gateway).await;
+        let since = Instant::now();
+        let is_there = |server: &Upstream| server.service.is_connected();
+        while !running.upstreams.iter().all(is_there) {
+            assert!(since.elapsed() < 5 * LIMIT, "a server does not start");
+            sleep(Duration::from_millis(20)).await;
+        }
+        running
+    }
+
+    /// With those servers that are there.
+    pub(crate) async fn with_any(gateway: Gateway) -> Self {
         let upstreams = gateway.upstreams().to_vec();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();

@@ -27,7 +27,7 @@ async fn a_call_is_answered_within_its_timeout() {
         // E's breaker is the server's, and would open.
         let vars = [
             ("TOOLCALL_PRESET", preset),
-            ("TOOL_TIMEOUT", "0.5"),
+            ("TOOL_TIMEOUT", "2"),
             ("TOOL_CIRCUIT_BREAKER_THRESHOLD", "100"),
         ];
         let served = Served::start("", &vars).await;
@@ -36,7 +36,7 @@ async fn a_call_is_answered_within_its_timeout() {
             for _ in 0..2 {
                 let (answer, took) = served.call(tool).await;
                 assert_eq!(answer["error"]["code"], code, "{does:?}: {answer}");
-                assert!(took < ms(500) + SLACK, "{preset}, {does:?}: {took:?}");
+                assert!(took < ms(2000) + SLACK, "{preset}, {does:?}: {took:?}");
             }
             let is_limit = matches!(does, Does::Says(429, _));
             // L3: while a key is cooling its calls are refused.
@@ -100,7 +100,7 @@ async fn d_stops_a_broken_tool_and_takes_it_back() {
     let vars = [
         ("TOOLCALL_PRESET", "gateway"),
         ("TOOLCALL_CIRCUIT_BREAKER_REPORTED_FAILURES", "true"),
-        ("TOOL_TIMEOUT", "0.4"),
+        ("TOOL_TIMEOUT", "3"),
         ("TOOL_CIRCUIT_BREAKER_RESET", "2"),
     ];
     let served = Served::start("", &vars).await;
@@ -142,8 +142,8 @@ async fn d_stops_a_broken_tool_and_takes_it_back() {
 async fn d_counts_what_is_in_its_window() {
     let vars = [
         ("TOOLCALL_PRESET", "gateway"),
-        ("TOOL_TIMEOUT", "0.2"),
-        ("TOOL_CIRCUIT_BREAKER_WINDOW", "2"),
+        ("TOOL_TIMEOUT", "3"),
+        ("TOOL_CIRCUIT_BREAKER_WINDOW", "4"),
     ];
     let served = Served::start("", &vars).await;
     served.upstream.does("search", Does::Says(500, None));
@@ -151,7 +151,7 @@ async fn d_counts_what_is_in_its_window() {
         for _ in 0..4 {
             assert_eq!(served.code("search").await, -32603);
         }
-        sleep(ms(2100)).await;
+        sleep(ms(4100)).await;
     }
     assert_eq!(served.breaker("search").await, "closed");
     for (tool, status) in [("t0", 400), ("t1", 404), ("t2", 422), ("t3", 429)] {

@@ -30,6 +30,14 @@ pub(crate) struct Strangers {
 }
 
 impl Strangers {
+    /// Ends them, as soon as there were so many attacks.
+    pub(crate) async fn end_after(self, attacks: usize) -> usize {
+        while self.attacks.load(SeqCst) < attacks {
+            sleep(Duration::from_millis(20)).await;
+        }
+        self.end().await
+    }
+
     pub(crate) async fn end(self) -> usize {
         self.ends.store(true, SeqCst);
         for task in self.tasks {

@@ -32,10 +32,10 @@ async fn an_innocent_caller_is_served_as_if_alone() {
     sleep(Duration::from_secs(1)).await;
     let attacked = innocent::calls(&gateway, lasting()).await;
     println!("under attack: {attacked:?}");
-    let attacks = strangers.end().await;
+    // A busy machine may need longer for that many.
+    let attacks = strangers.end_after(500).await;
     println!("{attacks} attacks");
 
-    assert!(attacks > 500, "{attacks} attacks");
     assert!(alone.failed.is_empty(), "{:?}", alone.failed);
     assert!(attacked.failed.is_empty(), "{:?}", attacked.failed);
     // The processor is shared with those who attack; a gate or a breaker would cost seconds.
