@@ -28,7 +28,7 @@ use crate::{
         transition::{BreakerState, OpenCause, Opening, Transition},
     },
     kit::{
-        in_flight::Abandoned,
+        in_flight::{Abandoned, Report},
         registry::{Evict, Keep},
     },
     outcome::{Classify, Count, Outcome},
@@ -98,7 +98,7 @@ impl Shared {
 
 /// What the classifier says of the end of a call, as far as a breaker asks.
 #[derive(Clone, Copy)]
-pub(crate) struct End {
+pub(super) struct End {
     count: Count,
     reported: bool,
     weak: bool,
@@ -361,8 +361,7 @@ impl Breaker {
         let info = call.info();
         match self.admit_call(call) {
             Ok(admission) => {
-                let mut admitted = Admitted::later(self.clone(), info);
-                admitted.admit(admission);
+                let admitted = Admitted::new(self.clone(), info, admission);
                 admitted.ended(End::not_ready(&outcome), None);
                 error
             }
@@ -516,26 +515,20 @@ impl From<Pass> for Admission {
 /// An admitted call, until its end is known.
 #[derive(Debug)]
 pub(super) struct Admitted {
-    pub(super) breaker: Breaker,
+    breaker: Breaker,
     pub(super) info: CallInfo,
     passes: Admission,
 }
 
 impl Admitted {
-    /// A call that is [admitted](Self::admit) later.
     #[inline]
-    pub(super) fn later(breaker: Breaker, info: CallInfo) -> Self {
+    pub(super) fn new(breaker: Breaker, info: CallInfo, passes: Admission) -> Self {
+        info.record(|record| record.announce(Signal::Breakers));
         Self {
             breaker,
             info,
-            passes: Pass::FIRST.into(),
+            passes,
         }
-    }
-
-    #[inline]
-    pub(super) fn admit(&mut self, passes: Admission) {
-        self.info.record(|record| record.announce(Signal::Breakers));
-        self.passes = passes;
     }
 
     /// The call has a result. Forced inline: a call of it takes 39 of the 333 instructions of a success.
@@ -618,8 +611,8 @@ impl Admitted {
     }
 }
 
-impl Admitted {
-    pub(super) fn dropped(&self, how: Abandoned) {
+impl Report for Admitted {
+    fn abandoned(self, how: Abandoned) {
         self.learn_limit();
         let shared = &self.breaker.circuit().shared;
         self.end_own(None);
@@ -633,7 +626,7 @@ impl Admitted {
         permit.end(verdict, Some(how.pending), Some(&self.info));
     }
 
-    pub(super) fn panicked(&self) {
+    fn panicked(self) {
         self.end_own(None);
         let (pass, verdict) = (self.passes.pass, Some(Verdict::FAILURE));
         self.breaker.end(pass, verdict, || None, Some(&self.info));

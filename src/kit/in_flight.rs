@@ -140,6 +140,12 @@ impl<R: Report> InFlight<R> {
         self.report.as_ref()
     }
 
+    /// What reports.
+    #[inline]
+    pub(crate) fn report(&self) -> &R {
+        self.report.as_ref().expect("there until the end")
+    }
+
     /// When the call began to wait; `None` if it never did.
     pub(crate) fn since(&self) -> Option<Instant> {
         self.since
