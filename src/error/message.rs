@@ -16,7 +16,7 @@ const MAX_NAME: usize = 64;
 const MAX_ASKED: usize = 40;
 
 /// The longest reason that another text quotes.
-const MAX_REASON: usize = 100;
+pub(super) const MAX_REASON: usize = 100;
 
 /// Cuts to [`MAX`], the dots included.
 pub(super) fn fit(text: String) -> String {
@@ -214,7 +214,7 @@ fn why(e: &ToolError) -> &str {
 }
 
 /// The reason in the text for models, to be quoted in another one; `None` if it names none.
-pub(super) fn reason(e: &ToolError) -> Option<Box<str>> {
+pub(super) fn reason(e: &ToolError, max: usize) -> Option<Box<str>> {
     let names_it = || words(e).problem.contains("{why}");
     let why = match e.more().and_then(|m| m.for_model.as_ref()) {
         Some(ForModel::Text(text)) => text,
@@ -224,7 +224,7 @@ pub(super) fn reason(e: &ToolError) -> Option<Box<str>> {
         _ => return None,
     };
     let why = why.trim_end_matches(['.', ' ']);
-    (!why.is_empty()).then(|| shown(e, why, MAX_REASON).into())
+    (!why.is_empty()).then(|| shown(e, why, max).into())
 }
 
 /// The sentence for the model, with this reason.

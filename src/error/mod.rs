@@ -490,7 +490,7 @@ impl ToolError {
 
     /// The reason in the text for models, if it names one: redacted, at most 100 characters, without a full stop.
     pub(crate) fn reason(&self) -> Option<Box<str>> {
-        message::reason(self)
+        message::reason(self, message::MAX_REASON)
     }
 
     /// Whether the same call may succeed later. Advice to the caller, not what a retry layer does.

@@ -8,7 +8,11 @@ use http::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{ErrorKind, ToolError, safe};
+use super::{
+    ErrorKind, Evidence, Execution, ToolError,
+    message::{self, MAX},
+    safe,
+};
 use crate::text::Short;
 
 impl ToolError {
@@ -16,7 +20,8 @@ impl ToolError {
     ///
     /// Beside the two fixed texts of timeouts and open breakers the message is the
     /// [user's](Self::user_message). `data` always has `code`, `tool_id`, `retryable` and `execution`, and where they are known
-    /// `server`, `timeout_ms`, `configured_timeout_ms`, `retry_after_seconds` and `attempts`.
+    /// `server`, `timeout_ms`, `configured_timeout_ms`, `retry_after_seconds`, `attempts` and `reason`, as
+    /// [`to_http`](Self::to_http) has them.
     ///
     /// ```
     /// use std::time::Duration;
@@ -69,11 +74,23 @@ impl ToolError {
             ("configured_timeout_ms", configured.map(ms)),
             ("retry_after_seconds", retry_after.map(Value::from)),
             ("attempts", self.attempts().map(Value::from)),
+            ("reason", self.refused_arguments().map(|why| json!(why))),
         ];
         members
             .into_iter()
             .filter_map(|(key, value)| Some((key.to_owned(), value?)))
             .collect()
+    }
+
+    /// Returns the reason for which arguments were refused before the work, unless the user's message was replaced.
+    fn refused_arguments(&self) -> Option<Box<str>> {
+        let is_of_arguments = self.kind() == ErrorKind::InvalidInput
+            && self.execution() == Execution::NotStarted
+            && self.evidence() != Evidence::Inferred
+            && self.more().is_none_or(|more| more.user_message.is_none());
+        is_of_arguments
+            .then(|| message::reason(self, MAX))
+            .flatten()
     }
 
     /// The answer of a plain HTTP endpoint: the [kind's status](super::ErrorKind::http_status), `Retry-After` in whole
@@ -86,6 +103,7 @@ impl ToolError {
     /// |---|---|
     /// | `code`, `message`, `tool`, `retryable`, `execution`, `recoverable` | always; `tool` may be `null` |
     /// | `server`, `call_id`, `attempts`, `timeout_ms`, `configured_timeout_ms`, `retry_after_seconds` | where known |
+    /// | `reason` | for arguments that were refused before the work: the reason that a model reads, if `message` was not replaced |
     ///
     /// `retryable` says that the same call may succeed later. It is false for a call marked unsafe that may have run.
     /// `execution` says whether this one has run: `not_started`, `unknown` or `completed`. A timeout of a tool whose

@@ -3,6 +3,7 @@
 use std::{convert::Infallible, error::Error, time::Duration};
 
 use prost::Message;
+use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tonic::{
     Code, Status,
@@ -10,7 +11,9 @@ use tonic::{
     transport::{Endpoint, Server, server::TcpIncoming},
 };
 use tonic_types::{ErrorDetails, StatusExt};
-use tower_toolcall::{ErrorKind, Evidence, Execution, ToolError, tonic::from_trusted_peer};
+use tower_toolcall::{
+    ErrorKind, Evidence, Execution, ToolCall, ToolError, tonic::from_trusted_peer,
+};
 
 use crate::{
     grpc::{call, connect, grpc, request},
@@ -289,6 +292,23 @@ fn a_trusted_peer_is_believed_only_what_fits_its_status() {
 /// What arrives of a status.
 fn through_headers(status: Status) -> Status {
     Status::from_header_map(status.into_http::<()>().headers()).unwrap()
+}
+
+/// Users' row 3: a remote model reads which of its arguments is wrong, and nothing of an inferred error.
+#[test]
+fn the_reason_for_refused_arguments_crosses_both_wires() {
+    let number = ToolCall::new("weather").with_json_str("[1").unwrap_err();
+    let city = ToolError::new(ErrorKind::InvalidInput, "city: must not be empty");
+    for (error, named) in [(number, "line 1"), (city, "city: must not be empty")] {
+        let error = error.for_call(&ToolCall::new("weather").info());
+        let body: Value = serde_json::from_str(error.to_http().body()).unwrap();
+        let reason = body["error"]["reason"].as_str().unwrap();
+        assert!(reason.contains(named), "{reason}");
+        let back = ToolError::from(through_headers(error.into()));
+        assert!(back.model_message().contains(reason), "{back:?}");
+    }
+    let upstream = ToolError::from_box("HTTP 422: db.internal has no such city".into());
+    assert!(!upstream.to_http().body().contains("db.internal"));
 }
 
 /// A peer that contradicts itself is believed the status alone.

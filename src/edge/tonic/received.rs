@@ -169,7 +169,9 @@ fn from_peer(code: Code, info: &ErrorInfo, message: &str) -> Option<ToolError> {
         ErrorKind::Cancelled | ErrorKind::ConnectionFailed => ErrorKind::Upstream,
         kind => kind,
     };
-    let mut error = ToolError::new(kind, message.to_owned()).with_execution(Execution::Unknown);
+    // The model reads the reason for which its arguments were refused there.
+    let message = fact("reason").unwrap_or(message).to_owned();
+    let mut error = ToolError::new(kind, message).with_execution(Execution::Unknown);
     if kind == ErrorKind::Timeout {
         // As an HTTP server says so.
         error = error.with_status(StatusCode::GATEWAY_TIMEOUT);
