@@ -20,6 +20,9 @@ pub enum Trust {
 impl ToolCall {
     /// Sets the moment by which the call must have ended, retries and waits included.
     ///
+    /// [`DeadlineLayer`](crate::deadline::DeadlineLayer) ends the call then, and
+    /// [`TimeoutLayer`](crate::timeout::TimeoutLayer) shortens its timeout. Without these layers nothing ends the call.
+    ///
     /// It replaces an earlier deadline. Layers use [`tighten`](Self::tighten), which cannot extend.
     #[must_use]
     pub fn with_deadline(mut self, at: Instant) -> Self {

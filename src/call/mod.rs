@@ -253,6 +253,8 @@ impl ToolCall {
     }
 
     /// Sets a timeout for this call alone; it beats a tool's timeout and the default.
+    ///
+    /// [`TimeoutLayer`](crate::timeout::TimeoutLayer) enforces it. Without that layer the timeout does nothing.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.data_mut().ident_mut().timeout = Some(timeout);

@@ -28,6 +28,9 @@
 //! Our own error is taken as it is where the tool returns it directly. Below context that the tool has put above it, it
 //! was one step of several: its kind is kept, but what it proves holds for that step only, and not for the tool.
 //!
+//! A tool service over reqwest or hyper needs the feature `hyper` (`http-client` has it), or its lost connections are only
+//! inferred.
+//!
 //! An error does not say that a call may run twice. To allow that, use
 //! [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety),
 //! [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety),
@@ -273,6 +276,9 @@ impl ToolError {
     /// [word](Evidence::Word), if its type is known. A connection that was refused has
     /// [not started](Execution::NotStarted) the tool. [`transport`](crate::transport) has the table, and does this for
     /// all errors of a leaf.
+    ///
+    /// reqwest's and hyper's lost connections are known only with the feature `hyper` (`http-client` has it). Without
+    /// it they are [inferred](Evidence::Inferred), and a breaker counts them against one principal only.
     ///
     /// ```
     /// use std::io;

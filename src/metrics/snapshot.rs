@@ -27,7 +27,7 @@ pub struct Snapshot {
     pub tools: Vec<ToolRow>,
     /// All tools together.
     pub total: Stats,
-    /// Every circuit breaker that the calls have met since the start, in the order of server and tool.
+    /// Every circuit breaker that the calls have met since the start and that counted something, in the order of server and tool.
     pub breakers: Vec<BreakerRow>,
     /// The calls for which a layer could do nothing, in the order of layer and reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

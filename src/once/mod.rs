@@ -16,6 +16,9 @@
 //! # let _ = call;
 //! ```
 //!
+//! The layer stands outside of retry and does not see what a retry policy declares:
+//! [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety) and `assume_replay_safe` do not count here.
+//!
 //! In a loop over a model's turns the same stands in [`Turn::map_calls`](crate::turn#example) (feature `turn`); in a file of
 //! settings it is `replay_safe = true` under `[tools.order_status]`; an identity layer takes it from a server whose
 //! annotations are trusted.

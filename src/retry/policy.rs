@@ -164,6 +164,8 @@ impl<C> RetryPolicy<C> {
     /// Sets a function that decides whether a call may run twice if its caller has not marked it, by the tool's name
     /// ([`ToolCall::is_named`]) or by a catalog of trusted tools. Default: none. If it returns [`ReplaySafety::Unknown`], the
     /// table of an [identity layer](crate::identity) decides; without one the call is treated as unsafe.
+    ///
+    /// [`once`](crate::once) does not see this rule: it reads [`ToolCall::with_replay_safety`] and the identity layer.
     pub fn with_replay_safety(
         self,
         decide: impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static,
@@ -172,7 +174,7 @@ impl<C> RetryPolicy<C> {
     }
 
     /// Treats every call as safe to run twice, unless its caller or the [rule](Self::with_replay_safety) has marked it as
-    /// unsafe.
+    /// unsafe. [`once`](crate::once) does not see it.
     pub fn assume_replay_safe(self) -> Self {
         self.edit(|s| s.assumes_safe = true)
     }
@@ -344,7 +346,8 @@ impl Settings {
 
     fn lacks_safety(&self, info: &CallInfo) {
         let help = "a tool that may have run is repeated only if it is declared safe: trust the annotations \
-                    of its server, or declare it with `ToolCall::with_replay_safety`";
+                    of its server, or declare it with `RetryPolicy::with_replay_safety` or \
+                    `ToolCall::with_replay_safety`";
         let reason = InertReason::NotMarkedSafe;
         self.inert.pass(&self.listener, info, reason, help);
     }

@@ -64,6 +64,7 @@ pub(super) fn relay(call: &mut ToolCall, cx: &RequestContext<RoleServer>) -> Opt
 
 /// The client's `_meta` without its trace context, of which the call's span is the child.
 fn meta(cx: &RequestContext<RoleServer>) -> JsonObject {
+    #[cfg_attr(not(feature = "otel"), expect(unused_mut))]
     let mut meta = cx.meta.0.0.clone();
     #[cfg(feature = "otel")]
     meta.retain(|key, _| !["traceparent", "tracestate", "baggage"].contains(&key.as_str()));
