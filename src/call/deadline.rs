@@ -114,13 +114,18 @@ impl ToolCall {
         self.share_limit();
     }
 
-    /// Lets those who judge the end of this call know the shortest timeout so far: see [`CallInfo::patience`]. They are about
-    /// to send it: an earlier call with the same record may have left it [held](CallInfo::hold).
+    /// Lets those who judge the end of this call know the shortest timeout so far: see [`CallInfo::patience`].
     #[inline]
     pub(crate) fn share_limit(&self) {
-        let record = &self.data.ident.record;
-        record.set_limit_ms(self.limit_ms);
-        record.release();
+        self.data.ident.record.set_limit_ms(self.limit_ms);
+        self.release();
+    }
+
+    /// Marks that the call is sent to the inner service. An earlier attempt, or an earlier call with
+    /// the same record, may have left it [held](CallInfo::hold).
+    #[inline]
+    pub(crate) fn release(&self) {
+        self.data.ident.record.release();
     }
 
     /// Keeps a reserve from the deadline for its owner; what is spent of it at `now` is spent.

@@ -6,9 +6,18 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
 use super::{ErrorKind, Execution, ToolError};
-use crate::hint::{self, HintSource};
+use crate::{
+    hint::{self, HintSource},
+    text::prefix,
+};
 
-/// Members that have codes for programs, of the errors of large APIs. What a caller sent is not echoed there.
+/// A longer body is not parsed, in bytes.
+const MAX_JSON: usize = 64 << 10;
+
+/// Members with the errors of an answer. What stands in others, as an echoed request, is only words.
+const ERRORS: &[&str] = &["error", "errors", "details", "fault"];
+
+/// Members of errors that have codes for programs, as large APIs name them.
 const CODES: &[&str] = &[
     "reason",
     "code",
@@ -29,7 +38,7 @@ impl ToolError {
     /// | sign | evidence |
     /// |---|---|
     /// | `Retry-After`, or a limit with nothing left (`X-RateLimit-Remaining: 0`) | [`Word`](super::Evidence::Word) |
-    /// | a code in a JSON body: Google's `rateLimitExceeded`, Salesforce's `REQUEST_LIMIT_EXCEEDED` | `Word` |
+    /// | a code of the error in a JSON body: Google's `rateLimitExceeded`, Salesforce's `REQUEST_LIMIT_EXCEEDED` | `Word` |
     /// | words in a body: "secondary rate limit" | [`Inferred`](super::Evidence::Inferred) |
     ///
     /// A 503 has not started if it has `Retry-After` or `retry-after-ms`. `now` is the wall clock's time, for HTTP
@@ -80,8 +89,8 @@ impl ToolError {
         if self.status() != Some(StatusCode::FORBIDDEN) || self.kind() != ErrorKind::Denied {
             return self;
         }
-        let json = serde_json::from_str(body).unwrap_or_else(|_| body.into());
-        let error = match named_limit("", &json) {
+        let json = parsed(body).unwrap_or_else(|| prefix(body, MAX_JSON).0.into());
+        let error = match named_limit("", &json, true) {
             None => return self,
             Some(true) => self.limited_if_forbidden(),
             Some(false) => self.limited_if_forbidden().into_inferred(),
@@ -94,24 +103,34 @@ impl ToolError {
         if self.retry_after().is_some() {
             return self;
         }
-        let of_json = || hint::from_json(&serde_json::from_str(body).ok()?)?.delay;
+        let of_json = || hint::from_json(&parsed(body)?)?.delay;
         self.hinted(of_json()).delayed_by_text(body)
     }
 }
 
-/// Whether a body names a rate limit: `true` for a code, `false` for words only.
-fn named_limit(key: &str, value: &Value) -> Option<bool> {
+/// The JSON of a body that is not too long.
+fn parsed(body: &str) -> Option<Value> {
+    let short = Some(body).filter(|body| body.len() <= MAX_JSON)?;
+    serde_json::from_str(short).ok()
+}
+
+/// Returns `true` if a body names a rate limit by a code of its error, `false` if by words only.
+fn named_limit(key: &str, value: &Value, is_error: bool) -> Option<bool> {
     match value {
         Value::String(text) => {
             let is_limit = ToolError::from_text(text)?.kind() == ErrorKind::RateLimited;
-            let is_code = CODES.contains(&key) && !text.contains(char::is_whitespace);
+            let is_code = is_error && CODES.contains(&key) && !text.contains(char::is_whitespace);
             is_limit.then_some(is_code)
         }
-        Value::Array(items) => items.iter().filter_map(|item| named_limit(key, item)).max(),
+        Value::Array(items) => {
+            let named = |item| named_limit(key, item, is_error);
+            items.iter().filter_map(named).max()
+        }
         Value::Object(members) => {
-            let named = members
-                .iter()
-                .filter_map(|(key, value)| named_limit(key, value));
+            let named = members.iter().filter_map(|(key, value)| {
+                let is_error = is_error && (value.is_string() || ERRORS.contains(&&**key));
+                named_limit(key, value, is_error)
+            });
             named.max()
         }
         _ => None,

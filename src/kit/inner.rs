@@ -25,6 +25,7 @@ pub(crate) fn call_in_place<S, T>(
 where
     S: Service<ToolCall>,
 {
+    call.release();
     build(svc.call(call))
 }
 

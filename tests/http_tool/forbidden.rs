@@ -6,7 +6,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use serde_json::json;
 use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
-    ErrorKind, Evidence, ServiceBuilderExt as _, ToolError,
+    ErrorKind, Evidence, Execution, ServiceBuilderExt as _, ToolError,
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
 };
@@ -123,6 +123,43 @@ async fn words_about_a_limit_make_a_403_an_inferred_rate_limit() {
         assert_eq!(error.kind(), ErrorKind::RateLimited, "{forbidden:?}");
         assert_eq!(error.evidence(), Evidence::Inferred, "{forbidden:?}");
     }
+}
+
+/// H-1: a code that stands among what the caller sent proves nothing, and closes no gate.
+#[tokio::test]
+async fn a_code_in_echoed_arguments_is_not_evidence() {
+    for body in [
+        r#"{"error": "forbidden", "request": {"reason": "rateLimitExceeded"}}"#,
+        r#"{"error": {"message": "no", "input": [{"type": "too_many_requests"}]}}"#,
+    ] {
+        let error = error((&[], body)).await;
+        assert_ne!(error.evidence(), Evidence::Word, "{body}");
+        assert_eq!(error.execution(), Execution::Unknown, "{body}");
+    }
+}
+
+/// H-1: Google's newer errors have their reason among the details.
+#[tokio::test]
+async fn a_reason_among_details_is_a_code() {
+    let body = r#"{"error": {"code": 403, "status": "PERMISSION_DENIED", "details": [
+        {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "RATE_LIMIT_EXCEEDED"}]}}"#;
+    let error = error((&[], body)).await;
+    assert_eq!(
+        (error.kind(), error.evidence()),
+        (ErrorKind::RateLimited, Evidence::Word)
+    );
+}
+
+/// H-1: a body beyond 64 KiB is not parsed: its values would take a multiple of it.
+#[test]
+fn a_code_behind_a_huge_body_is_not_looked_for() {
+    let body = format!(
+        r#"[{}{{"code": "rateLimitExceeded"}}]"#,
+        "0,".repeat(1 << 20)
+    );
+    let now = std::time::SystemTime::UNIX_EPOCH;
+    let error = ToolError::from_http(StatusCode::FORBIDDEN, &HeaderMap::new(), &body, now);
+    assert_eq!(error.kind(), ErrorKind::Denied);
 }
 
 /// H-1: what says nothing of a limit stays a denial.

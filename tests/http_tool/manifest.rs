@@ -209,6 +209,17 @@ fn a_file_that_cannot_work_names_the_part() {
         );
     }
     refused(&profile("body_template", json!("{\"a\": ")), "body", "");
+    // H-6: a second POST without its body is another request, and an error status never goes on.
+    refused(
+        &profile("poll_config", json!({ "pending_statuses": [202] })),
+        "status_url_template",
+        "missing",
+    );
+    refused(
+        &poll("pending_statuses", json!([202, 404])),
+        "pending_statuses",
+        "404",
+    );
     refused(
         &profile("poll_config", Value::Null),
         "poll_config",

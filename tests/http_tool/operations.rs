@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     ErrorKind, Evidence, ServiceBuilderExt as _, ToolCall, ToolError,
+    call::JobRef,
     http_tool::{HttpAnswer, ReqwestClient, ToolManifest},
     token::UpstreamToken,
 };
@@ -125,6 +126,42 @@ async fn a_job_is_asked_for_where_its_location_says() {
             false => assert_eq!(result.unwrap_err().kind(), ErrorKind::Reported),
         }
         assert_eq!(server.count(), if is_asked { 2 } else { 1 });
+    }
+}
+
+/// H-6: a job that was stored names a path of the tool's host, and its token goes nowhere else.
+#[tokio::test]
+async fn a_stored_job_with_a_foreign_location_is_not_asked_for() {
+    let server = Server::start(|_, _| answer(200, "1")).await;
+    let other = Server::start(|_, _| answer(200, "1")).await;
+    let file = json!({
+        "name": "export",
+        "execution_profile": {
+            "mode": "async_poll", "url_template": "https://API/exports", "body_template": "{}",
+            "headers_template": { "Authorization": "Bearer {{ upstream_token }}" },
+            "poll_config": {
+                "pending_statuses": [202], "status_url_header": "Location", "interval_seconds": 0.01,
+            },
+        },
+    });
+    let manifest = manifest(&server, file);
+    let other_host = other.at.trim_start_matches("http://");
+    for values in [
+        json!({ "location": format!("@{other_host}/") }),
+        json!({ "location": 7 }),
+        json!({}),
+    ] {
+        let job: JobRef =
+            serde_json::from_value(json!({ "tool": "export", "values": values })).unwrap();
+        let client = ReqwestClient::new().unwrap();
+        let stack = ServiceBuilder::new()
+            .option_layer(manifest.poll_layer().unwrap())
+            .tool_timeout(Duration::from_secs(5))
+            .tool(manifest.tool().unwrap().client::<_, Bytes>(client));
+        let mut call = ToolCall::new("export").with_job(job);
+        call.extensions_mut().insert(UpstreamToken::new("t0k3n"));
+        assert!(stack.oneshot(call).await.is_err(), "{values}");
+        assert_eq!((server.count(), other.count()), (0, 0), "{values}");
     }
 }
 

@@ -156,6 +156,7 @@ impl HttpJob {
     }
 
     /// Sets the statuses of answers, to the tool's own request too, that say that a job goes on. Default: none.
+    /// A status that is not a 2xx is an error all the same.
     pub fn with_pending(self, statuses: impl IntoIterator<Item = StatusCode>) -> Self {
         self.edit(|job| job.pending = statuses.into_iter().collect())
     }
@@ -347,14 +348,18 @@ impl Inner {
                 .get(name)
                 .and_then(|value| value.to_str().ok());
             let path = path.map(|url| url.strip_prefix(self.status.origin()).unwrap_or(url));
-            let Some(path) = path.filter(|path| path.starts_with('/') && !path.starts_with("//"))
-            else {
+            let Some(path) = path.filter(is_path) else {
                 return Err(format!("the answer has no `{name}` on the host of the job"));
             };
             found.insert(name.as_str().to_owned(), path.into());
         }
         Ok(found)
     }
+}
+
+/// Whether a text behind a host is a path: `@evil.example/` would make another host of it.
+fn is_path(text: &&str) -> bool {
+    text.starts_with('/') && !text.starts_with("//")
 }
 
 /// A text, number or boolean as text.
@@ -383,15 +388,12 @@ impl Asked {
         call.extensions().get()
     }
 
-    /// The path, with its query, that the job is asked for by.
+    /// The path, with its query, that the job is asked for by: empty if the job has none.
     pub(super) fn location(&self) -> Option<&str> {
         let name = self.kind.location.as_ref()?;
         let is_status = Arc::ptr_eq(&self.tool, &self.kind.status);
-        self.job
-            .values()
-            .get(name.as_str())
-            .filter(|_| is_status)?
-            .as_str()
+        let value = || self.job.values().get(name.as_str())?.as_str();
+        is_status.then(|| value().filter(is_path).unwrap_or_default())
     }
 
     /// The value of a variable that only the job may give: `None` for a variable of the call's.

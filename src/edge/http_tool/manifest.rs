@@ -85,7 +85,7 @@ const MAX_FILES: usize = 1000;
 /// | `.kept_headers` | names of headers of answers that [are kept](HttpTool::with_kept_header) |
 /// | `.result_field_path`, `.error_field_path` | JSONPaths of the [result](HttpTool::with_result) of a 2xx, and of the [reason](HttpTool::with_error) of a failure in one |
 /// | `.replay_safe` | whether a call may run twice; by default the method says it, and for `async_poll` it is unknown |
-/// | `.poll_config.pending_statuses` | statuses by which a job goes on, for example `[202]`. Without `status_field_path` any other 2xx is the result; without a URL below, the tool's own URL is asked again, by GET |
+/// | `.poll_config.pending_statuses` | statuses by which a job goes on, for example `[202]`. Without `status_field_path` any other 2xx is the result; without a URL below, a tool's own request by GET is sent again |
 /// | `.poll_config.status_url_header` | the header, for example `Location`, with the URL that is asked; it has to be on the tool's host |
 /// | `.poll_config.status_url_template` | the URL that is asked, by GET with the same headers, but for those of the body and of the idempotency key. A variable that is no property of the schema (without a schema: not in the URL above) is the field of that name in the answer that has started the job; there has to be one |
 /// | `.poll_config.job_values` | names and JSONPaths of such values, where they are other fields; they go before arguments |
@@ -482,15 +482,18 @@ impl ToolManifest {
             "belongs into `poll_config`, where the mode is `async_poll`",
         )?;
         let pending = config.pending_statuses.iter().flatten().map(|n| {
-            let refuse = |_| ConfigError::new("pending_statuses", format!("{n} is not a status"));
-            StatusCode::from_u16(*n).map_err(refuse)
+            let status = StatusCode::from_u16(*n).ok().filter(StatusCode::is_success);
+            status.ok_or_else(|| ConfigError::new("pending_statuses", format!("{n} is not a 2xx")))
         });
         let pending: Vec<StatusCode> = pending.collect::<Result<_, _>>()?;
         // The tool's own URL is asked again, or one of its host.
         let (url, is_own) = match (&config.status_url_template, &config.status_url_header) {
             (Some(url), None) => (url, false),
             (None, Some(_)) => (&profile.url_template, true),
-            (None, None) if !pending.is_empty() => (&profile.url_template, true),
+            // By its URL alone, another request would ask for the job of another call.
+            (None, None) if !pending.is_empty() && profile.method().eq_ignore_ascii_case("GET") => {
+                (&profile.url_template, true)
+            }
             (None, None) => return Err(ConfigError::new("status_url_template", "is missing")),
             (Some(_), Some(_)) => {
                 let reason = "is there, and `status_url_template` too";

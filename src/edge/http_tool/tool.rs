@@ -435,9 +435,13 @@ impl HttpTool {
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = match Asked::of(call).and_then(Asked::location) {
-            Some(path) => format!("{}{path}", self.origin).parse().map_err(|_| {
-                ToolError::new(ErrorKind::Reported, "the job's location is not a URL")
-            })?,
+            Some(path) => {
+                let url = Some(path).filter(|path| !path.is_empty());
+                let url = url.and_then(|path| format!("{}{path}", self.origin).parse().ok());
+                url.ok_or_else(|| {
+                    ToolError::new(ErrorKind::Reported, "the job's location is not a URL")
+                })?
+            }
             None => self.templates.url(&scope, &self.origin)?,
         };
         let headers = request.headers_mut();

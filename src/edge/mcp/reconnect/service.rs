@@ -214,6 +214,7 @@ impl McpReconnect {
                 connected.map_err(|e| named(e, &info, Some(&self.shared.server)))?
             }
         };
+        call.release();
         let mut unanswered = Unanswered {
             leaf: &self,
             live: Some(&live),
@@ -251,7 +252,6 @@ impl McpReconnect {
         let (mut limit, mut timer) = (pin!(WaitLimit::of(call)), Timer::default());
         poll_fn(|cx| {
             if let Poll::Ready(connected) = establish.as_mut().poll(cx) {
-                limit.release();
                 return Poll::Ready(connected);
             }
             if let Poll::Ready(why) = limit.as_mut().poll(cx) {
