@@ -17,7 +17,7 @@ use crate::{
         fingerprint::Fingerprint,
         flights::{Failed, Flight, FlightKey, Source, is_for_one},
         principal::MAX_PRINCIPAL,
-        reuse::{self, AnyAnswer, Reuse, Reused, Unsent},
+        reuse::{self, AnyAnswer, Reuse, Reused},
     },
     outcome::{Classify, Count},
 };
@@ -139,8 +139,6 @@ impl<C: Clone> Kept<C> {
         })
     }
 }
-
-impl<C> Unsent for InCache<C> {}
 
 impl<Res, C> Reuse<Res> for InCache<C>
 where

@@ -213,18 +213,13 @@ impl CallInfo {
     }
 
     /// Marks that an attempt has ended, and another one follows.
-    pub(crate) fn end_attempt(&self, may_have_run: bool) {
-        self.ident.record.end_attempt(may_have_run);
+    pub(crate) fn end_attempt(&self) {
+        self.ident.record.end_attempt();
     }
 
     /// Returns whether a layer holds the call back: no attempt runs.
     pub(crate) fn is_held(&self) -> bool {
         self.ident.record.is_held()
-    }
-
-    /// Returns whether the call is held back, and no attempt before has run.
-    pub(crate) fn is_unsent(&self) -> bool {
-        self.ident.record.is_unsent()
     }
 
     /// Writes to the call's record, if an observer [observes](super::ToolCall::observe) it.

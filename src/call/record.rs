@@ -54,7 +54,7 @@ pub struct Record {
     pub(super) waited_nanos: AtomicU64,
     pub(super) output_bytes: Shared,
     pub(super) wants_output_bytes: AtomicBool,
-    /// Where the attempt that runs is: [`HELD`], [`BETWEEN`], [`RAN`]. Written also without an observer.
+    /// Where the attempt that runs is: [`HELD`], [`BETWEEN`]. Written also without an observer.
     way: AtomicU8,
     /// The shortest timeout on the way of the attempt that runs, in milliseconds; 0 if there is none. Written also
     /// without an observer, as circuit breakers judge by it.
@@ -73,8 +73,6 @@ pub struct Record {
 const HELD: u8 = 1;
 /// The attempt before has ended, and the next one has no number yet.
 const BETWEEN: u8 = 2;
-/// An earlier attempt may have run.
-const RAN: u8 = 4;
 
 /// Tells repetitions of a call from other calls; see
 /// [`ToolCall::idempotency_key`](super::ToolCall::idempotency_key).
@@ -256,18 +254,12 @@ impl Record {
     }
 
     /// An attempt has ended, and another one follows.
-    pub(super) fn end_attempt(&self, may_have_run: bool) {
-        let ran = if may_have_run { RAN } else { 0 };
-        self.way.fetch_or(BETWEEN | ran, Relaxed);
+    pub(super) fn end_attempt(&self) {
+        self.way.fetch_or(BETWEEN, Relaxed);
     }
 
     pub(super) fn is_held(&self) -> bool {
         self.way.load(Relaxed) & HELD != 0
-    }
-
-    /// Whether no attempt was sent, or none of them has run.
-    pub(super) fn is_unsent(&self) -> bool {
-        self.way.load(Relaxed) & (HELD | RAN) == HELD
     }
 
     /// Whether the attempt with the last number was not sent.
@@ -384,7 +376,7 @@ impl Record {
     pub fn begin_attempt(&self, n: u32) {
         self.attempts.store(n, Relaxed);
         if self.way.load(Relaxed) != 0 {
-            self.way.fetch_and(RAN, Relaxed);
+            self.way.store(0, Relaxed);
         }
         self.timeout.forget();
         self.configured.forget();

@@ -292,11 +292,6 @@ impl<K: FlightKey, V: Clone> Flight<K, V> {
         self.left_behind = Some(kept);
     }
 
-    /// Takes back what is left behind: the next caller makes the value.
-    pub(crate) fn keep_nothing(&mut self) {
-        self.left_behind = None;
-    }
-
     /// Whether there is room for a value of so many bytes. It is made, if need be, of the values that are stale first:
     /// of each the `rest` stays.
     pub(crate) fn reserve(&mut self, bytes: u64, rest: impl Fn(&V) -> Option<V>) -> bool {

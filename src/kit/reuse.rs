@@ -14,7 +14,6 @@ use tokio::time::Instant;
 
 use super::{
     flights::{Flight, FlightKey, Flights, Source, Turn},
-    in_flight::Abandoned,
     principal::Principal,
     registry::MOST_KEYS,
     share::Units,
@@ -29,14 +28,8 @@ use crate::{
     foreign::{self, Json},
 };
 
-/// A call at its key that is dropped.
-pub(crate) trait Unsent {
-    /// Frees the key of a call that was dropped before an inner layer has sent it.
-    fn unsent(&mut self) {}
-}
-
 /// A call at its key, and what is made of its end.
-pub(crate) trait Reuse<Res>: Unsent {
+pub(crate) trait Reuse<Res> {
     type Key: FlightKey;
     type Value: Clone;
 
@@ -74,16 +67,10 @@ pub(crate) struct Reused<R> {
     pub(crate) reuse: Option<R>,
 }
 
-impl<R: Unsent> Ticket for Reused<R> {
+impl<R> Ticket for Reused<R> {
     #[inline]
     fn info(&self) -> &CallInfo {
         &self.info
-    }
-
-    fn dropped(&mut self, _: Abandoned) {
-        if let Some(reuse) = self.reuse.as_mut().filter(|_| self.info.is_unsent()) {
-            reuse.unsent();
-        }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     kit::{
         flights::{Flight, NoPlace, Source},
         principal::MAX_PRINCIPAL,
-        reuse::{self, AnyAnswer, Reuse, Reused, Unsent},
+        reuse::{self, AnyAnswer, Reuse, Reused},
         share,
     },
 };
@@ -130,12 +130,6 @@ fn enter(
             below: call.observe(),
         })),
         Err(why) => Err(no_place(why).for_call(&info)),
-    }
-}
-
-impl Unsent for InOnce {
-    fn unsent(&mut self) {
-        self.flight.keep_nothing();
     }
 }
 

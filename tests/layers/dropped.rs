@@ -1,10 +1,10 @@
 //! D1: a call that a layer holds back, and whose caller hangs up, was not sent: outer layers count no
-//! attempt, no latency and no failure, and keep no key.
+//! attempt, no latency and no failure.
 
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::advance;
+use tokio::time::{advance, sleep, timeout};
 use tokio_test::{assert_pending, task};
 use tower::{Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
@@ -129,42 +129,18 @@ async fn a_held_call_is_no_attempt() {
     }
 }
 
-/// D1: its key is free, and the next call runs.
+/// D1: between two attempts nothing runs, and the first one is counted.
 #[tokio::test(start_paused = true)]
-async fn the_key_of_a_held_call_is_free() {
-    for (name, stack, _) in holders().await {
-        let once = OnceLayer::new();
-        hang_up(once.layer(stack)).await;
-        let tool = Tool::always(Step::ok("paid"));
-        let answer = once.layer(tool.clone()).oneshot(pay()).await;
-        assert_eq!((answer.unwrap(), tool.count()), ("paid", 1), "{name}");
-    }
-}
-
-/// D1: between two attempts nothing runs, but the first attempt did: its key is kept.
-#[tokio::test(start_paused = true)]
-async fn the_key_of_a_call_between_attempts_is_kept_if_it_may_have_run() {
-    for (first, runs) in [(ErrorKind::Timeout, 0), (ErrorKind::ConnectionFailed, 1)] {
-        let error = ToolError::new(first, "gone");
-        let error = match runs {
-            1 => error.with_execution(tower_toolcall::Execution::NotStarted),
-            _ => error,
-        };
-        let tool = Tool::new([Step::error(error.with_retry_after(secs(3600)))]);
-        let policy = RetryPolicy::new()
-            .assume_replay_safe()
-            .with_max_delay(secs(7200));
-        let retry = RetryLayer::new(policy);
-        let (once, metrics) = (OnceLayer::new(), Metrics::new());
-        let stack = once.layer(metrics.layer().layer(retry.layer(tool)));
-        hang_up(stack).await;
-        let snapshot = metrics.snapshot();
-        let seen = snapshot.tool(Some("bank"), "pay").unwrap();
-        assert_eq!(seen.attempts, 1, "{first:?}");
-        let next = Tool::always(Step::ok("paid"));
-        let _ = once.layer(next.clone()).oneshot(pay()).await;
-        assert_eq!(next.count(), runs, "{first:?}");
-    }
+async fn a_call_that_is_dropped_between_attempts_has_made_one() {
+    let error = ToolError::new(ErrorKind::Timeout, "gone").with_retry_after(secs(3600));
+    let tool = Tool::new([Step::error(error)]);
+    let policy = RetryPolicy::new()
+        .assume_replay_safe()
+        .with_max_delay(secs(7200));
+    let metrics = Metrics::new();
+    hang_up(metrics.layer().layer(RetryLayer::new(policy).layer(tool))).await;
+    let snapshot = metrics.snapshot();
+    assert_eq!(snapshot.tool(Some("bank"), "pay").unwrap().attempts, 1);
 }
 
 /// D1: a call that was sent after its wait counts as ever.
@@ -209,5 +185,42 @@ async fn a_clone_of_a_held_call_counts_when_it_is_sent() {
     assert_pending!(second.poll());
     advance(secs(60)).await;
     drop(second);
+    assert_eq!(breaker.handle().snapshot()[0].state, BreakerState::Open);
+}
+
+/// A foreign layer that gives an attempt a second, and makes another one a second later.
+fn repeats(stack: Stack) -> Stack {
+    BoxCloneSyncService::new(service_fn(move |call: ToolCall| {
+        let stack = stack.clone();
+        async move {
+            let first = timeout(secs(1), stack.clone().oneshot(call.clone())).await;
+            if let Ok(Ok(answer)) = first {
+                return Ok(answer);
+            }
+            sleep(secs(1)).await;
+            stack.oneshot(call).await
+        }
+    }))
+}
+
+/// D1: an attempt that was sent runs, although the one before was dropped while it was held.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_after_one_that_was_held_counts_as_sent() {
+    let tool = Tool::always(Step::hang());
+    let limit = ConcurrencyLimitLayer::new(1).layer(tool.clone());
+    let mut running = task::spawn(limit.clone().oneshot(pay()));
+    assert_pending!(running.poll());
+    let breaker = CircuitBreakerLayer::builder().with_trip(1).build().unwrap();
+    let stack = breaker.layer(repeats(BoxCloneSyncService::new(limit)));
+    let mut call = task::spawn(stack.oneshot(pay().with_timeout(secs(30))));
+    assert_pending!(call.poll());
+    advance(secs(1)).await;
+    assert_pending!(call.poll());
+    drop(running);
+    advance(secs(1)).await;
+    assert_pending!(call.poll());
+    assert_eq!(tool.count(), 2);
+    advance(secs(60)).await;
+    drop(call);
     assert_eq!(breaker.handle().snapshot()[0].state, BreakerState::Open);
 }

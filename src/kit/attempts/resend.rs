@@ -195,9 +195,7 @@ impl<S, T> Resend<S, T> {
 
     /// Marks on the call that an attempt has ended, and another one follows.
     pub(super) fn end_attempt(&self) {
-        let is_unsent = |error: &ToolError| error.execution() == Execution::NotStarted;
-        let may_have_run = !self.failed.as_ref().is_some_and(is_unsent);
-        self.call.info().end_attempt(may_have_run);
+        self.call.info().end_attempt();
     }
 
     /// The error of the call, from that of its last attempt: if this side refused that one, the error before it.
