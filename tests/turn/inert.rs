@@ -12,7 +12,7 @@ use std::{
 use serde_json::json;
 use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
-    AnyError, Key, ToolCall,
+    AnyError, Key, ReplaySafety, ToolCall,
     batch::Parallel,
     cache::CacheLayer,
     event::names,
@@ -215,9 +215,13 @@ async fn a_guard_watches_the_calls_of_a_session_only() {
         for n in 0..3 {
             let call = Written::new(&format!("c{n}"), "fail", "{}");
             last = agent
-                .play(&[call], |turn| match session {
-                    Some(session) => turn.with_session_id(session),
-                    None => turn,
+                .play(&[call], |turn| {
+                    // Else `once` would give the first failure again, which the guard does not count.
+                    let turn = turn.map_calls(|call| call.with_replay_safety(ReplaySafety::Safe));
+                    match session {
+                        Some(session) => turn.with_session_id(session),
+                        None => turn,
+                    }
                 })
                 .await;
         }
