@@ -1,8 +1,4 @@
-use std::{
-    error::Error,
-    io,
-    time::{Duration, SystemTime},
-};
+use std::{error::Error, io};
 
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
@@ -10,7 +6,6 @@ use tower_toolcall::{
     check::{Check, CheckLayer, check_fn},
     circuit_breaker::CircuitBreakerLayer,
     fit::{Cut, FitLayer, Shorten},
-    hint,
     key::{Key, key_fn, principal_fn},
     once::OnceLayer,
     repeat_guard::RepeatGuardLayer,
@@ -148,10 +143,13 @@ fn a_key_and_a_principal_may_be_bound_closures() {
 }
 
 /// S-9c: neither a caller nor a model is told to wait for 8,000 years.
+#[cfg(feature = "hints")]
 #[test]
 fn a_delay_has_an_end() {
+    use std::time::{Duration, UNIX_EPOCH};
+
     let date = "Fri, 31 Dec 9999 23:59:59 GMT";
-    let delay = hint::retry_after(date, SystemTime::UNIX_EPOCH).unwrap();
+    let delay = tower_toolcall::hint::retry_after(date, UNIX_EPOCH).unwrap();
     let limited = || ToolError::new(ErrorKind::RateLimited, "429").with_tool("search");
     let by_text: BoxError = "rate limit reached, try again in 9999999h".into();
     for error in [

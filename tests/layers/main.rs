@@ -13,6 +13,7 @@ mod contract;
 mod deadline;
 #[cfg(feature = "cancel")]
 mod drain;
+#[cfg(feature = "metrics")]
 mod dropped;
 mod errors;
 mod fit;
