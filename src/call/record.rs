@@ -262,7 +262,7 @@ impl Record {
         self.way.load(Relaxed) & HELD != 0
     }
 
-    /// Whether the attempt with the last number was not sent.
+    /// Returns whether the attempt with the last number was not sent.
     pub(super) fn is_last_unsent(&self) -> bool {
         self.way.load(Relaxed) & (HELD | BETWEEN) == HELD
     }

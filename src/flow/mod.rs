@@ -103,13 +103,17 @@ pub(crate) trait Ends<Res>: Ticket {
     /// Judges a result. The user's code may run here: its panic is reported as the call's.
     fn judge(&self, result: &Result<Res, ToolError>) -> Self::Class;
 
-    /// Records the result, and may change the error. `since`: the call was pending from then on.
+    /// Records the result, and may change the error. Default: nothing. `since`: the call was pending
+    /// from then on.
+    #[inline]
     fn ended(
         &mut self,
         result: Result<Res, ToolError>,
-        class: Self::Class,
-        since: Option<Instant>,
-    ) -> Result<Res, ToolError>;
+        _class: Self::Class,
+        _since: Option<Instant>,
+    ) -> Result<Res, ToolError> {
+        result
+    }
 }
 
 /// The ticket of a layer that does not look at the ends of calls.
@@ -125,14 +129,4 @@ impl<Res> Ends<Res> for CallInfo {
 
     #[inline]
     fn judge(&self, _: &Result<Res, ToolError>) {}
-
-    #[inline]
-    fn ended(
-        &mut self,
-        result: Result<Res, ToolError>,
-        (): (),
-        _: Option<Instant>,
-    ) -> Result<Res, ToolError> {
-        result
-    }
 }

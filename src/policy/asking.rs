@@ -108,16 +108,6 @@ impl<Res> Ends<Res> for Permit {
 
     #[inline]
     fn judge(&self, _: &Result<Res, ToolError>) {}
-
-    #[inline]
-    fn ended(
-        &mut self,
-        result: Result<Res, ToolError>,
-        (): (),
-        _: Option<Instant>,
-    ) -> Result<Res, ToolError> {
-        result
-    }
 }
 
 impl Asking {

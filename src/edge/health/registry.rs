@@ -298,7 +298,7 @@ impl<Res> Ends<Res> for Visit {
         Ok(Step::Go)
     }
 
-    /// It counts as a result, if the call is admitted.
+    /// Counts as a result, if the call is admitted.
     fn not_ready(&mut self, _: &ToolCall, error: ToolError) -> ToolError {
         match Visit::admit(self) {
             Ok(()) => self.failed(error),

@@ -357,7 +357,7 @@ impl Inner {
     }
 }
 
-/// Whether a text behind a host is a path: `@evil.example/` would make another host of it.
+/// Returns whether a text behind a host is a path: `@evil.example/` would name another host.
 fn is_path(text: &&str) -> bool {
     text.starts_with('/') && !text.starts_with("//")
 }
