@@ -100,14 +100,12 @@ impl<C: Clone> Kept<C> {
         }
         let info = call.info();
         if call.replay_safety() == ReplaySafety::Unsafe {
-            let help = "the answers of a tool that is marked unsafe are not kept: \
-                        take it out of the cache, or correct what is said of it";
+            let help = "leave the tool out of the cache, or set it as safe";
             rules.pass(&info, InertReason::MarkedUnsafe, help);
             return None;
         }
         let Some(owner) = rules.store.principal.of(call) else {
-            let help = "the answers to calls without a principal are not kept: set the session or agent id \
-                        of calls, or say `shared()` if all callers get the same answers";
+            let help = "set a session or agent id on calls, or `shared()` for all";
             rules.pass(&info, InertReason::NoPrincipal, help);
             return None;
         };

@@ -115,7 +115,7 @@ impl Inner {
             if let Some(reason) = self.retry_refused {
                 let advice = match reason {
                     RetryRefusal::NotMarkedSafe => {
-                        "if the tool may run twice, mark the call by `ToolCall::with_replay_safety`, or trust the server's annotations"
+                        "if the tool may run twice, declare it by `RetryPolicy::with_replay_safety` or `ToolCall::with_replay_safety`, or trust the server's annotations"
                     }
                     _ => {
                         "the call was declared unsafe by its caller, by a rule, or by its server's annotations"

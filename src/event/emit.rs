@@ -1,13 +1,13 @@
 //! Events as `tracing` has them.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use tracing::{
-    Level,
+    Level, Metadata,
     field::{DisplayValue, display},
 };
 
-use super::{Event, PolicyOutcome, RetryRefusal, heard::heard};
+use super::{Event, PolicyOutcome, RetryRefusal, heard::heard, names};
 use crate::{
     call::CallInfo,
     error::{ErrorKind, ToolError},
@@ -37,40 +37,48 @@ macro_rules! event {
 }
 pub(crate) use event;
 
-/// The same about a call, with its names, and with the code and the text of an error: as much of these as a [`Line`] has
-/// room for.
+/// Emits an event about a call, with its names, and with a code and a text: as much of these as a [`Line`] has room for.
 macro_rules! emit {
-    ($level:ident $name:ident, $call:expr, code: $code:expr, error: $error:expr $(, $field:ident = $value:expr)*) => {{
+    ($level:ident $name:ident, $call:expr, code: $code:expr, error: $error:expr $(, $field:ident = $value:expr)*) => {
+        $crate::event::emit!(@ $level $name, $call, Option::from($code), ERROR = Option::from($error)
+            $(, $field = $value)*)
+    };
+    ($level:ident $name:ident, $call:expr, text: $text:ident = $shown:expr $(, $field:ident = $value:expr)*) => {
+        $crate::event::emit!(@ $level $name, $call, None, $text = Some($shown) $(, $field = $value)*)
+    };
+    ($level:ident $name:ident, $call:expr $(, $field:ident = $value:expr)*) => {
+        $crate::event::emit!(@ $level $name, $call, None, ERROR = None $(, $field = $value)*)
+    };
+    (@ $level:ident $name:ident, $call:expr, $code:expr, $text:ident = $shown:expr $(, $field:ident = $value:expr)*) => {{
         // Made when a subscriber takes the event.
         let line = std::cell::LazyCell::new(|| {
             let name = $crate::event::names::event::$name;
-            $crate::event::Line::new(name, $call, Option::from($code), Option::from($error))
+            let rest = || name.len() $(+ $crate::event::width($crate::event::names::field::$field, &$value))*;
+            let text = ($crate::event::names::field::$text, $shown);
+            $crate::event::Line::new($call.into(), $code, text, rest)
         });
-        $crate::event::emit!(@ $level $name, line, CODE = line.code, ERROR = line.error() $(, $field = $value)*)
-    }};
-    ($level:ident $name:ident, $call:expr $(, $field:ident = $value:expr)*) => {{
-        let line = std::cell::LazyCell::new(|| {
-            let name = $crate::event::names::event::$name;
-            $crate::event::Line::new(name, $call, None, None)
-        });
-        $crate::event::emit!(@ $level $name, line $(, $field = $value)*)
-    }};
-    (@ $level:ident $name:ident, $line:ident $(, $field:ident = $value:expr)*) => {
         $crate::event::event!(
             $level $name,
-            TOOL = $line.tool(),
-            SERVER = $line.server(),
-            CALL_ID = $line.call_id(),
-            TRACE_ID = $line.trace_id(),
+            TOOL = line.tool(),
+            SERVER = line.server(),
+            CALL_ID = line.call_id(),
+            TRACE_ID = line.trace_id(),
+            CODE = line.code,
+            $text = line.text(),
             $($field = $value),*
         )
-    };
+    }};
 }
 pub(crate) use emit;
 
 /// Whether a subscriber listens to DEBUG events of ours: then all events have all their fields.
 pub(crate) fn details_are_heard() -> bool {
     heard!(EVENT DEBUG)
+}
+
+/// Returns a field that a short line has only if it `matters`.
+fn detail_or<T>(matters: bool, value: T) -> Option<T> {
+    (matters || details_are_heard()).then_some(value)
 }
 
 /// The level of the event of a call that ended with this kind of error: INFO for mistakes of callers.
@@ -103,62 +111,94 @@ const MAX_NAME: usize = 64;
 /// The most characters of an event in a text log, where it has not all its fields.
 const MAX_LINE: usize = 200;
 
-/// How many of them the rest of the line takes at most: time, level, spans and target, as `tracing_subscriber::fmt` writes
-/// them, and the numbers of the event.
-const fn beside(name: &str) -> usize {
-    const HEAD: usize = "2026-11-27T00:22:11.418034Z  INFO execute_tool: tower_toolcall: ".len();
-    const ENDS: usize = " duration_ms=123456.789 attempts=10".len();
-    const OTHERS: usize = "tool_attempt: attempt=10 delay_ms=300000.123 hinted=false ".len();
-    let ends = matches!(
-        name.as_bytes(),
-        b"tool.success"
-            | b"tool.failure"
-            | b"tool.rejected"
-            | b"tool.timeout"
-            | b"tool.skipped"
-            | b"tool.cancelled"
-    );
-    HEAD + name.len() + if ends { ENDS } else { OTHERS }
+/// Returns how many of them time, level, spans and target take, as `tracing_subscriber::fmt` writes them.
+fn head() -> usize {
+    const HEAD: usize = "2026-11-27T00:22:11.418034Z  INFO tower_toolcall: ".len();
+    const CALL: usize = names::span::CALL.len() + ": ".len();
+    HEAD + match tracing::Span::current().metadata().map(Metadata::name) {
+        None => 0,
+        Some(names::span::CALL) => CALL,
+        Some(inner) => CALL + inner.len() + ": ".len(),
+    }
+}
+
+/// Returns how many characters a field takes with its value and the space before it; none without a value.
+pub(crate) fn width(field: &str, value: &dyn fmt::Debug) -> usize {
+    let value = format!("{value:?}");
+    let value = match value.strip_prefix("Some(") {
+        Some(some) => some.strip_suffix(')').unwrap_or(some),
+        None if value == "None" => return 0,
+        None => &value,
+    };
+    field.len() + " =".len() + value.chars().count()
+}
+
+/// The names that an event has.
+#[derive(Clone, Copy)]
+pub(crate) struct Named<'a> {
+    tool: &'a str,
+    server: Option<&'a str>,
+    call: Option<&'a CallInfo>,
+}
+
+impl<'a> From<&'a CallInfo> for Named<'a> {
+    fn from(call: &'a CallInfo) -> Self {
+        Self {
+            tool: call.tool(),
+            server: call.server(),
+            call: Some(call),
+        }
+    }
 }
 
 /// The names and texts of an event: all of them where [details are heard](details_are_heard), else as much of tool, server and
-/// error as fits into a line.
+/// text as fits into a line.
 pub(crate) struct Line<'a> {
-    call: &'a CallInfo,
+    named: Named<'a>,
     pub(crate) code: Option<&'a str>,
-    error: Option<Cow<'a, str>>,
+    text: Option<Cow<'a, str>>,
     /// How much of the tool's name, and whether the server; `None` for all.
     room: Option<(usize, bool)>,
 }
 
 impl<'a> Line<'a> {
+    /// `rest`: how many characters the event's name and its other fields take.
     #[inline(never)]
     pub(crate) fn new(
-        name: &str,
-        call: &'a CallInfo,
+        named: Named<'a>,
         code: Option<&'a str>,
-        error: Option<&'a str>,
+        (field, text): (&str, Option<&'a str>),
+        rest: impl FnOnce() -> usize,
     ) -> Self {
         if details_are_heard() {
             return Self {
-                call,
+                named,
                 code,
-                error: error.map(Cow::from),
+                text: text.map(Cow::from),
                 room: None,
             };
         }
-        let (tool, server, left) = room(name, call, code, error.is_some());
+        let code_width = code.map_or(0, |code| width(names::field::CODE, &code));
+        let left = MAX_LINE.saturating_sub(head() + rest() + code_width);
+        let text_width = text.map_or(0, |text| width(field, &text));
+        // Advice is shown whole.
+        let least = match field {
+            names::field::HELP => text_width,
+            _ => text_width.min(3 * LEAST),
+        };
+        let (tool, server, left) = room(named, left, least);
+        let cut = |text| cut(text, left, width(field, &""));
         Self {
-            call,
+            named,
             code,
-            error: error.and_then(|error| cut(error, left)),
+            text: text.and_then(cut),
             room: Some((tool, server)),
         }
     }
 
     /// `None` for a request that names no tool.
     pub(crate) fn tool(&self) -> Option<DisplayValue<Short<'a>>> {
-        let tool = Some(self.call.tool()).filter(|tool| !tool.is_empty())?;
+        let tool = Some(self.named.tool).filter(|tool| !tool.is_empty())?;
         Some(match self.room {
             Some((max, _)) => display(Short::field(tool, max)),
             None => short(tool),
@@ -167,66 +207,73 @@ impl<'a> Line<'a> {
 
     pub(crate) fn server(&self) -> Option<DisplayValue<Short<'a>>> {
         let fits = self.room.is_none_or(|(_, server)| server);
-        self.call.server().filter(|_| fits).map(short)
+        self.named.server.filter(|_| fits).map(short)
     }
 
     pub(crate) fn call_id(&self) -> Option<DisplayValue<Short<'a>>> {
-        self.call.id().filter(|_| self.room.is_none()).map(short)
+        self.detail(CallInfo::id)
     }
 
     pub(crate) fn trace_id(&self) -> Option<DisplayValue<Short<'a>>> {
-        self.call
-            .trace_id()
-            .filter(|_| self.room.is_none())
-            .map(short)
+        self.detail(CallInfo::trace_id)
     }
 
-    pub(crate) fn error(&self) -> Option<&str> {
-        self.error.as_deref()
+    fn detail(&self, of: fn(&'a CallInfo) -> Option<&'a str>) -> Option<DisplayValue<Short<'a>>> {
+        let call = self.named.call.filter(|_| self.room.is_none());
+        call.and_then(of).map(short)
+    }
+
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.text.as_deref()
     }
 }
 
+/// Returns how much of the tool's name has room, whether the server has, and how much is left for a text, which takes `least`.
 #[cold]
-fn room(name: &str, call: &CallInfo, code: Option<&str>, errs: bool) -> (usize, bool, usize) {
-    let width = |text: &str| Short::field(text, MAX_NAME).to_string().chars().count();
-    let code = code.map_or(0, |code| " code=\"\"".len() + code.chars().count());
-    let left = MAX_LINE.saturating_sub(beside(name) + " tool=".len() + code);
-    let tool = width(call.tool());
-    // Three dots follow a name that is cut.
-    let (max, left) = match left.checked_sub(tool) {
-        Some(rest) => (MAX_NAME, rest),
-        None => (left.saturating_sub(3), 0),
-    };
-    let server = call
-        .server()
-        .map_or(0, |server| " server=".len() + width(server));
-    // A server that leaves nothing of the error's text is left out.
-    let fits = server + if errs { 2 * LEAST } else { 0 } <= left;
+fn room(named: Named<'_>, left: usize, least: usize) -> (usize, bool, usize) {
+    let width = |field, name, max| width(field, &display(Short::field(name, max)));
+    let left_by = |max| left.checked_sub(width("tool", named.tool, max));
+    let (max, left) = (0..=MAX_NAME)
+        .rev()
+        .find_map(|max| Some((max, left_by(max)?)))
+        .unwrap_or_default();
+    let server = named
+        .server
+        .map_or(0, |server| width("server", server, MAX_NAME));
+    // A server that leaves too little of the text is left out.
+    let fits = server + least <= left;
     (max, fits, if fits { left - server } else { left })
 }
 
-/// The least that is shown of an error's text, with its name and its quotes.
+/// The least that is shown of a text, with its name and its quotes.
 const LEAST: usize = 20;
 
-/// The beginning of an error's text as it is printed between quotes, in so many characters with the field's name.
-fn cut(text: &str, room: usize) -> Option<Cow<'_, str>> {
-    let mut left = room
-        .checked_sub(" error=\"\"".len())
-        .filter(|_| room >= LEAST)?;
-    let mut whole = left;
-    let mut end = 0;
-    for (at, c) in text.char_indices() {
-        let width = c.escape_debug().count();
-        match left.checked_sub(width) {
-            Some(rest) => left = rest,
-            None => return Some(format!("{}...", &text[..end]).into()),
-        }
-        whole = whole.saturating_sub(width);
-        if whole >= "...".len() {
-            end = at + c.len_utf8();
-        }
+/// Cuts a text that is printed between quotes to `room` characters, `frame` of them for its name and quotes. The middle
+/// goes: the innermost cause of an error stands at its end.
+fn cut(text: &str, room: usize, frame: usize) -> Option<Cow<'_, str>> {
+    const DOTS: &str = "...";
+    let room = room.checked_sub(frame).filter(|_| room >= LEAST)?;
+    let width = |text: &str| format!("{text:?}").chars().count() - "\"\"".len();
+    if width(text) <= room {
+        return Some(text.into());
     }
-    Some(text.into())
+    let room = room - DOTS.len();
+    let innermost = text.rsplit(": ").next().unwrap_or(text);
+    let tail = match width(innermost) <= room {
+        true => innermost,
+        false => {
+            let tails = text.char_indices().rev().map(|(at, _)| &text[at..]);
+            let tails = tails.take_while(|tail| width(tail) <= room / 2);
+            tails.last().unwrap_or("")
+        }
+    };
+    let room = room - width(tail);
+    let ends = text.char_indices().map(|(at, _)| &text[..at]);
+    let head = ends
+        .take_while(|head| width(head) <= room)
+        .last()
+        .unwrap_or("");
+    Some(format!("{}{DOTS}{tail}", head.trim_end()).into())
 }
 
 /// A name of a caller or a peer, as the fields of events and spans have it.
@@ -262,7 +309,7 @@ impl Event<'_> {
                 error,
             } => {
                 emit!(WARN RETRY, call, code: error.map(ToolError::code), error: error.map(ToolError::message),
-                ATTEMPT = attempt, DELAY_MS = ms(delay), HINTED = hinted)
+                ATTEMPT = attempt, DELAY_MS = ms(delay), HINTED = detail_or(hinted, hinted))
             }
             Event::RetryRefused {
                 call,
@@ -277,20 +324,21 @@ impl Event<'_> {
                 hinted,
             } => {
                 emit!(WARN RATE_LIMITED, call, code: ErrorKind::RateLimited.code(), error: None::<&str>,
-                ATTEMPT = attempt, DELAY_MS = ms(cooldown), HINTED = hinted)
+                ATTEMPT = attempt, DELAY_MS = ms(cooldown), HINTED = detail_or(hinted, hinted))
             }
             Event::Transition { transition, call } => breaker(transition, call),
             Event::PrincipalTransition {
                 transition: t,
                 principal,
                 call,
-            } => emit!(WARN BREAKER_PRINCIPAL, call, PRINCIPAL = principal, FROM = t.from.name(),
-                TO = t.to.name(), REASON = t.reason.name(), GENERATION = t.generation,
-                CALLS = t.calls, FAILURES = t.failures, SLOW_CALLS = t.slow_calls,
-                OPEN_MS = t.open_for.map(ms)),
+            } => emit!(WARN BREAKER_PRINCIPAL, call, text: PRINCIPAL = principal,
+                FROM = detail_or(false, t.from.name()),
+                TO = t.to.name(), REASON = t.reason.name(), GENERATION = detail_or(false, t.generation),
+                CALLS = detail_or(false, t.calls), FAILURES = detail_or(false, t.failures),
+                SLOW_CALLS = detail_or(false, t.slow_calls), OPEN_MS = t.open_for.map(ms)),
             Event::Health { change, call } => emit!(WARN HEALTH, call, FROM = change.from.name(),
                 TO = change.to.name(), REASON = change.reason.map(Reason::name),
-                FAILURES = change.failures, GENERATION = change.generation),
+                FAILURES = change.failures, GENERATION = detail_or(false, change.generation)),
             Event::Repeated { call, times } => emit!(WARN REPEATED, call, CALLS = times),
             Event::Reused { call, layer } => emit!(DEBUG REUSED, call, LAYER = layer),
             Event::Inert { .. } => inert(self),
@@ -316,7 +364,7 @@ fn inert(event: &Event<'_>) {
         is_first: true,
     } = *event
     {
-        emit!(WARN INERT, call, LAYER = layer, REASON = reason.name(), HELP = help);
+        emit!(WARN INERT, call, text: HELP = help, LAYER = layer, REASON = reason.name());
     }
 }
 
@@ -361,19 +409,12 @@ fn policy(call: &CallInfo, outcome: PolicyOutcome, rule: Option<&str>, error: Op
 
 /// A breaker may be of a whole server, and its handle changes it without a call.
 fn breaker(t: &Transition, call: Option<&CallInfo>) {
-    event!(
-        WARN BREAKER,
-        TOOL = t.tool.as_deref().map(short),
-        SERVER = t.server.as_deref().map(short),
-        CALL_ID = call.and_then(CallInfo::id).map(short),
-        TRACE_ID = call.and_then(CallInfo::trace_id).map(short),
-        FROM = t.from.name(),
-        TO = t.to.name(),
-        REASON = t.reason.name(),
-        GENERATION = t.generation,
-        CALLS = t.calls,
-        FAILURES = t.failures,
-        SLOW_CALLS = t.slow_calls,
-        OPEN_MS = t.open_for.map(ms),
-    );
+    let named = Named {
+        tool: t.tool.as_deref().unwrap_or(""),
+        server: t.server.as_deref(),
+        call,
+    };
+    emit!(WARN BREAKER, named, FROM = t.from.name(), TO = t.to.name(), REASON = t.reason.name(),
+        GENERATION = detail_or(false, t.generation), CALLS = t.calls, FAILURES = t.failures,
+        SLOW_CALLS = detail_or(t.slow_calls > 0, t.slow_calls), OPEN_MS = t.open_for.map(ms));
 }

@@ -8,9 +8,10 @@
 //! # Which layer emits what
 //!
 //! Every event has the target [`TARGET`] and the fields `tool`, `server`, `call_id` and `trace_id`, as far as they are
-//! known. Where no subscriber listens to that target at DEBUG, an event has no more than fits into
+//! known. Where no subscriber listens to that target at DEBUG, an event about a call has no more than fits into
 //! [a line of 200 characters](crate::trace#text-logs): `call_id` and `trace_id` are left out, and of the end of a call all but
-//! `tool`, `server`, `code`, `error`, `duration_ms` and `attempts`. Names of callers and peers are cut at 64 characters, and quoted
+//! `tool`, `server`, `code`, `error`, `duration_ms` and `attempts`. So are `generation`, a `hinted` that is false,
+//! and of `tool.breaker.principal` `from` and the counts. Names of callers and peers are cut at 64 characters, and quoted
 //! where a part of one would look like another field; errors are redacted. All durations are milliseconds with
 //! fractions. The names are constants of [`names`], and do not change with a patch release. They are for tracing's
 //! subscribers: where there is none, but tracing's feature `log` is on, a logger does not get those of trace, nor `tool.slow`.
@@ -86,7 +87,7 @@ pub(crate) mod transition;
 use std::time::Duration;
 
 pub(crate) use self::{
-    emit::{Line, details_are_heard, emit, event, level_of, ms, short},
+    emit::{Line, details_are_heard, emit, event, level_of, ms, short, width},
     listen::Audience,
 };
 pub use self::{

@@ -559,8 +559,7 @@ impl<V: Evict> Registry<V> {
 
     #[cold]
     fn lacks_key(&self, call: &CallInfo) {
-        let help = "calls for which the key function picks an empty text share one state: \
-                    set on calls what it looks at, such as their agent or session id";
+        let help = "set on calls the field that the key function reads";
         let Shared {
             inert, listener, ..
         } = &*self.0;

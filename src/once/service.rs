@@ -98,8 +98,7 @@ fn enter(
     }
     let info = call.info();
     let owner = rules.store.principal.of(call).unwrap_or_else(|| {
-        let help = "calls without a principal are compared with each other: set the session or agent id \
-                    of calls, or say `shared()` if the program serves one user";
+        let help = "set a session or agent id on calls, or `shared()` for all";
         let (listener, reason) = (Listener::default(), InertReason::NoPrincipal);
         rules.inert.pass(&listener, &info, reason, help);
         Arc::default()

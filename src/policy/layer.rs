@@ -198,8 +198,7 @@ impl<S> Layer<S> for PolicyLayer {
 impl Policy {
     #[cold]
     fn lacks_agent(&self, info: &CallInfo) {
-        let help = "rules for agents are not for calls without an agent id: set it on calls, \
-                    or add a rule for all calls";
+        let help = "set an agent id on calls, or add a rule for all calls";
         let reason = InertReason::NoAgent;
         self.inert.pass(&self.listener, info, reason, help);
     }

@@ -167,8 +167,7 @@ impl Guard {
             return None;
         }
         if principal.parts(info).is_none() {
-            let help = "calls without a principal are not compared: set the session or agent id of calls, \
-                        or name a principal with `with_principal`";
+            let help = "set a session or agent id, or use `with_principal`";
             let (inert, reason) = (self.histories.inert(), InertReason::NoPrincipal);
             inert.pass(&self.rules.listener, info, reason, help);
             return None;

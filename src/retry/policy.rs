@@ -345,9 +345,7 @@ impl Settings {
     }
 
     fn lacks_safety(&self, info: &CallInfo) {
-        let help = "a tool that may have run is repeated only if it is declared safe: trust the annotations \
-                    of its server, or declare it with `RetryPolicy::with_replay_safety` or \
-                    `ToolCall::with_replay_safety`";
+        let help = "set `RetryPolicy::with_replay_safety` or trust annotations";
         let reason = InertReason::NotMarkedSafe;
         self.inert.pass(&self.listener, info, reason, help);
     }

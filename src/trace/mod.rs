@@ -17,7 +17,8 @@
 //! DEBUG and in spans it has `attempts=0`. A call that was only refused has `attempts=0` too.
 //!
 //! The line has the tool, how the call ended, its duration, its attempts, the code, and as much of the server and of the
-//! error's text as there is room for. All other fields of events, and those of spans, which a text log repeats with each event,
+//! error's text as there is room for. A text that is too long lacks its middle, so that the cause at its end
+//! stays readable. All other fields of events, and those of spans, which a text log repeats with each event,
 //! are recorded where a subscriber listens to the target [`tower_toolcall`](crate::event::TARGET) at DEBUG. Spans are INFO. They
 //! have their fields also beside OpenTelemetry's layer (feature `otel`), and if
 //! [`with_span_fields`](TraceLayer::with_span_fields) says so.

@@ -152,8 +152,7 @@ impl Settings {
 
     #[cold]
     fn pass(&self, info: &CallInfo) {
-        let help = "the arguments of a tool without a schema are not checked: give the schema to `Schemas`, \
-                    or switch the check of this tool off";
+        let help = "set its schema in `Schemas`, or turn this check off";
         let listener = Listener::default();
         self.inert
             .pass(&listener, info, InertReason::NoSchema, help);

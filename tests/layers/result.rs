@@ -245,7 +245,7 @@ async fn a_result_is_written_with_the_documented_members() {
                 "timeout_limit": "timeout",
                 "attempts": 1,
                 "details": {
-                    "retry_refused": "not_marked_safe: if the tool may run twice, mark the call by `ToolCall::with_replay_safety`, or trust the server's annotations",
+                    "retry_refused": "not_marked_safe: if the tool may run twice, declare it by `RetryPolicy::with_replay_safety` or `ToolCall::with_replay_safety`, or trust the server's annotations",
                 },
             },
             "metadata": {

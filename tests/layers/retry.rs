@@ -346,7 +346,7 @@ async fn an_error_that_was_not_repeated_says_how_to_declare_the_call_safe() {
         (
             undeclared,
             "not_marked_safe: ",
-            "`ToolCall::with_replay_safety`",
+            "declare it by `RetryPolicy::with_replay_safety` or `ToolCall::with_replay_safety`",
         ),
         (declared, "unsafe: ", "declared unsafe"),
     ] {

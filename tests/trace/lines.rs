@@ -30,7 +30,7 @@ const MAX: usize = 200;
 
 /// What was written.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -52,7 +52,7 @@ impl MakeWriter<'_> for Log {
 
 impl Log {
     /// The default of `tracing_subscriber::fmt()`, without colours, at this level.
-    fn at(level: Level) -> (Self, DefaultGuard) {
+    pub(super) fn at(level: Level) -> (Self, DefaultGuard) {
         super::everybody_listens();
         let log = Self::default();
         let fmt = tracing_subscriber::fmt()
@@ -62,9 +62,19 @@ impl Log {
         (log, fmt.set_default())
     }
 
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    /// How long the lines are.
+    pub(super) fn lengths(&self) -> Vec<usize> {
+        let text = self.text();
+        text.lines().map(|line| line.chars().count()).collect()
+    }
+
     /// The lines without their time.
-    fn lines(&self) -> Vec<String> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+    pub(super) fn lines(&self) -> Vec<String> {
+        let text = self.text();
         let lines = text.lines().inspect(|line| {
             let length = line.chars().count();
             assert!(length <= MAX, "{length} characters: {line}");

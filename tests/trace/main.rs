@@ -8,6 +8,8 @@
 mod batch;
 #[cfg(all(feature = "testing", feature = "tower"))]
 mod lines;
+#[cfg(all(feature = "testing", feature = "tower"))]
+mod longest;
 #[cfg(feature = "settings")]
 mod settings;
 

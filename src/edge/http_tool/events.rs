@@ -7,7 +7,10 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode, Uri, uri::Scheme};
-use tracing::{Span, field::Empty};
+use tracing::{
+    Span,
+    field::{Empty, display},
+};
 
 use super::{HttpAnswer, HttpTool};
 use crate::{

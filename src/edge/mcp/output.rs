@@ -98,7 +98,8 @@ impl Check<CallToolResponse> for McpOutput {
         if report {
             return Err(text.into());
         }
-        emit!(WARN MISFIT, call, ERROR = Bounded::print(MAX_TEXT, &text).as_str());
+        let text = Bounded::print(MAX_TEXT, &text);
+        emit!(WARN MISFIT, call, code: None, error: text.as_str());
         Ok(())
     }
 }

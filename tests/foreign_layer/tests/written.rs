@@ -61,7 +61,7 @@ async fn hooks_and_subscribers_hear_of_foreign_layers_and_leaves() {
         .lines()
         .filter(|line| line.contains("tool.retry tool=search"));
     assert_eq!(retries.count(), 2, "{written}");
-    let line = "code=\"UPSTREAM_ERROR\" error=\"503\" attempt=1 delay_ms=1000.0 hinted=false";
+    let line = "code=\"UPSTREAM_ERROR\" error=\"503\" attempt=1 delay_ms=1000.0\n";
     assert!(written.contains(line), "{written}");
     // How many there may be is in the event at DEBUG.
     assert!(written.contains("attempts=3"), "{written}");
