@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use expect_test::expect;
 use serde_json::json;
 use tower_toolcall::{
     AnyError, ConfigError,
@@ -105,92 +106,68 @@ fn a_number_in_a_file_is_seconds() {
     );
 }
 
+/// The first and the last line of each file's error: its place, and what is wrong.
+fn errors(files: &[&str]) -> String {
+    let errors = files.iter().map(|file| {
+        let error = toml::from_str::<Settings>(file).unwrap_err().to_string();
+        let lines: Vec<_> = error.lines().collect();
+        format!("{}: {}", lines[0], lines[lines.len() - 1])
+    });
+    errors.collect::<Vec<_>>().join("\n")
+}
+
 /// P15: the line is in the error, and what is wrong with the number.
 #[test]
 fn a_number_that_is_not_a_duration_is_an_error_that_says_why() {
-    for (value, why) in [
-        ("-30", "`-30` is negative"),
-        ("-0.5", "`-0.5` is negative"),
-        ("nan", "`NaN` is not a number of seconds"),
-        ("inf", "`inf` is too large"),
-        ("1e30", "is too large"),
-        ("true", "a duration such as \"30s\", or a number of seconds"),
-    ] {
-        let file = format!("[timeout]\ndefault = {value}");
-        let error = toml::from_str::<Settings>(&file).unwrap_err().to_string();
-        assert!(error.contains("line 2"), "{error}");
-        assert!(error.contains(why), "{error}");
-    }
+    let values = ["-30", "-0.5", "nan", "inf", "1e30", "true"];
+    let files = values.map(|value| format!("[timeout]\ndefault = {value}"));
+    expect![[r#"
+        TOML parse error at line 2, column 11: `-30` is negative: a duration is at least 0
+        TOML parse error at line 2, column 11: `-0.5` is negative: a duration is at least 0
+        TOML parse error at line 2, column 11: `NaN` is not a number of seconds
+        TOML parse error at line 2, column 11: `inf` is too large for a number of seconds
+        TOML parse error at line 2, column 11: `1000000000000000000000000000000` is too large for a number of seconds
+        TOML parse error at line 2, column 11: invalid type: boolean `true`, expected a duration such as "30s", or a number of seconds"#]].assert_eq(&errors(&files.each_ref().map(String::as_str)));
 }
 
 /// P15: an unknown key is an error with its line and the nearest keys.
 #[test]
 fn an_unknown_key_suggests_the_nearest() {
-    for (file, says) in [
-        (
-            "[timeouts]\ndefault = \"30s\"",
-            "unknown key `timeouts`; did you mean `timeout`?",
-        ),
-        (
-            "[timeout]\ndefalt = \"30s\"",
-            "unknown key `defalt`; did you mean `default`?",
-        ),
-        (
-            "[circuit_breaker]\ntreshold = 5",
-            "unknown key `treshold`; did you mean `threshold`?",
-        ),
-        (
-            "[tools.import]\ntimout = 5",
-            "unknown key `timout`; did you mean `timeout`?",
-        ),
-        (
-            "[tools.import]\nquota_toke = 5",
-            "unknown key `quota_toke`; did you mean `quota_tokens`",
-        ),
-        (
-            "[fit]\nunknown = 1",
-            "unknown key `unknown`; expected one of `enabled`, `max_chars`",
-        ),
-    ] {
-        let error = toml::from_str::<Settings>(file).unwrap_err().to_string();
-        assert!(error.contains(says), "{error}");
-        let line = if file.starts_with("[timeouts]") { 1 } else { 2 };
-        assert!(error.contains(&format!("line {line}")), "{error}");
-    }
+    expect![[r#"
+        TOML parse error at line 1, column 2: unknown key `timeouts`; did you mean `timeout`?
+        TOML parse error at line 2, column 1: unknown key `defalt`; did you mean `default`?
+        TOML parse error at line 2, column 1: unknown key `treshold`; did you mean `threshold`?
+        TOML parse error at line 2, column 1: unknown key `timout`; did you mean `timeout`?
+        TOML parse error at line 2, column 1: unknown key `quota_toke`; did you mean `quota_tokens` or `quota_cost`?
+        TOML parse error at line 2, column 1: unknown key `unknown`; expected one of `enabled`, `max_chars`"#]].assert_eq(&errors(&[
+        "[timeouts]\ndefault = \"30s\"",
+        "[timeout]\ndefalt = \"30s\"",
+        "[circuit_breaker]\ntreshold = 5",
+        "[tools.import]\ntimout = 5",
+        "[tools.import]\nquota_toke = 5",
+        "[fit]\nunknown = 1",
+    ]));
     let file = serde_json::json!({ "once": { "tll": 5 } });
     let error = serde_json::from_value::<Settings>(file).unwrap_err();
-    assert_eq!(error.to_string(), "unknown key `tll`; did you mean `ttl`?");
+    expect!["unknown key `tll`; did you mean `ttl`?"].assert_eq(&error.to_string());
 }
 
 /// P15: so does an unknown value of a key with a few values.
 #[test]
 fn an_unknown_value_suggests_the_nearest() {
-    for (file, says) in [
-        (
-            "preset = \"gatewya\"",
-            "unknown value `gatewya`; did you mean `gateway`?",
-        ),
-        (
-            "[retry]\njitter = \"upward\"",
-            "unknown value `upward`; did you mean `upwards`?",
-        ),
-        (
-            "[circuit_breaker]\nprobe = \"safe_call\"",
-            "unknown value `safe_call`; did you mean `safe_calls`",
-        ),
-        (
-            "[quota]\nkey = \"session\"",
-            "unknown value `session`; expected one of `tool`, `tool_name`, `server`, `agent`",
-        ),
-    ] {
-        let error = toml::from_str::<Settings>(file).unwrap_err().to_string();
-        assert!(error.contains(says), "{error}");
-    }
+    expect![[r#"
+        TOML parse error at line 1, column 10: unknown value `gatewya`; did you mean `gateway`?
+        TOML parse error at line 2, column 10: unknown value `upward`; did you mean `upwards`?
+        TOML parse error at line 2, column 9: unknown value `safe_call`; did you mean `safe_calls` or `any_call`?
+        TOML parse error at line 2, column 7: unknown value `session`; expected one of `tool`, `tool_name`, `server`, `agent`"#]].assert_eq(&errors(&[
+        "preset = \"gatewya\"",
+        "[retry]\njitter = \"upward\"",
+        "[circuit_breaker]\nprobe = \"safe_call\"",
+        "[quota]\nkey = \"session\"",
+    ]));
     let error = "agent_lop".parse::<Preset>().unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "invalid `preset`: unknown value `agent_lop`; did you mean `agent_loop`?"
-    );
+    expect!["invalid `preset`: unknown value `agent_lop`; did you mean `agent_loop`?"]
+        .assert_eq(&error);
 }
 
 /// A section alone suggests as well.
@@ -198,8 +175,7 @@ fn an_unknown_value_suggests_the_nearest() {
 fn an_unknown_key_of_a_section_alone_suggests_the_nearest() {
     let file = serde_json::json!({ "treshold": 5 });
     let error = serde_json::from_value::<CircuitBreakerSettings>(file).unwrap_err();
-    let says = "unknown key `treshold`; did you mean `threshold`?";
-    assert_eq!(error.to_string(), says);
+    expect!["unknown key `treshold`; did you mean `threshold`?"].assert_eq(&error.to_string());
 }
 
 #[test]
@@ -280,20 +256,16 @@ fn tools_have_their_own_settings() {
         );
         assert_eq!(settings.timeout.default, secs(30));
     }
-    for (timeout, says) in [
-        (
-            "timeout = \"45 s.\"",
-            "`45 s.` is not a duration such as 30s",
-        ),
-        ("timeout_ms = \"45s\"", "line 2"),
-        (
-            "timeout = \"45s\"\ntimeout_ms = 45000",
-            "`timeout` is set, and `timeout_ms` too",
-        ),
-    ] {
-        let error = import(timeout).unwrap_err().to_string();
-        assert!(error.contains(says), "{error}");
-    }
+    let wrong = [
+        "timeout = \"45 s.\"",
+        "timeout_ms = \"45s\"",
+        "timeout = \"45s\"\ntimeout_ms = 45000",
+    ];
+    let files = wrong.map(|timeout| format!("[tools.import]\n{timeout}"));
+    expect![[r#"
+        TOML parse error at line 2, column 11: `45 s.` is not a duration such as 30s, 500ms or 1m30s, or a number of seconds
+        TOML parse error at line 2, column 14: invalid type: string "45s", expected u64
+        TOML parse error at line 1, column 1: `timeout` is set, and `timeout_ms` too"#]].assert_eq(&errors(&files.each_ref().map(String::as_str)));
 }
 
 /// G1: in JSON, `null` is as if the key were missing, of a key of any type.
@@ -325,9 +297,6 @@ fn an_error_of_a_file_is_printed_in_lines() {
 fn a_wrong_setting_is_printed_as_it_reads() {
     let error = ConfigError::new("retry.attempts", "is not above 0");
     let boxed: Box<dyn std::error::Error> = error.clone().into();
-    assert_eq!(
-        format!("{boxed:?}"),
-        "invalid `retry.attempts`: is not above 0"
-    );
+    expect!["invalid `retry.attempts`: is not above 0"].assert_eq(&format!("{boxed:?}"));
     assert_eq!(format!("{:?}", AnyError::from(error)), format!("{boxed:?}"));
 }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use expect_test::expect;
 use serde_json::json;
 use static_assertions::assert_impl_all;
 use tokio::time::{Instant, advance, sleep};
@@ -248,11 +249,7 @@ fn a_pattern_of_a_file_that_can_never_decide_is_refused() {
         s.policy.deny = vec!["fs_*".into()];
         s.policy.allow = vec!["fs_read".into()];
     });
-    let error = settings.check().unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "invalid `policy.allow`: `allow fs_read` can never decide: `deny fs_*` comes first and covers it"
-    );
+    expect!["invalid `policy.allow`: `allow fs_read` can never decide: `deny fs_*` comes first and covers it"].assert_eq(&settings.check().unwrap_err().to_string());
 }
 
 /// T6, R4, C6: everybody who listens hears of each layer.
