@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 
+use expect_test::expect;
 use serde::Deserialize;
 use serde_json::json;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -31,7 +32,7 @@ async fn calls_without_an_argument_never_open_the_circuit() {
         let error = stack.clone().oneshot(call(json!({}))).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert_eq!(error.to_http().status(), 400);
-        assert_eq!(error.message(), "the field `city` is missing");
+        expect!["the field `city` is missing"].assert_eq(error.message());
     }
     let answer = stack.oneshot(call(json!({ "city": "Oslo" }))).await;
     assert_eq!(answer.unwrap(), "Oslo: 12 degrees");
@@ -47,7 +48,7 @@ fn the_error_names_the_field_and_not_the_value() {
         days: Vec<u8>,
     }
     let error = call.arguments_as::<Days>().unwrap_err();
-    assert_eq!(error.message(), "`days[0]`: expected u8, not a string");
+    expect!["`days[0]`: expected u8, not a string"].assert_eq(error.message());
     assert_eq!(
         (error.evidence(), error.execution()),
         (Evidence::Word, Execution::NotStarted)

@@ -1,5 +1,6 @@
 use std::task::{Context, Poll};
 
+use expect_test::expect;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, ToolCall, ToolError, catch_panic::CatchPanicLayer, timeout::TimeoutLayer,
@@ -25,7 +26,7 @@ async fn a_panicking_tool_is_panicked_for_every_layer_above() {
         (error.kind(), error.tool()),
         (ErrorKind::Panicked, Some("buggy"))
     );
-    assert_eq!(error.message(), "the tool panicked: no such row");
+    expect!["the tool panicked: no such row"].assert_eq(error.message());
 }
 
 /// Rule 9: a panic's text may hold what the caller passed.
@@ -125,7 +126,7 @@ async fn a_future_that_panics_when_it_is_dropped_after_its_panic_is_reported_onc
         .layer(CatchPanicLayer::new())
         .service(service_fn(|_: ToolCall| Tool { _bomb: Bomb }));
     let error = stack.oneshot(ToolCall::new("buggy")).await.unwrap_err();
-    assert_eq!(error.message(), "the tool panicked: in poll");
+    expect!["the tool panicked: in poll"].assert_eq(error.message());
 }
 
 /// A tool that is given up takes nobody with it: not the layer above that drops it, nor its other calls.

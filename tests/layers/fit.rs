@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use expect_test::expect;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -88,10 +89,8 @@ async fn a_limit_below_the_mark_holds_too() {
     let text = "x".repeat(1_000);
     assert_eq!(fit(0, text.clone()).await, "");
     assert_eq!(fit(9, text.clone()).await, "[... 1,00");
-    assert_eq!(
-        fit(55, text).await,
-        "[... 1,000 of 1,000 characters left out; ask for less]"
-    );
+    expect!["[... 1,000 of 1,000 characters left out; ask for less]"]
+        .assert_eq(&fit(55, text).await);
 }
 
 #[tokio::test]
@@ -173,11 +172,7 @@ async fn an_answer_that_cannot_be_shortened_is_an_error() {
     assert_eq!(error.kind(), ErrorKind::Reported);
     assert_eq!(error.execution(), Execution::Completed);
     assert_eq!((error.tool(), error.call_id()), (Some("dump"), Some("c7")));
-    assert_eq!(
-        error.message(),
-        "the answer has more than 500 characters; ask for less, or read the whole as 4.b64. \
-         It cannot be shortened: it is an image"
-    );
+    expect!["the answer has more than 500 characters; ask for less, or read the whole as 4.b64. It cannot be shortened: it is an image"].assert_eq(error.message());
 }
 
 /// JSON that no parser takes is not measured to the bitter end.
@@ -202,7 +197,7 @@ async fn a_check_below_judges_the_whole_answer() {
         .layer(CheckLayer::max_bytes(4_000))
         .service(tool);
     let error = refused.oneshot(ToolCall::new("dump")).await.unwrap_err();
-    assert_eq!(error.message(), "the answer has more than 4000 bytes");
+    expect!["the answer has more than 4000 bytes"].assert_eq(error.message());
     let passes = ServiceBuilder::new()
         .layer(CheckLayer::max_bytes(4_000))
         .layer(FitLayer::new(1_000))
@@ -213,10 +208,7 @@ async fn a_check_below_judges_the_whole_answer() {
 #[test]
 fn a_layer_shows_its_limit() {
     let layer = FitLayer::new(5).with_keep(|_, _| None);
-    assert_eq!(
-        format!("{layer:?}"),
-        "FitLayer { max_chars: 5, advice: None, keep: true }"
-    );
+    expect!["FitLayer { max_chars: 5, advice: None, keep: true }"].assert_eq(&format!("{layer:?}"));
 }
 
 fn run<Res: Shorten + Clone>(max: usize, answer: Res) -> Res {

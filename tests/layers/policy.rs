@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use expect_test::expect;
 use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
 use tokio::{
@@ -115,10 +116,7 @@ async fn calls_are_allowed_or_denied_by_their_rules() {
         (ErrorKind::Denied, Some("delete"))
     );
     assert_eq!(outcome(&error), "denied");
-    assert_eq!(
-        error.message(),
-        "the policy denies the call: this week nothing is written"
-    );
+    expect!["the policy denies the call: this week nothing is written"].assert_eq(error.message());
     assert!(!error.model_message().contains("week"));
     assert!(error.model_message().contains("'delete'"));
 }
@@ -187,10 +185,8 @@ async fn a_persons_reason_is_for_the_model_without_secrets_and_bounded() {
         (error.kind(), outcome(&error).as_str()),
         (ErrorKind::Denied, "refused")
     );
-    assert_eq!(
-        error.model_message(),
-        "The call of tool 'delete' was not approved: use /tmp/b. Do not repeat it as it is."
-    );
+    expect!["The call of tool 'delete' was not approved: use /tmp/b. Do not repeat it as it is."]
+        .assert_eq(&error.model_message());
     let secret = "AKIAIOSFODNN7EXAMPLE";
     let error = refused_by(answering(|a| {
         Ok(a.deny(format!(
@@ -224,11 +220,7 @@ async fn an_approver_that_fails_or_is_missing_has_denied_nothing() {
     );
     assert!(error.is_retryable() && error.is_recoverable());
     assert!(error.message().ends_with("the chat is down"), "{error}");
-    assert_eq!(
-        error.model_message(),
-        "Tool 'delete' needs an approval, and asking for it has failed. Call it again later, or \
-         continue without it."
-    );
+    expect!["Tool 'delete' needs an approval, and asking for it has failed. Call it again later, or continue without it."].assert_eq(&error.model_message());
     let error = refused_by(asks()).await;
     assert_eq!(
         (error.code(), outcome(&error).as_str()),
@@ -236,11 +228,7 @@ async fn an_approver_that_fails_or_is_missing_has_denied_nothing() {
     );
     assert!(!error.is_retryable() && error.is_recoverable());
     assert_eq!(error.to_http().status(), 500);
-    assert_eq!(
-        error.model_message(),
-        "Tool 'delete' needs an approval, and no approver is available. Continue without it, or \
-         tell the user."
-    );
+    expect!["Tool 'delete' needs an approval, and no approver is available. Continue without it, or tell the user."].assert_eq(&error.model_message());
     // An approver may know of a call that it cannot ask for.
     for (code, name) in [
         (APPROVAL_MISSING, "no_approver"),
@@ -273,11 +261,7 @@ async fn an_approval_without_an_answer_may_be_asked_for_again() {
             (APPROVAL_UNANSWERED, "unanswered")
         );
         assert!(error.is_retryable() && error.is_recoverable());
-        assert_eq!(
-            error.model_message(),
-            "Tool 'delete' needs an approval, and the request for it is not answered yet. Call it again later, or \
-             continue without it."
-        );
+        expect!["Tool 'delete' needs an approval, and the request for it is not answered yet. Call it again later, or continue without it."].assert_eq(&error.model_message());
         assert_eq!(error.to_http().status(), 503);
         assert_eq!(
             Outcome::neutral().count(),
@@ -623,10 +607,10 @@ fn a_policy_that_cannot_work_is_found() {
     assert_eq!(field(asks()), Err("approver".into()));
     assert_eq!(field(approved()), Ok(()));
     let covered = PolicyLayer::new().allow("fs_*").deny("fs_delete");
-    assert_eq!(
-        covered.check().unwrap_err().to_string(),
+    expect![
         "invalid `rules`: `deny fs_delete` can never decide: `allow fs_*` comes first and covers it"
-    );
+    ]
+    .assert_eq(&covered.check().unwrap_err().to_string());
     // What is said twice does no harm.
     assert_eq!(
         field(PolicyLayer::new().deny("fs_*").deny("fs_delete")),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use expect_test::expect;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
@@ -151,10 +152,7 @@ async fn used_up_polls_are_a_poll_timeout_with_the_job() {
     let stack = PollLayer::new(Endless).layer(tool.clone());
     let error = stack.oneshot(call()).await.unwrap_err();
     assert_eq!((error.kind(), tool.count()), (ErrorKind::PollTimeout, 61));
-    assert_eq!(
-        error.message(),
-        "the job has not ended after 60 polls: running"
-    );
+    expect!["the job has not ended after 60 polls: running"].assert_eq(error.message());
     assert_eq!(error.job(), Some(&job()));
     assert!(error.model_message().contains("only if it may run twice"));
     assert!(error.is_retryable() && !error.is_own_refusal());

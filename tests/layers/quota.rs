@@ -3,6 +3,7 @@ use std::{
     time::Duration,
 };
 
+use expect_test::expect;
 use tokio::time::{Instant, advance};
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
@@ -322,16 +323,9 @@ async fn a_call_costs_what_its_function_says() {
     );
     // P10: nothing has denied it.
     assert_eq!(error.code(), QUOTA_IMPOSSIBLE);
-    assert_eq!(
-        error.model_message(),
-        "This call of tool 'never' costs more than its quota ever allows. Ask for less, or continue \
-         without it."
-    );
+    expect!["This call of tool 'never' costs more than its quota ever allows. Ask for less, or continue without it."].assert_eq(&error.model_message());
     assert!(error.is_own_refusal() && !error.is_retryable() && error.retry_after().is_none());
-    assert_eq!(
-        error.message(),
-        "it costs 11 tokens, and the quota has 10 at most"
-    );
+    expect!["it costs 11 tokens, and the quota has 10 at most"].assert_eq(error.message());
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 use std::{future::pending, task::Poll, time::Duration};
 
+use expect_test::expect;
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, timeout};
 use tokio_test::{assert_pending, assert_ready_err, task};
@@ -138,11 +139,7 @@ async fn a_refusal_says_what_to_do_and_proves_that_nothing_was_sent() {
     assert_eq!(error.retry_after_seconds(), Some(40));
     assert!(!error.is_retryable() && error.is_recoverable());
     assert_eq!(error.details().unwrap().to_string(), r#"{"failures":3}"#);
-    assert_eq!(
-        error.model_message(),
-        "This exact call has failed 3 times in a row: no such city: Osloo, token=[REDACTED]. \
-         Change its arguments or do something else."
-    );
+    expect!["This exact call has failed 3 times in a row: no such city: Osloo, token=[REDACTED]. Change its arguments or do something else."].assert_eq(&error.model_message());
 }
 
 /// What the tool says is quoted as the model has read it, and bounded.

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use expect_test::expect;
 use tokio::time::{Instant, sleep};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
@@ -64,7 +65,7 @@ async fn the_error_names_the_call_and_the_time() {
         .await
         .unwrap_err();
     assert_eq!(error.code(), "TOOL_TIMEOUT");
-    assert_eq!(error.message(), "Tool invocation timed out after 5000ms");
+    expect!["Tool invocation timed out after 5000ms"].assert_eq(error.message());
     assert!(error.is_retryable() && error.is_recoverable());
     assert!(error.user_message().contains("search"));
     assert_eq!(
@@ -324,10 +325,7 @@ async fn a_tool_that_goes_quiet_is_ended() {
     let (result, took) = idle(secs(4), 0, secs(60), secs(3)).await;
     let error = result.unwrap_err();
     assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Idle));
-    assert_eq!(
-        error.message(),
-        "Tool invocation timed out after 3000ms without progress"
-    );
+    expect!["Tool invocation timed out after 3000ms without progress"].assert_eq(error.message());
     assert_eq!(
         (error.timeout(), error.configured_timeout()),
         (Some(secs(3)), Some(secs(60)))
