@@ -3,6 +3,7 @@
 use std::task::{Context, Poll};
 
 use axum::{Json, Router, extract::DefaultBodyLimit, extract::State, routing::post as on_post};
+use expect_test::expect;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use serde_json::{Value, json};
@@ -61,52 +62,47 @@ async fn bad_input_is_refused_with_a_reason() {
     for _ in 0..121 {
         deep = json!({ "a": deep });
     }
-    for (body, reason) in [
-        (
-            b"hunter2".to_vec(),
-            "tool arguments are not valid JSON (line 1, column 1)",
-        ),
-        (
-            b"[\"hunter2\"]".to_vec(),
-            "tool arguments must be a JSON object, not an array",
-        ),
-        (vec![0xff], "the body is no UTF-8"),
-        (
-            deep.to_string().into_bytes(),
-            "the arguments are nested deeper than 120 levels",
-        ),
-        (
-            [b"[".repeat(1000), b"]".repeat(1000)].concat(),
-            "tool arguments are not valid JSON (line 1, column 128)",
-        ),
+    let mut reasons = String::new();
+    for body in [
+        b"hunter2".to_vec(),
+        b"[\"hunter2\"]".to_vec(),
+        vec![0xff],
+        deep.to_string().into_bytes(),
+        [b"[".repeat(1000), b"]".repeat(1000)].concat(),
     ] {
         let got = seen(post(&url, body)).await;
-        assert_eq!((got.status, message(&got)), (400, reason));
-        assert_eq!(got.body["error"]["tool"], "ok");
+        assert_eq!(
+            (got.status, &got.body["error"]["tool"]),
+            (400, &json!("ok"))
+        );
+        reasons += &format!("{}\n", message(&got));
     }
-
-    let got = seen(post(
-        &server.url(&format!("/tools/{}/call", "x".repeat(300))),
-        "",
-    ))
-    .await;
-    assert_eq!(
-        (got.status, message(&got)),
-        (400, "the tool name is 300 bytes long, the limit is 256")
-    );
-    let url_of_server = server.url(&format!("/servers/{}/tools/ok/call", "x".repeat(257)));
-    let got = seen(post(&url_of_server, "")).await;
-    assert_eq!(
-        (got.status, message(&got)),
+    for (path, body, status) in [
+        (format!("/tools/{}/call", "x".repeat(300)), "".into(), 400),
         (
+            format!("/servers/{}/tools/ok/call", "x".repeat(257)),
+            "".into(),
             400,
-            "the server name is empty, has more than 256 bytes, or has control characters"
-        )
-    );
-    let got = seen(post(&server.url("/tools/%ff/call"), "")).await;
-    assert_eq!((got.status, message(&got)), (400, "the path is no UTF-8"));
-    let got = seen(post(&url, " ".repeat((2 << 20) + 1))).await;
-    assert_eq!((got.status, message(&got)), (413, "the body is too large"));
+        ),
+        ("/tools/%ff/call".into(), "".into(), 400),
+        ("/tools/ok/call".into(), " ".repeat((2 << 20) + 1), 413),
+    ] {
+        let got = seen(post(&server.url(&path), body)).await;
+        assert_eq!(got.status, status, "{path}");
+        reasons += &format!("{}\n", message(&got));
+    }
+    expect![[r#"
+        tool arguments are not valid JSON (line 1, column 1)
+        tool arguments must be a JSON object, not an array
+        the body is no UTF-8
+        the arguments are nested deeper than 120 levels
+        tool arguments are not valid JSON (line 1, column 128)
+        the tool name is 300 bytes long, the limit is 256
+        the server name is empty, has more than 256 bytes, or has control characters
+        the path is no UTF-8
+        the body is too large
+    "#]]
+    .assert_eq(&reasons);
     let untyped = reqwest::Client::new().post(&url);
     for request in [
         untyped.try_clone().unwrap(),
@@ -114,10 +110,7 @@ async fn bad_input_is_refused_with_a_reason() {
     ] {
         let got = seen(request).await;
         assert_eq!(got.status, 415);
-        assert_eq!(
-            message(&got),
-            "the request has to say `content-type: application/json`"
-        );
+        expect!["the request has to say `content-type: application/json`"].assert_eq(message(&got));
     }
     assert_eq!(server.tools.begun(), 0);
 }

@@ -1,5 +1,6 @@
 //! The JSON-RPC endpoint, by the specification of JSON-RPC 2.0 and its examples.
 
+use expect_test::expect;
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};
@@ -24,121 +25,82 @@ fn error(id: Value, code: i32, message: &str) -> Value {
 }
 
 const INVALID: &str = "Invalid Request";
-const BAD_PARAMS: &str = "`params` is no object";
-const UNREADABLE: &str =
-    "`params` has too many levels, or a number or an escape that nobody can read";
 
 /// E5: what is no call is answered by the protocol's own codes, and with 200.
 #[tokio::test]
 async fn bad_requests_have_the_codes_of_the_specification() {
     let server = start().await;
     let deep = "[".repeat(200) + &"]".repeat(200);
-    for (body, answer) in [
-        ("", error(json!(null), -32700, "Parse error")),
-        ("{", error(json!(null), -32700, "Parse error")),
-        (
-            r#"{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]"#,
-            error(json!(null), -32700, "Parse error"),
+    let mut answers = String::new();
+    for body in [
+        "",
+        "{",
+        r#"{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]"#,
+        r#"[{"jsonrpc": "2.0", "method": "sum", "id": "1"}, {"jsonrpc": "2.0", "method"]"#,
+        "\"\u{fffd}",
+        "1",
+        "null",
+        "[]",
+        r#"{"jsonrpc": "2.0", "method": 1, "params": "bar"}"#,
+        r#"{"method": "tools/call", "id": 4}"#,
+        r#"{"jsonrpc": "1.0", "method": "tools/call", "id": "x"}"#,
+        r#"{"jsonrpc": "2.0", "method": "tools/call", "id": [1]}"#,
+        r#"{"jsonrpc": "2.0", "method": "tools/call", "id": true}"#,
+        r#"{"jsonrpc": "2.0", "method": "tools/call", "id": "\ud800"}"#,
+        r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 1e999}"#,
+        r#"{"jsonrpc": "2.0", "id": 1, "id": 2, "method": "tools/call"}"#,
+        r#"{"jsonrpc": "2.0", "method": "tools/list", "id": 5}"#,
+        r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5}"#,
+        r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": ["ok"]}"#,
+        &format!(
+            r#"{{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {{"name": {deep}}}}}"#
         ),
-        (
-            r#"[{"jsonrpc": "2.0", "method": "sum", "id": "1"}, {"jsonrpc": "2.0", "method"]"#,
-            error(json!(null), -32700, "Parse error"),
-        ),
-        ("\"\u{fffd}", error(json!(null), -32700, "Parse error")),
-        ("1", error(json!(null), -32600, INVALID)),
-        ("null", error(json!(null), -32600, INVALID)),
-        ("[]", error(json!(null), -32600, "The batch is empty")),
-        (
-            r#"{"jsonrpc": "2.0", "method": 1, "params": "bar"}"#,
-            error(json!(null), -32600, INVALID),
-        ),
-        (
-            r#"{"method": "tools/call", "id": 4}"#,
-            error(json!(4), -32600, INVALID),
-        ),
-        (
-            r#"{"jsonrpc": "1.0", "method": "tools/call", "id": "x"}"#,
-            error(json!("x"), -32600, INVALID),
-        ),
-        (
-            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": [1]}"#,
-            error(json!(null), -32600, INVALID),
-        ),
-        (
-            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": true}"#,
-            error(json!(null), -32600, INVALID),
-        ),
-        (
-            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": "\ud800"}"#,
-            error(json!(null), -32600, INVALID),
-        ),
-        (
-            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 1e999}"#,
-            error(json!(null), -32600, INVALID),
-        ),
-        (
-            r#"{"jsonrpc": "2.0", "id": 1, "id": 2, "method": "tools/call"}"#,
-            error(json!(null), -32600, INVALID),
-        ),
-        (
-            r#"{"jsonrpc": "2.0", "method": "tools/list", "id": 5}"#,
-            error(json!(5), -32601, "Method not found"),
-        ),
-        (
-            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5}"#,
-            error(json!(5), -32602, BAD_PARAMS),
-        ),
-        (
-            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": ["ok"]}"#,
-            error(json!(5), -32602, BAD_PARAMS),
-        ),
-        (
-            &format!(
-                r#"{{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {{"name": {deep}}}}}"#
-            ),
-            error(json!(5), -32602, UNREADABLE),
-        ),
-        (
-            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {"name": "ok", "arguments": {"a": 1e999}}}"#,
-            error(json!(5), -32602, UNREADABLE),
-        ),
-        (
-            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {"name": "\ud800"}}"#,
-            error(json!(5), -32602, UNREADABLE),
-        ),
-        (
-            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": null}"#,
-            error(json!(5), -32602, BAD_PARAMS),
-        ),
-        (
-            r#"{"jsonrpc": 2.0, "method": "tools/call", "id": 5, "params": {"name": "ok"}}"#,
-            error(json!(5), -32600, INVALID),
-        ),
-        (
-            r#"{"jsonrpc": "2.0", "id": 5, "result": {}}"#,
-            error(json!(5), -32600, INVALID),
-        ),
-        (
-            r#"{"jsonrpc": "2.0", "method": "rpc.discover", "id": 5, "params": 7}"#,
-            error(json!(5), -32601, "Method not found"),
-        ),
-        (
-            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {}}"#,
-            error(json!(5), -32602, "`params.name` is no string"),
-        ),
-        (
-            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {"name": 7}}"#,
-            error(json!(5), -32602, "`params.name` is no string"),
-        ),
-        (
-            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {"name": "ok", "server": 7}}"#,
-            error(json!(5), -32602, "`params.server` is no string"),
-        ),
+        r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {"name": "ok", "arguments": {"a": 1e999}}}"#,
+        r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {"name": "\ud800"}}"#,
+        r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": null}"#,
+        r#"{"jsonrpc": 2.0, "method": "tools/call", "id": 5, "params": {"name": "ok"}}"#,
+        r#"{"jsonrpc": "2.0", "id": 5, "result": {}}"#,
+        r#"{"jsonrpc": "2.0", "method": "rpc.discover", "id": 5, "params": 7}"#,
+        r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {}}"#,
+        r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {"name": 7}}"#,
+        r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {"name": "ok", "server": 7}}"#,
     ] {
         let got = ask(&server, body.to_owned()).await;
-        assert_eq!((got.status, got.body), (200, answer), "{body}");
+        assert_eq!(got.status, 200, "{body}");
         assert_eq!(got.content_type.as_deref(), Some("application/json"));
+        answers += &format!("{}\n", got.body);
     }
+    expect![[r#"
+        {"error":{"code":-32700,"message":"Parse error"},"id":null,"jsonrpc":"2.0"}
+        {"error":{"code":-32700,"message":"Parse error"},"id":null,"jsonrpc":"2.0"}
+        {"error":{"code":-32700,"message":"Parse error"},"id":null,"jsonrpc":"2.0"}
+        {"error":{"code":-32700,"message":"Parse error"},"id":null,"jsonrpc":"2.0"}
+        {"error":{"code":-32700,"message":"Parse error"},"id":null,"jsonrpc":"2.0"}
+        {"error":{"code":-32600,"message":"Invalid Request"},"id":null,"jsonrpc":"2.0"}
+        {"error":{"code":-32600,"message":"Invalid Request"},"id":null,"jsonrpc":"2.0"}
+        {"error":{"code":-32600,"message":"The batch is empty"},"id":null,"jsonrpc":"2.0"}
+        {"error":{"code":-32600,"message":"Invalid Request"},"id":null,"jsonrpc":"2.0"}
+        {"error":{"code":-32600,"message":"Invalid Request"},"id":4,"jsonrpc":"2.0"}
+        {"error":{"code":-32600,"message":"Invalid Request"},"id":"x","jsonrpc":"2.0"}
+        {"error":{"code":-32600,"message":"Invalid Request"},"id":null,"jsonrpc":"2.0"}
+        {"error":{"code":-32600,"message":"Invalid Request"},"id":null,"jsonrpc":"2.0"}
+        {"error":{"code":-32600,"message":"Invalid Request"},"id":null,"jsonrpc":"2.0"}
+        {"error":{"code":-32600,"message":"Invalid Request"},"id":null,"jsonrpc":"2.0"}
+        {"error":{"code":-32600,"message":"Invalid Request"},"id":null,"jsonrpc":"2.0"}
+        {"error":{"code":-32601,"message":"Method not found"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32602,"message":"`params` is no object"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32602,"message":"`params` is no object"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32602,"message":"`params` has too many levels, or a number or an escape that nobody can read"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32602,"message":"`params` has too many levels, or a number or an escape that nobody can read"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32602,"message":"`params` has too many levels, or a number or an escape that nobody can read"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32602,"message":"`params` is no object"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32600,"message":"Invalid Request"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32600,"message":"Invalid Request"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32601,"message":"Method not found"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32602,"message":"`params.name` is no string"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32602,"message":"`params.name` is no string"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32602,"message":"`params.server` is no string"},"id":5,"jsonrpc":"2.0"}
+    "#]].assert_eq(&answers);
     assert_eq!(
         ask(&server, vec![b'"', 0xff, b'"']).await.body["error"]["code"],
         -32700
@@ -154,34 +116,22 @@ async fn wrong_arguments_say_what_is_wrong_and_quote_nothing() {
     for _ in 0..122 {
         deep = json!([deep]);
     }
-    for (name, arguments, message) in [
-        (
-            "ok",
-            json!("hunter2"),
-            "tool arguments must be a JSON object, not a string",
-        ),
-        ("", json!({}), "the tool name is empty"),
-        (
-            "ok",
-            json!({ "a": deep }),
-            "the arguments are nested deeper than 120 levels",
-        ),
+    let mut errors = String::new();
+    for (name, arguments) in [
+        ("ok", json!("hunter2")),
+        ("", json!({})),
+        ("ok", json!({ "a": deep })),
     ] {
         let params = json!({ "name": name, "arguments": arguments });
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
         let got = ask(&server, body.to_string()).await;
-        assert_eq!(
-            got.body["error"],
-            json!({
-                "code": -32602,
-                "message": message,
-                "data": {
-                    "code": "TOOL_INVALID_INPUT", "tool_id": name,
-                    "retryable": false, "execution": "not_started",
-                },
-            })
-        );
+        errors += &format!("{}\n", got.body["error"]);
     }
+    expect![[r#"
+        {"code":-32602,"data":{"code":"TOOL_INVALID_INPUT","execution":"not_started","retryable":false,"tool_id":"ok"},"message":"tool arguments must be a JSON object, not a string"}
+        {"code":-32602,"data":{"code":"TOOL_INVALID_INPUT","execution":"not_started","retryable":false,"tool_id":""},"message":"the tool name is empty"}
+        {"code":-32602,"data":{"code":"TOOL_INVALID_INPUT","execution":"not_started","retryable":false,"tool_id":"ok"},"message":"the arguments are nested deeper than 120 levels"}
+    "#]].assert_eq(&errors);
     for name in ["", "a\nb", &"x".repeat(257)] {
         let params = json!({ "name": "ok", "server": name });
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });

@@ -1,5 +1,6 @@
 //! X4: what could be taken for something else is refused when the router is built, by name.
 
+use expect_test::expect;
 use tower::service_fn;
 use tower_toolcall::{
     BoxError, ToolCall,
@@ -28,74 +29,33 @@ fn refusal(builder: RouterBuilder<serde_json::Value>) -> String {
 }
 
 #[test]
-fn two_tools_of_one_name() {
-    assert_eq!(
-        refusal(tool(tool(empty(), "pay"), "pay")),
-        "invalid `tool`: `pay` is there twice"
-    );
-}
-
-#[test]
-fn two_servers_of_one_name() {
-    assert_eq!(
-        refusal(server(server(empty(), "docs"), "docs")),
-        "invalid `server`: `docs` is there twice"
-    );
-}
-
-/// Although the server has no such tool today.
-#[test]
-fn a_tool_that_is_called_like_one_of_a_server() {
-    assert_eq!(
-        refusal(tool(server(empty(), "docs"), "docs__anything")),
-        "invalid `tool`: `docs__anything` begins like the names of a server's tools"
-    );
-}
-
-#[test]
-fn a_server_with_the_separator_in_its_name() {
-    assert_eq!(
-        refusal(server(empty(), "my__docs")),
-        "invalid `server`: `my__docs` has the separator in it"
-    );
-}
-
-/// `docs_` has `docs___search`, which `docs` might have as well.
-#[test]
-fn a_server_whose_name_runs_into_the_separator() {
-    assert_eq!(
-        refusal(server(empty(), "docs_")),
-        "invalid `server`: `docs_` ends with what the separator begins with"
-    );
-}
-
-#[test]
-fn empty_names() {
-    assert_eq!(
-        refusal(tool(empty(), "")),
-        "invalid `tool`: the name is empty"
-    );
-    assert_eq!(
-        refusal(server(empty(), "")),
-        "invalid `server`: the name is empty"
-    );
-    assert_eq!(
-        refusal(empty().with_separator("")),
-        "invalid `separator`: it is empty"
-    );
-}
-
-/// No leaf would take such a call.
-#[test]
-fn names_that_nobody_can_call() {
-    for name in ["a\nb", &"x".repeat(300)] {
-        let error = refusal(tool(empty(), name));
-        assert!(
-            error.ends_with("is too long or has control characters in it"),
-            "{error}"
-        );
-        assert!(error.len() < 200 && !error.contains('\n'));
-    }
+fn names_that_collide_or_mean_nothing_are_refused() {
+    let refused = [
+        tool(tool(empty(), "pay"), "pay"),
+        server(server(empty(), "docs"), "docs"),
+        // Although the server has no such tool today.
+        tool(server(empty(), "docs"), "docs__anything"),
+        server(empty(), "my__docs"),
+        // `docs_` has `docs___search`, which `docs` might have as well.
+        server(empty(), "docs_"),
+        tool(empty(), ""),
+        server(empty(), ""),
+        empty().with_separator(""),
+        // No leaf would take such a call.
+        tool(empty(), "a\nb"),
+        tool(empty(), &"x".repeat(300)),
+    ];
+    expect![[r#"
+        invalid `tool`: `pay` is there twice
+        invalid `server`: `docs` is there twice
+        invalid `tool`: `docs__anything` begins like the names of a server's tools
+        invalid `server`: `my__docs` has the separator in it
+        invalid `server`: `docs_` ends with what the separator begins with
+        invalid `tool`: the name is empty
+        invalid `server`: the name is empty
+        invalid `separator`: it is empty
+        invalid `tool`: `a b` is too long or has control characters in it
+        invalid `tool`: `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...` is too long or has control characters in it"#]].assert_eq(&refused.map(refusal).join("\n"));
 }
 
 #[test]

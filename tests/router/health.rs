@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use expect_test::expect;
 use tokio::time::{Instant, advance, sleep, sleep_until};
 use tokio_test::{assert_pending, task};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -91,14 +92,9 @@ async fn a_call_to_a_server_that_is_not_there_fails_at_once() {
         (error.tool(), error.call_id()),
         (Some("docs__fetch"), Some("c1"))
     );
-    assert_eq!(
-        error.model_message(),
-        "Tool 'docs__fetch' is unavailable for the moment: its server does not answer. Use another tool or continue without it."
-    );
-    assert_eq!(
-        error.user_message(),
-        "The tool 'docs__fetch' is unavailable for now. Please try again later."
-    );
+    expect!["Tool 'docs__fetch' is unavailable for the moment: its server does not answer. Use another tool or continue without it."].assert_eq(&error.model_message());
+    expect!["The tool 'docs__fetch' is unavailable for now. Please try again later."]
+        .assert_eq(&error.user_message());
     assert_eq!(server.count(), 3);
     // The others are there.
     run(&router, "web__search").await.unwrap();

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use expect_test::expect;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::{Service, ServiceExt, service_fn};
@@ -339,10 +340,7 @@ async fn a_router_of_any_answer() {
 #[tokio::test]
 async fn clones_are_the_same_router_and_debug_shows_no_names() {
     let router = router();
-    assert_eq!(
-        format!("{:?}", router.clone()),
-        "Router { tools: 1, servers: 2, .. }"
-    );
+    expect!["Router { tools: 1, servers: 2, .. }"].assert_eq(&format!("{:?}", router.clone()));
     let held = Arc::new(());
     let tool = {
         let held = Arc::clone(&held);

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
+use expect_test::expect;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -52,81 +53,27 @@ where
 /// X4, E4: what to correct, and where.
 #[tokio::test]
 async fn the_error_tells_the_field_and_what_it_must_be() {
-    for (arguments, text) in [
-        (json!({}), "the field `city` is missing"),
-        (
-            json!({ "city": 7 }),
-            "`city`: expected a string, not an integer",
-        ),
-        (
-            json!({ "city": null }),
-            "`city`: expected a string, not null",
-        ),
-        (
-            json!({ "city": "Oslo", "days": 300 }),
-            "`days`: expected u8, not this integer",
-        ),
-        (
-            json!({ "city": "Oslo", "days": "3" }),
-            "`days`: expected u8, not a string",
-        ),
-        (
-            json!({ "city": "Oslo", "days": 1.5 }),
-            "`days`: expected u8, not a number",
-        ),
-        (
-            json!({ "city": "Oslo", "days": [] }),
-            "`days`: expected u8, not an array",
-        ),
-        (
-            json!({ "city": "Oslo", "unit": "f" }),
-            "`unit`: expected one of `celsius`, `kelvin`",
-        ),
-        (
-            json!({ "city": "Oslo", "unit": 7 }),
-            "`unit`: expected a string or an object, not an integer",
-        ),
-        (
-            json!({ "city": "Oslo", "place": {} }),
-            "`place`: the field `at` is missing",
-        ),
-        (
-            json!({ "city": "Oslo", "place": { "at": [1, "x"] } }),
-            "`place.at[1]`: expected f64, not a string",
-        ),
-        (
-            json!({ "city": "Oslo", "place": { "at": [1] } }),
-            "`place.at`: expected 2 elements, not 1",
-        ),
-        (
-            json!({ "city": "Oslo", "place": { "at": [1, 2, 3] } }),
-            "`place.at`: expected 2 elements, not 3",
-        ),
-        (
-            json!({ "city": "Oslo", "place": { "on": 1 } }),
-            "`place`: unknown field, expected one of `at`, `host`",
-        ),
-        (
-            json!({ "city": "Oslo", "place": "x" }),
-            "`place`: expected an object, not a string",
-        ),
-        (
-            json!({ "city": "Oslo", "place": { "at": [1, 2], "host": "x" } }),
-            "`place.host`: the value does not fit",
-        ),
-        (
-            json!({ "city": "Oslo", "limits": { "own": "x" } }),
-            "`limits.*`: expected u32, not a string",
-        ),
+    let mut texts = String::new();
+    for arguments in [
+        json!({}),
+        json!({ "city": 7 }),
+        json!({ "city": null }),
+        json!({ "city": "Oslo", "days": 300 }),
+        json!({ "city": "Oslo", "days": "3" }),
+        json!({ "city": "Oslo", "days": 1.5 }),
+        json!({ "city": "Oslo", "days": [] }),
+        json!({ "city": "Oslo", "unit": "f" }),
+        json!({ "city": "Oslo", "unit": 7 }),
+        json!({ "city": "Oslo", "place": {} }),
+        json!({ "city": "Oslo", "place": { "at": [1, "x"] } }),
+        json!({ "city": "Oslo", "place": { "at": [1] } }),
+        json!({ "city": "Oslo", "place": { "at": [1, 2, 3] } }),
+        json!({ "city": "Oslo", "place": { "on": 1 } }),
+        json!({ "city": "Oslo", "place": "x" }),
+        json!({ "city": "Oslo", "place": { "at": [1, 2], "host": "x" } }),
+        json!({ "city": "Oslo", "limits": { "own": "x" } }),
     ] {
-        let error = refusal::<Weather>(arguments).await;
-        assert_eq!(error.message(), text);
-        assert_eq!(
-            error.model_message(),
-            format!(
-                "Tool 'weather' refused its arguments: {text}. Correct them and call it again."
-            )
-        );
+        let error = refusal::<Weather>(arguments.clone()).await;
         assert_eq!(
             (error.kind(), error.execution(), error.tool()),
             (
@@ -135,7 +82,31 @@ async fn the_error_tells_the_field_and_what_it_must_be() {
                 Some("weather")
             )
         );
+        assert!(error.model_message().contains(error.message()));
+        texts += &format!("{arguments}: {}\n", error.message());
     }
+    expect![[r#"
+        {}: the field `city` is missing
+        {"city":7}: `city`: expected a string, not an integer
+        {"city":null}: `city`: expected a string, not null
+        {"city":"Oslo","days":300}: `days`: expected u8, not this integer
+        {"city":"Oslo","days":"3"}: `days`: expected u8, not a string
+        {"city":"Oslo","days":1.5}: `days`: expected u8, not a number
+        {"city":"Oslo","days":[]}: `days`: expected u8, not an array
+        {"city":"Oslo","unit":"f"}: `unit`: expected one of `celsius`, `kelvin`
+        {"city":"Oslo","unit":7}: `unit`: expected a string or an object, not an integer
+        {"city":"Oslo","place":{}}: `place`: the field `at` is missing
+        {"city":"Oslo","place":{"at":[1,"x"]}}: `place.at[1]`: expected f64, not a string
+        {"city":"Oslo","place":{"at":[1]}}: `place.at`: expected 2 elements, not 1
+        {"city":"Oslo","place":{"at":[1,2,3]}}: `place.at`: expected 2 elements, not 3
+        {"city":"Oslo","place":{"on":1}}: `place`: unknown field, expected one of `at`, `host`
+        {"city":"Oslo","place":"x"}: `place`: expected an object, not a string
+        {"city":"Oslo","place":{"at":[1,2],"host":"x"}}: `place.host`: the value does not fit
+        {"city":"Oslo","limits":{"own":"x"}}: `limits.*`: expected u32, not a string
+    "#]]
+    .assert_eq(&texts);
+    let error = refusal::<Weather>(json!({})).await;
+    expect!["Tool 'weather' refused its arguments: the field `city` is missing. Correct them and call it again."].assert_eq(&error.model_message());
 }
 
 /// The model knows the tool by another name than the function's router, and routers nest.
@@ -152,16 +123,15 @@ async fn the_model_reads_the_name_that_it_called() {
         .server("hub", inner(), ["docs__search"])
         .build()
         .unwrap();
+    let mut texts = String::new();
     for (router, name) in [(inner(), "docs__search"), (outer, "hub__docs__search")] {
         let error = router.oneshot(ToolCall::new(name)).await.unwrap_err();
-        assert_eq!(
-            error.model_message(),
-            format!(
-                "Tool '{name}' refused its arguments: the field `at` is missing. Correct them \
-                 and call it again."
-            )
-        );
+        texts += &format!("{}\n", error.model_message());
     }
+    expect![[r#"
+        Tool 'docs__search' refused its arguments: the field `at` is missing. Correct them and call it again.
+        Tool 'hub__docs__search' refused its arguments: the field `at` is missing. Correct them and call it again.
+    "#]].assert_eq(&texts);
 }
 
 /// E4: 200 characters, the dots of the cut among them.
@@ -208,30 +178,20 @@ async fn the_path_has_the_programs_names_alone() {
         _Other(String),
     }
     type Named = HashMap<Name, Vec<u8>>;
-    for (error, text) in [
-        (
-            refusal::<Choice>(json!({ "both": { "_a": [1, [1, "x"]] } })).await,
-            "`both._a[1][1]`: expected u8, not a string",
-        ),
-        (
-            refusal::<Choice>(json!({ "both": [[1, []]] })).await,
-            "`both`: expected an object, not an array",
-        ),
-        (
-            refusal::<Choice>(json!({ "canary": 1 })).await,
-            "expected `both`",
-        ),
-        (
-            refusal::<Named>(json!({ "canary": [1, "x"] })).await,
-            "`*[1]`: expected u8, not a string",
-        ),
-        (
-            refusal::<HashMap<u8, u8>>(json!({ "k": 1 })).await,
-            "expected u8, not a string",
-        ),
-    ] {
-        assert_eq!(error.message(), text);
-    }
+    let errors = [
+        refusal::<Choice>(json!({ "both": { "_a": [1, [1, "x"]] } })).await,
+        refusal::<Choice>(json!({ "both": [[1, []]] })).await,
+        refusal::<Choice>(json!({ "canary": 1 })).await,
+        refusal::<Named>(json!({ "canary": [1, "x"] })).await,
+        refusal::<HashMap<u8, u8>>(json!({ "k": 1 })).await,
+    ];
+    expect![[r#"
+        `both._a[1][1]`: expected u8, not a string
+        `both`: expected an object, not an array
+        expected `both`
+        `*[1]`: expected u8, not a string
+        expected u8, not a string"#]]
+    .assert_eq(&errors.map(|error| error.message().to_owned()).join("\n"));
 }
 
 /// A tool that takes its time keeps no call alive: not the arguments, and not what is attached.
@@ -302,10 +262,8 @@ async fn a_call_without_arguments_fits_nothing_and_options() {
     // Arguments that are there are not ignored.
     let wrong = call().with_json(json!({ "_city": 7 })).unwrap();
     assert!(option.oneshot(wrong).await.is_err());
-    assert_eq!(
-        refusal::<()>(json!({ "a": 1 })).await.message(),
-        "expected null, not an object"
-    );
+    expect!["expected null, not an object"]
+        .assert_eq(refusal::<()>(json!({ "a": 1 })).await.message());
 }
 
 #[tokio::test(start_paused = true)]

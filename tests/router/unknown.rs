@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use expect_test::expect;
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError,
@@ -47,33 +48,34 @@ async fn it_is_not_found_not_started_and_not_recoverable() {
 
 #[tokio::test]
 async fn the_model_is_told_what_exists_nearby() {
-    for (call, near) in [
-        (ToolCall::new("serch"), "'docs__search'"),
-        (ToolCall::new("search"), "'docs__search'"),
-        (ToolCall::new("Pay"), "'pay'"),
-        (ToolCall::new("web__fetch"), "'docs__fetch'"),
-        (
-            ToolCall::new("ferch").with_server("docs"),
-            "'docs__fetch' or 'docs__search'",
-        ),
+    let mut texts = String::new();
+    for call in [
+        ToolCall::new("serch"),
+        ToolCall::new("search"),
+        ToolCall::new("Pay"),
+        ToolCall::new("web__fetch"),
+        ToolCall::new("ferch").with_server("docs"),
+        // Where nothing is near, nothing is named.
+        ToolCall::new("xyzzy"),
     ] {
-        let name = call.tool().to_owned();
         let error = error(call).await;
-        assert_eq!(
-            error.model_message(),
-            format!("Tool '{name}' does not exist. Did you mean {near}?")
-        );
-        let first = near.split('\'').nth(1).unwrap();
-        assert!(error.message().contains(first), "{error}");
+        texts += &format!("{error}\n{}\n", error.model_message());
     }
-}
-
-#[tokio::test]
-async fn where_nothing_is_near_nothing_is_named() {
-    assert_eq!(
-        error(ToolCall::new("xyzzy")).await.model_message(),
-        "Tool 'xyzzy' does not exist. Call only tools that you were given."
-    );
+    expect![[r#"
+        TOOL_NOT_FOUND: unknown tool; did you mean `docs__search`?
+        Tool 'serch' does not exist. Did you mean 'docs__search'?
+        TOOL_NOT_FOUND: unknown tool; did you mean `docs__search`?
+        Tool 'search' does not exist. Did you mean 'docs__search'?
+        TOOL_NOT_FOUND: unknown tool; did you mean `pay`?
+        Tool 'Pay' does not exist. Did you mean 'pay'?
+        TOOL_NOT_FOUND: unknown tool; did you mean `docs__fetch`?
+        Tool 'web__fetch' does not exist. Did you mean 'docs__fetch'?
+        TOOL_NOT_FOUND: unknown tool; did you mean `docs__fetch` or `docs__search`?
+        Tool 'ferch' does not exist. Did you mean 'docs__fetch' or 'docs__search'?
+        TOOL_NOT_FOUND: unknown tool
+        Tool 'xyzzy' does not exist. Call only tools that you were given.
+    "#]]
+    .assert_eq(&texts);
 }
 
 /// The program's own tools come before those of servers.
@@ -86,38 +88,32 @@ async fn names_come_in_the_order_of_their_likelihood() {
         .server("docs", ok, ["search"])
         .build()
         .unwrap();
-    let ask = async |call| {
-        router
-            .clone()
-            .oneshot(call)
-            .await
-            .unwrap_err()
-            .model_message()
-    };
-    assert_eq!(
-        ask(ToolCall::new("Pay")).await,
-        "Tool 'Pay' does not exist. Did you mean 'pay', 'evil__PAY' or 'evil__Pay'?"
-    );
+    let error = router.oneshot(ToolCall::new("Pay")).await.unwrap_err();
+    expect!["Tool 'Pay' does not exist. Did you mean 'pay', 'evil__PAY' or 'evil__Pay'?"]
+        .assert_eq(&error.model_message());
 }
 
 /// S2: a name that exists is not suggested in place of itself. The second case is a flat name, the
 /// third a server that exists.
 #[tokio::test]
 async fn a_wrong_server_is_named_as_what_is_wrong() {
+    let mut texts = String::new();
     for (tool, server) in [("pay", "bank"), ("docs__search", "dogs"), ("pay", "docs")] {
         let router = router(["search", "fetch"]);
         let stack = router.identity().layer(router);
         let call = ToolCall::new(tool).with_server(server);
         let error = stack.oneshot(call).await.unwrap_err();
-        assert_eq!(
-            error.model_message(),
-            format!("Tool '{tool}' does not exist at server '{server}'. Call it without a server.")
-        );
-        assert_eq!(
-            error.message(),
-            "unknown tool at this server; call it without a server"
-        );
+        texts += &format!("{error}\n{}\n", error.model_message());
     }
+    expect![[r#"
+        TOOL_NOT_FOUND: unknown tool at this server; call it without a server
+        Tool 'pay' does not exist at server 'bank'. Call it without a server.
+        TOOL_NOT_FOUND: unknown tool at this server; call it without a server
+        Tool 'docs__search' does not exist at server 'dogs'. Call it without a server.
+        TOOL_NOT_FOUND: unknown tool at this server; call it without a server
+        Tool 'pay' does not exist at server 'docs'. Call it without a server.
+    "#]]
+    .assert_eq(&texts);
 }
 
 /// Letters that look like others, or turn a text round, are not put into a model's mouth.
@@ -164,24 +160,25 @@ async fn a_router_below_suggests_no_names_that_cannot_be_called() {
         .server("all", inner, ["web__fimd", "web__find"])
         .build()
         .unwrap();
+    let mut texts = String::new();
     for (call, name) in [
         (ToolCall::new("all__web__fimd"), "all__web__fimd"),
         (ToolCall::new("web__fimd").with_server("all"), "web__fimd"),
     ] {
         let error = outer.clone().oneshot(call).await.unwrap_err();
-        assert_eq!(
-            error.model_message(),
-            format!("Tool '{name}' does not exist. Did you mean 'all__web__find'?")
-        );
-        assert_eq!(
-            error.message(),
-            "unknown tool; did you mean `all__web__find`?"
-        );
+        texts += &format!("{error}\n{}\n", error.model_message());
         assert_eq!(
             (error.tool(), error.execution()),
             (Some(name), Execution::NotStarted)
         );
     }
+    expect![[r#"
+        TOOL_NOT_FOUND: unknown tool; did you mean `all__web__find`?
+        Tool 'all__web__fimd' does not exist. Did you mean 'all__web__find'?
+        TOOL_NOT_FOUND: unknown tool; did you mean `all__web__find`?
+        Tool 'web__fimd' does not exist. Did you mean 'all__web__find'?
+    "#]]
+    .assert_eq(&texts);
 }
 
 /// Nobody can call them, so nobody is told of them.

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use expect_test::expect;
 use proptest::prelude::*;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::Error as _};
 use serde_json::{Map, Value, json};
@@ -309,9 +310,9 @@ fn the_length_that_is_told_is_the_declared_one() {
         }
     }
     let error = refusal::<(Odd, u8)>(json!({}));
-    assert_eq!(error.message(), "expected an array, not an object");
+    expect!["expected an array, not an object"].assert_eq(error.message());
     let error = refusal::<HashMap<String, (Odd, u8)>>(json!({ "k": [["canary"], 1] }));
-    assert_eq!(error.message(), "`*[0]`: the value does not fit");
+    expect!["`*[0]`: the value does not fit"].assert_eq(error.message());
 }
 
 /// serde_json's own kinds of values are read by serde_json, whose errors quote.
@@ -355,7 +356,7 @@ fn nothing_foreign_is_shown_of_a_secret_field() {
         }
     }
     let error = refusal::<Login>(json!({ "_password": "yranac" }));
-    assert_eq!(error.message(), "`_password`: the value does not fit");
+    expect!["`_password`: the value does not fit"].assert_eq(error.message());
 }
 
 /// The texts of serde that are known to be harmless are there, although a value has the same words.

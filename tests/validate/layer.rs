@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use expect_test::expect;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
@@ -43,11 +44,6 @@ async fn arguments_that_do_not_fit_are_refused_before_anything_is_sent() {
     let error = result.unwrap_err();
     assert_eq!((error.kind(), calls), (ErrorKind::InvalidInput, 0));
     assert_eq!(
-        error.message(),
-        "filters.0.op: is not one of \"eq\", \"ne\" or 2 others; \
-        limit: is not of type \"integer\"; root: \"query\" is a required property"
-    );
-    assert_eq!(
         (error.evidence(), error.execution()),
         (Evidence::Refusal, Execution::NotStarted)
     );
@@ -56,19 +52,20 @@ async fn arguments_that_do_not_fit_are_refused_before_anything_is_sent() {
         (error.tool(), error.call_id()),
         (Some("search"), Some("call_1"))
     );
-    assert_eq!(
-        (
-            error.to_json_rpc()["code"].clone(),
-            error.kind().http_status().as_u16()
-        ),
-        (json!(-32602), 400)
-    );
-    let details = serde_json::to_value(error.details().unwrap()).unwrap();
-    assert_eq!(
-        details["errors"][0],
-        json!({ "path": "filters.0.op", "keyword": "enum",
-        "message": "is not one of \"eq\", \"ne\" or 2 others" })
-    );
+    assert_eq!(error.kind().http_status().as_u16(), 400);
+    expect![[r#"
+        TOOL_INVALID_INPUT: filters.0.op: is not one of "eq", "ne" or 2 others; limit: is not of type "integer"; root: "query" is a required property
+        {
+          "code": -32602,
+          "data": {
+            "code": "TOOL_INVALID_INPUT",
+            "execution": "not_started",
+            "reason": "filters.0.op: is not one of \"eq\", \"ne\" or 2 others; limit: is not of type \"integer\"; root: \"query\" is a required property",
+            "retryable": false,
+            "tool_id": "search"
+          },
+          "message": "The tool 'search' could not use the given input."
+        }"#]].assert_eq(&format!("{error}\n{:#}", error.to_json_rpc()));
 }
 
 /// E4: the model reads what to correct, in 200 characters.
@@ -86,12 +83,9 @@ async fn the_model_reads_the_first_three() {
     let arguments: serde_json::Map<_, _> = (0..9).map(|n| (format!("p{n}"), json!("x"))).collect();
     let (result, _) = run(ValidateLayer::new(&schemas), call(arguments.into())).await;
     let error = result.unwrap_err();
-    assert!(error.message().starts_with("in more than 5 ways: p0: is"));
-    assert_eq!(
-        error.model_message(),
-        "Tool 'search' refused its arguments: p0: is not of type \"integer\"; \
-        p1: is not of type \"integer\"; p2: is not of type \"integer\". Correct them and call it again."
-    );
+    expect![[r#"
+        TOOL_INVALID_INPUT: in more than 5 ways: p0: is not of type "integer"; p1: is not of type "integer"; p2: is not of type "integer"; p3: is not of type "integer"; p4: is not of type "integer"
+        Tool 'search' refused its arguments: p0: is not of type "integer"; p1: is not of type "integer"; p2: is not of type "integer". Correct them and call it again."#]].assert_eq(&format!("{error}\n{}", error.model_message()));
     assert!(error.model_message().chars().count() <= 200);
 }
 
@@ -106,18 +100,9 @@ async fn an_argument_whose_name_sounds_secret_is_told() {
     let arguments = json!({ "token": "CANARY", "password": "CANARY", "api_key": "CANARY" });
     let (result, _) = run(ValidateLayer::new(&schemas), call(arguments)).await;
     let error = result.unwrap_err();
-    assert_eq!(
-        error.message(),
-        "api_key: is not of type \"integer\"; \
-        password: is not of type \"integer\"; token: is not of type \"integer\""
-    );
-    assert!(
-        error
-            .model_message()
-            .contains("token: is not of type \"integer\""),
-        "{}",
-        error.model_message()
-    );
+    expect![[r#"
+        TOOL_INVALID_INPUT: api_key: is not of type "integer"; password: is not of type "integer"; token: is not of type "integer"
+        Tool 'search' refused its arguments: api_key: is not of type "integer"; password: is not of type "integer"; token: is not of type "integer". Correct them and call it again."#]].assert_eq(&format!("{error}\n{}", error.model_message()));
 }
 
 #[tokio::test]
@@ -188,11 +173,7 @@ async fn a_refused_schema_is_not_checked_unless_strict() {
         (error.kind(), calls, error.is_own_refusal()),
         (ErrorKind::Internal, 0, true)
     );
-    assert!(
-        error
-            .message()
-            .starts_with("the arguments cannot be checked: invalid `schema`: is not one: ")
-    );
+    expect!["the arguments cannot be checked: invalid `schema`: is not one: it is not valid under any of the schemas listed in the 'anyOf' keyword"].assert_eq(error.message());
     let off = ValidateLayer::new(&schemas)
         .strict()
         .with_tool("search", Validation::Off);
@@ -253,16 +234,9 @@ async fn the_message_can_begin_as_in_another_system() {
     let layer = ValidateLayer::new(&schemas()).with_heading("Argument validation failed");
     let (result, _) = run(layer, call(json!({ "limit": "5" }))).await;
     let error = result.unwrap_err();
-    assert_eq!(
-        error.message(),
-        "Argument validation failed: limit: is not of type \"integer\"; \
-        root: \"query\" is a required property"
-    );
-    assert!(
-        error
-            .model_message()
-            .starts_with("Tool 'search' refused its arguments: limit: is not")
-    );
+    expect![[r#"
+        TOOL_INVALID_INPUT: Argument validation failed: limit: is not of type "integer"; root: "query" is a required property
+        Tool 'search' refused its arguments: limit: is not of type "integer"; root: "query" is a required property. Correct them and call it again."#]].assert_eq(&format!("{error}\n{}", error.model_message()));
 }
 
 /// Rule 3: refused although the inner service is not ready, whose place in the queue is given back.

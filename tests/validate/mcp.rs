@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use expect_test::expect;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt as _,
     model::{
@@ -199,10 +200,8 @@ fn structured_content_is_checked_against_the_output_schema() {
         );
         assert!(!trace.text().contains("marmalade"));
         if let Err(why) = checked {
-            assert_eq!(
-                why.to_string(),
-                "the structured content does not fit: degrees: is not of type \"number\""
-            );
+            expect![[r#"the structured content does not fit: degrees: is not of type "number""#]]
+                .assert_eq(&why.to_string());
         }
     }
     let other = ToolCall::new("other").info();
@@ -225,10 +224,8 @@ async fn an_answer_that_does_not_fit_is_reported_and_not_repeated() {
         .service(tool);
     let error = stack.oneshot(ToolCall::new("weather")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Reported);
-    assert_eq!(
-        error.message(),
-        "the structured content does not fit: root: \"degrees\" is a required property"
-    );
+    expect![[r#"the structured content does not fit: root: "degrees" is a required property"#]]
+        .assert_eq(error.message());
 }
 
 fn installed(path: &str) -> PathBuf {
@@ -310,12 +307,8 @@ async fn server_everything_gets_no_wrong_arguments() {
     assert_eq!(sent, 1);
     assert_eq!(answers[0].as_ref().unwrap(), "Echo: hello");
     let wrong = |n: usize| answers[n].as_ref().unwrap_err();
-    assert_eq!(
-        wrong(1).model_message(),
-        "Tool 'echo' refused its arguments: root: \"message\" is a required \
-        property. Correct them and call it again."
-    );
-    assert_eq!(wrong(2).message(), "a: is not of type \"number\"");
+    expect![[r#"Tool 'echo' refused its arguments: root: "message" is a required property. Correct them and call it again."#]].assert_eq(&wrong(1).model_message());
+    expect![[r#"a: is not of type "number""#]].assert_eq(wrong(2).message());
 }
 
 #[tokio::test]
@@ -339,12 +332,8 @@ async fn mcp_server_time_gets_no_wrong_arguments() {
     let (answers, sent) = served(time(), false, &calls).await;
     assert_eq!(sent, 1);
     assert!(answers[0].as_ref().unwrap().contains("Europe/Oslo"));
-    assert_eq!(
-        answers[1].as_ref().unwrap_err().message(),
-        "timezone: is not of type \"string\""
-    );
-    assert_eq!(
-        answers[2].as_ref().unwrap_err().message(),
-        "root: \"target_timezone\" is a required property"
-    );
+    expect![[r#"timezone: is not of type "string""#]]
+        .assert_eq(answers[1].as_ref().unwrap_err().message());
+    expect![[r#"root: "target_timezone" is a required property"#]]
+        .assert_eq(answers[2].as_ref().unwrap_err().message());
 }

@@ -1,40 +1,49 @@
 //! What is told of arguments that do not fit: the schema's words, never the caller's.
 
+use expect_test::expect;
 use serde_json::{Value, json};
 use tower_toolcall::validate::{Draft, Schema};
 
 use crate::kit::{compile, search};
 
-fn text(schema: Value, value: Value) -> String {
-    let schema = Schema::compile_with(&schema, Draft::Draft202012).unwrap();
-    schema.misfits(&value).to_string()
+fn text(schema: &Value, value: &Value) -> String {
+    let schema = Schema::compile_with(schema, Draft::Draft202012).unwrap();
+    schema.misfits(value).to_string()
+}
+
+/// What does not fit of each value.
+fn table<const N: usize>(cases: [(Value, Value); N]) -> String {
+    let lines = cases.map(|(schema, value)| format!("{value}: {}", text(&schema, &value)));
+    lines.join("\n")
 }
 
 /// H1: path and message, `root` for the top, indices in the path.
 #[test]
 fn a_misfit_has_a_path_and_a_message() {
     let misfits = search().misfits(&json!({ "limit": "5", "filters": [{ "op": "like" }] }));
-    let told: Vec<_> = misfits
-        .iter()
-        .map(|m| (m.path(), m.keyword(), m.message()))
-        .collect();
-    assert_eq!(
-        told,
+    expect![[r#"
         [
-            (
-                "filters.0.op",
-                "enum",
-                r#"is not one of "eq", "ne" or 2 others"#
-            ),
-            ("limit", "type", r#"is not of type "integer""#),
-            ("root", "required", r#""query" is a required property"#),
-        ]
-    );
-    let json = serde_json::to_value(&misfits).unwrap();
-    assert_eq!(
-        json[1],
-        json!({ "path": "limit", "keyword": "type", "message": r#"is not of type "integer""# })
-    );
+          {
+            "path": "filters.0.op",
+            "keyword": "enum",
+            "message": "is not one of \"eq\", \"ne\" or 2 others"
+          },
+          {
+            "path": "limit",
+            "keyword": "type",
+            "message": "is not of type \"integer\""
+          },
+          {
+            "path": "root",
+            "keyword": "required",
+            "message": "\"query\" is a required property"
+          }
+        ]"#]]
+    .assert_eq(&serde_json::to_string_pretty(&misfits).unwrap());
+    let [first, ..] = misfits.iter().collect::<Vec<_>>()[..] else {
+        panic!("{misfits}");
+    };
+    assert_eq!((first.path(), first.keyword()), ("filters.0.op", "enum"));
 }
 
 /// H1: the first five.
@@ -62,145 +71,93 @@ fn five_are_told() {
 
 #[test]
 fn each_keyword_has_its_words() {
-    for (schema, value, expected) in [
-        (
-            json!({ "type": ["integer", "null"] }),
-            json!("x"),
-            r#"is not of type "integer" or "null""#,
-        ),
+    let cases = [
+        (json!({ "type": ["integer", "null"] }), json!("x")),
         (
             json!({ "anyOf": [{ "type": "integer" }, { "type": "null" }] }),
             json!("x"),
-            r#"is not of type "integer" or "null""#,
         ),
         (
             json!({ "anyOf": [{ "type": "integer" }, { "const": "a" }] }),
             json!("x"),
-            r#"is not of type "integer", or else is not "a""#,
         ),
         (
             json!({ "oneOf": [{ "type": "integer" }, { "minimum": 1 }] }),
             json!(2),
-            "is more than one of what it may be",
         ),
-        (json!({ "enum": ["a"] }), json!("x"), r#"is not "a""#),
-        (
-            json!({ "enum": ["a", 1, null] }),
-            json!("x"),
-            r#"is not one of "a", 1 or null"#,
-        ),
-        (
-            json!({ "enum": [1, 2, 3, 4] }),
-            json!("x"),
-            "is not one of 1, 2 or 2 others",
-        ),
-        (json!({ "const": "a" }), json!("x"), r#"is not "a""#),
-        (
-            json!({ "const": { "a": 1 } }),
-            json!("x"),
-            "is not the object of the schema",
-        ),
-        (json!({ "minimum": 1 }), json!(0), "is less than 1"),
-        (json!({ "maximum": 1.5 }), json!(2), "is greater than 1.5"),
-        (
-            json!({ "exclusiveMinimum": 1 }),
-            json!(1),
-            "is not greater than 1",
-        ),
-        (
-            json!({ "exclusiveMaximum": 1 }),
-            json!(1),
-            "is not less than 1",
-        ),
-        (
-            json!({ "multipleOf": 5 }),
-            json!(1),
-            "is not a multiple of 5",
-        ),
-        (
-            json!({ "minLength": 2 }),
-            json!("x"),
-            "is shorter than 2 characters",
-        ),
-        (
-            json!({ "maxLength": 1 }),
-            json!("xy"),
-            "is longer than 1 character",
-        ),
-        (
-            json!({ "pattern": "^a+$" }),
-            json!("x"),
-            r#"does not match "^a+$""#,
-        ),
-        (json!({ "minItems": 1 }), json!([]), "has fewer than 1 item"),
-        (
-            json!({ "maxItems": 0 }),
-            json!([1]),
-            "has more than 0 items",
-        ),
-        (
-            json!({ "uniqueItems": true }),
-            json!([1, 1]),
-            "has equal items",
-        ),
-        (
-            json!({ "contains": { "type": "string" } }),
-            json!([1]),
-            "has too few, or too many, items of a kind",
-        ),
-        (
-            json!({ "minProperties": 1 }),
-            json!({}),
-            "has fewer than 1 property",
-        ),
-        (
-            json!({ "maxProperties": 0 }),
-            json!({ "a": 1 }),
-            "has more than 0 properties",
-        ),
-        (
-            json!({ "additionalProperties": false }),
-            json!({ "x": 1 }),
-            "has properties, and none is allowed",
-        ),
+        (json!({ "enum": ["a"] }), json!("x")),
+        (json!({ "enum": ["a", 1, null] }), json!("x")),
+        (json!({ "enum": [1, 2, 3, 4] }), json!("x")),
+        (json!({ "const": "a" }), json!("x")),
+        (json!({ "const": { "a": 1 } }), json!("x")),
+        (json!({ "minimum": 1 }), json!(0)),
+        (json!({ "maximum": 1.5 }), json!(2)),
+        (json!({ "exclusiveMinimum": 1 }), json!(1)),
+        (json!({ "exclusiveMaximum": 1 }), json!(1)),
+        (json!({ "multipleOf": 5 }), json!(1)),
+        (json!({ "minLength": 2 }), json!("x")),
+        (json!({ "maxLength": 1 }), json!("xy")),
+        (json!({ "pattern": "^a+$" }), json!("x")),
+        (json!({ "minItems": 1 }), json!([])),
+        (json!({ "maxItems": 0 }), json!([1])),
+        (json!({ "uniqueItems": true }), json!([1, 1])),
+        (json!({ "contains": { "type": "string" } }), json!([1])),
+        (json!({ "minProperties": 1 }), json!({})),
+        (json!({ "maxProperties": 0 }), json!({ "a": 1 })),
+        (json!({ "additionalProperties": false }), json!({ "x": 1 })),
         (
             json!({ "properties": { "a": {} }, "additionalProperties": false }),
             json!({ "x": 1 }),
-            "has a property that is not allowed",
         ),
         (
             json!({ "properties": { "a": {} }, "additionalProperties": false }),
             json!({ "x": 1, "y": 1 }),
-            "has 2 properties that are not allowed",
         ),
-        (
-            json!({ "unevaluatedProperties": false }),
-            json!({ "x": 1 }),
-            "has a property that is not allowed",
-        ),
+        (json!({ "unevaluatedProperties": false }), json!({ "x": 1 })),
         (
             json!({ "propertyNames": { "maxLength": 1 } }),
             json!({ "xy": 1 }),
-            "has a property whose name is longer than 1 character",
         ),
-        (json!({ "not": {} }), json!(1), "is what it must not be"),
-        (
-            json!({ "required": ["a"] }),
-            json!({}),
-            r#""a" is a required property"#,
-        ),
+        (json!({ "not": {} }), json!(1)),
+        (json!({ "required": ["a"] }), json!({})),
         (
             json!({ "dependentRequired": { "a": ["b"] } }),
             json!({ "a": 1 }),
-            r#""b" is a required property"#,
         ),
-    ] {
-        assert_eq!(
-            text(schema.clone(), value),
-            format!("root: {expected}"),
-            "{schema}"
-        );
-    }
+    ];
+    let lines = cases.map(|(schema, value)| format!("{schema} {value}: {}", text(&schema, &value)));
+    expect![[r#"
+        {"type":["integer","null"]} "x": root: is not of type "integer" or "null"
+        {"anyOf":[{"type":"integer"},{"type":"null"}]} "x": root: is not of type "integer" or "null"
+        {"anyOf":[{"type":"integer"},{"const":"a"}]} "x": root: is not of type "integer", or else is not "a"
+        {"oneOf":[{"type":"integer"},{"minimum":1}]} 2: root: is more than one of what it may be
+        {"enum":["a"]} "x": root: is not "a"
+        {"enum":["a",1,null]} "x": root: is not one of "a", 1 or null
+        {"enum":[1,2,3,4]} "x": root: is not one of 1, 2 or 2 others
+        {"const":"a"} "x": root: is not "a"
+        {"const":{"a":1}} "x": root: is not the object of the schema
+        {"minimum":1} 0: root: is less than 1
+        {"maximum":1.5} 2: root: is greater than 1.5
+        {"exclusiveMinimum":1} 1: root: is not greater than 1
+        {"exclusiveMaximum":1} 1: root: is not less than 1
+        {"multipleOf":5} 1: root: is not a multiple of 5
+        {"minLength":2} "x": root: is shorter than 2 characters
+        {"maxLength":1} "xy": root: is longer than 1 character
+        {"pattern":"^a+$"} "x": root: does not match "^a+$"
+        {"minItems":1} []: root: has fewer than 1 item
+        {"maxItems":0} [1]: root: has more than 0 items
+        {"uniqueItems":true} [1,1]: root: has equal items
+        {"contains":{"type":"string"}} [1]: root: has too few, or too many, items of a kind
+        {"minProperties":1} {}: root: has fewer than 1 property
+        {"maxProperties":0} {"a":1}: root: has more than 0 properties
+        {"additionalProperties":false} {"x":1}: root: has properties, and none is allowed
+        {"additionalProperties":false,"properties":{"a":{}}} {"x":1}: root: has a property that is not allowed
+        {"additionalProperties":false,"properties":{"a":{}}} {"x":1,"y":1}: root: has 2 properties that are not allowed
+        {"unevaluatedProperties":false} {"x":1}: root: has a property that is not allowed
+        {"propertyNames":{"maxLength":1}} {"xy":1}: root: has a property whose name is longer than 1 character
+        {"not":{}} 1: root: is what it must not be
+        {"required":["a"]} {}: root: "a" is a required property
+        {"dependentRequired":{"a":["b"]}} {"a":1}: root: "b" is a required property"#]].assert_eq(&lines.join("\n"));
 }
 
 /// A name that the schema has is shown; the caller's own are not, even if they look like indices.
@@ -208,40 +165,38 @@ fn each_keyword_has_its_words() {
 fn keys_of_the_caller_are_stars() {
     let integers = json!({ "additionalProperties": { "type": "integer" } });
     for key in ["sk-live-4242", "4111111111111111", "a/b~c", ""] {
-        assert_eq!(
-            text(integers.clone(), json!({ key: "x" })),
-            r#"*: is not of type "integer""#
-        );
+        let said = text(&integers, &json!({ key: "x" }));
+        expect![[r#"*: is not of type "integer""#]].assert_eq(&said);
     }
-    let schema = json!({ "properties": { "list": { "items": integers } } });
-    assert_eq!(
-        text(schema, json!({ "list": [{}, { "mine": "x" }] })),
-        r#"list.1.*: is not of type "integer""#
-    );
-    let schema = json!({ "properties": { "a/b~c": { "type": "integer" } } });
-    assert_eq!(
-        text(schema, json!({ "a/b~c": "x" })),
-        r#"a/b~c: is not of type "integer""#
-    );
+    let list = json!({ "properties": { "list": { "items": integers } } });
+    let known = json!({ "properties": { "a/b~c": { "type": "integer" } } });
+    expect![[r#"
+        {"list":[{},{"mine":"x"}]}: list.1.*: is not of type "integer"
+        {"a/b~c":"x"}: a/b~c: is not of type "integer""#]]
+    .assert_eq(&table([
+        (list, json!({ "list": [{}, { "mine": "x" }] })),
+        (known, json!({ "a/b~c": "x" })),
+    ]));
 }
 
 #[test]
 fn a_name_that_could_be_read_as_something_else_is_quoted() {
-    for (name, path) in [
-        ("a.b", r#""a.b""#),
-        ("root", r#""root""#),
-        ("*", r#""*""#),
-        ("0", r#""0""#),
-        ("", r#""""#),
-        ("a b", r#""a b""#),
-        (r#"a"."b"#, "*"),
-        ("$id-a_b/c", "$id-a_b/c"),
-    ] {
-        let schema =
-            json!({ "properties": { "in": { "properties": { name: { "type": "null" } } } } });
-        let text = text(schema, json!({ "in": { name: 1 } }));
-        assert_eq!(text, format!("in.{path}: is not of type \"null\""));
-    }
+    let names = ["a.b", "root", "*", "0", "", "a b", r#"a"."b"#, "$id-a_b/c"];
+    let texts = names.map(|name| {
+        let schema = json!({ "properties": { name: { "type": "null" } } });
+        let schema = json!({ "properties": { "in": schema } });
+        text(&schema, &json!({ "in": { name: 1 } }))
+    });
+    expect![[r#"
+        in."a.b": is not of type "null"
+        in."root": is not of type "null"
+        in."*": is not of type "null"
+        in."0": is not of type "null"
+        in."": is not of type "null"
+        in."a b": is not of type "null"
+        in.*: is not of type "null"
+        in.$id-a_b/c: is not of type "null""#]]
+    .assert_eq(&texts.join("\n"));
 }
 
 #[test]
@@ -253,14 +208,11 @@ fn eight_steps_of_a_path_are_shown() {
         )
     };
     let value = |levels| (0..levels).fold(json!(1), |inner, _| json!({ "a": inner }));
-    assert_eq!(
-        text(schema(8), value(8)),
-        r#"a.a.a.a.a.a.a.a: is not of type "string""#
-    );
-    assert_eq!(
-        text(schema(9), value(9)),
-        r#"a.a.a.a.a.a.a.a...: is not of type "string""#
-    );
+    let texts = [8, 9].map(|levels| text(&schema(levels), &value(levels)));
+    expect![[r#"
+        a.a.a.a.a.a.a.a: is not of type "string"
+        a.a.a.a.a.a.a.a...: is not of type "string""#]]
+    .assert_eq(&texts.join("\n"));
 }
 
 /// A word of the schema is as short as any name of a stranger's.
@@ -283,7 +235,7 @@ fn what_is_shown_of_a_schema_is_short() {
             json!("x"),
         ),
     ] {
-        let text = text(schema, value);
+        let text = text(&schema, &value);
         assert!(text.len() < 220, "{}", text.len());
     }
 }
@@ -305,20 +257,16 @@ fn a_match_that_is_given_up_is_told_as_that() {
 #[test]
 fn a_property_may_have_the_name_of_a_keyword() {
     let property = json!({ "properties": { "additionalProperties": false } });
-    assert_eq!(
-        text(property, json!({ "additionalProperties": 1 })),
-        "additionalProperties: is not allowed"
-    );
-    let closed = json!({ "properties": { "properties": { "additionalProperties": false }, "additionalProperties": { "additionalProperties": false } } });
-    let told = "has properties, and none is allowed";
-    assert_eq!(
-        text(closed.clone(), json!({ "properties": { "a": 1 } })),
-        format!("properties: {told}")
-    );
-    assert_eq!(
-        text(closed, json!({ "additionalProperties": { "a": 1 } })),
-        format!("additionalProperties: {told}")
-    );
+    let none = json!({ "additionalProperties": false });
+    let closed = json!({ "properties": { "properties": none, "additionalProperties": none } });
+    expect![[r#"
+        {"additionalProperties":1}: additionalProperties: is not allowed
+        {"properties":{"a":1}}: properties: has properties, and none is allowed
+        {"additionalProperties":{"a":1}}: additionalProperties: has properties, and none is allowed"#]].assert_eq(&table([
+        (property, json!({ "additionalProperties": 1 })),
+        (closed.clone(), json!({ "properties": { "a": 1 } })),
+        (closed, json!({ "additionalProperties": { "a": 1 } })),
+    ]));
 }
 
 /// H-10: of alternatives, the best one says which field is wrong, and what it may be.
@@ -328,49 +276,37 @@ fn the_best_of_the_alternatives_is_told() {
     let union =
         json!({ "oneOf": [kind("city", "name", "string"), kind("point", "lat", "number")] });
     let nested = json!({ "properties": { "at": { "anyOf": [{ "type": "string" }, union] } } });
-    for (schema, value, expected) in [
-        (
-            union.clone(),
-            json!({ "kind": "point" }),
-            r#"root: "lat" is a required property"#,
-        ),
-        (
-            union.clone(),
-            json!({ "kind": "point", "lat": "north" }),
-            r#"lat: is not of type "number""#,
-        ),
+    let cases = [
+        (union.clone(), json!({ "kind": "point" })),
+        (union.clone(), json!({ "kind": "point", "lat": "north" })),
         // Of the same kind: by the type, by the number of errors, in one another, and where no alternative is meant.
         (
             json!({ "anyOf": [{ "type": "string" }, { "items": { "type": "integer" }, "type": "array" }] }),
             json!([1, "x"]),
-            r#"1: is not of type "integer""#,
         ),
         (
             json!({ "anyOf": [{ "required": ["a", "b", "c"] }, { "required": ["d"] }] }),
             json!({ "a": 1 }),
-            r#"root: "d" is a required property"#,
         ),
-        (
-            nested,
-            json!({ "at": { "kind": "city", "name": 1 } }),
-            r#"at.name: is not of type "string""#,
-        ),
-        (
-            union,
-            json!({ "kind": "planet", "name": "Mars" }),
-            r#"kind: is not one of "city" or "point""#,
-        ),
+        (nested, json!({ "at": { "kind": "city", "name": 1 } })),
+        (union, json!({ "kind": "planet", "name": "Mars" })),
         (
             json!({ "anyOf": [{ "type": "integer" }, { "const": "all" }] }),
             json!("some"),
-            r#"root: is not of type "integer", or else is not "all""#,
         ),
         (
             json!({ "anyOf": [{ "required": ["id"] }, { "required": ["name"] }] }),
             json!({}),
-            r#"root: "id" is a required property, or else "name" is a required property"#,
         ),
-    ] {
-        assert_eq!(text(schema.clone(), value), expected, "{schema}");
-    }
+    ];
+    expect![[r#"
+        {"kind":"point"}: root: "lat" is a required property
+        {"kind":"point","lat":"north"}: lat: is not of type "number"
+        [1,"x"]: 1: is not of type "integer"
+        {"a":1}: root: "d" is a required property
+        {"at":{"kind":"city","name":1}}: at.name: is not of type "string"
+        {"kind":"planet","name":"Mars"}: kind: is not one of "city" or "point"
+        "some": root: is not of type "integer", or else is not "all"
+        {}: root: "id" is a required property, or else "name" is a required property"#]]
+    .assert_eq(&table(cases));
 }

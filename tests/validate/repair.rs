@@ -1,5 +1,6 @@
 //! Arguments of the wrong type, as models write them.
 
+use expect_test::expect;
 use serde_json::{Value, json};
 use tower_toolcall::{
     ToolCall,
@@ -189,10 +190,7 @@ async fn without_repair_it_is_refused() {
         call(json!({ "query": "x", "limit": "5" })),
     )
     .await;
-    assert_eq!(
-        result.unwrap_err().message(),
-        r#"limit: is not of type "integer""#
-    );
+    expect![[r#"limit: is not of type "integer""#]].assert_eq(result.unwrap_err().message());
     assert_eq!(calls, 0);
 }
 
@@ -214,10 +212,7 @@ async fn what_would_be_nested_too_deeply_is_not_repaired() {
         call,
     )
     .await;
-    assert_eq!(
-        result.unwrap_err().message(),
-        r#"a: is not of type "array""#
-    );
+    expect![[r#"a: is not of type "array""#]].assert_eq(result.unwrap_err().message());
 }
 
 #[test]
@@ -349,7 +344,7 @@ fn a_null_that_means_something_stays() {
     }));
     assert_eq!(schema.repaired(&json!({ "q": null })), None);
     let misfits = schema.misfits(&json!({ "q": null }));
-    assert_eq!(misfits.to_string(), r#"q: is not of type "string""#);
+    expect![[r#"q: is not of type "string""#]].assert_eq(&misfits.to_string());
     assert_eq!(schema.repaired(&json!({ "q": "x", "list": [null] })), None);
     let (value, _) = schema
         .repaired(&json!({ "q": "x", "n": null, "limit": "5" }))

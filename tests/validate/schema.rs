@@ -1,5 +1,6 @@
 //! What a schema takes.
 
+use expect_test::expect;
 use serde_json::{Value, json};
 use tower_toolcall::validate::{Draft, Schema};
 
@@ -121,17 +122,12 @@ fn a_recursive_schema_is_followed() {
     }));
     let tree = |leaf: Value| json!({ "name": "a", "children": [{ "name": "b", "children": [{ "name": leaf }] }] });
     assert!(schema.is_valid(&tree(json!("c"))));
-    assert_eq!(
-        schema.misfits(&tree(json!(1))).to_string(),
-        r#"children.0.children.0.name: is not of type "string""#
-    );
+    expect![[r#"children.0.children.0.name: is not of type "string""#]]
+        .assert_eq(&schema.misfits(&tree(json!(1))).to_string());
 }
 
 #[test]
 fn debug_does_not_show_the_schema() {
     let schema = compile(json!({ "properties": { "a": { "const": "CANARY" } } }));
-    assert_eq!(
-        format!("{schema:?}"),
-        "Schema { anything: false, omitted: 0, .. }"
-    );
+    expect!["Schema { anything: false, omitted: 0, .. }"].assert_eq(&format!("{schema:?}"));
 }
