@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use expect_test::expect;
 use http::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -148,7 +149,7 @@ async fn a_failed_job_is_reported_with_its_reason_and_its_answer() {
 
     let api = Api::new([started(), failed]);
     let error = api.run(job()).await.unwrap_err();
-    assert_eq!(error.message(), "the job has failed: its state is `failed`");
+    expect!["the job has failed: its state is `failed`"].assert_eq(error.message());
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,15 +190,9 @@ async fn a_poll_timeout_tells_the_last_state() {
         error.message().to_owned()
     };
     let text = last(json!({ "state": "baking" })).await;
-    assert_eq!(
-        text,
-        "the job has not ended after 60 polls: its state is `baking`"
-    );
+    expect!["the job has not ended after 60 polls: its state is `baking`"].assert_eq(&text);
     let text = last(json!({})).await;
-    assert_eq!(
-        text,
-        "the job has not ended after 60 polls: no state at `$.state`"
-    );
+    expect!["the job has not ended after 60 polls: no state at `$.state`"].assert_eq(&text);
 }
 
 #[tokio::test(start_paused = true)]

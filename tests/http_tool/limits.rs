@@ -12,6 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use expect_test::expect;
 use futures_util::{StreamExt, stream};
 use http::{Method, Response};
 use http_body_util::{BodyExt, StreamBody};
@@ -49,7 +50,7 @@ async fn a_body_over_the_limit_is_refused() {
                 .await
                 .unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Reported, "{at}");
-            assert_eq!(error.message(), "the answer has more than 65536 bytes");
+            expect!["the answer has more than 65536 bytes"].assert_eq(error.message());
         }
         assert!(leaf.send(serde_json::json!({ "at": "fits" })).await.is_ok());
     }
@@ -73,7 +74,7 @@ async fn a_body_of_a_gib_is_not_read() {
     for leaf in leaves(&server.tool(Method::GET, "/")) {
         let error = leaf.send(no_arguments()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Reported);
-        assert_eq!(error.message(), "the answer has more than 1048576 bytes");
+        expect!["the answer has more than 1048576 bytes"].assert_eq(error.message());
     }
     let sent = sent.load(SeqCst) >> 20;
     assert!((2..64).contains(&sent), "{sent} MiB for two calls");
@@ -96,7 +97,7 @@ async fn an_announced_length_over_the_limit_is_not_waited_for() {
     for leaf in leaves(&HttpTool::new(Method::GET, at).unwrap()) {
         let answer = tokio::time::timeout(Duration::from_secs(20), leaf.send(no_arguments()));
         let error = answer.await.unwrap().unwrap_err();
-        assert_eq!(error.message(), "the answer has more than 1048576 bytes");
+        expect!["the answer has more than 1048576 bytes"].assert_eq(error.message());
     }
 }
 
@@ -253,10 +254,7 @@ async fn a_compressed_answer_is_not_decompressed() {
     for leaf in leaves(&server.tool(Method::GET, "/")) {
         let error = leaf.send(no_arguments()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Reported);
-        assert_eq!(
-            error.message(),
-            "the answer is compressed, which was not asked for"
-        );
+        expect!["the answer is compressed, which was not asked for"].assert_eq(error.message());
     }
     assert_eq!(server.headers("accept-encoding"), ["", ""]);
 }
@@ -284,10 +282,7 @@ async fn a_redirect_is_not_followed_and_the_token_stays() {
             call.extensions_mut().insert(UpstreamToken::new("t0k3n"));
             let error = leaf.clone().oneshot(call).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Failed);
-            assert_eq!(
-                error.message(),
-                "the server redirects, which is not followed"
-            );
+            expect!["the server redirects, which is not followed"].assert_eq(error.message());
             assert_eq!(error.status().unwrap().as_u16(), status);
         }
     }

@@ -1,3 +1,4 @@
+use expect_test::expect;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
@@ -212,7 +213,7 @@ async fn an_unknown_call_is_told_what_is_near() {
     assert_eq!(told, text);
 
     let told = refused(&lines, [ToolCall::new("translate")]).await;
-    assert_eq!(told, "the replay has no call of `translate`");
+    expect!["the replay has no call of `translate`"].assert_eq(&told);
 
     let told = refused(&lines, [ToolCall::new("docs__search")]).await;
     let text =
@@ -317,10 +318,7 @@ async fn an_answer_that_its_tool_has_cut_is_whole() {
 #[test]
 fn the_lines_that_are_read_are_bounded() {
     let error = Replay::from_lines(&"x\n".repeat(100_001)).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "invalid `lines`: there are more than 100000"
-    );
+    expect!["invalid `lines`: there are more than 100000"].assert_eq(&error.to_string());
 }
 
 /// It changes nothing.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
+use expect_test::expect;
 use http::{Response, header::LOCATION};
 use http_body_util::Full;
 use serde_json::json;
@@ -183,10 +184,7 @@ async fn an_oauth_error_is_told_and_not_repeated() {
         );
     }
     let error = error(Http::new(400, "<html>no</html>")).await;
-    assert_eq!(
-        error.message(),
-        "refused by the identity provider: HTTP 400 Bad Request"
-    );
+    expect!["refused by the identity provider: HTTP 400 Bad Request"].assert_eq(error.message());
     assert!(error.details().is_none());
 }
 

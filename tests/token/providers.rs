@@ -7,6 +7,7 @@ use base64::{
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
 use bytes::Bytes;
+use expect_test::expect;
 use http::{
     Request,
     header::{AUTHORIZATION, CONTENT_TYPE},
@@ -180,10 +181,7 @@ async fn a_narrower_scope_of_idpyoidc_is_no_token() {
     let error = provider.token(gateway(), target, &subject).await;
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TokenExchange);
-    assert_eq!(
-        error.message(),
-        "the token lacks a scope that was asked for"
-    );
+    expect!["the token lacks a scope that was asked for"].assert_eq(error.message());
 }
 
 #[tokio::test]
@@ -197,7 +195,7 @@ async fn a_jwt_of_idpyoidc_is_refused_where_an_audience_is_required() {
         .layer(tool);
     let call = ToolCall::new("order").with_subject_token(subject);
     let error = stack.oneshot(call).await.unwrap_err();
-    assert_eq!(error.message(), "the token names no audience");
+    expect!["the token names no audience"].assert_eq(error.message());
 }
 
 /// H2: it answers without `issued_token_type`.

@@ -4,6 +4,7 @@ mod hostile;
 mod places;
 mod scope;
 
+use expect_test::expect;
 use http::{Method, Request};
 use serde_json::{Value, json};
 
@@ -114,7 +115,7 @@ fn each_type_has_its_form_in_a_string_and_outside_of_one() {
     assert_eq!(both(json!(["x", 1])).unwrap(), r#"["[\"x\",1]", ["x",1]]"#);
     assert_eq!(body("[{{ a }}]", json!({ "a": null })).unwrap(), "[null]");
     let error = both(Value::Null).unwrap_err();
-    assert_eq!(error.message(), "`a` is null in a string (body)");
+    expect!["`a` is null in a string (body)"].assert_eq(error.message());
     let text = body(r#"{"a": {{ a | tojson | safe }}}"#, json!({ "a": "x" }));
     assert_eq!(text.unwrap(), r#"{"a": "x"}"#);
 }
@@ -214,7 +215,7 @@ fn a_header_takes_one_line_of_visible_ascii() {
     assert_eq!(of(json!(-1)).unwrap(), "v--1");
     for bad in ["a\r\nX-Evil: 1", "a\n", "\0", "\u{7f}", "ä"] {
         let error = of(json!(bad)).unwrap_err();
-        assert_eq!(error.message(), "`a` cannot be in a header (header x-test)");
+        expect!["`a` cannot be in a header (header x-test)"].assert_eq(error.message());
     }
     assert!(of(json!(["a"])).is_err());
 }
@@ -267,7 +268,7 @@ fn arguments_do_not_shadow_what_the_tool_gives() {
     }
     let error = header("{{ upstream_token }}", evil).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TokenExchange);
-    assert_eq!(error.message(), "no upstream token on this call");
+    expect!["no upstream token on this call"].assert_eq(error.message());
 }
 
 /// The name of a function of the engine's, and of an argument of many a spreadsheet.
@@ -336,10 +337,10 @@ fn uuids_are_of_version_4_and_differ() {
 fn steps_and_sizes_are_bounded() {
     let endless = "[{% for i in a %}{% for j in a %}{% endfor %}{% endfor %}]";
     let error = body(endless, json!({ "a": vec![1; 1_000] })).unwrap_err();
-    assert_eq!(error.message(), "the arguments are too large for the body");
+    expect!["the arguments are too large for the body"].assert_eq(error.message());
     let twenty = format!("[{}\"\"]", "{{ a }},".repeat(20));
     let error = body(&twenty, json!({ "a": "x".repeat(1 << 20) })).unwrap_err();
-    assert_eq!(error.message(), "the arguments are too large for the body");
+    expect!["the arguments are too large for the body"].assert_eq(error.message());
     assert!(url("https://h/{{ a }}", json!({ "a": "x".repeat(20_000) })).is_err());
     assert!(header("{{ a }}", json!({ "a": "x".repeat(20_000) })).is_err());
     let again = "[{% for i in b %}{% set c = a | tojson %}{% endfor %}]";
@@ -348,7 +349,7 @@ fn steps_and_sizes_are_bounded() {
         json!({ "a": ["x".repeat(1 << 20)], "b": vec![1; 100] }),
     )
     .unwrap_err();
-    assert_eq!(error.message(), "the arguments are too large for the body");
+    expect!["the arguments are too large for the body"].assert_eq(error.message());
     // A file in an argument is not.
     let text = body("[\"{{ a }}\"]", json!({ "a": "x".repeat(4 << 20) }));
     assert_eq!(text.unwrap().len(), (4 << 20) + 4);
@@ -556,7 +557,7 @@ fn tags_may_hold_what_looks_like_other_tags() {
 fn a_body_that_is_never_json_is_refused_when_the_tool_is_built() {
     for template in ["{{ a }}, {{ b }}", "{\"-a\": {{ a }} x}"] {
         let error = post().with_body(template).unwrap_err();
-        assert_eq!(error.reason(), "is no JSON when its values are in");
+        expect!["is no JSON when its values are in"].assert_eq(error.reason());
     }
 }
 
