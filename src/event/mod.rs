@@ -50,6 +50,7 @@
 //! | `tool.settings` | WARN | `settings::StackBuilder::build` | `setting`, `reason`, and no others |
 //! | `tool.store` | WARN, INFO | `shared` | `to` (`down`, `up`), `error`, and no others |
 //! | `tool.stale_list` | WARN | `mcp::McpTools`, `mcp::McpService::catalog` | `server`, `code`, `error`, and no others |
+//! | `tool.message_dropped` | WARN | `mcp::McpLines` | `error`, and no others |
 //! | `tool.connected` | INFO | `mcp::McpReconnect` | `server`, `attempts`, `duration_ms`, and no others |
 //! | `tool.disconnected` | WARN | `mcp::McpReconnect` | `server`, `code`, `error`, and no others |
 //! | `tool.connect_failed` | WARN | `mcp::McpReconnect` | `server`, `attempts`, `delay_ms`, `code`, `error`, and no others |

@@ -47,6 +47,8 @@ pub mod event {
     /// A server's list of tools has changed and could not be read, so the old one stands; or it
     /// names a page twice, and ends there. WARN.
     pub const STALE_LIST: &str = "tool.stale_list";
+    /// A message of an MCP peer was too large and was dropped, or has ended the connection. WARN.
+    pub const MESSAGE_DROPPED: &str = "tool.message_dropped";
     /// Schemas of a list are not looked at, or not as a whole. WARN.
     pub const SCHEMA: &str = "tool.schema";
     /// An answer does not fit its tool's output schema, and is handed on all the same. WARN.

@@ -70,7 +70,7 @@ fn stats(metrics: &Metrics, tool: &str) -> Stats {
 
 /// The last value of each field of the span of the call, and the names of events.
 #[derive(Clone, Default)]
-struct Seen(Arc<Mutex<(Fields, Events)>>);
+pub(crate) struct Seen(pub(crate) Arc<Mutex<(Fields, Events)>>);
 
 struct Collect<'a>(&'a mut Fields);
 
@@ -101,7 +101,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Seen {
     }
 }
 
-fn watch() -> (Seen, tracing::subscriber::DefaultGuard) {
+pub(crate) fn watch() -> (Seen, tracing::subscriber::DefaultGuard) {
     // Every thread has a subscriber, so that no call site is found to be of interest to nobody.
     static ONCE: Once = Once::new();
     ONCE.call_once(|| tracing_subscriber::registry().init());

@@ -6,6 +6,7 @@
 mod bodies;
 mod jobs;
 mod kept;
+mod lines;
 mod mcp;
 mod models;
 

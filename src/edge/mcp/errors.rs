@@ -7,6 +7,7 @@ use rmcp::{
     transport::DynamicTransportError,
 };
 
+use super::lines::TOO_LARGE;
 use crate::{
     call::CallInfo,
     error::{ErrorKind, ToolError, recognise::cause_by_type},
@@ -151,6 +152,9 @@ fn transport(failed: &DynamicTransportError) -> ToolError {
 
 fn service(error: &ServiceError) -> ToolError {
     match error {
+        ServiceError::McpError(error) if error.data.as_ref().is_some_and(|d| d == TOO_LARGE) => {
+            ToolError::new(ErrorKind::Reported, error.message.clone())
+        }
         ServiceError::McpError(error) => protocol(error),
         ServiceError::TransportSend(failed) => transport(failed),
         ServiceError::TransportClosed => ToolError::new(

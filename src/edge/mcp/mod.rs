@@ -18,9 +18,8 @@
 //! overtake the request, and a server may go on working, so a call that timed out is not known to
 //! have stopped.
 //!
-//! rmcp has no timeout of its own, and its line-based transports drop a message of more than 16 MiB
-//! without a word: the call would wait for ever. So put a [`TimeoutLayer`](crate::timeout) above it.
-//! Requests beyond that size are refused with a clear error.
+//! rmcp has no timeout of its own: put a [`TimeoutLayer`](crate::timeout) outside of the tool service.
+//! Requests of more than 16 MiB are refused. [`McpLines`] bounds what is read over stdio.
 //!
 //! A connection that is lost stays lost for an [`McpService`]. [`McpServer`] and [`McpReconnect`] make another one.
 //!
@@ -66,6 +65,7 @@ mod hooks;
 mod http;
 #[cfg(feature = "mcp-http")]
 mod http_client;
+mod lines;
 mod notifications;
 #[cfg(feature = "otel")]
 mod otel;
@@ -97,6 +97,7 @@ pub use self::{
     errors::recognise,
     extras::McpExtras,
     hooks::McpHooks,
+    lines::McpLines,
     notifications::McpNotifications,
     progress::McpProgress,
     reconnect::{McpConnection, McpReconnect},

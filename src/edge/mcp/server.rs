@@ -82,7 +82,8 @@ impl McpServer {
     /// Returns a server that is a child process of this program: `program` with these arguments. `server` is its name in
     /// errors and events. The process is started with the connection, and started again when it has ended.
     ///
-    /// stdin and stdout are pipes, and stderr is that of this program.
+    /// stdin and stdout are pipes, and stderr is that of this program. A message of more than 16 MiB or
+    /// 200,000 values is an error of its call: see [`McpLines`](super::McpLines).
     ///
     /// # Process
     ///

@@ -6,15 +6,15 @@ use std::{
 use rmcp::{
     RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, ErrorData, ListToolsResult,
-        PaginatedRequestParams, ServerConfig, SubscriptionFilter, Tool,
+        CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, ErrorData,
+        ListToolsResult, PaginatedRequestParams, ServerConfig, SubscriptionFilter, Tool,
     },
     service::{NotificationContext, RequestContext, SubscriptionContext},
 };
 use tower::ServiceExt as _;
 
 use super::{answer, first::first, handler::GatewayHandler, pages, request};
-use crate::call::ToolCall;
+use crate::{call::ToolCall, edge::mcp::lines::TOO_LARGE};
 
 impl ServerHandler for GatewayHandler {
     fn get_info(&self) -> ServerConfig {
@@ -66,6 +66,21 @@ impl ServerHandler for GatewayHandler {
             return Err(answer::cancelled());
         };
         answer::of(result, &info)
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let CustomRequest { method, params, .. } = request;
+        let reason = params
+            .as_ref()
+            .and_then(|params| params["message"].as_str());
+        Err(match reason.filter(|_| method == TOO_LARGE) {
+            Some(reason) => ErrorData::invalid_request(reason.to_owned(), None),
+            None => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None),
+        })
     }
 
     async fn on_initialized(&self, cx: NotificationContext<RoleServer>) {

@@ -1,0 +1,205 @@
+//! Lines of JSON-RPC, bounded before they are parsed.
+
+use std::{
+    collections::VecDeque,
+    io,
+    mem::{MaybeUninit, take},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use rmcp::transport::async_rw::DEFAULT_MAX_LINE_LENGTH as MAX_BYTES;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::{event::event, text::values::Counter};
+
+/// The most values of a message, by default.
+const MAX_VALUES: usize = 200_000;
+
+/// A longer line ends the connection: its end may never come.
+const MAX_DROPPED: usize = 4 * MAX_BYTES;
+
+/// The most text that is kept of a message that is dropped: its id is in it.
+const MAX_OUTLINE: usize = 4 << 10;
+
+/// Marks what stands for a message that was too large: the method of a request, the data of an error.
+pub(super) const TOO_LARGE: &str = "tower-toolcall/too_large";
+
+/// Bounds the messages that a peer writes as lines, before rmcp parses them.
+///
+/// rmcp's transports over stdio take lines of 16 MiB. Many small values take 100 times as much
+/// once they are parsed. This reader counts them as they arrive. It is for rmcp's pair of a reader
+/// and a writer, as a client and as a server:
+///
+/// ```no_run
+/// use rmcp::ServiceExt as _;
+/// use tower_toolcall::mcp::McpLines;
+/// # use tower_toolcall::BoxError;
+///
+/// # async fn serve(gateway: impl rmcp::ServerHandler) -> Result<(), BoxError> {
+/// let stdin = McpLines::new(tokio::io::stdin());
+/// gateway.serve((stdin, tokio::io::stdout())).await?.waiting().await?;
+/// # Ok(()) }
+/// ```
+///
+/// [`McpServer::command`](super::McpServer::command) reads its process through one.
+///
+/// A message has at most 16 MiB and, by default, 200,000 values. Names of members count as values.
+/// A larger one is dropped while it arrives, and the connection stays:
+///
+/// | message | becomes |
+/// |---|---|
+/// | an answer | an error of its call: [`Reported`](crate::ErrorKind::Reported), completed |
+/// | a request | an error for its sender: -32600 from a `GatewayHandler`, else -32601 |
+/// | a notification, or one whose id is not found | the event `tool.message_dropped` |
+/// | a line of more than 64 MiB | the event, and the end of the connection |
+pub struct McpLines<R> {
+    reader: R,
+    max_values: usize,
+    line: Line,
+    /// What was read, and is not handed out yet.
+    out: VecDeque<u8>,
+}
+
+/// A line up to here.
+#[derive(Default)]
+struct Line {
+    bytes: usize,
+    values: Counter,
+    outline: Outline,
+    /// Why it is dropped, if it is.
+    dropped: Option<String>,
+}
+
+impl<R> McpLines<R> {
+    /// Bounds the lines of `reader`.
+    pub fn new(reader: R) -> Self {
+        Self {
+            reader,
+            max_values: MAX_VALUES,
+            line: Line::default(),
+            out: VecDeque::new(),
+        }
+    }
+
+    /// Sets how many values a message may have. Default: 200,000, which take up to 100 MB.
+    #[must_use]
+    pub fn with_max_values(mut self, max: usize) -> Self {
+        self.max_values = max;
+        self
+    }
+
+    /// Takes a piece of a line; the last one ends with a line feed.
+    fn add(&mut self, piece: &[u8]) -> io::Result<()> {
+        let line = &mut self.line;
+        line.bytes += piece.len();
+        line.outline.add(piece);
+        if line.dropped.is_none() {
+            let values = line.values.add(piece);
+            line.dropped = if values > self.max_values {
+                Some(format!(
+                    "the message has more than {} values",
+                    self.max_values
+                ))
+            } else {
+                (line.bytes > MAX_BYTES).then(|| too_long(MAX_BYTES))
+            };
+            match line.dropped {
+                None => self.out.extend(piece),
+                // What has arrived is not JSON, so rmcp ignores it.
+                Some(_) => self.out.push_back(b'\n'),
+            }
+        }
+        if line.bytes > MAX_DROPPED {
+            let why = too_long(MAX_DROPPED);
+            event!(WARN MESSAGE_DROPPED, ERROR = why);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        if piece.ends_with(b"\n") {
+            let line = take(line);
+            if let Some(why) = line.dropped {
+                match line.outline.stand_in(&why) {
+                    Some(message) => self.out.extend(message.as_bytes()),
+                    None => event!(WARN MESSAGE_DROPPED, ERROR = why),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+crate::text::opaque_debug!({R} McpLines<R>);
+
+impl<R: AsyncRead + Unpin> AsyncRead for McpLines<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        while this.out.is_empty() {
+            let mut chunk = [MaybeUninit::uninit(); 8 << 10];
+            let mut chunk = ReadBuf::uninit(&mut chunk);
+            ready!(Pin::new(&mut this.reader).poll_read(cx, &mut chunk))?;
+            if chunk.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            for piece in chunk.filled().split_inclusive(|byte| *byte == b'\n') {
+                this.add(piece)?;
+            }
+        }
+        let taken = io::Read::read(&mut this.out, out.initialize_unfilled())?;
+        out.advance(taken);
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn too_long(max: usize) -> String {
+    format!("the message has more than {} MiB", max >> 20)
+}
+
+/// The members of a message, without what their objects and arrays contain.
+#[derive(Default)]
+struct Outline {
+    text: Vec<u8>,
+    depth: usize,
+    is_text: bool,
+    is_escaped: bool,
+}
+
+impl Outline {
+    fn add(&mut self, piece: &[u8]) {
+        for byte in piece {
+            let before = self.depth;
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' if self.is_text => self.is_escaped = true,
+                b'"' => self.is_text = !self.is_text,
+                b'{' | b'[' if !self.is_text => self.depth += 1,
+                b'}' | b']' if !self.is_text => self.depth = before.saturating_sub(1),
+                _ => {}
+            }
+            if before.min(self.depth) <= 1 && self.text.len() < MAX_OUTLINE {
+                self.text.push(*byte);
+            }
+        }
+    }
+
+    /// The line that is read instead of the message; `None` if it is not known to need an answer.
+    fn stand_in(&self, why: &str) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Message {
+            id: Value,
+            method: Option<IgnoredAny>,
+        }
+        let Message { id, method } = serde_json::from_slice(&self.text).ok()?;
+        let error = json!({ "code": -32603, "message": why, "data": TOO_LARGE });
+        let message = match method {
+            None => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
+            Some(_) => json!({ "jsonrpc": "2.0", "id": id, "method": TOO_LARGE, "params": error }),
+        };
+        Some(format!("{message}\n"))
+    }
+}
