@@ -17,7 +17,7 @@ use crate::{
         fingerprint::Fingerprint,
         flights::{Failed, Flight, FlightKey, Source, is_for_one},
         principal::MAX_PRINCIPAL,
-        reuse::{self, AnyAnswer, Reuse, Reused},
+        reuse::{self, AnyAnswer, AtKey, Reuse, Reused},
     },
     outcome::{Classify, Count},
 };
@@ -138,18 +138,20 @@ impl<C: Clone> Kept<C> {
     }
 }
 
-impl<Res, C> Reuse<Res> for InCache<C>
-where
-    Res: Clone + Send + Sync + 'static,
-    C: Classify<Res>,
-{
+impl<C> AtKey for InCache<C> {
     type Key = Key;
     type Value = AnyAnswer;
 
     fn flight(&mut self) -> &mut Flight<Key, AnyAnswer> {
         &mut self.flight
     }
+}
 
+impl<Res, C> Reuse<Res> for InCache<C>
+where
+    Res: Clone + Send + Sync + 'static,
+    C: Classify<Res>,
+{
     fn give(
         &self,
         end: Result<AnyAnswer, ToolError>,

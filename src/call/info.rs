@@ -202,8 +202,9 @@ impl CallInfo {
     /// Marks that a layer holds the call back, until it [releases](Self::release) it: an observer that sees the
     /// future dropped meanwhile knows that the call was not sent. Clones that run at the same time without an
     /// observer share it.
-    pub(crate) fn hold(&self) {
+    pub(crate) fn hold(self) -> Held {
         self.ident.record.hold();
+        Held(self)
     }
 
     /// Marks that the call is sent to the inner service.
@@ -213,13 +214,19 @@ impl CallInfo {
     }
 
     /// Marks that an attempt has ended, and another one follows.
-    pub(crate) fn end_attempt(&self) {
-        self.ident.record.end_attempt();
+    pub(crate) fn end_attempt(&self, may_have_run: bool) {
+        self.ident.record.end_attempt(may_have_run);
     }
 
     /// Returns whether a layer holds the call back: no attempt runs.
     pub(crate) fn is_held(&self) -> bool {
         self.ident.record.is_held()
+    }
+
+    /// Returns whether a layer held the call back when it was dropped, so that it was not sent and never will
+    /// be. Needs an observer.
+    pub(crate) fn is_lost_unsent(&self) -> bool {
+        self.recording != 0 && self.ident.record.is_lost_unsent()
     }
 
     /// Writes to the call's record, if an observer [observes](super::ToolCall::observe) it.
@@ -286,5 +293,22 @@ crate::text::debug_fields! {
         server: this.server().map(Short::name),
         id: this.id().map(Short::name),
         ..
+    }
+}
+
+/// A call that a layer holds back.
+#[derive(Debug)]
+pub(crate) struct Held(CallInfo);
+
+impl Held {
+    /// Marks that the call is sent. Without this it stays held, also after the drop.
+    pub(crate) fn release(&self) {
+        self.0.release();
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.ident.record.end_hold();
     }
 }

@@ -66,6 +66,7 @@ pub use self::{
     signal::{Signal, Signals},
 };
 pub(crate) use self::{
+    info::Held,
     observation::Recorded,
     principal::Whose,
     record::{Known, nanos},
@@ -419,10 +420,12 @@ fn too_many_values() -> String {
 
 info::getters!(ToolCall, data.ident);
 
-/// Not derived: a derived clone is copied in narrower pieces than it is read in next, and costs each layer above 6 ns.
-impl Clone for ToolCall {
+impl ToolCall {
+    /// Returns a copy that is only read, or sent by a layer that reports each end of an attempt
+    /// ([`CallInfo::end_attempt`]): the call does not count as copied.
+    // Field by field: the derived clone is stored in narrower pieces than it is loaded in next.
     #[inline]
-    fn clone(&self) -> Self {
+    pub(crate) fn copy(&self) -> Self {
         Self {
             data: Arc::clone(&self.data),
             deadline: self.deadline,
@@ -433,6 +436,16 @@ impl Clone for ToolCall {
             marks: self.marks.clone(),
             max_reserve_ms: self.max_reserve_ms,
         }
+    }
+}
+
+impl Clone for ToolCall {
+    #[inline]
+    fn clone(&self) -> Self {
+        if self.recording != 0 {
+            self.data.ident.record.set_copied();
+        }
+        self.copy()
     }
 }
 

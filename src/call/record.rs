@@ -54,8 +54,9 @@ pub struct Record {
     pub(super) waited_nanos: AtomicU64,
     pub(super) output_bytes: Shared,
     pub(super) wants_output_bytes: AtomicBool,
-    /// Where the attempt that runs is: [`HELD`], [`BETWEEN`]. Written also without an observer.
-    way: AtomicU8,
+    /// Where the attempt that runs is: [`HELD`], [`BETWEEN`], [`AGAIN`], and the number of [`HOLDER`]s. Written
+    /// also without an observer.
+    way: AtomicU32,
     /// The shortest timeout on the way of the attempt that runs, in milliseconds; 0 if there is none. Written also
     /// without an observer, as circuit breakers judge by it.
     limit_ms: AtomicU32,
@@ -70,9 +71,13 @@ pub struct Record {
 }
 
 /// A layer holds the call back: this attempt was not sent.
-const HELD: u8 = 1;
+const HELD: u32 = 1;
 /// The attempt before has ended, and the next one has no number yet.
-const BETWEEN: u8 = 2;
+const BETWEEN: u32 = 2;
+/// The call was copied, or an attempt before may have run.
+const AGAIN: u32 = 4;
+/// A future that holds the call back is alive.
+const HOLDER: u32 = 8;
 
 /// Tells repetitions of a call from other calls; see
 /// [`ToolCall::idempotency_key`](super::ToolCall::idempotency_key).
@@ -164,7 +169,7 @@ impl Record {
     #[inline]
     pub(super) fn start(&self) -> Option<u32> {
         let state = self.state.load(Relaxed);
-        if state & 1 == 1 {
+        if state & 1 == 1 || self.way.load(Relaxed) >= HOLDER {
             return None;
         }
         // In use, and the next number: the low bit is set, so it is never 0.
@@ -242,7 +247,16 @@ impl Record {
     }
 
     pub(super) fn hold(&self) {
+        self.way.fetch_add(HOLDER, Relaxed);
         self.way.fetch_or(HELD, Relaxed);
+    }
+
+    pub(super) fn end_hold(&self) {
+        self.way.fetch_sub(HOLDER, Relaxed);
+    }
+
+    pub(super) fn set_copied(&self) {
+        self.way.fetch_or(AGAIN, Relaxed);
     }
 
     /// The attempt is sent to the inner service.
@@ -254,12 +268,19 @@ impl Record {
     }
 
     /// An attempt has ended, and another one follows.
-    pub(super) fn end_attempt(&self) {
-        self.way.fetch_or(BETWEEN, Relaxed);
+    pub(super) fn end_attempt(&self, may_have_run: bool) {
+        let again = if may_have_run { AGAIN } else { 0 };
+        self.way.fetch_or(BETWEEN | again, Relaxed);
     }
 
     pub(super) fn is_held(&self) -> bool {
         self.way.load(Relaxed) & HELD != 0
+    }
+
+    /// Returns whether no attempt has run and none will: the only copy was held back, and the future that held it
+    /// is gone.
+    pub(super) fn is_lost_unsent(&self) -> bool {
+        self.way.load(Relaxed) & !BETWEEN == HELD
     }
 
     /// Returns whether the attempt with the last number was not sent.
@@ -375,8 +396,8 @@ impl Record {
     #[inline]
     pub fn begin_attempt(&self, n: u32) {
         self.attempts.store(n, Relaxed);
-        if self.way.load(Relaxed) != 0 {
-            self.way.store(0, Relaxed);
+        if self.way.load(Relaxed) & (HELD | BETWEEN) != 0 {
+            self.way.fetch_and(!(HELD | BETWEEN), Relaxed);
         }
         self.timeout.forget();
         self.configured.forget();

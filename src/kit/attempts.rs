@@ -22,7 +22,10 @@ use super::{
     preparing::{self, GivenUp, Preparing, Unprepared},
     timer::Timer,
 };
-use crate::{call::ToolCall, error::ToolError};
+use crate::{
+    call::{Held, ToolCall},
+    error::ToolError,
+};
 
 /// What a layer decides about the attempts at a call.
 pub(crate) trait Repeat<S, T, Res> {
@@ -76,7 +79,7 @@ pin_project! {
     #[project = WaitProj]
     pub(crate) enum Wait<S> {
         // For its time, without a reservation.
-        Until { timer: Timer, #[pin] caller: Caller, at: Instant },
+        Until { held: Held, timer: Timer, #[pin] caller: Caller, at: Instant },
         // For the service to become ready.
         Preparing { #[pin] preparing: Preparing<S> },
         // None: the call was refused immediately, or its service had failed to become ready.
@@ -118,8 +121,8 @@ impl<F, W> State<F, W> {
 
 impl<S> Wait<S> {
     pub(crate) fn until(at: Instant, call: &ToolCall) -> Self {
-        call.info().hold();
         Self::Until {
+            held: call.info().hold(),
             timer: Timer::default(),
             caller: Caller::of(call),
             at,
@@ -209,7 +212,9 @@ where
         L: Repeat<S, T, S::Response>,
     {
         let ready = match self.project() {
-            WaitProj::Until { timer, caller, at } => {
+            WaitProj::Until {
+                timer, caller, at, ..
+            } => {
                 if caller.poll_cancelled(cx).is_ready() {
                     Err(Unprepared::GivenUp(GivenUp::Cancelled))
                 } else {

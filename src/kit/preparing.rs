@@ -11,7 +11,7 @@ use tower_service::Service;
 
 use super::{caller::Caller, timer::Timer};
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::{Held, ToolCall},
     error::{ErrorKind, ToolError},
 };
 
@@ -34,7 +34,7 @@ pin_project! {
         caller: Caller,
         timer: Timer,
         deadline: Option<Instant>,
-        call: CallInfo,
+        held: Held,
     }
 }
 
@@ -110,19 +110,17 @@ where
 impl WaitLimit {
     /// From here on the call is [held](CallInfo::hold).
     pub(crate) fn of(call: &ToolCall) -> Self {
-        let info = call.info();
-        info.hold();
         Self {
             caller: Caller::of(call),
             timer: Timer::default(),
             deadline: call.deadline(),
-            call: info,
+            held: call.info().hold(),
         }
     }
 
     /// The call is sent. Without this it stays held, also after a drop.
     pub(crate) fn release(&self) {
-        self.call.release();
+        self.held.release();
     }
 
     /// Ready once the wait has to end.

@@ -26,15 +26,19 @@ use crate::{
     event::{Event, Listener},
     flow::{Ends, Step, Ticket},
     foreign::{self, Json},
+    kit::in_flight::Abandoned,
 };
 
-/// A call at its key, and what is made of its end.
-pub(crate) trait Reuse<Res> {
+/// A call at its key.
+pub(crate) trait AtKey {
     type Key: FlightKey;
     type Value: Clone;
 
     fn flight(&mut self) -> &mut Flight<Self::Key, Self::Value>;
+}
 
+/// A call at its key, and what is made of its end.
+pub(crate) trait Reuse<Res>: AtKey {
     /// What the call gets of another one's end.
     fn give(
         &self,
@@ -67,10 +71,19 @@ pub(crate) struct Reused<R> {
     pub(crate) reuse: Option<R>,
 }
 
-impl<R> Ticket for Reused<R> {
+impl<R: AtKey> Ticket for Reused<R> {
     #[inline]
     fn info(&self) -> &CallInfo {
         &self.info
+    }
+
+    /// A call that was never sent leaves nothing behind.
+    fn dropped(&mut self, _: Abandoned) {
+        if let Some(reuse) = &mut self.reuse
+            && self.info.is_lost_unsent()
+        {
+            reuse.flight().end_unmade();
+        }
     }
 }
 

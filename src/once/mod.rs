@@ -174,8 +174,9 @@
 //!
 //! # Cancel safety
 //!
-//! A call that is dropped while it waits has done nothing. One that is dropped before it was sent leaves its turn to the next; one that is dropped, or
-//! panics, after that may have run.
+//! A call that is dropped while a layer of this crate holds it back (a limit, a cooldown, a quota, an approval, a
+//! service that is not ready, a wait after a 429) was not sent: its key is free. A call that is dropped, or panics,
+//! later may have run. So may a call that was cloned on its way, because the clone may have been sent.
 //!
 //! # Clone
 //!

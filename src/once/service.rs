@@ -15,7 +15,7 @@ use crate::{
     kit::{
         flights::{Flight, NoPlace, Source},
         principal::MAX_PRINCIPAL,
-        reuse::{self, AnyAnswer, Reuse, Reused},
+        reuse::{self, AnyAnswer, AtKey, Reuse, Reused},
         share,
     },
 };
@@ -132,14 +132,16 @@ fn enter(
     }
 }
 
-impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
+impl AtKey for InOnce {
     type Key = Key;
     type Value = Kept;
 
     fn flight(&mut self) -> &mut Flight<Key, Kept> {
         &mut self.flight
     }
+}
 
+impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
     fn give(
         &self,
         end: Result<Kept, ToolError>,

@@ -64,7 +64,7 @@ impl Question {
         until: Option<Instant>,
     ) -> Approval {
         Approval {
-            call: call.clone(),
+            call: call.copy(),
             reason,
             until,
             question: self.clone(),

@@ -123,7 +123,7 @@ where
             };
             match poller.next(result) {
                 Next::Wait(at) => {
-                    poller.info().end_attempt();
+                    poller.info().end_attempt(true);
                     this.timer.reset();
                     this.state.set(State::Waiting { at });
                 }

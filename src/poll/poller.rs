@@ -83,7 +83,7 @@ where
             abandoned: Abandoned::default(),
         };
         let first = match poller.call.job() {
-            None => Ok(poller.call.clone()),
+            None => Ok(poller.call.copy()),
             Some(job) if !job.is_of(&poller.call) => Err(ToolError::refusal(
                 ErrorKind::InvalidInput,
                 "the job is another tool's",

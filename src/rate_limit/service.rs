@@ -96,7 +96,7 @@ where
         {
             let request = match repeats {
                 true => Request::Again(Resend::sent(
-                    call.clone(),
+                    call.copy(),
                     self.shared.keep(),
                     Claim::RateLimit,
                 )),

@@ -62,7 +62,7 @@ where
         let request = match self.shared.settings.begin(&call) {
             Some(attempts) => {
                 let records = call.begin_repeated(attempts);
-                let mut resend = Resend::sent(call.clone(), self.shared.keep(), Claim::Retry);
+                let mut resend = Resend::sent(call.copy(), self.shared.keep(), Claim::Retry);
                 resend.records = records;
                 Request::Again(resend)
             }

@@ -210,7 +210,7 @@ impl Settings {
         if validation == Validation::Repair
             && let Some((Value::Object(repaired), paths)) = schema.repaired_wrong(arguments)
         {
-            let repaired = call.clone().with_arguments(repaired);
+            let repaired = call.copy().with_arguments(repaired);
             if repaired.check().is_ok() {
                 self.covered(info, schema, repaired.arguments_value())?;
                 emit!(DEBUG REPAIRED, info, PATHS = Bounded::print(MAX_PATHS, &paths.join(", ")).as_str());

@@ -224,3 +224,126 @@ async fn an_attempt_after_one_that_was_held_counts_as_sent() {
     drop(call);
     assert_eq!(breaker.handle().snapshot()[0].state, BreakerState::Open);
 }
+
+/// Returns how an equal payment ends after one whose caller has hung up.
+async fn pay_again(once: &OnceLayer) -> Result<&'static str, ToolError> {
+    let tool = Tool::always(Step::ok("paid"));
+    once.layer(tool).oneshot(pay()).await
+}
+
+/// D1: a payment that was held back does not block its key.
+#[tokio::test(start_paused = true)]
+async fn a_held_payment_leaves_its_key_free() {
+    for (name, stack, _) in holders().await {
+        let once = OnceLayer::new();
+        hang_up(once.layer(stack)).await;
+        assert_eq!(pay_again(&once).await.unwrap(), "paid", "{name}");
+    }
+}
+
+/// D1: nor does one that was refused with a 429 and waits for its next attempt.
+#[tokio::test(start_paused = true)]
+async fn a_payment_that_waits_after_a_429_leaves_its_key_free() {
+    let limited = Step::fail(ErrorKind::RateLimited).with_retry_after(secs(240));
+    let tool = Tool::new([limited]);
+    let once = OnceLayer::new();
+    hang_up(once.layer(RateLimitBackoffLayer::new().layer(tool.clone()))).await;
+    assert_eq!(tool.count(), 1);
+    assert_eq!(pay_again(&once).await.unwrap(), "paid");
+}
+
+/// D1: a first attempt that may have run blocks the key, although the second one is held back.
+#[tokio::test(start_paused = true)]
+async fn a_held_second_attempt_does_not_free_the_key() {
+    let tool = Tool::new([Step::fail(ErrorKind::ConnectionFailed)]).then(Step::hang());
+    let limit = ConcurrencyLimitLayer::new(1).layer(tool.clone());
+    let policy = RetryPolicy::new().assume_replay_safe();
+    let once = OnceLayer::new();
+    let stack = once.layer(RetryLayer::new(policy).layer(limit.clone()));
+    let mut call = task::spawn(stack.oneshot(pay().with_timeout(secs(30))));
+    assert_pending!(call.poll());
+    let mut other = task::spawn(limit.oneshot(pay()));
+    assert_pending!(other.poll());
+    advance(secs(60)).await;
+    assert_pending!(call.poll());
+    drop(call);
+    assert_eq!(tool.count(), 2);
+    assert_eq!(
+        pay_again(&once).await.unwrap_err().code(),
+        "TOOL_OUTCOME_UNKNOWN"
+    );
+}
+
+/// D1: the same with the repetition of a foreign layer, which reports nothing.
+#[tokio::test(start_paused = true)]
+async fn a_held_attempt_of_a_foreign_layer_does_not_free_the_key() {
+    let tool = Tool::always(Step::hang());
+    let limit = ConcurrencyLimitLayer::new(1).layer(tool.clone());
+    let once = OnceLayer::new();
+    let stack = once.layer(repeats(BoxCloneSyncService::new(limit.clone())));
+    let mut call = task::spawn(stack.oneshot(pay().with_timeout(secs(30))));
+    assert_pending!(call.poll());
+    advance(secs(1)).await;
+    assert_pending!(call.poll());
+    let mut other = task::spawn(limit.oneshot(pay()));
+    assert_pending!(other.poll());
+    advance(secs(1)).await;
+    assert_pending!(call.poll());
+    drop(call);
+    assert_eq!(tool.count(), 2);
+    assert_eq!(
+        pay_again(&once).await.unwrap_err().code(),
+        "TOOL_OUTCOME_UNKNOWN"
+    );
+}
+
+/// D1: a held call that a task of its own carries on with blocks the key, because it will be sent.
+#[tokio::test(start_paused = true)]
+async fn a_held_call_of_a_detached_task_does_not_free_the_key() {
+    let tool = Tool::new([Step::ok("paid").after(secs(90))]).then(Step::ok("paid twice"));
+    let limit = ConcurrencyLimitLayer::new(1).layer(tool.clone());
+    let mut running = task::spawn(limit.clone().oneshot(pay()));
+    assert_pending!(running.poll());
+    let detached = service_fn(move |call: ToolCall| {
+        let task = tokio::spawn(limit.clone().oneshot(call));
+        async move { task.await.expect("no panic") }
+    });
+    let once = OnceLayer::new();
+    hang_up(once.layer(detached)).await;
+    assert_eq!(
+        pay_again(&once).await.unwrap_err().code(),
+        "TOOL_OUTCOME_UNKNOWN"
+    );
+    advance(secs(60)).await;
+    assert!(running.poll().is_ready());
+    while tool.count() < 2 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// D1: of two clones of one call that run together, one waits for the other: its end frees nothing.
+#[tokio::test(start_paused = true)]
+async fn a_clone_that_waits_for_a_payment_does_not_free_the_key() {
+    let tool = Tool::always(Step::hang());
+    let once = OnceLayer::new();
+    let (tx, rx) = std::sync::mpsc::channel();
+    let keep = service_fn(move |call: ToolCall| {
+        tx.send(call).unwrap();
+        std::future::pending::<Result<&str, ToolError>>()
+    });
+    let mut observed = task::spawn(Metrics::new().layer().layer(keep).oneshot(pay()));
+    assert_pending!(observed.poll());
+    let call = rx.recv().unwrap();
+    let stack = once.layer(tool.clone());
+    let mut first = task::spawn(stack.clone().oneshot(call.clone()));
+    assert_pending!(first.poll());
+    let mut second = task::spawn(stack.oneshot(call));
+    assert_pending!(second.poll());
+    drop(second);
+    drop(first);
+    assert_eq!(tool.count(), 1);
+    assert_eq!(
+        pay_again(&once).await.unwrap_err().code(),
+        "TOOL_OUTCOME_UNKNOWN"
+    );
+}

@@ -114,7 +114,7 @@ impl McpService {
         check_size(call.arguments())?;
         let server = self.peer.peer_info();
         let has_headers = server.is_some_and(|s| !s.protocol_version.has_initialize());
-        let again = (has_headers && TaskRequest::of(&call).is_none()).then(|| call.clone());
+        let again = (has_headers && TaskRequest::of(&call).is_none()).then(|| call.copy());
         let answer = self.send(call).await;
         let code = answer.as_ref().err().and_then(errors::protocol_code);
         match again {

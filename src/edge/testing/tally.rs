@@ -27,7 +27,7 @@ impl Tally {
     pub(super) fn record(&mut self, call: &ToolCall) -> u64 {
         self.count += 1;
         if self.calls.len() < MAX_CALLS {
-            self.calls.push((call.clone(), Instant::now()));
+            self.calls.push((call.copy(), Instant::now()));
         }
         self.count
     }

@@ -171,7 +171,7 @@ where
                                 again.shared.settings.0.forget(&again.request, &token);
                             }
                             again.refused = Some(error);
-                            info.end_attempt();
+                            info.end_attempt(true);
                             again.ask()
                         }
                         (result, _) => {

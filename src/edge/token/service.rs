@@ -122,7 +122,7 @@ where
         };
         let request = TokenRequest::new(subject, target);
         let again = |call: &ToolCall, token| Again {
-            call: call.clone(),
+            call: call.copy(),
             request: request.clone(),
             shared: self.shared.keep(),
             token,

@@ -84,7 +84,7 @@ impl<S, T> Request<S, T> {
     {
         let resend = self.resend();
         resend.begin_attempt();
-        let call = resend.call.clone();
+        let call = resend.call.copy();
         if !resend.is_repeated() {
             // So the tool can take the arguments without a copy, and no service is kept.
             *self = Self::once(&call);
@@ -195,7 +195,10 @@ impl<S, T> Resend<S, T> {
 
     /// Marks on the call that an attempt has ended, and another one follows.
     pub(super) fn end_attempt(&self) {
-        self.call.info().end_attempt();
+        let replay = self.call.replay_safety();
+        let is_unsent = |e: &ToolError| e.is_surely_not_started(replay) && !e.is_after_ambiguous();
+        let may_have_run = !self.failed.as_ref().is_some_and(is_unsent);
+        self.call.info().end_attempt(may_have_run);
     }
 
     /// The error of the call, from that of its last attempt: if this side refused that one, the error before it.

@@ -54,7 +54,7 @@ where
         let mut info = Some(call.info());
         let mut lost = match self.layer.next(&call) {
             None => None,
-            Some(Happens::Afterwards(step)) => Some((step, call.clone())),
+            Some(Happens::Afterwards(step)) => Some((step, call.copy())),
             // Neither needs what is reserved below, and nothing sleeps on it.
             Some(Happens::Instead(step)) => {
                 self.inner.renew();
@@ -65,7 +65,7 @@ where
             Some(Happens::Delay(delay)) => {
                 self.inner.renew();
                 let state = State::Delayed {
-                    delay: StepFuture::new(Step::ok(()).after(delay), call.clone(), None),
+                    delay: StepFuture::new(Step::ok(()).after(delay), call.copy(), None),
                     limit: WaitLimit::of(&call),
                     svc: Some(self.inner.svc.clone()),
                     call: Some(call),
