@@ -625,18 +625,6 @@ fn tools_that_share_a_limit_have_none_of_their_own() {
     assert_eq!(built.unwrap_err().field(), "key");
 }
 
-/// Services made from one layer value share its limits, as axum makes one per route.
-#[tokio::test(start_paused = true)]
-async fn services_of_one_layer_share_the_limit() {
-    let layer = ConcurrencyLimitLayer::builder(1)
-        .with_max_queue(0)
-        .build()
-        .unwrap();
-    let _running = begin(&layer.layer(Script::always(Step::<()>::hang())), call());
-    let other = layer.clone().layer(Script::always(Step::<()>::ok(())));
-    assert!(other.oneshot(call()).await.is_err());
-}
-
 /// In real time, on threads: callers who give up at any moment and tools that panic. Never do more run than may, and in the end all
 /// permits are back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -122,30 +122,6 @@ async fn an_inherited_deadline_is_enforced() {
     assert_eq!((error.kind(), took), (ErrorKind::Timeout, secs(3)));
 }
 
-/// T5: the deadline bounds the wait for readiness too, and says that the tool never ran.
-#[tokio::test(start_paused = true)]
-async fn a_call_that_waits_for_readiness_until_its_deadline_was_never_started() {
-    let (limited, probe, semaphore) = limited(kit::answers());
-    let held = semaphore.clone().acquire_owned().await.unwrap();
-    let start = Instant::now();
-    let mut stack = DeadlineLayer::new(secs(2)).layer(limited);
-    let error = stack
-        .ready()
-        .await
-        .unwrap()
-        .call(kit::call())
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (error.kind(), start.elapsed()),
-        (ErrorKind::DeadlineExceeded, secs(2))
-    );
-    assert_eq!(error.execution(), Execution::NotStarted);
-    drop(held);
-    assert_eq!(probe.count(), 0);
-    assert_eq!(semaphore.available_permits(), 1);
-}
-
 /// T5: a permit and the deadline come together, and nothing is started.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_becomes_ready_at_its_deadline_is_not_started() {
@@ -191,24 +167,6 @@ async fn a_waiting_call_keeps_its_place_in_the_queue() {
     // tower's limit keeps a permit until the finished future is dropped.
     drop(first);
     tokio_test::assert_ready_ok!(second.poll());
-}
-
-/// Trap 24: a readiness error is the result of the call that meets it, once.
-#[tokio::test(start_paused = true)]
-async fn a_readiness_error_is_the_result_of_one_call() {
-    let (mock, mut handle) = tower_test::mock::pair::<ToolCall, ()>();
-    handle.send_error("connection refused");
-    let mut stack = DeadlineLayer::new(secs(5)).layer(mock);
-    let call = stack.ready().await.unwrap().call(kit::call());
-    let error = call.await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
-    assert_eq!(error.tool(), Some("search"));
-
-    handle.allow(1);
-    let mut next = tokio_test::task::spawn(stack.ready().await.unwrap().call(kit::call()));
-    tokio_test::assert_pending!(next.poll());
-    handle.next_request().await.unwrap().1.send_response(());
-    tokio_test::assert_ready_ok!(next.poll());
 }
 
 /// Rule 3b: a refusal gives the inner's reservation back before its future is polled.

@@ -146,6 +146,18 @@ where
         }
     };
     assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+    // It is the result of one call.
+    handle.allow(1);
+    assert_ready_ok!(svc.poll_ready());
+    let mut next = task::spawn(svc.call(call()));
+    assert_pending!(next.poll());
+    handle
+        .next_request()
+        .await
+        .unwrap()
+        .1
+        .send_response("answer");
+    assert_eq!(assert_ready_ok!(next.poll()), "answer");
 }
 
 /// W1: a wait for readiness ends at the call's deadline, or when its caller cancels, wherever the layer stands.

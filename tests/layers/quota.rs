@@ -665,20 +665,6 @@ async fn a_key_in_use_is_not_forgotten_for_invented_ones() {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn services_of_one_layer_share_the_tokens() {
-    let layer = builder(1).with_fail_fast().build().unwrap();
-    layer.layer(answers()).oneshot(call()).await.unwrap();
-    assert!(
-        layer
-            .clone()
-            .layer(answers())
-            .oneshot(call())
-            .await
-            .is_err()
-    );
-}
-
 /// A turn that has come while its future was not polled is its caller's still.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_polled_late_is_sent_then() {

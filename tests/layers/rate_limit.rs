@@ -616,17 +616,6 @@ async fn a_server_that_tells_its_pace_is_not_slowed_down() {
     assert!(start.elapsed() >= secs(29) && start.elapsed() <= secs(36));
 }
 
-/// An attempt, with all that it holds, is gone when the answer is there.
-#[tokio::test(start_paused = true)]
-async fn the_last_attempt_is_dropped_with_its_answer() {
-    let (limited, _, semaphore) = kit::limited(kit::answers());
-    let mut stack = RateLimitBackoffLayer::new().layer(limited);
-    let response = stack.ready().await.unwrap().call(call());
-    let mut response = task::spawn(response);
-    assert!(response.poll().is_ready());
-    assert_eq!(semaphore.available_permits(), 1);
-}
-
 /// Trap 7: what an earlier attempt may have done is not forgotten, whoever repeats.
 #[tokio::test(start_paused = true)]
 async fn an_ambiguous_attempt_below_is_not_forgotten() {

@@ -6,10 +6,7 @@ use expect_test::expect;
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, timeout};
 use tokio_test::{assert_pending, assert_ready_err, task};
-use tower::{
-    Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn,
-    util::BoxCloneSyncService,
-};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_toolcall::{
     ErrorKind, Evidence, Execution, ReplaySafety, ToolCall, ToolError,
     backoff::Backoff,
@@ -630,25 +627,4 @@ fn settings_that_cannot_work_are_named() {
     }
     let least = builder().with_failures(1).with_window(secs(86_400));
     assert!(least.build().is_ok());
-}
-
-/// State lives in the layer value; a boxed service can be sent anywhere.
-#[tokio::test(start_paused = true)]
-async fn services_of_one_layer_share_the_histories() {
-    let layer = RepeatGuardLayer::new();
-    let boxed =
-        |layer: &RepeatGuardLayer| BoxCloneSyncService::new(layer.layer(fails(ErrorKind::Failed)));
-    for n in 0..6 {
-        let error = boxed(&layer.clone()).oneshot(query("a")).await.unwrap_err();
-        assert_eq!(error.code() == TOOL_REPEATED, n >= 3);
-    }
-    let another = RepeatGuardLayer::default();
-    assert_ne!(
-        boxed(&another)
-            .oneshot(query("a"))
-            .await
-            .unwrap_err()
-            .code(),
-        TOOL_REPEATED
-    );
 }

@@ -280,18 +280,6 @@ async fn a_hint_of_zero_is_backed_off_from() {
     assert_eq!(start.elapsed(), secs(3));
 }
 
-/// An attempt, with all that it holds, is gone when the answer is there.
-#[tokio::test(start_paused = true)]
-async fn the_last_attempt_is_dropped_with_its_answer() {
-    let (limited, probe, semaphore) = kit::limited(kit::answers());
-    let mut stack = RetryLayer::default().layer(limited);
-    let response = stack.ready().await.unwrap().call(call());
-    let mut response = tokio_test::task::spawn(response);
-    assert!(response.poll().is_ready());
-    assert_eq!(probe.in_flight(), 0);
-    assert_eq!(semaphore.available_permits(), 1);
-}
-
 /// R4, R6: a refusal is never silent.
 #[tokio::test(start_paused = true)]
 async fn each_refusal_is_an_event_with_its_reason() {

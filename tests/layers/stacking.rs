@@ -11,13 +11,14 @@ use tower_toolcall::{
     BoxError, ErrorKind, Event, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
     check::CheckLayer,
-    circuit_breaker::CircuitBreakerLayer,
+    circuit_breaker::{CircuitBreakerLayer, Trip},
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     normalize::NormalizeLayer,
     outcome::{ByError, Classify, classify_fn},
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
+    repeat_guard::RepeatGuardLayer,
     result::ToolResultLayer,
     retry::RetryLayer,
     sanitize::SanitizeLayer,
@@ -210,6 +211,33 @@ async fn services_of_one_layer_value_share_what_it_holds() {
         route.oneshot(call()).await.unwrap();
     }
     events.assert(["tool.slow"; 2]);
+}
+
+/// Trap 25: a call through one service counts for another one of the layer's clone.
+#[tokio::test(start_paused = true)]
+async fn services_of_one_layer_value_share_its_state() {
+    async fn refuses<L>(layer: L, does: Step<()>)
+    where
+        L: Layer<Script<()>> + Clone,
+        L::Service: Service<ToolCall, Response = (), Error = ToolError>,
+    {
+        let tool = Script::always(does);
+        let call = || call().with_session_id("s1");
+        let mut first = tokio_test::task::spawn(layer.layer(tool.clone()).oneshot(call()));
+        let _ = first.poll();
+        let second = layer.clone().layer(tool).oneshot(call()).await;
+        let error = second.unwrap_err();
+        assert!(error.is_own_refusal(), "{error:?}");
+    }
+    let limit = ConcurrencyLimitLayer::builder(1).with_max_queue(0).build();
+    refuses(limit.unwrap(), Step::hang()).await;
+    let quota = QuotaLayer::builder(Quota::per_minute(1).unwrap()).with_fail_fast();
+    refuses(quota.build().unwrap(), Step::ok(())).await;
+    let trip = Trip::consecutive_failures(1);
+    let breaker = CircuitBreakerLayer::builder().with_trip(trip).build();
+    refuses(breaker.unwrap(), Step::fail(ErrorKind::Upstream)).await;
+    let guard = RepeatGuardLayer::builder().with_failures(1).build();
+    refuses(guard.unwrap(), Step::fail(ErrorKind::Failed)).await;
 }
 
 /// N4: every layer works without configuration.

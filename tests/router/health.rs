@@ -152,7 +152,8 @@ async fn its_tools_are_not_told_instead_of_an_unknown_one() {
     assert!(!error.model_message().contains("without a server"));
     advance(PERIOD).await;
     let error = router.oneshot(call).await.unwrap_err();
-    assert!(error.model_message().contains("without a server"));
+    expect!["Tool 'docs__search' does not exist at server 'web'. Call it without a server."]
+        .assert_eq(&error.model_message());
 }
 
 #[tokio::test(start_paused = true)]

@@ -372,7 +372,7 @@ fn an_innocent_value_hides_nothing() {
         Celsius,
     }
     let error = refusal::<Args>(json!({ "q": "u32 a string", "_n": "Celsius" }));
-    assert!(error.message().contains("expected u32, not a string"));
+    expect!["`_n`: expected u32, not a string"].assert_eq(error.message());
     let error = refusal::<Args>(json!({ "q": "Celsius", "_n": 1, "_unit": "x" }));
     assert!(error.message().contains("expected `Celsius`"));
     assert!(matches!(Unit::Celsius, Unit::Celsius));

@@ -1,15 +1,12 @@
 //! The layer: what is checked, when, and what it costs those around it.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
 use expect_test::expect;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::Semaphore;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_toolcall::{
@@ -193,11 +190,7 @@ async fn arguments_that_are_too_large_to_be_checked_pass_unless_strict() {
     let (result, calls) = run(ValidateLayer::new(&schemas).strict(), padded()).await;
     let error = result.unwrap_err();
     assert_eq!((error.kind(), calls), (ErrorKind::InvalidInput, 0));
-    assert!(
-        error
-            .message()
-            .ends_with("root: is too large to be checked")
-    );
+    expect!["root: is too large to be checked"].assert_eq(error.message());
 }
 
 #[tokio::test]
@@ -325,39 +318,6 @@ async fn the_trace_has_it_as_rejected() {
         trace.text()
     );
     assert!(trace.events("tool.failure").is_empty());
-}
-
-#[tokio::test]
-async fn errors_of_the_tool_pass_with_the_names_of_the_call() {
-    let tool = service_fn(|_: ToolCall| async {
-        Err::<Value, _>(BoxError::from("503 Service Unavailable"))
-    });
-    let error = ValidateLayer::new(&schemas())
-        .layer(tool)
-        .oneshot(call(json!({ "query": "x" })))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (error.kind(), error.tool()),
-        (ErrorKind::Upstream, Some("search"))
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_that_waits_is_bounded_by_its_deadline() {
-    let (tool, calls) = echo();
-    let full = ConcurrencyLimit::with_semaphore(tool, Arc::new(Semaphore::new(0)));
-    let call = call(json!({ "query": "x" }))
-        .with_deadline(tokio::time::Instant::now() + Duration::from_secs(1));
-    let error = ValidateLayer::new(&schemas())
-        .layer(full)
-        .oneshot(call)
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (error.kind(), calls.load(SeqCst)),
-        (ErrorKind::DeadlineExceeded, 0)
-    );
 }
 
 #[tokio::test]

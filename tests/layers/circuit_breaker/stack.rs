@@ -48,24 +48,6 @@ async fn a_full_half_open_breaker_answers_although_the_service_is_not_ready() {
     assert_eq!(error.kind(), ErrorKind::CircuitOpen);
 }
 
-/// Trap 25: services made from one layer value, or from its clones, share their breakers.
-#[tokio::test(start_paused = true)]
-async fn services_of_one_layer_value_share_their_breakers() {
-    let layer = CircuitBreakerLayer::new();
-    let routes = [
-        layer.layer(Tool::always(fails())),
-        layer.clone().layer(Tool::always(fails())),
-    ];
-    for n in 0..5 {
-        let answer = routes[n % 2].clone().oneshot(call()).await;
-        assert_eq!(kind(answer), ErrorKind::Upstream);
-    }
-    for route in routes {
-        let answer = route.oneshot(call()).await;
-        assert_eq!(kind(answer), ErrorKind::CircuitOpen);
-    }
-}
-
 /// The documented order: a timeout below counts.
 #[tokio::test(start_paused = true)]
 async fn timeouts_of_the_layer_below_count() {

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use expect_test::expect;
 use tower::ServiceExt;
 use tower_toolcall::{
     circuit_breaker::CircuitBreakerLayer,
@@ -197,15 +198,14 @@ async fn the_table_is_aligned_and_readable() {
     let table = metrics.snapshot().to_string();
     drop(hanging);
     assert!(table.lines().all(|line| line.chars().count() <= 140));
-    let expected = "\
-tool                             calls  err % mean ms     p50     p90     p95     p99   p99.9     max t/out  retry   slow  now breaker
-docs/a_tool_with_a_name_t...       180   0.00   0.000   0.001   0.001   0.001   0.001   0.001   0.001     0      -      -    0
-docs/fails                           3 100.00   0.000   0.001   0.001   0.001   0.001   0.001   0.001     0      -      -    0 open
-docs/hangs                           0   0.00       -       -       -       -       -       -       -     0      -      -    1
-docs/takes_a_second                 15   0.00    1000    1004    1004    1004    1004    1004    1004     0      -      -    0
-docs/times_out                       2 100.00   0.000   0.001   0.001   0.001   0.001   0.001   0.001     2      -      -    0 forced_closed
-total of 5 in 15.0 s               200   2.50    75.0   0.001   0.001    1004    1004    1004    1004     2      -      -    1
-breaker docs/fails: open, openings: 1
-";
-    assert_eq!(table, expected, "\n{table}");
+    expect![[r#"
+        tool                             calls  err % mean ms     p50     p90     p95     p99   p99.9     max t/out  retry   slow  now breaker
+        docs/a_tool_with_a_name_t...       180   0.00   0.000   0.001   0.001   0.001   0.001   0.001   0.001     0      -      -    0
+        docs/fails                           3 100.00   0.000   0.001   0.001   0.001   0.001   0.001   0.001     0      -      -    0 open
+        docs/hangs                           0   0.00       -       -       -       -       -       -       -     0      -      -    1
+        docs/takes_a_second                 15   0.00    1000    1004    1004    1004    1004    1004    1004     0      -      -    0
+        docs/times_out                       2 100.00   0.000   0.001   0.001   0.001   0.001   0.001   0.001     2      -      -    0 forced_closed
+        total of 5 in 15.0 s               200   2.50    75.0   0.001   0.001    1004    1004    1004    1004     2      -      -    1
+        breaker docs/fails: open, openings: 1
+    "#]].assert_eq(&table);
 }
