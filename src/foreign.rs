@@ -43,6 +43,15 @@ pub(crate) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
     KNOWN.iter().any(|known| known(error))
 }
 
+/// Returns the text of an error whose own is not for people.
+pub(crate) fn shown(error: &(dyn StdError + 'static)) -> Option<String> {
+    const KNOWN: &[fn(&(dyn StdError + 'static)) -> Option<String>] = &[
+        #[cfg(feature = "tonic")]
+        crate::edge::tonic::shown,
+    ];
+    KNOWN.iter().find_map(|known| known(error))
+}
+
 /// A text that was made of an error, without the address in it: that may be a secret as a whole.
 pub(crate) fn without_address(text: String, error: &(dyn StdError + 'static)) -> String {
     const KNOWN: &[fn(String, &(dyn StdError + 'static)) -> String] = &[

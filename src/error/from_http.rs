@@ -41,6 +41,8 @@ impl ToolError {
     /// | a code of the error in a JSON body: Google's `rateLimitExceeded`, Salesforce's `REQUEST_LIMIT_EXCEEDED` | `Word` |
     /// | words in a body: "secondary rate limit" | [`Inferred`](super::Evidence::Inferred) |
     ///
+    /// The `reason` in a body of [`to_http`](Self::to_http) is the message, so that the model reads it.
+    ///
     /// A 503 has not started if it has `Retry-After` or `retry-after-ms`. `now` is the wall clock's time, for HTTP
     /// dates.
     ///
@@ -57,7 +59,8 @@ impl ToolError {
     /// assert_eq!(error.retry_after(), Some(Duration::from_secs(60)));
     /// ```
     pub fn from_http(status: StatusCode, headers: &HeaderMap, body: &str, now: SystemTime) -> Self {
-        let error = Self::from_status(status, format!("HTTP {status}"));
+        let message = Self::reason_in(body).unwrap_or_else(|| format!("HTTP {status}"));
+        let error = Self::from_status(status, message);
         let error = match body {
             "" => error,
             body => error.with_body(body),
@@ -82,6 +85,14 @@ impl ToolError {
                 .with_execution(Execution::Unknown),
             _ => error.hinted(delay),
         }
+    }
+
+    /// Returns the reason for which a server of ours refused arguments: [`to_http`](Self::to_http) writes it for a model.
+    pub(crate) fn reason_in(body: &str) -> Option<String> {
+        let error = &parsed(body)?["error"];
+        let is_ours = error["code"] == ErrorKind::InvalidInput.code();
+        let reason = error["reason"].as_str().filter(|_| is_ours)?;
+        Some(reason.to_owned())
     }
 
     /// Makes a denial by status 403 a rate limit if the body of the same answer names one.

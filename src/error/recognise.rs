@@ -160,7 +160,11 @@ fn describe(error: &(dyn StdError + 'static), text: &mut String) {
             text.push_str(": ");
         }
         let start = text.len();
-        Bounded::append(text, MAX_BYTES.saturating_sub(so_far), &link);
+        let left = MAX_BYTES.saturating_sub(so_far);
+        match foreign::shown(link) {
+            Some(shown) => Bounded::append(text, left, &shown),
+            None => Bounded::append(text, left, &link),
+        }
         if so_far > 0 && text[..so_far].contains(&text[start..]) {
             text.truncate(so_far);
         }

@@ -11,8 +11,10 @@ use tonic::{
     transport::{Endpoint, Server, server::TcpIncoming},
 };
 use tonic_types::{ErrorDetails, StatusExt};
+use tower::ServiceExt as _;
 use tower_toolcall::{
     ErrorKind, Evidence, Execution, ToolCall, ToolError, tonic::from_trusted_peer,
+    transport::transport,
 };
 
 use crate::{
@@ -311,6 +313,32 @@ fn the_reason_for_refused_arguments_crosses_both_wires() {
     assert!(!upstream.to_http().body().contains("db.internal"));
 }
 
+/// Users' row 3: a status has one text, whichever way it becomes an error.
+#[tokio::test]
+async fn a_status_has_the_same_text_through_a_transport() {
+    let arguments = ToolError::new(ErrorKind::InvalidInput, "city: must not be empty");
+    let named = through_headers(arguments.into());
+    for (status, text) in [
+        (
+            Status::not_found("no such city"),
+            "gRPC NotFound: no such city",
+        ),
+        (named, "city: must not be empty"),
+    ] {
+        let (made, sent) = (ToolError::from(status.clone()), status.clone());
+        let client =
+            tower::service_fn(move |_: ToolCall| std::future::ready(Err::<(), _>(sent.clone())));
+        let called = transport(client).oneshot(ToolCall::new("weather")).await;
+        let called = called.unwrap_err();
+        let boxed = ToolError::from_box(status.into());
+        for error in [&made, &called, &boxed] {
+            assert_eq!(error.message(), text);
+        }
+        let model = made.for_call(&ToolCall::new("weather").info());
+        assert_eq!(model.model_message(), called.model_message());
+    }
+}
+
 /// A peer that contradicts itself is believed the status alone.
 #[test]
 fn a_kind_that_contradicts_the_code_is_not_believed() {
@@ -410,7 +438,16 @@ async fn a_server_that_is_not_there_was_not_reached() {
         )
     );
     // Out of a tool it may be of a second step.
-    let boxed = ToolError::from_box(status.into());
+    let boxed = ToolError::from_box(status.clone().into());
+    // Users' row 3: the cause is readable, and no value is shown as Rust writes it.
+    for error in [&seen, &boxed, &ToolError::from(status)] {
+        let text = error.message();
+        assert!(text.contains("Connection refused"), "{text}");
+        assert!(
+            text.starts_with("gRPC Unavailable: ") && !text.contains("Error("),
+            "{text}"
+        );
+    }
     assert_eq!(
         (boxed.kind(), boxed.execution()),
         (ErrorKind::ConnectionFailed, Execution::Unknown)

@@ -39,6 +39,26 @@ async fn a_body_is_json_or_text() {
     }
 }
 
+/// Users' row 3: the model reads the reason for which another server of ours refused its arguments, and not its JSON.
+#[tokio::test]
+async fn the_reason_in_an_answer_of_ours_is_the_models() {
+    let tool = || HttpTool::new(Method::GET, "http://localhost/weather").unwrap();
+    let long = format!("city: {} has to be a city", "x".repeat(60));
+    for reason in ["city: must not be empty", &long] {
+        let refused = ToolError::new(ErrorKind::InvalidInput, reason.to_owned());
+        let leaf = answered_by(tool(), move |_| refused.to_http().map(full));
+        let error = leaf.send(no_arguments()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        let text = error.model_message();
+        assert!(text.contains(reason) && !text.contains('{'), "{text}");
+    }
+    // Such a member of any other API is a part of its body.
+    let body = r#"{"error": {"code": "no_city", "reason": "give a city"}}"#;
+    let leaf = answered_by(tool(), move |_| answer(400, body));
+    let text = leaf.send(no_arguments()).await.unwrap_err().model_message();
+    assert!(text.contains("no_city"), "{text}");
+}
+
 /// E.5.2: bodies that are bytes of UTF-8 are read; of others the bytes that are none are marked, whatever the charset is called.
 #[tokio::test]
 async fn a_charset_other_than_utf_8_is_not_decoded() {

@@ -317,6 +317,8 @@ fn refused(answer: HttpAnswer, headers: &HeaderMap, rules: &Rules, now: SystemTi
     };
     let message = if is_redirect(status) {
         "the server redirects, which is not followed".to_owned()
+    } else if let Some(reason) = ToolError::reason_in(&body) {
+        reason
     } else if body.is_empty() {
         format!("HTTP {status}")
     } else {

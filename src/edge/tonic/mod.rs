@@ -98,7 +98,7 @@ mod sent;
 #[cfg(doc)]
 use ::tonic::Status;
 
-pub(crate) use self::received::{is_transparent, on_wire};
+pub(crate) use self::received::{is_transparent, on_wire, shown};
 pub use self::{
     metadata::timeout,
     received::{from_trusted_peer, recognise},

@@ -47,13 +47,21 @@ pub(crate) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
 /// See [the table](crate::tonic#an-error-from-a-status).
 impl From<Status> for ToolError {
     fn from(status: Status) -> Self {
-        match ours(&status) {
-            Some(ours) => ours.clone(),
-            None => of_status(&status, from_peer)
-                .into_inferred()
-                .with_source(status),
-        }
+        Self::from_box(status.into())
     }
+}
+
+/// Returns the text of a status in a chain of errors: tonic's own shows a cause as Rust writes it.
+pub(crate) fn shown(error: &(dyn StdError + 'static)) -> Option<String> {
+    error.downcast_ref().map(text)
+}
+
+/// Returns the reason for which a peer with this crate refused arguments, which is for the model, or else code and message.
+fn text(status: &Status) -> String {
+    let reason = || info(status)?.metadata.remove("reason");
+    let is_of_arguments = status.code() == Code::InvalidArgument;
+    let reason = is_of_arguments.then(reason).flatten();
+    reason.unwrap_or_else(|| format!("gRPC {:?}: {}", status.code(), status.message()))
 }
 
 /// The error of a status from a peer that is trusted, such as a gateway or a mesh of one's own: it is also believed
@@ -87,7 +95,7 @@ fn ours(status: &Status) -> Option<&ToolError> {
 }
 
 /// Reads the error that a peer with this crate reports.
-type ReadInfo = fn(Code, &ErrorInfo, &str) -> Option<ToolError>;
+type ReadInfo = fn(Code, &ErrorInfo, String) -> Option<ToolError>;
 
 /// A status that was made of our own error shares its verdict.
 pub(crate) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
@@ -96,15 +104,13 @@ pub(crate) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
 }
 
 fn of_status(status: &Status, read: ReadInfo) -> ToolError {
-    let message = format!("gRPC {:?}: {}", status.code(), status.message());
+    let message = text(status);
     // What came over the wire has no source; what this side met has one.
     if let Some(cause) = status.source().and_then(cause_by_type) {
         return cause.named(&message);
     }
-    let error = match info(status).and_then(|info| read(status.code(), &info, &message)) {
-        Some(error) => error,
-        None => foreign(status, message),
-    };
+    let told = info(status).and_then(|info| read(status.code(), &info, message.clone()));
+    let error = told.unwrap_or_else(|| foreign(status, message));
     error
         .hinted(delay(status))
         .delayed_by_text(status.message())
@@ -158,7 +164,7 @@ fn is_about_size(message: &str) -> bool {
 }
 
 /// The error as a peer with this crate had it, without whether its tool ran. `None` if it contradicts the status.
-fn from_peer(code: Code, info: &ErrorInfo, message: &str) -> Option<ToolError> {
+fn from_peer(code: Code, info: &ErrorInfo, message: String) -> Option<ToolError> {
     let fact = |key: &str| info.metadata.get(key).map(String::as_str);
     let theirs: ErrorKind = named(fact("kind")?)?;
     if Code::from_i32(theirs.grpc_code()) != code {
@@ -169,8 +175,6 @@ fn from_peer(code: Code, info: &ErrorInfo, message: &str) -> Option<ToolError> {
         ErrorKind::Cancelled | ErrorKind::ConnectionFailed => ErrorKind::Upstream,
         kind => kind,
     };
-    // The model reads the reason for which its arguments were refused there.
-    let message = fact("reason").unwrap_or(message).to_owned();
     let mut error = ToolError::new(kind, message).with_execution(Execution::Unknown);
     if kind == ErrorKind::Timeout {
         // As an HTTP server says so.
@@ -186,7 +190,7 @@ fn from_peer(code: Code, info: &ErrorInfo, message: &str) -> Option<ToolError> {
 }
 
 /// The same, with whether its tool ran.
-fn from_trusted(code: Code, info: &ErrorInfo, message: &str) -> Option<ToolError> {
+fn from_trusted(code: Code, info: &ErrorInfo, message: String) -> Option<ToolError> {
     let error = from_peer(code, info, message)?;
     let execution = info.metadata.get("execution");
     Some(match execution.and_then(|name| named(name)) {
