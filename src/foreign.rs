@@ -7,11 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tracing::Span;
 
-use crate::{
-    answer::json_bytes,
-    call::ToolCall,
-    error::{BoxError, ToolError},
-};
+use crate::{answer::json_bytes, call::ToolCall, error::ToolError};
 
 /// Recognises an error as a leaf that is a transport met it on its own wire; `None` if no edge knows its type.
 pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
@@ -64,8 +60,8 @@ pub(crate) fn without_address(text: String, error: &(dyn StdError + 'static)) ->
 }
 
 /// Whether a layer of another crate refused the call.
-pub(crate) fn is_refusal(error: &BoxError) -> bool {
-    const KNOWN: &[fn(&BoxError) -> bool] = &[
+pub(crate) fn is_refusal(error: &(dyn StdError + 'static)) -> bool {
+    const KNOWN: &[fn(&(dyn StdError + 'static)) -> bool] = &[
         #[cfg(feature = "tower")]
         crate::edge::tower::is_refusal,
     ];

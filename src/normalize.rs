@@ -166,7 +166,7 @@ where
 /// The error; as a refusal, if it is that of a layer below.
 fn converted<E: Into<ToolError> + 'static>(error: E) -> ToolError {
     let boxed = (&error as &dyn Any).downcast_ref::<BoxError>();
-    let refused = boxed.is_some_and(foreign::is_refusal);
+    let refused = boxed.is_some_and(|error| foreign::is_refusal(&**error));
     let error = error.into();
     match refused {
         true => error.into_own_refusal(),

@@ -105,9 +105,10 @@
 //! | cache below retry, rate limit or breaker | a call whose answer is kept waits, or is refused, for a server that it does not need |
 //! | poll below retry, breaker or timeout | they act on the whole job: the timeout ends it, and the breaker's probe takes as long as it. A retry goes on waiting for the same job |
 //! | identity below a layer with keys | that layer keeps its state under callers' spellings: a tool has several breakers, and invented names have theirs |
-//! | tower's load_shed without normalize directly above it | a shed call looks like a failure of the tool: it is repeated, and uses up the retry budget |
+//! | tower's load_shed without normalize directly above it | a shed call looks like a failure of the tool: it is repeated and uses up the retry budget, or it is not, and the advice of `tool.inert` names `normalize` |
 //! | one of our layers between tower's load_shed and concurrency_limit | nothing is shed: ours are ready always, so calls queue behind them |
-//! | tower's timeout above the breaker | its expiries are drops, which the breaker counts only after [a while](crate::circuit_breaker::CircuitBreakerBuilder::with_abandoned_after); the trace says cancelled |
+//! | tower's timeout above the breaker | its expiries are drops, which the breaker never counts, unless the timeout is [about 30 s or more](crate::circuit_breaker::CircuitBreakerBuilder::with_abandoned_after); the trace says cancelled |
+//! | a breaker of each endpoint below tower's balance | an open breaker answers immediately, so the dead endpoint has the least load and gets all calls |
 //! | catch_panic above the breaker | a panic passes the layers below as a panic: the breaker counts it, but no layer has an error to name the call in, or to classify |
 
 use std::time::Duration;

@@ -13,7 +13,7 @@ use tower::{
 use crate::{
     call::{Claim, ToolCall},
     error::{
-        BoxError, ErrorKind, Execution, ToolError,
+        ErrorKind, Execution, ToolError,
         recognise::{LATE, LOST, judged},
     },
     kit::attempts::resend,
@@ -39,7 +39,7 @@ pub(crate) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
 }
 
 /// Whether the load shedder refused the call, directly or behind a `Buffer`.
-pub(crate) fn is_refusal(error: &BoxError) -> bool {
+pub(crate) fn is_refusal(error: &(dyn StdError + 'static)) -> bool {
     let behind = error.downcast_ref::<ServiceError>();
     let below = behind.and_then(StdError::source);
     error.is::<Overloaded>() || below.is_some_and(|e| e.is::<Overloaded>())

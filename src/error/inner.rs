@@ -12,6 +12,7 @@ use super::{BoxError, ErrorKind, Evidence, Execution, TimeoutLimit, Words};
 use crate::{
     call::{CallInfo, JobRef},
     event::{RetryRefusal, transition::OpenCause},
+    foreign,
     redact::Rules,
 };
 
@@ -61,6 +62,9 @@ pub(super) enum Message {
     OfSource(OnceLock<Box<str>>),
 }
 
+/// The advice for a call that a load shedder of tower's refused.
+pub(crate) const NORMALIZE: &str = "set `normalize` directly outside tower's `load_shed`";
+
 /// The error that caused one.
 pub(super) enum Source {
     None,
@@ -99,6 +103,11 @@ impl Inner {
         }
     }
 
+    /// Whether a load shedder of another crate refused the call, and no layer says so.
+    pub(super) fn is_shed(&self) -> bool {
+        self.evidence == Evidence::Inferred && self.source().is_some_and(|e| foreign::is_refusal(e))
+    }
+
     /// The details, not redacted.
     pub(super) fn details(&self) -> Option<&Map<String, Value>> {
         let own = self.more.as_ref().map(|more| &more.details);
@@ -114,6 +123,7 @@ impl Inner {
             }
             if let Some(reason) = self.retry_refused {
                 let advice = match reason {
+                    RetryRefusal::NotMarkedSafe if self.is_shed() => NORMALIZE,
                     RetryRefusal::NotMarkedSafe => {
                         "if the tool may run twice, declare it by `RetryPolicy::with_replay_safety` or `ToolCall::with_replay_safety`, or trust the server's annotations"
                     }

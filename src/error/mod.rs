@@ -138,12 +138,12 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use self::inner::{ForModel, Inner, Message, More, Source, TimeoutData};
-pub(crate) use self::message::Words;
 pub use self::{
     any::AnyError,
     code::{APPROVAL_FAILED, APPROVAL_MISSING, APPROVAL_UNANSWERED, QUOTA_IMPOSSIBLE},
     kind::{ErrorKind, Evidence, Execution},
 };
+pub(crate) use self::{inner::NORMALIZE, message::Words};
 #[cfg(feature = "validate")]
 use crate::text::{TRUNCATED, prefix};
 use crate::{

@@ -112,13 +112,13 @@ impl ToolError {
     /// The feature `axum` makes a response of it by itself. Any other server takes it as it is; this is hyper:
     ///
     /// ```
-    /// use http_body_util::{BodyExt, Full, Limited};
+    /// use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
     /// use hyper::{
-    ///     Request, Response,
+    ///     Request, Response, StatusCode,
     ///     body::{Body, Bytes},
     /// };
     /// use tower::{Service, ServiceExt};
-    /// use tower_toolcall::{BoxError, ErrorKind, ToolCall, ToolError};
+    /// use tower_toolcall::{BoxError, ErrorKind, ToolCall, ToolError, Trust};
     ///
     /// /// In `hyper::service::service_fn`, with a clone of the stack.
     /// async fn handle<S, B>(stack: S, request: Request<B>) -> Response<Full<Bytes>>
@@ -126,23 +126,39 @@ impl ToolError {
     ///     S: Service<ToolCall, Response = String, Error = ToolError>,
     ///     B: Body<Data: Send, Error: Into<BoxError>>,
     /// {
-    ///     match answer(stack, request).await {
+    ///     let (head, body) = request.into_parts();
+    ///     // Decode the name (crate `percent-encoding`) if names have spaces, and let an identity
+    ///     // layer resolve it. The caller is what an authentication put into the extensions.
+    ///     let call = ToolCall::new(head.uri.path().trim_start_matches('/'))
+    ///         .with_request_headers(&head.headers)
+    ///         .with_request_extensions(&head.extensions)
+    ///         .with_request_deadline(&head.headers, Trust::Untrusted);
+    ///     let info = call.info();
+    ///     match answer(stack, call, body).await.map_err(|error| error.for_call(&info)) {
     ///         Ok(text) => Response::new(Full::from(text)),
-    ///         Err(error) => error.to_http().map(Full::from),
+    ///         Err(error) => {
+    ///             let mut response = error.to_http();
+    ///             if error.code() == "PAYLOAD_TOO_LARGE" {
+    ///                 *response.status_mut() = StatusCode::PAYLOAD_TOO_LARGE;
+    ///             }
+    ///             response.map(Full::from)
+    ///         }
     ///     }
     /// }
     ///
-    /// async fn answer<S, B>(stack: S, request: Request<B>) -> Result<String, ToolError>
+    /// async fn answer<S, B>(stack: S, call: ToolCall, body: B) -> Result<String, ToolError>
     /// where
     ///     S: Service<ToolCall, Response = String, Error = ToolError>,
     ///     B: Body<Data: Send, Error: Into<BoxError>>,
     /// {
-    ///     let (head, body) = request.into_parts();
-    ///     let call = ToolCall::new(head.uri.path().trim_start_matches('/'))
-    ///         .with_request_headers(&head.headers);
-    ///     let invalid =
-    ///         |_| ToolError::new(ErrorKind::InvalidInput, "the body is too large, or broke off");
-    ///     let body = Limited::new(body, 1 << 20).collect().await.map_err(invalid)?.to_bytes();
+    ///     let unread = |error: BoxError| {
+    ///         let unread = ToolError::new(ErrorKind::InvalidInput, "the body cannot be read");
+    ///         match error.is::<LengthLimitError>() {
+    ///             true => unread.with_code("PAYLOAD_TOO_LARGE"),
+    ///             false => unread,
+    ///         }
+    ///     };
+    ///     let body = Limited::new(body, 1 << 20).collect().await.map_err(unread)?.to_bytes();
     ///     let call = call.with_json_str(&String::from_utf8_lossy(&body))?;
     ///     call.check()?;
     ///     stack.oneshot(call).await
@@ -157,6 +173,11 @@ impl ToolError {
     ///     handle(open, Request::post("/search").body(Full::<Bytes>::default()).unwrap()).await;
     /// assert_eq!(response.status(), 503);
     /// assert_eq!(response.headers()["retry-after"], "2");
+    ///
+    /// let none = tower::service_fn(|_| async { Ok::<_, ToolError>(String::new()) });
+    /// let large = Full::<Bytes>::from(vec![b' '; 2 << 20]);
+    /// let response = handle(none, Request::post("/search").body(large).unwrap()).await;
+    /// assert_eq!(response.status(), 413);
     /// # }
     /// ```
     ///

@@ -6,7 +6,7 @@ use super::budget::RetryBudget;
 use crate::{
     call::{CallInfo, Claim, ReplaySafety, Signal, ToolCall},
     config::{ConfigError, refuse_if},
-    error::ToolError,
+    error::{NORMALIZE, ToolError},
     event::{Event, InertReason, Listen, Listener, RetryRefusal},
     kit::{
         backoff::{Backoff, Random, after_hint},
@@ -328,7 +328,7 @@ impl Settings {
             Err(reason) => {
                 info.record(|r| r.add_refusal());
                 if reason == RetryRefusal::NotMarkedSafe {
-                    self.lacks_safety(&info);
+                    self.lacks_safety(&info, error.as_deref());
                 }
                 self.listener.tell(&Event::RetryRefused {
                     call: &info,
@@ -344,8 +344,11 @@ impl Settings {
         }
     }
 
-    fn lacks_safety(&self, info: &CallInfo) {
-        let help = "set `RetryPolicy::with_replay_safety` or trust annotations";
+    fn lacks_safety(&self, info: &CallInfo, error: Option<&ToolError>) {
+        let help = match error {
+            Some(error) if error.is_shed() => NORMALIZE,
+            _ => "set `RetryPolicy::with_replay_safety` or trust annotations",
+        };
         let reason = InertReason::NotMarkedSafe;
         self.inert.pass(&self.listener, info, reason, help);
     }

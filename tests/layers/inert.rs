@@ -1,14 +1,15 @@
 //! A layer that can do nothing for a call says so once for each reason, and counts the calls.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tower::{Layer, Service};
 use tower_toolcall::{
-    Key, ReplaySafety, ToolCall, ToolError,
+    BoxError, ErrorKind, Key, ReplaySafety, ToolCall, ToolError,
     cache::CacheLayer,
     circuit_breaker::CircuitBreakerLayer,
     concurrency_limit::ConcurrencyLimitLayer,
     event::{Event, InertReason},
+    normalize::NormalizeLayer,
     once::OnceLayer,
     policy::{PolicyLayer, Rule},
     quota::{Quota, QuotaLayer},
@@ -125,6 +126,40 @@ async fn a_retry_of_a_tool_that_is_not_marked_safe() {
         let declared = call().with_replay_safety(safety);
         assert_eq!(received(&retry, declared).await, [], "{safety:?}");
     }
+}
+
+/// Users' row 8: for a refusal of tower's `load_shed` the advice is the layer that is missing, and not a declaration.
+#[tokio::test(start_paused = true)]
+async fn a_retry_of_a_shed_call_without_normalize() {
+    let full = || {
+        let busy = tower::service_fn(|_: ToolCall| async { Ok::<(), BoxError>(()) });
+        tower::load_shed::LoadShed::new(tower::limit::ConcurrencyLimit::with_semaphore(
+            busy,
+            Arc::new(tokio::sync::Semaphore::new(0)),
+        ))
+    };
+    let advice = Events::pick(|event| match event {
+        Event::Inert { help, .. } => Some(*help),
+        _ => None,
+    });
+    let retry = RetryLayer::default();
+    let (shed, _) = advice.run(retry.layer(full()), call()).await;
+    shed.unwrap_err();
+    let given = advice.take();
+    assert!(
+        given[0].contains("set `normalize` directly outside tower's `load_shed`"),
+        "{given:?}"
+    );
+    // With it there is nothing to advise, nor is there for a tool that is itself overloaded.
+    let normalized = NormalizeLayer::new().layer(full());
+    let (shed, _) = advice.run(retry.layer(normalized), call()).await;
+    shed.unwrap_err();
+    assert!(advice.take().is_empty());
+    let overloaded = Tool::always(Step::fail(ErrorKind::Overloaded));
+    let _ = advice
+        .run(RetryLayer::default().layer(overloaded), call())
+        .await;
+    assert!(advice.take().iter().all(|help| !help.contains("normalize")));
 }
 
 /// P5: a rule for agents does not hold back a call without an agent.

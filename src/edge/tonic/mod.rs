@@ -1,5 +1,9 @@
 //! gRPC, with [tonic](https://docs.rs/tonic): an error as a status and back, and the metadata of requests.
 //!
+//! The example [`tonic_server`] is a whole program with its message types, without `protoc`.
+//!
+//! [`tonic_server`]: https://docs.rs/crate/tower-toolcall/latest/source/examples/edges/tonic_server.rs
+//!
 //! A method runs the stack and lets `?` make a [`Status`](https://docs.rs/tonic/latest/tonic/struct.Status.html) of its error:
 //!
 //! ```
@@ -34,7 +38,8 @@
 //! Limits belong into the stack, not into tonic's own layers, which do not know these errors: a `Server::timeout` answers
 //! `CANCELLED`, and a `TimeoutLayer` of tower's answers `INTERNAL`. tonic's server also enforces `grpc-timeout` by itself, with
 //! `CANCELLED`. With [`with_grpc_deadline`](crate::ToolCall::with_grpc_deadline) it is the call's deadline too, and a
-//! [`DeadlineLayer`](crate::deadline) ends the call earlier by its reserve, so that the stack's own answer is there first. No deadline is
+//! [`DeadlineLayer`](crate::deadline) ends the call earlier by its reserve, so that the stack's own answer is there first.
+//! The reserve is a tenth of a short `grpc-timeout`: below 100 ms that is less than 10 ms, and tonic's answer may be first. No deadline is
 //! taken without it, and it says whether the client is trusted: deadlines of strangers tell a circuit breaker nothing.
 //!
 //! The names of tools and servers in a request are the client's: resolve them by an [identity layer](crate::identity).
