@@ -1,8 +1,10 @@
 //! Values by key, each made by one caller at a time and kept while it is fresh.
 //!
-//! There is no task: a key has one permit, and its holder makes the value. If the holder is dropped, the next one takes over, unless it has
-//! something to [leave behind](Flight::leave_behind); if the making fails, those who waited meanwhile share the failure, and later callers try
-//! again; the key of what failed goes with the last of them. Each wait is the waiter's own to end.
+//! There is no task: a key has one permit, and its holder makes the value. If the holder is
+//! dropped, the next one takes over, unless it has something to [leave
+//! behind](Flight::leave_behind); if the making fails, those who waited meanwhile share the
+//! failure, and later callers try again; the key of what failed goes with the last of them. Each
+//! wait is the waiter's own to end.
 
 use std::{
     collections::HashMap,
@@ -35,14 +37,14 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// A store without room looks for stale values no more often than this.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What a value is kept under.
+/// A key under which a value is kept.
 pub(crate) trait FlightKey: Clone + Eq + Hash {
-    /// Whose it is, where each owner has a share of the keys.
+    /// Returns the owner, where each owner has a share of the keys.
     fn owner(&self) -> Option<&Arc<str>> {
         None
     }
 
-    /// Whether its owner was not verified. All such owners have half of the keys at most.
+    /// Returns `true` if the owner was not verified. All such owners have half of the keys at most.
     fn is_unverified(&self) -> bool {
         self.owner()
             .is_some_and(|owner| Principal::is_unverified(owner))
@@ -51,7 +53,7 @@ pub(crate) trait FlightKey: Clone + Eq + Hash {
     /// An equal owner, which other keys have too.
     fn share_owner(&mut self, _: Arc<str>) {}
 
-    /// Whether two that are equal are for the same value.
+    /// Returns `true` if two equal keys are for the same value.
     fn is_same(&self, _: &Self) -> bool {
         true
     }
@@ -63,7 +65,7 @@ pub(crate) struct Flights<K, V> {
     hasher: RandomState,
     /// The bytes of values for which room is [reserved](Flight::reserve).
     bytes: Arc<Units>,
-    /// Whether room for keys is made by forgetting what is fresh.
+    /// Room for keys is made by forgetting fresh values.
     evicts: bool,
 }
 
@@ -101,11 +103,11 @@ struct State<V> {
     round: u64,
     /// The failure that those who waited for this round share.
     failed: Option<(u64, ToolError)>,
-    /// What was made last is for one caller: nobody waits for another one's.
+    /// The last value is for one caller: no caller waits for another one's.
     is_single: bool,
 }
 
-/// What was made of a key.
+/// A value that was made for a key.
 #[cfg(any(feature = "token", test))]
 pub(crate) struct Made<V> {
     pub(crate) value: V,
@@ -116,7 +118,7 @@ pub(crate) struct Made<V> {
 /// Why nothing was made.
 pub(crate) struct Failed {
     pub(crate) error: ToolError,
-    /// Whether that is so for the others who wait: a deadline of the one who tried is not.
+    /// The failure is for all who wait: a deadline of the caller who tried is not.
     pub(crate) is_shared: bool,
 }
 
@@ -133,7 +135,7 @@ pub(crate) enum Source {
     Made,
 }
 
-/// What the state of a key is for a caller.
+/// The state of a key for a caller.
 enum Seen<V> {
     Fresh(V),
     Failed(ToolError),
@@ -209,9 +211,9 @@ impl<V: Clone> Slot<V> {
     }
 }
 
-/// What becomes of a caller's turn.
+/// The result of a caller's turn.
 pub(crate) enum Turn<V> {
-    /// It is not needed: there is a value, or a failure.
+    /// The turn is not needed: there is a value, or a failure.
     Landed(Result<V, ToolError>, Source),
     /// The value is this caller's to make.
     Mine,
@@ -223,7 +225,8 @@ type Acquire = dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> +
 pub(crate) struct Flight<K: FlightKey, V: Clone> {
     flights: Arc<Flights<K, V>>,
     key: K,
-    /// `None` once it was given back, which is done under the lock of its shard, as references are made there.
+    /// `None` once it was given back, which is done under the lock of its shard, as references are
+    /// made there.
     slot: Option<Arc<Slot<V>>>,
     /// The round in which the caller has come.
     since: Option<u64>,
@@ -239,7 +242,8 @@ impl<K: FlightKey, V: Clone> Flight<K, V> {
         self.slot.as_ref().expect("there until it is dropped")
     }
 
-    /// Whether the value is this caller's to make, now. If not, [`poll_turn`](Self::poll_turn) has, or waits for, what is.
+    /// Returns `true` if the value is this caller's to make. If not, [`poll_turn`](Self::poll_turn)
+    /// has the value, or waits for it.
     pub(crate) fn try_turn(&mut self) -> bool {
         let slot = self.slot();
         let Seen::Nothing { round, is_single } = slot.see(u64::MAX) else {
@@ -286,14 +290,14 @@ impl<K: FlightKey, V: Clone> Flight<K, V> {
         })
     }
 
-    /// From now on this is kept for so long if the caller has the turn and is dropped, or panics, before he has ended it. With nothing, those
-    /// who wait do not wait for each other.
+    /// From now on this is kept for so long if the caller has the turn and is dropped, or panics,
+    /// before he has ended it. With nothing, those who wait do not wait for each other.
     pub(crate) fn leave_behind(&mut self, kept: Option<(V, Duration)>) {
         self.left_behind = Some(kept);
     }
 
-    /// Whether there is room for a value of so many bytes. It is made, if need be, of the values that are stale first:
-    /// of each the `rest` stays.
+    /// Returns `true` if there is room for a value of so many bytes. Values that are stale first
+    /// make room if necessary: of each the `rest` stays.
     pub(crate) fn reserve(&mut self, bytes: u64, rest: impl Fn(&V) -> Option<V>) -> bool {
         while bytes <= self.flights.bytes.share {
             let why =
@@ -324,7 +328,8 @@ impl<K: FlightKey, V: Clone> Flight<K, V> {
         self.left_behind = None;
     }
 
-    /// Ends the turn of the one who was to make the value: it is kept, or is his alone, or could not be made.
+    /// Ends the turn of the one who was to make the value: it is kept, or is his alone, or could
+    /// not be made.
     pub(crate) fn end(&mut self, made: Result<Option<(V, Instant)>, Failed>) {
         self.left_behind = None;
         match made {
@@ -377,7 +382,7 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
         Self::sharded(keys, Units::new(u64::MAX, u64::MAX), true)
     }
 
-    /// The same for so many keys and bytes.
+    /// Makes a store with so many keys and bytes.
     pub(crate) fn shared_out(keys: Arc<Units>, bytes: Arc<Units>, evicts: bool) -> Self {
         Self::sharded([keys], bytes, evicts)
     }
@@ -426,8 +431,8 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
         }
     }
 
-    /// The value, or what `make` makes, if no other caller does so meanwhile. Dropped while it makes one, it leaves that to the
-    /// next who waits.
+    /// The value, or what `make` makes, if no other caller does so meanwhile. Dropped while it
+    /// makes one, it leaves that to the next who waits.
     #[cfg(any(feature = "token", test))]
     pub(crate) async fn get_or_make<F>(
         self: &Arc<Self>,
@@ -498,7 +503,8 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
         lock(&self.shards[hash % self.shards.len()])
     }
 
-    /// The slot of a key. If there is no room, although what is fresh may be forgotten, it is one for this caller alone.
+    /// The slot of a key. If there is no room, although what is fresh may be forgotten, it is one
+    /// for this caller alone.
     fn slot(&self, key: &K) -> Result<Arc<Slot<V>>, NoPlace> {
         // Declared before the lock is taken, so dropped after it is given back.
         let mut gone = Vec::new();
@@ -550,7 +556,8 @@ impl<K: FlightKey, V: Clone> Shard<K, V> {
         Some(self.slots.remove(key)?.slot)
     }
 
-    /// What is not kept. It is to be dropped without the lock: it may be large, and have a drop of its own.
+    /// Removes and returns the slots that are not kept. They are to be dropped without the lock: a
+    /// value may be large, and have a drop of its own.
     fn retain(&mut self, keep: impl Fn(&K, &Arc<Slot<V>>) -> bool) -> Vec<Arc<Slot<V>>> {
         let mut gone = Vec::new();
         self.slots.retain(|key, Place { slot, .. }| {
@@ -563,8 +570,8 @@ impl<K: FlightKey, V: Clone> Shard<K, V> {
         gone
     }
 
-    /// Room for another key. Forgets what is neither fresh nor in use; and, if that leaves no room and it may be, the eighth that
-    /// will be stale first: of all, or of the owner who has no room.
+    /// Room for another key. Forgets what is neither fresh nor in use; and, if that leaves no room
+    /// and it may be, the eighth that will be stale first: of all, or of the owner who has no room.
     fn make_room(
         &mut self,
         key: &K,
@@ -590,7 +597,8 @@ impl<K: FlightKey, V: Clone> Shard<K, V> {
         take()
     }
 
-    /// The eighth that will be stale first of the values that hold something, are not in use, and go before the key has no room.
+    /// The eighth that will be stale first of the values that hold something, are not in use, and
+    /// go before the key has no room.
     fn eighth(
         &self,
         key: &K,
@@ -611,7 +619,7 @@ impl<K: FlightKey, V: Clone> Shard<K, V> {
     }
 }
 
-/// Whether the call's own time or caller has ended it: that says nothing to others.
+/// Returns `true` if the call's own time or caller has ended it: that says nothing to others.
 pub(crate) fn is_for_one(error: &ToolError) -> bool {
     let deadline = [TimeoutLimit::Deadline, TimeoutLimit::Caller];
     match error.kind() {

@@ -1,7 +1,7 @@
 //! The part of a call in a layer that may answer it with the answer of another call.
 //!
-//! A layer enters a call at a key ([`Flight`]) and decides what is kept ([`Reuse`]). The call waits for its turn, or for the answer,
-//! without a reservation of the inner service.
+//! A layer enters a call at a key ([`Flight`]) and decides what is kept ([`Reuse`]). The call waits
+//! for its turn, or for the answer, without a reservation of the inner service.
 
 use std::{
     any::Any,
@@ -39,7 +39,7 @@ pub(crate) trait AtKey {
 
 /// A call at its key, and what is made of its end.
 pub(crate) trait Reuse<Res>: AtKey {
-    /// What the call gets of another one's end.
+    /// Returns the result that a call has of another call's end.
     fn give(
         &self,
         end: Result<Self::Value, ToolError>,
@@ -182,7 +182,8 @@ impl Size {
         self.of = Arc::new(move |answer| answer.downcast_ref().map(&of));
     }
 
-    /// A copy of the answer, if it is small enough to be kept, and its bytes. One of unknown size has as many as may be.
+    /// A copy of the answer, if it is small enough to be kept, and its bytes. One of unknown size
+    /// has as many as may be.
     pub(crate) fn keep<Res: Clone + Send + Sync + 'static>(
         &self,
         answer: &Res,

@@ -16,7 +16,8 @@ pub(crate) enum NoRoom {
     Unverified,
 }
 
-/// Units: so many in all, a share of them for each owner, and half for all owners together who were not verified.
+/// Units: so many in all, a share of them for each owner, and half for all owners together who were
+/// not verified.
 pub(crate) struct Units {
     most: u64,
     /// The most of one owner.
