@@ -15,7 +15,8 @@ use crate::{
     text::{plain, prefix},
 };
 
-/// An MCP server's answer as the JSON that the server has sent, for code that writes answers as JSON.
+/// An MCP server's answer as the JSON that the server has sent, for code that writes answers as
+/// JSON.
 ///
 /// ```
 /// use tower::{ServiceBuilder, ServiceExt as _, service_fn};
@@ -43,7 +44,7 @@ impl Serialize for McpJson {
     }
 }
 
-/// The same of a borrowed answer.
+/// The JSON of a borrowed answer.
 pub(super) struct AsJson<'a>(pub(super) &'a CallToolResponse);
 
 impl Serialize for AsJson<'_> {
@@ -136,7 +137,8 @@ impl ModelText for [ContentBlock] {
     }
 }
 
-/// What a model reads of a block: text, an image, or a line that says what is left out.
+/// Returns the part of a block that a model reads: text, an image, or a line that says what is left
+/// out.
 pub(super) fn part(block: &ContentBlock) -> ModelPart<'_> {
     let file = "application/octet-stream";
     let line = |what, mime_type: Option<&str>, base64| {

@@ -24,7 +24,8 @@ use crate::{
 /// More tools than that are refused: a server that invents pages must not fill the memory.
 const MAX_TOOLS: usize = 10_000;
 
-/// The most bytes of JSON, and the most pages: neither large definitions nor empty pages go on for ever.
+/// The most bytes of JSON, and the most pages: neither large definitions nor empty pages go on for
+/// ever.
 const MAX_LIST_BYTES: u64 = 16 << 20;
 const MAX_PAGES: usize = 1_000;
 
@@ -65,7 +66,7 @@ impl Catalog {
         Self::default().with_tools(tools)
     }
 
-    /// The same settings for these tools.
+    /// Makes a catalog of these tools with the same settings.
     pub(super) fn with_tools(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
         let mut catalog = Self {
             tools: Vec::new(),
@@ -108,16 +109,16 @@ impl Catalog {
         self.server.as_deref()
     }
 
-    /// Names the server whose tools these are. To [`prepare`](Self::prepare), calls that name another are left alone; to an
-    /// [identity layer](crate::identity::IdentityLayer), a call that names another has no tool. Default: the name of the
-    /// [`McpService`] that was asked.
+    /// Names the server whose tools these are. To [`prepare`](Self::prepare), calls that name
+    /// another are left alone; to an [identity layer](crate::identity::IdentityLayer), a call that
+    /// names another has no tool. Default: the name of the [`McpService`] that was asked.
     #[must_use]
     pub fn with_server(mut self, name: impl Into<Arc<str>>) -> Self {
         self.server = Some(name.into());
         self
     }
 
-    /// Whether to believe the server's annotations. Default: no.
+    /// Sets whether the server's annotations are believed. Default: no.
     #[must_use]
     pub fn trust_annotations(mut self, trusted: bool) -> Self {
         self.trusted = trusted;
@@ -146,21 +147,22 @@ impl Catalog {
         self.tools.len()
     }
 
-    /// Whether it has a list of tools, an empty one too: not [`Catalog::default`], whose server has not listed its tools yet.
+    /// Returns `true` if it has a list of tools, an empty one too: not [`Catalog::default`], whose
+    /// server has not listed its tools yet.
     pub fn is_read(&self) -> bool {
         self.is_read
     }
 
-    /// Whether the server has no tools.
+    /// Returns `true` if the server has no tools.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
 
-    /// Whether calls of this tool may be repeated.
+    /// Returns the replay safety of this tool.
     ///
-    /// The value that was set here; else, from a trusted server: [`Safe`](ReplaySafety::Safe) if the tool only
-    /// reads or is idempotent, [`Unsafe`](ReplaySafety::Unsafe) if it says that it is destructive
-    /// or not idempotent; else [`Unknown`](ReplaySafety::Unknown).
+    /// The value that was set here; else, from a trusted server: [`Safe`](ReplaySafety::Safe) if
+    /// the tool only reads or is idempotent, [`Unsafe`](ReplaySafety::Unsafe) if it says that it is
+    /// destructive or not idempotent; else [`Unknown`](ReplaySafety::Unknown).
     pub fn replay_safety(&self, tool: &str) -> ReplaySafety {
         if let Some(own) = self.own.get(tool) {
             return *own;
@@ -181,7 +183,8 @@ impl Catalog {
         }
     }
 
-    /// Writes the replay safety onto a call that does not say it yet, unless it is for another server.
+    /// Writes the replay safety onto a call that does not say it yet, unless it is for another
+    /// server.
     pub fn prepare(&self, call: ToolCall) -> ToolCall {
         let elsewhere = matches!((&self.server, call.server()), (Some(a), Some(b)) if **a != *b);
         if elsewhere || call.replay_safety() != ReplaySafety::Unknown {
@@ -215,8 +218,9 @@ impl Catalog {
     }
 }
 
-/// The tools of one server: calls name them by their own names, and no server or [this](Catalog::with_server) one. Any tool is
-/// taken as long as the list is [not read](Catalog::is_read).
+/// The tools of one server: calls name them by their own names, and no server or
+/// [this](Catalog::with_server) one. Any tool is taken as long as the list is [not
+/// read](Catalog::is_read).
 impl Resolve for Catalog {
     fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
         let is_ours = |server| self.server() == Some(server);
@@ -241,8 +245,8 @@ impl Resolve for Catalog {
     }
 }
 
-/// Of a server whose annotations are [trusted](Catalog::trust_annotations), and of no other one: the call has the server that the
-/// catalog [names](Catalog::with_server), or neither has one.
+/// Of a server whose annotations are [trusted](Catalog::trust_annotations), and of no other one:
+/// the call has the server that the catalog [names](Catalog::with_server), or neither has one.
 impl Annotate for Catalog {
     fn annotations(&self, call: &ToolCall) -> Option<Annotations> {
         let is_ours = self.trusted && self.server() == call.server();
@@ -397,7 +401,7 @@ mod tests {
         assert_eq!(prepared("b").replay_safety(), ReplaySafety::Unknown);
     }
 
-    /// What one server says is no evidence about a tool of the same name that another one has.
+    /// Annotations of one server are not evidence about another server's tool of the same name.
     #[test]
     fn a_policy_learns_annotations_of_trusted_servers_about_their_own_tools() {
         let known = |catalog: &Catalog, call: ToolCall| catalog.annotations(&call);

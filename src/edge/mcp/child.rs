@@ -21,7 +21,8 @@ use super::McpLines;
 /// How long a process has to end by itself, and again when it was told to.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// A server's process, and those that it has started itself: often the program only runs the server.
+/// A server's process, and those that it has started itself: often the program only runs the
+/// server.
 pub(super) struct Child {
     /// `None` once it has ended.
     process: Option<process::Child>,
@@ -51,8 +52,8 @@ impl Child {
         })
     }
 
-    /// Tells what is left of the group to end. While it does, its pipes have to be open: Node.js prints a stack when it
-    /// writes to a closed one.
+    /// Tells what is left of the group to end. While it does, its pipes have to be open: Node.js
+    /// prints a stack when it writes to a closed one.
     fn terminate(&mut self) {
         #[cfg(unix)]
         if let Some(group) = self.group.take() {

@@ -8,10 +8,11 @@ use crate::{
 
 /// Classifies MCP results: reads `isError` too.
 ///
-/// A result flagged `isError` tells nothing by default: it may be the caller's mistake.
-/// One whose text tells that the server refused the *arguments* (`-32602`, "invalid arguments", a validation error of
-/// pydantic, zod or JSON Schema) is the caller's [mistake](Outcome::mistake): it counts for no breaker whatever flagged results are
-/// [set](Self::with_reported) to mean, and is reported as the others are. The first 2,000 bytes of the text are looked at.
+/// A result flagged `isError` tells nothing by default: it may be the caller's mistake. One whose
+/// text tells that the server refused the *arguments* (`-32602`, "invalid arguments", a validation
+/// error of pydantic, zod or JSON Schema) is the caller's [mistake](Outcome::mistake): it counts
+/// for no breaker whatever flagged results are [set](Self::with_reported) to mean, and is reported
+/// as the others are. The first 2,000 bytes of the text are looked at.
 ///
 /// `input_required` and `task` results are neutral and never repeated: the tool has begun to work.
 ///
@@ -41,7 +42,8 @@ impl McpClassifier {
     }
 
     /// Sets what a result flagged `isError` means for breakers and retriers. Default: nothing, as
-    /// [`Outcome::reported`] says. It is no success for observers either way. Refused arguments stay neutral.
+    /// [`Outcome::reported`] says. It is no success for observers either way. Refused arguments
+    /// stay neutral.
     #[must_use]
     pub fn with_reported(mut self, outcome: Outcome) -> Self {
         self.reported = outcome.with_reported(true);
@@ -81,7 +83,7 @@ const REFUSALS: &[&str] = &[
     "invalid_arguments",
 ];
 
-/// Whether the text tells that the arguments were refused.
+/// Returns `true` if the text reports that the arguments were refused.
 fn refuses_arguments(result: &CallToolResult) -> bool {
     let texts = result.content.iter().filter_map(|block| block.as_text());
     let mut room = MAX_BYTES;

@@ -38,8 +38,9 @@ use crate::{
 /// -32000 and -32001 have no meaning of their own when a peer sends them (the specification of
 /// 2026-07-28 keeps them for old SDKs), so the message decides.
 ///
-/// Whether the tool ran is unknown, as for [every foreign error](crate::error). Of the errors on their own wire
-/// [`McpService`](super::McpService) and a [`transport`](crate::transport) know more:
+/// The [execution](crate::Execution) is unknown, as for [every foreign error](crate::error). Of the
+/// errors on their own connection [`McpService`](super::McpService) and a
+/// [`transport`](crate::transport) know more:
 ///
 /// | error | did the tool run? |
 /// |---|---|
@@ -53,7 +54,7 @@ pub fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     on_wire(error).map(ToolError::into_inferred)
 }
 
-/// The same, as a leaf that is a transport met it.
+/// Recognises an error that a tool service met on its own connection.
 pub(crate) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     let known = error.downcast_ref().map(service);
     let known = known.or_else(|| error.downcast_ref().map(protocol));
@@ -117,14 +118,14 @@ pub(super) fn is_of_lost_session(error: &ToolError) -> bool {
     }
 }
 
-/// Whether the server says that it does not know the session, which is lost then. The specification asks for a status of
-/// 404, which rmcp sees to. Servers made after an example of the TypeScript SDK answer with 400 and an `McpError`; no
-/// tool's own words are as these.
+/// Returns `true` if the server does not know the session, which is lost then. The specification
+/// asks for a status of 404, which rmcp sees to. Servers made after an example of the TypeScript
+/// SDK answer with 400 and an `McpError`; no tool's own words are as these.
 pub(super) fn is_session_refused(error: &ErrorData) -> bool {
     matches!(error.code.0, -32000 | -32600) && is_about_session(&error.message)
 }
 
-/// The same for the text of an answer with the status 400.
+/// Returns `true` if the text of an answer with the status 400 says so.
 pub(super) fn is_about_session(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     text.starts_with("bad request") && text.contains("session")
@@ -171,7 +172,8 @@ fn service(error: &ServiceError) -> ToolError {
     }
 }
 
-/// The server's own error. It proves nothing about the call: the server may pass on what its tool met in its work.
+/// The server's own error. It proves nothing about the call: the server may pass on what its tool
+/// met in its work.
 fn protocol(error: &ErrorData) -> ToolError {
     let asked = error.data.as_ref().and_then(hint::from_json);
     let asked = asked.and_then(|hint| hint.delay);
@@ -323,7 +325,8 @@ mod tests {
         }
     }
 
-    /// V1, R6: the server was reached, so no number and no message proves that its tool did not run.
+    /// V1, R6: the server was reached, so no number and no message proves that its tool did not
+    /// run.
     #[test]
     fn no_answer_of_a_server_proves_that_the_tool_did_not_run() {
         use ErrorKind::*;

@@ -8,7 +8,7 @@ use crate::call::ToolCall;
 /// The parts of a request to an MCP server beside name and arguments: put them into a call's
 /// [extensions](ToolCall::extensions_mut), and [`McpService`](super::McpService) sends them.
 ///
-/// It answers a server that has asked for input:
+/// With it a call answers a server that has asked for input:
 ///
 /// ```
 /// use rmcp::model::{CallToolResponse, InputResponses};
@@ -58,8 +58,8 @@ impl McpExtras {
         self.set(|e| e.request_state = Some(state.into()))
     }
 
-    /// Sets the [idempotency key](super::IDEMPOTENCY_KEY_META), instead of that of a retry layer: the caller repeats the call
-    /// under the same one.
+    /// Sets the [idempotency key](super::IDEMPOTENCY_KEY_META), instead of that of a retry layer:
+    /// the caller repeats the call under the same one.
     pub fn with_idempotency_key(self, key: impl Into<Arc<str>>) -> Self {
         self.set(|e| e.idempotency_key = Some(key.into()))
     }

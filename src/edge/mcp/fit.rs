@@ -12,7 +12,8 @@ use crate::{
     fit::{Cut, Shorten},
 };
 
-/// The most characters that an image counts as, beside those that its bytes make more: about 1,000 units of a model.
+/// The most characters that an image counts as, beside those that its bytes make more: about 1,000
+/// units of a model.
 const IMAGE: usize = 4_000;
 
 /// How many characters are kept for the line of each image that may not fit.
@@ -21,14 +22,16 @@ const LINE: usize = 120;
 /// Text blocks, and the texts of embedded resources, are cut as one text.
 ///
 /// An image counts as 4,000 characters, or as a 50th of its Base64 if that is more. Images that do
-/// not fit beside the texts, or half of them, become a line each. Other blocks pass, and do not count.
+/// not fit beside the texts, or half of them, become a line each. Other blocks pass, and do not
+/// count.
 ///
 /// Structured content has the same limit, and shares it with a text that does not carry the same.
-/// If it is too long, data in Base64 in it become lines. If it is too long then, it is dropped where the text carries
-/// the same, and the mark says so; otherwise the result cannot be shortened. If it is short enough, it takes the place
-/// of a text that carries the same and is too long.
+/// If it is too long, data in Base64 in it become lines. If it is too long then, it is dropped
+/// where the text carries the same, and the mark says so; otherwise the result cannot be shortened.
+/// If it is short enough, it takes the place of a text that carries the same and is too long.
 ///
-/// Clients that hold servers to the output schema of a tool may refuse a result without structured content.
+/// Clients that hold servers to the output schema of a tool may refuse a result without structured
+/// content.
 impl Shorten for CallToolResult {
     fn fits(&self, max_chars: usize) -> bool {
         let images = self.content.iter().filter_map(image).map(cost).sum();
@@ -130,8 +133,8 @@ impl Shorten for CallToolResponse {
     }
 }
 
-/// Keeps the images for which there is room, from the first one on, and makes lines of the others. Returns what the kept
-/// ones cost.
+/// Keeps the images for which there is room, from the first one on, and makes lines of the others.
+/// Returns what the kept ones cost.
 fn keep_images(content: &mut [ContentBlock], room: usize) -> usize {
     let (mut left, mut kept) = (room, 0);
     let mut after = content.iter().filter_map(image).count();
@@ -300,7 +303,7 @@ mod tests {
         }
     }
 
-    /// It is in what is kept, too.
+    /// The shortened result lacks nothing else.
     #[test]
     fn the_whole_of_a_result_lacks_nothing() {
         let mut result = CallToolResult::success(blocks(&["see the graph"]));

@@ -16,9 +16,9 @@ use crate::{
     trace::End,
 };
 
-/// Hooks that show MCP results in the spans of a [`TraceLayer`](crate::trace::TraceLayer), beyond `isError`, which every observer
-/// sees. The `error.type` of a call that the server
-/// answered with a protocol error is the error's code (`-32602`), as OpenTelemetry's conventions for MCP have it.
+/// Hooks that show MCP results in the spans of a [`TraceLayer`](crate::trace::TraceLayer), beyond
+/// `isError`, which every observer sees. The `error.type` of a call that the server answered with a
+/// protocol error is the error's code (`-32602`), as OpenTelemetry's conventions for MCP have it.
 ///
 /// With the feature `otel` the spans have the other attributes of these conventions as well:
 /// `mcp.method.name`, `mcp.protocol.version`, `jsonrpc.request.id` (of the last attempt),

@@ -15,7 +15,8 @@ use crate::{
     hint,
 };
 
-/// rmcp's error is transparent: walking its sources does not reach the status, only a downcast does.
+/// rmcp's error is transparent: walking its sources does not reach the status, only a downcast
+/// does.
 pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     use StreamableHttpError as Http;
     if let Some(error) = error.downcast_ref::<reqwest::Error>() {
@@ -41,7 +42,8 @@ pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
         Http::Client(error) => from_request(error),
         Http::AuthRequired(_) | Http::InsufficientScope(_) => new(ErrorKind::Denied),
         Http::ResponseBodyTooLarge { .. } => new(ErrorKind::Reported),
-        // Refused with a 404, and again after rmcp's own attempt at a new session; or that attempt was refused.
+        // Refused with a 404, and again after rmcp's own attempt at a new session; or that attempt
+        // was refused.
         Http::SessionExpired | Http::ReinitializationFailed(_) => not_started(),
         Http::UnexpectedServerResponse(text) => match status_in(text) {
             // See `errors::is_session_refused`: the same in a text that is no JSON.

@@ -24,7 +24,8 @@ const MAX_DROPPED: usize = 4 * MAX_BYTES;
 /// The most text that is kept of a message that is dropped: its id is in it.
 const MAX_OUTLINE: usize = 4 << 10;
 
-/// Marks what stands for a message that was too large: the method of a request, the data of an error.
+/// Marks what stands for a message that was too large: the method of a request, the data of an
+/// error.
 pub(super) const TOO_LARGE: &str = "tower-toolcall/too_large";
 
 /// Bounds the messages that a peer writes as lines, before rmcp parses them.
@@ -59,7 +60,7 @@ pub struct McpLines<R> {
     reader: R,
     max_values: usize,
     line: Line,
-    /// What was read, and is not handed out yet.
+    /// Bytes that were read, and are not returned yet.
     out: VecDeque<u8>,
 }
 

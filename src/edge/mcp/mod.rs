@@ -1,31 +1,36 @@
 //! MCP servers as tools: an [rmcp](https://docs.rs/rmcp) client as a `Service<ToolCall>`.
 //!
-//! [`McpServer`] is a tool service for one server, which it may start as a child process. It speaks the newest
-//! revision of both sides, reconnects, and knows the list of tools. [`McpReconnect`] reconnects any client of
-//! rmcp, and [`McpService`] calls through one connection.
+//! [`McpServer`] is a tool service for one server, which it may start as a child process. It speaks
+//! the newest revision of both sides, reconnects, and knows the list of tools. [`McpReconnect`]
+//! reconnects any client of rmcp, and [`McpService`] calls through one connection.
 //!
-//! [`McpService`] sends each call to its MCP server as `tools/call` and answers with what came back:
+//! [`McpService`] sends each call to its MCP server as `tools/call` and answers with what came
+//! back:
 //!
 //! - A complete result is `Ok`, also with `isError: true`: the model reads the tool's own words.
 //!   [`McpClassifier`] tells breakers and retriers of the flag.
 //! - `input_required` and `task` results are handed up as they are. The tool has begun to work, so
-//!   neither is ever repeated. [`McpTask`] in a [`PollLayer`](crate::poll::PollLayer) waits for the result of a task.
-//! - Everything else is a [`ToolError`](crate::ToolError): protocol errors, HTTP statuses with their
-//!   `Retry-After` (feature `mcp-http`), lost connections. See [`recognise`] for the table.
+//!   neither is ever repeated. [`McpTask`] in a [`PollLayer`](crate::poll::PollLayer) waits for the
+//!   result of a task.
+//! - Everything else is a [`ToolError`](crate::ToolError): protocol errors, HTTP statuses with
+//!   their `Retry-After` (feature `mcp-http`), lost connections. See [`recognise`] for the table.
 //!
 //! Dropping the response future tells the server, once: `notifications/cancelled`, or a closed
-//! response stream over streamable HTTP of 2026-07-28. It is best effort and a hint: the message may
-//! overtake the request, and a server may go on working, so a call that timed out is not known to
-//! have stopped.
+//! response stream over streamable HTTP of 2026-07-28. It is best effort and a hint: the message
+//! may overtake the request, and a server may go on working, so a call that timed out is not known
+//! to have stopped.
 //!
-//! rmcp has no timeout of its own: put a [`TimeoutLayer`](crate::timeout) outside of the tool service.
-//! Requests of more than 16 MiB are refused. [`McpLines`] bounds what is read over stdio.
+//! rmcp has no timeout of its own: put a [`TimeoutLayer`](crate::timeout) outside of the tool
+//! service. Requests of more than 16 MiB are refused. [`McpLines`] bounds what is read over stdio.
 //!
-//! A connection that is lost stays lost for an [`McpService`]. [`McpServer`] and [`McpReconnect`] make another one.
+//! A connection that is lost stays lost for an [`McpService`]. [`McpServer`] and [`McpReconnect`]
+//! make another one.
 //!
-//! The other way round, an MCP server whose tools run through a stack, is `GatewayHandler` (feature `mcp-server`).
+//! The other way round, an MCP server whose tools run through a stack, is `GatewayHandler` (feature
+//! `mcp-server`).
 //!
-//! With the feature `otel` the trace goes along: the server finds the context of the current span in the request's `_meta`.
+//! With the feature `otel` the trace goes along: the server finds the context of the current span
+//! in the request's `_meta`.
 //!
 //! # Example
 //!

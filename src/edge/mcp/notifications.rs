@@ -4,11 +4,12 @@ use rmcp::{
 
 use super::{McpProgress, McpTools};
 
-/// Listens to a server: brings its progress notifications to the calls that they belong to, and keeps the list of
-/// its tools current.
+/// Listens to a server: brings its progress notifications to the calls that they belong to, and
+/// keeps the list of its tools current.
 ///
-/// It is an rmcp client handler. A program with a handler of its own calls [`McpProgress::report`] from its
-/// `on_progress`, and [`McpTools::changed`] from its `on_tool_list_changed`.
+/// This is an rmcp client handler. A program with a handler of its own calls
+/// [`McpProgress::report`] from its `on_progress`, and [`McpTools::changed`] from its
+/// `on_tool_list_changed`.
 ///
 #[cfg_attr(feature = "router", doc = "```no_run")]
 #[cfg_attr(not(feature = "router"), doc = "```ignore")]

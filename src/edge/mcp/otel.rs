@@ -16,16 +16,18 @@ pub(super) struct Otel {
 }
 
 impl McpService {
-    /// Whether the trace context goes along with each request, in its `_meta`, if there is one: that of the
-    /// span in which the request is made. Default: yes. See [`otel`](crate::otel#propagation).
+    /// Sets whether each request carries the trace context in its `_meta`, if there is one: that of
+    /// the span in which the request is made. Default: yes. See
+    /// [`otel`](crate::otel#propagation).
     #[must_use]
     pub fn with_propagation(mut self, propagate: bool) -> Self {
         self.otel.is_propagation_off = !propagate;
         self
     }
 
-    /// Says what only you know of the connection, for the spans that [`McpHooks`](super::McpHooks) look
-    /// after: `network.transport` (`pipe`, `tcp`), `server.address`, `mcp.session.id`. Not redacted.
+    /// Says what only you know of the connection, for the spans that [`McpHooks`](super::McpHooks)
+    /// look after: `network.transport` (`pipe`, `tcp`), `server.address`, `mcp.session.id`. Not
+    /// redacted.
     #[must_use]
     pub fn with_span_attributes(mut self, attributes: impl IntoIterator<Item = KeyValue>) -> Self {
         self.otel.attributes = attributes.into_iter().collect();

@@ -12,23 +12,25 @@ use crate::{
 /// How much of what is wrong is told in an event, in bytes.
 const MAX_TEXT: usize = 1 << 10;
 
-/// What becomes of an answer that does not fit its tool's output schema.
+/// The effect of an answer that does not fit its tool's output schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnMisfit {
-    /// It is not looked at.
+    /// The answer is not checked.
     Off,
-    /// It is handed on, with the event `tool.misfit`. The default.
+    /// The answer is returned, with the event `tool.misfit`. The default.
     #[default]
     Warn,
-    /// It is [`Reported`](crate::ErrorKind::Reported).
+    /// The answer becomes an error of the kind [`Reported`](crate::ErrorKind::Reported).
     Report,
 }
 
-/// The `structuredContent` of answers against the `outputSchema` of their tools: for a [`CheckLayer`](crate::check::CheckLayer).
+/// The `structuredContent` of answers against the `outputSchema` of their tools: for a
+/// [`CheckLayer`](crate::check::CheckLayer).
 ///
-/// Answers with `isError` are not looked at: they have no structured content to be right. An answer that lacks the
-/// structured content of which its tool has a schema is worth a warning (`tool.misfit`) at the most.
+/// Answers with `isError` are not looked at: they have no structured content to be right. An answer
+/// that lacks the structured content of which its tool has a schema is worth a warning
+/// (`tool.misfit`) at the most.
 ///
 /// ```
 /// use tower_toolcall::{

@@ -13,7 +13,7 @@ use crate::call::{Progress, ToolCall};
 
 /// Brings a server's progress notifications to the calls that they belong to.
 ///
-/// It is an rmcp client handler. A program with a handler of its own calls
+/// This is an rmcp client handler. A program with a handler of its own calls
 /// [`report`](Self::report) from its `on_progress`.
 ///
 /// ```no_run

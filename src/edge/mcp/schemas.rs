@@ -12,7 +12,8 @@ use crate::{
     validate::{Draft, Schema, Schemas},
 };
 
-/// How long the schemas of one list may take to compile, together: an honest list takes milliseconds.
+/// How long the schemas of one list may take to compile, together: an honest list takes
+/// milliseconds.
 const MAX_TIME: Duration = Duration::from_secs(1);
 
 /// Which schema of a tool.
@@ -37,8 +38,8 @@ impl Catalog {
         schemas.replace(self.server(), list);
     }
 
-    /// Replaces the table's schemas of this catalog's server by the input schemas of its tools; of a catalog without a server, those of all tools
-    /// without one, such as the program's own.
+    /// Replaces the table's schemas of this catalog's server by the input schemas of its tools; of
+    /// a catalog without a server, those of all tools without one, such as the program's own.
     ///
     /// ```
     /// use rmcp::{handler::server::tool::schema_for_type, model::Tool};
@@ -86,15 +87,18 @@ impl From<&Catalog> for Schemas {
 }
 
 impl McpTools {
-    /// Keeps the input schemas of the server's tools in this table, now and whenever the list changes: they are compiled in the
-    /// task that has read the list, and never in a call. Those that do not say otherwise are of draft 2020-12. After 1 s the rest of a list is
-    /// refused: see [`Schemas::refused`].
+    /// Keeps the input schemas of the server's tools in this table, now and whenever the list
+    /// changes: they are compiled in the task that has read the list, and never in a call. Those
+    /// that do not say otherwise are of draft 2020-12. After 1 s the rest of a list is refused: see
+    /// [`Schemas::refused`].
     ///
-    /// A table may have the schemas of several servers, if their [names](Catalog::with_server) differ. They are found by the
-    /// server's name and the tool's: where calls name their server, as those through a router do, the catalog has to have this
-    /// name too. A list without one replaces all schemas of tools without a server.
+    /// A table may have the schemas of several servers, if their [names](Catalog::with_server)
+    /// differ. They are found by the server's name and the tool's: where calls name their server,
+    /// as those through a router do, the catalog has to have this name too. A list without one
+    /// replaces all schemas of tools without a server.
     ///
-    /// They stay when the list is dropped, as another may have taken its place: [`Schemas::remove_server`] takes them out.
+    /// They stay when the list is dropped, as another may have taken its place:
+    /// [`Schemas::remove_server`] takes them out.
     ///
     /// ```
     /// use tower_toolcall::{
@@ -114,7 +118,8 @@ impl McpTools {
         self.follow(schemas, input)
     }
 
-    /// The same with the output schemas, for an [`McpOutput`](super::McpOutput).
+    /// Keeps the output schemas of the server's tools likewise, for an
+    /// [`McpOutput`](super::McpOutput).
     #[must_use]
     pub fn with_output_schemas(self, schemas: &Schemas) -> Self {
         self.follow(schemas, output)
@@ -132,7 +137,8 @@ impl McpTools {
         self
     }
 
-    /// Two may do so at once, and the older list may be the last to be compiled: then it finds the newer one here.
+    /// Two may do so at once, and the older list may be the last to be compiled: then it finds the
+    /// newer one here.
     fn put_current(&self, schemas: &Schemas, of: Of) {
         loop {
             let catalog = self.catalog();

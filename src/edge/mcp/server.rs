@@ -34,7 +34,8 @@ use crate::{
 /// A package runner may have to download the server first.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One MCP server: its tools as a service, the list of them, and a connection that is made again when it is lost.
+/// One MCP server: its tools as a service, the list of them, and a connection that is made again
+/// when it is lost.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -59,16 +60,17 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// # let _ = answer; Ok(()) }
 /// ```
 ///
-/// It puts together an [`McpReconnect`], an [`McpTools`] and an [`McpNotifications`]:
+/// The server puts together an [`McpReconnect`], an [`McpTools`] and an [`McpNotifications`]:
 ///
 /// - **Revision.** Negotiates the newest revision of the protocol that both sides know.
-/// - **Connection.** Reconnects as [`McpReconnect`] does, within 60 s for each attempt. Set the rest by
-///   [`with_connection`](Self::with_connection).
-/// - **List.** Reads the list of tools with each connection, and follows the changes that the server reports. A
-///   connection without a list counts as failed.
-/// - **Identity.** Resolves names ([`IdentityLayer`](crate::identity::IdentityLayer)) and annotations
-///   ([`PolicyLayer`](crate::policy::PolicyLayer)) by that list. Before the first connection any name passes, and
-///   nothing is known of its tool: [`connect`](Self::connect) first.
+/// - **Connection.** Reconnects as [`McpReconnect`] does, within 60 s for each attempt. Set the
+///   rest by [`with_connection`](Self::with_connection).
+/// - **List.** Reads the list of tools with each connection, and follows the changes that the
+///   server reports. A connection without a list counts as failed.
+/// - **Identity.** Resolves names ([`IdentityLayer`](crate::identity::IdentityLayer)) and
+///   annotations ([`PolicyLayer`](crate::policy::PolicyLayer)) by that list. Before the first
+///   connection any name passes, and nothing is known of its tool: [`connect`](Self::connect)
+///   first.
 /// - **Progress.** Passes the server's progress to idle timeouts.
 ///
 /// Clones share everything. The last clone ends the connection when it is dropped.
@@ -79,18 +81,20 @@ pub struct McpServer {
 }
 
 impl McpServer {
-    /// Returns a server that is a child process of this program: `program` with these arguments. `server` is its name in
-    /// errors and events. The process is started with the connection, and started again when it has ended.
+    /// Returns a server that is a child process of this program: `program` with these arguments.
+    /// `server` is its name in errors and events. The process is started with the connection, and
+    /// started again when it has ended.
     ///
-    /// stdin and stdout are pipes, and stderr is that of this program. A message of more than 16 MiB or
-    /// 200,000 values is an error of its call: see [`McpLines`](super::McpLines).
+    /// stdin and stdout are pipes, and stderr is that of this program. A message of more than 16
+    /// MiB or 200,000 values is an error of its call: see [`McpLines`](super::McpLines).
     ///
     /// # Process
     ///
-    /// On Unix the process leads a process group of its own, because `npx` or `uvx` run the server as a child of
-    /// theirs. Ctrl-C in a terminal does not reach it. Its stdin is closed when the connection ends. A process
-    /// that has not ended after 3 s gets a SIGTERM with its group, and is killed 3 s later. If the runtime shuts down
-    /// meanwhile, the group gets the SIGTERM immediately. On other systems the process alone is killed.
+    /// On Unix the process leads a process group of its own, because `npx` or `uvx` run the server
+    /// as a child of theirs. Ctrl-C in a terminal does not reach it. Its stdin is closed when the
+    /// connection ends. A process that has not ended after 3 s gets a SIGTERM with its group, and
+    /// is killed 3 s later. If the runtime shuts down meanwhile, the group gets the SIGTERM
+    /// immediately. On other systems the process alone is killed.
     pub fn command<A: Into<OsString>>(
         server: impl Into<Arc<str>>,
         program: impl Into<OsString>,
@@ -105,8 +109,9 @@ impl McpServer {
         })
     }
 
-    /// Returns a server that is a child process, as [`command`](Self::command) does, for a command with an environment or
-    /// a directory of its own. Each start calls `command`. What it sets for stdin, stdout and stderr does not hold.
+    /// Returns a server that is a child process, as [`command`](Self::command) does, for a command
+    /// with an environment or a directory of its own. Each start calls `command`. What it sets for
+    /// stdin, stdout and stderr does not hold.
     pub fn spawn(
         server: impl Into<Arc<str>>,
         command: impl Fn() -> Command + Send + Sync + 'static,
@@ -117,7 +122,8 @@ impl McpServer {
         })
     }
 
-    /// Returns a server that is reached by any transport of rmcp's. Each connection calls `transport`.
+    /// Returns a server that is reached by any transport of rmcp's. Each connection calls
+    /// `transport`.
     ///
     /// For streamable HTTP see `McpServer::http` (feature `mcp-http`), and the
     /// [notes](McpReconnect#over-http) of [`McpReconnect`].
@@ -199,8 +205,9 @@ impl McpServer {
         server
     }
 
-    /// Believes what the server says of its own tools: calls of a tool that only reads, or is idempotent, may be repeated.
-    /// Default: not believed, so no call that may have run is repeated.
+    /// Believes what the server says of its own tools: calls of a tool that only reads, or is
+    /// idempotent, may be repeated. Default: not believed, so no call that may have run is
+    /// repeated.
     ///
     /// To start a server yourself is a good reason to trust it.
     #[must_use]
@@ -247,7 +254,8 @@ impl McpServer {
         &self.calls
     }
 
-    /// Returns the list of tools. For a `Router` (feature `router`), and for the tools that a model is given.
+    /// Returns the list of tools. For a `Router` (feature `router`), and for the tools that a model
+    /// is given.
     pub fn tools(&self) -> &McpTools {
         &self.tools
     }
@@ -265,8 +273,8 @@ impl McpServer {
         self.calls.connect().await
     }
 
-    /// Ends the connection, as [`McpReconnect::close`] does, and waits until the server's process has ended: 6 s at most.
-    /// A later call starts it again.
+    /// Ends the connection, as [`McpReconnect::close`] does, and waits until the server's process
+    /// has ended: 6 s at most. A later call starts it again.
     ///
     /// # Cancel safety
     ///
@@ -276,8 +284,8 @@ impl McpServer {
     }
 }
 
-/// In revisions from 2026-07-28 on changes of the list are reported to clients that ask for them. The returned future
-/// passes them on, and ends with the connection.
+/// In revisions from 2026-07-28 on changes of the list are reported to clients that ask for them.
+/// The returned future passes them on, and ends with the connection.
 async fn follow(
     tools: &McpTools,
     peer: &Peer<RoleClient>,

@@ -32,8 +32,9 @@ const MAX_MESSAGE_BYTES: u64 = 16 << 20;
 /// Room for the rest of a request beside its arguments: name, ids, protocol metadata.
 const ENVELOPE_BYTES: u64 = 4 << 10;
 
-/// The key in a request's `_meta` under which [`McpService`] sends a call's
-/// [idempotency key](crate::ToolCall::idempotency_key), if the call may be repeated, or the one in its [`McpExtras`].
+/// The key in a request's `_meta` under which [`McpService`] sends a call's [idempotency
+/// key](crate::ToolCall::idempotency_key), if the call may be repeated, or the one in its
+/// [`McpExtras`].
 pub const IDEMPOTENCY_KEY_META: &str = "tower-toolcall/idempotency-key";
 
 /// The tools of one MCP server. See the [module docs](super) for an example.
@@ -47,9 +48,9 @@ pub const IDEMPOTENCY_KEY_META: &str = "tower-toolcall/idempotency-key";
 ///
 /// # Secrets
 ///
-/// This crate redacts what it logs, rmcp does not: its target `rmcp::service` prints every message at TRACE, with
-/// arguments and answers as they are. Its other events tell errors as they are. Filter it: `info,rmcp=off` as
-/// `EnvFilter` of `tracing-subscriber` has it.
+/// This crate redacts what it logs, rmcp does not: its target `rmcp::service` prints every message
+/// at TRACE, with arguments and answers as they are. Its other events tell errors as they are.
+/// Filter it: `info,rmcp=off` as `EnvFilter` of `tracing-subscriber` has it.
 #[derive(Clone)]
 pub struct McpService {
     peer: Peer<RoleClient>,
@@ -71,8 +72,9 @@ impl McpService {
         }
     }
 
-    /// Names the server in the spans and errors of calls that do not name one. The layers above do not know it: for their events,
-    /// metrics and keys name it on the call, with [`ToolCall::with_server`].
+    /// Names the server in the spans and errors of calls that do not name one. The layers above do
+    /// not know it: for their events, metrics and keys name it on the call, with
+    /// [`ToolCall::with_server`].
     #[must_use]
     pub fn with_server(mut self, name: impl Into<Arc<str>>) -> Self {
         self.server = Some(name.into());
@@ -80,9 +82,11 @@ impl McpService {
     }
 
     /// Passes the server's progress notifications on to the idle timeout of a
-    /// [`TimeoutLayer`](crate::timeout::TimeoutLayer::with_idle_timeout), and to the client of a gateway.
+    /// [`TimeoutLayer`](crate::timeout::TimeoutLayer::with_idle_timeout), and to the client of a
+    /// gateway.
     ///
-    /// `progress` has to be the client handler of this very connection, or get its reports from that handler.
+    /// `progress` has to be the client handler of this very connection, or get its reports from
+    /// that handler.
     #[must_use]
     pub fn with_progress(mut self, progress: McpProgress) -> Self {
         self.progress = Some(progress);
@@ -275,12 +279,13 @@ impl<R: ServiceRole> Drop for Pending<R> {
             let cancelled = CancelledNotification::new(params);
             peer.send_notification(cancelled.into()).await
         }));
-        // The first poll puts the notification into rmcp's queue, before anything that is sent later.
-        // Unconstrained, because the task that drops us may have used up its budget.
+        // The first poll puts the notification into rmcp's queue, before anything that is sent
+        // later. Unconstrained, because the task that drops us may have used up its budget.
         let first = notify
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()));
-        // If the queue was full, the rest needs a task that waits for it. It ends with the connection.
+        // If the queue was full, the rest needs a task that waits for it. It ends with the
+        // connection.
         if first.is_pending()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -312,7 +317,7 @@ fn has_headers_of(tool: &Tool, call: &ToolCall) -> bool {
     tool.name == call.tool() && tool.input_schema.values().any(has_headers)
 }
 
-/// Whether the answer is an error in the tool's own words.
+/// Returns `true` if the answer is an error in the tool's own words.
 fn is_error(response: &CallToolResponse) -> bool {
     matches!(response, CallToolResponse::Complete(result) if result.is_error == Some(true))
 }

@@ -21,15 +21,18 @@ use crate::{
 
 const TASK_ID: &str = "taskId";
 
-/// MCP's tasks (extension `io.modelcontextprotocol/tasks`, SEP-2663) as jobs, for a [`PollLayer`](crate::poll::PollLayer): an answer that
-/// names a task becomes the result of that task.
+/// MCP's tasks (extension `io.modelcontextprotocol/tasks`, SEP-2663) as jobs, for a
+/// [`PollLayer`](crate::poll::PollLayer): an answer that names a task becomes the result of that
+/// task.
 ///
-/// `tasks/get` is sent as often as the layer allows, and not earlier than the server's `pollIntervalMs`. A task that ended with an
-/// error of JSON-RPC, or was cancelled, is an answer with `isError`. One that asks for input ends the wait: the answer is the
-/// server's request, and the task is [on the call's record](crate::Observation::job). A task for which nobody waits any more is cancelled (`tasks/cancel`).
+/// `tasks/get` is sent as often as the layer allows, and not earlier than the server's
+/// `pollIntervalMs`. A task that ended with an error of JSON-RPC, or was cancelled, is an answer
+/// with `isError`. One that asks for input ends the wait: the answer is the server's request, and
+/// the task is [on the call's record](crate::Observation::job). A task for which nobody waits any
+/// more is cancelled (`tasks/cancel`).
 ///
-/// The leaf is [`McpService`](super::McpService) or [`McpReconnect`](super::McpReconnect), whose client has to offer the extension when it
-/// connects:
+/// The tool service is [`McpService`](super::McpService) or [`McpReconnect`](super::McpReconnect),
+/// whose client has to offer the extension when it connects:
 ///
 /// ```no_run
 /// use rmcp::{ServiceExt as _, model::{ClientCapabilities, ClientConfig, Implementation}};
@@ -103,7 +106,7 @@ fn about(call: &ToolCall, job: &JobRef, request: fn(Arc<str>) -> TaskRequest) ->
     call
 }
 
-/// What a call asks of a task, instead of a tool.
+/// The request of a call to a task, instead of a tool.
 #[derive(Clone)]
 pub(super) enum TaskRequest {
     Get(Arc<str>),
@@ -140,7 +143,8 @@ impl TaskRequest {
     }
 }
 
-/// A task's state as the answer of its tool. A task that failed is an answer too: the server that was asked for it has not.
+/// A task's state as the answer of its tool. A task that failed is an answer too: the server that
+/// was asked for it has not.
 fn answer_of(task: DetailedTask) -> Result<CallToolResponse, ToolError> {
     Ok(match task.payload {
         TaskPayload::InputRequired { input_requests } => {

@@ -22,7 +22,8 @@ use crate::{
     policy::{Annotate, Annotations},
 };
 
-/// The shortest time between two asks: a server that reports a change whenever it is asked is not asked without a pause.
+/// The shortest time between two asks: a server that reports a change whenever it is asked is not
+/// asked without a pause.
 const MIN_GAP: Duration = Duration::from_secs(1);
 
 /// How many callers may wait to ask. Later ones leave it to them.
@@ -30,22 +31,23 @@ const MAX_WAITING: usize = 64;
 
 /// The tools of one server as they are now: a [`Catalog`] that follows the server.
 ///
-/// [`McpNotifications`](super::McpNotifications) tells it when the server's tools have changed; a program
-/// with a client handler of its own calls [`changed`](Self::changed) from its `on_tool_list_changed`. Nothing is
-/// spawned: the list is read again in the task of the handler, which rmcp gives each notification.
+/// [`McpNotifications`](super::McpNotifications) tells it when the server's tools have changed; a
+/// program with a client handler of its own calls [`changed`](Self::changed) from its
+/// `on_tool_list_changed`. Nothing is spawned: the list is read again in the task of the handler,
+/// which rmcp gives each notification.
 ///
 /// - Reading it is one atomic load, whatever goes on.
-/// - One answer is awaited at a time, so an older one never replaces a newer one. However many notifications
-///   come meanwhile, one more answer follows.
-/// - Between two asks because of notifications lies at least a second, so a server that tells of changes without end
-///   is asked, and warned of, once a second.
+/// - One answer is awaited at a time, so an older one never replaces a newer one. However many
+///   notifications come meanwhile, one more answer follows.
+/// - Between two asks because of notifications lies at least a second, so a server that tells of
+///   changes without end is asked, and warned of, once a second.
 /// - If the server does not answer, the old list stands. The event `tool.stale_list`, at WARN, has
 ///   the server, the code and the error. Calls go on by the old list: a new tool is not found, and
 ///   the next notification or [`refresh`](Self::refresh) asks again.
 /// - The limits are those of [`McpService::catalog`](super::McpService::catalog).
 ///
-/// On a connection that speaks the revision of 2026-07-28 notifications come on a stream that the client asks for
-/// (rmcp's `Peer::listen`): call [`changed`](Self::changed) for each.
+/// On a connection that speaks the revision of 2026-07-28 notifications come on a stream that the
+/// client asks for (rmcp's `Peer::listen`): call [`changed`](Self::changed) for each.
 ///
 /// Clones are the same list.
 #[derive(Clone)]
@@ -67,7 +69,8 @@ type OnChange = Arc<dyn Fn() + Send + Sync>;
 /// Known by its address: every connection has a value of its own.
 type Connection = Arc<<RoleClient as ServiceRole>::PeerInfo>;
 
-/// The results of asking. Changes are known by their number: an ask covers all that were reported before it.
+/// The results of asking. Changes are known by their number: an ask covers all that were reported
+/// before it.
 #[derive(Default)]
 struct Asked {
     /// When the last ask began, or its answer was read.
@@ -79,7 +82,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Whether the changes up to `reported` need no ask on this connection.
+    /// Returns `true` if the changes up to `reported` need no ask on this connection.
     fn knows(&self, reported: u64, peer: &Peer<RoleClient>) -> bool {
         let in_vain = || {
             let (failed, own) = (self.failed.as_ref()?, peer.peer_info()?);
@@ -121,8 +124,9 @@ impl McpTools {
             .rcu(|catalog| change(Catalog::clone(catalog)));
     }
 
-    /// Calls `f` from now on whenever an answer of the server has brought another list, when the new one stands. In the task
-    /// that has asked, so it should be quick: it is there to pass the news on.
+    /// Calls `f` from now on whenever an answer of the server has brought another list, when the
+    /// new one stands. In the task that has asked, so it should be quick: it is there to pass the
+    /// news on.
     ///
     /// For the life of the list: for what a program sets up once.
     pub fn on_change(&self, f: impl Fn() + Send + Sync + 'static) {
@@ -152,9 +156,9 @@ impl McpTools {
         self.0.catalog.load().name(tool).cloned()
     }
 
-    /// Asks the server for its tools: at the start of a program, and whenever you like, without the pause of a second. It
-    /// takes 30 s at the most. The time in which it waits for another ask is in them, so it may fail because an old
-    /// connection hangs: try again.
+    /// Asks the server for its tools: at the start of a program, and whenever you like, without the
+    /// pause of a second. It takes 30 s at the most. The time in which it waits for another ask is
+    /// in them, so it may fail because an old connection hangs: try again.
     ///
     /// # Errors
     ///
@@ -169,17 +173,18 @@ impl McpTools {
         asked.unwrap_or_else(|_| Err(catalog::took_too_long()))
     }
 
-    /// Asks the server for its tools, because it says that they have changed; a second after the last ask at the
-    /// earliest. It returns when an answer to a later ask is there, its own or another caller's.
+    /// Asks the server for its tools, because it says that they have changed; a second after the
+    /// last ask at the earliest. It returns when an answer to a later ask is there, its own or
+    /// another caller's.
     ///
-    /// If asking fails, a warning tells of it; a change that was reported on another connection (an old one and a new one
-    /// may share a list) is then asked for on that one. When 64 callers wait, the next return at once: those ask, each on
-    /// its own connection.
+    /// If asking fails, a warning tells of it; a change that was reported on another connection (an
+    /// old one and a new one may share a list) is then asked for on that one. When 64 callers wait,
+    /// the next return at once: those ask, each on its own connection.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it has changed nothing. The change is not forgotten: the next caller that waits, or comes later, asks because
-    /// of it, and until then the list stays as it is.
+    /// Dropped, it has changed nothing. The change is not forgotten: the next caller that waits, or
+    /// comes later, asks because of it, and until then the list stays as it is.
     pub async fn changed(&self, peer: &Peer<RoleClient>) {
         self.0.reported.fetch_add(1, SeqCst);
         let Ok(_waiting) = self.0.waiting.try_acquire() else {

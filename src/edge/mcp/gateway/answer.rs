@@ -9,8 +9,8 @@ use crate::{
     error::{ErrorKind, Execution, ToolError},
 };
 
-/// The key in a result's `_meta` under which a [`GatewayHandler`](super::GatewayHandler) tells programs what it tells the model in
-/// words: the error's code, and what else is known of it.
+/// The key in a result's `_meta` under which a [`GatewayHandler`](super::GatewayHandler) tells
+/// programs what it tells the model in words: the error's code, and what else is known of it.
 pub const ERROR_META: &str = "tower-toolcall/error";
 
 /// The answer to a request that its client has cancelled. The client may not read it.
@@ -25,7 +25,8 @@ pub(super) fn of(
 ) -> Result<CallToolResponse, ErrorData> {
     match result {
         Ok(CallToolResponse::Complete(mut result)) => {
-            // Servers of older revisions do not say it, clients of the newer one expect it; rmcp takes it away for others.
+            // Servers of older revisions do not say it, clients of the newer one expect it; rmcp
+            // takes it away for others.
             result.result_type.get_or_insert(ResultType::COMPLETE);
             Ok(result.into())
         }
@@ -35,7 +36,8 @@ pub(super) fn of(
     }
 }
 
-/// The error for a task. It is known to its server alone: a client could not ask the gateway for it.
+/// The error for a task. It is known to its server alone: a client could not ask the gateway for
+/// it.
 fn task() -> ToolError {
     ToolError::new(
         ErrorKind::PollTimeout,
@@ -64,8 +66,9 @@ fn of_error(error: &ToolError) -> Result<CallToolResponse, ErrorData> {
     Ok(result.into())
 }
 
-/// Whether these are the words for a lost connection, an unknown session or a late answer. Clients would take the gateway's
-/// for their own: to SDKs the first two codes say so, regardless of the sender.
+/// Returns `true` for the words of a lost connection, an unknown session or a late answer. Clients
+/// would take the gateway's for their own: to SDKs the first two codes say so, regardless of the
+/// sender.
 fn is_lost(code: ErrorCode, kind: ErrorKind) -> bool {
     let is_theirs_too = matches!(code.0, -32000 | -32001 | -32600);
     is_theirs_too && matches!(kind, ErrorKind::ConnectionFailed | ErrorKind::Timeout)
@@ -74,7 +77,8 @@ fn is_lost(code: ErrorCode, kind: ErrorKind) -> bool {
 /// The JSON-RPC error of the tool's server, as a client gets it.
 fn passed_on(theirs: &ErrorData, error: &ToolError) -> ErrorData {
     match theirs.code {
-        // These tell of the gateway's own connection to that server; a client would take them for its own.
+        // These tell of the gateway's own connection to that server; a client would take them for
+        // its own.
         ErrorCode::HEADER_MISMATCH
         | ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY
         | ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {

@@ -24,8 +24,8 @@ use crate::{call::MAX_VALUES, text::values::Counter};
 ///
 /// rmcp bounds the bytes of a body, 4 MiB by default. Many small values take 100 times as much once
 /// they are parsed. This service counts them while the body arrives: a body with more than
-/// [`MAX_VALUES`](crate::MAX_VALUES) values is refused with 413 and a JSON-RPC error (-32600), and is
-/// neither read to its end nor parsed.
+/// [`MAX_VALUES`](crate::MAX_VALUES) values is refused with 413 and a JSON-RPC error (-32600), and
+/// is neither read to its end nor parsed.
 ///
 /// ```
 /// use std::sync::Arc;

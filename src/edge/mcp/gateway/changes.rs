@@ -2,7 +2,8 @@ use std::{future::Future, sync::Arc};
 
 use tokio::sync::watch;
 
-/// The news that the list of tools has changed. A slow client that misses several changes gets one message.
+/// The news that the list of tools has changed. A slow client that misses several changes gets one
+/// message.
 #[derive(Clone, Default)]
 pub(super) struct Changes(Arc<watch::Sender<()>>);
 

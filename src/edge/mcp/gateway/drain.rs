@@ -78,7 +78,8 @@ impl Drain {
         self.until(|state| state.running == 0).await;
     }
 
-    /// Cuts short what runs, and waits until nothing does. The tools of the calls, in order, each once more for each call.
+    /// Cuts short what runs, and waits until nothing does. The tools of the calls, in order, each
+    /// once more for each call.
     pub(super) async fn cut_short(&self) -> Vec<String> {
         self.advance(Phase::Cut);
         self.drained().await;

@@ -21,13 +21,18 @@ use crate::{
 };
 
 /// Asks the user of the MCP client that makes the call: an approver for a
-/// [`PolicyLayer`](crate::policy::PolicyLayer::with_approver) in the stack of a [`GatewayHandler`](super::GatewayHandler).
+/// [`PolicyLayer`](crate::policy::PolicyLayer::with_approver) in the stack of a
+/// [`GatewayHandler`](super::GatewayHandler).
 ///
-/// The client gets an `elicitation/create` with the line that [`Approval`] displays, first of all whether that leaves out anything, and an empty form.
-/// `accept` approves the call, `decline` denies it, and `cancel` leaves it unanswered. Clients of the revision 2026-07-28, those that have not declared that they show forms, and calls that have not come
-/// through a gateway have no approver. A client decides by itself whom it asks: use this only where the client's user may approve the call.
+/// The client gets an `elicitation/create` with the line that [`Approval`] displays, first of all
+/// whether that leaves out anything, and an empty form. `accept` approves the call, `decline`
+/// denies it, and `cancel` leaves it unanswered. Clients of the revision 2026-07-28, those that
+/// have not declared that they show forms, and calls that have not come through a gateway have no
+/// approver. A client decides by itself whom it asks: use this only where the client's user may
+/// approve the call.
 ///
-/// Dropping the future, as the layer does at the end of its time limit, tells the client that the question is no longer open.
+/// Dropping the future, as the layer does at the end of its time limit, tells the client that the
+/// question is no longer open.
 ///
 /// ```
 /// use tower_toolcall::{mcp::McpElicitation, policy::PolicyLayer};

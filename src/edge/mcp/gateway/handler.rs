@@ -22,12 +22,12 @@ pub(super) type Stack = BoxCloneSyncService<ToolCall, CallToolResponse, ToolErro
 /// How many tools a page of the list has, unless it is set.
 const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 
-/// An MCP server whose tools run through a stack: an rmcp `ServerHandler`, for every transport and both lifecycles that
-/// rmcp has.
+/// An MCP server whose tools run through a stack: an rmcp `ServerHandler`, for every transport and
+/// both lifecycles that rmcp has.
 ///
-/// A client's `tools/call` becomes a [`ToolCall`]; what the stack answers goes back as it is, also with `isError: true`.
-/// Where a [`Router`](crate::router::Router) over [`McpService`](crate::mcp::McpService)s is innermost, it is a gateway to
-/// other servers.
+/// A client's `tools/call` becomes a [`ToolCall`]; what the stack answers goes back as it is, also
+/// with `isError: true`. Where a [`Router`](crate::router::Router) over
+/// [`McpService`](crate::mcp::McpService)s is innermost, it is a gateway to other servers.
 ///
 /// # Example
 ///
@@ -192,14 +192,17 @@ pub(super) struct Settings {
 }
 
 impl GatewayHandler {
-    /// A server of a stack that may fail, and of the tools that `tools` lists, for example a [`Router`](crate::router::Router):
-    /// it is asked for each list, so it may answer differently each time.
+    /// A server of a stack that may fail, and of the tools that `tools` lists, for example a
+    /// [`Router`](crate::router::Router): it is asked for each list, so it may answer differently
+    /// each time.
     ///
-    /// The list's [knowledge](ListTools::resolve) is put around the stack as an [identity layer](crate::identity): a tool that is not in
-    /// it is refused before the stack, and layers have the same key for a tool however it is spelled. A function knows nothing of that: there
+    /// The list's [knowledge](ListTools::resolve) is put around the stack as an [identity
+    /// layer](crate::identity): a tool that is not in it is refused before the stack, and layers
+    /// have the same key for a tool however it is spelled. A function knows nothing of that: there
     /// the stack decides what can be called, under the client's names.
     ///
-    /// The stack has no [`ToolResultLayer`](crate::result): results are no answers for a client, so it does not compile here.
+    /// The stack has no [`ToolResultLayer`](crate::result): results are no answers for a client, so
+    /// it does not compile here.
     pub fn new<S>(stack: S, tools: impl ListTools) -> Self
     where
         S: Service<ToolCall, Response = CallToolResponse> + Clone + Send + Sync + 'static,
@@ -237,8 +240,8 @@ impl GatewayHandler {
         self.set(|s| s.info.instructions = Some(text.into()))
     }
 
-    /// Sets how many tools a page of the list has at most. Default 1,000; a page ends earlier where its tools
-    /// have more than 8 MiB of JSON.
+    /// Sets how many tools a page of the list has at most. Default 1,000; a page ends earlier where
+    /// its tools have more than 8 MiB of JSON.
     ///
     /// # Errors
     ///
@@ -249,18 +252,21 @@ impl GatewayHandler {
         Ok(self.set(|s| s.page = page))
     }
 
-    /// Whether a client's [idempotency key](crate::mcp::IDEMPOTENCY_KEY_META) goes on to the tool's server, instead of the
-    /// one that a [`RetryLayer`](crate::retry) of the stack makes. Default: no.
+    /// Sets whether a client's [idempotency key](crate::mcp::IDEMPOTENCY_KEY_META) is sent to the
+    /// tool's server, instead of the one that a [`RetryLayer`](crate::retry) of the stack makes.
+    /// Default: no.
     ///
-    /// Then a client that repeats a call is recognised by the server, also if the client has connected again meanwhile. The
-    /// server sees one client, the gateway: two clients with the same key may get each other's answers. So only where all
-    /// clients are trusted, and make keys that cannot be guessed.
+    /// Then a client that repeats a call is recognised by the server, also if the client has
+    /// connected again meanwhile. The server sees one client, the gateway: two clients with the
+    /// same key may get each other's answers. So only where all clients are trusted, and make keys
+    /// that cannot be guessed.
     pub fn take_idempotency_keys(self, taken: bool) -> Self {
         self.set(|s| s.takes_idempotency_keys = taken)
     }
 
     /// Takes deadlines: a request over HTTP may say how long its call has, by the header that
-    /// [`with_request_deadline`](ToolCall::with_request_deadline) reads, which says what `trust` means. Default: none is taken.
+    /// [`with_request_deadline`](ToolCall::with_request_deadline) reads, which says what `trust`
+    /// means. Default: none is taken.
     pub fn take_deadlines(self, trust: Trust) -> Self {
         self.set(|s| s.deadlines = Some(trust))
     }
@@ -270,21 +276,25 @@ impl GatewayHandler {
         self
     }
 
-    /// Tells all clients that the list of tools has changed: those of the older revisions that have initialised their
-    /// session, and those of 2026-07-28 that listen. Returns at once; several changes in a row may be one message.
+    /// Tells all clients that the list of tools has changed: those of the older revisions that have
+    /// initialised their session, and those of 2026-07-28 that listen. Returns at once; several
+    /// changes in a row may be one message.
     pub fn tools_changed(&self) {
         self.changes.tell();
     }
 
-    /// Calls [`tools_changed`](Self::tools_changed) from now on whenever the list of this server changes. For each of a router's servers.
+    /// Calls [`tools_changed`](Self::tools_changed) from now on whenever the list of this server
+    /// changes. For each of a router's servers.
     pub fn follow(&self, tools: &McpTools) {
         let changes = self.changes.clone();
         tools.on_change(move || changes.tell());
     }
 
-    /// Calls [`tools_changed`](Self::tools_changed) whenever a registry that [refuses](crate::health::HealthBuilder::with_refusal) calls has a server come or go, and
-    /// when a probe is due, as the lists of a router [with health](crate::router::RouterBuilder::with_health) change
-    /// then. Run it beside the gateway: it ends with the registry alone. Dropped, it tells no more.
+    /// Calls [`tools_changed`](Self::tools_changed) whenever a registry that
+    /// [refuses](crate::health::HealthBuilder::with_refusal) calls has a server come or go, and
+    /// when a probe is due, as the lists of a router [with
+    /// health](crate::router::RouterBuilder::with_health) change then. Run it beside the gateway:
+    /// it ends with the registry alone. Dropped, it tells no more.
     pub fn follow_health(&self, health: &Health) -> impl Future<Output = ()> + Send + use<> {
         let (changes, mut servers) = (self.changes.clone(), health.subscribe_all());
         async move {
@@ -307,17 +317,18 @@ impl GatewayHandler {
         }
     }
 
-    /// Leaves the tools whose breaker is [open](CircuitBreakerHandle::is_refusing) out of `tools/list`, until their open period is
-    /// over. Their calls are refused by the breaker as before. For lists of any kind, by the names that
-    /// [the list](ListTools::resolve) gives them; a router can do so
-    /// [itself](crate::router::Router::withhold). May be called for several layers. Default: none is left out.
+    /// Leaves the tools whose breaker is [open](CircuitBreakerHandle::is_refusing) out of
+    /// `tools/list`, until their open period is over. Their calls are refused by the breaker as
+    /// before. For lists of any kind, by the names that [the list](ListTools::resolve) gives them;
+    /// a router can do so [itself](crate::router::Router::withhold). May be called for several
+    /// layers. Default: none is left out.
     pub fn withhold(self, breakers: &CircuitBreakerHandle) -> Self {
         self.set(|s| s.withheld.push(breakers.clone()))
     }
 
-    /// Calls [`tools_changed`](Self::tools_changed) whenever a breaker opens or no longer refuses all calls, as lists that
-    /// [withhold](Self::withhold) such tools change then. Run it beside the gateway; it does not end by itself. Dropped, it tells
-    /// no more.
+    /// Calls [`tools_changed`](Self::tools_changed) whenever a breaker opens or no longer refuses
+    /// all calls, as lists that [withhold](Self::withhold) such tools change then. Run it beside
+    /// the gateway; it does not end by itself. Dropped, it tells no more.
     pub fn follow_breakers(
         &self,
         breakers: &CircuitBreakerHandle,
@@ -327,7 +338,8 @@ impl GatewayHandler {
         let mut told = Instant::now();
         async move {
             loop {
-                // It may be over by now: of a period that ends while this is at something else, clients are told too.
+                // It may be over by now: of a period that ends while this is at something else,
+                // clients are told too.
                 let transition = match breakers.next_period_end(told) {
                     Some(at) => timeout_at(at, transitions.next()).await.ok(),
                     None => Some(transitions.next().await),
@@ -345,8 +357,9 @@ impl GatewayHandler {
         }
     }
 
-    /// The stack as clients of this server reach it, for other ways in, such as [`axum::Routes`](crate::axum::Routes): calls through it
-    /// count as those of MCP clients do. They are refused once the server closes, waited for, and cut short.
+    /// The stack as clients of this server reach it, for other ways in, such as
+    /// [`axum::Routes`](crate::axum::Routes): calls through it count as those of MCP clients do.
+    /// They are refused once the server closes, waited for, and cut short.
     pub fn stack(
         &self,
     ) -> impl Service<ToolCall, Response = CallToolResponse, Error = ToolError, Future: Send>
@@ -369,12 +382,14 @@ impl GatewayHandler {
         self.drain.running()
     }
 
-    /// Takes no more calls, and waits until none runs. From now on a call is an error with the code `SERVER_CLOSING`, not started;
-    /// what listens to changes of the list ends.
+    /// Takes no more calls, and waits until none runs. From now on a call is an error with the code
+    /// `SERVER_CLOSING`, not started; what listens to changes of the list ends.
     ///
-    /// It waits as long as the calls take: put a timeout around it, and then [`cut_short`](Self::cut_short) what is left. Close the
-    /// sessions last. `RunningService::cancel` sends the last answers first; the cancellation token of a streamable HTTP
-    /// server cuts those that are still on their way, so give them a moment, as in the [example](Self#example).
+    /// The wait is as long as the calls take: put a timeout around it, and then
+    /// [`cut_short`](Self::cut_short) what is left. Close the sessions last.
+    /// `RunningService::cancel` sends the last answers first; the cancellation token of a
+    /// streamable HTTP server cuts those that are still on their way, so give them a moment, as in
+    /// the [example](Self#example).
     ///
     /// # Cancel safety
     ///
@@ -384,12 +399,14 @@ impl GatewayHandler {
         self.drain.drained().await;
     }
 
-    /// Takes no more calls, and ends those that run: each is dropped, which cancels it at the tool's server, and answered at once
-    /// with an error of the code `SERVER_CLOSING` that says that the tool may have run. Returns the names of their tools, sorted,
-    /// one for each call: `server__tool` where the server is known. A call is named in one answer only.
+    /// Takes no more calls, and ends those that run: each is dropped, which cancels it at the
+    /// tool's server, and answered at once with an error of the code `SERVER_CLOSING` that says
+    /// that the tool may have run. Returns the names of their tools, sorted, one for each call:
+    /// `server__tool` where the server is known. A call is named in one answer only.
     ///
-    /// It waits until no call is left. That is a matter of a moment, unless a tool blocks its thread, or a caller keeps a future of
-    /// [`stack`](Self::stack) without polling it: put a timeout around it where that may be.
+    /// The wait ends when no call is left. That is a matter of a moment, unless a tool blocks its
+    /// thread, or a caller keeps a future of [`stack`](Self::stack) without polling it: put a
+    /// timeout around it where that may be.
     ///
     /// # Cancel safety
     ///

@@ -11,8 +11,9 @@ use crate::{
     identity::Resolve,
 };
 
-/// The source of the list of tools that a [`GatewayHandler`](super::GatewayHandler) gives its clients: a
-/// `Router` of MCP servers, the [`McpTools`] of one server, or a function that returns it.
+/// The source of the list of tools that a [`GatewayHandler`](super::GatewayHandler) gives its
+/// clients: a `Router` of MCP servers, the [`McpTools`] of one server, or a function that returns
+/// it.
 ///
 /// ```
 /// use rmcp::model::{JsonObject, Tool};
@@ -25,14 +26,14 @@ pub trait ListTools: Send + Sync + 'static {
     /// The tools as they are now, in any order.
     fn list(&self) -> Vec<Tool>;
 
-    /// The one of this name. Asked for with each call over HTTP of a client of 2026-07-28, so a long list should not
-    /// be walked for it, as it is where this is left out.
+    /// The one of this name. Asked for with each call over HTTP of a client of 2026-07-28, so a
+    /// long list should not be walked for it, as it is where this is left out.
     fn find(&self, name: &str) -> Option<Tool> {
         self.list().into_iter().find(|tool| tool.name == name)
     }
 
-    /// The identity of the tool that a call names, as [`Resolve::resolve`] has it. Where it is left out the list cannot tell: calls go
-    /// on under the client's names, without a server.
+    /// The identity of the tool that a call names, as [`Resolve::resolve`] has it. Where it is left
+    /// out the list cannot tell: calls go on under the client's names, without a server.
     ///
     /// # Errors
     ///

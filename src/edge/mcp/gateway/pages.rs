@@ -4,13 +4,15 @@ use rmcp::model::{ErrorData, ListToolsResult, Tool};
 
 use crate::answer::json_bytes;
 
-/// The size of a page's tools at most, unless one alone is larger: half of what rmcp's line-based transports let through.
+/// The size of a page's tools at most, unless one alone is larger: half of what rmcp's line-based
+/// transports let through.
 const MAX_PAGE_BYTES: u64 = 8 << 20;
 
 /// The beginning of a cursor; the name of the last tool of the page before follows.
 const AFTER: &str = "after:";
 
-/// The page that a cursor asks for. By names, so that a list that changes in between loses none that stays.
+/// The page that a cursor asks for. By names, so that a list that changes in between loses none
+/// that stays.
 pub(super) fn page(
     mut tools: Vec<Tool>,
     cursor: Option<&str>,

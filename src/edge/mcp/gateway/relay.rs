@@ -14,7 +14,8 @@ use tokio::{sync::watch, time::sleep};
 use super::first::first;
 use crate::edge::mcp::progress::Relay;
 
-/// The shortest time between two messages: progress is for showing that something moves, not for all of it.
+/// The shortest time between two messages: progress is for showing that something moves, not for
+/// all of it.
 const GAP: Duration = Duration::from_millis(100);
 
 /// The newest progress of a call, on its way to the client.
@@ -97,8 +98,8 @@ mod tests {
     use super::*;
     use crate::{call::ToolCall, edge::mcp::GatewayHandler, error::ToolError};
 
-    /// The specification: none after the answer. rmcp has two queues for them. The metadata of the server's own notification
-    /// is not the client's.
+    /// The specification: none after the answer. rmcp has two queues for them. The metadata of the
+    /// server's own notification is not the client's.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn progress_that_is_on_its_way_comes_before_the_answer() {
         let stack = service_fn(|call: ToolCall| async move {
@@ -106,7 +107,8 @@ mod tests {
             let theirs =
                 json!({ "progressToken": 0, "progress": 1.0, "_meta": { "of": "theirs" } });
             relay.0(&serde_json::from_value(theirs).unwrap());
-            // The message is on its way, and there is an answer before any other task has had a turn.
+            // The message is on its way, and there is an answer before any other task has had a
+            // turn.
             let mut first = true;
             poll_fn(|cx| match std::mem::take(&mut first) {
                 true => {

@@ -17,7 +17,8 @@ use crate::{
 /// The header in which a client over HTTP names its session.
 const SESSION_HEADER: &str = "mcp-session-id";
 
-/// The call that a client asks for. What the request says itself is nearer than the headers that it came with.
+/// The call that a client asks for. What the request says itself is nearer than the headers that it
+/// came with.
 pub(super) fn call(
     params: CallToolRequestParams,
     cx: &RequestContext<RoleServer>,

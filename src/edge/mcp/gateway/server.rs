@@ -30,7 +30,8 @@ impl ServerHandler for GatewayHandler {
         pages::page(self.list()?, cursor.as_deref(), self.settings.page)
     }
 
-    // rmcp asks for the schema where headers repeat arguments (`x-mcp-header`), to refuse what does not agree.
+    // rmcp asks for the schema where headers repeat arguments (`x-mcp-header`), to refuse what does
+    // not agree.
     fn get_tool(&self, name: &str) -> Option<Tool> {
         // In rmcp a panic would leave the request without an answer.
         catch_unwind(AssertUnwindSafe(|| self.tools.find(name))).ok()?
@@ -126,7 +127,7 @@ impl GatewayHandler {
 }
 
 impl GatewayHandler {
-    /// Whether a tool is left out of the list, as its breaker is open.
+    /// Returns `true` if a tool is left out of the list because its breaker is open.
     fn is_withheld(&self, name: &str) -> bool {
         let call = ToolCall::new(name);
         let call = match self.tools.resolve(&call) {
@@ -138,7 +139,8 @@ impl GatewayHandler {
     }
 }
 
-/// A token of the call's own: rmcp's fires after an answer as well, which would stop what a tool leaves running.
+/// A token of the call's own: rmcp's fires after an answer as well, which would stop what a tool
+/// leaves running.
 #[cfg(feature = "cancel")]
 fn with_token(call: ToolCall) -> (ToolCall, tokio_util::sync::DropGuard) {
     let token = tokio_util::sync::CancellationToken::new();

@@ -12,7 +12,8 @@ use crate::edge::headers::is_usable_id;
 pub(super) struct Session {
     /// Unique in this process.
     number: u64,
-    /// Tells the client of changes. One for each session, however often a client says that it is ready.
+    /// Tells the client of changes. One for each session, however often a client says that it is
+    /// ready.
     listener: OnceLock<AbortHandle>,
 }
 
@@ -22,7 +23,8 @@ impl Session {
         format!("s{}", self.number)
     }
 
-    /// An id for a call, for logs. A client's own ids begin anew in each session; a number and its text are two.
+    /// An id for a call, for logs. A client's own ids begin anew in each session; a number and its
+    /// text are two.
     pub(super) fn call_id(&self, request: &RequestId) -> String {
         let number = self.number;
         let id = match request {

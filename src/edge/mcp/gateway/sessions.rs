@@ -18,20 +18,22 @@ use rmcp::{
 
 use crate::config::{ConfigError, refuse_if};
 
-/// The sessions of a streamable HTTP server, in memory as rmcp's `LocalSessionManager` has them, but a bounded number of them.
+/// The sessions of a streamable HTTP server, in memory as rmcp's `LocalSessionManager` has them,
+/// but a bounded number of them.
 ///
-/// In the revisions before 2026-07-28 each `initialize` makes a session, which takes some 50 KiB for as long as rmcp keeps it
-/// without requests: 5 minutes. rmcp sets no limit to their number.
+/// In the revisions before 2026-07-28 each `initialize` makes a session, which takes some 50 KiB
+/// for as long as rmcp keeps it without requests: 5 minutes. rmcp sets no limit to their number.
 ///
-/// Where there are as many as there may be, a new session replaces an idle one, which has no request under way and no stream
-/// open: the oldest of those whose client has sent nothing since `initialize`, if these take an eighth of the places or more,
-/// else, of those that have been used, the one that has been idle for longest. Its client is answered with 404, upon which it begins a new session, as the
-/// specification asks it to. A call whose client has hung up is not under way any more. If no session is idle, the new one is
-/// refused; rmcp answers with 500.
+/// Where there are as many as there may be, a new session replaces an idle one, which has no
+/// request under way and no stream open: the oldest of those whose client has sent nothing since
+/// `initialize`, if these take an eighth of the places or more, else, of those that have been used,
+/// the one that has been idle for longest. Its client is answered with 404, upon which it begins a
+/// new session, as the specification asks it to. A call whose client has hung up is not under way
+/// any more. If no session is idle, the new one is refused; rmcp answers with 500.
 ///
-/// So memory is bounded, and clients that only begin sessions disturb no others. A client that begins many and uses each makes
-/// others begin anew, and one that opens a stream in each keeps new clients out: put authentication or a limit of connections
-/// per peer in front, where that matters.
+/// So memory is bounded, and clients that only begin sessions disturb no others. A client that
+/// begins many and uses each makes others begin anew, and one that opens a stream in each keeps new
+/// clients out: put authentication or a limit of connections per peer in front, where that matters.
 ///
 /// Sessions are in this process alone: rmcp's session and event stores are not used.
 ///
@@ -65,7 +67,7 @@ struct Table {
 struct Use {
     /// Streams that are open: of requests under way, and for what the server has to say.
     streams: usize,
-    /// Whether the client has sent anything since `initialize`.
+    /// The client has sent something since `initialize`.
     has_spoken: bool,
     last: u64,
 }

@@ -23,8 +23,8 @@ pub(super) type Connecting = Pin<Box<dyn Future<Output = Result<McpConnection, A
 /// How an attempt has ended, once it has.
 pub(super) type Ended = watch::Receiver<Option<Result<(), ToolError>>>;
 
-/// An attempt to connect, in a task of its own: a caller that is dropped, or held and not polled, stops no other caller.
-/// Dropped, it ends the task.
+/// An attempt to connect, in a task of its own: a caller that is dropped, or held and not polled,
+/// stops no other caller. Dropped, it ends the task.
 #[derive(Debug)]
 pub(super) struct Attempt {
     task: AbortHandle,
@@ -35,7 +35,8 @@ pub(super) struct Attempt {
 
 impl Attempt {
     pub(super) fn begin(leaf: &McpReconnect) -> Self {
-        // rmcp keeps the span in which it connects until the connection ends. That of a call would last as long.
+        // rmcp keeps the span in which it connects until the connection ends. That of a call would
+        // last as long.
         let span = tracing::info_span!(
             target: TARGET,
             parent: None,
@@ -49,7 +50,8 @@ impl Attempt {
         let (connect, leaf) = (Arc::clone(&leaf.shared.connect), leaf.downgrade());
         let connecting = async move { timeout(limit, connect()).await };
         let attempt = async move {
-            // Not earlier: a runtime that is shutting down drops the task where it is spawned, under a lock.
+            // Not earlier: a runtime that is shutting down drops the task where it is spawned,
+            // under a lock.
             let mut ending = Ending {
                 leaf,
                 since,
@@ -80,7 +82,8 @@ impl Drop for Attempt {
     }
 }
 
-/// Reports the end of an attempt when it is dropped, so also after a panic, and when the runtime ends.
+/// Reports the end of an attempt when it is dropped, so also after a panic, and when the runtime
+/// ends.
 struct Ending {
     leaf: WeakLeaf,
     since: Instant,
@@ -107,8 +110,8 @@ impl Drop for Ending {
 fn failure(error: AnyError) -> ToolError {
     let cause = ToolError::from(error);
     let kind = match cause.kind() {
-        // These tell a caller more than that there is no connection. Others would mislead: the program of a
-        // server that is not found is no missing tool.
+        // These tell a caller more than that there is no connection. Others would mislead: the
+        // program of a server that is not found is no missing tool.
         kind @ (ErrorKind::Denied | ErrorKind::RateLimited | ErrorKind::TokenExchange) => kind,
         _ => ErrorKind::ConnectionFailed,
     };

@@ -17,19 +17,19 @@ use tokio::time::Instant;
 use super::super::{McpService, errors};
 use crate::error::{ErrorKind, ToolError};
 
-/// The result of the function of a [`McpReconnect`](super::McpReconnect): a connection, and the service that calls
-/// through it.
+/// The result of the function of a [`McpReconnect`](super::McpReconnect): a connection, and the
+/// service that calls through it.
 ///
-/// It is made from rmcp's `RunningService`; or from a pair of what keeps the connection up (that service, or
-/// something that holds it) and an [`McpService`] with settings of your own. What keeps it up is dropped when the
-/// connection is replaced and its last call has ended.
+/// A connection is made from rmcp's `RunningService`; or from a pair of what keeps the connection
+/// up (that service, or something that holds it) and an [`McpService`] with settings of your own.
+/// What keeps it up is dropped when the connection is replaced and its last call has ended.
 pub struct McpConnection {
     service: McpService,
     /// Dropped, it ends the connection. `None` once it was closed.
     keep: Mutex<Option<Box<dyn Upkeep>>>,
 }
 
-/// What keeps a connection up.
+/// The owner of a connection, which keeps it up.
 trait Upkeep: Send {
     /// Ends the connection, and waits for its end as far as it can.
     fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -88,9 +88,9 @@ pub(super) struct Live {
     connection: McpConnection,
     /// When it was made.
     pub(super) since: Instant,
-    /// Whether the server has answered a call.
+    /// The server has answered a call.
     answered: AtomicBool,
-    /// Whether an answer to a ping is awaited.
+    /// An answer to a ping is awaited.
     pinged: AtomicBool,
 }
 
@@ -120,7 +120,7 @@ impl Live {
         }
     }
 
-    /// Whether its transport is open. A server over HTTP may be gone all the same.
+    /// Returns `true` if its transport is open. A server over HTTP may be gone nevertheless.
     pub(super) fn is_open(&self) -> bool {
         !self.service().peer().is_transport_closed()
     }
@@ -150,7 +150,7 @@ impl Live {
     }
 }
 
-/// Whether a call's error says that the connection is of no use any more.
+/// Returns `true` if a call's error means that the connection cannot be used any more.
 pub(super) fn is_loss(error: &ToolError) -> bool {
     match std::error::Error::source(error).and_then(|e| e.downcast_ref()) {
         Some(ServiceError::TransportClosed) => true,

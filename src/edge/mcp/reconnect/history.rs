@@ -26,7 +26,8 @@ struct Refused {
     /// Until when there is no other attempt.
     until: Instant,
     error: ToolError,
-    /// Whether a call has reported it as a failure of the server. For all others it is a refusal of ours.
+    /// A call has reported it as a failure of the server. For all other calls it is a refusal of
+    /// ours.
     is_reported: bool,
 }
 
@@ -45,7 +46,8 @@ impl History {
         self.failures
     }
 
-    /// The attempt has succeeded. What failed before is forgotten once the server has answered a call.
+    /// The attempt has succeeded. What failed before is forgotten once the server has answered a
+    /// call.
     pub(super) fn connected(&mut self) {
         self.refused = None;
     }
@@ -65,7 +67,8 @@ impl History {
         self.refuse(now, delay, error, false)
     }
 
-    /// A connection is lost that was made at `since`. One that has never answered was no better than a failed attempt.
+    /// A connection is lost that was made at `since`. One that has never answered was no better
+    /// than a failed attempt.
     pub(super) fn lose(
         &mut self,
         since: Instant,
@@ -115,7 +118,8 @@ impl History {
         Some(refused.report(refused.error.clone(), wait))
     }
 
-    /// The error of a call that has waited for an attempt that failed with this one, however short the window is.
+    /// The error of a call that has waited for an attempt that failed with this one, however short
+    /// the window is.
     pub(super) fn shares(&mut self, now: Instant, error: ToolError) -> ToolError {
         let wait = self.window(now).unwrap_or_default();
         match &mut self.refused {
@@ -199,7 +203,7 @@ mod tests {
         assert_eq!(history.fail(since, &backoff(), 0, error()), ms(500));
     }
 
-    /// What a success forgets is the window, not the count: it may be lost at once.
+    /// A success forgets the window, not the count: the connection may be lost immediately.
     #[test]
     fn a_connection_alone_does_not_reset_the_count() {
         let (mut history, now) = (History::default(), Instant::now());

@@ -27,10 +27,12 @@ use crate::{
     },
 };
 
-/// The tools of one MCP server, whose connection is made when it is needed, and made again when it is lost.
+/// The tools of one MCP server, whose connection is made when it is needed, and made again when it
+/// is lost.
 ///
-/// `connect` is your way to a connection: it spawns the server's process, or opens an HTTP client, and hands
-/// over rmcp's running client; or a pair of that and an [`McpService`] with settings of its own.
+/// `connect` is your way to a connection: it spawns the server's process, or opens an HTTP client,
+/// and hands over rmcp's running client; or a pair of that and an [`McpService`] with settings of
+/// its own.
 ///
 /// ```no_run
 /// use rmcp::{
@@ -56,20 +58,26 @@ use crate::{
 /// # Ok(()) }
 /// ```
 ///
-/// [`McpServer`](crate::mcp::McpServer) is such a service with progress, a list of tools and the newest revision. A
-/// client of your own that should have these takes an [`McpNotifications`](crate::mcp::McpNotifications) for each
-/// connection, all with one [`McpTools`](crate::mcp::McpTools).
+/// [`McpServer`](crate::mcp::McpServer) is such a service with progress, a list of tools and the
+/// newest revision. A client of your own that should have these takes an
+/// [`McpNotifications`](crate::mcp::McpNotifications) for each connection, all with one
+/// [`McpTools`](crate::mcp::McpTools).
 ///
-/// - **One at a time.** However many calls need the connection, one attempt is made, in a task of its own. It goes on
-///   when the calls that wait for it are dropped, or held without being polled; it ends with the last clone of the leaf.
-/// - **Waiting.** A call waits for the attempt, 5 s by default, within its deadline and until its caller cancels;
-///   see [`with_max_wait`](Self::with_max_wait) and [`with_fail_fast`](Self::with_fail_fast).
-/// - **Backoff.** After an attempt that failed there is none for 500 ms, then for twice as long each time, up to 30 s.
-///   Meanwhile calls fail at once, with [`retry_after`](ToolError::retry_after). A server that asks for more gets
-///   it, up to an hour. A connection that is lost before it has answered a call counts as an attempt that failed, when it was made.
-/// - **Loss.** A connection is lost when its transport is closed, or a call fails for its transport, or the server does not
-///   know the session. It is noticed by calls alone, and by [`with_ping`](Self::with_ping). The next call makes a new one; the
-///   old one is dropped with its last call, and the server's process with it.
+/// - **One at a time.** However many calls need the connection, one attempt is made, in a task of
+///   its own. It goes on when the calls that wait for it are dropped, or held without being polled;
+///   it ends with the last clone of the service.
+/// - **Waiting.** A call waits for the attempt, 5 s by default, within its deadline and until its
+///   caller cancels; see [`with_max_wait`](Self::with_max_wait) and
+///   [`with_fail_fast`](Self::with_fail_fast).
+/// - **Backoff.** After an attempt that failed there is none for 500 ms, then for twice as long
+///   each time, up to 30 s. Meanwhile calls fail at once, with
+///   [`retry_after`](ToolError::retry_after). A server that asks for more gets it, up to an hour. A
+///   connection that is lost before it has answered a call counts as an attempt that failed, when
+///   it was made.
+/// - **Loss.** A connection is lost when its transport is closed, or a call fails for its
+///   transport, or the server does not know the session. It is noticed by calls alone, and by
+///   [`with_ping`](Self::with_ping). The next call makes a new one; the old one is dropped with its
+///   last call, and the server's process with it.
 ///
 /// # Over HTTP
 ///
@@ -112,36 +120,42 @@ use crate::{
 /// # let _ = web; Ok(()) }
 /// ```
 ///
-/// A server that [hangs](Self::with_ping) is replaced within moments, unless `connect` waits for something of the old connection: a list
-/// of tools that is being fetched there, for example. The old process is ended when its connection is dropped.
+/// A server that [hangs](Self::with_ping) is replaced within moments, unless `connect` waits for
+/// something of the old connection: a list of tools that is being fetched there, for example. The
+/// old process is ended when its connection is dropped.
 ///
 /// # Retries
 ///
-/// It never repeats a call: one that was under way fails, and may have run. That is the business of a
-/// [`RetryLayer`](crate::retry::RetryLayer) above, which finds the new connection, and waits as long as `retry_after` says.
+/// The service never repeats a call: one that was under way fails, and may have run. That is the
+/// business of a [`RetryLayer`](crate::retry::RetryLayer) above, which finds the new connection,
+/// and waits as long as `retry_after` says.
 ///
-/// Events: `tool.connected`, `tool.disconnected`, `tool.connect_failed`; see [`event`](crate::event). The service is always ready.
+/// Events: `tool.connected`, `tool.disconnected`, `tool.connect_failed`; see
+/// [`event`](crate::event). The service is always ready.
 ///
 /// # Errors
 ///
-/// Those of [`McpService`]. Without a connection [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not
-/// started; [`Denied`](crate::ErrorKind::Denied), [`RateLimited`](crate::ErrorKind::RateLimited) or
-/// [`TokenExchange`](crate::ErrorKind::TokenExchange) if that is why. The source is what `connect` returned, as a [`ToolError`]. A
-/// call whose deadline passes while it waits is [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded).
+/// Those of [`McpService`]. Without a connection
+/// [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not started;
+/// [`Denied`](crate::ErrorKind::Denied), [`RateLimited`](crate::ErrorKind::RateLimited) or
+/// [`TokenExchange`](crate::ErrorKind::TokenExchange) if that is why. The source is what `connect`
+/// returned, as a [`ToolError`]. A call whose deadline passes while it waits is
+/// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded).
 ///
 /// # Cancel safety
 ///
-/// Dropping a call tells the server, if it was sent. `connect` is dropped at its timeout, and with the last clone.
+/// Dropping a call tells the server, if it was sent. `connect` is dropped at its timeout, and with
+/// the last clone.
 ///
 /// # Panics
 ///
-/// Calls have to be polled in a tokio runtime, whose task the attempt is, with rmcp's own: keep it running. A panic of
-/// `connect` is an attempt that failed.
+/// Calls have to be polled in a tokio runtime, whose task the attempt is, with rmcp's own: keep it
+/// running. A panic of `connect` is an attempt that failed.
 ///
 /// # Clone
 ///
-/// Clones share the connection and what is known of it. Settings are those of each clone; an attempt has those of the clone
-/// that began it.
+/// Clones share the connection and what is known of it. Settings are those of each clone; an
+/// attempt has those of the clone that began it.
 #[derive(Clone)]
 pub struct McpReconnect {
     pub(super) shared: Arc<Shared>,
@@ -181,8 +195,9 @@ impl McpReconnect {
         connected.map_err(|error| error.with_server(Arc::clone(&self.shared.server)))
     }
 
-    /// Ends the connection, and waits until rmcp has closed its transport; a server in a child process has ended then. Calls
-    /// under way fail. A later call connects again, and so does an attempt that is under way.
+    /// Ends the connection, and waits until rmcp has closed its transport; a server in a child
+    /// process has ended then. Calls under way fail. A later call connects again, and so does an
+    /// attempt that is under way.
     ///
     /// A connection that was made from a pair is only dropped.
     ///
@@ -195,12 +210,13 @@ impl McpReconnect {
         }
     }
 
-    /// Whether there is a connection that is not known to be lost.
+    /// Returns `true` if there is a connection that is not known to be lost.
     pub fn is_connected(&self) -> bool {
         self.current().is_some()
     }
 
-    /// The service of the connection that there is now. It does not keep the connection up, nor does it find another one.
+    /// The service of the connection that there is now. It does not keep the connection up, nor
+    /// does it find another one.
     pub fn service(&self) -> Option<McpService> {
         self.current().map(|live| live.service().clone())
     }

@@ -28,8 +28,8 @@ impl Default for Settings {
 }
 
 impl McpReconnect {
-    /// Sets how long there is no attempt after one that failed. Default: 500 ms, doubled each time up to 30 s, each a
-    /// quarter longer at most, at random. No more than an hour.
+    /// Sets how long there is no attempt after one that failed. Default: 500 ms, doubled each time
+    /// up to 30 s, each a quarter longer at most, at random. No more than an hour.
     #[must_use]
     pub fn with_backoff(mut self, backoff: Backoff) -> Self {
         self.settings.backoff = backoff;
@@ -48,7 +48,7 @@ impl McpReconnect {
         Ok(self)
     }
 
-    /// The same for one that is not zero.
+    /// Sets a timeout that is not zero, and may be longer.
     pub(in crate::edge::mcp) fn with_long_connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self
@@ -65,26 +65,29 @@ impl McpReconnect {
         self
     }
 
-    /// Sets how long a call waits for a connection, if its deadline leaves it as much. Default: 5 s.
+    /// Sets how long a call waits for a connection, if its deadline leaves it as much. Default: 5
+    /// s.
     #[must_use]
     pub fn with_max_wait(mut self, max: Duration) -> Self {
         self.settings.max_wait = Some(max);
         self
     }
 
-    /// Calls do not wait for a connection: while an attempt goes on, they fail at once. Only the call that begins it waits
-    /// for its end, within its own deadline.
+    /// Calls do not wait for a connection: while an attempt goes on, they fail at once. Only the
+    /// call that begins it waits for its end, within its own deadline.
     #[must_use]
     pub fn with_fail_fast(mut self) -> Self {
         self.settings.max_wait = None;
         self
     }
 
-    /// Asks the server for a sign of life (MCP's `ping`) when a call is dropped before its answer has come, for example by a
-    /// timeout above. If nothing comes back within `limit`, the connection is lost. Default: no pings.
+    /// Asks the server for a sign of life (MCP's `ping`) when a call is dropped before its answer
+    /// has come, for example by a timeout above. If nothing comes back within `limit`, the
+    /// connection is lost. Default: no pings.
     ///
-    /// Over HTTP use it with any `limit`: see [Over HTTP](Self#over-http). To a child process it is a question of what you
-    /// want: one that works on something for longer than `limit`, and answers no one meanwhile, is ended in the middle of it.
+    /// Over HTTP use it with any `limit`: see [Over HTTP](Self#over-http). To a child process it is
+    /// a question of what you want: one that works on something for longer than `limit`, and
+    /// answers no one meanwhile, is ended in the middle of it.
     ///
     /// # Errors
     ///

@@ -82,7 +82,7 @@ impl McpReconnect {
         current.filter(|live| live.is_open())
     }
 
-    /// The same; a connection that has closed is noted as lost.
+    /// Returns the current connection. A closed one is recorded as lost.
     pub(super) fn usable(&self) -> Option<Arc<Live>> {
         let live = self.shared.current.load_full()?;
         if live.is_open() {
@@ -122,7 +122,8 @@ impl McpReconnect {
         self.shared.current.swap(None)
     }
 
-    /// The attempt that goes on, or a new one, and whether it is new; `None` if there is a connection after all.
+    /// The attempt that goes on, or a new one, and whether it is new; `None` if there is a
+    /// connection after all.
     pub(super) fn join(&self) -> Result<Option<(Ended, bool)>, ToolError> {
         let mut state = self.state();
         if self.shared.current.load().is_some() {
@@ -186,8 +187,8 @@ impl McpReconnect {
         self.state().history.window(Instant::now())
     }
 
-    /// The error of a call that does not wait for the attempt that goes on: it makes sense to come back after the first
-    /// delay, or sooner, when the attempt is over.
+    /// The error of a call that does not wait for the attempt that goes on: it makes sense to come
+    /// back after the first delay, or sooner, when the attempt is over.
     pub(super) fn busy(&self) -> ToolError {
         let first = self.settings.backoff.delay(1, 0);
         let until = self.state().attempt.as_ref().and_then(|a| a.until);
