@@ -1,4 +1,4 @@
-//! Answers of HTTP servers, as leaves read them.
+//! Answers of HTTP servers, as tool services read them.
 
 use std::{pin::pin, time::SystemTime};
 

@@ -96,8 +96,9 @@ impl Plan {
 macro_rules! settings {
     ($batch:ident) => {
         impl<S, C> $batch<S, C> {
-            /// Sets the classifier that decides whether an answer is an error result. Default: it is a success, unless the leaf has
-            /// [reported](crate::Record::set_reported) an error, as `McpService` does (`isError`). That holds with any classifier.
+            /// Sets the classifier that decides whether an answer is an error result. Default: it
+            /// is a success, unless the tool service has [reported](crate::Record::set_reported) an
+            /// error, as `McpService` does (`isError`). That holds with any classifier.
             pub fn with_classifier<D>(self, classifier: D) -> $batch<S, D> {
                 $batch {
                     service: self.service,

@@ -34,7 +34,8 @@ impl Sign {
             | ErrorKind::Upstream
             | ErrorKind::RateLimited
             | ErrorKind::PollTimeout => Self::Answer,
-            // Without a source or a status, a layer or a leaf of this side may have made it.
+            // Without a source or a status, a layer or a tool service of this side may have made
+            // it.
             ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::Denied
                 if error.status().is_some() || std::error::Error::source(error).is_some() =>
             {

@@ -22,8 +22,9 @@ use crate::{
 /// Jobs of an HTTP API, for a [`PollLayer`](crate::poll::PollLayer) above the tool that starts them: the request that asks for a job, and what its
 /// answers mean.
 ///
-/// The request is an [`HttpTool`] of its own. Its templates have the arguments of the call, and the [values](Self::with_value) that name the job,
-/// taken out of the answer that has started it. The same leaf sends it.
+/// The request is an [`HttpTool`] of its own. Its templates have the arguments of the call, and the
+/// [values](Self::with_value) that name the job, taken out of the answer that has started it. The
+/// same tool service sends it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -375,7 +376,7 @@ fn reported(text: String, answer: HttpAnswer) -> ToolError {
     ToolError::new(ErrorKind::Reported, text).with_source(Refused::new(answer))
 }
 
-/// What a call asks for, instead of the tool of its leaf.
+/// The request of a call, instead of the tool of its service.
 #[derive(Clone)]
 pub(super) struct Asked {
     kind: Arc<Inner>,

@@ -1,7 +1,7 @@
-//! HTTP endpoints as tools: a request made of templates, a leaf over any HTTP client.
+//! HTTP endpoints as tools: a request made of templates, a tool service over any HTTP client.
 //!
 //! An [`HttpTool`] says what is sent: method, and templates of the URL, the headers and the body. [`HttpTool::client`] makes
-//! the leaf of a stack of it, which sends one request for each call. The client is any
+//! the innermost service of a stack of it, which sends one request for each call. The client is any
 //! `Service<http::Request<B>>`: reqwest's (`ReqwestClient`, feature `http-client`; TLS is a feature of reqwest's, which you choose),
 //! hyper-util's, either of them below tower-http's layers.
 //!
@@ -78,9 +78,9 @@
 //!
 //! # fn main() -> Result<(), ConfigError> {
 //! let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
-//! let leaf =
+//! let service =
 //!     HttpTool::new(Method::GET, "http://127.0.0.1:8080/shops/{{ shop }}")?.client(client);
-//! # let _: tower_toolcall::http_tool::HttpService<_, Full<Bytes>> = leaf;
+//! # let _: tower_toolcall::http_tool::HttpService<_, Full<Bytes>> = service;
 //! # Ok(()) }
 //! ```
 //!
@@ -209,8 +209,9 @@
 //!
 //! # Order
 //!
-//! Innermost: retry, breaker and timeout act on single requests. The leaf has no timeout, and follows and repeats nothing by itself.
-//! Hosts are literal, so the names are the operator's; what they resolve to is the client's: see reqwest's `dns_resolver`.
+//! Innermost: retry, breaker and timeout act on single requests. The tool service has no timeout,
+//! and follows and repeats nothing by itself. Hosts are literal, so the names are the operator's;
+//! what they resolve to is the client's: see reqwest's `dns_resolver`.
 //!
 //! # Events
 //!

@@ -44,7 +44,8 @@ const CUT: &str = "... [the rest of the body was not read]";
 /// How long the body of an answer with an error status is waited for: its status is what counts.
 const REFUSAL_TIME: Duration = Duration::from_secs(2);
 
-/// The leaf of an [`HttpTool`]: sends one request for each call. Made by [`HttpTool::client`].
+/// The tool service of an [`HttpTool`]: sends one request for each call. Made by
+/// [`HttpTool::client`].
 ///
 /// Always ready; errors come from the response future only. Dropping that drops the request.
 ///

@@ -314,8 +314,8 @@ impl HttpTool {
         self
     }
 
-    /// Whether calls may run twice. A leaf cannot tell the layers above: say it to them, by
-    /// [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety) or an
+    /// Returns the replay safety of calls. A tool service cannot tell outer layers: say it to them,
+    /// by [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety) or an
     /// [`Identity`](crate::Identity).
     pub fn replay_safety(&self) -> ReplaySafety {
         self.replay
@@ -331,7 +331,7 @@ impl HttpTool {
         &self.host
     }
 
-    /// The leaf that sends the tool's requests through `client`.
+    /// Returns the tool service that sends the tool's requests through `client`.
     ///
     /// The client is any `Service<http::Request<B>>` with `B: From<Bytes>`: reqwest's through `ReqwestClient` (feature
     /// `http-client`), hyper-util's with `http_body_util::Full<Bytes>`, either of them below tower-http's layers.

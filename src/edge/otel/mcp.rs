@@ -14,7 +14,7 @@ const PROTOCOL_VERSION: &str = "mcp.protocol.version";
 const REQUEST_ID: &str = "jsonrpc.request.id";
 const STATUS_CODE: &str = "rpc.response.status_code";
 
-/// The leaf's knowledge of the request that it sent, for the hooks of the layers above it.
+/// The tool service's knowledge of the request that it sent, for the hooks of outer layers.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) request_id: RequestId,
@@ -28,7 +28,8 @@ pub(crate) fn method(span: &Span) {
     span.set_attribute(METHOD_NAME, "tools/call");
 }
 
-/// At the end: what the leaf has left on the call's record, and the code that a server answered with.
+/// At the end: what the tool service has left on the call's record, and the code that a server
+/// answered with.
 pub(crate) fn sent(call: &CallInfo, code: Option<i32>, span: &Span) {
     if let Some(code) = code {
         span.set_attribute(STATUS_CODE, code.to_string());

@@ -1,6 +1,6 @@
 //! Names to services: local tools and those of servers behind one `Service<ToolCall>`.
 //!
-//! A [`Router`] is the leaf of a stack that serves several tools. A call goes
+//! A [`Router`] is the innermost service of a stack that serves several tools. A call goes
 //!
 //! - to the local tool of its name;
 //! - else, if its name is `{server}__{tool}`, to that server, under the tool's own name;

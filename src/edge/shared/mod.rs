@@ -37,7 +37,7 @@
 //! | the probe fails | they stay open for the new period; no other vote is needed, as the fleet had agreed |
 //! | its probes succeed | what they took over ends; one that had failures of its own may probe at once |
 //! | a handle [forces](crate::circuit_breaker::Breaker::force_open) or resets it, and that changes its state | theirs are forced or reset |
-//! | a rate limit is met, by a status or a leaf's own word, or [begun](crate::rate_limit::RateLimitHandle::cool) by hand | their calls of that key wait as long; no vote is needed, as the server itself has said so |
+//! | a rate limit is met, by a status or a tool service's own word, or [begun](crate::rate_limit::RateLimitHandle::cool) by hand | their calls of that key wait as long; no vote is needed, as the server itself has said so |
 //! | a rate limit is known by text alone | nothing |
 //! | a cooldown is [ended](crate::rate_limit::RateLimitHandle::clear) by hand | theirs end |
 //! | a cooldown is over | all return together as slowly as one would: each has one turn of so many |

@@ -28,7 +28,7 @@ pub struct RecordSnapshot {
     pub configured_timeout: Option<Duration>,
     /// [`Observation::output_bytes`]
     pub output_bytes: Option<u64>,
-    /// [`Observation::server`]: the one that the leaf has named.
+    /// [`Observation::server`]: the one that the tool service has named.
     pub server: Option<Arc<str>>,
 }
 

@@ -70,7 +70,8 @@ impl<Res> Step<Res> {
         Self::error(ToolError::new(kind, "the script fails this call"))
     }
 
-    /// Fails as a leaf does that got this HTTP status on its own wire: [`ToolError::from_status`].
+    /// Fails as a tool service does that got this HTTP status on its own connection:
+    /// [`ToolError::from_status`].
     ///
     /// # Panics
     ///

@@ -49,8 +49,9 @@ const REFUSAL_TIME: Duration = Duration::from_secs(2);
 /// The token endpoint of an identity provider: exchanges the token of a [`TokenRequest`] for one that has its target (RFC 8693), by one POST of a form
 /// over any HTTP client.
 ///
-/// A leaf for layers of its own, under a [`TokenLayer`](super::TokenLayer): a breaker, a timeout, trace and metrics that know it as the tool
-/// `token_exchange` of the provider's host. It repeats nothing.
+/// A tool service for layers of its own, under a [`TokenLayer`](super::TokenLayer): a breaker, a
+/// timeout, trace and metrics that know it as the tool `token_exchange` of the provider's host. It
+/// repeats nothing.
 ///
 /// What the provider answers is not believed as it is:
 ///

@@ -113,8 +113,8 @@ where
         }
     }
 
-    /// Whether a server has refused the token with which the call was sent: by a status on the leaf's own wire, and so without doing
-    /// anything.
+    /// Whether a server has refused the token with which the call was sent: by a status on the tool
+    /// service's own connection, and so without doing anything.
     fn is_refused(&self, error: &ToolError) -> bool {
         let is_401 = error.status().is_some_and(|status| status == 401);
         let is_unsent = error.execution() == Execution::NotStarted && !error.is_after_ambiguous();

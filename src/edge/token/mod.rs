@@ -61,9 +61,10 @@
 //! waited for it share the failure, and the next call asks again. Calls with a token for one call wait for nobody. Waiting ends with the call's own deadline or
 //! cancellation: poll the future of a call or drop it, as the one that asks holds up the others.
 //!
-//! A 401 on the leaf's own wire, for a token that was kept for 30 s or more, forgets that token: another one is asked for, and the call is sent
-//! once more, as another attempt. A 401 has done nothing, so that this holds whatever the call's replay safety. A second 401 is the answer, and so is the
-//! first if there is no other token.
+//! A 401 on the tool service's own connection, for a token that was kept for 30 s or more, forgets
+//! that token: another one is asked for, and the call is sent once more, as another attempt. A 401
+//! has done nothing, so that this holds whatever the call's replay safety. A second 401 is the
+//! answer, and so is the first if there is no other token.
 //!
 //! # Order
 //!

@@ -35,12 +35,14 @@
 //! # }
 //! ```
 //!
-//! Limits belong into the stack, not into tonic's own layers, which do not know these errors: a `Server::timeout` answers
-//! `CANCELLED`, and a `TimeoutLayer` of tower's answers `INTERNAL`. tonic's server also enforces `grpc-timeout` by itself, with
-//! `CANCELLED`. With [`with_grpc_deadline`](crate::ToolCall::with_grpc_deadline) it is the call's deadline too, and a
-//! [`DeadlineLayer`](crate::deadline) ends the call earlier by its reserve, so that the stack's own answer is there first.
-//! The reserve is a tenth of a short `grpc-timeout`: below 100 ms that is less than 10 ms, and tonic's answer may be first. No deadline is
-//! taken without it, and it says whether the client is trusted: deadlines of strangers tell a circuit breaker nothing.
+//! Limits belong into the stack, not into tonic's own layers, which do not know these errors: a
+//! `Server::timeout` answers `CANCELLED`, and a `TimeoutLayer` of tower's answers `INTERNAL`.
+//! tonic's server also enforces `grpc-timeout` by itself, with `CANCELLED`. With
+//! [`with_grpc_deadline`](crate::ToolCall::with_grpc_deadline) it is the call's deadline too, and a
+//! [`DeadlineLayer`](crate::deadline) ends the call earlier by its reserve, so that the stack's own
+//! answer is there first. The reserve is a tenth of a short `grpc-timeout`: below 100 ms that is
+//! less than 10 ms, and tonic's answer may be first. No deadline is taken without it, and it says
+//! whether the client is trusted: deadlines of strangers tell a circuit breaker nothing.
 //!
 //! The names of tools and servers in a request are the client's: resolve them by an [identity layer](crate::identity).
 //!
@@ -74,9 +76,9 @@
 //! | `RESOURCE_EXHAUSTED`, `OUT_OF_RANGE` for a message that is too large | `InvalidInput` |
 //! | any other | [by its code](crate::ErrorKind::from_grpc_code); `NOT_FOUND` has the status 404, as the tool is there |
 //!
-//! Whether the tool ran is unknown, whatever the code and the delay: a tool may have met the status in the middle of its
-//! work, and a server may answer `RESOURCE_EXHAUSTED` or `UNAVAILABLE` after its own. More is believed where the leaf
-//! says whose word it is:
+//! Whether the tool ran is unknown, whatever the code and the delay: a tool may have met the status
+//! in the middle of its work, and a server may answer `RESOURCE_EXHAUSTED` or `UNAVAILABLE` after
+//! its own. More is believed where the tool service says whose word it is:
 //!
 //! | status | [`transport`](crate::transport) around the client | [`from_trusted_peer`] |
 //! |---|---|---|

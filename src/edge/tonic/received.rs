@@ -29,7 +29,7 @@ pub fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     on_wire(error).map(ToolError::into_inferred)
 }
 
-/// The same, as a leaf that is a transport met it.
+/// Recognises an error that a tool service met on its own connection.
 pub(crate) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     if let Some(status) = error.downcast_ref::<Status>() {
         return Some(of_status(status, from_peer));
@@ -56,7 +56,8 @@ pub(crate) fn shown(error: &(dyn StdError + 'static)) -> Option<String> {
     error.downcast_ref().map(text)
 }
 
-/// Returns the reason for which a peer with this crate refused arguments, which is for the model, or else code and message.
+/// Returns the reason for which a peer with this crate refused arguments, which is for the model,
+/// or else code and message.
 fn text(status: &Status) -> String {
     let reason = || info(status)?.metadata.remove("reason");
     let is_of_arguments = status.code() == Code::InvalidArgument;
@@ -64,11 +65,13 @@ fn text(status: &Status) -> String {
     reason.unwrap_or_else(|| format!("gRPC {:?}: {}", status.code(), status.message()))
 }
 
-/// The error of a status from a peer that is trusted, such as a gateway or a mesh of one's own: it is also believed
-/// whether the tool ran, and what it says is [the leaf's word](crate::Evidence::Word).
+/// The error of a status from a peer that is trusted, such as a gateway or a mesh of one's own: it
+/// is also believed whether the tool ran, and what it says is [the tool service's
+/// word](crate::Evidence::Word).
 ///
-/// For leaves only, which get the status as the answer to the call itself. Any other status is read as
-/// `From<Status>` does, with nothing of it believed that a [`transport`](crate::transport) does not believe.
+/// For tool services only, which get the status as the answer to the call itself. Any other status
+/// is read as `From<Status>` does, with nothing of it believed that a
+/// [`transport`](crate::transport) does not believe.
 ///
 /// ```
 /// use tonic::Status;

@@ -50,7 +50,8 @@ const MAX_SHOWN: usize = 5;
 /// });
 /// ```
 ///
-/// What a leaf writes on the [record](crate::Record) of a call, for example that its answer is an error, is not replayed.
+/// A record that a tool service writes on a call ([`Record`](crate::Record)), for example that its
+/// answer is an error, is not replayed.
 ///
 /// # Errors
 ///
