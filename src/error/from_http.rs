@@ -87,7 +87,8 @@ impl ToolError {
         }
     }
 
-    /// Returns the reason for which a server of ours refused arguments: [`to_http`](Self::to_http) writes it for a model.
+    /// Returns the reason for which a server of ours refused arguments: [`to_http`](Self::to_http)
+    /// writes it for a model.
     pub(crate) fn reason_in(body: &str) -> Option<String> {
         let error = &parsed(body)?["error"];
         let is_ours = error["code"] == ErrorKind::InvalidInput.code();

@@ -15,7 +15,8 @@ use crate::{
     text::Short,
 };
 
-/// Emits one of our [events](super::names::event) with some of our [fields](super::names::field): its name is the message.
+/// Emits one of our [events](super::names::event) with some of our [fields](super::names::field):
+/// its name is the message.
 macro_rules! event {
     // In no span.
     (root $level:ident $name:ident $($rest:tt)*) => {
@@ -37,7 +38,8 @@ macro_rules! event {
 }
 pub(crate) use event;
 
-/// Emits an event about a call, with its names, and with a code and a text: as much of these as a [`Line`] has room for.
+/// Emits an event about a call, with its names, and with a code and a text: as much of these as a
+/// [`Line`] has room for.
 macro_rules! emit {
     ($level:ident $name:ident, $call:expr, code: $code:expr, error: $error:expr $(, $field:ident = $value:expr)*) => {
         $crate::event::emit!(@ $level $name, $call, Option::from($code), ERROR = Option::from($error)
@@ -81,7 +83,8 @@ fn detail_or<T>(matters: bool, value: T) -> Option<T> {
     (matters || details_are_heard()).then_some(value)
 }
 
-/// The level of the event of a call that ended with this kind of error: INFO for mistakes of callers.
+/// The level of the event of a call that ended with this kind of error: INFO for mistakes of
+/// callers.
 pub(crate) const fn level_of(kind: ErrorKind) -> Level {
     use ErrorKind as Kind;
     match kind {
@@ -111,7 +114,8 @@ const MAX_NAME: usize = 64;
 /// The most characters of an event in a text log, where it has not all its fields.
 const MAX_LINE: usize = 200;
 
-/// Returns how many of them time, level, spans and target take, as `tracing_subscriber::fmt` writes them.
+/// Returns how many of them time, level, spans and target take, as `tracing_subscriber::fmt` writes
+/// them.
 fn head() -> usize {
     const HEAD: usize = "2026-11-27T00:22:11.418034Z  INFO tower_toolcall: ".len();
     const CALL: usize = names::span::CALL.len() + ": ".len();
@@ -122,7 +126,8 @@ fn head() -> usize {
     }
 }
 
-/// Returns how many characters a field takes with its value and the space before it; none without a value.
+/// Returns how many characters a field takes with its value and the space before it; none without a
+/// value.
 pub(crate) fn width(field: &str, value: &dyn fmt::Debug) -> usize {
     let value = format!("{value:?}");
     let value = match value.strip_prefix("Some(") {
@@ -151,8 +156,8 @@ impl<'a> From<&'a CallInfo> for Named<'a> {
     }
 }
 
-/// The names and texts of an event: all of them where [details are heard](details_are_heard), else as much of tool, server and
-/// text as fits into a line.
+/// The names and texts of an event: all of them where [details are heard](details_are_heard), else
+/// as much of tool, server and text as fits into a line.
 pub(crate) struct Line<'a> {
     named: Named<'a>,
     pub(crate) code: Option<&'a str>,
@@ -228,8 +233,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Returns how much of the tool's name has room, whether the server has, and how much is left for a text, which takes `least`.
-#[cold]
+/// Returns how much of the tool's name has room, whether the server has, and how much is left for a
+/// text, which takes `least`.
 fn room(named: Named<'_>, left: usize, least: usize) -> (usize, bool, usize) {
     let width = |field, name, max| width(field, &display(Short::field(name, max)));
     let left_by = |max| left.checked_sub(width("tool", named.tool, max));
@@ -248,8 +253,8 @@ fn room(named: Named<'_>, left: usize, least: usize) -> (usize, bool, usize) {
 /// The least that is shown of a text, with its name and its quotes.
 const LEAST: usize = 20;
 
-/// Cuts a text that is printed between quotes to `room` characters, `frame` of them for its name and quotes. The middle
-/// goes: the innermost cause of an error stands at its end.
+/// Cuts a text that is printed between quotes to `room` characters, `frame` of them for its name
+/// and quotes. The middle goes: the innermost cause of an error stands at its end.
 fn cut(text: &str, room: usize, frame: usize) -> Option<Cow<'_, str>> {
     const DOTS: &str = "...";
     let room = room.checked_sub(frame).filter(|_| room >= LEAST)?;
