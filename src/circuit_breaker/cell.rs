@@ -167,7 +167,7 @@ impl Cell {
         if generation(word) == pass.generation {
             let timed = word & TIMED != 0;
             let done = match verdict {
-                None => word & ADMITS != 0,
+                None | Some(Verdict::ANSWERS) => word & ADMITS != 0,
                 Some(Verdict::SUCCESS) if word & (QUIET | QUIET_IF_FAST) != 0 => true,
                 Some(Verdict::SUCCESS) if word & RUN != 0 && timed => {
                     self.count(word, Some(*known.insert(now())))
@@ -182,7 +182,7 @@ impl Cell {
         // The clock is read once at most: above or here.
         let now = known.unwrap_or_else(now);
         let recorded = self.with(rules, |machine| machine.record(pass, verdict, now, rules));
-        if recorded == Recorded::Stale && verdict.is_some() {
+        if recorded == Recorded::Stale && verdict.is_some_and(|verdict| !verdict.answers) {
             self.stale.fetch_add(1, Relaxed);
         }
         recorded

@@ -76,10 +76,17 @@ impl Shared {
             Count::Failure => true,
             Count::ToolFailure if self.counts_tools => true,
             Count::Neutral if end.reported && self.counts_reported => true,
-            Count::ToolFailure | Count::Neutral => return None,
+            Count::ToolFailure | Count::Neutral if !end.answers => return None,
+            Count::ToolFailure | Count::Neutral => {
+                return (!self.rules.is_slow(elapsed)).then_some(Verdict::ANSWERS);
+            }
         };
         let slow = self.rules.is_slow(elapsed);
-        Some(Verdict { failure, slow })
+        Some(Verdict {
+            failure,
+            slow,
+            ..Verdict::SUCCESS
+        })
     }
 
     fn abandoned(&self, how: &Abandoned, call: &CallInfo) -> Count {
@@ -102,15 +109,18 @@ pub(super) struct End {
     count: Count,
     reported: bool,
     weak: bool,
+    /// It is the answer of a tool that is alive.
+    answers: bool,
 }
 
 impl End {
     #[inline]
-    pub(super) fn of(outcome: &Outcome) -> Self {
+    pub(super) fn of(outcome: &Outcome, error: Option<&ToolError>) -> Self {
         Self {
             count: outcome.count(),
             reported: outcome.is_reported_failure(),
             weak: outcome.is_weak(),
+            answers: outcome.is_reported() || error.is_some_and(ToolError::is_an_answer),
         }
     }
 
@@ -118,7 +128,7 @@ impl End {
     fn not_ready(outcome: &Outcome) -> Self {
         Self {
             weak: false,
-            ..Self::of(outcome)
+            ..Self::of(outcome, None)
         }
     }
 
@@ -128,6 +138,7 @@ impl End {
             count,
             reported: false,
             weak: false,
+            answers: false,
         }
     }
 }
@@ -579,6 +590,7 @@ impl Admitted {
             {
                 (slow, Some(Verdict::FAILURE))
             }
+            (Some(Verdict::ANSWERS), ..) => (verdict, verdict),
             (Some(Verdict { failure: false, .. }), ..) => (verdict, Some(Verdict::SUCCESS)),
             (verdict, ..) => (verdict, None),
         };

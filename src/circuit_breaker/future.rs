@@ -94,7 +94,8 @@ where
                     let result = ready!(inner::poll(fut, cx));
                     let result = result.map_err(|e| e.into().for_call(&admitted.info));
                     let outcome = this.classifier.classify(result.as_ref());
-                    Poll::Ready((result, End::of(&outcome)))
+                    let end = End::of(&outcome, result.as_ref().err());
+                    Poll::Ready((result, end))
                 });
                 let (result, end) = ready!(polled);
                 flight.report().ended(end, flight.since());

@@ -16,6 +16,9 @@
 //!   rate limits, cancellations and refusals (including those of this crate's layers) do not count, and free a
 //!   probe's place. Nor does a timeout count whose limit was the deadline of an
 //!   [untrusted caller](crate::ToolCall::tighten_from_wire).
+//!   A probe that the tool answers with such an error (a 404, wrong input, MCP's `isError`) has
+//!   succeeded: the answer proves the tool alive. A denial, a rate limit, or a text alone prove
+//!   nothing.
 //! - **Its future is dropped**: this is a failure if the call's deadline has passed, because a layer or caller above has then
 //!   enforced a timeout (unless an untrusted caller set the deadline). It is also a failure if the call had been pending for
 //!   about its timeout, or 30 s ([`with_abandoned_after`](CircuitBreakerBuilder::with_abandoned_after)). Otherwise it does

@@ -36,6 +36,8 @@ enum Step {
 enum End {
     Result(bool, bool),
     Neutral,
+    /// An answer that counts only for a probe.
+    Answers,
     /// Never, as far as the breaker can see.
     Hang,
 }
@@ -47,6 +49,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(End::Result(false, true)),
         1 => Just(End::Result(true, true)),
         3 => Just(End::Neutral),
+        2 => Just(End::Answers),
         1 => Just(End::Hang),
     ];
     let force = prop_oneof![
@@ -111,6 +114,14 @@ fn rules() -> impl Strategy<Value = Rules> {
                 safe_probes,
             },
         )
+}
+
+fn verdict(failure: bool, slow: bool) -> Verdict {
+    Verdict {
+        failure,
+        slow,
+        ..Verdict::SUCCESS
+    }
 }
 
 fn millis(ms: u64) -> Duration {
@@ -233,16 +244,18 @@ impl Naive {
         let had_place = self.probes.iter().any(|(probe, _)| *probe == call);
         self.probes.retain(|(probe, _)| *probe != call);
         match end {
-            End::Result(..) => self.verdicts.push(true),
+            End::Result(..) | End::Answers => self.verdicts.push(true),
             _ if had_place => self.verdicts.push(false),
             _ => {}
         }
-        let End::Result(failure, slow) = end else {
-            return;
+        let (failure, slow) = match end {
+            End::Result(failure, slow) => (failure, slow),
+            End::Answers if self.state == State::HalfOpen => (false, false),
+            _ => return,
         };
         match self.state {
             State::Closed | State::ForcedClosed => {
-                self.results.push((now, Verdict { failure, slow }));
+                self.results.push((now, verdict(failure, slow)));
                 if self.state == State::Closed && self.trips(now, rules) {
                     self.open(now, rules);
                 }
@@ -376,7 +389,8 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
                     end => end,
                 };
                 let verdict = match end {
-                    End::Result(failure, slow) => Some(Verdict { failure, slow }),
+                    End::Result(failure, slow) => Some(verdict(failure, slow)),
+                    End::Answers => Some(Verdict::ANSWERS),
                     End::Neutral => None,
                     End::Hang => continue,
                 };
@@ -460,7 +474,7 @@ fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
             }
             Step::End(n, End::Result(failure, slow)) if !calls.is_empty() => {
                 let pass = calls.swap_remove(usize::from(n) % calls.len());
-                cell.record(pass, Some(Verdict { failure, slow }), || now, rules);
+                cell.record(pass, Some(verdict(failure, slow)), || now, rules);
             }
             Step::Wait(ms) => now += millis(ms.into()),
             // Calls that are never heard of again.

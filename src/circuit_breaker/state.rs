@@ -297,6 +297,7 @@ impl Machine {
             self.failures += u64::from(verdict.failure);
         }
         match self.state {
+            BreakerState::Closed | BreakerState::ForcedClosed if verdict.answers => None,
             BreakerState::Closed | BreakerState::ForcedClosed => {
                 self.window.record(verdict, self.now);
                 let reason = self.window.verdict(&rules.trip, self.now)?;
@@ -309,7 +310,7 @@ impl Machine {
             BreakerState::HalfOpen => {
                 let mut tally = Tally::of(self.successes);
                 tally.merge(verdict.into());
-                if verdict != Verdict::SUCCESS {
+                if verdict.failure || verdict.slow {
                     self.failed_probes = self.failed_probes.saturating_add(1);
                     return Some(self.open(TransitionReason::ProbeFailed, rules, tally));
                 }

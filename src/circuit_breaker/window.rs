@@ -49,16 +49,24 @@ impl Tally {
 pub(crate) struct Verdict {
     pub(super) failure: bool,
     pub(super) slow: bool,
+    /// It proves the tool alive and counts in no window.
+    pub(super) answers: bool,
 }
 
 impl Verdict {
     pub(crate) const SUCCESS: Self = Self {
         failure: false,
         slow: false,
+        answers: false,
     };
     pub(crate) const FAILURE: Self = Self {
         failure: true,
-        slow: false,
+        ..Self::SUCCESS
+    };
+    /// A success of a probe; nothing while the breaker is closed.
+    pub(super) const ANSWERS: Self = Self {
+        answers: true,
+        ..Self::SUCCESS
     };
 }
 

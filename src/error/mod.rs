@@ -553,6 +553,19 @@ impl ToolError {
         self.0.evidence == Evidence::Refusal
     }
 
+    /// Whether it is the answer of a tool that is alive to a call that asks for the wrong thing. A denial is none:
+    /// credentials are checked in front of the tool. Nor is what a text alone tells.
+    pub(crate) fn is_an_answer(&self) -> bool {
+        use ErrorKind::{InvalidInput, NotFound, Reported};
+        let refused = || self.status().is_some_and(|status| status.is_client_error());
+        self.evidence() == Evidence::Word
+            && match self.kind() {
+                InvalidInput | NotFound | Reported => true,
+                ErrorKind::Failed => refused(),
+                _ => false,
+            }
+    }
+
     /// The tool's name, if known.
     pub fn tool(&self) -> Option<&str> {
         self.0.tool.as_deref()

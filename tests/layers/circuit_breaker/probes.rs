@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use http::StatusCode;
 use tokio::{
     sync::Semaphore,
     time::{Instant, advance, sleep},
@@ -16,15 +17,16 @@ use tokio::{
 use tokio_test::{assert_pending, assert_ready, task};
 use tower::{Layer, ServiceExt, limit::ConcurrencyLimit};
 use tower_toolcall::{
-    ErrorKind, Execution, ReplaySafety, ToolCall,
+    Classify, ErrorKind, Execution, Outcome, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::{
         BreakerState, CircuitBreakerBuilder, CircuitBreakerLayer, Probe, Transition,
         TransitionReason,
     },
+    outcome::ByError,
     testing::{Script, Step},
 };
 
-use super::{Rig, fails, kind, ok, secs, transitions};
+use super::{Rig, default_rig, fails, kind, ok, secs, transitions};
 use crate::kit::call;
 
 fn safe() -> ToolCall {
@@ -66,18 +68,88 @@ async fn after_another_period_without_a_safe_call_any_call_is_the_probe() {
     assert_eq!(rig.breaker().state(), BreakerState::Closed);
 }
 
-/// Safe calls without a verdict, such as wrong ones, do not open the place to others.
+/// Safe calls without a verdict, such as limited ones, do not open the place to others.
 #[tokio::test(start_paused = true)]
 async fn many_safe_calls_without_a_verdict_leave_others_refused() {
     let rig = Rig::new(of_safe_calls());
     rig.half_opens().await;
-    rig.tool.set_then(Step::fail(ErrorKind::InvalidInput));
+    rig.tool.set_then(Step::fail(ErrorKind::RateLimited));
     for _ in 0..10 {
-        assert_eq!(kind(rig.send(safe()).await), ErrorKind::InvalidInput);
+        assert_eq!(kind(rig.send(safe()).await), ErrorKind::RateLimited);
     }
     assert_eq!(kind(rig.send(call()).await), ErrorKind::CircuitOpen);
     advance(secs(60)).await;
-    assert_eq!(kind(rig.send(call()).await), ErrorKind::InvalidInput);
+    assert_eq!(kind(rig.send(call()).await), ErrorKind::RateLimited);
+}
+
+/// The answer of a tool that is well, to a call that asks for the wrong thing.
+fn answered() -> [ToolError; 4] {
+    [
+        ToolError::from_status(StatusCode::NOT_FOUND, "no such page"),
+        ToolError::from_status(StatusCode::CONFLICT, "it has changed"),
+        ToolError::new(ErrorKind::InvalidInput, "no such city"),
+        ToolError::new(ErrorKind::Reported, "the file is empty"),
+    ]
+}
+
+/// D10: an answer that proves the tool alive closes the breaker, although it counts neither way while closed.
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_the_tool_answers_closes_the_breaker() {
+    for error in answered() {
+        let rig = default_rig();
+        rig.half_opens().await;
+        rig.ask(Step::error(error.clone())).await.unwrap_err();
+        assert_eq!(rig.breaker().state(), BreakerState::Closed, "{error}");
+        // One failure does not open it again.
+        rig.ask(fails()).await.unwrap_err();
+        assert_eq!(rig.breaker().state(), BreakerState::Closed, "{error}");
+    }
+}
+
+/// D10: an answer that is an error in the tool's own words (`isError`) is a success of the probe too, after five probes
+/// without a verdict as well.
+#[tokio::test(start_paused = true)]
+async fn a_reported_error_closes_a_half_open_breaker() {
+    let says = |answer: Result<&&str, &ToolError>| match answer {
+        Ok(_) => Outcome::reported(),
+        error => ByError.classify(error),
+    };
+    for undecided in [0, 7] {
+        let layer = CircuitBreakerLayer::builder().classify_fn(says);
+        let layer = layer.build().unwrap();
+        let tool = Script::always(fails());
+        let (svc, breaker) = (layer.layer(tool.clone()), layer.handle().breaker(&call()));
+        for _ in 0..5 {
+            svc.clone().oneshot(call()).await.unwrap_err();
+        }
+        advance(secs(60)).await;
+        tool.set_then(Step::fail(ErrorKind::RateLimited));
+        for _ in 0..undecided {
+            svc.clone().oneshot(call()).await.unwrap_err();
+            assert_eq!(breaker.state(), BreakerState::HalfOpen);
+        }
+        tool.set_then(ok());
+        svc.clone().oneshot(call()).await.unwrap();
+        assert_eq!(breaker.state(), BreakerState::Closed);
+    }
+}
+
+/// D10: what was refused before it reached the tool, or is known by a text alone, proves nothing.
+#[tokio::test(start_paused = true)]
+async fn an_error_that_does_not_come_from_the_tool_leaves_the_breaker_half_open() {
+    for error in [
+        ToolError::from_status(StatusCode::UNAUTHORIZED, "no"),
+        ToolError::from_status(StatusCode::TOO_MANY_REQUESTS, "slow down"),
+        ToolError::refusal(ErrorKind::InvalidInput, "no"),
+        ToolError::new(ErrorKind::Cancelled, "no"),
+        ToolError::from_box("404 Not Found".into()),
+    ] {
+        let rig = default_rig();
+        rig.half_opens().await;
+        rig.ask(Step::error(error.clone())).await.unwrap_err();
+        assert_eq!(rig.breaker().state(), BreakerState::HalfOpen, "{error}");
+        assert_eq!(rig.breaker().snapshot().probes, 0, "{error}");
+    }
 }
 
 /// A ping that answers what the test says, after a while.

@@ -162,7 +162,7 @@ async fn ignored_errors_inflate_the_probe_count() {
     rig.half_opens().await;
     let first = rig.hangs();
     for _ in 0..3 {
-        rig.ask(Step::fail(ErrorKind::NotFound)).await.unwrap_err();
+        rig.ask(Step::fail(ErrorKind::Denied)).await.unwrap_err();
     }
     let _second = rig.hangs();
     assert!(!rig.reaches(ok()).await);

@@ -79,7 +79,7 @@ async fn a_probe_that_is_rejected_below_gives_its_place_back() {
         ErrorKind::RateLimited,
         ErrorKind::CircuitOpen,
         ErrorKind::DeadlineExceeded,
-        ErrorKind::InvalidInput,
+        ErrorKind::Denied,
     ] {
         assert_eq!(kind(rig.ask(Step::fail(rejection)).await), rejection);
         let after = rig.breaker().snapshot();
@@ -272,7 +272,7 @@ async fn neutral_probes_do_not_close_the_breaker() {
     let rig = Rig::new(CircuitBreakerLayer::builder().with_probes(3));
     rig.half_opens().await;
     for _ in 0..100 {
-        rig.ask(Step::fail(ErrorKind::NotFound)).await.unwrap_err();
+        rig.ask(Step::fail(ErrorKind::Denied)).await.unwrap_err();
     }
     assert_eq!(rig.breaker().state(), BreakerState::HalfOpen);
     // Nor do they count towards the successes.

@@ -521,3 +521,16 @@ async fn a_flood_of_invented_ids_leaves_the_others_places_to_take() {
     let _ = rig.send(invented(2)).await;
     rig.shuts_out("c").await;
 }
+
+/// D10: a principal's own circuit closes as well with an answer that proves the tool alive.
+#[tokio::test(start_paused = true)]
+async fn a_principal_is_let_in_again_by_an_answer_to_its_probe() {
+    let rig = default_rig();
+    rig.shuts_out("alice").await;
+    advance(secs(60)).await;
+    let not_found = Step::fail(ErrorKind::NotFound);
+    rig.ask_as("alice", not_found).await.unwrap_err();
+    assert!(rig.breaker().principals().is_empty());
+    rig.ask_as("alice", boom()).await.unwrap_err();
+    rig.ask_as("alice", ok()).await.unwrap();
+}
