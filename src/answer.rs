@@ -223,7 +223,10 @@ pub enum Answer<'a> {
 impl<'a> Answer<'a> {
     /// The answer of a usual type: text, JSON, `()`. `None` for any other.
     pub fn of_usual<T: Any>(answer: &'a T) -> Option<Self> {
-        let any: &dyn Any = answer;
+        Self::of_any(answer)
+    }
+
+    pub(crate) fn of_any(any: &'a dyn Any) -> Option<Self> {
         if let Some(json) = any.downcast_ref::<Value>() {
             return Some(Self::Json(Cow::Borrowed(json)));
         }

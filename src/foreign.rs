@@ -1,13 +1,18 @@
 //! The core's questions about types of other crates. Each edge that is compiled in answers for its own: this is the one list of
 //! them.
 
-use std::{any::Any, error::Error as StdError};
+use std::{any::Any, error::Error as StdError, hash::Hasher, io};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tracing::Span;
 
-use crate::{answer::json_bytes, call::ToolCall, error::ToolError};
+use crate::{
+    answer::{Answer, json_bytes},
+    call::ToolCall,
+    error::ToolError,
+    text::limited::{self, LEVELS},
+};
 
 /// Recognises an error as a leaf that is a transport met it on its own wire; `None` if no edge knows its type.
 pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
@@ -115,6 +120,37 @@ pub(crate) fn json_of(answer: &dyn Any, max: u64) -> Option<Json> {
         crate::edge::mcp::json_of,
     ];
     KNOWN.iter().find_map(|known| known(answer, max))
+}
+
+/// Feeds a hasher what an answer says. False: its type is not known, or it cannot be written as
+/// JSON.
+pub(crate) fn hash_into(answer: &dyn Any, hasher: &mut dyn Hasher) -> bool {
+    match Answer::of_any(answer) {
+        Some(Answer::Text(text)) => {
+            hasher.write(text.as_bytes());
+            true
+        }
+        Some(Answer::Json(json)) => hash_json(&*json, hasher),
+        #[cfg(feature = "mcp")]
+        None => crate::edge::mcp::hash_into(answer, hasher),
+        #[cfg(not(feature = "mcp"))]
+        None => false,
+    }
+}
+
+/// Feeds a hasher the JSON of an answer, without a copy.
+pub(crate) fn hash_json<T: Serialize>(answer: &T, hasher: &mut dyn Hasher) -> bool {
+    struct Feed<'a>(&'a mut dyn Hasher);
+    impl io::Write for Feed<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.write(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    limited::write(Feed(hasher), answer, LEVELS).is_ok()
 }
 
 /// Whether an answer only asks for input: the call is made again with it.

@@ -1,6 +1,7 @@
 //! Which calls are watched, by what they are known again, and what is made of their ends.
 
 use std::{
+    any::Any,
     fmt,
     hash::{BuildHasher, Hash, Hasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -14,6 +15,7 @@ use crate::{
     call::{CallInfo, Observation, ToolCall, hash_of},
     error::{ErrorKind, QUOTA_IMPOSSIBLE, ToolError},
     event::{Event, InertReason, Listener},
+    foreign,
     kit::{
         fingerprint,
         per_tool::PerTool,
@@ -211,21 +213,30 @@ impl Watched {
     }
 
     /// The call has its answer: what the classifier says of that.
-    pub(super) fn answered(&self, info: &CallInfo, outcome: &Outcome) {
+    pub(super) fn answered<Res: Any>(&self, info: &CallInfo, answer: &Res, outcome: &Outcome) {
         match outcome.failure_of_answer() {
-            None => self.succeeded(info),
+            None => self.succeeded(info, self.fingerprint_of(answer)),
             // What it says is not known here: all answers that are errors are the same.
             Some((kind, _)) if counts(kind) => self.failed(&kind, || None),
             Some(_) => {}
         }
     }
 
-    fn succeeded(&self, info: &CallInfo) {
+    /// By what an answer is known again; 0 if its type is not known.
+    fn fingerprint_of(&self, answer: &dyn Any) -> u64 {
+        let mut hasher = self.memory.value().rules.seed.build_hasher();
+        match foreign::hash_into(answer, &mut hasher) {
+            true => hasher.finish().max(1),
+            false => 0,
+        }
+    }
+
+    fn succeeded(&self, info: &CallInfo, answer: u64) {
         let memory = self.memory.value();
         let Some(mut history) = memory.lock() else {
             return;
         };
-        let times = history.succeeded(self.call, memory.rules.now(), memory.rules.limits);
+        let times = history.succeeded(self.call, answer, memory.rules.now(), memory.rules.limits);
         drop(history);
         let listener = &memory.rules.listener;
         if let Some(times) = times {

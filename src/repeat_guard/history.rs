@@ -16,7 +16,8 @@ pub(super) struct Limits {
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    Success,
+    /// With this hash of the answer; 0 of one that is not compared.
+    Success(u64),
     /// With this hash of the error.
     Failure(u64),
 }
@@ -50,7 +51,11 @@ pub(super) struct History([Option<Past>; MEMORY]);
 
 impl Past {
     fn fails_too_often(&self, limits: Limits) -> bool {
-        self.times >= limits.failures && self.ending != Ending::Success
+        self.times >= limits.failures && self.has_failed()
+    }
+
+    fn has_failed(&self) -> bool {
+        matches!(self.ending, Ending::Failure(_))
     }
 
     /// What is left of its window.
@@ -155,10 +160,17 @@ impl History {
 
     /// The call has succeeded. Returns how often in a row, whenever that is another multiple of the limit.
     ///
-    /// A success that is news, of a call that is not known or did not succeed the last time, may have changed what all others
-    /// depend on: they are counted anew.
-    pub(super) fn succeeded(&mut self, call: u64, now: Duration, limits: Limits) -> Option<u32> {
-        let (past, is_news) = self.record(call, Ending::Success, now);
+    /// A success that is news, of a call that is not known or did not end with this answer the last
+    /// time, may have changed what all others depend on, or shows that it has changed: they are
+    /// counted anew.
+    pub(super) fn succeeded(
+        &mut self,
+        call: u64,
+        answer: u64,
+        now: Duration,
+        limits: Limits,
+    ) -> Option<u32> {
+        let (past, is_news) = self.record(call, Ending::Success(answer), now);
         let times = past.times;
         if is_news {
             for other in self.0[1..].iter_mut().flatten() {
@@ -170,9 +182,8 @@ impl History {
 
     /// Whether it would be a loss to forget it: a call has failed of late.
     pub(super) fn matters(&self, now: Duration, limits: Limits) -> bool {
-        let matters = |past: &Past| {
-            past.ending != Ending::Success && past.times > 0 && past.left(now, limits).is_some()
-        };
+        let matters =
+            |past: &Past| past.has_failed() && past.times > 0 && past.left(now, limits).is_some();
         self.0.iter().flatten().any(matters)
     }
 }

@@ -11,10 +11,13 @@
 //!   refusals of a layer that is full or has closed (a breaker, a limit, a deadline) count neither way: the same call may
 //!   well succeed later. A refusal because of the call itself does count: wrong
 //!   arguments (`validate`), an unknown name (a router), a tool that is denied (`policy`).
-//! - **It succeeds**: its failures are forgotten. If that is news, because its last end was another one or is not remembered, all other calls
-//!   of the caller are counted anew: an edit between two runs of the same tests may have changed what the tests say. A success that is no news
-//!   changes nothing for others, so a loop of several calls (read, edit, read, edit) is found as well. A call that succeeds as often in a
-//!   row, with nothing new in between, is the event `tool.repeated` and passes; answers are not compared.
+//! - **It succeeds**: its failures are forgotten. If that is news, because its last end or its last
+//!   answer was another one, or is not remembered, all other calls of the caller are counted anew:
+//!   an edit between two runs of the same tests may have changed what the tests say. A success that
+//!   is no news changes nothing for others, so a loop of several calls (read, edit, read, edit) is
+//!   found as well. A call that succeeds as often in a row with the same answer, with nothing new
+//!   in between, is the event `tool.repeated` and passes. Answers are compared by a hash: text,
+//!   JSON and results of MCP; answers of other types all count as equal.
 //! - **It fails with another error, or with other arguments**: this is counted by itself. Errors are compared by kind and message; answers that the
 //!   classifier takes for errors by kind alone, as their text is not known here. Exempt tools whose such answers make progress
 //!   ([`with_tool`](RepeatGuardBuilder::with_tool)).

@@ -10,7 +10,7 @@ use crate::{
 
 service! {
     /// Stops a caller that makes the same failing call again and again. See the [module docs](super) for an example.
-    RepeatGuard<S, C>, Watch<C> => Repeatable<C>
+    RepeatGuard<S, C>, Watch<C> => Repeatable<C>, where S::Response: 'static
 }
 
 /// The guard of one layer value.
@@ -27,7 +27,7 @@ pub(super) struct Repeatable<C> {
     classifier: C,
 }
 
-impl<Res, C: Classify<Res> + Clone> Gate<Res> for Watch<C> {
+impl<Res: 'static, C: Classify<Res> + Clone> Gate<Res> for Watch<C> {
     type Ticket = Repeatable<C>;
 
     #[inline]
@@ -56,7 +56,7 @@ impl<C> Ticket for Repeatable<C> {
     }
 }
 
-impl<Res, C: Classify<Res>> Ends<Res> for Repeatable<C> {
+impl<Res: 'static, C: Classify<Res>> Ends<Res> for Repeatable<C> {
     type Class = Option<Outcome>;
 
     /// Judged again: calls that were queued here may have failed too often by now.
@@ -81,7 +81,7 @@ impl<Res, C: Classify<Res>> Ends<Res> for Repeatable<C> {
     ) -> Result<Res, ToolError> {
         if let Some(watched) = &self.watched {
             match (&result, &answer) {
-                (Ok(_), Some(outcome)) => watched.answered(&self.info, outcome),
+                (Ok(res), Some(outcome)) => watched.answered(&self.info, res, outcome),
                 (Ok(_), None) => {}
                 (Err(error), _) => watched.erred(error),
             }

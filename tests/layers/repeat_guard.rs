@@ -628,3 +628,72 @@ fn settings_that_cannot_work_are_named() {
     let least = builder().with_failures(1).with_window(secs(86_400));
     assert!(least.build().is_ok());
 }
+
+/// A tool that reads a file, and one that edits it as long as it is as the model has read it.
+async fn reads_again<Res: Clone + Send + Sync + 'static>(answers: [Res; 2]) -> u64 {
+    let layer = RepeatGuardLayer::new();
+    let [before, after] = answers;
+    let read = Script::new([Step::ok(before), Step::ok(after)]);
+    let edit = fails(ErrorKind::InvalidInput);
+    let file = query("read a.txt");
+    layer
+        .layer(read.clone())
+        .oneshot(file.clone())
+        .await
+        .ok()
+        .unwrap();
+    for _ in 0..3 {
+        let edited = layer.layer(edit.clone()).oneshot(query("edit a.txt"));
+        assert_ne!(edited.await.unwrap_err().code(), TOOL_REPEATED);
+    }
+    layer.layer(read).oneshot(file).await.ok().unwrap();
+    let _ = layer.layer(edit.clone()).oneshot(query("edit a.txt")).await;
+    edit.count()
+}
+
+/// D8: a success whose answer differs from the one before is news; the same answer is none.
+#[tokio::test(start_paused = true)]
+async fn another_answer_to_the_same_call_lets_other_calls_be_tried_again() {
+    assert_eq!(reads_again(["old", "new"]).await, 4);
+    assert_eq!(reads_again(["old", "old"]).await, 3);
+    assert_eq!(reads_again([json!({ "a": 1 }), json!({ "a": 2 })]).await, 4);
+    assert_eq!(
+        reads_again([json!({ "a": 1, "b": [] }), json!({ "b": [], "a": 1 })]).await,
+        3
+    );
+    // Answers of a type that the layer does not know are not compared.
+    assert_eq!(reads_again([Duration::ZERO, Duration::MAX]).await, 3);
+}
+
+/// D8: the answers of MCP's tools are compared too.
+#[cfg(feature = "mcp")]
+#[tokio::test(start_paused = true)]
+async fn another_answer_of_an_mcp_tool_lets_other_calls_be_tried_again() {
+    use rmcp::model::{CallToolResult, ContentBlock};
+
+    let says = |text: &str| CallToolResult::success(vec![ContentBlock::text(text)]);
+    assert_eq!(reads_again([says("old"), says("new")]).await, 4);
+    assert_eq!(reads_again([says("old"), says("old")]).await, 3);
+}
+
+/// D8: a call whose answers differ each time makes progress: it does not succeed again and again.
+#[tokio::test(start_paused = true)]
+async fn successes_with_other_answers_are_no_repetition() {
+    let events = Events::pick(|event| match event {
+        Event::Repeated { times, .. } => Some(*times),
+        _ => None,
+    });
+    let layer = RepeatGuardLayer::builder()
+        .with_listener(events.clone())
+        .build()
+        .unwrap();
+    let tool = Script::new(["1", "2", "3", "4", "5", "6", "7", "8", "9"].map(Step::ok));
+    for _ in 0..9 {
+        layer
+            .layer(tool.clone())
+            .oneshot(query("status"))
+            .await
+            .unwrap();
+    }
+    assert!(events.take().is_empty());
+}

@@ -1,6 +1,6 @@
 //! MCP's results as JSON, as text for the model, and their size.
 
-use std::{any::Any, borrow::Cow, iter};
+use std::{any::Any, borrow::Cow, hash::Hasher, iter};
 
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ResourceContents};
 use serde::{Serialize, Serializer, ser::Error as _};
@@ -96,6 +96,17 @@ pub(crate) fn json_of(answer: &dyn Any, max: u64) -> Option<Json> {
         None => answer.downcast_ref::<CallToolResult>()?,
     };
     Some(foreign::same_json(result, max))
+}
+
+pub(crate) fn hash_into(answer: &dyn Any, hasher: &mut dyn Hasher) -> bool {
+    let result = match answer.downcast_ref() {
+        Some(CallToolResponse::Complete(result)) => result,
+        _ => match answer.downcast_ref::<CallToolResult>() {
+            Some(result) => result,
+            None => return false,
+        },
+    };
+    foreign::hash_json(result, hasher)
 }
 
 pub(crate) fn asks(answer: &dyn Any) -> bool {

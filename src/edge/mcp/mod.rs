@@ -112,6 +112,6 @@ pub use self::{
     tools::McpTools,
 };
 pub(crate) use self::{
-    answer::{asks, json_of, parse_into},
+    answer::{asks, hash_into, json_of, parse_into},
     errors::on_wire,
 };

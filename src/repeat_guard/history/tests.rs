@@ -40,7 +40,7 @@ impl Loop {
 
     fn succeeds(&mut self, call: u64) -> Option<u32> {
         self.admit(call).expect("it succeeds");
-        self.history.succeeded(call, self.now, LIMITS)
+        self.history.succeeded(call, 0, self.now, LIMITS)
     }
 
     /// How many of these are let through before the first refusal.
@@ -225,7 +225,7 @@ proptest! {
                     ends[at].push(end);
                     match end {
                         Ok(()) => {
-                            model.history.succeeded(call, now, LIMITS);
+                            model.history.succeeded(call, 0, now, LIMITS);
                             row.2 = 0;
                         }
                         Err(error) => {
