@@ -12,8 +12,10 @@
 //!   [count](crate::ErrorKind::count) against the tool, as that may be about a caller's own rights, or quota.
 //! - **Neither**: it is sent, and its answer is kept if it is a success.
 //!
-//! A failure is kept of no call; nor is an answer that the [classifier](CacheBuilder::with_classifier), or the leaf, takes for an error, that asks for
-//! input (MCP), or that is too large.
+//! A failure is kept of no call, nor is an answer that the
+//! [classifier](CacheBuilder::with_classifier), or the leaf, takes for an error: the calls that
+//! wait for it share it, and later calls are sent. An answer that asks for input (MCP), or that is
+//! too large, is for its own call alone.
 //!
 //! # Which tools
 //!

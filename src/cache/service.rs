@@ -176,11 +176,17 @@ where
     fn end(&mut self, result: &Result<Res, ToolError>) {
         let made = match result {
             Ok(answer) => {
-                let is_success = self.classifier.classify(Ok(answer)).is_success();
-                let is_kept = is_success && !self.below.is_reported() && !foreign::asks(answer);
+                let outcome = self.classifier.classify(Ok(answer));
+                let is_neutral = self.below.is_reported() || outcome.count() == Count::Neutral;
+                let is_success = outcome.is_success() && !self.below.is_reported();
+                let is_for_all = is_success || !(is_neutral && self.is_of_many());
                 let size = &self.rules.store.size;
-                let kept = is_kept.then(|| size.keep(answer)).flatten();
+                let is_copied = is_for_all && !foreign::asks(answer);
+                let kept = is_copied.then(|| size.keep(answer)).flatten();
                 let kept = kept.filter(|(_, bytes)| self.flight.reserve(*bytes, |_| None));
+                if let (false, Some((answer, _))) = (is_success, &kept) {
+                    return self.flight.end_failed(answer.clone());
+                }
                 // What is not kept is this call's alone: the others are sent, and do not wait for each other.
                 Ok(kept.map(|(answer, _)| (answer, Instant::now() + self.ttl)))
             }
@@ -196,11 +202,16 @@ where
 }
 
 impl<C> InCache<C> {
+    /// Whether callers that may have other rights get the same answers.
+    fn is_of_many(&self) -> bool {
+        self.rules.store.principal.is_of_many()
+    }
+
     /// Whether the call has failed by what it has brought along, which says nothing to others. If these are not told apart, they may
     /// have other tokens and quotas.
     fn is_own(&self, error: &ToolError) -> bool {
         is_for_one(error)
-            || self.rules.store.principal.is_of_many() && error.kind().count() == Count::Neutral
+            || self.is_of_many() && error.kind().count() == Count::Neutral
             || self.has_timeout && error.kind() == ErrorKind::Timeout
             || self.deadline.is_some_and(|at| at <= Instant::now())
     }

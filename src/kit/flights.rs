@@ -101,8 +101,9 @@ struct State<V> {
     room: Option<Room>,
     /// Counts what was made, and what failed.
     round: u64,
-    /// The failure that those who waited for this round share.
-    failed: Option<(u64, ToolError)>,
+    /// The failure, or the answer that is one, which those who waited for this round share, and the
+    /// room of the answer.
+    failed: Option<(u64, Result<V, ToolError>, Option<Room>)>,
     /// The last value is for one caller: no caller waits for another one's.
     is_single: bool,
 }
@@ -138,7 +139,7 @@ pub(crate) enum Source {
 /// The state of a key for a caller.
 enum Seen<V> {
     Fresh(V),
-    Failed(ToolError),
+    Failed(Result<V, ToolError>),
     Nothing { round: u64, is_single: bool },
 }
 
@@ -165,7 +166,7 @@ impl<V: Clone> Slot<V> {
         let state = self.lock();
         match (&state.value, &state.failed) {
             (Some((value, until)), _) if *until > Instant::now() => Seen::Fresh(value.clone()),
-            (_, Some((round, error))) if *round > since => Seen::Failed(error.clone()),
+            (_, Some((round, end, _))) if *round > since => Seen::Failed(end.clone()),
             _ => Seen::Nothing {
                 round: state.round,
                 is_single: state.is_single,
@@ -204,10 +205,13 @@ impl<V: Clone> Slot<V> {
         Some(value)
     }
 
-    fn fail(&self, error: ToolError) {
+    fn fail(&self, end: Result<V, ToolError>, room: Option<Room>) {
         let mut state = self.lock();
         state.round += 1;
-        state.failed = Some((state.round, error));
+        let round = state.round;
+        let before = state.failed.replace((round, end, room));
+        drop(state);
+        drop(before);
     }
 }
 
@@ -263,8 +267,8 @@ impl<K: FlightKey, V: Clone> Flight<K, V> {
             Some(round) => round,
             None => match self.slot().see(u64::MAX) {
                 Seen::Fresh(value) => return Poll::Ready(Turn::Landed(Ok(value), Source::Kept)),
-                Seen::Failed(error) => {
-                    return Poll::Ready(Turn::Landed(Err(error), Source::Shared));
+                Seen::Failed(end) => {
+                    return Poll::Ready(Turn::Landed(end, Source::Shared));
                 }
                 Seen::Nothing { round, is_single } => {
                     self.since = Some(round);
@@ -282,7 +286,7 @@ impl<K: FlightKey, V: Clone> Flight<K, V> {
         self.wait = None;
         Poll::Ready(match self.slot().see(since) {
             Seen::Fresh(value) => Turn::Landed(Ok(value), Source::Shared),
-            Seen::Failed(error) => Turn::Landed(Err(error), Source::Shared),
+            Seen::Failed(end) => Turn::Landed(end, Source::Shared),
             Seen::Nothing { is_single, .. } => {
                 self.turn = turn.filter(|_| !is_single);
                 Turn::Mine
@@ -328,6 +332,14 @@ impl<K: FlightKey, V: Clone> Flight<K, V> {
         self.left_behind = None;
     }
 
+    /// Ends the turn with an answer that is a failure: those who wait have it too, and later
+    /// callers try again.
+    pub(crate) fn end_failed(&mut self, answer: V) {
+        self.left_behind = None;
+        let room = self.room.take();
+        self.slot().fail(Ok(answer), room);
+    }
+
     /// Ends the turn of the one who was to make the value: it is kept, or is his alone, or could
     /// not be made.
     pub(crate) fn end(&mut self, made: Result<Option<(V, Instant)>, Failed>) {
@@ -337,7 +349,7 @@ impl<K: FlightKey, V: Clone> Flight<K, V> {
                 let room = self.room.take();
                 self.slot().put(kept, room);
             }
-            Err(failed) if failed.is_shared => self.slot().fail(failed.error),
+            Err(failed) if failed.is_shared => self.slot().fail(Err(failed.error), None),
             Err(_) => {}
         }
     }

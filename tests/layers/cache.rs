@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::json;
 use tokio::time::{Instant, advance, sleep, timeout};
 use tower::{Layer, Service, ServiceExt};
@@ -387,4 +388,45 @@ fn settings_that_cannot_work_are_refused() {
     assert_eq!(field(CacheLayer::builder(Duration::ZERO, ["a"])), "ttl");
     assert_eq!(field(builder().with_tool("b", Duration::MAX)), "ttl");
     assert_eq!(field(builder().with_max_keys(0)), "max_keys");
+}
+
+/// D9: an answer that is an error in the tool's own words is a failure, which those who wait share. It is not kept.
+#[tokio::test(start_paused = true)]
+async fn an_error_answer_is_shared_with_those_who_wait() {
+    let reports = |answer: Result<&&str, &ToolError>| match answer {
+        Ok(_) => Outcome::reported(),
+        Err(_) => Outcome::failure(),
+    };
+    let layer = builder().classify_fn(reports).build().unwrap();
+    let tool = Tool::always(Step::ok("no such file").after(SECOND));
+    let ten = || (0..10).map(|_| make(&layer, &tool, query("a")));
+    for round in 1..=2 {
+        let answers = join_all(ten()).await;
+        assert!(
+            answers
+                .iter()
+                .all(|answer| *answer.as_ref().unwrap() == "no such file")
+        );
+        assert_eq!(tool.count(), round);
+    }
+    assert!(layer.handle().is_empty());
+    let counts = layer.handle().counts();
+    assert_eq!((counts.hits, counts.shared, counts.misses), (0, 18, 2));
+}
+
+/// D9: the same for what only the leaf knows to be an error.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_the_leaf_reports_as_an_error_is_shared() {
+    let tool = tower::service_fn(|call: ToolCall| async move {
+        sleep(SECOND).await;
+        call.record(|record| record.set_reported(true));
+        Ok::<_, ToolError>(Instant::now())
+    });
+    let layer = layer();
+    let (first, second) = tokio::join!(
+        layer.layer(tool).oneshot(query("a")),
+        layer.layer(tool).oneshot(query("a")),
+    );
+    assert_eq!(first.unwrap(), second.unwrap());
+    assert!(layer.handle().is_empty());
 }
