@@ -106,10 +106,16 @@ impl Backoff {
         self
     }
 
-    /// Sets how delays are randomised. Default: [`Jitter::Upwards`].
+    /// Sets how delays are randomised. Default: [`Jitter::Upwards`]. With [`Jitter::None`] a delay
+    /// that a server asks for is not randomised either.
     pub fn with_jitter(mut self, jitter: Jitter) -> Self {
         self.jitter = jitter;
         self
+    }
+
+    /// The delay that a server has asked for, randomised as the others are.
+    pub(crate) fn after_hint(&self, hint: Duration, random: u64) -> Duration {
+        self.jitter.after_hint(hint, random)
     }
 
     /// The delay before retry `n`, counted from 1, for a random number.
@@ -132,6 +138,14 @@ impl Backoff {
 }
 
 impl Jitter {
+    /// [`after_hint`], or the hint itself for [`Jitter::None`].
+    pub(crate) fn after_hint(self, hint: Duration, random: u64) -> Duration {
+        match self {
+            Self::None => hint,
+            _ => after_hint(hint, random),
+        }
+    }
+
     fn apply(self, d: Duration, random: u64) -> Duration {
         match self {
             Self::None => d,

@@ -19,7 +19,7 @@ use crate::{
     call::ToolCall,
     event::Listener,
     kit::{
-        backoff::{Random, after_hint},
+        backoff::{Jitter, Random, after_hint},
         registry::{Entry, Evict, Keep},
     },
 };
@@ -33,6 +33,7 @@ pub(super) struct Settings {
     pub(super) text_limits: bool,
     pub(super) listener: Listener,
     pub(super) random: Random,
+    pub(super) jitter: Jitter,
     pub(super) origin: Instant,
     /// How many processes share the limits.
     pub(super) processes: AtomicU32,
@@ -92,15 +93,16 @@ impl Settings {
         }
     }
 
-    /// The cooldown for a hint, or for none: never shorter than the hint, and randomly a little longer, so that several
-    /// processes do not come back together. A hint of zero counts as one second.
+    /// The cooldown for a hint, or for none: never shorter than the hint, and randomly a little
+    /// longer if configured, so that several processes do not come back together. A hint of zero
+    /// counts as one second.
     pub(super) fn cooldown(&self, hint: Option<Duration>) -> Duration {
         let hint = match hint {
             Some(Duration::ZERO) => Duration::from_secs(1),
             Some(hint) => hint,
             None => self.default_cooldown,
         };
-        after_hint(hint, self.random.next())
+        self.jitter.after_hint(hint, self.random.next())
     }
 
     /// The latest turn for a call that waits from now on; nothing is sent at the deadline itself.
@@ -129,6 +131,7 @@ impl fmt::Debug for Settings {
             .field("max_wait", &self.max_wait)
             .field("max_cooldown", &self.max_cooldown)
             .field("text_limits", &self.text_limits)
+            .field("jitter", &self.jitter)
             .finish_non_exhaustive()
     }
 }

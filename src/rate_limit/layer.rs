@@ -19,7 +19,12 @@ use crate::{
     error::ToolError,
     event::{Listen, Listener},
     key::Key,
-    kit::{attempts::Template, backoff::Random, keys::KeySettings, lane::Spread},
+    kit::{
+        attempts::Template,
+        backoff::{Jitter, Random},
+        keys::KeySettings,
+        lane::Spread,
+    },
     outcome::{ByError, Classify, Outcome},
 };
 
@@ -89,6 +94,7 @@ pub struct RateLimitBackoffBuilder<C = ByError> {
     max_cooldown: Option<Duration>,
     text_limits: bool,
     seed: Option<u64>,
+    jitter: Jitter,
     listener: Listener,
     classifier: C,
 }
@@ -111,6 +117,7 @@ impl RateLimitBackoffBuilder {
             max_cooldown: None,
             text_limits: false,
             seed: None,
+            jitter: Jitter::default(),
             listener: Listener::default(),
             classifier: ByError,
         }
@@ -200,6 +207,14 @@ impl<C> RateLimitBackoffBuilder<C> {
         self
     }
 
+    /// Sets whether cooldowns are randomised. With [`Jitter::None`] a cooldown is as long as the
+    /// server, or the default, says. With any other a random part of at most a tenth, and of one
+    /// second, is added. Default: [`Jitter::Upwards`].
+    pub fn with_jitter(mut self, jitter: Jitter) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
     /// Makes the random addition to a cooldown the same in each run, for tests.
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -218,6 +233,7 @@ impl<C> RateLimitBackoffBuilder<C> {
             max_cooldown: self.max_cooldown,
             text_limits: self.text_limits,
             seed: self.seed,
+            jitter: self.jitter,
             listener: self.listener,
             classifier,
         }
@@ -286,6 +302,7 @@ impl<C> RateLimitBackoffBuilder<C> {
             max_cooldown: self.max_cooldown(),
             text_limits: self.text_limits,
             listener: self.listener.clone(),
+            jitter: self.jitter,
             random: self.seed.map_or_else(Random::default, Random::seeded),
             origin: Instant::now(),
             processes: AtomicU32::new(1),
@@ -314,6 +331,7 @@ impl<C> fmt::Debug for RateLimitBackoffBuilder<C> {
             .field("max_wait", &self.max_wait)
             .field("max_cooldown", &self.max_cooldown())
             .field("text_limits", &self.text_limits)
+            .field("jitter", &self.jitter)
             .finish_non_exhaustive()
     }
 }

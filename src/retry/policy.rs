@@ -9,7 +9,7 @@ use crate::{
     error::{NORMALIZE, ToolError},
     event::{Event, InertReason, Listen, Listener, RetryRefusal},
     kit::{
-        backoff::{Backoff, Random, after_hint},
+        backoff::{Backoff, Random},
         caller::Caller,
         inert::Inert,
         per_tool::{PerTool, ToolNames},
@@ -401,9 +401,9 @@ impl Settings {
         let hint = outcome.retry_after().filter(|hint| !hint.is_zero());
         let delay = match hint {
             Some(hint) if hint > self.max_delay => return Err(RetryRefusal::TooLong),
-            Some(hint) => after_hint(hint, random),
+            Some(hint) => schedule.backoff.after_hint(hint, random),
             None if outcome.is_rate_limited() && outcome.retry_after().is_none() => {
-                after_hint(self.rate_limit_delay, random)
+                schedule.backoff.after_hint(self.rate_limit_delay, random)
             }
             None => schedule.backoff.delay(attempt, random),
         };

@@ -11,10 +11,11 @@ use tokio_test::task;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     ErrorKind, Event, Execution, Key, Outcome, ToolCall, ToolError,
+    backoff::Jitter,
     circuit_breaker::CircuitBreakerLayer,
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
-    testing::Events,
+    testing::{Events, Script, Step},
 };
 
 use crate::kit;
@@ -739,4 +740,22 @@ async fn an_attempt_that_did_not_wait_takes_nothing_from_the_longest_wait() {
     first.await.unwrap_err();
     sleep(secs(2)).await;
     assert_eq!(stack.oneshot(call()).await.unwrap(), "done");
+}
+
+/// D13: without jitter a cooldown is as long as the server, or the setting, says.
+#[tokio::test(start_paused = true)]
+async fn no_cooldown_is_randomised_without_jitter() {
+    for (hint, wait) in [(None, 30), (Some(20), 20)] {
+        for seed in 0..3 {
+            let tool = Script::new([Step::error(limited(hint)), Step::ok("done")]);
+            let layer = RateLimitBackoffLayer::builder()
+                .with_jitter(Jitter::None)
+                .with_seed(seed)
+                .build()
+                .unwrap();
+            let start = Instant::now();
+            layer.layer(tool).oneshot(call()).await.unwrap();
+            assert_eq!(start.elapsed(), secs(wait));
+        }
+    }
 }

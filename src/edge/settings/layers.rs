@@ -361,6 +361,7 @@ impl Settings {
             .with_default_cooldown(limit.default_cooldown)
             .with_max_wait(limit.max_wait)
             .with_max_cooldown(limit.max_cooldown)
+            .with_jitter(self.retry.jitter)
             .with_attempts(limit.attempts)
             .with_key(limit.key.into())
             .with_known_keys(self.known_keys(limit.key, limit.max_keys))

@@ -351,7 +351,7 @@ settings! {
         /// The longest delay, before jitter. Default 30 s.
         cap: Duration = secs(30), as "duration", "TOOLCALL_RETRY_CAP", "what no delay exceeds, before jitter";
         /// How a delay is made random: `none`, `upwards`, `equal` or `full`. Default: `upwards`, a quarter more
-        /// at most.
+        /// at most. With `none` the waits after rate limits are exact as well.
         jitter: Jitter = Jitter::Upwards, "TOOLCALL_RETRY_JITTER",
             "how a delay is made random: none, upwards, equal or full";
         /// How many retries there may be per call, over all calls, 0 to 1,000. Default 0.2.
