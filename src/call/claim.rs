@@ -13,6 +13,10 @@ pub enum Claim {
     /// The claimant tells a health registry of this call and its server. Those below do not. A call that is given another server is
     /// not claimed any more.
     Health,
+    /// The claimant ends the call at its deadline, and when its caller cancels, and waits for the
+    /// tool to stop. Layers below do not drop the call for either. A deadline that is set below is
+    /// not claimed.
+    Drain,
 }
 
 impl Claim {
@@ -21,6 +25,7 @@ impl Claim {
             Self::Retry => 1,
             Self::RateLimit => 2,
             Self::Health => 4,
+            Self::Drain => 4096,
         }
     }
 }

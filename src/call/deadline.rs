@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::{
     ToolCall,
-    claim::{RESERVED, UNTRUSTED},
+    claim::{Claim, RESERVED, UNTRUSTED},
 };
 
 /// Whether what a peer says over a wire is believed.
@@ -79,7 +79,7 @@ impl ToolCall {
     fn set_deadline(&mut self, at: Instant) {
         self.deadline = Some(at);
         // It is another one.
-        self.marks.clear(RESERVED | UNTRUSTED);
+        self.marks.clear(RESERVED | UNTRUSTED | Claim::Drain.bit());
     }
 
     /// The deadline, unless it was set by a caller who is not trusted.
@@ -136,6 +136,7 @@ impl ToolCall {
             ms => reserve.min(Duration::from_millis(ms.into())),
         };
         self.deadline = Some(at.checked_sub(reserve).map_or(now, |at| at.max(now)));
+        self.marks.clear(Claim::Drain.bit());
     }
 
     /// Notes that a reserve has been kept from the deadline, so that the next [`DeadlineLayer`](crate::deadline::DeadlineLayer)

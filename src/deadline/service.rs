@@ -11,7 +11,7 @@ use super::{
     layer::Settings,
 };
 use crate::{
-    call::ToolCall,
+    call::{Claim, ToolCall},
     error::ToolError,
     kit::{
         caller::Caller,
@@ -70,16 +70,25 @@ where
     #[inline(never)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let now = Instant::now();
+        // Also where this layer sets a tighter deadline, the owner of the outer one watches the token.
+        let is_drained = call.is_claimed(Claim::Drain);
         let at = self.settings.limit(now, &mut call);
         let limit = Limit {
             since: now,
-            at,
+            // The owner of the deadline waits for the call that it ends.
+            at: at.filter(|_| !call.is_claimed(Claim::Drain)),
             budget: self.settings.budget,
             is_untrusted: call.is_deadline_untrusted(),
         };
         let mut info = Some(call.info());
-        let mut caller = Caller::of(&call);
+        let mut caller = match is_drained {
+            true => Caller::default(),
+            false => Caller::of(&call),
+        };
         let mut drain = Drain::of(&mut call, self.settings.drain);
+        if self.settings.drain.is_some() {
+            call.claim(Claim::Drain);
+        }
         let state = if Caller::has_cancelled(&call) || at.is_some_and(|at| at <= now) {
             State::Refused {
                 error: Some(self.refuse(&call)),

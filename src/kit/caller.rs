@@ -10,7 +10,7 @@ use crate::call::ToolCall;
 #[cfg(feature = "cancel")]
 pin_project_lite::pin_project! {
     /// Ready once the caller has cancelled; never for a call without a token.
-    #[derive(Debug)]
+    #[derive(Debug, Default)]
     pub(crate) struct Caller {
         #[pin]
         cancelled: Option<tokio_util::sync::WaitForCancellationFutureOwned>,
@@ -49,7 +49,7 @@ impl Caller {
 use std::future::Future as _;
 
 #[cfg(not(feature = "cancel"))]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Caller;
 
 #[cfg(not(feature = "cancel"))]

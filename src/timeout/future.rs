@@ -50,6 +50,8 @@ pub(super) struct Watch {
 pub(super) struct Limits {
     pub(super) timeout: Duration,
     pub(super) deadline: Option<Instant>,
+    /// Whether an outer layer enforces the deadline.
+    pub(super) is_deadline_owned: bool,
     pub(super) is_deadline_untrusted: bool,
 }
 
@@ -116,7 +118,7 @@ impl Watch {
             self.info()
                 .record(|r| r.set_timeout(share, self.limits.timeout));
         }
-        if self.idle.is_some() {
+        if self.idle.is_some() || self.limits.is_deadline_owned {
             at = self.limit(since);
         }
         (*self.since.insert(since), at)
@@ -148,7 +150,9 @@ impl Watch {
 
     /// When the call has to end whatever its progress.
     fn hard(&self, since: Instant) -> Option<Instant> {
-        earlier(since.checked_add(self.timeout()), self.limits.deadline)
+        let deadline = self.limits.deadline;
+        let deadline = deadline.filter(|_| !self.limits.is_deadline_owned);
+        earlier(since.checked_add(self.timeout()), deadline)
     }
 
     /// The timeout, with the time that does not count.

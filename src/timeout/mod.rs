@@ -6,9 +6,11 @@
 //! reported as slow, even if it succeeded. Dropping the response future drops the inner one.
 //!
 //! The timeout is the call's own, else its tool's (by a [function](TimeoutLayer::with_timeout_fn), else by
-//! [name](TimeoutLayer::with_tool)), else the layer's (30 s by default), and never reaches past the call's deadline. The clock starts when the call first waits: a call that
-//! answers at once reads no clock and makes no timer. A deadline that has passed already ends the
-//! call as soon as it waits; to refuse such a call before it starts is the work of
+//! [name](TimeoutLayer::with_tool)), else the layer's (30 s by default), and never reaches past the
+//! call's deadline. A deadline whose [layer](crate::deadline) waits for the tool (`with_drain`) is
+//! left to that layer. The clock starts when the call first waits: a call that answers at once
+//! reads no clock and makes no timer. A deadline that has passed already ends the call as soon as
+//! it waits; to refuse such a call before it starts is the work of
 //! [`DeadlineLayer`](crate::deadline::DeadlineLayer).
 //!
 //! # Order

@@ -11,7 +11,7 @@ use super::{
     layer::Settings,
 };
 use crate::{
-    call::{Signal, ToolCall},
+    call::{Claim, Signal, ToolCall},
     error::ToolError,
     kit::{drain::Drain, inner::call_in_place, timer::Timer},
 };
@@ -61,6 +61,7 @@ where
         let limits = Limits {
             timeout,
             deadline: call.deadline(),
+            is_deadline_owned: call.is_claimed(Claim::Drain),
             is_deadline_untrusted: call.is_deadline_untrusted(),
         };
         let mut info = Some(call.info());

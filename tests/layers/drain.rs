@@ -11,7 +11,7 @@ use std::{
 use tokio::time::{Instant, advance, sleep};
 use tokio_test::{assert_pending, task};
 use tokio_util::sync::CancellationToken;
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, layer::util::Stack, service_fn};
 use tower_toolcall::{
     ErrorKind, Execution, ToolCall, ToolError,
     cancel::cancellable,
@@ -333,4 +333,81 @@ fn a_wait_is_something_and_has_an_end() {
             assert!(error.unwrap_err().to_string().contains("drain"));
         }
     }
+}
+
+/// The documented stack: the timeout of each call within the deadline.
+fn documented(
+    deadline: DeadlineLayer,
+    timeout: TimeoutLayer,
+) -> Stack<TimeoutLayer, DeadlineLayer> {
+    Stack::new(timeout, deadline)
+}
+
+/// D4: the deadline's owner has the drain; the timeout inside leaves the deadline to it.
+#[tokio::test(start_paused = true)]
+async fn a_timeout_inside_leaves_the_deadline_to_its_owner() {
+    for timeout in [
+        TimeoutLayer::default(),
+        TimeoutLayer::default().with_idle_timeout(secs(20)).unwrap(),
+        TimeoutLayer::default().with_drain(secs(1)).unwrap(),
+    ] {
+        let tool = Tool::new(secs(2), Then::Succeeds);
+        let layer = documented(deadline(), timeout);
+        let (error, took) = tool.under(layer, ToolCall::new("t")).await;
+        assert_eq!((took, tool.told.load(SeqCst)), (secs(12), 10));
+        assert_eq!(error.execution(), Execution::Completed);
+        assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Deadline));
+    }
+}
+
+/// D4: the timeout's own time is its own, with its own drain; the deadline's drain begins while that runs.
+#[tokio::test(start_paused = true)]
+async fn drains_compose() {
+    let tool = Tool::new(secs(2), Then::Hangs);
+    let plain = TimeoutLayer::new(secs(4));
+    let (error, took) = tool
+        .under(documented(deadline(), plain), ToolCall::new("t"))
+        .await;
+    assert_eq!(
+        (took, error.timeout_limit()),
+        (secs(4), Some(TimeoutLimit::Timeout))
+    );
+
+    let drained = || TimeoutLayer::new(secs(9)).with_drain(secs(3)).unwrap();
+    let tool = Tool::new(secs(2), Then::Hangs);
+    let (error, took) = tool
+        .under(documented(deadline(), drained()), ToolCall::new("t"))
+        .await;
+    assert_eq!((took, tool.told.load(SeqCst)), (secs(12), 9));
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+}
+
+/// D4: an inner deadline layer that enforces the same deadline leaves it, and the caller's cancel, to the owner.
+#[tokio::test(start_paused = true)]
+async fn an_inner_deadline_layer_leaves_the_deadline_to_its_owner() {
+    let inner = || DeadlineLayer::inherited().with_reserve(Duration::ZERO);
+    let tool = Tool::new(secs(2), Then::Succeeds);
+    let layer = Stack::new(inner(), deadline());
+    let (error, took) = tool.under(layer, ToolCall::new("t")).await;
+    assert_eq!((took, error.execution()), (secs(12), Execution::Completed));
+
+    let (token, tool) = (CancellationToken::new(), Tool::new(secs(2), Then::Succeeds));
+    let call = ToolCall::new("t").with_cancellation(token.clone());
+    let cancel = async {
+        sleep(secs(4)).await;
+        token.cancel();
+    };
+    let layer = Stack::new(DeadlineLayer::new(secs(30)), deadline());
+    let ((error, took), ()) = tokio::join!(tool.under(layer, call), cancel);
+    assert_eq!((took, error.kind()), (secs(6), ErrorKind::Cancelled));
+    assert_eq!(error.execution(), Execution::Completed);
+}
+
+/// D4: a deadline that is set in between has another owner.
+#[tokio::test(start_paused = true)]
+async fn a_tighter_deadline_inside_is_its_own_layers() {
+    let tool = Tool::new(secs(2), Then::Hangs);
+    let layer = Stack::new(DeadlineLayer::new(secs(4)), deadline());
+    let (error, took) = tool.under(layer, ToolCall::new("t")).await;
+    assert_eq!((took, error.kind()), (secs(4), ErrorKind::Timeout));
 }
