@@ -5,7 +5,7 @@ use http::Extensions;
 use super::{
     ListenerIds, MAX_LISTENERS, Progress, Record, ReplaySafety, arguments::Arguments, hash::Hashes,
 };
-use crate::{redact::Rules, text::Short};
+use crate::{error::ToolError, redact::Rules, text::Short};
 
 /// The caller's part of a call. Behind an `Arc`, copied on write.
 #[derive(Clone)]
@@ -216,6 +216,20 @@ impl CallInfo {
     /// Marks that an attempt has ended, and another one follows.
     pub(crate) fn end_attempt(&self, may_have_run: bool) {
         self.ident.record.end_attempt(may_have_run);
+    }
+
+    /// Keeps the error of an attempt for the layer that may end the next one, or forgets it.
+    pub(crate) fn set_failed(&self, error: Option<ToolError>) {
+        let before = self
+            .ident
+            .record
+            .with_failed(|failed| std::mem::replace(failed, error));
+        drop(before);
+    }
+
+    /// The error of the attempt before the one that runs.
+    pub(crate) fn failed(&self) -> Option<ToolError> {
+        self.ident.record.with_failed(|failed| failed.clone())
     }
 
     /// Returns whether a layer holds the call back: no attempt runs.

@@ -17,7 +17,7 @@ use super::{
     listeners::{ListenerIds, MAX_LISTENERS},
     signal::{Signal, Signals},
 };
-use crate::redact::Rules;
+use crate::{error::ToolError, redact::Rules};
 
 /// What happened below an observer during one logical call: layers write it, those above read it
 /// through an [`Observation`](super::Observation).
@@ -66,6 +66,8 @@ pub struct Record {
     pub(super) job: JobSlot,
     /// Whether there are `rules` of this recording.
     has_rules: AtomicBool,
+    /// The error of the attempt before the one that runs. Written also without an observer.
+    failed: Mutex<Option<ToolError>>,
     /// The redaction rules that a layer below the outermost observer has put on the call.
     rules: Mutex<Rules>,
 }
@@ -271,6 +273,11 @@ impl Record {
     pub(super) fn end_attempt(&self, may_have_run: bool) {
         let again = if may_have_run { AGAIN } else { 0 };
         self.way.fetch_or(BETWEEN | again, Relaxed);
+    }
+
+    /// Runs `edit` on the error of the attempt before the one that runs.
+    pub(super) fn with_failed<T>(&self, edit: impl FnOnce(&mut Option<ToolError>) -> T) -> T {
+        edit(&mut self.failed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn is_held(&self) -> bool {

@@ -137,6 +137,10 @@ where
                         ready!(this.timer.poll(cx, || this.limit.at));
                         this.limit.expired(info)
                     };
+                    let error = match info.failed() {
+                        Some(failed) => error.after(failed),
+                        None => error,
+                    };
                     if let Err(error) = this.drain.begin(error, this.timer) {
                         break error;
                     }

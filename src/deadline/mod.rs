@@ -56,17 +56,20 @@
 //! has run and is not retryable: nobody repeats its work. Any answer counts as its end, also one that names a job that goes on: with such
 //! tools let a [`PollLayer`](crate::poll) wait below.
 //!
-//! The token is a child of the caller's, so that it fires with that as well. Deadline and timeout layers below leave
-//! the deadline and the caller's token to this layer. They still enforce a limit of their own: a timeout, or a tighter deadline. A leaf that watches no token, such as that of an MCP server, which is told by the drop alone, is only waited for.
-//! Dropping the response future drops the inner one at once.
+//! The token is a child of the caller's, so that it fires with that as well. Deadline and timeout
+//! layers below leave the deadline and the caller's token to this layer. They still enforce a limit
+//! of their own: a timeout, or a tighter deadline. A leaf that watches no token, such as that of an
+//! MCP server, which is told by the drop alone, is only waited for. Dropping the response future
+//! drops the inner one at once.
 //!
 //! # Errors
 //!
 //! [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded) for a call that was not started,
 //! [`Timeout`](crate::ErrorKind::Timeout) with the deadline named as its limit for one that was, and
-//! [`Cancelled`](crate::ErrorKind::Cancelled). If a layer inside has repeated the call, the error of the last finished attempt is
-//! the source, and its code and message are the detail `last_attempt`. Errors of the inner service pass, stamped with the
-//! call's names; an inner readiness error is the result of the call that meets it.
+//! [`Cancelled`](crate::ErrorKind::Cancelled). If a layer inside has repeated the call, the error
+//! of the last finished attempt is the source, and its code and message are the detail
+//! `last_attempt`. Errors of the inner service pass, stamped with the call's names; an inner
+//! readiness error is the result of the call that meets it.
 //!
 //! # Cancel safety
 //!

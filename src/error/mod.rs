@@ -432,6 +432,20 @@ impl ToolError {
         }
     }
 
+    /// The error of a call that was ended during an attempt: with what the tool said at the attempt
+    /// before.
+    pub(crate) fn after(self, failed: Self) -> Self {
+        let last = serde_json::json!({ "code": failed.code(), "message": failed.message() });
+        self.with_detail("last_attempt", last).with_source(failed)
+    }
+
+    /// Whether the deadline of the call has ended it.
+    pub(crate) fn is_of_deadline(&self) -> bool {
+        let limits = [TimeoutLimit::Deadline, TimeoutLimit::Caller];
+        self.timeout_limit()
+            .is_some_and(|limit| limits.contains(&limit))
+    }
+
     /// Says that an earlier attempt may have run, to a gate above that repeats this one.
     pub(crate) fn after_ambiguous(self) -> Self {
         self.edit(|e| e.ran_before = true)
@@ -553,8 +567,9 @@ impl ToolError {
         self.0.evidence == Evidence::Refusal
     }
 
-    /// Whether it is the answer of a tool that is alive to a call that asks for the wrong thing. A denial is none:
-    /// credentials are checked in front of the tool. Nor is what a text alone tells.
+    /// Whether it is the answer of a tool that is alive to a call that asks for the wrong thing. A
+    /// denial is none: credentials are checked in front of the tool. Nor is what a text alone
+    /// tells.
     pub(crate) fn is_an_answer(&self) -> bool {
         use ErrorKind::{InvalidInput, NotFound, Reported};
         let refused = || self.status().is_some_and(|status| status.is_client_error());

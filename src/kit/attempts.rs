@@ -158,8 +158,7 @@ where
                 let mut result = ready!(fut.poll(cx)).map_err(|e| request.met(e.into()));
                 match (layer.decide(request, &mut result), &mut *request) {
                     (Some(until), Request::Again(resend)) => {
-                        resend.failed = result.err();
-                        resend.end_attempt();
+                        resend.end_attempt(result.err());
                         if until > Instant::now() {
                             Ok(State::before(Wait::until(until, &resend.call)))
                         } else {

@@ -25,7 +25,7 @@ use super::{
     principal::Principal,
     share::{NoRoom, Room, Units},
 };
-use crate::error::{ErrorKind, TimeoutLimit, ToolError};
+use crate::error::{ErrorKind, ToolError};
 
 /// Callers of different keys rarely meet at one lock.
 #[cfg(any(feature = "token", test))]
@@ -633,13 +633,10 @@ impl<K: FlightKey, V: Clone> Shard<K, V> {
 
 /// Returns `true` if the call's own time or caller has ended it: that says nothing to others.
 pub(crate) fn is_for_one(error: &ToolError) -> bool {
-    let deadline = [TimeoutLimit::Deadline, TimeoutLimit::Caller];
-    match error.kind() {
-        ErrorKind::Cancelled | ErrorKind::DeadlineExceeded => true,
-        _ => error
-            .timeout_limit()
-            .is_some_and(|limit| deadline.contains(&limit)),
-    }
+    matches!(
+        error.kind(),
+        ErrorKind::Cancelled | ErrorKind::DeadlineExceeded
+    ) || error.is_of_deadline()
 }
 
 crate::text::opaque_debug!({K: FlightKey, V: Clone} Flight<K, V>);

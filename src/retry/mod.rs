@@ -113,7 +113,8 @@
 //! # Errors
 //!
 //! Those of the inner service, stamped with the call's names and, on calls that are ours to repeat, the number of
-//! attempts.
+//! attempts. If the deadline or the caller ends a later attempt, the error of the last finished
+//! attempt is the source of the call's error. Its code and message are the detail `last_attempt`.
 //!
 //! # Panics
 //!

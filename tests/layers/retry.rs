@@ -9,7 +9,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_toolcall::{
-    ErrorKind, Event, Execution, Outcome, ReplaySafety, ToolCall, ToolError,
+    ErrorKind, Event, Execution, Outcome, ReplaySafety, ToolCall, ToolError, Trust,
     backoff::{Backoff, Jitter},
     deadline::DeadlineLayer,
     rate_limit::RateLimitBackoffLayer,
@@ -875,5 +875,124 @@ mod cancel {
             (ErrorKind::Cancelled, Some(1))
         );
         assert_eq!(calls.load(SeqCst), 1);
+    }
+}
+
+/// What the details of an error say of the last attempt that has ended.
+fn last_attempt(error: &ToolError) -> serde_json::Value {
+    let details = error.details().map(|details| details.to_string());
+    let details = details.unwrap_or_else(|| "{}".to_owned());
+    let details: serde_json::Value = serde_json::from_str(&details).unwrap();
+    details["last_attempt"].clone()
+}
+
+/// D7: the error of a call whose deadline ends the second attempt carries the first attempt's.
+#[tokio::test(start_paused = true)]
+async fn the_error_before_the_deadline_is_kept() {
+    let stack = |layers: &str| {
+        let tool = kit::Probe::new([Step::error(upstream()), Step::hang()]);
+        let retry = RetryLayer::new(policy());
+        let deadline = DeadlineLayer::new(secs(10));
+        match layers {
+            "deadline" => tower::util::BoxCloneSyncService::new(
+                ServiceBuilder::new()
+                    .layer(deadline)
+                    .layer(retry)
+                    .service(tool),
+            ),
+            "timeout" => tower::util::BoxCloneSyncService::new(
+                ServiceBuilder::new()
+                    .layer(deadline)
+                    .layer(retry)
+                    .layer(TimeoutLayer::default())
+                    .service(tool),
+            ),
+            "untrusted" => tower::util::BoxCloneSyncService::new(
+                ServiceBuilder::new()
+                    .layer(DeadlineLayer::inherited())
+                    .layer(retry)
+                    .service(tool),
+            ),
+            _ => unreachable!(),
+        }
+    };
+    for layers in ["deadline", "timeout", "untrusted"] {
+        let mut call = call();
+        if layers == "untrusted" {
+            call.tighten_from_wire(Instant::now() + secs(10), Trust::Untrusted);
+        }
+        let error = stack(layers).oneshot(call).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{layers}");
+        let last = last_attempt(&error);
+        assert_eq!(last["code"], "UPSTREAM_ERROR", "{layers}");
+        assert_eq!(last["message"], "503 Service Unavailable", "{layers}");
+        let source = std::error::Error::source(&error).expect(layers);
+        let source = source.downcast_ref::<ToolError>().expect(layers);
+        assert_eq!(source.kind(), ErrorKind::Upstream, "{layers}");
+    }
+}
+
+/// D7: likewise if the caller cancels the second attempt, under a layer that repeats rate limits as well.
+#[cfg(feature = "cancel")]
+#[tokio::test(start_paused = true)]
+async fn the_error_before_a_cancelled_attempt_is_kept() {
+    let limit = ToolError::new(ErrorKind::RateLimited, "slow down").with_retry_after(secs(1));
+    let tool = kit::Probe::new([Step::error(limit), Step::hang()]);
+    let svc = ServiceBuilder::new()
+        .layer(DeadlineLayer::new(secs(60)))
+        .layer(RateLimitBackoffLayer::new())
+        .service(tool);
+    let token = tokio_util::sync::CancellationToken::new();
+    let cancel = async {
+        sleep(secs(20)).await;
+        token.cancel();
+    };
+    let call = call().with_cancellation(token.clone());
+    let (answer, ()) = tokio::join!(svc.oneshot(call), cancel);
+    let error = answer.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    assert_eq!(last_attempt(&error)["code"], "RATE_LIMITED");
+    assert!(std::error::Error::source(&error).is_some());
+}
+
+/// D7: an earlier call of the same record, or a call that was sent once, adds nothing.
+#[tokio::test(start_paused = true)]
+async fn the_error_of_another_call_is_not_added() {
+    let tool = kit::Probe::new([
+        Step::error(upstream()),
+        Step::ok("done"),
+        Step::hang(),
+        Step::hang(),
+    ]);
+    let svc = ServiceBuilder::new()
+        .layer(DeadlineLayer::new(secs(10)))
+        .layer(RetryLayer::new(policy()))
+        .service(tool);
+    let call = call();
+    svc.clone().oneshot(call.clone()).await.unwrap();
+    for _ in 0..2 {
+        let error = svc.clone().oneshot(call.clone()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        assert!(std::error::Error::source(&error).is_none());
+        assert!(last_attempt(&error).is_null());
+    }
+}
+
+/// D13: without jitter a call waits for exactly the time that the server, or the setting, names.
+#[tokio::test(start_paused = true)]
+async fn no_wait_is_randomised_without_jitter() {
+    let limited = || ToolError::new(ErrorKind::RateLimited, "slow down");
+    for (error, wait) in [
+        (limited(), secs(30)),
+        (limited().with_retry_after(secs(20)), secs(20)),
+        (upstream().with_retry_after(secs(7)), secs(7)),
+    ] {
+        for seed in 0..3 {
+            let tool = kit::Probe::new([Step::error(error.clone()), Step::ok("done")]);
+            let svc = RetryLayer::new(policy().with_seed(seed)).layer(tool);
+            let start = Instant::now();
+            svc.oneshot(call()).await.unwrap();
+            assert_eq!(start.elapsed(), wait, "{error}");
+        }
     }
 }

@@ -194,32 +194,44 @@ impl<S, T> Resend<S, T> {
     }
 
     /// Marks on the call that an attempt has ended, and another one follows.
-    pub(super) fn end_attempt(&self) {
+    pub(super) fn end_attempt(&mut self, error: Option<ToolError>) {
         let replay = self.call.replay_safety();
         let is_unsent = |e: &ToolError| e.is_surely_not_started(replay) && !e.is_after_ambiguous();
-        let may_have_run = !self.failed.as_ref().is_some_and(is_unsent);
-        self.call.info().end_attempt(may_have_run);
+        let may_have_run = !error.as_ref().is_some_and(is_unsent);
+        let info = self.call.info();
+        info.end_attempt(may_have_run);
+        info.set_failed(error.clone());
+        self.failed = error;
+    }
+
+    /// The error of the previous attempt, which no other layer needs any more.
+    fn take_failed(&mut self) -> Option<ToolError> {
+        let failed = self.failed.take()?;
+        self.call.info().set_failed(None);
+        Some(failed)
     }
 
     /// The error of the call, from that of its last attempt: if this side refused that one, the error before it.
     pub(crate) fn end(&mut self, error: ToolError) -> ToolError {
         // A caller who has cancelled has to see `Cancelled`.
         let is_refused = error.is_own_refusal() && error.kind() != ErrorKind::Cancelled;
-        match self.failed.take().filter(|_| is_refused) {
-            Some(failed) => self.last(failed.before(&error)),
-            None => self.last(error),
-        }
+        let error = match self.take_failed() {
+            Some(failed) if is_refused => failed.before(&error),
+            Some(failed) if error.is_of_deadline() => error.after(failed),
+            _ => error,
+        };
+        self.last(error)
     }
 
     /// The attempt is not made: the error before it is the result, or else `why`.
     pub(crate) fn not_sent(&mut self, why: ToolError) -> ToolError {
-        let error = self.failed.take().unwrap_or(why);
+        let error = self.take_failed().unwrap_or(why);
         self.last(error.for_call(&self.call.info()))
     }
 
     /// The error of the call, when a wait was ended and the attempt is not made.
     pub(crate) fn given_up(&mut self, why: GivenUp) -> ToolError {
-        let error = match (why, self.failed.take()) {
+        let error = match (why, self.take_failed()) {
             (GivenUp::Deadline, Some(failed)) => return self.last(failed),
             (why, None) if self.claim != Some(Claim::Retry) || self.made < self.call.attempt() => {
                 why.error()
@@ -227,7 +239,7 @@ impl<S, T> Resend<S, T> {
             (why, failed) => {
                 let error = why.between_attempts();
                 match failed {
-                    Some(failed) => error.with_source(failed),
+                    Some(failed) => error.after(failed),
                     None => error,
                 }
             }
@@ -247,6 +259,7 @@ impl<S, T> Resend<S, T> {
 impl<S, T> Drop for Resend<S, T> {
     #[inline]
     fn drop(&mut self) {
+        drop(self.take_failed());
         // From now on another call may use the record.
         if self.records {
             self.call.end_recording();
