@@ -83,7 +83,7 @@ fn without_limits(server: &Server) -> Gateway {
 fn with_limits(server: &Server) -> Result<Gateway, BoxError> {
     // 20 calls per second, ten of them at once. A call that would have to wait for longer than 200 ms is refused.
     let quota = QuotaLayer::builder(Quota::per_second(20)?.with_burst(10)?)
-        .with_key(Key::by(|call| call.agent_id().unwrap_or_default()))
+        .with_keys(Key::by(|call| call.agent_id().unwrap_or_default()))
         .with_max_wait(Duration::from_millis(200))
         .build()?;
     let stack = ServiceBuilder::new()

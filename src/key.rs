@@ -1,8 +1,12 @@
 //! What keyed layers tell calls apart by.
 
+mod keys;
+
 use std::{fmt, sync::Arc};
 
-use crate::call::{CallInfo, hash_of};
+pub use self::keys::Keys;
+pub(crate) use self::keys::{DEFAULT_MAX_KEYS, MOST_KEYS, check_max, named};
+use crate::call::{CallInfo, ToolCall, hash_of};
 
 /// Which calls share one state: one breaker, one cooldown. Looking a key up does not allocate.
 ///
@@ -26,6 +30,9 @@ pub enum Key {
     ToolName,
     /// The server; of a call without one, its tool.
     Server,
+    /// The caller's session; of a call without one, its agent. Ids that were
+    /// [not verified](crate::ToolCall::with_unverified_ids) are other keys than verified ones.
+    Session,
     /// A part of the call that a function picks out; see [`Key::by`].
     By(KeyFn),
     /// A hash that a function makes; see [`Key::hashed`].
@@ -98,14 +105,20 @@ impl Key {
             Self::Server => call.server_hash(),
             Self::ToolName if call.listed_tool().is_none() => call.tool_hash(),
             Self::ToolName => hash_of(None, Some(call.tool())),
+            Self::Session => hash_of_session(call),
             Self::By(KeyFn(f)) => hash_of(None, Some(f(call))),
             Self::Hashed(HashFn(f)) => f(call),
         }
     }
 
+    /// Returns the hash of calls that have no key, if this rule finds none for some.
+    pub(crate) fn of_none(&self) -> Option<u64> {
+        matches!(self, Self::By(_) | Self::Session).then(|| hash_of(None, Some("")))
+    }
+
     /// Whether it may be made of the ids of callers, and not of names of tools alone.
     pub(crate) fn is_of_ids(&self) -> bool {
-        matches!(self, Self::By(_) | Self::Hashed(_))
+        matches!(self, Self::Session | Self::By(_) | Self::Hashed(_))
     }
 
     /// The server and the name in it, as far as it has them.
@@ -117,8 +130,25 @@ impl Key {
             Self::ToolName if call.listed_tool().is_none() => (call.server(), None),
             Self::ToolName => (None, Some(call.tool())),
             Self::By(KeyFn(f)) => (None, Some(f(call))),
-            Self::Hashed(_) => (None, None),
+            Self::Session | Self::Hashed(_) => (None, None),
         }
+    }
+}
+
+fn hash_of_session(call: &CallInfo) -> u64 {
+    let given = |id: &&str| !id.is_empty();
+    let hash = match (
+        call.session_id().filter(given),
+        call.agent_id().filter(given),
+    ) {
+        (Some(session), _) => hash_of(Some(session), None),
+        (None, Some(agent)) => hash_of(None, Some(agent)),
+        (None, None) => return hash_of(None, Some("")),
+    };
+    // Invented ids are none of the real ones.
+    match call.has_unverified_principal() {
+        true => !hash,
+        false => hash,
     }
 }
 
@@ -142,14 +172,14 @@ pub fn key_fn<F: Fn(&CallInfo) -> &str>(f: F) -> F {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tower_toolcall::{ToolCall, cache::CacheLayer, key::principal_fn, once::OnceLayer};
+/// use tower_toolcall::{cache::CacheLayer, key::principal_fn, once::OnceLayer};
 ///
-/// let agent = principal_fn(|call: &ToolCall| call.agent_id());
+/// let agent = principal_fn(|call| call.agent_id());
 /// let once = OnceLayer::builder().with_principal(agent);
 /// let cache = CacheLayer::builder(Duration::from_secs(60), ["search"]).with_principal(agent);
 /// # let _ = (once, cache);
 /// ```
-pub fn principal_fn<C, F: Fn(&C) -> Option<&str>>(f: F) -> F {
+pub fn principal_fn<F: Fn(&ToolCall) -> Option<&str>>(f: F) -> F {
     f
 }
 
@@ -159,6 +189,7 @@ impl fmt::Debug for Key {
             Self::Tool => "Tool",
             Self::ToolName => "ToolName",
             Self::Server => "Server",
+            Self::Session => "Session",
             Self::By(_) => "By(..)",
             Self::Hashed(_) => "Hashed(..)",
         })
@@ -168,7 +199,6 @@ impl fmt::Debug for Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ToolCall;
 
     fn info(server: &str, name: &str) -> CallInfo {
         ToolCall::new(name).with_server(server).info()

@@ -231,7 +231,7 @@ pub use self::{
     config::ConfigError,
     error::{AnyError, BoxError, ErrorKind, Evidence, Execution, ToolError},
     event::{Event, Listen},
-    key::Key,
+    key::{Key, Keys},
     outcome::{Classify, Outcome},
     result::ToolResult,
 };

@@ -144,14 +144,14 @@ allocates_nothing! {
     concurrency_limit: ConcurrencyLimitLayer::new(1);
     quota: QuotaLayer::new(Quota::per_second(1_000).unwrap());
     quota_with_a_key_and_a_cost: QuotaLayer::builder(Quota::per_second(10_000).unwrap())
-        .with_key(Key::by(|call| call.agent_id().unwrap_or("")))
+        .with_keys(Key::by(|call| call.agent_id().unwrap_or("")))
         .with_cost(|_| 3)
         .build()
         .unwrap();
     rate_limit: RateLimitBackoffLayer::new();
     health: Health::new().layer();
     health_that_refuses: Health::builder().with_refusal(true).build().unwrap().layer();
-    repeat_guard: RepeatGuardLayer::builder().with_principal(|call| Some(call.tool())).build().unwrap();
+    repeat_guard: RepeatGuardLayer::builder().with_keys(Key::by(|call| call.tool())).build().unwrap();
     repeat_guard_of_calls_without_a_principal: RepeatGuardLayer::new();
     once_of_calls_without_a_key: OnceLayer::builder()
         .with_repeat_within(Duration::ZERO)

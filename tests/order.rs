@@ -19,7 +19,7 @@ use tower::{
     util::BoxCloneSyncService,
 };
 use tower_toolcall::{
-    BoxError, ErrorKind, Identity, ServiceBuilderExt, ToolCall, ToolError,
+    BoxError, ErrorKind, Identity, Key, ServiceBuilderExt, ToolCall, ToolError,
     backoff::{Backoff, Jitter},
     cache::CacheLayer,
     catch_panic::CatchPanicLayer,
@@ -105,7 +105,7 @@ fn cache() -> CacheLayer {
 
 /// All callers are one.
 fn watched() -> RepeatGuardLayer {
-    let guard = RepeatGuardLayer::builder().with_principal(|_| Some("model"));
+    let guard = RepeatGuardLayer::builder().with_keys(Key::by(|_| "model"));
     guard.build().unwrap()
 }
 

@@ -19,7 +19,7 @@ use tokio::{runtime, task};
 use tower::{Service, ServiceBuilder, layer::util::Identity, service_fn};
 use tower_layer::Layer as _;
 use tower_toolcall::{
-    ConfigError, ToolCall,
+    ConfigError, Key, ToolCall,
     cache::CacheLayer,
     catch_panic::CatchPanicLayer,
     check::CheckLayer,
@@ -312,7 +312,7 @@ fn repeat_guard() -> Vec<Candidate> {
         ours("repeat_guard", |tool| {
             // Calls that are not all the same: no event.
             let builder = RepeatGuardLayer::builder().with_failures(u32::MAX);
-            let builder = builder.with_principal(|call| call.server());
+            let builder = builder.with_keys(Key::by(|call| call.server().unwrap_or_default()));
             layered(builder.build().expect("valid"), tool)
         }),
         ours("repeat_guard, a call of nobody", |tool| {

@@ -2,7 +2,8 @@
 
 use tower_layer::Layer as _;
 use tower_toolcall::{
-    circuit_breaker::CircuitBreakerLayer, rate_limit::RateLimitBackoffLayer, timeout::TimeoutLayer,
+    Keys, circuit_breaker::CircuitBreakerLayer, rate_limit::RateLimitBackoffLayer,
+    timeout::TimeoutLayer,
 };
 
 use super::{
@@ -113,7 +114,8 @@ fn breakers() -> Vec<Candidate> {
     vec![
         bare(),
         ours("circuit_breaker, keyed", |tool| {
-            let builder = CircuitBreakerLayer::builder().with_max_keys(MAX_KEYS);
+            let builder =
+                CircuitBreakerLayer::builder().with_keys(Keys::default().at_most(MAX_KEYS));
             layered(builder.build().expect("valid"), tool)
         }),
         peer("map + recloser", peers::reclosers),
@@ -128,11 +130,12 @@ fn limits() -> Vec<Candidate> {
     vec![
         bare(),
         ours("rate_limit, keyed", |tool| {
-            let builder = RateLimitBackoffLayer::builder().with_max_keys(MAX_KEYS);
+            let builder =
+                RateLimitBackoffLayer::builder().with_keys(Keys::default().at_most(MAX_KEYS));
             layered(builder.build().expect("valid"), tool)
         }),
         ours("quota, keyed", |tool| {
-            let builder = layers::quota().with_max_keys(MAX_KEYS);
+            let builder = layers::quota().with_keys(Keys::default().at_most(MAX_KEYS));
             layered(builder.build().expect("valid"), tool)
         }),
         peer("governor, keyed", peers::governors),

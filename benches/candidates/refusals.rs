@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower::{Service, ServiceBuilder, service_fn};
 use tower_layer::Layer;
 use tower_toolcall::{
-    CallInfo, ToolCall,
+    CallInfo, Key, ToolCall,
     backoff::Backoff,
     catch_panic::CatchPanicLayer,
     check::{CheckLayer, check_fn},
@@ -126,7 +126,7 @@ fn refusals() -> Vec<Candidate> {
         .refuses(Does::Fail),
         ours("repeat_guard, refused", |tool| {
             let builder = RepeatGuardLayer::builder().with_window(LONG);
-            let builder = builder.with_principal(|call| call.server());
+            let builder = builder.with_keys(Key::by(|call| call.server().unwrap_or_default()));
             layered(builder.build().expect("valid"), tool)
         })
         .refuses(Does::Fail),

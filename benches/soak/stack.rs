@@ -17,8 +17,8 @@ use serde_json::json;
 use tokio::{task::AbortHandle, time::sleep};
 use tower::{ServiceBuilder, ServiceExt as _, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
-    BoxError, ErrorKind, Identity, ModelText as _, ServiceBuilderExt as _, ToolCall, ToolError,
-    ToolResult,
+    BoxError, ErrorKind, Identity, Keys, ModelText as _, ServiceBuilderExt as _, ToolCall,
+    ToolError, ToolResult,
     cache::{CacheHandle, CacheLayer},
     circuit_breaker::{CircuitBreakerHandle, CircuitBreakerLayer},
     concurrency_limit::ConcurrencyLimitLayer,
@@ -89,7 +89,7 @@ impl Stack {
             .with_latency(Duration::from_millis(1), Duration::from_secs(10), 1)
             .build()?;
         let breaker = CircuitBreakerLayer::builder()
-            .with_max_keys(2 * TOOLS as usize)
+            .with_keys(Keys::default().at_most(2 * TOOLS as usize))
             .with_open_for(Duration::from_secs(2))
             .build()?;
         let gate = RateLimitBackoffLayer::new();

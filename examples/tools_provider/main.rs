@@ -151,7 +151,7 @@ impl Provider {
 
         // One breaker for the source of all tools, and a token for each request.
         let breaker = CircuitBreakerBuilder::http_proxy()
-            .with_key(Key::by(|_| "pizzeria"))
+            .with_keys(Key::by(|_| "pizzeria"))
             .build()?;
         cloud_events::print(breaker.handle().subscribe());
         let schemas = Schemas::new();

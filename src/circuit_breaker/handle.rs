@@ -60,7 +60,7 @@ impl CircuitBreakerHandle {
     }
 
     /// The breaker of a call's key, made if there is none yet; the key is
-    /// [known](super::CircuitBreakerBuilder::with_known_keys) from now on. Of the call only what the key is made
+    /// [known](crate::Keys) from now on. Of the call only what the key is made
     /// of matters. It is not forgotten as long as it is held.
     ///
     /// If there is no place for another key, it is one that lets every call pass and cannot be forced.

@@ -16,12 +16,11 @@ use super::{
     weak::{Principals, WeakFailures},
 };
 use crate::{
-    call::ToolCall,
     config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Listen, Listener},
-    key::Key,
-    kit::{in_flight::Abandoned, keys::KeySettings},
+    key::{Key, Keys},
+    kit::in_flight::Abandoned,
     outcome::{ByError, Classify, Count, Outcome},
 };
 
@@ -83,7 +82,7 @@ impl<C> fmt::Debug for CircuitBreakerLayer<C> {
 pub struct CircuitBreakerBuilder<C = ByError> {
     rules: Rules,
     probe: Probe,
-    keys: KeySettings,
+    keys: Keys,
     counts_tools: Option<bool>,
     counts_reported: bool,
     weak_failures: WeakFailures,
@@ -105,7 +104,7 @@ impl CircuitBreakerBuilder {
         Self {
             rules: Rules::default(),
             probe: Probe::default(),
-            keys: KeySettings::default(),
+            keys: Keys::default(),
             counts_tools: None,
             counts_reported: false,
             weak_failures: WeakFailures::default(),
@@ -128,7 +127,7 @@ impl CircuitBreakerBuilder {
     /// row, stays open for 30 s, and closes after 3 successful probes.
     pub fn http_proxy() -> Self {
         Self::new()
-            .with_key(Key::Server)
+            .with_keys(Key::Server)
             .with_open_for(Duration::from_secs(30))
             .with_probes(3)
     }
@@ -191,30 +190,10 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets what calls share a breaker. Default: those of one tool of one server.
-    pub fn with_key(mut self, key: Key) -> Self {
-        self.keys.key = key;
-        self
-    }
-
-    /// Sets how many breakers are kept at most. Default 10,000; at most 16,777,216.
-    ///
-    /// Beyond that, closed breakers that are idle and have no call in flight are forgotten, first those without a
-    /// failure in their window. An open one is forgotten only when its period has been over for an hour and
-    /// no call came. If no place is left, calls with new keys pass without a breaker.
-    pub fn with_max_keys(mut self, max: usize) -> Self {
-        self.keys.max = max;
-        self
-    }
-
-    /// Makes the keys of these calls at once, and never forgets them. Of each call only what the key is made of matters.
-    /// Default: none.
-    ///
-    /// A key is *known* if it is one of these, or once a call with it has succeeded, as the classifier says. Keys that are not
-    /// known have at most half of the places and are forgotten first, so that names invented by untrusted callers take no
-    /// place from real ones.
-    pub fn with_known_keys(mut self, calls: impl IntoIterator<Item = ToolCall>) -> Self {
-        self.keys.know(calls);
+    /// Sets which calls share a breaker, how many keys are kept, and which are known. See [`Keys`].
+    /// Default: one for each tool of each server; 10,000 are kept.
+    pub fn with_keys(mut self, keys: impl Into<Keys>) -> Self {
+        self.keys.set(keys);
         self
     }
 
@@ -238,7 +217,7 @@ impl<C> CircuitBreakerBuilder<C> {
     /// [per principal](WeakFailures::PerPrincipal).
     ///
     /// The same trip and open period hold for a principal as for the breaker. As many principals are kept as
-    /// [keys](Self::with_max_keys), and those that were [not verified](crate::ToolCall::with_unverified_ids) have half of
+    /// [keys](Keys::at_most), and those that were [not verified](crate::ToolCall::with_unverified_ids) have half of
     /// the places at most. One that has not called for the longest time is forgotten first; one that is refused is kept.
     pub fn with_weak_failures(mut self, count: WeakFailures) -> Self {
         self.weak_failures = count;
@@ -328,7 +307,7 @@ impl<C> CircuitBreakerBuilder<C> {
     }
 
     fn counts_tools(&self) -> bool {
-        let named = matches!(self.keys.key, Key::Tool | Key::ToolName);
+        let named = matches!(self.keys.key(), Key::Tool | Key::ToolName);
         self.counts_tools.unwrap_or(named)
     }
 
@@ -342,7 +321,7 @@ impl<C> CircuitBreakerBuilder<C> {
             },
             counts_reported: self.counts_reported,
             weak_failures: self.weak_failures,
-            principals: Principals::new(self.keys.max),
+            principals: Principals::new(self.keys.max()),
             abandoned_after: self.abandoned_after,
             abandoned_policy: self.abandoned_policy,
             listener: self.listener.clone(),
@@ -366,8 +345,7 @@ impl<C> fmt::Debug for CircuitBreakerBuilder<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CircuitBreakerBuilder")
             .field("rules", &self.rules)
-            .field("key", &self.keys.key)
-            .field("max_keys", &self.keys.max)
+            .field("keys", &self.keys)
             .finish_non_exhaustive()
     }
 }

@@ -124,7 +124,7 @@
 //! };
 //!
 //! # fn main() -> Result<(), tower_toolcall::ConfigError> {
-//! let of_the_server = CircuitBreakerLayer::builder().with_key(Key::Server).build()?;
+//! let of_the_server = CircuitBreakerLayer::builder().with_keys(Key::Server).build()?;
 //! let of_the_tool = CircuitBreakerLayer::builder()
 //!     .classify_fn(|result: Result<&String, &ToolError>| match result {
 //!         Err(e) if e.kind() == ErrorKind::ConnectionFailed => Outcome::neutral(),
@@ -146,13 +146,10 @@
 //!
 //! # Bounds
 //!
-//! At most 10,000 breakers are kept ([`with_max_keys`](CircuitBreakerBuilder::with_max_keys)). When there
-//! is no place for another one, breakers are forgotten that are closed, have no call in flight and were not used for a
-//! while, first those without a failure in their window. An open, half-open or forced breaker is kept,
-//! unless its open period has been over for an hour and no call came. Keys with which no call ever succeeded have at most
-//! half of the places and are forgotten first, so that invented names take no place from
-//! [known](CircuitBreakerBuilder::with_known_keys) tools. If all places are taken, calls with new keys pass without a
-//! breaker until there is a place.
+//! At most 10,000 breakers are kept ([`Keys`](crate::Keys)). When there is no place for another one, the layer
+//! evicts closed breakers that were not used for a while, first those without a failure in their window. An open,
+//! half-open or forced breaker is kept, unless its open period has been over for an hour and no call came. If all
+//! places are taken, calls with new keys pass without a breaker.
 //!
 //! As many principals are kept as keys, those with weak failures since their last success, until they have made no call
 //! for an hour. Principals that were

@@ -8,14 +8,10 @@ use super::{
     service::ConcurrencyLimit,
 };
 use crate::{
-    call::ToolCall,
     config::ConfigError,
     event::{Listen, Listener},
-    key::Key,
-    kit::{
-        keys::KeySettings,
-        per_tool::{PerTool, ToolNames},
-    },
+    key::Keys,
+    kit::per_tool::{PerTool, ToolNames},
 };
 
 /// Layer that bounds how many calls of a key run at a time. See the [module docs](super) for an example.
@@ -63,7 +59,7 @@ impl<S> Layer<S> for ConcurrencyLimitLayer {
 #[must_use]
 pub struct ConcurrencyLimitBuilder {
     settings: Settings,
-    keys: KeySettings,
+    keys: Keys,
     listener: Listener,
 }
 
@@ -76,18 +72,19 @@ impl ConcurrencyLimitBuilder {
                 tools: PerTool::new("concurrency_limit"),
                 max_queue: 64,
             },
-            keys: KeySettings::default(),
+            keys: Keys::default(),
             listener: Listener::default(),
         }
     }
 
-    /// Sets what calls share a limit. Default: those of one tool of one server.
-    pub fn with_key(mut self, key: Key) -> Self {
-        self.keys.key = key;
+    /// Sets which calls share a limit, how many keys are kept, and which are known. See [`Keys`].
+    /// Default: one for each tool of each server; 10,000 are kept.
+    pub fn with_keys(mut self, keys: impl Into<Keys>) -> Self {
+        self.keys.set(keys);
         self
     }
 
-    /// Lets `max` calls of this tool run at a time. With 0 every call of it is refused. Default: the limit of all tools. Needs [`Key::Tool`],
+    /// Lets `max` calls of this tool run at a time. With 0 every call of it is refused. Default: the limit of all tools. Needs [`Key::Tool`](crate::Key::Tool),
     /// the default: with other keys tools share a limit.
     ///
     /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`), which goes first, and the tool's own
@@ -103,24 +100,6 @@ impl ConcurrencyLimitBuilder {
         self
     }
 
-    /// Sets how many keys are kept. Default 10,000; at most 16,777,216. A key of which calls run or wait is not forgotten; if all
-    /// are in use, calls of unknown keys pass.
-    pub fn with_max_keys(mut self, max: usize) -> Self {
-        self.keys.max = max;
-        self
-    }
-
-    /// Makes the keys of these calls at once, and never forgets them. Of each call only what the key is made of matters.
-    /// Default: none.
-    ///
-    /// A key is *known* if it is one of these, or once the service below has answered a call with it, with whatever `Ok`. Keys that are not
-    /// known have at most half of the places and are forgotten first, so that names invented by untrusted callers take no
-    /// place from real ones.
-    pub fn with_known_keys(mut self, calls: impl IntoIterator<Item = ToolCall>) -> Self {
-        self.keys.know(calls);
-        self
-    }
-
     /// Sets the listener for evictions. Default: none. The events are emitted through `tracing` in any case.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         self.listener = Listener::new(listen);
@@ -131,8 +110,7 @@ impl ConcurrencyLimitBuilder {
     ///
     /// # Errors
     ///
-    /// `max_keys`: if it is zero, beyond its bound, or less than the keys that are known. `key`: if it is not [`Key::Tool`], and a
-    /// tool has a limit of its own.
+    /// Those of [`Keys`].
     pub fn build(self) -> Result<ConcurrencyLimitLayer, ConfigError> {
         self.keys.check()?;
         self.keys.check_tools(&self.settings.tools)?;
@@ -156,8 +134,7 @@ impl ConcurrencyLimitBuilder {
 crate::text::debug_fields! {
     {} |this| ConcurrencyLimitBuilder {
         settings: this.settings,
-        key: this.keys.key,
-        max_keys: this.keys.max,
+        keys: this.keys,
         ..
     }
 }

@@ -50,7 +50,7 @@
 //!
 //! # fn main() -> Result<(), tower_toolcall::ConfigError> {
 //! let layer = ConcurrencyLimitLayer::builder(4)
-//!     .with_key(Key::by(|call| call.agent_id().unwrap_or("")))
+//!     .with_keys(Key::by(|call| call.agent_id().unwrap_or("")))
 //!     .with_max_queue(0)
 //!     .build()?;
 //! for load in layer.handle().loads() {
@@ -69,11 +69,10 @@
 //!
 //! # Bounds
 //!
-//! At most 10,000 keys are kept ([`with_max_keys`](ConcurrencyLimitBuilder::with_max_keys)); one of which calls run or wait is not
-//! forgotten. Keys with which no call was ever answered have at most half of the places, and are forgotten first. If there is no place, calls
-//! with new keys pass without a limit: one shared by all of them would let a caller who invents names hold back others. A call that comes in the moment in which
-//! its unused key is forgotten does not count for the calls after it; [known](ConcurrencyLimitBuilder::with_known_keys) keys are never
-//! forgotten.
+//! At most 10,000 keys are kept ([`Keys`](crate::Keys)), and one of which calls run or wait is not evicted. If there is
+//! no place, calls with new keys pass without a limit: one shared by all of them would let a caller who invents names
+//! hold back others. A call that comes in the moment in which its unused key is evicted does not count for the calls
+//! after it; [known](crate::Keys::known) keys are never evicted.
 //!
 //! A wait is not bounded in time by the layer itself: give calls a deadline. A tool that calls other tools through the same stack keeps its permit meanwhile: if
 //! the inner calls have the key of the outer one, by agent for example, they can wait for each other until their deadlines.

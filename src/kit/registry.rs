@@ -27,23 +27,19 @@
 //! flight or not, until its place is another key's, the table grows, or a sweep begins: that drops all of them first,
 //! so that of the hot keys only those that calls have are in flight. A lane has 16 at most.
 
-use std::{
-    collections::HashSet,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-        atomic::{
-            AtomicBool, AtomicU8, AtomicUsize,
-            Ordering::{Acquire, Relaxed},
-            fence,
-        },
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    atomic::{
+        AtomicBool, AtomicU8, AtomicUsize,
+        Ordering::{Acquire, Relaxed},
+        fence,
     },
 };
 
 use crate::{
-    call::{CallInfo, MAX_NAME_BYTES, hash_of},
-    config::ConfigError,
+    call::{CallInfo, MAX_NAME_BYTES},
     event::{Event, InertReason, Listener},
-    key::Key,
+    key::{DEFAULT_MAX_KEYS, Key, MOST_KEYS},
     kit::{
         inert::Inert,
         lane::{here, lanes},
@@ -54,25 +50,6 @@ mod hot;
 mod table;
 use hot::Hot;
 use table::{FIRST_TABLE, Kept, Table, Unforgotten};
-
-/// The default bound on the number of keys.
-pub(crate) const DEFAULT_MAX_KEYS: usize = 10_000;
-
-/// The largest bound.
-pub(crate) const MOST_KEYS: usize = 1 << 24;
-
-/// Checks the bound that somebody has set, and whether the keys of the known calls fit.
-pub(crate) fn check_max_keys(max: usize, key: &Key, known: &[CallInfo]) -> Result<(), ConfigError> {
-    let known: HashSet<u64> = known.iter().map(|call| key.hash(call)).collect();
-    let known = known.len();
-    let reason = match max {
-        _ if known > max => format!("{max} is less than the {known} keys that are known"),
-        0 => "it is zero: nothing would be kept of any key".to_owned(),
-        1..=MOST_KEYS => return Ok(()),
-        _ => format!("{max} is more than {MOST_KEYS}"),
-    };
-    Err(ConfigError::new("max_keys", reason))
-}
 
 /// A value that can tell how much harm it would do to forget it.
 pub(crate) trait Evict {
@@ -489,7 +466,7 @@ impl<V: Evict> Registry<V> {
             }),
             overflow: Entry::overflow(overflow, &beyond),
             beyond,
-            no_key: matches!(key, Key::By(_)).then(|| hash_of(None, Some(""))),
+            no_key: key.of_none(),
             key,
             max,
             listener,
@@ -550,6 +527,20 @@ impl<V: Evict> Registry<V> {
         if self.0.no_key == Some(hash) {
             self.lacks_key(call);
         }
+        self.keep_hash(hash, call, make)
+    }
+
+    /// That entry, if the call has a key.
+    pub(crate) fn keep_if_any(
+        &self,
+        call: &CallInfo,
+        make: impl FnOnce() -> V,
+    ) -> Option<Arc<Entry<V>>> {
+        let hash = self.0.key.hash(call);
+        (self.0.no_key != Some(hash)).then(|| self.keep_hash(hash, call, make))
+    }
+
+    fn keep_hash(&self, hash: u64, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
         if let Some(entry) = self.0.unforgotten.keep(hash) {
             entry.mark_used();
             return entry;

@@ -15,7 +15,6 @@ use tokio::time::Instant;
 use super::{
     flights::{Flight, FlightKey, Flights, Source, Turn},
     principal::Principal,
-    registry::MOST_KEYS,
     share::Units,
 };
 use crate::{
@@ -26,6 +25,7 @@ use crate::{
     event::{Event, Listener},
     flow::{Ends, Step, Ticket},
     foreign::{self, Json},
+    key::check_max,
     kit::in_flight::Abandoned,
 };
 
@@ -237,12 +237,7 @@ impl Store {
         refuse_if(shortest.is_zero(), "ttl", zero)?;
         let long = format!("{longest:?} is longer than a year");
         refuse_if(longest > MAX_TTL, "ttl", long)?;
-        let bounds = format!("is not in 1 to {MOST_KEYS}");
-        refuse_if(
-            !(1..=MOST_KEYS).contains(&self.max_keys),
-            "max_keys",
-            bounds,
-        )?;
+        check_max("max_keys", self.max_keys)?;
         let share = self.share(self.max_bytes);
         let reason = format!(
             "{} is more than the {share} bytes that a principal has of `max_bytes`",

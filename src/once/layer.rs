@@ -9,12 +9,12 @@ use super::{
 use crate::{
     call::ToolCall,
     config::{ConfigError, refuse_if},
+    key::DEFAULT_MAX_KEYS,
     kit::{
         fingerprint::Seed,
         flights::Flights,
         inert::Inert,
         principal::Principal,
-        registry::DEFAULT_MAX_KEYS,
         reuse::{MAX_TTL, Store},
     },
 };

@@ -10,14 +10,11 @@ use super::{
     service::QuotaService,
 };
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::CallInfo,
     config::{ConfigError, refuse_if},
     event::{Listen, Listener},
-    key::Key,
-    kit::{
-        keys::KeySettings,
-        per_tool::{PerTool, ToolNames},
-    },
+    key::Keys,
+    kit::per_tool::{PerTool, ToolNames},
 };
 
 /// Layer that gives the calls of a key so many tokens per period. See the [module docs](super) for an example.
@@ -70,7 +67,7 @@ pub struct QuotaBuilder {
     cost: Option<Arc<CostFn>>,
     waits: bool,
     max_wait: Duration,
-    keys: KeySettings,
+    keys: Keys,
     listener: Listener,
 }
 
@@ -84,18 +81,19 @@ impl QuotaBuilder {
             cost: None,
             waits: true,
             max_wait: Duration::from_secs(30),
-            keys: KeySettings::default(),
+            keys: Keys::default(),
             listener: Listener::default(),
         }
     }
 
-    /// Sets what calls share a bucket of tokens. Default: those of one tool of one server.
-    pub fn with_key(mut self, key: Key) -> Self {
-        self.keys.key = key;
+    /// Sets which calls share a bucket of tokens, how many keys are kept, and which are known. See [`Keys`].
+    /// Default: one for each tool of each server; 10,000 are kept.
+    pub fn with_keys(mut self, keys: impl Into<Keys>) -> Self {
+        self.keys.set(keys);
         self
     }
 
-    /// Gives this tool a quota of its own. Default: that of all tools. Needs [`Key::Tool`], the default: with other keys tools share their
+    /// Gives this tool a quota of its own. Default: that of all tools. Needs [`Key::Tool`](crate::Key::Tool), the default: with other keys tools share their
     /// tokens, and can only have [costs](Self::with_tool_cost) of their own.
     ///
     /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`), which goes first, and the tool's own
@@ -132,24 +130,6 @@ impl QuotaBuilder {
         self
     }
 
-    /// Sets how many keys are kept. Default 10,000; at most 16,777,216. Those whose tokens are all there are forgotten before others; if
-    /// there is no place, calls of unknown keys pass.
-    pub fn with_max_keys(mut self, max: usize) -> Self {
-        self.keys.max = max;
-        self
-    }
-
-    /// Makes the keys of these calls at once, and never forgets them. Of each call only what the key is made of matters.
-    /// Default: none.
-    ///
-    /// A key is *known* if it is one of these, or once the service below has answered a call with it, with whatever `Ok`. Keys that are not
-    /// known have at most half of the places and are forgotten first, so that names invented by untrusted callers take no
-    /// place from real ones.
-    pub fn with_known_keys(mut self, calls: impl IntoIterator<Item = ToolCall>) -> Self {
-        self.keys.know(calls);
-        self
-    }
-
     /// Sets the listener for evictions. Default: none. The events are emitted through `tracing` in any case.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         self.listener = Listener::new(listen);
@@ -160,8 +140,7 @@ impl QuotaBuilder {
     ///
     /// # Errors
     ///
-    /// `max_keys`: if it is zero, beyond its bound, or less than the keys that are known. `key`: if it is not [`Key::Tool`], and a
-    /// tool has a quota of its own. `tool_cost`: if it is more than the [burst](Quota::burst) of every quota, so that no call of the tool would be
+    /// Those of [`Keys`]. `tool_cost`: if it is more than the [burst](Quota::burst) of every quota, so that no call of the tool would be
     /// admitted.
     pub fn build(self) -> Result<QuotaLayer, ConfigError> {
         self.keys.check()?;
@@ -206,8 +185,7 @@ crate::text::debug_fields! {
         quota: this.quota,
         waits: this.waits,
         max_wait: this.max_wait,
-        key: this.keys.key,
-        max_keys: this.keys.max,
+        keys: this.keys,
         ..
     }
 }

@@ -57,7 +57,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
 //! let layer = QuotaLayer::builder(Quota::per_hour(100)?)
-//!     .with_key(Key::by(|call| call.agent_id().unwrap_or("")))
+//!     .with_keys(Key::by(|call| call.agent_id().unwrap_or("")))
 //!     .with_tool_cost("deep_research", 60)
 //!     .with_fail_fast()
 //!     .build()?;
@@ -84,9 +84,8 @@
 //!
 //! # Bounds
 //!
-//! At most 10,000 keys are kept ([`with_max_keys`](QuotaBuilder::with_max_keys)). Those with which no call was ever answered have at most half of the places. Those whose tokens
-//! are all there, and those with which no call was ever answered, are forgotten before others; a key that is forgotten too early begins with a full bucket when it comes
-//! back. If there is no place, calls with new keys pass without a quota: one shared by all of them would let a caller who invents names use up that of others. So a key
+//! At most 10,000 keys are kept ([`Keys`](crate::Keys)). Those whose tokens are all there are evicted before others. A
+//! key that is evicted too early begins with a full bucket when it comes back. If there is no place, calls with new keys pass without a quota: one shared by all of them would let a caller who invents names use up that of others. So a key
 //! should be something that callers cannot invent, such as an agent that was authenticated, or a tool below an [`IdentityLayer`](crate::identity).
 //!
 //! The calls of a key that wait are bounded by the longest wait: no more wait than have their turn within it. The time between two tokens is a whole number of

@@ -14,15 +14,13 @@ use super::{
     service::RateLimitBackoff,
 };
 use crate::{
-    call::ToolCall,
     config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Listen, Listener},
-    key::Key,
+    key::Keys,
     kit::{
         attempts::Template,
         backoff::{Jitter, Random},
-        keys::KeySettings,
         lane::Spread,
     },
     outcome::{ByError, Classify, Outcome},
@@ -85,7 +83,7 @@ impl<C> fmt::Debug for RateLimitBackoffLayer<C> {
 #[derive(Clone)]
 #[must_use]
 pub struct RateLimitBackoffBuilder<C = ByError> {
-    keys: KeySettings,
+    keys: Keys,
     attempts: u32,
     waits: bool,
     /// `None` if it was not set.
@@ -109,7 +107,7 @@ impl RateLimitBackoffBuilder {
     /// The default settings.
     pub fn new() -> Self {
         Self {
-            keys: KeySettings::default(),
+            keys: Keys::default(),
             attempts: 3,
             waits: true,
             default_cooldown: None,
@@ -125,27 +123,10 @@ impl RateLimitBackoffBuilder {
 }
 
 impl<C> RateLimitBackoffBuilder<C> {
-    /// Sets what calls share a limit. Default: those of one tool of one server.
-    pub fn with_key(mut self, key: Key) -> Self {
-        self.keys.key = key;
-        self
-    }
-
-    /// Sets how many keys are kept at most. Default 10,000; at most 16,777,216. A key that is cooling is
-    /// not forgotten; if all are, calls of unknown keys pass.
-    pub fn with_max_keys(mut self, max: usize) -> Self {
-        self.keys.max = max;
-        self
-    }
-
-    /// Makes the keys of these calls at once, and never forgets them. Of each call only what the key is made of matters.
-    /// Default: none.
-    ///
-    /// A key is *known* if it is one of these, or once a call with it has succeeded. Keys that are not known have at
-    /// most half of the places and are forgotten first, so that names invented by untrusted callers take no place from real
-    /// ones.
-    pub fn with_known_keys(mut self, calls: impl IntoIterator<Item = ToolCall>) -> Self {
-        self.keys.know(calls);
+    /// Sets which calls share a limit, how many keys are kept, and which are known. See [`Keys`].
+    /// Default: one for each tool of each server; 10,000 are kept.
+    pub fn with_keys(mut self, keys: impl Into<Keys>) -> Self {
+        self.keys.set(keys);
         self
     }
 
@@ -324,7 +305,7 @@ impl<C> RateLimitBackoffBuilder<C> {
 impl<C> fmt::Debug for RateLimitBackoffBuilder<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitBackoffBuilder")
-            .field("key", &self.keys.key)
+            .field("keys", &self.keys)
             .field("attempts", &self.attempts)
             .field("waits", &self.waits)
             .field("default_cooldown", &self.default_cooldown())

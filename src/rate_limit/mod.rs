@@ -57,7 +57,7 @@
 //!
 //! # fn main() -> Result<(), tower_toolcall::ConfigError> {
 //! let layer = RateLimitBackoffLayer::builder()
-//!     .with_key(Key::Server)
+//!     .with_keys(Key::Server)
 //!     .with_fail_fast()
 //!     .build()?;
 //! # let _ = layer; Ok(()) }
@@ -75,8 +75,7 @@
 //!
 //! # Bounds
 //!
-//! At most 10,000 keys are kept ([`with_max_keys`](RateLimitBackoffBuilder::with_max_keys)); one that is cooling is not
-//! forgotten. Keys with which no call ever succeeded have at most half of the places, and are forgotten first. If there is no
+//! At most 10,000 keys are kept ([`Keys`](crate::Keys)), and a key that cools down is not evicted. If there is no
 //! place, calls with new keys pass, and are not repeated. A cooldown is shared for 300 s at most
 //! ([`with_max_cooldown`](RateLimitBackoffBuilder::with_max_cooldown)), whatever a server says.
 //!

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::history::{History, Limits, Repeated};
 use crate::{
-    call::{CallInfo, Observation, ToolCall, hash_of},
+    call::{CallInfo, Observation, ToolCall},
     error::{ErrorKind, QUOTA_IMPOSSIBLE, ToolError},
     event::{Event, InertReason, Listener},
     foreign,
@@ -27,46 +27,9 @@ use crate::{
 /// The code of a refusal.
 pub const TOOL_REPEATED: &str = "TOOL_REPEATED";
 
-type PrincipalFn = dyn Fn(&CallInfo) -> Option<&str> + Send + Sync;
-
-/// Whose calls are compared with each other.
-#[derive(Clone, Default)]
-pub(super) enum Principal {
-    /// The session, else the agent.
-    #[default]
-    Ids,
-    By(Arc<PrincipalFn>),
-}
-
-impl Principal {
-    /// The session, and the agent or what the function says: one of both.
-    fn parts<'a>(&self, call: &'a CallInfo) -> Option<(Option<&'a str>, Option<&'a str>)> {
-        let given = |id: &&str| !id.is_empty();
-        match self {
-            Self::Ids => match call.session_id().filter(given) {
-                Some(session) => Some((Some(session), None)),
-                None => Some((None, Some(call.agent_id().filter(given)?))),
-            },
-            Self::By(principal) => Some((None, Some(principal(call).filter(given)?))),
-        }
-    }
-
-    /// The hash that stands for it as a key.
-    pub(super) fn hash(&self, call: &CallInfo) -> u64 {
-        let parts = self.parts(call).unwrap_or_default();
-        let hash = hash_of(parts.0, parts.1);
-        // Invented ids are none of the real ones.
-        match self {
-            Self::Ids if call.has_unverified_principal() => !hash,
-            _ => hash,
-        }
-    }
-}
-
 /// Shared by all of a layer value.
 pub(super) struct Rules {
     pub(super) limits: Limits,
-    pub(super) principal: Principal,
     /// Arguments that are not compared.
     pub(super) ignored: Vec<Box<str>>,
     /// Whether calls of a tool are watched; those of others are.
@@ -160,21 +123,19 @@ pub(super) type MaybeWatched = Option<Watched>;
 
 impl Guard {
     pub(super) fn watch(&self, call: &mut ToolCall, info: &CallInfo) -> MaybeWatched {
-        let Rules {
-            principal, tools, ..
-        } = &*self.rules;
+        let tools = &self.rules.tools;
         let is_exempt = !tools.is_empty() && tools.get(call) == Some(&false);
         // Arguments that are too deep are never sent, and are not looked at.
         if is_exempt || call.is_too_deep() {
             return None;
         }
-        if principal.parts(info).is_none() {
-            let help = "set a session or agent id, or use `with_principal`";
+        let make = || Memory::new(&self.rules);
+        let Some(memory) = self.histories.keep_if_any(info, make) else {
+            let help = "set a session or agent id, or use `with_keys`";
             let (inert, reason) = (self.histories.inert(), InertReason::NoPrincipal);
             inert.pass(&self.rules.listener, info, reason, help);
             return None;
-        }
-        let memory = self.histories.keep(info, || Memory::new(&self.rules));
+        };
         memory.value().history.is_some().then(|| Watched {
             memory,
             call: self.rules.fingerprint(call),

@@ -4,20 +4,16 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 
 use super::{
-    guard::{Guard, Memory, Principal, Rules},
+    guard::{Guard, Memory, Rules},
     history::Limits,
     service::{RepeatGuard, Watch},
 };
 use crate::{
-    call::CallInfo,
     config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Listen, Listener},
-    key::Key,
-    kit::{
-        keys::KeySettings,
-        per_tool::{PerTool, ToolNames},
-    },
+    key::{Key, Keys},
+    kit::per_tool::{PerTool, ToolNames},
     outcome::{ByError, Classify, Outcome},
 };
 
@@ -91,8 +87,7 @@ impl<C> fmt::Debug for RepeatGuardLayer<C> {
 #[must_use]
 pub struct RepeatGuardBuilder<C = ByError> {
     limits: Limits,
-    keys: KeySettings,
-    principal: Principal,
+    keys: Keys,
     ignored: Vec<Box<str>>,
     tools: PerTool<bool>,
     listener: Listener,
@@ -113,8 +108,7 @@ impl RepeatGuardBuilder {
                 failures: 3,
                 window: Duration::from_secs(60),
             },
-            keys: KeySettings::default(),
-            principal: Principal::default(),
+            keys: Keys::by(Key::Session),
             ignored: Vec::new(),
             tools: PerTool::new("repeat_guard"),
             listener: Listener::default(),
@@ -139,27 +133,13 @@ impl<C> RepeatGuardBuilder<C> {
         self
     }
 
-    /// Sets how many principals are kept at most. Default 10,000; at most 16,777,216.
+    /// Sets which calls are compared with each other, how many keys are kept, and which are known. See [`Keys`].
+    /// Default: those of one [session](Key::Session), else of one agent; 10,000 are kept.
     ///
-    /// Beyond that, principals without a call in flight are forgotten, first those without a recent failure. If no place is left,
-    /// calls of new principals are not watched.
-    pub fn with_max_keys(mut self, max: usize) -> Self {
-        self.keys.max = max;
-        self
-    }
-
-    /// Sets whose calls are compared with each other: those for which the function picks out the same text. With `None`, or an
-    /// empty text, a call is not watched. Default: the [session id](CallInfo::session_id), else the
-    /// [agent id](CallInfo::agent_id).
-    ///
-    /// It has to be something that callers cannot choose, or choose for themselves only.
-    ///
-    /// A closure that is bound to a variable first goes through [`principal_fn`](crate::key::principal_fn).
-    pub fn with_principal(
-        mut self,
-        principal: impl Fn(&CallInfo) -> Option<&str> + Send + Sync + 'static,
-    ) -> Self {
-        self.principal = Principal::By(Arc::new(principal));
+    /// A call for which a [function](Key::by) picks an empty text is not watched. The function has to pick
+    /// what callers cannot choose, or can choose for themselves only.
+    pub fn with_keys(mut self, keys: impl Into<Keys>) -> Self {
+        self.keys.set(keys);
         self
     }
 
@@ -193,7 +173,6 @@ impl<C> RepeatGuardBuilder<C> {
         RepeatGuardBuilder {
             limits: self.limits,
             keys: self.keys,
-            principal: self.principal,
             ignored: self.ignored,
             tools: self.tools,
             listener: self.listener,
@@ -227,12 +206,9 @@ impl<C> RepeatGuardBuilder<C> {
         Ok(self.build_checked())
     }
 
-    fn build_checked(mut self) -> RepeatGuardLayer<C> {
-        let principal = self.principal.clone();
-        self.keys.key = Key::hashed(move |call| principal.hash(call));
+    fn build_checked(self) -> RepeatGuardLayer<C> {
         let rules = Arc::new(Rules {
             limits: self.limits,
-            principal: self.principal,
             ignored: self.ignored,
             tools: self.tools,
             listener: self.listener.clone(),
@@ -255,7 +231,7 @@ impl<C> fmt::Debug for RepeatGuardBuilder<C> {
         f.debug_struct("RepeatGuardBuilder")
             .field("limits", &self.limits)
             .field("tools", &self.tools)
-            .field("max_keys", &self.keys.max)
+            .field("keys", &self.keys)
             .finish_non_exhaustive()
     }
 }

@@ -29,9 +29,10 @@
 //!
 //! # Whose calls
 //!
-//! Calls are compared with those of the same principal: the call's session id, else its agent id. A call without
+//! Calls are compared with those of the same principal: the call's session id, else its agent id
+//! ([`Key::Session`](crate::Key::Session)). A call without
 //! both is not watched: the first one is the event `tool.inert`, and [`RepeatGuardLayer::inert`] counts them. Both are set by code ([`ToolCall::with_session_id`](crate::ToolCall::with_session_id)). Where callers choose
-//! them, let them be theirs alone, or use [`with_principal`](RepeatGuardBuilder::with_principal): a caller that can use another's id can have
+//! them, let them be theirs alone, or choose [another key](RepeatGuardBuilder::with_keys): a caller that can use another's id can have
 //! that one's calls refused. Conversations that share an agent id count as one conversation.
 //!
 //! # Order
@@ -92,7 +93,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tower_toolcall::repeat_guard::RepeatGuardLayer;
+//! use tower_toolcall::{Key, repeat_guard::RepeatGuardLayer};
 //!
 //! # fn main() -> Result<(), tower_toolcall::ConfigError> {
 //! let layer = RepeatGuardLayer::builder()
@@ -100,7 +101,7 @@
 //!     .with_window(Duration::from_secs(600))
 //!     .with_ignored_argument("request_id") // another one in each call
 //!     .with_tool("job_status", false) // asked again and again until it is done
-//!     .with_principal(|call| call.agent_id()) // whatever the session
+//!     .with_keys(Key::by(|call| call.agent_id().unwrap_or(""))) // whatever the session
 //!     .build()?;
 //! # let _ = layer; Ok(()) }
 //! ```
@@ -120,9 +121,8 @@
 //! is refused; so cycles of up to 8 calls are found. Arguments are not kept: the hash stands for them, made with a random seed of the layer, so
 //! that nobody can choose arguments for it. Another call has the hash of one of these 8 once in 10¹⁸ times.
 //!
-//! At most 10,000 principals are kept ([`with_max_keys`](RepeatGuardBuilder::with_max_keys)). If there is no place for another one, those are
-//! forgotten that have no call in flight, first those without a failure of late; a forgotten principal is counted anew. If all places are taken, calls of
-//! new principals are not watched. Calls whose arguments are nested too deeply to be sent ([`MAX_DEPTH`](crate::MAX_DEPTH)) are not
+//! At most 10,000 principals are kept ([`Keys`](crate::Keys)), those without a recent failure are evicted first, and an
+//! evicted principal is counted anew. If all places are taken, calls of new principals are not watched. Calls whose arguments are nested too deeply to be sent ([`MAX_DEPTH`](crate::MAX_DEPTH)) are not
 //! watched either.
 //!
 //! # Cancel safety

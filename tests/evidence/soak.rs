@@ -87,7 +87,7 @@ where
         .with_max_delay(ms(20))
         .without_budget();
     let gate = RateLimitBackoffLayer::builder()
-        .with_key(Key::by(|call| call.id().unwrap_or_default()))
+        .with_keys(Key::by(|call| call.id().unwrap_or_default()))
         .with_default_cooldown(ms(2))
         .with_max_wait(ms(20));
     let breaker = CircuitBreakerLayer::builder()

@@ -13,7 +13,7 @@ use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_test::mock;
 use tower_toolcall::{
-    ErrorKind, Execution, Key, ToolCall, ToolError,
+    ErrorKind, Execution, Key, Keys, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
     circuit_breaker::{BreakerState, CircuitBreakerLayer},
     concurrency_limit::{ConcurrencyLimit, ConcurrencyLimitHandle, ConcurrencyLimitLayer},
@@ -174,8 +174,7 @@ async fn a_limit_of_zero_refuses_every_call() {
 #[tokio::test(start_paused = true)]
 async fn a_limit_of_zero_has_no_way_around() {
     let layer = ConcurrencyLimitLayer::builder(0)
-        .with_max_keys(1)
-        .with_known_keys([named("known")])
+        .with_keys(Keys::default().at_most(1).known(["known"]))
         .build()
         .unwrap();
     let tool = Script::always(Step::ok(()));
@@ -515,9 +514,8 @@ async fn a_refusal_is_an_event_and_counted_as_rejected() {
 #[tokio::test(start_paused = true)]
 async fn invented_names_take_no_place_and_no_limit_from_others() {
     let layer = ConcurrencyLimitLayer::builder(1)
-        .with_max_keys(8)
+        .with_keys(Keys::default().at_most(8).known(["known"]))
         .with_max_queue(0)
-        .with_known_keys([named("known")])
         .build()
         .unwrap();
     let tool = Script::always(Step::<()>::hang());
@@ -541,7 +539,7 @@ async fn invented_names_take_no_place_and_no_limit_from_others() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_has_answered_keeps_its_place() {
     let layer = ConcurrencyLimitLayer::builder(1)
-        .with_max_keys(4)
+        .with_keys(Keys::default().at_most(4))
         .with_max_queue(0);
     let layer = layer.build().unwrap();
     let tool = Script::new([Step::ok(())]).then(Step::hang());
@@ -559,7 +557,7 @@ async fn a_tool_that_has_answered_keeps_its_place() {
 #[tokio::test(start_paused = true)]
 async fn one_limit_for_each_agent() {
     let layer = ConcurrencyLimitLayer::builder(1)
-        .with_key(Key::by(|call| call.agent_id().unwrap_or("")))
+        .with_keys(Key::by(|call| call.agent_id().unwrap_or("")))
         .with_max_queue(0)
         .build()
         .unwrap();
@@ -591,12 +589,6 @@ async fn loads_are_shown_in_order_and_redacted() {
     );
 }
 
-#[test]
-fn what_cannot_work_is_refused() {
-    let builder = ConcurrencyLimitLayer::builder(1).with_max_keys(0);
-    assert_eq!(builder.build().unwrap_err().field(), "max_keys");
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_tool_has_a_limit_of_its_own() {
     let layer = ConcurrencyLimitLayer::builder(2)
@@ -604,7 +596,7 @@ async fn a_tool_has_a_limit_of_its_own() {
         .with_tool("docs__search", 3)
         .with_tool("off", 0)
         .with_max_queue(0)
-        .with_known_keys([named("import")])
+        .with_keys(Keys::default().known(["import"]))
         .build()
         .unwrap();
     let svc = layer.layer(Script::always(Step::<()>::hang()));
@@ -621,7 +613,7 @@ async fn a_tool_has_a_limit_of_its_own() {
 #[test]
 fn tools_that_share_a_limit_have_none_of_their_own() {
     let builder = ConcurrencyLimitLayer::builder(2).with_tool("import", 1);
-    let built = builder.with_key(Key::Server).build();
+    let built = builder.with_keys(Key::Server).build();
     assert_eq!(built.unwrap_err().field(), "key");
 }
 

@@ -7,7 +7,7 @@ use tower_toolcall::metrics::Metrics;
 #[cfg(feature = "settings")]
 use tower_toolcall::settings::{Place, Settings};
 use tower_toolcall::{
-    Identity, ToolCall, ToolError,
+    Identity, Key, ToolCall, ToolError,
     cache::CacheLayer,
     catch_panic::CatchPanicLayer,
     check::{CheckLayer, check_fn},
@@ -233,7 +233,7 @@ contract!(
 contract!(
     repeat_guard,
     RepeatGuardLayer::builder()
-        .with_principal(|call| call.server())
+        .with_keys(Key::by(|call| call.server().unwrap_or_default()))
         .build()
         .unwrap(),
     Readiness::Eager,

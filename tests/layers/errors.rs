@@ -130,15 +130,18 @@ fn a_key_and_a_principal_may_be_bound_closures() {
     let none = String::from("none");
     let session = key_fn(|call| call.session_id().unwrap_or(""));
     let per_session = Key::by(session);
-    let breaker = CircuitBreakerLayer::builder().with_key(per_session).build();
+    let breaker = CircuitBreakerLayer::builder()
+        .with_keys(per_session)
+        .build();
     drop(breaker.unwrap());
 
-    let of_call =
-        principal_fn(move |call: &ToolCall| call.agent_id().filter(|agent| *agent != none));
+    let of_call = principal_fn(move |call| call.agent_id().filter(|agent| *agent != none));
     let once = OnceLayer::builder().with_principal(of_call).build();
     drop(once.unwrap());
-    let of_info = principal_fn(|call: &CallInfo| call.agent_id());
-    let guard = RepeatGuardLayer::builder().with_principal(of_info).build();
+    let agent = key_fn(|call| call.agent_id().unwrap_or(""));
+    let guard = RepeatGuardLayer::builder()
+        .with_keys(Key::by(agent))
+        .build();
     drop(guard.unwrap());
 }
 

@@ -185,7 +185,7 @@ async fn layers_with_a_key_by_session() {
     let with = call().with_session_id("s");
     macro_rules! check {
         ($name:literal, $builder:expr) => {
-            let layer = $builder.with_key(key()).build().unwrap();
+            let layer = $builder.with_keys(key()).build().unwrap();
             assert_eq!(received(&layer, with.clone()).await, []);
             assert_eq!(received(&layer, call()).await, expected($name));
             assert_eq!(layer.handle().inert(), 2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tower::{Layer, ServiceExt};
 use tower_toolcall::{
-    ErrorKind, Key, ToolCall, ToolError,
+    ErrorKind, Key, Keys, ToolCall, ToolError,
     cache::CacheLayer,
     once::OnceLayer,
     quota::{Quota, QuotaLayer},
@@ -34,7 +34,7 @@ const SESSIONS: [&str; 4] = ["a", "b", "c", "d"];
 #[tokio::test(start_paused = true)]
 async fn invented_sessions_take_no_history_from_verified_ones() {
     let layer = RepeatGuardLayer::builder()
-        .with_max_keys(8)
+        .with_keys(Keys::default().at_most(8))
         .build()
         .unwrap();
     let svc = layer.layer(Tool::always(Step::fail(ErrorKind::Failed)));
@@ -59,9 +59,9 @@ async fn invented_sessions_take_no_history_from_verified_ones() {
 #[tokio::test(start_paused = true)]
 async fn invented_sessions_take_no_bucket_from_verified_ones() {
     let layer = QuotaLayer::builder(Quota::per_hour(1).unwrap())
-        .with_key(Key::by(|call| call.session_id().unwrap_or_default()))
+        .with_keys(Key::by(|call| call.session_id().unwrap_or_default()))
         .with_fail_fast()
-        .with_max_keys(8)
+        .with_keys(Keys::default().at_most(8))
         .build()
         .unwrap();
     let svc = layer.layer(Tool::always(Step::ok("paid")));

@@ -20,6 +20,7 @@ mod fit;
 mod health;
 mod inert;
 mod invented_ids;
+mod keys;
 mod kit;
 #[cfg(feature = "metrics")]
 mod metrics;

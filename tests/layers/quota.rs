@@ -9,7 +9,7 @@ use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_test::mock;
 use tower_toolcall::{
-    ErrorKind, Execution, Key, ToolCall, ToolError,
+    ErrorKind, Execution, Key, Keys, ToolCall, ToolError,
     circuit_breaker::{BreakerState, CircuitBreakerLayer},
     deadline::DeadlineLayer,
     quota::{QUOTA_IMPOSSIBLE, Quota, QuotaBuilder, QuotaLayer, QuotaService},
@@ -301,7 +301,7 @@ async fn a_call_costs_what_its_function_says() {
             "never" => 11,
             _ => 1,
         })
-        .with_key(Key::by(|_| ""))
+        .with_keys(Key::by(|_| ""))
         .with_fail_fast()
         .build()
         .unwrap();
@@ -346,12 +346,12 @@ async fn a_tool_has_a_quota_and_a_cost_of_its_own() {
     assert_eq!(handle.remaining(&named("import").with_server("s3")), 2);
     let shared = builder(5)
         .with_tool("import", quota(2))
-        .with_key(Key::by(|_| ""));
+        .with_keys(Key::by(|_| ""));
     assert_eq!(shared.build().unwrap_err().field(), "key");
     assert!(
         builder(5)
             .with_tool_cost("import", 2)
-            .with_key(Key::Server)
+            .with_keys(Key::Server)
             .build()
             .is_ok()
     );
@@ -596,9 +596,8 @@ async fn a_refusal_is_counted_as_rejected() {
 async fn invented_names_take_no_tokens_from_others() {
     let events = Events::new();
     let layer = builder(1)
-        .with_max_keys(8)
+        .with_keys(Keys::default().at_most(8).known(["known"]))
         .with_fail_fast()
-        .with_known_keys([named("known")])
         .with_listener(events.clone())
         .build()
         .unwrap();
@@ -631,8 +630,7 @@ async fn a_tool_without_a_place_may_cost_more_than_others_have() {
     let layer = builder(5)
         .with_tool("import", quota(10))
         .with_cost(|call| if call.tool() == "import" { 10 } else { 11 })
-        .with_max_keys(1)
-        .with_known_keys([named("known")])
+        .with_keys(Keys::default().at_most(1).known(["known"]))
         .build()
         .unwrap();
     let svc = layer.layer(answers());
@@ -646,7 +644,7 @@ async fn a_tool_without_a_place_may_cost_more_than_others_have() {
 #[tokio::test(start_paused = true)]
 async fn a_key_in_use_is_not_forgotten_for_invented_ones() {
     let layer = builder(2)
-        .with_max_keys(8)
+        .with_keys(Keys::default().at_most(8))
         .with_fail_fast()
         .build()
         .unwrap();
@@ -677,8 +675,6 @@ async fn a_call_that_is_polled_late_is_sent_then() {
 
 #[test]
 fn what_cannot_work_is_refused() {
-    let built = builder(1).with_max_keys(0).build();
-    assert_eq!(built.unwrap_err().field(), "max_keys");
     let dear = || builder(5).with_tool_cost("import", 6);
     assert_eq!(dear().build().unwrap_err().field(), "tool_cost");
     assert!(dear().with_tool("docs__import", quota(6)).build().is_ok());

@@ -10,7 +10,7 @@ use tokio::time::{Instant, advance, sleep};
 use tokio_test::task;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    ErrorKind, Event, Execution, Key, Outcome, ToolCall, ToolError,
+    ErrorKind, Event, Execution, Key, Keys, Outcome, ToolCall, ToolError,
     backoff::Jitter,
     circuit_breaker::CircuitBreakerLayer,
     rate_limit::RateLimitBackoffLayer,
@@ -178,7 +178,7 @@ async fn another_key_is_not_held_back() {
             }
         });
         let layer = RateLimitBackoffLayer::builder()
-            .with_key(key)
+            .with_keys(key)
             .with_fail_fast();
         let stack = layer.build().unwrap().layer(tool);
         stack.clone().oneshot(call()).await.unwrap_err();
@@ -437,8 +437,7 @@ async fn each_limit_is_an_event() {
 async fn a_cooling_key_is_not_forgotten_and_beyond_the_bound_calls_pass() {
     let (calls, tool) = tool(|_| Err(limited(Some(60))));
     let layer = RateLimitBackoffLayer::builder()
-        .with_max_keys(2)
-        .with_known_keys(["a", "b"].map(ToolCall::new))
+        .with_keys(Keys::default().at_most(2).known(["a", "b"]))
         .with_fail_fast();
     let stack = layer.build().unwrap().layer(tool);
     for name in ["a", "b", "c", "c", "a", "b"] {
@@ -457,8 +456,6 @@ fn impossible_settings_are_refused() {
     let builder = RateLimitBackoffLayer::builder;
     for (built, field) in [
         (builder().with_attempts(0).build(), "attempts"),
-        (builder().with_max_keys(0).build(), "max_keys"),
-        (builder().with_max_keys(usize::MAX).build(), "max_keys"),
         (
             builder().with_default_cooldown(Duration::ZERO).build(),
             "default_cooldown",
@@ -547,7 +544,7 @@ async fn a_hint_of_zero_is_a_second() {
 #[tokio::test(start_paused = true)]
 async fn beyond_the_bound_a_limit_is_returned_at_once() {
     let (calls, tool) = tool(|_| Err(limited(Some(60))));
-    let layer = RateLimitBackoffLayer::builder().with_max_keys(1);
+    let layer = RateLimitBackoffLayer::builder().with_keys(Keys::default().at_most(1));
     let stack = layer.build().unwrap().layer(tool);
     let mut first = task::spawn(stack.clone().oneshot(ToolCall::new("a")));
     assert!(first.poll().is_pending());
@@ -566,7 +563,7 @@ async fn a_refusal_of_an_inner_gate_closes_no_outer_one() {
             Ok(n)
         }
     });
-    let of_the_server = RateLimitBackoffLayer::builder().with_key(Key::Server);
+    let of_the_server = RateLimitBackoffLayer::builder().with_keys(Key::Server);
     let inner = RateLimitBackoffLayer::builder().with_max_cooldown(secs(600));
     let inner = inner.build().unwrap().layer(tool);
     inner.clone().oneshot(call()).await.unwrap_err();

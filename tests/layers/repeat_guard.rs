@@ -8,7 +8,7 @@ use tokio::time::{Instant, advance, timeout};
 use tokio_test::{assert_pending, assert_ready_err, task};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_toolcall::{
-    ErrorKind, Evidence, Execution, ReplaySafety, ToolCall, ToolError,
+    ErrorKind, Evidence, Execution, Key, Keys, ReplaySafety, ToolCall, ToolError,
     backoff::Backoff,
     circuit_breaker::CircuitBreakerLayer,
     event::Event,
@@ -295,7 +295,8 @@ async fn sessions_and_agents_are_told_apart_and_calls_of_nobody_pass() {
             of.agent_id()
         );
     }
-    let by_trace = RepeatGuardLayer::builder().with_principal(|call| call.trace_id());
+    let by_trace =
+        RepeatGuardLayer::builder().with_keys(Key::by(|call| call.trace_id().unwrap_or_default()));
     let layer = by_trace.build().unwrap();
     for (of, sent_of_ten) in [
         (bare().with_trace_id("t").with_session_id("a"), 3),
@@ -545,7 +546,7 @@ async fn a_refusal_gives_the_reservation_back_and_does_not_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_sessions_does_not_forget_the_one_that_loops() {
     let layer = RepeatGuardLayer::builder()
-        .with_max_keys(100)
+        .with_keys(Keys::default().at_most(100))
         .build()
         .unwrap();
     sent(&layer, fails(ErrorKind::Failed), &query("a")).await;
@@ -558,7 +559,7 @@ async fn a_flood_of_sessions_does_not_forget_the_one_that_loops() {
     // If all have calls in flight, there is no place for another.
     let hangs = Script::always(Step::<&'static str>::hang());
     let full = RepeatGuardLayer::builder()
-        .with_max_keys(2)
+        .with_keys(Keys::default().at_most(2))
         .build()
         .unwrap();
     let mut held: Vec<_> = (0..2)
@@ -620,8 +621,6 @@ fn settings_that_cannot_work_are_named() {
         (builder().with_failures(0), "failures"),
         (builder().with_window(secs(0)), "window"),
         (builder().with_window(secs(86_401)), "window"),
-        (builder().with_max_keys(0), "max_keys"),
-        (builder().with_max_keys(usize::MAX), "max_keys"),
     ] {
         assert_eq!(builder.build().unwrap_err().field(), field);
     }

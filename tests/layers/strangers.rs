@@ -12,7 +12,7 @@ use std::{
 use tokio::time::{Instant, advance, sleep, timeout};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
-    BoxError, ErrorKind, Evidence, Outcome, ReplaySafety, ToolCall, ToolError, Trust,
+    BoxError, ErrorKind, Evidence, Keys, Outcome, ReplaySafety, ToolCall, ToolError, Trust,
     circuit_breaker::{BreakerState, CircuitBreakerLayer},
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
@@ -276,7 +276,7 @@ async fn a_failure_opens_a_breaker_again_whose_probes_told_nothing() {
 /// V2, C9: a stack without a table of names. Tools that answered once stay guarded, and so does a new one.
 #[tokio::test(start_paused = true)]
 async fn invented_names_do_not_take_the_places_of_known_tools() {
-    let layer = CircuitBreakerLayer::builder().with_max_keys(100);
+    let layer = CircuitBreakerLayer::builder().with_keys(Keys::default().at_most(100));
     let breaker = layer.build().unwrap();
     let dead = Arc::new(AtomicUsize::new(0));
     let now = Arc::clone(&dead);
@@ -618,7 +618,7 @@ async fn a_tool_whose_answers_tell_of_a_limit_keeps_its_gate() {
         Err(_) => Outcome::rate_limited(Some(secs(200))),
     };
     let gate = RateLimitBackoffLayer::builder()
-        .with_max_keys(4)
+        .with_keys(Keys::default().at_most(4))
         .with_attempts(1)
         .with_classifier(classify_fn(tells))
         .build()

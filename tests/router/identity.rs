@@ -529,7 +529,7 @@ async fn a_refused_name_gives_the_reservation_back() {
 #[tokio::test(start_paused = true)]
 async fn a_key_of_the_server_is_that_of_the_identity() {
     let pay = Pay::failing(ErrorKind::ConnectionFailed);
-    let layer = CircuitBreakerLayer::builder().with_key(Key::Server);
+    let layer = CircuitBreakerLayer::builder().with_keys(Key::Server);
     let layer = layer.build().unwrap();
     let breakers = layer.handle();
     let stack = ServiceBuilder::new()

@@ -32,7 +32,7 @@ impl Rig {
             .build()
             .unwrap();
         let breaker = CircuitBreakerLayer::builder()
-            .with_key(key)
+            .with_keys(key)
             .build()
             .unwrap();
         let list = router.clone().withhold(&breaker.handle());

@@ -240,7 +240,7 @@ fn answers_that_are_kept_for_no_time() {
     ];
     expect![[r#"
         invalid `once.ttl`: it is zero: every call would run again
-        invalid `once.max_keys`: is not in 1 to 16777216
+        invalid `once.max_keys`: 0 is not between 1 and 16777216
         invalid `once.max_answer`: 65536 is more than the 12500 bytes that a principal has of `max_bytes`
         invalid `cache.tools`: names tools, and `cache.ttl` is missing
         invalid `cache.ttl`: it is zero: nothing would be kept"#]].assert_eq(&refused(&changes));
@@ -259,7 +259,7 @@ fn a_guard_that_refuses_all_or_nothing() {
         invalid `repeat_guard.failures`: it is zero: no call would be let through
         invalid `repeat_guard.window`: it is zero: no call would be refused
         invalid `repeat_guard.window`: 1day1s is longer than a day
-        invalid `repeat_guard.max_keys`: it is zero: nothing would be kept of any key"#]]
+        invalid `repeat_guard.max_keys`: 0 is not between 1 and 16777216"#]]
     .assert_eq(&refused(&changes));
 }
 
@@ -455,7 +455,7 @@ fn what_the_registry_of_servers_cannot_work_with_is_named() {
         invalid `health.threshold`: it is zero: every server would be unavailable
         invalid `health.probe_period`: it is zero: every call would be a probe
         invalid `health.probe_period`: 1year1month4days7h26m24s is longer than a year
-        invalid `health.max_servers`: it is not between 1 and 2^24"#]]
+        invalid `health.max_servers`: 0 is not between 1 and 16777216"#]]
     .assert_eq(&refused(&changes));
 }
 
@@ -496,10 +496,10 @@ fn what_quota_and_concurrency_limit_cannot_work_with_is_named() {
         invalid `quota.period`: it is zero: nothing would be limited
         invalid `quota.period`: 11months30days3h50m25s is longer than a year
         invalid `quota.burst`: it is zero: no call would be admitted
-        invalid `quota.max_keys`: it is zero: nothing would be kept of any key
+        invalid `quota.max_keys`: 0 is not between 1 and 16777216
         invalid `quota.max_wait`: 11months30days3h50m25s is longer than a year
         invalid `concurrency.max`: it is zero: every call would be refused
-        invalid `concurrency.max_keys`: it is zero: nothing would be kept of any key
+        invalid `concurrency.max_keys`: 0 is not between 1 and 16777216
         invalid `tools.import.quota_tokens`: `quota.key` is not `tool`: tools share their tokens
         invalid `tools.import.concurrency`: `concurrency.key` is not `tool`: tools share their limit
         invalid `tools.import.concurrency`: it is zero: every call would be refused
@@ -533,7 +533,7 @@ fn a_disabled_layer_is_checked_too() {
     expect![[r#"
         invalid `circuit_breaker.threshold`: it is zero: the breaker would be open before the first failure
         invalid `retry.attempts`: it is zero: no call is made
-        invalid `rate_limit.max_keys`: it is zero: nothing would be kept of any key"#]].assert_eq(&refused(&changes));
+        invalid `rate_limit.max_keys`: 0 is not between 1 and 16777216"#]].assert_eq(&refused(&changes));
 }
 
 /// C2: one way to open, told clearly.

@@ -32,8 +32,17 @@ macro_rules! keys {
 }
 
 /// Those that are an argument of a constructor or of another method, and words of a list.
-const ARGUMENTS: [(&str, &str); 26] = [
+const ARGUMENTS: [(&str, &str); 35] = [
     ("fit.max_chars", "FitLayer::new"),
+    ("quota.key", "Keys::by"),
+    ("quota.max_keys", "Keys::at_most"),
+    ("concurrency.key", "Keys::by"),
+    ("concurrency.max_keys", "Keys::at_most"),
+    ("rate_limit.key", "Keys::by"),
+    ("rate_limit.max_keys", "Keys::at_most"),
+    ("circuit_breaker.key", "Keys::by"),
+    ("circuit_breaker.max_keys", "Keys::at_most"),
+    ("repeat_guard.max_keys", "Keys::at_most"),
     ("cache.tools", "CacheLayer::builder"),
     ("cache.ttl", "CacheLayer::builder"),
     ("timeout.default", "TimeoutLayer::new"),
@@ -75,19 +84,19 @@ fn a_key_has_the_name_of_its_method() {
         "timeout": <TimeoutLayer>::{with_idle_timeout, with_slow_fraction};
         "deadline": <DeadlineLayer>::{with_reserve};
         "retry": <RetryPolicy>::{with_attempts, assume_replay_safe} <Backoff>::{with_cap, with_jitter};
-        "quota": <Quota>::{with_burst} <QuotaBuilder>::{with_max_wait, with_fail_fast, with_key, with_max_keys};
-        "concurrency": <ConcurrencyLimitBuilder>::{with_max_queue, with_key, with_max_keys};
+        "quota": <Quota>::{with_burst} <QuotaBuilder>::{with_max_wait, with_fail_fast};
+        "concurrency": <ConcurrencyLimitBuilder>::{with_max_queue};
         "rate_limit": <RateLimitBackoffBuilder>::{
             with_default_cooldown, with_max_wait, with_max_cooldown, with_text_limits, with_attempts,
-            with_fail_fast, with_key, with_max_keys
+            with_fail_fast
         };
-        "repeat_guard": <RepeatGuardBuilder>::{with_failures, with_window, with_max_keys};
+        "repeat_guard": <RepeatGuardBuilder>::{with_failures, with_window};
         "once": <tower_toolcall::once::OnceBuilder>::{with_ttl, with_repeat_within, with_max_keys, with_max_answer, with_max_bytes};
         "cache": <tower_toolcall::cache::CacheBuilder>::{with_max_keys, with_max_answer, with_max_bytes};
         "health": <HealthBuilder>::{with_threshold, with_refusal, with_probe_period, with_max_servers};
         "circuit_breaker":
             <CircuitBreakerBuilder>::{
-                with_open_for, with_probe, with_probes, with_successes, with_key, with_max_keys, with_reported_failures,
+                with_open_for, with_probe, with_probes, with_successes, with_reported_failures,
                 with_weak_failures
             }
             <Rates>::{with_failure_rate, with_slow_call_rate, with_minimum_calls};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
-    ErrorKind, Key, ToolCall, ToolError,
+    ErrorKind, Key, Keys, ToolCall, ToolError,
     backoff::{Backoff, Jitter},
     circuit_breaker::{CircuitBreakerLayer, Probe, Rates, Trip},
     concurrency_limit::ConcurrencyLimitLayer,
@@ -78,8 +78,7 @@ fn quota() {
     let by_hand = QuotaLayer::builder(quota)
         .with_max_wait(secs(9))
         .with_fail_fast()
-        .with_key(Key::Server)
-        .with_max_keys(5);
+        .with_keys(Keys::by(Key::Server).at_most(5));
     same(&settings.quota_builder().unwrap().unwrap(), &by_hand);
 }
 
@@ -93,8 +92,7 @@ fn concurrency_limit() {
     });
     let by_hand = ConcurrencyLimitLayer::builder(3)
         .with_max_queue(5)
-        .with_key(Key::ToolName)
-        .with_max_keys(7);
+        .with_keys(Keys::by(Key::ToolName).at_most(7));
     same(&settings.concurrency_limit_builder().unwrap(), &by_hand);
 }
 
@@ -110,7 +108,7 @@ fn repeat_guard() {
     let by_hand = RepeatGuardLayer::builder()
         .with_failures(5)
         .with_window(secs(600))
-        .with_max_keys(7)
+        .with_keys(Keys::default().at_most(7))
         .with_tool("status", false);
     same(&settings.repeat_guard_builder(), &by_hand);
 }
@@ -243,7 +241,7 @@ fn rate_limit() {
         .with_max_wait(secs(70))
         .with_attempts(2)
         .with_fail_fast()
-        .with_key(Key::Server);
+        .with_keys(Key::Server);
     same(&settings.rate_limit_builder(), &by_hand);
 }
 
@@ -265,8 +263,7 @@ fn circuit_breaker() {
         .with_probes(2)
         .with_probe(Probe::safe_calls())
         .with_successes(4)
-        .with_key(Key::ToolName)
-        .with_max_keys(12);
+        .with_keys(Keys::by(Key::ToolName).at_most(12));
     same(&settings.circuit_breaker_builder().unwrap(), &by_hand);
 }
 

@@ -326,7 +326,7 @@ async fn layers_are_told_apart_by_their_names() {
 async fn keys_of_a_function_are_shared_by_an_explicit_word_only() {
     for key in [Key::by(|call| call.tool()), Key::hashed(|_| 7)] {
         let layer = CircuitBreakerLayer::builder()
-            .with_key(key)
+            .with_keys(key)
             .build()
             .unwrap();
         let new = || SharedState::new(MemoryStore::new());

@@ -247,7 +247,7 @@ async fn who_goes_on_alone_has_all_turns() {
 #[tokio::test]
 async fn keys_of_a_function_are_shared_by_an_explicit_word_only() {
     let layer = RateLimitBackoffLayer::builder()
-        .with_key(Key::by(|call| call.tool()))
+        .with_keys(Key::by(|call| call.tool()))
         .build()
         .unwrap();
     let new = || SharedState::new(MemoryStore::new());

@@ -1,6 +1,7 @@
 //! What persons force and reset, and what becomes of it when much happens at once, or the store is away.
 
 use tokio::time::sleep;
+use tower_toolcall::Keys;
 use tower_toolcall::circuit_breaker::{BreakerState, CircuitBreakerLayer};
 
 use BreakerState::{Closed, Disabled, ForcedOpen, Open};
@@ -82,7 +83,9 @@ async fn what_is_forced_while_the_store_is_away_holds_when_it_is_back() {
 #[tokio::test(start_paused = true)]
 async fn a_forced_state_that_finds_no_place_is_not_taken_for_a_reset() {
     let [a] = fleet(1).await;
-    let layer = CircuitBreakerLayer::builder().with_max_keys(2).build();
+    let layer = CircuitBreakerLayer::builder()
+        .with_keys(Keys::default().at_most(2))
+        .build();
     let b = Process::with(a.link.another(), 1, &layer.unwrap());
     settle().await;
     b.breaker("first").force_closed();

@@ -25,7 +25,7 @@ use serde::Deserialize;
 use tokio::{net::TcpListener, task::AbortHandle, time::sleep};
 use tower::{ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
-    BoxError, ServiceBuilderExt as _, ToolCall, Trust,
+    BoxError, Key, ServiceBuilderExt as _, ToolCall, Trust,
     axum::Routes,
     cache::CacheLayer,
     circuit_breaker::{BreakerState, CircuitBreakerHandle, CircuitBreakerLayer},
@@ -154,7 +154,7 @@ impl Gateway {
         let limit = ConcurrencyLimitLayer::new(1000);
         let limits = limit.handle();
         // The worst case: strangers can make calls as anybody.
-        let guard = RepeatGuardLayer::builder().with_principal(|_| Some("everybody"));
+        let guard = RepeatGuardLayer::builder().with_keys(Key::by(|_| "everybody"));
         // Strangers have another principal than who is to be served, and may use up its share of the keys.
         let once = OnceLayer::builder()
             .with_principal(whose)

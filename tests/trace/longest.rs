@@ -128,7 +128,7 @@ async fn a_layer_that_can_do_nothing_says_so_in_one_line() {
     let marked = ToolCall::new("weather_report").with_replay_safety(ReplaySafety::Unsafe);
     let marked = [marked.with_session_id("s1")];
     let key = Key::by(|call| call.session_id().unwrap_or(""));
-    let limit = ConcurrencyLimitLayer::builder(4).with_key(key);
+    let limit = ConcurrencyLimitLayer::builder(4).with_keys(key);
     let agents = PolicyLayer::new().rule(Rule::deny("*").for_agent("intern-*"));
     let found = [
         through(OnceLayer::new(), &call, &ok).await,

@@ -23,7 +23,7 @@ use std::{
 use serde_json::json;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    Answer, BoxError, CallInfo, Classify, ErrorKind, Event, Outcome, ReplaySafety, ToolCall,
+    Answer, BoxError, CallInfo, Classify, ErrorKind, Event, Keys, Outcome, ReplaySafety, ToolCall,
     ToolError,
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
@@ -817,7 +817,7 @@ async fn each_event_has_the_level_and_the_fields_that_are_documented() {
         other => ByError.classify(other),
     });
     let breaker = CircuitBreakerLayer::builder()
-        .with_max_keys(1)
+        .with_keys(Keys::default().at_most(1))
         .build()
         .unwrap();
     let stack = ServiceBuilder::new()

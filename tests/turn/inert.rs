@@ -99,7 +99,7 @@ impl Agent {
                 .with_failures(2)
                 .build()
                 .unwrap(),
-            quota: quota.with_key(per_agent).with_fail_fast().build().unwrap(),
+            quota: quota.with_keys(per_agent).with_fail_fast().build().unwrap(),
             sent: Arc::default(),
         }
     }

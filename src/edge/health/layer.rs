@@ -6,8 +6,7 @@ use super::{Health, HealthService};
 use crate::{
     config::{ConfigError, refuse_if},
     event::{Listen, Listener},
-    key::Key,
-    kit::registry::check_max_keys,
+    key::check_max,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -107,8 +106,7 @@ impl HealthBuilder {
         refuse_if(self.rules.threshold == 0, "threshold", reason)?;
         let reason = "it is zero: every call would be a probe";
         refuse_if(self.rules.period.is_zero(), "probe_period", reason)?;
-        check_max_keys(self.max_servers, &Key::Server, &[])
-            .map_err(|_| ConfigError::new("max_servers", "it is not between 1 and 2^24"))?;
+        check_max("max_servers", self.max_servers)?;
         Ok(self.build_checked())
     }
 

@@ -114,9 +114,7 @@ impl Settings {
             .with_probes(breaker.probes)
             .with_probe(breaker.probe.into())
             .with_probe_lease(longest.saturating_mul(2).clamp(MIN_LEASE, MAX_PERIOD))
-            .with_key(breaker.key.into())
-            .with_known_keys(self.known_keys(breaker.key, breaker.max_keys))
-            .with_max_keys(breaker.max_keys)
+            .with_keys(self.keys(breaker.key, breaker.max_keys))
             .with_reported_failures(breaker.reported_failures)
             .with_weak_failures(breaker.weak_failures);
         Ok(match breaker.successes {

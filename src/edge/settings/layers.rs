@@ -17,6 +17,7 @@ use crate::{
     deadline::DeadlineLayer,
     edge::health::{Health, HealthBuilder},
     fit::FitLayer,
+    key::Keys,
     kit::backoff::Jitter,
     once::{OnceBuilder, OnceLayer},
     policy::{PolicyLayer, Rule},
@@ -202,7 +203,7 @@ impl Settings {
         let builder = RepeatGuardLayer::builder()
             .with_failures(guard.failures)
             .with_window(guard.window)
-            .with_max_keys(guard.max_keys);
+            .with_keys(Keys::default().at_most(guard.max_keys));
         let tools = self.tools.iter();
         let said = tools.filter_map(|(name, tool)| Some((name.as_str(), tool.repeat_guard?)));
         said.fold(builder, |builder, (name, is_watched)| {
@@ -321,9 +322,7 @@ impl Settings {
         });
         let mut builder = QuotaLayer::builder(quota.map_err(in_section("quota"))?)
             .with_max_wait(settings.max_wait)
-            .with_key(settings.key.into())
-            .with_known_keys(self.known_keys(settings.key, settings.max_keys))
-            .with_max_keys(settings.max_keys);
+            .with_keys(self.keys(settings.key, settings.max_keys));
         for (name, tool) in &self.tools {
             if let Some(tokens) = tool.quota_tokens {
                 let key = tools::key(name, "quota_tokens");
@@ -348,9 +347,7 @@ impl Settings {
         let any = own.clone().next().map(|_| usize::MAX);
         let builder = ConcurrencyLimitLayer::builder(settings.max.or(any)?)
             .with_max_queue(settings.max_queue)
-            .with_key(settings.key.into())
-            .with_known_keys(self.known_keys(settings.key, settings.max_keys))
-            .with_max_keys(settings.max_keys);
+            .with_keys(self.keys(settings.key, settings.max_keys));
         Some(own.fold(builder, |builder, (name, max)| builder.with_tool(name, max)))
     }
 
@@ -363,9 +360,7 @@ impl Settings {
             .with_max_cooldown(limit.max_cooldown)
             .with_jitter(self.retry.jitter)
             .with_attempts(limit.attempts)
-            .with_key(limit.key.into())
-            .with_known_keys(self.known_keys(limit.key, limit.max_keys))
-            .with_max_keys(limit.max_keys);
+            .with_keys(self.keys(limit.key, limit.max_keys));
         if limit.text_limits {
             builder = builder.with_text_limits();
         }

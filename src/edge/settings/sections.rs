@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{
     circuit_breaker::WeakFailures,
-    kit::{backoff::Jitter, registry::DEFAULT_MAX_KEYS},
+    key::DEFAULT_MAX_KEYS,
+    kit::backoff::Jitter,
     redact::{MAX_DEPTH, MAX_NODES, MAX_STRING},
 };
 

@@ -176,7 +176,7 @@ impl Settings {
         };
         let endpoint = TokenEndpoint::new(url, auth, client).map_err(in_section("token"))?;
         let timeout = TimeoutLayer::new(token.timeout).layer(endpoint);
-        let breaker = CircuitBreakerBuilder::http_proxy().with_key(Key::Tool);
+        let breaker = CircuitBreakerBuilder::http_proxy().with_keys(Key::Tool);
         let mut layer = TokenLayer::new(breaker.build()?.layer(timeout))
             .with_leeway(token.leeway)
             .with_default_lifetime(token.default_lifetime)

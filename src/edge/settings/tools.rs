@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{KeyBy, Settings, duration};
 use crate::{
-    call::{ReplaySafety, ToolCall},
+    call::ReplaySafety,
+    key::{Keys, named},
     kit::per_tool::PerTool,
     text::Short,
 };
@@ -102,16 +103,13 @@ impl TryFrom<Section> for ToolSettings {
 }
 
 impl Settings {
-    /// Calls of the tools that have settings, as far as their keys are of tools and there is room for them: by name, and by server
-    /// and name where the name is that of a server's tool.
-    pub(super) fn known_keys(&self, key: KeyBy, room: usize) -> impl Iterator<Item = ToolCall> {
-        let room = if key == KeyBy::Agent { 0 } else { room };
-        let calls = self.tools.keys().flat_map(|name| {
-            let of_server = name.split_once("__");
-            let of_server = of_server.map(|(server, tool)| ToolCall::new(tool).with_server(server));
-            std::iter::once(ToolCall::new(name.as_str())).chain(of_server)
-        });
-        calls.take(room)
+    /// Returns the keys of a layer. The tools that have settings are known, as far as keys are of tools and there
+    /// is room.
+    pub(super) fn keys(&self, key: KeyBy, max: usize) -> Keys {
+        let room = if key == KeyBy::Agent { 0 } else { max };
+        let calls = self.tools.keys().flat_map(|name| named(name)).flatten();
+        let keys = Keys::by(key.into()).at_most(max);
+        keys.known_calls(calls.take(room))
     }
 
     /// The replay safety of tools, by name.

@@ -151,7 +151,7 @@ impl<S: Store> SharedState<S> {
     ) -> Result<Self, ConfigError> {
         let reason =
             "its keys are made by a function: `public_breakers` says that they may be told";
-        refuse_if(is_made(handle.key()), "layer", reason)?;
+        refuse_if(Key::is_of_ids(handle.key()), "layer", reason)?;
         self.public_breakers(name, handle)
     }
 
@@ -181,7 +181,7 @@ impl<S: Store> SharedState<S> {
     ) -> Result<Self, ConfigError> {
         let reason =
             "its keys are made by a function: `public_rate_limits` says that they may be told";
-        refuse_if(is_made(handle.key()), "layer", reason)?;
+        refuse_if(Key::is_of_ids(handle.key()), "layer", reason)?;
         self.public_rate_limits(name, handle)
     }
 
@@ -271,11 +271,6 @@ impl<S: Store> SharedState<S> {
         );
         mirror.run().await;
     }
-}
-
-/// Whether keys may have what is not for a store.
-fn is_made(key: &Key) -> bool {
-    matches!(key, Key::By(_) | Key::Hashed(_))
 }
 
 impl<S> fmt::Debug for SharedState<S> {

@@ -7,6 +7,7 @@ use crate::{
     call::{CallInfo, ToolCall},
     config::{ConfigError, refuse_if},
     event::{event, short},
+    key::check_max,
     kit::{
         attempts::Template,
         lane::Spread,
@@ -16,9 +17,6 @@ use crate::{
 
 /// How many tokens are kept.
 const MAX_KEYS: usize = 10_000;
-
-/// The largest bound.
-const MOST_KEYS: usize = 1 << 24;
 
 /// Layer that gives calls the token of their tool. See the [module docs](super) for an example.
 ///
@@ -118,8 +116,7 @@ impl<X> TokenLayer<X> {
     ///
     /// `max_keys`: zero, or more.
     pub fn with_max_keys(mut self, max: usize) -> Result<Self, ConfigError> {
-        let fits = (1..=MOST_KEYS).contains(&max);
-        refuse_if(!fits, "max_keys", "is not between 1 and 16777216")?;
+        check_max("max_keys", max)?;
         self.exchange = self.exchange.with_max_keys(max);
         Ok(self)
     }

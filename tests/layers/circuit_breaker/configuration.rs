@@ -140,12 +140,6 @@ async fn a_lease_of_no_time_or_without_end_is_refused() {
 }
 
 #[tokio::test]
-async fn no_keys_are_refused() {
-    names("max_keys", builder().with_max_keys(0));
-    names("max_keys", builder().with_max_keys(usize::MAX));
-}
-
-#[tokio::test]
 async fn an_endless_patience_is_refused() {
     names(
         "abandoned_after",

@@ -16,7 +16,7 @@ use tokio::{
 use tokio_test::assert_ready_ok;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
-    ErrorKind, ToolCall, ToolError,
+    ErrorKind, Keys, ToolCall, ToolError,
     circuit_breaker::{BreakerState, CircuitBreakerLayer, Rates, Trip},
 };
 
@@ -176,7 +176,7 @@ async fn ignored_errors_inflate_the_probe_count() {
 /// and what protects a tool.
 #[tokio::test(start_paused = true)]
 async fn a_growing_key_map() {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_max_keys(64));
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_keys(Keys::default().at_most(64)));
     rig.fails(5).await;
     for n in 0..5_000 {
         let invented = tool(&format!("{n}"));

@@ -6,7 +6,7 @@ use tokio::time::advance;
 use tokio_test::{assert_ready_err, assert_ready_ok};
 use tower::{Layer, ServiceExt};
 use tower_toolcall::{
-    ErrorKind, Event, Execution, Key, Outcome, ToolCall, ToolError,
+    ErrorKind, Event, Execution, Key, Keys, Outcome, ToolCall, ToolError,
     circuit_breaker::{BreakerState, CircuitBreakerBuilder, CircuitBreakerLayer, Trip},
 };
 
@@ -61,7 +61,7 @@ async fn the_parts_of_a_key_are_not_run_together() {
 /// C1: a breaker per server (system E).
 #[tokio::test(start_paused = true)]
 async fn a_server_key_stops_every_tool_of_the_server() {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_key(Key::Server));
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_keys(Key::Server));
     opens(&rig, tool("bad")).await;
     assert_eq!(kind(rig.send(tool("good")).await), ErrorKind::CircuitOpen);
     rig.send(ToolCall::new("bad").with_server("other"))
@@ -73,7 +73,7 @@ async fn a_server_key_stops_every_tool_of_the_server() {
 /// C1, E.1.4: calls without a server.
 #[tokio::test(start_paused = true)]
 async fn a_server_key_stops_one_tool_where_there_is_no_server() {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_key(Key::Server));
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_keys(Key::Server));
     opens(&rig, ToolCall::new("bad")).await;
     let refused = rig.send(ToolCall::new("bad")).await;
     assert_eq!(kind(refused), ErrorKind::CircuitOpen);
@@ -85,7 +85,7 @@ async fn a_server_key_stops_one_tool_where_there_is_no_server() {
 /// C1: a breaker per tool name, where that is unique (system D).
 #[tokio::test(start_paused = true)]
 async fn a_tool_name_key_does_not_look_at_the_server() {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_key(Key::ToolName));
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_keys(Key::ToolName));
     opens(&rig, tool("bad")).await;
     let elsewhere = ToolCall::new("bad").with_server("other");
     assert_eq!(kind(rig.send(elsewhere).await), ErrorKind::CircuitOpen);
@@ -96,7 +96,7 @@ async fn a_tool_name_key_does_not_look_at_the_server() {
 #[tokio::test(start_paused = true)]
 async fn an_own_function_picks_the_key() {
     let per_agent = Key::by(|call| call.agent_id().unwrap_or("nobody"));
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_key(per_agent));
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_keys(per_agent));
     opens(&rig, tool("a").with_agent_id("anna")).await;
     let same = rig.send(tool("b").with_agent_id("anna")).await;
     assert_eq!(kind(same), ErrorKind::CircuitOpen);
@@ -389,7 +389,7 @@ async fn for_a_server_an_unclassified_error_does_not_count() {
     use ErrorKind::*;
     let expected = [Timeout, ConnectionFailed, Upstream, Panicked, Internal];
     for &kind in ErrorKind::ALL {
-        let builder = CircuitBreakerLayer::builder().with_key(Key::Server);
+        let builder = CircuitBreakerLayer::builder().with_keys(Key::Server);
         let counted = counts(builder, kind).await;
         assert_eq!(counted, expected.contains(&kind), "{kind:?}");
     }
@@ -464,7 +464,7 @@ async fn the_classifier_decides_what_counts() {
 #[tokio::test(start_paused = true)]
 async fn a_server_breaker_works_outside_a_tool_breaker() {
     let server = CircuitBreakerLayer::builder()
-        .with_key(Key::Server)
+        .with_keys(Key::Server)
         .with_trip(Trip::consecutive_failures(10))
         .build()
         .unwrap();
@@ -507,7 +507,7 @@ async fn invented_names_neither_grow_the_map_nor_push_out_an_open_breaker() {
         _ => None,
     });
     let builder = CircuitBreakerLayer::builder()
-        .with_max_keys(100)
+        .with_keys(Keys::default().at_most(100))
         .with_listener(heard.clone());
     let rig = Rig::new(builder);
     opens(&rig, tool("bad")).await;
@@ -529,7 +529,7 @@ async fn invented_names_neither_grow_the_map_nor_push_out_an_open_breaker() {
 /// C9: a half-open breaker is not forgotten either: it would be closed without a probe.
 #[tokio::test(start_paused = true)]
 async fn invented_names_do_not_push_out_a_half_open_breaker() {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_max_keys(100));
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_keys(Keys::default().at_most(100)));
     rig.half_opens().await;
     let _probe = rig.hangs();
     rig.tool.set_then(ok());
@@ -542,8 +542,8 @@ async fn invented_names_do_not_push_out_a_half_open_breaker() {
 /// A rig whose map is full of open breakers.
 async fn full() -> Rig {
     let bad = (0..10).map(|n| tool(&format!("bad {n}")));
-    let builder = CircuitBreakerLayer::builder().with_max_keys(10);
-    let rig = Rig::new(builder.with_known_keys(bad.clone()));
+    let keys = Keys::default().at_most(10).known_calls(bad.clone());
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_keys(keys));
     for tool in bad {
         opens(&rig, tool).await;
     }
@@ -591,7 +591,7 @@ async fn resetting_an_unknown_key_does_not_make_the_others_share_a_breaker() {
 /// C9: a key with a call in flight is not forgotten, so that the call's failure counts.
 #[tokio::test(start_paused = true)]
 async fn a_key_with_a_call_in_flight_is_kept() {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_max_keys(10));
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_keys(Keys::default().at_most(10)));
     let act = Step::fail(ErrorKind::Upstream).after(secs(1));
     let mut calls = [(); 5].map(|()| rig.starts(act.clone(), call()));
     rig.tool.set_then(ok());
@@ -647,7 +647,7 @@ async fn a_breaker_always_recovers() {
 #[tokio::test(start_paused = true)]
 async fn invented_names_do_not_make_a_breaker_forget_failures() {
     let layer = CircuitBreakerLayer::builder()
-        .with_max_keys(100)
+        .with_keys(Keys::default().at_most(100))
         .build()
         .unwrap();
     let handle = layer.handle();
@@ -667,7 +667,7 @@ async fn invented_names_do_not_make_a_breaker_forget_failures() {
 #[tokio::test(start_paused = true)]
 async fn breakers_that_have_been_open_for_long_make_room_in_the_end() {
     let layer = CircuitBreakerLayer::builder()
-        .with_max_keys(100)
+        .with_keys(Keys::default().at_most(100))
         .build()
         .unwrap();
     let handle = layer.handle();
@@ -688,7 +688,7 @@ async fn breakers_that_have_been_open_for_long_make_room_in_the_end() {
 async fn unclassified_errors_count_for_an_own_key_only_if_asked_for() {
     for (count, failed) in [(None, 0), (Some(true), 1), (Some(false), 0)] {
         let mut builder =
-            CircuitBreakerLayer::builder().with_key(Key::by(|call| call.server().unwrap_or("")));
+            CircuitBreakerLayer::builder().with_keys(Key::by(|call| call.server().unwrap_or("")));
         if let Some(count) = count {
             builder = builder.with_tool_failures(count);
         }

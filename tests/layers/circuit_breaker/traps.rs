@@ -367,7 +367,7 @@ async fn calls_longer_than_the_window_count_at_their_end() {
 /// Trap 5: what a tool says of its business does not close a server to all others.
 #[tokio::test(start_paused = true)]
 async fn business_errors_of_one_tool_do_not_open_its_servers_breaker() {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_key(Key::Server));
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_keys(Key::Server));
     for _ in 0..100 {
         rig.ask(Step::fail(ErrorKind::Reported)).await.unwrap_err();
         rig.ask(Step::fail(ErrorKind::Failed)).await.unwrap_err();
@@ -497,7 +497,7 @@ async fn only_the_monotonic_clock_ends_the_open_period() {
 #[tokio::test(start_paused = true)]
 async fn an_inner_breakers_rejections_do_not_count_in_an_outer_one() {
     let failures = |n| CircuitBreakerLayer::builder().with_trip(Trip::consecutive_failures(n));
-    let outer = failures(2).with_key(Key::Server).build().unwrap();
+    let outer = failures(2).with_keys(Key::Server).build().unwrap();
     let inner = failures(1).build().unwrap();
     let failing = Tool::always(fails());
     let stack = outer.layer(inner.layer(failing.clone()));

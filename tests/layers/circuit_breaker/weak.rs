@@ -6,7 +6,7 @@ use tokio::time::advance;
 use tokio_test::task;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_toolcall::{
-    AnyError, ErrorKind, Event, ReplaySafety, ToolCall, ToolError,
+    AnyError, ErrorKind, Event, Keys, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::{
         BreakerState, CircuitBreakerBuilder, CircuitBreakerLayer, Probe, Rates, TransitionReason,
         WeakFailures,
@@ -362,7 +362,7 @@ async fn a_listener_is_told_of_whom_a_breaker_refuses() {
 }
 
 fn at_most(keys: usize) -> CircuitBreakerBuilder {
-    CircuitBreakerLayer::builder().with_max_keys(keys)
+    CircuitBreakerLayer::builder().with_keys(Keys::default().at_most(keys))
 }
 
 /// Rule 6: ids are free to invent.

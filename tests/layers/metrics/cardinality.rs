@@ -99,7 +99,7 @@ async fn a_name_of_a_megabyte_is_a_short_label_and_two_that_look_the_same_share_
 async fn names_that_are_refused_before_they_are_sent_take_no_rows() {
     let metrics = Metrics::builder().with_max_tools(10).build().unwrap();
     let breakers = tower_toolcall::circuit_breaker::CircuitBreakerLayer::builder()
-        .with_key(tower_toolcall::Key::Server)
+        .with_keys(tower_toolcall::Key::Server)
         .build()
         .unwrap();
     let stack = tower::ServiceBuilder::new()

@@ -116,7 +116,7 @@ async fn a_breaker_is_seen_to_open_to_reject_and_to_close() {
 async fn a_breaker_of_a_whole_server_and_a_forced_one_are_seen() {
     let metrics = Metrics::new();
     let breaker = CircuitBreakerLayer::builder()
-        .with_key(Key::Server)
+        .with_keys(Key::Server)
         .with_listener(metrics.clone())
         .build()
         .unwrap();

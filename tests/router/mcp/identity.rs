@@ -63,7 +63,7 @@ async fn calls_of_a_server_whose_list_was_never_read_go_on_under_one_key() {
     let router = router.build().unwrap();
     for key in [Key::Tool, Key::ToolName, Key::Server] {
         let layer = CircuitBreakerLayer::builder()
-            .with_key(key)
+            .with_keys(key)
             .build()
             .unwrap();
         let breakers = layer.handle();
