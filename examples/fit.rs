@@ -26,7 +26,7 @@ use tower_toolcall::{
     ModelText as _, ServiceBuilderExt as _, ToolCall, ToolError,
     check::CheckLayer,
     fit::FitLayer,
-    mcp::{McpMaxBytes, McpService},
+    mcp::{McpMaxBytes, McpServer},
 };
 
 /// What is kept, by its name. A real one has a bound and forgets.
@@ -34,14 +34,16 @@ type Store = Arc<Mutex<HashMap<String, String>>>;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let (theirs, ours) = tokio::io::duplex(64 * 1024);
-    tokio::spawn(async move { anyhow::Ok(Server.serve(theirs).await?.waiting().await?) });
-    let client = ().serve(ours).await?;
-    let mcp = McpService::new(client.peer().clone()).with_server("ci");
+    let server = McpServer::new("ci", || async {
+        let (theirs, ours) = tokio::io::duplex(64 * 1024);
+        tokio::spawn(async move { anyhow::Ok(Server.serve(theirs).await?.waiting().await?) });
+        anyhow::Ok(ours)
+    });
+    server.connect().await?;
 
     // The server's tools, and one of our own that reads what was kept.
     let store = Store::default();
-    let kept = store.clone();
+    let (mcp, kept) = (server.clone(), store.clone());
     let leaf = service_fn(move |call: ToolCall| {
         let (mcp, kept) = (mcp.clone(), kept.clone());
         async move {
@@ -94,7 +96,7 @@ async fn main() -> anyhow::Result<()> {
     for (name, whole) in store.lock().expect("no panic").iter() {
         println!("kept: {name}, {} bytes", whole.len());
     }
-    client.cancel().await?;
+    server.close().await;
     Ok(())
 }
 

@@ -15,18 +15,20 @@ use rmcp::{
     RoleServer, ServerHandler, ServiceExt as _,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
-        ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+        ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+        SubscriptionFilter, Tool,
     },
-    service::{RequestContext, RunningService},
+    service::{RequestContext, SubscriptionContext},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tower::{ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
     AnyError, BoxError, ModelText as _, ToolCall,
     catch_panic::CatchPanicLayer,
-    mcp::{McpNotifications, McpService},
+    mcp::McpServer,
     router::{Router, tool_fn},
     timeout::TimeoutLayer,
 };
@@ -60,15 +62,16 @@ async fn main() -> Result<(), BoxError> {
         Ok::<_, AnyError>("at last")
     });
     let hasty = TimeoutLayer::new(Duration::from_millis(200));
-    let docs = Server::start(&["search", "fetch"]).await?;
-    let web = Server::start(&["search"]).await?;
+    let docs_tools = Tools::new(&["search", "fetch"]);
+    let docs = docs_tools.connect("docs").await?;
+    let web = Tools::new(&["search"]).connect("web").await?;
 
     let router = Router::mcp()
         // Its schema is that of `Weather`, for clients and models.
         .typed_tool("weather", "Forecasts the weather of a city", weather)
         .tool("slow", ServiceBuilder::new().layer(hasty).service(slow))
-        .server("docs", docs.service(), docs.listens.tools().clone())
-        .server("web", web.service(), web.listens.tools().clone())
+        .server("docs", docs.clone(), docs.tools().clone())
+        .server("web", web.clone(), web.tools().clone())
         .build()?;
     println!("tools   {}", router.names().join(", "));
     let schema = json!(router.definitions()[0].schema()["required"]);
@@ -100,64 +103,66 @@ async fn main() -> Result<(), BoxError> {
     run("search", json!({ "q": "tower" })).await?;
 
     println!("        the server `docs` gets `summarize`, and loses `search`\n");
-    docs.change(&["fetch", "summarize"]).await?;
+    docs_tools.change(&["fetch", "summarize"], &docs).await?;
     println!("tools   {}\n", router.names().join(", "));
     run("docs__search", json!({ "q": "tower" })).await?;
     run("docs__summarize", json!({})).await?;
     Ok(())
 }
 
-/// A server in this process, and the connection to it.
-struct Server {
-    tools: Tools,
-    end: RunningService<RoleServer, Tools>,
-    client: RunningService<rmcp::RoleClient, McpNotifications>,
-    listens: McpNotifications,
-}
+/// A server in this process.
+#[derive(Clone)]
+struct Tools(Arc<Mutex<Vec<&'static str>>>, Arc<Notify>);
 
-impl Server {
-    async fn start(names: &[&'static str]) -> Result<Self, BoxError> {
-        let tools = Tools(Arc::new(Mutex::new(names.to_vec())));
-        let listens = McpNotifications::new();
-        let (theirs, ours) = tokio::io::duplex(64 * 1024);
-        let (end, client) = tokio::join!(tools.clone().serve(theirs), listens.clone().serve(ours));
-        let (end, client) = (end?, client?);
-        listens.tools().refresh(client.peer()).await?;
-        Ok(Self {
-            tools,
-            end,
-            client,
-            listens,
-        })
+impl Tools {
+    fn new(names: &[&'static str]) -> Self {
+        Self(Arc::new(Mutex::new(names.to_vec())), Arc::default())
     }
 
-    fn service(&self) -> McpService {
-        McpService::new(self.client.peer().clone())
+    /// The service that calls them, and makes a lost connection again.
+    async fn connect(&self, name: &'static str) -> Result<McpServer, BoxError> {
+        let tools = self.clone();
+        let server = McpServer::new(name, move || {
+            let (theirs, ours) = tokio::io::duplex(64 * 1024);
+            let tools = tools.clone();
+            tokio::spawn(async move { anyhow::Ok(tools.serve(theirs).await?.waiting().await?) });
+            async { Ok::<_, BoxError>(ours) }
+        });
+        server.connect().await?;
+        Ok(server)
     }
 
-    /// Other tools from now on; the client is told, and asks.
-    async fn change(&self, names: &[&'static str]) -> Result<(), BoxError> {
-        *self.tools.0.lock().map_err(|_| "poisoned")? = names.to_vec();
-        self.end.peer().notify_tool_list_changed().await?;
-        // The client asks again at its leisure, at most once a second.
-        let followed = async {
-            let has = |name: &&str| self.listens.tools().catalog().get(name).is_some();
-            while !names.iter().all(has) {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(10), followed).await?;
+    /// Other tools from now on. The client is notified, and reads the list again, at most once a second.
+    async fn change(&self, names: &[&'static str], client: &McpServer) -> Result<(), BoxError> {
+        let (sender, mut changed) = tokio::sync::mpsc::channel(1);
+        client.tools().on_change(move || {
+            let _ = sender.try_send(());
+        });
+        *self.0.lock().map_err(|_| "poisoned")? = names.to_vec();
+        self.1.notify_one();
+        changed.recv().await.ok_or("the list is gone")?;
         Ok(())
     }
 }
-
-#[derive(Clone)]
-struct Tools(Arc<Mutex<Vec<&'static str>>>);
 
 impl ServerHandler for Tools {
     fn get_info(&self) -> ServerConfig {
         let can = ServerCapabilities::builder().enable_tools();
         ServerConfig::new(can.enable_tool_list_changed().build())
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        asked: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        Some(asked.clone())
+    }
+
+    async fn listen(&self, cx: SubscriptionContext) -> Result<(), ErrorData> {
+        loop {
+            self.1.notified().await;
+            let _ = cx.sink().notify_tool_list_changed().await;
+        }
     }
 
     async fn list_tools(

@@ -12,7 +12,8 @@ use tower_toolcall::{
     batch::Parallel,
     catch_panic::CatchPanicLayer,
     deadline::DeadlineLayer,
-    mcp::{Catalog, McpClassifier, McpHooks, McpProgress, McpService},
+    identity::IdentityLayer,
+    mcp::{Catalog, McpClassifier, McpHooks, McpServer},
     outcome::Classify,
     repeat_guard::RepeatGuardLayer,
     timeout::TimeoutLayer,
@@ -111,20 +112,24 @@ async fn run(words: impl Iterator<Item = String>) -> anyhow::Result<()> {
     let trace = ShowTrace(show).with_filter(ours);
     tracing_subscriber::registry().with(trace).init();
 
-    // A real MCP server, over a pipe. `McpProgress` brings its progress reports to the calls.
-    let (theirs, ours) = tokio::io::duplex(64 * 1024);
-    tokio::spawn(async move { anyhow::Ok(Server { show }.serve(theirs).await?.waiting().await?) });
-    let progress = McpProgress::new();
-    let client = progress.clone().serve(ours).await?;
-    let leaf = McpService::new(client.peer().clone()).with_progress(progress);
-    let catalog = leaf.catalog().await?;
+    // A real MCP server, over a pipe. One in a process of its own begins with `McpServer::command`.
+    let server = McpServer::new("guests", move || async move {
+        let (theirs, ours) = tokio::io::duplex(64 * 1024);
+        let running =
+            async move { anyhow::Ok(Server { show }.serve(theirs).await?.waiting().await?) };
+        tokio::spawn(running);
+        anyhow::Ok(ours)
+    });
+    server.connect().await?;
+    let catalog = server.tools().catalog();
 
     // The stack: read it from the outside in.
     let repeats = RepeatGuardLayer::builder().with_classifier(McpClassifier::new());
     let stack = ServiceBuilder::new()
+        .layer(IdentityLayer::new(server.clone()))
         .layer(TraceLayer::new().with_hooks(McpHooks::new()))
         .layer(repeats.with_failures(2).build()?)
-        .layer(ValidateLayer::new(&Schemas::from(&catalog)))
+        .layer(ValidateLayer::new(&Schemas::from(&*catalog)))
         .layer(DeadlineLayer::new(Duration::from_secs(10)))
         .layer(
             TimeoutLayer::new(Duration::from_secs(1))
@@ -132,7 +137,7 @@ async fn run(words: impl Iterator<Item = String>) -> anyhow::Result<()> {
                 .with_idle_timeout(Duration::from_millis(800))?,
         )
         .layer(CatchPanicLayer::new())
-        .service(leaf);
+        .service(server.clone());
     let tools = Parallel::new(stack).with_classifier(McpClassifier::new());
 
     let who = match &real {
@@ -143,16 +148,15 @@ async fn run(words: impl Iterator<Item = String>) -> anyhow::Result<()> {
         "The model is {who}, and speaks {}. Its calls go to an MCP server through",
         name(format)
     );
-    println!(
-        "Trace > RepeatGuard > Validate > Deadline 10 s > Timeout 1 s, 800 ms without progress > CatchPanic"
-    );
+    println!("Identity > Trace > RepeatGuard > Validate > Deadline 10 s");
+    println!("  > Timeout 1 s, 800 ms without progress > CatchPanic > McpServer");
     show.line("user", "", TASK);
     let model = match real {
         Some(provider) => Model::Provider(Box::new(provider)),
         None => Model::Script(Script::new(format)),
     };
     converse(show, format, model, &catalog, &tools).await?;
-    client.cancel().await?;
+    server.close().await;
     Ok(())
 }
 

@@ -139,7 +139,7 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<
         let mut fields = Fields::default();
         event.record(&mut fields);
         let name = fields.get("message");
-        if ["tool.start", "tool.success"].contains(&name) {
+        if ["tool.connected", "tool.start", "tool.success"].contains(&name) {
             return;
         }
         let (level, error) = (event.metadata().level(), fields.get("error"));
@@ -147,7 +147,8 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<
         self.0.line("trace", fields.get("tool"), &text);
     }
     fn on_close(&self, id: tracing::Id, cx: Context<'_, S>) {
-        let Some(span) = cx.span(&id) else { return };
+        let call = cx.span(&id).filter(|span| span.name() == "execute_tool");
+        let Some(span) = call else { return };
         let extensions = span.extensions();
         let Some(fields) = extensions.get::<Fields>() else {
             return;

@@ -7,24 +7,24 @@ use super::{McpProgress, McpTools};
 /// Listens to a server: brings its progress notifications to the calls that they belong to, and
 /// keeps the list of its tools current.
 ///
-/// This is an rmcp client handler. A program with a handler of its own calls
-/// [`McpProgress::report`] from its `on_progress`, and [`McpTools::changed`] from its
-/// `on_tool_list_changed`.
+/// This is rmcp's client handler for a connection of your own, as
+/// [`McpReconnect`](super::McpReconnect) makes it. An [`McpServer`](super::McpServer) has one for
+/// each of its connections:
 ///
 #[cfg_attr(feature = "router", doc = "```no_run")]
 #[cfg_attr(not(feature = "router"), doc = "```ignore")]
-/// use rmcp::ServiceExt as _;
-/// use tower_toolcall::{mcp::{McpNotifications, McpService}, router::Router};
+/// use tower_toolcall::{BoxError, mcp::McpServer, router::Router};
 ///
-/// # async fn run(transport: tokio::io::DuplexStream) -> Result<(), Box<dyn std::error::Error>> {
-/// let docs = McpNotifications::new();
-/// let client = docs.clone().serve(transport).await?;
-/// docs.tools().refresh(client.peer()).await?; // from now on it follows the server
+/// # async fn run() -> Result<(), BoxError> {
+/// let docs = McpServer::command("docs", "npx", ["-y", "docs-server"]);
+/// docs.connect().await?; // from now on the list follows the server
 ///
-/// let service = McpService::new(client.peer().clone()).with_progress(docs.progress().clone());
-/// let router = Router::mcp().server("docs", service, docs.tools().clone()).build()?;
+/// let router = Router::mcp().server("docs", docs.clone(), docs.tools().clone()).build()?;
 /// # Ok(()) }
 /// ```
+///
+/// A program with a handler of its own calls [`McpProgress::report`] from its `on_progress`, and
+/// [`McpTools::changed`] from its `on_tool_list_changed`.
 ///
 /// One per connection. Clones share everything.
 #[derive(Clone, Debug, Default)]

@@ -13,19 +13,31 @@ use crate::call::{Progress, ToolCall};
 
 /// Brings a server's progress notifications to the calls that they belong to.
 ///
-/// This is an rmcp client handler. A program with a handler of its own calls
-/// [`report`](Self::report) from its `on_progress`.
+/// An [`McpServer`](super::McpServer) has one for each connection. For a client handler of your
+/// own:
 ///
-/// ```no_run
-/// use rmcp::ServiceExt as _;
-/// use tower_toolcall::mcp::{McpProgress, McpService};
-///
-/// # async fn run(transport: tokio::io::DuplexStream) -> Result<(), Box<dyn std::error::Error>> {
-/// let progress = McpProgress::new();
-/// let client = progress.clone().serve(transport).await?;
-/// let tools = McpService::new(client.peer().clone()).with_progress(progress);
-/// # Ok(()) }
 /// ```
+/// use rmcp::{
+///     ClientHandler, RoleClient, model::ProgressNotificationParam, service::NotificationContext,
+/// };
+/// use tower_toolcall::mcp::McpProgress;
+///
+/// struct Handler {
+///     progress: McpProgress, // a clone of it is for `McpService::with_progress`
+/// }
+///
+/// impl ClientHandler for Handler {
+///     async fn on_progress(
+///         &self,
+///         params: ProgressNotificationParam,
+///         _: NotificationContext<RoleClient>,
+///     ) {
+///         self.progress.report(&params);
+///     }
+/// }
+/// ```
+///
+/// `McpProgress` is a client handler as well.
 ///
 /// Holds one entry per call in flight whose progress is observed. Clones share them.
 #[derive(Clone, Default)]

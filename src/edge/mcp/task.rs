@@ -31,23 +31,34 @@ const TASK_ID: &str = "taskId";
 /// the task is [on the call's record](crate::Observation::job). A task for which nobody waits any
 /// more is cancelled (`tasks/cancel`).
 ///
-/// The tool service is [`McpService`](super::McpService) or [`McpReconnect`](super::McpReconnect),
-/// whose client has to offer the extension when it connects:
+/// The client has to offer the extension when it connects. An [`McpServer`](super::McpServer) does
+/// not, so the tool service is an [`McpReconnect`](super::McpReconnect) or an
+/// [`McpService`](super::McpService):
 ///
 /// ```no_run
-/// use rmcp::{ServiceExt as _, model::{ClientCapabilities, ClientConfig, Implementation}};
+/// use rmcp::{
+///     model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion},
+///     service::{ClientLifecycleMode, ClientServiceExt as _},
+/// };
 /// use tower::ServiceBuilder;
-/// use tower_toolcall::{ServiceBuilderExt as _, mcp::{McpService, McpTask}};
+/// use tower_toolcall::{BoxError, ServiceBuilderExt as _, mcp::{McpReconnect, McpTask}};
 ///
-/// # async fn run(transport: tokio::io::DuplexStream) -> Result<(), Box<dyn std::error::Error>> {
-/// let can = ClientCapabilities::builder().enable_tasks().build();
-/// let me = ClientConfig::new(can, Implementation::new("agent", "1.0.0"));
-/// let client = me.serve(transport).await?;
+/// # async fn pipe() -> Result<tokio::io::DuplexStream, BoxError> { Ok(tokio::io::duplex(1024).0) }
+/// # fn run() {
+/// let jobs = McpReconnect::new("jobs", || async {
+///     let can = ClientCapabilities::builder().enable_tasks().build();
+///     let me = ClientConfig::new(can, Implementation::new("agent", "1.0.0"));
+///     let newest = ClientLifecycleMode::Auto {
+///         preferred_versions: vec![ProtocolVersion::LATEST],
+///         legacy_version: None,
+///     };
+///     Ok::<_, BoxError>(me.serve_with_lifecycle(pipe().await?, newest).await?)
+/// });
 /// let stack = ServiceBuilder::new()
 ///     .tool_poll(McpTask::new())
 ///     .tool_timeout(std::time::Duration::from_secs(30)) // of each request
-///     .tool(McpService::new(client.peer().clone()));
-/// # let _ = stack; Ok(()) }
+///     .tool(jobs);
+/// # let _ = stack; }
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
