@@ -91,7 +91,7 @@
 //!
 //! # Layers
 //!
-//! From the outside in, in the order of the [documented stack][builder#order]. Without a feature: by default.
+//! From the outside in, in the order of the [documented stack][builder#order]. A layer needs no feature unless it says so.
 //!
 //! | layer | what it does |
 //! |---|---|
@@ -107,8 +107,8 @@
 //! | [`PolicyLayer`](policy::PolicyLayer) | allows calls, denies them, or asks a person first |
 //! | [`OnceLayer`](once::OnceLayer) | a repeated call runs once: equal arguments within ten minutes get the first one's answer |
 //! | [`CacheLayer`](cache::CacheLayer) | keeps answers of tools that only read, for each principal apart |
-//! | [`QuotaLayer`](quota::QuotaLayer) | grants calls so many tokens per period, by tool, agent or any key |
-//! | [`DeadlineLayer`](deadline::DeadlineLayer) | a time budget for everything below; the caller's cancellation token |
+//! | [`QuotaLayer`](quota::QuotaLayer) | bounds the calls per period, by tool, agent or any key |
+//! | [`DeadlineLayer`](deadline::DeadlineLayer) | a time budget for all inner layers; the caller's cancellation token |
 //! | [`PollLayer`](poll::PollLayer) | waits for the job that a call has started; never starts it twice |
 //! | [`RetryLayer`](retry::RetryLayer) | repeats what may run twice, within a budget and the deadline |
 //! | [`RateLimitBackoffLayer`](rate_limit::RateLimitBackoffLayer) | waits out a rate limit for all calls of a key together |
@@ -119,7 +119,7 @@
 //! | [`TimeoutLayer`](timeout::TimeoutLayer) | bounds one attempt: per call, per tool; idle timeouts with progress |
 //! | [`CatchPanicLayer`](catch_panic::CatchPanicLayer) | a panicking tool is an error |
 //! | [`TransportLayer`](transport::TransportLayer) | directly around a client: whether its request was sent is known by its errors' types |
-//! | [`NormalizeLayer`](normalize::NormalizeLayer) | above tower's own layers: their errors become ours |
+//! | [`NormalizeLayer`](normalize::NormalizeLayer) | outside of tower's own layers: their errors become ours |
 //! | [`middleware::from_fn`] | anywhere: a layer of your own from an async function |
 //!
 //! [`ServiceBuilderExt`] has a method for most of them. What they tell each other is public: [`ToolCall`] and its
@@ -152,7 +152,7 @@
 //! | `metrics-facade` | [`metrics_facade`] (`metrics`) |
 //! | `otel` | [`otel`]; with `metrics` its figures as OpenTelemetry metrics (`opentelemetry`, `tracing-opentelemetry`) |
 //! | `mcp` | [`mcp::McpServer`] and what goes with it (`rmcp`, client side with child processes, no HTTP) |
-//! | `mcp-http` | reads status and `Retry-After` out of rmcp's streamable HTTP errors |
+//! | `mcp-http` | [`mcp::McpServer::http`]: servers over streamable HTTP, with status and `Retry-After` of their errors; TLS is a feature of reqwest's, in your own `Cargo.toml` |
 //! | `mcp-server` | [`mcp::GatewayHandler`]: an MCP server whose tools run through a stack (`rmcp`, server side, no HTTP) |
 //! | `mcp-server-http` | [`mcp::McpSessions`]: rmcp's streamable HTTP server, with bounds of sessions and bodies |
 //! | `http-tool` | [`http_tool`], over any HTTP client (`minijinja`, `serde_json_path`) |
