@@ -73,7 +73,7 @@ macro_rules! emit {
 }
 pub(crate) use emit;
 
-/// Whether a subscriber listens to DEBUG events of ours: then all events have all their fields.
+/// Returns `true` if a subscriber listens to DEBUG events of ours, which then have all their fields.
 pub(crate) fn details_are_heard() -> bool {
     heard!(EVENT DEBUG)
 }
@@ -333,14 +333,10 @@ impl Event<'_> {
             }
             Event::Transition { transition, call } => breaker(transition, call),
             Event::PrincipalTransition {
-                transition: t,
+                transition,
                 principal,
                 call,
-            } => emit!(WARN BREAKER_PRINCIPAL, call, text: PRINCIPAL = principal,
-                FROM = detail_or(false, t.from.name()),
-                TO = t.to.name(), REASON = t.reason.name(), GENERATION = detail_or(false, t.generation),
-                CALLS = detail_or(false, t.calls), FAILURES = detail_or(false, t.failures),
-                SLOW_CALLS = detail_or(false, t.slow_calls), OPEN_MS = t.open_for.map(ms)),
+            } => breaker_of(transition, principal, call),
             Event::Health { change, call } => emit!(WARN HEALTH, call, FROM = change.from.name(),
                 TO = change.to.name(), REASON = change.reason.map(Reason::name),
                 FAILURES = change.failures, GENERATION = detail_or(false, change.generation)),
@@ -410,6 +406,15 @@ fn policy(call: &CallInfo, outcome: PolicyOutcome, rule: Option<&str>, error: Op
         _ => emit!(DEBUG POLICY, call, code: None::<&str>, error: error.map(ToolError::message),
             DECISION = decision, RULE = rule, AGENT_ID = agent.map(short)),
     }
+}
+
+/// The counts of a breaker for one principal are details.
+fn breaker_of(t: &Transition, principal: &str, call: &CallInfo) {
+    let detail = |number| detail_or(false, number);
+    emit!(WARN BREAKER_PRINCIPAL, call, text: PRINCIPAL = principal,
+        FROM = detail_or(false, t.from.name()), TO = t.to.name(), REASON = t.reason.name(),
+        GENERATION = detail(t.generation), CALLS = detail(t.calls), FAILURES = detail(t.failures),
+        SLOW_CALLS = detail(t.slow_calls), OPEN_MS = t.open_for.map(ms));
 }
 
 /// A breaker may be of a whole server, and its handle changes it without a call.
