@@ -132,7 +132,7 @@ fn words(e: &ToolError) -> Words {
             "Do not call it again; tell the user, or continue without it.", "Tell the user, or continue without it."),
         // The status is about what the tool looked for, not about the tool.
         ErrorKind::NotFound if e.status().is_some() => w("The tool '{tool}' did not find what it was asked for.", "",
-            "Tool '{tool}' did not find what it was asked for.", "Check the arguments, or continue without it.", "Check the arguments, or continue without it."),
+            "Tool '{tool}' did not find what it was asked for: {why}.", "Check the arguments, or continue without it.", "Check the arguments, or continue without it."),
         ErrorKind::NotFound => w("The tool '{tool}' is not available.", "",
             "Tool '{tool}' does not exist.", "Call only tools that you were given.", "Call only tools that you were given."),
         ErrorKind::InvalidInput => w("The tool '{tool}' could not use the given input.", "",

@@ -108,6 +108,19 @@ pub(crate) const fn level_of(kind: ErrorKind) -> Level {
     }
 }
 
+/// Statuses that a caller's next call can mend: what it asked for does not fit the state of things.
+const CALLERS: [u16; 4] = [409, 412, 416, 423];
+
+/// The level of the event of a call that ended with this error.
+pub(crate) fn level_of_error(error: &ToolError) -> Level {
+    match error.status().map(|status| status.as_u16()) {
+        Some(status) if error.kind() == ErrorKind::Failed && CALLERS.contains(&status) => {
+            Level::INFO
+        }
+        _ => level_of(error.kind()),
+    }
+}
+
 /// The longest name that is shown.
 const MAX_NAME: usize = 64;
 

@@ -63,7 +63,8 @@ pub mod event {
     pub const INERT: &str = "tool.inert";
     /// Names or patterns that a layer was given have matched no call of the first 1,000. WARN, once for each layer value.
     pub const UNMATCHED: &str = "tool.unmatched";
-    /// A setting works, but looks wrong: once for each stack that is built of it. WARN.
+    /// A setting works, but looks wrong: once for each stack that is built of it. Or a folder of
+    /// tools has none. WARN.
     pub const SETTINGS: &str = "tool.settings";
     /// A call has the answer that an earlier call has got, and was not sent. DEBUG.
     pub const REUSED: &str = "tool.reused";

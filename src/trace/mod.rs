@@ -41,6 +41,8 @@
 //! | `Timeout`, `DeadlineExceeded`, `PollTimeout`, `RateLimited`, `Overloaded`, `Reported` | WARN |
 //! | `ConnectionFailed`, `Upstream`, `Failed`, `TokenExchange`, `Panicked`, `Internal` | ERROR |
 //!
+//! A `Failed` with the status 409, 412, 416 or 423 is INFO.
+//!
 //! A refusal of a layer of ours is INFO, unless no time was left. So is an answer that is the caller's
 //! [mistake](crate::Outcome::mistake) by the classifier.
 //!

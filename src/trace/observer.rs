@@ -13,7 +13,7 @@ use crate::{
     call::{CallInfo, Observation, ToolCall},
     error::{ErrorKind, MAX_TEXT, ToolError},
     event::{
-        CallOutcome, Event, details_are_heard, emit, heard::heard, level_of, ms,
+        CallOutcome, Event, details_are_heard, emit, heard::heard, level_of, level_of_error, ms,
         names::span as names, short,
     },
     foreign,
@@ -108,7 +108,7 @@ impl<'a> From<&'a ToolError> for Failure<'a> {
             outcome: CallOutcome::of_error(error),
             code: error.code(),
             text: error.message(),
-            level: level_of(error.kind()),
+            level: level_of_error(error),
         }
     }
 }

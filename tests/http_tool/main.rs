@@ -12,6 +12,7 @@ mod job;
 mod kit;
 mod limits;
 mod manifest;
+mod mistakes;
 mod operations;
 mod sent;
 mod stack;

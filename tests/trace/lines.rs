@@ -263,6 +263,32 @@ async fn failures_of_tools_are_warnings_and_errors() {
     }
 }
 
+/// Stumble 15: a conflict is the caller's, as 404 and 422 are; what the program has to mend is not.
+#[tokio::test]
+async fn a_status_that_the_caller_can_mend_is_info() {
+    for (status, level) in [
+        (409, "INFO"),
+        (412, "INFO"),
+        (404, "INFO"),
+        (422, "INFO"),
+        (405, "ERROR"),
+        (302, "ERROR"),
+        (500, "ERROR"),
+    ] {
+        let status = http::StatusCode::from_u16(status).unwrap();
+        let error = ToolError::from_status(status, "the order is closed");
+        let (log, _guard) = Log::at(Level::INFO);
+        let tool = Script::<()>::always(Step::error(error));
+        let stack = ServiceBuilder::new().tool_trace().service(tool);
+        stack.oneshot(call()).await.unwrap_err();
+        assert!(
+            log.lines()[0].starts_with(level),
+            "{status}: {:?}",
+            log.lines()
+        );
+    }
+}
+
 /// S10: an unknown name says what is wrong and what is near, from an identity layer alone and from a
 /// router below trace.
 #[cfg(feature = "router")]

@@ -19,6 +19,7 @@ use super::{HttpJob, HttpTool, job::word, template::IDEMPOTENCY_KEY};
 use crate::{
     call::ReplaySafety,
     config::{ConfigError, refuse_if},
+    event::event,
     kit::backoff::Backoff,
     poll::PollLayer,
 };
@@ -80,7 +81,7 @@ const MAX_FILES: usize = 1000;
 /// | `execution_profile.mode` | `sync_http` (the default; also `sync`) or `async_poll`, in small or capital letters |
 /// | `.method` | `POST` by default |
 /// | `.url_template`, `.body_template` | templates of an [`HttpTool`]; the body is JSON |
-/// | `.headers_template` | a JSON object of names and templates, or the text of one: it is parsed first, so that no value adds a header |
+/// | `.headers_template` | a JSON object of names and templates, or the text of one: it is parsed first, so that no value adds a header. [Keys of the operator](super#keys-of-the-operator) are not part of it |
 /// | `.required_audience`, `.required_scopes` | for whom the tool's token has to be, and with which scopes. A header that names `upstream_token` needs an audience |
 /// | `.kept_headers` | names of headers of answers that [are kept](HttpTool::with_kept_header) |
 /// | `.result_field_path`, `.error_field_path` | JSONPaths of the [result](HttpTool::with_result) of a 2xx, and of the [reason](HttpTool::with_error) of a failure in one |
@@ -238,6 +239,37 @@ impl Default for Schedule {
     }
 }
 
+impl PollConfig {
+    fn layer(
+        &self,
+        all: &Schedule,
+        layer: impl FnOnce() -> Result<PollLayer<HttpJob>, ConfigError>,
+    ) -> Result<PollLayer<HttpJob>, ConfigError> {
+        let seconds = |field: &'static str, n: Option<f64>, default: Duration| match n {
+            None => Ok(default),
+            Some(n) => Duration::try_from_secs_f64(n)
+                .map_err(|_| ConfigError::new(field, format!("{n} is no time in seconds"))),
+        };
+        let base = seconds("interval_seconds", self.interval_seconds, all.interval)?;
+        let longest = self.max_interval_seconds;
+        let cap = seconds("max_interval_seconds", longest, all.cap.max(base))?;
+        refuse_if(
+            cap < base,
+            "max_interval_seconds",
+            "is shorter than the interval",
+        )?;
+        let factor = self.backoff_multiplier.unwrap_or(all.factor);
+        let interval = Backoff::exponential(base, factor).map_err(|e| match e.field() {
+            "base" => e.with_field("interval_seconds"),
+            _ => e.with_field("backoff_multiplier"),
+        })?;
+        let layer = layer()?.with_interval(interval.with_cap(cap));
+        let layer = layer.map_err(|e| e.with_field("interval_seconds"))?;
+        let layer = layer.with_polls(self.max_attempts.unwrap_or(all.polls));
+        layer.map_err(|e| e.with_field("max_attempts"))
+    }
+}
+
 /// States, as texts.
 fn states(
     field: &'static str,
@@ -265,7 +297,8 @@ impl Profile {
 }
 
 impl ToolManifest {
-    /// The manifests of a folder, by the names of their files: all that end in `.json`. They are checked.
+    /// The manifests of a folder, by the names of their files: all that end in `.json`. They are checked. If there
+    /// are none, the event `tool.settings` says so at WARN.
     ///
     /// # Errors
     ///
@@ -293,6 +326,10 @@ impl ToolManifest {
             }
         }
         files.sort();
+        if files.is_empty() {
+            event!(WARN SETTINGS, SETTING = folder.display().to_string(),
+                REASON = "has no file that ends in `.json`: no tool is read");
+        }
         let mut names = BTreeSet::new();
         let read = files.iter().map(|path| {
             let of_file = |reason: String| ConfigError::new(path.display().to_string(), reason);
@@ -300,7 +337,7 @@ impl ToolManifest {
             // Whether the token may go without an audience is asked when the tool is made.
             let lenient = manifest.clone().pass_subject_without_audience();
             let checked = lenient.tool().and_then(|_| lenient.poll_layer());
-            checked.map_err(|e| of_file(format!("{}: {}", e.field(), e.reason())))?;
+            checked.map_err(|e| of_file(format!("`{}`: {}", e.field(), e.reason())))?;
             match names.insert(manifest.name.clone()) {
                 true => Ok(manifest),
                 false => Err(of_file(format!(
@@ -367,15 +404,22 @@ impl ToolManifest {
     ///
     /// The part of it that cannot work; `required_audience`, if it is missing and a header names the token.
     pub fn tool(&self) -> Result<HttpTool, ConfigError> {
+        self.to_tool().map_err(|error| self.naming(error))
+    }
+
+    /// Adds the tool's name to an error, behind its reason: a name in front may look like the key of a secret.
+    fn naming(&self, error: ConfigError) -> ConfigError {
+        let reason = format!("{} (tool `{}`)", error.reason(), self.name);
+        ConfigError::new(error.field().to_owned(), reason)
+    }
+
+    fn to_tool(&self) -> Result<HttpTool, ConfigError> {
         let profile = &self.execution_profile;
         refuse_if(self.name.is_empty(), "name", "is empty")?;
         let method = profile.method().to_ascii_uppercase();
         let method = Method::from_bytes(method.as_bytes());
         let method = method.map_err(|_| ConfigError::new("method", "is none of HTTP"))?;
         let mut tool = self.request(method, &profile.url_template, true)?;
-        if let Some(schema) = &self.input_schema {
-            tool = tool.with_input_schema(schema)?;
-        }
         if profile.mode() == Mode::Poll {
             // A job that is started twice runs twice.
             tool = tool.with_replay_safety(ReplaySafety::Unknown);
@@ -413,15 +457,22 @@ impl ToolManifest {
     /// A request with the manifest's headers. That of a job has no body, and no idempotency key: it is the key of the request that starts the job.
     fn request(&self, method: Method, url: &str, has_body: bool) -> Result<HttpTool, ConfigError> {
         let mut tool = HttpTool::new(method.clone(), url)?;
+        // What headers may name is checked against it.
+        if let Some(schema) = self.input_schema.as_ref().filter(|_| has_body) {
+            tool = tool.with_input_schema(schema)?;
+        }
         for (name, template) in self.headers()? {
             let is_type = name.eq_ignore_ascii_case(CONTENT_TYPE.as_str());
             if is_type && !template.contains("json") {
                 return Err(ConfigError::new("headers_template", "the body is JSON"));
             }
-            let alone = HttpTool::new(method.clone(), url)?.with_header(&name, &template)?;
-            let is_of_body = is_type || alone.names_in_headers(IDEMPOTENCY_KEY);
-            if has_body || !is_of_body {
-                tool = tool.with_header(&name, &template)?;
+            if has_body {
+                tool = tool.with_header(&name, template)?;
+                continue;
+            }
+            let alone = HttpTool::new(method.clone(), url)?.add_header(&name, template.clone())?;
+            if !is_type && !alone.names_in_headers(IDEMPOTENCY_KEY) {
+                tool = tool.add_header(&name, template)?;
             }
         }
         let has_audience = self.required_audience().is_some() || self.passes_subject;
@@ -463,6 +514,10 @@ impl ToolManifest {
     ///
     /// `poll_config`, if it is missing, or the part of it that cannot work.
     pub fn job(&self) -> Result<Option<HttpJob>, ConfigError> {
+        self.to_job().map_err(|error| self.naming(error))
+    }
+
+    fn to_job(&self) -> Result<Option<HttpJob>, ConfigError> {
         let profile = &self.execution_profile;
         let config = match (&profile.poll_config, profile.mode()) {
             (None, Mode::Sync) => return Ok(None),
@@ -516,7 +571,7 @@ impl ToolManifest {
         match properties {
             Some(all) => names.retain(|name| all.get(name).is_none()),
             None => {
-                let arguments = self.tool()?.names_of_url();
+                let arguments = self.to_tool()?.names_of_url();
                 names.retain(|name| !arguments.contains(name));
             }
         }
@@ -597,28 +652,8 @@ impl ToolManifest {
         let (Some(job), Some(config)) = (self.job()?, &self.execution_profile.poll_config) else {
             return Ok(None);
         };
-        let seconds = |field: &'static str, n: Option<f64>, default: Duration| match n {
-            None => Ok(default),
-            Some(n) => Duration::try_from_secs_f64(n)
-                .map_err(|_| ConfigError::new(field, format!("{n} is no time in seconds"))),
-        };
-        let base = seconds("interval_seconds", config.interval_seconds, all.interval)?;
-        let longest = config.max_interval_seconds;
-        let cap = seconds("max_interval_seconds", longest, all.cap.max(base))?;
-        refuse_if(
-            cap < base,
-            "max_interval_seconds",
-            "is shorter than the interval",
-        )?;
-        let factor = config.backoff_multiplier.unwrap_or(all.factor);
-        let interval = Backoff::exponential(base, factor).map_err(|e| match e.field() {
-            "base" => e.with_field("interval_seconds"),
-            _ => e.with_field("backoff_multiplier"),
-        })?;
-        let layer = layer(job)?.with_interval(interval.with_cap(cap));
-        let layer = layer.map_err(|e| e.with_field("interval_seconds"))?;
-        let layer = layer.with_polls(config.max_attempts.unwrap_or(all.polls));
-        layer.map(Some).map_err(|e| e.with_field("max_attempts"))
+        let layer = config.layer(all, || layer(job));
+        layer.map(Some).map_err(|error| self.naming(error))
     }
 
     /// The tool's definition, for a list of MCP: its schema, and by `replay_safe` or its method whether it only reads (GET, HEAD, OPTIONS) or may be repeated

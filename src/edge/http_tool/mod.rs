@@ -123,6 +123,45 @@
 //! made or filtered: a text of some 1 MiB goes through a filter, one of 16 MiB only as it is), a URL and a header 16 KiB, a body
 //! 16 MiB of values, a form 16 MiB.
 //!
+//! # Keys of the operator
+//!
+//! A key that belongs to the operator is not part of a template: `${API_KEY}` is refused there, and `{{ api_key }}` is an
+//! argument of the model's. The client adds it, to requests for the host that it belongs to:
+//!
+//! ```
+//! # #[cfg(all(feature = "http-client", feature = "tower"))] {
+//! use bytes::Bytes;
+//! use http::{HeaderValue, Method, Request, header::AUTHORIZATION};
+//! use tower::ServiceBuilder;
+//! use tower_toolcall::{
+//!     AnyError,
+//!     http_tool::{HttpTool, ReqwestClient},
+//! };
+//!
+//! # fn main() -> Result<(), AnyError> {
+//! # fn var(_: &str) -> Result<String, AnyError> { Ok("k3y".to_owned()) }
+//! # /*
+//! use std::env::var;
+//! # */
+//! let mut key = HeaderValue::from_str(&format!("Bearer {}", var("WEATHER_API_KEY")?))?;
+//! key.set_sensitive(true);
+//! let client = ServiceBuilder::new()
+//!     .map_request(move |mut request: Request<Bytes>| {
+//!         if request.uri().host() == Some("api.weather.com") {
+//!             request.headers_mut().insert(AUTHORIZATION, key.clone());
+//!         }
+//!         request
+//!     })
+//!     .service(ReqwestClient::new()?);
+//! let url = "https://api.weather.com/now?city={{ city }}";
+//! let tool = HttpTool::new(Method::GET, url)?.client(client);
+//! # let _: tower_toolcall::http_tool::HttpService<_, Bytes> = tool; Ok(()) }
+//! # main().unwrap() }
+//! ```
+//!
+//! In a header whose name is that of a secret (`Authorization`, `X-Api-Key`, `Cookie` and the like) a template may use
+//! declared arguments only: [the schema](HttpTool::with_input_schema) has to be set before the header.
+//!
 //! # Errors
 //!
 //! Stamped with the call's names.
@@ -130,7 +169,7 @@
 //! | what happens | kind | did the tool run? |
 //! |---|---|---|
 //! | arguments do not fit the [schema](HttpTool::with_input_schema) (feature `validate`) | `InvalidInput` | no |
-//! | an argument is missing, or cannot stand at its place | `InvalidInput`; names it, never its value | no |
+//! | an argument is missing, or cannot stand at its place | `InvalidInput`, as a refusal; names it, never its value | no |
 //! | a header needs `upstream_token` and the call has none, or one that cannot be in a header | `TokenExchange` | no |
 //! | the template gives no JSON, or no URL, or cannot be rendered with any arguments; reqwest cannot make the request, or has no TLS | `Internal`, as a [refusal](crate::ToolError::is_own_refusal) | no |
 //! | no connection, or a client that is not ready | `ConnectionFailed`, or what its error is | no |

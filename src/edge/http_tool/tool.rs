@@ -94,6 +94,7 @@ impl HttpTool {
         refuse_if(own, "method", "is the client's own")?;
         let url = url.into();
         let (origin, host) = origin(&url)?;
+        refuse_environment("url", &url)?;
         let replay = match method {
             // PUT and DELETE are idempotent (RFC 9110, section 9.2.2).
             Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE => {
@@ -131,15 +132,24 @@ impl HttpTool {
     ///
     /// # Errors
     ///
-    /// The header by its name: one that is the client's own (`Host`, `Content-Length`, `Accept-Encoding` and the like), comes twice, is no
+    /// The header by its name: it has `${..}`, or the name of a secret and an argument that no
+    /// [schema](Self::with_input_schema) set before declares (see [keys of the operator](super#keys-of-the-operator)); it is the client's own (`Host`, `Content-Length`, `Accept-Encoding` and the like), comes twice, is no
     /// line of visible ASCII, or has a template that does not compile; more than 64 headers.
-    pub fn with_header(
-        mut self,
-        name: &str,
-        template: impl Into<String>,
-    ) -> Result<Self, ConfigError> {
+    pub fn with_header(self, name: &str, template: impl Into<String>) -> Result<Self, ConfigError> {
+        let tool = self.add_header(name, template.into())?;
+        let is_secret = is_sensitive_key(name) && tool.known.is_none();
+        if let Some((_, part)) = tool.headers.last().filter(|_| is_secret)
+            && let Some(argument) = tool.templates.names(part).first()
+        {
+            let reason = format!("has `{argument}`, which is not a declared argument: {KEYS}");
+            return Err(ConfigError::new(part.clone(), reason));
+        }
+        Ok(tool)
+    }
+
+    /// Adds a header that may name what is not declared as an argument.
+    pub(super) fn add_header(mut self, name: &str, template: String) -> Result<Self, ConfigError> {
         let part = format!("header {}", name.to_ascii_lowercase());
-        let template = template.into();
         let refuse = |reason: &'static str| ConfigError::new(part.clone(), reason);
         let header = HeaderName::try_from(name).map_err(|_| refuse("is no name of a header"))?;
         if CLIENTS_OWN.contains(&header)
@@ -156,6 +166,7 @@ impl HttpTool {
         if !template.chars().all(|c| matches!(c, ' '..='~' | '\t')) {
             return Err(refuse("is no line of visible ASCII"));
         }
+        refuse_environment(&part, &template)?;
         self.add(&part, template)?;
         self.headers.push((header, part));
         Ok(self)
@@ -489,7 +500,7 @@ impl HttpTool {
                     form.extend([between, name, "=", &self.templates.field(part, scope)?]);
                     if form.len() > MAX_BYTES {
                         let text = "the arguments are too large for the form";
-                        return Err(ToolError::new(ErrorKind::InvalidInput, text));
+                        return Err(ToolError::refusal(ErrorKind::InvalidInput, text));
                     }
                 }
                 (form.into(), Some("application/x-www-form-urlencoded"))
@@ -521,6 +532,21 @@ crate::text::debug_fields! {
         empty_undefined: this.templates.prints_undefined(),
         bare_idempotency_key: this.bare_key,
         ..
+    }
+}
+
+/// Where to read of keys that no caller has.
+const KEYS: &str = "see \"Keys of the operator\" in the docs of `http_tool`";
+
+/// Refuses `${X}`, which would be sent as it is.
+fn refuse_environment(part: &str, template: &str) -> Result<(), ConfigError> {
+    let is_one = |rest: &str| !rest.starts_with(['{', '%', '#']);
+    match template.split("${").skip(1).any(is_one) {
+        true => Err(ConfigError::new(
+            part.to_owned(),
+            format!("has `${{..}}`: variables of the environment are not read; {KEYS}"),
+        )),
+        false => Ok(()),
     }
 }
 

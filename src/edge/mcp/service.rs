@@ -326,13 +326,14 @@ fn is_error(response: &CallToolResponse) -> bool {
 fn check_size(arguments: &Map<String, Value>) -> Result<(), ToolError> {
     match json_bytes(arguments, MAX_MESSAGE_BYTES - ENVELOPE_BYTES) {
         Ok(_) => Ok(()),
-        Err(NoSize::TooLarge) => Err(ToolError::new(
+        Err(NoSize::TooLarge) => Err(ToolError::refusal(
             ErrorKind::InvalidInput,
             "the arguments exceed the 16 MiB that an MCP message may have",
         )),
-        Err(NoSize::NotJson(error)) => {
-            Err(ToolError::new(ErrorKind::InvalidInput, error.to_string()))
-        }
+        Err(NoSize::NotJson(error)) => Err(ToolError::refusal(
+            ErrorKind::InvalidInput,
+            error.to_string(),
+        )),
     }
 }
 

@@ -15,7 +15,7 @@ const PROSE: &[&str] = &[
     "integer", "param", "parameter", "parameters", "argument", "provided", "supplied", "given", "found", "failed", "failure",
     "rejected", "denied", "revoked", "refused", "accepted", "valid", "validation", "malformed", "mismatch", "matches", "match", "but",
     "if", "when", "that", "this", "it", "your", "you", "we", "our", "their", "his", "her", "its", "already", "exists", "longer",
-    "shorter", "should", "needs", "need", "reset", "changed", "updated", "please", "check", "use", "using", "used", "only", "true", "yes", "ok",
+    "shorter", "should", "needs", "need", "reset", "changed", "updated", "please", "check", "use", "uses", "using", "used", "only", "true", "yes", "ok",
     "false", "hidden", "redacted", "masked", "omitted", "optional", "default", "because", "after", "before", "until", "you're",
     "expected", "got", "received", "file", "files", "path", "flag", "option", "name", "id", "length", "size", "limit", "count", "per",
     "access", "strength", "policy", "manager", "server", "service", "endpoint", "url", "request", "response", "grant", "basic",

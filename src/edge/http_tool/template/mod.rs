@@ -309,7 +309,7 @@ impl Templates {
     fn error(&self, part: &str, scope: &Scope, marked: Option<&Marked>, fault: Fault) -> ToolError {
         let mut names = self.variables(part);
         names.remove(TOKEN);
-        let invalid = |text: String| ToolError::new(ErrorKind::InvalidInput, text);
+        let invalid = |text: String| ToolError::refusal(ErrorKind::InvalidInput, text);
         let has_values = names.iter().any(|name| name != "uuid" && scope.has(name));
         let fault = match fault {
             Fault::Value(..) | Fault::TooMuch if !has_values => {

@@ -1,0 +1,312 @@
+//! Mistakes of operators and models, and how they are told.
+
+use std::{
+    fmt::{Debug, Write as _},
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use http::Method;
+use serde_json::{Value, json};
+use tower::{ServiceBuilder, ServiceExt};
+use tower_toolcall::{
+    AnyError, ConfigError, ErrorKind, ServiceBuilderExt as _, ToolCall, ToolError,
+    http_tool::{HttpTool, ToolManifest},
+};
+
+use tracing::{Level, field::Field};
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use crate::kit::{Server, answered_by, call, full, no_arguments};
+
+/// Names of headers that have secrets.
+const SECRET: [&str; 6] = [
+    "authorization",
+    "x-api-key",
+    "cookie",
+    "x-auth-token",
+    "proxy-authentication",
+    "password",
+];
+
+/// A folder that is removed at the end of the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let n = COUNT.fetch_add(1, SeqCst);
+        let name = format!("http-tool-mistakes-{}-{n}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn of(manifest: &Value) -> Self {
+        let folder = Self::new();
+        fs::write(folder.0.join("tool.json"), manifest.to_string()).unwrap();
+        folder
+    }
+
+    /// The error of the folder, as a program prints it whose `main` returns it.
+    fn error(&self) -> String {
+        let error = ToolManifest::read_dir(&self.0).unwrap_err();
+        format!("{:?}", AnyError::from(error))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn manifest(name: &str, profile: Value) -> Value {
+    let mut profile = profile;
+    if profile["url_template"].is_null() {
+        profile["url_template"] = "https://api.example.com/{{ city }}".into();
+    }
+    json!({
+        "name": name,
+        "input_schema": { "type": "object", "properties": { "city": { "type": "string" } } },
+        "execution_profile": profile,
+    })
+}
+
+fn parsed(manifest: &Value) -> ToolManifest {
+    serde_json::from_value(manifest.clone()).unwrap()
+}
+
+fn tool() -> HttpTool {
+    let schema = json!({ "properties": { "city": { "type": "string" } } });
+    HttpTool::new(Method::GET, "https://api.example.com/{{ city }}")
+        .and_then(|tool| tool.with_input_schema(&schema))
+        .unwrap()
+}
+
+/// Stumble 11: `header authorization: [REDACTED]`, for every header that has a secret.
+#[test]
+fn the_reason_why_a_secret_header_cannot_work_is_printed() {
+    for name in SECRET {
+        for (template, reason) in [
+            ("Bearer {{ env.X }}", "`env`"),
+            ("{{ city | nope }}", "the filter `nope`"),
+            ("{{ city.upper() }}", "the method `upper`"),
+            ("{{ city", "is no template"),
+            ("\u{e9}", "is no line of visible ASCII"),
+            ("Bearer ${API_KEY}", "environment"),
+        ] {
+            let error = tool().with_header(name, template).unwrap_err();
+            let shown = format!("{:?}", AnyError::from(error));
+            assert!(shown.contains(reason), "{name}: {shown}");
+            assert!(!shown.contains("REDACTED"), "{name}: {shown}");
+            let profile = json!({ "headers_template": { (name): template } });
+            let shown = Folder::of(&manifest("get_token", profile)).error();
+            assert!(shown.contains(reason), "{name}: {shown}");
+            assert!(!shown.contains("REDACTED"), "{name}: {shown}");
+        }
+        let twice = json!({ "headers_template": format!(r#"{{"{name}": "a", "{name}": "b"}}"#) });
+        let shown = Folder::of(&manifest("get_token", twice)).error();
+        assert!(shown.contains("comes twice"), "{shown}");
+    }
+}
+
+/// Stumble 12: in a header, and in a URL.
+#[test]
+fn a_variable_of_the_environment_is_refused() {
+    let refused = |error: ConfigError, field: &str| {
+        assert_eq!(error.field(), field);
+        assert!(error.reason().contains("environment"), "{error}");
+    };
+    for template in ["Bearer ${API_KEY}", "${API_KEY}"] {
+        let error = tool().with_header("authorization", template).unwrap_err();
+        refused(error, "header authorization");
+        refused(
+            tool().with_header("x-shop", template).unwrap_err(),
+            "header x-shop",
+        );
+    }
+    let url = "https://api.example.com/?key=${API_KEY}";
+    refused(HttpTool::new(Method::GET, url).unwrap_err(), "url");
+    // An amount of money.
+    assert!(tool().with_header("x-price", "${{ city }}").is_ok());
+}
+
+/// Stumble 12: with a schema, without one, and before it.
+#[test]
+fn an_undeclared_variable_in_a_secret_header_is_refused() {
+    for name in SECRET {
+        for template in ["Bearer {{ env.X }}", "{{ api_key }}"] {
+            let bare = HttpTool::new(Method::GET, "https://api.example.com/").unwrap();
+            let error = bare.clone().with_header(name, template).unwrap_err();
+            assert_eq!(error.field(), format!("header {name}"));
+            assert!(error.reason().contains("argument"), "{error}");
+            // Any other header may have any argument.
+            assert!(bare.with_header("x-shop", template).is_ok());
+            let mut json = manifest(
+                "weather",
+                json!({ "headers_template": { (name): template } }),
+            );
+            json["input_schema"] = Value::Null;
+            let error = parsed(&json).tool().unwrap_err();
+            assert_eq!(error.field(), format!("header {name}"));
+        }
+        assert!(tool().with_header(name, "{{ city }}").is_ok());
+        assert!(
+            tool()
+                .with_header(name, "{{ request_id }} {{ upstream_token }}")
+                .is_ok()
+        );
+    }
+}
+
+/// Stumble 12: a job is asked for with the same headers.
+#[test]
+fn a_declared_argument_may_stand_in_a_secret_header_of_a_job() {
+    let json = manifest(
+        "deliver",
+        json!({
+            "mode": "async_poll",
+            "headers_template": { "x-api-key": "{{ city }}" },
+            "poll_config": {
+                "status_url_template": "https://api.example.com/jobs/{{ id }}",
+                "status_field_path": "state",
+            },
+        }),
+    );
+    let manifest = parsed(&json);
+    assert!(manifest.tool().is_ok());
+    assert!(manifest.poll_layer().unwrap().is_some());
+}
+
+/// Stumble 13: a tool that is built of a file, and the jobs of one.
+#[test]
+fn an_error_of_a_manifest_names_its_tool() {
+    let of = |profile: Value| parsed(&manifest("get_token", profile));
+    let url = of(json!({ "url_template": "api.example.com" })).tool();
+    let token = of(json!({ "headers_template": { "x-a": "{{ upstream_token }}" } })).tool();
+    let poll = of(json!({ "mode": "async_poll" }));
+    let errors = [
+        (url.unwrap_err(), "url"),
+        (token.unwrap_err(), "required_audience"),
+        (poll.job().unwrap_err(), "poll_config"),
+        (poll.poll_layer().unwrap_err(), "poll_config"),
+    ];
+    for (error, field) in errors {
+        assert_eq!(error.field(), field);
+        let shown = format!("{:?}", AnyError::from(error));
+        assert!(shown.contains("`get_token`"), "{shown}");
+        assert!(!shown.contains("REDACTED"), "{shown}");
+    }
+    let shown = Folder::of(&manifest("get_token", json!({ "mode": "async_poll" }))).error();
+    for part in ["tool.json", "`get_token`", "poll_config"] {
+        assert_eq!(shown.matches(part).count(), 1, "{shown}");
+    }
+}
+
+/// Stumble 14: 404 and 410, as 409 and 422.
+#[tokio::test]
+async fn a_model_reads_what_the_upstream_says_of_a_thing_that_is_not_there() {
+    for status in [404, 410, 409, 422] {
+        for body in [
+            r#"{"message": "No order 7; the open ones are 8 and 9"}"#,
+            "No order 7; the open ones are 8 and 9",
+        ] {
+            let leaf = answered_by(tool(), move |_| {
+                let answer = http::Response::builder().status(status);
+                answer.body(full(body)).unwrap()
+            });
+            let error = leaf.send(json!({ "city": "Rome" })).await.unwrap_err();
+            let text = error.model_message();
+            assert!(
+                text.contains("the open ones are 8 and 9"),
+                "{status}: {text}"
+            );
+        }
+    }
+    let leaf = answered_by(tool(), |_| {
+        http::Response::builder()
+            .status(404)
+            .body(full(""))
+            .unwrap()
+    });
+    let error = leaf.send(json!({ "city": "Rome" })).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.is_recoverable());
+}
+
+/// Returns how many attempts a call had, and its error.
+async fn attempts(tool: HttpTool, call: ToolCall) -> (u32, ToolError) {
+    let server = Server::start(|_, _| http::Response::new(full("1"))).await;
+    let stack = ServiceBuilder::new().tool_result().tool(
+        tool.client::<_, bytes::Bytes>(tower_toolcall::http_tool::ReqwestClient::new().unwrap()),
+    );
+    let Ok(result) = stack.oneshot(call).await;
+    assert_eq!(server.count(), 0);
+    (result.attempts(), result.error().unwrap().clone())
+}
+
+/// Stumble 14: an argument is missing, or cannot stand where it is put.
+#[tokio::test]
+async fn a_call_that_made_no_request_has_no_attempt() {
+    let open = || HttpTool::new(Method::GET, "https://api.example.com/{{ city }}").unwrap();
+    let ended = |(attempts, error): (u32, ToolError), kind| {
+        assert_eq!((attempts, error.kind()), (0, kind), "{error}");
+        error
+    };
+    let missing = ended(
+        attempts(open(), call(no_arguments())).await,
+        ErrorKind::InvalidInput,
+    );
+    assert!(missing.model_message().contains("`city` is missing"));
+    ended(
+        attempts(open(), call(json!({ "city": "a/b" }))).await,
+        ErrorKind::InvalidInput,
+    );
+}
+
+/// Hears warnings.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Warnings {
+    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+        let mut text = String::new();
+        event.record(&mut |field: &Field, value: &dyn Debug| {
+            let _ = write!(text, "{field}={value:?} ");
+        });
+        if *event.metadata().level() == Level::WARN {
+            self.0.lock().unwrap().push(text);
+        }
+    }
+}
+
+/// Stumble 15: an empty folder, and one whose files are of another kind.
+#[test]
+fn a_folder_without_tools_is_a_warning() {
+    let warned = |folder: &Folder| {
+        let warnings = Warnings::default();
+        let subscriber = tracing_subscriber::registry().with(warnings.clone());
+        let read = || ToolManifest::read_dir(&folder.0).unwrap().len();
+        let count = tracing::subscriber::with_default(subscriber, read);
+        let warnings = warnings.0.lock().unwrap().clone();
+        (count, warnings)
+    };
+    let empty = Folder::new();
+    let other = Folder::new();
+    fs::write(other.0.join("tool.yaml"), "name: weather").unwrap();
+    for folder in [&empty, &other] {
+        let (count, warnings) = warned(folder);
+        let [warning] = &warnings[..] else {
+            panic!("{warnings:?}")
+        };
+        let name = folder.0.display().to_string();
+        assert!(count == 0 && warning.contains(&name), "{warning}");
+    }
+    let one = Folder::of(&manifest("weather", json!({ "method": "GET" })));
+    assert_eq!(warned(&one), (1, vec![]));
+}
