@@ -5,6 +5,8 @@
 #[cfg(feature = "mcp-http")]
 mod http;
 mod leaf;
+#[cfg(feature = "mcp-http")]
+mod limits;
 #[cfg(feature = "metrics")]
 mod lines;
 #[cfg(feature = "mcp-http")]

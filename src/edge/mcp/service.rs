@@ -1,6 +1,6 @@
 use std::{
     future::Future,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, Waker},
 };
@@ -24,10 +24,14 @@ use crate::{
     answer::{NoSize, json_bytes},
     call::ToolCall,
     error::{ErrorKind, Execution, ToolError},
+    kit::preparing::WaitLimit,
 };
 
 /// The longest message that rmcp's line-based transports let through.
 const MAX_MESSAGE_BYTES: u64 = 16 << 20;
+
+/// The longest arguments that are kept for a repetition.
+const MAX_KEPT_BYTES: u64 = 64 << 10;
 
 /// Room for the rest of a request beside its arguments: name, ids, protocol metadata.
 const ENVELOPE_BYTES: u64 = 4 << 10;
@@ -44,7 +48,9 @@ pub const IDEMPOTENCY_KEY_META: &str = "tower-toolcall/idempotency-key";
 ///
 /// A server that refuses the headers of a call (-32020) is asked for its tools, and the call is
 /// sent once more if the tool's definition has `x-mcp-header`: such a call was not executed. No
-/// other call is sent twice.
+/// other call is sent twice. The list is awaited within the call's deadline and until its caller
+/// cancels. A call whose arguments exceed 64 KiB is not kept for that, and fails: the next call
+/// succeeds.
 ///
 /// # Secrets
 ///
@@ -115,23 +121,30 @@ impl McpService {
 
     async fn run(self, call: ToolCall) -> Result<CallToolResponse, ToolError> {
         call.check()?;
-        check_size(call.arguments())?;
+        let bytes = check_size(call.arguments())?;
         let server = self.peer.peer_info();
         let has_headers = server.is_some_and(|s| !s.protocol_version.has_initialize());
-        let again = (has_headers && TaskRequest::of(&call).is_none()).then(|| call.copy());
+        if !has_headers || TaskRequest::of(&call).is_some() {
+            return self.send(call).await;
+        }
+        let limit = pin!(WaitLimit::of(&call));
+        limit.release();
+        let again = (bytes <= MAX_KEPT_BYTES).then(|| call.copy());
         let answer = self.send(call).await;
         let code = answer.as_ref().err().and_then(errors::protocol_code);
-        match again {
-            // The transport makes headers by the newest definition that it has seen.
-            Some(call) if code == Some(errors::HEADER_MISMATCH) => {
-                let server = self.server.as_deref();
-                let listed = catalog::list(&self.peer, server).await.unwrap_or_default();
-                match listed.iter().any(|tool| has_headers_of(tool, &call)) {
-                    true => self.send(call).await,
-                    false => answer,
-                }
-            }
-            _ => answer,
+        if code != Some(errors::HEADER_MISMATCH) {
+            return answer;
+        }
+        // The transport makes headers by the newest definition that it has seen.
+        let list = catalog::list(&self.peer, self.server.as_deref());
+        let listed = limit.within(list).await.and_then(Result::ok);
+        let has_any = |call: &ToolCall| {
+            let mut tools = listed.iter().flatten();
+            tools.any(|tool| has_headers_of(tool, call))
+        };
+        match again.filter(has_any) {
+            Some(call) => self.send(call).await,
+            None => answer,
         }
     }
 
@@ -322,10 +335,10 @@ fn is_error(response: &CallToolResponse) -> bool {
     matches!(response, CallToolResponse::Complete(result) if result.is_error == Some(true))
 }
 
-/// Refuses what the server's transport would drop without a word.
-fn check_size(arguments: &Map<String, Value>) -> Result<(), ToolError> {
+/// Refuses what the server's transport would drop without a word. Returns the size.
+fn check_size(arguments: &Map<String, Value>) -> Result<u64, ToolError> {
     match json_bytes(arguments, MAX_MESSAGE_BYTES - ENVELOPE_BYTES) {
-        Ok(_) => Ok(()),
+        Ok(bytes) => Ok(bytes),
         Err(NoSize::TooLarge) => Err(ToolError::refusal(
             ErrorKind::InvalidInput,
             "the arguments exceed the 16 MiB that an MCP message may have",
@@ -346,7 +359,7 @@ mod tests {
         let Value::Object(map) = value else {
             panic!("an object")
         };
-        check_size(&map).map_err(|e| e.kind())
+        check_size(&map).map(drop).map_err(|e| e.kind())
     }
 
     #[test]

@@ -95,7 +95,8 @@ use crate::{
 ///
 /// A session is also lost if the server refuses a call with any error of its own, and then does not
 /// answer a ping, or refuses that and a list of tools. The call waits for that, 1 s or the limit of
-/// pings at most, and fails as a lost connection. A session's status of 404, or another one with a
+/// pings at most, and fails as a lost connection. If its deadline passes meanwhile, or its caller
+/// cancels, it fails with the server's answer, and a task waits for the ping. A session's status of 404, or another one with a
 /// text, means that the call has not started. After an error of JSON-RPC that is not known.
 ///
 /// ```no_run
@@ -230,17 +231,25 @@ impl McpReconnect {
                 connected.map_err(|e| named(e, &info, Some(&self.shared.server)))?
             }
         };
-        call.release();
+        let mut limit = pin!(WaitLimit::of(&call));
+        limit.release();
         let mut unanswered = Unanswered {
             leaf: &self,
             live: Some(&live),
         };
         let mut result = live.service().clone().answer(call).await;
-        unanswered.live = None;
-        if let Err(error) = &mut result
-            && has_lost_session(live.service().peer(), error, self.settings.ping).await
-        {
-            *error = lost_session(error, &info, &self.shared.server);
+        let mut is_known = true;
+        if let Err(error) = &mut result {
+            let (peer, ping) = (live.service().peer(), self.settings.ping);
+            let is_lost = limit.as_mut().within(has_lost_session(peer, error, ping));
+            match is_lost.await {
+                Some(true) => *error = lost_session(error, &info, &self.shared.server),
+                is_lost => is_known = is_lost.is_some(),
+            }
+        }
+        // The ping of a call that is over is left to a task.
+        if is_known {
+            unanswered.live = None;
         }
         live.saw(&result);
         match result {
