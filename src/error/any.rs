@@ -70,14 +70,17 @@ impl fmt::Display for AnyError {
     }
 }
 
-/// As `Display`, with the lines of the text: a program whose `main` returns the error prints it so, and an
-/// error of a file shows the place in lines of its own.
+/// As `Display`, with the lines of the text, all but the first indented: a program whose `main`
+/// returns the error prints it so, and an error of a file shows the place in lines of its own.
 impl fmt::Debug for AnyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = Bounded::print(MAX_BYTES, &self.0);
         let text = Rules::default().text(&text, MAX_TEXT).to_string();
-        let mut shown = text.chars().map(|c| if c == '\n' { c } else { plain(c) });
-        shown.try_for_each(|c| f.write_char(c))
+        text.chars().try_for_each(|c| match c {
+            // No line of a peer's begins like one of a log.
+            '\n' => f.write_str("\n    "),
+            c => f.write_char(plain(c)),
+        })
     }
 }
 

@@ -86,9 +86,7 @@ impl Failure<'static> {
             level: level_of(kind),
         }
     }
-}
 
-impl Failure<'static> {
     fn of_answer(kind: ErrorKind, text: &'static str, outcome: &Outcome) -> Self {
         let failure = Self::of_kind(kind, text);
         match outcome.is_mistake() {

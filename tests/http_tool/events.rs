@@ -105,6 +105,34 @@ async fn requests_and_answers_are_debug_events_without_secrets() {
     assert_eq!(lengths, [500 + "...[truncated]".len(); 2]);
 }
 
+/// 46: a body is one line.
+#[tokio::test]
+async fn a_line_of_a_body_is_no_line_of_a_log() {
+    for end in ["\n", "\r", "\u{2028}", "\u{85}", "\u{1b}[2J"] {
+        let body = format!("{{\"a\":{end}\"2026-11-27T09:00:00Z INFO paid\"}}");
+        let client = service_fn(move |_: Request<Bytes>| {
+            let answer = Response::new(Full::<Bytes>::from(body.clone()));
+            async { Ok::<_, AnyError>(answer) }
+        });
+        let leaf = HttpTool::new(Method::GET, "https://h/")
+            .unwrap()
+            .client(client);
+        let text = Arc::new(Mutex::new(String::new()));
+        let hears = Hears(Level::DEBUG, Arc::clone(&text));
+        let called = leaf.oneshot(call(json!({})));
+        called.with_subscriber(hears).await.unwrap();
+        let text = text.lock().unwrap().clone();
+        let lines = text.lines().filter(|line| line.contains("INFO paid"));
+        for line in lines {
+            assert!(line.starts_with("body={"), "{text:?}");
+        }
+        assert!(
+            !text.contains(['\r', '\u{2028}', '\u{85}', '\u{1b}']),
+            "{text:?}"
+        );
+    }
+}
+
 /// O5, S6.
 #[tokio::test]
 async fn nothing_is_written_above_debug() {

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod answers;
+#[cfg(all(feature = "axum", feature = "metrics", feature = "settings"))]
+mod codes;
 mod ends;
 mod events;
 mod forbidden;

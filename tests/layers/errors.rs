@@ -177,3 +177,26 @@ fn a_delay_has_an_end() {
     let error = limited().with_retry_after(day);
     assert_eq!(error.to_http().headers()["retry-after"], "86400");
 }
+
+/// 46: lines of a peer in a log of the program: with line feeds, and with other ends of lines.
+#[test]
+fn a_line_of_a_peer_is_no_line_of_a_log() {
+    let forged = "2026-11-27T09:00:00Z INFO paid 1 EUR";
+    for end in ["\n", "\r\n", "\r", "\u{2028}", "\u{85}", "\n\n"] {
+        let error = AnyError::from(format!("the server says no{end}{forged}"));
+        for shown in [format!("{error:?}"), error.to_string()] {
+            let mut lines = shown.split(['\n', '\r', '\u{2028}', '\u{85}']);
+            assert_eq!(
+                lines.next().map(|line| line.starts_with("the server")),
+                Some(true)
+            );
+            assert!(lines.all(|line| line.starts_with("    ")), "{shown:?}");
+            assert!(shown.contains(forged));
+        }
+    }
+    // The place in a file stays a picture of it.
+    let of_file = AnyError::from("line 1, column 5\n  |\n1 | a = b\n  |     ^");
+    let shown = format!("{of_file:?}");
+    let columns: Vec<_> = shown.lines().filter_map(|line| line.find('|')).collect();
+    assert_eq!(columns, [6; 3]);
+}

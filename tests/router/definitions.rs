@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tower::{ServiceBuilder, ServiceExt};
+use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     AnyError, ErrorKind, ToolCall, ToolError,
     router::{Definition, Router, tool_fn},
@@ -100,6 +100,23 @@ fn a_type_that_is_no_object_is_a_configuration_error() {
             .build()
             .is_err()
     );
+    async fn text(text: Option<String>) -> Result<String, AnyError> {
+        Ok(text.unwrap_or_default())
+    }
+    let text = Router::builder().typed_tool("text", "", text).build();
+    assert!(text.is_err());
+    for (types, is_right) in [
+        (json!(["array", "null"]), false),
+        (json!([]), false),
+        (json!(7), false),
+        (json!(["object", "null"]), true),
+    ] {
+        let schema = json!({ "type": types }).as_object().unwrap().clone();
+        let definition = Definition::new("by_hand", "", schema);
+        let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(String::new()) });
+        let built = Router::builder().described_tool(definition, tool).build();
+        assert_eq!(built.is_ok(), is_right, "{types}");
+    }
     let router = Router::builder().typed_tool("maybe", "", maybe).build();
     assert_eq!(router.unwrap().definitions()[0].schema()["type"], "object");
 }

@@ -131,6 +131,27 @@ async fn where_tokens_are_not_taken_all_callers_share_a_thousand_jobs() {
     assert!(!executor.has(&first, "").await);
 }
 
+/// 46: where tokens are not taken, one address, or one verified caller, pushes out its own jobs alone.
+#[tokio::test(start_paused = true)]
+async fn without_tokens_one_caller_pushes_out_no_job_of_another() {
+    let executor = Executor::with(|routes| routes);
+    let from = |ip: [u8; 4]| {
+        let peer = std::net::SocketAddr::from((ip, 80));
+        Request::post("/api/tools/order/execute").extension(axum::extract::ConnectInfo(peer))
+    };
+    let start = async |request| {
+        let (_, body) = executor.send(request, "").await;
+        body["metadata"]["job"].as_str().unwrap().to_owned()
+    };
+    let alices = start(from([10, 0, 0, 1])).await;
+    let bobs = executor.start("verified-bob").await;
+    let mallorys = start(from([10, 0, 0, 2])).await;
+    join_all((0..1_100).map(|_| start(from([10, 0, 0, 2])))).await;
+    assert!(executor.has(&alices, "").await);
+    assert!(executor.has(&bobs, "verified-bob").await);
+    assert!(!executor.has(&mallorys, "").await);
+}
+
 /// H5: the one with the most makes room, however many callers there are.
 #[tokio::test(start_paused = true)]
 async fn the_caller_with_the_most_jobs_makes_room_for_others() {

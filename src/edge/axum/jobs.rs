@@ -49,7 +49,8 @@ struct Inner {
 
 struct Entry {
     id: u128,
-    /// Hash of its subject: tokens are long, and are not compared under the lock.
+    /// Hash of its subject, or of its principal where tokens are not taken. Tokens are long, and are not compared under the
+    /// lock.
     subject: u64,
     is_unverified: bool,
     until: Instant,
@@ -80,7 +81,7 @@ impl Jobs {
         json_bytes(call.arguments(), MAX_ARGUMENTS).ok()?;
         let arguments = serde_json::to_string(call.arguments()).ok()?;
         let id = id.unwrap_or_else(|| self.new_id());
-        let subject = self.subject_of(call);
+        let subject = self.subject_of(call, has_subjects);
         let mut kept = self.lock();
         if kept.iter().any(|entry| entry.id == id) {
             return Some(id);
@@ -91,8 +92,9 @@ impl Jobs {
             MAX_JOBS
         };
         // Of callers without a token, the id of a job is all that matters.
-        let is_unverified =
-            subject != self.0.hasher.hash_one(None::<&str>) && call.has_unverified_principal();
+        let is_unverified = has_subjects
+            && subject != self.0.hasher.hash_one(None::<&str>)
+            && call.has_unverified_principal();
         if lacks_place(&kept, (subject, is_unverified), most) {
             let place = place_to_clear(&kept, (subject, is_unverified), most)?;
             kept.remove(place);
@@ -156,11 +158,14 @@ impl Jobs {
         half(0) << 64 | half(1)
     }
 
-    fn subject_of(&self, call: &ToolCall) -> u64 {
+    fn subject_of(&self, call: &ToolCall, has_subjects: bool) -> u64 {
+        if !has_subjects {
+            return self.0.hasher.hash_one(call.info().principal_hash());
+        }
         #[cfg(feature = "token")]
         let subject = call.subject_token().map(Secret::expose);
         #[cfg(not(feature = "token"))]
-        let (subject, _) = (None::<&str>, call);
+        let subject = None::<&str>;
         self.0.hasher.hash_one(subject)
     }
 }

@@ -66,10 +66,14 @@ impl Definition {
         &self.description
     }
 
-    /// An error if the schema is that of another type than an object.
+    /// Fails if the schema is that of another type than an object.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let is_object = |of: &Value| match of {
+            Value::Array(of) => of.contains(&"object".into()),
+            of => of == "object",
+        };
         match self.schema.get("type") {
-            Some(of) if of.is_string() && of != "object" => {
+            Some(of) if !is_object(of) => {
                 let reason = format!("has a schema of type {of}, and arguments are an object");
                 Err(names::of("tool", &self.name, &reason))
             }
