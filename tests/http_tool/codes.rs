@@ -111,7 +111,10 @@ async fn the_executors_codes_are_for_callers_metrics_spans_and_events() {
         assert!(is_counted(code) && !is_counted(ours), "{code}: {metrics}");
         let (spans, events) = codes.0.lock().unwrap().clone();
         let code = format!("{code:?}");
-        assert!(!spans.is_empty() && spans.iter().all(|of| *of == code), "{code}: {spans:?}");
+        assert!(
+            !spans.is_empty() && spans.iter().all(|of| *of == code),
+            "{code}: {spans:?}"
+        );
         assert!(events.contains(&code), "{code}: {events:?}");
     }
 }

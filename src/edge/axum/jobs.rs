@@ -49,8 +49,8 @@ struct Inner {
 
 struct Entry {
     id: u128,
-    /// Hash of its subject, or of its principal where tokens are not taken. Tokens are long, and are not compared under the
-    /// lock.
+    /// Hash of its subject, or of its principal where tokens are not taken. Tokens are long, and
+    /// are not compared under the lock.
     subject: u64,
     is_unverified: bool,
     until: Instant,

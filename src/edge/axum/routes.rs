@@ -139,8 +139,8 @@ impl Routes {
     ///
     /// 1,000 jobs are kept, in this process, with arguments of 64 KiB at most, as JSON: 62.5 MiB in all, 6.3 MiB of one subject. If requests have bearer tokens, 100
     /// of one subject, 100 of all callers without a token, and 500 of all subjects that were [not verified](ToolCall::with_unverified_ids); no other's job makes room for
-    /// one of these. A subject's oldest job makes room for its next, and, when all places are taken, the oldest of the subject with the most makes room. Without bearer tokens that is
-    /// the [principal](super#requests): the verified caller or the peer's address. A job is kept for a day at
+    /// one of these. A subject's oldest job makes room for its next, and, when all places are taken, the oldest of the subject with the most makes room.
+    /// Without bearer tokens the [principal](super#requests) takes the place of the subject. A job is kept for a day at
     /// most, and for a minute from the first answer that it is completed or has failed, as that may be lost on the way; an error that only means that it could not
     /// be asked for does not count. What has had its time goes when the next job is kept or asked for.
     ///

@@ -81,7 +81,8 @@ const MAX_FILES: usize = 1000;
 /// | `execution_profile.mode` | `sync_http` (the default; also `sync`) or `async_poll`, in small or capital letters |
 /// | `.method` | `POST` by default |
 /// | `.url_template`, `.body_template` | templates of an [`HttpTool`]; the body is JSON |
-/// | `.headers_template` | a JSON object of names and templates, or the text of one: it is parsed first, so that no value adds a header. [Keys of the operator](super#keys-of-the-operator) are not part of it |
+/// | `.headers_template` | a JSON object of names and templates, or the text of one: it is parsed first, so that no value adds a header |
+/// | | [Keys of the operator](super#keys-of-the-operator) are no part of it |
 /// | `.required_audience`, `.required_scopes` | for whom the tool's token has to be, and with which scopes. A header that names `upstream_token` needs an audience |
 /// | `.kept_headers` | names of headers of answers that [are kept](HttpTool::with_kept_header) |
 /// | `.result_field_path`, `.error_field_path` | JSONPaths of the [result](HttpTool::with_result) of a 2xx, and of the [reason](HttpTool::with_error) of a failure in one |
@@ -297,8 +298,8 @@ impl Profile {
 }
 
 impl ToolManifest {
-    /// The manifests of a folder, by the names of their files: all that end in `.json`. They are checked. If there
-    /// are none, the event `tool.settings` says so at WARN.
+    /// The manifests of a folder, by the names of their files: all that end in `.json`. They are
+    /// checked. If there are none, the event `tool.settings` says so at WARN.
     ///
     /// # Errors
     ///
@@ -407,7 +408,8 @@ impl ToolManifest {
         self.to_tool().map_err(|error| self.naming(error))
     }
 
-    /// Adds the tool's name to an error, behind its reason: a name in front may look like the key of a secret.
+    /// Adds the tool's name to an error. It stands behind the reason, because a name in front of
+    /// it may look like the key of a secret.
     fn naming(&self, error: ConfigError) -> ConfigError {
         let reason = format!("{} (tool `{}`)", error.reason(), self.name);
         ConfigError::new(error.field().to_owned(), reason)
@@ -437,16 +439,9 @@ impl ToolManifest {
         for name in profile.kept_headers.iter().flatten().chain(location) {
             tool = tool.with_kept_header(header_name("kept_headers", name)?)?;
         }
-        if let Some(path) = &profile.result_field_path {
-            tool = tool
-                .with_result(path)
-                .map_err(|e| e.with_field("result_field_path"))?;
-        }
-        if let Some(path) = &profile.error_field_path {
-            tool = tool
-                .with_error(path)
-                .map_err(|e| e.with_field("error_field_path"))?;
-        }
+        let [result, error] = [&profile.result_field_path, &profile.error_field_path];
+        tool = with_path(tool, result, "result_field_path", HttpTool::with_result)?;
+        tool = with_path(tool, error, "error_field_path", HttpTool::with_error)?;
         let body = profile.body_template.as_deref();
         match body.filter(|body| !body.trim().is_empty()) {
             Some(body) => tool.with_body(body),
@@ -620,16 +615,9 @@ impl ToolManifest {
                 .with_value(name, path)
                 .map_err(in_config("job_values"))?;
         }
-        if let Some(path) = &config.result_field_path {
-            job = job
-                .with_result(path)
-                .map_err(in_config("result_field_path"))?;
-        }
-        if let Some(path) = &config.error_field_path {
-            job = job
-                .with_error(path)
-                .map_err(in_config("error_field_path"))?;
-        }
+        let [result, error] = [&config.result_field_path, &config.error_field_path];
+        job = with_path(job, result, "result_field_path", HttpJob::with_result)?;
+        job = with_path(job, error, "error_field_path", HttpJob::with_error)?;
         Ok(Some(job))
     }
 
@@ -691,6 +679,17 @@ impl ToolManifest {
         tool.annotations = Some(annotations);
         tool
     }
+}
+
+/// Sets a path, if there is one; an error names its field.
+fn with_path<T>(
+    of: T,
+    path: &Option<String>,
+    field: &'static str,
+    set: impl FnOnce(T, &str) -> Result<T, ConfigError>,
+) -> Result<T, ConfigError> {
+    let Some(path) = path else { return Ok(of) };
+    set(of, path).map_err(|e| e.with_field(field))
 }
 
 fn header_name(field: &'static str, name: &str) -> Result<HeaderName, ConfigError> {

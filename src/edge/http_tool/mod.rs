@@ -125,8 +125,9 @@
 //!
 //! # Keys of the operator
 //!
-//! A key that belongs to the operator is not part of a template: `${API_KEY}` is refused there, and `{{ api_key }}` is an
-//! argument of the model's. The client adds it, to requests for the host that it belongs to:
+//! A key that belongs to the operator is not part of a template: `${API_KEY}` is refused there, and
+//! `{{ api_key }}` is an argument of the model's. The client adds it, to requests for the host that
+//! it belongs to:
 //!
 //! ```
 //! # #[cfg(all(feature = "http-client", feature = "tower"))] {
@@ -159,8 +160,9 @@
 //! # main().unwrap() }
 //! ```
 //!
-//! In a header whose name is that of a secret (`Authorization`, `X-Api-Key`, `Cookie` and the like) a template may use
-//! declared arguments only: [the schema](HttpTool::with_input_schema) has to be set before the header.
+//! In a header whose name is that of a secret (`Authorization`, `X-Api-Key`, `Cookie` and the like)
+//! a template may use declared arguments only: [the schema](HttpTool::with_input_schema) has to be
+//! set before the header.
 //!
 //! # Errors
 //!

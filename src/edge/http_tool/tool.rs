@@ -133,7 +133,8 @@ impl HttpTool {
     /// # Errors
     ///
     /// The header by its name: it has `${..}`, or the name of a secret and an argument that no
-    /// [schema](Self::with_input_schema) set before declares (see [keys of the operator](super#keys-of-the-operator)); it is the client's own (`Host`, `Content-Length`, `Accept-Encoding` and the like), comes twice, is no
+    /// [schema](Self::with_input_schema) set before declares (see
+    /// [keys of the operator](super#keys-of-the-operator)); it is the client's own (`Host`, `Content-Length`, `Accept-Encoding` and the like), comes twice, is no
     /// line of visible ASCII, or has a template that does not compile; more than 64 headers.
     pub fn with_header(self, name: &str, template: impl Into<String>) -> Result<Self, ConfigError> {
         let tool = self.add_header(name, template.into())?;

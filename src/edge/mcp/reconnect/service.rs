@@ -96,7 +96,8 @@ use crate::{
 /// A session is also lost if the server refuses a call with any error of its own, and then does not
 /// answer a ping, or refuses that and a list of tools. The call waits for that, 1 s or the limit of
 /// pings at most, and fails as a lost connection. If its deadline passes meanwhile, or its caller
-/// cancels, it fails with the server's answer, and a task waits for the ping. A session's status of 404, or another one with a
+/// cancels, it fails with the server's answer, and a task waits for the ping.
+/// A session's status of 404, or another one with a
 /// text, means that the call has not started. After an error of JSON-RPC that is not known.
 ///
 /// ```no_run
