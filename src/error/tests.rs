@@ -329,7 +329,8 @@ fn a_tools_own_404_is_not_told_as_a_missing_tool() {
     }
     let missing = ToolError::from_box("Unknown tool: x".into());
     assert_eq!((missing.status(), missing.is_recoverable()), (None, false));
-    assert!(missing.model_message().contains("does not exist"));
+    expect!["Tool 'tool' does not exist. Call only tools that you were given."]
+        .assert_eq(&missing.model_message());
 }
 
 /// V12, C5: a 3xx, and a 4xx other than 408 and 429, is the caller's, known by text too.
@@ -698,7 +699,7 @@ fn the_model_reads_as_much_of_a_reason_as_200_characters_allow() {
     let call = ToolCall::new("search")
         .with_json_str("{ not JSON")
         .unwrap_err();
-    assert!(call.model_message().contains("(line 1, column 3)"));
+    expect!["Tool 'search' refused its arguments: tool arguments are not valid JSON (line 1, column 3). Correct them and call it again."].assert_eq(&call.model_message());
     for kind in [
         ErrorKind::InvalidInput,
         ErrorKind::Failed,
@@ -814,18 +815,7 @@ fn a_timeout_as_a_json_rpc_error() {
     let ms = Duration::from_millis;
     let error = ToolError::timed_out(&call, ms(4500), ms(5000), super::TimeoutLimit::Deadline)
         .with_attempts(2);
-    assert_eq!(
-        error.to_json_rpc(),
-        serde_json::json!({
-            "code": -32000,
-            "message": "Tool invocation timed out",
-            "data": {
-                "code": "TOOL_TIMEOUT", "tool_id": "search", "server": "docs",
-                "timeout_ms": 4500, "configured_timeout_ms": 5000, "attempts": 2,
-                "retryable": true, "execution": "unknown",
-            },
-        })
-    );
+    expect![[r#"{"code":-32000,"data":{"attempts":2,"code":"TOOL_TIMEOUT","configured_timeout_ms":5000,"execution":"unknown","retryable":true,"server":"docs","timeout_ms":4500,"tool_id":"search"},"message":"Tool invocation timed out"}"#]].assert_eq(&error.to_json_rpc().to_string());
 }
 
 /// E5: HTTP and gRPC codes come from the same table.
@@ -921,5 +911,6 @@ fn a_connection_lost_midway_does_not_invite_a_second_run() {
         );
     }
     let refused = lost.with_execution(Execution::NotStarted);
-    assert!(refused.model_message().contains("could not be reached"));
+    expect!["Tool 'pay' could not be reached. Use another tool or continue without it."]
+        .assert_eq(&refused.model_message());
 }

@@ -354,16 +354,8 @@ async fn a_bare_tool_that_panics_is_answered() {
     let app = Routes::new(tool).into_router();
     let server = Server::start(Tools::default(), |listener| serve_axum(listener, app)).await;
     // Names are there although no layer has put them there.
-    assert_eq!(
-        ask(&server, call(json!(1), "panic").to_string()).await.body["error"],
-        json!({
-            "code": -32603, "message": "The tool 'panic' failed because of an internal error.",
-            "data": {
-                "code": "INTERNAL_ERROR", "tool_id": "panic",
-                "retryable": false, "execution": "unknown",
-            },
-        })
-    );
+    let panicked = ask(&server, call(json!(1), "panic").to_string()).await;
+    expect![[r#"{"code":-32603,"data":{"code":"INTERNAL_ERROR","execution":"unknown","retryable":false,"tool_id":"panic"},"message":"The tool 'panic' failed because of an internal error."}"#]].assert_eq(&panicked.body["error"].to_string());
     let failed = seen(post(&server.url("/tools/failing/call"), "")).await;
     assert_eq!(failed.body["error"]["tool"], "failing");
     assert_eq!(

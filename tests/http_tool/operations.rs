@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use expect_test::expect;
 use http::{Method, Response};
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt};
@@ -317,11 +318,7 @@ async fn jira_searches_have_jql_and_fields() {
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    assert!(
-        error
-            .model_message()
-            .contains("does not exist for the field")
-    );
+    expect![[r#"Tool 'search' refused its arguments: HTTP 400 Bad Request: {"errorMessages":["The value 'X' does not exist for the field 'project'."],"errors":{}}. Correct them and call it again."#]].assert_eq(&error.model_message());
 }
 
 /// Slack, "chat.postMessage": a failure is a 200 with `ok: false`.
@@ -408,12 +405,7 @@ async fn a_forecast_has_numbers_and_defaults() {
         json!({ "latitude": 99, "longitude": 1 }),
     )
     .await;
-    assert!(
-        error
-            .unwrap_err()
-            .model_message()
-            .contains("must be in range")
-    );
+    expect![[r#"Tool 'forecast' refused its arguments: HTTP 400 Bad Request: {"error":true,"reason":"Latitude must be in range of -90 to 90."}. Correct them and call it again."#]].assert_eq(&error.unwrap_err().model_message());
     let error = run(&server, file, json!({ "latitude": "north" }))
         .await
         .unwrap_err();

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use expect_test::expect;
 use futures_util::future::join_all;
 use rmcp::{ServiceExt as _, model::CallToolResponse};
 use serde_json::Value;
@@ -302,7 +303,8 @@ async fn an_attempt_that_hangs_ends_at_its_timeout() {
     let leaf = lab.leaf().with_max_wait(ms(60_000));
     let error = run(&leaf, echo()).await.unwrap_err();
     assert_not_sent(&error, 500);
-    assert!(error.message().contains("no connection after 10000ms"));
+    expect!["cannot connect to the MCP server: no connection after 10000ms"]
+        .assert_eq(error.message());
     assert_eq!((lab.now(), lab.attempts()), (10_000, vec![0]));
     lab.settles_at(0).await;
     assert!(leaf.with_connect_timeout(Duration::ZERO).is_err());
@@ -315,7 +317,7 @@ async fn a_call_waits_five_seconds_and_leaves_the_attempt_to_the_next() {
     let leaf = lab.leaf();
     let error = run(&leaf, echo()).await.unwrap_err();
     assert_not_sent(&error, 500);
-    assert!(error.message().contains("still being made"), "{error}");
+    expect!["the connection to the MCP server is still being made"].assert_eq(error.message());
     assert_eq!(lab.now(), 5000);
     sleep(ms(1000)).await;
     assert_not_sent(&run(&leaf, echo()).await.unwrap_err(), 500);
@@ -727,7 +729,8 @@ fn an_attempt_ends_with_its_runtime() {
     let third = runtime();
     let error = third.block_on(waits).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
-    assert!(error.message().contains("has shut down"), "{error}");
+    expect!["cannot connect to the MCP server: the runtime of the attempt has shut down"]
+        .assert_eq(error.message());
     lab.set(How::Works);
     third.block_on(async {
         while let Err(error) = run(&leaf, echo()).await {
@@ -746,7 +749,8 @@ fn an_attempt_ends_with_its_runtime() {
         std::task::Poll::Ready(answer) => answer.unwrap_err(),
         std::task::Poll::Pending => panic!("it waits for ever"),
     };
-    assert!(error.message().contains("has shut down"), "{error}");
+    expect!["cannot connect to the MCP server: the runtime of the attempt has shut down"]
+        .assert_eq(error.message());
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,20 +27,6 @@ assert_impl_all!(Stack<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(ResponseFuture<std::future::Ready<()>>: Send, Sync);
 
 #[tokio::test]
-async fn around_a_function_that_returns_a_boxed_error() {
-    let tool = service_fn(|_: ToolCall| async { Err::<(), BoxError>("404 Not Found".into()) });
-    let error = stack(&Settings::default())
-        .layer(tool)
-        .oneshot(call())
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (error.kind(), error.tool()),
-        (ErrorKind::NotFound, Some("search"))
-    );
-}
-
-#[tokio::test]
 async fn around_a_function_that_cannot_fail() {
     let tool = service_fn(|_: ToolCall| async { Ok::<_, Infallible>(7) });
     assert_eq!(
