@@ -18,6 +18,7 @@ use super::{
     window::{Verdict, nanos},
 };
 use crate::{
+    error::Outage,
     event::transition::{BreakerState, OpenCause, Transition, TransitionReason},
     kit::registry::Keep,
 };
@@ -137,8 +138,15 @@ impl Cell {
         Some(refusal)
     }
 
-    /// How long the breaker is still open, if that is known without the mutex.
-    pub(super) fn open_for(&self, now: Duration) -> Option<Duration> {
+    /// How long an open breaker stays so.
+    pub(super) fn rest(&self, now: Duration, rules: &Rules) -> Option<Duration> {
+        let machine = self.lock();
+        let is_open = |machine: &&Box<Machine>| machine.state() == BreakerState::Open;
+        machine.as_ref().filter(is_open)?.look(now, rules).err()
+    }
+
+    /// The same, if it is known without the mutex.
+    fn open_for(&self, now: Duration) -> Option<Duration> {
         let word = self.word.load(Acquire);
         // Of this open period, or of one that has begun since: either is an answer.
         let until = self.open_until.load(Acquire);
@@ -153,12 +161,13 @@ impl Cell {
         generation(word) == pass.generation && word & QUIET != 0
     }
 
-    /// Takes the end of an admitted call; without a verdict it only gives back a probe's place. A success reads the clock only
-    /// if the window is one of time.
+    /// Takes the end of an admitted call, and the outage that it failed with; without a verdict it only gives back a probe's
+    /// place. A success reads the clock only if the window is one of time.
     pub(crate) fn record(
         &self,
         pass: Pass,
         verdict: Option<Verdict>,
+        outage: Option<&Outage>,
         now: impl Fn() -> Duration,
         rules: &Rules,
     ) -> Recorded {
@@ -181,7 +190,9 @@ impl Cell {
         }
         // The clock is read once at most: above or here.
         let now = known.unwrap_or_else(now);
-        let recorded = self.with(rules, |machine| machine.record(pass, verdict, now, rules));
+        let recorded = self.with(rules, |machine| {
+            machine.record(pass, verdict, outage, now, rules)
+        });
         if recorded == Recorded::Stale && verdict.is_some_and(|verdict| !verdict.answers) {
             self.stale.fetch_add(1, Relaxed);
         }
@@ -279,8 +290,8 @@ impl Cell {
     }
 
     /// When a probe may begin; `None` if calls are not refused, or without end.
-    pub(crate) fn probe_at(&self) -> Option<Duration> {
-        self.lock().as_ref()?.probe_at()
+    pub(crate) fn probe_at(&self, now: Duration) -> Option<Duration> {
+        self.lock().as_ref()?.probe_at(now)
     }
 
     /// How much harm it would do to forget this breaker.
@@ -320,13 +331,15 @@ impl Cell {
         };
         let entry = match machine.state() {
             BreakerState::Closed | BreakerState::ForcedClosed | BreakerState::Disabled => ADMITS,
+            // The moment at which a lost connection is back is not known: the machine is asked.
+            BreakerState::Open if machine.is_lost() => 0,
             BreakerState::Open => OPEN,
             BreakerState::HalfOpen | BreakerState::ForcedOpen => 0,
         };
         if let Some(end) = bucket_end {
             self.bucket_end.store(nanos(end), Release);
         }
-        if let (OPEN, Some(until)) = (entry, machine.probe_at()) {
+        if let (OPEN, Some(until)) = (entry, machine.probe_at(Duration::ZERO)) {
             self.open_until.store(nanos(until), Release);
         }
         // As `open_until`: known before the word says that calls are refused.
@@ -354,7 +367,7 @@ mod tests {
 
     fn call(cell: &Cell, verdict: Option<Verdict>, rules: &Rules) {
         let (admission, _) = cell.admit(|| NOW, || true, rules);
-        cell.record(admission.expect("closed"), verdict, || NOW, rules);
+        cell.record(admission.expect("closed"), verdict, None, || NOW, rules);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     call::{CallInfo, ReplaySafety, Signal, ToolCall},
-    error::ToolError,
+    error::{Outage, ToolError},
     event::{
         Audience, Event, Listener,
         transition::{BreakerState, OpenCause, Opening, Transition},
@@ -373,7 +373,7 @@ impl Breaker {
         match self.admit_call(call) {
             Ok(admission) => {
                 let admitted = Admitted::new(self.clone(), info, admission);
-                admitted.ended(End::not_ready(&outcome), None);
+                admitted.ended(End::not_ready(&outcome), Some(&error), None);
                 error
             }
             Err(refused) => self.refused(Some(&info), refused),
@@ -400,11 +400,12 @@ impl Breaker {
         &self,
         pass: Pass,
         verdict: Option<Verdict>,
+        outage: Option<&Outage>,
         latency: impl FnOnce() -> Option<Duration>,
         call: Option<&CallInfo>,
     ) -> bool {
         let Circuit { cell, shared, .. } = self.circuit();
-        match cell.record(pass, verdict, || shared.now(), &shared.rules) {
+        match cell.record(pass, verdict, outage, || shared.now(), &shared.rules) {
             Recorded::Counted(Some(transition)) => {
                 let opens = transition.to == BreakerState::Open;
                 if let (true, Some(latency)) = (opens, latency()) {
@@ -545,7 +546,7 @@ impl Admitted {
     /// The call has a result. Forced inline: a call of it takes 39 of the 333 instructions of a success.
     #[expect(clippy::inline_always, reason = "measured")]
     #[inline(always)]
-    pub(super) fn ended(&self, end: End, since: Option<Instant>) {
+    pub(super) fn ended(&self, end: End, error: Option<&ToolError>, since: Option<Instant>) {
         let succeeded = end.count == Count::Success;
         if succeeded {
             self.breaker.0.prove(&self.info);
@@ -554,7 +555,7 @@ impl Admitted {
         let is_quiet =
             || circuit.cell.is_quiet(self.passes.pass) && !circuit.has_principals.load(Relaxed);
         if !(succeeded && is_quiet()) {
-            self.record(end, since);
+            self.record(end, error.and_then(ToolError::outage), since);
         }
         // A neutral result does not show that there is such a tool. After the verdict: a listener may panic.
         if end.count != Count::Neutral {
@@ -572,7 +573,7 @@ impl Admitted {
     }
 
     #[inline(never)]
-    fn record(&self, end: End, since: Option<Instant>) {
+    fn record(&self, end: End, outage: Option<&Outage>, since: Option<Instant>) {
         self.learn_limit();
         let elapsed = || since.map_or(Duration::ZERO, |since| since.elapsed());
         let shared = &self.breaker.circuit().shared;
@@ -596,8 +597,8 @@ impl Admitted {
         };
         let turned = self.end_own(own);
         let latency = || since.map(|since| since.elapsed());
-        self.breaker
-            .end(self.passes.pass, verdict, latency, Some(&self.info));
+        let (pass, call) = (self.passes.pass, Some(&self.info));
+        self.breaker.end(pass, verdict, outage, latency, call);
         if let Some(transition) = turned {
             self.breaker.emit_of_principal(transition, &self.info);
         }
@@ -641,6 +642,7 @@ impl Report for Admitted {
     fn panicked(self) {
         self.end_own(None);
         let (pass, verdict) = (self.passes.pass, Some(Verdict::FAILURE));
-        self.breaker.end(pass, verdict, || None, Some(&self.info));
+        self.breaker
+            .end(pass, verdict, None, || None, Some(&self.info));
     }
 }

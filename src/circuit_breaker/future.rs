@@ -98,7 +98,8 @@ where
                     Poll::Ready((result, end))
                 });
                 let (result, end) = ready!(polled);
-                flight.report().ended(end, flight.since());
+                let error = result.as_ref().err();
+                flight.report().ended(end, error, flight.since());
                 return Poll::Ready(result);
             }
             ready!(this.state.as_mut().poll_called(cx, this.classifier))?;

@@ -103,7 +103,7 @@ impl CircuitBreakerHandle {
         let entries = self.circuits.entries();
         let rests = entries
             .iter()
-            .filter_map(|e| e.value().cell.open_for(since));
+            .filter_map(|e| e.value().cell.rest(since, &self.shared.rules));
         Some(self.shared.origin + since + rests.min()?)
     }
 
@@ -360,7 +360,7 @@ impl Breaker {
         if let Some(transition) = transition {
             self.emit(transition, None);
         }
-        self.end(pass, Some(verdict), || None, None)
+        self.end(pass, Some(verdict), None, || None, None)
     }
 }
 
@@ -405,7 +405,7 @@ impl Permit {
         call: Option<&CallInfo>,
     ) -> bool {
         let pass = self.pass.take();
-        pass.is_some_and(|pass| self.breaker.end(pass, verdict, || latency, call))
+        pass.is_some_and(|pass| self.breaker.end(pass, verdict, None, || latency, call))
     }
 }
 

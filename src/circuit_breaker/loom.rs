@@ -48,7 +48,7 @@ impl Shared {
     }
 
     fn record(&self, pass: Pass, verdict: Option<Verdict>, now: Duration) -> Recorded {
-        self.cell.record(pass, verdict, || now, &self.rules)
+        self.cell.record(pass, verdict, None, || now, &self.rules)
     }
 
     fn look(&self, now: Duration) -> BreakerSnapshot {

@@ -40,6 +40,17 @@
 //! A weak failure of a probe decides nothing for others: the probe's place is free again. A weak failure that was
 //! [slow](Rates::with_slow_call_rate) is a slow call for all callers.
 //!
+//! # Lost connections
+//!
+//! Calls that fail with one lost connection are one failure, because they have one cause. The tool
+//! service names it on its errors ([`ToolError::outage`](crate::ToolError::outage)), on those of failed
+//! attempts to connect as well. A breaker that is open for an outage lets a call pass when the tool
+//! service has connected again or makes its next attempt, whatever the open period is. If that probe
+//! loses the next connection as well, the period holds.
+//!
+//! The tool services for MCP name outages. HTTP clients do not say on which connection a request
+//! failed, so each failed request counts.
+//!
 //! # Order
 //!
 //! Below retry and rate-limit layers, so that each attempt counts (with three attempts to a call two calls open a breaker) and no wait holds a probe's place;
@@ -159,7 +170,7 @@
 //! # Errors
 //!
 //! [`CircuitOpen`](crate::ErrorKind::CircuitOpen), not started, always with a `retry_after`: the rest of the
-//! open period; the whole period while the breaker is forced open; 1 s (or the period, if that is shorter)
+//! open period, or the time to the next attempt to connect; the whole period while the breaker is forced open; 1 s (or the period, if that is shorter)
 //! while probes run, because their end is unknown. Its [details](crate::ToolError::details) say what has opened the breaker
 //! last (`opened_by`: a [`TransitionReason`]'s name), with the `failures` and `calls` that led to it; and `refused_for`:
 //! `principal`, if other callers are served. Errors of the inner service pass, stamped with the call's names. An inner

@@ -396,7 +396,7 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
                 };
                 let stale = period != naive.period;
                 naive.ends(call, period, end, now, rules);
-                match cell.record(pass, verdict, || now, rules) {
+                match cell.record(pass, verdict, None, || now, rules) {
                     Recorded::Stale => prop_assert!(stale),
                     Recorded::Counted(change) => {
                         prop_assert!(!stale);
@@ -474,7 +474,7 @@ fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
             }
             Step::End(n, End::Result(failure, slow)) if !calls.is_empty() => {
                 let pass = calls.swap_remove(usize::from(n) % calls.len());
-                cell.record(pass, Some(verdict(failure, slow)), || now, rules);
+                cell.record(pass, Some(verdict(failure, slow)), None, || now, rules);
             }
             Step::Wait(ms) => now += millis(ms.into()),
             // Calls that are never heard of again.
@@ -495,7 +495,7 @@ fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
     for _ in 0..3 * (rules.successes() + 12) {
         now += rules.max_open_for + rules.lease;
         if let Ok(pass) = cell.admit(|| now, || !rules.safe_probes, rules).0 {
-            cell.record(pass, Some(Verdict::SUCCESS), || now, rules);
+            cell.record(pass, Some(Verdict::SUCCESS), None, || now, rules);
         }
     }
     prop_assert_eq!(cell.snapshot(now, rules).state, State::Closed);

@@ -12,6 +12,7 @@ use super::{
     window::{Tally, Verdict, Window},
 };
 use crate::{
+    error::Outage,
     event::transition::{BreakerState, OpenCause, Transition, TransitionReason},
     kit::registry::Keep,
 };
@@ -35,6 +36,10 @@ pub(super) struct Machine {
     successes: u32,
     /// Probes in a row that ended without a verdict.
     undecided: u32,
+    /// The outages of connections that have counted last.
+    outages: Vec<Outage>,
+    /// The outage that it is open or half-open for.
+    lost: Option<Outage>,
     /// Whether the opening was another process', and none of this one's results led to it.
     adopted: bool,
     /// The end of the last period that results of this process led to.
@@ -95,6 +100,14 @@ const HALF_OPEN_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// call, until one of them has a verdict: callers who give none must not keep it half-open.
 const MOST_UNDECIDED: u32 = 5;
 
+/// Bounds the outages that are known. Several connections may be lost together, each with many calls.
+const MAX_OUTAGES: usize = 8;
+
+/// The outage, if its tool service says when it connects again.
+fn watched(outage: &Outage) -> Option<Outage> {
+    Some(outage.clone()).filter(|outage| outage.remaining().is_some())
+}
+
 fn half_open_retry_after(rules: &Rules) -> Duration {
     HALF_OPEN_RETRY_AFTER.min(rules.open_for)
 }
@@ -113,6 +126,8 @@ impl Machine {
             probes: Vec::new(),
             successes: 0,
             undecided: 0,
+            outages: Vec::new(),
+            lost: None,
             adopted: false,
             own_until: Duration::ZERO,
             now: Duration::ZERO,
@@ -225,7 +240,7 @@ impl Machine {
             BreakerState::HalfOpen => rules.safe_probes || !self.admits_all(),
             _ => false,
         };
-        is_kept && now >= self.probe_from && now < self.probe_from.saturating_add(rules.open_for)
+        is_kept && self.rest(now).is_zero() && now < self.probe_from.saturating_add(rules.open_for)
     }
 
     /// Whether a call would be refused `now`, and when it should come back. Changes nothing.
@@ -233,12 +248,24 @@ impl Machine {
         let now = self.now.max(now);
         match self.state {
             BreakerState::Closed | BreakerState::ForcedClosed | BreakerState::Disabled => Ok(()),
-            BreakerState::Open if now >= self.probe_from => Ok(()),
-            BreakerState::Open => Err(self.probe_from - now),
             BreakerState::ForcedOpen => Err(rules.open_for),
-            BreakerState::HalfOpen if self.has_place(now, rules) => Ok(()),
-            BreakerState::HalfOpen => Err(half_open_retry_after(rules)),
+            BreakerState::Open | BreakerState::HalfOpen => match self.rest(now) {
+                rest if !rest.is_zero() => Err(rest),
+                _ if self.state == BreakerState::Open || self.has_place(now, rules) => Ok(()),
+                _ => Err(half_open_retry_after(rules)),
+            },
         }
+    }
+
+    /// How long no probe may begin, if it is open or half-open: until its period is over, or its tool service connects again.
+    fn rest(&self, now: Duration) -> Duration {
+        let lost = self.lost.as_ref().and_then(Outage::remaining);
+        lost.unwrap_or_else(|| self.probe_from.saturating_sub(now))
+    }
+
+    /// Whether it is open or half-open for a lost connection: then its period ends whenever there is another one.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.is_some()
     }
 
     /// Whether a half-open breaker admits one more call.
@@ -262,7 +289,7 @@ impl Machine {
     /// An open breaker whose period is over becomes half-open.
     pub(super) fn end_period(&mut self, now: Duration) -> Option<Transition> {
         self.now = self.now.max(now);
-        if self.state != BreakerState::Open || self.now < self.probe_from {
+        if self.state != BreakerState::Open || !self.rest(self.now).is_zero() {
             return None;
         }
         self.probe_from = self.now;
@@ -270,11 +297,12 @@ impl Machine {
         Some(self.turn(BreakerState::HalfOpen, reason, self.tripped))
     }
 
-    /// Takes the end of an admitted call; without a verdict it only gives back a probe's place.
+    /// Takes the end of an admitted call, and the outage that it failed with; without a verdict it only gives back a probe's place.
     pub(super) fn record(
         &mut self,
         pass: Pass,
         verdict: Option<Verdict>,
+        outage: Option<&Outage>,
         now: Duration,
         rules: &Rules,
     ) -> Recorded {
@@ -289,10 +317,41 @@ impl Machine {
             Some(_) => self.undecided = 0,
             None => self.undecided += u32::from(self.probes.len() < running),
         }
-        Recorded::Counted(verdict.and_then(|verdict| self.count(verdict, rules)))
+        Recorded::Counted(verdict.and_then(|verdict| self.count(verdict, outage, rules)))
     }
 
-    fn count(&mut self, verdict: Verdict, rules: &Rules) -> Option<Transition> {
+    /// Whether a failure is part of an outage that has counted. A half-open breaker then waits until the tool service connects again.
+    fn has_counted(&mut self, outage: Option<&Outage>) -> bool {
+        let is_half_open = self.state == BreakerState::HalfOpen;
+        // Also a ping's failure, which names no outage.
+        let goes_on = self.lost.as_ref().is_some_and(|lost| !lost.is_over());
+        if is_half_open && goes_on {
+            self.probe_from = self.now;
+            return true;
+        }
+        let Some(outage) = outage else { return false };
+        if !self.outages.contains(outage) {
+            if self.outages.len() == MAX_OUTAGES {
+                self.outages.remove(0);
+            }
+            self.outages.push(outage.clone());
+            return false;
+        }
+        if is_half_open {
+            self.lost = watched(outage);
+        }
+        !is_half_open || self.is_lost()
+    }
+
+    fn count(
+        &mut self,
+        verdict: Verdict,
+        outage: Option<&Outage>,
+        rules: &Rules,
+    ) -> Option<Transition> {
+        if verdict.failure && self.has_counted(outage) {
+            return None;
+        }
         if self.counts() || self.state == BreakerState::HalfOpen {
             self.failures += u64::from(verdict.failure);
         }
@@ -305,14 +364,14 @@ impl Machine {
                     return None;
                 }
                 self.tripped = self.window.tally(self.now);
-                Some(self.open(reason, rules, self.tripped))
+                Some(self.open(reason, outage, rules, self.tripped))
             }
             BreakerState::HalfOpen => {
                 let mut tally = Tally::of(self.successes);
                 tally.merge(verdict.into());
                 if verdict.failure || verdict.slow {
                     self.failed_probes = self.failed_probes.saturating_add(1);
-                    return Some(self.open(TransitionReason::ProbeFailed, rules, tally));
+                    return Some(self.open(TransitionReason::ProbeFailed, outage, rules, tally));
                 }
                 self.successes += 1;
                 (self.successes >= rules.successes()).then(|| {
@@ -365,8 +424,11 @@ impl Machine {
 
     /// When the open period ends, or the lease of a probe that runs; in the past if a probe may begin. `None` if calls are not
     /// refused, or without end.
-    pub(super) fn probe_at(&self) -> Option<Duration> {
+    pub(super) fn probe_at(&self, now: Duration) -> Option<Duration> {
         match self.state {
+            BreakerState::Open | BreakerState::HalfOpen if !self.rest(now).is_zero() => {
+                Some(now.saturating_add(self.rest(now)))
+            }
             BreakerState::Open => Some(self.probe_from),
             BreakerState::HalfOpen if !self.admits_all() => {
                 let ends = self.probes.iter().map(|(_, until)| *until);
@@ -412,7 +474,7 @@ impl Machine {
                 self.tripped = self.window.tally(self.now.max(now));
                 self.adopted = true;
             }
-            BreakerState::HalfOpen => {}
+            BreakerState::HalfOpen => self.lost = None,
             _ => {
                 self.postpone(period, now);
                 return None;
@@ -462,7 +524,18 @@ impl Machine {
         self.adopted && matches!(self.state, BreakerState::Open | BreakerState::HalfOpen)
     }
 
-    fn open(&mut self, reason: TransitionReason, rules: &Rules, tally: Tally) -> Transition {
+    fn open(
+        &mut self,
+        reason: TransitionReason,
+        outage: Option<&Outage>,
+        rules: &Rules,
+        tally: Tally,
+    ) -> Transition {
+        // A probe that loses the next connection as well is a failure of its own.
+        self.lost = match self.lost {
+            None => outage.and_then(watched),
+            Some(_) => None,
+        };
         self.opened += 1;
         self.adopted = false;
         let period = rules.open_for(self.failed_probes);
@@ -484,6 +557,9 @@ impl Machine {
     fn turn(&mut self, state: BreakerState, reason: TransitionReason, tally: Tally) -> Transition {
         let from = std::mem::replace(&mut self.state, state);
         self.reason = Some(reason);
+        if !matches!(state, BreakerState::Open | BreakerState::HalfOpen) {
+            self.lost = None;
+        }
         self.generation = self.generation.wrapping_add(1);
         if state.is_open() {
             self.last_opening = Some(Opened {

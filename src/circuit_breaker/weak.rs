@@ -176,7 +176,7 @@ impl Principals {
         }
         let own = kept.circuits.get_mut(&key)?;
         own.last = own.last.max(now);
-        let recorded = own.machine.record(pass, verdict, now, rules);
+        let recorded = own.machine.record(pass, verdict, None, now, rules);
         if own.machine.is_as_new(now) {
             kept.circuits.remove(&key);
         }

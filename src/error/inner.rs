@@ -8,7 +8,7 @@ use std::{
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::{BoxError, ErrorKind, Evidence, Execution, TimeoutLimit, Words};
+use super::{BoxError, ErrorKind, Evidence, Execution, Outage, TimeoutLimit, Words};
 use crate::{
     call::{CallInfo, JobRef},
     event::{RetryRefusal, transition::OpenCause},
@@ -162,6 +162,9 @@ impl Inner {
     /// Makes the error prove nothing: it was met in the middle of another call.
     pub(super) fn infer(&mut self) {
         self.evidence = Evidence::Inferred;
+        if let Some(more) = &mut self.more {
+            more.outage = None;
+        }
         if self.execution == Execution::NotStarted {
             self.execution = Execution::Unknown;
         }
@@ -185,6 +188,7 @@ pub(super) struct More {
     pub(super) user_message: Option<String>,
     pub(super) for_model: Option<ForModel>,
     pub(super) job: Option<JobRef>,
+    pub(super) outage: Option<Outage>,
 }
 
 /// What a model reads instead of the sentence of the kind. The tool's name is added when the text is read, as it may change

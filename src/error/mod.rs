@@ -119,6 +119,7 @@ mod from_http;
 mod inner;
 mod kind;
 mod message;
+mod outage;
 pub(crate) mod recognise;
 mod response;
 mod text;
@@ -142,6 +143,7 @@ pub use self::{
     any::AnyError,
     code::{APPROVAL_FAILED, APPROVAL_MISSING, APPROVAL_UNANSWERED, QUOTA_IMPOSSIBLE},
     kind::{ErrorKind, Evidence, Execution},
+    outage::Outage,
 };
 pub(crate) use self::{inner::NORMALIZE, message::Words};
 #[cfg(feature = "validate")]

@@ -67,7 +67,7 @@ pub enum TransitionReason {
     FailureRate,
     /// The share of slow calls in the window was too high.
     SlowCallRate,
-    /// The open period was over.
+    /// The open period was over, or a lost connection may be back.
     PeriodElapsed,
     /// Enough probes succeeded.
     ProbesSucceeded,

@@ -14,7 +14,9 @@ mod loose;
 mod mcp_server;
 #[cfg(feature = "metrics")]
 mod observers;
-#[cfg(feature = "mcp-http")]
+#[cfg(all(feature = "mcp-http", feature = "settings"))]
+mod outage;
+#[cfg(all(feature = "mcp-http", feature = "settings"))]
 mod real;
 mod reconnect;
 #[cfg(feature = "mcp-http")]

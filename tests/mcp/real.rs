@@ -21,16 +21,20 @@ use tokio::{
     net::TcpStream,
     process::{Child, Command},
     sync::RwLock,
+    task::JoinSet,
     time::{Instant, sleep, timeout},
 };
 use tower::{Service, ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
     BoxError, ModelText as _, ToolCall, ToolError,
+    circuit_breaker::{BreakerSnapshot, BreakerState, CircuitBreakerLayer},
     identity::IdentityLayer,
     mcp::{McpReconnect, McpServer},
     retry::RetryLayer,
     timeout::TimeoutLayer,
 };
+
+use crate::outage;
 
 /// The longest wait for anything. It only ends a test that hangs.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -209,6 +213,102 @@ async fn thousand(command: fn(u16) -> Command, how: Restart, tool: &str, argumen
     let first = successes.iter().find(|at| **at > up);
     let after = *first.expect("the server was restarted too late") - up;
     assert!(after < Duration::from_millis(1500), "{after:?}");
+}
+
+/// Kills a server under 20 calls, starts it again 3 s later, and calls it meanwhile: through
+/// README's stack and through the gateway's. It is back when a client can connect that has not met
+/// it before.
+async fn killed_for_a_while(
+    server: McpServer,
+    kill: impl AsyncFn(),
+    start: impl AsyncFn(),
+    client: impl Fn() -> McpServer,
+) {
+    let long = || {
+        let arguments = json!({ "duration": 30, "steps": 3 });
+        call("trigger-long-running-operation", arguments)
+    };
+    let quick = || call("echo", json!({ "message": "hi" }));
+    let breaker = CircuitBreakerLayer::new();
+    outage::connected(&server).await;
+    for tools in [
+        outage::readme(server.clone(), breaker.clone()),
+        outage::gateway(server.clone()),
+    ] {
+        let mut calls = JoinSet::new();
+        for _ in 0..20 {
+            calls.spawn(tools.clone().oneshot(long()));
+        }
+        for _ in 0..3 {
+            tools.clone().oneshot(quick()).await.unwrap();
+        }
+        let took = outage::first_success(&tools, quick, async || {
+            kill().await;
+            sleep(Duration::from_secs(3)).await;
+            start().await;
+            outage::connected(&client()).await;
+        });
+        let took = timeout(LIMIT, took).await.expect("no call succeeds");
+        assert!(took < outage::SOON, "{took:?}");
+        let seen = breaker.handle().snapshot();
+        let once = |b: &BreakerSnapshot| b.state == BreakerState::Closed && b.failed_total <= 1;
+        assert!(seen.iter().all(once), "{seen:?}");
+        drop(calls);
+    }
+}
+
+/// D2, D3: over HTTP.
+#[tokio::test]
+async fn a_server_over_http_that_was_killed_is_used_again_soon() {
+    let process = Server::start(everything).await;
+    let (url, port) = (process.url(), process.port);
+    let client = || McpServer::http("everything", url.as_str()).trust_annotations();
+    let process = Mutex::new(process);
+    let kill = async || process.lock().unwrap().process.start_kill().unwrap();
+    let start = async || {
+        let child = Server::run(everything, port).await;
+        process.lock().unwrap().process = child;
+    };
+    killed_for_a_while(client(), kill, start, client).await;
+}
+
+/// npm's `server-everything` over stdio. It can be started while `may_start` exists.
+#[cfg(unix)]
+fn stdio(may_start: &Path, pid: &Path) -> McpServer {
+    let script = "mcp-servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+    let script = installed(script);
+    let files = [may_start.to_owned(), pid.to_owned()];
+    let server = McpServer::spawn("everything", move || {
+        let mut command = Command::new("sh");
+        let starts = r#"test -e "$0" || exit 1; echo $$ > "$1"; shift; exec node "$@""#;
+        command.args(["-c", starts]).args(&files);
+        command.args([script.as_str(), "stdio"]);
+        command
+    });
+    server.trust_annotations()
+}
+
+/// D2, D3: over stdio.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_server_over_stdio_that_was_killed_is_used_again_soon() {
+    let name = format!("mcp-killed-{}", std::process::id());
+    let may_start = std::env::temp_dir().join(name);
+    let [pid, others] = ["pid", "other"].map(|end| may_start.with_extension(end));
+    std::fs::write(&may_start, "").unwrap();
+    let kill = async || {
+        std::fs::remove_file(&may_start).unwrap();
+        let pid = std::fs::read_to_string(&pid).unwrap();
+        let killed = Command::new("kill").args(["-9", pid.trim()]).status();
+        assert!(killed.await.unwrap().success());
+    };
+    let start = async || std::fs::write(&may_start, "").unwrap();
+    let server = stdio(&may_start, &pid);
+    killed_for_a_while(server.clone(), kill, start, || stdio(&may_start, &others)).await;
+    server.close().await;
+    for file in [may_start, pid, others] {
+        std::fs::remove_file(file).unwrap();
+    }
 }
 
 #[tokio::test]

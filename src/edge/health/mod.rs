@@ -19,6 +19,9 @@
 //! An answer counts when it comes, whenever its call began. A failure does not count if the server has come back, or its calls
 //! have begun to be refused, since the call began.
 //!
+//! Calls that were lost with one connection are one failure ([`ToolError::outage`](crate::ToolError::outage)), and so is each
+//! attempt to connect that failed after that.
+//!
 //! # Refusing calls
 //!
 //! By default the registry only observes, and all calls pass. If it is set to [refuse](HealthBuilder::with_refusal) calls, the
@@ -36,7 +39,7 @@
 //!
 //! A circuit breaker for each server refuses the calls. 30 s after it opened, and after each probe that failed, one call is let
 //! through as a probe. There is one at a time. A probe that is dropped or says nothing is replaced by the next call; a probe that
-//! hangs is replaced after another 30 s. After five consecutive probes that said nothing every call passes, until one answers or fails. Calls
+//! hangs is replaced after another 30 s. During an outage the tool service's next attempt to connect is the next probe. After five consecutive probes that said nothing every call passes, until one answers or fails. Calls
 //! that name no server may be for any of them: they are never refused.
 //!
 //! # Order

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     call::{CallInfo, Claim, ToolCall},
     circuit_breaker::{self, Pass},
-    error::{ErrorKind, ToolError},
+    error::{ErrorKind, Outage, ToolError},
     event::{Event, Listener, availability::Reason},
     flow::{Ends, Gate, Readiness, Step, Ticket},
     key::Key,
@@ -229,7 +229,7 @@ impl Visit {
         let server = self.entry.value();
         if !server.is_quiet() {
             server.learn(&self.info);
-            self.record(Sign::Answer);
+            self.record(Sign::Answer, None);
         }
     }
 
@@ -237,7 +237,7 @@ impl Visit {
     #[cold]
     fn failed(&self, error: ToolError) -> ToolError {
         let sign = Sign::of(&error);
-        self.record(sign);
+        self.record(sign, error.outage());
         match sign {
             Sign::Failure(_) if !self.is_overflow() => error.counted(),
             _ => error,
@@ -250,12 +250,12 @@ impl Visit {
     }
 
     #[inline(never)]
-    fn record(&self, sign: Sign) {
+    fn record(&self, sign: Sign, outage: Option<&Outage>) {
         let (false, Some(pass)) = (self.is_overflow(), self.pass) else {
             return;
         };
         let (server, call) = (self.entry.value(), &self.info);
-        let (change, is_news) = server.ended(sign, pass, call, self.health.shared());
+        let (change, is_news) = server.ended(sign, outage, pass, call, self.health.shared());
         if is_news {
             self.health.changed();
         }
@@ -276,14 +276,15 @@ impl Ticket for Visit {
         // A call that was not sent, or had not begun to wait, says nothing of the server.
         let has_waited = !how.pending.is_zero() && !self.info.is_held();
         let is_late = how.past_deadline || how.pending >= self.info.patience();
-        self.record(match has_waited && is_late {
+        let sign = match has_waited && is_late {
             true => Sign::Failure(Reason::Timeout),
             false => Sign::Nothing,
-        });
+        };
+        self.record(sign, None);
     }
 
     fn panicked(&mut self) {
-        self.record(Sign::Nothing);
+        self.record(Sign::Nothing, None);
     }
 }
 

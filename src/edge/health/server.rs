@@ -15,6 +15,7 @@ use super::{ServerHealth, layer::Rules, record::Record, sign::Sign};
 use crate::{
     call::CallInfo,
     circuit_breaker::{self, Pass, Recorded, Verdict},
+    error::Outage,
     event::{
         availability::AvailabilityChange,
         transition::{BreakerState, TransitionReason},
@@ -52,6 +53,8 @@ pub(super) struct Server {
     breaker: circuit_breaker::Cell,
     /// Locked before the breaker.
     record: Mutex<Record>,
+    /// The outage that has counted last, and after which attempt to connect.
+    outage: Mutex<Option<(Outage, u64)>>,
     /// The hash of the first tool with which a call has succeeded; zero if none has.
     tool: AtomicU64,
     pub(super) has_more: OnceLock<HasMore>,
@@ -72,6 +75,7 @@ impl Server {
             is_learning: AtomicBool::new(may_be_refused),
             breaker: circuit_breaker::Cell::new(BreakerState::Closed, &shared.breaker),
             record: Mutex::new(record),
+            outage: Mutex::default(),
             tool: AtomicU64::new(0),
             has_more: OnceLock::new(),
         }
@@ -85,7 +89,7 @@ impl Server {
         let record = self.lock();
         let probe_at = self
             .breaker
-            .probe_at()
+            .probe_at(shared.now())
             .and_then(|at| shared.origin.checked_add(at));
         record.read(self.name.clone(), probe_at)
     }
@@ -146,10 +150,26 @@ impl Server {
             && !self.has_more.get().is_some_and(|has_more| has_more())
     }
 
+    /// Returns whether a failure with this outage counts: once for all calls that were lost with the connection, and once for
+    /// each attempt to connect that failed.
+    fn counts(&self, outage: &Outage) -> bool {
+        let mut last = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        let attempt = outage.attempt();
+        let is_known = |(known, seen): &(Outage, u64)| {
+            known == outage && (outage.is_over() || *seen == attempt)
+        };
+        let counts = !last.as_ref().is_some_and(is_known);
+        if counts {
+            *last = Some((outage.clone(), attempt));
+        }
+        counts
+    }
+
     /// Records the end of a call. Returns how the availability has changed, and whether watchers were notified.
     pub(super) fn ended(
         &self,
         sign: Sign,
+        outage: Option<&Outage>,
         pass: Pass,
         call: &CallInfo,
         shared: &Shared,
@@ -160,6 +180,12 @@ impl Server {
             Sign::Nothing if !pass.is_probe() => return NOTHING,
             _ => {}
         }
+        let sign = match outage {
+            Some(outage) if matches!(sign, Sign::Failure(_)) && !self.counts(outage) => {
+                Sign::Nothing
+            }
+            _ => sign,
+        };
         // A list of tools has locks of its own.
         let is_only_tool = self.is_only_tool(call);
         let mut record = self.lock();
@@ -180,9 +206,12 @@ impl Server {
                 let after = before.failed(reason, tool, is_only_tool, threshold, now);
                 let refuses = self.may_be_refused && after.is_to_be_refused();
                 let verdict = refuses.then_some(Verdict::FAILURE);
-                (after, self.breaker.record(pass, verdict, || at, rules))
+                (
+                    after,
+                    self.breaker.record(pass, verdict, outage, || at, rules),
+                )
             }
-            Sign::Nothing => (before, self.breaker.record(pass, None, || at, rules)),
+            Sign::Nothing => (before, self.breaker.record(pass, None, None, || at, rules)),
         };
         let Recorded::Counted(turned) = recorded else {
             return NOTHING;

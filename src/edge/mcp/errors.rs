@@ -88,6 +88,16 @@ pub(super) fn protocol_error(error: &ToolError) -> Option<&ErrorData> {
     }
 }
 
+/// Returns whether an attempt to connect failed with an answer of the server's own. The statuses 502
+/// to 504 are those of a proxy, whose server may be starting.
+pub(super) fn is_answer(error: &ToolError) -> bool {
+    let of_server = |status: StatusCode| !matches!(status.as_u16(), 502..=504);
+    let source = StdError::source(error).and_then(|source| source.downcast_ref());
+    error.status().is_some_and(of_server)
+        || matches!(source, Some(ClientInitializeError::JsonRpcError(_)))
+        || protocol_error(error).is_some()
+}
+
 pub(super) fn protocol_code(error: &ToolError) -> Option<i32> {
     protocol_error(error).map(|answer| answer.code.0)
 }

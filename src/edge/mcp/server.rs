@@ -180,7 +180,6 @@ impl McpServer {
     /// - [`McpHttpClient`](crate::mcp::McpHttpClient) sends the requests, 1,024 at a time.
     /// - A stream of answers that breaks is taken up again four times within 1.5 s, and then the
     ///   call fails.
-    /// - After a failed attempt to connect the next one follows within 250 to 625 ms.
     /// - A server that answers no [ping](McpReconnect::with_ping) within 5 s is connected to again.
     ///
     /// An address with `https` needs a TLS feature of reqwest's in your program.

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     answer::{NoSize, json_bytes},
     call::ToolCall,
-    error::{ErrorKind, Execution, ToolError},
+    error::{ErrorKind, Execution, Outage, ToolError},
     kit::preparing::WaitLimit,
 };
 
@@ -52,6 +52,9 @@ pub const IDEMPOTENCY_KEY_META: &str = "tower-toolcall/idempotency-key";
 /// cancels. A call whose arguments exceed 64 KiB is not kept for that, and fails: the next call
 /// succeeds.
 ///
+/// Calls that are lost with the connection have one [`Outage`]: a breaker counts them once. Calls that
+/// are made after that fail each by itself.
+///
 /// # Secrets
 ///
 /// This crate redacts what it logs, rmcp does not: its target `rmcp::service` prints every message
@@ -62,6 +65,8 @@ pub struct McpService {
     peer: Peer<RoleClient>,
     server: Option<Arc<str>>,
     progress: Option<McpProgress>,
+    /// That of the connection, once it is lost.
+    outage: Outage,
     #[cfg(feature = "otel")]
     pub(super) otel: super::otel::Otel,
 }
@@ -73,6 +78,7 @@ impl McpService {
             peer,
             server: None,
             progress: None,
+            outage: Outage::new(),
             #[cfg(feature = "otel")]
             otel: super::otel::Otel::default(),
         }
@@ -172,7 +178,11 @@ impl McpService {
 
         let answer = handle.await_response().await;
         pending.answered();
-        let mut response = match (asks, answer.map_err(errors::from_service)?) {
+        let answer = answer.map_err(|error| match error {
+            ServiceError::TransportClosed => errors::from_service(error).with_outage(&self.outage),
+            _ => errors::from_service(error),
+        });
+        let mut response = match (asks, answer?) {
             (Some(asks), result) => asks.answer(result)?,
             (_, ServerResult::CallToolResult(result)) => CallToolResponse::Complete(result),
             (_, ServerResult::InputRequiredResult(result)) => {

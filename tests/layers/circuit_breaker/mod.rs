@@ -4,6 +4,7 @@
 mod adopted;
 mod configuration;
 mod handle;
+mod outage;
 mod probes;
 mod published_behaviours;
 mod requirements;

@@ -9,7 +9,8 @@ use tracing::instrument::{Instrument as _, WithSubscriber as _};
 
 use super::{McpConnection, McpReconnect, shared::WeakLeaf};
 use crate::{
-    error::{AnyError, ErrorKind, Execution, ToolError},
+    edge::mcp::errors,
+    error::{AnyError, ErrorKind, Execution, Outage, ToolError},
     event::{TARGET, names::span},
     text::Short,
 };
@@ -34,7 +35,8 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    pub(super) fn begin(leaf: &McpReconnect) -> Self {
+    /// If it fails without an answer of the server, that is part of `outage`.
+    pub(super) fn begin(leaf: &McpReconnect, outage: &Outage) -> Self {
         // rmcp keeps the span in which it connects until the connection ends. That of a call would
         // last as long.
         let span = tracing::info_span!(
@@ -48,6 +50,7 @@ impl Attempt {
         let since = Instant::now();
         let limit = leaf.settings.connect_timeout;
         let (connect, leaf) = (Arc::clone(&leaf.shared.connect), leaf.downgrade());
+        let outage = outage.clone();
         let connecting = async move { timeout(limit, connect()).await };
         let attempt = async move {
             // Not earlier: a runtime that is shutting down drops the task where it is spawned,
@@ -59,7 +62,7 @@ impl Attempt {
                 result: None,
             };
             ending.result = Some(match connecting.instrument(span).await {
-                Ok(connected) => connected.map_err(failure),
+                Ok(connected) => connected.map_err(|error| failure(error, &outage)),
                 Err(_) => Err(timed_out(limit)),
             });
         };
@@ -107,7 +110,7 @@ impl Drop for Ending {
 }
 
 /// The error of the calls that needed the connection. Nothing was sent, whatever went wrong.
-fn failure(error: AnyError) -> ToolError {
+fn failure(error: AnyError, outage: &Outage) -> ToolError {
     let cause = ToolError::from(error);
     let kind = match cause.kind() {
         // These tell a caller more than that there is no connection. Others would mislead: the
@@ -117,7 +120,11 @@ fn failure(error: AnyError) -> ToolError {
     };
     let message = format!("cannot connect to the MCP server: {}", cause.message());
     let delay = cause.retry_after();
-    let error = ToolError::new(kind, message).with_source(cause);
+    let answered = errors::is_answer(&cause);
+    let mut error = ToolError::new(kind, message).with_source(cause);
+    if !answered {
+        error = error.with_outage(outage);
+    }
     error.hinted(delay).with_execution(Execution::NotStarted)
 }
 

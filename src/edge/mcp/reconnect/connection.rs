@@ -15,7 +15,7 @@ use rmcp::{
 use tokio::time::Instant;
 
 use super::super::{McpService, errors};
-use crate::error::{ErrorKind, ToolError};
+use crate::error::{ErrorKind, Outage, ToolError};
 
 /// The result of the function of a [`McpReconnect`](super::McpReconnect): a connection, and the
 /// service that calls through it.
@@ -88,6 +88,8 @@ pub(super) struct Live {
     connection: McpConnection,
     /// When it was made.
     pub(super) since: Instant,
+    /// Its outage, once it is lost.
+    pub(super) outage: Outage,
     /// The server has answered a call.
     answered: AtomicBool,
     /// An answer to a ping is awaited.
@@ -95,13 +97,19 @@ pub(super) struct Live {
 }
 
 impl Live {
-    pub(super) fn new(mut connection: McpConnection, server: &Arc<str>, since: Instant) -> Self {
+    pub(super) fn new(
+        mut connection: McpConnection,
+        server: &Arc<str>,
+        since: Instant,
+        outage: Outage,
+    ) -> Self {
         if connection.service.server().is_none() {
             connection.service = connection.service.with_server(Arc::clone(server));
         }
         Self {
             connection,
             since,
+            outage,
             answered: AtomicBool::new(false),
             pinged: AtomicBool::new(false),
         }

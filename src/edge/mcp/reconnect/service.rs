@@ -69,15 +69,20 @@ use crate::{
 /// - **Waiting.** A call waits for the attempt, 5 s by default, within its deadline and until its
 ///   caller cancels; see [`with_max_wait`](Self::with_max_wait) and
 ///   [`with_fail_fast`](Self::with_fail_fast).
-/// - **Backoff.** After an attempt that failed there is none for 500 ms, then for twice as long
-///   each time, up to 30 s. Meanwhile calls fail at once, with
-///   [`retry_after`](ToolError::retry_after). A server that asks for more gets it, up to an hour. A
+/// - **Backoff.** After an attempt that failed there is none for 250 ms, then for 1 % longer each
+///   time, up to 30 s: for about 1 % of the time that the server has been away. Calls alone begin
+///   attempts. Meanwhile calls fail immediately, with [`retry_after`](ToolError::retry_after). A server that asks for more gets it, up to an hour. A
 ///   connection that is lost before it has answered a call counts as an attempt that failed, when
 ///   it was made.
 /// - **Loss.** A connection is lost when its transport is closed, or a call fails for its
 ///   transport, or the server does not know the session. It is noticed by calls alone, and by
 ///   [`with_ping`](Self::with_ping). The next call makes a new one; the old one is dropped with its
 ///   last call, and the server's process with it.
+/// - **Outages.** A lost connection and the failed attempts after it are one
+///   [`Outage`](crate::error::Outage), which their errors name. A breaker counts it once, and lets a
+///   call pass when the next attempt may be made. An attempt that times out, or that the server
+///   answers with an error of its own, is a failure by itself. The statuses 502 to 504 are those of
+///   a proxy.
 ///
 /// # Over HTTP
 ///
@@ -91,7 +96,6 @@ use crate::{
 /// - A bounded `retry_config`. In revisions before 2026-07-28 a call that is under way when the
 ///   server goes waits forever otherwise.
 /// - [`with_ping`](Self::with_ping), with any limit.
-/// - A short [backoff](Self::with_backoff): an attempt costs a few requests.
 ///
 /// A session is also lost if the server refuses a call with any error of its own, and then does not
 /// answer a ping, or refuses that and a list of tools. The call waits for that, 1 s or the limit of
@@ -256,6 +260,7 @@ impl McpReconnect {
         match result {
             Err(error) if is_loss(&error) => {
                 self.lose(&live, &error);
+                let error = error.with_outage(&live.outage);
                 // No earlier than that is there another connection.
                 Err(match self.window() {
                     Some(wait) if error.retry_after().is_none() => error.with_own_delay(wait),

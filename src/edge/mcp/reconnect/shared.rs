@@ -14,7 +14,7 @@ use super::{
     settings::Settings,
 };
 use crate::{
-    error::{ErrorKind, ToolError},
+    error::{ErrorKind, Outage, ToolError},
     event::{event, ms, short},
     kit::backoff::Random,
 };
@@ -32,6 +32,8 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct State {
     history: History,
+    /// That of the connection, or of the attempts to make one.
+    outage: Outage,
     /// The attempt that goes on.
     attempt: Option<Attempt>,
 }
@@ -109,6 +111,8 @@ impl McpReconnect {
             // Not the call's own, which names it.
             lost_early(),
         );
+        let wait = state.history.window(Instant::now());
+        live.outage.retry_after(wait.unwrap_or_default());
         let dropped = self.shared.current.swap(None);
         drop(state);
         // Both may run foreign code.
@@ -135,7 +139,8 @@ impl McpReconnect {
         if let Some(refusal) = state.history.refuses(Instant::now()) {
             return Err(refusal);
         }
-        let attempt = state.attempt.insert(Attempt::begin(self));
+        let attempt = Attempt::begin(self, &state.outage);
+        let attempt = state.attempt.insert(attempt);
         Ok(Some((attempt.ended.clone(), true)))
     }
 
@@ -152,9 +157,11 @@ impl McpReconnect {
             Ok(connection) => {
                 let attempts = state.history.failures().saturating_add(1);
                 state.history.connected();
-                let live = Live::new(connection, server, now);
+                let lost = std::mem::take(&mut state.outage);
+                let live = Live::new(connection, server, now, state.outage.clone());
                 self.shared.current.store(Some(Arc::new(live)));
                 drop(state);
+                lost.end();
                 let took = now.saturating_duration_since(since);
                 event!(INFO CONNECTED, SERVER = short(server), ATTEMPTS = attempts, DURATION_MS = ms(took));
                 Ok(())
@@ -163,6 +170,7 @@ impl McpReconnect {
                 let (backoff, random) = (&self.settings.backoff, self.shared.random.next());
                 let delay = state.history.fail(now, backoff, random, error.clone());
                 let attempts = state.history.failures();
+                state.outage.retry_after(delay);
                 drop(state);
                 event!(WARN CONNECT_FAILED, SERVER = short(server), ATTEMPTS = attempts, DELAY_MS = ms(delay),
                     CODE = error.code(), ERROR = error.message());
