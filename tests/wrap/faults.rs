@@ -171,6 +171,23 @@ async fn a_server_that_is_stopped_is_replaced() {
     assert!(!is_alive(&before));
 }
 
+/// D3: calls that end with one process open no breaker.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_were_lost_with_the_server_are_one_failure() {
+    let mut client = Client::wrap(&[], &own(&[])).await;
+    client.call("echo", json!({})).await;
+    for _ in 0..10 {
+        client.ask_tool("hang", json!({})).await;
+    }
+    client.ask_tool("die", json!({})).await;
+    for _ in 0..11 {
+        let (_, answer) = client.next().await.unwrap();
+        assert_eq!(refusal(&answer["result"]).0, "CONNECTION_FAILED");
+    }
+    assert_eq!(text(&client.call("echo", json!({})).await), "{}");
+    assert!(!client.said().contains("tool.breaker"), "{}", client.said());
+}
+
 /// Progress, and a question to the client, are signs of life.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_goes_on_while_there_is_progress_or_the_client_is_asked() {

@@ -16,7 +16,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tower_toolcall::call::{Pause, Progress};
+use tower_toolcall::{
+    call::{Pause, Progress},
+    error::Outage,
+};
 
 use super::{
     message::{self, Id, Line},
@@ -41,6 +44,8 @@ pub(crate) struct Process {
     open: Mutex<Open>,
     /// Tells it to end.
     pub(crate) stop: CancellationToken,
+    /// That of the calls which end with it.
+    pub(crate) outage: Outage,
     /// It has ended.
     pub(crate) ended: CancellationToken,
     status: OnceLock<ExitStatus>,
@@ -111,6 +116,7 @@ impl Process {
             prefix,
             open: Mutex::default(),
             stop: CancellationToken::new(),
+            outage: Outage::new(),
             ended: CancellationToken::new(),
             status: OnceLock::new(),
         });

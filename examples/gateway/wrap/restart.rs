@@ -50,7 +50,12 @@ impl Server {
         // In a task of its own: a request that is given up meanwhile stops no other's.
         let server = Arc::clone(self);
         let started = tokio::spawn(async move { server.restart(starts).await }).await;
-        started.unwrap_or_else(|_| Err(unavailable("it is not started any more")))
+        let started = started.unwrap_or_else(|_| Err(unavailable("it is not started any more")));
+        // Until there is another process, a breaker counts one failure.
+        started.map_err(|error| match self.restarts {
+            true => error.with_outage(&self.state().outage),
+            false => error,
+        })
     }
 
     async fn restart(
@@ -68,12 +73,15 @@ impl Server {
         let now = Instant::now();
         let wait = starts.next.map(|next| next.saturating_duration_since(now));
         if let Some(wait) = wait.filter(|wait| !wait.is_zero()) {
+            self.state().outage.retry_after(wait);
             let error = unavailable("it has ended, and is not started again yet");
             return Err(error.with_retry_after(wait));
         }
         starts.in_vain += 1;
         let backoff = Backoff::default().with_jitter(Jitter::None);
-        starts.next = Some(now + backoff.delay(starts.in_vain, 0));
+        let delay = backoff.delay(starts.in_vain, 0);
+        starts.next = Some(now + delay);
+        self.state().outage.retry_after(delay);
 
         let spawned = Process::spawn(&self.command, Some(message::new_name() + ":"));
         let (process, child) = spawned.map_err(|error| unavailable(&error.to_string()))?;
@@ -91,6 +99,7 @@ impl Server {
             return Err(error);
         }
         process.set_ready();
+        std::mem::replace(&mut self.state().outage, process.outage.clone()).end();
         info!("the MCP server is started again");
         // Its tools may be others.
         if self.state().session.initialize.is_some() {
@@ -133,7 +142,8 @@ impl Server {
             text += " The next call starts the server again.";
         }
         let message = format!("the MCP server has ended ({status}) before it answered");
-        ToolError::new(ErrorKind::ConnectionFailed, message).with_model_message(text)
+        let error = ToolError::new(ErrorKind::ConnectionFailed, message).with_model_message(text);
+        error.with_outage(&process.outage)
     }
 
     /// Ends a process that does not answer a `ping` either.

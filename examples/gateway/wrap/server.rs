@@ -16,7 +16,7 @@ use tokio::{
     task::yield_now,
 };
 use tokio_util::sync::CancellationToken;
-use tower_toolcall::{ToolError, call::Progress, redact::redact_text};
+use tower_toolcall::{ToolError, call::Progress, error::Outage, redact::redact_text};
 use tracing::{info, warn};
 
 use super::{
@@ -47,6 +47,8 @@ pub(crate) struct Server {
 pub(super) struct State {
     /// The one that was started last.
     pub(super) process: Arc<Process>,
+    /// That of the last process that was of use.
+    pub(super) outage: Outage,
     pub(super) session: Session,
 }
 
@@ -65,6 +67,7 @@ impl Server {
             restarts,
             state: Mutex::new(State {
                 process: Arc::clone(&process),
+                outage: process.outage.clone(),
                 session: Session::default(),
             }),
             starts: Arc::default(),
