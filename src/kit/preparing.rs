@@ -1,8 +1,7 @@
 //! The wait of a call for a service that was not ready.
 
 use std::{
-    future::{Future, poll_fn},
-    pin::{Pin, pin},
+    pin::Pin,
     task::{Context, Poll, ready},
 };
 
@@ -122,19 +121,6 @@ impl WaitLimit {
     /// The call is sent. Without this it stays held, also after a drop.
     pub(crate) fn release(&self) {
         self.held.release();
-    }
-
-    /// Waits for a future until the wait has to end; `None` if it had to.
-    pub(crate) async fn within<F: Future>(
-        mut self: Pin<&mut Self>,
-        waited: F,
-    ) -> Option<F::Output> {
-        let mut waited = pin!(waited);
-        poll_fn(|cx| match waited.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending => self.as_mut().poll(cx).map(|_| None),
-        })
-        .await
     }
 
     /// Ready once the wait has to end.

@@ -1,5 +1,5 @@
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -143,7 +143,7 @@ impl McpService {
         }
         // The transport makes headers by the newest definition that it has seen.
         let list = catalog::list(&self.peer, self.server.as_deref());
-        let listed = limit.within(list).await.and_then(Result::ok);
+        let listed = within(limit, list).await.and_then(Result::ok);
         let has_any = |call: &ToolCall| {
             let mut tools = listed.iter().flatten();
             tools.any(|tool| has_headers_of(tool, call))
@@ -343,6 +343,19 @@ fn has_headers_of(tool: &Tool, call: &ToolCall) -> bool {
 /// Returns `true` if the answer is an error in the tool's own words.
 fn is_error(response: &CallToolResponse) -> bool {
     matches!(response, CallToolResponse::Complete(result) if result.is_error == Some(true))
+}
+
+/// Waits for a future until the wait has to end; `None` if it had to.
+pub(super) async fn within<F: Future>(
+    mut limit: Pin<&mut WaitLimit>,
+    waited: F,
+) -> Option<F::Output> {
+    let mut waited = pin!(waited);
+    poll_fn(|cx| match waited.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => limit.as_mut().poll(cx).map(|_| None),
+    })
+    .await
 }
 
 /// Refuses what the server's transport would drop without a word. Returns the size.

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     call::{CallInfo, ToolCall},
-    edge::mcp::{McpService, ResponseFuture, errors::named},
+    edge::mcp::{McpService, ResponseFuture, errors::named, service::within},
     error::{AnyError, ErrorKind, ToolError},
     kit::{
         preparing::{GivenUp, WaitLimit},
@@ -246,7 +246,7 @@ impl McpReconnect {
         let mut is_known = true;
         if let Err(error) = &mut result {
             let (peer, ping) = (live.service().peer(), self.settings.ping);
-            let is_lost = limit.as_mut().within(has_lost_session(peer, error, ping));
+            let is_lost = within(limit.as_mut(), has_lost_session(peer, error, ping));
             match is_lost.await {
                 Some(true) => *error = lost_session(error, &info, &self.shared.server),
                 is_lost => is_known = is_lost.is_some(),
