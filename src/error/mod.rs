@@ -407,8 +407,13 @@ impl ToolError {
 
     /// Says that a layer has counted this failure against the tool's server, so that none above counts it again.
     #[must_use]
-    pub fn counted(self) -> Self {
-        self.edit(|e| e.counted = true)
+    pub fn counted(mut self) -> Self {
+        self.set_counted();
+        self
+    }
+
+    pub(crate) fn set_counted(&mut self) {
+        self.change(|e| e.counted = true);
     }
 
     /// Whether a layer below has [counted](Self::counted) it.

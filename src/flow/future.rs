@@ -178,20 +178,20 @@ where
         let mut this = self.project();
         loop {
             if let StateProj::Called { fut } = this.state.as_mut().project() {
-                // Converting and judging run foreign code; inside `poll`, so that a panic there is
-                // reported too.
-                let polled = this.flight.poll(|Ticketed(ticket)| {
-                    let result = ready!(inner::poll(fut, cx));
-                    let result = result.map_err(|e| e.into().for_call(ticket.info()));
-                    let class = ticket.judge(&result);
-                    Poll::Ready((result, class))
-                });
-                let (result, class) = ready!(polled);
+                // Converting and judging run foreign code: a panic there is the call's.
+                this.flight.begin_poll();
+                let Poll::Ready(result) = inner::poll(fut, cx) else {
+                    this.flight.wait();
+                    return Poll::Pending;
+                };
+                let Ticketed(ticket) = this.flight.report();
+                // Written once, where the caller expects it.
+                let mut result = result.map_err(|e| e.into().for_call(ticket.info()));
+                let class = ticket.judge(&result);
                 let since = this.flight.since();
-                return Poll::Ready(
-                    this.flight
-                        .finish(|Ticketed(ticket)| ticket.ended(result, class, since)),
-                );
+                this.flight
+                    .finish(|Ticketed(ticket)| ticket.ended(&mut result, class, since));
+                return Poll::Ready(result);
             }
             if let Err(unsent) = ready!(poll_unsent(this.state.as_mut(), this.flight, cx)) {
                 return Poll::Ready(unsent);

@@ -103,16 +103,15 @@ pub(crate) trait Ends<Res>: Ticket {
     /// Judges a result. The user's code may run here: its panic is reported as the call's.
     fn judge(&self, result: &Result<Res, ToolError>) -> Self::Class;
 
-    /// Records the result, and may change the error. Default: nothing. `since`: the call was pending
-    /// from then on.
+    /// Records the result, and may change it in its place. Default: nothing. `since`: the call was
+    /// pending from then on.
     #[inline]
     fn ended(
         &mut self,
-        result: Result<Res, ToolError>,
+        _result: &mut Result<Res, ToolError>,
         _class: Self::Class,
         _since: Option<Instant>,
-    ) -> Result<Res, ToolError> {
-        result
+    ) {
     }
 }
 

@@ -129,16 +129,10 @@ impl<Res, R: Reuse<Res>> Ends<Res> for Reused<R> {
     fn judge(&self, _: &Result<Res, ToolError>) {}
 
     #[inline]
-    fn ended(
-        &mut self,
-        result: Result<Res, ToolError>,
-        (): (),
-        _: Option<Instant>,
-    ) -> Result<Res, ToolError> {
+    fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
         if let Some(reuse) = &mut self.reuse {
-            reuse.end(&result);
+            reuse.end(result);
         }
-        result
     }
 }
 

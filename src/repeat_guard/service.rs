@@ -75,17 +75,16 @@ impl<Res: 'static, C: Classify<Res>> Ends<Res> for Repeatable<C> {
     #[inline]
     fn ended(
         &mut self,
-        result: Result<Res, ToolError>,
+        result: &mut Result<Res, ToolError>,
         answer: Option<Outcome>,
         _: Option<Instant>,
-    ) -> Result<Res, ToolError> {
+    ) {
         if let Some(watched) = &self.watched {
-            match (&result, &answer) {
+            match (&*result, &answer) {
                 (Ok(res), Some(outcome)) => watched.answered(&self.info, res, outcome),
                 (Ok(_), None) => {}
                 (Err(error), _) => watched.erred(error),
             }
         }
-        result
     }
 }

@@ -233,14 +233,13 @@ impl Visit {
         }
     }
 
-    /// The same error, marked if it has been counted.
+    /// Records an error, and marks it if it counts.
     #[cold]
-    fn failed(&self, error: ToolError) -> ToolError {
-        let sign = Sign::of(&error);
+    fn failed(&self, error: &mut ToolError) {
+        let sign = Sign::of(error);
         self.record(sign, error.outage());
-        match sign {
-            Sign::Failure(_) if !self.is_overflow() => error.counted(),
-            _ => error,
+        if matches!(sign, Sign::Failure(_)) && !self.is_overflow() {
+            error.set_counted();
         }
     }
 
@@ -300,9 +299,12 @@ impl<Res> Ends<Res> for Visit {
     }
 
     /// Counts as a result, if the call is admitted.
-    fn not_ready(&mut self, _: &ToolCall, error: ToolError) -> ToolError {
+    fn not_ready(&mut self, _: &ToolCall, mut error: ToolError) -> ToolError {
         match Visit::admit(self) {
-            Ok(()) => self.failed(error),
+            Ok(()) => {
+                self.failed(&mut error);
+                error
+            }
             Err(refusal) => refusal.for_call(&self.info),
         }
     }
@@ -311,18 +313,10 @@ impl<Res> Ends<Res> for Visit {
     fn judge(&self, _: &Result<Res, ToolError>) {}
 
     #[inline]
-    fn ended(
-        &mut self,
-        result: Result<Res, ToolError>,
-        (): (),
-        _: Option<Instant>,
-    ) -> Result<Res, ToolError> {
+    fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
         match result {
-            Ok(response) => {
-                self.answered();
-                Ok(response)
-            }
-            Err(error) => Err(self.failed(error)),
+            Ok(_) => self.answered(),
+            Err(error) => self.failed(error),
         }
     }
 }
