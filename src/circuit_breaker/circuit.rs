@@ -28,7 +28,7 @@ use crate::{
         transition::{BreakerState, OpenCause, Opening, Transition},
     },
     kit::{
-        in_flight::{Abandoned, Report},
+        in_flight::Abandoned,
         registry::{Evict, Keep},
     },
     outcome::{Classify, Count, Outcome},
@@ -105,7 +105,7 @@ impl Shared {
 
 /// What the classifier says of the end of a call, as far as a breaker asks.
 #[derive(Clone, Copy)]
-pub(super) struct End {
+pub(crate) struct End {
     count: Count,
     reported: bool,
     weak: bool,
@@ -372,7 +372,8 @@ impl Breaker {
         let info = call.info();
         match self.admit_call(call) {
             Ok(admission) => {
-                let admitted = Admitted::new(self.clone(), info, admission);
+                let mut admitted = Admitted::later(self.clone(), info);
+                admitted.admit(admission);
                 admitted.ended(End::not_ready(&outcome), Some(&error), None);
                 error
             }
@@ -527,20 +528,26 @@ impl From<Pass> for Admission {
 /// An admitted call, until its end is known.
 #[derive(Debug)]
 pub(super) struct Admitted {
-    breaker: Breaker,
+    pub(super) breaker: Breaker,
     pub(super) info: CallInfo,
     passes: Admission,
 }
 
 impl Admitted {
+    /// A call that is [admitted](Self::admit) later.
     #[inline]
-    pub(super) fn new(breaker: Breaker, info: CallInfo, passes: Admission) -> Self {
-        info.record(|record| record.announce(Signal::Breakers));
+    pub(super) fn later(breaker: Breaker, info: CallInfo) -> Self {
         Self {
             breaker,
             info,
-            passes,
+            passes: Pass::FIRST.into(),
         }
+    }
+
+    #[inline]
+    pub(super) fn admit(&mut self, passes: Admission) {
+        self.info.record(|record| record.announce(Signal::Breakers));
+        self.passes = passes;
     }
 
     /// The call has a result. Forced inline: a call of it takes 39 of the 333 instructions of a success.
@@ -624,8 +631,8 @@ impl Admitted {
     }
 }
 
-impl Report for Admitted {
-    fn abandoned(self, how: Abandoned) {
+impl Admitted {
+    pub(super) fn dropped(&self, how: Abandoned) {
         self.learn_limit();
         let shared = &self.breaker.circuit().shared;
         self.end_own(None);
@@ -639,7 +646,7 @@ impl Report for Admitted {
         permit.end(verdict, Some(how.pending), Some(&self.info));
     }
 
-    fn panicked(self) {
+    pub(super) fn panicked(&self) {
         self.end_own(None);
         let (pass, verdict) = (self.passes.pass, Some(Verdict::FAILURE));
         self.breaker

@@ -12,7 +12,7 @@ use super::{
     handle::CircuitBreakerHandle,
     probe::{Kind, Probe},
     rules::{Rules, Trip, period},
-    service::CircuitBreaker,
+    service::{Breakers, CircuitBreaker},
     weak::{Principals, WeakFailures},
 };
 use crate::{
@@ -64,7 +64,11 @@ impl<S, C: Clone> Layer<S> for CircuitBreakerLayer<C> {
     type Service = CircuitBreaker<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        CircuitBreaker::new(inner, self.breakers.clone(), self.classifier.clone())
+        let gate = Breakers {
+            handle: self.breakers.clone(),
+            classifier: self.classifier.clone(),
+        };
+        CircuitBreaker::new(inner, gate)
     }
 }
 

@@ -205,7 +205,6 @@
 
 mod cell;
 mod circuit;
-mod future;
 mod handle;
 mod layer;
 #[cfg(all(test, toolcall_loom))]
@@ -229,12 +228,11 @@ pub(crate) use self::{
     window::Verdict,
 };
 pub use self::{
-    future::ResponseFuture,
     handle::{Breaker, BreakerSnapshot, CircuitBreakerHandle, Lagged, Permit, Transitions},
     layer::{CircuitBreakerBuilder, CircuitBreakerLayer},
     probe::Probe,
     rules::{MAX_PERIOD, MAX_PROBES, MAX_WINDOW_CALLS, Rates, Trip},
-    service::CircuitBreaker,
+    service::{CircuitBreaker, ResponseFuture},
     weak::{PrincipalRefused, WeakFailures},
 };
 pub use crate::{

@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
 use super::{
@@ -18,10 +17,7 @@ use super::{
 };
 use crate::{
     call::{CallInfo, ToolCall},
-    kit::{
-        preparing::{GivenUp, WaitLimit},
-        timer::Timer,
-    },
+    kit::timer::Timer,
 };
 
 /// What shows a half-open breaker whether the tool works again. See
@@ -118,62 +114,46 @@ impl fmt::Debug for Ping {
     }
 }
 
-pin_project! {
-    /// A ping, in the future of the call that waits for it. Dropped unfinished, it gives the probe's place back.
-    pub(super) struct Pinging<S> {
-        // In a mutex that is never locked, so that the future of the call is `Sync` although the ping need not be.
-        ping: Mutex<PingFuture>,
-        limit: Duration,
-        timer: Timer,
-        #[pin]
-        wait: WaitLimit,
-        permit: Permit,
-        info: CallInfo,
-        // For the call afterwards: not polled yet, as nothing is reserved meanwhile.
-        next: Option<(S, ToolCall)>,
-    }
+/// A ping, in the future of the call that waits for it. Dropped unfinished, it gives the probe's place back.
+pub(super) struct Pinging {
+    // In a mutex that is never locked, so that the future of the call is `Sync` although the ping need not be.
+    ping: Mutex<PingFuture>,
+    limit: Duration,
+    timer: Timer,
+    permit: Permit,
 }
 
-impl<S> Pinging<S> {
-    pub(super) fn new(ping: &Ping, permit: Permit, svc: S, call: ToolCall) -> Pin<Box<Self>> {
-        let info = call.info();
+impl Pinging {
+    #[cold]
+    pub(super) fn new(ping: &Ping, permit: Permit, call: &ToolCall) -> Pin<Box<Self>> {
         Box::pin(Self {
-            ping: Mutex::new((ping.send)(&info)),
+            ping: Mutex::new((ping.send)(&call.info())),
             limit: ping.limit,
             timer: Timer::default(),
-            wait: WaitLimit::of(&call),
             permit,
-            info,
-            next: Some((svc, call)),
         })
     }
 
-    pub(super) fn info(&self) -> &CallInfo {
-        &self.info
-    }
-
-    /// Ready once the ping has counted, with the call that waited for it; or once the call must not wait any longer.
+    /// Ready once the ping has counted.
     pub(super) fn poll(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(S, ToolCall), GivenUp>> {
-        let mut this = self.project();
+        info: &CallInfo,
+    ) -> Poll<()> {
+        let this = &mut *self;
         let ping = this.ping.get_mut().unwrap_or_else(PoisonError::into_inner);
         // The ping first: a tie is a success.
         let verdict = match ping.as_mut().poll(cx) {
             Poll::Ready(true) => Verdict::SUCCESS,
             Poll::Ready(false) => Verdict::FAILURE,
             Poll::Pending => {
-                if let Poll::Ready(why) = this.wait.as_mut().poll(cx) {
-                    return Poll::Ready(Err(why));
-                }
-                let limit = *this.limit;
+                let limit = this.limit;
                 ready!(this.timer.poll(cx, || Instant::now().checked_add(limit)));
                 Verdict::FAILURE
             }
         };
-        this.permit.end(Some(verdict), None, Some(this.info));
-        Poll::Ready(Ok(this.next.take().expect("polled after completion")))
+        this.permit.end(Some(verdict), None, Some(info));
+        Poll::Ready(())
     }
 }
 

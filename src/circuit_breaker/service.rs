@@ -1,129 +1,137 @@
 use std::{
-    fmt,
-    task::{Context, Poll},
+    pin::Pin,
+    task::{Context, Poll, ready},
 };
 
-use tower_service::Service;
+use tokio::time::Instant;
 
 use super::{
-    circuit::{Admission, Admitted},
-    future::{ResponseFuture, State},
-    handle::{Breaker, CircuitBreakerHandle, Permit},
-    state::Pass,
+    circuit::{Admitted, End},
+    handle::{CircuitBreakerHandle, Permit},
+    probe::Pinging,
 };
 use crate::{
-    call::ToolCall,
+    call::{CallInfo, ToolCall},
     error::ToolError,
-    kit::{
-        in_flight::Beginning,
-        inner::call_in_place,
-        ready::{Prepared, Taken},
-    },
-    outcome::{ByError, Classify},
+    flow::{Ends, Gate, Readiness, Step, Ticket, service},
+    kit::in_flight::Abandoned,
+    outcome::Classify,
 };
 
-/// Stops calling a tool that is broken. See the [module docs](super) for an example.
+service! {
+    /// Stops calling a tool that is broken. See the [module docs](super) for an example.
+    CircuitBreaker<S, C>, Breakers<C> => Entrant<C>
+}
+
+/// The breakers of one layer value.
 #[derive(Clone)]
-pub struct CircuitBreaker<S, C = ByError> {
-    inner: Prepared<S>,
-    breakers: CircuitBreakerHandle,
-    classifier: C,
+pub(super) struct Breakers<C> {
+    pub(super) handle: CircuitBreakerHandle,
+    pub(super) classifier: C,
 }
-
-impl<S, C> CircuitBreaker<S, C> {
-    pub(super) fn new(inner: S, breakers: CircuitBreakerHandle, classifier: C) -> Self {
-        Self {
-            inner: Prepared::new(inner),
-            breakers,
-            classifier,
-        }
-    }
-}
-
-crate::kit::inner::accessors!(@kept {S, C} CircuitBreaker<S, C>, inner.svc);
 
 impl<S, C> CircuitBreaker<S, C> {
     /// A handle on its breakers, which are its layer's.
     pub fn handle(&self) -> CircuitBreakerHandle {
-        self.breakers.clone()
+        self.gate.handle.clone()
     }
 }
 
-impl<S, C> Service<ToolCall> for CircuitBreaker<S, C>
-where
-    S: Service<ToolCall> + Clone,
-    S::Error: Into<ToolError>,
-    C: Classify<S::Response> + Clone,
-{
-    type Response = S::Response;
-    type Error = ToolError;
-    type Future = ResponseFuture<S, S::Future, C>;
+/// A call at its breaker.
+pub(crate) struct Entrant<C> {
+    admitted: Admitted,
+    /// The call would be a probe, and waits for the ping that is sent in its place. A cold state may box.
+    pinging: Option<Pin<Box<Pinging>>>,
+    classifier: C,
+}
 
-    /// Always ready.
-    #[inline]
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner.poll(cx);
-        Poll::Ready(Ok(()))
-    }
+impl<Res, C: Classify<Res> + Clone> Gate<Res> for Breakers<C> {
+    type Ticket = Entrant<C>;
 
-    #[inline(never)]
-    fn call(&mut self, call: ToolCall) -> Self::Future {
-        call.share_limit();
+    /// Takes no permit: a permit is taken when the call is about to run.
+    #[expect(clippy::inline_always, reason = "measured")]
+    #[inline(always)]
+    fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Entrant<C>, ToolError> {
         let info = call.info();
-        let breaker = self.breakers.keep(&info);
-        let classifier = &self.classifier;
-        let state = match self.inner.take() {
-            Taken::Ready => match breaker.admit_call(&call) {
-                Ok(Admission { pass, .. }) if breaker.ping_for(pass.is_probe()).is_some() => {
-                    ping(&mut self.inner, breaker, pass, call)
-                }
-                Ok(passes) => {
-                    let admitted = Admitted::new(breaker, info, passes);
-                    let mut beginning = Beginning::new(admitted, call.trusted_deadline());
-                    return call_in_place(self.inner.get(), call, |fut| ResponseFuture {
-                        state: State::Called {
-                            fut: Some(fut),
-                            flight: beginning.begun(),
-                        },
-                        classifier: classifier.clone(),
-                    });
-                }
-                Err(refused) => {
-                    self.inner.renew();
-                    State::refused(breaker.refused(Some(&info), refused))
-                }
-            },
-            Taken::Wait(svc) => State::preparing(breaker, svc, call, &info),
-            Taken::Failed(error) => {
-                State::refused(breaker.not_ready(&call, error.for_call(&info), classifier))
-            }
-        };
-        ResponseFuture {
-            state,
-            classifier: classifier.clone(),
+        let breaker = self.handle.keep(&info);
+        if let Readiness::No = ready
+            && let Some(refusal) = breaker.refusal(&info)
+        {
+            return Err(refusal);
         }
+        Ok(Entrant {
+            admitted: Admitted::later(breaker, info),
+            pinging: None,
+            classifier: self.classifier.clone(),
+        })
     }
 }
 
-/// The call waits for the ping that is sent in its place. Outlined, so that other calls do not pay for it.
-#[cold]
-#[inline(never)]
-fn ping<S: Clone, F>(
-    inner: &mut Prepared<S>,
-    breaker: Breaker,
-    pass: Pass,
-    call: ToolCall,
-) -> State<S, F> {
-    let permit = Permit::new(&breaker, Some(pass));
-    inner.renew();
-    State::pinging(breaker, permit, inner.svc.clone(), call)
+impl<C> Ticket for Entrant<C> {
+    #[inline]
+    fn info(&self) -> &CallInfo {
+        &self.admitted.info
+    }
+
+    fn dropped(&mut self, how: Abandoned) {
+        self.admitted.dropped(how);
+    }
+
+    fn panicked(&mut self) {
+        self.admitted.panicked();
+    }
 }
 
-impl<S: fmt::Debug, C> fmt::Debug for CircuitBreaker<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CircuitBreaker")
-            .field("inner", &self.inner)
-            .field("rules", &self.breakers.shared.rules)
-            .finish_non_exhaustive()
+impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
+    type Class = End;
+
+    /// Only now it is decided whether the call may run: calls that were queued before the breaker opened do not run after it.
+    #[expect(clippy::inline_always, reason = "measured")]
+    #[inline(always)]
+    fn admit(&mut self, call: &mut ToolCall) -> Result<Step, ToolError> {
+        call.share_limit();
+        let breaker = &self.admitted.breaker;
+        let passes = match breaker.admit_call(call) {
+            Ok(passes) => passes,
+            Err(refused) => return Err(breaker.refused(Some(&self.admitted.info), refused)),
+        };
+        if let Some(ping) = breaker.ping_for(passes.pass.is_probe()) {
+            let permit = Permit::new(breaker, Some(passes.pass));
+            self.pinging = Some(Pinging::new(ping, permit, call));
+            return Ok(Step::Wait);
+        }
+        self.admitted.admit(passes);
+        Ok(Step::Go)
+    }
+
+    fn poll_turn(
+        &mut self,
+        _: &mut ToolCall,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Res>, ToolError>> {
+        let Admitted { breaker, info, .. } = &self.admitted;
+        if let Some(pinging) = &mut self.pinging {
+            ready!(pinging.as_mut().poll(cx, info));
+            self.pinging = None;
+        }
+        Poll::Ready(breaker.refusal(info).map_or(Ok(None), Err))
+    }
+
+    fn not_ready(&mut self, call: &ToolCall, error: ToolError) -> ToolError {
+        self.admitted
+            .breaker
+            .not_ready(call, error, &self.classifier)
+    }
+
+    #[inline]
+    fn judge(&self, result: &Result<Res, ToolError>) -> End {
+        let outcome = self.classifier.classify(result.as_ref());
+        End::of(&outcome, result.as_ref().err())
+    }
+
+    #[expect(clippy::inline_always, reason = "measured")]
+    #[inline(always)]
+    fn ended(&mut self, result: &mut Result<Res, ToolError>, end: End, since: Option<Instant>) {
+        self.admitted.ended(end, result.as_ref().err(), since);
     }
 }

@@ -1,6 +1,6 @@
 //! Reports exactly once how a call ended.
 
-use std::{mem::ManuallyDrop, task::Poll, time::Duration};
+use std::{mem::ManuallyDrop, time::Duration};
 
 use tokio::time::Instant;
 
@@ -123,24 +123,13 @@ impl<R: Report> InFlight<R> {
         finish(report.0.as_mut().expect("there until the end"))
     }
 
-    /// Polls the call. The caller reports the result to [`report`](Self::report).
-    #[inline]
-    pub(crate) fn poll<T>(&mut self, poll: impl FnOnce(&R) -> Poll<T>) -> Poll<T> {
-        let polled = poll(self.begin_poll());
-        match polled {
-            Poll::Ready(_) => self.stage = Stage::Ended,
-            Poll::Pending => self.wait(),
-        }
-        polled
-    }
-
     /// The report, until the end.
     #[inline]
     pub(crate) fn reporter(&self) -> Option<&R> {
         self.report.as_ref()
     }
 
-    /// What reports.
+    /// Returns the report of a call that was sent.
     #[inline]
     pub(crate) fn report(&self) -> &R {
         self.report.as_ref().expect("there until the end")
@@ -231,10 +220,21 @@ impl<R: Report> Drop for InFlight<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{cell::RefCell, panic, rc::Rc};
+    use std::{cell::RefCell, panic, rc::Rc, task::Poll};
 
     #[derive(Clone, Default)]
     struct Log(Rc<RefCell<Vec<String>>>);
+
+    impl InFlight<Log> {
+        fn poll<T>(&mut self, poll: impl FnOnce(&Log) -> Poll<T>) -> Poll<T> {
+            let polled = poll(self.begin_poll());
+            match polled {
+                Poll::Ready(_) => self.finish(|_| ()),
+                Poll::Pending => self.wait(),
+            }
+            polled
+        }
+    }
 
     impl Report for Log {
         fn abandoned(self, how: Abandoned) {
