@@ -118,7 +118,6 @@ impl ToolCall {
     #[inline]
     pub(crate) fn share_limit(&self) {
         self.data.ident.record.set_limit_ms(self.limit_ms);
-        self.release();
     }
 
     /// Marks that the call is sent to the inner service. An earlier attempt, or an earlier call with

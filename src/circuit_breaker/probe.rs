@@ -125,34 +125,29 @@ pub(super) struct Pinging {
 
 impl Pinging {
     #[cold]
-    pub(super) fn new(ping: &Ping, permit: Permit, call: &ToolCall) -> Pin<Box<Self>> {
-        Box::pin(Self {
+    pub(super) fn new(ping: &Ping, permit: Permit, call: &ToolCall) -> Self {
+        Self {
             ping: Mutex::new((ping.send)(&call.info())),
             limit: ping.limit,
             timer: Timer::default(),
             permit,
-        })
+        }
     }
 
     /// Ready once the ping has counted.
-    pub(super) fn poll(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        info: &CallInfo,
-    ) -> Poll<()> {
-        let this = &mut *self;
-        let ping = this.ping.get_mut().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, info: &CallInfo) -> Poll<()> {
+        let ping = self.ping.get_mut().unwrap_or_else(PoisonError::into_inner);
         // The ping first: a tie is a success.
         let verdict = match ping.as_mut().poll(cx) {
             Poll::Ready(true) => Verdict::SUCCESS,
             Poll::Ready(false) => Verdict::FAILURE,
             Poll::Pending => {
-                let limit = this.limit;
-                ready!(this.timer.poll(cx, || Instant::now().checked_add(limit)));
+                let limit = self.limit;
+                ready!(self.timer.poll(cx, || Instant::now().checked_add(limit)));
                 Verdict::FAILURE
             }
         };
-        this.permit.end(Some(verdict), None, Some(info));
+        self.permit.end(Some(verdict), None, Some(info));
         Poll::Ready(())
     }
 }

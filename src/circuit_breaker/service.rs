@@ -1,7 +1,4 @@
-use std::{
-    pin::Pin,
-    task::{Context, Poll, ready},
-};
+use std::task::{Context, Poll, ready};
 
 use tokio::time::Instant;
 
@@ -14,7 +11,7 @@ use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
     flow::{Ends, Gate, Readiness, Step, Ticket, service},
-    kit::in_flight::Abandoned,
+    kit::{cold::Cold, in_flight::Abandoned},
     outcome::Classify,
 };
 
@@ -40,8 +37,8 @@ impl<S, C> CircuitBreaker<S, C> {
 /// A call at its breaker.
 pub(crate) struct Entrant<C> {
     admitted: Admitted,
-    /// The call would be a probe, and waits for the ping that is sent in its place. A cold state may box.
-    pinging: Option<Pin<Box<Pinging>>>,
+    /// The call would be a probe, and waits for the ping that is sent in its place.
+    pinging: Cold<Pinging>,
     classifier: C,
 }
 
@@ -61,7 +58,7 @@ impl<Res, C: Classify<Res> + Clone> Gate<Res> for Breakers<C> {
         }
         Ok(Entrant {
             admitted: Admitted::later(breaker, info),
-            pinging: None,
+            pinging: Cold::default(),
             classifier: self.classifier.clone(),
         })
     }
@@ -97,7 +94,7 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
         };
         if let Some(ping) = breaker.ping_for(passes.pass.is_probe()) {
             let permit = Permit::new(breaker, Some(passes.pass));
-            self.pinging = Some(Pinging::new(ping, permit, call));
+            self.pinging = Cold::new(Pinging::new(ping, permit, call));
             return Ok(Step::Wait);
         }
         self.admitted.admit(passes);
@@ -110,9 +107,9 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Res>, ToolError>> {
         let Admitted { breaker, info, .. } = &self.admitted;
-        if let Some(pinging) = &mut self.pinging {
-            ready!(pinging.as_mut().poll(cx, info));
-            self.pinging = None;
+        if let Some(pinging) = &mut self.pinging.0 {
+            ready!(pinging.poll(cx, info));
+            self.pinging = Cold::default();
         }
         Poll::Ready(breaker.refusal(info).map_or(Ok(None), Err))
     }

@@ -96,6 +96,7 @@ where
         } else {
             match self.inner.take() {
                 Taken::Ready => {
+                    call.release();
                     return call_in_place(self.inner.get(), call, |fut| {
                         let state = State::Called { fut: Some(fut) };
                         ResponseFuture::new(state, limit, caller.take(), drain.take(), info.take())

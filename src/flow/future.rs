@@ -131,6 +131,7 @@ impl<S, F, T: Ticket> Flow<S, F, T> {
     where
         S: Service<ToolCall, Future = F>,
     {
+        call.release();
         let mut beginning = Beginning::new(Ticketed(ticket), call.trusted_deadline());
         call_in_place(svc, call, |fut| {
             wrap(Self {

@@ -12,7 +12,7 @@ use crate::{call::ToolCall, error::ToolError};
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
     #[cfg(feature = "cancel")]
-    set: Option<Box<Set>>,
+    set: super::cold::Cold<Set>,
 }
 
 #[cfg(feature = "cancel")]
@@ -32,45 +32,27 @@ struct Begun {
     until: Option<tokio::time::Instant>,
 }
 
-/// Outlined, or the drop of each future calls a function for it: 20 of the 275 instructions of a timeout.
-#[cfg(feature = "cancel")]
-impl Drop for Drain {
-    #[inline]
-    fn drop(&mut self) {
-        #[cold]
-        #[inline(never)]
-        fn end(set: Box<Set>) {
-            drop(set);
-        }
-        if let Some(set) = self.set.take() {
-            end(set);
-        }
-    }
-}
-
 #[cfg(feature = "cancel")]
 impl Drain {
     /// Puts a token of its own on the call, a child of the caller's. Nothing without a time.
     #[inline]
     pub(crate) fn of(call: &mut ToolCall, time: Option<Duration>) -> Self {
         Self {
-            set: time.map(|time| Set::on(call, time)),
+            set: time.map_or_else(Default::default, |time| Set::on(call, time)),
         }
     }
 
     /// It, taken out before it began.
     #[inline]
     pub(crate) fn take(&mut self) -> Self {
-        Self {
-            set: self.set.take(),
-        }
+        std::mem::take(self)
     }
 
     /// The call has to end with this error, which comes back if nothing is waited for. Else the tool is told to stop, and
     /// [`poll`](Self::poll) waits.
     #[cold]
     pub(crate) fn begin(&mut self, error: ToolError, timer: &mut Timer) -> Result<(), ToolError> {
-        let Some(set) = &mut self.set else {
+        let Some(set) = &mut self.set.0 else {
             return Err(error);
         };
         timer.reset();
@@ -83,13 +65,13 @@ impl Drain {
     /// Whether the tool was told to stop.
     #[inline]
     pub(crate) fn has_begun(&self) -> bool {
-        self.set.as_ref().is_some_and(|set| set.begun.is_some())
+        self.set.0.as_ref().is_some_and(|set| set.begun.is_some())
     }
 
     /// Ready with the error once the wait is over; never before it has begun.
     #[cold]
     pub(crate) fn poll(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<ToolError> {
-        let Some(set) = &mut self.set else {
+        let Some(set) = &mut self.set.0 else {
             return Poll::Pending;
         };
         let Some(begun) = &set.begun else {
@@ -107,7 +89,7 @@ impl Drain {
     pub(crate) fn settle<Res>(&mut self, result: Result<Res, ToolError>) -> Result<Res, ToolError> {
         use crate::error::Execution::Completed;
 
-        let Some(begun) = self.set.as_mut().and_then(|set| set.begun.take()) else {
+        let Some(begun) = self.set.0.as_mut().and_then(|set| set.begun.take()) else {
             return result;
         };
         let has_run = result.map_or_else(|error| error.execution() == Completed, |_| true);
@@ -121,11 +103,11 @@ impl Drain {
 #[cfg(feature = "cancel")]
 impl Set {
     #[cold]
-    fn on(call: &mut ToolCall, time: Duration) -> Box<Self> {
+    fn on(call: &mut ToolCall, time: Duration) -> super::cold::Cold<Self> {
         let callers = call.cancellation();
         let token = callers.map_or_else(Default::default, |callers| callers.child_token());
         call.set_cancellation(token.clone());
-        Box::new(Self {
+        super::cold::Cold::new(Self {
             time,
             token,
             begun: None,

@@ -16,6 +16,8 @@ use crate::call::ToolCall;
 /// hold: this is not inlined, the `call` that ends in it is not (`#[inline(never)]`), and `build` cannot panic and owns nothing, so that
 /// there is nothing to drop. It takes what it needs by [`Option::take`]. The clone of a classifier is made there too: should it panic, the
 /// call counts as abandoned.
+///
+/// A layer that can hold a call back [releases](ToolCall::release) it before.
 #[inline(never)]
 pub(crate) fn call_in_place<S, T>(
     svc: &mut S,
@@ -25,7 +27,6 @@ pub(crate) fn call_in_place<S, T>(
 where
     S: Service<ToolCall>,
 {
-    call.release();
     build(svc.call(call))
 }
 

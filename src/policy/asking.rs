@@ -15,7 +15,7 @@ use crate::{
     error::{APPROVAL_MISSING, APPROVAL_UNANSWERED, ToolError},
     event::PolicyOutcome,
     flow::{Ends, Step, Ticket},
-    kit::timer::Timer,
+    kit::{cold::Cold, timer::Timer},
     text::Short,
 };
 
@@ -26,8 +26,7 @@ const MAX_NAME: usize = 40;
 /// A call that is allowed, or waits for its approval.
 pub(crate) struct Permit {
     info: CallInfo,
-    /// A cold state may box.
-    asking: Option<Box<Asking>>,
+    asking: Cold<Asking>,
 }
 
 /// An approval that is waited for, on a limit of its own.
@@ -45,7 +44,8 @@ struct Asking {
 impl Permit {
     #[inline]
     pub(super) fn open(info: CallInfo) -> Self {
-        Self { info, asking: None }
+        let asking = Cold::default();
+        Self { info, asking }
     }
 
     pub(super) fn asked(
@@ -61,7 +61,7 @@ impl Permit {
         let approval = question.about(call, rule.shared_reason(), seen);
         Self {
             info,
-            asking: Some(Box::new(Asking {
+            asking: Cold::new(Asking {
                 answer: Mutex::new(Some(approver.ask(approval))),
                 question,
                 rule: rule.clone(),
@@ -69,7 +69,7 @@ impl Permit {
                 is_told: false,
                 timer: Timer::default(),
                 until,
-            })),
+            }),
         }
     }
 }
@@ -87,7 +87,7 @@ impl<Res> Ends<Res> for Permit {
     /// Nothing is reserved while the approver thinks.
     #[inline]
     fn arrive(&mut self) -> Step {
-        match self.asking {
+        match self.asking.0 {
             Some(_) => Step::Wait,
             None => Step::Go,
         }
@@ -98,10 +98,10 @@ impl<Res> Ends<Res> for Permit {
         call: &mut ToolCall,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Res>, ToolError>> {
-        if let Some(asking) = &mut self.asking {
+        if let Some(asking) = &mut self.asking.0 {
             ready!(asking.poll(call, &self.info, cx))?;
             // The approver's future goes before the call is sent.
-            self.asking = None;
+            self.asking = Cold::default();
         }
         Poll::Ready(Ok(None))
     }

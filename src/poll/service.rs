@@ -57,10 +57,13 @@ where
         let (poller, first) = Poller::begin(call, self.shared.keep());
         let mut poller = Some(poller);
         match first {
-            Ok(call) => call_in_place(&mut self.inner, call, |fut| {
-                let state = State::Called { fut: Some(fut) };
-                ResponseFuture::new(state, caller.take(), poller.take())
-            }),
+            Ok(call) => {
+                call.release();
+                call_in_place(&mut self.inner, call, |fut| {
+                    let state = State::Called { fut: Some(fut) };
+                    ResponseFuture::new(state, caller.take(), poller.take())
+                })
+            }
             Err(error) => {
                 // Gives back what it has reserved.
                 self.inner = self.inner.clone();

@@ -107,6 +107,7 @@ where
             };
             let layer = Gated::new(entry, classifier, Some(round));
             let mut rest = Some((request, layer));
+            call.release();
             return call_in_place(self.inner.get(), call, |fut| ResponseFuture {
                 state: State::Called { fut },
                 rest: rest.take(),

@@ -48,6 +48,7 @@ where
         let state = match self.inner.take() {
             Taken::Ready => {
                 let classifier = &self.classifier;
+                call.release();
                 return call_in_place(self.inner.get(), call, |fut| ResponseFuture {
                     state: State::Called { fut },
                     pending: pending.take(),

@@ -82,6 +82,7 @@ impl<S, F, X> ResponseFuture<S, F, X> {
         S: Service<ToolCall, Future = F>,
     {
         let (mut info, mut again) = (Some(call.info()), Some(again));
+        call.release();
         call_in_place(svc, call, |fut| Self {
             state: State::Called { fut: Some(fut) },
             info: info.take(),

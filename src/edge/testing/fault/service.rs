@@ -75,6 +75,7 @@ where
         };
         let state = match self.inner.take() {
             Taken::Ready => {
+                call.release();
                 return call_in_place(self.inner.get(), call, |fut| {
                     let (fut, lost) = (Some(fut), lost.take());
                     ResponseFuture::new(State::Called { fut, lost }, info.take())
