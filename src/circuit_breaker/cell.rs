@@ -140,9 +140,10 @@ impl Cell {
 
     /// How long an open breaker stays so.
     pub(super) fn rest(&self, now: Duration, rules: &Rules) -> Option<Duration> {
-        let machine = self.lock();
-        let is_open = |machine: &&Box<Machine>| machine.state() == BreakerState::Open;
-        machine.as_ref().filter(is_open)?.look(now, rules).err()
+        let kept = self.lock();
+        let machine = kept.as_deref()?;
+        let is_open = machine.state() == BreakerState::Open;
+        is_open.then(|| machine.look(now, rules).err())?
     }
 
     /// The same, if it is known without the mutex.
