@@ -37,6 +37,8 @@ pub enum Key {
     By(KeyFn),
     /// A hash that a function makes; see [`Key::hashed`].
     Hashed(HashFn),
+    /// Another key, with a state for each principal; see [`Key::per_principal`].
+    PerPrincipal(Arc<Self>),
 }
 
 /// The function of [`Key::hashed`].
@@ -87,6 +89,23 @@ impl Key {
         Self::Hashed(HashFn(Arc::new(f)))
     }
 
+    /// The same key, with a state of its own for each principal: the subject (feature `token`),
+    /// else the agent, else the session. Calls without a principal share one. For upstreams whose
+    /// limit is per user.
+    ///
+    /// ```
+    /// use tower_toolcall::{Key, rate_limit::RateLimitBackoffLayer};
+    ///
+    /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
+    /// let limits =
+    /// RateLimitBackoffLayer::builder().with_keys(Key::Server.per_principal()).build()?;
+    /// # let _ = limits; Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn per_principal(self) -> Self {
+        Self::PerPrincipal(Arc::new(self))
+    }
+
     /// The hash of the call's key under this rule. It stands for the key: nobody can choose names for
     /// their hashes, so of a million keys two are taken for one once in 40 million processes.
     #[inline]
@@ -108,6 +127,10 @@ impl Key {
             Self::Session => hash_of_session(call),
             Self::By(KeyFn(f)) => hash_of(None, Some(f(call))),
             Self::Hashed(HashFn(f)) => f(call),
+            Self::PerPrincipal(key) => {
+                let principal = call.principal_hash().unwrap_or_default();
+                key.hash(call) ^ principal.rotate_left(32)
+            }
         }
     }
 
@@ -118,7 +141,10 @@ impl Key {
 
     /// Whether it may be made of the ids of callers, and not of names of tools alone.
     pub(crate) fn is_of_ids(&self) -> bool {
-        matches!(self, Self::Session | Self::By(_) | Self::Hashed(_))
+        matches!(
+            self,
+            Self::Session | Self::By(_) | Self::Hashed(_) | Self::PerPrincipal(_)
+        )
     }
 
     /// The server and the name in it, as far as it has them.
@@ -131,6 +157,7 @@ impl Key {
             Self::ToolName => (None, Some(call.tool())),
             Self::By(KeyFn(f)) => (None, Some(f(call))),
             Self::Session | Self::Hashed(_) => (None, None),
+            Self::PerPrincipal(key) => key.parts(call),
         }
     }
 }
@@ -186,6 +213,7 @@ pub fn principal_fn<F: Fn(&ToolCall) -> Option<&str>>(f: F) -> F {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::PerPrincipal(key) => return f.debug_tuple("PerPrincipal").field(key).finish(),
             Self::Tool => "Tool",
             Self::ToolName => "ToolName",
             Self::Server => "Server",

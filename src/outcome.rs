@@ -185,8 +185,9 @@ impl Outcome {
         self
     }
 
-    /// Says that the answer used up what the server grants, as its headers may tell: for so long no
-    /// further call should be sent. See `hint::exhausted` (feature `hints`).
+    /// Says for how long no further call should be sent: the answer used up what the server grants,
+    /// as its headers may tell, or the server fails and says when it is back. See `hint::exhausted`
+    /// (feature `hints`).
     #[must_use]
     pub const fn with_cooldown(mut self, cooldown: Duration) -> Self {
         self.cooldown = Some(cooldown);
@@ -252,7 +253,7 @@ impl Outcome {
         })
     }
 
-    /// For how long nothing is left of what the server grants.
+    /// For how long no further call should be sent.
     pub const fn cooldown(&self) -> Option<Duration> {
         self.cooldown
     }
@@ -317,7 +318,7 @@ impl<Res> Classify<Res> for ByError {
             mistake: false,
             weak: count != Count::Neutral && is_weak(error),
             retry_after: error.retry_after(),
-            cooldown: None,
+            cooldown: error.announced_delay(),
         }
     }
 }

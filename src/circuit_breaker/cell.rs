@@ -247,6 +247,11 @@ impl Cell {
         self.with(rules, |machine| machine.postpone(period, now));
     }
 
+    /// A failing server says when it is back.
+    pub(super) fn announced(&self, delay: Duration, now: Duration, rules: &Rules) {
+        self.with(rules, |machine| machine.announced(delay, now));
+    }
+
     /// Takes over another process' closing.
     pub(super) fn release(&self, now: Duration, rules: &Rules) -> Option<Transition> {
         self.with(rules, |machine| machine.release(now, rules))

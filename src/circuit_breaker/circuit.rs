@@ -37,6 +37,9 @@ use crate::{
 /// How many transitions are kept for a slow subscriber.
 pub(super) const BACKLOG: usize = 256;
 
+/// The longest delay of a failing server that makes an open period longer.
+const MAX_ANNOUNCED: Duration = Duration::from_secs(300);
+
 /// Decides how a call counts that was dropped unfinished.
 pub(super) type AbandonedFn = dyn Fn(&Abandoned) -> Count + Send + Sync;
 
@@ -111,6 +114,8 @@ pub(crate) struct End {
     weak: bool,
     /// It is the answer of a tool that is alive.
     answers: bool,
+    /// The delay that a failing server has announced.
+    delay: Option<Duration>,
 }
 
 impl End {
@@ -121,6 +126,7 @@ impl End {
             reported: outcome.is_reported_failure(),
             weak: outcome.is_weak(),
             answers: outcome.is_reported() || error.is_some_and(ToolError::is_an_answer),
+            delay: outcome.cooldown(),
         }
     }
 
@@ -139,6 +145,7 @@ impl End {
             reported: false,
             weak: false,
             answers: false,
+            delay: None,
         }
     }
 }
@@ -419,6 +426,12 @@ impl Breaker {
         }
     }
 
+    /// A failing server says when it is back: an open period ends no earlier.
+    fn announced(&self, delay: Duration) {
+        let Circuit { cell, shared, .. } = self.circuit();
+        cell.announced(delay.min(MAX_ANNOUNCED), shared.now(), &shared.rules);
+    }
+
     #[cold]
     fn note_latency(&self, generation: u32, latency: Duration) {
         let ms = u32::try_from(latency.as_millis()).unwrap_or(u32::MAX);
@@ -602,6 +615,9 @@ impl Admitted {
             (Some(Verdict { failure: false, .. }), ..) => (verdict, Some(Verdict::SUCCESS)),
             (verdict, ..) => (verdict, None),
         };
+        if let (Some(delay), Some(Verdict { failure: true, .. })) = (end.delay, verdict) {
+            self.breaker.announced(delay);
+        }
         let turned = self.end_own(own);
         let latency = || since.map(|since| since.elapsed());
         let (pass, call) = (self.passes.pass, Some(&self.info));

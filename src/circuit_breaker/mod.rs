@@ -5,6 +5,10 @@
 //! passes, and other calls are still refused. If the probe succeeds, the breaker closes and starts afresh; if it
 //! fails, it opens again. Each tool of each server has a breaker of its own ([`Key`](crate::Key)).
 //!
+//! A failing server that says when it is back, by a 503 with `Retry-After` for example, is not
+//! probed earlier: the open period becomes the larger of its own and that delay, counted from the
+//! answer, and at most 300 s. A delay that is known by a text alone changes nothing.
+//!
 //! By default, 5 failures in a row open it for 60 s. No window of time is involved, so a dead tool that
 //! is called every few minutes is stopped too. [`Trip`] offers a window of time for failures in a row or for all
 //! failures; [`Rates`] offer shares of failures or slow calls.

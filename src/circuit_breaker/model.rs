@@ -30,6 +30,8 @@ enum Step {
     Adopt(u16),
     Postpone(u16),
     Release,
+    /// A failing server says when it is back.
+    Announce(u16),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +69,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0u16..400).prop_map(Step::Adopt),
         1 => (0u16..400).prop_map(Step::Postpone),
         1 => Just(Step::Release),
+        2 => (0u16..400).prop_map(Step::Announce),
     ];
     prop::collection::vec(step, 1..60)
 }
@@ -139,6 +142,8 @@ struct Naive {
     until: Duration,
     /// Whether the present opening is another process'.
     adopted: bool,
+    /// When a failing server is back.
+    announced: Duration,
     results: Vec<(Duration, Verdict)>,
     probes: Vec<(usize, Duration)>,
     /// How each probe of the present period ended, in their order: whether it had a verdict.
@@ -157,12 +162,13 @@ impl Naive {
         if matches!(state, State::Closed | State::ForcedClosed) {
             self.results.clear();
             (self.failed_probes, self.adopted) = (0, false);
+            self.announced = Duration::ZERO;
         }
     }
 
     fn open(&mut self, now: Duration, rules: &Rules) {
         self.turn(State::Open, now);
-        self.until = now + self.open_for(rules);
+        self.until = self.announced.max(now + self.open_for(rules));
         self.adopted = false;
     }
 
@@ -181,6 +187,11 @@ impl Naive {
         if self.state == State::Open {
             self.until = self.until.max(until);
         }
+    }
+
+    fn announces(&mut self, until: Duration) {
+        self.announced = self.announced.max(until);
+        self.postpones(self.announced);
     }
 
     fn releases(&mut self, now: Duration) {
@@ -359,6 +370,7 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
         since: Duration::ZERO,
         until: Duration::ZERO,
         adopted: false,
+        announced: Duration::ZERO,
         results: Vec::new(),
         probes: Vec::new(),
         verdicts: Vec::new(),
@@ -426,6 +438,10 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
                 naive.postpones(now + millis(ms.into()));
                 cell.postpone(millis(ms.into()), now, rules);
             }
+            Step::Announce(ms) => {
+                naive.announces(now + millis(ms.into()));
+                cell.announced(millis(ms.into()), now, rules);
+            }
             Step::Release => {
                 naive.releases(now);
                 changes.extend(cell.release(now, rules));
@@ -486,6 +502,9 @@ fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
             }
             Step::Postpone(ms) => {
                 cell.postpone(rules.bounded(millis(ms.into())), now, rules);
+            }
+            Step::Announce(ms) => {
+                cell.announced(rules.bounded(millis(ms.into())), now, rules);
             }
             Step::Release => drop(cell.release(now, rules)),
             Step::Back(_) | Step::Force(_) => {}

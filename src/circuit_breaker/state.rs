@@ -42,6 +42,9 @@ pub(super) struct Machine {
     lost: Option<Outage>,
     /// Whether the opening was another process', and none of this one's results led to it.
     adopted: bool,
+    /// When a failing server is back, by its own word: no open period ends earlier. Zero if none
+    /// has said so.
+    announced: Duration,
     /// The end of the last period that results of this process led to.
     own_until: Duration,
     /// The latest moment seen. A thread that comes with an earlier one does not turn it back.
@@ -129,6 +132,7 @@ impl Machine {
             outages: Vec::new(),
             lost: None,
             adopted: false,
+            announced: Duration::ZERO,
             own_until: Duration::ZERO,
             now: Duration::ZERO,
             tickets: 0,
@@ -496,6 +500,16 @@ impl Machine {
         }
     }
 
+    /// A failing server says when it is back. Also true of a result that is stale otherwise.
+    pub(super) fn announced(&mut self, delay: Duration, now: Duration) {
+        self.now = self.now.max(now);
+        self.announced = self.announced.max(self.now.saturating_add(delay));
+        if self.state == BreakerState::Open {
+            self.probe_from = self.probe_from.max(self.announced);
+            self.own_until = self.probe_from;
+        }
+    }
+
     /// Another process' breaker has closed. An adopted opening ends with it; one that this process' own results led to may
     /// begin its probes at once: what is well again for others need not be so for us.
     pub(super) fn release(&mut self, now: Duration, rules: &Rules) -> Option<Transition> {
@@ -539,7 +553,8 @@ impl Machine {
         self.opened += 1;
         self.adopted = false;
         let period = rules.open_for(self.failed_probes);
-        self.probe_from = self.now.saturating_add(period);
+        self.probe_from = self.now.saturating_add(period).max(self.announced);
+        let period = self.probe_from - self.now;
         self.own_until = self.probe_from;
         Transition {
             open_for: Some(period),
@@ -552,6 +567,7 @@ impl Machine {
         self.window = Window::new(&rules.trip);
         self.tripped = Tally::default();
         self.failed_probes = 0;
+        self.announced = Duration::ZERO;
     }
 
     fn turn(&mut self, state: BreakerState, reason: TransitionReason, tally: Tally) -> Transition {

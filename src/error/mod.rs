@@ -574,6 +574,15 @@ impl ToolError {
         self.0.evidence == Evidence::Refusal
     }
 
+    /// The delay that a failing server announces, as the tool service saw it on its own connection:
+    /// a 503 with `Retry-After`, for example. Not one that is known by a text, nor one of our own.
+    pub(crate) fn announced_delay(&self) -> Option<Duration> {
+        use ErrorKind::{ConnectionFailed, Overloaded, Upstream};
+        let fails = matches!(self.kind(), Upstream | Overloaded | ConnectionFailed);
+        let is_seen = self.evidence() == Evidence::Word && !self.has_own_delay();
+        self.retry_after().filter(|_| fails && is_seen)
+    }
+
     /// Whether it is the answer of a tool that is alive to a call that asks for the wrong thing. A
     /// denial is none: credentials are checked in front of the tool. Nor is what a text alone
     /// tells.

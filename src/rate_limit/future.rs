@@ -92,7 +92,8 @@ impl<C> Gated<C> {
         }
     }
 
-    /// A success that used up what the server grants.
+    /// A success that used up what the server grants, or a failing server that says when it is
+    /// back.
     #[cold]
     fn used_up<S>(&self, cooldown: Duration, request: &Request<S, RateLimitHandle>) {
         let settings = &*self.gate().settings;

@@ -16,7 +16,16 @@
 //! the cooldowns, ends them and begins others.
 //!
 //! A success may report that it used up what the server grants
-//! ([`Outcome::with_cooldown`](crate::Outcome::with_cooldown)); that closes the gate as well.
+//! ([`Outcome::with_cooldown`](crate::Outcome::with_cooldown)); that closes the gate as well. So
+//! does a failing server that says when it is back, by a 503 with `Retry-After` for example: other
+//! calls wait. The call that met it is repeated by a retry layer, not by this one.
+//!
+//! # Limits per user
+//!
+//! A limit that the upstream has for each user is no other user's: with
+//! [`with_keys`](RateLimitBackoffBuilder::with_keys) and
+//! [`Key::per_principal`](crate::Key::per_principal) user B does not wait for A's 429. Settings do
+//! so by default where tokens are exchanged.
 //!
 //! # Order
 //!

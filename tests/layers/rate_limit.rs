@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use http::StatusCode;
 use tokio::time::{Instant, advance, sleep};
 use tokio_test::task;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
@@ -754,5 +755,63 @@ async fn no_cooldown_is_randomised_without_jitter() {
             layer.layer(tool).oneshot(call()).await.unwrap();
             assert_eq!(start.elapsed(), secs(wait));
         }
+    }
+}
+
+/// D5: a 503 with a delay begins a cooldown, as a 429 does; one that is known by a text alone does not.
+#[tokio::test(start_paused = true)]
+async fn a_failing_server_that_says_when_it_is_back_is_not_asked_earlier() {
+    let unavailable = ToolError::from_status(StatusCode::SERVICE_UNAVAILABLE, "back soon");
+    for (error, wait) in [
+        (unavailable.with_retry_after(secs(120)), 120),
+        (
+            ToolError::new(ErrorKind::Overloaded, "busy").with_retry_after(secs(40)),
+            40,
+        ),
+        (
+            ToolError::from_box("503: retry after 120 seconds".into()),
+            0,
+        ),
+    ] {
+        let tool = Script::new([Step::error(error.clone()), Step::ok("done")]);
+        let layer = RateLimitBackoffLayer::builder()
+            .with_jitter(Jitter::None)
+            .build()
+            .unwrap();
+        let svc = layer.layer(tool.clone());
+        let met = svc.clone().oneshot(call()).await.unwrap_err();
+        assert_eq!((met.kind(), tool.count()), (error.kind(), 1), "{error}");
+        let start = Instant::now();
+        assert_eq!(svc.oneshot(call()).await.unwrap(), "done");
+        assert_eq!(start.elapsed(), secs(wait), "{error}");
+    }
+}
+
+/// D14: with a limit per user, a user does not wait for another one's limit.
+#[tokio::test(start_paused = true)]
+async fn a_limit_per_principal_holds_back_no_other_user() {
+    for (key, other_waits) in [
+        (Key::Tool, 60),
+        (Key::Tool.per_principal(), 0),
+        (Key::Server.per_principal(), 0),
+    ] {
+        let tool = Script::new([Step::error(limited(Some(60)))]).then(Step::ok("done"));
+        let layer = RateLimitBackoffLayer::builder()
+            .with_keys(key)
+            .with_jitter(Jitter::None)
+            .with_attempts(1)
+            .build()
+            .unwrap();
+        let waits = async |call: ToolCall| {
+            let start = Instant::now();
+            let answer = layer.layer(tool.clone()).oneshot(call).await;
+            (answer.is_ok(), start.elapsed())
+        };
+        let of = |agent: &str| call().with_agent_id(agent);
+        assert_eq!(waits(of("a")).await, (false, Duration::ZERO));
+        assert_eq!(waits(of("b")).await, (true, secs(other_waits)));
+        assert!(waits(of("a")).await.0);
+        // Calls without a principal share a limit that was not met, or have the one of all.
+        assert_eq!(waits(call()).await.0, true);
     }
 }

@@ -72,6 +72,12 @@
 //! The exchange has layers of its own; a retry there would multiply with the one above. Its calls are those of the tool `token_exchange`,
 //! with the ids, the rules, the deadline and the cancellation of the call for which they are made, and without its arguments.
 //!
+//! # Limits per user
+//!
+//! An upstream that knows the user by this token may limit each user. Key the
+//! [rate limit](crate::rate_limit) by principal: `Key::Tool.per_principal()`. Settings with
+//! `token.endpoint` do so by default.
+//!
 //! # Strangers
 //!
 //! Whether a token is genuine the provider says: each one that somebody invents is a request to it, signed in as this program. With too many of them the provider answers all callers

@@ -82,6 +82,66 @@ async fn many_safe_calls_without_a_verdict_leave_others_refused() {
     assert_eq!(kind(rig.send(call()).await), ErrorKind::RateLimited);
 }
 
+fn unavailable(retry_after: u64) -> ToolError {
+    let error = ToolError::from_status(StatusCode::SERVICE_UNAVAILABLE, "back soon");
+    error.with_retry_after(secs(retry_after))
+}
+
+/// D5: a failing server that says when it is back is probed then, and no earlier.
+#[tokio::test(start_paused = true)]
+async fn an_announced_delay_makes_the_open_period_longer() {
+    let reported = ToolError::new(ErrorKind::Upstream, "down").with_retry_after(secs(90));
+    for (error, opens_for) in [
+        (unavailable(120), 120),
+        (unavailable(10), 60),
+        (unavailable(3600), 300),
+        (reported, 90),
+        (
+            ToolError::from_box("503: retry after 120 seconds".into()),
+            60,
+        ),
+    ] {
+        let rig = default_rig();
+        for _ in 0..5 {
+            rig.ask(Step::error(error.clone())).await.unwrap_err();
+        }
+        let refused = rig.ask(ok()).await.unwrap_err();
+        assert_eq!(refused.retry_after(), Some(secs(opens_for)), "{error}");
+        advance(secs(opens_for) - Duration::from_millis(1)).await;
+        assert!(!rig.reaches(ok()).await, "{error}");
+        advance(Duration::from_millis(1)).await;
+        assert!(rig.reaches(ok()).await, "{error}");
+        assert_eq!(rig.breaker().state(), BreakerState::Closed);
+    }
+}
+
+/// D5: the delay counts from its own answer: one before the breaker opened, of a probe, and one that comes late.
+#[tokio::test(start_paused = true)]
+async fn an_announced_delay_counts_from_its_answer() {
+    let rig = default_rig();
+    let late = Step::error(unavailable(200)).after(secs(20));
+    let mut late = rig.starts(late, call());
+    rig.ask(Step::error(unavailable(100))).await.unwrap_err();
+    advance(secs(10)).await;
+    rig.fails(4).await;
+    let refused = rig.ask(ok()).await.unwrap_err();
+    assert_eq!(refused.retry_after(), Some(secs(90)));
+    advance(secs(10)).await;
+    tokio_test::assert_ready_err!(late.poll());
+    let refused = rig.ask(ok()).await.unwrap_err();
+    assert_eq!(refused.retry_after(), Some(secs(200)));
+    advance(secs(200)).await;
+    rig.ask(Step::error(unavailable(150))).await.unwrap_err();
+    let refused = rig.ask(ok()).await.unwrap_err();
+    assert_eq!(refused.retry_after(), Some(secs(150)));
+    // Once the tool is well, all that is forgotten.
+    advance(secs(150)).await;
+    rig.ask(ok()).await.unwrap();
+    rig.fails(5).await;
+    let refused = rig.ask(ok()).await.unwrap_err();
+    assert_eq!(refused.retry_after(), Some(secs(60)));
+}
+
 /// The answer of a tool that is well, to a call that asks for the wrong thing.
 fn answered() -> [ToolError; 4] {
     [
