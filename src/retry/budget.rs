@@ -2,7 +2,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -10,12 +10,18 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
+    call::{CallInfo, ToolCall},
     config::{ConfigError, refuse_if},
-    kit::lane::{here, lanes},
+    event::Listener,
+    key::{DEFAULT_MAX_KEYS, Key},
+    kit::{
+        lane::{here, lanes},
+        registry::{Evict, Keep, Registry},
+    },
 };
 
-/// Bounds the retries of many calls to a share of their number, so that retries do not overload a
-/// failing server.
+/// Bounds the retries of the calls of a key to a share of their number, so that retries do not
+/// overload a failing server.
 ///
 /// Time is divided into windows of 10 s. In the present window and the one before it, 20 s at most, there are
 /// never more retries than the larger of 20 % of the calls and 10; a call that began before and is the first to ask for a retry
@@ -115,6 +121,24 @@ impl RetryBudget {
         }))
     }
 
+    /// One of the same size for a key, so it needs no lanes. As many calls are counted for it as
+    /// for this one, as those of the key are not known apart so far.
+    fn of_key(&self, now: Instant) -> Self {
+        let own = Self::unchecked(self.0.per_million, self.0.minimum, 1);
+        drop(own.turn(now));
+        let (windows, calls) = self.turn(now);
+        let recent = calls.saturating_sub(windows.before.calls);
+        own.0.lanes[0].calls.store(recent, Relaxed);
+        own
+    }
+
+    /// Whether a retry was granted in the present window or the one before it.
+    fn is_in_use(&self, now: Instant) -> bool {
+        let (windows, _) = self.turn(now);
+        let present = windows.present.map_or(0, |(_, present)| present.retries);
+        present + windows.before.retries > 0
+    }
+
     /// Counts a call. Every 32nd call of a lane, and every retry, checks whether the window is over.
     #[inline]
     pub(super) fn deposit(&self, now: impl FnOnce() -> Instant) {
@@ -158,6 +182,83 @@ impl RetryBudget {
         granted
     }
 }
+
+/// A budget for each key, and one for all of them together.
+#[derive(Clone)]
+pub(super) struct Budgets {
+    /// The size of the budget of each key. Counts the calls of all.
+    each: RetryBudget,
+    pub(super) total: Option<RetryBudget>,
+    keys: Registry<KeyBudget>,
+    /// Whether a retry was asked for: before that no call of a key has to be counted.
+    is_used: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct KeyBudget(RetryBudget);
+
+impl Evict for KeyBudget {
+    const IS_KNOWN: bool = false;
+
+    fn keep(&self) -> Keep {
+        match self.0.is_in_use(Instant::now()) {
+            true => Keep::IfPossible,
+            false => Keep::IfUsed,
+        }
+    }
+}
+
+impl Budgets {
+    pub(super) fn new(each: RetryBudget, key: Key) -> Self {
+        let overflow = KeyBudget(each.of_key(Instant::now()));
+        let keys = Registry::new(key, DEFAULT_MAX_KEYS, overflow, Listener::default());
+        Self {
+            keys: keys.of_layer("retry"),
+            each,
+            total: None,
+            is_used: Arc::default(),
+        }
+    }
+
+    /// The same budgets, unused, for other keys.
+    pub(super) fn by(&self, key: Key) -> Self {
+        Self {
+            total: self.total.clone(),
+            ..Self::new(self.each.clone(), key)
+        }
+    }
+
+    /// The same for each key, of another size.
+    pub(super) fn of(&self, each: RetryBudget) -> Self {
+        Self {
+            total: self.total.clone(),
+            ..Self::new(each, self.keys.key().clone())
+        }
+    }
+
+    pub(super) fn deposit(&self, call: &ToolCall) {
+        self.each.deposit(Instant::now);
+        if let Some(total) = &self.total {
+            total.deposit(Instant::now);
+        }
+        if self.is_used.load(Relaxed)
+            && let Some(entry) = self.keys.peek(&call.info())
+        {
+            entry.value().0.deposit(Instant::now);
+        }
+    }
+
+    /// Asks for a retry.
+    pub(super) fn withdraw(&self, call: &CallInfo, now: Instant) -> bool {
+        self.is_used.store(true, Relaxed);
+        let make = || KeyBudget(self.each.of_key(now));
+        let entry = self.keys.keep(call, make);
+        let total = self.total.as_ref();
+        entry.value().0.withdraw(now) && total.is_none_or(|total| total.withdraw(now))
+    }
+}
+
+crate::text::debug_fields! { {} |this| Budgets { each: this.each, total: this.total, .. } }
 
 impl Windows {
     /// Begins a new window when the present one is over.

@@ -22,8 +22,10 @@
 //! with its reason ([`RetryRefusal`]) and counted in the span and the result, never silence. The error of a call that was not declared
 //! safe says so in its detail `retry_refused`.
 //!
-//! **How many at once?** A [`RetryBudget`] bounds the retries of all calls to a fifth of their number, so that
-//! under a full outage a server sees at most 1.2 times the calls.
+//! **How many at once?** A [`RetryBudget`] for each tool bounds the retries of its calls to a fifth
+//! of their number, so that under a full outage a server sees at most 1.2 times the calls, and a
+//! tool that fails uses up no other tool's retries. [`RetryPolicy::with_total_budget`] bounds all
+//! of them together.
 //!
 //! Layers do not know each other: where a failure has just opened the breaker below, the retry layer still
 //! waits for the next attempt. Its refusal is no attempt: the result is the tool's last error, with the breaker's remaining time as

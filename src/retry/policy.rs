@@ -2,12 +2,13 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::budget::RetryBudget;
+use super::budget::{Budgets, RetryBudget};
 use crate::{
     call::{CallInfo, Claim, ReplaySafety, Signal, ToolCall},
     config::{ConfigError, refuse_if},
     error::{NORMALIZE, ToolError},
     event::{Event, InertReason, Listen, Listener, RetryRefusal},
+    key::Key,
     kit::{
         backoff::{Backoff, Random},
         caller::Caller,
@@ -34,7 +35,7 @@ struct Settings {
     max_delay: Duration,
     rate_limit_delay: Duration,
     repeats_rate_limits: bool,
-    budget: Option<RetryBudget>,
+    budgets: Option<Budgets>,
     rule: Option<Rule>,
     assumes_safe: bool,
     listener: Listener,
@@ -72,7 +73,7 @@ impl RetryPolicy {
                 max_delay: Duration::from_secs(300),
                 rate_limit_delay: Duration::from_secs(30),
                 repeats_rate_limits: true,
-                budget: Some(RetryBudget::default()),
+                budgets: Some(Budgets::new(RetryBudget::default(), Key::default())),
                 rule: None,
                 assumes_safe: false,
                 listener: Listener::default(),
@@ -150,15 +151,27 @@ impl<C> RetryPolicy<C> {
         self.edit(|s| s.repeats_rate_limits = false)
     }
 
-    /// Sets the budget that bounds the retries of all calls. Default: [`RetryBudget::default`].
+    /// Sets the size of the budgets that bound retries. Each key has one of its own, so that a tool
+    /// that fails uses up no other's. Default: [`RetryBudget::default`].
     pub fn with_budget(self, budget: RetryBudget) -> Self {
-        self.edit(|s| s.budget = Some(budget))
+        self.edit_budgets(|budgets| *budgets = budgets.of(budget))
     }
 
-    /// Removes the budget: each call is retried as often as its attempts allow, whatever the state of
-    /// the server.
+    /// Sets a budget for the retries of all keys together, beside their own. Default: none.
+    pub fn with_total_budget(self, budget: RetryBudget) -> Self {
+        self.edit_budgets(|budgets| budgets.total = Some(budget))
+    }
+
+    /// Sets what calls share a budget. Default: those of one tool of one server. At most 10,000
+    /// keys are kept; those beyond share one budget.
+    pub fn with_budget_key(self, key: Key) -> Self {
+        self.edit_budgets(|budgets| *budgets = budgets.by(key))
+    }
+
+    /// Removes the budgets: each call is retried as often as its attempts allow, whatever the state
+    /// of the server.
     pub fn without_budget(self) -> Self {
-        self.edit(|s| s.budget = None)
+        self.edit(|s| s.budgets = None)
     }
 
     /// Sets a function that decides whether a call may run twice if its caller has not marked it, by the tool's name
@@ -217,6 +230,13 @@ impl<C> RetryPolicy<C> {
         self.with_classifier(classify)
     }
 
+    fn edit_budgets(self, change: impl FnOnce(&mut Budgets)) -> Self {
+        self.edit(|s| {
+            let default = || Budgets::new(RetryBudget::default(), Key::default());
+            change(s.budgets.get_or_insert_with(default));
+        })
+    }
+
     fn edit(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(Arc::make_mut(&mut self.settings));
         self
@@ -232,8 +252,8 @@ impl<C> RetryPolicy<C> {
             return None;
         }
         call.record(|record| record.announce(Signal::Retries));
-        if let Some(budget) = &self.settings.budget {
-            budget.deposit(Instant::now);
+        if let Some(budgets) = &self.settings.budgets {
+            budgets.deposit(call);
         }
         Some(attempts)
     }
@@ -415,8 +435,8 @@ impl Settings {
         if call.deadline().is_some_and(|deadline| end >= deadline) {
             return Err(RetryRefusal::Deadline);
         }
-        match &self.budget {
-            Some(budget) if !budget.withdraw(now) => Err(RetryRefusal::Budget),
+        match &self.budgets {
+            Some(budgets) if !budgets.withdraw(&call.info(), now) => Err(RetryRefusal::Budget),
             _ => Ok((delay, end)),
         }
     }
@@ -428,7 +448,7 @@ impl<C> fmt::Debug for RetryPolicy<C> {
             .field("attempts", &self.settings.default.attempts)
             .field("backoff", &self.settings.default.backoff)
             .field("max_delay", &self.settings.max_delay)
-            .field("budget", &self.settings.budget)
+            .field("budgets", &self.settings.budgets)
             .finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_toolcall::{
-    ErrorKind, Event, Execution, Outcome, ReplaySafety, ToolCall, ToolError, Trust,
+    ErrorKind, Event, Execution, Key, Outcome, ReplaySafety, ToolCall, ToolError, Trust,
     backoff::{Backoff, Jitter},
     deadline::DeadlineLayer,
     rate_limit::RateLimitBackoffLayer,
@@ -535,6 +535,58 @@ async fn a_full_outage_is_not_made_worse() {
     }
     assert!(calls.load(SeqCst) <= 1200, "{calls:?}");
     assert!(calls.load(SeqCst) >= 1150, "{calls:?}");
+}
+
+/// Calls of a tool that fails its first attempt are made; the number of those that succeed.
+async fn repaired<S>(stack: &S, name: &str, server: &str, calls: usize) -> usize
+where
+    S: Service<ToolCall, Response = usize, Error = ToolError> + Clone,
+{
+    let mut repaired = 0;
+    for _ in 0..calls {
+        let call = ToolCall::new(name).with_server(server);
+        let call = call.with_replay_safety(ReplaySafety::Safe);
+        repaired += usize::from(stack.clone().oneshot(call).await.is_ok());
+    }
+    repaired
+}
+
+/// D6: a tool that always fails does not use up the retries of another one.
+#[tokio::test(start_paused = true)]
+async fn each_tool_has_a_budget_of_its_own() {
+    let (_, tool) = tool(|_, call| match (call.tool(), call.attempt()) {
+        ("well", 2..) => Ok(1),
+        _ => Err(upstream()),
+    });
+    // Without a delay: all within one window.
+    let quick = || policy().with_backoff(Backoff::fixed(Duration::ZERO).unwrap());
+    let by_server = || quick().with_budget_key(Key::Server);
+    let in_all = || quick().with_total_budget(RetryBudget::default());
+    for (policy, well, other_server) in [
+        (quick(), 10, 10),
+        (by_server(), 0, 10),
+        (in_all(), 0, 0),
+        (quick().without_budget(), 10, 10),
+    ] {
+        let stack = RetryLayer::new(policy).layer(tool.clone());
+        assert_eq!(repaired(&stack, "flaky", "docs", 10).await, 0);
+        assert_eq!(repaired(&stack, "well", "docs", 10).await, well);
+        assert_eq!(repaired(&stack, "well", "wiki", 10).await, other_server);
+    }
+}
+
+/// D6: the budget of one tool is bounded as before, whatever the others do.
+#[tokio::test(start_paused = true)]
+async fn the_budget_of_a_tool_is_a_share_of_its_calls() {
+    let (calls, tool) = tool(fails(ErrorKind::Upstream));
+    let budget = RetryBudget::new(0.2, 1).unwrap();
+    let policy = policy().with_backoff(Backoff::fixed(Duration::ZERO).unwrap());
+    let stack = RetryLayer::new(policy.with_budget(budget)).layer(tool);
+    repaired(&stack, "a", "docs", 1).await;
+    repaired(&stack, "b", "docs", 100).await;
+    assert_eq!(calls.load(SeqCst), 2 + 120);
+    repaired(&stack, "a", "docs", 99).await;
+    assert_eq!(calls.load(SeqCst), 2 + 120 + 99 + 19);
 }
 
 /// R7.

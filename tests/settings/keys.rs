@@ -32,7 +32,7 @@ macro_rules! keys {
 }
 
 /// Those that are an argument of a constructor or of another method, and words of a list.
-const ARGUMENTS: [(&str, &str); 35] = [
+const ARGUMENTS: [(&str, &str); 37] = [
     ("fit.max_chars", "FitLayer::new"),
     ("quota.key", "Keys::by"),
     ("quota.max_keys", "Keys::at_most"),
@@ -62,6 +62,8 @@ const ARGUMENTS: [(&str, &str); 35] = [
     ("retry.factor", "Backoff::exponential"),
     ("retry.budget_ratio", "RetryBudget::new"),
     ("retry.budget_minimum", "RetryBudget::new"),
+    ("retry.total_budget_ratio", "RetryPolicy::with_total_budget"),
+    ("rate_limit.per_principal", "Key::per_principal"),
     ("circuit_breaker.threshold", "Trip::consecutive_failures"),
     (
         "circuit_breaker.window",

@@ -215,6 +215,7 @@ fn retry() {
         s.retry.jitter = Jitter::Equal;
         s.retry.budget_ratio = 0.5;
         s.retry.budget_minimum = 1;
+        s.retry.total_budget_ratio = Some(0.25);
         s.rate_limit.max_wait = secs(60);
     });
     let backoff = Backoff::exponential(secs(2), 3.0).unwrap();
@@ -223,6 +224,7 @@ fn retry() {
         .unwrap()
         .with_backoff(backoff.with_cap(secs(20)).with_jitter(Jitter::Equal))
         .with_budget(RetryBudget::new(0.5, 1).unwrap())
+        .with_total_budget(RetryBudget::new(0.25, 1).unwrap())
         .with_max_delay(secs(60));
     same(&settings.retry_policy().unwrap(), &by_hand);
 }
@@ -243,6 +245,29 @@ fn rate_limit() {
         .with_fail_fast()
         .with_keys(Key::Server);
     same(&settings.rate_limit_builder(), &by_hand);
+}
+
+/// D14: with tokens of users each user has a limit of its own, unless the settings say otherwise.
+#[test]
+fn a_limit_is_per_principal_where_tokens_are_exchanged() {
+    let endpoint = Some("https://id.example.com/token".to_owned());
+    for (endpoint, set, per_principal) in [
+        (None, None, false),
+        (None, Some(true), true),
+        (endpoint.clone(), None, true),
+        (endpoint, Some(false), false),
+    ] {
+        let settings = changed(|s| {
+            s.token.endpoint = endpoint;
+            s.rate_limit.per_principal = set;
+        });
+        let key = match per_principal {
+            true => Key::Tool.per_principal(),
+            false => Key::Tool,
+        };
+        let by_hand = RateLimitBackoffLayer::builder().with_keys(key);
+        same(&settings.rate_limit_builder(), &by_hand);
+    }
 }
 
 #[test]

@@ -42,6 +42,8 @@ fn values() -> Vec<(&'static str, &'static str, Value)> {
         ("TOOLCALL_RATE_LIMIT_ATTEMPTS", "2", json!(2)),
         ("TOOLCALL_RATE_LIMIT_FAIL_FAST", "1", json!(true)),
         ("TOOLCALL_RATE_LIMIT_KEY", "server", json!("server")),
+        ("TOOLCALL_RATE_LIMIT_PER_PRINCIPAL", "true", json!(true)),
+        ("TOOLCALL_RETRY_TOTAL_BUDGET_RATIO", "0.5", json!(0.5)),
         ("TOOLCALL_RATE_LIMIT_MAX_KEYS", "10", json!(10)),
         ("TOOLCALL_CIRCUIT_BREAKER_ENABLED", "FALSE", json!(false)),
         ("TOOLCALL_CIRCUIT_BREAKER_THRESHOLD", "3", json!(3)),

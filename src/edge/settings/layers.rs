@@ -17,7 +17,7 @@ use crate::{
     deadline::DeadlineLayer,
     edge::health::{Health, HealthBuilder},
     fit::FitLayer,
-    key::Keys,
+    key::{Key, Keys},
     kit::backoff::Jitter,
     once::{OnceBuilder, OnceLayer},
     policy::{PolicyLayer, Rule},
@@ -354,13 +354,19 @@ impl Settings {
     /// The rate-limit layer alone, to be completed and built, whether it is enabled or not.
     pub fn rate_limit_builder(&self) -> RateLimitBackoffBuilder {
         let limit = &self.in_force().rate_limit;
+        // With a user's own token the upstream counts per user; ids of users are not for a store.
+        let default = self.token.endpoint.is_some() && self.shared.url.is_none();
+        let keys = match limit.per_principal.unwrap_or(default) {
+            true => Keys::by(Key::from(limit.key).per_principal()).at_most(limit.max_keys),
+            false => self.keys(limit.key, limit.max_keys),
+        };
         let mut builder = RateLimitBackoffLayer::builder()
             .with_default_cooldown(limit.default_cooldown)
             .with_max_wait(limit.max_wait)
             .with_max_cooldown(limit.max_cooldown)
             .with_jitter(self.retry.jitter)
             .with_attempts(limit.attempts)
-            .with_keys(self.keys(limit.key, limit.max_keys));
+            .with_keys(keys);
         if limit.text_limits {
             builder = builder.with_text_limits();
         }

@@ -23,11 +23,11 @@ impl RetrySettings {
         Ok(backoff.with_cap(self.cap).with_jitter(self.jitter))
     }
 
-    fn budget(&self) -> Result<RetryBudget, ConfigError> {
-        let budget = RetryBudget::new(self.budget_ratio, self.budget_minimum);
+    fn budget(&self, key: &'static str, ratio: f64) -> Result<RetryBudget, ConfigError> {
+        let budget = RetryBudget::new(ratio, self.budget_minimum);
         budget.map_err(|e| {
             let reason = e.reason().replace("`minimum`", "`retry.budget_minimum`");
-            ConfigError::new("retry.budget_ratio", reason)
+            ConfigError::new(key, reason)
         })
     }
 
@@ -56,9 +56,13 @@ impl Settings {
             .with_attempts(s.retry.attempts)
             .map_err(in_section("retry"))?
             .with_backoff(backoff)
-            .with_budget(s.retry.budget()?)
+            .with_budget(s.retry.budget("retry.budget_ratio", s.retry.budget_ratio)?)
             .with_rate_limit_delay(s.rate_limit.default_cooldown)
             .with_max_delay(s.rate_limit.max_wait);
+        if let Some(ratio) = s.retry.total_budget_ratio {
+            let budget = s.retry.budget("retry.total_budget_ratio", ratio)?;
+            policy = policy.with_total_budget(budget);
+        }
         if s.rate_limit.enabled && s.rate_limit.fail_fast {
             policy = policy.without_rate_limits();
         }

@@ -355,10 +355,14 @@ settings! {
         /// at most. With `none` the waits after rate limits are exact as well.
         jitter: Jitter = Jitter::Upwards, "TOOLCALL_RETRY_JITTER",
             "how a delay is made random: none, upwards, equal or full";
-        /// How many retries there may be per call, over all calls, 0 to 1,000. Default 0.2.
-        budget_ratio: f64 = 0.2, "TOOLCALL_RETRY_BUDGET_RATIO", "how many retries there may be per call, over all calls";
-        /// How many retries there may be in 20 s in any case. Default 10.
-        budget_minimum: u32 = 10, "TOOLCALL_RETRY_BUDGET_MINIMUM", "how many retries there may be in 20 s in any case";
+        /// How many retries there may be per call of a tool, 0 to 1,000. Default 0.2.
+        budget_ratio: f64 = 0.2, "TOOLCALL_RETRY_BUDGET_RATIO", "how many retries there may be per call of a tool";
+        /// How many retries of a tool there may be in 20 s in any case. Default 10.
+        budget_minimum: u32 = 10, "TOOLCALL_RETRY_BUDGET_MINIMUM", "how many retries of a tool there may be in 20 s in any case";
+        /// How many retries there may be per call, over the calls of all tools, 0 to 1,000; or
+        /// `budget_minimum` in 20 s. Default: no limit beside those of the tools.
+        total_budget_ratio: Option<f64> = None, "TOOLCALL_RETRY_TOTAL_BUDGET_RATIO",
+            "how many retries there may be per call, over the calls of all tools; none: no limit beside those of the tools";
         /// Whether a tool may run twice unless it is declared unsafe. Default: no.
         assume_replay_safe: bool = false, "TOOLCALL_RETRY_ASSUME_REPLAY_SAFE",
             "whether a tool may run twice unless it is declared unsafe";
@@ -393,6 +397,11 @@ settings! {
         fail_fast: bool = false, "TOOLCALL_RATE_LIMIT_FAIL_FAST", "whether calls of a cooling key are refused at once";
         /// Which calls share a limit: `tool`, `tool_name`, `server` or `agent`. Default: `tool`.
         key: KeyBy = KeyBy::Tool, "TOOLCALL_RATE_LIMIT_KEY", "which calls share a limit: tool, tool_name, server or agent";
+        /// Whether each principal has a limit of its own, as upstreams with a limit per user have
+        /// it. Default: yes if `token.endpoint` is set, and limits are not shared with other
+        /// processes.
+        per_principal: Option<bool> = None, "TOOLCALL_RATE_LIMIT_PER_PRINCIPAL",
+            "whether each principal has a limit of its own; none: if tokens are exchanged, and limits not shared";
         /// How many keys are kept. Default 10,000.
         max_keys: usize = DEFAULT_MAX_KEYS, "TOOLCALL_RATE_LIMIT_MAX_KEYS", "how many keys are kept";
     }
