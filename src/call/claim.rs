@@ -17,6 +17,9 @@ pub enum Claim {
     /// tool to stop. Layers below do not drop the call for either. A deadline that is set below is
     /// not claimed.
     Drain,
+    /// The claimant bounds how many calls wait, as a batch does. A concurrency limit below lets the
+    /// call wait, also if its queue is full.
+    Queue,
 }
 
 impl Claim {
@@ -26,6 +29,7 @@ impl Claim {
             Self::RateLimit => 2,
             Self::Health => 4,
             Self::Drain => 4096,
+            Self::Queue => 8192,
         }
     }
 }

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::{CallInfo, Claim, ToolCall},
     error::{ErrorKind, ToolError},
     flow::{Ends, Step, Ticket},
     kit::{
@@ -81,11 +81,13 @@ impl KeyLimit {
         self.waiting.load(Relaxed)
     }
 
-    /// How many calls may wait. Without a permit that could come back none does.
-    fn max_queue(&self) -> usize {
-        match self.max {
-            0 => 0,
-            _ => self.settings.max_queue,
+    /// How many calls may wait when this one comes. Without a permit that could come back none
+    /// does.
+    fn max_queue(&self, call: &ToolCall) -> usize {
+        match (self.max, self.settings.max_queue) {
+            (0, _) | (_, 0) => 0,
+            _ if call.is_claimed(Claim::Queue) => usize::MAX,
+            (_, most) => most,
         }
     }
 }
@@ -137,17 +139,17 @@ impl Place {
     }
 
     /// Returns the refusal of a call that comes now. Takes nothing.
-    pub(super) fn refusal(&self) -> Option<ToolError> {
+    pub(super) fn refusal(&self, call: &ToolCall) -> Option<ToolError> {
         let limit = self.limit();
         let is_full =
-            limit.permits.available_permits() == 0 && limit.waiting() >= limit.max_queue();
+            limit.permits.available_permits() == 0 && limit.waiting() >= limit.max_queue(call);
         is_full.then(overloaded)
     }
 
     /// Takes a place in the queue, or refuses the call.
-    fn enter(&mut self) -> Result<(), ToolError> {
+    fn enter(&mut self, call: &ToolCall) -> Result<(), ToolError> {
         let limit = self.limit();
-        let most = limit.max_queue();
+        let most = limit.max_queue(call);
         let one_more = |waiting| (waiting < most).then_some(waiting + 1);
         let entered = limit.waiting.fetch_update(Relaxed, Relaxed, one_more);
         entered.map_err(|_| overloaded())?;
@@ -175,7 +177,7 @@ impl<Res> Ends<Res> for Place {
             return Ok(Step::Go);
         }
         GivenUp::refuse(call)?;
-        self.enter()?;
+        self.enter(call)?;
         Ok(Step::Wait)
     }
 

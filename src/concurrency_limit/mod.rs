@@ -3,6 +3,8 @@
 //! Each tool of each server has a limit of its own ([`Key`](crate::Key)), so that one slow tool does not take the connections,
 //! threads or memory of the others. Calls above the limit wait in a queue, in the order in which they were first polled. The queue of a key has 64 places
 //! ([`with_max_queue`](ConcurrencyLimitBuilder::with_max_queue)); a call that finds it full is refused immediately.
+//! The calls of a [batch](crate::Claim::Queue) always wait, unless there is no queue, because the
+//! batch bounds their number.
 //!
 //! What happens to a call:
 //!

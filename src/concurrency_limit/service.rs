@@ -26,7 +26,7 @@ impl<Res> Gate<Res> for ConcurrencyLimitHandle {
         let place = Place::new(info, entry);
         if !ready.is_yes() {
             GivenUp::refuse(call)?;
-            place.refusal().map_or(Ok(()), Err)?;
+            place.refusal(call).map_or(Ok(()), Err)?;
         }
         Ok(place)
     }

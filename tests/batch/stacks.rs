@@ -1,14 +1,21 @@
 //! Around whole stacks.
 
-use tower::{Layer, ServiceBuilder, service_fn};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
+use tokio::time::Instant;
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Event, ToolCall, ToolError,
     batch::{Parallel, Sequence},
     circuit_breaker::CircuitBreakerLayer,
+    concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
-    result::Status,
+    result::{Status, ToolResult},
     retry::{RetryLayer, RetryPolicy},
     sanitize::SanitizeLayer,
     testing::{Events, Script, Step},
@@ -238,4 +245,90 @@ async fn the_callers_rules_beat_those_of_the_stack() {
         shown.contains("[REDACTED]") && !shown.contains("4711"),
         "{shown}"
     );
+}
+
+/// D12: the calls of a batch wait for the places of a limit below, however many there are.
+#[tokio::test(start_paused = true)]
+async fn a_batch_waits_for_places_beyond_the_queue_of_a_limit() {
+    let tool = Script::always(Step::ok("done").after(secs(1)));
+    let stack = ConcurrencyLimitLayer::new(4).layer(tool.clone());
+    let calls = || (0..100).map(|_| ToolCall::new("search"));
+    let results = Parallel::new(stack.clone()).run(calls()).await;
+    assert!(results.iter().all(ToolResult::is_success));
+    assert_eq!((tool.count(), tool.most_in_flight()), (100, 4));
+    // Calls that are made one by one are refused beyond it.
+    let alone = calls().map(|call| stack.clone().oneshot(call));
+    let alone = futures_util::future::join_all(alone).await;
+    assert_eq!(alone.iter().filter(|answer| answer.is_err()).count(), 32);
+}
+
+/// D12: where no call may wait, those of a batch do not.
+#[tokio::test(start_paused = true)]
+async fn a_batch_does_not_wait_at_a_limit_without_a_queue() {
+    let tool = Script::always(Step::ok("done").after(secs(1)));
+    let limit = ConcurrencyLimitLayer::builder(4).with_max_queue(0);
+    let stack = limit.build().unwrap().layer(tool.clone());
+    let calls = (0..10).map(|_| ToolCall::new("search"));
+    let results = Parallel::new(stack).run(calls).await;
+    let done = results.iter().filter(|result| result.is_success()).count();
+    assert_eq!((done, tool.count()), (4, 4));
+}
+
+/// D12: a call that waits for a cooldown, or between two attempts, leaves its place to others. No more calls run at a time
+/// than the limit says when they go on.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_only_waits_holds_no_place() {
+    for kind in [ErrorKind::RateLimited, ErrorKind::Upstream] {
+        let running = Arc::new(AtomicUsize::new(0));
+        let most = Arc::new(AtomicUsize::new(0));
+        let (now_running, now_most) = (running.clone(), most.clone());
+        let start = Instant::now();
+        let tool = service_fn(move |call: ToolCall| {
+            let (running, most) = (now_running.clone(), now_most.clone());
+            async move {
+                most.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
+                tokio::time::sleep(secs(1)).await;
+                running.fetch_sub(1, SeqCst);
+                match (call.tool(), start.elapsed().as_secs()) {
+                    ("away", ..=29) => Err(ToolError::new(kind, "away").with_retry_after(secs(30))),
+                    _ => Ok(start.elapsed().as_secs()),
+                }
+            }
+        });
+        let stack = ServiceBuilder::new()
+            .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
+            .layer(RateLimitBackoffLayer::new())
+            .service(tool);
+        let names = ["away", "away", "away", "well", "well", "well", "well"];
+        let parallel = Parallel::new(stack).with_limit(2).unwrap();
+        let results = parallel.run(names.map(ToolCall::new)).await;
+        let ended = results
+            .into_iter()
+            .map(|result| result.into_result().unwrap());
+        let ended: Vec<u64> = ended.collect();
+        assert!(ended[..3].iter().all(|at| *at >= 31), "{kind}: {ended:?}");
+        assert!(ended[3..].iter().all(|at| *at <= 5), "{kind}: {ended:?}");
+        assert_eq!(most.load(SeqCst), 2, "{kind}");
+        assert_eq!(running.load(SeqCst), 0);
+    }
+}
+
+/// D12: a call that waits for its place again ends at its deadline, although no place is free.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_its_place_ends_at_its_deadline() {
+    let tool = service_fn(|call: ToolCall| async move {
+        match call.tool() {
+            "away" => Err(ToolError::new(ErrorKind::Upstream, "away")),
+            _ => std::future::pending::<Result<&str, ToolError>>().await,
+        }
+    });
+    let retry = RetryLayer::new(RetryPolicy::new().assume_replay_safe());
+    let parallel = Parallel::new(retry.layer(tool)).with_limit(1).unwrap();
+    let start = Instant::now();
+    let away = ToolCall::new("away").with_deadline(start + secs(20));
+    let hangs = ToolCall::new("hangs").with_deadline(start + secs(60));
+    let mut completions = parallel.stream([away, hangs]);
+    let (index, result) = completions.next().await.unwrap();
+    assert_eq!((index, start.elapsed()), (0, secs(20)));
+    assert!(!result.is_success());
 }

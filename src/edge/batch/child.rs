@@ -5,12 +5,17 @@ use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use pin_project_lite::pin_project;
-use tokio::task::coop;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::coop,
+    time::Instant,
+};
 use tower::util::{MapRequest, Oneshot};
 use tower_layer::Layer;
 
@@ -20,6 +25,7 @@ use crate::{
     deadline::{Deadline, DeadlineLayer},
     error::{ErrorKind, Execution, ToolError},
     event::{Event, Listener},
+    kit::caller::Caller,
     outcome::Classify,
     result::{Pending, ToolResult},
 };
@@ -51,16 +57,19 @@ pin_project! {
         unsettled: Option<Unsettled>,
         // It has used up the task's turn.
         is_tired: bool,
+        // Its place among those that run, if a call that only waits leaves it.
+        place: Option<Place>,
     }
 }
 
 impl<F> Child<F> {
-    pub(super) fn new(index: usize, unsettled: Unsettled, fut: F) -> Self {
+    pub(super) fn new(index: usize, unsettled: Unsettled, fut: F, place: Option<Place>) -> Self {
         Self {
             fut: Some(fut),
             index,
             unsettled: Some(unsettled),
             is_tired: false,
+            place,
         }
     }
 
@@ -86,13 +95,67 @@ where
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
+        if let Some(place) = this.place {
+            ready!(place.poll(cx));
+        }
         let fut = this.fut.as_mut().as_pin_mut();
         let polled = fut.expect("polled after completion").poll(cx);
         *this.is_tired = polled.is_pending() && !coop::has_budget_remaining();
+        if let (true, Some(place)) = (polled.is_pending(), this.place.as_mut())
+            && this.unsettled.as_ref().is_some_and(Unsettled::is_held)
+        {
+            place.permit = None;
+        }
         let output = ready!(polled);
+        *this.place = None;
         this.fut.set(None);
         let unsettled = this.unsettled.take().expect("polled after completion");
         Poll::Ready((*this.index, unsettled, output))
+    }
+}
+
+/// The place of a call among those that run. A call that only waits, for a cooldown for example,
+/// has none, and goes on once there is one for it.
+pub(super) struct Place {
+    places: Arc<Semaphore>,
+    permit: Option<OwnedSemaphorePermit>,
+    turn: Option<Turn>,
+    deadline: Option<Instant>,
+    caller: Pin<Box<Caller>>,
+}
+
+type Turn = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send + Sync>>;
+
+impl Place {
+    pub(super) fn take(places: &Arc<Semaphore>, call: &ToolCall) -> Self {
+        Self {
+            places: Arc::clone(places),
+            permit: Arc::clone(places).try_acquire_owned().ok(),
+            turn: None,
+            deadline: call.deadline(),
+            caller: Box::pin(Caller::of(call)),
+        }
+    }
+
+    /// Ready once the call has its place, or has to end. The call wakes the task at its deadline
+    /// itself.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.permit.is_some() {
+            return Poll::Ready(());
+        }
+        let places = Arc::clone(&self.places);
+        let acquire = || Box::pin(async { places.acquire_owned().await.ok() }) as Turn;
+        let turn = self.turn.get_or_insert_with(acquire);
+        if let Poll::Ready(permit) = turn.as_mut().poll(cx) {
+            (self.turn, self.permit) = (None, permit);
+            return Poll::Ready(());
+        }
+        let is_over = self.deadline.is_some_and(|at| at <= Instant::now())
+            || self.caller.as_mut().poll_cancelled(cx).is_ready();
+        match is_over {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
     }
 }
 
@@ -105,6 +168,11 @@ impl Unsettled {
         // A clone of a call with an observer is a call of its own here.
         call.detach();
         Self(Pending::begin(call))
+    }
+
+    /// Whether a layer holds the call back: it only waits.
+    fn is_held(&self) -> bool {
+        self.0.observation().call().is_held()
     }
 
     /// Its end, with the answer or the error of the guarded service.

@@ -10,16 +10,16 @@ use std::{
 };
 
 use futures_util::{Stream, stream::FuturesUnordered};
-use tokio::{task::coop, time::Instant};
+use tokio::{sync::Semaphore, task::coop, time::Instant};
 use tower::ServiceExt as _;
 use tower_service::Service;
 
 use super::{
-    child::{Child, Guard, Guarded, Unsettled, Untold, guarded, tell},
+    child::{Child, Guard, Guarded, Place, Unsettled, Untold, guarded, tell},
     ids,
 };
 use crate::{
-    call::ToolCall,
+    call::{Claim, ToolCall},
     error::{ErrorKind, ToolError},
     event::Listener,
     outcome::{ByError, Classify},
@@ -34,6 +34,8 @@ const BEGIN_AT_ONCE: usize = 32;
 pub(super) struct Plan {
     /// How many calls at a time.
     pub(super) limit: usize,
+    /// Whether a call that only waits leaves its place to others; else the calls keep their order.
+    pub(super) gives_way: bool,
     /// For all of them.
     pub(super) budget: Option<Duration>,
     /// When all of them must have ended.
@@ -73,6 +75,7 @@ impl Plan {
     pub(super) fn new(limit: usize, reserve: Option<Duration>) -> Self {
         Self {
             limit,
+            gives_way: reserve.is_none(),
             budget: None,
             deadline: None,
             reserve,
@@ -179,6 +182,8 @@ where
     /// The number of the first call in it.
     next: usize,
     running: FuturesUnordered<Child<Guard<S>>>,
+    /// The places of calls that run, if calls that wait leave theirs.
+    places: Option<Arc<Semaphore>>,
     /// The results of calls that were cancelled here.
     cancelled: VecDeque<(usize, ToolResult<S::Response>)>,
     plan: Plan,
@@ -196,6 +201,8 @@ where
             queue: ids::given(calls).into_iter(),
             next: 0,
             running: FuturesUnordered::new(),
+            places: (plan.gives_way && plan.limit != usize::MAX)
+                .then(|| Arc::new(Semaphore::new(plan.limit.min(Semaphore::MAX_PERMITS)))),
             cancelled: VecDeque::new(),
             end: plan.end(Instant::now()),
             plan,
@@ -272,7 +279,13 @@ where
             ready!(coop::poll_proceed(cx)).made_progress();
         }
         self.begin(cx);
-        let ended = ready!(Pin::new(&mut self.running).poll_next(cx));
+        let Poll::Ready(ended) = Pin::new(&mut self.running).poll_next(cx) else {
+            // A call may have left its place to wait.
+            if self.places.is_some() && self.has_room() && !self.queue.as_slice().is_empty() {
+                cx.waker().wake_by_ref();
+            }
+            return Poll::Pending;
+        };
         if let Poll::Ready(coop) = coop::poll_proceed(cx) {
             coop.made_progress();
         }
@@ -289,7 +302,7 @@ where
     /// Begins calls, as far as the limit lets it.
     fn begin(&mut self, cx: &mut Context<'_>) {
         for _ in 0..BEGIN_AT_ONCE {
-            if self.running.len() >= self.plan.limit {
+            if !self.has_room() {
                 return;
             }
             let Some((index, mut call)) = self.take_waiting() else {
@@ -297,12 +310,21 @@ where
             };
             self.hold(&mut call);
             let unsettled = Unsettled::begin(&mut call);
+            let places = self.places.as_ref();
+            let place = places.map(|places| Place::take(places, &call));
             let fut = self.service.clone().oneshot(call);
-            self.running.push(Child::new(index, unsettled, fut));
+            self.running.push(Child::new(index, unsettled, fut, place));
         }
-        if self.running.len() < self.plan.limit && !self.queue.as_slice().is_empty() {
+        if self.has_room() && !self.queue.as_slice().is_empty() {
             // The rest next time, after those that run.
             cx.waker().wake_by_ref();
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        match &self.places {
+            Some(places) => places.available_permits() > 0,
+            None => self.running.len() < self.plan.limit,
         }
     }
 
@@ -316,6 +338,9 @@ where
     fn hold(&self, call: &mut ToolCall) {
         // Time that a sequence around the caller reserves is not reserved here once more.
         call.take_reserved();
+        if self.plan.gives_way {
+            call.claim(Claim::Queue);
+        }
         if let Some(end) = self.end {
             call.tighten(end);
         }

@@ -96,6 +96,10 @@
 //! waits for a limit below when the time is up has not begun; below a layer that waits in its own future
 //! this cannot always be seen: its result is `timeout` or `skipped`, and no event says so.
 //!
+//! The calls of [`Parallel`] wait for places of a [concurrency limit](crate::concurrency_limit)
+//! below, also beyond its queue. A call that only waits takes no place of
+//! [`with_limit`](Parallel::with_limit).
+//!
 //! # Errors
 //!
 //! None; each call's is in its result.

@@ -43,7 +43,8 @@ where
 settings!(Parallel);
 
 impl<S, C> Parallel<S, C> {
-    /// Sets how many calls may run at a time. Default: all.
+    /// Sets how many calls may run at a time. Default: all. A call that only waits, for a cooldown,
+    /// a backoff or its turn at a limit, leaves its place to others.
     ///
     /// # Errors
     ///
