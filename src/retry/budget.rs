@@ -220,19 +220,12 @@ impl Budgets {
         }
     }
 
-    /// The same budgets, unused, for other keys.
-    pub(super) fn by(&self, key: Key) -> Self {
+    /// Budgets that nothing has used, of another size or for other keys.
+    pub(super) fn unused(&self, each: Option<RetryBudget>, key: Option<Key>) -> Self {
+        let each = each.unwrap_or_else(|| self.each.clone());
         Self {
             total: self.total.clone(),
-            ..Self::new(self.each.clone(), key)
-        }
-    }
-
-    /// The same for each key, of another size.
-    pub(super) fn of(&self, each: RetryBudget) -> Self {
-        Self {
-            total: self.total.clone(),
-            ..Self::new(each, self.keys.key().clone())
+            ..Self::new(each, key.unwrap_or_else(|| self.keys.key().clone()))
         }
     }
 

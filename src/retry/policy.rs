@@ -154,7 +154,7 @@ impl<C> RetryPolicy<C> {
     /// Sets the size of the budgets that bound retries. Each key has one of its own, so that a tool
     /// that fails uses up no other's. Default: [`RetryBudget::default`].
     pub fn with_budget(self, budget: RetryBudget) -> Self {
-        self.edit_budgets(|budgets| *budgets = budgets.of(budget))
+        self.edit_budgets(|budgets| *budgets = budgets.unused(Some(budget), None))
     }
 
     /// Sets a budget for the retries of all keys together, beside their own. Default: none.
@@ -165,7 +165,7 @@ impl<C> RetryPolicy<C> {
     /// Sets what calls share a budget. Default: those of one tool of one server. At most 10,000
     /// keys are kept; those beyond share one budget.
     pub fn with_budget_key(self, key: Key) -> Self {
-        self.edit_budgets(|budgets| *budgets = budgets.by(key))
+        self.edit_budgets(|budgets| *budgets = budgets.unused(None, Some(key)))
     }
 
     /// Removes the budgets: each call is retried as often as its attempts allow, whatever the state
