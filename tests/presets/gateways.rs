@@ -38,9 +38,9 @@ async fn a_call_is_answered_within_its_timeout() {
                 assert_eq!(answer["error"]["code"], code, "{does:?}: {answer}");
                 assert!(took < ms(2000) + SLACK, "{preset}, {does:?}: {took:?}");
             }
-            let is_limit = matches!(does, Does::Says(429, _));
-            // L3: while a key is cooling its calls are refused.
-            let requests = if is_limit { 1 } else { 2 };
+            // L3, D5: while a key is cooling its calls are refused, after a 503 with a delay as well.
+            let cools = matches!(does, Does::Says(429, _) | Does::Says(503, Some(_)));
+            let requests = if cools { 1 } else { 2 };
             assert_eq!(served.upstream.requests(tool), requests, "{does:?}");
         }
         let (answer, _) = served.call("t1").await;

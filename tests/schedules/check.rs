@@ -31,8 +31,8 @@ pub(crate) fn whole(log: &[Entry], end: &End) {
         breaker(&of_tool, end);
         gate(&of_tool);
         quota(&of_tool, end);
+        retry_budget(log, tool);
     }
-    retry_budget(log);
     metrics(log, end);
 }
 
@@ -414,8 +414,9 @@ fn quota(of_tool: &[&Entry], end: &End) {
     }
 }
 
-/// No more retries than the budget has, and none is refused for its sake while it has some.
-fn retry_budget(log: &[Entry]) {
+/// No more retries of a tool than its budget has, and none is refused for its sake while it has some. Until a tool asks
+/// for its first retry its calls are not known apart from those of others.
+fn retry_budget(log: &[Entry], tool: &str) {
     let (mut calls, mut retries) = (Vec::new(), Vec::new());
     let within = |all: &[Duration], now: Duration, secs| {
         let since = now.saturating_sub(Duration::from_secs(secs));
@@ -425,14 +426,14 @@ fn retry_budget(log: &[Entry]) {
         let now = entry.at;
         match entry.what {
             What::PassedQuota => calls.push(now),
-            What::Retry => {
+            What::Retry if entry.tool == tool => {
                 retries.push(now);
                 // And the call itself, however long ago it began.
                 let most = ((within(&calls, now, 20) + 1) / 5).max(MIN_RETRIES as usize);
                 let done = within(&retries, now, 10);
                 assert!(done <= most, "{entry:?}: {done} retries of {most}");
             }
-            What::RetryRefused(RetryRefusal::Budget) => {
+            What::RetryRefused(RetryRefusal::Budget) if entry.tool == tool => {
                 let done = within(&retries, now, 20);
                 assert!(
                     done >= MIN_RETRIES as usize,
