@@ -124,7 +124,7 @@ impl ToolCall {
     /// the same record, may have left it [held](CallInfo::hold).
     #[inline]
     pub(crate) fn release(&self) {
-        self.data.ident.record.release();
+        self.data.ident.record.release(self.recording);
     }
 
     /// Keeps a reserve from the deadline for its owner; what is spent of it at `now` is spent.

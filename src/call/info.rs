@@ -200,22 +200,22 @@ impl CallInfo {
     }
 
     /// Marks that a layer holds the call back, until it [releases](Self::release) it: an observer that sees the
-    /// future dropped meanwhile knows that the call was not sent. Clones that run at the same time without an
-    /// observer share it.
+    /// future dropped meanwhile knows that the call was not sent. Clones that run together share it, but for a
+    /// clone that is observed alone.
     pub(crate) fn hold(self) -> Held {
-        self.ident.record.hold();
-        Held(self)
+        let is_held = self.ident.record.hold(self.recording);
+        Held(is_held.then_some(self))
     }
 
     /// Marks that the call is sent to the inner service.
     #[inline]
     pub(crate) fn release(&self) {
-        self.ident.record.release();
+        self.ident.record.release(self.recording);
     }
 
     /// Marks that an attempt has ended, and another one follows.
     pub(crate) fn end_attempt(&self, may_have_run: bool) {
-        self.ident.record.end_attempt(may_have_run);
+        self.ident.record.end_attempt(self.recording, may_have_run);
     }
 
     /// Keeps the error of an attempt for the layer that may end the next one, or forgets it.
@@ -312,17 +312,21 @@ crate::text::debug_fields! {
 
 /// A call that a layer holds back.
 #[derive(Debug)]
-pub(crate) struct Held(CallInfo);
+pub(crate) struct Held(Option<CallInfo>);
 
 impl Held {
     /// Marks that the call is sent. Without this it stays held, also after the drop.
     pub(crate) fn release(&self) {
-        self.0.release();
+        if let Some(call) = &self.0 {
+            call.release();
+        }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.0.ident.record.end_hold();
+        if let Some(call) = &self.0 {
+            call.ident.record.end_hold();
+        }
     }
 }

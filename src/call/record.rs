@@ -5,7 +5,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{
             AtomicBool, AtomicU8, AtomicU32, AtomicU64,
-            Ordering::{AcqRel, Acquire, Relaxed, Release},
+            Ordering::{Acquire, Relaxed, Release, SeqCst},
         },
     },
     time::Duration,
@@ -171,14 +171,19 @@ impl Record {
     #[inline]
     pub(super) fn start(&self) -> Option<u32> {
         let state = self.state.load(Relaxed);
-        if state & 1 == 1 || self.way.load(Relaxed) >= HOLDER {
+        if state & 1 == 1 {
             return None;
         }
         // In use, and the next number: the low bit is set, so it is never 0.
         let recording = state.wrapping_add(2) | 1;
         self.state
-            .compare_exchange(state, recording, AcqRel, Relaxed)
+            .compare_exchange(state, recording, SeqCst, Relaxed)
             .ok()?;
+        // A clone of the call is held: it comes before this, or sees that the record is in use.
+        if self.way.load(SeqCst) >= HOLDER {
+            self.end(recording);
+            return None;
+        }
         self.begin_attempt(1);
         self.max_attempts.store(0, Relaxed);
         self.refusals.store(0, Relaxed);
@@ -248,9 +253,22 @@ impl Record {
         self.timeout.get().duration()
     }
 
-    pub(super) fn hold(&self) {
-        self.way.fetch_add(HOLDER, Relaxed);
-        self.way.fetch_or(HELD, Relaxed);
+    /// Returns whether this recording may write, or no other one runs.
+    fn is_free_for(&self, recording: u32) -> bool {
+        let state = self.state.load(SeqCst);
+        state & 1 == 0 || state == recording
+    }
+
+    /// Returns whether the call is held now. It is not if a clone is being recorded.
+    pub(super) fn hold(&self, recording: u32) -> bool {
+        self.way.fetch_add(HOLDER, SeqCst);
+        let is_free = self.is_free_for(recording);
+        if is_free {
+            self.way.fetch_or(HELD, Relaxed);
+        } else {
+            self.end_hold();
+        }
+        is_free
     }
 
     pub(super) fn end_hold(&self) {
@@ -263,14 +281,17 @@ impl Record {
 
     /// The attempt is sent to the inner service.
     #[inline]
-    pub(super) fn release(&self) {
-        if self.way.load(Relaxed) & HELD != 0 {
+    pub(super) fn release(&self, recording: u32) {
+        if self.way.load(Relaxed) & HELD != 0 && self.is_free_for(recording) {
             self.way.fetch_and(!HELD, Relaxed);
         }
     }
 
     /// An attempt has ended, and another one follows.
-    pub(super) fn end_attempt(&self, may_have_run: bool) {
+    pub(super) fn end_attempt(&self, recording: u32, may_have_run: bool) {
+        if !self.is_free_for(recording) {
+            return;
+        }
         let again = if may_have_run { AGAIN } else { 0 };
         self.way.fetch_or(BETWEEN | again, Relaxed);
     }

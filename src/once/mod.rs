@@ -176,7 +176,8 @@
 //!
 //! A call that is dropped while a layer of this crate holds it back (a limit, a cooldown, a quota, an approval, a
 //! service that is not ready, a wait after a 429) was not sent: its key is free. A call that is dropped, or panics,
-//! later may have run. So may a call that was cloned on its way, because the clone may have been sent.
+//! later may have run. So may a call that was cloned on its way, because the clone may have been sent. A
+//! tool service that passes its own call on to another stack therefore sends a clone.
 //!
 //! # Clone
 //!

@@ -347,3 +347,24 @@ async fn a_clone_that_waits_for_a_payment_does_not_free_the_key() {
         "TOOL_OUTCOME_UNKNOWN"
     );
 }
+
+/// D1: a clone that waits in an outer layer of `once`, and is not observed there, frees nothing.
+#[tokio::test(start_paused = true)]
+async fn a_clone_that_waits_outside_does_not_free_the_key() {
+    let tool = Tool::always(Step::hang());
+    let once = OnceLayer::new();
+    let silent = service_fn(|_: Approval| std::future::pending::<Result<Verdict, ToolError>>());
+    let policy = PolicyLayer::new().ask("pay").with_approver(silent);
+    let call = pay();
+    let mut first = task::spawn(once.layer(tool.clone()).oneshot(call.clone()));
+    assert_pending!(first.poll());
+    let mut second = task::spawn(policy.layer(once.layer(tool.clone())).oneshot(call));
+    assert_pending!(second.poll());
+    drop(second);
+    drop(first);
+    assert_eq!(tool.count(), 1);
+    assert_eq!(
+        pay_again(&once).await.unwrap_err().code(),
+        "TOOL_OUTCOME_UNKNOWN"
+    );
+}

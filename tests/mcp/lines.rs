@@ -53,3 +53,12 @@ async fn a_notification_with_too_many_values_is_dropped_with_an_event() {
     let events = &seen.0.lock().unwrap().1;
     assert_eq!(*events, [(Level::WARN, "tool.message_dropped".to_owned())]);
 }
+
+/// S-1: a message whose end arrives before the line is too large is dropped too.
+#[tokio::test]
+async fn the_beginning_of_a_dropped_line_is_no_message() {
+    let values = json!(vec![0; 30]);
+    let line = format!(r#"{{"id":4,"method":"tools/call"}} {values}"#);
+    let read = read(&format!("{line}\n"), 7).await;
+    assert!(read.is_empty(), "{read:?}");
+}

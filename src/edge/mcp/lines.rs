@@ -109,8 +109,8 @@ impl<R> McpLines<R> {
             };
             match line.dropped {
                 None => self.out.extend(piece),
-                // What has arrived is not JSON, so rmcp ignores it.
-                Some(_) => self.out.push_back(b'\n'),
+                // Not JSON, whatever has arrived, so rmcp ignores it.
+                Some(_) => self.out.extend(b"\0\n"),
             }
         }
         if line.bytes > MAX_DROPPED {
