@@ -388,7 +388,7 @@ fn settings_that_cannot_work_are_refused_by_their_keys() {
         invalid `tools.order.audience`: `token.endpoint` is not set
         invalid `token.client_id`: is not set
         invalid `token.client_id`: is empty
-        invalid `token.max_keys`: is not between 1 and 16777216
+        invalid `token.max_keys`: 0 is not between 1 and 16777216
         invalid `token.max_lifetime`: is zero
         invalid `tools.order.scopes`: the tool has no audience
         invalid `tools.order.audience`: is empty
