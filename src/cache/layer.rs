@@ -7,7 +7,7 @@ use super::{
     service::{Cache, Kept, Key},
 };
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::CallInfo,
     config::ConfigError,
     error::ToolError,
     event::{InertReason, Listener},
@@ -17,6 +17,7 @@ use crate::{
         per_tool::{PerTool, ToolNames},
         principal::Principal,
         reuse::{AnyAnswer, Store},
+        store::StoreBuilder,
     },
     outcome::{ByError, Classify, Outcome},
 };
@@ -75,18 +76,20 @@ impl CacheLayer {
 
     /// A builder of a layer that keeps answers of these tools for `ttl`.
     ///
-    /// A tool is named by its flat name (`docs__search`), if calls of it have a [server](ToolCall::server), else by its own: no server's tool is
+    /// A tool is named by its flat name (`docs__search`), if calls of it have a [server](crate::ToolCall::server), else by its own: no server's tool is
     /// taken for that of another one. To name it is to say that it only reads.
     pub fn builder<N: Into<Box<str>>>(
         ttl: Duration,
         names: impl IntoIterator<Item = N>,
     ) -> CacheBuilder {
         let builder = CacheBuilder {
-            tools: PerTool::new("cache"),
-            shortest: ttl,
-            longest: ttl,
+            rules: CacheRules {
+                tools: PerTool::new("cache"),
+                shortest: ttl,
+                longest: ttl,
+                classifier: ByError,
+            },
             store: Store::new(Principal::Ids { narrow: true }, MAX_ANSWERS),
-            classifier: ByError,
         };
         let names = names.into_iter();
         names.fold(builder, |builder, name| builder.with_tool(name, ttl))
@@ -129,13 +132,14 @@ impl<C> fmt::Debug for CacheLayer<C> {
 }
 
 /// The settings of a [`CacheLayer`].
+pub type CacheBuilder<C = ByError> = StoreBuilder<CacheRules<C>>;
+
+/// The tools of a [`CacheLayer`], and what it takes for a success. See [`CacheBuilder`].
 #[derive(Clone)]
-#[must_use]
-pub struct CacheBuilder<C = ByError> {
+pub struct CacheRules<C = ByError> {
     tools: PerTool<Tool>,
     shortest: Duration,
     longest: Duration,
-    store: Store,
     classifier: C,
 }
 
@@ -147,64 +151,10 @@ impl<C> CacheBuilder<C> {
             name: (*name).into(),
             ttl,
         };
-        self.tools.set(name, tool);
-        self.shortest = self.shortest.min(ttl);
-        self.longest = self.longest.max(ttl);
-        self
-    }
-
-    /// Sets how many answers are kept at most, and a principal has an eighth of that. Default 1,000; at most 16,777,216.
-    ///
-    /// Beyond that the eighth that is stale first is forgotten, of all or of the principal.
-    pub fn with_max_keys(mut self, max: usize) -> Self {
-        self.store.max_keys = max;
-        self
-    }
-
-    /// Sets how many bytes an answer that is kept may have. Default 65,536; at most a principal's share of
-    /// [`with_max_bytes`](Self::with_max_bytes). Larger ones are asked for each time.
-    pub fn with_max_answer(mut self, bytes: u64) -> Self {
-        self.store.size.max = bytes;
-        self
-    }
-
-    /// Sets how many bytes the answers have together at most. Default 67,108,864 (64 MiB). A principal has an
-    /// eighth, and all principals that were [not verified](ToolCall::with_unverified_ids) have half together.
-    ///
-    /// Beyond that those go that are stale first, of all or of the principal.
-    pub fn with_max_bytes(mut self, bytes: u64) -> Self {
-        self.store.max_bytes = bytes;
-        self
-    }
-
-    /// Sets how many bytes an answer of this type has. Default: the bytes of its JSON, if it is of one of the
-    /// [usual types](crate::Answer::of_usual) or a result of MCP. Any other counts as many as
-    /// [`with_max_answer`](Self::with_max_answer) allows.
-    pub fn with_size<Res: 'static>(
-        mut self,
-        size: impl Fn(&Res) -> u64 + Send + Sync + 'static,
-    ) -> Self {
-        self.store.size.measure(size);
-        self
-    }
-
-    /// Sets who has the same answers: those for whom the function picks out the same text. With `None`, or an empty text, nothing is kept
-    /// of a call. Default: the subject, else the [agent id](ToolCall::agent_id), with the [session id](ToolCall::session_id), if there is one.
-    ///
-    /// It has to be something that callers cannot choose, or choose for themselves only: who makes another's calls gets his answers.
-    ///
-    /// A closure that is bound to a variable first goes through [`principal_fn`](crate::key::principal_fn).
-    pub fn with_principal(
-        mut self,
-        principal: impl Fn(&ToolCall) -> Option<&str> + Send + Sync + 'static,
-    ) -> Self {
-        self.store.principal = Principal::By(Arc::new(principal));
-        self
-    }
-
-    /// All have the same answers: for tools whose answers are the same for everybody.
-    pub fn shared(mut self) -> Self {
-        self.store.principal = Principal::Shared;
+        let rules = &mut self.rules;
+        rules.tools.set(name, tool);
+        rules.shortest = rules.shortest.min(ttl);
+        rules.longest = rules.longest.max(ttl);
         self
     }
 
@@ -213,11 +163,13 @@ impl<C> CacheBuilder<C> {
     /// call: put large parts in an [`Arc`].
     pub fn with_classifier<D>(self, classifier: D) -> CacheBuilder<D> {
         CacheBuilder {
-            tools: self.tools,
-            shortest: self.shortest,
-            longest: self.longest,
+            rules: CacheRules {
+                tools: self.rules.tools,
+                shortest: self.rules.shortest,
+                longest: self.rules.longest,
+                classifier,
+            },
             store: self.store,
-            classifier,
         }
     }
 
@@ -236,28 +188,21 @@ impl<C> CacheBuilder<C> {
     ///
     /// If a setting is zero, or beyond its bound. The error names it.
     pub fn build(self) -> Result<CacheLayer<C>, ConfigError> {
-        let times = [self.shortest, self.longest];
+        let times = [self.rules.shortest, self.rules.longest];
         self.store.check(times, "nothing would be kept")?;
         Ok(CacheLayer {
             rules: Arc::new(Rules {
                 flights: self.store.flights(true),
                 counts: Arc::default(),
-                tools: self.tools,
+                tools: self.rules.tools,
                 store: self.store,
                 seed: Seed::default(),
             }),
-            classifier: self.classifier,
+            classifier: self.rules.classifier,
         })
     }
 }
 
 crate::text::debug_fields! {
-    {C} |this| CacheBuilder<C> {
-        tools: this.tools,
-        max_keys: this.store.max_keys,
-        max_answer: this.store.size.max,
-        max_bytes: this.store.max_bytes,
-        principal: this.store.principal,
-        ..
-    }
+    {C} |this| CacheRules<C> { tools: this.tools, .. }
 }

@@ -112,6 +112,7 @@ mod service;
 
 pub use self::{
     handle::{CacheCounts, CacheHandle},
-    layer::{CacheBuilder, CacheLayer},
+    layer::{CacheBuilder, CacheLayer, CacheRules},
     service::{Cache, ResponseFuture},
 };
+pub use crate::kit::store::StoreBuilder;

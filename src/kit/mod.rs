@@ -20,4 +20,5 @@ pub(crate) mod ready;
 pub(crate) mod registry;
 pub(crate) mod reuse;
 pub(crate) mod share;
+pub(crate) mod store;
 pub(crate) mod timer;

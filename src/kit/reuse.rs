@@ -211,6 +211,16 @@ pub(crate) struct Store {
 /// How many bytes answers that are kept have together by default.
 const MAX_BYTES: u64 = 64 << 20;
 
+crate::text::debug_fields! {
+    {} |this| Store {
+        max_keys: this.max_keys,
+        max_answer: this.size.max,
+        max_bytes: this.max_bytes,
+        principal: this.principal,
+        ..
+    }
+}
+
 impl Store {
     pub(crate) fn new(principal: Principal, max_keys: usize) -> Self {
         Self {

@@ -7,7 +7,6 @@ use super::{
     service::{Kept, Once},
 };
 use crate::{
-    call::ToolCall,
     config::{ConfigError, refuse_if},
     key::DEFAULT_MAX_KEYS,
     kit::{
@@ -16,6 +15,7 @@ use crate::{
         inert::Inert,
         principal::Principal,
         reuse::{MAX_TTL, Store},
+        store::StoreBuilder,
     },
 };
 
@@ -93,13 +93,14 @@ impl fmt::Debug for OnceLayer {
     }
 }
 
-/// The settings of a [`OnceLayer`].
-#[derive(Clone)]
-#[must_use]
-pub struct OnceBuilder {
+/// The settings of an [`OnceLayer`].
+pub type OnceBuilder = StoreBuilder<OnceRules>;
+
+/// How long an [`OnceLayer`] keeps what has run. See [`OnceBuilder`].
+#[derive(Clone, Debug)]
+pub struct OnceRules {
     ttl: Duration,
-    within: Duration,
-    store: Store,
+    repeat_within: Duration,
 }
 
 impl Default for OnceBuilder {
@@ -112,87 +113,27 @@ impl OnceBuilder {
     /// The default settings; see [`OnceLayer::new`].
     pub fn new() -> Self {
         Self {
-            ttl: Duration::from_secs(24 * 3600),
-            within: Duration::from_secs(600),
+            rules: OnceRules {
+                ttl: Duration::from_secs(24 * 3600),
+                repeat_within: Duration::from_secs(600),
+            },
             store: Store::new(Principal::Ids { narrow: false }, DEFAULT_MAX_KEYS),
         }
     }
 
-    /// Sets how long the answer to a call with its caller's [key](ToolCall::with_once_key) is kept after the
+    /// Sets how long the answer to a call with its caller's [key](crate::ToolCall::with_once_key) is kept after the
     /// call has ended. Default 24 hours; at most 365 days.
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
+        self.rules.ttl = ttl;
         self
     }
 
     /// Sets for how long after its end a call without a key of its own is not run again with the same
     /// arguments. Default ten minutes; at most 365 days.
     ///
-    /// Zero turns that off: only calls with a [key](ToolCall::with_once_key) are then looked at.
+    /// Zero turns that off: only calls with a [key](crate::ToolCall::with_once_key) are then looked at.
     pub fn with_repeat_within(mut self, within: Duration) -> Self {
-        self.within = within;
-        self
-    }
-
-    /// Sets how many callers' keys are kept at most, and how many calls without a key beside them. A
-    /// principal has an eighth of each. Default 10,000; at most 16,777,216.
-    ///
-    /// Beyond that calls with new keys are refused, because no key is forgotten before its time. Of calls
-    /// without a key the oldest are forgotten.
-    pub fn with_max_keys(mut self, max: usize) -> Self {
-        self.store.max_keys = max;
-        self
-    }
-
-    /// Sets how many bytes an answer that is kept may have. Default 65,536; at most a principal's share of
-    /// [`with_max_bytes`](Self::with_max_bytes). Of a larger one it is kept that the call has run.
-    pub fn with_max_answer(mut self, bytes: u64) -> Self {
-        self.store.size.max = bytes;
-        self
-    }
-
-    /// Sets how many bytes the answers and errors of calls with callers' keys have together at most, and how
-    /// many those of calls without a key beside them. Default 67,108,864 (64 MiB). A principal has an eighth
-    /// of each, and all principals that were [not verified](ToolCall::with_unverified_ids) have half together.
-    ///
-    /// Beyond that the oldest answers go, of the principal or of all. Of these calls it is kept that they have
-    /// run.
-    pub fn with_max_bytes(mut self, bytes: u64) -> Self {
-        self.store.max_bytes = bytes;
-        self
-    }
-
-    /// Sets how many bytes an answer of this type has. Default: the bytes of its JSON, if it is of one of the
-    /// [usual types](crate::Answer::of_usual) or a result of MCP. Any other counts as many as
-    /// [`with_max_answer`](Self::with_max_answer) allows.
-    pub fn with_size<Res: 'static>(
-        mut self,
-        size: impl Fn(&Res) -> u64 + Send + Sync + 'static,
-    ) -> Self {
-        self.store.size.measure(size);
-        self
-    }
-
-    /// Sets the principal of a call. Calls of different principals are not compared. A call for which the
-    /// function returns `None` or an empty text has no principal: all such calls are compared with each
-    /// other. Default: the subject, else the [agent id](ToolCall::agent_id), else the
-    /// [session id](ToolCall::session_id).
-    ///
-    /// It has to be something that callers cannot choose, or choose for themselves only: who makes another's calls gets his answers.
-    ///
-    /// A closure that is bound to a variable first goes through [`principal_fn`](crate::key::principal_fn).
-    pub fn with_principal(
-        mut self,
-        principal: impl Fn(&ToolCall) -> Option<&str> + Send + Sync + 'static,
-    ) -> Self {
-        self.store.principal = Principal::By(Arc::new(principal));
-        self
-    }
-
-    /// Gives all calls one principal, which has the whole store: for a process that serves a single user.
-    /// The layer then does not report calls without a principal.
-    pub fn shared(mut self) -> Self {
-        self.store.principal = Principal::Shared;
+        self.rules.repeat_within = within;
         self
     }
 
@@ -202,10 +143,10 @@ impl OnceBuilder {
     ///
     /// If a setting is zero, or beyond its bound. The error names it.
     pub fn build(self) -> Result<OnceLayer, ConfigError> {
-        let times = [self.ttl; 2];
+        let times = [self.rules.ttl; 2];
         self.store.check(times, "every call would run again")?;
-        let long = format!("{:?} is longer than a year", self.within);
-        refuse_if(self.within > MAX_TTL, "repeat_within", long)?;
+        let long = format!("{:?} is longer than a year", self.rules.repeat_within);
+        refuse_if(self.rules.repeat_within > MAX_TTL, "repeat_within", long)?;
         Ok(self.build_checked())
     }
 
@@ -216,22 +157,10 @@ impl OnceBuilder {
                 repeats: self.store.flights(true),
                 store: self.store,
                 seed: Seed::default(),
-                ttl: self.ttl,
-                within: self.within,
+                ttl: self.rules.ttl,
+                within: self.rules.repeat_within,
                 inert: Inert::new("once"),
             }),
         }
-    }
-}
-
-crate::text::debug_fields! {
-    {} |this| OnceBuilder {
-        ttl: this.ttl,
-        repeat_within: this.within,
-        max_keys: this.store.max_keys,
-        max_answer: this.store.size.max,
-        max_bytes: this.store.max_bytes,
-        principal: this.store.principal,
-        ..
     }
 }

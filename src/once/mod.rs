@@ -195,6 +195,7 @@ mod layer;
 mod service;
 
 pub use self::{
-    layer::{OnceBuilder, OnceLayer},
+    layer::{OnceBuilder, OnceLayer, OnceRules},
     service::{Once, ResponseFuture, TOOL_ALREADY_DONE, TOOL_KEY_REUSED, TOOL_OUTCOME_UNKNOWN},
 };
+pub use crate::kit::store::StoreBuilder;
