@@ -95,7 +95,8 @@ impl ConcurrencyLimitBuilder {
     }
 
     /// Sets how many calls of a key wait for their turn at most; further ones are refused immediately. Default 64. With 0 none waits.
-    /// Calls of a [batch](crate::Claim::Queue) wait beyond it.
+    /// Calls of a [batch](crate::Claim::Queue) do not count for it. As many of them stand in the
+    /// queue at most; further ones wait for that.
     pub fn with_max_queue(mut self, max: usize) -> Self {
         self.settings.max_queue = max;
         self

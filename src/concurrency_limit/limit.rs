@@ -2,7 +2,6 @@
 
 use std::{
     future::Future,
-    mem,
     pin::Pin,
     sync::{
         Arc,
@@ -42,7 +41,10 @@ pub(super) struct Settings {
 pub(super) struct KeyLimit {
     /// Gives permits in the order in which they were asked for.
     permits: Semaphore,
-    waiting: AtomicUsize,
+    /// How many calls wait: those that count for the bound of the queue, and those of batches.
+    waiting: [AtomicUsize; 2],
+    /// The places in the queue for calls of batches, as many as for all others.
+    batch_queue: Semaphore,
     max: usize,
     settings: Arc<Settings>,
 }
@@ -67,7 +69,8 @@ impl KeyLimit {
         let max = max.min(Semaphore::MAX_PERMITS);
         Self {
             permits: Semaphore::new(max),
-            waiting: AtomicUsize::new(0),
+            waiting: Default::default(),
+            batch_queue: Semaphore::new(settings.max_queue.min(Semaphore::MAX_PERMITS)),
             max,
             settings: Arc::clone(settings),
         }
@@ -78,17 +81,21 @@ impl KeyLimit {
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.waiting.load(Relaxed)
+        self.waiting
+            .iter()
+            .map(|waiting| waiting.load(Relaxed))
+            .sum()
     }
 
-    /// How many calls may wait when this one comes. Without a permit that could come back none
-    /// does.
-    fn max_queue(&self, call: &ToolCall) -> usize {
-        match (self.max, self.settings.max_queue) {
+    /// Returns how many calls wait that count for this one, and how many may. Without a permit that
+    /// could come back none may.
+    fn queue(&self, is_claimed: bool) -> (&AtomicUsize, usize) {
+        let most = match (self.max, self.settings.max_queue) {
             (0, _) | (_, 0) => 0,
-            _ if call.is_claimed(Claim::Queue) => usize::MAX,
+            _ if is_claimed => usize::MAX,
             (_, most) => most,
-        }
+        };
+        (&self.waiting[usize::from(is_claimed)], most)
     }
 }
 
@@ -116,6 +123,19 @@ enum Stage {
     Running,
 }
 
+/// A call that waits counts until this is dropped.
+struct Queued {
+    entry: Arc<Entry<KeyLimit>>,
+    is_claimed: bool,
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        let (waiting, _) = self.entry.value().queue(self.is_claimed);
+        waiting.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Place {
     pub(super) fn new(info: CallInfo, entry: Arc<Entry<KeyLimit>>) -> Self {
         let stage = Stage::Outside;
@@ -141,21 +161,27 @@ impl Place {
     /// Returns the refusal of a call that comes now. Takes nothing.
     pub(super) fn refusal(&self, call: &ToolCall) -> Option<ToolError> {
         let limit = self.limit();
-        let is_full =
-            limit.permits.available_permits() == 0 && limit.waiting() >= limit.max_queue(call);
+        let (waiting, most) = limit.queue(call.is_claimed(Claim::Queue));
+        let is_full = limit.permits.available_permits() == 0 && waiting.load(Relaxed) >= most;
         is_full.then(overloaded)
     }
 
     /// Takes a place in the queue, or refuses the call.
     fn enter(&mut self, call: &ToolCall) -> Result<(), ToolError> {
-        let limit = self.limit();
-        let most = limit.max_queue(call);
+        let is_claimed = call.is_claimed(Claim::Queue);
+        let (waiting, most) = self.limit().queue(is_claimed);
         let one_more = |waiting| (waiting < most).then_some(waiting + 1);
-        let entered = limit.waiting.fetch_update(Relaxed, Relaxed, one_more);
+        let entered = waiting.fetch_update(Relaxed, Relaxed, one_more);
         entered.map_err(|_| overloaded())?;
         let entry = Arc::clone(&self.entry);
+        let queued = Queued { entry, is_claimed };
         self.stage = Stage::Queued(Box::pin(async move {
-            let permit = entry.value().permits.acquire().await;
+            let limit = queued.entry.value();
+            let _place = match is_claimed {
+                true => Some(limit.batch_queue.acquire().await),
+                false => None,
+            };
+            let permit = limit.permits.acquire().await;
             permit.expect("never closed").forget();
         }));
         Ok(())
@@ -189,7 +215,6 @@ impl<Res> Ends<Res> for Place {
         if let Stage::Queued(turn) = &mut self.stage {
             ready!(turn.as_mut().poll(cx));
             self.stage = Stage::Running;
-            self.limit().waiting.fetch_sub(1, Relaxed);
         }
         Poll::Ready(Ok(None))
     }
@@ -211,14 +236,9 @@ impl<Res> Ends<Res> for Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        match mem::replace(&mut self.stage, Stage::Outside) {
-            Stage::Outside => {}
-            Stage::Running => self.limit().permits.add_permits(1),
-            Stage::Queued(turn) => {
-                // A permit that was on its way goes to the next.
-                drop(turn);
-                self.limit().waiting.fetch_sub(1, Relaxed);
-            }
+        // A permit that was on its way to a call in the queue goes to the next by itself.
+        if let Stage::Running = self.stage {
+            self.limit().permits.add_permits(1);
         }
     }
 }

@@ -4,7 +4,8 @@
 //! threads or memory of the others. Calls above the limit wait in a queue, in the order in which they were first polled. The queue of a key has 64 places
 //! ([`with_max_queue`](ConcurrencyLimitBuilder::with_max_queue)); a call that finds it full is refused immediately.
 //! The calls of a [batch](crate::Claim::Queue) always wait, unless there is no queue, because the
-//! batch bounds their number.
+//! batch bounds their number. They have as many places of their own in the queue. Further calls of
+//! batches wait for one of these, outside the queue.
 //!
 //! What happens to a call:
 //!

@@ -1,12 +1,7 @@
 //! Around whole stacks.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::SeqCst},
-};
-
 use tokio::time::Instant;
-use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
     BoxError, ErrorKind, Event, ToolCall, ToolError,
     batch::{Parallel, Sequence},
@@ -23,7 +18,7 @@ use tower_toolcall::{
     trace::TraceLayer,
 };
 
-use crate::kit::{Counts, calls, secs, statuses, tool};
+use crate::kit::{Counts, calls, ms, secs, statuses, tool};
 
 /// X1, S2: a result has the metadata of its stack, and is written by the stack's redaction rules.
 #[tokio::test(start_paused = true)]
@@ -274,25 +269,16 @@ async fn a_batch_does_not_wait_at_a_limit_without_a_queue() {
     assert_eq!((done, tool.count()), (4, 4));
 }
 
-/// D12: a call that waits for a cooldown, or between two attempts, leaves its place to others. No more calls run at a time
-/// than the limit says when they go on.
+/// D12: a call that waits for a cooldown, or between two attempts, leaves its place to others.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_only_waits_holds_no_place() {
     for kind in [ErrorKind::RateLimited, ErrorKind::Upstream] {
-        let running = Arc::new(AtomicUsize::new(0));
-        let most = Arc::new(AtomicUsize::new(0));
-        let (now_running, now_most) = (running.clone(), most.clone());
         let start = Instant::now();
-        let tool = service_fn(move |call: ToolCall| {
-            let (running, most) = (now_running.clone(), now_most.clone());
-            async move {
-                most.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
-                tokio::time::sleep(secs(1)).await;
-                running.fetch_sub(1, SeqCst);
-                match (call.tool(), start.elapsed().as_secs()) {
-                    ("away", ..=29) => Err(ToolError::new(kind, "away").with_retry_after(secs(30))),
-                    _ => Ok(start.elapsed().as_secs()),
-                }
+        let tool = service_fn(move |call: ToolCall| async move {
+            tokio::time::sleep(secs(1)).await;
+            match (call.tool(), start.elapsed().as_secs()) {
+                ("away", ..=29) => Err(ToolError::new(kind, "away").with_retry_after(secs(30))),
+                _ => Ok(start.elapsed().as_secs()),
             }
         });
         let stack = ServiceBuilder::new()
@@ -308,27 +294,143 @@ async fn a_call_that_only_waits_holds_no_place() {
         let ended: Vec<u64> = ended.collect();
         assert!(ended[..3].iter().all(|at| *at >= 31), "{kind}: {ended:?}");
         assert!(ended[3..].iter().all(|at| *at <= 5), "{kind}: {ended:?}");
-        assert_eq!(most.load(SeqCst), 2, "{kind}");
-        assert_eq!(running.load(SeqCst), 0);
     }
 }
 
-/// D12: a call that waits for its place again ends at its deadline, although no place is free.
-#[tokio::test(start_paused = true)]
-async fn a_call_that_waits_for_its_place_ends_at_its_deadline() {
-    let tool = service_fn(|call: ToolCall| async move {
-        match call.tool() {
-            "away" => Err(ToolError::new(ErrorKind::Upstream, "away")),
-            _ => std::future::pending::<Result<&str, ToolError>>().await,
+type Stack = BoxCloneSyncService<ToolCall, u64, ToolError>;
+
+/// A tool that takes a second, or ten minutes if it is `slow`, and answers when its call ended.
+/// `away` fails for 30 seconds.
+fn clock(start: Instant) -> Stack {
+    BoxCloneSyncService::new(service_fn(move |call: ToolCall| async move {
+        let time = if call.tool() == "slow" { 600 } else { 1 };
+        tokio::time::sleep(secs(time)).await;
+        match (call.tool(), start.elapsed().as_secs()) {
+            ("away", ..=29) => {
+                Err(ToolError::new(ErrorKind::Upstream, "away").with_retry_after(secs(30)))
+            }
+            (_, at) => Ok(at),
         }
+    }))
+}
+
+/// Makes the calls in a batch of one at a time, and a call of the first one's tool a moment later.
+/// Returns when that ended.
+async fn call_beside_a_batch(stack: Stack, names: [&str; 2]) -> Result<u64, ToolError> {
+    let parallel = Parallel::new(stack.clone()).with_limit(1).unwrap();
+    let mut batch = parallel.stream(names.map(ToolCall::new));
+    let beside = async {
+        tokio::time::sleep(ms(500)).await;
+        stack.oneshot(ToolCall::new(names[0])).await
+    };
+    let mut beside = std::pin::pin!(beside);
+    loop {
+        tokio::select! {
+            Some(_) = batch.next() => {}
+            answer = &mut beside => return answer,
+        }
+    }
+}
+
+/// D12: a call of a batch that has its turn at a limit uses it, although the batch has no place.
+#[tokio::test(start_paused = true)]
+async fn a_call_uses_its_turn_at_a_limit_without_a_place_in_the_batch() {
+    let start = Instant::now();
+    let layer = ConcurrencyLimitLayer::new(1).layer(clock(start));
+    let stack = BoxCloneSyncService::new(layer);
+    let busy = tokio::spawn(stack.clone().oneshot(ToolCall::new("search")));
+    tokio::task::yield_now().await;
+    let beside = call_beside_a_batch(stack, ["search", "slow"]).await;
+    assert_eq!(busy.await.unwrap().unwrap(), 1);
+    // The batch's own call ended after two seconds.
+    assert_eq!(beside.unwrap(), 3);
+}
+
+/// D12: a call that has waited between two attempts goes on, and gives a permit from above the
+/// retries back.
+#[tokio::test(start_paused = true)]
+async fn a_call_goes_on_after_a_backoff_without_a_place_in_the_batch() {
+    let start = Instant::now();
+    let retry = RetryLayer::new(RetryPolicy::new().assume_replay_safe());
+    let layer = ConcurrencyLimitLayer::new(1).layer(retry.layer(clock(start)));
+    let stack = BoxCloneSyncService::new(layer);
+    let beside = call_beside_a_batch(stack, ["away", "slow"]).await.unwrap();
+    assert!((32..60).contains(&beside), "{beside}");
+}
+
+/// D12: a call that waits while no place is free ends at a deadline that the stack sets.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_only_waits_ends_at_the_deadline_of_the_stack() {
+    let start = Instant::now();
+    let limit = ConcurrencyLimitLayer::new(1).layer(clock(start));
+    let _busy = tokio::spawn(limit.clone().oneshot(ToolCall::new("slow")));
+    tokio::task::yield_now().await;
+    let own = DeadlineLayer::new(secs(20)).layer(limit);
+    let stack = service_fn(move |call: ToolCall| {
+        let own = own.clone();
+        async move {
+            match call.tool() {
+                "slow" => own.oneshot(call).await,
+                _ => std::future::pending().await,
+            }
+        }
+    });
+    let parallel = Parallel::new(stack).with_limit(1).unwrap();
+    let mut completions = parallel.stream(["slow", "hangs"].map(ToolCall::new));
+    let next = tokio::time::timeout(secs(60), completions.next()).await;
+    let (index, result) = next.expect("the deadline").unwrap();
+    assert_eq!((index, start.elapsed()), (0, secs(20)));
+    let error = result.into_result().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+}
+
+/// D12: a call that goes on takes a place, and no other begins beside it.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_goes_on_takes_a_place() {
+    let start = Instant::now();
+    let tool = service_fn(move |call: ToolCall| async move {
+        let begun = start.elapsed().as_secs();
+        if call.tool() == "away" && begun == 0 {
+            return Err(ToolError::new(ErrorKind::Upstream, "away").with_retry_after(secs(30)));
+        }
+        tokio::time::sleep(secs(20)).await;
+        Ok(begun)
     });
     let retry = RetryLayer::new(RetryPolicy::new().assume_replay_safe());
     let parallel = Parallel::new(retry.layer(tool)).with_limit(1).unwrap();
+    let results = parallel
+        .run(["away", "a", "b", "c"].map(ToolCall::new))
+        .await;
+    let begun = results
+        .into_iter()
+        .map(|result| result.into_result().unwrap());
+    let begun: Vec<u64> = begun.collect();
+    assert_eq!(begun[1..3], [0, 20], "{begun:?}");
+    assert!((30..35).contains(&begun[0]), "{begun:?}");
+    assert_eq!(begun[3], begun[0] + 20, "{begun:?}");
+}
+
+/// D12: the waiting calls of a batch leave the queue of a limit to other callers, who do not wait
+/// for all of them.
+#[tokio::test(start_paused = true)]
+async fn a_batch_leaves_the_queue_of_a_limit_to_other_callers() {
     let start = Instant::now();
-    let away = ToolCall::new("away").with_deadline(start + secs(20));
-    let hangs = ToolCall::new("hangs").with_deadline(start + secs(60));
-    let mut completions = parallel.stream([away, hangs]);
-    let (index, result) = completions.next().await.unwrap();
-    assert_eq!((index, start.elapsed()), (0, secs(20)));
-    assert!(!result.is_success());
+    let layer = ConcurrencyLimitLayer::new(4);
+    let stack = layer.layer(clock(start));
+    let parallel = Parallel::new(stack.clone());
+    let calls = (0..500).map(|_| ToolCall::new("search"));
+    let batch = tokio::spawn(async move { parallel.run(calls).await });
+    while layer.handle().waiting(&ToolCall::new("search")) < 496 {
+        tokio::task::yield_now().await;
+    }
+    let others = (0..65).map(|_| stack.clone().oneshot(ToolCall::new("search")));
+    let others = futures_util::future::join_all(others).await;
+    let (ended, refused): (Vec<_>, Vec<_>) = others.into_iter().partition(Result::is_ok);
+    assert_eq!((ended.len(), refused.len()), (64, 1));
+    // 4 calls run, 64 wait before the first, and up to 64 between it and the last.
+    let ended: Vec<u64> = ended.into_iter().map(Result::unwrap).collect();
+    assert!(ended[0] <= 1 + 64 / 4 + 1, "{ended:?}");
+    assert!(ended[63] <= 1 + 2 * 64 / 4 + 1, "{ended:?}");
+    assert!(batch.await.unwrap().iter().all(ToolResult::is_success));
+    assert_eq!(start.elapsed().as_secs(), 564 / 4);
 }

@@ -5,17 +5,16 @@ use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use pin_project_lite::pin_project;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::coop,
-    time::Instant,
-};
+use tokio::task::coop;
 use tower::util::{MapRequest, Oneshot};
 use tower_layer::Layer;
 
@@ -25,7 +24,6 @@ use crate::{
     deadline::{Deadline, DeadlineLayer},
     error::{ErrorKind, Execution, ToolError},
     event::{Event, Listener},
-    kit::caller::Caller,
     outcome::Classify,
     result::{Pending, ToolResult},
 };
@@ -95,16 +93,11 @@ where
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        if let Some(place) = this.place {
-            ready!(place.poll(cx));
-        }
         let fut = this.fut.as_mut().as_pin_mut();
         let polled = fut.expect("polled after completion").poll(cx);
         *this.is_tired = polled.is_pending() && !coop::has_budget_remaining();
-        if let (true, Some(place)) = (polled.is_pending(), this.place.as_mut())
-            && this.unsettled.as_ref().is_some_and(Unsettled::is_held)
-        {
-            place.permit = None;
+        if let (true, Some(place)) = (polled.is_pending(), this.place.as_mut()) {
+            place.set(!this.unsettled.as_ref().is_some_and(Unsettled::is_held));
         }
         let output = ready!(polled);
         *this.place = None;
@@ -115,47 +108,35 @@ where
 }
 
 /// The place of a call among those that run. A call that only waits, for a cooldown for example,
-/// has none, and goes on once there is one for it.
+/// has none. It takes one when it goes on, also beyond the limit: it may hold the permit or the
+/// turn of a layer for which the others wait.
 pub(super) struct Place {
-    places: Arc<Semaphore>,
-    permit: Option<OwnedSemaphorePermit>,
-    turn: Option<Turn>,
-    deadline: Option<Instant>,
-    caller: Pin<Box<Caller>>,
+    /// How many are taken.
+    taken: Arc<AtomicUsize>,
+    has: bool,
 }
 
-type Turn = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send + Sync>>;
-
 impl Place {
-    pub(super) fn take(places: &Arc<Semaphore>, call: &ToolCall) -> Self {
-        Self {
-            places: Arc::clone(places),
-            permit: Arc::clone(places).try_acquire_owned().ok(),
-            turn: None,
-            deadline: call.deadline(),
-            caller: Box::pin(Caller::of(call)),
-        }
+    pub(super) fn take(taken: &Arc<AtomicUsize>) -> Self {
+        let (taken, has) = (Arc::clone(taken), false);
+        let mut place = Self { taken, has };
+        place.set(true);
+        place
     }
 
-    /// Ready once the call has its place, or has to end. The call wakes the task at its deadline
-    /// itself.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.permit.is_some() {
-            return Poll::Ready(());
+    fn set(&mut self, has: bool) {
+        if mem::replace(&mut self.has, has) != has {
+            match has {
+                true => self.taken.fetch_add(1, Relaxed),
+                false => self.taken.fetch_sub(1, Relaxed),
+            };
         }
-        let places = Arc::clone(&self.places);
-        let acquire = || Box::pin(async { places.acquire_owned().await.ok() }) as Turn;
-        let turn = self.turn.get_or_insert_with(acquire);
-        if let Poll::Ready(permit) = turn.as_mut().poll(cx) {
-            (self.turn, self.permit) = (None, permit);
-            return Poll::Ready(());
-        }
-        let is_over = self.deadline.is_some_and(|at| at <= Instant::now())
-            || self.caller.as_mut().poll_cancelled(cx).is_ready();
-        match is_over {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.set(false);
     }
 }
 

@@ -3,14 +3,17 @@ use std::{
     fmt,
     future::poll_fn,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     task::{Context, Poll, ready},
     time::Duration,
     vec,
 };
 
 use futures_util::{Stream, stream::FuturesUnordered};
-use tokio::{sync::Semaphore, task::coop, time::Instant};
+use tokio::{task::coop, time::Instant};
 use tower::ServiceExt as _;
 use tower_service::Service;
 
@@ -182,8 +185,8 @@ where
     /// The number of the first call in it.
     next: usize,
     running: FuturesUnordered<Child<Guard<S>>>,
-    /// The places of calls that run, if calls that wait leave theirs.
-    places: Option<Arc<Semaphore>>,
+    /// How many places are taken, if calls that wait leave theirs.
+    places: Option<Arc<AtomicUsize>>,
     /// The results of calls that were cancelled here.
     cancelled: VecDeque<(usize, ToolResult<S::Response>)>,
     plan: Plan,
@@ -201,8 +204,7 @@ where
             queue: ids::given(calls).into_iter(),
             next: 0,
             running: FuturesUnordered::new(),
-            places: (plan.gives_way && plan.limit != usize::MAX)
-                .then(|| Arc::new(Semaphore::new(plan.limit.min(Semaphore::MAX_PERMITS)))),
+            places: (plan.gives_way && plan.limit != usize::MAX).then(Arc::default),
             cancelled: VecDeque::new(),
             end: plan.end(Instant::now()),
             plan,
@@ -310,8 +312,7 @@ where
             };
             self.hold(&mut call);
             let unsettled = Unsettled::begin(&mut call);
-            let places = self.places.as_ref();
-            let place = places.map(|places| Place::take(places, &call));
+            let place = self.places.as_ref().map(Place::take);
             let fut = self.service.clone().oneshot(call);
             self.running.push(Child::new(index, unsettled, fut, place));
         }
@@ -322,10 +323,8 @@ where
     }
 
     fn has_room(&self) -> bool {
-        match &self.places {
-            Some(places) => places.available_permits() > 0,
-            None => self.running.len() < self.plan.limit,
-        }
+        let taken = self.places.as_ref().map(|taken| taken.load(Relaxed));
+        taken.unwrap_or(self.running.len()) < self.plan.limit
     }
 
     fn take_waiting(&mut self) -> Option<(usize, ToolCall)> {

@@ -98,7 +98,7 @@
 //!
 //! The calls of [`Parallel`] wait for places of a [concurrency limit](crate::concurrency_limit)
 //! below, also beyond its queue. A call that only waits takes no place of
-//! [`with_limit`](Parallel::with_limit).
+//! [`with_limit`](Parallel::with_limit). When it can go on, it does, also if no place is free.
 //!
 //! # Errors
 //!

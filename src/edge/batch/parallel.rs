@@ -46,6 +46,11 @@ impl<S, C> Parallel<S, C> {
     /// Sets how many calls may run at a time. Default: all. A call that only waits, for a cooldown,
     /// a backoff or its turn at a limit, leaves its place to others.
     ///
+    /// The limit holds for calls that begin. A call that has waited goes on without a free place,
+    /// because it may hold what others wait for. More calls than the limit can run then, and no
+    /// other begins until fewer do. For a strict bound put a
+    /// [concurrency limit](crate::concurrency_limit) into the stack, below the layers that wait.
+    ///
     /// # Errors
     ///
     /// If it is zero.
