@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 
 use super::service::Deadline;
-use crate::call::ToolCall;
+use crate::call::{Claim, ToolCall};
 #[cfg(feature = "cancel")]
 use crate::config::ConfigError;
 
@@ -39,8 +39,10 @@ impl Settings {
     /// Tightens the deadline that a call brings along.
     #[inline(never)]
     fn inherited(&self, own: Option<Instant>, now: Instant, call: &mut ToolCall) {
+        // The owner of a drained deadline ends the call itself, so a reserve would only cut it short.
+        let is_ours = !self.reserve.is_zero() && !call.is_claimed(Claim::Drain);
         // A layer without a reserve leaves this to the next one.
-        if !self.reserve.is_zero() && !call.take_reserved() {
+        if is_ours && !call.take_reserved() {
             call.reserve(self.reserve, now);
         }
         if let Some(own) = own {
@@ -78,6 +80,8 @@ impl DeadlineLayer {
     ///
     /// From a deadline that came over a wire ([`ToolCall::tighten_from_wire`]) at most a tenth of the time that it left is kept back:
     /// of 300 ms a call gets 270 ms.
+    ///
+    /// Inside a layer that drains its deadline (`with_drain`), no reserve is kept.
     pub fn with_reserve(mut self, reserve: Duration) -> Self {
         self.settings.reserve = reserve;
         self

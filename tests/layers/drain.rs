@@ -411,3 +411,19 @@ async fn a_tighter_deadline_inside_is_its_own_layers() {
     let (error, took) = tool.under(layer, ToolCall::new("t")).await;
     assert_eq!((took, error.kind()), (secs(4), ErrorKind::Timeout));
 }
+
+/// D4: an inner deadline layer keeps no reserve of a deadline that its owner drains.
+#[tokio::test(start_paused = true)]
+async fn an_inner_reserve_does_not_end_a_drained_call() {
+    for inner in [
+        DeadlineLayer::inherited(),
+        DeadlineLayer::new(secs(60)),
+        DeadlineLayer::new(secs(60)).with_drain(secs(1)).unwrap(),
+    ] {
+        let tool = Tool::new(secs(2), Then::Succeeds);
+        let layer = Stack::new(inner, deadline());
+        let (error, took) = tool.under(layer, ToolCall::new("t")).await;
+        assert_eq!((took, tool.told.load(SeqCst)), (secs(12), 10));
+        assert_eq!(error.execution(), Execution::Completed);
+    }
+}
