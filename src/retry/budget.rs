@@ -26,8 +26,12 @@ use crate::{
 /// Time is divided into windows of 10 s. In the present window and the one before it, 20 s at most, there are
 /// never more retries than the larger of 20 % of the calls and 10; a call that began before and is the first to ask for a retry
 /// counts as one of them. So up to five lone calls get their 3
-/// attempts, and under a full outage a server sees at most 1.2 times the calls, if they are 50 and more. Clones
-/// share the budget. A retry is withdrawn before its sleep, and not given back.
+/// attempts, and under a full outage a server sees at most 1.2 times the calls, if they are 50 and more. A retry
+/// is withdrawn before its sleep, and not given back.
+///
+/// Clones share the budget: as a [total budget](super::RetryPolicy::with_total_budget) of several
+/// policies it bounds them together. [`with_budget`](super::RetryPolicy::with_budget) takes only the
+/// ratio and the minimum, because each key has a budget of its own.
 ///
 /// ```
 /// use tower_toolcall::retry::RetryBudget;
@@ -121,14 +125,11 @@ impl RetryBudget {
         }))
     }
 
-    /// One of the same size for a key, so it needs no lanes. As many calls are counted for it as
-    /// for this one, as those of the key are not known apart so far.
+    /// A budget of the same size for a key, which needs no lanes. Of the calls so far only the one
+    /// that asks for a retry counts, because those of the key are not known apart from the others.
     fn of_key(&self, now: Instant) -> Self {
         let own = Self::unchecked(self.0.per_million, self.0.minimum, 1);
-        drop(own.turn(now));
-        let (windows, calls) = self.turn(now);
-        let recent = calls.saturating_sub(windows.before.calls);
-        own.0.lanes[0].calls.store(recent, Relaxed);
+        own.deposit(|| now);
         own
     }
 
@@ -166,7 +167,12 @@ impl RetryBudget {
     }
 
     /// Asks for a retry.
-    pub(super) fn withdraw(&self, now: Instant) -> bool {
+    fn withdraw(&self, now: Instant) -> bool {
+        self.withdraw_if(now, || true)
+    }
+
+    /// Asks for a retry, and then `others`. It is counted if both grant it.
+    fn withdraw_if(&self, now: Instant, others: impl FnOnce() -> bool) -> bool {
         let shared = &*self.0;
         let (mut windows, calls) = self.turn(now);
         let Windows { before, present } = &mut *windows;
@@ -177,7 +183,7 @@ impl RetryBudget {
         let calls = u128::from(calls.saturating_sub(before.calls));
         // A thousand times the calls at most: it fits.
         let allowed = (calls * u128::from(shared.per_million) / 1_000_000) as u64;
-        let granted = retries < allowed.max(shared.minimum.into());
+        let granted = retries < allowed.max(shared.minimum.into()) && others();
         present.retries += u64::from(granted);
         granted
     }
@@ -186,7 +192,7 @@ impl RetryBudget {
 /// A budget for each key, and one for all of them together.
 #[derive(Clone)]
 pub(super) struct Budgets {
-    /// The size of the budget of each key. Counts the calls of all.
+    /// The size of the budget of each key. It counts nothing itself.
     each: RetryBudget,
     pub(super) total: Option<RetryBudget>,
     keys: Registry<KeyBudget>,
@@ -230,7 +236,6 @@ impl Budgets {
     }
 
     pub(super) fn deposit(&self, call: &ToolCall) {
-        self.each.deposit(Instant::now);
         if let Some(total) = &self.total {
             total.deposit(Instant::now);
         }
@@ -246,8 +251,8 @@ impl Budgets {
         self.is_used.store(true, Relaxed);
         let make = || KeyBudget(self.each.of_key(now));
         let entry = self.keys.keep(call, make);
-        let total = self.total.as_ref();
-        entry.value().0.withdraw(now) && total.is_none_or(|total| total.withdraw(now))
+        let total = || self.total.as_ref().is_none_or(|total| total.withdraw(now));
+        entry.value().0.withdraw_if(now, total)
     }
 }
 

@@ -23,9 +23,10 @@
 //! safe says so in its detail `retry_refused`.
 //!
 //! **How many at once?** A [`RetryBudget`] for each tool bounds the retries of its calls to a fifth
-//! of their number, so that under a full outage a server sees at most 1.2 times the calls, and a
-//! tool that fails uses up no other tool's retries. [`RetryPolicy::with_total_budget`] bounds all
-//! of them together.
+//! of their number, or to 10 in 20 s. So under a full outage a tool sees at most 1.2 times the
+//! calls, and uses up no other tool's retries. The minimum holds for each tool: many tools of one
+//! server may exceed 1.2 times its calls. [`RetryPolicy::with_total_budget`] bounds all of them
+//! together.
 //!
 //! Layers do not know each other: where a failure has just opened the breaker below, the retry layer still
 //! waits for the next attempt. Its refusal is no attempt: the result is the tool's last error, with the breaker's remaining time as

@@ -153,11 +153,21 @@ impl<C> RetryPolicy<C> {
 
     /// Sets the size of the budgets that bound retries. Each key has one of its own, so that a tool
     /// that fails uses up no other's. Default: [`RetryBudget::default`].
+    ///
+    /// Only the ratio and the minimum are taken: the calls and retries of other policies with a clone
+    /// of `budget` do not count. Nor do the calls of a key before it first asks for a retry; until
+    /// calls have come after that, the minimum bounds its retries.
+    ///
+    /// Each key has its minimum: if 50 tools of a server fail together, they may send up to 500
+    /// retries in 20 s. [`with_total_budget`](Self::with_total_budget) bounds the sum.
     pub fn with_budget(self, budget: RetryBudget) -> Self {
         self.edit_budgets(|budgets| *budgets = budgets.unused(Some(budget), None))
     }
 
     /// Sets a budget for the retries of all keys together, beside their own. Default: none.
+    ///
+    /// A retry is made, and counted, if both budgets grant it. Policies that have clones of one
+    /// budget share it.
     pub fn with_total_budget(self, budget: RetryBudget) -> Self {
         self.edit_budgets(|budgets| budgets.total = Some(budget))
     }

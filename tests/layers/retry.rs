@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_toolcall::{
     ErrorKind, Event, Execution, Key, Outcome, ReplaySafety, ToolCall, ToolError, Trust,
@@ -587,6 +587,58 @@ async fn the_budget_of_a_tool_is_a_share_of_its_calls() {
     assert_eq!(calls.load(SeqCst), 2 + 120);
     repaired(&stack, "a", "docs", 99).await;
     assert_eq!(calls.load(SeqCst), 2 + 120 + 99 + 19);
+}
+
+/// D6: the calls of other tools add nothing to the retries of a tool.
+#[tokio::test(start_paused = true)]
+async fn calls_of_other_tools_grant_no_retries() {
+    let (calls, tool) = tool(|_, call| match call.tool() {
+        "well" => Ok(1),
+        _ => Err(upstream()),
+    });
+    let policy = policy().with_backoff(Backoff::fixed(Duration::ZERO).unwrap());
+    let stack = RetryLayer::new(policy).layer(tool);
+    repaired(&stack, "well", "docs", 1_000).await;
+    for n in 0..50 {
+        calls.store(0, SeqCst);
+        repaired(&stack, &format!("failing{n}"), "docs", 100).await;
+        assert_eq!(calls.load(SeqCst), 120, "{n}");
+    }
+}
+
+/// D6: a retry that the total budget refuses is not taken from the budget of its key.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_the_total_budget_costs_the_key_nothing() {
+    let (calls, tool) = tool(fails(ErrorKind::Upstream));
+    let one = || RetryBudget::new(0.0, 1).unwrap();
+    let policy = policy()
+        .with_backoff(Backoff::fixed(Duration::ZERO).unwrap())
+        .with_budget(one())
+        .with_total_budget(one());
+    let stack = RetryLayer::new(policy).layer(tool);
+    for (after, name, sent) in [(0, "a", 2), (15, "b", 1), (6, "b", 2)] {
+        advance(secs(after)).await;
+        calls.store(0, SeqCst);
+        repaired(&stack, name, "docs", 1).await;
+        assert_eq!(calls.load(SeqCst), sent, "{name} {after} s later");
+    }
+}
+
+/// D6: clones of a total budget bound several policies together; a budget of keys is only a size.
+#[tokio::test(start_paused = true)]
+async fn policies_share_a_total_budget() {
+    let quick = || policy().with_backoff(Backoff::fixed(Duration::ZERO).unwrap());
+    let budget = RetryBudget::new(0.0, 1).unwrap();
+    for (policy, sent) in [
+        (quick().with_total_budget(budget.clone()), 2),
+        (quick().with_total_budget(budget.clone()), 1),
+        (quick().with_budget(budget.clone()), 2),
+        (quick().with_budget(budget.clone()), 2),
+    ] {
+        let (calls, tool) = tool(fails(ErrorKind::Upstream));
+        repaired(&RetryLayer::new(policy).layer(tool), "t", "docs", 1).await;
+        assert_eq!(calls.load(SeqCst), sent);
+    }
 }
 
 /// R7.
