@@ -300,6 +300,11 @@ impl Cell {
         self.lock().as_ref()?.probe_at(now)
     }
 
+    /// The outage that it is open or half-open for, while that goes on.
+    pub(super) fn outage(&self) -> Option<Outage> {
+        self.lock().as_ref()?.outage()
+    }
+
     /// How much harm it would do to forget this breaker.
     pub(super) fn keep(&self, now: Duration) -> Keep {
         let machine = self.lock();

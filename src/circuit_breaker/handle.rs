@@ -398,6 +398,16 @@ impl Permit {
         self.end(Some(Verdict::FAILURE), None, None)
     }
 
+    /// Counts the end of a ping, whose failure is part of the outage that goes on.
+    pub(super) fn end_ping(&mut self, verdict: Verdict, call: &CallInfo) {
+        if let Some(pass) = self.pass.take() {
+            let outage = self.breaker.circuit().cell.outage();
+            let outage = outage.as_ref();
+            self.breaker
+                .end(pass, Some(verdict), outage, || None, Some(call));
+        }
+    }
+
     pub(super) fn end(
         &mut self,
         verdict: Option<Verdict>,

@@ -147,7 +147,7 @@ impl Pinging {
                 Verdict::FAILURE
             }
         };
-        self.permit.end(Some(verdict), None, Some(info));
+        self.permit.end_ping(verdict, info);
         Poll::Ready(())
     }
 }

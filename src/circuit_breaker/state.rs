@@ -272,6 +272,11 @@ impl Machine {
         self.lost.is_some()
     }
 
+    /// That lost connection, unless there is another one.
+    pub(super) fn outage(&self) -> Option<Outage> {
+        self.lost.clone().filter(|lost| !lost.is_over())
+    }
+
     /// Whether a half-open breaker admits one more call.
     fn has_place(&self, now: Duration, rules: &Rules) -> bool {
         // At most u32::MAX places, each of them a probe that is running.
@@ -326,13 +331,6 @@ impl Machine {
 
     /// Whether a failure is part of an outage that has counted. A half-open breaker then waits until the tool service connects again.
     fn has_counted(&mut self, outage: Option<&Outage>) -> bool {
-        let is_half_open = self.state == BreakerState::HalfOpen;
-        // Also a ping's failure, which names no outage.
-        let goes_on = self.lost.as_ref().is_some_and(|lost| !lost.is_over());
-        if is_half_open && goes_on {
-            self.probe_from = self.now;
-            return true;
-        }
         let Some(outage) = outage else { return false };
         if !self.outages.contains(outage) {
             if self.outages.len() == MAX_OUTAGES {
@@ -341,10 +339,12 @@ impl Machine {
             self.outages.push(outage.clone());
             return false;
         }
-        if is_half_open {
-            self.lost = watched(outage);
+        if self.state != BreakerState::HalfOpen {
+            return true;
         }
-        !is_half_open || self.is_lost()
+        self.probe_from = self.now;
+        self.lost = watched(outage);
+        self.is_lost()
     }
 
     fn count(

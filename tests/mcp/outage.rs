@@ -377,6 +377,28 @@ async fn a_server_that_never_answers_opens_the_breaker() {
     }
 }
 
+/// D2: attempts that time out open a breaker again that was open for the lost connection.
+#[tokio::test(start_paused = true)]
+async fn a_lost_server_that_never_answers_again_opens_the_breaker() {
+    for first in [How::Refuses, How::NeverAnswers] {
+        let (lab, breaker) = (Lab::new(), tripping(1));
+        let tools = breaker.layer(lab.mcp());
+        tools.clone().oneshot(echo()).await.unwrap();
+        lab.stop(first);
+        let seen = || breaker.handle().snapshot().remove(0);
+        let opens = async {
+            while seen().retry_after < Some(Duration::from_secs(50)) {
+                tools.clone().oneshot(echo()).await.unwrap_err();
+                lab.set(How::NeverAnswers);
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let limit = Duration::from_secs(60);
+        timeout(limit, opens).await.expect("it does not open");
+        assert_eq!(seen().opened_total, 2);
+    }
+}
+
 /// D2: nor is one that answers with 500, to each request or to calls only.
 #[tokio::test]
 async fn a_server_that_answers_500_opens_the_breaker() {

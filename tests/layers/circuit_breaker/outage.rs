@@ -8,7 +8,7 @@ use tower_toolcall::{
     testing::Step,
 };
 
-use super::{Rig, default_rig, kind, ok, secs};
+use super::{Rig, default_rig, fails, kind, ok, secs};
 use crate::kit::call;
 
 fn lost(outage: &Outage) -> Step<&'static str> {
@@ -72,6 +72,29 @@ async fn a_probe_that_loses_the_next_connection_opens_for_the_period() {
         outage.end();
     }
     assert_eq!(rig.breaker().snapshot().retry_after, Some(secs(60)));
+}
+
+/// D2: a probe that fails by another cause is a failure, although the outage goes on.
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_fails_by_another_cause_opens_for_the_period() {
+    for another in [
+        fails(),
+        Step::fail(ErrorKind::Timeout),
+        Step::fail(ErrorKind::ConnectionFailed),
+        lost(&Outage::new()),
+    ] {
+        let (rig, outage) = (of_one_failure(), Outage::new());
+        outage.retry_after(secs(2));
+        rig.ask(lost(&outage)).await.unwrap_err();
+        advance(secs(2)).await;
+        assert!(rig.reaches(another).await);
+        assert_eq!(rig.breaker().snapshot().retry_after, Some(secs(60)));
+        // The next probe finds the outage again.
+        advance(secs(60)).await;
+        outage.retry_after(secs(3));
+        assert!(rig.reaches(lost(&outage)).await);
+        assert_eq!(rig.breaker().snapshot().retry_after, Some(secs(3)));
+    }
 }
 
 /// An error that a tool met in the middle of its work names no outage.
