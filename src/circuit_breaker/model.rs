@@ -267,6 +267,9 @@ impl Naive {
         match self.state {
             State::Closed | State::ForcedClosed => {
                 self.results.push((now, verdict(failure, slow)));
+                if !failure && !slow {
+                    self.failed_probes = 0;
+                }
                 if self.state == State::Closed && self.trips(now, rules) {
                     self.open(now, rules);
                 }
@@ -278,7 +281,11 @@ impl Naive {
             State::HalfOpen => {
                 self.successes += 1;
                 if self.successes >= rules.successes() {
+                    let failed_probes = self.failed_probes;
                     self.turn(State::Closed, now);
+                    if matches!(end, End::Answers) {
+                        self.failed_probes = failed_probes;
+                    }
                 }
             }
             _ => {}

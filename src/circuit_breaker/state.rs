@@ -26,7 +26,7 @@ pub(super) struct Machine {
     window: Window,
     /// The window as it was when the breaker opened.
     tripped: Tally,
-    /// Probes that failed since the breaker was closed last.
+    /// Probes that failed since the last success that closed the breaker, or that followed an error that closed it.
     failed_probes: u32,
     /// While open, the end of the open period; while half-open, when that state began.
     probe_from: Duration,
@@ -163,7 +163,7 @@ impl Machine {
 
     /// Whether it is closed and remembers nothing that matters.
     pub(super) fn is_as_new(&self, now: Duration) -> bool {
-        self.state == BreakerState::Closed && self.window.is_clean(now)
+        self.state == BreakerState::Closed && self.failed_probes == 0 && self.window.is_clean(now)
     }
 
     /// State and counters, without the key and what is counted outside.
@@ -362,6 +362,9 @@ impl Machine {
         match self.state {
             BreakerState::Closed | BreakerState::ForcedClosed if verdict.answers => None,
             BreakerState::Closed | BreakerState::ForcedClosed => {
+                if !verdict.failure && !verdict.slow {
+                    self.failed_probes = 0;
+                }
                 self.window.record(verdict, self.now);
                 let reason = self.window.verdict(&rules.trip, self.now)?;
                 if self.state == BreakerState::ForcedClosed {
@@ -379,7 +382,10 @@ impl Machine {
                 }
                 self.successes += 1;
                 (self.successes >= rules.successes()).then(|| {
+                    // An error proves less: if calls fail still, the open period stays as long.
+                    let kept = u32::from(verdict.answers) * self.failed_probes;
                     self.forget(rules);
+                    self.failed_probes = kept;
                     let reason = TransitionReason::ProbesSucceeded;
                     self.turn(BreakerState::Closed, reason, tally)
                 })
@@ -395,7 +401,7 @@ impl Machine {
         match self.state {
             BreakerState::Open if is_over(self.probe_from) => Keep::IfPossible,
             BreakerState::HalfOpen if is_over(self.now) => Keep::IfPossible,
-            BreakerState::Closed if self.window.is_clean(now) => Keep::IfUsed,
+            BreakerState::Closed if self.is_as_new(now) => Keep::IfUsed,
             BreakerState::Closed => Keep::IfPossible,
             _ => Keep::Always,
         }
@@ -420,6 +426,7 @@ impl Machine {
     /// success changes nothing.
     pub(super) fn room(&self, rules: &Rules) -> Option<(u32, Option<Duration>)> {
         match self.state {
+            BreakerState::Closed if self.failed_probes > 0 => Some((0, None)),
             BreakerState::Closed | BreakerState::ForcedClosed => self.window.room(&rules.trip),
             BreakerState::Disabled => None,
             _ => Some((0, None)),

@@ -19,8 +19,8 @@ use tower::{Layer, ServiceExt, limit::ConcurrencyLimit};
 use tower_toolcall::{
     Classify, ErrorKind, Execution, Outcome, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::{
-        BreakerState, CircuitBreakerBuilder, CircuitBreakerLayer, Probe, Transition,
-        TransitionReason,
+        BreakerState, CircuitBreakerBuilder, CircuitBreakerLayer, Probe, Rates, Transition,
+        TransitionReason, Trip,
     },
     outcome::ByError,
     testing::{Script, Step},
@@ -163,6 +163,37 @@ async fn a_probe_that_the_tool_answers_closes_the_breaker() {
         // One failure does not open it again.
         rig.ask(fails()).await.unwrap_err();
         assert_eq!(rig.breaker().state(), BreakerState::Closed, "{error}");
+    }
+}
+
+/// D10: an answer to a wrong call closes, but proves less than a success: the open period stays as long as it was.
+#[tokio::test(start_paused = true)]
+async fn a_breaker_that_an_error_closes_keeps_the_length_of_its_open_period() {
+    for trip in [
+        Trip::consecutive_failures(5),
+        Rates::over_calls(5).with_minimum_calls(5).into(),
+    ] {
+        for error in answered() {
+            let builder = CircuitBreakerLayer::builder().with_trip(trip.clone());
+            let rig = Rig::new(builder.with_growth(2.0, secs(1000)));
+            let opens_for = || rig.breaker().snapshot().retry_after.unwrap();
+            let answer = Step::error(error);
+            rig.half_opens().await;
+            rig.fails(1).await;
+            for _ in 0..2 {
+                assert_eq!(opens_for(), secs(120));
+                advance(secs(120)).await;
+                rig.ask(answer.clone()).await.unwrap_err();
+                assert_eq!(rig.breaker().state(), BreakerState::Closed);
+                rig.fails(5).await;
+            }
+            assert_eq!(opens_for(), secs(120));
+            advance(secs(120)).await;
+            rig.ask(answer).await.unwrap_err();
+            rig.ask(ok()).await.unwrap();
+            rig.fails(5).await;
+            assert_eq!(opens_for(), secs(60), "a success ends it");
+        }
     }
 }
 
