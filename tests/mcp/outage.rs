@@ -399,6 +399,28 @@ async fn a_lost_server_that_never_answers_again_opens_the_breaker() {
     }
 }
 
+/// D2: a server that has never worked is started less and less often.
+#[tokio::test(start_paused = true)]
+async fn attempts_to_start_a_server_that_never_worked_get_rare() {
+    // One that cannot be started, and one that goes before it has answered a call.
+    for how in [How::Refuses, How::Works] {
+        let lab = Lab::new();
+        lab.set(how);
+        let (server, start) = (lab.mcp(), Instant::now());
+        while start.elapsed() < Duration::from_secs(60) {
+            let call = server.clone().oneshot(ToolCall::new("hang"));
+            match how {
+                How::Works => drop(timeout(Duration::from_millis(20), call).await),
+                _ => drop(call.await),
+            }
+            lab.cut();
+            sleep(Duration::from_millis(50)).await;
+        }
+        let attempts = lab.attempts.load(SeqCst);
+        assert!((5..12).contains(&attempts), "{attempts}");
+    }
+}
+
 /// D2: nor is one that answers with 500, to each request or to calls only.
 #[tokio::test]
 async fn a_server_that_answers_500_opens_the_breaker() {

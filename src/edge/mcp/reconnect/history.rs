@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::settings::Settings;
 use crate::{
     error::{Execution, ToolError},
     kit::backoff::Backoff,
@@ -17,6 +18,8 @@ const MAX_WINDOW: Duration = Duration::from_secs(3600);
 pub(super) struct History {
     /// Failed attempts, one after the other.
     failures: u32,
+    /// A connection has answered a call.
+    has_answered: bool,
     refused: Option<Refused>,
 }
 
@@ -44,6 +47,22 @@ impl History {
     /// How many attempts in a row have failed.
     pub(super) fn failures(&self) -> u32 {
         self.failures
+    }
+
+    /// The delays after attempts that fail now.
+    pub(super) fn backoff<'s>(&self, settings: &'s Settings) -> &'s Backoff {
+        match self.has_answered {
+            true => &settings.backoff,
+            false => &settings.start_backoff,
+        }
+    }
+
+    /// A connection has ended that had answered a call.
+    pub(super) fn answered(&mut self) {
+        *self = Self {
+            has_answered: true,
+            ..Self::default()
+        };
     }
 
     /// The attempt has succeeded. What failed before is forgotten once the server has answered a
@@ -78,8 +97,7 @@ impl History {
         error: ToolError,
     ) {
         if has_answered {
-            self.failures = 0;
-            self.refused = None;
+            self.answered();
         } else {
             self.failures = self.failures.saturating_add(1);
             let delay = backoff.delay(self.failures, random);

@@ -70,7 +70,8 @@ use crate::{
 ///   caller cancels; see [`with_max_wait`](Self::with_max_wait) and
 ///   [`with_fail_fast`](Self::with_fail_fast).
 /// - **Backoff.** After an attempt that failed there is none for 250 ms, then for 1 % longer each
-///   time, up to 30 s: for about 1 % of the time that the server has been away. Calls alone begin
+///   time, up to 30 s: for about 1 % of the time that the server has been away. Until the server
+///   has answered its first call, the time doubles instead. Calls alone begin
 ///   attempts. Meanwhile calls fail immediately, with [`retry_after`](ToolError::retry_after). A server that asks for more gets it, up to an hour. A
 ///   connection that is lost before it has answered a call counts as an attempt that failed, when
 ///   it was made.

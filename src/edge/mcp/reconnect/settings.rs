@@ -9,6 +9,8 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) backoff: Backoff,
+    /// That of a server that has never answered a call.
+    pub(super) start_backoff: Backoff,
     pub(super) connect_timeout: Duration,
     /// `None`: only the call that begins the attempt waits for it.
     pub(super) max_wait: Option<Duration>,
@@ -18,9 +20,10 @@ pub(super) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         // As each delay is 1 % longer, it is about 1 % of the outage.
-        let backoff = Backoff::exponential(Duration::from_millis(250), 1.01);
+        let growing = |factor| Backoff::exponential(Duration::from_millis(250), factor);
         Self {
-            backoff: backoff.unwrap_or_default(),
+            backoff: growing(1.01).unwrap_or_default(),
+            start_backoff: growing(2.0).unwrap_or_default(),
             connect_timeout: Duration::from_secs(10),
             max_wait: Some(Duration::from_secs(5)),
             ping: None,
@@ -31,10 +34,12 @@ impl Default for Settings {
 impl McpReconnect {
     /// Sets how long there is no attempt after one that failed. Default: 250 ms, 1 % longer each time
     /// up to 30 s, each a quarter longer at most, at random. So it is about 1 % of the time that the
-    /// server has been away. No more than an hour.
+    /// server has been away. Until the server has answered its first call, the default doubles each
+    /// time. No more than an hour.
     #[must_use]
     pub fn with_backoff(mut self, backoff: Backoff) -> Self {
         self.settings.backoff = backoff;
+        self.settings.start_backoff = backoff;
         self
     }
 

@@ -103,10 +103,11 @@ impl McpReconnect {
         if !current.is_some_and(|current| Arc::ptr_eq(&current, live)) {
             return;
         }
+        let backoff = state.history.backoff(&self.settings);
         state.history.lose(
             live.since,
             live.has_answered(),
-            &self.settings.backoff,
+            backoff,
             self.shared.random.next(),
             // Not the call's own, which names it.
             lost_early(),
@@ -122,8 +123,12 @@ impl McpReconnect {
 
     /// Takes the connection away, which is not lost: it is of no use any more.
     pub(super) fn release(&self) -> Option<Arc<Live>> {
-        let _state = self.state();
-        self.shared.current.swap(None)
+        let mut state = self.state();
+        let live = self.shared.current.swap(None)?;
+        if live.has_answered() {
+            state.history.answered();
+        }
+        Some(live)
     }
 
     /// The attempt that goes on, or a new one, and whether it is new; `None` if there is a
@@ -167,7 +172,8 @@ impl McpReconnect {
                 Ok(())
             }
             Err(error) => {
-                let (backoff, random) = (&self.settings.backoff, self.shared.random.next());
+                let backoff = state.history.backoff(&self.settings);
+                let random = self.shared.random.next();
                 let delay = state.history.fail(now, backoff, random, error.clone());
                 let attempts = state.history.failures();
                 state.outage.retry_after(delay);
