@@ -1,6 +1,6 @@
 use std::{
     future::{Future, poll_fn},
-    pin::pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
 };
@@ -230,14 +230,15 @@ impl McpReconnect {
 
     async fn run(self, call: ToolCall) -> Result<CallToolResponse, ToolError> {
         let info = call.info();
+        // One limit for the whole call, so that there is no moment at which none holds it.
+        let mut limit = pin!(WaitLimit::of(&call));
         let live = match self.usable() {
             Some(live) => live,
             None => {
-                let connected = self.wait(&call).await;
+                let connected = self.wait(&call, limit.as_mut()).await;
                 connected.map_err(|e| named(e, &info, Some(&self.shared.server)))?
             }
         };
-        let mut limit = pin!(WaitLimit::of(&call));
         limit.release();
         let mut unanswered = Unanswered {
             leaf: &self,
@@ -273,7 +274,11 @@ impl McpReconnect {
     }
 
     /// Waits for a connection as long as the call may.
-    async fn wait(&self, call: &ToolCall) -> Result<Arc<Live>, ToolError> {
+    async fn wait(
+        &self,
+        call: &ToolCall,
+        mut limit: Pin<&mut WaitLimit>,
+    ) -> Result<Arc<Live>, ToolError> {
         // No attempt for a call that is over.
         if let Some(why) = GivenUp::by(call) {
             return Err(why.error());
@@ -281,7 +286,7 @@ impl McpReconnect {
         let max = self.settings.max_wait;
         let latest = max.and_then(|max| Instant::now().checked_add(max));
         let mut establish = pin!(self.establish(max.is_some()));
-        let (mut limit, mut timer) = (pin!(WaitLimit::of(call)), Timer::default());
+        let mut timer = Timer::default();
         poll_fn(|cx| {
             if let Poll::Ready(connected) = establish.as_mut().poll(cx) {
                 return Poll::Ready(connected);
