@@ -171,7 +171,10 @@ async fn a_probe_that_the_tool_answers_closes_the_breaker() {
 async fn a_breaker_that_an_error_closes_keeps_the_length_of_its_open_period() {
     for trip in [
         Trip::consecutive_failures(5),
-        Rates::over_calls(5).with_minimum_calls(5).into(),
+        Rates::over_calls(5)
+            .with_minimum_calls(5)
+            .with_failure_rate(1.0)
+            .into(),
     ] {
         for error in answered() {
             let builder = CircuitBreakerLayer::builder().with_trip(trip.clone());
