@@ -4,6 +4,7 @@ use tokio::time::{advance, sleep};
 use tower_toolcall::{
     Key,
     circuit_breaker::{BreakerState, CircuitBreakerLayer},
+    rate_limit::RateLimitBackoffLayer,
     shared::{MemoryStore, SharedState},
 };
 
@@ -333,6 +334,29 @@ async fn keys_of_a_function_are_shared_by_an_explicit_word_only() {
         let error = new().breakers("tools", &layer.handle()).unwrap_err();
         assert_eq!(error.field(), "layer");
         let _ = new().public_breakers("tools", &layer.handle()).unwrap();
+    }
+}
+
+/// C8: ids of callers stay in their process, and the error does not advise what would share nothing.
+#[tokio::test]
+async fn keys_of_sessions_and_principals_are_not_shared() {
+    let by = Key::by(|call| call.tool()).per_principal();
+    for key in [Key::Session, Key::Tool.per_principal(), by] {
+        let breaker = CircuitBreakerLayer::builder().with_keys(key.clone());
+        let breaker = breaker.build().unwrap().handle();
+        let limit = RateLimitBackoffLayer::builder().with_keys(key);
+        let limit = limit.build().unwrap().handle();
+        let new = || SharedState::new(MemoryStore::new());
+        for refused in [
+            new().breakers("tools", &breaker),
+            new().public_breakers("tools", &breaker),
+            new().rate_limits("limits", &limit),
+            new().public_rate_limits("limits", &limit),
+        ] {
+            let error = refused.unwrap_err();
+            assert_eq!(error.field(), "layer");
+            assert!(error.reason().contains("ids of callers"), "{error}");
+        }
     }
 }
 

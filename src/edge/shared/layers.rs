@@ -27,7 +27,7 @@ pub(super) enum State {
 }
 
 impl State {
-    fn key(&self) -> &Key {
+    pub(super) fn key(&self) -> &Key {
         match self {
             Self::Breakers(handle) => handle.key(),
             Self::Gates(handle) => handle.key(),

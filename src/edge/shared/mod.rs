@@ -67,7 +67,7 @@
 //! - A store that loses its content costs nothing that is known here: each process tells again what it has seen itself. A state that was
 //!   forced by a process that has ended since, and that the store has lost, is not known to processes that start later.
 //! - Keys go to the store as text: names of servers and tools, cut ones and those of more than [`MAX_KEY_BYTES`] excepted, which are not shared. Keys that
-//!   a function makes are refused, unless they are [said to be public](SharedState::public_breakers).
+//!   a function makes are refused, unless they are [said to be public](SharedState::public_breakers). Keys of the ids of callers are refused.
 
 mod fleet;
 mod handle;
@@ -143,16 +143,14 @@ impl<S: Store> SharedState<S> {
     /// # Errors
     ///
     /// `layer`: the name is empty, longer than 64 bytes, has a control character, or is that of another layer; or the layer's
-    /// keys are made by a function: they may have what is not for the store.
+    /// keys are made by a function: they may have what is not for the store. Keys of the ids of callers
+    /// ([`Key::Session`], [`Key::per_principal`]) are never shared.
     pub fn breakers(
         self,
         name: impl Into<String>,
         handle: &CircuitBreakerHandle,
     ) -> Result<Self, ConfigError> {
-        let reason =
-            "its keys are made by a function: `public_breakers` says that they may be told";
-        refuse_if(Key::is_of_ids(handle.key()), "layer", reason)?;
-        self.public_breakers(name, handle)
+        self.add(name.into(), State::Breakers(handle.clone()), false)
     }
 
     /// The same for a layer whose keys are made by a function: they hold no secret, as the store has them as they are; and hashes are the
@@ -160,13 +158,13 @@ impl<S: Store> SharedState<S> {
     ///
     /// # Errors
     ///
-    /// `layer`: the name, as above.
+    /// `layer`: the name, as above; or the keys are of the ids of callers.
     pub fn public_breakers(
         self,
         name: impl Into<String>,
         handle: &CircuitBreakerHandle,
     ) -> Result<Self, ConfigError> {
-        self.add(name.into(), State::Breakers(handle.clone()))
+        self.add(name.into(), State::Breakers(handle.clone()), true)
     }
 
     /// Adds the cooldowns of a rate-limit layer, under a name that they have in all processes.
@@ -179,26 +177,23 @@ impl<S: Store> SharedState<S> {
         name: impl Into<String>,
         handle: &RateLimitHandle,
     ) -> Result<Self, ConfigError> {
-        let reason =
-            "its keys are made by a function: `public_rate_limits` says that they may be told";
-        refuse_if(Key::is_of_ids(handle.key()), "layer", reason)?;
-        self.public_rate_limits(name, handle)
+        self.add(name.into(), State::Gates(handle.clone()), false)
     }
 
     /// The same for a layer whose keys are made by a function, as [`public_breakers`](Self::public_breakers) has it.
     ///
     /// # Errors
     ///
-    /// `layer`: the name, as above.
+    /// `layer`: the name, as above; or the keys are of the ids of callers.
     pub fn public_rate_limits(
         self,
         name: impl Into<String>,
         handle: &RateLimitHandle,
     ) -> Result<Self, ConfigError> {
-        self.add(name.into(), State::Gates(handle.clone()))
+        self.add(name.into(), State::Gates(handle.clone()), true)
     }
 
-    fn add(mut self, name: String, state: State) -> Result<Self, ConfigError> {
+    fn add(mut self, name: String, state: State, is_public: bool) -> Result<Self, ConfigError> {
         let is_bad = name.is_empty()
             || name.len() > MAX_LAYER_BYTES
             || name.chars().any(char::is_control)
@@ -206,6 +201,17 @@ impl<S: Store> SharedState<S> {
         let reason =
             "the name is empty, longer than 64 bytes, has a control character, or is used already";
         refuse_if(is_bad, "layer", reason)?;
+        let (is_refused, reason) = match state.key() {
+            Key::By(_) | Key::Hashed(_) => (
+                !is_public,
+                "its keys are made by a function: use `public_breakers` or `public_rate_limits`",
+            ),
+            key => (
+                key.is_of_ids(),
+                "its keys are of the ids of callers, which stay in their process",
+            ),
+        };
+        refuse_if(is_refused, "layer", reason)?;
         self.layers.push(Layer { name, state });
         Ok(self)
     }
