@@ -1,7 +1,7 @@
 //! The core's questions about types of other crates. Each edge that is compiled in answers for its own: this is the one list of
 //! them.
 
-use std::{any::Any, error::Error as StdError, hash::Hasher, io};
+use std::{any::Any, error::Error as StdError, hash::Hasher};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -122,12 +122,16 @@ pub(crate) fn json_of(answer: &dyn Any, max: u64) -> Option<Json> {
     KNOWN.iter().find_map(|known| known(answer, max))
 }
 
-/// Feeds a hasher what an answer says. False: its type is not known, or it cannot be written as
-/// JSON.
+/// How many bytes of an answer are hashed.
+const MAX_HASHED: usize = 16 << 10;
+
+/// Feeds a hasher the beginning of an answer, and the length of a text. False: its type is not
+/// known, or it cannot be written as JSON.
 pub(crate) fn hash_into(answer: &dyn Any, hasher: &mut dyn Hasher) -> bool {
     match Answer::of_any(answer) {
         Some(Answer::Text(text)) => {
-            hasher.write(text.as_bytes());
+            hasher.write_usize(text.len());
+            hasher.write(&text.as_bytes()[..text.len().min(MAX_HASHED)]);
             true
         }
         Some(Answer::Json(json)) => hash_json(&*json, hasher),
@@ -138,19 +142,15 @@ pub(crate) fn hash_into(answer: &dyn Any, hasher: &mut dyn Hasher) -> bool {
     }
 }
 
-/// Feeds a hasher the JSON of an answer, without a copy.
+/// Feeds a hasher the beginning of an answer's JSON, in one piece: the most writes are of one byte.
 pub(crate) fn hash_json<T: Serialize>(answer: &T, hasher: &mut dyn Hasher) -> bool {
-    struct Feed<'a>(&'a mut dyn Hasher);
-    impl io::Write for Feed<'_> {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.write(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    limited::write(Feed(hasher), answer, LEVELS).is_ok()
+    let mut json = [0; MAX_HASHED];
+    let mut rest = &mut json[..];
+    // A slice that is full refuses what follows.
+    let is_whole = limited::write(&mut rest, answer, LEVELS).is_ok();
+    let len = MAX_HASHED - rest.len();
+    hasher.write(&json[..len]);
+    is_whole || len == MAX_HASHED
 }
 
 /// Whether an answer only asks for input: the call is made again with it.

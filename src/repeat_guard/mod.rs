@@ -17,7 +17,11 @@
 //!   is no news changes nothing for others, so a loop of several calls (read, edit, read, edit) is
 //!   found as well. A call that succeeds as often in a row with the same answer, with nothing new
 //!   in between, is the event `tool.repeated` and passes. Answers are compared by a hash: text,
-//!   JSON and results of MCP; answers of other types all count as equal.
+//!   JSON and results of MCP; answers of other types all count as equal. Those with an equal
+//!   beginning count as equal, too: the first 16 KiB are compared, and the length of a text.
+//!   Of MCP's results the content, the structured content and `isError` are compared; `_meta` is not.
+//!   An answer with a clock or a new id in it is news each time. Switch this off for such a tool by
+//!   [`with_tool`](RepeatGuardBuilder::with_tool).
 //! - **It fails with another error, or with other arguments**: this is counted by itself. Errors are compared by kind and message; answers that the
 //!   classifier takes for errors by kind alone, as their text is not known here. Exempt tools whose such answers make progress
 //!   ([`with_tool`](RepeatGuardBuilder::with_tool)).
@@ -138,8 +142,8 @@
 //! # Cost
 //!
 //! A call without a principal costs next to nothing. Else its arguments are hashed, and the principal's mutex is taken twice for a moment; the
-//! clock is read once, and once more for a call that is remembered. A success allocates nothing, unless its principal is new. An error's text
-//! is printed, to be compared.
+//! clock is read once, and once more for a call that is remembered. Of an answer up to 16 KiB are hashed. A success allocates nothing,
+//! unless its principal is new or its answer has more JSON than is hashed. An error's text is printed, to be compared.
 
 mod guard;
 mod history;

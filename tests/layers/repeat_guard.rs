@@ -675,6 +675,49 @@ async fn another_answer_of_an_mcp_tool_lets_other_calls_be_tried_again() {
     assert_eq!(reads_again([says("old"), says("old")]).await, 3);
 }
 
+/// D8: what the protocol adds to an answer, such as the id of a request or a time, is not news.
+#[cfg(feature = "mcp")]
+#[tokio::test(start_paused = true)]
+async fn meta_of_an_mcp_answer_is_not_compared() {
+    use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, MetaObject, TextContent};
+
+    let meta = |id: u32| {
+        let mut meta = MetaObject::default();
+        meta.insert("requestId".into(), json!(id));
+        meta
+    };
+    let says = |text: &str, id| {
+        let text = TextContent::new(text).with_meta(meta(id));
+        CallToolResult::success(vec![ContentBlock::Text(text)]).with_meta(Some(meta(id)))
+    };
+    assert_eq!(reads_again([says("old", 1), says("old", 2)]).await, 3);
+    assert_eq!(reads_again([says("old", 1), says("new", 2)]).await, 4);
+    let responses = |a, b| [CallToolResponse::from(a), CallToolResponse::from(b)];
+    let of_same = responses(says("old", 1), says("old", 2));
+    assert_eq!(reads_again(of_same).await, 3);
+    let structured =
+        |n, id| CallToolResult::structured(json!({ "n": n })).with_meta(Some(meta(id)));
+    assert_eq!(reads_again([structured(1, 1), structured(1, 2)]).await, 3);
+    assert_eq!(reads_again([structured(1, 1), structured(2, 1)]).await, 4);
+}
+
+/// D8: of long answers the beginning is compared, and the length of texts.
+#[tokio::test(start_paused = true)]
+async fn long_answers_are_compared_by_their_beginning() {
+    let long = |first: &str, last: &str| format!("{first}{}{last}", "x".repeat(16 << 10));
+    assert_eq!(reads_again([long("", "a"), long("", "b")]).await, 3);
+    assert_eq!(reads_again([long("", "a"), long("", "bb")]).await, 4);
+    assert_eq!(reads_again([long("a", ""), long("b", "")]).await, 4);
+    let of_json = |[a, b]: [String; 2]| [json!([a]), json!([b])];
+    let ends = of_json([long("", "a"), long("", "bb")]);
+    assert_eq!(reads_again(ends).await, 3);
+    let begins = of_json([long("a", ""), long("b", "")]);
+    assert_eq!(reads_again(begins).await, 4);
+    let numbers = |n: usize| json!((0..n).collect::<Vec<_>>());
+    assert_eq!(reads_again([numbers(9_000), numbers(10_000)]).await, 3);
+    assert_eq!(reads_again([numbers(900), numbers(1_000)]).await, 4);
+}
+
 /// D8: a call whose answers differ each time makes progress: it does not succeed again and again.
 #[tokio::test(start_paused = true)]
 async fn successes_with_other_answers_are_no_repetition() {

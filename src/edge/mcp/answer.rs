@@ -106,7 +106,24 @@ pub(crate) fn hash_into(answer: &dyn Any, hasher: &mut dyn Hasher) -> bool {
             None => return false,
         },
     };
-    foreign::hash_json(result, hasher)
+    let said = (
+        Said(&result.content),
+        &result.structured_content,
+        result.is_error,
+    );
+    foreign::hash_json(&said, hasher)
+}
+
+/// Content without the `_meta` and annotations of texts: ids and times are not news.
+struct Said<'a>(&'a [ContentBlock]);
+
+impl Serialize for Said<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.0.iter().map(|block| match block {
+            ContentBlock::Text(block) => Ok(&block.text),
+            other => Err(other),
+        }))
+    }
 }
 
 pub(crate) fn asks(answer: &dyn Any) -> bool {
