@@ -1,11 +1,11 @@
 //! What keyed layers tell calls apart by.
 
-mod keys;
+pub(crate) mod keys;
 
 use std::{fmt, sync::Arc};
 
 pub use self::keys::Keys;
-pub(crate) use self::keys::{DEFAULT_MAX_KEYS, MOST_KEYS, check_max, named};
+pub(crate) use self::keys::{DEFAULT_MAX_KEYS, MOST_KEYS, check_max};
 use crate::call::{CallInfo, ToolCall, hash_of};
 
 /// Which calls share one state: one breaker, one cooldown. Looking a key up does not allocate.
@@ -127,16 +127,24 @@ impl Key {
             Self::Session => hash_of_session(call),
             Self::By(KeyFn(f)) => hash_of(None, Some(f(call))),
             Self::Hashed(HashFn(f)) => f(call),
-            Self::PerPrincipal(key) => {
+            Self::PerPrincipal(_) => {
                 let principal = call.principal_hash().unwrap_or_default();
-                key.hash(call) ^ principal.rotate_left(32)
+                self.base().hash(call) ^ principal.rotate_left(32)
             }
         }
     }
 
     /// Returns the hash of calls that have no key, if this rule finds none for some.
     pub(crate) fn of_none(&self) -> Option<u64> {
-        matches!(self, Self::By(_) | Self::Session).then(|| hash_of(None, Some("")))
+        matches!(self.base(), Self::By(_) | Self::Session).then(|| hash_of(None, Some("")))
+    }
+
+    /// Returns the key that each principal has of its own, or this one.
+    pub(crate) fn base(&self) -> &Self {
+        match self {
+            Self::PerPrincipal(key) => key.base(),
+            _ => self,
+        }
     }
 
     /// Whether it may be made of the ids of callers, and not of names of tools alone.

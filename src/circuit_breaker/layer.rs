@@ -311,7 +311,7 @@ impl<C> CircuitBreakerBuilder<C> {
     }
 
     fn counts_tools(&self) -> bool {
-        let named = matches!(self.keys.key(), Key::Tool | Key::ToolName);
+        let named = matches!(self.keys.key().base(), Key::Tool | Key::ToolName);
         self.counts_tools.unwrap_or(named)
     }
 

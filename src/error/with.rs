@@ -117,12 +117,12 @@ impl ToolError {
         self.0.own_delay
     }
 
-    /// Says why the call was not repeated, and what would have it repeated.
     /// Whether a load shedder of tower's refused the call, without a layer that says so.
     pub(crate) fn is_shed(&self) -> bool {
         self.0.is_shed()
     }
 
+    /// Says why the call was not repeated, and what would have it repeated.
     pub(crate) fn set_retry_refused(&mut self, reason: RetryRefusal) {
         if matches!(reason, RetryRefusal::NotMarkedSafe | RetryRefusal::Unsafe) {
             self.change(|e| {

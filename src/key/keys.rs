@@ -51,7 +51,7 @@ pub(crate) const MOST_KEYS: usize = 1 << 24;
 /// | field | reason |
 /// |---|---|
 /// | `max_keys` | the bound is zero or more than 16,777,216, or there are more known keys |
-/// | `known_keys` | a known call has no session, or the function of the key picks an empty text for it |
+/// | `known_keys` | a known call has no session, or the function of the key picks an empty text for it; or the key is per principal, and names are declared |
 /// | `key` | single tools have limits, and tools share a key |
 #[derive(Clone, Default)]
 #[must_use]
@@ -80,6 +80,7 @@ impl Keys {
     /// Declares keys by name, which are never evicted: servers for [`Key::Server`], else tools. Default: none.
     ///
     /// A flat name (`docs__search`) declares the tool of the server, too, and takes two places.
+    /// A name is not a key [per principal](Key::per_principal): for these declare [calls](Self::known_calls).
     pub fn known<N: Into<Box<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.names.extend(names.into_iter().map(Into::into));
         self
@@ -118,6 +119,9 @@ impl Keys {
     }
 
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let has_names = matches!(self.key(), Key::PerPrincipal(_)) && !self.names.is_empty();
+        let reason = "a name is not a key per principal: declare calls with their principals";
+        refuse_if(has_names, "known_keys", reason)?;
         let hashes: HashSet<u64> = self
             .declared()
             .map(|c| self.key().hash(&c.info()))

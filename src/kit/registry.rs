@@ -548,6 +548,11 @@ impl<V: Evict> Registry<V> {
         self.keep_under_lock(hash, call, make)
     }
 
+    /// Returns what its keys are of.
+    pub(crate) fn key(&self) -> &Key {
+        &self.0.key
+    }
+
     #[cold]
     fn lacks_key(&self, call: &CallInfo) {
         let help = "set on calls the field that the key function reads";
@@ -852,11 +857,6 @@ impl<V: Evict> Registry<V> {
         look: impl FnOnce(&Arc<Entry<V>>) -> T,
     ) -> T {
         self.look_at(hash, || self.of_parts(hash, parts, &make), look)
-    }
-
-    /// What its keys are of.
-    pub(crate) fn key(&self) -> &Key {
-        &self.0.key
     }
 }
 

@@ -75,6 +75,25 @@ async fn layers_that_compare_the_calls_of_a_principal() {
     assert_eq!(guard.inert(), 2);
 }
 
+/// P5: a key per principal has none for a call that has neither the key nor a principal.
+#[tokio::test(start_paused = true)]
+async fn keys_per_principal_that_a_call_does_not_have() {
+    for key in [Key::Session, Key::by(|call| call.trace_id().unwrap_or(""))] {
+        let key = key.per_principal();
+        let guard = RepeatGuardLayer::builder().with_keys(key.clone());
+        let guard = guard.build().unwrap();
+        let expected = both("repeat_guard", InertReason::NoPrincipal);
+        assert_eq!(received(&guard, call()).await, expected, "{key:?}");
+        assert_eq!(guard.inert(), 2);
+        let of_agent = call().with_agent_id("a1");
+        assert_eq!(received(&guard, of_agent).await, [], "{key:?}");
+
+        let quota = QuotaLayer::builder(Quota::per_minute(60).unwrap()).with_keys(key);
+        let expected = both("quota", InertReason::NoKey);
+        assert_eq!(received(&quota.build().unwrap(), call()).await, expected);
+    }
+}
+
 /// P5: a function that names no principal is the same as none.
 #[tokio::test(start_paused = true)]
 async fn a_function_that_names_no_principal() {

@@ -2,8 +2,10 @@
 
 use tower::{Layer, ServiceExt};
 use tower_toolcall::{
-    ConfigError, Identity, Key, Keys, ToolCall,
-    circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerHandle, CircuitBreakerLayer},
+    ConfigError, ErrorKind, Identity, Key, Keys, ToolCall, ToolError,
+    circuit_breaker::{
+        CircuitBreakerBuilder, CircuitBreakerHandle, CircuitBreakerLayer, WeakFailures,
+    },
     concurrency_limit::ConcurrencyLimitLayer,
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
@@ -59,6 +61,52 @@ fn known_keys_fit_into_the_bound() {
         .known(["docs__search", "pay"])
         .at_most(2);
     refused(&keys, "max_keys", "2 is less than the 3 keys");
+}
+
+/// Z3: a name alone is not the key of any principal's calls; a call with its principal is.
+#[test]
+fn names_are_not_known_keys_of_principals() {
+    for key in [Key::Server, Key::Tool, Key::hashed(|_| 7)] {
+        let keys = Keys::by(key.per_principal());
+        refused(&keys.clone().known(["docs"]), "known_keys", "per principal");
+        let call = ToolCall::new("search").with_agent_id("a1");
+        assert_eq!(built(&keys.known_calls([call])), [const { None }; 5]);
+    }
+}
+
+/// C5: as without principals, failures in words count for keys of single tools only.
+#[tokio::test(start_paused = true)]
+async fn failures_of_a_tool_count_for_its_keys_per_principal() {
+    let by = Key::by(|call| call.tool());
+    for (key, failed) in [
+        (Key::Tool, 1),
+        (Key::ToolName, 1),
+        (Key::Server, 0),
+        (by, 0),
+    ] {
+        let keys = key.per_principal();
+        let layer = CircuitBreakerLayer::builder().with_keys(keys.clone());
+        let layer = layer
+            .with_weak_failures(WeakFailures::Shared)
+            .build()
+            .unwrap();
+        let call = ToolCall::new("pay").with_server("s").with_agent_id("a1");
+        let tool = Script::<&str>::always(Step::error(ToolError::new(ErrorKind::Failed, "odd")));
+        layer.layer(tool).oneshot(call.clone()).await.unwrap_err();
+        let seen = layer.handle().breaker(&call).snapshot();
+        assert_eq!(seen.failed_total, failed, "{keys:?}");
+    }
+}
+
+/// X11: the principal is part of the key once, however often that is asked for.
+#[tokio::test(start_paused = true)]
+async fn principals_have_keys_of_their_own_also_if_asked_for_twice() {
+    let keys = Key::Tool.per_principal().per_principal();
+    let layer = CircuitBreakerLayer::builder().with_keys(keys).build();
+    let breakers = layer.unwrap().handle();
+    let of = |agent: &'static str| ToolCall::new("pay").with_agent_id(agent);
+    breakers.breaker(&of("a1")).force_open();
+    assert!(breakers.find(&of("a2")).is_none());
 }
 
 /// Z3: a known key that does nothing is an error.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{KeyBy, Settings, duration};
 use crate::{
     call::ReplaySafety,
-    key::{Keys, named},
+    key::{Keys, keys::named},
     kit::per_tool::PerTool,
     text::Short,
 };
