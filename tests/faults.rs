@@ -676,7 +676,7 @@ async fn the_second_attempt_does_not_come_before_retry_after() {
     const CALLS: u64 = 8;
     let server = Running::start(CALLS, plan).await;
     let client = server.client(Revision::Of2026).await;
-    let policy = policy().with_budget(RetryBudget::new(1.0, 2).unwrap());
+    let policy = policy().with_budget(RetryBudget::new(1.0, 8).unwrap());
     let answers = run_all(stack(&client, policy), CALLS, |id| call("pay", id)).await;
     for (id, answer) in (0..).zip(answers) {
         answer.unwrap();

@@ -202,7 +202,7 @@ impl<'a> Line<'a> {
         // Advice is shown whole.
         let least = match field {
             names::field::HELP => text_width,
-            _ => text_width.min(3 * LEAST),
+            _ => text_width.min(BESIDE_SERVER),
         };
         let (tool, server, left) = room(named, left, least);
         let cut = |text| cut(text, left, width(field, &""));
@@ -262,6 +262,9 @@ fn room(named: Named<'_>, left: usize, least: usize) -> (usize, bool, usize) {
     let fits = server + least <= left;
     (max, fits, if fits { left - server } else { left })
 }
+
+/// The least that is shown of a text beside the server, with its name and its quotes.
+const BESIDE_SERVER: usize = 48;
 
 /// The least that is shown of a text, with its name and its quotes.
 const LEAST: usize = 20;
