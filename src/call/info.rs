@@ -218,8 +218,9 @@ impl CallInfo {
         self.ident.record.end_attempt(self.recording, may_have_run);
     }
 
-    /// Keeps the error of an attempt for the layer that may end the next one, or forgets it.
-    pub(crate) fn set_failed(&self, error: Option<ToolError>) {
+    /// Keeps the error of an attempt, with its number, for the layer that may end the next one, or
+    /// forgets it.
+    pub(crate) fn set_failed(&self, error: Option<(u32, ToolError)>) {
         let before = self
             .ident
             .record
@@ -227,9 +228,11 @@ impl CallInfo {
         drop(before);
     }
 
-    /// The error of the attempt before the one that runs.
-    pub(crate) fn failed(&self) -> Option<ToolError> {
-        self.ident.record.with_failed(|failed| failed.clone())
+    /// Returns the error of the attempt before the one that runs, unless it came before attempt
+    /// `first`: then an outer layer has made it.
+    pub(crate) fn failed_since(&self, first: u32) -> Option<ToolError> {
+        let failed = self.ident.record.with_failed(|failed| failed.clone())?;
+        (failed.0 >= first).then_some(failed.1)
     }
 
     /// Returns whether a layer holds the call back: no attempt runs.

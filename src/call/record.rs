@@ -66,8 +66,9 @@ pub struct Record {
     pub(super) job: JobSlot,
     /// Whether there are `rules` of this recording.
     has_rules: AtomicBool,
-    /// The error of the attempt before the one that runs. Written also without an observer.
-    failed: Mutex<Option<ToolError>>,
+    /// The number and the error of the attempt before the one that runs. Written also without an
+    /// observer.
+    failed: Mutex<Option<(u32, ToolError)>>,
     /// The redaction rules that a layer below the outermost observer has put on the call.
     rules: Mutex<Rules>,
 }
@@ -296,8 +297,11 @@ impl Record {
         self.way.fetch_or(BETWEEN | again, Relaxed);
     }
 
-    /// Runs `edit` on the error of the attempt before the one that runs.
-    pub(super) fn with_failed<T>(&self, edit: impl FnOnce(&mut Option<ToolError>) -> T) -> T {
+    /// Runs `edit` on the number and the error of the attempt before the one that runs.
+    pub(super) fn with_failed<T>(
+        &self,
+        edit: impl FnOnce(&mut Option<(u32, ToolError)>) -> T,
+    ) -> T {
         edit(&mut self.failed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

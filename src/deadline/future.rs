@@ -57,6 +57,8 @@ pub(super) struct Limit {
     pub(super) since: Instant,
     pub(super) at: Option<Instant>,
     pub(super) budget: Option<Duration>,
+    /// The number that the call had when it came.
+    pub(super) attempt: u32,
     pub(super) is_untrusted: bool,
 }
 
@@ -137,7 +139,7 @@ where
                         ready!(this.timer.poll(cx, || this.limit.at));
                         this.limit.expired(info)
                     };
-                    let error = match info.failed() {
+                    let error = match info.failed_since(this.limit.attempt) {
                         Some(failed) => error.after(failed),
                         None => error,
                     };

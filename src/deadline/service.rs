@@ -78,6 +78,7 @@ where
             // The owner of the deadline waits for the call that it ends.
             at: at.filter(|_| !call.is_claimed(Claim::Drain)),
             budget: self.settings.budget,
+            attempt: call.attempt(),
             is_untrusted: call.is_deadline_untrusted(),
         };
         let mut info = Some(call.info());

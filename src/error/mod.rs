@@ -439,11 +439,21 @@ impl ToolError {
         }
     }
 
-    /// The error of a call that was ended during an attempt: with what the tool said at the attempt
-    /// before.
+    /// Adds the error of the attempt before to that of a call which was ended during an attempt.
+    /// An inner layer may have added the error of a later attempt, which is kept.
     pub(crate) fn after(self, failed: Self) -> Self {
+        const LAST: &str = "last_attempt";
+        let has_last = |e: &Self| e.more().is_some_and(|more| more.details.contains_key(LAST));
+        if has_last(&self) {
+            return self;
+        }
         let last = serde_json::json!({ "code": failed.code(), "message": failed.message() });
-        self.with_detail("last_attempt", last).with_source(failed)
+        // Without its own predecessor: errors of many attempts would form a chain.
+        let failed = match has_last(&failed) {
+            true => failed.without_source(),
+            false => failed,
+        };
+        self.with_detail(LAST, last).with_source(failed)
     }
 
     /// Whether the deadline of the call has ended it.

@@ -1082,6 +1082,65 @@ async fn the_error_of_another_call_is_not_added() {
     }
 }
 
+/// The errors behind this one.
+fn sources(error: &ToolError) -> Vec<String> {
+    let first = std::error::Error::source(error);
+    std::iter::successors(first, |error| error.source())
+        .map(ToString::to_string)
+        .collect()
+}
+
+/// D7: a deadline of each attempt does not chain the errors of all attempts.
+#[tokio::test(start_paused = true)]
+async fn errors_of_attempts_do_not_form_a_chain() {
+    let policy = || policy().with_attempts(8).unwrap();
+    let layer = DeadlineLayer::new(secs(1));
+    let svc = RetryLayer::new(policy()).layer(layer.layer(kit::Probe::always(Step::hang())));
+    let error = svc.oneshot(call()).await.unwrap_err();
+    assert_eq!(error.attempts(), Some(8));
+    assert_eq!(last_attempt(&error)["code"], "TOOL_TIMEOUT");
+    assert_eq!(sources(&error).len(), 1);
+
+    // The error of an attempt that has its own deadline is its own.
+    let steps = [
+        Step::error(upstream()),
+        Step::hang(),
+        Step::error(ToolError::new(ErrorKind::Upstream, "the last")),
+    ];
+    let layer = DeadlineLayer::new(secs(1));
+    let errors = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&errors);
+    let policy = policy().with_attempts(3).unwrap();
+    let svc = ServiceBuilder::new()
+        .layer(RetryLayer::new(policy))
+        .map_err(move |error: ToolError| {
+            seen.lock().unwrap().push(sources(&error));
+            error
+        })
+        .layer(layer)
+        .service(kit::Probe::new(steps));
+    svc.oneshot(call()).await.unwrap_err();
+    assert!(errors.lock().unwrap().iter().all(Vec::is_empty));
+}
+
+/// D7: of attempts that an outer and an inner layer have made, the last finished one is named.
+#[tokio::test(start_paused = true)]
+async fn the_last_finished_attempt_of_an_inner_layer_is_named() {
+    let limit = ToolError::new(ErrorKind::RateLimited, "slow down").with_retry_after(secs(1));
+    let tool = kit::Probe::new([Step::error(limit), Step::error(upstream()), Step::hang()]);
+    let svc = ServiceBuilder::new()
+        .layer(RateLimitBackoffLayer::new())
+        .layer(DeadlineLayer::new(secs(300)))
+        .layer(RetryLayer::new(policy()))
+        .service(tool);
+    let mut call = call();
+    let _observation = call.observe();
+    let error = svc.oneshot(call).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(last_attempt(&error)["code"], "UPSTREAM_ERROR");
+    assert_eq!(sources(&error).len(), 1, "{:?}", sources(&error));
+}
+
 /// D13: without jitter a call waits for exactly the time that the server, or the setting, names.
 #[tokio::test(start_paused = true)]
 async fn no_wait_is_randomised_without_jitter() {

@@ -200,7 +200,9 @@ impl<S, T> Resend<S, T> {
         let may_have_run = !error.as_ref().is_some_and(is_unsent);
         let info = self.call.info();
         info.end_attempt(may_have_run);
-        info.set_failed(error.clone());
+        // A refused attempt is not counted in `made`.
+        let attempt = self.made.max(self.call.attempt());
+        info.set_failed(error.clone().map(|error| (attempt, error)));
         self.failed = error;
     }
 
