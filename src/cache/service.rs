@@ -202,7 +202,7 @@ where
 }
 
 impl<C> InCache<C> {
-    /// Whether callers that may have other rights get the same answers.
+    /// Returns whether callers that may have other rights get the same answers.
     fn is_of_many(&self) -> bool {
         self.rules.store.principal.is_of_many()
     }

@@ -221,18 +221,15 @@ impl CallInfo {
     /// Keeps the error of an attempt, with its number, for the layer that may end the next one, or
     /// forgets it.
     pub(crate) fn set_failed(&self, error: Option<(u32, ToolError)>) {
-        let before = self
-            .ident
-            .record
-            .with_failed(|failed| std::mem::replace(failed, error));
-        drop(before);
+        self.ident.record.set_failed(self.recording, error);
     }
 
     /// Returns the error of the attempt before the one that runs, unless it came before attempt
     /// `first`: then an outer layer has made it.
     pub(crate) fn failed_since(&self, first: u32) -> Option<ToolError> {
-        let failed = self.ident.record.with_failed(|failed| failed.clone())?;
-        (failed.0 >= first).then_some(failed.1)
+        let failed = self.ident.record.failed();
+        let (_, error) = failed.as_ref().filter(|(attempt, _)| *attempt >= first)?;
+        Some(error.clone())
     }
 
     /// Returns whether a layer holds the call back: no attempt runs.

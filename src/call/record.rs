@@ -2,7 +2,7 @@ use std::{
     fmt,
     hash::{BuildHasher, RandomState},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{
             AtomicBool, AtomicU8, AtomicU32, AtomicU64,
             Ordering::{Acquire, Relaxed, Release, SeqCst},
@@ -180,8 +180,9 @@ impl Record {
         self.state
             .compare_exchange(state, recording, SeqCst, Relaxed)
             .ok()?;
-        // A clone of the call is held: it comes before this, or sees that the record is in use.
-        if self.way.load(SeqCst) >= HOLDER {
+        // Not the record of a clone that is held: its hold comes before this, or sees that the record is in use.
+        let way = self.way.load(SeqCst);
+        if way & HELD != 0 && way >= HOLDER {
             self.end(recording);
             return None;
         }
@@ -197,7 +198,9 @@ impl Record {
         self.wants_output_bytes.store(false, Relaxed);
         self.waited_nanos.store(0, Relaxed);
         self.has_rules.store(false, Relaxed);
-        self.way.store(0, Relaxed);
+        if way & AGAIN != 0 {
+            self.way.fetch_and(!AGAIN, Relaxed);
+        }
         Some(recording)
     }
 
@@ -262,11 +265,11 @@ impl Record {
 
     /// Returns whether the call is held now. It is not if a clone is being recorded.
     pub(super) fn hold(&self, recording: u32) -> bool {
-        self.way.fetch_add(HOLDER, SeqCst);
+        let hold = |way| Some((way | HELD) + HOLDER);
+        let _ = self.way.fetch_update(SeqCst, Relaxed, hold);
         let is_free = self.is_free_for(recording);
-        if is_free {
-            self.way.fetch_or(HELD, Relaxed);
-        } else {
+        if !is_free {
+            self.way.fetch_and(!HELD, Relaxed);
             self.end_hold();
         }
         is_free
@@ -297,12 +300,18 @@ impl Record {
         self.way.fetch_or(BETWEEN | again, Relaxed);
     }
 
-    /// Runs `edit` on the number and the error of the attempt before the one that runs.
-    pub(super) fn with_failed<T>(
-        &self,
-        edit: impl FnOnce(&mut Option<(u32, ToolError)>) -> T,
-    ) -> T {
-        edit(&mut self.failed.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Sets the number and the error of the attempt before the one that runs.
+    pub(super) fn set_failed(&self, recording: u32, failed: Option<(u32, ToolError)>) {
+        if self.is_free_for(recording) {
+            let mut kept = self.failed();
+            let before = std::mem::replace(&mut *kept, failed);
+            drop(kept);
+            drop(before);
+        }
+    }
+
+    pub(super) fn failed(&self) -> MutexGuard<'_, Option<(u32, ToolError)>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn is_held(&self) -> bool {

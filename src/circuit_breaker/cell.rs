@@ -138,7 +138,7 @@ impl Cell {
         Some(refusal)
     }
 
-    /// How long an open breaker stays so.
+    /// Returns how long an open breaker stays open.
     pub(super) fn rest(&self, now: Duration, rules: &Rules) -> Option<Duration> {
         let kept = self.lock();
         let machine = kept.as_deref()?;
@@ -146,7 +146,7 @@ impl Cell {
         is_open.then(|| machine.look(now, rules).err())?
     }
 
-    /// The same, if it is known without the mutex.
+    /// Returns how long it stays open, if that is known without the mutex.
     fn open_for(&self, now: Duration) -> Option<Duration> {
         let word = self.word.load(Acquire);
         // Of this open period, or of one that has begun since: either is an answer.

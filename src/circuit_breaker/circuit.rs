@@ -112,7 +112,7 @@ pub(crate) struct End {
     count: Count,
     reported: bool,
     weak: bool,
-    /// It is the answer of a tool that is alive.
+    /// The tool is alive: it has answered.
     answers: bool,
     /// The delay that a failing server has announced.
     delay: Option<Duration>,

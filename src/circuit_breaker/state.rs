@@ -267,7 +267,8 @@ impl Machine {
         lost.unwrap_or_else(|| self.probe_from.saturating_sub(now))
     }
 
-    /// Whether it is open or half-open for a lost connection: then its period ends whenever there is another one.
+    /// Returns whether it is open or half-open for a lost connection: its period ends when
+    /// there is another one.
     pub(super) fn is_lost(&self) -> bool {
         self.lost.is_some()
     }
@@ -329,7 +330,8 @@ impl Machine {
         Recorded::Counted(verdict.and_then(|verdict| self.count(verdict, outage, rules)))
     }
 
-    /// Whether a failure is part of an outage that has counted. A half-open breaker then waits until the tool service connects again.
+    /// Returns whether a failure is part of an outage that has counted. A half-open breaker then
+    /// waits until the tool service connects again.
     fn has_counted(&mut self, outage: Option<&Outage>) -> bool {
         let Some(outage) = outage else { return false };
         if !self.outages.contains(outage) {

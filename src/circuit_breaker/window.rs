@@ -49,7 +49,7 @@ impl Tally {
 pub(crate) struct Verdict {
     pub(super) failure: bool,
     pub(super) slow: bool,
-    /// It proves the tool alive and counts in no window.
+    /// The tool has answered: this proves it alive, and counts in no window.
     pub(super) answers: bool,
 }
 

@@ -103,7 +103,7 @@ impl Inner {
         }
     }
 
-    /// Whether a load shedder of another crate refused the call, and no layer says so.
+    /// Returns whether a load shedder of another crate refused the call, and no layer says so.
     pub(super) fn is_shed(&self) -> bool {
         self.evidence == Evidence::Inferred && self.source().is_some_and(|e| foreign::is_refusal(e))
     }

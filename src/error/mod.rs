@@ -456,7 +456,7 @@ impl ToolError {
         self.with_detail(LAST, last).with_source(failed)
     }
 
-    /// Whether the deadline of the call has ended it.
+    /// Returns whether the deadline of the call has ended it.
     pub(crate) fn is_of_deadline(&self) -> bool {
         let limits = [TimeoutLimit::Deadline, TimeoutLimit::Caller];
         self.timeout_limit()

@@ -117,7 +117,7 @@ impl ToolError {
         self.0.own_delay
     }
 
-    /// Whether a load shedder of tower's refused the call, without a layer that says so.
+    /// Returns whether a load shedder of tower's refused the call, without a layer that says so.
     pub(crate) fn is_shed(&self) -> bool {
         self.0.is_shed()
     }

@@ -133,7 +133,7 @@ impl RetryBudget {
         own
     }
 
-    /// Whether a retry was granted in the present window or the one before it.
+    /// Returns whether a retry was granted in the present window or the one before it.
     fn is_in_use(&self, now: Instant) -> bool {
         let (windows, _) = self.turn(now);
         let present = windows.present.map_or(0, |(_, present)| present.retries);

@@ -368,3 +368,25 @@ async fn a_clone_that_waits_outside_does_not_free_the_key() {
         "TOOL_OUTCOME_UNKNOWN"
     );
 }
+
+/// D1: an outer layer without an observer sees what inner layers note of a call that has waited.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_has_waited_keeps_its_record() {
+    let tool = Tool::new([Step::ok("paid").after(secs(1))]).then(Step::hang());
+    let limit = ConcurrencyLimitLayer::new(1);
+    let inner = TimeoutLayer::new(secs(5)).layer(tool.clone());
+    let limit = limit.layer(Metrics::new().layer().layer(inner));
+    let breaker = CircuitBreakerLayer::builder().with_trip(1).build().unwrap();
+    let mut first = task::spawn(limit.clone().oneshot(pay()));
+    assert_pending!(first.poll());
+    let mut second = task::spawn(breaker.layer(limit).oneshot(pay()));
+    assert_pending!(second.poll());
+    advance(secs(1)).await;
+    assert!(first.poll().is_ready());
+    assert_pending!(second.poll());
+    assert_eq!(tool.count(), 2);
+    // Almost the timeout, which the breaker knows from the record.
+    advance(Duration::from_millis(4990)).await;
+    drop(second);
+    assert_eq!(breaker.handle().snapshot()[0].state, BreakerState::Open);
+}

@@ -1082,6 +1082,26 @@ async fn the_error_of_another_call_is_not_added() {
     }
 }
 
+/// D7: nor is that of a call whose caller hung up during a later attempt.
+#[tokio::test(start_paused = true)]
+async fn the_error_of_a_call_that_was_dropped_is_not_added() {
+    let tool = kit::Probe::new([Step::error(upstream()), Step::hang(), Step::hang()]);
+    let svc = ServiceBuilder::new()
+        .layer(DeadlineLayer::new(secs(100)))
+        .layer(RetryLayer::new(policy()))
+        .service(tool.clone());
+    let call = call();
+    let mut first = tokio_test::task::spawn(svc.clone().oneshot(call.clone()));
+    assert!(first.poll().is_pending());
+    tokio::time::advance(secs(60)).await;
+    assert!(first.poll().is_pending());
+    assert_eq!(tool.count(), 2);
+    drop(first);
+    let error = svc.oneshot(call).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(last_attempt(&error).is_null(), "{error:?}");
+}
+
 /// The errors behind this one.
 fn sources(error: &ToolError) -> Vec<String> {
     let first = std::error::Error::source(error);

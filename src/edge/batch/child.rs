@@ -151,7 +151,7 @@ impl Unsettled {
         Self(Pending::begin(call))
     }
 
-    /// Whether a layer holds the call back: it only waits.
+    /// Returns whether a layer holds the call back: it only waits.
     fn is_held(&self) -> bool {
         self.0.observation().call().is_held()
     }

@@ -37,7 +37,7 @@ const BEGIN_AT_ONCE: usize = 32;
 pub(super) struct Plan {
     /// How many calls at a time.
     pub(super) limit: usize,
-    /// Whether a call that only waits leaves its place to others; else the calls keep their order.
+    /// A call that only waits leaves its place to others; else the calls keep their order.
     pub(super) gives_way: bool,
     /// For all of them.
     pub(super) budget: Option<Duration>,
