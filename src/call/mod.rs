@@ -440,7 +440,6 @@ impl ToolCall {
 }
 
 impl Clone for ToolCall {
-    #[inline]
     fn clone(&self) -> Self {
         if self.recording != 0 {
             self.data.ident.record.set_copied();

@@ -180,9 +180,7 @@ impl Record {
         self.state
             .compare_exchange(state, recording, SeqCst, Relaxed)
             .ok()?;
-        // Not the record of a clone that is held: its hold comes before this, or sees that the record is in use.
-        let way = self.way.load(SeqCst);
-        if way & HELD != 0 && way >= HOLDER {
+        if self.way.load(SeqCst) != 0 && !self.forget_way() {
             self.end(recording);
             return None;
         }
@@ -198,10 +196,15 @@ impl Record {
         self.wants_output_bytes.store(false, Relaxed);
         self.waited_nanos.store(0, Relaxed);
         self.has_rules.store(false, Relaxed);
-        if way & AGAIN != 0 {
-            self.way.fetch_and(!AGAIN, Relaxed);
-        }
         Some(recording)
+    }
+
+    /// Forgets where an earlier call was. Returns false for a clone that is held: its hold comes before
+    /// this, or sees that the record is in use.
+    #[cold]
+    fn forget_way(&self) -> bool {
+        let forget = |way| (way & HELD == 0 || way < HOLDER).then_some(way & !(HOLDER - 1));
+        self.way.fetch_update(SeqCst, SeqCst, forget).is_ok()
     }
 
     /// An observation begins.
