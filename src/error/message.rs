@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{ErrorKind, Execution, ToolError, inner::ForModel};
-use crate::text::{Short, either, prefix};
+use crate::text::{Short, either, plain, prefix};
 
 /// The longest message, in characters.
 pub(super) const MAX: usize = 200;
@@ -32,9 +32,17 @@ pub(super) fn seconds(d: Duration) -> u64 {
     d.as_secs().saturating_add(up).max(1)
 }
 
-/// The tool's name.
+/// The tool's name in quotes.
 fn name_of(e: &ToolError, max: usize) -> String {
-    shown(e, e.tool().unwrap_or("tool"), max)
+    quoted(e, e.tool().unwrap_or("tool"), max)
+}
+
+/// A name in quotes, or what stands for a blank one.
+fn quoted(e: &ToolError, name: &str, max: usize) -> String {
+    match name.chars().map(plain).all(char::is_whitespace) {
+        true => "without a name".to_owned(),
+        false => format!("'{}'", shown(e, name, max)),
+    }
 }
 
 /// The beginning of a text, redacted by the error's own rules too.
@@ -44,9 +52,8 @@ fn shown(e: &ToolError, text: &str, max: usize) -> String {
     format!("{}{dots}", Short::new(&head, max))
 }
 
-/// The sentence that a template makes: `{tool}` stands for the tool's name, `{wait}` for the seconds to wait,
-/// `{limit}` for the milliseconds of the timeout, `{why}` for as much of
-/// the reason as there is room for.
+/// Fills a template: `'{tool}'` is the tool's name, `{wait}` the seconds to wait, `{limit}` the
+/// milliseconds of the timeout, `{why}` as much of the reason as there is room for.
 fn sentence(e: &ToolError, template: &str, why: &str) -> String {
     let wait = e.retry_after_seconds().unwrap_or(0).to_string();
     let limit = e
@@ -55,7 +62,7 @@ fn sentence(e: &ToolError, template: &str, why: &str) -> String {
     let limit = limit.unwrap_or_default();
     let filled = |part: &str| {
         let part = part.replace("{wait}", &wait).replace("{limit}", &limit);
-        part.replace("{tool}", &name_of(e, MAX_NAME))
+        part.replace("'{tool}'", &name_of(e, MAX_NAME))
     };
     match template.split_once("{why}") {
         Some((before, after)) => because(&filled(before), why, after),
@@ -184,15 +191,13 @@ pub(super) fn is_elsewhere(e: &ToolError, names: &[String]) -> bool {
 pub(super) fn near(e: &ToolError, names: &[String]) -> String {
     let name = name_of(e, MAX_ASKED);
     if is_elsewhere(e, names) {
-        let server = shown(e, e.server().unwrap_or_default(), MAX_ASKED);
-        return format!(
-            "Tool '{name}' does not exist at server '{server}'. Call it without a server."
-        );
+        let server = quoted(e, e.server().unwrap_or_default(), MAX_ASKED);
+        return format!("Tool {name} does not exist at server {server}. Call it without a server.");
     }
     let mut names = names;
     while let [some @ .., _] = names {
         let meant = either(names, '\'');
-        let text = format!("Tool '{name}' does not exist. Did you mean {meant}?");
+        let text = format!("Tool {name} does not exist. Did you mean {meant}?");
         if !prefix(&text, MAX).1 {
             return text;
         }

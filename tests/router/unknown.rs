@@ -116,6 +116,36 @@ async fn a_wrong_server_is_named_as_what_is_wrong() {
     .assert_eq(&texts);
 }
 
+/// 20a: a blank name is said in words and not shown as `''`. The second case is a blank server.
+#[tokio::test]
+async fn a_blank_name_is_said_in_words() {
+    let mut texts = String::new();
+    for (tool, server) in [
+        ("", None),
+        (" \t", None),
+        ("", Some("docs")),
+        ("pay", Some(" ")),
+    ] {
+        let router = router(["a"]);
+        let stack = router.identity().layer(router);
+        let call = ToolCall::new(tool);
+        let call = server.into_iter().fold(call, ToolCall::with_server);
+        let error = stack.oneshot(call).await.unwrap_err();
+        texts += &format!("{}\n{}\n", error.user_message(), error.model_message());
+    }
+    expect![[r#"
+        The tool without a name is not available.
+        Tool without a name does not exist. Did you mean 'docs__a'?
+        The tool without a name is not available.
+        Tool without a name does not exist. Call only tools that you were given.
+        The tool without a name is not available.
+        Tool without a name does not exist. Did you mean 'docs__a'?
+        The tool 'pay' is not available.
+        Tool 'pay' does not exist at server without a name. Call it without a server.
+    "#]]
+    .assert_eq(&texts);
+}
+
 /// Letters that look like others, or turn a text round, are not put into a model's mouth.
 #[tokio::test]
 async fn only_ascii_names_are_shown() {
