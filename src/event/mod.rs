@@ -493,6 +493,8 @@ pub enum InertReason {
     NoKey,
     /// It has no agent id, and the layer has rules for agents.
     NoAgent,
+    /// It has a timeout or a deadline that no layer enforces.
+    NotEnforced,
 }
 
 impl InertReason {
@@ -505,6 +507,7 @@ impl InertReason {
             Self::MarkedUnsafe => "marked_unsafe",
             Self::NoKey => "no_key",
             Self::NoAgent => "no_agent",
+            Self::NotEnforced => "not_enforced",
         }
     }
 }

@@ -7,6 +7,7 @@ use super::{hooks::DefaultHooks, service::Trace, span::Scope};
 use crate::{
     call::ToolCall,
     event::{Listen, Listener},
+    kit::inert::Inert,
 };
 
 /// Layer that makes a span for each call, or for each attempt. See the [module docs](super) for an
@@ -18,6 +19,7 @@ pub struct TraceLayer<H = DefaultHooks> {
     pub(super) show: Show,
     pub(super) timeout: Option<Arc<TimeoutFn>>,
     pub(super) listener: Listener,
+    pub(super) inert: Arc<Inert>,
 }
 
 pub(super) type TimeoutFn = dyn Fn(&ToolCall) -> Option<Duration> + Send + Sync;
@@ -62,6 +64,7 @@ impl TraceLayer {
             },
             timeout: None,
             listener: Listener::default(),
+            inert: Arc::new(Inert::new("trace")),
         }
     }
 }
@@ -83,6 +86,7 @@ impl<H> TraceLayer<H> {
             show: self.show,
             timeout: self.timeout,
             listener: self.listener,
+            inert: self.inert,
         }
     }
 
@@ -120,6 +124,13 @@ impl<H> TraceLayer<H> {
     ) -> Self {
         self.timeout = Some(Arc::new(timeout));
         self
+    }
+
+    /// Returns how many traced calls had a limit that no layer enforces: a timeout without a
+    /// [`TimeoutLayer`](crate::timeout::TimeoutLayer), or a deadline after which they succeeded. The
+    /// first one is the event `tool.inert`.
+    pub fn inert(&self) -> u64 {
+        self.inert.calls()
     }
 
     /// Sets the listener for calls whose future was dropped unfinished. Default: none; the

@@ -1,4 +1,4 @@
-use std::marker::PhantomData;
+use std::{marker::PhantomData, time::Duration};
 
 use tokio::time::Instant;
 use tracing::{Level, Span, field::display, record_all};
@@ -10,16 +10,21 @@ use super::{
 };
 use crate::{
     answer::Answer,
-    call::{CallInfo, Observation, ToolCall},
+    call::{CallInfo, Claim, Observation, ToolCall},
     error::{ErrorKind, MAX_TEXT, ToolError},
     event::{
-        CallOutcome, Event, details_are_heard, emit, heard::heard, level_of, level_of_error, ms,
-        names::span as names, short,
+        CallOutcome, Event, InertReason, details_are_heard, emit, heard::heard, level_of,
+        level_of_error, ms, names::span as names, short,
     },
     foreign,
     kit::in_flight::{Abandoned, Report},
     outcome::Outcome,
 };
+
+/// How late a call may succeed after its deadline if a layer enforces that.
+const MAX_LATE: Duration = Duration::from_millis(500);
+
+const ENFORCE: &str = "set a `TimeoutLayer`, and for deadlines a `DeadlineLayer`";
 
 /// Observes a call, or an attempt, while it runs.
 pub(super) struct Observer<H, Res> {
@@ -39,6 +44,7 @@ struct Seen {
     /// Whether a subscriber keeps what is recorded in it.
     is_kept: bool,
     since: Instant,
+    deadline: Option<Instant>,
     below: Observation,
 }
 
@@ -57,6 +63,8 @@ impl Seen {
             is_filled: readers.is_some(),
             is_kept,
             since,
+            // Its owner ends the call.
+            deadline: call.deadline().filter(|_| !call.is_claimed(Claim::Drain)),
             below,
         })
     }
@@ -220,7 +228,21 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
     ) {
         let facts = self.record(seen, result, failure);
         if self.layer.show.scope == Scope::Call {
+            self.check_limits(seen, failure.is_none(), &facts);
             tell(&self.info, failure, result.and_then(Result::err), &facts);
+        }
+    }
+
+    /// Counts a call that was sent, and had a limit that no layer enforces.
+    fn check_limits(&self, seen: &Seen, is_success: bool, facts: &Facts) {
+        let (info, layer) = (&self.info, &self.layer);
+        if info.limit_ms() > 0 || facts.attempts == 0 {
+            return;
+        }
+        let is_late = |at: Instant| is_success && at.elapsed() > MAX_LATE;
+        if info.timeout().is_some() || seen.deadline.is_some_and(is_late) {
+            let (reason, help) = (InertReason::NotEnforced, ENFORCE);
+            layer.inert.pass(&layer.listener, info, reason, help);
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::json;
-use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer as _, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     AnyError, ErrorKind, ReplaySafety, ServiceBuilderExt as _, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
@@ -124,6 +124,40 @@ async fn send(call: &ToolCall, tool: Tool) -> Vec<String> {
         .service(tool);
     let _ = stack.oneshot(call.clone()).await;
     log.lines()
+}
+
+/// 20a: limits of calls in a stack whose layers do not enforce them. The second case is a deadline.
+#[tokio::test(start_paused = true)]
+async fn limits_that_no_layer_enforces_are_said_once() {
+    let at = |secs| tokio::time::Instant::now() + Duration::from_secs(secs);
+    let timed = || ToolCall::new("search").with_timeout(Duration::from_secs(1));
+    let due = || ToolCall::new("search").with_deadline(at(1));
+    let slow = || Script::always(Step::ok("sunny").after(Duration::from_secs(2)));
+    let inert = |lines: Vec<String>| {
+        let all = lines.into_iter().filter(|line| line.contains("tool.inert"));
+        all.collect::<Vec<_>>()
+    };
+    for make in [&timed as &dyn Fn() -> ToolCall, &due] {
+        let (log, _guard) = Log::at(Level::INFO);
+        let trace = TraceLayer::new();
+        for _ in 0..2 {
+            trace.layer(slow()).oneshot(make()).await.unwrap();
+        }
+        let lines = inert(log.lines());
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(
+            lines[0].contains("layer=\"trace\" reason=\"not_enforced\""),
+            "{lines:?}"
+        );
+        assert_eq!(trace.inert(), 2);
+
+        let (log, _guard) = Log::at(Level::INFO);
+        let stack = ServiceBuilder::new()
+            .layer(trace)
+            .tool_timeout(Duration::from_secs(9));
+        let _ = stack.service(slow()).oneshot(make()).await;
+        assert!(inert(log.lines()).is_empty());
+    }
 }
 
 /// P13: of a success.
