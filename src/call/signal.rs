@@ -17,16 +17,19 @@ pub enum Signal {
     Breakers,
     /// Slow calls are found: [`Event::Slow`](crate::Event::Slow).
     SlowCalls,
+    /// Calls are answered without being sent: [`Event::Reused`](crate::Event::Reused).
+    Reuse,
 }
 
 impl Signal {
     /// Every signal.
     #[cfg(feature = "metrics")]
-    pub(crate) const ALL: [Self; 4] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::Retries,
         Self::RateLimits,
         Self::Breakers,
         Self::SlowCalls,
+        Self::Reuse,
     ];
 }
 

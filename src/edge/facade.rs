@@ -197,4 +197,8 @@ impl ToolSink for Tool {
     fn rate_limited(&self) {
         self.counter(Series::RateLimited).increment(1);
     }
+
+    fn reused(&self) {
+        self.counter(Series::Reused).increment(1);
+    }
 }

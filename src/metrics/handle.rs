@@ -215,6 +215,7 @@ impl Listen for Inner {
                 self.happened(call, Series::Refused(reason))
             }
             Event::RateLimited { call, .. } => self.happened(call, Series::RateLimited),
+            Event::Reused { call, .. } => self.happened(call, Series::Reused),
             Event::Transition { transition, .. } => self.transition(transition),
             Event::Breaker {
                 server,
@@ -236,7 +237,6 @@ impl Listen for Inner {
             Event::Health { .. }
             | Event::PrincipalTransition { .. }
             | Event::Repeated { .. }
-            | Event::Reused { .. }
             | Event::Evicted { .. } => {}
         }
     }

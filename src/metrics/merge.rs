@@ -131,7 +131,7 @@ impl Stats {
                 $(self.$field = sum(self.$field, other.$field);)*
             };
         }
-        add_reported!(retries rate_limited slow breaker_rejected);
+        add_reported!(retries rate_limited slow breaker_rejected reused);
         add_each(&mut self.codes, &other.codes);
         if let Some(reasons) = &other.refused_retries {
             add_each(self.refused_retries.get_or_insert_default(), reasons);

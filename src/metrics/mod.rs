@@ -16,6 +16,7 @@
 //! | `tool_retries_total` | counter | | `retries` |
 //! | `tool_retries_refused_total` | counter | `reason`: a [`RetryRefusal`](crate::event::RetryRefusal) | `refused_retries` |
 //! | `tool_rate_limited_total` | counter | | `rate_limited` |
+//! | `tool_reused_total` | counter | | `reused` |
 //! | `tool_in_flight` | gauge | | `in_flight` |
 //! | `circuit_breaker_rejected_total` | counter | | `breaker_rejected` |
 //! | `circuit_breaker_open_total` | counter | | [`BreakerRow::openings`] |
@@ -47,7 +48,8 @@
 //! `tool_retries_total`, `tool_retries_refused_total`, `tool_rate_limited_total`, `tool_slow_total` and
 //! `circuit_breaker_*` need a layer that reports them: the retry, rate limit, timeout and breaker layers below. Where there is one,
 //! they begin at 0; where there is none, they are absent, everywhere: in the snapshot (`None`), the table (`-`) and all
-//! exports. A breaker is there from the first call on that it saw succeed or fail, or refused. One that is changed by its
+//! exports. `tool_reused_total` is absent before the first call that
+//! `once` or `cache` answers without sending it. A breaker is there from the first call on that it saw succeed or fail, or refused. One that is changed by its
 //! handle reports the last two to the metrics whose calls it saw.
 //!
 //! Not seen without wiring are calls that never reach the layer: those that a batch does not start

@@ -80,11 +80,12 @@ pub(crate) enum Series {
     Refused(RetryRefusal),
     RateLimited,
     Rejected,
+    Reused,
 }
 
 impl Series {
     /// How many a tool has.
-    pub(crate) const COUNT: usize = Self::Rejected.place() + 1;
+    pub(crate) const COUNT: usize = Self::Reused.place() + 1;
 
     /// Every one, in the order in which they are printed.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
@@ -92,7 +93,7 @@ impl Series {
         executions
             .chain([Self::Attempts, Self::Timeouts, Self::Slow, Self::Retries])
             .chain(RetryRefusal::ALL.map(Self::Refused))
-            .chain([Self::RateLimited, Self::Rejected])
+            .chain([Self::RateLimited, Self::Rejected, Self::Reused])
     }
 
     /// Its place among all.
@@ -109,6 +110,7 @@ impl Series {
             Self::Refused(reason) => ATTEMPTS + 4 + reason as usize,
             Self::RateLimited => RATE_LIMITED,
             Self::Rejected => RATE_LIMITED + 1,
+            Self::Reused => RATE_LIMITED + 2,
         }
     }
 
@@ -144,6 +146,10 @@ impl Series {
                 "circuit_breaker_rejected_total",
                 "Calls that a circuit breaker refused.",
             ),
+            Self::Reused => metric(
+                "tool_reused_total",
+                "Calls that got the answer of another call.",
+            ),
         }
     }
 
@@ -155,6 +161,7 @@ impl Series {
             Self::Retries | Self::Refused(_) => Some(Signal::Retries),
             Self::RateLimited => Some(Signal::RateLimits),
             Self::Rejected => Some(Signal::Breakers),
+            Self::Reused => Some(Signal::Reuse),
         }
     }
 

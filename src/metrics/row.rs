@@ -194,6 +194,7 @@ impl Row {
             Series::Retries => sink.retried(),
             Series::Refused(reason) => sink.refused(reason),
             Series::RateLimited => sink.rate_limited(),
+            Series::Reused => sink.reused(),
             // Counted at the end of the call.
             _ => {}
         });

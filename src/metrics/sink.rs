@@ -61,6 +61,9 @@ pub trait ToolSink: Send + Sync {
 
     /// A rate limit was met. Default: nothing.
     fn rate_limited(&self) {}
+
+    /// A call got the answer of another call. Default: nothing.
+    fn reused(&self) {}
 }
 
 /// How a call ended.

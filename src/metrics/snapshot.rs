@@ -137,6 +137,10 @@ pub struct Stats {
     /// Calls that a circuit breaker refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaker_rejected: Option<u64>,
+    /// Calls that got the answer, or the error, of another call from `once` or `cache`. `None` before
+    /// the first one. They count as calls, without an attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reused: Option<u64>,
     /// Calls in flight at the end of the period.
     pub in_flight: u64,
     /// How long calls took.
@@ -271,6 +275,7 @@ impl Stats {
             rate_limited: totals.get(Series::RateLimited),
             slow: totals.get(Series::Slow),
             breaker_rejected: totals.get(Series::Rejected),
+            reused: totals.get(Series::Reused),
             in_flight: totals.in_flight,
             latency: Latency::of(&totals.latency, &totals.counts, with_histogram),
         };

@@ -27,6 +27,9 @@ impl fmt::Display for Snapshot {
             )?;
         }
         line(f, &self.caption(), &self.total, None)?;
+        if let Some(reused) = self.total.reused {
+            writeln!(f, "reused answers: {reused}")?;
+        }
         for row in self.breakers.iter().filter(|row| row.openings > 0) {
             let name = name(row.server.as_deref(), row.tool.as_deref().unwrap_or("*"));
             let state = row.state.map_or("", BreakerState::name);

@@ -9,6 +9,7 @@
 //! | `tool.slow` | counter, `{call}` | the same |
 //! | `tool.retries` | counter, `{attempt}` | the same |
 //! | `tool.rate_limited` | counter, `{limit}` | the same |
+//! | `tool.reused` | counter, `{call}` | the same |
 //! | `tool.retries.refused` | counter, `{call}` | the same, `tool.reason` |
 //! | `tool.errors` | counter, `{call}` | the same, `tool.error_code`, `error.type` |
 //! | `tool.in_flight` | up-down counter, `{call}` | `gen_ai.tool.name`, `tool.server` |
@@ -234,6 +235,7 @@ impl Names {
             (Self::Ours, Series::Retries) => Some(("tool.retries", "{attempt}")),
             (Self::Ours, Series::Refused(_)) => Some(("tool.retries.refused", "{call}")),
             (Self::Ours, Series::RateLimited) => Some(("tool.rate_limited", "{limit}")),
+            (Self::Ours, Series::Reused) => Some(("tool.reused", "{call}")),
             (Self::Aliases, Series::Executions(_) | Series::Timeouts) => {
                 Some((series.metric().name, "{call}"))
             }
@@ -463,5 +465,9 @@ impl ToolSink for Tool {
 
     fn rate_limited(&self) {
         self.counters.add(Series::RateLimited, 1);
+    }
+
+    fn reused(&self) {
+        self.counters.add(Series::Reused, 1);
     }
 }

@@ -11,9 +11,11 @@ use std::{
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Event, ReplaySafety, ToolCall, ToolError,
+    cache::CacheLayer,
     circuit_breaker::CircuitBreakerLayer,
     event::{BreakerState, Listening, Signal},
     metrics::Metrics,
+    once::OnceLayer,
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
@@ -56,6 +58,31 @@ async fn retries_refusals_limits_slow_calls_and_the_breaker_are_counted_without_
     let all = metrics.snapshot();
     let told = |row: &tower_toolcall::metrics::BreakerRow| (row.state, row.openings);
     assert_eq!(told(&all.breakers[0]), (Some(BreakerState::Closed), 0));
+}
+
+/// 20a: answers of other calls are told apart. The second case is the cache.
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_answered_without_being_sent_have_a_series() {
+    let metrics = Metrics::new();
+    let sent = ServiceBuilder::new().layer(metrics.layer());
+    let once = sent.clone().layer(OnceLayer::new()).service_fn(answer);
+    let cache = CacheLayer::new(Duration::from_secs(60), ["docs__look"]).unwrap();
+    let cache = sent.layer(cache).service_fn(answer);
+    for _ in 0..3 {
+        let of = |tool| call(tool).with_session_id("s");
+        once.clone().oneshot(of("pay")).await.unwrap();
+        cache.clone().oneshot(of("look")).await.unwrap();
+        once.clone().oneshot(safe("free")).await.unwrap();
+    }
+    for tool in ["pay", "look"] {
+        let stats = stats(&metrics, tool);
+        let seen = (stats.calls, stats.attempts, stats.reused);
+        assert_eq!(seen, (3, 1, Some(2)), "{tool}");
+        let line = format!("tool_reused_total{{server=\"docs\",tool=\"{tool}\"}} 2\n");
+        assert!(metrics.prometheus().contains(&line), "{line}");
+    }
+    assert_eq!(stats(&metrics, "free").reused, None);
+    assert!(metrics.snapshot().to_string().contains("reused answers: 4"));
 }
 
 /// V8.
