@@ -1,9 +1,10 @@
-//! The word of a leaf that is a transport: whether its request was sent, and what came back on its wire.
+//! A tool service that is a transport: whether its request was sent is known by the error's type.
 //!
-//! A tool that fails with "connection refused" may have done its work before: out of a tool such an error proves nothing,
-//! and the call is repeated only if that [is safe](crate::retry). A *transport* is a leaf whose whole work is to send the
-//! call somewhere else: an HTTP, gRPC or socket client. Its refused connection means that the call was not sent. Say so
-//! with [`transport`] around the client, or with [`TransportLayer`] in a `ServiceBuilder`, and such calls may be repeated.
+//! A tool that fails with "connection refused" may have met it after its work. Such an error proves
+//! nothing, and the call is repeated only if that [is safe](crate::retry). A *transport* only sends
+//! the call somewhere else: an HTTP, gRPC or socket client. Its refused connection means that the
+//! call was not sent. Declare that with [`transport`] around the client, or with
+//! [`TransportLayer`] in a `ServiceBuilder`, and such calls may be repeated.
 //!
 //! Answers pass unchanged. Errors become a [`ToolError`]:
 //!
@@ -18,16 +19,13 @@
 //! | reqwest with a status (feature `http-client` or `mcp-http`) | the [status' kind](crate::ErrorKind::from_http_status) | 429: no; else by the kind |
 //! | a gRPC status (feature `tonic`) | by its code: the table in `tonic` | unknown |
 //! | a timeout of tokio, tower, hyper or reqwest | `Timeout` | unknown |
-//! | a [`ToolError`] of the leaf's own | as it is | as it is |
+//! | a [`ToolError`] of the client's own | as it is | as it is |
 //! | anything else | by its text | unknown |
 //!
-//! An error type of your own is looked at in the same way: its `From<..> for ToolError` is **not used**. A leaf with such an error
-//! does without this layer, and asks [`ToolError::from_transport`] about its client's errors, as in
-//! [your own error type](crate::error#your-own-error-type).
-//!
-//! What is known by its type is [the leaf's word](crate::Evidence::Word), the rest is
-//! [inferred](crate::Evidence::Inferred). An answer with an error status that the leaf does not turn into an error is the
-//! leaf's to judge: [`ToolError::from_status`], with [`ToolError::with_retry_after`] where the answer names a delay.
+//! An error that is known by its type is [`Evidence::Word`](crate::Evidence::Word), any other is
+//! [inferred](crate::Evidence::Inferred). An answer with an error status that the client returns as
+//! `Ok` is for the client to judge: [`ToolError::from_status`], with
+//! [`ToolError::with_retry_after`] where the answer names a delay.
 //!
 //! # Example
 //!
@@ -51,23 +49,62 @@
 //! # }
 //! ```
 //!
+//! # Your own error type
+//!
+//! `transport` takes any error, also of types that this crate does not know. So it cannot ask for a
+//! conversion, and does **not use** a `From<YourError> for ToolError`. A client with such an error
+//! needs no `transport`: every layer converts the error. Where several clients share one
+//! `transport`, convert it first:
+//!
+//! ```
+//! use std::fmt;
+//! use tower::{ServiceExt, service_fn};
+//! use tower_toolcall::{ErrorKind, ToolCall, ToolError, transport::transport};
+//!
+//! #[derive(Debug)]
+//! struct NoSuchCity;
+//!
+//! impl From<NoSuchCity> for ToolError {
+//!     fn from(error: NoSuchCity) -> Self {
+//!         ToolError::new(ErrorKind::InvalidInput, "no such city").with_source(error)
+//!     }
+//! }
+//! # impl fmt::Display for NoSuchCity {
+//! #     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str("no such city") }
+//! # }
+//! # impl std::error::Error for NoSuchCity {}
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//!
+//! let client = service_fn(|_call: ToolCall| async { Err::<String, _>(NoSuchCity) });
+//! let tool = transport(client.map_err(ToolError::from));
+//!
+//! let error = tool.oneshot(ToolCall::new("weather")).await.unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::InvalidInput);
+//! # }
+//! ```
+//!
+//! [`ToolError::from_transport`] is the conversion of `transport` for one error of the client:
+//! see the example in [`error`](crate::error#your-own-error-type).
+//!
 //! # Order
 //!
-//! Directly around the client. Not around a tool that uses the client: one that calls two services, or calls one and then
-//! works with the answer, has begun when its second request is refused. A client that follows redirects is a transport
-//! only if its peers send none: the redirect of a call that was done may lead to a host that refuses.
+//! Directly around the client. Not around a tool that uses the client: a tool that calls two
+//! services, or works with the answer, has begun when its second request is refused. A client that
+//! follows redirects is a transport only if its peers send none: the redirect of a call that was
+//! done may lead to a host that refuses.
 //!
 //! # Errors
 //!
-//! Those of the leaf, as above, stamped with the call's names. Readiness errors are read in the same way.
+//! Those of the client, as above, stamped with the call's names. Readiness errors are read in the
+//! same way.
 //!
 //! # Cancel safety
 //!
-//! Dropping the response future drops the leaf's.
+//! Dropping the response future drops the client's.
 //!
 //! # Clone
 //!
-//! A clone holds a clone of the leaf, and is ready only if that is.
+//! A clone holds a clone of the client, and is ready only if that is.
 
 use std::{
     future::Future,
@@ -85,18 +122,19 @@ use crate::{
     kit::inner,
 };
 
-/// Says that a leaf is a transport. See the [module docs](self) for an example.
+/// Declares that a tool service is a transport. See the [module docs](self) for an example, and for
+/// [your own error type](self#your-own-error-type), whose conversion is not used.
 pub fn transport<S>(leaf: S) -> Transport<S> {
     Transport { inner: leaf }
 }
 
-/// Layer that says that the leaf below is a transport: [`transport`] for a `ServiceBuilder`.
+/// Layer that declares the inner service a transport: [`transport`] for a `ServiceBuilder`.
 #[derive(Clone, Copy, Debug, Default)]
 #[must_use]
 pub struct TransportLayer(());
 
 impl TransportLayer {
-    /// The layer.
+    /// Returns the layer.
     pub fn new() -> Self {
         Self::default()
     }
@@ -110,7 +148,8 @@ impl<S> Layer<S> for TransportLayer {
     }
 }
 
-/// A leaf that is a transport. Made by [`transport`] and [`TransportLayer`]; see the [module docs](self).
+/// A tool service that is a transport. Made by [`transport`] and [`TransportLayer`]; see the
+/// [module docs](self).
 #[derive(Clone, Debug)]
 pub struct Transport<S> {
     inner: S,
