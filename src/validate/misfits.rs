@@ -1,13 +1,13 @@
 use std::{fmt, slice};
 
 use jsonschema::{
-    ValidationError,
+    JsonTypeSet, ValidationError,
     error::{TypeKind, ValidationErrorKind as Kind},
 };
-use serde::{Serialize, Serializer, ser::SerializeStruct as _};
+use serde::Serialize;
 use serde_json::Value;
 
-use super::{path::Path, patterns::NAMED};
+use super::{parts::keywords, path::Path};
 use crate::{error::ToolError, text::Short};
 
 /// How many misfits are told.
@@ -34,10 +34,10 @@ pub struct Misfits {
 }
 
 /// Why one part of a value does not fit. Serialised as `{ "path", "keyword", "message" }`.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Misfit {
     path: String,
-    keyword: &'static str,
+    keyword: Box<str>,
     message: String,
 }
 
@@ -73,7 +73,7 @@ impl Misfits {
     fn of_root(message: &str) -> Self {
         let misfit = Misfit {
             path: Path::ROOT.to_owned(),
-            keyword: "schema",
+            keyword: "schema".into(),
             message: message.to_owned(),
         };
         Self {
@@ -142,7 +142,7 @@ impl Misfit {
             if let Some((place, options)) = options(context) {
                 return Self {
                     path: Path::new(value, place.instance_path().as_str(), knows).to_string(),
-                    keyword: "enum",
+                    keyword: "enum".into(),
                     message: format!("is not {}", one_of(&options)),
                 };
             }
@@ -153,17 +153,17 @@ impl Misfit {
         let path = Path::new(value, place.as_str(), knows);
         // With nothing else in it, `additionalProperties: false` is told as `false`.
         let closed = matches!(error.kind(), Kind::FalseSchema)
-            && last_keyword(error.schema_path().as_str()) == Some("additionalProperties");
+            && keywords(error.schema_path().as_str()).last() == Some(Some("additionalProperties"));
         let (keyword, message) = match closed {
             true => (
                 "additionalProperties",
                 "has properties, and none is allowed".to_owned(),
             ),
-            false => (keyword(error.kind()), message(error)),
+            false => (error.kind().keyword(), message(error)),
         };
         Self {
             path: path.to_string(),
-            keyword,
+            keyword: keyword.into(),
             message,
         }
     }
@@ -175,7 +175,7 @@ impl Misfit {
 
     /// The keyword of the schema that the value does not fit: `type`, for example.
     pub fn keyword(&self) -> &str {
-        self.keyword
+        &self.keyword
     }
 
     /// What is wrong: `is not of type "integer"`, for example.
@@ -196,71 +196,17 @@ impl fmt::Debug for Misfit {
     }
 }
 
-impl Serialize for Misfit {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut fields = to.serialize_struct("Misfit", 3)?;
-        fields.serialize_field("path", &self.path)?;
-        fields.serialize_field("keyword", &self.keyword)?;
-        fields.serialize_field("message", &self.message)?;
-        fields.end()
-    }
-}
-
-/// The keyword at the end of a path into a schema, unless that is a name.
-fn last_keyword(path: &str) -> Option<&str> {
-    let (mut parts, mut last) = (path.split('/').skip(1), None);
-    while let Some(part) = parts.next() {
-        last = match NAMED.contains(&part) {
-            true => parts.next().and(None),
-            false => Some(part),
-        };
-    }
-    last
-}
-
-/// The keyword, in the word of the specification.
-fn keyword(kind: &Kind) -> &'static str {
-    match kind {
-        Kind::AdditionalItems { .. } => "additionalItems",
-        Kind::AdditionalProperties { .. } => "additionalProperties",
-        Kind::AnyOf { .. } => "anyOf",
-        Kind::Constant { .. } => "const",
-        Kind::Contains => "contains",
-        Kind::Enum { .. } => "enum",
-        Kind::ExclusiveMaximum { .. } => "exclusiveMaximum",
-        Kind::ExclusiveMinimum { .. } => "exclusiveMinimum",
-        Kind::FalseSchema => "false",
-        Kind::MaxItems { .. } => "maxItems",
-        Kind::Maximum { .. } => "maximum",
-        Kind::MaxLength { .. } => "maxLength",
-        Kind::MaxProperties { .. } => "maxProperties",
-        Kind::MinItems { .. } => "minItems",
-        Kind::Minimum { .. } => "minimum",
-        Kind::MinLength { .. } => "minLength",
-        Kind::MinProperties { .. } => "minProperties",
-        Kind::MultipleOf { .. } => "multipleOf",
-        Kind::Not { .. } => "not",
-        Kind::OneOfMultipleValid { .. } | Kind::OneOfNotValid { .. } => "oneOf",
-        Kind::Pattern { .. }
-        | Kind::BacktrackLimitExceeded { .. }
-        | Kind::RegexEngineFailure { .. } => "pattern",
-        Kind::PropertyNames { .. } => "propertyNames",
-        Kind::Required { .. } => "required",
-        Kind::Type { .. } => "type",
-        Kind::UnevaluatedItems { .. } => "unevaluatedItems",
-        Kind::UnevaluatedProperties { .. } => "unevaluatedProperties",
-        Kind::UniqueItems => "uniqueItems",
-        _ => "schema",
-    }
-}
-
 /// What is wrong, in words of the schema alone: the crate's own text quotes the value, or keys of it.
 fn message(error: &ValidationError<'_>) -> String {
-    if let Some(types) = Types::wanted(error) {
-        return format!("is not of type {types}");
+    if let Some(types) = types_wanted(error) {
+        let mut types: Vec<String> = types.iter().map(|of| format!("\"{of}\"")).collect();
+        types.sort_unstable();
+        return format!("is not of type {}", either(&types));
     }
     match error.kind() {
-        Kind::AdditionalItems { limit } => format!("has more than {}", items(*limit as u64)),
+        Kind::AdditionalItems { limit } => {
+            format!("has more than {}", count(*limit as u64, "item", "items"))
+        }
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
             match unexpected.len() {
                 1 => "has a property that is not allowed".to_owned(),
@@ -282,14 +228,24 @@ fn message(error: &ValidationError<'_>) -> String {
         Kind::ExclusiveMaximum { limit } => format!("is not less than {}", word(limit)),
         Kind::ExclusiveMinimum { limit } => format!("is not greater than {}", word(limit)),
         Kind::FalseSchema => "is not allowed".to_owned(),
-        Kind::MaxItems { limit } => format!("has more than {}", items(*limit)),
-        Kind::MinItems { limit } => format!("has fewer than {}", items(*limit)),
+        Kind::MaxItems { limit } => format!("has more than {}", count(*limit, "item", "items")),
+        Kind::MinItems { limit } => format!("has fewer than {}", count(*limit, "item", "items")),
         Kind::Maximum { limit } => format!("is greater than {}", word(limit)),
         Kind::Minimum { limit } => format!("is less than {}", word(limit)),
-        Kind::MaxLength { limit } => format!("is longer than {}", characters(*limit)),
-        Kind::MinLength { limit } => format!("is shorter than {}", characters(*limit)),
-        Kind::MaxProperties { limit } => format!("has more than {}", properties(*limit)),
-        Kind::MinProperties { limit } => format!("has fewer than {}", properties(*limit)),
+        Kind::MaxLength { limit } => format!(
+            "is longer than {}",
+            count(*limit, "character", "characters")
+        ),
+        Kind::MinLength { limit } => format!(
+            "is shorter than {}",
+            count(*limit, "character", "characters")
+        ),
+        Kind::MaxProperties { limit } => {
+            format!("has more than {}", count(*limit, "property", "properties"))
+        }
+        Kind::MinProperties { limit } => {
+            format!("has fewer than {}", count(*limit, "property", "properties"))
+        }
         Kind::MultipleOf { multiple_of } => {
             format!("is not a multiple of {}", short(&multiple_of.to_string()))
         }
@@ -307,18 +263,6 @@ fn message(error: &ValidationError<'_>) -> String {
 
 fn count(n: u64, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
-}
-
-fn items(n: u64) -> String {
-    count(n, "item", "items")
-}
-
-fn characters(n: u64) -> String {
-    count(n, "character", "characters")
-}
-
-fn properties(n: u64) -> String {
-    count(n, "property", "properties")
 }
 
 fn short(text: &str) -> Short<'_> {
@@ -346,8 +290,15 @@ fn one_of(options: &Value) -> String {
     match (&*words, options.len() - shown) {
         ([], _) => "allowed".to_owned(),
         ([only], 0) => only.clone(),
-        ([some @ .., last], 0) => format!("one of {} or {last}", some.join(", ")),
+        (_, 0) => format!("one of {}", either(&words)),
         (_, others) => format!("one of {} or {others} others", words.join(", ")),
+    }
+}
+
+fn either(words: &[String]) -> String {
+    match words {
+        [some @ .., last] if !some.is_empty() => format!("{} or {last}", some.join(", ")),
+        only => only.concat(),
     }
 }
 
@@ -434,90 +385,24 @@ fn options<'e>(
     Some((place?, all.into()))
 }
 
-/// Types of JSON.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Types {
-    pub(super) array: bool,
-    pub(super) boolean: bool,
-    pub(super) integer: bool,
-    pub(super) null: bool,
-    pub(super) number: bool,
-    pub(super) object: bool,
-    pub(super) string: bool,
-}
-
-impl Types {
-    /// The types of which a value has none, if that is what is wrong: by `type`, or by alternatives that differ in their types.
-    pub(super) fn wanted(error: &ValidationError<'_>) -> Option<Self> {
-        let mut types = Self::default();
-        match error.kind() {
-            Kind::Type { kind } => types.add(kind),
-            Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
-                for alternative in context {
-                    let [only] = &**alternative else { return None };
-                    let Kind::Type { kind } = only.kind() else {
-                        return None;
-                    };
-                    if only.instance_path() != error.instance_path() {
-                        return None;
-                    }
-                    types.add(kind);
-                }
+/// Returns the types of which a value has none, if that is what is wrong: by `type`, or by
+/// alternatives that differ in their types.
+pub(super) fn types_wanted(error: &ValidationError<'_>) -> Option<JsonTypeSet> {
+    match error.kind() {
+        Kind::Type { kind } => Some(match kind {
+            TypeKind::Single(kind) => (*kind).into(),
+            TypeKind::Multiple(kinds) => *kinds,
+        }),
+        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
+            let mut all = JsonTypeSet::empty();
+            for alternative in context {
+                let [only] = &**alternative else { return None };
+                let of_it = only.instance_path() == error.instance_path();
+                let is_type = of_it && matches!(only.kind(), Kind::Type { .. });
+                all = all.union(types_wanted(only).filter(|_| is_type)?);
             }
-            _ => return None,
+            Some(all)
         }
-        Some(types)
-    }
-
-    fn add(&mut self, kind: &TypeKind) {
-        match kind {
-            TypeKind::Single(kind) => self.add_name(&kind.to_string()),
-            TypeKind::Multiple(kinds) => {
-                for kind in kinds.iter() {
-                    self.add_name(&kind.to_string());
-                }
-            }
-        }
-    }
-
-    fn add_name(&mut self, name: &str) {
-        for (known, is_in) in self.all() {
-            *is_in |= known == name;
-        }
-    }
-
-    fn all(&mut self) -> [(&'static str, &mut bool); 7] {
-        [
-            ("array", &mut self.array),
-            ("boolean", &mut self.boolean),
-            ("integer", &mut self.integer),
-            ("null", &mut self.null),
-            ("number", &mut self.number),
-            ("object", &mut self.object),
-            ("string", &mut self.string),
-        ]
-    }
-}
-
-impl fmt::Display for Types {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut types = *self;
-        let all = types.all();
-        let mut names = all
-            .iter()
-            .filter(|(_, is_in)| **is_in)
-            .map(|(name, _)| name)
-            .peekable();
-        let mut first = true;
-        while let Some(name) = names.next() {
-            let between = match (first, names.peek()) {
-                (true, _) => "",
-                (false, Some(_)) => ", ",
-                (false, None) => " or ",
-            };
-            first = false;
-            write!(f, "{between}\"{name}\"")?;
-        }
-        Ok(())
+        _ => None,
     }
 }

@@ -5,8 +5,10 @@
 //! it. With [`ValidateLayer::repair`] arguments that are only written differently (`"5"` for 5) are corrected instead. Calls of a tool without
 //! a schema pass. Dropping the response future drops the inner one.
 //!
-//! Schemas are compiled when a list of tools is read, never in a call; [`Schemas`] has those of all tools. A schema comes from a server,
-//! so it is [measured](Schema#limits) before it is compiled; one that is refused is told of, and calls of its tool are not checked here.
+//! Schemas are compiled when a list of tools is read, never in a call; [`Schemas`] has those of all
+//! tools. A schema from a server that is not trusted is [measured](Schema#limits) before it is
+//! compiled. One that is too large, or refers to itself, is [refused](Schemas::refused): it is not
+//! enforced, and calls of its tool pass. [`Schema::compile_trusted`] has no limits.
 //!
 //! # Order
 //!
@@ -99,16 +101,15 @@
 //!
 //! # Cost
 //!
-//! Arguments that fit cost no allocation, unless the schema refers to itself or has `uniqueItems`, a fractional `multipleOf`, look-around or a
-//! back reference. What does not fit allocates.
+//! Arguments that fit cost no allocation, unless the schema has `uniqueItems` or a fractional
+//! `multipleOf`, or is trusted and refers to itself or has look-around or a back reference. What does
+//! not fit allocates.
 
-mod graph;
 mod layer;
-mod limits;
+mod measure;
 mod misfits;
-mod names;
+mod parts;
 mod path;
-mod patterns;
 mod repair;
 mod schema;
 mod schemas;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use jsonschema::ValidationError;
+use jsonschema::{JsonType, JsonTypeSet, ValidationError};
 use serde_json::{Number, Value};
 
 use super::{
-    misfits::{Types, causes},
+    misfits::{causes, types_wanted},
     path::Path,
 };
 
@@ -26,7 +26,7 @@ pub(super) fn repair<'e>(
         for error in causes(&error).unwrap_or_else(|| vec![&error]) {
             let pointer = error.instance_path().as_str();
             let is_null = value.pointer(pointer).is_some_and(Value::is_null);
-            let types = Types::wanted(error);
+            let types = types_wanted(error);
             // Two parts of a schema may want the same.
             if !is_null && types.is_none() || !seen.insert(pointer.to_owned()) {
                 continue;
@@ -53,10 +53,10 @@ fn remove(value: &mut Value, pointer: &str) -> Option<()> {
 }
 
 /// The value as one of these types.
-fn changed(value: &Value, wanted: Types) -> Option<Value> {
+fn changed(value: &Value, wanted: JsonTypeSet) -> Option<Value> {
     match value {
-        Value::String(text) if !wanted.string => read(text, wanted),
-        Value::Array(_) | Value::Object(_) if wanted.string => {
+        Value::String(text) if !wanted.contains(JsonType::String) => read(text, wanted),
+        Value::Array(_) | Value::Object(_) if wanted.contains(JsonType::String) => {
             serde_json::to_string(value).ok().map(Value::String)
         }
         _ => None,
@@ -64,7 +64,7 @@ fn changed(value: &Value, wanted: Types) -> Option<Value> {
 }
 
 /// What a text is exactly: `"05"`, `" 5"` and `"5 "` are no numbers.
-fn read(text: &str, wanted: Types) -> Option<Value> {
+fn read(text: &str, wanted: JsonTypeSet) -> Option<Value> {
     let value: Value = match text.as_bytes() {
         [b'{' | b'[', .., b'}' | b']'] => {
             let value = serde_json::from_str(text).ok()?;
@@ -76,11 +76,10 @@ fn read(text: &str, wanted: Types) -> Option<Value> {
         _ => return None,
     };
     let fits = match &value {
-        Value::Bool(_) => wanted.boolean,
-        Value::Number(n) => wanted.number || wanted.integer && !n.is_f64(),
-        Value::Array(_) => wanted.array,
-        Value::Object(_) => wanted.object,
-        _ => false,
+        Value::Number(n) if !n.is_f64() => {
+            wanted.contains(JsonType::Number) || wanted.contains(JsonType::Integer)
+        }
+        other => wanted.contains(JsonType::from(other)),
     };
     fits.then_some(value)
 }

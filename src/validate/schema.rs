@@ -4,18 +4,12 @@ use jsonschema::Validator;
 use serde_json::Value;
 
 use super::{
-    graph::{Cost, Graph, Recursion},
-    limits::{
-        Extent, LIGHT, MAX_BYTES, MAX_BYTES_TO_ALL, MAX_DEPTH, MAX_LEVELS_TO_MISFIT, MAX_PATHS,
-        MAX_RECURSION, MAX_STEPS, MAX_STEPS_TO_ALL, MAX_STEPS_TO_ONE, Reason, UNIQUE,
-        has_text_up_to,
-    },
+    measure::{Extent, Reason, Size, check},
     misfits::Misfits,
-    patterns::{Engine, engine_for, without},
+    parts::{Parts, options, without},
     repair,
 };
 use crate::{
-    answer::json_bytes,
     call::MAX_DEPTH as MAX_ARGUMENTS_DEPTH,
     config::ConfigError,
     text::{Bounded, Short},
@@ -64,67 +58,90 @@ pub enum Draft {
 ///
 /// # Limits
 ///
-/// A schema may come from a stranger, so it is measured before it is compiled. It is refused if:
+/// A schema may come from a server that is not trusted, so [`compile`](Self::compile) measures it
+/// first. It is refused, and not enforced, if:
 ///
-/// - it has more than 256 KiB as JSON, 64 levels, or 64 different regular expressions;
-/// - more than 10,000 subschemas look at one value, `$ref`s followed;
-/// - references are nested more than 256 deep, or it refers to itself for the same value, or inside several `unevaluatedProperties` or
-///   `unevaluatedItems`;
-/// - a `$ref` is no JSON pointer or anchor in it, or stands beside an `$id` that is not at its root;
-/// - a `$ref`, an anchor or an `$id` has more than 1 KiB.
+/// - it has more than 256 KiB as JSON (10,000 properties take 80 ms to compile);
+/// - it is nested deeper than 64 levels, as JSON or with `$ref`s followed (the compiler uses stack
+///   for each);
+/// - it has more than 10,000 subschemas with `$ref`s followed (short lists of references can mean
+///   millions), or their paths have more than 8 MiB together;
+/// - it refers to itself;
+/// - a `$ref` is not a JSON pointer to a part of it, or stands beside an `$id` that is not at its
+///   root.
 ///
-/// Regular expressions look at values with little text: 8 to 512 KiB in texts and keys together, by the size of the largest expression; 2 KiB or
-/// less if one has look-around or back references; less, if several look at one text. A value with more is checked by the rest of the schema: without expressions,
-/// `maxContains` and `unevaluated...`, without `not` and `if` that have an expression or a reference in them, and with such a `oneOf` as `anyOf`; not at
-/// all, if a reference leads into one of those. In the same way an expression is [left out](Self::omitted) for all values if it has more than
-/// 1 KiB, or all before it have 8 KiB; if it has a control letter, `\cA`; if it is larger than 256 KiB when it is compiled, or a part of it larger
-/// than 8 KiB where one has look-around or back references; or if no engine takes it. One with look-around or back references goes back 10,000 times at
-/// most: then the value does not fit.
+/// Some parts are [left out](Self::omitted), and the rest is enforced: `unevaluatedItems` and
+/// `unevaluatedProperties`; and a regular expression that has look-around or a back reference, more
+/// than 1 KiB, or more than 16 KiB as an automaton, and all beyond the first 64 or 8 KiB. Only the
+/// engine is used that reads each text once.
 ///
-/// A value that is too large for a costly schema is not looked at, and fits: values times subschemas, and the square of arrays and objects if there is
-/// `uniqueItems`, are at most 20 million, if more than 8 subschemas look at one value or the schema refers to itself. 64 bytes of text are a value more,
-/// and an expression with look-around or back references is 256,000 subschemas: about 78 values are looked at with it, more by the rest of the schema.
+/// A large value is not looked at, and fits, if values times subschemas are more than 20 million, or
+/// about 0.2 s. 64 bytes of text count as one more value. A regular expression counts as 2,000
+/// subschemas, `uniqueItems` as 400 and a fractional `multipleOf` as 100; only those for the same
+/// value are added up. A schema of at most 8 subschemas looks at values of any size.
+///
+/// [`compile_trusted`](Self::compile_trusted) has none of these limits.
 #[derive(Clone)]
 pub struct Schema(Option<Arc<Compiled>>);
 
 struct Compiled {
-    whole: Part,
-    /// The schema without patterns, for values with much text.
-    rest: Option<Part>,
+    validator: Validator,
+    is_trusted: bool,
+    /// `None`, only of a trusted schema: it is beyond the limits.
+    size: Option<Size>,
+    has_alternatives: bool,
     /// The names for properties in the schema: others are the caller's.
     names: BTreeSet<Box<str>>,
-    omitted: Vec<Box<str>>,
-    /// Bytes of text that its patterns look at.
-    most_text: u64,
-}
-
-/// A schema, or what is left of it, compiled.
-struct Part {
-    validator: Validator,
-    cost: Cost,
-    /// The bytes of the longest path in it.
-    longest: u64,
+    omitted: BTreeSet<Box<str>>,
 }
 
 impl Schema {
     /// Compiles a schema, of draft 7 if it does not say otherwise.
     ///
-    /// Takes 50 us for a small one, and less than a second for what the [limits](Self#limits) let through: do it once for each tool, not in
-    /// a call.
+    /// Takes 50 us for a small one, and less than a second for what the [limits](Self#limits) let
+    /// through: do it once for each tool, not in a call.
     ///
     /// # Errors
     ///
-    /// If it is no schema, or beyond the [limits](Self#limits).
+    /// If it is not a schema, or beyond the [limits](Self#limits).
     pub fn compile(schema: &Value) -> Result<Self, ConfigError> {
         Self::compile_with(schema, Draft::Draft7)
     }
 
-    /// The same of a schema that is of `draft` if it does not say otherwise.
+    /// Compiles a schema, of `draft` if it does not say otherwise.
     ///
     /// # Errors
     ///
     /// As of [`compile`](Self::compile).
     pub fn compile_with(schema: &Value, draft: Draft) -> Result<Self, ConfigError> {
+        Self::build(schema, draft, false)
+    }
+
+    /// Compiles a schema of the program itself or of a trusted server, without
+    /// [limits](Self#limits): it may refer to itself, and have look-around and `unevaluated...`.
+    ///
+    /// Only patterns that the engine does not take are [left out](Self::omitted). How long it takes
+    /// to compile such a schema, and to check a value, is up to its author.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use tower_toolcall::validate::{Draft, Schema};
+    ///
+    /// let tree = json!({ "properties": { "children": { "items": { "$ref": "#" } } }, "type": "object" });
+    /// assert!(Schema::compile(&tree).is_err());
+    /// let schema = Schema::compile_trusted(&tree, Draft::default())?;
+    /// assert!(!schema.is_valid(&json!({ "children": [{ "children": [1] }] })));
+    /// # Ok::<_, tower_toolcall::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If it is not a schema.
+    pub fn compile_trusted(schema: &Value, draft: Draft) -> Result<Self, ConfigError> {
+        Self::build(schema, draft, true)
+    }
+
+    fn build(schema: &Value, draft: Draft, is_trusted: bool) -> Result<Self, ConfigError> {
         let is_empty = match schema {
             Value::Null | Value::Bool(true) => true,
             Value::Object(map) => map.is_empty(),
@@ -133,23 +150,25 @@ impl Schema {
         if is_empty {
             return Ok(Self(None));
         }
-        let compiled = Compiled::new(schema, draft);
+        let compiled = Compiled::new(schema, draft, is_trusted);
         compiled
             .map(|compiled| Self(Some(Arc::new(compiled))))
             .map_err(|reason| ConfigError::new("schema", reason))
     }
 
-    /// Whether a value fits. Allocates nothing, if the schema does not refer to itself and has no `uniqueItems`, no fractional `multipleOf`,
-    /// no look-around and no back reference.
+    /// Returns whether a value fits, or is beyond the [limits](Self#limits). Allocates nothing, unless
+    /// the schema has `uniqueItems` or a fractional `multipleOf`, or is trusted and refers to itself or
+    /// has look-around or a back reference.
     pub fn is_valid(&self, value: &Value) -> bool {
         self.0.as_ref().is_none_or(|compiled| compiled.fits(value))
     }
 
-    /// Whether the whole schema looks at this value, but for what is [left out](Self::omitted). Otherwise the value is beyond the
-    /// [limits](Self#limits): only a part of the schema looks at it, or nothing does. As costly as [`is_valid`](Self::is_valid), or less.
+    /// Returns whether the schema looks at this value, but for what is [left out](Self::omitted).
+    /// Otherwise the value is beyond the [limits](Self#limits). Costs less than
+    /// [`is_valid`](Self::is_valid).
     pub fn covers(&self, value: &Value) -> bool {
         let compiled = self.0.as_ref();
-        compiled.is_none_or(|compiled| compiled.covers(value))
+        compiled.is_none_or(|compiled| compiled.takes(value))
     }
 
     /// What does not fit: none if the value is [valid](Self::is_valid).
@@ -170,8 +189,8 @@ impl Schema {
     }
 
     /// The value with texts made numbers, truth values, arrays and objects where the schema wants these, arrays and objects made
-    /// texts, and without each `null` of a property that may be missing and may not be `null`; and the paths to what was changed. `None` if the value fits as it is, or does not fit after that either, or if less of the
-    /// schema looks at it then, by the [limits](Self#limits).
+    /// texts, and without each `null` of a property that may be missing and may not be `null`; and the paths to what was changed. `None` if the value fits as it is, or does not fit after that either, or is then beyond the
+    /// [limits](Self#limits).
     ///
     /// A text is changed only if it is exactly one number, truth value, array or object, and no text is allowed in its place. One with a key
     /// twice in an object, or with a number of more digits than are kept, stays.
@@ -207,9 +226,12 @@ impl Schema {
         self.0.as_ref()?.repaired(value)
     }
 
-    /// The regular expressions that are not looked at: they are too long, or too large when they are compiled, or no engine takes them. The rest of the
-    /// schema is looked at, but for `not`, `if`, `then`, `else` and `oneOf` (as `anyOf`) with such an expression or a reference in them, and for
-    /// `unevaluated...` and `maxContains`.
+    /// Returns the regular expressions that are not enforced, because they are beyond the
+    /// [limits](Self#limits) or no engine takes them, and `unevaluatedItems` and
+    /// `unevaluatedProperties` if they are not.
+    ///
+    /// The rest of the schema is enforced, but for `not`, `if`, `then`, `else` and `oneOf` (as
+    /// `anyOf`) with such a part or a reference in them, and for `unevaluated...` and `maxContains`.
     pub fn omitted(&self) -> impl Iterator<Item = &str> {
         let compiled = self.0.as_deref();
         compiled
@@ -222,75 +244,55 @@ crate::text::debug_fields! {
     {} |this| Schema { anything: this.0.is_none(), omitted: this.omitted().count(), .. }
 }
 
-/// How much of a value is searched for misfits.
-#[derive(Clone, Copy, PartialEq)]
-enum Search {
-    All,
-    /// Up to the first.
-    One,
-    Nothing,
-}
+/// Steps for a value, of about 10 ns each: no call takes longer than a fifth of a second, ten times
+/// that if each of its texts is the worst case of a regular expression.
+const MAX_STEPS: u64 = 20_000_000;
+
+/// Steps for finding all that is wrong: each may be an error, of 300 bytes.
+const MAX_STEPS_TO_ALL: u64 = 100_000;
+
+/// A schema of at most this weight looks at any number of values: counting them costs as much.
+const LIGHT: u64 = 8;
+
+/// Levels of a value that are searched for errors by a schema that refers to itself, as each level
+/// may multiply them, and subschemas that are then assumed to look at each value.
+const MAX_LEVELS_TO_ALL: usize = 8;
+const LOOKS: u64 = 100;
 
 impl Compiled {
-    fn new(schema: &Value, draft: Draft) -> Result<Self, Reason> {
-        let extent = Extent::of(schema, MAX_DEPTH);
-        if extent.levels > MAX_DEPTH {
-            return Err(format!("is nested deeper than {MAX_DEPTH} levels").into());
+    fn new(schema: &Value, draft: Draft, is_trusted: bool) -> Result<Self, Reason> {
+        if !is_trusted {
+            check(schema)?;
         }
-        if extent.paths > MAX_PATHS {
-            return Err("has too long paths to its subschemas".into());
-        }
-        if json_bytes(schema, MAX_BYTES).is_err() {
-            return Err(format!("has more than {MAX_BYTES} bytes as JSON").into());
-        }
-        let graph = Graph::new(schema)?;
-        let dialect = schema.get("$schema").and_then(Value::as_str);
-        let dialect = dialect.unwrap_or(match draft {
+        let said = schema.get("$schema").and_then(Value::as_str);
+        let dialect = said.unwrap_or(match draft {
             Draft::Draft7 => "http://json-schema.org/draft-07/schema#",
             Draft::Draft202012 => "https://json-schema.org/draft/2020-12/schema",
         });
-        let (engine, omitted) = engine_for(&graph.patterns, dialect);
-        let cost = graph.cost(engine)?;
-        let mut options = engine.options();
-        if schema.get("$schema").is_none() {
-            options = options.with_draft(match draft {
-                Draft::Draft7 => jsonschema::Draft::Draft7,
-                Draft::Draft202012 => jsonschema::Draft::Draft202012,
-            });
+        let mut copy = schema.clone();
+        let parts = Parts::of(&mut copy, is_trusted, dialect);
+        let omitted = parts.omitted(is_trusted, dialect);
+        if !omitted.is_empty() {
+            copy = without(&copy, &omitted);
         }
-        let build = |schema: &Value| {
-            options.build(schema).map_err(|error| {
-                let why = Bounded::print(4 * MAX_REASON, &error.masked_with("it"));
-                Reason::from(format!("is not one: {}", Short::new(&why, MAX_REASON)))
-            })
+        let size = match Size::of(&copy, parts.has_ids) {
+            Err(reason) if !is_trusted => return Err(reason),
+            size => size.ok(),
         };
-        let validator = match omitted.is_empty() {
-            true => build(schema)?,
-            false => build(&without(schema, &omitted))?,
-        };
-        let part = |validator, cost| Part {
-            validator,
-            cost,
-            longest: extent.longest,
-        };
-        let patterns = &graph.patterns - &omitted;
-        let most_text = engine.most_text(&patterns, cost.patterns, dialect);
-        let rest = || {
-            let rest = without(schema, &graph.patterns);
-            let graph = Graph::new(&rest).ok()?;
-            // A reference may lead to where nobody expects a schema.
-            graph.patterns.is_empty().then_some(())?;
-            let cost = graph.cost(Engine::Linear).ok()?;
-            let validator = build(&rest).ok()?;
-            Some(part(validator, cost))
-        };
-        let owned = |names: BTreeSet<&str>| names.into_iter().map(Into::into).collect();
+        if let Value::Object(map) = &mut copy {
+            map.entry("$schema").or_insert(dialect.into());
+        }
+        let validator = options(is_trusted).build(&copy).map_err(|error| {
+            let why = Bounded::print(4 * MAX_REASON, &error.masked_with("it"));
+            Reason::from(format!("is not one: {}", Short::new(&why, MAX_REASON)))
+        })?;
         Ok(Self {
-            whole: part(validator, cost),
-            rest: (most_text < u64::MAX).then(rest).flatten(),
-            names: graph.names.iter().map(|name| (*name).into()).collect(),
-            omitted: owned(omitted),
-            most_text,
+            validator,
+            is_trusted,
+            size,
+            has_alternatives: parts.has_alternatives,
+            names: parts.names,
+            omitted,
         })
     }
 
@@ -299,112 +301,55 @@ impl Compiled {
     }
 
     fn fits(&self, value: &Value) -> bool {
-        let part = self.part_for(value);
-        part.is_none_or(|part| part.validator.is_valid(value))
+        !self.takes(value) || self.validator.is_valid(value)
     }
 
-    fn covers(&self, value: &Value) -> bool {
-        let part = self.part_for(value);
-        part.is_some_and(|part| std::ptr::eq(part, &self.whole))
-    }
-
-    /// What looks at the value, if it is not too large.
-    #[inline]
-    fn part_for(&self, value: &Value) -> Option<&Part> {
-        let any_text = self.most_text == u64::MAX;
-        let whole = any_text || has_text_up_to(value, self.most_text);
-        let parts = [whole.then_some(&self.whole), self.rest.as_ref()];
-        parts.into_iter().flatten().find(|part| part.takes(value))
-    }
-
-    #[cold]
-    fn misfits(&self, value: &Value) -> Misfits {
-        let knows = |name: &str| self.knows(name);
-        let Some(part) = self.part_for(value) else {
-            return Misfits::unknown();
-        };
-        match part.search(value) {
-            Search::All => Misfits::of(value, part.validator.iter_errors(value), knows),
-            Search::One => Misfits::of(value, part.validator.validate(value).err(), knows),
-            Search::Nothing => Misfits::unknown(),
-        }
-    }
-
-    #[cold]
-    fn repaired(&self, value: &Value) -> Option<(Value, Vec<String>)> {
-        let part = self.part_for(value)?;
-        let errors = match part.search(value) {
-            Search::All => part.validator.iter_errors(value),
-            Search::One | Search::Nothing => return None,
-        };
-        let (repaired, paths) = repair::repair(value, errors, |name| self.knows(name))?;
-        // Another part may ask for less; the whole does not.
-        let judge = self.part_for(&repaired)?;
-        let is_no_less = std::ptr::eq(judge, part) || std::ptr::eq(judge, &self.whole);
-        (is_no_less && judge.validator.is_valid(&repaired)).then_some((repaired, paths))
-    }
-}
-
-impl Part {
-    /// Whether the value is small enough to be looked at.
+    /// Returns whether the value is small enough to be looked at.
     #[inline]
     fn takes(&self, value: &Value) -> bool {
-        let light = self.cost.weight <= LIGHT && self.cost.recursion.is_none();
-        light || self.reaches(value)
+        let is_light = self.size.is_some_and(|size| size.weight() <= LIGHT);
+        is_light || self.reaches(value)
     }
 
     #[inline(never)]
     fn reaches(&self, value: &Value) -> bool {
         let extent = Extent::of(value, MAX_ARGUMENTS_DEPTH);
-        let Cost {
-            weight,
-            runs,
-            recursion,
-            ..
-        } = self.cost;
-        // Those of a list are all compared with each other if the schema asks for that.
-        let compared = match self.cost.compares_items {
-            true => extent.containers.saturating_mul(extent.containers),
-            false => 0,
-        };
-        let looked_at = extent.values.saturating_mul(weight);
-        let compared = compared.saturating_mul((weight / UNIQUE).max(1));
-        let steps = looked_at.saturating_add(compared).saturating_mul(runs);
-        extent.levels <= MAX_ARGUMENTS_DEPTH
-            && steps <= MAX_STEPS
-            && recursion.is_none_or(|r| extent.levels * r.chain <= MAX_RECURSION)
+        let is_small = |size: Size| size.steps(extent) <= MAX_STEPS;
+        extent.levels <= MAX_ARGUMENTS_DEPTH && (self.is_trusted || self.size.is_none_or(is_small))
     }
 
-    fn search(&self, value: &Value) -> Search {
-        let Extent {
-            values,
-            levels,
-            longest,
-            ..
-        } = Extent::of(value, MAX_ARGUMENTS_DEPTH);
-        if !self.reaches(value) {
-            return Search::Nothing;
-        }
-        // The errors of a recursive schema are looked for in each level as often as it is asked in the one above.
-        let times = match self.cost.recursion {
-            Some(_) if levels > MAX_LEVELS_TO_MISFIT => return Search::Nothing,
-            Some(Recursion { fan, .. }) => {
-                (1..levels).fold(1, |all: u64, _| all.saturating_mul(fan))
-            }
-            None => 1,
+    /// Returns whether all errors can be collected: each may have a copy of the value at each level,
+    /// and has its path in the schema.
+    fn takes_to_all(&self, value: &Value) -> bool {
+        let Extent { values, levels, .. } = Extent::of(value, MAX_ARGUMENTS_DEPTH);
+        let (looks, path) = match self.size {
+            Some(size) => (size.looks, size.path),
+            None if levels > MAX_LEVELS_TO_ALL => return false,
+            None => (LOOKS, 0),
         };
-        let steps = times.saturating_mul(self.cost.weight);
-        if let Ok(bytes) = json_bytes(value, MAX_BYTES_TO_ALL) {
-            // An error may be a copy of the value, at each level, and of a part of the schema; it has its path in both.
-            let copied = (self.cost.copied + longest + self.longest) / 256;
-            let parts = (values + bytes / 64) * levels as u64 * (1 + copied);
-            if steps.saturating_mul(parts) <= MAX_STEPS_TO_ALL {
-                return Search::All;
-            }
+        let copies = (levels as u64).saturating_mul(1 + path / 256);
+        let errors = values.saturating_mul(looks);
+        errors.saturating_mul(copies) <= MAX_STEPS_TO_ALL
+    }
+
+    #[cold]
+    fn misfits(&self, value: &Value) -> Misfits {
+        let knows = |name: &str| self.knows(name);
+        match self.takes_to_all(value) {
+            true => Misfits::of(value, self.validator.iter_errors(value), knows),
+            false if self.has_alternatives => Misfits::unknown(),
+            false => Misfits::of(value, self.validator.validate(value).err(), knows),
         }
-        match !self.cost.has_alternatives && steps.saturating_mul(values) <= MAX_STEPS_TO_ONE {
-            true => Search::One,
-            false => Search::Nothing,
+    }
+
+    #[cold]
+    fn repaired(&self, value: &Value) -> Option<(Value, Vec<String>)> {
+        if !self.takes_to_all(value) {
+            return None;
         }
+        let errors = self.validator.iter_errors(value);
+        let (repaired, paths) = repair::repair(value, errors, |name| self.knows(name))?;
+        let fits = self.takes(&repaired) && self.validator.is_valid(&repaired);
+        fits.then_some((repaired, paths))
     }
 }

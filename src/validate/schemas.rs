@@ -23,8 +23,9 @@ const MAX_OF_LIST: usize = 1_000;
 ///
 /// Clones are the same table.
 ///
-/// A schema that cannot be compiled, or is beyond the [limits](Schema#limits), is [refused](Self::refused): calls of its tool are not
-/// checked, unless the layer is [strict](super::ValidateLayer::strict).
+/// A schema that cannot be compiled, or is beyond the [limits](Schema#limits), is
+/// [refused](Self::refused): it is not enforced, and calls of its tool pass, unless the layer is
+/// [strict](super::ValidateLayer::strict).
 ///
 /// ```
 /// use serde_json::json;
@@ -49,13 +50,14 @@ const MAX_OF_LIST: usize = 1_000;
 ///
 /// ```
 /// use schemars::{JsonSchema, schema_for};
-/// use tower_toolcall::validate::{Schema, Schemas};
+/// use tower_toolcall::validate::{Draft, Schema, Schemas};
 ///
 /// #[derive(JsonSchema)]
 /// struct Weather { city: String, days: u8 }
 ///
 /// let schemas = Schemas::new();
-/// schemas.insert(None, "weather", Schema::compile(schema_for!(Weather).as_value())?);
+/// let schema = Schema::compile_trusted(schema_for!(Weather).as_value(), Draft::Draft202012)?;
+/// schemas.insert(None, "weather", schema);
 /// # Ok::<_, tower_toolcall::ConfigError>(())
 /// ```
 ///
@@ -116,8 +118,12 @@ impl Entry {
         match &self.schema {
             Err(error) => Some(error.clone()),
             Ok(schema) => {
-                let pattern = schema.omitted().next()?;
-                let reason = format!("has a pattern that is left out: {}", short(pattern));
+                let part = schema.omitted().next()?;
+                let kind = match part.starts_with("unevaluated") {
+                    true => "keyword",
+                    false => "pattern",
+                };
+                let reason = format!("has a {kind} that is left out: {}", short(part));
                 Some(ConfigError::new("schema", reason))
             }
         }
@@ -197,8 +203,12 @@ impl Schemas {
         self.read(hash, server, tool, |schema| schema.clone().ok())?
     }
 
-    /// The schemas that were refused, and those of which a pattern is left out: `server/tool`, or the tool's name alone, and why. In the order of
-    /// the names.
+    /// Returns the schemas that are not enforced, and why: `server/tool`, or the tool's name alone.
+    /// Sorted by name.
+    ///
+    /// They are those that cannot be compiled, are too large or refer to themselves, and those of
+    /// which a pattern or `unevaluated...` is [left out](Schema::omitted) while the rest is enforced.
+    /// A server that is trusted has most of them compiled by [`Schema::compile_trusted`].
     pub fn refused(&self) -> Vec<(String, ConfigError)> {
         let table = self.0.table.load();
         let mut refused: Vec<_> = table

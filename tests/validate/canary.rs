@@ -113,7 +113,7 @@ async fn a_canary_is_seen_nowhere() {
         for (schema, arguments) in cases() {
             let (trace, _guard) = Trace::begin();
             let schemas = Schemas::new();
-            let compiled = Schema::compile_with(&schema, Draft::Draft202012).unwrap();
+            let compiled = Schema::compile_trusted(&schema, Draft::Draft202012).unwrap();
             schemas.insert(None, "search", compiled.clone());
             let layer = ServiceBuilder::new()
                 .tool_sanitize(rules.clone())

@@ -6,157 +6,43 @@ use serde_json::{Map, Value, json};
 use tower_toolcall::validate::{Draft, Schema};
 
 use crate::{
-    hostile::{closed_around, of, quick, reason},
+    hostile::{of, quick, reason},
     kit::on_a_small_stack,
 };
-
-type Around = fn(Value) -> Value;
-
-fn asked_again(around: Around) -> impl Fn(usize) -> Value {
-    move |levels| (0..levels).fold(json!({ "type": "string" }), |inner, _| around(inner))
-}
-
-/// Each level of these is asked several times by the one above, or compiled.
-#[test]
-fn what_is_asked_again_on_each_level_is_refused() {
-    let shapes: [(usize, Around); 6] = [
-        // Compiled under two names.
-        (
-            29,
-            |inner| json!({ "contains": inner, "minContains": 1, "unevaluatedItems": false }),
-        ),
-        (29, |inner| json!({ "unevaluatedItems": inner })),
-        (
-            29,
-            |inner| json!({ "contains": inner, "unevaluatedItems": false }),
-        ),
-        (
-            29,
-            |inner| json!({ "unevaluatedProperties": inner, "anyOf": [{ "unevaluatedProperties": false }, true] }),
-        ),
-        (
-            14,
-            |inner| json!({ "allOf": [{ "contains": inner, "maxContains": 1 }], "unevaluatedItems": false }),
-        ),
-        (
-            9,
-            |inner| json!({ "allOf": [{ "unevaluatedItems": inner }], "unevaluatedItems": false }),
-        ),
-    ];
-    for (levels, around) in shapes {
-        let schema = asked_again(around)(levels);
-        let text: String = schema.to_string().chars().take(100).collect();
-        let reason = quick(move || reason(Schema::compile_with(&schema, Draft::Draft202012)));
-        assert!(
-            reason.ends_with("subschemas that look at one value"),
-            "{text}"
-        );
-    }
-}
-
-#[test]
-fn the_deepest_of_what_is_asked_again_is_quick() {
-    let shapes: [Around; 4] = [
-        |inner| json!({ "contains": inner, "minContains": 1, "unevaluatedItems": false }),
-        |inner| json!({ "unevaluatedItems": inner }),
-        |inner| json!({ "contains": inner, "unevaluatedItems": false }),
-        |inner| json!({ "unevaluatedProperties": inner, "anyOf": [{ "unevaluatedProperties": false }, true] }),
-    ];
-    for around in shapes {
-        quick(move || {
-            let deepest = (1..20).rev().find_map(|levels| {
-                let schema = asked_again(around)(levels);
-                Schema::compile_with(&schema, Draft::Draft202012).ok()
-            });
-            let schema = deepest.unwrap();
-            for around in [|v| Value::Array(vec![v]), |v| of("a", v)] {
-                let value = (0..60).fold(json!(1), |inner, _| around(inner));
-                let _ = schema.is_valid(&json!([value]));
-                let _ = (schema.misfits(&value), schema.repaired(&value));
-            }
-        });
-    }
-}
-
-/// For each outcome all `if`s before it are asked again: the outer one, in which is all the rest, most often.
-#[test]
-fn conditions_are_counted_for_each_outcome() {
-    fn then(conditions: usize) -> Value {
-        (0..conditions).fold(json!({}), |inner, n| {
-            json!({ "properties": { format!("p{n}"): {} }, "if": { "minProperties": 1 }, "then": inner })
-        })
-    }
-    fn nested(levels: usize, conditions: usize) -> Value {
-        (0..levels).fold(json!({ "type": "object" }), |inner, _| {
-            json!({ "if": inner, "then": then(conditions), "unevaluatedProperties": { "type": "integer" } })
-        })
-    }
-    let compile = |levels, conditions| {
-        Schema::compile_with(
-            &json!({ "items": nested(levels, conditions) }),
-            Draft::Draft202012,
-        )
-    };
-    quick(move || {
-        for (levels, conditions) in [(1, 29), (2, 29), (4, 27), (6, 3), (8, 1)] {
-            let items = vec![json!({ "q": 1 }); 1_000];
-            let schema = compile(levels, conditions);
-            let _ = schema.map(|schema| {
-                (
-                    schema.is_valid(&json!(items)),
-                    schema.misfits(&json!(items)),
-                )
-            });
-        }
-    });
-}
-
-#[test]
-fn the_costliest_wraps_and_many_items_are_not_multiplied() {
-    quick(|| {
-        let inner = || json!({ "properties": { "a": {} } });
-        let of_items = |wraps| json!({ "items": closed_around(wraps, inner()) });
-        let deepest = (1..20)
-            .rev()
-            .find_map(|wraps| Schema::compile_with(&of_items(wraps), Draft::Draft202012).ok());
-        let schema = deepest.unwrap();
-        let items = vec![json!({ "a": 1, "b": 2 }); 1_600];
-        let _ = schema.is_valid(&json!(items));
-        let _ = schema.misfits(&json!(items));
-    });
-    let eleven = json!({ "items": closed_around(11, json!({ "properties": { "a": {} } })) });
-    assert!(quick(move || Schema::compile_with(&eleven, Draft::Draft202012)).is_err());
-}
 
 /// Each name is looked up in each value.
 #[test]
 fn long_lists_of_dependencies_are_counted() {
     for keyword in ["dependentRequired", "dependencies"] {
         let names: Vec<String> = (0..12_000).map(|n| format!("n{n}")).collect();
-        let one = json!({ keyword: { "a": names } });
-        let keys: Map<String, Value> = names.iter().map(|n| (n.clone(), json!([]))).collect();
-        for schema in [one, json!({ keyword: keys })] {
-            let reason = quick(move || reason(Schema::compile_with(&schema, Draft::Draft202012)));
-            assert!(
-                reason.ends_with("subschemas that look at one value"),
-                "{keyword}"
-            );
+        let keys: Map<String, Value> = (0..9_000).map(|n| (format!("n{n}"), json!([]))).collect();
+        for schema in [json!({ "a": names }), json!(keys)] {
+            let covers = quick(move || {
+                let schema = json!({ "items": { keyword: schema } });
+                let schema = Schema::compile_with(&schema, Draft::Draft202012).unwrap();
+                let rows = |n: usize| json!(vec![json!({ "a": 1 }); n]);
+                [rows(10), rows(5_000)].map(|rows| (schema.is_valid(&rows), schema.covers(&rows)).1)
+            });
+            assert_eq!(covers, [true, false], "{keyword}");
         }
     }
 }
 
 #[test]
-fn long_lists_of_options_are_counted_unless_they_are_texts() {
-    let (numbers, texts) = quick(|| {
-        let numbers: Vec<f64> = (0..21_000).map(|n| f64::from(n) + 0.5).collect();
-        let texts: Vec<String> = (0..21_000).map(|n| n.to_string()).collect();
-        (
-            reason(Schema::compile(&json!({ "enum": numbers }))),
-            Schema::compile(&json!({ "enum": texts })),
-        )
-    });
-    assert!(numbers.ends_with("subschemas that look at one value"));
-    assert!(texts.unwrap().is_valid(&json!("20999")));
+fn long_lists_of_options_are_counted() {
+    let numbers: Vec<f64> = (0..21_000).map(|n| f64::from(n) + 0.5).collect();
+    let texts: Vec<String> = (0..21_000).map(|n| n.to_string()).collect();
+    for (options, right) in [
+        (json!(numbers), json!(20_999.5)),
+        (json!(texts), json!("20999")),
+    ] {
+        quick(move || {
+            let schema = Schema::compile(&json!({ "items": { "enum": options } })).unwrap();
+            assert!(schema.is_valid(&json!([right])) && !schema.is_valid(&json!([right, 1])));
+            let many = json!(vec![right; 20_000]);
+            assert!(schema.is_valid(&many) && !schema.covers(&many));
+        });
+    }
 }
 
 /// Trees of empty arrays, which have one hash.
@@ -241,7 +127,7 @@ fn many_alternatives_with_costly_keywords_are_taken() {
     let kind = |n: usize| {
         json!({ "properties": {
             "kind": { "const": n },
-            "to": { "type": "string", "pattern": "^(?!x)[a-z]+$" },
+            "to": { "type": "string", "pattern": "^[a-z]+$" },
             "price": { "multipleOf": 0.01 },
             "tags": { "type": "array", "items": { "type": "string" }, "uniqueItems": true },
         } })
@@ -257,7 +143,7 @@ fn many_alternatives_with_costly_keywords_are_taken() {
 
 /// Eighty kinds of blocks, each of which may have blocks in it.
 #[test]
-fn a_wide_recursion_is_taken() {
+fn a_wide_recursion_is_enforced_for_a_trusted_server() {
     let block = |n: usize| {
         let text = json!({ "type": "object", "properties": { "content": { "type": "string" } } });
         let block = json!({
@@ -275,7 +161,9 @@ fn a_wide_recursion_is_taken() {
         "$defs": { "block": { "anyOf": kinds } },
     });
     quick(move || {
-        let schema = Schema::compile_with(&schema, Draft::Draft202012).unwrap();
+        let wide = Schema::compile_with(&schema, Draft::Draft202012);
+        assert_eq!(reason(wide), "refers to itself");
+        let schema = Schema::compile_trusted(&schema, Draft::Draft202012).unwrap();
         let leaf = |n: usize, children: Value| json!({ "type": format!("b{n}"), format!("b{n}"): { "children": children } });
         let page =
             |inner: Value| json!({ "children": [leaf(59, json!([leaf(3, json!([inner]))]))] });
@@ -285,48 +173,10 @@ fn a_wide_recursion_is_taken() {
     });
 }
 
-/// A cycle of many references, with as much around each as is taken: compiled, asked and dropped.
-#[test]
-fn the_largest_cycles_that_are_taken_fit_on_the_stack() {
-    let around: [Around; 2] = [
-        |inner| of("properties", of("a", inner)),
-        |inner| of("patternProperties", of("^a$", inner)),
-    ];
-    for around in around {
-        quick(move || {
-            let cycle = |nodes: usize, levels: usize| {
-                let mut definitions = Map::new();
-                for n in 0..nodes {
-                    let next = json!({ "$ref": format!("#/$defs/l{}", (n + 1) % nodes) });
-                    let link = (0..levels).fold(next, |inner, _| around(inner));
-                    definitions.insert(format!("l{n}"), link);
-                }
-                json!({ "$defs": definitions, "$ref": "#/$defs/l0" })
-            };
-            let deepest = (10..28).rev().find_map(|levels| {
-                let schema = Schema::compile_with(&cycle(400, levels), Draft::Draft202012);
-                Some((schema.ok()?, levels))
-            });
-            let (schema, levels) = deepest.unwrap();
-            assert!(levels >= 20, "{levels}");
-            for schema in [
-                schema,
-                Schema::compile_with(&cycle(3_000, 1), Draft::Draft202012).unwrap(),
-            ] {
-                for around in [|v| of("a", v), |v| Value::Array(vec![v])] {
-                    let value = (1..120).fold(json!(1), |inner, _| around(inner));
-                    let _ = schema.is_valid(&value);
-                    let _ = (schema.misfits(&value), schema.repaired(&value));
-                }
-            }
-        });
-    }
-}
-
 /// The compiler keeps the path of each subschema.
 #[test]
 fn a_long_name_above_many_subschemas_is_refused() {
-    let many: Map<_, _> = (0..10_000).map(|i| (i.to_string(), json!({}))).collect();
+    let many: Map<_, _> = (0..9_000).map(|i| (i.to_string(), json!({}))).collect();
     let schema = of(
         "properties",
         of(&"/".repeat(120_000), json!({ "properties": many })),
@@ -346,26 +196,6 @@ fn a_long_text_is_not_counted_thousands_of_times() {
         schema.is_valid(&json!({ "t": text }))
     });
     assert!(fits, "it is too large to be looked at");
-}
-
-/// A pattern that is given up lets the validator begin again, with all else.
-#[test]
-fn a_pattern_that_is_given_up_does_not_multiply_the_rest() {
-    let all = vec![json!({ "minimum": 0 }); 9_000];
-    let given_up = json!({ "anyOf": [{ "pattern": "^(a+)+\\1$" }, {}] });
-    let schema = json!({ "properties": {
-        "a": { "items": { "allOf": all } },
-        "b": { "items": given_up },
-    } });
-    let texts: Vec<_> = (28..35)
-        .map(|n| json!(format!("{}!", "a".repeat(n))))
-        .collect();
-    let arguments = json!({ "a": vec![json!(1); 2_200], "b": texts });
-    let (result, took) = on_a_small_stack(move || {
-        Schema::compile(&schema).map(|schema| schema.is_valid(&arguments))
-    });
-    assert_eq!(result, Ok(true));
-    assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
 #[test]

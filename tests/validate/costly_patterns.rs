@@ -1,12 +1,9 @@
 //! What a stranger's patterns may cost, when they are compiled and in a call.
 
 use serde_json::{Map, Value, json};
-use tower_toolcall::validate::Schema;
+use tower_toolcall::validate::{Draft, Schema};
 
-use crate::{
-    hostile::{quick, random},
-    kit::compile,
-};
+use crate::{hostile::quick, kit::compile};
 
 fn omitted(schema: Value) -> usize {
     quick(move || compile(schema).omitted().count())
@@ -15,7 +12,7 @@ fn omitted(schema: Value) -> usize {
 /// The translator reads all of it again for each of these: 8,000 took 10 s.
 #[test]
 fn control_letters_are_left_out() {
-    for times in [1, 8_000, 60_000] {
+    for times in [8_000, 60_000] {
         assert_eq!(omitted(json!({ "pattern": r"\cA".repeat(times) })), 1);
     }
     assert_eq!(
@@ -28,8 +25,8 @@ fn control_letters_are_left_out() {
 /// The parser makes 40 KiB of each: 60,000 were 2.3 GB.
 #[test]
 fn a_pattern_of_more_than_1_kib_is_left_out() {
-    assert_eq!(omitted(json!({ "pattern": "a".repeat(1 << 10) })), 0);
-    let long = "a".repeat((1 << 10) + 1);
+    assert_eq!(omitted(json!({ "pattern": "x{0}".repeat(256) })), 0);
+    let long = "x{0}".repeat(257);
     let classes = format!("(?i){}", r"\pL".repeat(60_000));
     for pattern in [long, classes] {
         let keys = json!({ "patternProperties": { pattern.as_str(): {} } });
@@ -41,7 +38,7 @@ fn a_pattern_of_more_than_1_kib_is_left_out() {
 #[test]
 fn patterns_are_looked_at_up_to_8_kib_together() {
     let schema = |length: usize| {
-        let pattern = |n| json!({ "pattern": format!("{n:02}{}", "a".repeat(length - 2)) });
+        let pattern = |n| json!({ "pattern": format!("{n:02}{}", "|a".repeat(length / 2 - 1)) });
         let properties: Map<_, _> = (0..64).map(|n| (format!("p{n}"), pattern(n))).collect();
         json!({ "properties": properties })
     };
@@ -49,42 +46,17 @@ fn patterns_are_looked_at_up_to_8_kib_together() {
     assert_eq!(omitted(schema(1 << 10)), 64 - 8);
 }
 
-/// A look-ahead is begun at each byte, and reads the rest of the text each time: 2 KiB took up to 30 s.
+/// Only the engine that reads each text once runs the patterns of a server that is not trusted.
 #[test]
-fn look_around_with_costly_parts_looks_at_short_texts_only() {
-    for (size, times) in [(100, 1), (100, 6), (30, 20), (3_000, 1)] {
-        let part = format!("(?![ab]*a[ab]{{{size}}}[cd])");
-        let pattern = format!("^(?:{}[ab])*$", part.repeat(times));
-        quick(move || {
-            let schema = compile(json!({ "pattern": pattern }));
-            let text = |length| json!(random(b"ab", length));
-            let covered = |length: &usize| schema.covers(&text(*length));
-            let longest = (0..=2 << 10).rev().find(covered).unwrap();
-            let _ = schema.is_valid(&text(longest));
-        });
-    }
-}
-
-/// What a library for forms writes for an address.
-#[test]
-fn look_around_as_it_is_used_looks_at_long_texts() {
+fn look_around_is_left_out_unless_the_server_is_trusted() {
     const EMAIL: &str = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$";
-    const PASSWORD: &str =
-        r"^(?=.*[a-z])(?=.*[A-Z])(?=.*\d)(?=.*[@$!%*?&])[A-Za-z\d@$!%*?&]{8,64}$";
-    for pattern in [EMAIL, PASSWORD] {
-        let schema = compile(json!({ "pattern": pattern }));
-        assert_eq!(schema.omitted().count(), 0);
-        assert!(schema.covers(&json!("a".repeat(320))), "{pattern}");
+    for pattern in [EMAIL, r"^(a+)+\1$", "(?<!x)(a|a)*$"] {
+        let schema =
+            json!({ "properties": { "a": { "pattern": pattern }, "b": { "pattern": "^x" } } });
+        let trusted = Schema::compile_trusted(&schema, Draft::Draft7).unwrap();
+        assert_eq!(trusted.omitted().count(), 0);
+        let schema = compile(schema);
+        assert_eq!(schema.omitted().collect::<Vec<_>>(), [pattern]);
+        assert!(!schema.is_valid(&json!({ "b": "y" })));
     }
-}
-
-/// Beside one with look-around, all have its engine.
-#[test]
-fn a_large_pattern_beside_look_around_is_left_out() {
-    let large = r"^[a-z]{1,9}\p{L}$";
-    assert_eq!(omitted(json!({ "pattern": large })), 0);
-    let both = json!({ "properties": { "a": { "pattern": large }, "b": { "pattern": "^(?!x)" } } });
-    let schema = quick(move || Schema::compile(&both).unwrap());
-    assert_eq!(schema.omitted().collect::<Vec<_>>(), [large]);
-    assert!(!schema.is_valid(&json!({ "b": "x" })) && schema.is_valid(&json!({ "a": "1" })));
 }

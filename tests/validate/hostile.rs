@@ -7,7 +7,7 @@ use expect_test::expect;
 use serde_json::{Map, Value, json};
 use tower_toolcall::{
     ConfigError,
-    validate::{Draft, Misfits, Schema},
+    validate::{Draft, Schema},
 };
 
 use crate::kit::on_a_small_stack;
@@ -111,7 +111,7 @@ fn the_longest_chains_that_are_taken_fit_on_the_stack() {
                 Some((schema, length))
             });
             let (schema, length) = longest.unwrap();
-            assert!(length > 50, "{length}");
+            assert!(length > 25, "{length}");
             let arguments = (0..110).fold(json!(1), |inner, _| json!({ "c": inner }));
             let _ = schema.is_valid(&arguments);
             let _ = schema.misfits(&arguments);
@@ -146,9 +146,6 @@ fn doubling(levels: usize, keyword: &str) -> Value {
         let to = json!({ "$ref": format!("#/definitions/l{}", n - 1) });
         let link = match keyword {
             "items" => json!({ "allOf": [{ "items": to }, { "items": to }] }),
-            "unevaluatedProperties" => {
-                json!({ "allOf": [to], "unevaluatedProperties": false })
-            }
             "patternProperties" => json!({ "patternProperties": { "a": to, "a+": to } }),
             "dependencies" => json!({ "dependencies": { "a": to, "b": to } }),
             "if" => json!({ "if": to, "then": to, "else": to }),
@@ -166,7 +163,6 @@ fn references_that_double_on_each_level_are_refused() {
         "anyOf",
         "oneOf",
         "items",
-        "unevaluatedProperties",
         "patternProperties",
         "dependencies",
         "if",
@@ -176,7 +172,7 @@ fn references_that_double_on_each_level_are_refused() {
             reason(Schema::compile_with(&schema, Draft::Draft202012))
         });
         assert_eq!(
-            reason, "has more than 10000 subschemas that look at one value",
+            reason, "has more than 10000 subschemas, references followed",
             "{keyword}"
         );
     }
@@ -189,7 +185,6 @@ fn the_largest_doublings_that_are_taken_are_quick() {
         "anyOf",
         "oneOf",
         "items",
-        "unevaluatedProperties",
         "patternProperties",
         "if",
     ] {
@@ -216,168 +211,29 @@ fn the_largest_doublings_that_are_taken_are_quick() {
 }
 
 #[test]
-fn a_schema_that_refers_to_itself_for_the_same_value_is_refused() {
+fn a_schema_that_refers_to_itself_is_refused() {
     for schema in [
         json!({ "$ref": "#" }),
         json!({ "allOf": [{ "$ref": "#" }] }),
         json!({ "definitions": { "a": { "$ref": "#/definitions/b" }, "b": { "anyOf": [{ "$ref": "#/definitions/a" }] } }, "$ref": "#/definitions/a" }),
         json!({ "definitions": { "a": { "properties": { "x": { "$ref": "#/definitions/b" } }, "allOf": [{ "$ref": "#/definitions/b" }] },
             "b": { "allOf": [{ "$ref": "#/definitions/a" }] } }, "$ref": "#/definitions/a" }),
-        json!({ "$dynamicAnchor": "n", "anyOf": [{ "$dynamicRef": "#n" }] }),
-        json!({ "$id": "http://x/tree", "allOf": [{ "$ref": "http://x/tree" }] }),
+        json!({ "$id": "http://x/tree", "properties": { "children": { "items": { "$ref": "#" } } } }),
+        json!({ "anyOf": [{ "properties": { "c": { "$ref": "#" } } }, { "items": { "$ref": "#" } }] }),
+        json!({ "patternProperties": { "c": { "$ref": "#" }, "c+": { "$ref": "#" } } }),
+        json!({ "contains": { "$ref": "#" }, "unevaluatedItems": { "$ref": "#" } }),
+        json!({
+            "$defs": {
+                "a": { "anyOf": [{ "items": { "$ref": "#/$defs/b" } }, { "items": { "$ref": "#/$defs/c" } }] },
+                "b": { "anyOf": [{ "items": { "$ref": "#/$defs/c" } }, { "items": { "$ref": "#/$defs/a" } }] },
+                "c": { "oneOf": [{ "items": { "$ref": "#/$defs/a" } }, { "items": { "$ref": "#/$defs/b" } }] },
+            },
+            "$ref": "#/$defs/a",
+        }),
     ] {
         let reason = quick(move || reason(Schema::compile_with(&schema, Draft::Draft202012)));
-        expect!["refers to itself for one and the same value"].assert_eq(&reason);
+        expect!["refers to itself"].assert_eq(&reason);
     }
-}
-
-/// Two branches into itself: the texts cost three times as much with each level of the arguments.
-fn two_branches() -> Value {
-    json!({
-        "definitions": { "n": { "anyOf": [
-            { "type": "object", "properties": { "c": { "$ref": "#/definitions/n" } }, "required": ["c"], "minProperties": 1 },
-            { "type": "object", "properties": { "c": { "$ref": "#/definitions/n" } }, "required": ["c"], "maxProperties": 3 },
-            { "type": "null" },
-        ] } },
-        "$ref": "#/definitions/n",
-    })
-}
-
-#[test]
-fn recursion_in_two_branches_is_told_of_shallow_arguments_only() {
-    let misfits = quick(|| {
-        let schema = Schema::compile(&two_branches()).unwrap();
-        let of = |levels| {
-            let arguments = (1..levels).fold(json!(1), |inner, _| json!({ "c": inner }));
-            schema.misfits(&arguments)
-        };
-        (of(8), of(9), of(60))
-    });
-    let texts = [&misfits.0, &misfits.1, &misfits.2].map(Misfits::to_string);
-    assert!(texts[0].starts_with("c.c.c.c.c.c.c: is not of type "));
-    expect!["root: does not fit the schema"].assert_eq(&texts[1]);
-    assert_eq!(texts[2], texts[1]);
-}
-
-/// Fifty branches into itself, and arguments that are shallow enough to be searched.
-#[test]
-fn recursion_in_many_branches_is_told_of_as_deep_as_there_is_time() {
-    for keyword in ["anyOf", "oneOf", "allOf"] {
-        let texts = quick(move || {
-            let branch = |n| json!({ "properties": { "c": { "$ref": "#" } }, "required": ["c"], "maxProperties": n });
-            let branches: Vec<Value> = (1..50).map(branch).collect();
-            let schema = Schema::compile(&json!({ keyword: branches, "type": "object" })).unwrap();
-            let of = |levels| {
-                let arguments = (1..levels).fold(json!(1), |inner, _| json!({ "c": inner }));
-                schema.misfits(&arguments).to_string()
-            };
-            [1, 2, 3, 4, 8].map(of)
-        });
-        assert!(
-            texts[0].contains("is not of type \"object\""),
-            "{keyword}: {}",
-            texts[0]
-        );
-        assert_eq!(texts[4], "root: does not fit the schema", "{keyword}");
-    }
-}
-
-/// Each way to come back to itself twice, for arguments as deep as they may be.
-#[test]
-fn recursion_that_doubles_is_quick() {
-    let c = || json!({ "properties": { "c": { "$ref": "#" } }, "required": ["c"] });
-    let items = || json!({ "items": { "$ref": "#" }, "minItems": 1 });
-    let both = |a: Value, b: Value| {
-        let mut a = a;
-        a.as_object_mut()
-            .unwrap()
-            .extend(b.as_object().unwrap().clone());
-        a
-    };
-    let mut schemas = Vec::new();
-    for branch in [&c as &dyn Fn() -> Value, &items] {
-        let other = || {
-            both(
-                branch(),
-                json!({ "minProperties": 1, "type": ["array", "object"] }),
-            )
-        };
-        for keyword in ["allOf", "anyOf", "oneOf"] {
-            schemas.push(json!({ keyword: [branch(), other()] }));
-            schemas.push(json!({ keyword: [branch(), other(), { "type": "null" }] }));
-            schemas.push(
-                json!({ keyword: [{ "not": branch() }, { "not": other() }, { "type": "null" }] }),
-            );
-        }
-        schemas.push(json!({ "if": branch(), "then": other(), "else": other() }));
-        schemas.push(both(
-            branch(),
-            json!({ "unevaluatedProperties": { "$ref": "#" } }),
-        ));
-        schemas.push(json!({ "anyOf": [branch(), other()], "unevaluatedProperties": false, "unevaluatedItems": false }));
-        schemas.push(json!({ "dependentSchemas": { "c": branch() }, "allOf": [other()] }));
-    }
-    schemas.push(json!({ "patternProperties": { "c": { "$ref": "#" }, "c+": { "$ref": "#" } } }));
-    schemas.push(json!({ "contains": { "$ref": "#" }, "items": { "$ref": "#" } }));
-    schemas
-        .push(json!({ "contains": { "$ref": "#" }, "minContains": 1, "unevaluatedItems": false }));
-    schemas.push(json!({ "contains": { "$ref": "#" }, "unevaluatedItems": { "$ref": "#" } }));
-    schemas.push(
-        json!({ "contains": { "items": { "$ref": "#" } }, "unevaluatedItems": { "$ref": "#" } }),
-    );
-    schemas.push(json!({ "allOf": [{ "additionalProperties": { "$ref": "#" } }], "unevaluatedProperties": { "$ref": "#" } }));
-    schemas.push(json!({ "$schema": "https://json-schema.org/draft/2019-09/schema", "contains": { "$recursiveRef": "#" }, "unevaluatedItems": { "$recursiveRef": "#" } }));
-    schemas.push(json!({ "items": { "anyOf": [{ "$ref": "#" }, { "items": { "$ref": "#" } }] } }));
-    schemas.push(json!({ "$dynamicAnchor": "n", "anyOf": [{ "items": { "$dynamicRef": "#n" } }, { "properties": { "c": { "$dynamicRef": "#n" } }, "items": { "$dynamicRef": "#n" } }] }));
-    schemas.push(json!({
-        "$defs": {
-            "a": { "anyOf": [{ "items": { "$ref": "#/$defs/b" } }, { "items": { "$ref": "#/$defs/c" } }] },
-            "b": { "anyOf": [{ "items": { "$ref": "#/$defs/c" }, "minItems": 1 }, { "items": { "$ref": "#/$defs/a" } }] },
-            "c": { "oneOf": [{ "items": { "$ref": "#/$defs/a" }, "minItems": 1 }, { "items": { "$ref": "#/$defs/b" } }] },
-        },
-        "$ref": "#/$defs/a",
-    }));
-    for schema in schemas {
-        let text = schema.to_string();
-        let (taken, took) = on_a_small_stack(move || {
-            let Ok(schema) = Schema::compile_with(&schema, Draft::Draft202012) else {
-                return false;
-            };
-            for levels in [3, 8, 9, 16, 24, 32, 60, 118] {
-                for leaf in [json!(1), json!(null), json!({}), json!([])] {
-                    for around in [|v| of("c", v), |v| Value::Array(vec![v])] {
-                        let value = (1..levels).fold(leaf.clone(), |inner, _| around(inner));
-                        let _ = schema.is_valid(&value);
-                        let _ = schema.misfits(&value);
-                        let _ = schema.repaired(&value);
-                    }
-                }
-            }
-            true
-        });
-        println!("{took:?} {taken} {text}");
-        assert!(took < LIMIT, "{took:?} {text}");
-    }
-}
-
-/// As deep as arguments may be, with as many levels of the schema for each of theirs as are taken.
-#[test]
-fn recursion_and_deep_arguments_fit_on_the_stack() {
-    quick(|| {
-        let around = |levels: usize| {
-            let inner = json!({ "properties": { "c": { "$ref": "#" } } });
-            (0..levels).fold(inner, |inner, _| json!({ "allOf": [inner] }))
-        };
-        let schema = (1..40)
-            .rev()
-            .find_map(|levels| Schema::compile(&around(levels)).ok());
-        let schema = schema.unwrap();
-        for levels in 1..120 {
-            let arguments = (1..levels).fold(json!(1), |inner, _| json!({ "c": inner }));
-            let _ = schema.is_valid(&arguments);
-            let _ = schema.misfits(&arguments);
-        }
-    });
 }
 
 #[test]
@@ -449,10 +305,6 @@ fn what_is_told_takes_little_memory() {
             long(),
         ),
         (
-            json!({ "allOf": list(2_400, json!({ "unevaluatedItems": false })) }),
-            json!([long()]),
-        ),
-        (
             json!({ "allOf": list(3_000, closed.clone()) }),
             of(&"x".repeat(60_000), json!(1)),
         ),
@@ -466,7 +318,6 @@ fn what_is_told_takes_little_memory() {
         let text: String = schema.to_string().chars().take(100).collect();
         let bytes = quick(move || {
             let schema = Schema::compile_with(&schema, Draft::Draft202012).unwrap();
-            assert_eq!(schema.omitted().count(), 0);
             let told = || drop((schema.misfits(&value), schema.repaired(&value)));
             allocation_counter::measure(told).bytes_max
         });
@@ -480,17 +331,17 @@ fn properties(n: usize, of: impl Fn(usize) -> Value) -> Value {
 }
 
 #[test]
-fn more_than_64_different_patterns_are_refused() {
+fn more_than_64_different_patterns_are_left_out() {
     let pattern = |i| json!({ "pattern": format!("^[a-z]{{1,{}}}$", i + 1) });
-    let (most, more, same) = quick(move || {
-        (
-            Schema::compile(&properties(64, pattern)),
-            reason(Schema::compile(&properties(65, pattern))),
-            Schema::compile(&properties(500, |_| pattern(1))),
-        )
+    let omitted = quick(move || {
+        [
+            properties(64, pattern),
+            properties(70, pattern),
+            properties(500, |_| pattern(1)),
+        ]
+        .map(|schema| Schema::compile(&schema).unwrap().omitted().count())
     });
-    assert!(most.is_ok() && same.is_ok());
-    expect!["has more than 64 different patterns"].assert_eq(&more);
+    assert_eq!(omitted, [0, 6, 0]);
 }
 
 /// Each is refused within 1.4 ms, with a limit of 256 KiB.
@@ -507,41 +358,25 @@ fn patterns_of_megabytes_are_left_out() {
     assert!(schema.is_valid(&json!({ "p0": "1" })) && !schema.is_valid(&json!({ "p0": 1 })));
 }
 
-#[test]
-fn a_pattern_that_goes_back_does_so_for_a_moment() {
-    for pattern in ["^(a+)+\\1$", "^(?=.*b)(a+)+$(?!x)", "(?<!x)(a|a)*\\1$"] {
-        quick(move || {
-            let schema = json!({ "properties": { "s": { "pattern": pattern } } });
-            let schema = Schema::compile(&schema).unwrap();
-            assert_eq!(schema.omitted().count(), 0);
-            for length in [28, 1_000, 60_000] {
-                let arguments = json!({ "s": format!("{}!", "a".repeat(length)) });
-                let _ = schema.is_valid(&arguments);
-                let _ = schema.misfits(&arguments);
-            }
-        });
-    }
-}
-
 /// The compiler joins each reference with the identifier: 120 KiB and thousands of them were 1.8 GB.
 #[test]
-fn long_references_and_identifiers_are_refused() {
+fn long_references_and_identifiers_take_little_memory() {
     let long = format!("https://example.com/{}", "a".repeat(120 << 10));
-    let reason = quick(move || {
-        let parts: Map<_, _> = (0..2_000)
-            .map(|n| (format!("p{n}"), json!({ "$id": format!("x{n}") })))
-            .collect();
-        let id = json!({ "$id": long, "properties": parts });
-        let old = json!({ "$schema": "http://json-schema.org/draft-04/schema#", "id": long, "properties": {} });
-        let to = json!({ "$ref": format!("#/definitions/{long}") });
-        let anchor = json!({ "$anchor": long, "type": "string" });
-        [id, old, to, anchor].map(|schema| reason(Schema::compile(&schema)))
-    });
-    for reason in reason {
-        expect!["has a reference or an identifier that is too long"].assert_eq(&reason);
+    let parts: Map<_, _> = (0..2_000)
+        .map(|n| (format!("p{n}"), json!({ "$id": format!("x{n}") })))
+        .collect();
+    for schema in [
+        json!({ "$id": long, "properties": parts }),
+        json!({ "$schema": "http://json-schema.org/draft-04/schema#", "id": long, "properties": {} }),
+        json!({ "$anchor": long, "type": "string" }),
+        json!({ "$ref": format!("#/definitions/{long}"), "definitions": { "a": parts } }),
+    ] {
+        let bytes = quick(move || {
+            let compile = || drop(Schema::compile(&schema));
+            allocation_counter::measure(compile).bytes_max
+        });
+        assert!(bytes < 64 << 20, "{bytes}");
     }
-    let property = json!({ "default": { "id": "a".repeat(2 << 10) }, "type": "object" });
-    assert!(Schema::compile(&property).is_ok(), "no identifier");
 }
 
 #[test]
@@ -594,7 +429,7 @@ fn nothing_is_fetched() {
         let schema = json!({ "properties": { "a": { "$ref": reference } } });
         let reason = quick(move || reason(Schema::compile(&schema)));
         assert_eq!(
-            reason, "has a `$ref` to something that is not in it",
+            reason, "has a `$ref` that is not a JSON pointer to a part of it",
             "{reference}"
         );
     }
@@ -611,64 +446,6 @@ fn the_reason_is_short() {
         reason.starts_with("is not one: ") && reason.len() < 300,
         "{reason}"
     );
-}
-
-/// Errors of each branch have those of all below: branches to the power of levels.
-#[test]
-fn recursion_in_alternatives_costs_no_power_of_its_branches() {
-    for (keyword, branches) in [("anyOf", 8), ("anyOf", 16), ("oneOf", 8), ("oneOf", 16)] {
-        let text = quick(move || {
-            let branch = json!({ "properties": { "a": { "$ref": "#" } }, "required": ["a"], "type": "object" });
-            let schema = json!({ keyword: vec![branch; branches] });
-            let schema = Schema::compile(&schema).unwrap();
-            let value = (0..6).fold(json!("x"), |inner, _| json!({ "a": inner }));
-            let told = || drop((schema.misfits(&value), schema.repaired(&value)));
-            assert!(allocation_counter::measure(told).bytes_max < 16 << 20);
-            schema.misfits(&value).to_string()
-        });
-        assert_eq!(text, "root: does not fit the schema", "{keyword}");
-    }
-}
-
-pub(crate) fn closed_around(wraps: usize, inner: Value) -> Value {
-    (0..wraps).fold(
-        inner,
-        |inner, _| json!({ "anyOf": [inner], "unevaluatedProperties": false }),
-    )
-}
-
-/// A fit is looked for anew in each, and in each level of the value.
-#[test]
-fn nested_unevaluated_around_a_recursion_is_refused() {
-    let recursion = || json!({ "properties": { "a": { "$ref": "#" } } });
-    for wraps in [2, 6] {
-        let schema = closed_around(wraps, recursion());
-        let reason = quick(move || reason(Schema::compile_with(&schema, Draft::Draft202012)));
-        expect!["refers to itself inside several `unevaluatedProperties` or `unevaluatedItems`"]
-            .assert_eq(&reason);
-    }
-    quick(move || {
-        let schema = closed_around(1, recursion());
-        let schema = Schema::compile_with(&schema, Draft::Draft202012).unwrap();
-        for levels in [2, 8, 118] {
-            let value = (1..levels).fold(json!(5), |inner, _| json!({ "a": inner }));
-            assert!(schema.is_valid(&value));
-        }
-    });
-}
-
-#[test]
-fn the_deepest_nested_unevaluated_that_is_taken_is_quick() {
-    quick(|| {
-        let inner = || json!({ "properties": { "a": {} } });
-        let deepest = (1..20).rev().find_map(|wraps| {
-            Schema::compile_with(&closed_around(wraps, inner()), Draft::Draft202012).ok()
-        });
-        let schema = deepest.unwrap();
-        let value = json!({ "a": 1, "b": 2 });
-        assert!(!schema.is_valid(&value));
-        let _ = (schema.misfits(&value), schema.repaired(&value));
-    });
 }
 
 /// A text in which no letter lets an engine skip any.
@@ -689,9 +466,6 @@ fn long_texts_and_costly_patterns_are_not_multiplied() {
     for (pattern, letters) in [
         ("[ab]*a[ab]{3000}[cd]", &b"ab"[..]),
         ("(?:a[ab]{1,500}b|b[ab]{1,500}a)[c-f]", b"ab"),
-        ("^(?:(?=[^!]*)a)*$", b"a"),
-        ("(?=a*!)b", b"a"),
-        ("^(a+)+\\1!$", b"a"),
     ] {
         for length in [2 << 10, 16 << 10, 256 << 10] {
             let keys = json!({ "patternProperties": { pattern: false }, "propertyNames": { "pattern": pattern } });
@@ -731,7 +505,6 @@ fn names_are_not_read_in_two_ways() {
         json!({ "$id": "http://FOO", "allOf": [{ "$ref": "http://foo" }], "$defs": { "d": { "$id": "http://y/foo" } } }),
         json!({ "$id": "http://foo:80", "allOf": [{ "$ref": "http://foo" }], "$defs": { "d": { "$id": "http://y/foo" } } }),
         json!({ "$ref": "https://json-schema.org/draft/2020-12/schema", "$defs": { "d": { "$id": "http://z/schema" } } }),
-        json!({ "$id": "https://JSON-schema.org/draft/2020-12/schema", "$ref": "#/$defs/d", "$defs": { "d": {} } }),
         json!({ "$id": "https://json-schema.org/draft/2020-12/", "$ref": "schema", "$defs": { "d": { "$id": "schema" } } }),
         json!({ "allOf": [{ "$ref": "#/allOf/+0" }], "$defs": { "d": { "const": { "$id": "http://d/", "allOf": { "+0": {} } } } } }),
         json!({ "allOf": [{ "$ref": "#/allOf/00" }], "default": { "$id": "http://d/", "allOf": { "00": {} } } }),

@@ -177,13 +177,13 @@ async fn a_refused_schema_is_not_checked_unless_strict() {
     assert_eq!(run(off, wrong()).await.1, 1);
 }
 
-/// Padding switches off a pattern that may go back: its cost is bounded.
+/// Padding switches off a costly schema.
 #[tokio::test]
 async fn arguments_that_are_too_large_to_be_checked_pass_unless_strict() {
-    let schema = json!({ "properties": { "query": { "type": "string", "pattern": "^(?!rm )" }, "pad": {} } });
+    let schema = json!({ "properties": { "query": { "type": "string", "not": { "pattern": "^rm " } }, "pad": {} } });
     let schemas = Schemas::new();
     schemas.insert(None, "search", Schema::compile(&schema).unwrap());
-    let padded = || call(json!({ "query": "rm -r", "pad": "x".repeat(3_000) }));
+    let padded = || call(json!({ "query": "rm -r", "pad": "x".repeat(700_000) }));
     let short = call(json!({ "query": "rm -r" }));
     assert_eq!(run(ValidateLayer::new(&schemas), short).await.1, 0);
     assert_eq!(run(ValidateLayer::new(&schemas), padded()).await.1, 1);
@@ -196,10 +196,10 @@ async fn arguments_that_are_too_large_to_be_checked_pass_unless_strict() {
 #[tokio::test]
 async fn what_is_repaired_is_looked_at_by_as_much_of_the_schema() {
     let schema =
-        json!({ "properties": { "list": { "type": "array", "items": { "pattern": "^(?!x)" } } } });
+        json!({ "properties": { "list": { "type": "array", "items": { "pattern": "^[^x]" } } } });
     let schemas = Schemas::new();
     schemas.insert(None, "search", Schema::compile(&schema).unwrap());
-    let list = serde_json::to_string(&vec![0; 90]).unwrap();
+    let list = serde_json::to_string(&vec![0; 15_000]).unwrap();
     let layer = || ValidateLayer::new(&schemas).repair();
     let of = |list: &str| call(json!({ "list": list }));
     assert_eq!(run(layer(), of(&list)).await.1, 0);

@@ -149,6 +149,44 @@ async fn a_hostile_schema_in_a_list_leaves_the_other_tools_checked() {
     );
 }
 
+/// Issue 48: what is not measured is enforced for trusted servers only, and else listed.
+#[test]
+fn recursion_and_unevaluated_are_enforced_for_trusted_servers_only() {
+    let tree = json!({ "type": "object", "properties": { "a": { "$ref": "#" } } });
+    let closed = json!({
+        "allOf": [{ "properties": { "a": { "type": "object" } } }],
+        "unevaluatedProperties": false,
+    });
+    for is_trusted in [false, true] {
+        let catalog = Catalog::new([tool("tree", tree.clone()), tool("closed", closed.clone())]);
+        let schemas = Schemas::from(&catalog.trust_annotations(is_trusted));
+        let refused = schemas.refused();
+        let reasons: Vec<_> = refused.iter().map(|(_, error)| error.reason()).collect();
+        let enforces = |tool: &str, wrong: Value| {
+            let schema = schemas.get(None, tool);
+            schema.is_some_and(|schema| !schema.is_valid(&wrong))
+        };
+        assert_eq!(enforces("tree", json!({ "a": { "a": 1 } })), is_trusted);
+        assert_eq!(enforces("closed", json!({ "b": 1 })), is_trusted);
+        assert!(
+            enforces("closed", json!({ "a": 1 })),
+            "the rest is enforced"
+        );
+        match is_trusted {
+            true => assert_eq!(reasons, [""; 0]),
+            false => {
+                expect![[r#"
+                    [
+                        "has a keyword that is left out: unevaluatedProperties",
+                        "refers to itself",
+                    ]
+                "#]]
+                .assert_debug_eq(&reasons);
+            }
+        }
+    }
+}
+
 fn answer(result: CallToolResult) -> CallToolResponse {
     CallToolResponse::Complete(result)
 }

@@ -7,7 +7,7 @@ use tower_toolcall::validate::{Draft, Schema};
 use crate::kit::{compile, search};
 
 fn text(schema: &Value, value: &Value) -> String {
-    let schema = Schema::compile_with(schema, Draft::Draft202012).unwrap();
+    let schema = Schema::compile_trusted(schema, Draft::Draft202012).unwrap();
     schema.misfits(value).to_string()
 }
 
@@ -245,7 +245,8 @@ fn what_is_shown_of_a_schema_is_short() {
 fn a_match_that_is_given_up_is_told_as_that() {
     let pattern = json!({ "pattern": "^(a|a)*\\1!$" });
     for (schema, path) in [(pattern.clone(), "t"), (json!({ "not": pattern }), "root")] {
-        let schema = compile(json!({ "properties": { "t": schema } }));
+        let schema = json!({ "properties": { "t": schema } });
+        let schema = Schema::compile_trusted(&schema, Draft::Draft7).unwrap();
         let text = schema.misfits(&json!({ "t": "a".repeat(40) })).to_string();
         assert_eq!(
             text,

@@ -243,28 +243,14 @@ fn a_text_of_json_is_read_only_if_nothing_of_it_is_lost() {
     }
 }
 
-/// The rest of the schema asks for less.
 #[test]
-fn what_would_be_looked_at_by_less_of_the_schema_is_not_repaired() {
+fn what_would_be_too_large_for_the_schema_is_not_repaired() {
     let schema = compile(json!({ "properties": {
-        "list": { "type": "array", "items": { "type": ["integer", "string"], "pattern": "^(?!x)" } },
+        "list": { "type": "array", "items": { "type": ["integer", "string"], "pattern": "^[^x]" } },
     } }));
     let list = |n| json!({ "list": serde_json::to_string(&vec![0; n]).unwrap() });
     assert!(schema.repaired(&list(9)).is_some());
-    assert!(schema.repaired(&list(900)).is_none());
-}
-
-/// The text is too long for the pattern; the array that it becomes has none.
-#[test]
-fn what_the_whole_schema_looks_at_once_it_is_repaired_is_repaired() {
-    let schema = compile(json!({ "properties": {
-        "ids": { "type": "array" },
-        "name": { "pattern": "^(?!x)" },
-    } }));
-    let ids = vec![7; 2_000];
-    let text = json!({ "ids": serde_json::to_string(&ids).unwrap() });
-    let (repaired, _) = schema.repaired(&text).unwrap();
-    assert_eq!(repaired, json!({ "ids": ids }));
+    assert!(schema.repaired(&list(15_000)).is_none());
 }
 
 #[tokio::test]
@@ -272,12 +258,12 @@ async fn what_strict_refuses_is_not_told_as_repaired() {
     let (trace, _guard) = Trace::begin();
     let schemas = Schemas::new();
     let schema = compile(
-        json!({ "properties": { "n": { "type": "integer" }, "text": { "pattern": "^(?!x)" } } }),
+        json!({ "properties": { "n": { "type": "integer" }, "text": { "pattern": "^[^x]" } } }),
     );
     schemas.insert(None, "search", schema);
     let call = |text: usize| call(json!({ "n": "5", "text": "a".repeat(text) }));
     let layer = || ValidateLayer::new(&schemas).repair().strict();
-    assert_eq!(run(layer(), call(5_000)).await.1, 0);
+    assert_eq!(run(layer(), call(700_000)).await.1, 0);
     assert!(trace.events("tool.repaired").is_empty());
     assert_eq!(run(layer(), call(5)).await.1, 1);
     assert_eq!(trace.events("tool.repaired").len(), 1);

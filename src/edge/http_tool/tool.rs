@@ -15,7 +15,7 @@ use super::{
     template::{MAX_BYTES, Scope, Sketch, TOKEN, Templates, encoded},
 };
 #[cfg(feature = "validate")]
-use crate::validate::{Schema, Validation};
+use crate::validate::{Draft, Schema, Validation};
 use crate::{
     call::{ReplaySafety, ToolCall},
     config::{ConfigError, refuse_if},
@@ -223,16 +223,11 @@ impl HttpTool {
     ///
     /// # Errors
     ///
-    /// The part whose template uses it. With the feature `validate`, `input_schema`: it is no schema, or beyond the
-    #[cfg_attr(
-        feature = "validate",
-        doc = " [limits](crate::validate::Schema#limits)."
-    )]
-    #[cfg_attr(not(feature = "validate"), doc = " limits of one.")]
+    /// The part whose template uses it. With the feature `validate`, `input_schema`: it is not a schema.
     pub fn with_input_schema(mut self, schema: &Value) -> Result<Self, ConfigError> {
         #[cfg(feature = "validate")]
         {
-            let compiled = Schema::compile(schema);
+            let compiled = Schema::compile_trusted(schema, Draft::Draft7);
             self.schema = Some(compiled.map_err(|error| error.with_field("input_schema"))?);
         }
         let properties = schema.get("properties").and_then(Value::as_object);

@@ -56,7 +56,7 @@ pub struct Catalog {
     places: HashMap<Arc<str>, usize>,
     server: Option<Arc<str>>,
     is_read: bool,
-    trusted: bool,
+    pub(super) trusted: bool,
     own: HashMap<String, ReplaySafety>,
 }
 
@@ -118,7 +118,8 @@ impl Catalog {
         self
     }
 
-    /// Sets whether the server's annotations are believed. Default: no.
+    /// Sets whether the server's annotations are believed, and its schemas enforced without limits.
+    /// Default: no.
     #[must_use]
     pub fn trust_annotations(mut self, trusted: bool) -> Self {
         self.trusted = trusted;

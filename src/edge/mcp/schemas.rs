@@ -33,9 +33,21 @@ impl Catalog {
         let begun = Instant::now();
         let list = self.tools().filter_map(|tool| {
             let schema = of(tool)?;
-            Some((&*tool.name, compiled(schema, begun)))
+            Some((&*tool.name, self.compiled(schema, begun)))
         });
         schemas.replace(self.server(), list);
+    }
+
+    /// MCP's default is draft 2020-12.
+    fn compiled(&self, schema: &Arc<JsonObject>, begun: Instant) -> Result<Schema, ConfigError> {
+        let late = begun.elapsed() > MAX_TIME;
+        let reason = "is one of a list that takes longer than 1 s to compile";
+        refuse_if(late, "schema", reason)?;
+        let schema = Value::Object(JsonObject::clone(schema));
+        match self.trusted {
+            true => Schema::compile_trusted(&schema, Draft::Draft202012),
+            false => Schema::compile_with(&schema, Draft::Draft202012),
+        }
     }
 
     /// Replaces the table's schemas of this catalog's server by the input schemas of its tools; of
@@ -68,15 +80,6 @@ impl Catalog {
     }
 }
 
-/// MCP's default is draft 2020-12.
-fn compiled(schema: &Arc<JsonObject>, begun: Instant) -> Result<Schema, ConfigError> {
-    let late = begun.elapsed() > MAX_TIME;
-    let reason = "is one of a list that takes longer than 1 s to compile";
-    refuse_if(late, "schema", reason)?;
-    let schema = Value::Object(JsonObject::clone(schema));
-    Schema::compile_with(&schema, Draft::Draft202012)
-}
-
 /// The input schemas of the tools, of draft 2020-12 if they do not say otherwise.
 impl From<&Catalog> for Schemas {
     fn from(catalog: &Catalog) -> Self {
@@ -91,6 +94,9 @@ impl McpTools {
     /// changes: they are compiled in the task that has read the list, and never in a call. Those
     /// that do not say otherwise are of draft 2020-12. After 1 s the rest of a list is refused: see
     /// [`Schemas::refused`].
+    ///
+    /// Schemas are [measured](Schema#limits) unless the server is
+    /// [trusted](Catalog::trust_annotations): those that refer to themselves are then not enforced.
     ///
     /// A table may have the schemas of several servers, if their [names](Catalog::with_server)
     /// differ. They are found by the server's name and the tool's: where calls name their server,

@@ -1,0 +1,244 @@
+//! The parts of a schema: names, regular expressions, and a schema without some of them.
+
+use std::collections::BTreeSet;
+
+use jsonschema::{PatternOptions, ValidationOptions};
+use serde_json::{Map, Value, json};
+
+/// Bytes of a regular expression: a parser makes 40 KiB of each `\\pL` before it looks at the size of
+/// the automaton.
+const MAX_PATTERN: usize = 1 << 10;
+
+/// Different regular expressions, and their bytes together: each takes 1 ms to compile, or to be
+/// found too large.
+const MAX_PATTERNS: usize = 64;
+const MAX_PATTERNS_TEXT: usize = 8 << 10;
+
+/// Bytes of the automaton of a regular expression: its worst case for a byte of text is 1 us.
+const MAX_AUTOMATON: usize = 16 << 10;
+
+/// Bytes for the states of an automaton that is made while it runs.
+const MAX_STATES: usize = 256 << 10;
+
+/// Encodings by which draft 7 decodes texts.
+const ENCODINGS: [&str; 5] = ["base64", "base64url", "base32", "base32hex", "base16"];
+
+/// Returns the compiler's options: for a server that is not trusted with the engine that reads each
+/// text once, else with the one that also knows look-around and back references.
+pub(super) fn options(is_trusted: bool) -> ValidationOptions<'static> {
+    let mut options = jsonschema::options()
+        .offline()
+        .should_validate_formats(false)
+        .without_content_media_type_support("application/json");
+    for encoding in ENCODINGS {
+        options = options.without_content_encoding_support(encoding);
+    }
+    let linear = PatternOptions::regex()
+        .size_limit(MAX_AUTOMATON)
+        .dfa_size_limit(MAX_STATES);
+    match is_trusted {
+        true => options,
+        false => options.with_pattern_options(linear),
+    }
+}
+
+/// Parts of a schema, wherever it has them.
+#[derive(Default)]
+pub(super) struct Parts {
+    /// The names for properties.
+    pub(super) names: BTreeSet<Box<str>>,
+    patterns: BTreeSet<Box<str>>,
+    /// The keywords that are not enforced for servers that are not trusted.
+    unevaluated: BTreeSet<Box<str>>,
+    /// Whether an error may have those of alternatives in it.
+    pub(super) has_alternatives: bool,
+    /// Whether a part has an `$id` of its own.
+    pub(super) has_ids: bool,
+}
+
+impl Parts {
+    /// Finds the parts of a schema, and takes identifiers out of it: references by them are not
+    /// followed.
+    pub(super) fn of(schema: &mut Value, is_trusted: bool, dialect: &str) -> Self {
+        let (mut parts, mut is_root) = (Self::default(), true);
+        let is_old = dialect.contains("draft-04");
+        each_schema(schema, |map| {
+            parts.note(map);
+            for keyword in ["$id", "id", "$anchor", "$dynamicAnchor"] {
+                let is_id = keyword == "$id" || is_old && keyword == "id";
+                let id = map.get(keyword).and_then(Value::as_str);
+                let is_own = id.is_some_and(|id| !id.is_empty() && !id.starts_with('#'));
+                parts.has_ids |= is_own && is_id && !is_root;
+                if !is_trusted && id.is_some() {
+                    map.remove(keyword);
+                }
+            }
+            is_root = false;
+        });
+        parts
+    }
+
+    fn note(&mut self, map: &Map<String, Value>) {
+        let object = |keyword| map.get(keyword).and_then(Value::as_object);
+        let keys = |keyword| object(keyword).into_iter().flat_map(Map::keys);
+        let owned = |name: &String| name.as_str().into();
+        fn texts(list: Option<&Value>) -> impl Iterator<Item = Box<str>> {
+            let list = list.and_then(Value::as_array).into_iter().flatten();
+            list.filter_map(|name| Some(name.as_str()?.into()))
+        }
+        self.names.extend(keys("properties").map(owned));
+        self.names.extend(texts(map.get("required")));
+        for keyword in ["dependencies", "dependentRequired"] {
+            self.names.extend(keys(keyword).map(owned));
+            let lists = object(keyword).into_iter().flat_map(Map::values);
+            self.names.extend(lists.flat_map(|list| texts(Some(list))));
+        }
+        self.patterns.extend(keys("patternProperties").map(owned));
+        let pattern = map.get("pattern").and_then(Value::as_str);
+        self.patterns.extend(pattern.map(Into::into));
+        let hidden = UNEVALUATED
+            .iter()
+            .filter(|keyword| map.contains_key(**keyword));
+        self.unevaluated
+            .extend(hidden.map(|keyword| Box::from(*keyword)));
+        self.has_alternatives |= map.contains_key("anyOf") || map.contains_key("oneOf");
+    }
+
+    /// Returns the regular expressions and keywords that are not enforced.
+    pub(super) fn omitted(&self, is_trusted: bool, dialect: &str) -> BTreeSet<Box<str>> {
+        let options = options(is_trusted);
+        // The schemas of older drafts refuse Python's forms.
+        let is_taken = |pattern: &str| {
+            let schema = json!({ "$schema": dialect, "pattern": pattern });
+            options.build(&schema).is_ok()
+        };
+        let patterns = self.patterns.iter();
+        if is_trusted {
+            return patterns
+                .filter(|pattern| !is_taken(pattern))
+                .cloned()
+                .collect();
+        }
+        let mut room = MAX_PATTERNS_TEXT;
+        let left_out = patterns.filter(|pattern| {
+            let bytes = pattern.len().max(MAX_PATTERNS_TEXT / MAX_PATTERNS);
+            let has_room = pattern.len() <= MAX_PATTERN && bytes <= room;
+            room -= if has_room { bytes } else { 0 };
+            !has_room || !is_taken(pattern)
+        });
+        left_out.chain(&self.unevaluated).cloned().collect()
+    }
+}
+
+const UNEVALUATED: [&str; 2] = ["unevaluatedItems", "unevaluatedProperties"];
+
+/// Where a part of the schema asks for less, these may let fewer values pass.
+const ALWAYS: [&str; 3] = ["maxContains", "unevaluatedItems", "unevaluatedProperties"];
+
+/// And these, if the part is in one of them.
+const AROUND: [&[&str]; 3] = [&["not"], &["if", "then", "else"], &["oneOf"]];
+
+/// The schema without some of its patterns, and without keywords that might refuse more values then: it lets all values pass that the
+/// whole one does.
+pub(super) fn without(schema: &Value, patterns: &BTreeSet<Box<str>>) -> Value {
+    let mut copy = schema.clone();
+    each_schema(&mut copy, |map| {
+        leave_out(map, patterns);
+        for keywords in AROUND {
+            let mut inner = keywords.iter().filter_map(|keyword| map.get(*keyword));
+            if !inner.any(|schema| has_one_of(schema, patterns)) {
+                continue;
+            }
+            for keyword in keywords {
+                if let Some(alternatives) = map.remove(*keyword).filter(|_| *keyword == "oneOf") {
+                    map.entry("anyOf").or_insert(alternatives);
+                }
+            }
+        }
+    });
+    copy
+}
+
+/// Whether one of these patterns may be in the schema, or where a reference in it leads, or a keyword that is always taken out.
+fn has_one_of(schema: &Value, patterns: &BTreeSet<Box<str>>) -> bool {
+    let mut rest = vec![schema];
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Array(items) => rest.extend(items),
+            Value::Object(map) => {
+                let is_one = |(key, value): (&String, &Value)| {
+                    patterns.contains(key.as_str())
+                        || value.as_str().is_some_and(|text| patterns.contains(text))
+                        || ["$ref", "$dynamicRef", "$recursiveRef"].contains(&key.as_str())
+                        || ALWAYS.contains(&key.as_str())
+                };
+                if map.iter().any(is_one) {
+                    return true;
+                }
+                rest.extend(map.values());
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Keywords with data, and those with names of schemas.
+pub(super) const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
+pub(super) const NAMED: [&str; 6] = [
+    "properties",
+    "patternProperties",
+    "$defs",
+    "definitions",
+    "dependentSchemas",
+    "dependencies",
+];
+
+/// Calls `edit` with the schema and all that may be one in it: not with its data, nor with lists of names as if these were keywords.
+fn each_schema(schema: &mut Value, mut edit: impl FnMut(&mut Map<String, Value>)) {
+    let mut rest = vec![schema];
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Array(items) => rest.extend(items),
+            Value::Object(map) => {
+                edit(map);
+                for (keyword, value) in map {
+                    let keyword = keyword.as_str();
+                    if DATA.contains(&keyword) {
+                        continue;
+                    }
+                    match (NAMED.contains(&keyword), value) {
+                        (true, Value::Object(named)) => rest.extend(named.values_mut()),
+                        (_, value) => rest.push(value),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn leave_out(map: &mut Map<String, Value>, patterns: &BTreeSet<Box<str>>) {
+    map.retain(|keyword, value| match (keyword.as_str(), value) {
+        ("pattern", Value::String(pattern)) => !patterns.contains(&**pattern),
+        (keyword, _) => !ALWAYS.contains(&keyword),
+    });
+    let Some(Value::Object(keys)) = map.get_mut("patternProperties") else {
+        return;
+    };
+    let before = keys.len();
+    keys.retain(|pattern, _| !patterns.contains(&**pattern));
+    if keys.len() < before {
+        // They would all be additional.
+        map.remove("additionalProperties");
+    }
+}
+
+/// Returns the keywords on a path into a schema; a name in between is `None`.
+pub(super) fn keywords(path: &str) -> impl Iterator<Item = Option<&str>> {
+    path.split('/').skip(1).scan(false, |is_name, part| {
+        let keyword = (!*is_name).then_some(part);
+        *is_name = keyword.is_some_and(|part| NAMED.contains(&part));
+        Some(keyword)
+    })
+}
