@@ -440,6 +440,7 @@ impl ToolCall {
 }
 
 impl Clone for ToolCall {
+    #[inline]
     fn clone(&self) -> Self {
         if self.recording != 0 {
             self.data.ident.record.set_copied();

@@ -271,7 +271,6 @@ impl<Res> Ends<Res> for Tokens {
         self.info.record(|record| record.add_wait(time));
     }
 
-    #[inline]
     fn judge(&self, _: &Result<Res, ToolError>) {}
 
     #[inline]
