@@ -295,11 +295,6 @@ impl Cell {
         self.lock().as_ref()?.own_remaining(now)
     }
 
-    /// When a probe may begin; `None` if calls are not refused, or without end.
-    pub(crate) fn probe_at(&self, now: Duration) -> Option<Duration> {
-        self.lock().as_ref()?.probe_at(now)
-    }
-
     /// The outage that it is open or half-open for, while that goes on.
     pub(super) fn outage(&self) -> Option<Outage> {
         self.lock().as_ref()?.outage()
@@ -311,7 +306,7 @@ impl Cell {
         machine.as_ref().map_or(Keep::IfUsed, |m| m.keep(now))
     }
 
-    fn with<T>(&self, rules: &Rules, work: impl FnOnce(&mut Machine) -> T) -> T {
+    pub(super) fn with<T>(&self, rules: &Rules, work: impl FnOnce(&mut Machine) -> T) -> T {
         let mut machine = self.lock();
         let new = || Box::new(Machine::new(BreakerState::Closed, rules));
         self.with_locked(machine.get_or_insert_with(new), rules, work)
@@ -365,7 +360,7 @@ impl Cell {
         machine.room = room;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Box<Machine>>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Option<Box<Machine>>> {
         lock(&self.machine)
     }
 }

@@ -173,6 +173,9 @@ pub(super) struct Circuit {
     has_principals: AtomicBool,
     /// Calls that were refused to their principals alone.
     pub(super) rejected_for_principals: AtomicU64,
+    /// The hash of the first tool of a server with which a call has succeeded; or 0, or
+    /// [`SEVERAL`](super::server::SEVERAL).
+    pub(super) tool: AtomicU64,
 }
 
 impl Circuit {
@@ -190,6 +193,7 @@ impl Circuit {
             audience: Audience::default(),
             has_principals: AtomicBool::new(shared.principals.are_there()),
             rejected_for_principals: AtomicU64::new(0),
+            tool: AtomicU64::new(0),
         }
     }
 

@@ -49,8 +49,13 @@ pub struct CircuitBreakerHandle {
 impl CircuitBreakerHandle {
     /// The breaker of a call, for the call to keep until it has ended.
     #[inline]
-    pub(super) fn keep(&self, call: &CallInfo) -> Breaker {
+    pub(crate) fn keep(&self, call: &CallInfo) -> Breaker {
         Breaker(self.circuits.keep(call, || Circuit::new(&self.shared)))
+    }
+
+    /// Returns the breaker that lets every call pass and records nothing.
+    pub(crate) fn overflow(&self) -> Breaker {
+        Breaker(Arc::clone(self.circuits.overflow()))
     }
 
     /// Returns how many calls shared one state because the function of [`Key::by`](crate::Key::by) picked an empty text for them.
@@ -189,6 +194,11 @@ impl Breaker {
     #[inline]
     pub(super) fn circuit(&self) -> &Circuit {
         self.0.value()
+    }
+
+    /// Returns what tells its key from others, in this process.
+    pub(crate) fn hash(&self) -> u64 {
+        self.0.hash()
     }
 
     /// The server part of its key, the first 256 bytes.

@@ -119,6 +119,23 @@ impl CircuitBreakerBuilder {
         }
     }
 
+    /// The breakers of servers, for a registry that reports their availability.
+    pub(crate) fn of_servers(
+        threshold: u32,
+        period: Duration,
+        max: usize,
+        listener: Listener,
+    ) -> CircuitBreakerHandle {
+        let mut builder = Self::new()
+            .with_trip(threshold)
+            .with_open_for(period)
+            .with_probe_lease(period)
+            .with_keys(Keys::by(Key::Server).at_most(max));
+        builder.rules.counts_attempts = true;
+        builder.listener = listener;
+        builder.build_checked().handle()
+    }
+
     /// The preset of an MCP gateway: 5 failures in a row within 300 s, open for 60 s, 1 probe.
     pub fn gateway() -> Self {
         Self::new().with_trip(Trip::consecutive_failures_within(

@@ -217,6 +217,7 @@ mod loom;
 mod model;
 mod probe;
 mod rules;
+mod server;
 mod service;
 #[cfg(feature = "shared")]
 mod shared;
@@ -225,12 +226,6 @@ mod sync;
 mod weak;
 mod window;
 
-pub(crate) use self::{
-    cell::Cell,
-    rules::Rules,
-    state::{Pass, Recorded},
-    window::Verdict,
-};
 pub use self::{
     handle::{Breaker, BreakerSnapshot, CircuitBreakerHandle, Lagged, Permit, Transitions},
     layer::{CircuitBreakerBuilder, CircuitBreakerLayer},
@@ -238,6 +233,10 @@ pub use self::{
     rules::{MAX_PERIOD, MAX_PROBES, MAX_WINDOW_CALLS, Rates, Trip},
     service::{CircuitBreaker, ResponseFuture},
     weak::{PrincipalRefused, WeakFailures},
+};
+pub(crate) use self::{
+    server::Sign,
+    state::{Pass, SERVER},
 };
 pub use crate::{
     event::transition::{BreakerState, Opening, Transition, TransitionReason},

@@ -115,6 +115,7 @@ fn rules() -> impl Strategy<Value = Rules> {
                 successes: (successes > 0).then_some(successes),
                 lease: millis(lease),
                 safe_probes,
+                counts_attempts: false,
             },
         )
 }

@@ -254,7 +254,7 @@ impl Rates {
 
 /// The settings of the state machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Rules {
+pub(super) struct Rules {
     pub(super) trip: Kind,
     pub(super) open_for: Duration,
     pub(super) growth: f64,
@@ -266,6 +266,8 @@ pub(crate) struct Rules {
     /// Whether the place of a probe is kept for calls that may be one also after many without a verdict: there are calls that
     /// must not be.
     pub(super) safe_probes: bool,
+    /// Whether each failed attempt to connect counts, and not only the outage.
+    pub(super) counts_attempts: bool,
 }
 
 impl Default for Rules {
@@ -279,21 +281,12 @@ impl Default for Rules {
             successes: None,
             lease: Duration::from_secs(120),
             safe_probes: false,
+            counts_attempts: false,
         }
     }
 }
 
 impl Rules {
-    /// Opens for `period` after one failure; then one probe at a time, with a lease of `period`.
-    pub(crate) fn of_one_failure(period: Duration) -> Self {
-        Self {
-            trip: Trip::consecutive_failures(1).0,
-            open_for: period,
-            lease: period,
-            ..Self::default()
-        }
-    }
-
     /// Probe successes that close the breaker.
     pub(super) fn successes(&self) -> u32 {
         self.successes.unwrap_or(self.probes)

@@ -41,11 +41,6 @@ impl CircuitBreakerHandle {
 }
 
 impl Breaker {
-    /// What tells its key from others, in this process.
-    pub(crate) fn hash(&self) -> u64 {
-        self.0.hash()
-    }
-
     /// What is left of its open period, without what other processes have added. `None`: it is not open by its own results.
     pub(crate) fn own_remaining(&self) -> Option<Duration> {
         let Circuit { cell, shared, .. } = self.circuit();

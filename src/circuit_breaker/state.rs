@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{
     error::Outage,
-    event::transition::{BreakerState, OpenCause, Transition, TransitionReason},
+    event::{
+        availability::Reason,
+        transition::{BreakerState, OpenCause, Transition, TransitionReason},
+    },
     kit::registry::Keep,
 };
 
@@ -23,11 +26,11 @@ pub(super) struct Machine {
     /// Why it is in that state; `None`: it has never been in another.
     reason: Option<TransitionReason>,
     generation: u32,
-    window: Window,
+    pub(super) window: Window,
     /// The window as it was when the breaker opened.
-    tripped: Tally,
+    pub(super) tripped: Tally,
     /// Probes that failed since the last success that closed the breaker, or that followed an error that closed it.
-    failed_probes: u32,
+    pub(super) failed_probes: u32,
     /// While open, the end of the open period; while half-open, when that state began.
     probe_from: Duration,
     /// The probes of a half-open breaker: the ticket of each, and when its lease ends. A probe that hangs loses its place then.
@@ -36,8 +39,8 @@ pub(super) struct Machine {
     successes: u32,
     /// Probes in a row that ended without a verdict.
     undecided: u32,
-    /// The outages of connections that have counted last.
-    outages: Vec<Outage>,
+    /// The outages of connections that have counted last, and after which attempts to connect.
+    outages: Vec<(Outage, u64)>,
     /// The outage that it is open or half-open for.
     lost: Option<Outage>,
     /// Whether the opening was another process', and none of this one's results led to it.
@@ -48,11 +51,21 @@ pub(super) struct Machine {
     /// The end of the last period that results of this process led to.
     own_until: Duration,
     /// The latest moment seen. A thread that comes with an earlier one does not turn it back.
-    now: Duration,
+    pub(super) now: Duration,
     tickets: u32,
     failures: u64,
     opened: u64,
     last_opening: Option<Opened>,
+    /// Whether it would be open if the failures were evidence against the server.
+    pub(super) overdue: bool,
+    /// Why the last call failed, of those that a registry of servers has recorded.
+    pub(super) failed_with: Option<Reason>,
+    /// What these failures since the last answer are evidence against: the hash of a tool, or
+    /// [`SERVER`]. Only the latter opens the breaker.
+    pub(super) blamed: Option<u64>,
+    /// How often the availability of the server has changed, and when it has last.
+    pub(super) changes: u64,
+    pub(super) since: Duration,
     /// How many successes may be counted outside, to be [added](Self::add_successes) later.
     pub(super) room: u32,
 }
@@ -77,7 +90,7 @@ pub(crate) struct Pass {
 
 impl Pass {
     /// The pass of a call that came before there was anything to admit it.
-    pub(super) const FIRST: Self = Self {
+    pub(crate) const FIRST: Self = Self {
         generation: 0,
         ticket: 0,
     };
@@ -102,6 +115,9 @@ const HALF_OPEN_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// After so many probes in a row without a verdict (dropped by their callers, for example) a half-open breaker admits every
 /// call, until one of them has a verdict: callers who give none must not keep it half-open.
 const MOST_UNDECIDED: u32 = 5;
+
+/// In place of the hash of a tool: failures are evidence against its server.
+pub(crate) const SERVER: u64 = u64::MAX;
 
 /// Bounds the outages that are known. Several connections may be lost together, each with many calls.
 const MAX_OUTAGES: usize = 8;
@@ -139,6 +155,11 @@ impl Machine {
             failures: 0,
             opened: 0,
             last_opening: None,
+            overdue: false,
+            failed_with: None,
+            blamed: None,
+            changes: 0,
+            since: Duration::ZERO,
             room: 0,
         }
     }
@@ -332,17 +353,20 @@ impl Machine {
 
     /// Returns whether a failure is part of an outage that has counted. A half-open breaker then
     /// waits until the tool service connects again.
-    fn has_counted(&mut self, outage: Option<&Outage>) -> bool {
+    fn has_counted(&mut self, outage: Option<&Outage>, rules: &Rules) -> bool {
         let Some(outage) = outage else { return false };
-        if !self.outages.contains(outage) {
+        let attempt = outage.attempt();
+        let known = self.outages.iter_mut().find(|(known, _)| known == outage);
+        let Some((_, seen)) = known else {
             if self.outages.len() == MAX_OUTAGES {
                 self.outages.remove(0);
             }
-            self.outages.push(outage.clone());
+            self.outages.push((outage.clone(), attempt));
             return false;
-        }
+        };
+        let is_another = std::mem::replace(seen, attempt) != attempt && !outage.is_over();
         if self.state != BreakerState::HalfOpen {
-            return true;
+            return !(is_another && rules.counts_attempts);
         }
         self.probe_from = self.now;
         self.lost = watched(outage);
@@ -355,7 +379,7 @@ impl Machine {
         outage: Option<&Outage>,
         rules: &Rules,
     ) -> Option<Transition> {
-        if verdict.failure && self.has_counted(outage) {
+        if verdict.failure && self.has_counted(outage, rules) {
             return None;
         }
         if self.counts() || self.state == BreakerState::HalfOpen {
@@ -369,7 +393,8 @@ impl Machine {
                 }
                 self.window.record(verdict, self.now);
                 let reason = self.window.verdict(&rules.trip, self.now)?;
-                if self.state == BreakerState::ForcedClosed {
+                self.overdue = self.blamed.is_some_and(|blamed| blamed != SERVER);
+                if self.state == BreakerState::ForcedClosed || self.overdue {
                     return None;
                 }
                 self.tripped = self.window.tally(self.now);
@@ -404,6 +429,7 @@ impl Machine {
             BreakerState::Open if is_over(self.probe_from) => Keep::IfPossible,
             BreakerState::HalfOpen if is_over(self.now) => Keep::IfPossible,
             BreakerState::Closed if self.is_as_new(now) => Keep::IfUsed,
+            BreakerState::Closed if self.overdue && !is_over(self.now) => Keep::Always,
             BreakerState::Closed => Keep::IfPossible,
             _ => Keep::Always,
         }
@@ -577,6 +603,8 @@ impl Machine {
         self.tripped = Tally::default();
         self.failed_probes = 0;
         self.announced = Duration::ZERO;
+        self.overdue = false;
+        (self.failed_with, self.blamed) = (None, None);
     }
 
     fn turn(&mut self, state: BreakerState, reason: TransitionReason, tally: Tally) -> Transition {

@@ -1,10 +1,59 @@
 //! Whether a server is there, and how that changes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+use tokio::time::Instant;
 
 use crate::text::Short;
+
+/// The health of one server.
+///
+/// With serde: `server`, `state`, `reason`, `failures`, `for_ms`: how long it has been in this state, at the moment of writing,
+/// and `probe_in_ms`: the time to [`probe_at`](Self::probe_at).
+#[derive(Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ServerHealth {
+    /// The server's name, its first 256 bytes; `None` for calls that name none.
+    pub server: Option<Arc<str>>,
+    /// Its availability.
+    pub state: Availability,
+    /// The reason, if it is not available.
+    pub reason: Option<Reason>,
+    /// Timeouts and connection failures in a row.
+    pub failures: u32,
+    /// When it entered this state; for a server that was always available, when the registry was made.
+    #[serde(rename = "for_ms", serialize_with = "millis_since")]
+    pub since: Instant,
+    /// When the next call passes as a probe, if calls are refused. `None` if calls pass.
+    #[serde(rename = "probe_in_ms", serialize_with = "millis_until")]
+    pub probe_at: Option<Instant>,
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn millis_since<S: Serializer>(since: &Instant, to: S) -> Result<S::Ok, S::Error> {
+    millis(since.elapsed()).serialize(to)
+}
+
+fn millis_until<S: Serializer>(at: &Option<Instant>, to: S) -> Result<S::Ok, S::Error> {
+    let until = |at: Instant| millis(at.saturating_duration_since(Instant::now()));
+    at.map(until).serialize(to)
+}
+
+crate::text::debug_fields! {
+    /// Shows the name short and redacted, as events do.
+    {} |this| ServerHealth {
+        server: this.server.as_deref().map(Short::name),
+        state: this.state,
+        reason: this.reason,
+        failures: this.failures,
+        since: this.since,
+        probe_at: this.probe_at,
+    }
+}
 
 /// Whether a server is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

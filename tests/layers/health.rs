@@ -357,6 +357,20 @@ async fn no_more_servers_are_kept_than_there_may_be() {
     assert_eq!(one_more.borrow().state, Available);
 }
 
+/// Rule 6. Names that untrusted callers invent evict no server that has answered.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_has_answered_keeps_its_place() {
+    let builder = Health::builder().with_max_servers(16).with_threshold(1);
+    let bench = Bench::new(builder.build().unwrap());
+    bench.call().await.unwrap();
+    bench.set(Step::fail(ErrorKind::Timeout));
+    for n in 0..100 {
+        let call = ToolCall::new("t").with_server(format!("invented-{n}"));
+        bench.tools.clone().oneshot(call).await.unwrap_err();
+    }
+    bench.is(Available, 0, None);
+}
+
 #[test]
 fn settings_that_cannot_work_are_refused() {
     let field = |builder: HealthBuilder| builder.build().unwrap_err().field().to_owned();

@@ -4,17 +4,11 @@ use tower_layer::Layer;
 
 use super::{Health, HealthService};
 use crate::{
+    circuit_breaker::CircuitBreakerBuilder,
     config::{ConfigError, refuse_if},
     event::{Listen, Listener},
     key::check_max,
 };
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
-    pub(super) threshold: u32,
-    pub(super) period: Duration,
-    pub(super) refuses: bool,
-}
 
 /// Layer that records in a [`Health`] registry how calls end. See the [module docs](super) for an example.
 #[derive(Clone, Debug)]
@@ -39,7 +33,9 @@ impl<S> Layer<S> for HealthLayer {
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct HealthBuilder {
-    rules: Rules,
+    threshold: u32,
+    probe_period: Duration,
+    refuses: bool,
     max_servers: usize,
     listener: Listener,
 }
@@ -54,11 +50,9 @@ impl HealthBuilder {
     /// The default settings.
     pub fn new() -> Self {
         Self {
-            rules: Rules {
-                threshold: 3,
-                period: Duration::from_secs(30),
-                refuses: false,
-            },
+            threshold: 3,
+            probe_period: Duration::from_secs(30),
+            refuses: false,
             max_servers: 1000,
             listener: Listener::default(),
         }
@@ -66,20 +60,20 @@ impl HealthBuilder {
 
     /// Sets after how many timeouts or connection failures in a row a server is unavailable. Default: 3.
     pub fn with_threshold(mut self, failures: u32) -> Self {
-        self.rules.threshold = failures;
+        self.threshold = failures;
         self
     }
 
     /// Sets whether calls to an unavailable server are refused, except probes, if there is
     /// [evidence](super#refusing-calls) against the server and not only against one of its tools. Default: no.
     pub fn with_refusal(mut self, refuses: bool) -> Self {
-        self.rules.refuses = refuses;
+        self.refuses = refuses;
         self
     }
 
     /// Sets how long calls are refused before one is let through as a probe. Default: 30 s.
     pub fn with_probe_period(mut self, period: Duration) -> Self {
-        self.rules.period = period;
+        self.probe_period = period;
         self
     }
 
@@ -103,14 +97,20 @@ impl HealthBuilder {
     /// If the threshold or the period is zero, or the number of servers is zero or more than 2^24.
     pub fn build(self) -> Result<Health, ConfigError> {
         let reason = "it is zero: every server would be unavailable";
-        refuse_if(self.rules.threshold == 0, "threshold", reason)?;
+        refuse_if(self.threshold == 0, "threshold", reason)?;
         let reason = "it is zero: every call would be a probe";
-        refuse_if(self.rules.period.is_zero(), "probe_period", reason)?;
+        refuse_if(self.probe_period.is_zero(), "probe_period", reason)?;
         check_max("max_servers", self.max_servers)?;
         Ok(self.build_checked())
     }
 
     pub(super) fn build_checked(self) -> Health {
-        Health::with(self.rules, self.max_servers, self.listener)
+        let breakers = CircuitBreakerBuilder::of_servers(
+            self.threshold,
+            self.probe_period,
+            self.max_servers,
+            self.listener,
+        );
+        Health::with(breakers, self.refuses)
     }
 }

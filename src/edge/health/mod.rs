@@ -1,7 +1,7 @@
 //! A registry of the availability of servers, learnt from calls.
 //!
-//! [`Health`] is the registry, [`Health::layer`] the layer that feeds it. Each server has one state; calls that name no server
-//! share one:
+//! [`Health`] is the registry, [`Health::layer`] the layer that feeds it. The registry is a view of
+//! [circuit breakers](crate::circuit_breaker), one for each server. Calls that name no server share one:
 //!
 //! | state | when |
 //! |---|---|
@@ -37,10 +37,12 @@
 //! So a single slow tool marks its server for watchers, and does not affect other tools; its own calls are left to
 //! its [circuit breaker](crate::circuit_breaker). A call that was sent ends with its own error, never with a refusal.
 //!
-//! A circuit breaker for each server refuses the calls. 30 s after it opened, and after each probe that failed, one call is let
-//! through as a probe. There is one at a time. A probe that is dropped or says nothing is replaced by the next call; a probe that
-//! hangs is replaced after another 30 s. During an outage the tool service's next attempt to connect is the next probe. After five consecutive probes that said nothing every call passes, until one answers or fails. Calls
-//! that name no server may be for any of them: they are never refused.
+//! The server's circuit breaker opens then. 30 s after it opened, and after each probe that failed,
+//! one call passes as a probe. There is one probe at a time. A probe that is dropped or says nothing
+//! is replaced by the next call; a probe that hangs is replaced after another 30 s. During an outage
+//! the tool service's next attempt to connect is the next probe. After five consecutive probes that
+//! said nothing every call passes, until one answers or fails. Calls that name no server may be for
+//! any of them: they are never refused.
 //!
 //! # Order
 //!
@@ -106,16 +108,15 @@
 //! # Clone
 //!
 //! Clones, and the layers and services made from them, share one registry. It keeps 1,000 servers, a
-//! [setting](HealthBuilder::with_max_servers); a server that is not in use is forgotten for a new one. If all are watched, in use, or unavailable
-//! since a failure in the last hour, further servers are not recorded, and their calls pass.
+//! [setting](HealthBuilder::with_max_servers); a server that is not in use is evicted for a new one.
+//! Servers that have never answered and belong to no router have half of the places at most. If all
+//! places are taken by servers that are watched, in use, or unavailable since a failure in the last
+//! hour, further servers are not recorded, and their calls pass.
 
 mod layer;
-mod record;
 mod registry;
-mod server;
 mod service;
 mod sign;
-mod snapshot;
 
 #[cfg(feature = "router")]
 pub(crate) use self::registry::named;
@@ -123,6 +124,5 @@ pub use self::{
     layer::{HealthBuilder, HealthLayer},
     registry::Health,
     service::{HealthService, ResponseFuture},
-    snapshot::ServerHealth,
 };
-pub use crate::event::availability::{Availability, AvailabilityChange, Reason};
+pub use crate::event::availability::{Availability, AvailabilityChange, Reason, ServerHealth};

@@ -1,6 +1,7 @@
 use std::{
-    fmt,
-    sync::{Arc, OnceLock},
+    collections::HashMap,
+    mem,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -8,21 +9,15 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     ServerHealth,
-    layer::{HealthBuilder, HealthLayer, Rules},
-    server::{Server, Shared},
-    sign::Sign,
+    layer::{HealthBuilder, HealthLayer},
 };
 use crate::{
     call::{CallInfo, Claim, ToolCall},
-    circuit_breaker::{self, Pass},
+    circuit_breaker::{Breaker, CircuitBreakerHandle, Pass, SERVER, Sign},
     error::{ErrorKind, Outage, ToolError},
-    event::{Event, Listener, availability::Reason},
+    event::availability::Reason,
     flow::{Ends, Gate, Readiness, Step, Ticket},
-    key::Key,
-    kit::{
-        in_flight::Abandoned,
-        registry::{Entry, Registry},
-    },
+    kit::in_flight::Abandoned,
 };
 
 /// What is known of servers. Cheap to clone. See the [module docs](super) for an example.
@@ -30,14 +25,19 @@ use crate::{
 pub struct Health(Arc<Servers>);
 
 struct Servers {
-    servers: Registry<Server>,
-    shared: Shared,
-    listener: Listener,
+    breakers: CircuitBreakerHandle,
+    /// Whether calls of an unavailable server may be refused.
+    refuses: bool,
     /// Under its key, all calls that name no server share one state.
     nameless: CallInfo,
-    /// Made by the first call of `subscribe_all`.
-    all: OnceLock<watch::Sender<Vec<ServerHealth>>>,
+    /// By the hash of the server.
+    lists: Mutex<HashMap<u64, HasMore>>,
+    watched: Mutex<Vec<(Breaker, watch::Sender<ServerHealth>)>>,
+    all: watch::Sender<Vec<ServerHealth>>,
 }
+
+/// Returns whether a server has more than one tool.
+type HasMore = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl Health {
     /// A registry that only observes: a server is unavailable after 3 timeouts or connection failures in a row.
@@ -50,19 +50,14 @@ impl Health {
         HealthBuilder::new()
     }
 
-    pub(super) fn with(rules: Rules, max_servers: usize, listener: Listener) -> Self {
-        let shared = Shared {
-            rules,
-            breaker: circuit_breaker::Rules::of_one_failure(rules.period),
-            origin: Instant::now(),
-        };
-        let overflow = Server::new(None, &shared);
+    pub(super) fn with(breakers: CircuitBreakerHandle, refuses: bool) -> Self {
         Self(Arc::new(Servers {
-            servers: Registry::new(Key::Server, max_servers, overflow, listener.clone()),
-            shared,
-            listener,
+            breakers,
+            refuses,
             nameless: ToolCall::new("").info(),
-            all: OnceLock::new(),
+            lists: Mutex::default(),
+            watched: Mutex::default(),
+            all: watch::Sender::default(),
         }))
     }
 
@@ -73,19 +68,13 @@ impl Health {
 
     /// The health of a server; `None` if it was never called and belongs to no router.
     pub fn server(&self, server: &str) -> Option<ServerHealth> {
-        let entry = self.0.servers.peek(&named(server))?;
-        Some(entry.value().read(self.shared()))
+        Some(self.0.breakers.find(&named(server))?.health())
     }
 
     /// Every server that is known, in the order of their names.
     pub fn snapshot(&self) -> Vec<ServerHealth> {
-        let entries = self.0.servers.entries();
-        let mut all: Vec<_> = entries
-            .iter()
-            .map(|e| e.value().read(self.shared()))
-            .collect();
-        all.sort_by(|a, b| a.server.cmp(&b.server));
-        all
+        let breakers = self.0.breakers.breakers();
+        breakers.iter().map(Breaker::health).collect()
     }
 
     /// Watches a server, known or not: the receiver has the present state, and each one after it. It learns when state,
@@ -94,35 +83,32 @@ impl Health {
     /// If there is no place for another one, nothing ever changes. Borrow its value for a moment only: a call whose end
     /// changes the value waits for the borrow to end, as with any [`watch`].
     pub fn subscribe(&self, server: &str) -> watch::Receiver<ServerHealth> {
-        let make = || Server::new(Some(server), self.shared());
-        let servers = &self.0.servers;
-        servers.with_kept(&named(server), make, |entry| entry.value().subscribe())
+        let breaker = self.0.breakers.breaker(&named(server));
+        let mut watched = self
+            .0
+            .watched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        watched.retain(|(_, watchers)| watchers.receiver_count() > 0);
+        let known = watched
+            .iter()
+            .find(|(known, _)| known.hash() == breaker.hash());
+        if let Some((_, watchers)) = known {
+            return watchers.subscribe();
+        }
+        let (watchers, receiver) = watch::channel(breaker.health());
+        watched.push((breaker, watchers));
+        receiver
     }
 
     /// Watches all servers: the receiver has the present [snapshot](Self::snapshot), and one for each change. A server
     /// that was called for the first time and is available appears in the next one.
     pub fn subscribe_all(&self) -> watch::Receiver<Vec<ServerHealth>> {
-        let all = self.0.all.get_or_init(watch::Sender::default);
         // First: from now on it receives changes.
-        let mut receiver = all.subscribe();
-        self.tell_all(all);
+        let mut receiver = self.0.all.subscribe();
+        self.tell_all();
         receiver.mark_unchanged();
         receiver
-    }
-
-    fn shared(&self) -> &Shared {
-        &self.0.shared
-    }
-
-    /// The call's server; the overflow entry, which records nothing, if a layer above has claimed the call.
-    #[inline]
-    fn entry(&self, call: &ToolCall, info: &CallInfo) -> Arc<Entry<Server>> {
-        if call.is_claimed(Claim::Health) {
-            return Arc::clone(self.0.servers.overflow());
-        }
-        let make = || Server::new(info.server(), self.shared());
-        let key = info.server().map_or(&self.0.nameless, |_| info);
-        self.0.servers.keep(key, make)
     }
 
     /// Adds a server to the known ones; it is available until calls fail. If it is added twice, the first `has_more_tools` is
@@ -130,42 +116,75 @@ impl Health {
     #[cfg(feature = "router")]
     pub(crate) fn add(
         &self,
-        server: &CallInfo,
+        server: &ToolCall,
         has_more_tools: impl Fn() -> bool + Send + Sync + 'static,
     ) {
-        let make = || Server::new(server.server(), self.shared());
-        let entry = self.0.servers.get_known(server, make);
-        let _ = entry.value().has_more.set(Box::new(has_more_tools));
+        self.0.breakers.breaker(server);
+        let mut lists = self.0.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = lists.entry(server.info().server_hash());
+        list.or_insert_with(|| Arc::new(has_more_tools));
     }
 
     /// Whether calls to this server are refused now. Does not make the server known.
     #[cfg(feature = "router")]
-    pub(crate) fn is_refusing(&self, server: &CallInfo) -> bool {
-        let entry = self.0.servers.peek(server);
-        entry.is_some_and(|entry| entry.value().refuses(self.shared()).is_some())
+    pub(crate) fn is_refusing(&self, server: &ToolCall) -> bool {
+        let breaker = self.0.breakers.find(server);
+        breaker.is_some_and(|breaker| breaker.is_open())
     }
 
-    /// Notifies the watchers of all servers.
+    /// Returns what a failure is evidence against; `None` if it refuses no calls.
+    fn against(&self, reason: Reason, call: &CallInfo, breaker: &Breaker) -> Option<u64> {
+        let refuses = self.0.refuses && call.server().is_some();
+        refuses.then(|| match reason {
+            Reason::ConnectionFailed => SERVER,
+            Reason::Timeout => {
+                let lists = self.0.lists.lock();
+                let lists = lists.unwrap_or_else(PoisonError::into_inner);
+                let list = lists.get(&call.server_hash()).cloned();
+                // A list has locks of its own.
+                drop(lists);
+                breaker.suspect(call, list.is_some_and(|has_more| has_more()))
+            }
+        })
+    }
+
+    /// Notifies watchers, if there is news for them. Values are read under the sender's lock, so that the last one sent
+    /// is the latest.
     #[cold]
-    fn changed(&self) {
-        let all = self.0.all.get();
-        if let Some(all) = all.filter(|all| all.receiver_count() > 0) {
-            self.tell_all(all);
+    fn publish(&self, breaker: &Breaker) {
+        let watched = self
+            .0
+            .watched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut watched = watched.iter();
+        let watchers = watched.find(|(known, _)| known.hash() == breaker.hash());
+        let watchers = watchers.map(|(_, watchers)| watchers.clone());
+        // A receiver that borrows the value keeps the sender waiting, and nobody else.
+        drop(watched);
+        if let Some(watchers) = watchers {
+            watchers.send_if_modified(|seen| {
+                let before = mem::replace(seen, breaker.health());
+                let news = |health: &ServerHealth| (health.state, health.reason, health.probe_at);
+                news(&before) != news(seen)
+            });
+        }
+        if self.0.all.receiver_count() > 0 {
+            self.tell_all();
         }
     }
 
-    fn tell_all(&self, all: &watch::Sender<Vec<ServerHealth>>) {
-        // The snapshot is taken under the sender's lock, as for one server.
-        all.send_if_modified(|seen| {
-            let before = std::mem::replace(seen, self.snapshot());
+    fn tell_all(&self) {
+        self.0.all.send_if_modified(|seen| {
+            let before = mem::replace(seen, self.snapshot());
             before != *seen
         });
     }
 }
 
 /// A call that names this server.
-pub(crate) fn named(server: &str) -> CallInfo {
-    ToolCall::new("").with_server(server).info()
+pub(crate) fn named(server: &str) -> ToolCall {
+    ToolCall::new("").with_server(server)
 }
 
 impl Default for Health {
@@ -174,12 +193,12 @@ impl Default for Health {
     }
 }
 
-impl fmt::Debug for Health {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Health")
-            .field("rules", &self.0.shared.rules)
-            .field("servers", &self.0.servers.len())
-            .finish_non_exhaustive()
+crate::text::debug_fields! {
+    {} |this| Health {
+        breakers: this.0.breakers,
+        refuses: this.0.refuses,
+        servers: this.0.breakers.len(),
+        ..
     }
 }
 
@@ -189,17 +208,23 @@ impl<Res> Gate<Res> for Health {
     #[inline]
     fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Visit, ToolError> {
         let info = call.info();
-        let entry = self.entry(call, &info);
+        let breaker = match call.is_claimed(Claim::Health) {
+            true => self.0.breakers.overflow(),
+            false => {
+                let key = info.server().map_or(&self.0.nameless, |_| &info);
+                self.0.breakers.keep(key)
+            }
+        };
         if !ready.is_yes()
-            && let Some(wait) = entry.value().refuses(self.shared())
+            && let Some(wait) = breaker.refuses()
         {
             return Err(unavailable(wait));
         }
         Ok(Visit {
             health: self.clone(),
-            entry,
+            breaker,
             info,
-            pass: None,
+            pass: Pass::FIRST,
         })
     }
 }
@@ -207,30 +232,18 @@ impl<Res> Gate<Res> for Health {
 /// A call to a server. However it ends, its end is recorded once, and a probe gives its place back.
 pub(crate) struct Visit {
     health: Health,
-    entry: Arc<Entry<Server>>,
+    breaker: Breaker,
     info: CallInfo,
-    /// Once it is admitted.
-    pass: Option<Pass>,
+    pass: Pass,
 }
 
 impl Visit {
     fn admit(&mut self) -> Result<(), ToolError> {
-        let pass = self.entry.value().admit(self.health.shared());
-        let pass = pass.map_err(unavailable)?;
-        self.pass = Some(pass);
-        if pass.is_probe() {
-            self.health.changed();
+        self.pass = self.breaker.enter().map_err(unavailable)?;
+        if self.pass.is_probe() {
+            self.health.publish(&self.breaker);
         }
         Ok(())
-    }
-
-    #[inline]
-    fn answered(&self) {
-        let server = self.entry.value();
-        if !server.is_quiet() {
-            server.learn(&self.info);
-            self.record(Sign::Answer, None);
-        }
     }
 
     /// Records an error, and marks it if it counts.
@@ -238,30 +251,22 @@ impl Visit {
     fn failed(&self, error: &mut ToolError) {
         let sign = Sign::of(error);
         self.record(sign, error.outage());
-        if matches!(sign, Sign::Failure(_)) && !self.is_overflow() {
+        if matches!(sign, Sign::Failure(_)) && !self.breaker.is_overflow() {
             error.set_counted();
         }
     }
 
-    /// Whether there was no place for the server.
-    fn is_overflow(&self) -> bool {
-        Arc::ptr_eq(&self.entry, self.health.0.servers.overflow())
-    }
-
     #[inline(never)]
     fn record(&self, sign: Sign, outage: Option<&Outage>) {
-        let (false, Some(pass)) = (self.is_overflow(), self.pass) else {
-            return;
+        let (breaker, call) = (&self.breaker, &self.info);
+        let against = match sign {
+            _ if breaker.is_overflow() => return,
+            Sign::Failure(reason) => self.health.against(reason, call, breaker),
+            Sign::Nothing if !self.pass.is_probe() => return,
+            _ => None,
         };
-        let (server, call) = (self.entry.value(), &self.info);
-        let (change, is_news) = server.ended(sign, outage, pass, call, self.health.shared());
-        if is_news {
-            self.health.changed();
-        }
-        if let Some(change) = &change {
-            let event = Event::Health { change, call };
-            self.health.0.listener.tell(&event);
-        }
+        breaker.end_visit((self.pass, call), sign, against, outage);
+        self.health.publish(breaker);
     }
 }
 
@@ -300,13 +305,11 @@ impl<Res> Ends<Res> for Visit {
 
     /// Counts as a result, if the call is admitted.
     fn not_ready(&mut self, _: &ToolCall, mut error: ToolError) -> ToolError {
-        match Visit::admit(self) {
-            Ok(()) => {
-                self.failed(&mut error);
-                error
-            }
-            Err(refusal) => refusal.for_call(&self.info),
+        if let Err(refusal) = Visit::admit(self) {
+            return refusal.for_call(&self.info);
         }
+        self.failed(&mut error);
+        error
     }
 
     #[inline]
@@ -315,7 +318,8 @@ impl<Res> Ends<Res> for Visit {
     #[inline]
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
         match result {
-            Ok(_) => self.answered(),
+            Ok(_) if self.breaker.succeeded(self.pass, &self.info) => {}
+            Ok(_) => self.record(Sign::Answer, None),
             Err(error) => self.failed(error),
         }
     }

@@ -1,20 +1,13 @@
 //! What the end of a call says of its server. Pure.
 
 use crate::{
+    circuit_breaker::Sign,
     error::{ErrorKind, Evidence, TimeoutLimit, ToolError},
     event::availability::Reason,
 };
 
-/// What a call's end says of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sign {
-    Answer,
-    Failure(Reason),
-    Nothing,
-}
-
 impl Sign {
-    pub(super) fn of(error: &ToolError) -> Self {
+    pub(crate) fn of(error: &ToolError) -> Self {
         if error.is_own_refusal() || error.is_counted() {
             return Self::Nothing;
         }

@@ -4,7 +4,7 @@ use super::{Definition, ToolList, list::Tools, names, route::Route};
 #[cfg(feature = "mcp")]
 use crate::edge::mcp::Catalog;
 use crate::{
-    call::{CallInfo, Identity, MAX_NAME_BYTES, ReplaySafety, ToolCall},
+    call::{Identity, MAX_NAME_BYTES, ReplaySafety, ToolCall},
     edge::{
         health::{Health, named},
         nearest::Nearest,
@@ -35,7 +35,7 @@ pub(super) struct Server<Res> {
     pub(super) tools: Arc<dyn Tools>,
     /// The identities that are known before a list is read: of tools in a fixed list, and of those with a timeout.
     pub(super) known: HashMap<Arc<str>, Identity>,
-    health: Option<(Health, CallInfo)>,
+    health: Option<(Health, ToolCall)>,
 }
 
 impl<Res> Server<Res> {

@@ -1,0 +1,213 @@
+//! What a health registry asks of the breakers of servers, beyond what everybody may.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use super::{
+    circuit::Circuit,
+    handle::Breaker,
+    rules::Rules,
+    state::{Machine, Pass, SERVER},
+    window::Verdict,
+};
+use crate::{
+    call::CallInfo,
+    error::Outage,
+    event::{
+        Event,
+        availability::{Availability, AvailabilityChange, Reason, ServerHealth},
+        transition::{BreakerState, TransitionReason},
+    },
+};
+
+/// In place of the hash of a tool: its server's list was not read.
+const UNLISTED: u64 = 0;
+/// In place of the hash of a tool: more than one is known.
+const SEVERAL: u64 = u64::MAX;
+
+/// What the end of a call says of its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sign {
+    Answer,
+    Failure(Reason),
+    Nothing,
+}
+
+impl Breaker {
+    /// Returns whether it is that of the keys beyond the bound.
+    pub(crate) fn is_overflow(&self) -> bool {
+        self.circuit().is_overflow
+    }
+
+    /// Returns when to come back, if a call would be refused. Admits nothing.
+    #[inline]
+    pub(crate) fn refuses(&self) -> Option<Duration> {
+        let Circuit { cell, shared, .. } = self.circuit();
+        cell.refuses(|| shared.now(), &shared.rules)
+    }
+
+    /// Admits a call, or returns when to come back. Emits no transition.
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<Pass, Duration> {
+        let Circuit { cell, shared, .. } = self.circuit();
+        cell.admit(|| shared.now(), || true, &shared.rules).0
+    }
+
+    /// Records that a call has succeeded: there is the server, and this tool of it. Returns whether
+    /// that changes nothing else.
+    #[inline]
+    pub(crate) fn succeeded(&self, pass: Pass, call: &CallInfo) -> bool {
+        self.0.prove(call);
+        let circuit = self.circuit();
+        if circuit.tool.load(Relaxed) != SEVERAL {
+            self.learn(call);
+        }
+        circuit.cell.is_quiet(pass)
+    }
+
+    fn learn(&self, call: &CallInfo) {
+        let (known, tool) = (&self.circuit().tool, call.tool_hash());
+        match known.load(Relaxed) {
+            _ if call.listed_tool().is_none() => {}
+            0 => known.store(tool, Relaxed),
+            first if first == tool => {}
+            _ => known.store(SEVERAL, Relaxed),
+        }
+    }
+
+    /// Returns what a timeout of this call is evidence against: the tool, or the server if it has
+    /// no other one that is known.
+    pub(crate) fn suspect(&self, call: &CallInfo, has_more: bool) -> u64 {
+        let (known, tool) = (self.circuit().tool.load(Relaxed), call.tool_hash());
+        match call.listed_tool() {
+            None => UNLISTED,
+            Some(_) if !has_more && (known == 0 || known == tool) => SERVER,
+            Some(_) => tool,
+        }
+    }
+
+    /// Records the end of a call. A failure is evidence against a tool, or [`SERVER`]; if against
+    /// nothing, it marks the server and never opens the breaker.
+    pub(crate) fn end_visit(
+        &self,
+        (pass, call): (Pass, &CallInfo),
+        sign: Sign,
+        against: Option<u64>,
+        outage: Option<&Outage>,
+    ) {
+        let Circuit { cell, shared, .. } = self.circuit();
+        let (now, rules) = (shared.now(), &shared.rules);
+        let change = cell.with(rules, |machine| {
+            let (from, before) = machine.availability();
+            match sign {
+                Sign::Answer => machine.answered(now, rules),
+                Sign::Failure(reason) if pass.generation == machine.generation() => {
+                    machine.blame(against.unwrap_or(UNLISTED));
+                    machine.failed_with = Some(reason);
+                    machine.record(pass, Some(Verdict::FAILURE), outage, now, rules);
+                }
+                Sign::Failure(_) => {}
+                Sign::Nothing => drop(machine.record(pass, None, None, now, rules)),
+            }
+            let (to, failures) = machine.availability();
+            (from != to).then(|| {
+                machine.changes += 1;
+                machine.since = machine.now;
+                AvailabilityChange {
+                    server: self.server().map(Arc::from),
+                    from,
+                    to,
+                    reason: machine.failed_with,
+                    failures: failures.max(before),
+                    generation: machine.changes,
+                }
+            })
+        });
+        if let Some(change) = &change {
+            shared.listener.tell(&Event::Health { change, call });
+        }
+    }
+
+    /// Returns the health of the server. Makes no machine.
+    pub(crate) fn health(&self) -> ServerHealth {
+        let Circuit { cell, shared, .. } = self.circuit();
+        let now = shared.now();
+        let mut kept = cell.lock();
+        let mut seen = ServerHealth {
+            server: self.server().map(Arc::from),
+            state: Availability::Available,
+            reason: None,
+            failures: 0,
+            since: shared.origin,
+            probe_at: None,
+        };
+        if let Some(machine) = kept.as_deref_mut() {
+            (seen.state, seen.failures) = machine.availability();
+            seen.reason = machine.failed_with;
+            seen.since += machine.since;
+            seen.probe_at = machine
+                .probe_at(now)
+                .and_then(|at| shared.origin.checked_add(at));
+        }
+        seen
+    }
+}
+
+impl Machine {
+    /// Returns the availability of a server, and its failures in a row.
+    fn availability(&mut self) -> (Availability, u32) {
+        match self.state() {
+            BreakerState::Open | BreakerState::HalfOpen => (
+                Availability::Unavailable,
+                self.tripped.failures.saturating_add(self.failed_probes),
+            ),
+            _ => match self.window.tally(self.now).failures {
+                0 => (Availability::Available, 0),
+                failures if self.overdue => (Availability::Unavailable, failures),
+                failures => (Availability::Degraded, failures),
+            },
+        }
+    }
+
+    /// An answer closes it, whenever its call began. What began before and fails is stale.
+    fn answered(&mut self, now: Duration, rules: &Rules) {
+        if !self.is_as_new(now) {
+            self.force(BreakerState::Closed, TransitionReason::Forced, now, rules);
+        }
+    }
+
+    /// Adds to what the failures since the last answer are evidence against.
+    fn blame(&mut self, tool: u64) {
+        self.blamed = match (self.blamed, tool) {
+            (None | Some(UNLISTED), tool) => Some(tool),
+            (known, UNLISTED) => known,
+            (Some(known), tool) if known == tool => Some(tool),
+            _ => Some(SERVER),
+        };
+    }
+}
+
+#[cfg(all(test, not(toolcall_loom)))]
+mod tests {
+    use super::*;
+
+    /// V5: the timeouts of one tool are evidence against the tool alone. A tool has no name of its
+    /// own while the list of its server was not read.
+    #[test]
+    fn failures_are_evidence_against_the_server_or_one_tool() {
+        for (blamed, expected) in [
+            (&[1, 1, 1][..], 1),
+            (&[UNLISTED, 1, UNLISTED, 1], 1),
+            (&[UNLISTED, UNLISTED], UNLISTED),
+            (&[1, 1, 2], SERVER),
+            (&[1, SERVER, 1], SERVER),
+            (&[SERVER, UNLISTED], SERVER),
+        ] {
+            let mut machine = Machine::new(BreakerState::Closed, &Rules::default());
+            blamed.iter().for_each(|tool| machine.blame(*tool));
+            assert_eq!(machine.blamed, Some(expected), "{blamed:?}");
+        }
+    }
+}
