@@ -50,14 +50,15 @@ impl Totals {
         self.signals |= row.signals();
         row.lanes.read(|tally| {
             self.counts.combine(&tally.counts, u64::saturating_add);
-            tally.latency.add_to(&mut self.latency);
+            // It cannot fail: both are of one range, and this one resizes itself.
+            let _ = self.latency.add(&tally.latency);
             for (place, n) in tally.codes.iter().enumerate().filter(|(_, n)| **n > 0) {
                 self.code(row.codes.label(place), *n);
             }
         });
     }
 
-    fn code(&mut self, label: &str, n: u64) {
+    pub(super) fn code(&mut self, label: &str, n: u64) {
         match self.codes.get_mut(label) {
             Some(known) => *known += n,
             None => drop(self.codes.insert(label.into(), n)),

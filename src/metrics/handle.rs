@@ -133,7 +133,7 @@ impl Metrics {
             ..
         } = &*self.0;
         let mut all = Collected::new(shared.range, board.all());
-        all.tokens = tokens.collect(&shared.range);
+        all.tokens = tokens.collect();
         all.inert = inert.all();
         for entry in rows.entries() {
             all.add(entry.value());
@@ -327,7 +327,7 @@ impl MetricsBuilder {
             listening: Listening::new(inner.clone()),
             rows: Registry::new(key, self.max_tools, other, Listener::default()),
             board: Board::new(self.max_tools),
-            tokens: Tokens::new(&shared),
+            tokens: Tokens::new(range),
             inert: Inert::default(),
             period: Mutex::new(Period::new(Collected::new(range, Breakers::new()))),
             shared,

@@ -1,36 +1,27 @@
 //! Counters that many threads write at the same time.
 
-use std::sync::{
-    Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
-    atomic::{AtomicUsize, Ordering::Relaxed},
-};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use super::{latency::Range, tally::Tally};
 use crate::kit::lane::{lanes, thread_number};
 
-/// A tally in as many parts as threads have met at it: a thread that finds a part locked goes to the next, and makes it
-/// if it is not there. So no thread waits for another one, or for a reader, and a tool
-/// whose calls never meet has one part.
-pub(super) struct Lanes {
-    parts: Box<[OnceLock<Box<Mutex<Tally>>>]>,
-    /// How many parts are in use, at least 1.
-    open: AtomicUsize,
-}
+/// A tally in as many parts as threads have met at it: a thread that finds a part locked goes to the
+/// next, and makes it if it is not there. So no thread waits for another one, or for a reader, and a
+/// tool whose calls never meet has one part.
+pub(super) struct Lanes(Box<[OnceLock<Box<Mutex<Tally>>>]>);
 
 impl Lanes {
     pub(super) fn new() -> Self {
-        Self {
-            parts: (0..lanes()).map(|_| OnceLock::new()).collect(),
-            open: AtomicUsize::new(1),
-        }
+        Self((0..lanes()).map(|_| OnceLock::new()).collect())
     }
 
     /// Writes to the first part that is free.
     #[inline]
     pub(super) fn write(&self, range: &Range, write: impl FnOnce(&mut Tally)) {
         // The usual case: no other thread was ever met.
-        if self.open.load(Relaxed) == 1
-            && let Some(part) = self.parts[0].get()
+        if let [first, second, ..] = &*self.0
+            && second.get().is_none()
+            && let Some(part) = first.get()
             && let Ok(mut part) = part.try_lock()
         {
             return write(&mut part);
@@ -40,33 +31,23 @@ impl Lanes {
 
     #[inline(never)]
     fn free_of_many(&self, range: &Range) -> MutexGuard<'_, Tally> {
-        let number = thread_number();
-        loop {
-            let open = self.open.load(Relaxed);
-            for n in number..number + open {
-                match self.part(n % open, range).try_lock() {
-                    Ok(part) => return part,
-                    Err(TryLockError::Poisoned(part)) => return part.into_inner(),
-                    Err(TryLockError::WouldBlock) => {}
-                }
-            }
-            if open == self.parts.len() {
-                // More threads than the machine has are in the middle of a few instructions.
-                let part = self.part(number % open, range).lock();
-                return part.unwrap_or_else(PoisonError::into_inner);
-            }
-            // An error says that another thread has opened it.
-            let _ = self.open.compare_exchange(open, open + 1, Relaxed, Relaxed);
-        }
-    }
-
-    fn part(&self, n: usize, range: &Range) -> &Mutex<Tally> {
-        self.parts[n].get_or_init(|| Box::new(Mutex::new(Tally::new(range))))
+        let make = || Box::new(Mutex::new(Tally::new(range)));
+        let part = |n: usize| self.0[n].get_or_init(make);
+        let made = self.0.iter().map_while(OnceLock::get).count();
+        let first = thread_number() % made.max(1);
+        let mut parts = (first..made).chain(0..first).chain(made..self.0.len());
+        let free = parts.find_map(|n| match part(n).try_lock() {
+            Ok(part) => Some(part),
+            Err(TryLockError::Poisoned(part)) => Some(part.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        });
+        // Else more threads than the machine has are in the middle of a few instructions.
+        free.unwrap_or_else(|| part(first).lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Reads each part, one after the other.
     pub(super) fn read(&self, mut read: impl FnMut(&Tally)) {
-        for part in self.parts.iter().filter_map(OnceLock::get) {
+        for part in self.0.iter().filter_map(OnceLock::get) {
             read(&part.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }

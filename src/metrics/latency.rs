@@ -86,17 +86,6 @@ impl Range {
         empty
     }
 
-    /// The same for writers, which record with every call.
-    pub(super) fn latencies(&self) -> Latencies {
-        // As HdrHistogram has it: values up to here, a power of two, are distinguished.
-        let apart = (2 * 10_u64.pow(self.digits.into())).next_power_of_two();
-        Latencies {
-            unit: self.lowest_us.ilog2(),
-            apart: apart.ilog2(),
-            counts: vec![0; apart as usize],
-        }
-    }
-
     /// Microseconds as they are recorded, and whether it was too long for that.
     #[inline]
     pub(super) fn fit(&self, us: u64) -> (u64, bool) {
@@ -131,53 +120,6 @@ pub(super) fn encode(histogram: &Histogram<u64>) -> Vec<(u64, u64)> {
     .collect()
 }
 
-/// The counts of a [histogram](Range::histogram) without what it keeps beside them, which costs more than the count
-/// does. Grows with what it is given.
-#[derive(Debug)]
-pub(super) struct Latencies {
-    /// How many low bits of a value never matter.
-    unit: u32,
-    /// How many of the highest bits of the rest do.
-    apart: u32,
-    counts: Vec<u64>,
-}
-
-impl Latencies {
-    /// Counts a latency that [fits](Range::fit) its range.
-    #[inline]
-    pub(super) fn record(&mut self, us: u64) {
-        let value = us >> self.unit;
-        // What has more bits than matter loses the lowest. The highest is set then: for each bit that is lost there are
-        // half as many places more.
-        let lost = (value >> (self.apart - 1) | 1).ilog2();
-        let place = ((lost as usize) << (self.apart - 1)) + (value >> lost) as usize;
-        match self.counts.get_mut(place) {
-            Some(count) => *count += 1,
-            None => self.grow(place),
-        }
-    }
-
-    /// Counts the first one so large: there are places for twice as large ones then.
-    #[cold]
-    fn grow(&mut self, place: usize) {
-        let places = (place + 1).next_multiple_of(1 << (self.apart - 1));
-        self.counts.reserve_exact(places - self.counts.len());
-        self.counts.resize(places, 0);
-        self.counts[place] = 1;
-    }
-
-    /// Adds them to a histogram of the same range.
-    pub(super) fn add_to(&self, histogram: &mut Histogram<u64>) {
-        let half = 1 << (self.apart - 1);
-        for (place, count) in self.counts.iter().enumerate().filter(|(_, n)| **n > 0) {
-            let lost = (place / half).saturating_sub(1);
-            let value = (place - lost * half) as u64;
-            // A value of the range fits, if need be after growing.
-            let _ = histogram.record_n(value << lost << self.unit, *count);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,30 +149,6 @@ mod tests {
         assert_eq!(range.fit(0), (1, false));
         assert_eq!(range.fit(3_600_000_000), (3_600_000_000, false));
         assert_eq!(range.fit(u64::MAX), (3_600_000_000, true));
-    }
-
-    #[test]
-    fn latencies_are_those_of_a_histogram() {
-        for digits in 1..=5 {
-            for lowest_us in [1, 3, 1000, 1024, 65_537] {
-                let lowest = Duration::from_micros(lowest_us);
-                let range = Range::new(lowest, 3600 * S, digits).unwrap();
-                let (mut latencies, mut expected) = (range.latencies(), range.histogram());
-                let powers = (0..36).map(|n| 1_u64 << n);
-                let around = powers.flat_map(|n| [n - 1, n, n + 1, n / 3 * 4, n / 7 * 9]);
-                for us in around.chain(0..3000).map(|us| range.fit(us).0) {
-                    latencies.record(us);
-                    expected.record(us).unwrap();
-                }
-                let mut found = range.histogram();
-                latencies.add_to(&mut found);
-                assert_eq!(found, expected, "{digits} digits from {lowest_us}");
-                assert_eq!(
-                    found.value_at_quantile(0.99),
-                    expected.value_at_quantile(0.99)
-                );
-            }
-        }
     }
 
     #[test]

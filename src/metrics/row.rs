@@ -1,9 +1,6 @@
-use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU8, Ordering::Relaxed},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, AtomicU8, Ordering::Relaxed},
 };
 
 use super::{
@@ -174,13 +171,6 @@ impl Row {
         };
         self.write(|tally| tally.ended(&end, &self.shared.range));
         self.tell(|sink| sink.ended(&end));
-    }
-
-    /// Something that is no call of a tool took so long, or failed with this code.
-    #[inline(never)]
-    pub(super) fn note(&self, took: Option<Duration>, code: Option<&str>) {
-        let place = code.map(|code| self.codes.place(code));
-        self.write(|tally| tally.note(took, place, &self.shared.range));
     }
 
     /// A layer below has reported an event of a running call.

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
+
 use super::{
     codes::MAX_CODES,
-    latency::{Latencies, Range, micros},
+    latency::{Range, micros},
     names::Series,
     sink::CallEnd,
 };
@@ -38,15 +40,26 @@ impl Counts {
             *ours = f(*ours, *other);
         }
     }
+
+    /// Counts and records how long a call took.
+    #[inline]
+    pub(super) fn took(&mut self, took: Duration, range: &Range, latency: &mut Histogram<u64>) {
+        let us = micros(took);
+        self.micros = self.micros.saturating_add(us);
+        let (fitting, clamped) = range.fit(us);
+        self.clamped += u64::from(clamped);
+        // It cannot fail: the histogram resizes itself.
+        let _ = latency.record(fitting);
+    }
 }
 
 /// The counts of one lane of a tool.
 #[derive(Debug)]
 pub(super) struct Tally {
     pub(super) counts: Counts,
-    /// By the places of [`Codes`].
+    /// By the places of [`Codes`](super::codes::Codes).
     pub(super) codes: [u64; MAX_CODES + 1],
-    pub(super) latency: Latencies,
+    pub(super) latency: Histogram<u64>,
 }
 
 impl Tally {
@@ -54,7 +67,7 @@ impl Tally {
         Self {
             counts: Counts::default(),
             codes: [0; MAX_CODES + 1],
-            latency: range.latencies(),
+            latency: range.histogram(),
         }
     }
 
@@ -66,26 +79,7 @@ impl Tally {
             self.codes[place] += 1;
         }
         if end.was_sent() {
-            self.took(end.duration, range);
+            self.counts.took(end.duration, range, &mut self.latency);
         }
-    }
-
-    /// Counts something else: how long it took, and the place of its code.
-    pub(super) fn note(&mut self, took: Option<Duration>, code: Option<usize>, range: &Range) {
-        if let Some(place) = code {
-            self.codes[place] += 1;
-        }
-        if let Some(duration) = took {
-            self.took(duration, range);
-        }
-    }
-
-    #[inline]
-    fn took(&mut self, latency: Duration, range: &Range) {
-        let us = micros(latency);
-        self.counts.micros = self.counts.micros.saturating_add(us);
-        let (fitting, clamped) = range.fit(us);
-        self.counts.clamped += u64::from(clamped);
-        self.latency.record(fitting);
     }
 }

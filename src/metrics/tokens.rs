@@ -1,33 +1,28 @@
 //! Tokens that calls needed.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
-use super::{
-    collect::Totals,
-    labels::Labels,
-    latency::Range,
-    row::{Row, Shared},
-};
-use crate::{error::ErrorKind, event::TokenOutcome, kit::lane::Spread};
+use super::{collect::Totals, latency::Range};
+use crate::{error::ErrorKind, event::TokenOutcome};
 
 /// The counters of all tokens together.
 pub(super) struct Tokens {
-    outcomes: [AtomicU64; TokenOutcome::ALL.len()],
-    /// How long exchanges took, and the codes of failures.
-    exchanges: Spread<Row>,
+    range: Range,
+    totals: Mutex<TokenTotals>,
 }
 
 impl Tokens {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        Self {
+    pub(super) fn new(range: Range) -> Self {
+        let totals = TokenTotals {
             outcomes: Default::default(),
-            exchanges: Spread::new(Row::new(Labels::other(), shared, None)),
+            exchanges: Totals::new(&range),
+        };
+        Self {
+            range,
+            totals: Mutex::new(totals),
         }
     }
 
@@ -37,24 +32,27 @@ impl Tokens {
         exchange: Option<Duration>,
         failure: Option<ErrorKind>,
     ) {
-        self.outcomes[outcome as usize].fetch_add(1, Relaxed);
-        if exchange.is_some() || failure.is_some() {
-            self.exchanges.note(exchange, failure.map(ErrorKind::code));
+        let totals = &mut *self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        totals.outcomes[outcome as usize] += 1;
+        let Totals {
+            counts, latency, ..
+        } = &mut totals.exchanges;
+        if let Some(took) = exchange {
+            counts.took(took, &self.range, latency);
+        }
+        if let Some(kind) = failure {
+            totals.exchanges.code(kind.code(), 1);
         }
     }
 
     /// `None` if no call ever needed one.
-    pub(super) fn collect(&self, range: &Range) -> Option<TokenTotals> {
-        let outcomes = self.outcomes.each_ref().map(|count| count.load(Relaxed));
-        if outcomes == [0; TokenOutcome::ALL.len()] {
-            return None;
-        }
-        let mut exchanges = Totals::new(range);
-        exchanges.read(&self.exchanges);
-        Some(TokenTotals {
-            outcomes,
-            exchanges,
-        })
+    pub(super) fn collect(&self) -> Option<TokenTotals> {
+        let totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        totals
+            .outcomes
+            .iter()
+            .any(|n| *n > 0)
+            .then(|| totals.clone())
     }
 }
 
