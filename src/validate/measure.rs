@@ -171,27 +171,17 @@ impl Size {
 
 const TOO_DEEP: &str = "has references that are nested too deeply";
 
-/// Keywords with subschemas, and whether only one of these looks at each part of a value.
-const KEYWORDS: [(&str, bool); 18] = [
-    ("$ref", false),
-    ("allOf", false),
-    ("anyOf", false),
-    ("oneOf", false),
-    ("not", false),
-    ("if", false),
-    ("then", false),
-    ("else", false),
-    ("contains", false),
-    ("propertyNames", false),
-    ("patternProperties", false),
-    ("dependentSchemas", false),
-    ("dependencies", false),
-    ("properties", true),
-    ("additionalProperties", true),
-    ("prefixItems", true),
-    ("items", true),
-    ("additionalItems", true),
+/// Keywords of which only one subschema looks at each part of a value.
+const PARTS: [&str; 5] = [
+    "properties",
+    "additionalProperties",
+    "prefixItems",
+    "items",
+    "additionalItems",
 ];
+
+/// Keywords with schemas that only references use.
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 /// Sizes of the subschemas of a document.
 struct Sizes<'s> {
@@ -204,8 +194,11 @@ struct Sizes<'s> {
 
 impl<'s> Sizes<'s> {
     fn of(&mut self, schema: &'s Value, level: usize) -> Result<Size, Reason> {
-        let Value::Object(map) = schema else {
-            return Ok(own(&Map::new()));
+        let map = match schema {
+            Value::Object(map) => map,
+            Value::Bool(_) => return Ok(own(&Map::new())),
+            // A name, a number or a text is none.
+            _ => return Ok(Size::default()),
         };
         match self.known.get(&std::ptr::from_ref(schema)) {
             Some(Some(size)) => return Ok(*size),
@@ -218,12 +211,21 @@ impl<'s> Sizes<'s> {
             return Err("has a `$dynamicRef` or a `$recursiveRef`".into());
         }
         let (mut size, mut parts) = (own(map), Size::default());
-        for (keyword, is_part) in KEYWORDS {
-            for (name, schema) in self.inner(map, keyword)? {
+        let is_used = |keyword: &str| !DATA.contains(&keyword) && !DEFINITIONS.contains(&keyword);
+        for (keyword, value) in map.iter().filter(|(keyword, _)| is_used(keyword)) {
+            let subschemas: Vec<(&str, &Value)> = match value {
+                reference if keyword == "$ref" => vec![("", self.target(reference)?)],
+                Value::Array(list) => list.iter().map(|schema| ("", schema)).collect(),
+                Value::Object(named) if NAMED.contains(&keyword.as_str()) => {
+                    named.iter().map(|(name, of)| (&**name, of)).collect()
+                }
+                schema => vec![("", schema)],
+            };
+            for (name, schema) in subschemas {
                 let mut inner = self.of(schema, level + 1)?;
                 inner.levels += 1;
                 inner.path += (keyword.len() + name.len() + 6) as u64;
-                match is_part {
+                match PARTS.contains(&keyword.as_str()) {
                     true => parts.add_part(inner),
                     false => size.add(inner),
                 }
@@ -232,23 +234,6 @@ impl<'s> Sizes<'s> {
         size.add(parts);
         self.known.insert(schema, Some(size));
         Ok(size)
-    }
-
-    /// Returns the subschemas of a keyword with their names.
-    fn inner(
-        &self,
-        map: &'s Map<String, Value>,
-        keyword: &str,
-    ) -> Result<Vec<(&'s str, &'s Value)>, Reason> {
-        Ok(match map.get(keyword) {
-            None => vec![],
-            Some(reference) if keyword == "$ref" => vec![("", self.target(reference)?)],
-            Some(Value::Array(list)) => list.iter().map(|schema| ("", schema)).collect(),
-            Some(Value::Object(named)) if NAMED.contains(&keyword) => {
-                named.iter().map(|(name, of)| (&**name, of)).collect()
-            }
-            Some(schema) => vec![("", schema)],
-        })
     }
 
     fn target(&self, reference: &Value) -> Result<&'s Value, Reason> {

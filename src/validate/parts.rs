@@ -45,7 +45,7 @@ pub(super) fn options(is_trusted: bool) -> ValidationOptions<'static> {
 /// Parts of a schema, wherever it has them.
 #[derive(Default)]
 pub(super) struct Parts {
-    /// The names for properties.
+    /// The keys and words of the schema, with the names for properties.
     pub(super) names: BTreeSet<Box<str>>,
     patterns: BTreeSet<Box<str>>,
     /// The keywords that are not enforced for servers that are not trusted.
@@ -79,58 +79,46 @@ impl Parts {
     }
 
     fn note(&mut self, map: &Map<String, Value>) {
-        let object = |keyword| map.get(keyword).and_then(Value::as_object);
-        let keys = |keyword| object(keyword).into_iter().flat_map(Map::keys);
-        let owned = |name: &String| name.as_str().into();
-        fn texts(list: Option<&Value>) -> impl Iterator<Item = Box<str>> {
-            let list = list.and_then(Value::as_array).into_iter().flatten();
-            list.filter_map(|name| Some(name.as_str()?.into()))
+        fn keys(named: &Map<String, Value>) -> impl Iterator<Item = Box<str>> {
+            named.keys().map(|name| name.as_str().into())
         }
-        self.names.extend(keys("properties").map(owned));
-        self.names.extend(texts(map.get("required")));
-        for keyword in ["dependencies", "dependentRequired"] {
-            self.names.extend(keys(keyword).map(owned));
-            let lists = object(keyword).into_iter().flat_map(Map::values);
-            self.names.extend(lists.flat_map(|list| texts(Some(list))));
+        for (keyword, value) in map {
+            match (keyword.as_str(), value) {
+                ("pattern", Value::String(text)) => _ = self.patterns.insert(text.as_str().into()),
+                (hidden @ ("unevaluatedItems" | "unevaluatedProperties"), _) => {
+                    self.unevaluated.insert(hidden.into());
+                }
+                ("anyOf" | "oneOf", _) => self.has_alternatives = true,
+                ("patternProperties", Value::Object(named)) => self.patterns.extend(keys(named)),
+                (_, Value::Object(named)) => self.names.extend(keys(named)),
+                (_, Value::Array(list)) => {
+                    let words = list.iter().filter_map(Value::as_str);
+                    self.names.extend(words.map(Into::into));
+                }
+                _ => {}
+            }
         }
-        self.patterns.extend(keys("patternProperties").map(owned));
-        let pattern = map.get("pattern").and_then(Value::as_str);
-        self.patterns.extend(pattern.map(Into::into));
-        let hidden = UNEVALUATED
-            .iter()
-            .filter(|keyword| map.contains_key(**keyword));
-        self.unevaluated
-            .extend(hidden.map(|keyword| Box::from(*keyword)));
-        self.has_alternatives |= map.contains_key("anyOf") || map.contains_key("oneOf");
     }
 
     /// Returns the regular expressions and keywords that are not enforced.
     pub(super) fn omitted(&self, is_trusted: bool, dialect: &str) -> BTreeSet<Box<str>> {
         let options = options(is_trusted);
-        // The schemas of older drafts refuse Python's forms.
-        let is_taken = |pattern: &str| {
-            let schema = json!({ "$schema": dialect, "pattern": pattern });
-            options.build(&schema).is_ok()
-        };
-        let patterns = self.patterns.iter();
-        if is_trusted {
-            return patterns
-                .filter(|pattern| !is_taken(pattern))
-                .cloned()
-                .collect();
-        }
         let mut room = MAX_PATTERNS_TEXT;
-        let left_out = patterns.filter(|pattern| {
+        let mut has_room = |pattern: &str| {
             let bytes = pattern.len().max(MAX_PATTERNS_TEXT / MAX_PATTERNS);
             let has_room = pattern.len() <= MAX_PATTERN && bytes <= room;
             room -= if has_room { bytes } else { 0 };
-            !has_room || !is_taken(pattern)
+            has_room
+        };
+        let left_out = self.patterns.iter().filter(|pattern| {
+            // The schemas of older drafts refuse Python's forms.
+            let schema = json!({ "$schema": dialect, "pattern": pattern });
+            !is_trusted && !has_room(pattern) || options.build(&schema).is_err()
         });
-        left_out.chain(&self.unevaluated).cloned().collect()
+        let hidden = self.unevaluated.iter().filter(|_| !is_trusted);
+        left_out.chain(hidden).cloned().collect()
     }
 }
-
-const UNEVALUATED: [&str; 2] = ["unevaluatedItems", "unevaluatedProperties"];
 
 /// Where a part of the schema asks for less, these may let fewer values pass.
 const ALWAYS: [&str; 3] = ["maxContains", "unevaluatedItems", "unevaluatedProperties"];

@@ -90,7 +90,7 @@ struct Compiled {
     /// `None`, only of a trusted schema: it is beyond the limits.
     size: Option<Size>,
     has_alternatives: bool,
-    /// The names for properties in the schema: others are the caller's.
+    /// The keys and words of the schema: others are the caller's.
     names: BTreeSet<Box<str>>,
     omitted: BTreeSet<Box<str>>,
 }
