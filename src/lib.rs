@@ -170,7 +170,6 @@
 //! | `tonic` | [`tonic`], without its server and client |
 //! | `hyper` | recognises errors of `hyper` 1, of `hyper-util`'s client, and of HTTP/2 by their types: so for a leaf of your own over reqwest, too |
 //! | `hints` | [`hint::from_headers`]: how long a server asks to wait |
-//! | `cancel` | cancellation tokens on calls, and [`cancel::cancellable`] for tools that spawn work (`tokio-util`) |
 //! | `anyhow` | tools that return `anyhow::Error` |
 //! | `testing` | [`testing`] (`strsim`) |
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -178,7 +177,6 @@
 pub mod answer;
 pub mod cache;
 pub mod call;
-#[cfg(feature = "cancel")]
 pub mod cancel;
 pub mod catch_panic;
 pub mod check;

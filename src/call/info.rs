@@ -14,7 +14,6 @@ pub(super) struct Data {
     pub(super) arguments: Arguments,
     pub(super) extensions: Extensions,
     pub(super) progress: Option<Progress>,
-    #[cfg(feature = "cancel")]
     pub(super) cancellation: Option<tokio_util::sync::CancellationToken>,
 }
 
@@ -64,7 +63,6 @@ impl Data {
             arguments: Arguments::default(),
             extensions: Extensions::new(),
             progress: None,
-            #[cfg(feature = "cancel")]
             cancellation: None,
         }
     }

@@ -283,7 +283,6 @@ impl ToolCall {
     /// The same for a caller who has gone, with the time that is left for it.
     pub(crate) fn left_behind(mut self, at: Option<Instant>) -> Self {
         self.deadline = at;
-        #[cfg(feature = "cancel")]
         if self.cancellation().is_some() {
             self.data_mut().cancellation = None;
         }

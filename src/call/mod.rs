@@ -34,7 +34,6 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use http::Extensions;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
-#[cfg(feature = "cancel")]
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -289,14 +288,12 @@ impl ToolCall {
     /// [`DeadlineLayer`](crate::deadline::DeadlineLayer) watches it: when it fires, the inner
     /// future is dropped and the answer is [`ErrorKind::Cancelled`]. Without that layer the token
     /// does nothing: drop the response future instead.
-    #[cfg(feature = "cancel")]
     #[must_use]
     pub fn with_cancellation(mut self, token: CancellationToken) -> Self {
         self.set_cancellation(token);
         self
     }
 
-    #[cfg(feature = "cancel")]
     pub(crate) fn set_cancellation(&mut self, token: CancellationToken) {
         self.data_mut().cancellation = Some(token);
     }
@@ -327,7 +324,6 @@ impl ToolCall {
     }
 
     /// The caller's cancellation token.
-    #[cfg(feature = "cancel")]
     #[inline]
     pub fn cancellation(&self) -> Option<&CancellationToken> {
         self.data.cancellation.as_ref()

@@ -5,7 +5,6 @@ use tower_layer::Layer;
 
 use super::service::Deadline;
 use crate::call::{Claim, ToolCall};
-#[cfg(feature = "cancel")]
 use crate::config::ConfigError;
 
 /// Layer that ends calls at their deadline. See the [module docs](super) for an example.
@@ -94,7 +93,6 @@ impl DeadlineLayer {
     /// # Errors
     ///
     /// If it is zero or longer than an hour.
-    #[cfg(feature = "cancel")]
     pub fn with_drain(mut self, time: Duration) -> Result<Self, ConfigError> {
         self.settings.drain = Some(crate::kit::drain::check(time)?);
         Ok(self)

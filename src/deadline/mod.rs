@@ -4,7 +4,7 @@
 //! cooldowns, the call itself. A deadline that the call brought along is never exceeded:
 //! the call gets `min(budget, remaining - reserve)`, where the reserve (500 ms by default, and at most a tenth of
 //! a deadline that came over a wire) is what the owner of the outer deadline keeps to finish its own work. If nothing is left, the call is
-//! not started. When the time is up, or when the caller's token fires (feature `cancel`), the inner
+//! not started. When the time is up, or when the caller's token fires, the inner
 //! future is dropped at that moment. Dropping the response future drops the inner one.
 //!
 //! # Order
@@ -47,7 +47,7 @@
 //!
 //! # A tool that is told to stop
 //!
-//! With `with_drain` (feature `cancel`) the inner future is not dropped at the deadline, or when the caller cancels:
+//! With `with_drain` the inner future is not dropped at the deadline, or when the caller cancels:
 //! the call's token (`ToolCall::cancellation`) fires, as the tool and what it has spawned see, and the layer waits for the
 //! future to end, at most as long as that says. Permits and probes of layers below are held until then, as the tool may
 //! still be at work. Then the future is dropped. The call ends with the same error in any case, later by the wait at most,

@@ -1,13 +1,13 @@
-//! Watches the caller's cancellation token. Does nothing without the feature `cancel`.
+//! Watches the caller's cancellation token.
 
 use std::{
+    future::Future as _,
     pin::Pin,
     task::{Context, Poll},
 };
 
 use crate::call::ToolCall;
 
-#[cfg(feature = "cancel")]
 pin_project_lite::pin_project! {
     /// Ready once the caller has cancelled; never for a call without a token.
     #[derive(Debug, Default)]
@@ -17,7 +17,6 @@ pin_project_lite::pin_project! {
     }
 }
 
-#[cfg(feature = "cancel")]
 impl Caller {
     pub(crate) fn of(call: &ToolCall) -> Self {
         Self {
@@ -42,31 +41,5 @@ impl Caller {
             Some(cancelled) => Pin::new(&mut tokio::task::coop::unconstrained(cancelled)).poll(cx),
             None => Poll::Pending,
         }
-    }
-}
-
-#[cfg(feature = "cancel")]
-use std::future::Future as _;
-
-#[cfg(not(feature = "cancel"))]
-#[derive(Debug, Default)]
-pub(crate) struct Caller;
-
-#[cfg(not(feature = "cancel"))]
-impl Caller {
-    pub(crate) fn of(_: &ToolCall) -> Self {
-        Self
-    }
-
-    pub(crate) fn take(&mut self) -> Self {
-        Self
-    }
-
-    pub(crate) fn has_cancelled(_: &ToolCall) -> bool {
-        false
-    }
-
-    pub(crate) fn poll_cancelled(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        Poll::Pending
     }
 }

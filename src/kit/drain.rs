@@ -1,4 +1,4 @@
-//! The wait of a layer for a call that it has told to stop. Does nothing without the feature `cancel`.
+//! The wait of a layer for a call that it has told to stop.
 
 use std::{
     task::{Context, Poll},
@@ -11,11 +11,9 @@ use crate::{call::ToolCall, error::ToolError};
 /// Tells a call to stop, and waits for it. Most layers do not: then it is one word.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
-    #[cfg(feature = "cancel")]
     set: super::cold::Cold<Set>,
 }
 
-#[cfg(feature = "cancel")]
 #[derive(Debug)]
 struct Set {
     time: Duration,
@@ -24,7 +22,6 @@ struct Set {
     begun: Option<Begun>,
 }
 
-#[cfg(feature = "cancel")]
 #[derive(Debug)]
 struct Begun {
     /// That of the call.
@@ -32,7 +29,6 @@ struct Begun {
     until: Option<tokio::time::Instant>,
 }
 
-#[cfg(feature = "cancel")]
 impl Drain {
     /// Puts a token of its own on the call, a child of the caller's. Nothing without a time.
     #[inline]
@@ -100,7 +96,6 @@ impl Drain {
     }
 }
 
-#[cfg(feature = "cancel")]
 impl Set {
     #[cold]
     fn on(call: &mut ToolCall, time: Duration) -> super::cold::Cold<Self> {
@@ -116,7 +111,6 @@ impl Set {
 }
 
 /// Refuses a wait that is none, or that has no end.
-#[cfg(feature = "cancel")]
 pub(crate) fn check(time: Duration) -> Result<Duration, crate::ConfigError> {
     use crate::config::refuse_if;
 
@@ -128,37 +122,4 @@ pub(crate) fn check(time: Duration) -> Result<Duration, crate::ConfigError> {
         format!("{time:?} is longer than an hour"),
     )?;
     Ok(time)
-}
-
-#[cfg(not(feature = "cancel"))]
-impl Drain {
-    #[inline]
-    pub(crate) fn of(_: &mut ToolCall, _: Option<Duration>) -> Self {
-        Self {}
-    }
-
-    #[inline]
-    pub(crate) fn take(&mut self) -> Self {
-        Self {}
-    }
-
-    #[inline]
-    pub(crate) fn begin(&mut self, error: ToolError, _: &mut Timer) -> Result<(), ToolError> {
-        Err(error)
-    }
-
-    #[inline]
-    pub(crate) fn has_begun(&self) -> bool {
-        false
-    }
-
-    #[inline]
-    pub(crate) fn poll(&mut self, _: &mut Timer, _: &mut Context<'_>) -> Poll<ToolError> {
-        Poll::Pending
-    }
-
-    #[inline]
-    pub(crate) fn settle<Res>(&mut self, result: Result<Res, ToolError>) -> Result<Res, ToolError> {
-        result
-    }
 }

@@ -177,7 +177,6 @@ impl TimeoutLayer {
     /// # Errors
     ///
     /// If it is zero or longer than an hour.
-    #[cfg(feature = "cancel")]
     pub fn with_drain(self, time: Duration) -> Result<Self, ConfigError> {
         let time = crate::kit::drain::check(time)?;
         Ok(self.edit(|s| s.drain = Some(time)))

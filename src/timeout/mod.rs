@@ -54,7 +54,7 @@
 //!
 //! # A tool that is told to stop
 //!
-//! With `with_drain` (feature `cancel`) the inner future is not dropped when the time is up:
+//! With `with_drain` the inner future is not dropped when the time is up:
 //! the call's token (`ToolCall::cancellation`) fires, as the tool and what it has spawned see, and the layer waits for the
 //! future to end, at most as long as that says. Permits and probes of layers below are held until then, as the tool may
 //! still be at work. Then the future is dropped. The call ends with the same error in any case, later by the wait at most,

@@ -87,7 +87,6 @@ async fn a_call_that_was_never_asked_has_not_started() {
 }
 
 /// O2: a caller's token ends the calls of a batch; those that had not begun are events of their own.
-#[cfg(feature = "cancel")]
 #[tokio::test(start_paused = true)]
 async fn a_token_cancels_calls_and_skips_those_that_wait() {
     let events = Events::new();

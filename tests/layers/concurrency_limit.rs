@@ -285,7 +285,6 @@ async fn a_call_whose_turn_comes_too_late_is_not_sent() {
     assert_eq!((tool.count(), handle.running(&call())), (2, 1));
 }
 
-#[cfg(feature = "cancel")]
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_when_the_caller_cancels() {
     let (svc, handle, tool) = hanging(1);

@@ -67,7 +67,6 @@ contract!(
     Readiness::Passes,
     Panics::Pass
 );
-#[cfg(feature = "cancel")]
 contract!(
     timeout_with_drain,
     TimeoutLayer::default()
@@ -105,7 +104,6 @@ contract!(
     Readiness::Eager,
     Panics::Pass
 );
-#[cfg(feature = "cancel")]
 contract!(
     deadline_with_drain,
     DeadlineLayer::new(Duration::from_secs(60))

@@ -208,7 +208,6 @@ async fn when_response_and_deadline_come_together_the_response_wins() {
     );
 }
 
-#[cfg(feature = "cancel")]
 mod cancellation {
     use std::sync::{
         Arc,

@@ -187,7 +187,6 @@ pub(crate) async fn a_wait_for_readiness_ends_with_the_deadline_or_the_token<L>(
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
     assert_eq!(error.execution(), Execution::NotStarted);
 
-    #[cfg(feature = "cancel")]
     {
         let token = tokio_util::sync::CancellationToken::new();
         let mut response = waits(&mut svc, call().with_cancellation(token.clone()));

@@ -11,7 +11,6 @@ mod circuit_breaker;
 mod concurrency_limit;
 mod contract;
 mod deadline;
-#[cfg(feature = "cancel")]
 mod drain;
 #[cfg(feature = "metrics")]
 mod dropped;

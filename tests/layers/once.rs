@@ -517,7 +517,6 @@ async fn a_waiter_has_its_own_deadline() {
     assert_eq!(first.await.unwrap().unwrap(), "r");
 }
 
-#[cfg(feature = "cancel")]
 #[tokio::test(start_paused = true)]
 async fn a_waiter_has_its_own_token() {
     let layer = OnceLayer::new();

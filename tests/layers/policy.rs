@@ -399,7 +399,6 @@ async fn nobody_is_asked_for_a_call_that_cannot_be_sent() {
     assert_eq!(silent.asked(), 0);
 }
 
-#[cfg(feature = "cancel")]
 #[tokio::test(start_paused = true)]
 async fn the_callers_token_ends_the_wait() {
     let token = tokio_util::sync::CancellationToken::new();

@@ -609,7 +609,6 @@ async fn a_layer_may_leave_jobs_running() {
     assert_eq!(tool.count(), 2);
 }
 
-#[cfg(feature = "cancel")]
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_call_ends_at_once_and_cancels_its_job() {
     use tokio_util::sync::CancellationToken;

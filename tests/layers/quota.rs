@@ -206,7 +206,6 @@ async fn a_wait_that_does_not_end_before_the_deadline_is_not_begun() {
     assert_eq!((start.elapsed().as_secs(), tool.count()), (1, 2));
 }
 
-#[cfg(feature = "cancel")]
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_when_the_caller_cancels() {
     let layer = QuotaLayer::new(quota(1));

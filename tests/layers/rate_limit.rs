@@ -640,7 +640,6 @@ async fn an_ambiguous_attempt_below_is_not_forgotten() {
 }
 
 /// A wait that was ended gives its turn back, whoever keeps the finished future.
-#[cfg(feature = "cancel")]
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_wait_gives_its_turn_back_at_once() {
     let (_, tool) = tool(|n| {
@@ -687,7 +686,6 @@ async fn a_returning_gate_sends_nothing_after_the_deadline() {
 }
 
 /// A call that was sent and is cancelled while it waits for its next attempt was not refused: its attempts count.
-#[cfg(feature = "cancel")]
 #[tokio::test(start_paused = true)]
 async fn a_cancel_between_two_attempts_is_no_refusal() {
     let (calls, tool) = tool(|_| Err(limited(Some(10))));

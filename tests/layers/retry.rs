@@ -936,7 +936,6 @@ mod with_tower {
     }
 }
 
-#[cfg(feature = "cancel")]
 mod cancel {
     use tokio_util::sync::CancellationToken;
 
@@ -1037,7 +1036,6 @@ async fn the_error_before_the_deadline_is_kept() {
 }
 
 /// D7: likewise if the caller cancels the second attempt, under a layer that repeats rate limits as well.
-#[cfg(feature = "cancel")]
 #[tokio::test(start_paused = true)]
 async fn the_error_before_a_cancelled_attempt_is_kept() {
     let limit = ToolError::new(ErrorKind::RateLimited, "slow down").with_retry_after(secs(1));

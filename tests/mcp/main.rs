@@ -1,6 +1,6 @@
 //! The MCP leaf against real rmcp servers: in process, over a scripted wire, and over HTTP.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
-#![cfg(all(feature = "mcp", feature = "cancel"))]
+#![cfg(feature = "mcp")]
 
 #[cfg(feature = "mcp-http")]
 mod http;

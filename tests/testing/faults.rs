@@ -139,7 +139,6 @@ async fn a_delay_ends_with_the_deadline() {
 }
 
 /// The caller's token ends it as well.
-#[cfg(feature = "cancel")]
 #[tokio::test(start_paused = true)]
 async fn a_delay_ends_when_the_caller_cancels() {
     let token = tokio_util::sync::CancellationToken::new();

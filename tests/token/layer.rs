@@ -156,7 +156,6 @@ async fn a_failure_by_a_callers_deadline_is_not_shared() {
     assert_eq!(second.await.unwrap().unwrap(), "alice->orders[]#2");
 }
 
-#[cfg(feature = "cancel")]
 #[tokio::test(start_paused = true)]
 async fn a_caller_who_cancels_ends_its_own_wait() {
     use tokio_util::sync::CancellationToken;

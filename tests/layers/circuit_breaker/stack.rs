@@ -172,7 +172,6 @@ async fn a_call_dropped_early_by_an_impatient_caller_is_neutral() {
 }
 
 /// C5: so does one that cancels by its token.
-#[cfg(feature = "cancel")]
 #[tokio::test(start_paused = true)]
 async fn a_call_cancelled_by_its_token_is_neutral() {
     use tokio_util::sync::CancellationToken;

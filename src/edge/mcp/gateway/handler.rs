@@ -136,7 +136,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// | the rest of `_meta`, but for the protocol's own members | `_meta` of the request to the tool's server |
 ///
 /// A client that cancels its request, or hangs up where that means the same, has its call dropped at once, which cancels it at
-/// the tool's server; with the feature `cancel` the call's token fires as well. Over a stream that ends rmcp waits up to 5 s for
+/// the tool's server; the call's token fires as well. Over a stream that ends rmcp waits up to 5 s for
 /// answers first.
 ///
 /// rmcp bounds neither the calls of a client nor the time that they take: that is what layers are for. It logs requests and answers in

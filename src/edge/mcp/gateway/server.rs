@@ -49,7 +49,6 @@ impl ServerHandler for GatewayHandler {
             return answer::of(Err(error), &info);
         }
         let relayed = request::relay(&mut call, &cx);
-        #[cfg(feature = "cancel")]
         let (call, token) = with_token(call);
         let run = async {
             let run = self.stack.clone().oneshot(call);
@@ -58,7 +57,6 @@ impl ServerHandler for GatewayHandler {
                 None => run.await,
             };
             // Dropped before, it fires: work that the tool has spawned ends, too.
-            #[cfg(feature = "cancel")]
             token.disarm();
             result
         };
@@ -141,7 +139,6 @@ impl GatewayHandler {
 
 /// A token of the call's own: rmcp's fires after an answer as well, which would stop what a tool
 /// leaves running.
-#[cfg(feature = "cancel")]
 fn with_token(call: ToolCall) -> (ToolCall, tokio_util::sync::DropGuard) {
     let token = tokio_util::sync::CancellationToken::new();
     let call = call.with_cancellation(token.clone());
