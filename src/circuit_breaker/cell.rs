@@ -11,8 +11,8 @@
 use std::time::Duration;
 
 use super::{
-    handle::BreakerSnapshot,
     rules::Rules,
+    snapshot::BreakerSnapshot,
     state::{Machine, Opened, Pass, Recorded},
     sync::{AcqRel, Acquire, AtomicU64, Mutex, MutexGuard, Relaxed, Release, lock},
     window::{Verdict, nanos},

@@ -11,8 +11,8 @@ use loom::{sync::Arc, thread};
 
 use super::{
     cell::Cell,
-    handle::BreakerSnapshot,
     rules::{Rates, Rules, Trip},
+    snapshot::BreakerSnapshot,
     state::{Pass, Recorded},
     window::Verdict,
 };

@@ -221,17 +221,19 @@ mod server;
 mod service;
 #[cfg(feature = "shared")]
 mod shared;
+mod snapshot;
 mod state;
 mod sync;
 mod weak;
 mod window;
 
 pub use self::{
-    handle::{Breaker, BreakerSnapshot, CircuitBreakerHandle, Lagged, Permit, Transitions},
+    handle::{Breaker, CircuitBreakerHandle, Lagged, Permit, Transitions},
     layer::{CircuitBreakerBuilder, CircuitBreakerLayer},
     probe::Probe,
     rules::{MAX_PERIOD, MAX_PROBES, MAX_WINDOW_CALLS, Rates, Trip},
     service::{CircuitBreaker, ResponseFuture},
+    snapshot::BreakerSnapshot,
     weak::{PrincipalRefused, WeakFailures},
 };
 pub(crate) use self::{

@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use super::{
-    handle::BreakerSnapshot,
     rules::Rules,
+    snapshot::BreakerSnapshot,
     window::{Tally, Verdict, Window},
 };
 use crate::{
