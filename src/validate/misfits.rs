@@ -7,7 +7,10 @@ use jsonschema::{
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{parts::keywords, path::Path};
+use super::{
+    parts::keywords,
+    path::{ROOT, shown},
+};
 use crate::{error::ToolError, text::Short};
 
 /// How many misfits are told.
@@ -72,7 +75,7 @@ impl Misfits {
 
     fn of_root(message: &str) -> Self {
         let misfit = Misfit {
-            path: Path::ROOT.to_owned(),
+            path: ROOT.to_owned(),
             keyword: "schema".into(),
             message: message.to_owned(),
         };
@@ -137,32 +140,37 @@ impl fmt::Display for Misfits {
 
 impl Misfit {
     fn of(value: &Value, error: &ValidationError<'_>, knows: impl Fn(&str) -> bool) -> Self {
-        let mut place = error.instance_path();
-        if let Kind::AnyOf { context } | Kind::OneOfNotValid { context } = error.kind() {
-            if let Some((place, options)) = options(context) {
-                return Self {
-                    path: Path::new(value, place.instance_path().as_str(), knows).to_string(),
-                    keyword: "enum".into(),
-                    message: format!("is not {}", one_of(&options)),
+        let alternatives = match error.kind() {
+            Kind::AnyOf { context } | Kind::OneOfNotValid { context } => Some(context),
+            _ => None,
+        };
+        let at = error.instance_path();
+        let last = keywords(error.schema_path().as_str()).last().flatten();
+        let (place, keyword, message) = match (alternatives.and_then(|of| options(of)), last) {
+            (Some((place, options)), _) => {
+                let message = format!("is not {}", one_of(&options));
+                (place.instance_path(), "enum", message)
+            }
+            // With nothing else in it, `additionalProperties: false` is told as `false`.
+            (_, Some("additionalProperties")) if matches!(error.kind(), Kind::FalseSchema) => {
+                let message = "has properties, and none is allowed".to_owned();
+                (at, "additionalProperties", message)
+            }
+            _ => {
+                let first = alternatives.and_then(|of| flat(of)?.next());
+                let keyword = match error.kind() {
+                    Kind::FalseSchema => "false",
+                    kind => kind.keyword(),
                 };
+                (
+                    first.map_or(at, |first| first.instance_path()),
+                    keyword,
+                    message(error),
+                )
             }
-            if let Some(first) = flat(context).and_then(|mut all| all.next()) {
-                place = first.instance_path();
-            }
-        }
-        let path = Path::new(value, place.as_str(), knows);
-        // With nothing else in it, `additionalProperties: false` is told as `false`.
-        let closed = matches!(error.kind(), Kind::FalseSchema)
-            && keywords(error.schema_path().as_str()).last() == Some(Some("additionalProperties"));
-        let (keyword, message) = match closed {
-            true => (
-                "additionalProperties",
-                "has properties, and none is allowed".to_owned(),
-            ),
-            false => (error.kind().keyword(), message(error)),
         };
         Self {
-            path: path.to_string(),
+            path: shown(value, place.as_str(), knows),
             keyword: keyword.into(),
             message,
         }

@@ -7,7 +7,7 @@ use serde_json::{Number, Value};
 
 use super::{
     misfits::{causes, types_wanted},
-    path::Path,
+    path::shown,
 };
 
 /// How many misfits are looked at.
@@ -38,7 +38,7 @@ pub(super) fn repair<'e>(
                 }
                 None => remove(&mut repaired, pointer)?,
             }
-            paths.push(Path::new(value, pointer, &knows).to_string());
+            paths.push(shown(value, pointer, &knows));
         }
     }
     (!paths.is_empty()).then_some((repaired, paths))
