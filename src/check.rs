@@ -47,23 +47,17 @@
 //!
 //! There is no state to share.
 
-use std::{
-    any::type_name,
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll, ready},
-};
+use std::any::type_name;
 
-use pin_project_lite::pin_project;
 use serde::Serialize;
+use tokio::time::Instant;
 use tower_layer::Layer;
-use tower_service::Service;
 
 use crate::{
     answer::{NoSize, json_bytes},
     call::{CallInfo, ToolCall},
     error::{AnyError, ErrorKind, ToolError},
-    kit::inner,
+    flow::{Ends, Gate, Readiness, Sent, Ticket, Watched},
     text::Bounded,
 };
 
@@ -153,88 +147,58 @@ impl<S, K: Clone> Layer<S> for CheckLayer<K> {
     type Service = CheckService<S, K>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        CheckService {
-            inner,
-            check: self.check.clone(),
-        }
+        CheckService::new(inner, self.clone())
     }
 }
 
 crate::text::debug_fields! { {K} |_| CheckLayer<K> { check: format_args!("{}", type_name::<K>()) } }
 
 /// Checks answers. See the [module docs](self) for an example.
-#[derive(Clone)]
-pub struct CheckService<S, K> {
-    inner: S,
+pub type CheckService<S, K> = Watched<S, CheckLayer<K>>;
+
+/// Response future for [`CheckService`].
+pub type ResponseFuture<F, K> = Sent<F, Unchecked<K>>;
+
+/// A call whose answer is checked.
+pub struct Unchecked<K> {
     check: K,
+    info: CallInfo,
 }
 
-crate::text::debug_fields! {
-    {S: std::fmt::Debug, K} |this| CheckService<S, K> {
-        inner: this.inner,
-        check: format_args!("{}", type_name::<K>()),
-    }
-}
+crate::text::debug_fields! { {K} |this| Unchecked<K> { info: this.info, .. } }
 
-crate::kit::inner::accessors!({S, K} CheckService<S, K>, inner);
+impl<Res, K: Check<Res> + Clone> Gate<Res> for CheckLayer<K> {
+    type Ticket = Unchecked<K>;
 
-impl<S, K> Service<ToolCall> for CheckService<S, K>
-where
-    S: Service<ToolCall, Error: Into<ToolError>>,
-    K: Check<S::Response> + Clone,
-{
-    type Response = S::Response;
-    type Error = ToolError;
-    type Future = ResponseFuture<S::Future, K>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner.poll_ready(cx).map_err(Into::into)
-    }
-
-    fn call(&mut self, call: ToolCall) -> Self::Future {
+    #[inline]
+    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Unchecked<K>, ToolError> {
+        let check = self.check.clone();
         let info = call.info();
-        ResponseFuture {
-            fut: Some(self.inner.call(call)),
-            check: self.check.clone(),
-            info,
+        Ok(Unchecked { check, info })
+    }
+}
+
+impl<K> Ticket for Unchecked<K> {
+    const REPORTS: bool = false;
+
+    #[inline]
+    fn info(&self) -> &CallInfo {
+        &self.info
+    }
+}
+
+impl<Res, K: Check<Res>> Ends<Res> for Unchecked<K> {
+    type Class = ();
+
+    #[inline]
+    fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
+        if let Ok(answer) = result
+            && let Err(why) = self.check.check(&self.info, answer)
+        {
+            let why = why.into_inner();
+            let reason = Bounded::print(MAX_REASON, &why);
+            let error = ToolError::new(ErrorKind::Reported, reason).with_source(why);
+            *result = Err(error.for_call(&self.info));
         }
     }
-}
-
-pin_project! {
-    /// Response future for [`CheckService`].
-    #[must_use = "futures do nothing unless polled"]
-    pub struct ResponseFuture<F, K> {
-        #[pin]
-        fut: Option<F>,
-        check: K,
-        info: CallInfo,
-    }
-}
-
-impl<F, K, Res, E> Future for ResponseFuture<F, K>
-where
-    F: Future<Output = Result<Res, E>>,
-    E: Into<ToolError>,
-    K: Check<Res>,
-{
-    type Output = Result<Res, ToolError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let answer = ready!(inner::poll(this.fut, cx)).map_err(|e| e.into().for_call(this.info))?;
-        Poll::Ready(match this.check.check(this.info, &answer) {
-            Ok(()) => Ok(answer),
-            Err(why) => {
-                let why = why.into_inner();
-                let reason = Bounded::print(MAX_REASON, &why);
-                let error = ToolError::new(ErrorKind::Reported, reason).with_source(why);
-                Err(error.for_call(this.info))
-            }
-        })
-    }
-}
-
-crate::text::debug_fields! {
-    {F: std::fmt::Debug, K} |this| ResponseFuture<F, K> { fut: this.fut, info: this.info, .. }
 }

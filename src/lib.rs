@@ -121,6 +121,7 @@
 //! | [`TransportLayer`](transport::TransportLayer) | directly around a client: whether its request was sent is known by its errors' types |
 //! | [`NormalizeLayer`](normalize::NormalizeLayer) | outside of tower's own layers: their errors become ours |
 //! | [`middleware::from_fn`] | anywhere: a layer of your own from an async function |
+//! | [`flow`] | anywhere: a layer of your own that refuses calls, lets them wait, or looks at their ends, without a box |
 //!
 //! [`ServiceBuilderExt`] has a method for most of them. What they tell each other is public: [`ToolCall`] and its
 //! [`Record`], [`ToolError`], [`Classify`], [`Event`]. So a layer of your own is an equal of ours.
@@ -188,7 +189,7 @@ mod edge;
 pub mod error;
 pub mod event;
 pub mod fit;
-mod flow;
+pub mod flow;
 mod foreign;
 #[cfg(all(any(doc, doctest), feature = "full"))]
 #[cfg_attr(docsrs, doc(auto_cfg = false))]

@@ -55,14 +55,14 @@ use std::{
     task::{Context, Poll},
 };
 
-use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
-    kit::{inner, preparing::Preparing},
+    flow::Sent,
+    kit::preparing::Preparing,
 };
 
 /// A layer of a function from a call and the [rest of the stack](Next) to an answer. See the [module docs](self) for an
@@ -154,8 +154,7 @@ where
             is_ready: true,
         };
         let info = call.info();
-        let fut = Some((self.f)(call, next));
-        ResponseFuture { fut, info }
+        Sent::new((self.f)(call, next), info)
     }
 }
 
@@ -191,30 +190,8 @@ impl<Res> Next<Res> {
 
 crate::text::opaque_debug!({Res} Next<Res>);
 
-pin_project! {
-    /// Response future for [`FromFn`].
-    #[must_use = "futures do nothing unless polled"]
-    pub struct ResponseFuture<F> {
-        #[pin]
-        fut: Option<F>,
-        info: CallInfo,
-    }
-}
-
-impl<F, Res, E> Future for ResponseFuture<F>
-where
-    F: Future<Output = Result<Res, E>>,
-    E: Into<ToolError>,
-{
-    type Output = Result<Res, ToolError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        inner::poll(this.fut, cx).map_err(|e| e.into().for_call(this.info))
-    }
-}
-
-crate::text::debug_fields! { {F} |this| ResponseFuture<F> { call: this.info, .. } }
+/// Response future for [`FromFn`].
+pub type ResponseFuture<F> = Sent<F, CallInfo>;
 
 type Answer<Res> = Pin<Box<dyn Future<Output = Result<Res, ToolError>> + Send>>;
 

@@ -11,7 +11,7 @@ use crate::{
     call::{CallInfo, Observation, ReplaySafety, ToolCall},
     error::{ErrorKind, ToolError},
     event::InertReason,
-    flow::{Gate, Readiness, service},
+    flow::{Flow, Gate, Gated, Readiness},
     foreign,
     kit::{
         fingerprint::Fingerprint,
@@ -19,20 +19,24 @@ use crate::{
         principal::MAX_PRINCIPAL,
         reuse::{self, AnyAnswer, AtKey, Reuse, Reused},
     },
-    outcome::{Classify, Count},
+    outcome::{ByError, Classify, Count},
 };
 
-service! {
-    /// Answers calls with what the same call has got before. See the [module docs](super) for an example.
-    Cache<S, C>, Kept<C> => Reused<InCache<C>>, where S::Response: Clone + Send + Sync + 'static
-}
+/// Answers calls with what the same call has got before.
+/// See the [module docs](super) for an example.
+pub type Cache<S, C = ByError> = Gated<S, Kept<C>>;
+
+/// Response future for [`Cache`].
+pub type ResponseFuture<S, F, C> = Flow<S, F, Reused<InCache<C>>>;
 
 /// The answers of one layer value.
 #[derive(Clone)]
-pub(super) struct Kept<C> {
+pub struct Kept<C> {
     pub(super) rules: Arc<Rules>,
     pub(super) classifier: C,
 }
+
+crate::text::opaque_debug!({C} Kept<C>);
 
 impl<Res, C> Gate<Res> for Kept<C>
 where
@@ -78,7 +82,7 @@ impl FlightKey for Key {
 }
 
 /// A call whose answer may be kept.
-pub(crate) struct InCache<C> {
+pub struct InCache<C> {
     flight: Flight<Key, AnyAnswer>,
     rules: Arc<Rules>,
     classifier: C,
@@ -88,6 +92,8 @@ pub(crate) struct InCache<C> {
     /// Whether the call has a timeout that others may not have.
     has_timeout: bool,
 }
+
+crate::text::opaque_debug!({C} InCache<C>);
 
 impl<C: Clone> Kept<C> {
     /// The call at its key, if its answer may be kept.

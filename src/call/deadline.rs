@@ -103,14 +103,11 @@ impl ToolCall {
     /// whether a call that is dropped has timed out.
     #[inline]
     pub fn limit(&mut self, timeout: Duration) {
-        let ms = u32::try_from(timeout.as_millis())
-            .unwrap_or(u32::MAX)
-            .max(1);
+        const MAX_SECS: u64 = u32::MAX as u64 / 1000 - 1;
+        let secs = timeout.as_secs().min(MAX_SECS) as u32;
+        let ms = (secs * 1000 + timeout.subsec_millis()).max(1);
         // None is 0, which is not less.
-        self.limit_ms = match self.limit_ms {
-            0 => ms,
-            known => known.min(ms),
-        };
+        self.limit_ms = self.limit_ms.wrapping_sub(1).min(ms - 1) + 1;
         self.share_limit();
     }
 

@@ -27,10 +27,8 @@ use crate::{
         Audience, Event, Listener,
         transition::{BreakerState, OpenCause, Opening, Transition},
     },
-    kit::{
-        in_flight::Abandoned,
-        registry::{Evict, Keep},
-    },
+    flow::Abandoned,
+    kit::registry::{Evict, Keep},
     outcome::{Classify, Count, Outcome},
 };
 
@@ -107,8 +105,8 @@ impl Shared {
 }
 
 /// What the classifier says of the end of a call, as far as a breaker asks.
-#[derive(Clone, Copy)]
-pub(crate) struct End {
+#[derive(Clone, Copy, Debug)]
+pub struct End {
     count: Count,
     reported: bool,
     weak: bool,
@@ -147,6 +145,12 @@ impl End {
             answers: false,
             delay: None,
         }
+    }
+}
+
+impl Default for End {
+    fn default() -> Self {
+        Self::seen(Count::Neutral)
     }
 }
 

@@ -19,8 +19,8 @@ use crate::{
     config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Listen, Listener},
+    flow::Abandoned,
     key::{Key, Keys},
-    kit::in_flight::Abandoned,
     outcome::{ByError, Classify, Count, Outcome},
 };
 

@@ -242,5 +242,5 @@ pub(crate) use self::{
 };
 pub use crate::{
     event::transition::{BreakerState, Opening, Transition, TransitionReason},
-    kit::in_flight::Abandoned,
+    flow::Abandoned,
 };

@@ -10,22 +10,25 @@ use super::{
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
-    flow::{Ends, Gate, Readiness, Step, Ticket, service},
-    kit::{cold::Cold, in_flight::Abandoned},
-    outcome::Classify,
+    flow::{Abandoned, Ends, Flow, Gate, Gated, Readiness, Step, Ticket},
+    kit::cold::Cold,
+    outcome::{ByError, Classify},
 };
 
-service! {
-    /// Stops calling a tool that is broken. See the [module docs](super) for an example.
-    CircuitBreaker<S, C>, Breakers<C> => Entrant<C>
-}
+/// Stops calling a tool that is broken. See the [module docs](super) for an example.
+pub type CircuitBreaker<S, C = ByError> = Gated<S, Breakers<C>>;
+
+/// Response future for [`CircuitBreaker`].
+pub type ResponseFuture<S, F, C> = Flow<S, F, Entrant<C>>;
 
 /// The breakers of one layer value.
 #[derive(Clone)]
-pub(super) struct Breakers<C> {
+pub struct Breakers<C> {
     pub(super) handle: CircuitBreakerHandle,
     pub(super) classifier: C,
 }
+
+crate::text::opaque_debug!({C} Breakers<C>);
 
 impl<S, C> CircuitBreaker<S, C> {
     /// A handle on its breakers, which are its layer's.
@@ -35,12 +38,14 @@ impl<S, C> CircuitBreaker<S, C> {
 }
 
 /// A call at its breaker.
-pub(crate) struct Entrant<C> {
+pub struct Entrant<C> {
     admitted: Admitted,
     /// The call would be a probe, and waits for the ping that is sent in its place.
-    pinging: Cold<Pinging>,
+    pinging: Cold<Box<Pinging>>,
     classifier: C,
 }
+
+crate::text::opaque_debug!({C} Entrant<C>);
 
 impl<Res, C: Classify<Res> + Clone> Gate<Res> for Breakers<C> {
     type Ticket = Entrant<C>;

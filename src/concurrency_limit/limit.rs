@@ -111,11 +111,13 @@ impl Evict for KeyLimit {
 }
 
 /// The place of a call: outside, in the queue, or among those that run.
-pub(crate) struct Place {
+pub struct Place {
     info: CallInfo,
     entry: Arc<Entry<KeyLimit>>,
     stage: Stage,
 }
+
+crate::text::opaque_debug!({} Place);
 
 enum Stage {
     Outside,
@@ -189,6 +191,8 @@ impl Place {
 }
 
 impl Ticket for Place {
+    const REPORTS: bool = false;
+
     #[inline]
     fn info(&self) -> &CallInfo {
         &self.info
@@ -222,9 +226,6 @@ impl<Res> Ends<Res> for Place {
     fn waited(&self, time: Duration) {
         self.info.record(|record| record.add_wait(time));
     }
-
-    #[inline]
-    fn judge(&self, _: &Result<Res, ToolError>) {}
 
     #[inline]
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {

@@ -5,14 +5,15 @@ use super::{
 use crate::{
     call::ToolCall,
     error::ToolError,
-    flow::{Gate, Readiness, service},
+    flow::{Flow, Gate, Gated, Readiness},
     kit::preparing::GivenUp,
 };
 
-service! {
-    /// Bounds how many calls of a key run at a time. See the [module docs](super) for an example.
-    ConcurrencyLimit<S>, ConcurrencyLimitHandle => Place
-}
+/// Bounds how many calls of a key run at a time. See the [module docs](super) for an example.
+pub type ConcurrencyLimit<S> = Gated<S, ConcurrencyLimitHandle>;
+
+/// Response future for [`ConcurrencyLimit`].
+pub type ResponseFuture<S, F> = Flow<S, F, Place>;
 
 impl<Res> Gate<Res> for ConcurrencyLimitHandle {
     type Ticket = Place;

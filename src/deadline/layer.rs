@@ -3,7 +3,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tower_layer::Layer;
 
-use super::service::Deadline;
+use super::bounded::Deadline;
 use crate::call::{Claim, ToolCall};
 use crate::config::ConfigError;
 
@@ -11,7 +11,7 @@ use crate::config::ConfigError;
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct DeadlineLayer {
-    settings: Settings,
+    pub(super) settings: Settings,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +103,6 @@ impl<S> Layer<S> for DeadlineLayer {
     type Service = Deadline<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Deadline::new(inner, self.settings)
+        Deadline::new(inner, self.clone())
     }
 }

@@ -85,8 +85,10 @@
 //!
 //! Clones share the settings. Readiness is not shared: a clone starts unpolled.
 
-mod future;
+mod bounded;
 mod layer;
-mod service;
 
-pub use self::{future::ResponseFuture, layer::DeadlineLayer, service::Deadline};
+pub use self::{
+    bounded::{Deadline, ResponseFuture},
+    layer::DeadlineLayer,
+};

@@ -171,6 +171,14 @@ impl Audience {
 pub struct Listener(Option<Arc<dyn Listen>>);
 
 impl Listener {
+    /// No listener.
+    pub(crate) const NONE: Self = Self(None);
+
+    #[inline]
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The listener that a layer's user has set.
     pub fn new(listen: impl Listen + 'static) -> Self {
         Self(Some(Arc::new(listen)))

@@ -1,21 +1,14 @@
-use std::{
-    fmt,
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-};
+use std::sync::Arc;
 
-use pin_project_lite::pin_project;
+use tokio::time::Instant;
 use tower_layer::Layer;
-use tower_service::Service;
 
 use super::{Cut, Shorten};
 use crate::{
     call::{CallInfo, ToolCall},
     error::{ErrorKind, ToolError},
     event::emit,
-    kit::inner::{self, call_in_place},
+    flow::{Ends, Gate, Readiness, Sent, Ticket, Watched},
     text::Bounded,
 };
 
@@ -65,14 +58,14 @@ impl FitLayer {
     }
 
     #[cold]
-    fn shorten<Res: Shorten>(&self, call: &CallInfo, mut answer: Res) -> Result<Res, ToolError> {
+    fn shorten<Res: Shorten>(&self, call: &CallInfo, answer: &mut Res) -> Result<(), ToolError> {
         let keep = self.keep.as_ref();
         let reference = keep.and_then(|keep| keep(call, &answer.whole()));
         let cut = Cut::new(self.max_chars, self.advice.as_deref(), reference);
         let (max, advice) = (self.max_chars, cut.advice());
         let Err(why) = answer.shorten(&cut) else {
             emit!(DEBUG SHORTENED, call, MAX_CHARS = max);
-            return Ok(answer);
+            return Ok(());
         };
         let why = why.into_inner();
         let message = Bounded::print(
@@ -90,10 +83,7 @@ impl<S> Layer<S> for FitLayer {
     type Service = Fit<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Fit {
-            inner,
-            layer: self.clone(),
-        }
+        Fit::new(inner, self.clone())
     }
 }
 
@@ -106,70 +96,48 @@ crate::text::debug_fields! {
 }
 
 /// Shortens answers. See the [module docs](super) for an example.
-#[derive(Clone, Debug)]
-pub struct Fit<S> {
-    inner: S,
+pub type Fit<S> = Watched<S, FitLayer>;
+
+/// Response future for [`Fit`].
+pub type ResponseFuture<F> = Sent<F, Fitting>;
+
+/// A call whose answer has to fit.
+#[derive(Debug)]
+pub struct Fitting {
     layer: FitLayer,
+    info: CallInfo,
 }
 
-crate::kit::inner::accessors!({S} Fit<S>, inner);
+impl<Res: Shorten> Gate<Res> for FitLayer {
+    type Ticket = Fitting;
 
-impl<S> Service<ToolCall> for Fit<S>
-where
-    S: Service<ToolCall, Response: Shorten, Error: Into<ToolError>>,
-{
-    type Response = S::Response;
-    type Error = ToolError;
-    type Future = ResponseFuture<S::Future>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner.poll_ready(cx).map_err(Into::into)
-    }
-
-    #[inline(never)]
-    fn call(&mut self, call: ToolCall) -> Self::Future {
-        let mut parts = Some((self.layer.clone(), call.info()));
-        call_in_place(&mut self.inner, call, |fut| ResponseFuture {
-            fut: Some(fut),
-            parts: parts.take(),
-        })
+    #[inline]
+    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Fitting, ToolError> {
+        let layer = self.clone();
+        let info = call.info();
+        Ok(Fitting { layer, info })
     }
 }
 
-pin_project! {
-    /// Response future for [`Fit`].
-    #[must_use = "futures do nothing unless polled"]
-    pub struct ResponseFuture<F> {
-        #[pin]
-        fut: Option<F>,
-        // None after completion.
-        parts: Option<(FitLayer, CallInfo)>,
+impl Ticket for Fitting {
+    const REPORTS: bool = false;
+
+    #[inline]
+    fn info(&self) -> &CallInfo {
+        &self.info
     }
 }
 
-impl<F, Res, E> Future for ResponseFuture<F>
-where
-    F: Future<Output = Result<Res, E>>,
-    Res: Shorten,
-    E: Into<ToolError>,
-{
-    type Output = Result<Res, ToolError>;
+impl<Res: Shorten> Ends<Res> for Fitting {
+    type Class = ();
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let result = ready!(inner::poll(this.fut, cx));
-        let (layer, call) = this.parts.take().expect("polled after completion");
-        let answer = result.map_err(|e| e.into().for_call(&call))?;
-        Poll::Ready(match answer.fits(layer.max_chars) {
-            true => Ok(answer),
-            false => layer.shorten(&call, answer),
-        })
-    }
-}
-
-impl<F: fmt::Debug> fmt::Debug for ResponseFuture<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("ResponseFuture");
-        shown.field("fut", &self.fut).finish_non_exhaustive()
+    #[inline]
+    fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
+        if let Ok(answer) = result
+            && !answer.fits(self.layer.max_chars)
+            && let Err(error) = self.layer.shorten(&self.info, answer)
+        {
+            *result = Err(error);
+        }
     }
 }

@@ -9,30 +9,24 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::{Ends, Gate, Step, Ticket};
+use super::{Ends, Gate, Step, Ticket, in_flight::InFlight, sent::Sent};
 use crate::{
     call::ToolCall,
     error::ToolError,
     kit::{
-        in_flight::{Abandoned, Beginning, InFlight, Report},
-        inner::{self, call_in_place},
         preparing::{self, Preparing, Unprepared, WaitLimit},
         ready::{Prepared, Taken},
     },
 };
 
 pin_project! {
-    /// A call on its way.
-    pub(crate) struct Flow<S, F, T: Ticket> {
-        // Waiting for the response. No variant of an enum, and beside pointers alone: else it would be
-        // copied to its place.
+    /// A call on its way through a [`Gated`](super::Gated) service: the future of its response.
+    #[must_use = "futures do nothing unless polled"]
+    pub struct Flow<S, F, T: Ticket> {
         #[pin]
-        fut: Option<F>,
+        sent: Sent<F, T>,
         // Waiting to be sent. Boxed, because few calls wait and all futures would carry the size.
         wait: Option<Pin<Box<Wait<S>>>>,
-        // Refused, or the inner service failed to become ready.
-        refused: Option<ToolError>,
-        flight: InFlight<Ticketed<T>>,
     }
 }
 
@@ -46,37 +40,20 @@ pin_project! {
     }
 }
 
-/// Reports by a ticket.
-pub(crate) struct Ticketed<T>(T);
-
-impl<T: Ticket> Report for Ticketed<T> {
-    fn abandoned(mut self, how: Abandoned) {
-        self.0.dropped(how);
-    }
-
-    fn panicked(mut self) {
-        self.0.panicked();
-    }
-}
-
 impl<S, F, T: Ticket> Flow<S, F, T> {
     #[cold]
     fn refused(error: ToolError) -> Self {
         Self {
-            fut: None,
+            sent: Sent::unsent(Some(error), None),
             wait: None,
-            refused: Some(error),
-            flight: InFlight::unsent(None),
         }
     }
 
     #[cold]
     fn waits(wait: Wait<S>, ticket: T) -> Self {
         Self {
-            fut: None,
+            sent: Sent::unsent(None, Some(ticket)),
             wait: Some(Box::pin(wait)),
-            refused: None,
-            flight: InFlight::unsent(Some(Ticketed(ticket))),
         }
     }
 
@@ -107,7 +84,11 @@ impl<S, F, T: Ticket> Flow<S, F, T> {
         }
         let unsent = match inner.take() {
             Taken::Ready => match ticket.admit(&mut call) {
-                Ok(Step::Go) => return Self::call(inner.get(), call, ticket, wrap),
+                Ok(Step::Go) => {
+                    call.release();
+                    let wrap = |sent| wrap(Self { sent, wait: None });
+                    return Sent::call(inner.get(), call, ticket, wrap);
+                }
                 Ok(Step::Wait) => {
                     inner.renew();
                     Self::waits(Wait::turn(inner.svc.clone(), call), ticket)
@@ -124,23 +105,6 @@ impl<S, F, T: Ticket> Flow<S, F, T> {
             }
         };
         wrap(unsent)
-    }
-
-    #[inline]
-    fn call<R>(svc: &mut S, call: ToolCall, ticket: T, wrap: impl FnOnce(Self) -> R) -> R
-    where
-        S: Service<ToolCall, Future = F>,
-    {
-        call.release();
-        let mut beginning = Beginning::new(Ticketed(ticket), call.trusted_deadline());
-        call_in_place(svc, call, |fut| {
-            wrap(Self {
-                fut: Some(fut),
-                wait: None,
-                refused: None,
-                flight: beginning.begun(),
-            })
-        })
     }
 }
 
@@ -176,29 +140,12 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        if this.fut.is_none() {
-            if let Some(error) = this.refused.take() {
-                return Poll::Ready(Err(error));
-            }
-            let sent = ready!(poll_wait(this.fut.as_mut(), this.wait, this.flight, cx));
-            if let Err(end) = sent {
+        if this.wait.is_some() {
+            if let Err(end) = ready!(poll_wait(this.sent.as_mut(), this.wait, cx)) {
                 return Poll::Ready(end);
             }
         }
-        // Converting and judging run foreign code: a panic there is the call's.
-        this.flight.begin_poll();
-        let Poll::Ready(result) = inner::poll(this.fut, cx) else {
-            this.flight.wait();
-            return Poll::Pending;
-        };
-        let Ticketed(ticket) = this.flight.report();
-        // Written once, where the caller expects it.
-        let mut result = result.map_err(|e| e.into().for_call(ticket.info()));
-        let class = ticket.judge(&result);
-        let since = this.flight.since();
-        this.flight
-            .finish(|Ticketed(ticket)| ticket.ended(&mut result, class, since));
-        Poll::Ready(result)
+        this.sent.poll(cx)
     }
 }
 
@@ -206,9 +153,8 @@ where
 /// immediately does not pay for it.
 #[inline(never)]
 fn poll_wait<S, T>(
-    mut fut: Pin<&mut Option<S::Future>>,
+    sent: Pin<&mut Sent<S::Future, T>>,
     waiting: &mut Option<Pin<Box<Wait<S>>>>,
-    flight: &mut InFlight<Ticketed<T>>,
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), End<S::Response>>>
 where
@@ -216,6 +162,7 @@ where
     S::Error: Into<ToolError>,
     T: Ends<S::Response>,
 {
+    let (mut fut, flight) = sent.parts();
     let end = loop {
         let wait = waiting.as_mut().expect("polled after completion");
         let next = match wait.as_mut().project() {
@@ -229,13 +176,13 @@ where
                 limit,
                 since,
             } => {
-                let ticket = &mut flight.reporter_mut().expect("there until the end").0;
+                let ticket = flight.ticket_mut();
                 let (_, call) = parts.as_mut().expect("polled after completion");
                 let turn = match ticket.poll_turn(call, cx) {
                     Poll::Ready(turn) => turn,
                     Poll::Pending => {
                         let why = ready!(limit.poll(cx));
-                        Err(ticket.gave_up(why.error()))
+                        Err(ticket.gave_up(why.error(), Step::Wait))
                     }
                 };
                 ticket.waited(since.elapsed());
@@ -272,19 +219,19 @@ fn send_when<S, T>(
     ready: Result<&mut S, Unprepared>,
     mut call: ToolCall,
     mut fut: Pin<&mut Option<S::Future>>,
-    flight: &mut InFlight<Ticketed<T>>,
+    flight: &mut InFlight<T>,
 ) -> Result<Option<Wait<S>>, End<S::Response>>
 where
     S: Service<ToolCall> + Clone,
     S::Error: Into<ToolError>,
     T: Ends<S::Response>,
 {
-    let ticket = &mut flight.reporter_mut().expect("there until the end").0;
+    let ticket = flight.ticket_mut();
     let info = ticket.info().clone();
     let refused = match ready {
         Ok(svc) => match ticket.admit(&mut call) {
             Ok(Step::Go) => {
-                let sent = flight.send(call.trusted_deadline(), || svc.call(call));
+                let sent = flight.send(call, |call| svc.call(call));
                 fut.set(Some(sent));
                 return Ok(None);
             }
@@ -292,7 +239,7 @@ where
             Ok(Step::Wait) => return Ok(Some(Wait::turn(svc.clone(), call))),
             Err(refusal) => refusal,
         },
-        Err(Unprepared::GivenUp(why)) => why.error(),
+        Err(Unprepared::GivenUp(why)) => ticket.gave_up(why.error(), Step::Go),
         Err(Unprepared::Failed(error)) => {
             let error = error.for_call(&info);
             ticket.not_ready(&call, error)
@@ -306,8 +253,7 @@ impl<S, F, T: Ticket> fmt::Debug for Flow<S, F, T> {
         f.write_str(match self.wait.as_deref() {
             Some(Wait::Preparing { .. }) => "Preparing",
             Some(Wait::Turn { .. }) => "Waiting",
-            None if self.fut.is_some() => "Called",
-            None => "Refused",
+            None => return self.sent.fmt(f),
         })
     }
 }

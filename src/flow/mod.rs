@@ -1,19 +1,152 @@
-//! The way of a call through a layer that decides about it.
+//! The way of a call through a layer, for layers of your own.
 //!
-//! A layer says what it decides ([`Gate`]), what a call holds ([`Ticket`]), and what the end of a call
-//! means to it ([`Ends`]). The [`Flow`] does the rest, the same for every layer:
+//! A layer that decides about calls has much to get right beside its decision: readiness, deadlines,
+//! cancellation, panics, and calls that are dropped. [`Gated`] does that, for the layers of this crate
+//! as well. A layer says only what it decides:
 //!
-//! 1. The gate looks at a call when it arrives, and may refuse it although the inner service is not
-//!    ready. A refusal returns the reservation of the inner service.
-//! 2. A call that has to wait for its turn holds no reservation of the inner service.
+//! | trait | decides | default |
+//! |---|---|---|
+//! | [`Gate`] | whether a call may pass, as far as that is known when it arrives | |
+//! | [`Ends`] | whether it is admitted or waits for its turn; how it is ended; the meaning of its result | it passes |
+//! | [`Ticket`] | what the call holds; whether its drop or panic matters | nothing |
+//!
+//! # Example
+//!
+//! A layer that refuses the calls of one server:
+//!
+//! ```
+//! use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{
+//!     AnyError, CallInfo, ErrorKind, ToolCall, ToolError,
+//!     flow::{Gate, Gated, Readiness},
+//! };
+//!
+//! #[derive(Clone)]
+//! struct Without(&'static str);
+//!
+//! impl<Res> Gate<Res> for Without {
+//!     type Ticket = CallInfo; // holds nothing, and does not look at the end
+//!
+//!     fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<CallInfo, ToolError> {
+//!         match call.server() == Some(self.0) {
+//!             true => Err(ToolError::refusal(ErrorKind::Denied, "the server is switched off")),
+//!             false => Ok(call.info()),
+//!         }
+//!     }
+//! }
+//!
+//! impl<S> Layer<S> for Without {
+//!     type Service = Gated<S, Self>;
+//!
+//!     fn layer(&self, inner: S) -> Self::Service {
+//!         Gated::new(inner, self.clone())
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("paid") });
+//! let stack = ServiceBuilder::new().layer(Without("bank")).service(tool);
+//! let error = stack.oneshot(ToolCall::new("pay").with_server("bank")).await.unwrap_err();
+//! assert!(error.is_own_refusal());
+//! assert_eq!(error.tool(), Some("pay"));
+//! # }
+//! ```
+//!
+//! One whose calls wait for each other. The permit is free again when the call has ended, however it
+//! ends, because it goes with the ticket:
+//!
+//! ```
+//! use std::{future::Future, pin::Pin, sync::Arc, task::{Context, Poll, ready}};
+//! use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+//! use tower_toolcall::{
+//!     CallInfo, ToolCall, ToolError,
+//!     flow::{Ends, Gate, Readiness, Step, Ticket},
+//! };
+//!
+//! #[derive(Clone)]
+//! struct OneByOne(Arc<Semaphore>);
+//!
+//! struct Turn {
+//!     info: CallInfo,
+//!     queue: Arc<Semaphore>,
+//!     wait: Option<Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync>>>,
+//!     permit: Option<OwnedSemaphorePermit>,
+//! }
+//!
+//! impl<Res> Gate<Res> for OneByOne {
+//!     type Ticket = Turn;
+//!
+//!     fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Turn, ToolError> {
+//!         let (info, queue) = (call.info(), Arc::clone(&self.0));
+//!         Ok(Turn { info, queue, wait: None, permit: None })
+//!     }
+//! }
+//!
+//! impl Ticket for Turn {
+//!     const REPORTS: bool = false;
+//!
+//!     fn info(&self) -> &CallInfo {
+//!         &self.info
+//!     }
+//! }
+//!
+//! impl<Res> Ends<Res> for Turn {
+//!     type Class = ();
+//!
+//!     fn admit(&mut self, _: &mut ToolCall) -> Result<Step, ToolError> {
+//!         if self.permit.is_none() {
+//!             self.permit = Arc::clone(&self.queue).try_acquire_owned().ok();
+//!         }
+//!         Ok(if self.permit.is_some() { Step::Go } else { Step::Wait })
+//!     }
+//!
+//!     fn poll_turn(
+//!         &mut self,
+//!         _: &mut ToolCall,
+//!         cx: &mut Context<'_>,
+//!     ) -> Poll<Result<Option<Res>, ToolError>> {
+//!         let queue = &self.queue;
+//!         let wait = self.wait.get_or_insert_with(|| Box::pin(Arc::clone(queue).acquire_owned()));
+//!         self.permit = ready!(wait.as_mut().poll(cx)).ok();
+//!         self.wait = None;
+//!         Poll::Ready(Ok(None))
+//!     }
+//! }
+//! # use tower::{ServiceExt, service_fn};
+//! # use tower_toolcall::{AnyError, flow::Gated};
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+//! # let tool = service_fn(|_call: ToolCall| async {
+//! #     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+//! #     Ok::<_, AnyError>("done")
+//! # });
+//! # let stack = Gated::new(tool, OneByOne(Arc::new(Semaphore::new(1))));
+//! # let began = tokio::time::Instant::now();
+//! # let call = || stack.clone().oneshot(ToolCall::new("import"));
+//! # let (first, second) = tokio::join!(call(), call());
+//! # assert!(first.is_ok() && second.is_ok());
+//! # assert_eq!(began.elapsed().as_secs(), 2);
+//! # }
+//! ```
+//!
+//! A layer that repeats calls is shorter as a function: [`middleware::from_fn`](crate::middleware).
+//!
+//! # What `Gated` does
+//!
+//! 1. It is always ready. The gate looks at a call when it arrives, and may refuse it although the
+//!    inner service is not ready. A refusal returns the reservation of the inner service.
+//! 2. A call that waits for its turn holds no reservation of the inner service.
 //! 3. The call is admitted when the inner service is ready for it, so that nothing is taken for a call
 //!    that cannot run yet.
 //! 4. Every wait ends at the call's deadline and at its caller's cancellation.
 //! 5. The end is reported exactly once: the result, a panic, or a drop after the call was sent. A call
-//!    that is dropped before gives back what its ticket holds, and nothing is reported.
+//!    that is dropped before that gives back what its ticket holds, and nothing is reported.
 //! 6. Errors carry the names of the call.
+//! 7. The inner future is made in its place, and dropped with its result. A call that is sent
+//!    immediately allocates nothing.
 
 mod future;
+pub(crate) mod in_flight;
+mod sent;
 mod service;
 
 use std::{
@@ -23,40 +156,60 @@ use std::{
 
 use tokio::time::Instant;
 
-pub(crate) use self::{future::Flow, service::service};
-pub(crate) use crate::kit::ready::Readiness;
+#[doc(inline)]
+pub use self::in_flight::Abandoned;
+pub use self::{future::Flow, service::Gated};
+pub(crate) use self::{sent::Sent, service::Watched};
+#[doc(inline)]
+pub use crate::kit::ready::Readiness;
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
-    kit::in_flight::Abandoned,
 };
 
 /// The decisions of a layer about calls that arrive.
-pub(crate) trait Gate<Res> {
+pub trait Gate<Res> {
     /// The part of one call, from its arrival to its end.
     type Ticket: Ends<Res>;
 
-    /// Looks at a call that has just arrived. Changes it, or refuses it. Takes nothing.
+    /// Looks at a call that has just arrived, and may change it. Takes nothing: the call may wait
+    /// until the inner service is `ready` for it. If it is, [`Ends::admit`] follows immediately.
     ///
-    /// If the inner service is `ready`, [`Ends::admit`] follows immediately.
+    /// # Errors
+    ///
+    /// The refusal of the call: usually a [`ToolError::refusal`]. The reservation of the inner
+    /// service is given back.
     fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Self::Ticket, ToolError>;
 }
 
 /// The part of one call in a layer. Its drop gives back what the call has taken.
-pub(crate) trait Ticket {
+pub trait Ticket {
+    /// Whether [`dropped`](Self::dropped), [`panicked`](Self::panicked), or the time for which the
+    /// call was pending matter to the layer. Default: `true`. Otherwise a call does not pay for them.
+    const REPORTS: bool = true;
+
     /// Returns the names of the call.
     fn info(&self) -> &CallInfo;
 
-    /// Records that the future of a call that was sent was dropped.
+    /// Returns since when the call counts as pending, if not since its first `Pending`, and the
+    /// deadline after which its drop is late.
+    #[doc(hidden)]
+    fn times(&self, call: &ToolCall) -> [Option<Instant>; 2] {
+        [None, call.trusted_deadline()]
+    }
+
+    /// Records that the future of a call that was sent was dropped. Default: nothing. A call that
+    /// was not sent yet is not reported: its ticket is dropped.
     fn dropped(&mut self, _how: Abandoned) {}
 
-    /// Records that a call panicked.
+    /// Records that a call panicked. Default: nothing.
     fn panicked(&mut self) {}
 }
 
 /// The step that follows for a call.
-#[derive(Debug)]
-pub(crate) enum Step {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "there are no other ways")]
+pub enum Step {
     /// The call is sent, or waits until the inner service is ready for it.
     Go,
     /// The call waits for its turn: [`Ends::poll_turn`].
@@ -64,21 +217,32 @@ pub(crate) enum Step {
 }
 
 /// The way of a call from its arrival to its end.
-pub(crate) trait Ends<Res>: Ticket {
-    /// The meaning of a result to the layer.
-    type Class;
+pub trait Ends<Res>: Ticket {
+    /// The meaning of a result to the layer: `()` where there is none.
+    type Class: Default;
 
-    /// Decides whether a call waits before the inner service is asked whether it is ready.
+    /// Decides whether a call waits for its turn before the inner service is asked whether it is
+    /// ready. Default: it does not.
     fn arrive(&mut self) -> Step {
         Step::Go
     }
 
-    /// Admits a call whose inner service is ready, refuses it, or lets it wait.
+    /// Admits a call whose inner service is ready, and takes what it needs; or lets it wait, without
+    /// the reservation of the inner service. Asked again after a wait. Default: admits it.
+    ///
+    /// # Errors
+    ///
+    /// The refusal of the call.
     fn admit(&mut self, _call: &mut ToolCall) -> Result<Step, ToolError> {
         Ok(Step::Go)
     }
 
-    /// Waits for the turn of a call. Ready with `None` if it goes on, or with its answer.
+    /// Waits for the turn of a call. Ready with `None` if it goes on, or with its answer: then it
+    /// is not sent. Default: ready.
+    ///
+    /// # Errors
+    ///
+    /// The refusal of the call.
     fn poll_turn(
         &mut self,
         _call: &mut ToolCall,
@@ -87,25 +251,35 @@ pub(crate) trait Ends<Res>: Ticket {
         Poll::Ready(Ok(None))
     }
 
-    /// Records how long a call has waited for its turn.
+    /// Records how long a call has waited for its turn. Default: nothing.
     fn waited(&self, _time: Duration) {}
 
-    /// Returns the error of a call that was given up while it waited for its turn.
-    fn gave_up(&self, error: ToolError) -> ToolError {
+    /// Returns the error of a call that was given up while it waited: for its turn, or for the inner
+    /// service before [`Step::Go`]. Default: `error`, which says whether its deadline or its caller
+    /// ended the wait.
+    fn gave_up(&self, error: ToolError, _waited: Step) -> ToolError {
         error
     }
 
-    /// Returns the error of a call whose inner service failed to become ready.
+    /// Returns the error of a call whose inner service failed to become ready. Default: `error`.
     fn not_ready(&mut self, _call: &ToolCall, error: ToolError) -> ToolError {
         error
     }
 
-    /// Judges a result. The user's code may run here: its panic is reported as the call's.
-    fn judge(&self, result: &Result<Res, ToolError>) -> Self::Class;
+    /// Ends a call that is pending, with the error with which this is ready: its future is dropped,
+    /// and its result is neither judged nor recorded. Polled after the inner future. Default: never.
+    fn poll_pending(&mut self, _cx: &mut Context<'_>) -> Poll<ToolError> {
+        Poll::Pending
+    }
 
-    /// Records the result, and may change it in its place. Default: nothing. `since`: the call was
-    /// pending from then on.
-    #[inline]
+    /// Judges a result. A user's code may run here: its panic is [reported](Ticket::panicked) as the
+    /// call's, and nothing was recorded. Default: the default class.
+    fn judge(&self, _result: &Result<Res, ToolError>) -> Self::Class {
+        Self::Class::default()
+    }
+
+    /// Records the result, and may change it in its place. Default: nothing. `since`: the call has
+    /// been pending from then on.
     fn ended(
         &mut self,
         _result: &mut Result<Res, ToolError>,
@@ -117,6 +291,8 @@ pub(crate) trait Ends<Res>: Ticket {
 
 /// The ticket of a layer that does not look at the ends of calls.
 impl Ticket for CallInfo {
+    const REPORTS: bool = false;
+
     #[inline]
     fn info(&self) -> &CallInfo {
         self
@@ -125,7 +301,4 @@ impl Ticket for CallInfo {
 
 impl<Res> Ends<Res> for CallInfo {
     type Class = ();
-
-    #[inline]
-    fn judge(&self, _: &Result<Res, ToolError>) {}
 }

@@ -1,96 +1,106 @@
-/// A layer's service and response future: `$Gate` decides about its calls.
-macro_rules! service {
-    (
-        $(#[$doc:meta])*
-        $Service:ident<S $(, $C:ident)?>, $Gate:ty => $Ticket:ty
-        $(, where S::Response: $($bounds:tt)+)?
-    ) => {
-        $(#[$doc])*
-        #[derive(Clone)]
-        pub struct $Service<S $(, $C = $crate::outcome::ByError)?> {
-            inner: $crate::kit::ready::Prepared<S>,
-            pub(super) gate: $Gate,
-        }
+use std::{
+    fmt,
+    task::{Context, Poll},
+};
 
-        impl<S $(, $C)?> $Service<S $(, $C)?> {
-            pub(super) fn new(inner: S, gate: $Gate) -> Self {
-                let inner = $crate::kit::ready::Prepared::new(inner);
-                Self { inner, gate }
-            }
-        }
+use tower_service::Service;
 
-        $crate::kit::inner::accessors!(@kept {S $(, $C)?} $Service<S $(, $C)?>, inner.svc);
+use super::{Flow, Gate, Sent};
+use crate::{call::ToolCall, error::ToolError, kit::ready::Prepared};
 
-        impl<S $(, $C)?> tower_service::Service<$crate::call::ToolCall> for $Service<S $(, $C)?>
-        where
-            S: tower_service::Service<$crate::call::ToolCall, Error: Into<$crate::error::ToolError>>
-                + Clone,
-            $($C: $crate::outcome::Classify<S::Response> + Clone,)?
-            $(S::Response: $($bounds)+,)?
-        {
-            type Response = S::Response;
-            type Error = $crate::error::ToolError;
-            type Future = ResponseFuture<S, S::Future $(, $C)?>;
-
-            /// Always ready.
-            #[inline]
-            fn poll_ready(
-                &mut self,
-                cx: &mut std::task::Context<'_>,
-            ) -> std::task::Poll<Result<(), Self::Error>> {
-                self.inner.poll(cx);
-                std::task::Poll::Ready(Ok(()))
-            }
-
-            #[inline(never)]
-            fn call(&mut self, call: $crate::call::ToolCall) -> Self::Future {
-                $crate::flow::Flow::send(&mut self.inner, &self.gate, call, |flow| ResponseFuture {
-                    flow,
-                })
-            }
-        }
-
-        impl<S: std::fmt::Debug $(, $C)?> std::fmt::Debug for $Service<S $(, $C)?> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let mut debug = f.debug_struct(stringify!($Service));
-                debug.field("inner", &self.inner).finish_non_exhaustive()
-            }
-        }
-
-        pin_project_lite::pin_project! {
-            #[doc = concat!("Response future for [`", stringify!($Service), "`].")]
-            #[project(!Unpin)]
-            #[must_use = "futures do nothing unless polled"]
-            pub struct ResponseFuture<S, F $(, $C)?> {
-                #[pin]
-                flow: $crate::flow::Flow<S, F, $Ticket>,
-            }
-        }
-
-        impl<S $(, $C)?> std::future::Future for ResponseFuture<S, S::Future $(, $C)?>
-        where
-            S: tower_service::Service<$crate::call::ToolCall, Error: Into<$crate::error::ToolError>>
-                + Clone,
-            $($C: $crate::outcome::Classify<S::Response> + Clone,)?
-            $(S::Response: $($bounds)+,)?
-        {
-            type Output = Result<S::Response, $crate::error::ToolError>;
-
-            #[inline]
-            fn poll(
-                self: std::pin::Pin<&mut Self>,
-                cx: &mut std::task::Context<'_>,
-            ) -> std::task::Poll<Self::Output> {
-                self.project().flow.poll(cx)
-            }
-        }
-
-        impl<S, F $(, $C)?> std::fmt::Debug for ResponseFuture<S, F $(, $C)?> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let mut debug = f.debug_struct("ResponseFuture");
-                debug.field("state", &self.flow).finish_non_exhaustive()
-            }
-        }
-    };
+/// The service of a layer that decides about calls. Always ready.
+#[derive(Clone)]
+pub struct Gated<S, G> {
+    inner: Prepared<S>,
+    pub(crate) gate: G,
 }
-pub(crate) use service;
+
+impl<S, G> Gated<S, G> {
+    /// A service whose calls go through `gate` to `inner`.
+    pub fn new(inner: S, gate: G) -> Self {
+        let inner = Prepared::new(inner);
+        Self { inner, gate }
+    }
+
+    /// Returns the inner service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner.svc
+    }
+
+    /// Takes the inner service out.
+    pub fn into_inner(self) -> S {
+        self.inner.svc
+    }
+}
+
+impl<S, G> Service<ToolCall> for Gated<S, G>
+where
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    G: Gate<S::Response>,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = Flow<S, S::Future, G::Ticket>;
+
+    /// Always ready.
+    #[inline]
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.inner.poll(cx);
+        Poll::Ready(Ok(()))
+    }
+
+    #[inline(never)]
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        Flow::send(&mut self.inner, &self.gate, call, |flow| flow)
+    }
+}
+
+impl<S: fmt::Debug, G> fmt::Debug for Gated<S, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Gated");
+        debug.field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+/// The service of a layer that looks at the ends of calls. Ready when the inner service is, which
+/// need not be [`Clone`]. The ticket's methods for waits are not called.
+#[derive(Clone)]
+pub struct Watched<S, G> {
+    inner: S,
+    pub(crate) gate: G,
+}
+
+impl<S, G> Watched<S, G> {
+    pub(crate) fn new(inner: S, gate: G) -> Self {
+        Self { inner, gate }
+    }
+}
+
+crate::kit::inner::accessors!({S, G} Watched<S, G>, inner);
+
+impl<S, G> Service<ToolCall> for Watched<S, G>
+where
+    S: Service<ToolCall, Error: Into<ToolError>>,
+    G: Gate<S::Response>,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = Sent<S::Future, G::Ticket>;
+
+    #[inline]
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    #[inline(never)]
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        Sent::send(&mut self.inner, &self.gate, call)
+    }
+}
+
+impl<S: fmt::Debug, G> fmt::Debug for Watched<S, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Watched");
+        debug.field("inner", &self.inner).finish_non_exhaustive()
+    }
+}

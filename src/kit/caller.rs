@@ -8,35 +8,36 @@ use std::{
 
 use crate::call::ToolCall;
 
-pin_project_lite::pin_project! {
-    /// Ready once the caller has cancelled; never for a call without a token.
-    #[derive(Debug, Default)]
-    pub(crate) struct Caller {
-        #[pin]
-        cancelled: Option<tokio_util::sync::WaitForCancellationFutureOwned>,
-    }
+/// Ready once the caller has cancelled; never for a call without a token.
+#[derive(Debug, Default)]
+pub(crate) struct Caller {
+    token: Option<tokio_util::sync::CancellationToken>,
+    /// Made when the call begins to wait.
+    cancelled: Option<Pin<Box<tokio_util::sync::WaitForCancellationFutureOwned>>>,
 }
 
 impl Caller {
     pub(crate) fn of(call: &ToolCall) -> Self {
         Self {
-            cancelled: call.cancellation().map(|t| t.clone().cancelled_owned()),
+            token: call.cancellation().cloned(),
+            cancelled: None,
         }
     }
 
     /// It, taken out before it was polled.
     pub(crate) fn take(&mut self) -> Self {
-        Self {
-            cancelled: self.cancelled.take(),
-        }
+        std::mem::take(self)
     }
 
     pub(crate) fn has_cancelled(call: &ToolCall) -> bool {
         call.cancellation().is_some_and(|t| t.is_cancelled())
     }
 
-    pub(crate) fn poll_cancelled(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        match self.project().cancelled.as_pin_mut() {
+    pub(crate) fn poll_cancelled(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(token) = self.token.take() {
+            self.cancelled = Some(Box::pin(token.cancelled_owned()));
+        }
+        match &mut self.cancelled {
             // A busy inner future uses up the task's budget, and must not delay the cancellation.
             Some(cancelled) => Pin::new(&mut tokio::task::coop::unconstrained(cancelled)).poll(cx),
             None => Poll::Pending,

@@ -1,34 +1,34 @@
 //! The part of a future that few calls have.
 
-/// A box that few futures have. Its drop is outlined, or the drop of each future would call a
+/// A pointer that few futures have. Its drop is outlined, or the drop of each future would call a
 /// function for it.
 #[derive(Debug)]
-pub(crate) struct Cold<T>(pub(crate) Option<Box<T>>);
+pub(crate) struct Cold<P>(pub(crate) Option<P>);
 
-impl<T> Cold<T> {
+impl<T> Cold<Box<T>> {
     #[cold]
     pub(crate) fn new(value: T) -> Self {
         Self(Some(Box::new(value)))
     }
 }
 
-impl<T> Default for Cold<T> {
+impl<P> Default for Cold<P> {
     #[inline]
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<T> Drop for Cold<T> {
+impl<P> Drop for Cold<P> {
     #[inline]
     fn drop(&mut self) {
         #[cold]
         #[inline(never)]
-        fn end<T>(value: Box<T>) {
-            drop(value);
+        fn end<P>(pointer: P) {
+            drop(pointer);
         }
-        if let Some(value) = self.0.take() {
-            end(value);
+        if let Some(pointer) = self.0.take() {
+            end(pointer);
         }
     }
 }

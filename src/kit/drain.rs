@@ -11,7 +11,7 @@ use crate::{call::ToolCall, error::ToolError};
 /// Tells a call to stop, and waits for it. Most layers do not: then it is one word.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
-    set: super::cold::Cold<Set>,
+    set: super::cold::Cold<Box<Set>>,
 }
 
 #[derive(Debug)]
@@ -36,12 +36,6 @@ impl Drain {
         Self {
             set: time.map_or_else(Default::default, |time| Set::on(call, time)),
         }
-    }
-
-    /// It, taken out before it began.
-    #[inline]
-    pub(crate) fn take(&mut self) -> Self {
-        std::mem::take(self)
     }
 
     /// The call has to end with this error, which comes back if nothing is waited for. Else the tool is told to stop, and
@@ -82,23 +76,26 @@ impl Drain {
     /// who no longer waits for the answer, reads that it has; not that its work is done, as it may have said that it only stopped.
     #[cold]
     #[inline(never)]
-    pub(crate) fn settle<Res>(&mut self, result: Result<Res, ToolError>) -> Result<Res, ToolError> {
+    pub(crate) fn settle<Res>(&mut self, result: &mut Result<Res, ToolError>) {
         use crate::error::Execution::Completed;
 
         let Some(begun) = self.set.0.as_mut().and_then(|set| set.begun.take()) else {
-            return result;
+            return;
         };
-        let has_run = result.map_or_else(|error| error.execution() == Completed, |_| true);
-        Err(match has_run {
+        let has_run = match result {
+            Ok(_) => true,
+            Err(error) => error.execution() == Completed,
+        };
+        *result = Err(match has_run {
             true => begun.error.with_execution(Completed).with_retryable(false),
             false => begun.error,
-        })
+        });
     }
 }
 
 impl Set {
     #[cold]
-    fn on(call: &mut ToolCall, time: Duration) -> super::cold::Cold<Self> {
+    fn on(call: &mut ToolCall, time: Duration) -> super::cold::Cold<Box<Self>> {
         let callers = call.cancellation();
         let token = callers.map_or_else(Default::default, |callers| callers.child_token());
         call.set_cancellation(token.clone());

@@ -8,7 +8,6 @@ pub(crate) mod drain;
 pub(crate) mod fingerprint;
 pub(crate) mod flights;
 pub(crate) mod glob;
-pub(crate) mod in_flight;
 pub(crate) mod inert;
 pub(crate) mod inner;
 pub(crate) mod keys;

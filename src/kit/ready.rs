@@ -23,17 +23,20 @@ pub(crate) struct Prepared<S> {
 
 /// The readiness of an inner service, as last polled.
 #[derive(Debug)]
-pub(crate) enum Readiness {
+#[expect(clippy::exhaustive_enums, reason = "a service has no other states")]
+pub enum Readiness {
     /// Not polled yet, or pending.
     No,
+    /// Ready.
     Yes,
+    /// It failed to become ready, and does not recover.
     Failed(ToolError),
 }
 
 impl Readiness {
     /// Returns whether a call would find the inner service ready.
     #[inline]
-    pub(crate) fn is_yes(&self) -> bool {
+    pub fn is_yes(&self) -> bool {
         matches!(self, Self::Yes)
     }
 }

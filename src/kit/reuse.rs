@@ -23,10 +23,9 @@ use crate::{
     config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Event, Listener},
-    flow::{Ends, Step, Ticket},
+    flow::{Abandoned, Ends, Step, Ticket},
     foreign::{self, Json},
     key::check_max,
-    kit::in_flight::Abandoned,
 };
 
 /// A call at its key.
@@ -66,10 +65,12 @@ pub(crate) fn tell(info: &CallInfo, layer: &'static str) {
 }
 
 /// A call that may be at a key. Without one it passes.
-pub(crate) struct Reused<R> {
+pub struct Reused<R> {
     pub(crate) info: CallInfo,
     pub(crate) reuse: Option<R>,
 }
+
+crate::text::opaque_debug!({R} Reused<R>);
 
 impl<R: AtKey> Ticket for Reused<R> {
     #[inline]
@@ -110,10 +111,10 @@ impl<Res, R: Reuse<Res>> Ends<Res> for Reused<R> {
         })
     }
 
-    fn gave_up(&self, error: ToolError) -> ToolError {
+    fn gave_up(&self, error: ToolError, waited: Step) -> ToolError {
         match &self.reuse {
-            Some(reuse) => reuse.waited(error),
-            None => error,
+            Some(reuse) if waited == Step::Wait => reuse.waited(error),
+            _ => error,
         }
     }
 
@@ -124,9 +125,6 @@ impl<Res, R: Reuse<Res>> Ends<Res> for Reused<R> {
         }
         Ok(Step::Go)
     }
-
-    #[inline]
-    fn judge(&self, _: &Result<Res, ToolError>) {}
 
     #[inline]
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {

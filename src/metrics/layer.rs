@@ -29,8 +29,7 @@ impl<S, C: Clone> Layer<S> for MetricsLayer<C> {
     type Service = MetricsService<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let layer = self.clone();
-        MetricsService { inner, layer }
+        MetricsService::new(inner, self.clone())
     }
 }
 

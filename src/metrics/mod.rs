@@ -149,7 +149,6 @@
 mod breakers;
 pub(crate) mod codes;
 mod collect;
-mod future;
 mod handle;
 mod inert;
 mod labels;
@@ -170,12 +169,11 @@ mod tokens;
 
 pub use self::{
     collect::Interval,
-    future::ResponseFuture,
     handle::{Metrics, MetricsBuilder},
     labels::{Labels, OTHER},
     layer::MetricsLayer,
     merge::MergeError,
-    service::MetricsService,
+    service::{MetricsService, ResponseFuture},
     sink::{CallEnd, Sink, ToolSink},
     snapshot::{BreakerRow, InertRow, Latency, Snapshot, Stats, TokenStats, ToolRow},
 };

@@ -1,14 +1,14 @@
 use tokio::time::Instant;
 
-use super::{handle::Metrics, row::Seat, sink::CallEnd};
+use super::{layer::MetricsLayer, row::Seat, sink::CallEnd};
 use crate::{
-    call::{Observation, ToolCall},
+    call::{CallInfo, Observation, ToolCall},
     error::{ErrorKind, ToolError},
-    kit::in_flight::{Abandoned, Report},
+    flow::{Abandoned, Ticket},
 };
 
 /// A call that is counted as being in flight.
-pub(super) struct Observer {
+pub struct Observer<C> {
     seat: Seat,
     /// Whether its row was [known](super::row::Row::began) when it began.
     began_as_known: bool,
@@ -16,57 +16,44 @@ pub(super) struct Observer {
     is_resolved: bool,
     since: Instant,
     /// While it exists, the metrics listen on the call's record.
-    below: Observation,
+    pub(super) below: Observation,
+    pub(super) classifier: C,
 }
 
-impl Observer {
+impl<C> Observer<C> {
     /// The call begins: it is to be guarded from here on.
     #[inline(always)]
-    pub(super) fn start(call: &mut ToolCall, metrics: &Metrics) -> (Self, Instant) {
+    pub(super) fn start(call: &mut ToolCall, layer: &MetricsLayer<C>) -> Self
+    where
+        C: Clone,
+    {
         let mut below = call.observe();
-        below.listen(metrics.listener());
-        let seat = metrics.seat(below.call());
-        let since = Instant::now();
-        let observer = Self {
+        below.listen(layer.metrics.listener());
+        let seat = layer.metrics.seat(below.call());
+        Self {
             began_as_known: seat.began(),
             seat,
             is_resolved: call.is_resolved() && below.call().listed_tool().is_some(),
-            since,
+            since: Instant::now(),
             below,
-        };
-        (observer, since)
-    }
-
-    /// The error, stamped with the call's names.
-    pub(super) fn for_call(&self, error: ToolError) -> ToolError {
-        error.for_call(self.below.call())
-    }
-
-    /// The call has a result.
-    #[inline]
-    pub(super) fn ended(&self, error: Option<&ToolError>, failure_of_answer: Option<ErrorKind>) {
-        match (error, failure_of_answer) {
-            (None, None) if self.below.is_reported() => self.failed(ErrorKind::Reported),
-            (None, None) => self.succeeded(),
-            (Some(error), _) => self.ended_with(error),
-            (None, Some(kind)) => self.failed(kind),
+            classifier: layer.classifier.clone(),
         }
     }
 
     /// Apart from failures, whose details a success does not ask for.
-    fn succeeded(&self) {
+    pub(super) fn succeeded(&self) {
         self.count(&self.end(None));
     }
 
     #[cold]
-    fn ended_with(&self, error: &ToolError) {
+    pub(super) fn ended_with(&self, error: &ToolError) {
         let refused = error.is_own_refusal();
         let end = self.end(Some(error)).of_known(self.is_known());
         self.count(&end.with_failure(error.kind(), error.code(), refused));
     }
 
     #[cold]
-    fn failed(&self, kind: ErrorKind) {
+    pub(super) fn failed(&self, kind: ErrorKind) {
         let end = self.end(None).of_known(self.is_known());
         self.count(&end.with_failure(kind, kind.code(), false));
     }
@@ -89,8 +76,18 @@ impl Observer {
     }
 }
 
-impl Report for Observer {
-    fn abandoned(self, how: Abandoned) {
+impl<C> Ticket for Observer<C> {
+    #[inline]
+    fn info(&self) -> &CallInfo {
+        self.below.call()
+    }
+
+    #[inline]
+    fn times(&self, call: &ToolCall) -> [Option<Instant>; 2] {
+        [Some(self.since), call.deadline()]
+    }
+
+    fn dropped(&mut self, how: Abandoned) {
         let kind = match how.past_deadline {
             true => ErrorKind::Timeout,
             false => ErrorKind::Cancelled,
@@ -98,9 +95,11 @@ impl Report for Observer {
         self.failed(kind);
     }
 
-    fn panicked(self) {
+    fn panicked(&mut self) {
         self.failed(ErrorKind::Panicked);
     }
 }
 
-crate::text::debug_fields! { {} |this| Observer { call: this.below.call(), since: this.since, .. } }
+crate::text::debug_fields! {
+    {C} |this| Observer<C> { call: this.below.call(), since: this.since, .. }
+}

@@ -1,50 +1,49 @@
-use std::task::{Context, Poll};
+use tokio::time::Instant;
 
-use tower_service::Service;
-
-use super::{future::ResponseFuture, layer::MetricsLayer, observer::Observer};
+use super::{layer::MetricsLayer, observer::Observer};
 use crate::{
     call::ToolCall,
-    error::ToolError,
-    kit::{in_flight::Beginning, inner::call_in_place},
+    error::{ErrorKind, ToolError},
+    flow::{Ends, Gate, Readiness, Sent, Watched},
     outcome::{ByError, Classify},
 };
 
 /// Counts and times calls. See the [module docs](super) for an example.
-#[derive(Clone)]
-pub struct MetricsService<S, C = ByError> {
-    pub(super) inner: S,
-    pub(super) layer: MetricsLayer<C>,
-}
+pub type MetricsService<S, C = ByError> = Watched<S, MetricsLayer<C>>;
 
-crate::kit::inner::accessors!({S, C} MetricsService<S, C>, inner);
+/// Response future for [`MetricsService`].
+pub type ResponseFuture<F, C> = Sent<F, Observer<C>>;
 
-impl<S, C> Service<ToolCall> for MetricsService<S, C>
-where
-    S: Service<ToolCall, Error: Into<ToolError>>,
-    C: Classify<S::Response> + Clone,
-{
-    type Response = S::Response;
-    type Error = ToolError;
-    type Future = ResponseFuture<S::Future, C>;
+impl<Res, C: Classify<Res> + Clone> Gate<Res> for MetricsLayer<C> {
+    type Ticket = Observer<C>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner.poll_ready(cx).map_err(Into::into)
-    }
-
-    #[inline(never)]
-    fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let (observer, since) = Observer::start(&mut call, &self.layer.metrics);
-        let mut beginning = Beginning::new(observer, call.deadline());
-        let classifier = &self.layer.classifier;
-        call_in_place(&mut self.inner, call, |fut| ResponseFuture {
-            fut: Some(fut),
-            flight: beginning.begun().with_start(since),
-            classifier: classifier.clone(),
-        })
+    #[inline]
+    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Observer<C>, ToolError> {
+        Ok(Observer::start(call, self))
     }
 }
 
-crate::text::debug_fields! {
-    {S: std::fmt::Debug, C} |this| MetricsService<S, C> { inner: this.inner, layer: this.layer }
+impl<Res, C: Classify<Res>> Ends<Res> for Observer<C> {
+    type Class = Option<ErrorKind>;
+
+    #[inline]
+    fn judge(&self, result: &Result<Res, ToolError>) -> Option<ErrorKind> {
+        let outcome = self.classifier.classify(result.as_ref());
+        outcome.failure_of_answer().map(|(kind, _)| kind)
+    }
+
+    #[inline]
+    fn ended(
+        &mut self,
+        result: &mut Result<Res, ToolError>,
+        failure_of_answer: Option<ErrorKind>,
+        _: Option<Instant>,
+    ) {
+        match (result, failure_of_answer) {
+            (Ok(_), None) if self.below.is_reported() => self.failed(ErrorKind::Reported),
+            (Ok(_), None) => self.succeeded(),
+            (Err(error), _) => self.ended_with(error),
+            (Ok(_), Some(kind)) => self.failed(kind),
+        }
+    }
 }

@@ -29,7 +29,7 @@ pub struct OnceLayer {
 }
 
 /// Shared by all of a layer value.
-pub(super) struct Rules {
+pub struct Rules {
     /// Calls with keys of their callers.
     pub(super) keyed: Arc<Flights<Key, Kept>>,
     /// Calls without, by their arguments. The oldest are forgotten if there is no room.
@@ -40,6 +40,8 @@ pub(super) struct Rules {
     pub(super) within: Duration,
     pub(super) inert: Inert,
 }
+
+crate::text::opaque_debug!({} Rules);
 
 impl OnceLayer {
     /// A layer with the default settings: callers' keys count for 24 hours, equal arguments for ten minutes.

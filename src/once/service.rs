@@ -10,7 +10,7 @@ use crate::{
     call::{CallInfo, Observation, ReplaySafety, ToolCall},
     error::{ErrorKind, Execution, ToolError},
     event::{InertReason, Listener},
-    flow::{Gate, Readiness, service},
+    flow::{Flow, Gate, Gated, Readiness},
     foreign,
     kit::{
         flights::{Flight, NoPlace, Source},
@@ -32,10 +32,11 @@ pub const TOOL_ALREADY_DONE: &str = "TOOL_ALREADY_DONE";
 /// The longest key, in bytes.
 const MAX_ID: usize = 1024;
 
-service! {
-    /// Runs a repeated call once. See the [module docs](super) for an example.
-    Once<S>, Arc<Rules> => Reused<InOnce>, where S::Response: Clone + Send + Sync + 'static
-}
+/// Runs a repeated call once. See the [module docs](super) for an example.
+pub type Once<S> = Gated<S, Arc<Rules>>;
+
+/// Response future for [`Once`].
+pub type ResponseFuture<S, F> = Flow<S, F, Reused<InOnce>>;
 
 impl<Res: Clone + Send + Sync + 'static> Gate<Res> for Arc<Rules> {
     type Ticket = Reused<InOnce>;
@@ -73,7 +74,7 @@ impl Kept {
 }
 
 /// A call with a key.
-pub(crate) struct InOnce {
+pub struct InOnce {
     flight: Flight<Key, Kept>,
     rules: Arc<Rules>,
     ttl: Duration,
@@ -82,6 +83,8 @@ pub(crate) struct InOnce {
     replay: ReplaySafety,
     below: Observation,
 }
+
+crate::text::opaque_debug!({} InOnce);
 
 /// The call at its key. `None`: it passes, as it starts nothing, may run twice, or has no key to be compared by.
 fn enter(

@@ -24,10 +24,12 @@ const MAX_REASON: usize = 80;
 const MAX_NAME: usize = 40;
 
 /// A call that is allowed, or waits for its approval.
-pub(crate) struct Permit {
+pub struct Permit {
     info: CallInfo,
-    asking: Cold<Asking>,
+    asking: Cold<Box<Asking>>,
 }
+
+crate::text::opaque_debug!({} Permit);
 
 /// An approval that is waited for, on a limit of its own.
 struct Asking {
@@ -75,6 +77,8 @@ impl Permit {
 }
 
 impl Ticket for Permit {
+    const REPORTS: bool = false;
+
     #[inline]
     fn info(&self) -> &CallInfo {
         &self.info
@@ -105,9 +109,6 @@ impl<Res> Ends<Res> for Permit {
         }
         Poll::Ready(Ok(None))
     }
-
-    #[inline]
-    fn judge(&self, _: &Result<Res, ToolError>) {}
 }
 
 impl Asking {

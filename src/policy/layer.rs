@@ -32,7 +32,7 @@ pub struct PolicyLayer {
 
 /// Shared by all services of one layer value.
 #[derive(Clone)]
-pub(super) struct Policy {
+pub struct Policy {
     rules: Vec<Rule>,
     watch: Arc<Watch>,
     default: Decision,

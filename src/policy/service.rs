@@ -7,14 +7,15 @@ use super::{
 use crate::{
     call::ToolCall,
     error::ToolError,
-    flow::{Gate, Readiness, service},
+    flow::{Flow, Gate, Gated, Readiness},
     kit::preparing::GivenUp,
 };
 
-service! {
-    /// Allows calls, denies them, or asks for approval. See the [module docs](super) for an example.
-    PolicyService<S>, Arc<Policy> => Permit
-}
+/// Allows calls, denies them, or asks for approval. See the [module docs](super) for an example.
+pub type PolicyService<S> = Gated<S, Arc<Policy>>;
+
+/// Response future for [`PolicyService`].
+pub type ResponseFuture<S, F> = Flow<S, F, Permit>;
 
 impl<Res> Gate<Res> for Arc<Policy> {
     type Ticket = Permit;

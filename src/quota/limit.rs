@@ -138,7 +138,7 @@ impl Evict for KeyQuota {
 }
 
 /// The tokens that a call costs, and has taken.
-pub(crate) struct Tokens {
+pub struct Tokens {
     info: CallInfo,
     entry: Arc<Entry<KeyQuota>>,
     cost: u32,
@@ -146,6 +146,8 @@ pub(crate) struct Tokens {
     turn: Option<Turn>,
     timer: Timer,
 }
+
+crate::text::opaque_debug!({} Tokens);
 
 impl Tokens {
     pub(super) fn new(info: CallInfo, entry: Arc<Entry<KeyQuota>>, cost: u32) -> Self {
@@ -235,6 +237,8 @@ impl Tokens {
 }
 
 impl Ticket for Tokens {
+    const REPORTS: bool = false;
+
     #[inline]
     fn info(&self) -> &CallInfo {
         &self.info
@@ -270,8 +274,6 @@ impl<Res> Ends<Res> for Tokens {
     fn waited(&self, time: Duration) {
         self.info.record(|record| record.add_wait(time));
     }
-
-    fn judge(&self, _: &Result<Res, ToolError>) {}
 
     #[inline]
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {

@@ -5,14 +5,15 @@ use super::{
 use crate::{
     call::ToolCall,
     error::ToolError,
-    flow::{Gate, Readiness, service},
+    flow::{Flow, Gate, Gated, Readiness},
     kit::preparing::GivenUp,
 };
 
-service! {
-    /// Gives the calls of a key so many tokens per period. See the [module docs](super) for an example.
-    QuotaService<S>, QuotaHandle => Tokens
-}
+/// Gives the calls of a key so many tokens per period. See the [module docs](super) for an example.
+pub type QuotaService<S> = Gated<S, QuotaHandle>;
+
+/// Response future for [`QuotaService`].
+pub type ResponseFuture<S, F> = Flow<S, F, Tokens>;
 
 impl<Res> Gate<Res> for QuotaHandle {
     type Ticket = Tokens;

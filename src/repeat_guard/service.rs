@@ -4,28 +4,34 @@ use super::guard::{Guard, MaybeWatched};
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
-    flow::{Ends, Gate, Readiness, Step, Ticket, service},
-    outcome::{Classify, Outcome},
+    flow::{Ends, Flow, Gate, Gated, Readiness, Step, Ticket},
+    outcome::{ByError, Classify, Outcome},
 };
 
-service! {
-    /// Stops a caller that makes the same failing call again and again. See the [module docs](super) for an example.
-    RepeatGuard<S, C>, Watch<C> => Repeatable<C>, where S::Response: 'static
-}
+/// Stops a caller that makes the same failing call again and again.
+/// See the [module docs](super) for an example.
+pub type RepeatGuard<S, C = ByError> = Gated<S, Watch<C>>;
+
+/// Response future for [`RepeatGuard`].
+pub type ResponseFuture<S, F, C> = Flow<S, F, Repeatable<C>>;
 
 /// The guard of one layer value.
 #[derive(Clone)]
-pub(super) struct Watch<C> {
+pub struct Watch<C> {
     pub(super) guard: Guard,
     pub(super) classifier: C,
 }
 
+crate::text::opaque_debug!({C} Watch<C>);
+
 /// A call, and what it is compared with.
-pub(super) struct Repeatable<C> {
+pub struct Repeatable<C> {
     info: CallInfo,
     watched: MaybeWatched,
     classifier: C,
 }
+
+crate::text::opaque_debug!({C} Repeatable<C>);
 
 impl<Res: 'static, C: Classify<Res> + Clone> Gate<Res> for Watch<C> {
     type Ticket = Repeatable<C>;
@@ -50,6 +56,8 @@ impl<Res: 'static, C: Classify<Res> + Clone> Gate<Res> for Watch<C> {
 }
 
 impl<C> Ticket for Repeatable<C> {
+    const REPORTS: bool = false;
+
     #[inline]
     fn info(&self) -> &CallInfo {
         &self.info

@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 
-use super::service::Timeout;
+use super::timed::Timeout;
 use crate::{
     call::ToolCall,
     config::{ConfigError, refuse_if},
@@ -14,8 +14,11 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct TimeoutLayer {
-    settings: Arc<Settings>,
+    pub(super) settings: Arc<Settings>,
 }
+
+/// The part above which a call is slow, by default.
+pub(super) const SLOW_FRACTION: f64 = 0.8;
 
 /// Shared by all services of one layer value.
 #[derive(Clone, Debug)]
@@ -23,6 +26,7 @@ pub(super) struct Settings {
     default: Duration,
     tools: PerTool<Duration>,
     rule: Option<Rule>,
+    pub(super) is_plain: bool,
     pub(super) slow_fraction: f64,
     pub(super) idle: Option<Duration>,
     pub(super) drain: Option<Duration>,
@@ -50,6 +54,12 @@ impl Settings {
         set.unwrap_or(self.default)
     }
 
+    /// Whether a timeout is all that calls get from the layer.
+    fn is_plain(&self) -> bool {
+        let is_told_by_default = self.slow_fraction == SLOW_FRACTION && !self.listener.is_set();
+        is_told_by_default && self.idle.is_none() && self.drain.is_none()
+    }
+
     #[inline(never)]
     fn of_tool(&self, call: &ToolCall) -> Option<Duration> {
         let ruled = self.rule.as_ref().and_then(|Rule(rule)| rule(call));
@@ -75,7 +85,8 @@ impl TimeoutLayer {
                 default: timeout,
                 tools: PerTool::new("timeout"),
                 rule: None,
-                slow_fraction: 0.8,
+                is_plain: true,
+                slow_fraction: SLOW_FRACTION,
                 idle: None,
                 drain: None,
                 listener: Listener::default(),
@@ -188,7 +199,9 @@ impl TimeoutLayer {
     }
 
     fn edit(mut self, change: impl FnOnce(&mut Settings)) -> Self {
-        change(Arc::make_mut(&mut self.settings));
+        let settings = Arc::make_mut(&mut self.settings);
+        change(settings);
+        settings.is_plain = settings.is_plain();
         self
     }
 }
@@ -197,6 +210,6 @@ impl<S> Layer<S> for TimeoutLayer {
     type Service = Timeout<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Timeout::new(inner, Arc::clone(&self.settings))
+        Timeout::new(inner, self.clone())
     }
 }

@@ -97,8 +97,10 @@
 //! those that wait on one thread share one: threads do not contend for the runtime's list of timers twice per
 //! call. A busy inner future cannot starve it. On expiry the inner future is dropped at once.
 
-mod future;
 mod layer;
-mod service;
+mod timed;
 
-pub use self::{future::ResponseFuture, layer::TimeoutLayer, service::Timeout};
+pub use self::{
+    layer::TimeoutLayer,
+    timed::{ResponseFuture, Timeout},
+};

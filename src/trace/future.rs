@@ -9,11 +9,7 @@ use pin_project_lite::pin_project;
 use tracing::Span;
 
 use super::{hooks::TraceHooks, observer::Observer};
-use crate::{
-    call::CallInfo,
-    error::ToolError,
-    kit::{in_flight::InFlight, inner},
-};
+use crate::{call::CallInfo, error::ToolError, flow::in_flight::InFlight, kit::inner};
 
 pin_project! {
     /// Response future for [`Trace`](super::Trace).
@@ -32,7 +28,7 @@ pin_project! {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
             if let Watch::Heard { flight } = this.watch
-                && let Some(span) = flight.reporter().and_then(Observer::span)
+                && let Some(span) = flight.ticket().and_then(Observer::span)
             {
                 // What happens below while it is dropped belongs to the span, and comes before its end.
                 let _entered = span.enter();
@@ -80,7 +76,7 @@ where
         let outcome = observer.hooks().classify(result.as_ref());
         drop(entered);
         // The span ends here, and not with the future.
-        flight.end(|observer| observer.ended(&result, &outcome));
+        flight.finish(|observer| observer.ended(&result, &outcome));
         Poll::Ready(result)
     }
 }

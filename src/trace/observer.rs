@@ -16,8 +16,8 @@ use crate::{
         CallOutcome, Event, InertReason, details_are_heard, emit, heard::heard, level_of,
         level_of_error, ms, names::span as names, short,
     },
+    flow::{Abandoned, Ticket},
     foreign,
-    kit::in_flight::{Abandoned, Report},
     outcome::Outcome,
 };
 
@@ -399,8 +399,16 @@ fn tell(call: &CallInfo, failure: Option<&Failure<'_>>, error: Option<&ToolError
     }
 }
 
-impl<H: TraceHooks<Res>, Res> Report for Observer<H, Res> {
-    fn abandoned(self, how: Abandoned) {
+impl<H: TraceHooks<Res>, Res> Ticket for Observer<H, Res> {
+    fn info(&self) -> &CallInfo {
+        &self.info
+    }
+
+    fn times(&self, call: &ToolCall) -> [Option<Instant>; 2] {
+        [None, call.deadline()]
+    }
+
+    fn dropped(&mut self, how: Abandoned) {
         let _entered = self.span().map(Span::enter);
         if let Some(seen) = &self.seen {
             let failure = if how.past_deadline {
@@ -419,7 +427,7 @@ impl<H: TraceHooks<Res>, Res> Report for Observer<H, Res> {
         }
     }
 
-    fn panicked(self) {
+    fn panicked(&mut self) {
         let Some(seen) = &self.seen else { return };
         let _entered = seen.span.enter();
         let failure = Failure::of_kind(ErrorKind::Panicked, "the tool panicked");

@@ -10,9 +10,7 @@ use super::{
     observer::Observer,
 };
 use crate::{
-    call::ToolCall,
-    error::ToolError,
-    kit::{in_flight::Beginning, inner::call_in_place},
+    call::ToolCall, error::ToolError, flow::in_flight::Beginning, kit::inner::call_in_place,
 };
 
 /// Makes a span for each call. See the [module docs](super) for an example.
@@ -60,9 +58,9 @@ where
     #[inline(never)]
     fn call_heard(&mut self, mut call: ToolCall) -> ResponseFuture<S::Future, H, S::Response> {
         let observer = Observer::start(&mut call, &self.layer);
-        let mut beginning = Beginning::new(observer, call.deadline());
+        let mut beginning = Beginning::new(observer, &call);
         // The inner `call` may run a tool's first steps: they belong to the span.
-        let entered = beginning.report().span().map(Span::enter);
+        let entered = beginning.ticket().span().map(Span::enter);
         let fut = self.inner.call(call);
         drop(entered);
         let flight = beginning.begun();

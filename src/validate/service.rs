@@ -4,16 +4,19 @@ use super::layer::Settings;
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
-    flow::{Gate, Readiness, service},
+    flow::{Flow, Gate, Gated, Readiness},
 };
 
-service! {
-    /// Checks the arguments of calls. See the [module docs](super) for an example.
-    Validate<S>, Checks => CallInfo
-}
+/// Checks the arguments of calls. See the [module docs](super) for an example.
+pub type Validate<S> = Gated<S, Checks>;
+
+/// Response future for [`Validate`].
+pub type ResponseFuture<S, F> = Flow<S, F, CallInfo>;
 
 #[derive(Clone)]
-pub(super) struct Checks(pub(super) Arc<Settings>);
+pub struct Checks(pub(super) Arc<Settings>);
+
+crate::text::opaque_debug!({} Checks);
 
 impl<Res> Gate<Res> for Checks {
     type Ticket = CallInfo;

@@ -16,8 +16,7 @@ use crate::{
     circuit_breaker::{Breaker, CircuitBreakerHandle, Pass, SERVER, Sign},
     error::{ErrorKind, Outage, ToolError},
     event::availability::Reason,
-    flow::{Ends, Gate, Readiness, Step, Ticket},
-    kit::in_flight::Abandoned,
+    flow::{Abandoned, Ends, Gate, Readiness, Step, Ticket},
 };
 
 /// What is known of servers. Cheap to clone. See the [module docs](super) for an example.
@@ -230,12 +229,14 @@ impl<Res> Gate<Res> for Health {
 }
 
 /// A call to a server. However it ends, its end is recorded once, and a probe gives its place back.
-pub(crate) struct Visit {
+pub struct Visit {
     health: Health,
     breaker: Breaker,
     info: CallInfo,
     pass: Pass,
 }
+
+crate::text::opaque_debug!({} Visit);
 
 impl Visit {
     fn admit(&mut self) -> Result<(), ToolError> {
@@ -311,9 +312,6 @@ impl<Res> Ends<Res> for Visit {
         self.failed(&mut error);
         error
     }
-
-    #[inline]
-    fn judge(&self, _: &Result<Res, ToolError>) {}
 
     #[inline]
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {

@@ -1,7 +1,8 @@
 use super::{Health, registry::Visit};
-use crate::flow::service;
+use crate::flow::{Flow, Gated};
 
-service! {
-    /// Records in a [`Health`] registry how calls end. See the [module docs](super) for an example.
-    HealthService<S>, Health => Visit
-}
+/// Records in a [`Health`] registry how calls end. See the [module docs](super) for an example.
+pub type HealthService<S> = Gated<S, Health>;
+
+/// Response future for [`HealthService`].
+pub type ResponseFuture<S, F> = Flow<S, F, Visit>;

@@ -19,10 +19,11 @@ use std::{
 use tokio::time::Instant;
 
 use self::{alarm::Place, queue::Seen};
+use super::cold::Cold;
 
 /// Ready once a moment has come. It costs nothing until it is polled, which is after the first `Pending` of what it bounds.
 #[derive(Default)]
-pub(crate) struct Timer(Option<Place>);
+pub(crate) struct Timer(Cold<Place>);
 
 impl Timer {
     /// Ready once the moment `at` has come; never if it is `None`. `at` is not called again while the timer waits for it.
@@ -34,7 +35,7 @@ impl Timer {
         cx: &mut Context<'_>,
         at: impl FnOnce() -> Option<Instant>,
     ) -> Poll<()> {
-        if let Some(place) = &self.0 {
+        if let Some(place) = &self.0.0 {
             match place.look(cx.waker()) {
                 Seen::Waiting => return Poll::Pending,
                 Seen::Rung => return Poll::Ready(()),
@@ -51,13 +52,13 @@ impl Timer {
     /// Forgets the moment. It wakes no task until it is polled again, on whichever runtime that is.
     #[cold]
     pub(crate) fn reset(&mut self) {
-        self.0 = None;
+        self.0 = Cold::default();
     }
 
     #[inline(never)]
     fn wait(&mut self, at: Instant, waker: &Waker) -> Poll<()> {
         let (place, is_first) = Place::take(at, waker.clone());
-        let place = self.0.insert(place);
+        let place = self.0.0.insert(place);
         if !is_first {
             return Poll::Pending;
         }
@@ -72,7 +73,7 @@ impl Timer {
 
 impl fmt::Debug for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waits = self.0.is_some();
+        let waits = self.0.0.is_some();
         f.debug_struct("Timer").field("waits", &waits).finish()
     }
 }

@@ -79,7 +79,7 @@ async fn a_moment_that_has_passed_is_told_at_the_first_poll() {
 async fn none_never_comes() {
     let mut timer = Timer::default();
     assert!(timer.poll(&mut noop(), || None).is_pending());
-    assert!(timer.0.is_none());
+    assert!(timer.0.0.is_none());
 }
 
 /// A future may be kept and not polled, as in a `select!` or by a lock that its task holds.
@@ -269,7 +269,7 @@ fn every_waiter_is_woken_by_a_shutdown_at_any_moment() {
             drop(runtime);
         });
         for (timer, count) in timers.iter().zip(&count) {
-            let place = timer.0.as_ref().unwrap();
+            let place = timer.0.0.as_ref().unwrap();
             let seen = place.look(Waker::noop());
             assert!(
                 matches!(seen, Seen::Rung | Seen::Adrift),
@@ -303,7 +303,7 @@ fn a_thread_does_not_keep_an_alarm_for_every_runtime_it_has_seen() {
         .map(|_| {
             let runtime = current_thread();
             let _entered = runtime.enter();
-            waiting(Instant::now() + SECOND).0.as_ref().unwrap().alarm()
+            waiting(Instant::now() + SECOND).0.0.as_ref().unwrap().alarm()
         })
         .collect();
     assert!(
@@ -323,7 +323,7 @@ fn a_thread_that_ends_leaves_no_alarm_behind() {
         let thread = scope.spawn(|| {
             let _entered = handle.enter();
             let timer = waiting(at);
-            timer.0.as_ref().unwrap().alarm()
+            timer.0.0.as_ref().unwrap().alarm()
         });
         thread.join().unwrap()
     });

@@ -1,16 +1,12 @@
 //! A layer that repeats.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 
-use tower::{Layer, Service, ServiceExt};
+use tower::{Layer, Service, util::BoxCloneSyncService};
 use tower_toolcall::{
     Claim, Listen, ReplaySafety, ToolCall, ToolError,
     event::{Event, Listener, RetryRefusal, Signal},
+    middleware::{self, Next},
 };
 
 /// Sends a call again, up to a number of attempts, with a pause between them, where no layer above does so.
@@ -38,72 +34,40 @@ impl AgainLayer {
     }
 }
 
-impl<S> Layer<S> for AgainLayer {
-    type Service = Again<S>;
-
-    fn layer(&self, inner: S) -> Again<S> {
-        Again {
-            inner,
-            settings: self.clone(),
-        }
-    }
-}
-
-/// Made by [`AgainLayer`].
-#[derive(Clone, Debug)]
-pub struct Again<S> {
-    inner: S,
-    settings: AgainLayer,
-}
-
-impl<S> Service<ToolCall> for Again<S>
+impl<S, Res> Layer<S> for AgainLayer
 where
-    S: Service<ToolCall, Error: Into<ToolError> + Send, Future: Send, Response: Send>
+    S: Service<ToolCall, Response = Res, Error: Into<ToolError>, Future: Send>
         + Clone
         + Send
+        + Sync
         + 'static,
+    Res: Send + 'static,
 {
-    type Response = S::Response;
-    type Error = ToolError;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, ToolError>> + Send>>;
+    type Service = BoxCloneSyncService<ToolCall, Res, ToolError>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner.poll_ready(cx).map_err(Into::into)
-    }
-
-    fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let fresh = self.inner.clone();
-        if call.claim(Claim::Retry) {
-            let sent = self.inner.call(call);
-            return Box::pin(async move { sent.await.map_err(Into::into) });
-        }
-        let attempts = call.observe_attempts(self.settings.attempts);
-        call.record(|record| record.announce(Signal::Retries));
-        let first = self.inner.call(call.clone());
-        let work = repeat(fresh, first, call, self.settings.clone());
-        Box::pin(async move {
-            // The recording ends with the answer.
-            let _attempts = attempts;
-            work.await
-        })
+    fn layer(&self, inner: S) -> Self::Service {
+        let settings = self.clone();
+        let again = move |call: ToolCall, next: Next<Res>| repeat(call, next, settings.clone());
+        BoxCloneSyncService::new(middleware::from_fn(again).layer(inner))
     }
 }
 
-async fn repeat<S>(
-    fresh: S,
-    first: S::Future,
+async fn repeat<Res>(
     mut call: ToolCall,
+    mut next: Next<Res>,
     settings: AgainLayer,
-) -> Result<S::Response, ToolError>
-where
-    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-{
+) -> Result<Res, ToolError> {
+    if call.claim(Claim::Retry) {
+        return next.run(call).await;
+    }
+    // The recording ends with the answer.
+    let _attempts = call.observe_attempts(settings.attempts);
+    call.record(|record| record.announce(Signal::Retries));
     let info = call.info();
-    let mut result = first.await;
     loop {
-        let error = match result {
+        let error = match next.run(call.clone()).await {
             Ok(answer) => return Ok(answer),
-            Err(error) => error.into().for_call(&info),
+            Err(error) => error.for_call(&info),
         };
         let attempt = call.attempt();
         let why = match error.execution() {
@@ -130,6 +94,5 @@ where
         tokio::time::sleep(pause).await;
         call.record(|record| record.add_wait(pause));
         call.next_attempt();
-        result = fresh.clone().oneshot(call.clone()).await;
     }
 }

@@ -5,7 +5,7 @@ mod index;
 mod quota;
 
 pub use self::{
-    again::{Again, AgainLayer},
+    again::AgainLayer,
     index::{Index, Shard},
     quota::QuotaLayer,
 };

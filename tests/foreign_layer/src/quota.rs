@@ -5,8 +5,11 @@ use std::sync::{
     atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use tower::{Layer, Service, util::BoxCloneSyncService};
-use tower_toolcall::{ErrorKind, ToolCall, ToolError, middleware};
+use tower::Layer;
+use tower_toolcall::{
+    CallInfo, ErrorKind, ToolCall, ToolError,
+    flow::{Ends, Gate, Gated, Readiness, Step, Ticket},
+};
 
 /// Lets a number of calls pass, and refuses all that come after them.
 #[derive(Clone, Debug)]
@@ -19,30 +22,46 @@ impl QuotaLayer {
     }
 }
 
-impl<S, Res> Layer<S> for QuotaLayer
-where
-    S: Service<ToolCall, Response = Res, Error: Into<ToolError>, Future: Send>
-        + Clone
-        + Send
-        + Sync
-        + 'static,
-    Res: Send + 'static,
-{
-    type Service = BoxCloneSyncService<ToolCall, Res, ToolError>;
+impl<S> Layer<S> for QuotaLayer {
+    type Service = Gated<S, Self>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let left = Arc::clone(&self.0);
-        let quota = middleware::from_fn(move |call: ToolCall, mut next: middleware::Next<Res>| {
-            let one_less = |left: u32| left.checked_sub(1);
-            let passes = left.fetch_update(Relaxed, Relaxed, one_less).is_ok();
-            async move {
-                if !passes {
-                    let text = "the quota of this agent is used up";
-                    return Err(ToolError::refusal(ErrorKind::Overloaded, text));
-                }
-                next.run(call).await
-            }
-        });
-        BoxCloneSyncService::new(quota.layer(inner))
+        Gated::new(inner, self.clone())
+    }
+}
+
+impl<Res> Gate<Res> for QuotaLayer {
+    type Ticket = Counted;
+
+    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Counted, ToolError> {
+        let (info, left) = (call.info(), Arc::clone(&self.0));
+        Ok(Counted { info, left })
+    }
+}
+
+/// A call, and how many may pass.
+#[derive(Debug)]
+pub struct Counted {
+    info: CallInfo,
+    left: Arc<AtomicU32>,
+}
+
+impl Ticket for Counted {
+    const REPORTS: bool = false;
+
+    fn info(&self) -> &CallInfo {
+        &self.info
+    }
+}
+
+impl<Res> Ends<Res> for Counted {
+    type Class = ();
+
+    fn admit(&mut self, _: &mut ToolCall) -> Result<Step, ToolError> {
+        let one_less = |left: u32| left.checked_sub(1);
+        let passes = self.left.fetch_update(Relaxed, Relaxed, one_less);
+        let text = "the quota of this agent is used up";
+        let refusal = |_| ToolError::refusal(ErrorKind::Overloaded, text);
+        passes.map(|_| Step::Go).map_err(refusal)
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Asked {
 /// How a call ended.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum End {
+pub enum End {
     Ok(Value),
     /// Its answer is no JSON, or larger than what is written down.
     Lost,
@@ -44,6 +44,8 @@ pub(super) enum End {
     Unfinished,
     Panicked,
 }
+
+crate::text::opaque_debug!({} End);
 
 impl Asked {
     pub(super) fn of(call: &ToolCall) -> Self {

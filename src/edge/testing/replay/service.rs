@@ -1,13 +1,6 @@
-use std::{
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll},
-};
-
-use pin_project_lite::pin_project;
 use serde::Serialize;
+use tokio::time::Instant;
 use tower_layer::Layer;
-use tower_service::Service;
 
 use super::{
     Capture,
@@ -16,10 +9,7 @@ use super::{
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
-    kit::{
-        in_flight::{Abandoned, Beginning, InFlight, Report},
-        inner::{self, call_in_place},
-    },
+    flow::{Abandoned, Ends, Gate, Readiness, Sent, Ticket, Watched},
 };
 
 /// Layer that writes down calls and how they end: [`Capture::layer`].
@@ -46,98 +36,61 @@ impl<S> Layer<S> for CaptureLayer {
     type Service = CaptureService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        CaptureService {
-            inner,
-            capture: self.0.clone(),
-        }
+        CaptureService::new(inner, self.clone())
     }
 }
 
 /// Writes down calls and how they end. See [`Capture`].
-#[derive(Clone, Debug)]
-pub struct CaptureService<S> {
-    inner: S,
-    capture: Capture,
-}
+pub type CaptureService<S> = Watched<S, CaptureLayer>;
 
-crate::kit::inner::accessors!({S} CaptureService<S>, inner);
-
-impl<S> Service<ToolCall> for CaptureService<S>
-where
-    S: Service<ToolCall, Response: Serialize, Error: Into<ToolError>>,
-{
-    type Response = S::Response;
-    type Error = ToolError;
-    type Future = ResponseFuture<S::Future>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner.poll_ready(cx).map_err(Into::into)
-    }
-
-    #[inline(never)]
-    fn call(&mut self, call: ToolCall) -> Self::Future {
-        let open = Open {
-            info: call.info(),
-            asked: Asked::of(&call),
-            capture: self.capture.clone(),
-        };
-        let mut open = Beginning::new(open, None);
-        call_in_place(&mut self.inner, call, |fut| ResponseFuture {
-            fut: Some(fut),
-            open: open.begun(),
-        })
-    }
-}
+/// Response future for [`CaptureService`].
+pub type ResponseFuture<F> = Sent<F, Open>;
 
 /// A line without its end.
-struct Open {
+pub struct Open {
     info: CallInfo,
     asked: Asked,
     capture: Capture,
 }
 
-impl Report for Open {
-    fn abandoned(self, _: Abandoned) {
+crate::text::debug_fields! { {} |this| Open { info: this.info, .. } }
+
+impl<Res: Serialize> Gate<Res> for CaptureLayer {
+    type Ticket = Open;
+
+    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Open, ToolError> {
+        Ok(Open {
+            info: call.info(),
+            asked: Asked::of(call),
+            capture: self.0.clone(),
+        })
+    }
+}
+
+impl Ticket for Open {
+    fn info(&self) -> &CallInfo {
+        &self.info
+    }
+
+    fn dropped(&mut self, _: Abandoned) {
         self.capture.write(&self.asked, End::Unfinished);
     }
 
-    fn panicked(self) {
+    fn panicked(&mut self) {
         self.capture.write(&self.asked, End::Panicked);
     }
 }
 
-pin_project! {
-    /// Response future for [`CaptureService`].
-    #[must_use = "futures do nothing unless polled"]
-    pub struct ResponseFuture<F> {
-        #[pin]
-        fut: Option<F>,
-        open: InFlight<Open>,
+impl<Res: Serialize> Ends<Res> for Open {
+    type Class = Option<End>;
+
+    fn judge(&self, result: &Result<Res, ToolError>) -> Option<End> {
+        Some(End::of(&self.info, result.as_ref()))
     }
-}
 
-impl<F, Res, E> Future for ResponseFuture<F>
-where
-    F: Future<Output = Result<Res, E>>,
-    Res: Serialize,
-    E: Into<ToolError>,
-{
-    type Output = Result<Res, ToolError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let open = this.open.begin_poll();
-        let Poll::Ready(result) = inner::poll(this.fut, cx) else {
-            this.open.wait();
-            return Poll::Pending;
-        };
-        let result = result.map_err(|e| e.into().for_call(&open.info));
-        let end = End::of(&open.info, result.as_ref());
-        this.open.end(|open| open.capture.write(&open.asked, end));
-        Poll::Ready(result)
+    fn ended(&mut self, _: &mut Result<Res, ToolError>, end: Option<End>, _: Option<Instant>) {
+        if let Some(end) = end {
+            self.capture.write(&self.asked, end);
+        }
     }
-}
-
-crate::text::debug_fields! {
-    {F: std::fmt::Debug} |this| ResponseFuture<F> { fut: this.fut, .. }
 }

@@ -4,14 +4,8 @@ use std::{mem::ManuallyDrop, time::Duration};
 
 use tokio::time::Instant;
 
-/// Takes the end of a call that has no result.
-pub(crate) trait Report {
-    /// The future was dropped unfinished.
-    fn abandoned(self, how: Abandoned);
-
-    /// The future panicked while it was polled.
-    fn panicked(self);
-}
+use super::Ticket;
+use crate::call::ToolCall;
 
 /// How a call was abandoned: its response future was dropped unfinished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +22,8 @@ pub struct Abandoned {
 /// `thread::panicking()` cannot distinguish a panic from a drop, because it is false again above a
 /// `catch_unwind`; the stage can.
 #[derive(Debug)]
-pub(crate) struct InFlight<R: Report> {
-    report: Option<R>,
+pub(crate) struct InFlight<T: Ticket> {
+    ticket: Option<T>,
     deadline: Option<Instant>,
     since: Option<Instant>,
     stage: Stage,
@@ -45,111 +39,95 @@ enum Stage {
     Ended,
 }
 
-impl<R: Report> InFlight<R> {
+impl<T: Ticket> InFlight<T> {
     #[inline]
-    fn new(report: Option<R>, deadline: Option<Instant>) -> Self {
+    fn new(ticket: Option<T>, [since, deadline]: [Option<Instant>; 2]) -> Self {
         Self {
-            report,
+            ticket,
             deadline,
-            since: None,
+            since,
             stage: Stage::Waiting,
         }
     }
 
     /// Guards a call that was not sent yet.
-    pub(crate) fn unsent(report: Option<R>) -> Self {
-        let mut unsent = Self::new(report, None);
+    pub(super) fn unsent(ticket: Option<T>) -> Self {
+        let mut unsent = Self::new(ticket, [None; 2]);
         unsent.stage = Stage::Unsent;
         unsent
     }
 
-    /// The report of a call that was not sent yet.
-    pub(crate) fn reporter_mut(&mut self) -> Option<&mut R> {
-        self.report.as_mut()
+    /// The ticket, until the end.
+    #[inline]
+    pub(crate) fn ticket(&self) -> Option<&T> {
+        self.ticket.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn ticket_mut(&mut self) -> &mut T {
+        self.ticket.as_mut().expect("there until the end")
     }
 
     /// Sends a call. Without an end, it has panicked.
-    pub(crate) fn send<F>(&mut self, deadline: Option<Instant>, send: impl FnOnce() -> F) -> F {
+    pub(super) fn send<F>(&mut self, call: ToolCall, send: impl FnOnce(ToolCall) -> F) -> F {
         self.stage = Stage::Polling;
-        self.deadline = deadline;
-        let fut = send();
+        [self.since, self.deadline] = times(self.ticket.as_ref(), &call);
+        let fut = send(call);
         self.stage = Stage::Waiting;
         fut
     }
 
-    /// Drops the report of a call that is not sent.
-    pub(crate) fn give_up(&mut self) {
+    /// Drops the ticket of a call that has no result.
+    pub(super) fn give_up(&mut self) {
         self.stage = Stage::Ended;
-        self.report = None;
+        self.ticket = None;
     }
 
-    /// The clock was read when the call began: it counts as pending since then.
-    #[cfg(feature = "metrics")]
+    /// Begins a poll: if neither `wait` nor `finish` follows, the call panicked.
     #[inline]
-    pub(crate) fn with_start(mut self, start: Instant) -> Self {
-        self.since = Some(start);
-        self
+    pub(crate) fn begin_poll(&mut self) -> &T {
+        if T::REPORTS {
+            // A second report would follow from here.
+            assert!(self.stage != Stage::Ended, "polled after completion");
+            self.stage = Stage::Polling;
+        }
+        self.ticket.as_ref().expect("there until the end")
     }
 
-    /// Begins a poll: if neither `wait` nor `end` follows, the call panicked.
-    #[inline]
-    pub(crate) fn begin_poll(&mut self) -> &R {
-        // A second report would follow from here.
-        assert!(self.stage != Stage::Ended, "polled after completion");
-        self.stage = Stage::Polling;
-        self.report.as_ref().expect("there until the end")
-    }
-
-    /// The poll was `Pending`. The clock is read at the first one only, so a call that answers at once reads none.
+    /// The poll was `Pending`. The clock is read at the first one only, so a call that answers
+    /// immediately reads none.
     #[inline]
     pub(crate) fn wait(&mut self) {
-        self.stage = Stage::Waiting;
-        self.since.get_or_insert_with(Instant::now);
+        if T::REPORTS {
+            self.stage = Stage::Waiting;
+            self.since.get_or_insert_with(Instant::now);
+        }
     }
 
-    /// Reports the result of the call; then the report is dropped in place, even if it panics.
+    /// Returns what the ticket makes of the result; then it is dropped in place, even if it panics.
     #[inline]
-    pub(crate) fn end(&mut self, end: impl FnOnce(&R)) {
+    pub(crate) fn finish<R>(&mut self, finish: impl FnOnce(&mut T) -> R) -> R {
         self.stage = Stage::Ended;
-        let report = DropReport(&mut self.report);
-        end(report.0.as_ref().expect("there until the end"));
-    }
-
-    /// Returns what the report makes of the result; then the report is dropped in place, even if it panics.
-    #[inline]
-    pub(crate) fn finish<T>(&mut self, finish: impl FnOnce(&mut R) -> T) -> T {
-        self.stage = Stage::Ended;
-        let report = DropReport(&mut self.report);
-        finish(report.0.as_mut().expect("there until the end"))
-    }
-
-    /// The report, until the end.
-    #[inline]
-    pub(crate) fn reporter(&self) -> Option<&R> {
-        self.report.as_ref()
-    }
-
-    /// Returns the report of a call that was sent.
-    #[inline]
-    pub(crate) fn report(&self) -> &R {
-        self.report.as_ref().expect("there until the end")
+        let ticket = DropTicket(&mut self.ticket);
+        finish(ticket.0.as_mut().expect("there until the end"))
     }
 
     /// When the call began to wait; `None` if it never did.
-    pub(crate) fn since(&self) -> Option<Instant> {
+    #[inline]
+    pub(super) fn since(&self) -> Option<Instant> {
         self.since
     }
 
     #[cold]
     fn unfinished(&mut self) {
-        let Some(report) = self.report.take() else {
+        let Some(mut ticket) = self.ticket.take() else {
             return;
         };
         if self.stage == Stage::Polling {
-            return report.panicked();
+            return ticket.panicked();
         }
         let now = (self.since.is_some() || self.deadline.is_some()).then(Instant::now);
-        report.abandoned(Abandoned {
+        ticket.dropped(Abandoned {
             pending: match (now, self.since) {
                 (Some(now), Some(since)) => now.saturating_duration_since(since),
                 _ => Duration::ZERO,
@@ -159,10 +137,18 @@ impl<R: Report> InFlight<R> {
     }
 }
 
-/// Drops a report in place, after its end or a panic.
-struct DropReport<'a, R>(&'a mut Option<R>);
+#[inline]
+fn times<T: Ticket>(ticket: Option<&T>, call: &ToolCall) -> [Option<Instant>; 2] {
+    match ticket.filter(|_| T::REPORTS) {
+        Some(ticket) => ticket.times(call),
+        None => [None; 2],
+    }
+}
 
-impl<R> Drop for DropReport<'_, R> {
+/// Drops a ticket in place, after its end or a panic.
+struct DropTicket<'a, T>(&'a mut Option<T>);
+
+impl<T> Drop for DropTicket<'_, T> {
     #[inline]
     fn drop(&mut self) {
         *self.0 = None;
@@ -173,45 +159,47 @@ impl<R> Drop for DropReport<'_, R> {
 ///
 /// A value that is only moved can stay in registers; and if nothing can panic between the making of a future and its place, it
 /// can be made in that place.
-pub(crate) struct Beginning<R: Report> {
+pub(crate) struct Beginning<T: Ticket> {
     /// Always taken before the drop.
-    report: ManuallyDrop<Option<R>>,
-    deadline: Option<Instant>,
+    ticket: ManuallyDrop<Option<T>>,
+    times: [Option<Instant>; 2],
 }
 
-impl<R: Report> Beginning<R> {
+impl<T: Ticket> Beginning<T> {
     #[inline]
-    pub(crate) fn new(report: R, deadline: Option<Instant>) -> Self {
-        let report = ManuallyDrop::new(Some(report));
-        Self { report, deadline }
+    pub(crate) fn new(ticket: T, call: &ToolCall) -> Self {
+        let times = times(Some(&ticket), call);
+        let ticket = ManuallyDrop::new(Some(ticket));
+        Self { ticket, times }
     }
 
-    /// What reports.
+    /// The ticket.
     #[inline]
-    pub(crate) fn report(&self) -> &R {
-        self.report.as_ref().expect("taken at the end alone")
+    pub(crate) fn ticket(&self) -> &T {
+        self.ticket.as_ref().expect("taken at the end alone")
     }
 
     /// The future is made.
     #[inline]
-    pub(crate) fn begun(&mut self) -> InFlight<R> {
-        InFlight::new(self.report.take(), self.deadline)
+    pub(crate) fn begun(&mut self) -> InFlight<T> {
+        let times = if T::REPORTS { self.times } else { [None; 2] };
+        InFlight::new(self.ticket.take(), times)
     }
 }
 
-impl<R: Report> Drop for Beginning<R> {
+impl<T: Ticket> Drop for Beginning<T> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Some(report) = self.report.take() {
-            report.panicked();
+        if let Some(mut ticket) = self.ticket.take() {
+            ticket.panicked();
         }
     }
 }
 
-impl<R: Report> Drop for InFlight<R> {
+impl<T: Ticket> Drop for InFlight<T> {
     #[inline]
     fn drop(&mut self) {
-        if matches!(self.stage, Stage::Waiting | Stage::Polling) {
+        if T::REPORTS && matches!(self.stage, Stage::Waiting | Stage::Polling) {
             self.unfinished();
         }
     }
@@ -220,10 +208,17 @@ impl<R: Report> Drop for InFlight<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::CallInfo;
     use std::{cell::RefCell, panic, rc::Rc, task::Poll};
 
-    #[derive(Clone, Default)]
-    struct Log(Rc<RefCell<Vec<String>>>);
+    #[derive(Clone)]
+    struct Log(Rc<RefCell<Vec<String>>>, CallInfo);
+
+    impl Default for Log {
+        fn default() -> Self {
+            Self(Rc::default(), ToolCall::new("search").info())
+        }
+    }
 
     impl InFlight<Log> {
         fn poll<T>(&mut self, poll: impl FnOnce(&Log) -> Poll<T>) -> Poll<T> {
@@ -236,11 +231,14 @@ mod tests {
         }
     }
 
-    impl Report for Log {
-        fn abandoned(self, how: Abandoned) {
+    impl Ticket for Log {
+        fn info(&self) -> &CallInfo {
+            &self.1
+        }
+        fn dropped(&mut self, how: Abandoned) {
             self.0.borrow_mut().push(format!("{how:?}"));
         }
-        fn panicked(self) {
+        fn panicked(&mut self) {
             self.0.borrow_mut().push("panicked".into());
         }
     }
@@ -248,7 +246,7 @@ mod tests {
     #[test]
     fn a_call_that_has_its_result_is_not_reported_again() {
         let log = Log::default();
-        let mut flight = InFlight::new(Some(log.clone()), None);
+        let mut flight = InFlight::new(Some(log.clone()), [None; 2]);
         assert_eq!(flight.poll(|_| Poll::Ready(1)), Poll::Ready(1));
         drop(flight);
         assert!(log.0.borrow().is_empty());
@@ -258,7 +256,7 @@ mod tests {
     fn a_panic_at_the_beginning_is_reported() {
         let log = Log::default();
         let begun = panic::catch_unwind(panic::AssertUnwindSafe(|| -> u8 {
-            let _beginning = Beginning::new(log.clone(), None);
+            let _beginning = Beginning::new(log.clone(), &ToolCall::new("search"));
             panic!("boom")
         }));
         assert!(begun.is_err());
@@ -268,7 +266,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_drop_in_flight_tells_how_long_it_was_pending() {
         let log = Log::default();
-        let mut flight = InFlight::new(Some(log.clone()), None);
+        let mut flight = InFlight::new(Some(log.clone()), [None; 2]);
         assert!(flight.poll(|_| Poll::<()>::Pending).is_pending());
         tokio::time::advance(Duration::from_secs(2)).await;
         drop(flight);
@@ -284,7 +282,7 @@ mod tests {
         let log = Log::default();
         let flight = InFlight::new(
             Some(log.clone()),
-            Some(Instant::now() + Duration::from_secs(1)),
+            [None, Some(Instant::now() + Duration::from_secs(1))],
         );
         tokio::time::advance(Duration::from_secs(1)).await;
         drop(flight);
@@ -294,7 +292,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_is_pending_since_the_first_time() {
         let log = Log::default();
-        let mut flight = InFlight::new(Some(log.clone()), None);
+        let mut flight = InFlight::new(Some(log.clone()), [None; 2]);
         for _ in 0..2 {
             assert!(flight.poll(|_| Poll::<()>::Pending).is_pending());
             tokio::time::advance(Duration::from_secs(1)).await;
@@ -306,7 +304,7 @@ mod tests {
     #[test]
     fn a_call_that_is_polled_after_its_end_is_not_reported_again() {
         let log = Log::default();
-        let mut flight = InFlight::new(Some(log.clone()), None);
+        let mut flight = InFlight::new(Some(log.clone()), [None; 2]);
         assert!(flight.poll(|_| Poll::Ready(())).is_ready());
         let polled = panic::catch_unwind(panic::AssertUnwindSafe(|| {
             flight.poll(|_| -> Poll<()> { panic!("boom") })
@@ -320,7 +318,7 @@ mod tests {
     #[test]
     fn a_panic_is_distinguished_from_a_drop_even_below_a_catch() {
         let log = Log::default();
-        let mut flight = InFlight::new(Some(log.clone()), None);
+        let mut flight = InFlight::new(Some(log.clone()), [None; 2]);
         let polled = panic::catch_unwind(panic::AssertUnwindSafe(|| {
             flight.poll(|_| -> Poll<()> { panic!("boom") })
         }));

@@ -1,0 +1,143 @@
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use super::{
+    Ends, Gate, Readiness, Ticket,
+    in_flight::{Beginning, InFlight},
+};
+use crate::{call::ToolCall, error::ToolError, kit::inner::call_in_place};
+
+pin_project! {
+    /// A call that was sent, or refused when it arrived.
+    #[project(!Unpin)]
+    #[must_use = "futures do nothing unless polled"]
+    pub struct Sent<F, T: Ticket> {
+        // No variant of an enum, and beside pointers alone: else it would be copied to its place.
+        #[pin]
+        pub(super) fut: Option<F>,
+        pub(super) refused: Option<ToolError>,
+        pub(super) flight: InFlight<T>,
+    }
+}
+
+impl<F, T: Ticket> Sent<F, T> {
+    pub(super) fn parts(self: Pin<&mut Self>) -> (Pin<&mut Option<F>>, &mut InFlight<T>) {
+        let this = self.project();
+        (this.fut, this.flight)
+    }
+
+    /// A call that is not sent yet, or never.
+    pub(super) fn unsent(refused: Option<ToolError>, ticket: Option<T>) -> Self {
+        Self {
+            fut: None,
+            refused,
+            flight: InFlight::unsent(ticket),
+        }
+    }
+
+    /// A call that is sent, and whose drop is not reported.
+    pub(crate) fn new(fut: F, ticket: T) -> Self {
+        Self {
+            fut: Some(fut),
+            refused: None,
+            flight: InFlight::unsent(Some(ticket)),
+        }
+    }
+
+    /// Sends a call whose service is ready, unless the gate refuses it.
+    #[inline]
+    pub(super) fn send<S, G>(svc: &mut S, gate: &G, mut call: ToolCall) -> Self
+    where
+        S: Service<ToolCall, Future = F>,
+        G: Gate<S::Response, Ticket = T>,
+        T: Ends<S::Response>,
+    {
+        match gate.look(&mut call, &Readiness::Yes) {
+            Ok(ticket) => Self::call(svc, call, ticket, |sent| sent),
+            Err(refusal) => Self::unsent(Some(refusal.for_call(&call.info())), None),
+        }
+    }
+
+    /// `wrap` makes the layer's own future around this one; it neither panics nor owns anything.
+    #[inline]
+    pub(super) fn call<S, R>(
+        svc: &mut S,
+        call: ToolCall,
+        ticket: T,
+        wrap: impl FnOnce(Self) -> R,
+    ) -> R
+    where
+        S: Service<ToolCall, Future = F>,
+    {
+        let mut beginning = Beginning::new(ticket, &call);
+        call_in_place(svc, call, |fut| {
+            wrap(Self {
+                fut: Some(fut),
+                refused: None,
+                flight: beginning.begun(),
+            })
+        })
+    }
+}
+
+impl<F, T, Res, E> Future for Sent<F, T>
+where
+    F: Future<Output = Result<Res, E>>,
+    E: Into<ToolError>,
+    T: Ends<Res>,
+{
+    type Output = Result<Res, ToolError>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let Some(fut) = this.fut.as_mut().as_pin_mut() else {
+            return Poll::Ready(Err(refusal(this.refused)));
+        };
+        // Converting and judging run foreign code: a panic there is the call's.
+        this.flight.begin_poll();
+        let Poll::Ready(result) = fut.poll(cx) else {
+            this.flight.wait();
+            let ticket = this.flight.ticket_mut();
+            let error = ready!(ticket.poll_pending(cx)).for_call(ticket.info());
+            // The work is cancelled now, not when the finished future is dropped.
+            this.fut.set(None);
+            this.flight.give_up();
+            return Poll::Ready(Err(error));
+        };
+        // Its permits and connections are free now.
+        this.fut.set(None);
+        let ticket = this.flight.ticket_mut();
+        // Written once, where the caller expects it.
+        let mut result = result.map_err(|e| e.into().for_call(ticket.info()));
+        let class = ticket.judge(&result);
+        let since = this.flight.since();
+        this.flight
+            .finish(|ticket| ticket.ended(&mut result, class, since));
+        Poll::Ready(result)
+    }
+}
+
+#[cold]
+fn refusal(refused: &mut Option<ToolError>) -> ToolError {
+    refused.take().expect("polled after completion")
+}
+
+impl<F, T: Ticket> fmt::Debug for Sent<F, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.fut {
+            Some(_) => "Called",
+            None => "Refused",
+        };
+        f.debug_tuple("Sent")
+            .field(&format_args!("{state}"))
+            .finish()
+    }
+}
