@@ -233,9 +233,27 @@ fn message(error: &ValidationError<'_>) -> String {
         Kind::Constant { expected_value } => format!("is not {}", word(expected_value)),
         Kind::Contains => "has too few, or too many, items of a kind".to_owned(),
         Kind::Enum { options } => format!("is not {}", one_of(options)),
+        Kind::FalseSchema => "is not allowed".to_owned(),
+        Kind::MultipleOf { multiple_of } => {
+            format!("is not a multiple of {}", short(&multiple_of.to_string()))
+        }
+        Kind::Not { .. } => "is what it must not be".to_owned(),
+        Kind::Pattern { pattern } => format!("does not match \"{}\"", short(pattern)),
+        Kind::BacktrackLimitExceeded { .. } | Kind::RegexEngineFailure { .. } => {
+            "could not be matched with its pattern".to_owned()
+        }
+        Kind::PropertyNames { error } => format!("has a property whose name {}", message(error)),
+        Kind::Required { property } => format!("{} is a required property", word(property)),
+        Kind::UniqueItems => "has equal items".to_owned(),
+        kind => beyond(kind).unwrap_or_else(|| "does not fit the schema".to_owned()),
+    }
+}
+
+/// Describes a value that is beyond a limit.
+fn beyond(kind: &Kind) -> Option<String> {
+    Some(match kind {
         Kind::ExclusiveMaximum { limit } => format!("is not less than {}", word(limit)),
         Kind::ExclusiveMinimum { limit } => format!("is not greater than {}", word(limit)),
-        Kind::FalseSchema => "is not allowed".to_owned(),
         Kind::MaxItems { limit } => format!("has more than {}", count(*limit, "item", "items")),
         Kind::MinItems { limit } => format!("has fewer than {}", count(*limit, "item", "items")),
         Kind::Maximum { limit } => format!("is greater than {}", word(limit)),
@@ -254,19 +272,8 @@ fn message(error: &ValidationError<'_>) -> String {
         Kind::MinProperties { limit } => {
             format!("has fewer than {}", count(*limit, "property", "properties"))
         }
-        Kind::MultipleOf { multiple_of } => {
-            format!("is not a multiple of {}", short(&multiple_of.to_string()))
-        }
-        Kind::Not { .. } => "is what it must not be".to_owned(),
-        Kind::Pattern { pattern } => format!("does not match \"{}\"", short(pattern)),
-        Kind::BacktrackLimitExceeded { .. } | Kind::RegexEngineFailure { .. } => {
-            "could not be matched with its pattern".to_owned()
-        }
-        Kind::PropertyNames { error } => format!("has a property whose name {}", message(error)),
-        Kind::Required { property } => format!("{} is a required property", word(property)),
-        Kind::UniqueItems => "has equal items".to_owned(),
-        _ => "does not fit the schema".to_owned(),
-    }
+        _ => return None,
+    })
 }
 
 fn count(n: u64, one: &str, many: &str) -> String {

@@ -180,15 +180,8 @@ impl Schemas {
 
     /// Takes out the schema of a tool.
     pub fn remove(&self, server: Option<&str>, tool: &str) {
-        self.write(|table| {
-            let hash = hash_of(server, Some(tool));
-            if table
-                .get(&hash)
-                .is_some_and(|entry| entry.is_of(server) && *entry.tool == *tool)
-            {
-                table.remove(&hash);
-            }
-        });
+        let is_it = |entry: &Entry| entry.is_of(server) && *entry.tool == *tool;
+        self.write(|table| table.retain(|_, entry| !is_it(entry)));
     }
 
     /// Takes out the schemas of a server's tools, or of those without a server. A list that is still followed puts them back when it
