@@ -14,39 +14,23 @@ use tower_service::Service;
 use super::own::Below;
 use crate::{call::ToolCall, error::ToolError};
 
-/// A layer, or nothing.
-#[derive(Clone, Debug)]
-pub(super) struct Optional<L>(pub(super) Option<L>);
+/// A layer's service, or the one below it. It is named by the layer: its service's name has that of the service below in
+/// it, and would double the name of the stack with each layer.
+pub enum Switched<L: Layer<S>, S> {
+    On(L::Service),
+    Off(S),
+}
 
-impl<S, L> Layer<S> for Optional<L>
-where
-    L: Around + Layer<S, Service = <L as Around>::Service<S>>,
-{
-    type Service = Switched<L, S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        match &self.0 {
-            Some(layer) => Switched::On(layer.layer(inner)),
-            None => Switched::Off(inner),
+impl<L: Layer<S>, S> Switched<L, S> {
+    pub(super) fn new(layer: &Option<L>, inner: S) -> Self {
+        match layer {
+            Some(layer) => Self::On(layer.layer(inner)),
+            None => Self::Off(inner),
         }
     }
 }
 
-/// A layer, by which its service is named.
-///
-/// With its service, which has the name of the service below in its own, that would stand twice in the name of a [`Switched`]: each optional
-/// layer of a stack would double the names of all types around it, and so the memory that compiling takes.
-pub trait Around {
-    type Service<S>;
-}
-
-/// A layer's service, or the one below it.
-pub enum Switched<L: Around, S> {
-    On(L::Service<S>),
-    Off(S),
-}
-
-impl<L: Around<Service<S>: Clone>, S: Clone> Clone for Switched<L, S> {
+impl<L: Layer<S, Service: Clone>, S: Clone> Clone for Switched<L, S> {
     fn clone(&self) -> Self {
         match self {
             Self::On(service) => Self::On(service.clone()),
@@ -57,7 +41,7 @@ impl<L: Around<Service<S>: Clone>, S: Clone> Clone for Switched<L, S> {
 
 impl<L, S> Service<ToolCall> for Switched<L, S>
 where
-    L: Around<Service<S>: Service<ToolCall, Response = S::Response, Error = S::Error>>,
+    L: Layer<S, Service: Service<ToolCall, Response = S::Response, Error = S::Error>>,
     S: Service<ToolCall>,
 {
     type Response = S::Response;
@@ -86,24 +70,24 @@ where
     }
 }
 
-crate::text::opaque_debug!({L: Around, S} Switched<L, S>);
+crate::text::opaque_debug!({L: Layer<S>, S} Switched<L, S>);
 
 pin_project! {
     #[project = SwitchedProj]
     pub enum SwitchedFuture<L, S>
     where
-        L: Around,
-        L::Service<S>: Service<ToolCall>,
+        L: Layer<S>,
+        L::Service: Service<ToolCall>,
         S: Service<ToolCall>,
     {
-        On { #[pin] fut: <L::Service<S> as Service<ToolCall>>::Future },
+        On { #[pin] fut: <L::Service as Service<ToolCall>>::Future },
         Off { #[pin] fut: S::Future },
     }
 }
 
 impl<L, S> Future for SwitchedFuture<L, S>
 where
-    L: Around<Service<S>: Service<ToolCall, Response = S::Response, Error = S::Error>>,
+    L: Layer<S, Service: Service<ToolCall, Response = S::Response, Error = S::Error>>,
     S: Service<ToolCall>,
 {
     type Output = Result<S::Response, S::Error>;

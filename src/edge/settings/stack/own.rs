@@ -85,6 +85,30 @@ impl<Res> Own<Res> {
         self.hooks = Some(Arc::new(hooks));
     }
 
+    pub(super) fn hooks<C>(&self, classifier: C) -> Hooks<Res, C> {
+        Hooks {
+            classifier,
+            own: self.hooks.clone(),
+        }
+    }
+
+    /// Puts the layers of a place around a service.
+    pub(super) fn put<S>(&self, place: Place, inner: S) -> Placed<Res, S>
+    where
+        S: Service<ToolCall, Response = Res, Error = ToolError, Future: Send>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+    {
+        let mut layers = self.layers.iter().rev().filter(|(at, _)| *at == place);
+        let Some((_, innermost)) = layers.next() else {
+            return Placed::Bare(inner);
+        };
+        let below = innermost(Below(BoxCloneSyncService::new(inner)));
+        Placed::Own(layers.fold(below, |below, (_, layer)| layer(below)))
+    }
+
     /// Inside those that are at this place already, or outside of them.
     pub(super) fn add_layer<L>(&mut self, place: Place, layer: L, inside: bool)
     where
@@ -139,67 +163,18 @@ crate::text::debug_fields! {
     {Res} |this| Own<Res> { hooks: this.hooks.is_some(), layers: this.layers.len() }
 }
 
-/// The hooks of a stack's spans: `()` has none.
-pub trait Looks<Res> {
-    fn hooks(&self) -> Option<Arc<OwnHooks<Res>>>;
-}
-
-impl<Res> Looks<Res> for () {
-    fn hooks(&self) -> Option<Arc<OwnHooks<Res>>> {
-        None
-    }
-}
-
-impl<Res> Looks<Res> for Own<Res> {
-    fn hooks(&self) -> Option<Arc<OwnHooks<Res>>> {
-        self.hooks.clone()
-    }
-}
-
-/// Puts layers around `S` at a place: `()` puts none.
-pub trait Surrounds<S, Res> {
-    fn put(&self, place: Place, inner: S) -> Placed<Res, S>;
-}
-
-impl<S, Res> Surrounds<S, Res> for () {
-    fn put(&self, _: Place, inner: S) -> Placed<Res, S> {
-        Placed::Bare(inner)
-    }
-}
-
-impl<S, Res> Surrounds<S, Res> for Own<Res>
-where
-    S: Service<ToolCall, Response = Res, Error = ToolError, Future: Send>
-        + Clone
-        + Send
-        + Sync
-        + 'static,
-{
-    fn put(&self, place: Place, inner: S) -> Placed<Res, S> {
-        let mut layers = self.layers.iter().rev().filter(|(at, _)| *at == place);
-        let Some((_, innermost)) = layers.next() else {
-            return Placed::Bare(inner);
-        };
-        let below = innermost(Below(BoxCloneSyncService::new(inner)));
-        Placed::Own(layers.fold(below, |below, (_, layer)| layer(below)))
-    }
-}
-
 /// The hooks of a stack's spans: its classifier, and hooks of its user's or the answers of the usual types.
 pub struct Hooks<Res, C> {
     classifier: C,
     own: Option<Arc<OwnHooks<Res>>>,
 }
 
-impl<Res, C> Hooks<Res, C> {
-    pub(super) fn new(classifier: C, own: Option<Arc<OwnHooks<Res>>>) -> Self {
-        Self { classifier, own }
-    }
-}
-
 impl<Res, C: Clone> Clone for Hooks<Res, C> {
     fn clone(&self) -> Self {
-        Self::new(self.classifier.clone(), self.own.clone())
+        Self {
+            classifier: self.classifier.clone(),
+            own: self.own.clone(),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use super::{layer::StackLayer, listeners::Listeners, optional::Optional};
+use super::{layer::StackLayer, listeners::Listeners};
 #[cfg(feature = "metrics")]
 use crate::metrics::Metrics;
 #[cfg(feature = "validate")]
@@ -95,27 +95,27 @@ impl Parts {
             breakers: breaker.handle(),
             servers: health.clone(),
             sanitize: SanitizeLayer::new(settings.redaction_rules()?),
-            identity: Optional(self.identity()),
-            codes: Optional(self.codes.clone()),
+            identity: self.identity(),
+            codes: self.codes.clone(),
             trace: self.listeners.of(
                 settings.trace_layer().with_timeout_fn(in_force),
                 TraceLayer::with_listener,
             ),
             #[cfg(feature = "metrics")]
-            metrics: Optional(metrics.map(|layer| layer.with_classifier(classifier.clone()))),
-            repeat_guard: Optional(self.repeat_guard(classifier.clone())?),
+            metrics: metrics.map(|layer| layer.with_classifier(classifier.clone())),
+            repeat_guard: self.repeat_guard(classifier.clone())?,
             #[cfg(feature = "validate")]
-            validate: Optional(self.validate()),
-            policy: Optional(self.policy()?),
-            quota: Optional(self.quota()?),
+            validate: self.validate(),
+            policy: self.policy()?,
+            quota: self.quota()?,
             deadline: settings.deadline_layer(),
-            retry: Optional(self.retry(classifier.clone(), safety)?),
+            retry: self.retry(classifier.clone(), safety)?,
             // The spans of attempts have no listener.
             attempts: settings.trace.attempts.then(TraceLayer::attempts),
-            rate_limit: Optional(self.rate_limit(classifier.clone())?),
-            health: Optional(settings.health.enabled.then(|| health.layer())),
-            concurrency: Optional(self.concurrency()?),
-            circuit_breaker: Optional(settings.circuit_breaker.enabled.then_some(breaker)),
+            rate_limit: self.rate_limit(classifier.clone())?,
+            health: settings.health.enabled.then(|| health.layer()),
+            concurrency: self.concurrency()?,
+            circuit_breaker: settings.circuit_breaker.enabled.then_some(breaker),
             timeout,
             catch_panic: CatchPanicLayer::new(),
             classifier,

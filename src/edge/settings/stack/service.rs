@@ -17,7 +17,7 @@ use crate::{
 
 /// A tool in the documented stack, made by [`StackLayer`](super::StackLayer).
 #[derive(Clone)]
-pub struct Stack<S: Service<ToolCall>, C = ByError> {
+pub struct Stack<S: Service<ToolCall> + Clone, C: Clone = ByError> {
     pub(super) inner: Sanitize<Coded<S, C>>,
 }
 
@@ -41,7 +41,7 @@ where
     }
 }
 
-crate::text::opaque_debug!({S: Service<ToolCall>, C} Stack<S, C>);
+crate::text::opaque_debug!({S: Service<ToolCall> + Clone, C: Clone} Stack<S, C>);
 
 pin_project! {
     /// Response future for [`Stack`].
