@@ -6,7 +6,7 @@
 //! TOOLCALL_RETRY_BASE=soon cargo run --features settings --example settings
 //! ```
 //!
-//! It prints the settings that were set and calls a tool. The last one ends with an error that says what to write.
+//! It prints what runs and why, and calls a tool. The last one ends with an error that says what to write.
 
 use std::{env, fs, process::ExitCode};
 
@@ -33,7 +33,7 @@ struct Weather {
 
 async fn run() -> Result<(), BoxError> {
     let settings = read()?.with_env()?;
-    println!("{}", toml::to_string(&settings)?);
+    println!("{}", settings.explain());
 
     let stack = settings.stack().build()?;
     let weather = service_fn(|call: ToolCall| async move {

@@ -5,6 +5,7 @@ mod absurd;
 mod checks;
 mod defaults;
 mod documents;
+mod explain;
 mod files;
 mod give_way;
 mod keys;

@@ -5,8 +5,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use super::{
-    KeyBy, PolicySettings, Settings, ToolSettings, base::Explicit, duration::show,
-    names::in_section, tools,
+    KeyBy, PolicySettings, Settings, base::Explicit, duration::show, names::in_section, tools,
 };
 use crate::{
     circuit_breaker::MAX_PERIOD,
@@ -92,43 +91,11 @@ fn spans(s: &Settings) -> Checked {
         }
         within(key, time, YEAR)?;
     }
-    let (limit, breaker) = (&s.rate_limit, &s.circuit_breaker);
-    let others = [
-        ("timeout.idle_timeout", s.timeout.idle_timeout, YEAR),
-        ("deadline.reserve", Some(s.deadline.reserve), YEAR),
-        ("sequence.reserve", Some(s.sequence.reserve), YEAR),
-        ("retry.base", Some(s.retry.base), YEAR),
-        ("retry.cap", Some(s.retry.cap), YEAR),
-        ("poll.cap", Some(s.poll.cap), YEAR),
-        (
-            "policy.approval_timeout",
-            Some(s.policy.approval_timeout),
-            YEAR,
-        ),
-        ("once.ttl", Some(s.once.ttl), YEAR),
-        ("once.repeat_within", Some(s.once.repeat_within), YEAR),
-        ("cache.ttl", s.cache.ttl, YEAR),
-        ("token.leeway", Some(s.token.leeway), YEAR),
-        (
-            "token.default_lifetime",
-            Some(s.token.default_lifetime),
-            YEAR,
-        ),
-        ("token.max_lifetime", Some(s.token.max_lifetime), YEAR),
-        ("quota.period", Some(s.quota.period), YEAR),
-        ("quota.max_wait", Some(s.quota.max_wait), YEAR),
-        ("rate_limit.max_wait", Some(limit.max_wait), YEAR),
-        ("rate_limit.max_cooldown", Some(limit.max_cooldown), DAY),
-        (COOLDOWN, Some(limit.default_cooldown), DAY),
-        ("repeat_guard.window", Some(s.repeat_guard.window), DAY),
-        ("health.probe_period", Some(s.health.probe_period), YEAR),
-        ("circuit_breaker.window", breaker.window, YEAR),
-        ("circuit_breaker.open_for", Some(breaker.open_for), YEAR),
-        ("circuit_breaker.slow_call", breaker.slow_call, YEAR),
-    ];
-    others
-        .into_iter()
-        .try_for_each(|(key, time, most)| within(key, time, most))
+    let a_day = [COOLDOWN, "rate_limit.max_cooldown", "repeat_guard.window"];
+    s.durations().into_iter().try_for_each(|(key, time)| {
+        let most = if a_day.contains(&key) { DAY } else { YEAR };
+        within(key, time, most)
+    })
 }
 
 fn within(
@@ -235,58 +202,34 @@ impl Whole {
 
     /// A call may bring a longer timeout of its own, and failures that are no timeouts are quicker.
     fn warnings(&self) -> Warnings {
-        let checks = [
-            self.attempts(),
-            self.repairs(),
-            self.guards(),
-            self.idle(),
-            self.slow_call(),
-            self.window(),
-        ];
-        checks.into_iter().filter_map(Result::err).collect()
+        let checks = [self.idle(), self.slow_call(), self.window()];
+        let found = checks.into_iter().filter_map(Result::err);
+        self.own().into_iter().chain(found).collect()
     }
 
-    fn attempts(&self) -> Checked {
-        let Settings { tools, retry, .. } = &self.settings;
-        match tools.iter().find(|(_, tool)| tool.attempts.is_some()) {
-            Some((name, _)) if !retry.enabled => Err(ConfigError::new(
-                tools::key(name, "attempts"),
-                "`retry.enabled` is false, so it means nothing",
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    fn repairs(&self) -> Checked {
-        let Settings {
-            tools, validate, ..
-        } = &self.settings;
-        for (name, tool) in tools.iter().filter(|(_, tool)| tool.repair == Some(true)) {
-            let off = match tool.validate {
-                Some(false) => tools::key(name, "validate"),
-                None if !validate.enabled => "validate.enabled".to_owned(),
-                _ => continue,
+    /// What tools have of their own, and means nothing.
+    fn own(&self) -> Warnings {
+        let (s, mut all) = (&self.settings, Warnings::new());
+        let off = |is_on: bool, key: &str| (!is_on).then(|| key.to_owned());
+        for (name, tool) in &s.tools {
+            let checks = match tool.validate {
+                Some(is_on) => off(is_on, &tools::key(name, "validate")),
+                None => off(s.validate.enabled, "validate.enabled"),
             };
-            let reason = format!("`{off}` is false, so it means nothing");
-            return Err(ConfigError::new(tools::key(name, "repair"), reason));
+            let guard = off(s.repeat_guard.enabled, "repeat_guard.enabled");
+            let retry = off(s.retry.enabled, "retry.enabled");
+            for (field, is_set, off) in [
+                ("attempts", tool.attempts.is_some(), retry),
+                ("repair", tool.repair == Some(true), checks),
+                ("repeat_guard", tool.repeat_guard == Some(true), guard),
+            ] {
+                if let Some(off) = off.filter(|_| is_set) {
+                    let reason = format!("`{off}` is false, so it means nothing");
+                    all.push(ConfigError::new(tools::key(name, field), reason));
+                }
+            }
         }
-        Ok(())
-    }
-
-    fn guards(&self) -> Checked {
-        let Settings {
-            tools,
-            repeat_guard,
-            ..
-        } = &self.settings;
-        let is_on = |tool: &ToolSettings| tool.repeat_guard == Some(true);
-        match tools.iter().find(|(_, tool)| is_on(tool)) {
-            Some((name, _)) if !repeat_guard.enabled => Err(ConfigError::new(
-                tools::key(name, "repeat_guard"),
-                "`repeat_guard.enabled` is false, so it means nothing",
-            )),
-            _ => Ok(()),
-        }
+        all
     }
 
     fn reserves(&self) -> Checked {

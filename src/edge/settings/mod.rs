@@ -231,6 +231,9 @@
 //! limit of 30 s the error is there at once, with its `retry_after`. Timeouts and budgets never give way, as callers rely on them: a
 //! setting that would need longer ones is refused.
 //!
+//! [`Settings::explain`] prints what runs and why: each value that gave way has the one before it and the setting that it
+//! contradicted. Print it at the start of a program.
+//!
 //! A key counts as set by a file or a variable even where the program puts the preset's value back afterwards.
 //!
 //! A key that does not exist is an error that names the nearest. The error of a variable quotes its value only if
@@ -256,6 +259,7 @@ mod batch;
 mod check;
 mod circuit_breaker;
 mod duration;
+mod explain;
 mod key;
 mod layers;
 mod names;

@@ -43,7 +43,7 @@ impl Names {
     }
 
     /// Keys stand in backticks.
-    fn in_text(&self, reason: &str) -> String {
+    pub(super) fn in_text(&self, reason: &str) -> String {
         let quoted = |name: &str| format!("`{name}`");
         self.0.iter().fold(reason.to_owned(), |text, (key, name)| {
             text.replace(&quoted(key), &quoted(name))

@@ -99,6 +99,11 @@ macro_rules! settings {
             /// The file that makes these settings: the preset, and what was set over it by a file, by a variable, or in
             /// code to another value than the preset's.
             pub(super) fn to_file(&self) -> File {
+                self.file_of(false)
+            }
+
+            /// The same, or with `all` values.
+            pub(super) fn file_of(&self, all: bool) -> File {
                 let base = Self::preset(self.preset);
                 File {
                     preset: Some(self.preset).filter(|preset| *preset != Preset::Default),
@@ -106,7 +111,7 @@ macro_rules! settings {
                         $key: {
                             let (value, default) = (&self.$section.$key, &base.$section.$key);
                             let key = concat!(stringify!($section), ".", stringify!($key));
-                            let is_set = value != default || self.explicit.0.contains(key);
+                            let is_set = all || value != default || self.explicit.0.contains(key);
                             is_set.then(|| value.clone())
                         },
                     )* $(
@@ -114,6 +119,20 @@ macro_rules! settings {
                     )?},)*
                     tools: self.tools.clone(),
                 }
+            }
+
+            /// All durations, with their keys.
+            pub(super) fn durations(&self) -> Vec<(&'static str, Option<Duration>)> {
+                let mut all = Vec::new();
+                $($($(
+                    // Which module reads them is of no matter.
+                    let _ = $form;
+                    all.push((
+                        concat!(stringify!($section), ".", stringify!($key)),
+                        self.$section.$key.into(),
+                    ));
+                )?)*)*
+                all
             }
 
             /// Lays a file over these settings. Its preset goes under what was set.
