@@ -826,13 +826,27 @@ async fn timeouts_of_one_slow_tool_refuse_no_other() {
     assert_eq!(tools.state(), Available);
 }
 
-/// V5: the tool that is slow may be one of those that have answered before.
+/// V5: evidence since the last answer. A tool that has answered may be the slow one, and a name that
+/// the server does not know is not a tool.
 #[tokio::test(start_paused = true)]
-async fn one_other_tool_that_has_answered_is_enough() {
-    let tools = Tools::new();
-    assert_eq!(tools.run(["search"]).await, [None]);
-    assert_eq!(tools.run(["slow"; 3]).await, [TIMEOUT; 3]);
-    assert!(!tools.refuses().await);
+async fn evidence_is_against_a_tool_or_its_server() {
+    for (before, failures, is_refused) in [
+        (&["search"][..], ["slow"; 3], false),
+        (
+            &["search", "fetch", "slow", "gone", "search"],
+            ["slower"; 3],
+            false,
+        ),
+        (&["no such"], ["slow"; 3], true),
+    ] {
+        let tools = Tools::new();
+        for tool in before {
+            tools.run([*tool]).await;
+        }
+        tools.run(failures).await;
+        assert_eq!(tools.state(), Unavailable);
+        assert_eq!(tools.refuses().await, is_refused, "{before:?}");
+    }
 }
 
 /// V5: two different tools.
@@ -878,18 +892,6 @@ async fn an_unavailable_server_refuses_from_the_first_evidence_on() {
     assert!(tools.refuses().await);
 }
 
-/// V5: the evidence is that since the last answer.
-#[tokio::test(start_paused = true)]
-async fn an_answer_takes_the_evidence_back() {
-    let tools = Tools::new();
-    tools.run(["search", "fetch"]).await;
-    tools.run(["slow", "gone"]).await;
-    tools.run(["search"]).await;
-    tools.run(["slower"; 3]).await;
-    assert_eq!(tools.state(), Unavailable);
-    assert!(!tools.refuses().await);
-}
-
 /// V5: its timeouts are those of the whole server.
 #[tokio::test(start_paused = true)]
 async fn a_server_of_one_tool_is_refused_by_its_timeouts() {
@@ -899,15 +901,6 @@ async fn a_server_of_one_tool_is_refused_by_its_timeouts() {
         bench.fails(ErrorKind::Timeout).await;
     }
     assert_refused(bench.call().await, 30);
-}
-
-/// V5: a name that the server does not know is no tool of it.
-#[tokio::test(start_paused = true)]
-async fn an_invented_name_is_no_second_tool() {
-    let tools = Tools::new();
-    tools.run(["no such"]).await;
-    tools.run(["slow"; 3]).await;
-    assert!(tools.refuses().await);
 }
 
 /// V5: of two attempts of one call the second one may be refused; the caller has the timeout of the first.
