@@ -31,6 +31,15 @@ impl Cut {
         Self::new(max_chars, None, None)
     }
 
+    /// Returns the same cut to another number of characters.
+    pub(crate) fn to(&self, max_chars: usize) -> Self {
+        let max = max_chars;
+        Self {
+            max,
+            ..self.clone()
+        }
+    }
+
     /// One line, of a bounded length.
     pub(super) fn plain(words: &str) -> String {
         prefix(words, MAX_WORDS).0.chars().map(plain).collect()

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use rmcp::model::CallToolResponse;
 use serde_json::{Value, json};
 use tower_toolcall::{
     Answer, Classify, ErrorKind, Evidence, Execution, ModelText, Outcome, ToolError,
+    fit::{Cut, Shorten as _},
     http_tool::{HttpAnswer, HttpClassifier, HttpTool},
+    router::IntoAnswer as _,
 };
 
 use crate::kit::{Body, Server, answered_by, full, leaves, no_arguments};
@@ -374,6 +377,41 @@ async fn a_header_that_comes_twice_is_written_as_one() {
     assert_eq!(answer.headers().get_all("x-kept").iter().count(), 2);
     let written = serde_json::to_value(&answer).unwrap();
     assert_eq!(written["metadata"], json!({ "x-kept": "a, b" }));
+}
+
+/// 20b: a kept header reaches the model, within bounds. The second case is a long one, the third an MCP server's answer.
+#[tokio::test]
+async fn a_model_reads_the_headers_that_a_tool_keeps() {
+    const NEXT: &str = r#"<https://api.example.com/repos?page=2>; rel="next""#;
+    for (value, shown) in [
+        (NEXT.to_owned(), format!("link: {NEXT}")),
+        ("x".repeat(9_000), format!("link: {}...", "x".repeat(990))),
+    ] {
+        let kept = tool(Method::GET).with_kept_header(http::header::LINK);
+        let leaf = answered_by(kept.unwrap(), move |_| {
+            let answer = Response::builder().header("link", &value);
+            answer.header("etag", "v7").body(full("[1]")).unwrap()
+        });
+        let answer = leaf.clone().send(no_arguments()).await.unwrap();
+        assert_eq!(answer.model_text(), format!("[1]\n{shown}"));
+        let long = answer.model_text().chars().count();
+        assert!(answer.fits(long) && !answer.fits(long - 1));
+        let mut cut = answer.clone();
+        cut.shorten(&Cut::of(60)).unwrap();
+        assert!(cut.fits(60), "{}", cut.model_text());
+
+        let response: CallToolResponse = answer.into_answer().unwrap();
+        let CallToolResponse::Complete(result) = response else {
+            panic!("{response:?}")
+        };
+        assert_eq!(result.structured_content, Some(json!([1])));
+        let texts: Vec<_> = result
+            .content
+            .iter()
+            .map(|block| &*block.as_text().unwrap().text)
+            .collect();
+        assert_eq!(texts, ["[1]", &*shown]);
+    }
 }
 
 /// 300 and 304 send nobody elsewhere.

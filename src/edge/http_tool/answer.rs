@@ -10,7 +10,14 @@ use crate::{
     error::{AnyError, ToolError},
     fit::{Cut, Shorten},
     outcome::{ByError, Classify, Outcome},
+    text::prefix,
 };
+
+/// The most that a model reads of kept headers, in characters.
+const MAX_HEADERS: usize = 1_000;
+
+/// A shorter part of a header is not shown.
+const MIN_HEADER: usize = 40;
 
 /// The answer of an HTTP endpoint.
 ///
@@ -97,6 +104,27 @@ impl HttpAnswer {
         to_json(&self.headers)
     }
 
+    /// Returns the kept headers as a model reads them after the body: a line each, as far as there is room.
+    fn header_lines(&self) -> String {
+        let mut lines = String::new();
+        for (name, value) in self.kept_headers() {
+            let value = value.as_str().unwrap_or_default();
+            let line = format!("\n{name}: {value}");
+            let room = MAX_HEADERS.saturating_sub(lines.chars().count());
+            match prefix(&line, room) {
+                (line, false) => lines += line,
+                _ if room < MIN_HEADER => break,
+                _ => lines = lines + prefix(&line, room - 3).0 + "...",
+            }
+        }
+        lines
+    }
+
+    /// Returns how many characters are left for the body.
+    fn left_of(&self, max_chars: usize) -> usize {
+        max_chars.saturating_sub(self.header_lines().chars().count())
+    }
+
     /// Leaves the kept headers on the call's record, for an edge that sees the body alone, in place of those of an answer before.
     pub(super) fn tell(&self, call: &CallInfo) {
         call.record(|r| {
@@ -119,15 +147,20 @@ crate::text::debug_fields! {
 
 impl ModelText for HttpAnswer {
     fn model_text(&self) -> Cow<'_, str> {
-        match &self.body {
+        let text = match &self.body {
             Body::Json(json) => json.model_text(),
-            Body::Text(text) => Cow::Borrowed(text),
+            Body::Text(text) => Cow::Borrowed(&**text),
+        };
+        match self.headers.is_empty() {
+            true => text,
+            false => Cow::Owned(format!("{text}{}", self.header_lines())),
         }
     }
 }
 
 impl Shorten for HttpAnswer {
     fn fits(&self, max_chars: usize) -> bool {
+        let max_chars = self.left_of(max_chars);
         match &self.body {
             Body::Json(json) => json.fits(max_chars),
             Body::Text(text) => text.fits(max_chars),
@@ -141,7 +174,12 @@ impl Shorten for HttpAnswer {
         }
     }
 
+    /// Drops the headers that would take more than half of the room.
     fn shorten(&mut self, cut: &Cut) -> Result<(), AnyError> {
+        if self.left_of(cut.max_chars()) < cut.max_chars() / 2 {
+            self.headers.clear();
+        }
+        let cut = &cut.to(self.left_of(cut.max_chars()));
         match &mut self.body {
             Body::Json(json) => json.shorten(cut),
             Body::Text(text) => text.shorten(cut),
@@ -242,14 +280,21 @@ impl crate::edge::router::IntoAnswer<Value> for HttpAnswer {
     }
 }
 
-/// JSON as structured content, with its text; anything else as text.
+/// JSON as structured content, with its text; anything else as text. Kept headers are a text of their own.
 #[cfg(all(feature = "router", feature = "mcp"))]
 impl crate::edge::router::IntoAnswer<rmcp::model::CallToolResponse> for HttpAnswer {
     fn into_answer(self) -> Result<rmcp::model::CallToolResponse, ToolError> {
-        match self.body {
+        use rmcp::model::{CallToolResponse, ContentBlock};
+
+        let lines = self.header_lines();
+        let mut answer = match self.body {
             Body::Json(json) => json.into_answer(),
             Body::Text(text) => text.into_answer(),
+        };
+        if let (Ok(CallToolResponse::Complete(result)), [_, ..]) = (&mut answer, lines.as_bytes()) {
+            result.content.push(ContentBlock::text(&lines[1..]));
         }
+        answer
     }
 }
 

@@ -257,7 +257,11 @@ impl HttpTool {
         Ok(self)
     }
 
-    /// Keeps this header of answers, for [`HttpAnswer::headers`](super::HttpAnswer::headers). Default: none.
+    /// Keeps this header of answers, for [`HttpAnswer::headers`](super::HttpAnswer::headers). Default:
+    /// none.
+    ///
+    /// A model reads it after the body, for example `Link` with the address of the next page: at most
+    /// 1,000 characters of all kept headers. A router of JSON values passes the body alone.
     ///
     /// # Errors
     ///
