@@ -107,6 +107,26 @@ async fn a_name_that_no_tool_can_have_is_refused_at_the_door() {
     assert_eq!(gateway.upstream.begun(), 0);
 }
 
+/// 20b: a call that cannot be read is no unknown method. The second case is a name.
+#[tokio::test]
+async fn a_call_whose_parameters_cannot_be_read_has_invalid_params() {
+    let gateway = patient().await;
+    let mut wire = Wire::connect(gateway.handler.clone()).await;
+    for (id, params) in [
+        (1, json!({ "name": "slow", "arguments": "x" })),
+        (2, json!({ "name": 7, "arguments": {} })),
+        (3, json!(null)),
+    ] {
+        let call = json!({ "id": id, "method": "tools/call", "params": params });
+        wire.send(call).await;
+        let answer = wire.receive().await;
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    }
+    wire.send(json!({ "id": 4, "method": "tools/cull" })).await;
+    assert_eq!(wire.receive().await["error"]["code"], -32601);
+    assert_eq!(gateway.upstream.begun(), 0);
+}
+
 /// Changes do not pile up for a client that does not read, and it is none's burden.
 #[tokio::test]
 async fn a_client_that_never_reads_is_told_of_ten_thousand_changes_in_a_few_words() {

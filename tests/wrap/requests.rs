@@ -7,16 +7,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::kit::{Client, file, own, quiet, refusal, text, wrapped};
 
+/// Arguments that are no object.
+const NO_OBJECTS: [&str; 3] = ["[1]", r#""text""#, "7"];
+
 /// Arguments that are JSON, and that serde_json does not make an object of.
 fn unreadable() -> Vec<String> {
     let deep = format!(r#"{{"a":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
-    let odd = [
-        "null",
-        "[1]",
-        r#""text""#,
-        r#"{"a":"\ud83d"}"#,
-        r#"{"a":1e999}"#,
-    ];
+    let odd = ["null", r#"{"a":"\ud83d"}"#, r#"{"a":1e999}"#];
     odd.into_iter().map(str::to_owned).chain([deep]).collect()
 }
 
@@ -31,7 +28,8 @@ fn raw_call(id: u64, name: &str, arguments: &str) -> String {
 async fn a_tool_is_denied_whatever_its_arguments_are() {
     let config = file("denied.toml", "[policy]\ndeny = ['die']\n");
     let mut client = Client::wrap(&["--config", &config], &own(&[])).await;
-    for (id, arguments) in (1..).zip(unreadable()) {
+    let no_objects = NO_OBJECTS.map(str::to_owned);
+    for (id, arguments) in (1..).zip(unreadable().into_iter().chain(no_objects)) {
         client.write(&raw_call(id, "die", &arguments)).await;
         let answer: Value = serde_json::from_str(&client.answer_to(id).await).unwrap();
         assert_eq!(refusal(&answer).0, "TOOL_UNAVAILABLE", "{arguments}");
@@ -52,6 +50,24 @@ async fn arguments_that_are_hard_to_read_reach_the_server_as_they_came() {
         assert!(client.answer_to(id).await.contains("content"));
         client.until_said(&format!("got {call}\n")).await;
     }
+}
+
+/// 20b: the model chose them, so the tool has not failed. The second case is a list.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn arguments_that_are_no_object_are_refused_before_they_are_sent() {
+    let mut client = Client::wrap(&[], &own(&[])).await;
+    for (id, arguments) in (1..).zip(NO_OBJECTS) {
+        client.write(&raw_call(id, "echo", arguments)).await;
+        let answer: Value = serde_json::from_str(&client.answer_to(id).await).unwrap();
+        let (code, text) = refusal(&answer);
+        assert_eq!(code, "TOOL_INVALID_INPUT", "{arguments}");
+        assert!(text.contains("the arguments are no object"), "{text}");
+    }
+    assert!(
+        !client.said().contains("got {\"jsonrpc\":\"2.0\",\"id\":1,"),
+        "{}",
+        client.said()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -119,6 +135,14 @@ async fn what_is_no_message_is_answered_and_reaches_nobody() {
             -32600,
         ),
         ("[]".to_owned(), Value::Null, -32600),
+        // 20b: a server of the SDKs would not answer it.
+        (format!(r#"{{"id":11,"method":"tools/call",{params}}}"#), json!(11), -32600),
+        (r#"{"jsonrpc":"1.0","id":"12","method":"ping"}"#.to_owned(), json!("12"), -32600),
+        (r#"{"method":"nobody"}"#.to_owned(), Value::Null, -32600),
+        // 20b: an id is a text or a number.
+        (r#"{"jsonrpc":"2.0","id":{"to":"nobody"},"method":"ping"}"#.to_owned(), Value::Null, -32600),
+        (r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#.to_owned(), Value::Null, -32600),
+        (format!(r#"{{"jsonrpc":"2.0","id":[7],"method":"tools/call",{params}}}"#), Value::Null, -32600),
         (format!("[{}0]", "0,".repeat(10_000)), Value::Null, -32600),
         // Go's `encoding/json` takes either for `method`, and the second one for `params`.
         (

@@ -61,10 +61,13 @@ impl Calls {
     /// The answer for the client.
     pub(crate) async fn run(&self, request: &Arc<Request>, asked: Asked) -> Line {
         let mut call = ToolCall::new(asked.name)
-            .with_arguments(asked.arguments)
+            .with_arguments(asked.arguments.known)
             .with_id(request.id.as_str())
             .with_session_id("stdio"); // there is one
         call.extensions_mut().insert(Arc::clone(request));
+        if asked.arguments.is_unfit {
+            call.extensions_mut().insert(Unfit);
+        }
         answer(&request.id, self.0.clone().oneshot(call).await)
     }
 }
@@ -73,8 +76,8 @@ impl Calls {
 #[derive(Deserialize)]
 pub(crate) struct Asked {
     name: String,
-    #[serde(default, deserialize_with = "readable")]
-    arguments: Map<String, Value>,
+    #[serde(default)]
+    arguments: Arguments,
     #[serde(default, rename = "_meta", deserialize_with = "progress_token")]
     pub(crate) progress_token: Option<Id>,
 }
@@ -86,16 +89,30 @@ impl Asked {
     }
 }
 
-/// Arguments as far as the layers can read them; others are one text. What they are worth is for the server to say.
-fn readable<'de, D: Deserializer<'de>>(from: D) -> Result<Map<String, Value>, D::Error> {
-    let arguments = <&RawValue>::deserialize(from)?.get();
-    // No more values than other calls may have.
-    let call = ToolCall::new("").with_json_str(arguments);
-    Ok(match call {
-        Ok(call) => call.arguments().clone(),
-        Err(_) => Map::from_iter([("unread".to_owned(), arguments.into())]),
-    })
+/// Arguments as far as the layers can read them; others are one text.
+#[derive(Default)]
+struct Arguments {
+    known: Map<String, Value>,
+    /// They are no object.
+    is_unfit: bool,
 }
+
+impl<'de> Deserialize<'de> for Arguments {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let arguments = <&RawValue>::deserialize(from)?.get();
+        // No more values than other calls may have.
+        let known = match ToolCall::new("").with_json_str(arguments) {
+            Ok(call) => call.arguments().clone(),
+            Err(_) => Map::from_iter([("unread".to_owned(), arguments.into())]),
+        };
+        let is_unfit = !arguments.starts_with(['{', 'n']);
+        Ok(Self { known, is_unfit })
+    }
+}
+
+/// Marks a call whose arguments are no object.
+#[derive(Clone)]
+struct Unfit;
 
 fn progress_token<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Id>, D::Error> {
     let meta = <&RawValue>::deserialize(from)?.get();
@@ -108,6 +125,10 @@ async fn ask(server: Arc<Server>, call: ToolCall) -> Result<Answer, ToolError> {
     let request = call.extensions().get::<Arc<Request>>();
     let request = request
         .ok_or_else(|| ToolError::new(ErrorKind::Internal, "the call is not of the client"))?;
+    if call.extensions().get::<Unfit>().is_some() {
+        let (kind, why) = (ErrorKind::InvalidInput, "the arguments are no object");
+        return Err(ToolError::refusal(kind, why));
+    }
     let answer = server.ask(request, call.progress()).await?;
 
     let none = || ToolError::new(ErrorKind::Reported, "the MCP server's answer has no result");

@@ -48,6 +48,7 @@ pub(crate) const INTERNAL_ERROR: i32 = -32603;
 /// be read has neither.
 #[derive(Deserialize)]
 pub(crate) struct Head<'a> {
+    jsonrpc: Option<String>,
     #[serde(default, deserialize_with = "compact")]
     pub(crate) id: Option<Id>,
     pub(crate) method: Option<String>,
@@ -124,9 +125,16 @@ impl<'de> Visitor<'de> for Names<'_> {
 impl<'a> Head<'a> {
     /// `None` if the line is no message.
     pub(crate) fn of(line: &'a str) -> Option<Self> {
-        let head: Self = object(line, &["id", "method", "params", "result", "error"])?;
-        let id_len = head.id.as_ref().map_or(0, String::len);
-        (id_len <= MAX_ID).then_some(head)
+        let members = ["jsonrpc", "id", "method", "params", "result", "error"];
+        let head: Self = object(line, &members)?;
+        // A string or a number.
+        let is_id = |id: &Id| !id.starts_with(['{', '[', 't', 'f']) && id.len() <= MAX_ID;
+        head.id.as_ref().is_none_or(is_id).then_some(head)
+    }
+
+    /// Whether it names the version of JSON-RPC. Servers of the SDKs do not answer a request that does not.
+    pub(crate) fn has_version(&self) -> bool {
+        self.jsonrpc.as_deref() == Some("2.0")
     }
 
     /// None, if they cannot be read.

@@ -168,6 +168,11 @@ async fn hear(requests: &Arc<Requests>, server: &Server, line: Line) -> Result<(
         return Err(message::no_message(&line));
     };
     match (head.id.clone(), head.method.as_deref()) {
+        (id, Some(_)) if !head.has_version() => {
+            let id = id.as_deref().unwrap_or("null");
+            let why = "`jsonrpc` is not \"2.0\"";
+            return Err(message::failure(id, INVALID_REQUEST, why));
+        }
         (Some(id), Some(method)) => requests.begin(id, method, &head, &line).await?,
         (None, Some("tools/call")) => {
             let why = "a call has an id";

@@ -78,6 +78,8 @@ impl ServerHandler for GatewayHandler {
             .and_then(|params| params["message"].as_str());
         Err(match reason.filter(|_| method == TOO_LARGE) {
             Some(reason) => ErrorData::invalid_request(reason.to_owned(), None),
+            // rmcp could not read its parameters.
+            None if method == "tools/call" => ErrorData::invalid_params(UNREADABLE, None),
             None => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None),
         })
     }
@@ -109,6 +111,8 @@ impl ServerHandler for GatewayHandler {
         Ok(())
     }
 }
+
+const UNREADABLE: &str = "`params` is no object with a string `name` and an object `arguments`";
 
 impl GatewayHandler {
     /// The tools as they are now. In rmcp a panic would leave the request without an answer.
