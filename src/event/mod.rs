@@ -31,12 +31,13 @@
 //! | `tool.retry_refused` | WARN | retry | `attempt`, `refused`, `code`, `error` |
 //! | `tool.exhausted` | ERROR | retry | `attempt`, `code`, `error` |
 //! | `tool.rate_limited` | WARN | rate_limit | `attempt`, `code`, `delay_ms`, `hinted` |
+//! | `tool.waiting` | DEBUG | rate_limit | `layer`, `delay_ms`: of a call that a cooldown holds back |
 //! | `tool.breaker` | WARN | circuit_breaker | `from`, `to`, `reason`, `generation`, `calls`, `failures`, `slow_calls`, `open_ms` |
 //! | `tool.breaker.principal` | WARN | circuit_breaker | the same, and `principal` |
 //! | `tool.health` | WARN | health | `from`, `to`, `reason`, `failures`, `generation` |
 //! | `tool.sequence` | INFO | batch | `calls`, `succeeded`, `failed`, `timed_out`, `skipped`, `cancelled`, `slow_calls`, `duration_ms`, `budget_ms`; of the names only `trace_id` |
 //! | `tool.repeated` | WARN | repeat_guard | `calls` |
-//! | `tool.inert` | WARN | once, cache, repeat_guard, validate, policy, retry, and all with a key | `layer`, `reason`, `help`; the first call of each layer value and reason |
+//! | `tool.inert` | WARN | once, cache, repeat_guard, validate, policy, retry, trace, and all with a key | `layer`, `reason`, `help`; the first call of each layer value and reason |
 //! | `tool.reused` | DEBUG | once, cache | `layer` |
 //! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit, quota, concurrency_limit, repeat_guard, metrics, health | `keys`, `kept` |
 //! | `tool.schema` | WARN | `validate::Schemas` | `server`, `tools`, `unchecked`; `tool` and `error` are those of the first of these, and no others |

@@ -28,6 +28,8 @@ pub mod event {
     pub const RETRY_REFUSED: &str = "tool.retry_refused";
     /// A rate limit was met. WARN.
     pub const RATE_LIMITED: &str = "tool.rate_limited";
+    /// A call waits: until a cooldown is over. DEBUG.
+    pub const WAITING: &str = "tool.waiting";
     /// A call was not started: no time was left. WARN.
     pub const SKIPPED: &str = "tool.skipped";
     /// A circuit breaker changed its state. WARN.

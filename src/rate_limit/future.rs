@@ -6,7 +6,7 @@ use super::{gate::Admission, handle::RateLimitHandle, keyed::KeyGate};
 use crate::{
     call::ReplaySafety,
     error::{ErrorKind, Evidence, Execution, ToolError},
-    event::Event,
+    event::{Event, emit, ms},
     kit::{
         attempts::{Next, Repeat, Request, Resend, Wait, response_future},
         caller::Caller,
@@ -238,7 +238,15 @@ where
                 self.admitted = Some(round);
                 Next::Send
             }
-            _ => self.wait_for_turn(resend, None),
+            _ => {
+                let next = self.wait_for_turn(resend, None);
+                if let Next::WaitUntil(at) = next {
+                    let delay = at.saturating_duration_since(Instant::now());
+                    let call = resend.call.info();
+                    emit!(DEBUG WAITING, &call, LAYER = "rate_limit", DELAY_MS = ms(delay));
+                }
+                next
+            }
         }
     }
 

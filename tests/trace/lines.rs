@@ -14,6 +14,7 @@ use tower_toolcall::{
     circuit_breaker::CircuitBreakerLayer,
     outcome::{Outcome, classify_fn},
     policy::PolicyLayer,
+    rate_limit::RateLimitBackoffLayer,
     retry::RetryPolicy,
     testing::{Script, Step},
     trace::TraceLayer,
@@ -157,6 +158,40 @@ async fn limits_that_no_layer_enforces_are_said_once() {
             .tool_timeout(Duration::from_secs(9));
         let _ = stack.service(slow()).oneshot(make()).await;
         assert!(inert(log.lines()).is_empty());
+    }
+}
+
+/// 20b: a call that another one's limit holds back. The second case is a cooldown that a person began.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_out_a_cooldown_is_a_line() {
+    for by_hand in [false, true] {
+        let limit = RateLimitBackoffLayer::new();
+        let stack = |step| limit.layer(Script::always(step));
+        match by_hand {
+            true => limit
+                .handle()
+                .cool(&ToolCall::new("search"), Duration::from_secs(7)),
+            false => {
+                let limited = Step::status(429).with_retry_after(Duration::from_secs(7));
+                let unsafe_call =
+                    ToolCall::new("search").with_deadline(tokio::time::Instant::now());
+                let _ = stack(limited).oneshot(unsafe_call).await;
+            }
+        }
+        let (log, _guard) = Log::at(Level::DEBUG);
+        let call = ToolCall::new("search");
+        let (waits, runs) = (stack(Step::ok("sunny")), stack(Step::ok("sunny")));
+        waits.oneshot(call.clone()).await.unwrap();
+        let lines = log.lines();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("tool.waiting tool=search"), "{lines:?}");
+        assert!(
+            lines[0].contains(" layer=\"rate_limit\" delay_ms=7"),
+            "{lines:?}"
+        );
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        runs.oneshot(call).await.unwrap();
+        assert_eq!(log.lines().len(), 1);
     }
 }
 
