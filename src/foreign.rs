@@ -47,6 +47,8 @@ pub(crate) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
 /// Returns the text of an error whose own is not for people.
 pub(crate) fn shown(error: &(dyn StdError + 'static)) -> Option<String> {
     const KNOWN: &[fn(&(dyn StdError + 'static)) -> Option<String>] = &[
+        #[cfg(feature = "mcp")]
+        crate::edge::mcp::shown,
         #[cfg(feature = "tonic")]
         crate::edge::tonic::shown,
     ];

@@ -15,6 +15,7 @@ use axum::{
     middleware::{self, Next},
     response::IntoResponse,
 };
+use expect_test::expect;
 use rmcp::{
     ClientServiceExt as _, ServiceExt as _,
     transport::{
@@ -26,7 +27,7 @@ use tokio::{net::TcpListener, task::AbortHandle};
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     ErrorKind, Evidence, Execution, ModelText as _, ToolCall, ToolError,
-    mcp::{McpReconnect, McpService},
+    mcp::{McpReconnect, McpServer, McpService},
     timeout::TimeoutLayer,
 };
 
@@ -299,4 +300,40 @@ async fn an_attempt_to_connect_fails_with_its_status_and_without_the_address() {
         );
         assert!(error.message().contains("127.0.0.1"), "{error}");
     }
+}
+
+/// 20b: an operator reads why, and no type of rmcp's. The second case is a server that answers something else.
+#[cfg(unix)]
+#[tokio::test]
+async fn an_attempt_to_connect_fails_in_plain_words() {
+    let sh = |script: String| McpServer::command("docs", "sh", ["-c", &script]);
+    // Answers each request like this.
+    let says = |answer: &str| {
+        sh(format!(
+            r#"while read -r line; do
+                id=$(echo "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+                echo '{{"jsonrpc":"2.0","id":'$id',{answer}}}'
+            done"#
+        ))
+    };
+    let mut texts = String::new();
+    for server in [
+        McpServer::http("docs", "http://127.0.0.1:1/mcp"),
+        McpServer::command("docs", "no-such-program", ["x"]),
+        sh("read -r line; exit 3".to_owned()),
+        says(r#""result":{"tools":[]}"#),
+        says(r#""error":{"code":-32603,"message":"no database"}"#),
+    ] {
+        let error = server.connect().await.unwrap_err();
+        texts += &format!("{}\n", error.message());
+        server.close().await;
+    }
+    expect![[r#"
+        cannot connect to the MCP server: error sending request for url (127.0.0.1)
+        cannot connect to the MCP server: No such file or directory (os error 2)
+        cannot connect to the MCP server: the server has closed the connection
+        cannot connect to the MCP server: the server has not answered the handshake with its result
+        cannot connect to the MCP server: the server answered with error -32603: no database
+    "#]]
+    .assert_eq(&texts);
 }

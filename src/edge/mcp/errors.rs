@@ -64,6 +64,39 @@ pub(crate) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     known
 }
 
+/// Returns the text of an error of rmcp whose own names types or shows values of them.
+pub(crate) fn shown(error: &(dyn StdError + 'static)) -> Option<String> {
+    use ClientInitializeError as Failed;
+    let sent = error.downcast_ref().or(match error.downcast_ref() {
+        Some(ServiceError::TransportSend(failed)) => Some(failed),
+        _ => None,
+    });
+    if let Some(failed) = sent {
+        return Some(transport(failed).message().to_owned());
+    }
+    Some(match error.downcast_ref()? {
+        Failed::TransportError { error, .. } => transport(error).message().to_owned(),
+        Failed::ConnectionClosed(_) => "the server has closed the connection".to_owned(),
+        Failed::ExpectedInitResponse(_) | Failed::ExpectedInitResult(_) => {
+            "the server has not answered the handshake with its result".to_owned()
+        }
+        Failed::JsonRpcError(error) => {
+            format!(
+                "the server answered with error {}: {}",
+                error.code.0, error.message
+            )
+        }
+        Failed::LegacyFallbackFailed { fallback, .. } => return shown(&**fallback),
+        Failed::NoCompatibleProtocolVersion {
+            server_supported, ..
+        } => {
+            let known: Vec<_> = server_supported.iter().map(ToString::to_string).collect();
+            format!("the server speaks only the revisions {}", known.join(", "))
+        }
+        other => other.to_string(),
+    })
+}
+
 /// The error, with rmcp's as its source.
 pub(super) fn from_service(error: ServiceError) -> ToolError {
     service(&error).with_source(error)

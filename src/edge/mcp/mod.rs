@@ -113,5 +113,5 @@ pub use self::{
 };
 pub(crate) use self::{
     answer::{asks, hash_into, json_of, parse_into},
-    errors::on_wire,
+    errors::{on_wire, shown},
 };
