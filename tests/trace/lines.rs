@@ -195,6 +195,35 @@ async fn a_call_that_waits_out_a_cooldown_is_a_line() {
     }
 }
 
+/// 20b: conflicts of gRPC are the caller's, as a 409 is. The second case is a text.
+#[tokio::test(start_paused = true)]
+async fn a_conflict_of_grpc_is_at_info() {
+    let of = |code| AnyError::from(tonic::Status::new(code, "taken"));
+    let text = |name| AnyError::from(format!("rpc error: code = {name} desc = taken"));
+    for (error, level) in [
+        (of(tonic::Code::AlreadyExists), "INFO"),
+        (of(tonic::Code::Aborted), "INFO"),
+        (text("AlreadyExists"), "INFO"),
+        (text("Aborted"), "INFO"),
+        (of(tonic::Code::Unknown), "ERROR"),
+    ] {
+        let (log, _guard) = Log::at(Level::INFO);
+        let error = std::sync::Mutex::new(Some(error));
+        let tool = service_fn(|_: ToolCall| {
+            std::future::ready(Err::<(), _>(error.lock().unwrap().take().unwrap()))
+        });
+        let failed = ServiceBuilder::new()
+            .tool_trace()
+            .service(tool)
+            .oneshot(call())
+            .await;
+        assert_eq!(failed.unwrap_err().kind(), ErrorKind::Failed);
+        let lines = log.lines();
+        let start = format!("{level} execute_tool: tower_toolcall: tool.failure");
+        assert!(lines[0].starts_with(&start), "{lines:?}");
+    }
+}
+
 /// P13: of a success.
 #[tokio::test(start_paused = true)]
 async fn a_success_is_one_short_line() {

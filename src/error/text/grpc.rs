@@ -56,7 +56,12 @@ pub(super) fn classify(text: &str) -> Option<(ErrorKind, Option<StatusCode>)> {
     let code = marked(text).or_else(|| numbered(text))?;
     let kind = ErrorKind::from_grpc_code(code).filter(|_| code != UNKNOWN)?;
     // The peer's, not the tool: gRPC's own table makes a 404 of it.
-    Some((kind, (code == 5).then_some(StatusCode::NOT_FOUND)))
+    let status = match code {
+        5 => Some(StatusCode::NOT_FOUND),
+        6 | 10 => Some(StatusCode::CONFLICT),
+        _ => None,
+    };
+    Some((kind, status))
 }
 
 /// The first code that stands behind a mark.
