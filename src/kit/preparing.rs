@@ -61,6 +61,11 @@ impl<S> Preparing<S> {
         Self { svc, limit }
     }
 
+    /// Returns the service, which is ready.
+    pub(crate) fn service(self: Pin<&mut Self>) -> &mut S {
+        self.project().svc
+    }
+
     /// The service, once it is ready for the call. A service that became ready too late is not called.
     pub(crate) fn poll<'s>(
         self: Pin<&'s mut Self>,

@@ -1,10 +1,14 @@
 //! Rule 3 and trap 18: a route's own instance is polled until it is ready, by the call that wants it.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
+use tokio_util::sync::CancellationToken;
 use tower::{Service, ServiceExt};
 use tower_test::mock::{self, Mock};
 use tower_toolcall::{
-    BoxError, ErrorKind, ToolCall,
+    BoxError, ErrorKind, Execution, ToolCall,
     router::{Router, RouterBuilder},
     testing::Step,
 };
@@ -49,6 +53,31 @@ async fn a_call_waits_for_its_route() {
     assert_pending!(call.poll());
     of_a.next_request().await.unwrap().1.send_response("a");
     assert_eq!(assert_ready_ok!(call.poll()), "a");
+}
+
+/// 47: the wait for a route ends with the call. The second case is the caller's token.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_route_ends_at_the_deadline_and_when_the_caller_cancels() {
+    let (router, _of_a, _of_b) = two();
+    let at = Instant::now() + Duration::from_secs(2);
+    let token = CancellationToken::new();
+    let due = router.clone().oneshot(ToolCall::new("a").with_deadline(at));
+    let cancelled = ToolCall::new("b").with_cancellation(token.clone());
+    let mut cancelled = task::spawn(router.oneshot(cancelled));
+    assert_pending!(cancelled.poll());
+    token.cancel();
+    for (error, kind, tool) in [
+        (
+            assert_ready_err!(cancelled.poll()),
+            ErrorKind::Cancelled,
+            "b",
+        ),
+        (due.await.unwrap_err(), ErrorKind::DeadlineExceeded, "a"),
+    ] {
+        assert_eq!((error.kind(), error.tool()), (kind, Some(tool)));
+        assert_eq!(error.execution(), Execution::NotStarted);
+    }
+    assert_eq!(Instant::now(), at);
 }
 
 /// Trap 24.

@@ -60,8 +60,9 @@
 //!     docs__*         ConcurrencyLimitLayer 4 > McpService
 //! ```
 //!
-//! The router is always ready. Each call waits for its own route, in its future, so a route that is not ready blocks no other;
-//! as with every such layer, backpressure ends here: bound the load outside.
+//! The router is always ready. Each call waits for its own route in its future, until its deadline or
+//! until its caller cancels. So a route that is not ready blocks no other. As with every such layer,
+//! backpressure ends here: bound the load outside.
 //!
 //! # Example
 //!

@@ -1,4 +1,8 @@
-use std::{future::Future, future::poll_fn, pin::Pin};
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    task::Poll,
+};
 
 use tower_service::Service;
 
@@ -6,6 +10,7 @@ use super::IntoAnswer;
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
+    kit::preparing::{Preparing, Unprepared},
 };
 
 pub(super) type Boxed<Res> = Pin<Box<dyn Future<Output = Result<Res, ToolError>> + Send>>;
@@ -34,16 +39,28 @@ where
     })
 }
 
-/// Waits for this very instance to be ready, and calls it.
+/// Waits for this very instance to be ready, within the call's deadline and until its caller cancels,
+/// and calls it.
 async fn run<S, Res>(mut svc: S, call: ToolCall) -> Result<Res, ToolError>
 where
     S: Service<ToolCall>,
     S::Response: IntoAnswer<Res>,
     S::Error: Into<ToolError>,
 {
-    let ready = poll_fn(|cx| svc.poll_ready(cx)).await;
-    ready.map_err(Into::into)?;
-    let response = svc.call(call);
-    drop(svc);
+    let first = poll_fn(|cx| Poll::Ready(svc.poll_ready(cx).map_err(Into::into))).await;
+    let response = match first {
+        Poll::Ready(ready) => {
+            ready?;
+            let response = svc.call(call);
+            drop(svc);
+            response
+        }
+        Poll::Pending => {
+            let mut waits = pin!(Preparing::new(svc, &call));
+            let ready = poll_fn(|cx| waits.as_mut().poll(cx).map_ok(drop)).await;
+            ready.map_err(Unprepared::into_error)?;
+            waits.service().call(call)
+        }
+    };
     response.await.map_err(Into::into)?.into_answer()
 }
