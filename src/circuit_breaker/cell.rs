@@ -138,6 +138,11 @@ impl Cell {
         Some(refusal)
     }
 
+    /// Forgets a refusal: the call waits instead.
+    pub(crate) fn take_back_refusal(&self) {
+        self.rejected.fetch_sub(1, Relaxed);
+    }
+
     /// Returns how long an open breaker stays open.
     pub(super) fn rest(&self, now: Duration, rules: &Rules) -> Option<Duration> {
         let kept = self.lock();

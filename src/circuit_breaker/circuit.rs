@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::broadcast, time::Instant};
+use tokio::{
+    sync::{Notify, broadcast},
+    time::Instant,
+};
 
 use super::{
     cell::Cell,
@@ -62,6 +65,8 @@ pub(super) struct Shared {
     /// Held while all breakers are forced.
     pub(super) forcing: Mutex<()>,
     pub(super) subscribers: OnceLock<broadcast::Sender<(u64, Transition)>>,
+    /// Wakes calls that wait for the verdict of a probe.
+    pub(super) verdicts: Arc<Notify>,
     pub(super) origin: Instant,
 }
 
@@ -371,8 +376,18 @@ impl Breaker {
             }
         }
         let retry_after = cell.refuses(|| shared.now(), &shared.rules)?;
+        if self.is_waited_for() {
+            cell.take_back_refusal();
+            return None;
+        }
         self.introduce(call);
         Some(self.refused(Some(call), retry_after.into()))
+    }
+
+    /// Returns whether calls wait for the verdict of its probes.
+    pub(super) fn is_waited_for(&self) -> bool {
+        let waits = !self.circuit().shared.rules.probe_wait.is_zero();
+        waits && self.state() == BreakerState::HalfOpen
     }
 
     /// The error of a call whose inner service failed to become ready. It counts as a result, if the call is admitted.
@@ -507,6 +522,7 @@ impl Breaker {
             transition: &transition,
             call,
         };
+        shared.verdicts.notify_waiters();
         shared.listener.tell_also(audience, &event);
         if let Some(subscribers) = shared.subscribers.get() {
             // The error means that there is no subscriber now.
@@ -517,9 +533,9 @@ impl Breaker {
 
 /// Why a call is not admitted, and when to come back.
 pub(super) struct Refused {
-    retry_after: Duration,
+    pub(super) retry_after: Duration,
     /// It is its principal that is refused, for this reason.
-    of_principal: Option<Option<OpenCause>>,
+    pub(super) of_principal: Option<Option<OpenCause>>,
 }
 
 impl From<Duration> for Refused {

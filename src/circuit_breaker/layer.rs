@@ -211,6 +211,18 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
+    /// Sets how long a call waits for the verdict of the probes of a half-open breaker, instead of being
+    /// refused. It goes on once the breaker closes, or becomes a probe itself. Default: zero, calls do
+    /// not wait. At most a year.
+    ///
+    /// The wait ends at the call's deadline and when its caller cancels, with a call that has not
+    /// started. If the breaker opens again, or the time has passed, the call is refused as usual. A
+    /// probe without a verdict lets a waiting call follow within a second.
+    pub fn with_probe_wait(mut self, most: Duration) -> Self {
+        self.rules.probe_wait = most;
+        self
+    }
+
     /// Sets which calls share a breaker, how many keys are kept, and which are known. See [`Keys`].
     /// Default: one for each tool of each server; 10,000 are kept.
     pub fn with_keys(mut self, keys: impl Into<Keys>) -> Self {
@@ -349,6 +361,7 @@ impl<C> CircuitBreakerBuilder<C> {
             disabled: AtomicBool::new(false),
             forcing: Mutex::new(()),
             subscribers: OnceLock::new(),
+            verdicts: Arc::default(),
             origin: Instant::now(),
         });
         let (overflow, make) = (Circuit::overflow(&shared), |_: &_| Circuit::new(&shared));

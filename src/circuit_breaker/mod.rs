@@ -2,8 +2,9 @@
 //!
 //! A breaker is *closed* while calls pass. It *opens* when too many of them fail: then calls are refused
 //! immediately, with the time after which to come back. After that time it is *half-open*: one probe
-//! passes, and other calls are still refused. If the probe succeeds, the breaker closes and starts afresh; if it
-//! fails, it opens again. Each tool of each server has a breaker of its own ([`Key`](crate::Key)).
+//! passes, and other calls are still refused, unless they
+//! [wait](CircuitBreakerBuilder::with_probe_wait) for its verdict. If the probe succeeds, the breaker
+//! closes and starts afresh. If it fails, it opens again. Each tool of each server has a breaker of its own ([`Key`](crate::Key)).
 //!
 //! A failing server that says when it is back, by a 503 with `Retry-After` for example, is not
 //! probed earlier: the open period becomes the larger of its own and that delay, counted from the

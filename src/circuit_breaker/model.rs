@@ -114,6 +114,7 @@ fn rules() -> impl Strategy<Value = Rules> {
                 probes,
                 successes: (successes > 0).then_some(successes),
                 lease: millis(lease),
+                probe_wait: Duration::ZERO,
                 safe_probes,
                 counts_attempts: false,
             },

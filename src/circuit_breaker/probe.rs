@@ -114,6 +114,44 @@ impl fmt::Debug for Ping {
     }
 }
 
+/// The wait of a call before it is sent.
+pub(super) enum Turn {
+    /// For the ping that is sent in its place.
+    Ping(Pinging),
+    /// For the verdict of a probe, until `latest`.
+    Verdict {
+        latest: Instant,
+        woken: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
+    },
+}
+
+impl Turn {
+    /// Waits until a breaker of the layer changes its state, or until the call should come back.
+    pub(super) fn verdict(breaker: &Breaker, latest: Instant, retry_after: Duration) -> Self {
+        let verdicts = Arc::clone(&breaker.circuit().shared.verdicts);
+        let until = Instant::now().checked_add(retry_after);
+        let until = until.map_or(latest, |until| until.min(latest));
+        let woken = Box::pin(async move {
+            let _ = tokio::time::timeout_at(until, verdicts.notified()).await;
+        });
+        Self::Verdict { latest, woken }
+    }
+
+    /// Ready once the call asks again whether it is admitted.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        breaker: &Breaker,
+        info: &CallInfo,
+    ) -> Poll<()> {
+        match self {
+            Self::Ping(pinging) => pinging.poll(cx, info),
+            Self::Verdict { woken, .. } if breaker.is_waited_for() => woken.as_mut().poll(cx),
+            Self::Verdict { .. } => Poll::Ready(()),
+        }
+    }
+}
+
 /// A ping, in the future of the call that waits for it. Dropped unfinished, it gives the probe's place back.
 pub(super) struct Pinging {
     // In a mutex that is never locked, so that the future of the call is `Sync` although the ping need not be.

@@ -263,6 +263,8 @@ pub(super) struct Rules {
     /// Defaults to the number of probes.
     pub(super) successes: Option<u32>,
     pub(super) lease: Duration,
+    /// How long a call waits for the verdict of probes; zero if it does not.
+    pub(super) probe_wait: Duration,
     /// Whether the place of a probe is kept for calls that may be one also after many without a verdict: there are calls that
     /// must not be.
     pub(super) safe_probes: bool,
@@ -280,6 +282,7 @@ impl Default for Rules {
             probes: 1,
             successes: None,
             lease: Duration::from_secs(120),
+            probe_wait: Duration::ZERO,
             safe_probes: false,
             counts_attempts: false,
         }
@@ -357,7 +360,8 @@ impl Rules {
         let reason = "it is zero: the breaker would close without a success";
         count("successes", self.successes(), MAX_WINDOW_CALLS, reason)?;
         let reason = "it is zero: any number of probes could run at once";
-        positive("probe_lease", self.lease, reason)
+        positive("probe_lease", self.lease, reason)?;
+        period("probe_wait", self.probe_wait)
     }
 }
 

@@ -3,9 +3,9 @@ use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
 use super::{
-    circuit::{Admitted, End},
+    circuit::{Admitted, End, Refused},
     handle::{CircuitBreakerHandle, Permit},
-    probe::Pinging,
+    probe::{Pinging, Turn},
 };
 use crate::{
     call::{CallInfo, ToolCall},
@@ -40,8 +40,8 @@ impl<S, C> CircuitBreaker<S, C> {
 /// A call at its breaker.
 pub struct Entrant<C> {
     admitted: Admitted,
-    /// The call would be a probe, and waits for the ping that is sent in its place.
-    pinging: Cold<Box<Pinging>>,
+    /// The call waits, or has waited.
+    turn: Cold<Box<Turn>>,
     classifier: C,
 }
 
@@ -63,9 +63,31 @@ impl<Res, C: Classify<Res> + Clone> Gate<Res> for Breakers<C> {
         }
         Ok(Entrant {
             admitted: Admitted::later(breaker, info),
-            pinging: Cold::default(),
+            turn: Cold::default(),
             classifier: self.classifier.clone(),
         })
+    }
+}
+
+impl<C> Entrant<C> {
+    /// Lets a call wait for the verdict of a probe, if it may, and refuses it otherwise.
+    #[cold]
+    fn wait_or_refuse(&mut self, refused: Refused) -> Result<Step, ToolError> {
+        let Admitted { breaker, info, .. } = &self.admitted;
+        if refused.of_principal.is_none() && breaker.is_waited_for() {
+            let circuit = breaker.circuit();
+            let now = Instant::now();
+            let latest = match self.turn.0.as_deref() {
+                Some(Turn::Verdict { latest, .. }) => *latest,
+                _ => now + circuit.shared.rules.probe_wait,
+            };
+            if now < latest {
+                circuit.cell.take_back_refusal();
+                self.turn = Cold::new(Turn::verdict(breaker, latest, refused.retry_after));
+                return Ok(Step::Wait);
+            }
+        }
+        Err(breaker.refused(Some(info), refused))
     }
 }
 
@@ -95,11 +117,11 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
         let breaker = &self.admitted.breaker;
         let passes = match breaker.admit_call(call) {
             Ok(passes) => passes,
-            Err(refused) => return Err(breaker.refused(Some(&self.admitted.info), refused)),
+            Err(refused) => return self.wait_or_refuse(refused),
         };
         if let Some(ping) = breaker.ping_for(passes.pass.is_probe()) {
             let permit = Permit::new(breaker, Some(passes.pass));
-            self.pinging = Cold::new(Pinging::new(ping, permit, call));
+            self.turn = Cold::new(Turn::Ping(Pinging::new(ping, permit, call)));
             return Ok(Step::Wait);
         }
         self.admitted.admit(passes);
@@ -112,9 +134,11 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Res>, ToolError>> {
         let Admitted { breaker, info, .. } = &self.admitted;
-        if let Some(pinging) = &mut self.pinging.0 {
-            ready!(pinging.poll(cx, info));
-            self.pinging = Cold::default();
+        if let Some(turn) = &mut self.turn.0 {
+            ready!(turn.poll(cx, breaker, info));
+            if let Turn::Ping(_) = **turn {
+                self.turn = Cold::default();
+            }
         }
         Poll::Ready(breaker.refusal(info).map_or(Ok(None), Err))
     }

@@ -98,7 +98,7 @@ fn a_key_has_the_name_of_its_method() {
         "health": <HealthBuilder>::{with_threshold, with_refusal, with_probe_period, with_max_servers};
         "circuit_breaker":
             <CircuitBreakerBuilder>::{
-                with_open_for, with_probe, with_probes, with_successes, with_reported_failures,
+                with_open_for, with_probe, with_probe_wait, with_probes, with_successes, with_reported_failures,
                 with_weak_failures
             }
             <Rates>::{with_failure_rate, with_slow_call_rate, with_minimum_calls};

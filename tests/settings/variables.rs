@@ -61,6 +61,7 @@ fn values() -> Vec<(&'static str, &'static str, Value)> {
             json!("safe_calls"),
         ),
         ("TOOLCALL_CIRCUIT_BREAKER_SUCCESSES", "4", json!(4)),
+        ("TOOLCALL_CIRCUIT_BREAKER_PROBE_WAIT", "9s", json!("9s")),
         ("TOOLCALL_CIRCUIT_BREAKER_FAILURE_RATE", "0.7", json!(0.7)),
         ("TOOLCALL_CIRCUIT_BREAKER_SLOW_CALL_RATE", "0.9", json!(0.9)),
         ("TOOLCALL_CIRCUIT_BREAKER_SLOW_CALL", "7s", json!("7s")),

@@ -484,6 +484,9 @@ settings! {
         /// How many successful probes close the breaker. Default: as many as may run at a time.
         successes: Option<u32> = None, "TOOLCALL_CIRCUIT_BREAKER_SUCCESSES",
             "how many successful probes close it; none: as many as may run";
+        /// How long a call waits for the verdict of a probe instead of being refused. Default: none, it is refused.
+        probe_wait: Option<Duration> = None, as "duration", "TOOLCALL_CIRCUIT_BREAKER_PROBE_WAIT",
+            "how long a call waits for a probe's verdict; none: not at all";
         /// The share of failures that opens a breaker, above 0 and at most 1. Default: not looked at.
         failure_rate: Option<f64> = None, "TOOLCALL_CIRCUIT_BREAKER_FAILURE_RATE",
             "the share of failures that opens it, instead of the threshold";

@@ -303,7 +303,12 @@ fn a_thread_does_not_keep_an_alarm_for_every_runtime_it_has_seen() {
         .map(|_| {
             let runtime = current_thread();
             let _entered = runtime.enter();
-            waiting(Instant::now() + SECOND).0.0.as_ref().unwrap().alarm()
+            waiting(Instant::now() + SECOND)
+                .0
+                .0
+                .as_ref()
+                .unwrap()
+                .alarm()
         })
         .collect();
     assert!(

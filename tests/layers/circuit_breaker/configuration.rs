@@ -137,6 +137,7 @@ async fn no_successes_are_refused() {
 async fn a_lease_of_no_time_or_without_end_is_refused() {
     names("probe_lease", builder().with_probe_lease(Duration::ZERO));
     names("probe_lease", builder().with_probe_lease(Duration::MAX));
+    names("probe_wait", builder().with_probe_wait(Duration::MAX));
 }
 
 #[tokio::test]

@@ -9,12 +9,14 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use http::StatusCode;
 use tokio::{
     sync::Semaphore,
     time::{Instant, advance, sleep},
 };
 use tokio_test::{assert_pending, assert_ready, task};
+use tokio_util::sync::CancellationToken;
 use tower::{Layer, ServiceExt, limit::ConcurrencyLimit};
 use tower_toolcall::{
     Classify, ErrorKind, Execution, Outcome, ReplaySafety, ToolCall, ToolError,
@@ -53,6 +55,87 @@ async fn only_a_safe_call_is_the_probe() {
     rig.send(safe()).await.unwrap();
     assert_eq!(rig.breaker().state(), BreakerState::Closed);
     rig.send(call()).await.unwrap();
+}
+
+/// D11: the errors of 20 calls that meet a half-open breaker together, each with a time in seconds. Calls have this
+/// deadline. The tool takes 3 s, and does so for the probe.
+async fn batch(
+    builder: CircuitBreakerBuilder,
+    probe: Step<&'static str>,
+    deadline: u64,
+) -> Vec<(ErrorKind, u64)> {
+    let rig = Rig::new(builder);
+    rig.half_opens().await;
+    let begun = Instant::now();
+    let call = || safe().with_deadline(begun + secs(deadline));
+    let probe = rig.starts(probe.after(secs(3)), call());
+    rig.tool.set_then(ok().after(secs(3)));
+    let others = (0..19).map(|_| async {
+        let error = rig.send(call()).await.err()?;
+        assert_eq!(error.execution(), Execution::NotStarted);
+        Some((error.kind(), begun.elapsed().as_secs()))
+    });
+    let (_, ends) = tokio::join!(probe, join_all(others));
+    let rejected = rig.breaker().snapshot().rejected_total;
+    let errors: Vec<_> = ends.into_iter().flatten().collect();
+    let refused = |(kind, _): &&(ErrorKind, u64)| *kind == ErrorKind::CircuitOpen;
+    assert_eq!(rejected, errors.iter().filter(refused).count() as u64);
+    errors
+}
+
+/// D11.
+#[tokio::test(start_paused = true)]
+async fn calls_may_wait_for_the_verdict_of_a_probe() {
+    let waits = || CircuitBreakerLayer::builder().with_probe_wait(secs(10));
+    let all = |kind, at| vec![(kind, at); 19];
+    assert_eq!(batch(waits(), ok(), 60).await, []);
+    assert_eq!(batch(waits().with_successes(2), ok(), 60).await, []);
+    // Another outcome, another bound.
+    assert_eq!(
+        batch(waits(), fails(), 60).await,
+        all(ErrorKind::CircuitOpen, 3)
+    );
+    assert_eq!(
+        batch(waits(), ok(), 2).await,
+        all(ErrorKind::DeadlineExceeded, 2)
+    );
+    let short = waits().with_probe_wait(secs(2));
+    assert_eq!(batch(short, ok(), 60).await, all(ErrorKind::CircuitOpen, 2));
+    let none = CircuitBreakerLayer::builder();
+    assert_eq!(batch(none, ok(), 60).await, all(ErrorKind::CircuitOpen, 0));
+}
+
+/// D11: a probe that is dropped has no verdict; a waiting call is the next one.
+#[tokio::test(start_paused = true)]
+async fn a_waiting_call_follows_a_probe_that_is_dropped() {
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_probe_wait(secs(10)));
+    rig.half_opens().await;
+    let probe = rig.hangs();
+    rig.tool.set_then(ok());
+    let mut waits = task::spawn(rig.send(safe()));
+    assert_pending!(waits.poll());
+    drop(probe);
+    let begun = Instant::now();
+    waits.await.unwrap();
+    assert!(begun.elapsed() <= secs(1));
+    assert_eq!(rig.breaker().state(), BreakerState::Closed);
+}
+
+/// D11: the caller cancels while the call waits.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_verdict_ends_when_the_caller_cancels() {
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_probe_wait(secs(10)));
+    rig.half_opens().await;
+    let _probe = rig.hangs();
+    let token = CancellationToken::new();
+    let mut waits = task::spawn(rig.send(safe().with_cancellation(token.clone())));
+    assert_pending!(waits.poll());
+    token.cancel();
+    let error = assert_ready!(waits.poll()).unwrap_err();
+    assert_eq!(
+        (error.kind(), error.execution()),
+        (ErrorKind::Cancelled, Execution::NotStarted)
+    );
 }
 
 /// C10: a breaker whose calls are never safe is not open for ever.
