@@ -140,10 +140,10 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        if this.wait.is_some() {
-            if let Err(end) = ready!(poll_wait(this.sent.as_mut(), this.wait, cx)) {
-                return Poll::Ready(end);
-            }
+        if this.wait.is_some()
+            && let Err(end) = ready!(poll_wait(this.sent.as_mut(), this.wait, cx))
+        {
+            return Poll::Ready(end);
         }
         this.sent.poll(cx)
     }
