@@ -208,6 +208,8 @@
 //! All services made from one layer value, or from its clones, share the breakers, and so do their clones.
 //! Readiness is not shared: a clone starts unpolled.
 
+mod admission;
+mod breaker;
 mod cell;
 mod circuit;
 mod handle;
@@ -225,11 +227,13 @@ mod shared;
 mod snapshot;
 mod state;
 mod sync;
+mod turn;
 mod weak;
 mod window;
 
 pub use self::{
-    handle::{Breaker, CircuitBreakerHandle, Lagged, Permit, Transitions},
+    breaker::{Breaker, Permit},
+    handle::{CircuitBreakerHandle, Lagged, Transitions},
     layer::{CircuitBreakerBuilder, CircuitBreakerLayer},
     probe::Probe,
     rules::{MAX_PERIOD, MAX_PROBES, MAX_WINDOW_CALLS, Rates, Trip},

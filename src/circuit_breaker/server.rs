@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
+    breaker::Breaker,
     circuit::Circuit,
-    handle::Breaker,
     rules::Rules,
     state::{Machine, Pass, SERVER},
     window::Verdict,

@@ -3,9 +3,11 @@ use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
 use super::{
-    circuit::{Admitted, End, Refused},
-    handle::{CircuitBreakerHandle, Permit},
-    probe::{Pinging, Turn},
+    admission::{Admitted, Refused},
+    breaker::Permit,
+    circuit::End,
+    handle::CircuitBreakerHandle,
+    turn::{Pinging, Turn},
 };
 use crate::{
     call::{CallInfo, ToolCall},

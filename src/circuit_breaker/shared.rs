@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use super::{
-    circuit::Circuit,
-    handle::{Breaker, CircuitBreakerHandle},
-};
+use super::{breaker::Breaker, circuit::Circuit, handle::CircuitBreakerHandle};
 use crate::{
     event::transition::{BreakerState, TransitionReason},
     key::Key,

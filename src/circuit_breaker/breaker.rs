@@ -1,0 +1,283 @@
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use super::{
+    circuit::{Circuit, Shared},
+    snapshot::BreakerSnapshot,
+    state::Pass,
+    weak::PrincipalRefused,
+    window::Verdict,
+};
+use crate::{
+    call::CallInfo,
+    error::ToolError,
+    event::transition::{BreakerState, Transition, TransitionReason},
+    kit::registry::Entry,
+    text::Short,
+};
+
+/// One breaker, to be read, forced, or used by hand without the layer.
+///
+/// ```
+/// use tower_toolcall::{ToolCall, circuit_breaker::CircuitBreakerLayer};
+///
+/// let breaker = CircuitBreakerLayer::new().handle().breaker(&ToolCall::new("search"));
+/// for n in 1..=5 {
+///     assert!(!breaker.is_open());
+///     let just_opened = breaker.record_failure();
+///     assert_eq!(just_opened, n == 5);
+/// }
+/// assert!(breaker.admit().is_err());
+/// ```
+#[derive(Clone)]
+pub struct Breaker(pub(super) Arc<Entry<Circuit>>);
+
+impl Breaker {
+    #[inline]
+    pub(super) fn circuit(&self) -> &Circuit {
+        self.0.value()
+    }
+
+    /// Returns what tells its key from others, in this process.
+    pub(crate) fn hash(&self) -> u64 {
+        self.0.hash()
+    }
+
+    /// The server part of its key, the first 256 bytes.
+    pub fn server(&self) -> Option<&str> {
+        self.0.server()
+    }
+
+    /// The tool part of its key, or the result of a key function, the first 256 bytes.
+    pub fn tool(&self) -> Option<&str> {
+        self.0.name()
+    }
+
+    /// Its state. An open breaker stays open until a call comes after its period.
+    pub fn state(&self) -> BreakerState {
+        self.look().state
+    }
+
+    /// Whether a call would be refused now. Reserves nothing: in a half-open breaker every caller sees that
+    /// a probe may run, and [`admit`](Self::admit) takes its place.
+    pub fn is_open(&self) -> bool {
+        self.look().retry_after.is_some()
+    }
+
+    /// State and counters.
+    pub fn snapshot(&self) -> BreakerSnapshot {
+        BreakerSnapshot {
+            server: self.server().map(str::to_owned),
+            tool: self.tool().map(str::to_owned),
+            principals_refused: self.principals().len(),
+            ..self.look()
+        }
+    }
+
+    /// State and counters, without the key.
+    pub(super) fn look(&self) -> BreakerSnapshot {
+        let Circuit { cell, shared, .. } = self.circuit();
+        let mut seen = cell.snapshot(shared.now(), &shared.rules);
+        let of_principals = self.circuit().rejected_for_principals.load(Relaxed);
+        seen.principals_rejected_total = of_principals;
+        seen.rejected_total += of_principals;
+        seen
+    }
+
+    /// The principals for whom alone it refuses calls now, after [weak failures](super::WeakFailures) of theirs, in the order of
+    /// their names.
+    ///
+    /// ```
+    /// use tower_toolcall::{ToolCall, circuit_breaker::CircuitBreakerLayer};
+    ///
+    /// let handle = CircuitBreakerLayer::new().handle();
+    /// for refused in handle.breaker(&ToolCall::new("search")).principals() {
+    ///     println!("{} for {:?}", refused.principal, refused.retry_after);
+    /// }
+    /// ```
+    pub fn principals(&self) -> Vec<PrincipalRefused> {
+        let Shared {
+            principals, rules, ..
+        } = &*self.circuit().shared;
+        principals.refused(self.0.hash(), self.circuit().shared.now(), rules)
+    }
+
+    /// Refuses every call until it is reset.
+    pub fn force_open(&self) {
+        self.force(BreakerState::ForcedOpen);
+    }
+
+    /// Lets every call pass until it is reset; results are counted, but do not open it.
+    pub fn force_closed(&self) {
+        self.force(BreakerState::ForcedClosed);
+    }
+
+    /// Lets every call pass until it is reset, and counts nothing.
+    pub fn disable(&self) {
+        self.force(BreakerState::Disabled);
+    }
+
+    /// Closes it, whatever its state is, and forgets what it has counted in its window. Results of calls
+    /// that are in flight do not count.
+    pub fn reset(&self) {
+        self.force(BreakerState::Closed);
+    }
+
+    pub(super) fn force(&self, state: BreakerState) {
+        self.forget_principals();
+        self.take_over(|Circuit { cell, shared, .. }| {
+            cell.force(state, TransitionReason::Forced, shared.now(), &shared.rules)
+        });
+    }
+
+    /// Takes over an opening of another process, for `remaining` from now on: calls are refused without a failure here. An open
+    /// period never gets shorter by it, and a forced state stays. At most the longest period of this layer's settings.
+    pub fn adopt(&self, remaining: Duration) {
+        self.adopt_with_grace(remaining, Duration::ZERO);
+    }
+
+    /// The same, and for so long beyond the longest period too.
+    pub(crate) fn adopt_with_grace(&self, remaining: Duration, grace: Duration) {
+        self.take_over(|Circuit { cell, shared, .. }| {
+            let period = shared.rules.bounded(remaining).saturating_add(grace);
+            cell.adopt(period, shared.now(), &shared.rules)
+        });
+    }
+
+    /// Another process sends a probe: if this breaker is open, it stays so for at least `remaining`, so that one process probes for
+    /// all. At most the longest period of this layer's settings.
+    pub fn postpone(&self, remaining: Duration) {
+        self.postpone_with_grace(remaining, Duration::ZERO);
+    }
+
+    /// The same, and for so long beyond the longest period too.
+    pub(crate) fn postpone_with_grace(&self, remaining: Duration, grace: Duration) {
+        let Circuit { cell, shared, .. } = self.circuit();
+        let period = shared.rules.bounded(remaining).saturating_add(grace);
+        cell.postpone(period, shared.now(), &shared.rules);
+    }
+
+    /// Takes over a closing of another process: an [adopted](Self::adopt) opening ends; one that results of this process led
+    /// to may begin its probes at once.
+    pub fn release(&self) {
+        self.take_over(|Circuit { cell, shared, .. }| cell.release(shared.now(), &shared.rules));
+    }
+
+    pub(super) fn take_over(&self, work: impl FnOnce(&Circuit) -> Option<Transition>) {
+        // It belongs to many keys, and only one of them is meant.
+        if self.circuit().is_overflow {
+            return;
+        }
+        if let Some(transition) = work(self.circuit()) {
+            self.emit(transition, None);
+        }
+    }
+
+    /// Asks to make a call. The permit takes the result; if it is dropped, the call does not count, and a probe's
+    /// place is free again.
+    ///
+    /// # Errors
+    ///
+    /// [`CircuitOpen`](crate::ErrorKind::CircuitOpen), with a `retry_after`.
+    pub fn admit(&self) -> Result<Permit, ToolError> {
+        match self.admit_any(None) {
+            Ok(pass) => Ok(Permit::new(self, Some(pass))),
+            Err(retry_after) => {
+                let mut error = self.refused(None, retry_after.into());
+                if let Some(tool) = self.tool() {
+                    error = error.with_tool(tool);
+                }
+                if let Some(server) = self.server() {
+                    error = error.with_server(server);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Counts a success as of now, without a permit: in a half-open breaker as that of a probe.
+    pub fn record_success(&self) {
+        self.record(Verdict::SUCCESS);
+    }
+
+    /// Counts a failure as of now, without a permit: in a half-open breaker as that of a probe. Returns whether
+    /// it has just opened the breaker.
+    pub fn record_failure(&self) -> bool {
+        self.record(Verdict::FAILURE)
+    }
+
+    fn record(&self, verdict: Verdict) -> bool {
+        let Circuit { cell, shared, .. } = self.circuit();
+        let (pass, transition) = cell.present(shared.now(), &shared.rules);
+        if let Some(transition) = transition {
+            self.emit(transition, None);
+        }
+        self.end(pass, Some(verdict), None, || None, None)
+    }
+}
+
+impl fmt::Debug for Breaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Breaker")
+            .field("server", &self.server().map(Short::name))
+            .field("tool", &self.tool().map(Short::name))
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An admission by [`Breaker::admit`].
+#[must_use = "a permit that is dropped says nothing about the call"]
+pub struct Permit {
+    breaker: Breaker,
+    /// Given back by the drop.
+    pub(super) pass: Option<Pass>,
+}
+
+impl Permit {
+    pub(super) fn new(breaker: &Breaker, pass: Option<Pass>) -> Self {
+        let breaker = breaker.clone();
+        Self { breaker, pass }
+    }
+
+    /// The call succeeded.
+    pub fn success(mut self) {
+        self.end(Some(Verdict::SUCCESS), None, None);
+    }
+
+    /// The call failed. Returns whether that has just opened the breaker.
+    pub fn failure(mut self) -> bool {
+        self.end(Some(Verdict::FAILURE), None, None)
+    }
+
+    /// Counts the end of a ping, whose failure is part of the outage that goes on.
+    pub(super) fn end_ping(&mut self, verdict: Verdict, call: &CallInfo) {
+        if let Some(pass) = self.pass.take() {
+            let outage = self.breaker.circuit().cell.outage();
+            let outage = outage.as_ref();
+            self.breaker
+                .end(pass, Some(verdict), outage, || None, Some(call));
+        }
+    }
+
+    pub(super) fn end(
+        &mut self,
+        verdict: Option<Verdict>,
+        latency: Option<Duration>,
+        call: Option<&CallInfo>,
+    ) -> bool {
+        let pass = self.pass.take();
+        pass.is_some_and(|pass| self.breaker.end(pass, verdict, None, || latency, call))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.end(None, None, None);
+    }
+}
+
+crate::text::opaque_debug!({} Permit);
