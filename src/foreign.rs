@@ -33,7 +33,7 @@ pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     KNOWN.iter().find_map(|known| known(error))
 }
 
-/// Whether an error wraps another and adds nothing.
+/// Returns whether an error wraps another and adds nothing.
 pub(crate) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
     const KNOWN: &[fn(&(dyn StdError + 'static)) -> bool] = &[
         #[cfg(feature = "tower")]
@@ -66,7 +66,7 @@ pub(crate) fn without_address(text: String, error: &(dyn StdError + 'static)) ->
     KNOWN.iter().fold(text, |text, known| known(text, error))
 }
 
-/// Whether a layer of another crate refused the call.
+/// Returns whether a layer of another crate refused the call.
 pub(crate) fn is_refusal(error: &(dyn StdError + 'static)) -> bool {
     const KNOWN: &[fn(&(dyn StdError + 'static)) -> bool] = &[
         #[cfg(feature = "tower")]
@@ -84,7 +84,7 @@ pub(crate) fn is_exported(span: &Span) -> bool {
     KNOWN.iter().any(|known| known(span))
 }
 
-/// Whether the sampler of another crate drops a span.
+/// Returns whether the sampler of another crate drops a span.
 pub(crate) fn is_sampled_out(span: &Span) -> bool {
     const KNOWN: &[fn(&Span) -> bool] = &[
         #[cfg(feature = "otel")]
@@ -155,7 +155,7 @@ pub(crate) fn hash_json<T: Serialize>(answer: &T, hasher: &mut dyn Hasher) -> bo
     is_whole || len == MAX_HASHED
 }
 
-/// Whether an answer only asks for input: the call is made again with it.
+/// Returns whether an answer only asks for input: the call is made again with it.
 pub(crate) fn asks(answer: &dyn Any) -> bool {
     const KNOWN: &[fn(&dyn Any) -> bool] = &[
         #[cfg(feature = "mcp")]

@@ -63,7 +63,7 @@ fn invalid() -> ToolError {
     ToolError::made(ErrorKind::InvalidInput, "".into(), |_| {})
 }
 
-/// Whether a text or a number could not be converted: that says nothing of a tool's health.
+/// Returns whether a text or a number could not be converted: that says nothing of a tool's health.
 pub(crate) fn is_of_a_value(error: &(dyn StdError + 'static)) -> bool {
     links(error).any(|link| {
         link.is::<num::ParseIntError>()

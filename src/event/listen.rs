@@ -131,7 +131,7 @@ const AUDIENCE: usize = 2;
 pub(crate) type Audience = ListenerIds<AUDIENCE>;
 
 impl Audience {
-    /// Whether the call has a listener that is not among them.
+    /// Returns whether the call has a listener that is not among them.
     #[inline]
     pub(crate) fn is_new_to(&self, call: &CallInfo) -> bool {
         let mut is_new = false;

@@ -144,7 +144,7 @@ pub enum Event<'a> {
         call: &'a CallInfo,
         /// How long it had been waiting; zero if it was never polled to wait.
         elapsed: Duration,
-        /// Whether its deadline had passed: then a caller enforced a timeout, and the event
+        /// `true` if its deadline had passed: then a caller enforced a timeout, and the event
         /// is `tool.timeout`, WARN.
         past_deadline: bool,
     },
@@ -157,7 +157,7 @@ pub enum Event<'a> {
         attempt: u32,
         /// How long is waited before the next one.
         delay: Duration,
-        /// Whether the server said how long (a hint).
+        /// `true` if the server said how long (a hint).
         hinted: bool,
         /// Its error; `None` if its answer was a failure by the classifier.
         error: Option<&'a ToolError>,
@@ -185,7 +185,7 @@ pub enum Event<'a> {
         /// How long the call is held back before it may be sent again; other calls of the same key no longer than that, and
         /// not at all after a limit that is known by text alone.
         cooldown: Duration,
-        /// Whether the server said how long (a hint).
+        /// `true` if the server said how long (a hint).
         hinted: bool,
     },
     /// A circuit breaker changed its state. `tool.breaker`, WARN.
@@ -273,7 +273,7 @@ pub enum Event<'a> {
         reason: InertReason,
         /// What the user of the layer can do.
         help: &'static str,
-        /// Whether it is the first call of the layer value for this reason.
+        /// `true` if it is the first call of the layer value for this reason.
         is_first: bool,
     },
     /// A policy has decided about a call. `tool.policy`, INFO for a call that was asked for and for one that

@@ -27,7 +27,7 @@ pub enum BreakerState {
 }
 
 impl BreakerState {
-    /// Whether every call is refused.
+    /// Returns whether every call is refused.
     pub(crate) const fn is_open(self) -> bool {
         matches!(self, Self::Open | Self::ForcedOpen)
     }

@@ -1,4 +1,4 @@
-//! A bucket of tokens as many calls use it at once.
+//! A bucket of units as many calls use it at once.
 
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
@@ -20,12 +20,12 @@ impl Bucket {
         self.full_at.load(Relaxed)
     }
 
-    /// Takes tokens for a call that is sent now, if there are enough.
+    /// Takes units for a call that is sent now, if there are enough.
     pub(super) fn take(&self, rate: &Rate, now: u64, time: u64) -> bool {
         self.append(rate, now, now, time).is_ok()
     }
 
-    /// Takes tokens for a call that may be sent at `latest`. If they are not there by then, the error is when they are.
+    /// Takes units for a call that may be sent at `latest`. If they are not there by then, the error is when they are.
     pub(super) fn reserve(
         &self,
         rate: &Rate,
@@ -46,7 +46,7 @@ impl Bucket {
         }
     }
 
-    /// When the tokens would be there, if that is after `latest`. Takes none.
+    /// When the units would be there, if that is after `latest`. Takes none.
     pub(super) fn too_late(&self, rate: &Rate, now: u64, latest: u64, time: u64) -> Option<u64> {
         let found = self.lock().find(rate, now, time);
         let turn = found.unwrap_or_else(|| rate.turn(self.full_at(), now, time));

@@ -1,8 +1,8 @@
 //! The generic cell rate algorithm (GCRA). Pure: time is an argument, in nanoseconds since any fixed moment.
 //!
-//! A bucket of tokens is one number: the moment in which it is full again, if no more of them are taken. A call that takes tokens moves this moment
+//! A bucket of units is one number: the moment in which it is full again, if no more of them are taken. A call that takes units moves this moment
 //! on by the time in which they come back. It may be sent as soon as that moment is no further away than the time in which a whole bucket comes back,
-//! for then the tokens that it takes are there. A call that waits takes its tokens at once, so that its turn is known and comes in any case.
+//! for then the units that it takes are there. A call that waits takes its units at once, so that its turn is known and comes in any case.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use super::rate::Quota;
 /// How many given back turns are kept for others at most; more are lost.
 const MOST_FREE: usize = 1024;
 
-/// How fast tokens come back, and how many there are.
+/// How fast units come back, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rate {
-    /// The time between two tokens.
+    /// The time between two units.
     pub(super) interval: u64,
-    /// The most tokens at once.
+    /// The most units at once.
     pub(super) burst: u32,
 }
 
-/// The tokens of one call.
+/// The units of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
     /// From when on the call may be sent.
     pub(super) at: u64,
     /// When the bucket is full again after it.
     pub(super) full_at: u64,
-    /// The time in which its tokens come back.
+    /// The time in which its units come back.
     pub(super) time: u64,
 }
 
@@ -39,7 +39,7 @@ impl Rate {
         }
     }
 
-    /// The time in which so many tokens come back. `None`: there are never so many.
+    /// The time in which so many units come back. `None`: there are never so many.
     pub(super) fn time(&self, tokens: u32) -> Option<u64> {
         (tokens <= self.burst).then(|| self.interval.saturating_mul(tokens.into()))
     }
@@ -55,14 +55,14 @@ impl Rate {
         Turn { at, full_at, time }
     }
 
-    /// The whole tokens in such a bucket.
+    /// The whole units in such a bucket.
     pub(super) fn remaining(&self, full_at: u64, now: u64) -> u32 {
         let missing = full_at.saturating_sub(now).div_ceil(self.interval);
         self.burst - missing.min(self.burst.into()) as u32
     }
 }
 
-/// Turns that were given back and come before others that were not: by when the bucket is full after them, the time of their tokens.
+/// Turns that were given back and come before others that were not: by when the bucket is full after them, the time of their units.
 #[derive(Debug, Default)]
 pub(super) struct Free(BTreeMap<u64, u64>);
 

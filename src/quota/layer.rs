@@ -17,7 +17,7 @@ use crate::{
     kit::per_tool::{PerTool, ToolNames},
 };
 
-/// Layer that gives the calls of a key so many tokens per period. See the [module docs](super) for an example.
+/// Layer that gives the calls of a key so many units per period. See the [module docs](super) for an example.
 ///
 /// The buckets live in the layer value: services made from it, or from its clones, share them.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ impl QuotaBuilder {
         }
     }
 
-    /// Sets which calls share a bucket of tokens, how many keys are kept, and which are known. See [`Keys`].
+    /// Sets which calls share a bucket of units, how many keys are kept, and which are known. See [`Keys`].
     /// Default: one for each tool of each server; 10,000 are kept.
     pub fn with_keys(mut self, keys: impl Into<Keys>) -> Self {
         self.keys.set(keys);
@@ -94,7 +94,7 @@ impl QuotaBuilder {
     }
 
     /// Gives this tool a quota of its own. Default: that of all tools. Needs [`Key::Tool`](crate::Key::Tool), the default: with other keys tools share their
-    /// tokens, and can only have [costs](Self::with_tool_cost) of their own.
+    /// units, and can only have [costs](Self::with_tool_cost) of their own.
     ///
     /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`), which goes first, and the tool's own
     /// (`charge`), which holds for the tools of this name of all servers.
@@ -103,27 +103,27 @@ impl QuotaBuilder {
         self
     }
 
-    /// Sets how many tokens a call of this tool costs, by both its names as in [`with_tool`](Self::with_tool). Default: what the function
+    /// Sets how many units a call of this tool costs, by both its names as in [`with_tool`](Self::with_tool). Default: what the function
     /// of [`with_cost`](Self::with_cost) says.
     pub fn with_tool_cost(mut self, name: impl Into<Box<str>>, cost: u32) -> Self {
         self.costs.set(name.into(), cost);
         self
     }
 
-    /// Sets how many tokens a call costs. Default: one. A call that costs none always passes; one that costs more than the quota's
+    /// Sets how many units a call costs. Default: one. A call that costs none always passes; one that costs more than the quota's
     /// [burst](Quota::burst) never does, and is refused with the code [`QUOTA_IMPOSSIBLE`](super::QUOTA_IMPOSSIBLE).
     pub fn with_cost(mut self, cost: impl Fn(&CallInfo) -> u32 + Send + Sync + 'static) -> Self {
         self.cost = Some(Arc::new(cost));
         self
     }
 
-    /// Refuses a call immediately for which there are no tokens now, instead of letting it wait.
+    /// Refuses a call immediately for which there are no units now, instead of letting it wait.
     pub fn with_fail_fast(mut self) -> Self {
         self.waits = false;
         self
     }
 
-    /// Sets the longest time that a call waits for its tokens. One that would have to wait longer, or beyond its deadline, is refused
+    /// Sets the longest time that a call waits for its units. One that would have to wait longer, or beyond its deadline, is refused
     /// immediately, with the full time. Default 30 s.
     pub fn with_max_wait(mut self, max: Duration) -> Self {
         self.max_wait = max;

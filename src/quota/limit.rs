@@ -1,4 +1,4 @@
-//! The quota of one key, and the tokens of a call.
+//! The quota of one key, and the units of a call.
 
 use std::{
     fmt,
@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// How many tokens a call costs.
+/// How many units a call costs.
 pub(super) type CostFn = dyn Fn(&CallInfo) -> u32 + Send + Sync;
 
 /// Shared by all quotas of one layer value.
@@ -35,7 +35,7 @@ pub(super) struct Settings {
     /// Those of tools that have their own.
     pub(super) tools: PerTool<Quota>,
     pub(super) costs: PerTool<u32>,
-    /// `None`: each call of another tool costs one token.
+    /// `None`: each call of another tool costs one unit.
     pub(super) cost: Option<Arc<CostFn>>,
     pub(super) max_wait: Duration,
     pub(super) origin: Instant,
@@ -46,7 +46,7 @@ impl Settings {
         nanos(self.origin.elapsed())
     }
 
-    /// How many tokens the key of this call has, and how fast they come back.
+    /// How many units the key of this call has, and how fast they come back.
     pub(super) fn rate(&self, call: &ToolCall) -> Rate {
         let own = self.tools.get_of_key(call);
         Rate::of(own.unwrap_or(&self.quota))
@@ -137,7 +137,7 @@ impl Evict for KeyQuota {
     }
 }
 
-/// The tokens that a call costs, and has taken.
+/// The units that a call costs, and has taken.
 pub struct Tokens {
     info: CallInfo,
     entry: Arc<Entry<KeyQuota>>,
@@ -160,7 +160,7 @@ impl Tokens {
         }
     }
 
-    /// The time in which the tokens come back, or the error of a call that costs more than there ever are.
+    /// The time in which the units come back, or the error of a call that costs more than there ever are.
     fn time(&self) -> Result<u64, ToolError> {
         let rate = self.entry.value().rate;
         rate.time(self.cost).ok_or_else(|| {
@@ -185,7 +185,7 @@ static IMPOSSIBLE: Words = Words {
 };
 
 impl Tokens {
-    /// Takes the tokens of a call that does not have to wait.
+    /// Takes the units of a call that does not have to wait.
     fn take(&mut self) -> bool {
         let KeyQuota {
             bucket,

@@ -5,15 +5,15 @@ use crate::config::{ConfigError, refuse_if};
 /// The longest period: one year.
 const MAX_PERIOD: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The longest time in which all tokens come back: a hundred years.
+/// The longest time in which all units come back: a hundred years.
 const MAX_REFILL: u64 = 100 * MAX_PERIOD.as_nanos() as u64;
 
-/// The shortest time between two tokens. It is a whole number of nanoseconds, which is then at most a thousandth longer than asked for.
+/// The shortest time between two units. It is a whole number of nanoseconds, which is then at most a thousandth longer than asked for.
 const MIN_INTERVAL: Duration = Duration::from_micros(1);
 
-/// How many tokens there are, and how fast they come back: so many per period, and so many at once.
+/// How many units there are, and how fast they come back: so many per period, and so many at once.
 ///
-/// In any span of time `t` calls are admitted for no more than `burst + tokens * t / period` tokens.
+/// In any span of time `t` calls are admitted for no more than `burst + tokens * t / period` units.
 ///
 /// ```
 /// use tower_toolcall::quota::Quota;
@@ -33,7 +33,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// So many tokens per period; as many can be used at once.
+    /// So many units per period; as many can be used at once.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Quota {
         })
     }
 
-    /// So many tokens per second.
+    /// So many units per second.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl Quota {
         Self::new(tokens, Duration::from_secs(1))
     }
 
-    /// So many tokens per minute.
+    /// So many units per minute.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl Quota {
         Self::new(tokens, Duration::from_secs(60))
     }
 
-    /// So many tokens per hour.
+    /// So many units per hour.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Quota {
         Self::new(tokens, Duration::from_secs(3600))
     }
 
-    /// So many tokens per day.
+    /// So many units per day.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl Quota {
         Self::new(tokens, Duration::from_secs(24 * 3600))
     }
 
-    /// Sets how many tokens can be used at once, after a time without calls. Default: those of a period.
+    /// Sets how many units can be used at once, after a time without calls. Default: those of a period.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl Quota {
         Ok(Self { burst, ..self })
     }
 
-    /// How many tokens come back in a [period](Self::period).
+    /// How many units come back in a [period](Self::period).
     pub fn tokens(&self) -> u32 {
         self.tokens
     }
@@ -119,12 +119,12 @@ impl Quota {
         self.period
     }
 
-    /// How many tokens can be used at once.
+    /// How many units can be used at once.
     pub fn burst(&self) -> u32 {
         self.burst
     }
 
-    /// The time between two tokens, in nanoseconds: rounded up, so that no more come back than were asked for.
+    /// The time between two units, in nanoseconds: rounded up, so that no more come back than were asked for.
     pub(super) fn interval(&self) -> u64 {
         // A year is far from the bound.
         let period = self.period.as_nanos() as u64;

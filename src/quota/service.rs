@@ -9,7 +9,7 @@ use crate::{
     kit::preparing::GivenUp,
 };
 
-/// Gives the calls of a key so many tokens per period. See the [module docs](super) for an example.
+/// Gives the calls of a key so many units per period. See the [module docs](super) for an example.
 pub type QuotaService<S> = Gated<S, QuotaHandle>;
 
 /// Response future for [`QuotaService`].

@@ -118,7 +118,7 @@ async fn answer(routes: Routes, mut call: ToolCall, id: Option<u128>) -> Respons
     }
 }
 
-/// Whether a job is over: not if it could not be asked for.
+/// Returns whether a job is over: not if it could not be asked for.
 fn is_end_of_job<T>(answer: &Result<T, ToolError>) -> bool {
     match answer {
         Ok(_) => true,

@@ -43,7 +43,7 @@ pub struct Routes {
     pub(super) max_batch: usize,
     pub(super) servers: Servers,
     pub(super) deadlines: Option<Trust>,
-    /// Whether the caller's bearer token is that of the call's subject.
+    /// `true` if the caller's bearer token is that of the call's subject.
     #[cfg(feature = "token")]
     pub(super) bearer: bool,
     #[cfg(feature = "http-tool")]
@@ -187,7 +187,7 @@ impl Routes {
         }
     }
 
-    /// Whether callers' tokens are taken.
+    /// Returns whether callers' tokens are taken.
     #[cfg(feature = "http-tool")]
     pub(super) fn has_subjects(&self) -> bool {
         #[cfg(feature = "token")]
@@ -196,7 +196,7 @@ impl Routes {
         false
     }
 
-    /// Whether the caller could have sent a token, and has not.
+    /// Returns whether the caller could have sent a token, and has not.
     pub(super) fn lacks_subject(&self, call: &ToolCall) -> bool {
         #[cfg(feature = "token")]
         return self.bearer && call.subject_token().is_none();

@@ -305,7 +305,7 @@ impl Whole {
         refused(is, "less than", ("retry.base", retry.base), "raise it")
     }
 
-    /// Whether a layer waits out rate limits.
+    /// Returns whether a layer waits out rate limits.
     fn waits_out_limits(&self) -> bool {
         let limit = &self.settings.rate_limit;
         match limit.enabled {

@@ -14,7 +14,7 @@ impl CircuitBreakerSettings {
         self.failure_rate.is_some() || self.slow_call_rate.is_some()
     }
 
-    /// Whether one result alone opens a breaker.
+    /// Returns whether one result alone opens a breaker.
     pub(super) fn opens_at_once(&self) -> bool {
         match self.has_rates() {
             true => self.minimum_calls == Some(1),

@@ -79,7 +79,7 @@ impl Settings {
         Ok(policy)
     }
 
-    /// Whether calls are sent again by the retry layer.
+    /// Returns whether calls are sent again by the retry layer.
     pub(super) fn retries(&self) -> bool {
         let own = self.tools.values().filter_map(|tool| tool.attempts);
         self.retry.enabled

@@ -57,7 +57,7 @@ impl Serialize for ServerUrl {
 }
 
 impl Settings {
-    /// Whether `[shared]` can work. Nothing is connected.
+    /// Returns whether `[shared]` can work. Nothing is connected.
     pub(super) fn check_shared(&self) -> Result<(), ConfigError> {
         #[cfg(feature = "redis")]
         self.mirror().map(drop)?;

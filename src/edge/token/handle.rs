@@ -57,7 +57,7 @@ impl TokenHandle {
         self.flights.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

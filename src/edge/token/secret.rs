@@ -30,7 +30,7 @@ impl Secret {
         &self.0
     }
 
-    /// Whether this is a clone of that one: the same value is not enough.
+    /// Returns whether this is a clone of that one: the same value is not enough.
     #[cfg(feature = "token")]
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -92,7 +92,7 @@ fn a_turn_before_others_is_the_next_callers() {
     let last = bucket.reserve(&rate, 0, u64::MAX, SECOND).unwrap();
     assert_eq!((large.at, last.at), (3 * SECOND, 4 * SECOND));
     bucket.give_back(&rate, 0, large);
-    // Three tokens, of which the first is there after a second.
+    // Three units, of which the first is there after a second.
     assert_eq!(bucket.too_late(&rate, 0, SECOND, SECOND), None);
     let at: Vec<_> = (0..4)
         .map(|_| bucket.reserve(&rate, 0, u64::MAX, SECOND).unwrap().at)
@@ -166,7 +166,7 @@ fn threads_share_the_tokens() {
 struct Step {
     /// The time since the call before.
     after: u64,
-    /// How many tokens the call costs.
+    /// How many units the call costs.
     cost: u32,
     /// How long it would wait at most.
     patience: u64,
@@ -197,7 +197,7 @@ fn steps(gives_up: bool) -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Against a bucket that counts what is in it: a call is sent in the first nanosecond in which its tokens are there, and not
+    /// Against a bucket that counts what is in it: a call is sent in the first nanosecond in which its units are there, and not
     /// before; and one is refused only if they are not there in time.
     #[test]
     fn each_call_has_its_turn_when_its_tokens_are_there(
@@ -231,7 +231,7 @@ proptest! {
         }
     }
 
-    /// Calls that give up, at any time: in no span of time more tokens are used than a bucket holds and come back meanwhile. And a turn
+    /// Calls that give up, at any time: in no span of time more units are used than a bucket holds and come back meanwhile. And a turn
     /// that was given back is free only while there are turns after it.
     #[test]
     fn no_more_is_sent_than_is_granted(
