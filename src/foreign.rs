@@ -106,7 +106,7 @@ pub(crate) fn subject(call: &ToolCall) -> Option<&str> {
 pub(crate) enum Json {
     /// Equal when it is parsed.
     Text(Box<str>),
-    /// It has no such text, and takes about so many bytes as it is, if that is known.
+    /// No such text. The answer takes about so many bytes as it is, if that is known.
     Parsed(Option<u64>),
 }
 

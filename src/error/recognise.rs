@@ -115,7 +115,7 @@ fn ours_below(error: &(dyn StdError + 'static)) -> Option<ToolError> {
 }
 
 impl ToolError {
-    /// What a text means, as an error without a message; `None` if it is not clear.
+    /// Returns the meaning of a text, as an error without a message; `None` if it is not clear.
     pub(crate) fn from_text(text: &str) -> Option<Self> {
         let (head, _) = crate::text::prefix(text, MAX_BYTES);
         let (kind, status) = text::classify(head)?;

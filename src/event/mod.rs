@@ -228,7 +228,7 @@ pub enum Event<'a> {
     Token {
         /// The call.
         call: &'a CallInfo,
-        /// What became of that.
+        /// The outcome of that.
         outcome: TokenOutcome,
         /// How long the identity provider took; `None` if this call did not ask it.
         exchange: Option<Duration>,
@@ -269,9 +269,9 @@ pub enum Event<'a> {
         call: &'a CallInfo,
         /// Which layer: the name of its module.
         layer: &'static str,
-        /// What is not known.
+        /// The missing fact.
         reason: InertReason,
-        /// What the user of the layer can do.
+        /// The advice for the user of the layer.
         help: &'static str,
         /// `true` if it is the first call of the layer value for this reason.
         is_first: bool,
@@ -283,7 +283,7 @@ pub enum Event<'a> {
     Policy {
         /// The call.
         call: &'a CallInfo,
-        /// What it has decided.
+        /// The decision.
         outcome: PolicyOutcome,
         /// The pattern of the rule; `None` if no rule is for the call.
         rule: Option<&'a str>,
@@ -478,23 +478,23 @@ impl<'a> Event<'a> {
     }
 }
 
-/// What is not known of a call, so that a layer can do nothing for it.
+/// The reason for which a layer can do nothing for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum InertReason {
-    /// It has no principal: no subject, agent id or session id.
+    /// No principal: the call has no subject, agent id or session id.
     NoPrincipal,
     /// Its tool has no schema.
     NoSchema,
-    /// It is not known whether its tool may run twice.
+    /// Nothing says whether its tool may run twice.
     NotMarkedSafe,
     /// Its tool is marked unsafe to run twice, and the layer was told to keep the tool's answers.
     MarkedUnsafe,
     /// The function of the layer's key picks an empty text.
     NoKey,
-    /// It has no agent id, and the layer has rules for agents.
+    /// No agent id, and the layer has rules for agents.
     NoAgent,
-    /// It has a timeout or a deadline that no layer enforces.
+    /// A timeout or a deadline that no layer enforces.
     NotEnforced,
 }
 
@@ -522,7 +522,7 @@ pub enum RetryRefusal {
     /// It may have run, and nothing says whether it may run twice: its caller, a rule or a trusted server has to
     /// declare it safe. See [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety).
     NotMarkedSafe,
-    /// It may have run, and was declared [unsafe](crate::ReplaySafety::Unsafe) to run twice.
+    /// The call may have run, and was declared [unsafe](crate::ReplaySafety::Unsafe) to run twice.
     Unsafe,
     /// The [`RetryBudget`](crate::retry::RetryBudget) is used up.
     Budget,

@@ -59,7 +59,7 @@ pub mod event {
     pub const REPAIRED: &str = "tool.repaired";
     /// An answer was too long for the model, and was shortened. DEBUG.
     pub const SHORTENED: &str = "tool.shortened";
-    /// The same call has succeeded again and again, with nothing new in between. WARN.
+    /// A call has succeeded again and again, with nothing new in between. WARN.
     pub const REPEATED: &str = "tool.repeated";
     /// A layer can do nothing for a call, because something is not known of it. WARN, once for each layer and reason.
     pub const INERT: &str = "tool.inert";
@@ -184,9 +184,9 @@ pub mod field {
     pub const NAMES: &str = "names";
     /// The key of a setting, or the variable that has set it.
     pub const SETTING: &str = "setting";
-    /// What the user of a layer can do.
+    /// The advice for the user of a layer.
     pub const HELP: &str = "help";
-    /// What a policy has decided: the name of a [`PolicyOutcome`](crate::event::PolicyOutcome).
+    /// The decision of a policy: the name of a [`PolicyOutcome`](crate::event::PolicyOutcome).
     pub const DECISION: &str = "decision";
     /// The pattern of the rule that has decided; none if no rule is for the call.
     pub const RULE: &str = "rule";
@@ -228,7 +228,7 @@ pub mod span {
     pub const ERROR_TYPE: &str = "error.type";
     /// The session id that the caller gave the call, in OpenTelemetry's words.
     pub const CONVERSATION_ID: &str = "gen_ai.conversation.id";
-    /// The same, in the spans of attempts too.
+    /// As above, in the spans of attempts too.
     pub const SESSION_ID: &str = "session.id";
     /// The arguments, redacted, as JSON, in the span of an attempt.
     pub const ATTEMPT_ARGUMENTS: &str = "tool.arguments";

@@ -7,13 +7,13 @@ use crate::error::{ErrorKind, ToolError};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CallOutcome {
-    /// It has its answer.
+    /// The call has its answer.
     Success,
-    /// It failed, or the tool reported an error of its own.
+    /// The call failed, or the tool reported an error of its own.
     Error,
-    /// It was started and did not end in time.
+    /// The call was started and did not end in time.
     Timeout,
-    /// It was not started: no time was left for it.
+    /// The call was not started: no time was left for it.
     Skipped,
     /// The caller gave it up, or its future was dropped unfinished.
     Cancelled,
@@ -78,11 +78,11 @@ crate::text::names! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PolicyOutcome {
-    /// It may be sent.
+    /// The call may be sent.
     Allowed,
     /// A rule denies it, or no rule allows it.
     Denied,
-    /// It needs an approval, and no approver is set.
+    /// The call needs an approval, and no approver is set.
     NoApprover,
     /// The approver is asked. One of those below follows, unless the call is given up before.
     Asked,
@@ -90,7 +90,7 @@ pub enum PolicyOutcome {
     Approved,
     /// The approver has denied it.
     Refused,
-    /// It was not approved in time.
+    /// The call was not approved in time.
     Unanswered,
     /// The approver failed, or has answered something else.
     Failed,
@@ -120,7 +120,7 @@ pub enum TokenOutcome {
     Exchanged,
     /// Another call had asked for it.
     Shared,
-    /// It could not be had, by this call or by another one that was waited for.
+    /// No token could be had, by this call or by another one that was waited for.
     Failed,
 }
 

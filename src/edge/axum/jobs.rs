@@ -42,7 +42,7 @@ pub(super) struct Jobs(Arc<Inner>);
 struct Inner {
     /// The oldest first.
     kept: Mutex<Vec<Entry>>,
-    /// What ids are made of, with how many there were.
+    /// The source of ids, with how many there were.
     hasher: RandomState,
     count: AtomicU64,
 }
@@ -143,7 +143,7 @@ impl Jobs {
         (*job.tool == *tool).then_some(call)
     }
 
-    /// What is kept, without what has had its time.
+    /// Returns the kept jobs, without those whose time is over.
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
         let kept = self.0.kept.lock();
         let mut kept = kept.unwrap_or_else(PoisonError::into_inner);

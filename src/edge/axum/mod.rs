@@ -218,7 +218,8 @@
 //!   `-32602`: wrong params. The rest comes from [`to_json_rpc`](crate::ToolError::to_json_rpc).
 //! - A body that is too large or says that it is no JSON is not read: 413 and 415, with a JSON-RPC error, as has 405.
 //!
-//! It is for JSON-RPC gateways. It is no MCP server: to MCP's peers its codes -32000 and -32001 mean something else.
+//! The route is for JSON-RPC gateways. It is not an MCP server: to MCP's peers its codes -32000 and
+//! -32001 mean something else.
 //!
 //! # Execution
 //!

@@ -129,7 +129,7 @@ pub(super) async fn read<S: Send + Sync>(
     .await
 }
 
-/// The same where the body is not the arguments alone.
+/// As above, where the body is not the arguments alone.
 pub(super) async fn read_as<S: Send + Sync>(
     mut request: Request,
     state: &S,

@@ -207,7 +207,7 @@ impl Whole {
         self.own().into_iter().chain(found).collect()
     }
 
-    /// What tools have of their own, and means nothing.
+    /// Settings of single tools that mean nothing.
     fn own(&self) -> Warnings {
         let (s, mut all) = (&self.settings, Warnings::new());
         let off = |is_on: bool, key: &str| (!is_on).then(|| key.to_owned());

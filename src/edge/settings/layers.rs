@@ -230,7 +230,7 @@ impl Settings {
         Ok(self.once.enabled.then_some(layer))
     }
 
-    /// The same to be completed and built, whether it is enabled or not.
+    /// Returns it to be completed and built, whether it is enabled or not.
     pub fn once_builder(&self) -> OnceBuilder {
         let once = &self.once;
         OnceLayer::builder()
@@ -252,7 +252,7 @@ impl Settings {
         layer.transpose().map_err(in_section("cache"))
     }
 
-    /// The same to be completed and built.
+    /// Returns it to be completed and built.
     ///
     /// # Errors
     ///

@@ -102,7 +102,7 @@ macro_rules! settings {
                 self.file_of(false)
             }
 
-            /// The same, or with `all` values.
+            /// As above, or with `all` values.
             pub(super) fn file_of(&self, all: bool) -> File {
                 let base = Self::preset(self.preset);
                 File {
@@ -338,7 +338,7 @@ settings! {
             "what is kept back from a deadline that a call brings along";
     }
 
-    /// What callers may use: `[quota]`. See [`QuotaLayer`](crate::quota::QuotaLayer).
+    /// The units that callers may use: `[quota]`. See [`QuotaLayer`](crate::quota::QuotaLayer).
     quota: QuotaSettings, QuotaPart {
         /// How many tokens there are per `period`; a call costs one. Default: none, and no layer.
         tokens: Option<u32> = None, "TOOLCALL_QUOTA_TOKENS", "how many calls there may be per period; none: any number";

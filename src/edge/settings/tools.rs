@@ -59,7 +59,7 @@ pub struct ToolSettings {
     pub scopes: Vec<String>,
 }
 
-/// The same in a file.
+/// These settings in a file.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Section {

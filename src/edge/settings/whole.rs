@@ -22,7 +22,7 @@ pub struct Settings {
     /// The preset that the others begin with.
     pub(super) preset: Preset,
     pub(super) explicit: Explicit,
-    /// What variables have set, by the names that they had.
+    /// The settings of variables, by the names that they had.
     pub(super) names: Names,
     /// Arguments.
     pub validate: ValidateSettings,
@@ -48,7 +48,7 @@ pub struct Settings {
     pub timeout: TimeoutSettings,
     /// A whole call's time.
     pub deadline: DeadlineSettings,
-    /// What callers may use.
+    /// The units that callers may use.
     pub quota: QuotaSettings,
     /// Calls that are sent again.
     pub retry: RetrySettings,

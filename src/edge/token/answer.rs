@@ -1,4 +1,4 @@
-//! What an identity provider answers (RFC 8693, section 2.2; RFC 6749, section 5.2).
+//! The answers of an identity provider (RFC 8693, section 2.2; RFC 6749, section 5.2).
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ struct Issued {
     scope: Option<String>,
 }
 
-/// What a provider left out of its answer, and what is taken for granted then.
+/// A part that a provider left out of its answer, and the value that is assumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gap {
     /// `issued_token_type`: it is an access token.
@@ -107,7 +107,7 @@ pub(super) enum Gap {
 ///
 /// # Errors
 ///
-/// What is wrong with it, in words without anything of the answer's own.
+/// The fault of the answer, in words without anything of the answer's own.
 pub(super) fn issued(
     body: &[u8],
     target: &Target,

@@ -37,7 +37,7 @@ pub enum ClientAuth {
     Assertion {
         /// The client's id.
         id: String,
-        /// What signs it.
+        /// The key that signs it.
         sign: Signer,
     },
     /// By its id alone.

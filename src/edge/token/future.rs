@@ -60,7 +60,7 @@ pub(super) struct Again<S, X> {
     pub(super) shared: Arc<lane::Kept<Shared<S, X>>>,
     /// With which it was sent.
     pub(super) token: Option<Kept>,
-    /// What the server said to that.
+    /// The server's answer to that.
     pub(super) refused: Option<ToolError>,
 }
 

@@ -6,7 +6,7 @@ use std::sync::{
 use super::{exchange::Kept, subject::TokenRequest};
 use crate::{event::TokenOutcome, kit::flights::Flights};
 
-/// What became of the calls that needed a token.
+/// The outcomes of the calls that needed a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TokenCounts {
@@ -41,7 +41,7 @@ impl TokenHandle {
         Self { flights, counts }
     }
 
-    /// What became of the calls so far.
+    /// Returns the outcomes of the calls so far.
     pub fn counts(&self) -> TokenCounts {
         let read = |outcome: TokenOutcome| self.counts.0[outcome as usize].load(Relaxed);
         TokenCounts {

@@ -30,7 +30,7 @@ pub struct TokenLayer<X> {
 
 type TargetOf = dyn Fn(&CallInfo) -> Option<Target> + Send + Sync;
 
-/// What calls a layer has a token for, and how long it is kept.
+/// The calls that a layer has a token for, and how long it is kept.
 #[derive(Clone)]
 pub(super) struct Settings {
     tools: PerTool<Option<Target>>,
@@ -67,7 +67,7 @@ impl<X> TokenLayer<X> {
         self.edit(|s| s.tools.set(name.into(), Some(target)))
     }
 
-    /// The same for the tools of a server that are not named themselves.
+    /// As above, for the tools of a server that are not named themselves.
     pub fn with_server(self, name: impl Into<Box<str>>, target: Target) -> Self {
         self.edit(|s| _ = s.servers.insert(name.into(), target))
     }

@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// What the services of a layer share, with an instance to clone.
+/// The state that the services of a layer share, with an instance to clone.
 pub(super) type Shared<S, X> = Template<S, (Exchange<X>, Arc<Settings>)>;
 
 /// Gives calls the token of their tool. See the [module docs](super) for an example.
