@@ -471,4 +471,8 @@ fn metrics(log: &[Entry], end: &End) {
     assert_eq!(total.panicked, panicked, "panics");
     let retries = count(&|e| matches!(e.what, What::Retry));
     assert_eq!(total.retries.unwrap_or_default(), retries, "retries");
+    // D1: a call that was never sent is no attempt, however it ended. A tool service that fails to
+    // become ready for a call is asked, as one that refuses a connection is.
+    let requests = count(&|e| matches!(e.what, What::Run { .. } | What::Unready));
+    assert_eq!(total.attempts, requests, "attempts");
 }
