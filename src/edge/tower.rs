@@ -16,7 +16,7 @@ use crate::{
         ErrorKind, Execution, ToolError,
         recognise::{LATE, LOST, judged},
     },
-    kit::attempts::resend,
+    kit::attempts,
     outcome::Classify,
     retry::RetryPolicy,
 };
@@ -73,7 +73,7 @@ impl<C> RetryPolicy<C> {
                 // A refusal of ours is no attempt.
                 let unsent = u32::from(error.is_own_refusal());
                 let sent = call.attempt().saturating_sub(unsent);
-                (resend::last(call, Claim::Retry, sent, error), None)
+                (attempts::last(call, Claim::Retry, sent, error), None)
             }
         }
     }

@@ -144,6 +144,7 @@
 //! 7. The inner future is made in its place, and dropped with its result. A call that is sent
 //!    immediately allocates nothing.
 
+pub(crate) mod again;
 mod future;
 pub(crate) mod in_flight;
 mod sent;

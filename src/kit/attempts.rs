@@ -1,339 +1,273 @@
-//! The attempts at one call: the engine of every layer that sends a call again.
-//!
-//! A layer decides on each result ([`Repeat`]). The engine drops the attempt, waits, makes a fresh service ready and sends the
-//! call again; the caller's token and the call's deadline end each of these waits.
+//! The attempts at one call, in a layer that sends it again.
 
-pub(crate) mod resend;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use std::{
-    fmt,
-    future::Future as _,
-    pin::Pin,
-    task::{Context, Poll, ready},
-};
-
-use pin_project_lite::pin_project;
-use tokio::time::Instant;
-use tower_service::Service;
-
-pub(crate) use self::resend::{Request, Resend, Template};
-use super::{
-    caller::Caller,
-    preparing::{self, GivenUp, Preparing, Unprepared},
-    timer::Timer,
-};
 use crate::{
-    call::{Held, ToolCall},
-    error::ToolError,
+    call::{CallInfo, Claim, ToolCall},
+    error::{ErrorKind, Execution, ToolError},
+    flow::again::{After, Way},
+    kit::lane::Kept,
 };
 
-/// What a layer decides about the attempts at a call.
-pub(crate) trait Repeat<S, T, Res> {
-    /// When the call is sent again after this result; `None`: it is the result of the call, as always for a refused call.
-    fn decide(
-        &mut self,
-        request: &mut Request<S, T>,
-        result: &mut Result<Res, ToolError>,
-    ) -> Option<Instant>;
+/// The attempts at a call.
+pub(crate) enum Attempts<S, T> {
+    /// It is sent once. Its names, and the attempts so far.
+    Once(CallInfo, u32),
+    Many(Resend<S, T>),
+}
 
-    /// Whether the attempt may begin: asked after its wait, and again when the service is ready for it.
-    fn admit(&mut self, _: &mut Resend<S, T>) -> Next {
-        Next::Send
+/// A call that may be sent again.
+pub(crate) struct Resend<S, T> {
+    pub(crate) call: ToolCall,
+    template: Arc<Kept<Template<S, T>>>,
+    /// Attempts so far, those of other layers included.
+    made: u32,
+    /// The error of the previous attempt.
+    pub(crate) failed: Option<ToolError>,
+    /// The claim under which the layer repeats the call.
+    claim: Claim,
+    /// Whether the recording that the call's attempts share was begun here, and ends here.
+    records: bool,
+}
+
+/// What the calls of a service share: an instance to clone for further attempts, and the layer's settings.
+///
+/// A mutex, because `S` need not be `Sync`; only a call that is sent again takes it.
+#[derive(Debug)]
+pub(crate) struct Template<S, T> {
+    svc: Mutex<S>,
+    pub(crate) settings: T,
+}
+
+impl<S, T> Template<S, T> {
+    pub(crate) fn new(svc: S, settings: T) -> Self {
+        Self {
+            svc: Mutex::new(svc),
+            settings,
+        }
     }
 
-    /// When the call is sent instead, if the service failed to become ready for it; or the error of the call.
-    fn not_ready(
-        &mut self,
-        resend: &mut Resend<S, T>,
-        error: ToolError,
-    ) -> Result<Instant, ToolError> {
-        Err(resend.not_sent(error))
-    }
-
-    /// The next attempt is not made.
-    fn abandon(&mut self) {}
-}
-
-/// Whether an attempt may begin.
-pub(crate) enum Next {
-    Send,
-    WaitUntil(Instant),
-    /// The error of the call, from [`Resend`].
-    Refuse(ToolError),
-}
-
-pin_project! {
-    #[project = StateProj]
-    pub(crate) enum State<F, W> {
-        // Waiting for the response of an attempt.
-        Called { #[pin] fut: F },
-        // Before an attempt.
-        Before { #[pin] wait: W },
-        // The inner future is gone.
-        Done,
-    }
-}
-
-pin_project! {
-    /// The wait for an attempt.
-    #[project = WaitProj]
-    pub(crate) enum Wait<S> {
-        // For its time, without a reservation.
-        Until { held: Held, timer: Timer, #[pin] caller: Caller, at: Instant },
-        // For the service to become ready.
-        Preparing { #[pin] preparing: Preparing<S> },
-        // None: the call was refused immediately, or its service had failed to become ready.
-        Refused { error: Option<ToolError> },
-    }
-}
-
-/// How a future holds a wait: in place, or boxed, if few calls wait and all would carry its size.
-pub(crate) trait Hold<S>: From<Wait<S>> {
-    fn wait(self: Pin<&mut Self>) -> Pin<&mut Wait<S>>;
-}
-
-impl<S> Hold<S> for Wait<S> {
-    fn wait(self: Pin<&mut Self>) -> Pin<&mut Self> {
-        self
-    }
-}
-
-impl<S> Hold<S> for Pin<Box<Wait<S>>> {
-    fn wait(self: Pin<&mut Self>) -> Pin<&mut Wait<S>> {
-        self.as_deref_mut()
-    }
-}
-
-impl<S> From<Wait<S>> for Pin<Box<Wait<S>>> {
-    fn from(wait: Wait<S>) -> Self {
-        Box::pin(wait)
-    }
-}
-
-impl<F, W> State<F, W> {
-    pub(crate) fn before<S>(wait: Wait<S>) -> Self
+    /// A service for a further call, not ready yet.
+    pub(crate) fn fresh(&self) -> S
     where
-        W: From<Wait<S>>,
+        S: Clone,
     {
-        Self::Before { wait: wait.into() }
+        let svc = self.svc.lock();
+        svc.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl<S> Wait<S> {
-    pub(crate) fn until(at: Instant, call: &ToolCall) -> Self {
-        Self::Until {
-            held: call.info().hold(),
-            timer: Timer::default(),
-            caller: Caller::of(call),
-            at,
+impl<S, T> Resend<S, T> {
+    /// `made`: the attempts so far.
+    #[inline]
+    pub(crate) fn new(
+        call: ToolCall,
+        template: Arc<Kept<Template<S, T>>>,
+        (claim, made): (Claim, u32),
+        records: bool,
+    ) -> Self {
+        Self {
+            call,
+            template,
+            made,
+            failed: None,
+            claim,
+            records,
         }
     }
 
-    pub(crate) fn preparing(svc: S, call: &ToolCall) -> Self {
-        let preparing = Preparing::new(svc, call);
-        Self::Preparing { preparing }
+    pub(crate) fn settings(&self) -> &T {
+        &self.template.settings
     }
 
-    pub(crate) fn refused(error: ToolError) -> Self {
-        Self::Refused { error: Some(error) }
+    /// Returns the error of the previous attempt, which no other layer needs any more.
+    fn take_failed(&mut self) -> Option<ToolError> {
+        let failed = self.failed.take()?;
+        self.call.info().set_failed(None);
+        Some(failed)
     }
-}
 
-/// Polls the future of a call: all attempts at it.
-pub(crate) fn poll<S, W, T, L>(
-    mut state: Pin<&mut State<S::Future, W>>,
-    request: &mut Request<S, T>,
-    layer: &mut L,
-    cx: &mut Context<'_>,
-) -> Poll<Result<S::Response, ToolError>>
-where
-    S: Service<ToolCall> + Clone,
-    S::Error: Into<ToolError>,
-    W: Hold<S>,
-    L: Repeat<S, T, S::Response>,
-{
-    loop {
-        let next = match state.as_mut().project() {
-            StateProj::Called { fut } => {
-                let mut result = ready!(fut.poll(cx)).map_err(|e| request.met(e.into()));
-                match (layer.decide(request, &mut result), &mut *request) {
-                    (Some(until), Request::Again(resend)) => {
-                        resend.end_attempt(result.err());
-                        if until > Instant::now() {
-                            Ok(State::before(Wait::until(until, &resend.call)))
-                        } else {
-                            // Drops the attempt before the next one is begun.
-                            state.set(State::Done);
-                            let ready = match Caller::has_cancelled(&resend.call) {
-                                true => Err(Unprepared::GivenUp(GivenUp::Cancelled)),
-                                false => Ok(None),
-                            };
-                            proceed(ready, cx, request, layer)
-                        }
-                    }
-                    (_, request) => {
-                        // Drops the attempt with its result, not with the future.
-                        state.set(State::Done);
-                        return Poll::Ready(result.map_err(|e| request.end(e)));
-                    }
-                }
-            }
-            StateProj::Before { wait } => ready!(wait.wait().poll(cx, request, layer)),
-            StateProj::Done => panic!("polled after completion"),
-        };
-        match next {
-            // Drops the attempt before the wait, or the service that waited, with what it had reserved.
-            Ok(next) => state.set(next),
-            Err(error) => {
-                layer.abandon();
-                state.set(State::Done);
-                return Poll::Ready(Err(error));
-            }
-        }
+    /// Returns the last error of the call.
+    fn last(&self, error: ToolError) -> ToolError {
+        last(&self.call, self.claim, self.made, error)
     }
-}
 
-impl<S> Wait<S>
-where
-    S: Service<ToolCall> + Clone,
-    S::Error: Into<ToolError>,
-{
-    /// Ready with what comes after the wait, or with the error of a call that has no further attempt.
+    /// Ends an attempt that another one follows.
     #[cold]
-    fn poll<W, T, L>(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        request: &mut Request<S, T>,
-        layer: &mut L,
-    ) -> Poll<Result<State<S::Future, W>, ToolError>>
+    fn again<Res>(&mut self, way: Way, error: Option<ToolError>) -> After<S, Res>
     where
-        W: From<Self>,
-        L: Repeat<S, T, S::Response>,
+        S: Clone,
     {
-        let ready = match self.project() {
-            WaitProj::Until {
-                timer, caller, at, ..
-            } => {
-                if caller.poll_cancelled(cx).is_ready() {
-                    Err(Unprepared::GivenUp(GivenUp::Cancelled))
-                } else {
-                    // Only a wait that ends before the deadline is begun.
-                    ready!(timer.poll(cx, || Some(*at)));
-                    Ok(None)
-                }
-            }
-            WaitProj::Preparing { preparing } => ready!(preparing.poll(cx)).map(Some),
-            WaitProj::Refused { error } => {
-                let error = error.take().expect("refused once");
-                return Poll::Ready(Err(error));
-            }
-        };
-        Poll::Ready(proceed(ready, cx, request, layer))
+        let replay = self.call.replay_safety();
+        let is_unsent = |e: &ToolError| e.is_surely_not_started(replay) && !e.is_after_ambiguous();
+        let may_have_run = !error.as_ref().is_some_and(is_unsent);
+        let info = self.call.info();
+        info.end_attempt(may_have_run);
+        // A refused attempt is not counted in `made`.
+        let attempt = self.made.max(self.call.attempt());
+        info.set_failed(error.clone().map(|error| (attempt, error)));
+        self.failed = error;
+        After::Again(self.template.fresh(), self.call.copy(), way)
     }
 }
 
-/// What comes after a part of a wait: after its time (`Ok(None)`), once a service was ready, or when it was ended.
-#[cold]
-fn proceed<S, W, T, L>(
-    ready: Result<Option<&mut S>, Unprepared>,
-    cx: &mut Context<'_>,
-    request: &mut Request<S, T>,
-    layer: &mut L,
-) -> Result<State<S::Future, W>, ToolError>
-where
-    S: Service<ToolCall> + Clone,
-    S::Error: Into<ToolError>,
-    W: From<Wait<S>>,
-    L: Repeat<S, T, S::Response>,
-{
-    let resend = request.resend();
-    let wait = match ready {
-        Ok(svc) => match (layer.admit(resend), svc) {
-            (Next::Send, Some(svc)) => {
-                let fut = request.send(svc);
-                return Ok(State::Called { fut });
-            }
-            (Next::Send, None) => {
-                let mut svc = resend.fresh();
-                match preparing::poll_once(&mut svc, &resend.call, cx) {
-                    Poll::Pending => Ok(Wait::preparing(svc, &resend.call)),
-                    Poll::Ready(ready) => {
-                        return proceed(ready.map(|()| Some(&mut svc)), cx, request, layer);
-                    }
-                }
-            }
-            (Next::WaitUntil(at), _) => Ok(Wait::until(at, &resend.call)),
-            (Next::Refuse(error), _) => Err(error),
-        },
-        Err(Unprepared::GivenUp(why)) => Err(resend.given_up(why)),
-        Err(Unprepared::Failed(error)) => {
-            let at = layer.not_ready(resend, error);
-            at.map(|at| Wait::until(at, &resend.call))
-        }
-    };
-    wait.map(State::before)
-}
-
-impl<F, W: fmt::Debug> fmt::Debug for State<F, W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl<S, T> Attempts<S, T> {
+    /// Returns the part of a call that may be sent again.
+    pub(crate) fn resend(&mut self) -> Option<&mut Resend<S, T>> {
         match self {
-            Self::Called { .. } => f.write_str("Called"),
-            Self::Before { wait } => wait.fmt(f),
-            Self::Done => f.write_str("Done"),
+            Self::Many(resend) => Some(resend),
+            Self::Once(..) => None,
+        }
+    }
+
+    /// Returns the number of attempts so far, those of other layers included.
+    pub(crate) fn made(&self) -> u32 {
+        match self {
+            Self::Many(Resend { made, .. }) | Self::Once(_, made) => *made,
+        }
+    }
+
+    pub(crate) fn info(&self) -> CallInfo {
+        match self {
+            Self::Many(resend) => resend.call.info(),
+            Self::Once(info, _) => info.clone(),
+        }
+    }
+
+    /// Begins an attempt.
+    #[inline]
+    pub(crate) fn begin(&mut self, call: &mut ToolCall) {
+        match self {
+            Self::Once(_, made) => *made += 1,
+            Self::Many(resend) => {
+                resend.made = resend.made.wrapping_add(1);
+                // The first attempt has begun in an outer layer.
+                if resend.made > resend.call.attempt() {
+                    resend.call.begin_attempt(resend.made);
+                    call.begin_attempt(resend.made);
+                }
+            }
+        }
+    }
+
+    /// Takes the error of an attempt; a refused one does not count. Adds the attempts that an inner
+    /// layer has made.
+    pub(crate) fn met(&mut self, error: ToolError) -> ToolError {
+        match self {
+            Self::Once(info, made) => {
+                let error = error.for_call(info);
+                *made = (*made).max(made_below(&error, info.tool()));
+                error
+            }
+            Self::Many(resend) => {
+                let error = error.for_call(&resend.call.info());
+                if error.is_own_refusal() {
+                    resend.made = resend.made.saturating_sub(1);
+                }
+                if resend.claim != Claim::Retry {
+                    resend.made = resend.made.max(made_below(&error, resend.call.tool()));
+                }
+                if error.is_after_ambiguous() {
+                    resend.call.set_ambiguous();
+                }
+                error
+            }
+        }
+    }
+
+    /// Ends an attempt: another one follows after this way, if there is one.
+    #[inline]
+    pub(crate) fn next<Res>(
+        &mut self,
+        way: Option<Way>,
+        result: Result<Res, ToolError>,
+    ) -> After<S, Res>
+    where
+        S: Clone,
+    {
+        match (way, self) {
+            (Some(way), Self::Many(resend)) => resend.again(way, result.err()),
+            (_, attempts) => After::End(result.map_err(|e| attempts.end(e))),
+        }
+    }
+
+    /// Returns the error of the call, from that of its last attempt: if this side refused that one,
+    /// the error before it.
+    pub(crate) fn end(&mut self, error: ToolError) -> ToolError {
+        let Self::Many(resend) = self else {
+            return error;
+        };
+        // A caller who has cancelled has to see `Cancelled`.
+        let is_refused = error.is_own_refusal() && error.kind() != ErrorKind::Cancelled;
+        let error = match resend.take_failed() {
+            Some(failed) if is_refused => failed.before(&error),
+            Some(failed) if error.is_of_deadline() => error.after(failed),
+            _ => error,
+        };
+        resend.last(error)
+    }
+
+    /// Returns the error of a call whose next attempt is not made: that of the attempt before it, or
+    /// else `why`.
+    pub(crate) fn not_sent(&mut self, why: ToolError) -> ToolError {
+        let Self::Many(resend) = self else {
+            return why;
+        };
+        let error = resend.take_failed().unwrap_or(why);
+        resend.last(error.for_call(&resend.call.info()))
+    }
+
+    /// Returns the error of a call whose wait was ended, for the next attempt or for the first one.
+    pub(crate) fn gave_up(&mut self, why: ToolError) -> ToolError {
+        let Self::Many(resend) = self else {
+            return why;
+        };
+        let is_first = resend.claim != Claim::Retry || resend.made < resend.call.attempt();
+        let kind = match why.kind() {
+            ErrorKind::Cancelled => ErrorKind::Cancelled,
+            _ => ErrorKind::Timeout,
+        };
+        let between = || ToolError::new(kind, "ended between two attempts").unsent();
+        let error = match resend.take_failed() {
+            Some(failed) if kind == ErrorKind::Timeout => failed,
+            Some(failed) => between().after(failed),
+            None if is_first => why,
+            None => between(),
+        };
+        resend.last(error.for_call(&resend.call.info()))
+    }
+}
+
+impl<S, T> Drop for Resend<S, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.failed.is_some() {
+            drop(self.take_failed());
+        }
+        // From now on another call may use the record.
+        if self.records {
+            self.call.end_recording();
         }
     }
 }
 
-impl<S> fmt::Debug for Wait<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Until { .. } => "Waiting",
-            Self::Preparing { .. } => "Preparing",
-            Self::Refused { .. } => "Refused",
-        })
+/// The attempts that a layer below has made, without those at calls that the tool itself made.
+fn made_below(error: &ToolError, tool: &str) -> u32 {
+    let ours = error.attempts().filter(|_| error.tool() == Some(tool));
+    ours.unwrap_or_default()
+}
+
+/// The last error of a call that a layer repeats: it says how many attempts there were, and that an earlier one may have run.
+pub(crate) fn last(call: &ToolCall, claim: Claim, made: u32, error: ToolError) -> ToolError {
+    let error = error.with_attempts(made);
+    if !call.is_ambiguous() || error.execution() != Execution::NotStarted {
+        return error;
+    }
+    // A layer above that waits out limits needs to see that this attempt did not run.
+    let waits_above = claim == Claim::Retry && call.is_claimed(Claim::RateLimit);
+    if waits_above && error.kind() == ErrorKind::RateLimited {
+        error.after_ambiguous()
+    } else {
+        error.with_execution(Execution::Unknown)
     }
 }
-
-/// The future of a layer that repeats calls.
-macro_rules! response_future {
-    ($(#[$doc:meta])* $wait:ty, $settings:ty, $layer:ty) => {
-        pin_project_lite::pin_project! {
-            $(#[$doc])*
-            #[project(!Unpin)]
-            #[must_use = "futures do nothing unless polled"]
-            pub struct ResponseFuture<S, F, C> {
-                #[pin]
-                pub(super) state: $crate::kit::attempts::State<F, $wait>,
-                // There from the beginning: an `Option` for `kit::inner::call_in_place`.
-                pub(super) rest: Option<($crate::kit::attempts::Request<S, $settings>, $layer)>,
-            }
-        }
-
-        impl<S, C> std::future::Future for ResponseFuture<S, S::Future, C>
-        where
-            S: tower_service::Service<$crate::call::ToolCall> + Clone,
-            S::Error: Into<$crate::error::ToolError>,
-            C: $crate::outcome::Classify<S::Response>,
-        {
-            type Output = Result<S::Response, $crate::error::ToolError>;
-
-            fn poll(
-                self: std::pin::Pin<&mut Self>,
-                cx: &mut std::task::Context<'_>,
-            ) -> std::task::Poll<Self::Output> {
-                let this = self.project();
-                let (request, layer) = this.rest.as_mut().expect("there from the beginning");
-                $crate::kit::attempts::poll(this.state, request, layer, cx)
-            }
-        }
-
-        impl<S, F, C> std::fmt::Debug for ResponseFuture<S, F, C> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct("ResponseFuture")
-                    .field("state", &self.state)
-                    .finish_non_exhaustive()
-            }
-        }
-    };
-}
-pub(crate) use response_future;

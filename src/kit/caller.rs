@@ -24,11 +24,6 @@ impl Caller {
         }
     }
 
-    /// It, taken out before it was polled.
-    pub(crate) fn take(&mut self) -> Self {
-        std::mem::take(self)
-    }
-
     pub(crate) fn has_cancelled(call: &ToolCall) -> bool {
         call.cancellation().is_some_and(|t| t.is_cancelled())
     }

@@ -61,7 +61,7 @@ impl<S> Preparing<S> {
         Self { svc, limit }
     }
 
-    /// Returns the service, which is ready.
+    /// Returns the service.
     pub(crate) fn service(self: Pin<&mut Self>) -> &mut S {
         self.project().svc
     }
@@ -184,14 +184,5 @@ impl GivenUp {
             ),
         };
         ToolError::refusal(kind, text)
-    }
-
-    /// The error of a call that was sent before and is not sent again for this reason.
-    pub(crate) fn between_attempts(self) -> ToolError {
-        let kind = match self {
-            Self::Cancelled => ErrorKind::Cancelled,
-            Self::Deadline => ErrorKind::Timeout,
-        };
-        ToolError::new(kind, "ended between two attempts").unsent()
     }
 }

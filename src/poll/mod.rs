@@ -123,15 +123,13 @@
 //! here unless it starts a job.
 
 mod cancel;
-mod future;
 mod job;
 mod layer;
 mod poller;
 mod service;
 
 pub use self::{
-    future::ResponseFuture,
     job::{Job, Polled, Started},
     layer::PollLayer,
-    service::Polling,
+    service::{Polling, ResponseFuture},
 };

@@ -1,6 +1,12 @@
-//! A call and its job: what comes after each answer. The future around it sends and waits.
+//! A call and its job: what comes after each answer. The flow around it sends and waits.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 use tower_service::Service;
@@ -11,9 +17,10 @@ use super::{
     layer::Limits,
 };
 use crate::{
-    call::{CallInfo, JobRef, Observation, ToolCall},
+    call::{JobRef, Observation, ToolCall},
     error::{ErrorKind, ToolError},
-    kit::{attempts::Template, caller::Caller, lane::Kept},
+    flow::again::{After, Again, Way},
+    kit::{attempts::Template, caller::Caller, cold::Cold, lane::Kept, timer::Timer},
 };
 
 /// The last poll begins so long before the time is over, ...
@@ -31,15 +38,23 @@ const NOT_THERE_YET: u32 = 3;
 /// The longest note, in characters.
 const MAX_NOTE: usize = 200;
 
+/// The result of a call.
+type End<Res> = Result<Res, ToolError>;
+
 /// What the services of a layer share.
 pub(super) type Shared<S, J> = Template<S, (J, Limits)>;
 
-pub(super) struct Poller<S, J> {
+pub(crate) struct Poller<S, J> {
     call: ToolCall,
     shared: Arc<Kept<Shared<S, J>>>,
     /// When the last poll has to have its answer.
     end: Option<Instant>,
-    job: Option<JobRef>,
+    work: Cold<Box<Work>>,
+}
+
+/// A job, and how it is asked for.
+struct Work {
+    job: JobRef,
     /// The job was there before the call, and nothing was done for it yet.
     resumes: bool,
     polls: u32,
@@ -48,13 +63,27 @@ pub(super) struct Poller<S, J> {
     /// Of the poll that runs.
     observation: Option<Observation>,
     abandoned: Abandoned,
+    /// When the next poll begins.
+    at: Option<Instant>,
+    timer: Timer,
+    /// Of a poll that runs.
+    caller: Option<Pin<Box<Caller>>>,
 }
 
-/// What comes after an answer.
-pub(super) enum Next<Res> {
-    /// A poll at this time.
-    Wait(Instant),
-    End(Result<Res, ToolError>),
+impl Work {
+    fn new(job: JobRef, resumes: bool) -> Cold<Box<Self>> {
+        Cold::new(Self {
+            job,
+            resumes,
+            polls: 0,
+            note: None,
+            observation: None,
+            abandoned: Abandoned::default(),
+            at: None,
+            timer: Timer::default(),
+            caller: None,
+        })
+    }
 }
 
 impl<S, J> Poller<S, J>
@@ -75,12 +104,7 @@ where
             end: end.map(|end| end.checked_sub(LAST_WORD).unwrap_or(end)),
             call,
             shared,
-            job: None,
-            resumes: false,
-            polls: 0,
-            note: None,
-            observation: None,
-            abandoned: Abandoned::default(),
+            work: Cold::default(),
         };
         let first = match poller.call.job() {
             None => Ok(poller.call.copy()),
@@ -89,8 +113,7 @@ where
                 "the job is another tool's",
             )),
             Some(job) => {
-                poller.job = Some(job);
-                poller.resumes = true;
+                poller.work = Work::new(job, true);
                 Ok(poller.ask())
             }
         };
@@ -98,9 +121,9 @@ where
     }
 
     /// The next poll.
-    pub(super) fn ask(&mut self) -> ToolCall {
-        let job = self.job.as_ref().expect("a job was started");
-        let mut ask = self.shared.settings.0.ask(&self.call, job);
+    fn ask(&mut self) -> ToolCall {
+        let work = self.work.0.as_mut().expect("a job was started");
+        let mut ask = self.shared.settings.0.ask(&self.call, &work.job);
         if let Some(end) = self.end {
             ask.tighten(end);
         }
@@ -110,21 +133,27 @@ where
                 observation.want_output_bytes();
             }
         });
-        self.observation = Some(observation);
-        self.polls += 1;
+        work.observation = Some(observation);
+        work.polls += 1;
         ask
     }
 
-    pub(super) fn next(&mut self, result: Result<S::Response, ToolError>) -> Next<S::Response> {
+    /// Returns when the next poll begins, or the result of the call.
+    fn after(
+        &mut self,
+        result: Result<S::Response, ToolError>,
+    ) -> Result<Instant, End<S::Response>> {
         let (kind, _) = &self.shared.settings;
-        let seen = self.observation.take();
+        let work = self.work.0.as_mut();
+        let seen = work.and_then(|work| work.observation.take());
         let after = match (seen, result) {
-            (None, Err(error)) => return Next::End(Err(error)),
+            (None, Err(error)) => return Err(Err(error)),
             (None, Ok(answer)) => match kind.started(&self.call, answer) {
-                Err(error) => return Next::End(Err(error)),
-                Ok(Started::Done(answer)) => return Next::End(Ok(answer)),
+                Err(error) => return Err(Err(error)),
+                Ok(Started::Done(answer)) => return Err(Ok(answer)),
                 Ok(Started::Running(job, after)) => {
-                    self.attend(job, true);
+                    self.work = Work::new(job, false);
+                    self.attend(true);
                     after
                 }
             },
@@ -133,73 +162,79 @@ where
                 Ok(Polled::Done(answer)) => return self.over(&seen, Ok(answer)),
                 Ok(Polled::Paused(answer)) => {
                     self.tell(&seen);
-                    return Next::End(Ok(answer));
+                    return Err(Ok(answer));
                 }
                 Ok(Polled::Running { after, note }) => {
                     let rules = self.call.rules();
-                    self.note = note.map(|note| rules.text(&note, MAX_NOTE).to_string());
+                    let note = note.map(|note| rules.text(&note, MAX_NOTE).to_string());
+                    if let Some(work) = self.work() {
+                        work.note = note;
+                    }
                     after
                 }
             },
             (Some(_), Err(error)) => match self.bear(&error) {
                 Ok(after) => after,
-                Err(Some(instead)) => return Next::End(Err(instead)),
-                Err(None) => return Next::End(Err(self.given_up(error))),
+                Err(Some(instead)) => return Err(Err(instead)),
+                Err(None) => return Err(Err(self.given_up(error))),
             },
         };
         self.report();
-        match self.next_poll(after) {
-            Some(at) => Next::Wait(at),
-            None => Next::End(Err(self.timed_out())),
+        self.next_poll(after).ok_or_else(|| Err(self.timed_out()))
+    }
+
+    /// Lets the call wait for its next poll, or returns its result.
+    fn wait(&mut self, result: Result<S::Response, ToolError>) -> Result<Way, End<S::Response>> {
+        self.resume();
+        match self.after(result) {
+            Ok(at) => {
+                if let Some(work) = self.work() {
+                    work.timer.reset();
+                    work.at = Some(at);
+                }
+                self.call.info().end_attempt(true);
+                Ok(Way::Wait)
+            }
+            Err(end) => {
+                self.ended();
+                Err(end.map_err(|e| self.stamp(e)))
+            }
         }
     }
 
     /// Begins to care for the job of a call that was polled: until then nobody has waited for it.
-    pub(super) fn resume(&mut self) {
-        if std::mem::take(&mut self.resumes)
-            && let Some(job) = self.job.take()
+    fn resume(&mut self) {
+        if let Some(work) = self.work()
+            && mem::take(&mut work.resumes)
         {
-            let is_own = self.call.has_own_job();
-            self.attend(job, is_own);
+            self.attend(self.call.has_own_job());
         }
     }
 
     /// There is a job now. If it is another call's, that call's end is its end.
-    fn attend(&mut self, job: JobRef, is_own: bool) {
+    fn attend(&mut self, is_own: bool) {
+        let work = self.work.0.as_mut().expect("a job was started");
+        let job = &work.job;
         self.call.record(|r| r.set_job(job.clone()));
         let (kind, limits) = &self.shared.settings;
         let cancels = is_own && limits.cancels;
-        let cancel = cancels.then(|| kind.cancel(&self.call, &job));
+        let cancel = cancels.then(|| kind.cancel(&self.call, job));
         if let Some(cancel) = cancel.flatten() {
             let (shared, info, over) = (Arc::clone(&self.shared), self.call.info(), job.clone());
             // Who tries again starts another one.
             let leave = move || info.record(|r| r.clear_job(&over));
-            self.abandoned = Abandoned::then(cancel, leave, move || shared.fresh());
+            work.abandoned = Abandoned::then(cancel, leave, move || shared.fresh());
         }
-        self.job = Some(job);
     }
 }
 
 impl<S, J> Poller<S, J> {
-    pub(super) fn info(&self) -> CallInfo {
-        self.call.info()
+    fn work(&mut self) -> Option<&mut Work> {
+        self.work.0.as_deref_mut()
     }
 
-    /// A service for a poll, not ready yet.
-    pub(super) fn fresh(&self) -> S
-    where
-        S: Clone,
-    {
-        self.shared.fresh()
-    }
-
-    pub(super) fn polls(&self) -> u32 {
-        self.polls
-    }
-
-    /// When a poll that has no answer is given up. The layers below bound the call that starts the job.
-    pub(super) fn end_of_poll(&self) -> Option<Option<Instant>> {
-        self.job.is_some().then_some(self.end)
+    fn polls(&self) -> u32 {
+        self.work.0.as_ref().map_or(0, |work| work.polls)
     }
 
     /// An error of a poll: when to ask again at the earliest, or an error of the call: another one, or this.
@@ -210,21 +245,23 @@ impl<S, J> Poller<S, J> {
             }
             // The time of one poll: that of the job is looked at next.
             ErrorKind::DeadlineExceeded => {}
-            ErrorKind::NotFound if self.polls <= NOT_THERE_YET => {}
+            ErrorKind::NotFound if self.polls() <= NOT_THERE_YET => {}
             _ if error.is_retryable() => {}
             _ => return Err(None),
         }
-        self.note = Some(error.code().to_owned());
+        if let Some(work) = self.work() {
+            work.note = Some(error.code().to_owned());
+        }
         Ok(error.retry_after())
     }
 
     /// When the next poll begins, if there is one. The last wait is shortened, so that the job has its last look.
     fn next_poll(&self, after: Option<Duration>) -> Option<Instant> {
         let (_, limits) = &self.shared.settings;
-        if self.polls >= limits.polls {
+        if self.polls() >= limits.polls {
             return None;
         }
-        let wait = limits.interval.delay(self.polls + 1, 0);
+        let wait = limits.interval.delay(self.polls() + 1, 0);
         let asked = after.unwrap_or_default().min(MAX_WAIT);
         let now = Instant::now();
         let at = now.checked_add(wait.max(asked))?;
@@ -234,12 +271,12 @@ impl<S, J> Poller<S, J> {
     }
 
     /// The job is over.
-    fn over<Res>(&mut self, seen: &Observation, result: Result<Res, ToolError>) -> Next<Res> {
+    fn over<Res>(&mut self, seen: &Observation, result: End<Res>) -> Result<Instant, End<Res>> {
         self.tell(seen);
-        if let Some(job) = &self.job {
-            self.call.record(|r| r.clear_job(job));
+        if let Some(work) = &self.work.0 {
+            self.call.record(|r| r.clear_job(&work.job));
         }
-        Next::End(result)
+        Err(result)
     }
 
     /// What is known of the last answer is left on the call's record.
@@ -253,7 +290,7 @@ impl<S, J> Poller<S, J> {
     }
 
     /// When to [report](Self::report) next while the call waits until `at`.
-    pub(super) fn wake(&self, at: Instant) -> Instant {
+    fn wake(&self, at: Instant) -> Instant {
         let Some(progress) = self.call.progress() else {
             return at;
         };
@@ -264,7 +301,7 @@ impl<S, J> Poller<S, J> {
     }
 
     /// Tells those who wait for signs of life that the job is waited for.
-    pub(super) fn report(&self) {
+    fn report(&self) {
         if let Some(progress) = self.call.progress() {
             progress.report();
         }
@@ -280,45 +317,125 @@ impl<S, J> Poller<S, J> {
     /// as that can be sent, so the error names it all the same.
     fn given_up(&mut self, error: ToolError) -> ToolError {
         if error.kind() == ErrorKind::Internal && error.is_own_refusal() {
-            self.abandoned.act();
+            self.leave();
         }
         self.of_job(error)
     }
 
     fn with_job(&self, error: ToolError) -> ToolError {
-        match &self.job {
-            Some(job) => error.with_job(job.clone()),
+        match &self.work.0 {
+            Some(work) => error.with_job(work.job.clone()),
             None => error,
         }
     }
 
+    /// Cancels the job. Returns whether that could be done.
+    fn leave(&mut self) -> bool {
+        self.work().is_some_and(|work| work.abandoned.act())
+    }
+
     /// The polls, or the time, are used up.
-    pub(super) fn timed_out(&self) -> ToolError {
-        let polls = self.polls;
+    fn timed_out(&self) -> ToolError {
+        let polls = self.polls();
         let limit = match polls >= self.shared.settings.1.polls {
             true => "polls",
             false => "time",
         };
-        let note = match &self.note {
-            Some(note) => format!(": {note}"),
-            None => String::new(),
-        };
+        let note = self.work.0.as_ref().and_then(|work| work.note.as_ref());
+        let note = note.map(|note| format!(": {note}")).unwrap_or_default();
         let text = format!("the job has not ended after {polls} polls{note}");
         let error = ToolError::new(ErrorKind::PollTimeout, text);
         self.with_job(error.with_detail("limit", limit))
     }
 
     /// The caller does not wait any more: the job is cancelled, or it runs on.
-    pub(super) fn cancelled(&mut self) -> ToolError {
+    fn cancelled(&mut self) -> ToolError {
         let error = ToolError::new(ErrorKind::Cancelled, "cancelled by the caller");
-        match self.abandoned.act() {
+        match self.leave() {
             true => error,
             false => self.with_job(error),
         }
     }
 
     /// The call has its result: nobody has left it.
-    pub(super) fn ended(&mut self) {
-        self.abandoned.forget();
+    fn ended(&mut self) {
+        if let Some(work) = self.work() {
+            work.abandoned.forget();
+        }
+    }
+}
+
+impl<S, J> Again<S> for Poller<S, J>
+where
+    S: Service<ToolCall> + Clone + Send + 'static,
+    S::Future: Send,
+    J: Job<S::Response> + 'static,
+{
+    fn stamp(&self, error: ToolError) -> ToolError {
+        error.for_call(&self.call.info())
+    }
+
+    fn poll_turn(
+        &mut self,
+        call: &mut ToolCall,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), ToolError>> {
+        // It has run, and its job runs meanwhile.
+        call.release();
+        while let Some(at) = self.work().and_then(|work| work.at) {
+            let wake = self.wake(at);
+            if let Some(work) = self.work() {
+                ready!(work.timer.poll(cx, || Some(wake)));
+                work.timer.reset();
+                work.at = Some(at).filter(|at| *at > Instant::now());
+            }
+            self.report();
+        }
+        *call = self.ask();
+        Poll::Ready(Ok(()))
+    }
+
+    fn gave_up(&mut self, error: ToolError, _: bool) -> ToolError {
+        let error = match error.kind() {
+            ErrorKind::Cancelled => self.cancelled(),
+            _ => self.timed_out(),
+        };
+        self.ended();
+        error
+    }
+
+    fn not_ready(&mut self, _: &mut ToolCall, error: ToolError) -> Result<Way, ToolError> {
+        self.wait(Err(error)).map_err(|end| match end {
+            Err(error) => error,
+            Ok(_) => unreachable!("an error gives no answer"),
+        })
+    }
+
+    /// The inner layers bound the call that starts the job; a poll is bounded here.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<ToolError> {
+        self.resume();
+        let Some(work) = &mut self.work.0 else {
+            return Poll::Pending;
+        };
+        let call = &self.call;
+        let caller = work
+            .caller
+            .get_or_insert_with(|| Box::pin(Caller::of(call)));
+        let error = match caller.as_mut().poll_cancelled(cx) {
+            Poll::Ready(()) => self.cancelled(),
+            Poll::Pending => {
+                ready!(work.timer.poll(cx, || self.end));
+                self.timed_out()
+            }
+        };
+        self.ended();
+        Poll::Ready(self.stamp(error))
+    }
+
+    fn again(&mut self, result: Result<S::Response, ToolError>) -> After<S, S::Response> {
+        match self.wait(result) {
+            Ok(step) => After::Again(self.shared.fresh(), self.call.copy(), step),
+            Err(end) => After::End(end),
+        }
     }
 }

@@ -6,15 +6,20 @@ use std::{
 use tower_service::Service;
 
 use super::{
-    future::{ResponseFuture, State},
     job::Job,
     poller::{Poller, Shared},
 };
 use crate::{
     call::ToolCall,
     error::ToolError,
-    kit::{caller::Caller, inner::call_in_place, lane::Spread},
+    flow::again::{Again as _, Arrival, Repeated, response_future},
+    kit::lane::Spread,
 };
+
+response_future! {
+    Polling<S, J>, Poller<S, J>,
+    where { S: Send + 'static, S::Future: Send, J: Job<S::Response> + 'static, }
+}
 
 /// Waits for the jobs that calls start. See the [module docs](super) for an example.
 pub struct Polling<S, J> {
@@ -53,22 +58,16 @@ where
 
     #[inline(never)]
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        let mut caller = Caller::of(&call);
         let (poller, first) = Poller::begin(call, self.shared.keep());
-        let mut poller = Some(poller);
         match first {
-            Ok(call) => {
-                call.release();
-                call_in_place(&mut self.inner, call, |fut| {
-                    let state = State::Called { fut: Some(fut) };
-                    ResponseFuture::new(state, caller.take(), poller.take())
-                })
-            }
+            Ok(call) => Repeated::call(&mut self.inner, call, &mut Arrival::new(poller), |flow| {
+                ResponseFuture { flow }
+            }),
             Err(error) => {
                 // Gives back what it has reserved.
                 self.inner = self.inner.clone();
-                let error = Some(error);
-                ResponseFuture::new(State::Refused { error }, caller, poller)
+                let flow = Repeated::refused(poller.stamp(error));
+                ResponseFuture { flow }
             }
         }
     }

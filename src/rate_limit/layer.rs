@@ -11,7 +11,7 @@ use super::{
     gate::MAX_COOLDOWN,
     handle::RateLimitHandle,
     keyed::{KeyGate, Settings},
-    service::RateLimitBackoff,
+    service::{Gates, RateLimitBackoff},
 };
 use crate::{
     config::{ConfigError, refuse_if},
@@ -67,7 +67,11 @@ impl<S: Clone, C: Clone> Layer<S> for RateLimitBackoffLayer<C> {
 
     fn layer(&self, inner: S) -> Self::Service {
         let template = Template::new(inner.clone(), self.gates.clone());
-        RateLimitBackoff::new(inner, Spread::new(template), self.classifier.clone())
+        let gates = Gates {
+            shared: Spread::new(template),
+            classifier: self.classifier.clone(),
+        };
+        RateLimitBackoff::new(inner, gates)
     }
 }
 

@@ -103,7 +103,6 @@
 //! All services made from one layer value, or from its clones, share the gates. Readiness is not shared. Each service
 //! that the layer makes (not each clone) takes some KiB for reference counts per thread.
 
-mod future;
 mod gate;
 mod handle;
 mod keyed;
@@ -111,12 +110,12 @@ mod layer;
 mod service;
 #[cfg(feature = "shared")]
 mod shared;
+mod turn;
 
 #[cfg(feature = "shared")]
 pub(crate) use self::shared::OwnCooldown;
 pub use self::{
-    future::ResponseFuture,
     handle::{Cooldown, RateLimitHandle},
     layer::{RateLimitBackoffBuilder, RateLimitBackoffLayer},
-    service::RateLimitBackoff,
+    service::{RateLimitBackoff, ResponseFuture},
 };

@@ -1,82 +1,42 @@
-use std::{
-    fmt,
-    task::{Context, Poll},
-};
-
 use tower_service::Service;
 
-use super::{
-    future::{Gated, ResponseFuture},
-    handle::RateLimitHandle,
-    keyed::KeyGate,
-};
+use super::{handle::RateLimitHandle, keyed::KeyGate, turn::Admitted};
 use crate::{
     call::{Claim, Signal, ToolCall},
     error::ToolError,
+    flow::again::{Enter, service},
     kit::{
-        attempts::{Next, Repeat, Request, Resend, State, Template, Wait},
-        inner::call_in_place,
+        attempts::{Attempts, Resend, Template},
         lane::Spread,
-        ready::{Prepared, Taken},
     },
     outcome::{ByError, Classify},
 };
 
-/// Waits out rate limits. See the [module docs](super) for an example.
-pub struct RateLimitBackoff<S, C = ByError> {
-    inner: Prepared<S>,
-    shared: Spread<Template<S, RateLimitHandle>>,
-    classifier: C,
+service! {
+    /// Waits out rate limits. See the [module docs](super) for an example.
+    RateLimitBackoff<S, C = ByError>, Gates<S, C> => Admitted<S, C>,
+    where { C: Classify<S::Response> + Clone, }
 }
 
-impl<S, C> RateLimitBackoff<S, C> {
-    pub(super) fn new(
-        inner: S,
-        shared: Spread<Template<S, RateLimitHandle>>,
-        classifier: C,
-    ) -> Self {
-        Self {
-            inner: Prepared::new(inner),
-            shared,
-            classifier,
-        }
-    }
+/// The gates of one layer value.
+#[derive(Clone)]
+pub(crate) struct Gates<S, C> {
+    pub(super) shared: Spread<Template<S, RateLimitHandle>>,
+    pub(super) classifier: C,
 }
 
-/// Clones share the gates; readiness belongs to an instance.
-impl<S: Clone, C: Clone> Clone for RateLimitBackoff<S, C> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            shared: self.shared.clone(),
-            classifier: self.classifier.clone(),
-        }
-    }
-}
-
-crate::kit::inner::accessors!(@kept {S, C} RateLimitBackoff<S, C>, inner.svc);
-
-impl<S, C> Service<ToolCall> for RateLimitBackoff<S, C>
+impl<S, C> Enter<S> for Gates<S, C>
 where
     S: Service<ToolCall> + Clone,
-    S::Error: Into<ToolError>,
     C: Classify<S::Response> + Clone,
 {
-    type Response = S::Response;
-    type Error = ToolError;
-    type Future = ResponseFuture<S, S::Future, C>;
+    type Ticket = Admitted<S, C>;
 
-    /// Always ready.
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner.poll(cx);
-        Poll::Ready(Ok(()))
-    }
-
-    #[inline(never)]
-    fn call(&mut self, call: ToolCall) -> Self::Future {
+    #[inline]
+    fn enter(&self, call: &mut ToolCall) -> Result<Admitted<S, C>, ToolError> {
         let gates = &self.shared.settings;
         let settings = &*gates.settings;
-        // A layer above that repeats calls waits out their limits as well.
+        // An outer layer that repeats calls waits out their limits as well.
         let ours = !call.is_claimed(Claim::Retry) && !call.claim(Claim::RateLimit);
         let repeats = ours && settings.attempts > 1;
         call.record(|record| {
@@ -85,85 +45,17 @@ where
                 record.set_max_attempts(settings.attempts);
             }
         });
-        let make = || KeyGate::new(&gates.settings);
         let info = call.info();
-        let entry = gates.registry.keep(&info, make);
-        let classifier = self.classifier.clone();
-        // Nothing cools: the call is sent in place.
-        if let Some(round) = entry.value().open_round()
-            && self.inner.readiness().is_yes()
-            && let Taken::Ready = self.inner.take()
-        {
-            let request = match repeats {
-                true => Request::Again(Resend::sent(
-                    call.copy(),
-                    self.shared.keep(),
-                    Claim::RateLimit,
-                )),
-                false => Request::Once {
-                    info,
-                    attempt: call.attempt(),
-                },
-            };
-            let layer = Gated::new(entry, classifier, Some(round));
-            let mut rest = Some((request, layer));
-            call.release();
-            return call_in_place(self.inner.get(), call, |fut| ResponseFuture {
-                state: State::Called { fut },
-                rest: rest.take(),
-            });
-        }
-        let claim = repeats.then_some(Claim::RateLimit);
-        let resend = Resend::unsent(call, self.shared.keep(), claim);
-        self.call_or_wait(resend, Gated::new(entry, classifier, None))
-    }
-}
-
-impl<S, C> RateLimitBackoff<S, C>
-where
-    S: Service<ToolCall> + Clone,
-    S::Error: Into<ToolError>,
-    C: Classify<S::Response>,
-{
-    #[cold]
-    fn call_or_wait(
-        &mut self,
-        mut resend: Resend<S, RateLimitHandle>,
-        mut gated: Gated<C>,
-    ) -> ResponseFuture<S, S::Future, C> {
-        let next = Repeat::<_, _, S::Response>::admit(&mut gated, &mut resend);
-        if !matches!(next, Next::Send) {
-            // Gives back the reservation below: the call does not run now.
-            self.inner.renew();
-        }
-        let wait = match next {
-            Next::Send => match self.inner.take() {
-                Taken::Ready => {
-                    let mut request = Request::Again(resend);
-                    let fut = request.send(self.inner.get());
-                    return ResponseFuture {
-                        state: State::Called { fut },
-                        rest: Some((request, gated)),
-                    };
-                }
-                Taken::Wait(svc) => Wait::preparing(svc, &resend.call),
-                Taken::Failed(error) => Wait::refused(resend.not_sent(error)),
-            },
-            Next::WaitUntil(at) => Wait::until(at, &resend.call),
-            Next::Refuse(error) => Wait::refused(error),
+        let entry = gates.registry.keep(&info, || KeyGate::new(&gates.settings));
+        let made = call.attempt().wrapping_sub(1);
+        let attempts = match repeats {
+            true => {
+                let shared = self.shared.keep();
+                let claim = (Claim::RateLimit, made);
+                Attempts::Many(Resend::new(call.copy(), shared, claim, false))
+            }
+            false => Attempts::Once(info, made),
         };
-        ResponseFuture {
-            state: State::before(wait),
-            rest: Some((Request::Again(resend), gated)),
-        }
-    }
-}
-
-impl<S: fmt::Debug, C> fmt::Debug for RateLimitBackoff<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitBackoff")
-            .field("inner", &self.inner)
-            .field("settings", &self.shared.settings.settings)
-            .finish_non_exhaustive()
+        Ok(Admitted::new(attempts, entry, self.classifier.clone()))
     }
 }

@@ -134,14 +134,15 @@
 //! call, so it knows what may have run, and the call's deadline.
 
 mod budget;
-mod future;
 mod layer;
 mod policy;
 mod service;
 
 pub use self::{
-    budget::RetryBudget, future::ResponseFuture, layer::RetryLayer, policy::RetryPolicy,
-    service::Retry,
+    budget::RetryBudget,
+    layer::RetryLayer,
+    policy::RetryPolicy,
+    service::{ResponseFuture, Retry},
 };
 #[doc(inline)]
 pub use crate::event::RetryRefusal;

@@ -3,22 +3,24 @@ use std::{
     task::{Context, Poll},
 };
 
+use tokio::time::Instant;
 use tower_service::Service;
 
-use super::{
-    future::{ByPolicy, ResponseFuture},
-    policy::RetryPolicy,
-};
+use super::policy::RetryPolicy;
 use crate::{
     call::{Claim, ToolCall},
-    error::ToolError,
+    error::{Execution, ToolError},
+    flow::again::{After, Again, Arrival, Repeated, Way, response_future},
     kit::{
-        attempts::{Request, Resend, State, Template},
-        inner::call_in_place,
+        attempts::{Attempts, Resend, Template},
         lane::Spread,
     },
     outcome::{ByError, Classify},
 };
+
+response_future! {
+    Retry<S, C>, Attempts<S, RetryPolicy<C>>, where { C: Classify<S::Response> + Clone, }
+}
 
 /// Repeats calls that failed. See the [module docs](super) for an example.
 pub struct Retry<S, C = ByError> {
@@ -47,7 +49,7 @@ impl<S, C> Service<ToolCall> for Retry<S, C>
 where
     S: Service<ToolCall> + Clone,
     S::Error: Into<ToolError>,
-    C: Classify<S::Response>,
+    C: Classify<S::Response> + Clone,
 {
     type Response = S::Response;
     type Error = ToolError;
@@ -59,21 +61,79 @@ where
 
     #[inline(never)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let request = match self.shared.settings.begin(&call) {
+        let made = call.attempt();
+        let attempts = match self.shared.settings.begin(&call) {
             Some(attempts) => {
                 let records = call.begin_repeated(attempts);
-                let mut resend = Resend::sent(call.copy(), self.shared.keep(), Claim::Retry);
-                resend.records = records;
-                Request::Again(resend)
+                let shared = self.shared.keep();
+                let claim = (Claim::Retry, made);
+                Attempts::Many(Resend::new(call.copy(), shared, claim, records))
             }
-            None => Request::once(&call),
+            None => Attempts::Once(call.info(), made),
         };
-        let mut rest = Some((request, ByPolicy));
-        call_in_place(&mut self.inner, call, |fut| ResponseFuture {
-            state: State::Called { fut },
-            rest: rest.take(),
+        Repeated::call(&mut self.inner, call, &mut Arrival::new(attempts), |flow| {
+            ResponseFuture { flow }
         })
     }
+}
+
+impl<S, C> Again<S> for Attempts<S, RetryPolicy<C>>
+where
+    S: Service<ToolCall> + Clone,
+    C: Classify<S::Response>,
+{
+    fn stamp(&self, error: ToolError) -> ToolError {
+        error.for_call(&self.info())
+    }
+
+    fn admit(&mut self, call: &mut ToolCall) -> Result<Way, ToolError> {
+        self.begin(call);
+        Ok(Way::Go)
+    }
+
+    fn gave_up(&mut self, error: ToolError, _: bool) -> ToolError {
+        Self::gave_up(self, error)
+    }
+
+    /// Counts as an attempt, but nothing was sent.
+    fn not_ready(&mut self, call: &mut ToolCall, error: ToolError) -> Result<Way, ToolError> {
+        self.begin(call);
+        let error = self.met(error);
+        let mut sure = error.clone().with_execution(Execution::NotStarted);
+        let error = error.unsent();
+        if let Some(resend) = self.resend()
+            && let Some(at) = decide::<_, _, S::Response>(resend, Err(&mut sure))
+        {
+            resend.failed = Some(error);
+            return Ok(Way::Until(at));
+        }
+        Err(self.end(error))
+    }
+
+    fn again(&mut self, result: Result<S::Response, ToolError>) -> After<S, S::Response> {
+        let mut result = result.map_err(|e| self.met(e));
+        let Some(resend) = self.resend() else {
+            return After::End(result);
+        };
+        let at = decide(resend, result.as_mut().map(|answer| &*answer));
+        match result.as_mut() {
+            result if at.is_some() => resend.call.keep_job(result.err().map(|e| &*e)),
+            Err(error) => resend.settings().judge(&resend.call, error),
+            Ok(_) => {}
+        }
+        self.next(at.map(Way::until), result)
+    }
+}
+
+#[inline]
+fn decide<S, C, Res>(
+    resend: &Resend<S, RetryPolicy<C>>,
+    result: Result<&Res, &mut ToolError>,
+) -> Option<Instant>
+where
+    C: Classify<Res>,
+{
+    resend.settings().decide(&resend.call, result)
 }
 
 impl<S: fmt::Debug, C> fmt::Debug for Retry<S, C> {

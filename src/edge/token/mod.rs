@@ -132,8 +132,6 @@ mod endpoint;
 #[cfg(feature = "token")]
 mod exchange;
 #[cfg(feature = "token")]
-mod future;
-#[cfg(feature = "token")]
 mod handle;
 #[cfg(feature = "token")]
 mod jwt;
@@ -156,10 +154,9 @@ pub use self::{
     answer::Token,
     auth::{Assertion, ClientAuth, Signer},
     endpoint::{ExchangeFuture, TokenEndpoint},
-    future::ResponseFuture,
     handle::{TokenCounts, TokenHandle},
     layer::TokenLayer,
-    service::Tokens,
+    service::{ResponseFuture, Tokens},
     subject::TokenRequest,
     target::Target,
 };

@@ -1,7 +1,6 @@
 use std::{
-    fmt,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use tower_service::Service;
@@ -9,148 +8,194 @@ use tower_service::Service;
 use super::{
     UpstreamToken,
     answer::Token,
-    exchange::Exchange,
-    future::{Again, ResponseFuture, State},
+    exchange::{Asking, Exchange, Kept},
     layer::{Needs, Settings},
     subject::TokenRequest,
 };
 use crate::{
-    call::ToolCall,
-    error::{ErrorKind, ToolError},
-    kit::{
-        attempts::Template,
-        lane::Spread,
-        preparing::Preparing,
-        ready::{Prepared, Taken},
-    },
+    call::{CallInfo, ToolCall},
+    error::{ErrorKind, Evidence, Execution, ToolError},
+    flow::again::{After, Again, Enter, Way, service},
+    kit::{attempts::Template, lane, preparing::GivenUp},
 };
 
-/// The state that the services of a layer share, with an instance to clone.
-pub(super) type Shared<S, X> = Template<S, (Exchange<X>, Arc<Settings>)>;
-
-/// Gives calls the token of their tool. See the [module docs](super) for an example.
-pub struct Tokens<S, X> {
-    inner: Prepared<S>,
-    shared: Spread<Shared<S, X>>,
-}
-
-impl<S, X> Tokens<S, X> {
-    pub(super) fn new(inner: S, shared: Spread<Shared<S, X>>) -> Self {
-        let inner = Prepared::new(inner);
-        Self { inner, shared }
+service! {
+    /// Gives calls the token of their tool. See the [module docs](super) for an example.
+    Tokens<S, X>, Shared<S, X> => Bearer<S, X>,
+    where {
+        X: Service<ToolCall, Response = Token, Error: Into<ToolError>, Future: Send>
+            + Clone
+            + Send
+            + 'static,
     }
 }
 
-impl<S: Clone, X> Clone for Tokens<S, X> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            shared: self.shared.clone(),
-        }
-    }
-}
+/// The settings of a layer, with an instance of the inner service to clone.
+type Source<S, X> = Template<S, (Exchange<X>, Arc<Settings>)>;
 
-crate::kit::inner::accessors!(@kept {S, X} Tokens<S, X>, inner.svc);
+/// The state that the services of a layer share.
+pub(super) type Shared<S, X> = lane::Spread<Source<S, X>>;
 
-impl<S, X> Tokens<S, X>
+impl<S, X> Enter<S> for Shared<S, X>
 where
     S: Service<ToolCall> + Clone,
-    S::Error: Into<ToolError>,
+    X: Service<ToolCall, Response = Token, Error: Into<ToolError>, Future: Send>
+        + Clone
+        + Send
+        + 'static,
 {
-    /// Sends a call that has what it needs.
-    fn send(
-        &mut self,
-        call: ToolCall,
-        again: Option<Again<S, X>>,
-    ) -> ResponseFuture<S, S::Future, X> {
-        let info = call.info();
-        match self.inner.take() {
-            Taken::Ready => ResponseFuture::call(self.inner.get(), call, again),
-            Taken::Wait(svc) => {
-                let preparing = Preparing::new(svc, &call);
-                let call = Some(call);
-                ResponseFuture::new(State::Preparing { preparing, call }, info, again)
-            }
-            Taken::Failed(error) => ResponseFuture::new(State::refused(error), info, None),
-        }
-    }
+    type Ticket = Bearer<S, X>;
 
-    fn refuse(&mut self, call: &ToolCall, error: ToolError) -> ResponseFuture<S, S::Future, X> {
-        self.inner.renew();
-        ResponseFuture::new(State::refused(error), call.info(), None)
-    }
-}
-
-impl<S, X> Service<ToolCall> for Tokens<S, X>
-where
-    S: Service<ToolCall> + Clone,
-    S::Error: Into<ToolError>,
-    X: Service<ToolCall, Response = Token> + Clone + Send + 'static,
-    X::Error: Into<ToolError>,
-    X::Future: Send,
-{
-    type Response = S::Response;
-    type Error = ToolError;
-    type Future = ResponseFuture<S, S::Future, X>;
-
-    /// Always ready.
-    #[inline]
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner.poll(cx);
-        Poll::Ready(Ok(()))
-    }
-
-    #[inline(never)]
-    fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let (exchange, settings) = &self.shared.settings;
-        let needs = settings.needs(&call);
+    fn enter(&self, call: &mut ToolCall) -> Result<Bearer<S, X>, ToolError> {
+        let (exchange, settings) = &self.settings;
+        let mut bearer = Bearer {
+            info: call.info(),
+            renewal: None,
+            asking: None,
+        };
+        let needs = settings.needs(call);
         if let Needs::Nothing = needs {
-            return self.send(call, None);
+            return Ok(bearer);
         }
         let Some(subject) = call.subject_token().cloned() else {
             let text =
                 "the call has no token of the one for whom it is made, or a longer one than 16 KiB";
-            let error = ToolError::refusal(ErrorKind::Denied, text);
-            return self.refuse(&call, error);
+            return Err(ToolError::refusal(ErrorKind::Denied, text));
         };
-        let target = match needs {
-            Needs::Token(target) => target,
-            Needs::Subject | Needs::Nothing => {
-                call.extensions_mut().insert(UpstreamToken::new(subject));
-                return self.send(call, None);
-            }
+        let Needs::Token(target) = needs else {
+            call.extensions_mut().insert(UpstreamToken::new(subject));
+            return Ok(bearer);
         };
         let request = TokenRequest::new(subject, target);
-        let again = |call: &ToolCall, token| Again {
-            call: call.copy(),
-            request: request.clone(),
-            shared: self.shared.keep(),
-            token,
-            refused: None,
-        };
-        match exchange.kept(&call, &request) {
-            Some(kept) => {
-                let again = kept
-                    .is_refusable()
-                    .then(|| again(&call, Some(kept.clone())));
-                call.extensions_mut().insert(UpstreamToken::new(kept.token));
-                self.send(call, again)
-            }
-            None => {
-                let again = again(&call, None);
-                // Nothing is reserved while the provider is asked.
-                self.inner.renew();
-                ResponseFuture::asking(again)
-            }
+        let kept = exchange.kept(call, &request);
+        if kept.as_ref().is_none_or(Kept::is_refusable) {
+            bearer.renewal = Some(Renewal {
+                call: call.copy(),
+                request,
+                shared: self.keep(),
+                token: kept.clone(),
+                refused: None,
+            });
+        }
+        if let Some(kept) = kept {
+            call.extensions_mut().insert(UpstreamToken::new(kept.token));
+        }
+        Ok(bearer)
+    }
+}
+
+/// A call with its token, or without one.
+pub(crate) struct Bearer<S, X> {
+    info: CallInfo,
+    renewal: Option<Renewal<S, X>>,
+    asking: Option<Asking>,
+}
+
+/// What it takes to ask for a token and to send the call with it: of a call without one, and of one whose token may have been
+/// revoked.
+struct Renewal<S, X> {
+    call: ToolCall,
+    request: TokenRequest,
+    shared: Arc<lane::Kept<Source<S, X>>>,
+    /// With which it was sent.
+    token: Option<Kept>,
+    /// The server's answer to that.
+    refused: Option<ToolError>,
+}
+
+impl<S, X> Renewal<S, X> {
+    /// Whether a server has refused the token with which the call was sent: by a status on the tool
+    /// service's own connection, and so without doing anything.
+    fn is_refused(&self, error: &ToolError) -> bool {
+        let is_401 = error.status().is_some_and(|status| status == 401);
+        let is_unsent = error.execution() == Execution::NotStarted && !error.is_after_ambiguous();
+        self.token.is_some() && is_401 && is_unsent && error.evidence() == Evidence::Word
+    }
+
+    /// The error of a call that has no token. What its caller says goes before what the server has said, and that before what the provider says.
+    fn give_up(self, error: ToolError) -> ToolError {
+        match (GivenUp::by(&self.call), self.refused) {
+            (Some(GivenUp::Cancelled), _) => GivenUp::Cancelled.error(),
+            (_, Some(refused)) => refused,
+            (Some(why), None) => why.error(),
+            (None, None) => error,
         }
     }
 }
 
-impl<S: fmt::Debug, X> fmt::Debug for Tokens<S, X> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokens")
-            .field("inner", &self.inner)
-            .field("settings", &self.shared.settings.1)
-            .finish_non_exhaustive()
+impl<S, X> Again<S> for Bearer<S, X>
+where
+    S: Service<ToolCall> + Clone,
+    X: Service<ToolCall, Response = Token, Error: Into<ToolError>, Future: Send>
+        + Clone
+        + Send
+        + 'static,
+{
+    fn stamp(&self, error: ToolError) -> ToolError {
+        error.for_call(&self.info)
+    }
+
+    /// Nothing is reserved while the provider is asked.
+    fn arrive(&mut self, _: &ToolCall, _: bool) -> Result<Way, ToolError> {
+        Ok(match &self.renewal {
+            Some(Renewal { token: None, .. }) => Way::Wait,
+            _ => Way::Go,
+        })
+    }
+
+    fn poll_turn(
+        &mut self,
+        call: &mut ToolCall,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), ToolError>> {
+        let asking = self.asking.get_or_insert_with(|| {
+            let renewal = self
+                .renewal
+                .as_ref()
+                .expect("kept while a token is asked for");
+            let (exchange, settings) = &renewal.shared.settings;
+            exchange.ask(&renewal.call, renewal.request.clone(), settings)
+        });
+        let asked = ready!(asking.as_mut().poll(cx));
+        self.asking = None;
+        // The call is sent a last time.
+        let renewal = self
+            .renewal
+            .take()
+            .expect("kept while a token is asked for");
+        Poll::Ready(match asked {
+            Ok(token) => {
+                if renewal.refused.is_some() {
+                    call.next_attempt();
+                }
+                call.extensions_mut()
+                    .insert(UpstreamToken::new(token.token));
+                Ok(())
+            }
+            Err(error) => Err(renewal.give_up(error)),
+        })
+    }
+
+    fn gave_up(&mut self, error: ToolError, at_turn: bool) -> ToolError {
+        match self.renewal.take() {
+            Some(renewal) if at_turn => renewal.give_up(error),
+            _ => error,
+        }
+    }
+
+    fn again(&mut self, result: Result<S::Response, ToolError>) -> After<S, S::Response> {
+        let error = match (result, &mut self.renewal) {
+            (Err(error), Some(renewal)) if renewal.is_refused(&error) => {
+                if let Some(token) = renewal.token.take() {
+                    renewal.shared.settings.0.forget(&renewal.request, &token);
+                }
+                self.info.end_attempt(true);
+                renewal.refused = Some(error);
+                return After::Again(renewal.shared.fresh(), renewal.call.copy(), Way::Wait);
+            }
+            (Err(error), _) => error,
+            (Ok(answer), _) => return After::End(Ok(answer)),
+        };
+        After::End(Err(error.for_call(&self.info)))
     }
 }

@@ -1,0 +1,267 @@
+use std::{sync::Arc, time::Duration};
+
+use tower_service::Service;
+
+use super::{gate::Admission, handle::RateLimitHandle, keyed::KeyGate};
+use crate::{
+    call::{ReplaySafety, ToolCall},
+    error::{ErrorKind, Evidence, Execution, ToolError},
+    event::Event,
+    flow::again::{After, Again, Way},
+    kit::{attempts::Attempts, caller::Caller, cold::Cold, preparing::GivenUp, registry::Entry},
+    outcome::{Classify, Outcome},
+};
+
+/// One call on its way through the gate of its key.
+pub(crate) struct Admitted<S, C> {
+    pub(super) attempts: Attempts<S, RateLimitHandle>,
+    entry: Arc<Entry<KeyGate>>,
+    classifier: C,
+    /// The round of the gate in which it has its turn, until it meets a limit.
+    admitted: Option<u32>,
+    waits: Cold<Box<Waits>>,
+}
+
+/// The waits of a call.
+struct Waits {
+    /// A turn that is given back if it is not used.
+    reserved: Option<Duration>,
+    /// The latest moment of its turn.
+    latest: Duration,
+}
+
+impl<S, C> Admitted<S, C> {
+    #[inline]
+    pub(super) fn new(
+        attempts: Attempts<S, RateLimitHandle>,
+        entry: Arc<Entry<KeyGate>>,
+        classifier: C,
+    ) -> Self {
+        Self {
+            attempts,
+            entry,
+            classifier,
+            admitted: None,
+            waits: Cold::default(),
+        }
+    }
+
+    fn gate(&self) -> &KeyGate {
+        self.entry.value()
+    }
+
+    /// Returns whether the call has its turn.
+    #[inline]
+    fn has_turn(&mut self) -> bool {
+        let gate = self.entry.value();
+        // While nothing cools that is one load.
+        if self.waits.0.is_none()
+            && let Some(round) = gate.open_round()
+        {
+            self.admitted = Some(round);
+            return true;
+        }
+        // The turn of a call that has waited is still valid, unless a limit was met meanwhile.
+        self.admitted.is_some_and(|round| gate.holds(round))
+    }
+
+    /// Asks for a turn at the gate, once `resume` has come: until then this call, but no other, has to wait.
+    #[cold]
+    fn wait_for_turn(
+        &mut self,
+        call: &ToolCall,
+        resume: Option<Duration>,
+    ) -> Result<Way, ToolError> {
+        if let Some(why) = GivenUp::by(call) {
+            return Err(self.attempts.gave_up(why.error()));
+        }
+        let gate = self.entry.value();
+        let settings = &*gate.settings;
+        let now = settings.now();
+        let waited = self.waits.0.as_ref().map(|waits| waits.latest);
+        let latest = waited.unwrap_or_else(|| settings.latest(now, call));
+        let mut reserved = None;
+        let at = match resume.filter(|at| *at > now) {
+            Some(at) => at,
+            None => {
+                let (admission, round) = gate.admit(now, latest);
+                self.admitted = Some(round);
+                match admission {
+                    Admission::Go => return Ok(Way::Go),
+                    Admission::TooLate(at) => at,
+                    Admission::At(at) => *reserved.insert(at),
+                }
+            }
+        };
+        match settings.origin.checked_add(at).filter(|_| at <= latest) {
+            Some(until) => {
+                self.waits = Cold::new(Waits { reserved, latest });
+                call.record(|r| r.add_wait(at - now));
+                Ok(Way::Until(until))
+            }
+            None => {
+                let (kind, wait) = (ErrorKind::RateLimited, at - now);
+                let text = "the rate limit of this tool is used up";
+                let refusal = ToolError::not_admitted(None, kind, text, wait);
+                Err(self.attempts.not_sent(refusal))
+            }
+        }
+    }
+
+    /// A success that used up what the server grants, or a failing server that says when it is
+    /// back.
+    #[cold]
+    fn used_up(&self, cooldown: Duration) {
+        let settings = &*self.gate().settings;
+        let cooldown = settings.cooldown(Some(cooldown)).min(settings.max_cooldown);
+        let now = settings.now();
+        self.gate().cool(now, cooldown);
+        settings.know(&self.entry, now, cooldown, false);
+        self.emit(cooldown, true);
+    }
+
+    /// A result that is a rate limit: when the call is sent again.
+    #[cold]
+    fn limited(&mut self, outcome: &Outcome, mut error: Option<&mut ToolError>) -> Option<Way> {
+        let (gate, hint) = (self.entry.value(), outcome.retry_after());
+        let settings = &*gate.settings;
+        let (now, cooldown) = (settings.now(), settings.cooldown(hint));
+        let by_text = error
+            .as_ref()
+            .is_some_and(|error| error.evidence() == Evidence::Inferred);
+        let shared = match &error {
+            // A gate below has refused it: the server has not been asked.
+            Some(error) if error.is_own_refusal() => return None,
+            // A tool may have met it in the middle of its work, or repeat a text of others: it does not concern other calls.
+            _ if by_text => settings.of_text(cooldown),
+            _ => Some(cooldown.min(settings.max_cooldown)),
+        };
+        if let (Some(round), Some(shared)) = (self.admitted.take(), shared) {
+            gate.limit(now, round, shared);
+            if !by_text {
+                settings.know(&self.entry, now, shared, true);
+            }
+        }
+        let hinted = outcome.is_hinted(error.as_deref());
+        self.emit(cooldown, hinted);
+        if let Some(error) = &mut error
+            && error.retry_after().is_none()
+        {
+            error.set_own_delay(cooldown);
+        }
+        let made = self.attempts.made();
+        let call = &self.attempts.resend()?.call;
+        let safety = call.replay_safety();
+        let not_started = error.is_none_or(|e| e.is_surely_not_started(safety));
+        // Not if it may have run in spite of the limit, nor in the overflow entry, which keeps no
+        // limit to wait for.
+        let repeats = (not_started || safety == ReplaySafety::Safe)
+            && made < settings.attempts
+            && hint.is_none_or(|hint| hint <= settings.max_wait)
+            && !gate.is_overflow
+            && !Caller::has_cancelled(call);
+        if !repeats {
+            return None;
+        }
+        if !not_started {
+            call.set_ambiguous();
+        }
+        // This call may have to wait longer than the shared cooldown.
+        let resume = (shared != Some(cooldown)).then(|| now.saturating_add(cooldown));
+        let call = call.copy();
+        // A wait that cannot end in time is not begun: the limit itself is the result.
+        self.wait_for_turn(&call, resume).ok()
+    }
+
+    /// Gives an unused turn to other calls.
+    #[inline]
+    fn give_back(&mut self) {
+        if let (Some(waits), Some(round)) = (&mut self.waits.0, self.admitted)
+            && let Some(turn) = waits.reserved.take()
+        {
+            self.entry.value().give_back(round, turn);
+        }
+    }
+
+    fn emit(&self, cooldown: Duration, hinted: bool) {
+        self.gate().settings.listener.tell(&Event::RateLimited {
+            call: &self.attempts.info(),
+            attempt: self.attempts.made(),
+            cooldown,
+            hinted,
+        });
+    }
+}
+
+impl<S, C> Again<S> for Admitted<S, C>
+where
+    S: Service<ToolCall> + Clone,
+    C: Classify<S::Response>,
+{
+    fn stamp(&self, error: ToolError) -> ToolError {
+        error.for_call(&self.attempts.info())
+    }
+
+    /// Nothing is reserved while the call waits.
+    #[inline]
+    fn arrive(&mut self, call: &ToolCall, is_ready: bool) -> Result<Way, ToolError> {
+        match is_ready || self.has_turn() {
+            true => Ok(Way::Go),
+            false => self.wait_for_turn(call, None),
+        }
+    }
+
+    #[expect(clippy::inline_always, reason = "measured")]
+    #[inline(always)]
+    fn admit(&mut self, call: &mut ToolCall) -> Result<Way, ToolError> {
+        if let Some(waits) = &mut self.waits.0 {
+            waits.reserved = None;
+        }
+        if !self.has_turn()
+            && let Way::Until(at) = self.wait_for_turn(call, None)?
+        {
+            return Ok(Way::Until(at));
+        }
+        self.attempts.begin(call);
+        Ok(Way::Go)
+    }
+
+    fn gave_up(&mut self, error: ToolError, _: bool) -> ToolError {
+        self.attempts.gave_up(error)
+    }
+
+    fn not_ready(&mut self, _: &mut ToolCall, error: ToolError) -> Result<Way, ToolError> {
+        Err(self.attempts.not_sent(error))
+    }
+
+    fn again(&mut self, result: Result<S::Response, ToolError>) -> After<S, S::Response> {
+        let mut result = result.map_err(|e| self.attempts.met(e));
+        let outcome = self.classifier.classify(result.as_ref());
+        if result.is_ok() && outcome.is_success() && !self.entry.is_known() {
+            self.entry.prove(&self.attempts.info());
+        }
+        let again = match outcome.cooldown() {
+            _ if outcome.is_rate_limited() => self.limited(&outcome, result.as_mut().err()),
+            Some(cooldown) if !cooldown.is_zero() => {
+                self.used_up(cooldown);
+                None
+            }
+            _ => None,
+        };
+        if let Err(error) = &mut result
+            && error.is_after_ambiguous()
+            && again.is_none()
+            && error.execution() == Execution::NotStarted
+        {
+            error.set_execution_unknown();
+        }
+        self.attempts.next(again, result)
+    }
+}
+
+impl<S, C> Drop for Admitted<S, C> {
+    #[inline]
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
