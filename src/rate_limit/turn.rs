@@ -1,12 +1,13 @@
 use std::{sync::Arc, time::Duration};
 
+use tokio::time::Instant;
 use tower_service::Service;
 
 use super::{gate::Admission, handle::RateLimitHandle, keyed::KeyGate};
 use crate::{
     call::{ReplaySafety, ToolCall},
     error::{ErrorKind, Evidence, Execution, ToolError},
-    event::Event,
+    event::{Event, emit, ms},
     flow::again::{After, Again, Way},
     kit::{attempts::Attempts, caller::Caller, cold::Cold, preparing::GivenUp, registry::Entry},
     outcome::{Classify, Outcome},
@@ -63,6 +64,18 @@ impl<S, C> Admitted<S, C> {
         }
         // The turn of a call that has waited is still valid, unless a limit was met meanwhile.
         self.admitted.is_some_and(|round| gate.holds(round))
+    }
+
+    /// Asks for a turn, and reports that the call waits for it.
+    #[cold]
+    fn ask(&mut self, call: &ToolCall) -> Result<Way, ToolError> {
+        let way = self.wait_for_turn(call, None)?;
+        if let Way::Until(at) = way {
+            let delay = at.saturating_duration_since(Instant::now());
+            let call = call.info();
+            emit!(DEBUG WAITING, &call, LAYER = "rate_limit", DELAY_MS = ms(delay));
+        }
+        Ok(way)
     }
 
     /// Asks for a turn at the gate, once `resume` has come: until then this call, but no other, has to wait.
@@ -207,7 +220,7 @@ where
     fn arrive(&mut self, call: &ToolCall, is_ready: bool) -> Result<Way, ToolError> {
         match is_ready || self.has_turn() {
             true => Ok(Way::Go),
-            false => self.wait_for_turn(call, None),
+            false => self.ask(call),
         }
     }
 
@@ -218,7 +231,7 @@ where
             waits.reserved = None;
         }
         if !self.has_turn()
-            && let Way::Until(at) = self.wait_for_turn(call, None)?
+            && let Way::Until(at) = self.ask(call)?
         {
             return Ok(Way::Until(at));
         }
