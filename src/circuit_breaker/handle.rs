@@ -48,11 +48,6 @@ impl CircuitBreakerHandle {
         Breaker(self.circuits.keep(call, || Circuit::new(&self.shared)))
     }
 
-    /// Returns the breaker that lets every call pass and records nothing.
-    pub(crate) fn overflow(&self) -> Breaker {
-        Breaker(Arc::clone(self.circuits.overflow()))
-    }
-
     /// Returns how many calls shared one state because the function of [`Key::by`](crate::Key::by) picked an empty text for them.
     /// The first one is the event `tool.inert`.
     pub fn inert(&self) -> u64 {
@@ -66,7 +61,7 @@ impl CircuitBreakerHandle {
     /// If there is no place for another key, it is one that lets every call pass and cannot be forced.
     pub fn breaker(&self, call: &ToolCall) -> Breaker {
         let make = || Circuit::new(&self.shared);
-        Breaker(self.circuits.get_known(&call.info(), make))
+        Breaker(self.circuits.with_kept(&call.info(), make, Arc::clone))
     }
 
     /// The breaker of a call's key, if there is one.

@@ -1,4 +1,4 @@
-//! What a health registry asks of the breakers of servers, beyond what everybody may.
+//! The operations of breakers for a health registry.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -27,7 +27,7 @@ const UNLISTED: u64 = 0;
 /// In place of the hash of a tool: more than one is known.
 const SEVERAL: u64 = u64::MAX;
 
-/// What the end of a call says of its server.
+/// The effect of a call's end on the availability of its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sign {
     Answer,
@@ -36,7 +36,7 @@ pub(crate) enum Sign {
 }
 
 impl Breaker {
-    /// Returns whether it is that of the keys beyond the bound.
+    /// Returns whether the keys beyond the bound share this breaker.
     pub(crate) fn is_overflow(&self) -> bool {
         self.circuit().is_overflow
     }
@@ -89,30 +89,40 @@ impl Breaker {
     }
 
     /// Records the end of a call. A failure is evidence against a tool, or [`SERVER`]; if against
-    /// nothing, it marks the server and never opens the breaker.
+    /// nothing, it marks the server and never opens the breaker. Returns whether there is news for
+    /// watchers of all servers.
     pub(crate) fn end_visit(
         &self,
         (pass, call): (Pass, &CallInfo),
         sign: Sign,
         against: Option<u64>,
         outage: Option<&Outage>,
-    ) {
+    ) -> bool {
         let Circuit { cell, shared, .. } = self.circuit();
         let (now, rules) = (shared.now(), &shared.rules);
-        let change = cell.with(rules, |machine| {
+        let (change, has_changed) = cell.with(rules, |machine| {
             let (from, before) = machine.availability();
+            // The time of a probe changes when one ends, or when calls begin to be refused.
+            let news = |machine: &Machine| (machine.failed_with, machine.probe_at(now).is_some());
+            let known = news(machine);
             match sign {
                 Sign::Answer => machine.answered(now, rules),
                 Sign::Failure(reason) if pass.generation == machine.generation() => {
+                    let kept = (machine.blamed, machine.failed_with, machine.failures);
                     machine.blame(against.unwrap_or(UNLISTED));
                     machine.failed_with = Some(reason);
                     machine.record(pass, Some(Verdict::FAILURE), outage, now, rules);
+                    if machine.failures == kept.2 {
+                        // Part of an outage that has counted.
+                        (machine.blamed, machine.failed_with) = (kept.0, kept.1);
+                    }
                 }
                 Sign::Failure(_) => {}
                 Sign::Nothing => drop(machine.record(pass, None, None, now, rules)),
             }
             let (to, failures) = machine.availability();
-            (from != to).then(|| {
+            let has_changed = from != to || pass.is_probe() || known != news(machine);
+            let change = (from != to).then(|| {
                 machine.changes += 1;
                 machine.since = machine.now;
                 AvailabilityChange {
@@ -123,11 +133,13 @@ impl Breaker {
                     failures: failures.max(before),
                     generation: machine.changes,
                 }
-            })
+            });
+            (change, has_changed)
         });
         if let Some(change) = &change {
             shared.listener.tell(&Event::Health { change, call });
         }
+        has_changed
     }
 
     /// Returns the health of the server. Makes no machine.

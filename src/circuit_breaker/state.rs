@@ -53,7 +53,8 @@ pub(super) struct Machine {
     /// The latest moment seen. A thread that comes with an earlier one does not turn it back.
     pub(super) now: Duration,
     tickets: u32,
-    failures: u64,
+    /// The failures that have counted.
+    pub(super) failures: u64,
     opened: u64,
     last_opening: Option<Opened>,
     /// Whether it would be open if the failures were evidence against the server.

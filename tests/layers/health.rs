@@ -16,6 +16,7 @@ use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncSer
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError,
     circuit_breaker::{BreakerState, CircuitBreakerLayer},
+    error::Outage,
     event::Event,
     health::{Availability, Health, HealthBuilder, Reason},
     retry::{RetryLayer, RetryPolicy},
@@ -330,6 +331,82 @@ async fn watchers_see_each_state() {
     assert!(!all.has_changed().unwrap());
 }
 
+/// A failure counts for watchers if it changes what they act on.
+#[tokio::test(start_paused = true)]
+async fn watchers_of_all_servers_are_not_woken_by_each_failure() {
+    let bench = Bench::default();
+    let mut all = bench.health.subscribe_all();
+    for (kind, is_news) in [
+        (ErrorKind::Timeout, true),
+        (ErrorKind::Timeout, false),
+        (ErrorKind::Timeout, true),
+        (ErrorKind::Timeout, false),
+        (ErrorKind::ConnectionFailed, true),
+        (ErrorKind::ConnectionFailed, false),
+        (ErrorKind::Failed, true),
+        (ErrorKind::Failed, false),
+    ] {
+        bench.fails(kind).await;
+        assert_eq!(all.has_changed().unwrap(), is_news, "{kind}");
+        all.mark_unchanged();
+    }
+}
+
+/// Rule 6. A place is free again when the last watcher is gone.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_no_longer_watched_makes_way() {
+    for fails in [false, true] {
+        let bench = Bench::new(Health::builder().with_max_servers(16).build().unwrap());
+        let watch = |n| bench.health.subscribe(&format!("watched-{n}"));
+        let watched: Vec<_> = (0..16).map(watch).collect();
+        bench.call().await.unwrap();
+        assert!(bench.health.server("docs").is_none());
+        drop(watched);
+        for _ in 0..2 {
+            match fails {
+                true => bench.fails(ErrorKind::Timeout).await,
+                false => bench.call().await.unwrap(),
+            }
+        }
+        assert!(bench.health.server("docs").is_some());
+    }
+}
+
+/// Rule 6. Calls that an outer layer records do not make a server lose its turn.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_has_answered_without_a_place_gets_the_next_one() {
+    for server in [Some("docs"), None] {
+        let builder = Health::builder().with_max_servers(16).with_threshold(1);
+        let bench = Bench::new(builder.build().unwrap());
+        let both = bench.health.layer().layer(bench.tools.clone());
+        let call = |server: Option<&str>| {
+            let call = ToolCall::new("search");
+            both.clone().oneshot(match server {
+                Some(server) => call.with_server(server),
+                None => call,
+            })
+        };
+        let watch = |n| bench.health.subscribe(&format!("watched-{n}"));
+        let watched: Vec<_> = (0..16).map(watch).collect();
+        call(server).await.unwrap();
+        drop(watched);
+        for n in 0..100 {
+            call(Some(&format!("other-{n}"))).await.unwrap();
+        }
+        bench.set(Step::fail(ErrorKind::Timeout));
+        for n in 0..16 {
+            call(Some(&format!("invented-{n}"))).await.unwrap_err();
+        }
+        bench.set(Step::ok(()));
+        call(server).await.unwrap();
+        let known = bench.health.snapshot();
+        assert!(
+            known.iter().any(|known| known.server.as_deref() == server),
+            "{server:?}"
+        );
+    }
+}
+
 /// Rule 6. What is unavailable is not forgotten for what is new, nor what is watched.
 #[tokio::test(start_paused = true)]
 async fn no_more_servers_are_kept_than_there_may_be() {
@@ -513,6 +590,14 @@ async fn what_was_unavailable_for_an_hour_makes_way() {
     bench.is(Unavailable, 1, Some(Reason::Timeout));
 }
 
+/// Makes a call of this server time out.
+fn fail_on(health: &Health, server: &str) {
+    let tool =
+        service_fn(|_: ToolCall| async { Err::<(), _>(ToolError::new(ErrorKind::Timeout, "")) });
+    let call = ToolCall::new("search").with_server(server);
+    tokio_test::block_on(health.layer().layer(tool).oneshot(call)).unwrap_err();
+}
+
 /// A look at a watched state keeps nobody from another look.
 #[test]
 fn a_borrowed_state_stops_no_other_look() {
@@ -521,13 +606,7 @@ fn a_borrowed_state_stops_no_other_look() {
     let borrowed = docs.borrow();
     let failing = std::thread::spawn({
         let health = health.clone();
-        move || {
-            let tool = service_fn(|_: ToolCall| async {
-                Err::<(), _>(ToolError::new(ErrorKind::Timeout, ""))
-            });
-            let call = ToolCall::new("search").with_server("docs");
-            tokio_test::block_on(health.layer().layer(tool).oneshot(call)).unwrap_err();
-        }
+        move || fail_on(&health, "docs")
     });
     let (done, looked) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -535,6 +614,11 @@ fn a_borrowed_state_stops_no_other_look() {
             std::thread::yield_now();
         }
         health.snapshot();
+        // Nor from watching other servers, or from calls of them.
+        for n in 0..100 {
+            let _watched = health.subscribe(&format!("web-{n}"));
+            fail_on(&health, &format!("web-{n}"));
+        }
         let _ = done.send(());
     });
     let looked = looked.recv_timeout(secs(20));
@@ -770,12 +854,20 @@ struct Tools {
 impl Tools {
     fn new() -> Self {
         let health = Health::builder().with_refusal(true).build().unwrap();
-        let tool = service_fn(|call: ToolCall| async move {
-            match call.tool() {
-                "search" | "fetch" => Ok(()),
-                "gone" => Err(ToolError::new(ErrorKind::ConnectionFailed, "so it is")),
-                "no such" => Err(ToolError::from_status(http::StatusCode::NOT_FOUND, "")),
-                _ => pending().await,
+        let outage = Outage::new();
+        let tool = service_fn(move |call: ToolCall| {
+            let outage = outage.clone();
+            async move {
+                match call.tool() {
+                    "search" | "fetch" => Ok(()),
+                    "gone" => Err(ToolError::new(ErrorKind::ConnectionFailed, "so it is")),
+                    "lost" => {
+                        let error = ToolError::new(ErrorKind::ConnectionFailed, "lost");
+                        Err(error.with_outage(&outage))
+                    }
+                    "no such" => Err(ToolError::from_status(http::StatusCode::NOT_FOUND, "")),
+                    _ => pending().await,
+                }
             }
         });
         let timed = TimeoutLayer::new(secs(10)).layer(tool);
@@ -847,6 +939,22 @@ async fn evidence_is_against_a_tool_or_its_server() {
         assert_eq!(tools.state(), Unavailable);
         assert_eq!(tools.refuses().await, is_refused, "{before:?}");
     }
+}
+
+/// V5: nor is a connection failure that has counted before the answer.
+#[tokio::test(start_paused = true)]
+async fn a_lost_connection_is_no_evidence_after_an_answer() {
+    let tools = Tools::new();
+    let lost = [Some(ErrorKind::ConnectionFailed)];
+    tools.run(["search", "fetch"]).await;
+    assert_eq!(tools.run(["lost"]).await, lost);
+    assert_eq!(tools.state(), Degraded);
+    tools.run(["search"]).await;
+    assert_eq!(tools.run(["lost"]).await, lost);
+    let docs = tools.health.server("docs").unwrap();
+    assert_eq!((docs.state, docs.reason), (Available, None));
+    assert_eq!(tools.run(["slow"; 3]).await, [TIMEOUT; 3]);
+    assert!(!tools.refuses().await);
 }
 
 /// V5: two different tools.

@@ -1,7 +1,7 @@
 use std::{
     collections::HashMap,
     mem,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -15,11 +15,12 @@ use crate::{
     call::{CallInfo, Claim, ToolCall},
     circuit_breaker::{Breaker, CircuitBreakerHandle, Pass, SERVER, Sign},
     error::{ErrorKind, Outage, ToolError},
-    event::availability::Reason,
+    event::availability::{Availability, Reason},
     flow::{Abandoned, Ends, Gate, Readiness, Step, Ticket},
 };
 
-/// What is known of servers. Cheap to clone. See the [module docs](super) for an example.
+/// A registry of the availability of servers. Cheap to clone. See the [module docs](super) for an
+/// example.
 #[derive(Clone)]
 pub struct Health(Arc<Servers>);
 
@@ -31,20 +32,24 @@ struct Servers {
     nameless: CallInfo,
     /// By the hash of the server.
     lists: Mutex<HashMap<u64, HasMore>>,
-    watched: Mutex<Vec<(Breaker, watch::Sender<ServerHealth>)>>,
+    watched: Mutex<Vec<Watched>>,
     all: watch::Sender<Vec<ServerHealth>>,
 }
+
+/// A server and its watchers. It keeps its place.
+type Watched = (Breaker, watch::Sender<ServerHealth>);
 
 /// Returns whether a server has more than one tool.
 type HasMore = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl Health {
-    /// A registry that only observes: a server is unavailable after 3 timeouts or connection failures in a row.
+    /// Returns a registry that only observes: a server is unavailable after 3 timeouts or connection
+    /// failures in a row.
     pub fn new() -> Self {
         HealthBuilder::new().build_checked()
     }
 
-    /// A builder with the default settings.
+    /// Returns a builder with the default settings.
     pub fn builder() -> HealthBuilder {
         HealthBuilder::new()
     }
@@ -60,35 +65,33 @@ impl Health {
         }))
     }
 
-    /// The layer that feeds it.
+    /// Returns the layer that feeds the registry.
     pub fn layer(&self) -> HealthLayer {
         HealthLayer::new(self.clone())
     }
 
-    /// The health of a server; `None` if it was never called and belongs to no router.
+    /// Returns the health of a server; `None` if it was never called and belongs to no router.
     pub fn server(&self, server: &str) -> Option<ServerHealth> {
         Some(self.0.breakers.find(&named(server))?.health())
     }
 
-    /// Every server that is known, in the order of their names.
+    /// Returns the health of every known server, in the order of their names.
     pub fn snapshot(&self) -> Vec<ServerHealth> {
         let breakers = self.0.breakers.breakers();
         breakers.iter().map(Breaker::health).collect()
     }
 
-    /// Watches a server, known or not: the receiver has the present state, and each one after it. It learns when state,
-    /// reason or the time of the next probe change, not of each failure. A server that is watched is not forgotten.
+    /// Watches a server, known or not: the receiver has the present state, and each one after it. It
+    /// is notified when state, reason or the time of the next probe change, not of each failure. A
+    /// watched server is not evicted.
     ///
     /// If there is no place for another one, nothing ever changes. Borrow its value for a moment only: a call whose end
     /// changes the value waits for the borrow to end, as with any [`watch`].
     pub fn subscribe(&self, server: &str) -> watch::Receiver<ServerHealth> {
+        // Frees the places of servers that are no longer watched.
+        drop(self.watched());
         let breaker = self.0.breakers.breaker(&named(server));
-        let mut watched = self
-            .0
-            .watched
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        watched.retain(|(_, watchers)| watchers.receiver_count() > 0);
+        let mut watched = self.watched();
         let known = watched
             .iter()
             .find(|(known, _)| known.hash() == breaker.hash());
@@ -100,8 +103,9 @@ impl Health {
         receiver
     }
 
-    /// Watches all servers: the receiver has the present [snapshot](Self::snapshot), and one for each change. A server
-    /// that was called for the first time and is available appears in the next one.
+    /// Watches all servers: the receiver has the present [snapshot](Self::snapshot), and one for each
+    /// change of a server's state, reason or time of the next probe. Another failure alone is not a
+    /// change. A server that was called for the first time and is available appears in the next one.
     pub fn subscribe_all(&self) -> watch::Receiver<Vec<ServerHealth>> {
         // First: from now on it receives changes.
         let mut receiver = self.0.all.subscribe();
@@ -124,7 +128,7 @@ impl Health {
         list.or_insert_with(|| Arc::new(has_more_tools));
     }
 
-    /// Whether calls to this server are refused now. Does not make the server known.
+    /// Returns whether calls to this server are refused now. Does not make the server known.
     #[cfg(feature = "router")]
     pub(crate) fn is_refusing(&self, server: &ToolCall) -> bool {
         let breaker = self.0.breakers.find(server);
@@ -147,28 +151,38 @@ impl Health {
         })
     }
 
-    /// Notifies watchers, if there is news for them. Values are read under the sender's lock, so that the last one sent
-    /// is the latest.
+    /// Locks the watched servers, and drops those whose watchers are gone.
+    fn watched(&self) -> MutexGuard<'_, Vec<Watched>> {
+        let watched = self.0.watched.lock();
+        let mut watched = watched.unwrap_or_else(PoisonError::into_inner);
+        watched.retain(|(_, watchers)| watchers.receiver_count() > 0);
+        watched
+    }
+
+    /// Returns the names by which a call's breaker is kept.
+    #[inline]
+    fn key<'a>(&'a self, info: &'a CallInfo) -> &'a CallInfo {
+        info.server().map_or(&self.0.nameless, |_| info)
+    }
+
+    /// Notifies the watchers of a server, and after a change those of all servers. Values are read
+    /// under the sender's lock, so that the last one sent is the latest.
     #[cold]
-    fn publish(&self, breaker: &Breaker) {
-        let watched = self
-            .0
-            .watched
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut watched = watched.iter();
-        let watchers = watched.find(|(known, _)| known.hash() == breaker.hash());
-        let watchers = watchers.map(|(_, watchers)| watchers.clone());
-        // A receiver that borrows the value keeps the sender waiting, and nobody else.
-        drop(watched);
+    fn publish(&self, breaker: &Breaker, has_changed: bool) {
+        // Sending waits for receivers that borrow the value, and wakes tasks: not under this lock.
+        let watchers = {
+            let watched = self.watched();
+            let mut watched = watched.iter();
+            let known = watched.find(|(known, _)| known.hash() == breaker.hash());
+            known.map(|(_, watchers)| watchers.clone())
+        };
         if let Some(watchers) = watchers {
             watchers.send_if_modified(|seen| {
                 let before = mem::replace(seen, breaker.health());
-                let news = |health: &ServerHealth| (health.state, health.reason, health.probe_at);
                 news(&before) != news(seen)
             });
         }
-        if self.0.all.receiver_count() > 0 {
+        if has_changed && self.0.all.receiver_count() > 0 {
             self.tell_all();
         }
     }
@@ -176,12 +190,22 @@ impl Health {
     fn tell_all(&self) {
         self.0.all.send_if_modified(|seen| {
             let before = mem::replace(seen, self.snapshot());
-            before != *seen
+            !before.iter().map(news).eq(seen.iter().map(news))
         });
     }
 }
 
-/// A call that names this server.
+/// Returns the part of a server's health that watchers are notified of.
+fn news(seen: &ServerHealth) -> (Option<&str>, Availability, Option<Reason>, Option<Instant>) {
+    (
+        seen.server.as_deref(),
+        seen.state,
+        seen.reason,
+        seen.probe_at,
+    )
+}
+
+/// Returns a call that names this server.
 pub(crate) fn named(server: &str) -> ToolCall {
     ToolCall::new("").with_server(server)
 }
@@ -207,17 +231,18 @@ impl<Res> Gate<Res> for Health {
     #[inline]
     fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Visit, ToolError> {
         let info = call.info();
-        let breaker = match call.is_claimed(Claim::Health) {
-            true => self.0.breakers.overflow(),
-            false => {
-                let key = info.server().map_or(&self.0.nameless, |_| &info);
-                self.0.breakers.keep(key)
+        let is_claimed = call.is_claimed(Claim::Health);
+        let breaker = (!is_claimed).then(|| self.0.breakers.keep(self.key(&info)));
+        if let Some(breaker) = &breaker {
+            if breaker.is_overflow() {
+                // Frees places for the next calls.
+                drop(self.watched());
             }
-        };
-        if !ready.is_yes()
-            && let Some(wait) = breaker.refuses()
-        {
-            return Err(unavailable(wait));
+            if !ready.is_yes()
+                && let Some(wait) = breaker.refuses()
+            {
+                return Err(unavailable(wait));
+            }
         }
         Ok(Visit {
             health: self.clone(),
@@ -231,7 +256,8 @@ impl<Res> Gate<Res> for Health {
 /// A call to a server. However it ends, its end is recorded once, and a probe gives its place back.
 pub struct Visit {
     health: Health,
-    breaker: Breaker,
+    /// `None` if an outer layer records the call.
+    breaker: Option<Breaker>,
     info: CallInfo,
     pass: Pass,
 }
@@ -240,11 +266,20 @@ crate::text::opaque_debug!({} Visit);
 
 impl Visit {
     fn admit(&mut self) -> Result<(), ToolError> {
-        self.pass = self.breaker.enter().map_err(unavailable)?;
-        if self.pass.is_probe() {
-            self.health.publish(&self.breaker);
+        if let Some(breaker) = &self.breaker {
+            self.pass = breaker.enter().map_err(unavailable)?;
+            if self.pass.is_probe() {
+                self.health.publish(breaker, true);
+            }
         }
         Ok(())
+    }
+
+    /// Returns the breaker that records the call; `None` if its server has no place.
+    fn recorder(&self) -> Option<&Breaker> {
+        self.breaker
+            .as_ref()
+            .filter(|breaker| !breaker.is_overflow())
     }
 
     /// Records an error, and marks it if it counts.
@@ -252,22 +287,24 @@ impl Visit {
     fn failed(&self, error: &mut ToolError) {
         let sign = Sign::of(error);
         self.record(sign, error.outage());
-        if matches!(sign, Sign::Failure(_)) && !self.breaker.is_overflow() {
+        if matches!(sign, Sign::Failure(_)) && self.recorder().is_some() {
             error.set_counted();
         }
     }
 
     #[inline(never)]
     fn record(&self, sign: Sign, outage: Option<&Outage>) {
-        let (breaker, call) = (&self.breaker, &self.info);
+        let Some(breaker) = self.recorder() else {
+            return;
+        };
+        let call = &self.info;
         let against = match sign {
-            _ if breaker.is_overflow() => return,
             Sign::Failure(reason) => self.health.against(reason, call, breaker),
             Sign::Nothing if !self.pass.is_probe() => return,
             _ => None,
         };
-        breaker.end_visit((self.pass, call), sign, against, outage);
-        self.health.publish(breaker);
+        let has_changed = breaker.end_visit((self.pass, call), sign, against, outage);
+        self.health.publish(breaker, has_changed);
     }
 }
 
@@ -315,15 +352,19 @@ impl<Res> Ends<Res> for Visit {
 
     #[inline]
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
-        match result {
-            Ok(_) if self.breaker.succeeded(self.pass, &self.info) => {}
-            Ok(_) => self.record(Sign::Answer, None),
-            Err(error) => self.failed(error),
+        match (result, &self.breaker) {
+            (Ok(_), Some(breaker))
+                if !breaker.succeeded(self.pass, self.health.key(&self.info)) =>
+            {
+                self.record(Sign::Answer, None);
+            }
+            (Ok(_), _) => {}
+            (Err(error), _) => self.failed(error),
         }
     }
 }
 
-/// The refusal of a call whose server is unavailable.
+/// Returns the refusal of a call to an unavailable server.
 #[cold]
 fn unavailable(wait: Duration) -> ToolError {
     ToolError::refusal(ErrorKind::ConnectionFailed, "the server is unavailable")
