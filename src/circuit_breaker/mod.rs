@@ -242,6 +242,7 @@ pub use self::{
     weak::{PrincipalRefused, WeakFailures},
 };
 pub(crate) use self::{
+    rules::period,
     server::Sign,
     state::{Pass, SERVER},
 };

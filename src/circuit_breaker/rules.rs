@@ -375,7 +375,7 @@ fn positive(field: &'static str, d: Duration, if_zero: &'static str) -> Result<(
     period(field, d)
 }
 
-pub(super) fn period(field: &'static str, d: Duration) -> Result<(), ConfigError> {
+pub(crate) fn period(field: &'static str, d: Duration) -> Result<(), ConfigError> {
     let reason = format!("{d:?} is longer than a year");
     refuse_if(d > MAX_PERIOD, field, reason)
 }

@@ -454,6 +454,8 @@ fn settings_that_cannot_work_are_refused() {
     assert_eq!(field(Health::builder().with_threshold(0)), "threshold");
     let never = Health::builder().with_probe_period(Duration::ZERO);
     assert_eq!(field(never), "probe_period");
+    let for_ever = Health::builder().with_probe_period(Duration::MAX);
+    assert_eq!(field(for_ever), "probe_period");
     assert_eq!(field(Health::builder().with_max_servers(0)), "max_servers");
 }
 

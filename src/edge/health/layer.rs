@@ -4,7 +4,7 @@ use tower_layer::Layer;
 
 use super::{Health, HealthService};
 use crate::{
-    circuit_breaker::CircuitBreakerBuilder,
+    circuit_breaker::{CircuitBreakerBuilder, period},
     config::{ConfigError, refuse_if},
     event::{Listen, Listener},
     key::check_max,
@@ -47,7 +47,7 @@ impl Default for HealthBuilder {
 }
 
 impl HealthBuilder {
-    /// The default settings.
+    /// Returns the default settings.
     pub fn new() -> Self {
         Self {
             threshold: 3,
@@ -71,7 +71,8 @@ impl HealthBuilder {
         self
     }
 
-    /// Sets how long calls are refused before one is let through as a probe. Default: 30 s.
+    /// Sets how long calls are refused before one is let through as a probe. Default: 30 s. At most a
+    /// [year](crate::circuit_breaker::MAX_PERIOD).
     pub fn with_probe_period(mut self, period: Duration) -> Self {
         self.probe_period = period;
         self
@@ -94,12 +95,14 @@ impl HealthBuilder {
     ///
     /// # Errors
     ///
-    /// If the threshold or the period is zero, or the number of servers is zero or more than 2^24.
+    /// If the threshold or the period is zero, the period is longer than a year, or the number of
+    /// servers is zero or more than 2^24.
     pub fn build(self) -> Result<Health, ConfigError> {
         let reason = "it is zero: every server would be unavailable";
         refuse_if(self.threshold == 0, "threshold", reason)?;
         let reason = "it is zero: every call would be a probe";
         refuse_if(self.probe_period.is_zero(), "probe_period", reason)?;
+        period("probe_period", self.probe_period)?;
         check_max("max_servers", self.max_servers)?;
         Ok(self.build_checked())
     }

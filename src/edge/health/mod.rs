@@ -20,7 +20,8 @@
 //! have begun to be refused, since the call began.
 //!
 //! Calls that were lost with one connection are one failure ([`ToolError::outage`](crate::ToolError::outage)), and so is each
-//! attempt to connect that failed after that.
+//! attempt to connect that failed after that. A failed probe is not another failure if the tool service
+//! reports when it connects again: calls are refused until then.
 //!
 //! # Refusing calls
 //!
@@ -46,12 +47,13 @@
 //!
 //! # Order
 //!
-//! Directly above the breaker: below retry, so that it sees attempts, and above the timeout, so that it sees those. A circuit
-//! breaker guards a tool; this layer watches servers. Around a router (feature `router`) it sees only the servers that calls name, not
-//! those in flat names: pass the registry to the router, with `RouterBuilder::with_health`.
+//! Directly outside the breaker: inside retry, so that it sees attempts, and outside the timeout, so that
+//! it sees timeouts. A circuit breaker guards a tool; this layer watches servers. Outside a router
+//! (feature `router`) it sees only the servers that calls name, not those in flat names: pass the registry
+//! to the router, with `RouterBuilder::with_health`.
 //!
-//! If a call meets two of these layers, the outer one records it, if both see the same server. A failure that
-//! one of them has counted is ignored by one above.
+//! If a call meets two of these layers, the outer one records it, if both see the same server. An outer
+//! layer ignores a failure that an inner one has counted.
 //!
 //! # Example
 //!

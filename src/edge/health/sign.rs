@@ -1,4 +1,4 @@
-//! What the end of a call says of its server. Pure.
+//! The effect of a call's end on the availability of its server. Pure.
 
 use crate::{
     circuit_breaker::Sign,
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_end_says_of_the_server() {
+    fn ends_of_calls_are_answers_or_failures_or_neutral() {
         let sign = |kind| Sign::of(&ToolError::new(kind, ""));
         for &kind in ErrorKind::ALL {
             let expected = match kind {
