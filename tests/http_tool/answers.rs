@@ -5,14 +5,15 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use rmcp::model::CallToolResponse;
 use serde_json::{Value, json};
+use tower::{ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
     Answer, Classify, ErrorKind, Evidence, Execution, ModelText, Outcome, ToolError,
-    fit::{Cut, Shorten as _},
-    http_tool::{HttpAnswer, HttpClassifier, HttpTool},
+    fit::{Cut, FitLayer, Shorten as _},
+    http_tool::{HttpAnswer, HttpClassifier, HttpTool, ToolManifest},
     router::IntoAnswer as _,
 };
 
-use crate::kit::{Body, Server, answered_by, full, leaves, no_arguments};
+use crate::kit::{Body, Server, answered_by, call, full, leaves, no_arguments};
 
 fn answer(status: u16, body: &'static str) -> Response<Body> {
     Response::builder().status(status).body(full(body)).unwrap()
@@ -385,7 +386,7 @@ async fn a_model_reads_the_headers_that_a_tool_keeps() {
     const NEXT: &str = r#"<https://api.example.com/repos?page=2>; rel="next""#;
     for (value, shown) in [
         (NEXT.to_owned(), format!("link: {NEXT}")),
-        ("x".repeat(9_000), format!("link: {}...", "x".repeat(990))),
+        ("x".repeat(9_000), "[1 of 1 headers left out]".to_owned()),
     ] {
         let kept = tool(Method::GET).with_kept_header(http::header::LINK);
         let leaf = answered_by(kept.unwrap(), move |_| {
@@ -411,6 +412,93 @@ async fn a_model_reads_the_headers_that_a_tool_keeps() {
             .map(|block| &*block.as_text().unwrap().text)
             .collect();
         assert_eq!(texts, ["[1]", &*shown]);
+    }
+}
+
+/// 20b: a model reads neither secrets nor a part of a header, and no character that changes how others look. The last
+/// case is a header that a manifest keeps to ask for its job.
+#[tokio::test]
+async fn a_model_reads_kept_headers_whole_and_without_secrets() {
+    let manifest: ToolManifest = serde_json::from_value(json!({
+        "name": "export",
+        "execution_profile": {
+            "method": "GET", "mode": "async_poll", "url_template": "https://h/exports",
+            "poll_config": { "pending_statuses": [202], "status_url_header": "Location" },
+        },
+    }))
+    .unwrap();
+    let long = "x".repeat(960);
+    for (base, headers, shown) in [
+        (
+            tool(Method::GET),
+            [("set-cookie", "sid=c4n4ry"), ("link", "<a>")],
+            "\nlink: <a>",
+        ),
+        (
+            tool(Method::GET),
+            [
+                ("x-auth-token", "c4n4ry"),
+                ("x-note", "a\u{202e}b\u{2028}c"),
+            ],
+            "\nx-note: a b c",
+        ),
+        (
+            tool(Method::GET),
+            [
+                ("etag", &*long),
+                ("link", "<https://api.example.com/?page=2>"),
+            ],
+            "\nlink: <https://api.example.com/?page=2>\n[1 of 2 headers left out]",
+        ),
+        (
+            manifest.tool().unwrap().clone(),
+            [("location", "/exports/c4n4ry"), ("etag", "v7")],
+            "\netag: v7",
+        ),
+    ] {
+        let names = headers.iter().map(|(name, _)| *name);
+        let kept = names.filter(|name| *name != "location");
+        let kept = kept.fold(base, |tool, name| {
+            tool.with_kept_header(HeaderName::from_static(name))
+                .unwrap()
+        });
+        let headers = headers.map(|(name, value)| (name, HeaderValue::try_from(value).unwrap()));
+        let leaf = answered_by(kept, move |_| {
+            let answer = headers
+                .iter()
+                .fold(Response::builder(), |answer, (name, value)| {
+                    answer.header(*name, value)
+                });
+            answer.body(full("1")).unwrap()
+        });
+        let answer = leaf.send(no_arguments()).await.unwrap();
+        assert_eq!(answer.model_text(), format!("1{shown}"));
+        assert_eq!(answer.headers().len(), 2);
+    }
+}
+
+/// 20b: headers that a cut leaves out are in the whole that is kept, and the model learns its name. The second case is
+/// a body that fits without them.
+#[tokio::test]
+async fn a_cut_keeps_the_headers_in_the_whole() {
+    let link = format!("<https://api.example.com/{}>", "x".repeat(200));
+    for body in ["x".repeat(900), "[1]".to_owned()] {
+        let kept = tool(Method::GET).with_kept_header(http::header::LINK);
+        let (full_body, value) = (body.clone(), link.clone());
+        let leaf = answered_by(kept.unwrap(), move |_| {
+            let answer = Response::builder().header("link", &value);
+            answer.body(full(full_body.clone())).unwrap()
+        });
+        let expected = format!("{body}\nlink: {link}");
+        let layer = FitLayer::new(200).with_keep(move |_, whole| {
+            assert_eq!(whole, expected);
+            Some("a.txt".to_owned())
+        });
+        let stack = ServiceBuilder::new().layer(layer).service(leaf);
+        let answer = stack.oneshot(call(no_arguments())).await.unwrap();
+        let text = answer.model_text();
+        let note = "[1 of 1 headers left out; ask for less, or read the whole as a.txt]";
+        assert!(text.contains(note) && answer.fits(200), "{text}");
     }
 }
 

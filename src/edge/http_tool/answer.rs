@@ -10,14 +10,11 @@ use crate::{
     error::{AnyError, ToolError},
     fit::{Cut, Shorten},
     outcome::{ByError, Classify, Outcome},
-    text::prefix,
+    text::plain,
 };
 
 /// The most that a model reads of kept headers, in characters.
 const MAX_HEADERS: usize = 1_000;
-
-/// A shorter part of a header is not shown.
-const MIN_HEADER: usize = 40;
 
 /// The answer of an HTTP endpoint.
 ///
@@ -35,6 +32,8 @@ pub struct HttpAnswer {
     pub(super) retry_after: Option<Duration>,
     /// Whether it is behind an error, whatever its status: that of a job that has failed.
     pub(super) is_failure: bool,
+    /// How it was shortened for a model.
+    pub(super) cut: Option<Cut>,
 }
 
 #[derive(Clone)]
@@ -104,25 +103,41 @@ impl HttpAnswer {
         to_json(&self.headers)
     }
 
-    /// Returns the kept headers as a model reads them after the body: a line each, as far as there is room.
-    fn header_lines(&self) -> String {
-        let mut lines = String::new();
-        for (name, value) in self.kept_headers() {
+    /// Returns the kept headers as a model reads them after the body: a line each, without the sensitive ones.
+    /// The longest ones are left out until the others have at most `max` characters, with a note in their place.
+    fn header_lines(&self, max: usize) -> String {
+        let shown = self.headers.iter().filter(|(_, v)| !v.is_sensitive());
+        let shown = to_json(&shown.map(|(n, v)| (n.clone(), v.clone())).collect());
+        let line = |(name, value): (String, Value)| {
             let value = value.as_str().unwrap_or_default();
-            let line = format!("\n{name}: {value}");
-            let room = MAX_HEADERS.saturating_sub(lines.chars().count());
-            match prefix(&line, room) {
-                (line, false) => lines += line,
-                _ if room < MIN_HEADER => break,
-                _ => lines = lines + prefix(&line, room - 3).0 + "...",
+            let value: String = value.chars().map(plain).collect();
+            format!("\n{name}: {value}")
+        };
+        let mut lines: Vec<_> = shown.into_iter().map(line).collect();
+        lines.sort_by_key(String::len);
+        let advice = self.cut.as_ref().map(|cut| format!("; {}", cut.advice()));
+        let (all, advice) = (lines.len(), advice.unwrap_or_default());
+        let mut text = lines.concat();
+        while text.chars().count() > max {
+            if lines.pop().is_none() {
+                return String::new();
             }
+            let left_out = all - lines.len();
+            let note = format!("\n[{left_out} of {all} headers left out{advice}]");
+            text = lines.concat() + &note;
         }
-        lines
+        text
+    }
+
+    /// Returns the header lines beside a body that may have been shortened.
+    fn shown_headers(&self) -> String {
+        let half = self.cut.as_ref().map(|cut| cut.max_chars() / 2);
+        self.header_lines(half.unwrap_or(MAX_HEADERS).min(MAX_HEADERS))
     }
 
     /// Returns how many characters are left for the body.
     fn left_of(&self, max_chars: usize) -> usize {
-        max_chars.saturating_sub(self.header_lines().chars().count())
+        max_chars.saturating_sub(self.shown_headers().chars().count())
     }
 
     /// Leaves the kept headers on the call's record, for an edge that sees the body alone, in place of those of an answer before.
@@ -151,10 +166,14 @@ impl ModelText for HttpAnswer {
             Body::Json(json) => json.model_text(),
             Body::Text(text) => Cow::Borrowed(&**text),
         };
-        match self.headers.is_empty() {
-            true => text,
-            false => Cow::Owned(format!("{text}{}", self.header_lines())),
-        }
+        with_lines(text, &self.shown_headers())
+    }
+}
+
+fn with_lines<'a>(text: Cow<'a, str>, lines: &str) -> Cow<'a, str> {
+    match lines {
+        "" => text,
+        lines => Cow::Owned(text.into_owned() + lines),
     }
 }
 
@@ -168,17 +187,16 @@ impl Shorten for HttpAnswer {
     }
 
     fn whole(&self) -> Cow<'_, str> {
-        match &self.body {
+        let text = match &self.body {
             Body::Json(json) => json.whole(),
             Body::Text(text) => text.whole(),
-        }
+        };
+        with_lines(text, &self.header_lines(usize::MAX))
     }
 
-    /// Drops the headers that would take more than half of the room.
+    /// Leaves out headers that do not fit into half of the room.
     fn shorten(&mut self, cut: &Cut) -> Result<(), AnyError> {
-        if self.left_of(cut.max_chars()) < cut.max_chars() / 2 {
-            self.headers.clear();
-        }
+        self.cut = Some(cut.clone());
         let cut = &cut.to(self.left_of(cut.max_chars()));
         match &mut self.body {
             Body::Json(json) => json.shorten(cut),
@@ -286,7 +304,7 @@ impl crate::edge::router::IntoAnswer<rmcp::model::CallToolResponse> for HttpAnsw
     fn into_answer(self) -> Result<rmcp::model::CallToolResponse, ToolError> {
         use rmcp::model::{CallToolResponse, ContentBlock};
 
-        let lines = self.header_lines();
+        let lines = self.shown_headers();
         let mut answer = match self.body {
             Body::Json(json) => json.into_answer(),
             Body::Text(text) => text.into_answer(),
@@ -314,6 +332,7 @@ mod tests {
             cooldown: None,
             retry_after: None,
             is_failure: false,
+            cut: None,
         };
         let long = "x".repeat(1_000);
         for body in [
@@ -343,6 +362,7 @@ mod tests {
             cooldown: None,
             retry_after: None,
             is_failure: false,
+            cut: None,
         };
         let kept = || {
             let mut kept = None;

@@ -436,8 +436,11 @@ impl ToolManifest {
             .poll_config
             .as_ref()
             .and_then(|poll| poll.status_url_header.as_ref());
-        for name in profile.kept_headers.iter().flatten().chain(location) {
+        for name in profile.kept_headers.iter().flatten() {
             tool = tool.with_kept_header(header_name("kept_headers", name)?)?;
+        }
+        if let Some(name) = location {
+            tool = tool.keep(header_name("kept_headers", name)?, true)?;
         }
         let [result, error] = [&profile.result_field_path, &profile.error_field_path];
         tool = with_path(tool, result, "result_field_path", HttpTool::with_result)?;

@@ -244,6 +244,7 @@ where
         cooldown: hint::exhausted(&head.headers, now).filter(|_| is_success),
         retry_after: asked_delay(&head.headers, now),
         is_failure: false,
+        cut: None,
     };
     if !is_success {
         return Err(refused(answer, &head.headers, info.rules(), now));

@@ -63,7 +63,8 @@ pub struct HttpTool {
     known: Option<BTreeSet<String>>,
     headers: Vec<(HeaderName, String)>,
     payload: Payload,
-    kept: Vec<HeaderName>,
+    /// Names, each with whether a model may not read the value.
+    kept: Vec<(HeaderName, bool)>,
     max_bytes: Option<usize>,
     replay: ReplaySafety,
     bare_key: bool,
@@ -260,17 +261,25 @@ impl HttpTool {
     /// Keeps this header of answers, for [`HttpAnswer::headers`](super::HttpAnswer::headers). Default:
     /// none.
     ///
-    /// A model reads it after the body, for example `Link` with the address of the next page: at most
-    /// 1,000 characters of all kept headers. A router of JSON values passes the body alone.
+    /// A model reads it after the body, for example `Link` with the address of the next page. The lines of
+    /// all kept headers have at most 1,000 characters: the longest ones are left out, with a note. A header
+    /// with a [sensitive name](crate::redact::is_sensitive_key), such as `Set-Cookie`, is not shown to a
+    /// model. A router of JSON values passes the body alone.
     ///
     /// # Errors
     ///
     /// `kept_header`: more than 64.
-    pub fn with_kept_header(mut self, name: HeaderName) -> Result<Self, ConfigError> {
-        if !self.kept.contains(&name) {
+    pub fn with_kept_header(self, name: HeaderName) -> Result<Self, ConfigError> {
+        let is_hidden = is_sensitive_key(name.as_str());
+        self.keep(name, is_hidden)
+    }
+
+    /// Keeps a header, perhaps one that only the program may read.
+    pub(super) fn keep(mut self, name: HeaderName, is_hidden: bool) -> Result<Self, ConfigError> {
+        if !self.kept.iter().any(|(kept, _)| *kept == name) {
             let full = self.kept.len() >= MAX_PARTS;
             refuse_if(full, "kept_header", "is one more than a tool may keep")?;
-            self.kept.push(name);
+            self.kept.push((name, is_hidden));
         }
         Ok(self)
     }
@@ -377,9 +386,12 @@ impl HttpTool {
 
     /// The kept ones of an answer's headers.
     pub(super) fn kept(&self, headers: &HeaderMap) -> HeaderMap {
-        let kept = self.kept.iter().flat_map(|name| {
-            let values = headers.get_all(name).into_iter();
-            values.map(move |value| (name.clone(), value.clone()))
+        let kept = self.kept.iter().flat_map(|(name, is_hidden)| {
+            headers.get_all(name).into_iter().map(|value| {
+                let mut value = value.clone();
+                value.set_sensitive(*is_hidden);
+                (name.clone(), value)
+            })
         });
         kept.collect()
     }
