@@ -1,6 +1,6 @@
 //! E2: gRPC statuses as errors, as they come from real servers and from nowhere.
 
-use std::{convert::Infallible, error::Error, time::Duration};
+use std::{convert::Infallible, error::Error, future::ready, time::Duration};
 
 use prost::Message;
 use serde_json::Value;
@@ -11,10 +11,10 @@ use tonic::{
     transport::{Endpoint, Server, server::TcpIncoming},
 };
 use tonic_types::{ErrorDetails, StatusExt};
-use tower::ServiceExt as _;
+use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 use tower_toolcall::{
-    ErrorKind, Evidence, Execution, ToolCall, ToolError, tonic::from_trusted_peer,
-    transport::transport,
+    AnyError, ErrorKind, Evidence, Execution, ServiceBuilderExt as _, ToolCall, ToolError,
+    tonic::from_trusted_peer, transport::transport,
 };
 
 use crate::{
@@ -64,6 +64,34 @@ fn a_status_is_an_error_by_its_code() {
             "{code:?} {message}"
         );
         assert!(error.message().starts_with("gRPC "), "{error}");
+    }
+}
+
+/// 20b: a tool whose calls are all aborted is out of order. The second case is a conflict that the caller has caused.
+#[tokio::test]
+async fn aborted_calls_open_a_breaker() {
+    for (code, name, opens) in [
+        (Code::Aborted, "Aborted", true),
+        (Code::AlreadyExists, "AlreadyExists", false),
+    ] {
+        let text = format!("rpc error: code = {name} desc = taken");
+        for is_text in [false, true] {
+            let text = text.clone();
+            let tool = service_fn(move |_: ToolCall| {
+                let error = match is_text {
+                    true => AnyError::from(text.clone()),
+                    false => AnyError::from(Status::new(code, "taken")),
+                };
+                ready(Err::<(), _>(error))
+            });
+            let tool = ServiceBuilder::new().tool_circuit_breaker().service(tool);
+            let mut last = None;
+            for _ in 0..=10 {
+                last = tool.clone().oneshot(ToolCall::new("order")).await.err();
+            }
+            let is_open = last.unwrap().kind() == ErrorKind::CircuitOpen;
+            assert_eq!(is_open, opens, "{code:?}");
+        }
     }
 }
 

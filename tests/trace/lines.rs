@@ -195,16 +195,16 @@ async fn a_call_that_waits_out_a_cooldown_is_a_line() {
     }
 }
 
-/// 20b: conflicts of gRPC are the caller's, as a 409 is. The second case is a text.
+/// 20b: conflicts of gRPC are the caller's, as a 409 is. The second case is a text. An aborted call may be the tool's.
 #[tokio::test(start_paused = true)]
 async fn a_conflict_of_grpc_is_at_info() {
     let of = |code| AnyError::from(tonic::Status::new(code, "taken"));
     let text = |name| AnyError::from(format!("rpc error: code = {name} desc = taken"));
     for (error, level) in [
         (of(tonic::Code::AlreadyExists), "INFO"),
-        (of(tonic::Code::Aborted), "INFO"),
+        (of(tonic::Code::Aborted), "ERROR"),
         (text("AlreadyExists"), "INFO"),
-        (text("Aborted"), "INFO"),
+        (text("Aborted"), "ERROR"),
         (of(tonic::Code::Unknown), "ERROR"),
     ] {
         let (log, _guard) = Log::at(Level::INFO);

@@ -131,7 +131,7 @@ fn foreign(status: &Status, message: String) -> ToolError {
     let error = match status.code() {
         // What was asked for, not the method: gRPC's own table makes a 404 of it.
         Code::NotFound => error.with_status(StatusCode::NOT_FOUND),
-        Code::AlreadyExists | Code::Aborted => error.with_status(StatusCode::CONFLICT),
+        Code::AlreadyExists => error.with_status(StatusCode::CONFLICT),
         _ => error,
     };
     match pushback(status.metadata().as_ref()) {

@@ -58,7 +58,7 @@ pub(super) fn classify(text: &str) -> Option<(ErrorKind, Option<StatusCode>)> {
     // The peer's, not the tool: gRPC's own table makes a 404 of it.
     let status = match code {
         5 => Some(StatusCode::NOT_FOUND),
-        6 | 10 => Some(StatusCode::CONFLICT),
+        6 => Some(StatusCode::CONFLICT),
         _ => None,
     };
     Some((kind, status))
