@@ -1,5 +1,7 @@
 //! Issue 22: nothing is changed in silence.
 
+use std::time::Duration;
+
 use expect_test::expect;
 use tower_toolcall::settings::{Preset, Settings, VARIABLES};
 
@@ -133,6 +135,45 @@ fn each_section_has_one_line_and_no_default_gives_way_unasked() {
             assert_eq!(text.lines().filter(begins).count(), 1, "{section}: {text}");
         }
     }
+}
+
+/// 20b: a value that was set or derived is shown, although it is blank. The last case is derived.
+#[test]
+fn a_blank_value_in_force_is_shown() {
+    for (file, shown) in [
+        ("retry.jitter = 'none'", "jitter = none [set]"),
+        (
+            "trace.arguments = false",
+            "\ntrace: on, arguments = false [set]",
+        ),
+        ("poll.cancel = false", "cancel = false [set]"),
+        ("circuit_breaker.window = 'none'", "window = none [set]"),
+        (
+            "[token]\nendpoint = 'https://id.example.com'\nclient_id = 'a'\nauth = 'public'",
+            "per_principal = true [none gave way to `token.endpoint`]",
+        ),
+    ] {
+        let settings: Settings = toml::from_str(file).unwrap();
+        let text = settings.explain();
+        assert!(text.contains(shown), "{shown} in {text}");
+    }
+}
+
+/// 20b: what is named set the value. The second case is a default that gave way to a threshold.
+#[test]
+fn a_value_has_the_origin_that_set_it() {
+    let file: Settings = toml::from_str("retry.attempts = 2").unwrap();
+    let vars = [("TOOLCALL_TIMEOUT", "5s"), ("TOOLCALL_RETRY_BASE", "2s")];
+    let mut settings = file.with_env_from(vars).unwrap();
+    settings.timeout.default = Duration::from_secs(7);
+    let text = settings.explain();
+    assert!(text.contains("default = 7s [set]"), "{text}");
+    assert!(text.contains("base = 2s [TOOLCALL_RETRY_BASE]"), "{text}");
+
+    let file = "preset = 'gateway'\ncircuit_breaker.threshold = 20";
+    let text = toml::from_str::<Settings>(file).unwrap().explain();
+    let line = "gave way to `circuit_breaker.threshold`]";
+    assert!(text.contains(line), "{text}");
 }
 
 /// S2: a file's name and an address may be the secret itself, by mistake.

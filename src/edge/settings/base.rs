@@ -46,6 +46,13 @@ impl Settings {
             s.rate_limit.default_cooldown =
                 s.rate_limit.default_cooldown.min(s.rate_limit.max_cooldown);
         }
+        // With a user's own token the upstream counts per user; ids of users are not for a store.
+        if s.rate_limit.per_principal.is_none()
+            && s.token.endpoint.is_some()
+            && s.shared.url.is_none()
+        {
+            s.rate_limit.per_principal = Some(true);
+        }
         if !is_set("sequence.reserve") {
             s.sequence.reserve = s.sequence.reserve_in_force();
         }

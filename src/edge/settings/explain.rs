@@ -11,12 +11,13 @@ const ADDED: &str = "validate fit once cache poll http shared token sequence par
 const SWITCHES: [&str; 6] = ["enabled", "tools", "tokens", "max", "endpoint", "url"];
 
 /// The defaults that [give way](super#defaults-give-way), each with the setting that it gives way to.
-const GIVES_WAY: [(&str, &str); 7] = [
+const GIVES_WAY: [(&str, &str); 8] = [
     ("poll.cap", "poll.interval"),
     ("retry.cap", "retry.base"),
     ("rate_limit.max_wait", "rate_limit.default_cooldown"),
     ("rate_limit.max_cooldown", "rate_limit.default_cooldown"),
     ("rate_limit.default_cooldown", "rate_limit.max_cooldown"),
+    ("rate_limit.per_principal", "token.endpoint"),
     ("sequence.reserve", "sequence.budget"),
     ("deadline.reserve", "parallel.budget"),
 ];
@@ -28,7 +29,7 @@ impl Settings {
     /// Explains in words what these settings run: one line for each section, then one for each tool.
     ///
     /// A line begins with `on` or `off`. Where it is off, the setting follows that switches it on. Where it is on, its
-    /// values follow, without those that are `false`, empty or absent. In brackets stands where a value comes from: a
+    /// values follow, without defaults that are `false`, `none` or empty. In brackets stands where a value comes from: a
     /// variable, the preset, or `set` by a file or in code. A value without brackets is the crate's default. A value that
     /// [gave way](super#defaults-give-way) has the one before it and the setting that it contradicted. No secret is shown.
     ///
@@ -110,10 +111,13 @@ impl Table<'_> {
         let key = format!("{section}.{name}");
         let (was, is) = (&self.written[section][name], &self.in_force[section][name]);
         let origin = match was == is {
-            true if is_blank(is) || name == "enabled" => return None,
+            _ if name == "enabled" => return None,
             true => self.origin((section, name)),
             false => format!(" [{} gave way to {}]", show(was), self.stronger(&key)),
         };
+        if is_blank(is) && origin.is_empty() {
+            return None;
+        }
         let is = if HIDDEN.contains(&&*key) {
             "..".to_owned()
         } else {
@@ -125,9 +129,11 @@ impl Table<'_> {
     fn origin(&self, (section, name): (&str, &str)) -> String {
         let key = format!("{section}.{name}");
         let (s, of_preset) = (self.settings, &self.preset[section][name]);
-        let is_set = s.explicit.0.contains(&*key) || self.written[section][name] != *of_preset;
-        match s.names.0.iter().find(|(of, _)| *of == key) {
-            Some((_, variable)) => format!(" [{variable}]"),
+        let value = &self.written[section][name];
+        let is_set = s.explicit.0.contains(&*key) || value != of_preset;
+        let mut names = s.names.0.iter();
+        match names.find(|(of, _, was)| *of == key && was == value) {
+            Some((_, variable, _)) => format!(" [{variable}]"),
             None if is_set => " [set]".to_owned(),
             None if *of_preset != self.default[section][name] => format!(" [{}]", s.preset),
             None => String::new(),
@@ -142,7 +148,14 @@ impl Table<'_> {
             None if s.circuit_breaker.window_calls.is_some() => {
                 "circuit_breaker.window_calls".into()
             }
-            None => s.longest_attempt().0,
+            None => {
+                let longest = s.longest_attempt().0;
+                let is_set = longest.starts_with("tools.") || s.keys_set().0.contains(&*longest);
+                match is_set {
+                    true => longest,
+                    false => "circuit_breaker.threshold".to_owned(),
+                }
+            }
         };
         s.names.in_text(&format!("`{other}`"))
     }

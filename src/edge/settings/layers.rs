@@ -354,11 +354,9 @@ impl Settings {
     /// The rate-limit layer alone, to be completed and built, whether it is enabled or not.
     pub fn rate_limit_builder(&self) -> RateLimitBackoffBuilder {
         let limit = &self.in_force().rate_limit;
-        // With a user's own token the upstream counts per user; ids of users are not for a store.
-        let default = self.token.endpoint.is_some() && self.shared.url.is_none();
-        let keys = match limit.per_principal.unwrap_or(default) {
-            true => Keys::by(Key::from(limit.key).per_principal()).at_most(limit.max_keys),
-            false => self.keys(limit.key, limit.max_keys),
+        let keys = match limit.per_principal {
+            Some(true) => Keys::by(Key::from(limit.key).per_principal()).at_most(limit.max_keys),
+            _ => self.keys(limit.key, limit.max_keys),
         };
         let mut builder = RateLimitBackoffLayer::builder()
             .with_default_cooldown(limit.default_cooldown)

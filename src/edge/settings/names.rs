@@ -1,5 +1,7 @@
 //! The names of settings in errors: that of the variable if the setting came from one, else its key.
 
+use serde_json::Value;
+
 use super::{VARIABLES, Variable};
 use crate::config::ConfigError;
 
@@ -11,9 +13,9 @@ pub(super) fn in_section(section: &'static str) -> impl Fn(ConfigError) -> Confi
     }
 }
 
-/// The keys that variables have set, each with the name or alias of its variable.
+/// The keys that variables have set, each with the name or alias of its variable and the value.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names(pub(super) Vec<(&'static str, &'static str)>);
+pub(super) struct Names(pub(super) Vec<(&'static str, &'static str, Value)>);
 
 /// Settings are equal if their values are.
 impl PartialEq for Names {
@@ -27,7 +29,7 @@ impl Names {
     /// at fault did not, with the variable that sets it, if there are variables at all.
     pub(super) fn rename(&self, error: ConfigError) -> ConfigError {
         let error = ConfigError::new(error.field().to_owned(), self.in_text(error.reason()));
-        if let Some((_, name)) = self.0.iter().find(|(key, _)| *key == error.field()) {
+        if let Some((_, name, _)) = self.0.iter().find(|(key, ..)| *key == error.field()) {
             return error.with_field(*name);
         }
         let is_it = |variable: &&Variable| variable.key() == error.field();
@@ -45,8 +47,10 @@ impl Names {
     /// Keys stand in backticks.
     pub(super) fn in_text(&self, reason: &str) -> String {
         let quoted = |name: &str| format!("`{name}`");
-        self.0.iter().fold(reason.to_owned(), |text, (key, name)| {
-            text.replace(&quoted(key), &quoted(name))
-        })
+        self.0
+            .iter()
+            .fold(reason.to_owned(), |text, (key, name, _)| {
+                text.replace(&quoted(key), &quoted(name))
+            })
     }
 }

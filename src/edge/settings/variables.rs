@@ -198,7 +198,12 @@ impl Settings {
         for chosen in &chosen {
             self.apply(chosen.read()?);
         }
-        let names = chosen.iter().map(|set| (set.variable.key, set.name));
+        let values = serde_json::to_value(self.file_of(true)).unwrap_or_default();
+        let names = chosen.iter().map(|set| {
+            let key = set.variable.key;
+            let value = key.split('.').fold(&values, |value, name| &value[name]);
+            (key, set.name, value.clone())
+        });
         self.names = Names(names.collect());
         check::whole(&self).map_err(|e| self.names.rename(e))?;
         Ok(self)
