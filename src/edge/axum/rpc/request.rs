@@ -167,7 +167,7 @@ impl Asked {
         let params = params
             .map(RawValue::get)
             .filter(|json| json.starts_with('{'));
-        let params = params.ok_or_else(|| wrong("`params` is no object"))?;
+        let params = params.ok_or_else(|| wrong("`params` is not an object"))?;
         // The parser's own words would quote what was sent.
         let mut params: Map<String, Value> =
             serde_json::from_str(params).map_err(|_| wrong(UNREADABLE))?;

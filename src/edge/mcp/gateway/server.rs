@@ -112,7 +112,7 @@ impl ServerHandler for GatewayHandler {
     }
 }
 
-const UNREADABLE: &str = "`params` is no object with a string `name` and an object `arguments`";
+const UNREADABLE: &str = "`params` is not an object with a string `name` and an object `arguments`";
 
 impl GatewayHandler {
     /// The tools as they are now. In rmcp a panic would leave the request without an answer.
