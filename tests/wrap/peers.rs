@@ -128,7 +128,7 @@ async fn an_answer_with_the_id_as_text_is_passed_on() {
     assert_eq!(answer["id"], id.to_string(), "as it came");
 }
 
-/// Some write `1.0` for 1, which JavaScript does not see.
+/// Some write `1.0` for 1, which JavaScript does not see, and a number as the version.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_with_the_id_as_another_number_is_passed_on() {
     let mut client = Client::wrap(&[], &own(&[])).await;

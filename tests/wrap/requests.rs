@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::kit::{Client, file, own, quiet, refusal, text, wrapped};
 
-/// Arguments that are no object.
+/// Arguments that are not an object.
 const NO_OBJECTS: [&str; 3] = ["[1]", r#""text""#, "7"];
 
 /// Arguments that are JSON, and that serde_json does not make an object of.
@@ -52,22 +52,27 @@ async fn arguments_that_are_hard_to_read_reach_the_server_as_they_came() {
     }
 }
 
-/// 20b: the model chose them, so the tool has not failed. The second case is a list.
+/// 20b: the model chose them, so the tool has not failed, and no quota is spent. The second case is a text.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn arguments_that_are_no_object_are_refused_before_they_are_sent() {
-    let mut client = Client::wrap(&[], &own(&[])).await;
+async fn arguments_that_are_not_an_object_are_refused_before_they_cost_quota() {
+    let config = file(
+        "quota.toml",
+        "[quota]\ntokens = 1\nperiod = '1h'\nfail_fast = true\n",
+    );
+    let mut client = Client::wrap(&["--config", &config], &own(&[])).await;
     for (id, arguments) in (1..).zip(NO_OBJECTS) {
         client.write(&raw_call(id, "echo", arguments)).await;
         let answer: Value = serde_json::from_str(&client.answer_to(id).await).unwrap();
         let (code, text) = refusal(&answer);
         assert_eq!(code, "TOOL_INVALID_INPUT", "{arguments}");
-        assert!(text.contains("the arguments are no object"), "{text}");
+        assert!(text.contains("the arguments are not an object"), "{text}");
     }
     assert!(
         !client.said().contains("got {\"jsonrpc\":\"2.0\",\"id\":1,"),
         "{}",
         client.said()
     );
+    assert_eq!(text(&client.call("echo", json!({})).await), "{}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -139,6 +144,8 @@ async fn what_is_no_message_is_answered_and_reaches_nobody() {
         (format!(r#"{{"id":11,"method":"tools/call",{params}}}"#), json!(11), -32600),
         (r#"{"jsonrpc":"1.0","id":"12","method":"ping"}"#.to_owned(), json!("12"), -32600),
         (r#"{"method":"nobody"}"#.to_owned(), Value::Null, -32600),
+        (r#"{"jsonrpc":2.0,"id":13,"method":"ping"}"#.to_owned(), json!(13), -32600),
+        (r#"{"jsonrpc":["nobody"],"id":14,"method":"ping"}"#.to_owned(), json!(14), -32600),
         // 20b: an id is a text or a number.
         (r#"{"jsonrpc":"2.0","id":{"to":"nobody"},"method":"ping"}"#.to_owned(), Value::Null, -32600),
         (r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#.to_owned(), Value::Null, -32600),

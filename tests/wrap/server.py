@@ -84,7 +84,7 @@ def call(id, params):
         case "loose":
             text(str(id), "as a string")
         case "round":
-            text(int(id), "without a fraction")
+            text(int(id), "without a fraction", jsonrpc=2.0)
         case "latin":
             with lock:
                 sys.stdout.buffer.write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"\xe5"}]}}\n' % id)

@@ -5,14 +5,17 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 use rmcp::model::ErrorData;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json, value::RawValue};
-use tower::{ServiceBuilder, ServiceExt as _, service_fn, util::BoxCloneSyncService};
+use tower::{
+    Service, ServiceBuilder, ServiceExt as _, layer::layer_fn, service_fn,
+    util::BoxCloneSyncService,
+};
 use tower_toolcall::{
     Classify as _, ConfigError, ErrorKind, Outcome, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
     mcp::{self, ERROR_META},
     metrics::Metrics,
     outcome::{ByError, classify_fn},
-    settings::Settings,
+    settings::{Below, Place, Settings},
     timeout::TimeoutLayer,
 };
 
@@ -48,12 +51,16 @@ impl Calls {
             result => ByError.classify(result),
         });
         let leaf = service_fn(move |call| ask(Arc::clone(&server), call));
+        let stack = stack
+            .with_classifier(means)
+            .with_layer(Place::Allowed, layer_fn(refuse_unfit))
+            .build()?;
         // No limit: with it calls have a `Progress`, by which their clocks are stopped while a person is asked.
         let pauses = TimeoutLayer::new(Duration::MAX).with_idle_timeout(Duration::MAX)?;
         let stack = ServiceBuilder::new()
             .layer(CatchPanicLayer::new())
             .layer(pauses)
-            .layer(stack.with_classifier(means).build()?)
+            .layer(stack)
             .service(leaf);
         Ok(Self(BoxCloneSyncService::new(stack)))
     }
@@ -93,7 +100,7 @@ impl Asked {
 #[derive(Default)]
 struct Arguments {
     known: Map<String, Value>,
-    /// They are no object.
+    /// They are not an object.
     is_unfit: bool,
 }
 
@@ -110,7 +117,7 @@ impl<'de> Deserialize<'de> for Arguments {
     }
 }
 
-/// Marks a call whose arguments are no object.
+/// Marks a call whose arguments are not an object.
 #[derive(Clone)]
 struct Unfit;
 
@@ -120,15 +127,28 @@ fn progress_token<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Id>, D::E
     Ok(meta.progress_token)
 }
 
+/// Refuses arguments that are not an object before they cost quota, or take the place of a probe.
+fn refuse_unfit(
+    inner: Below<Answer>,
+) -> impl Service<ToolCall, Response = Answer, Error = ToolError, Future: Send> + Clone + Send + Sync
+{
+    service_fn(move |call: ToolCall| {
+        let inner = inner.clone();
+        async move {
+            if call.extensions().get::<Unfit>().is_some() {
+                let (kind, why) = (ErrorKind::InvalidInput, "the arguments are not an object");
+                return Err(ToolError::refusal(kind, why));
+            }
+            inner.oneshot(call).await
+        }
+    })
+}
+
 /// The leaf: sends a call to the server.
 async fn ask(server: Arc<Server>, call: ToolCall) -> Result<Answer, ToolError> {
     let request = call.extensions().get::<Arc<Request>>();
     let request = request
         .ok_or_else(|| ToolError::new(ErrorKind::Internal, "the call is not of the client"))?;
-    if call.extensions().get::<Unfit>().is_some() {
-        let (kind, why) = (ErrorKind::InvalidInput, "the arguments are no object");
-        return Err(ToolError::refusal(kind, why));
-    }
     let answer = server.ask(request, call.progress()).await?;
 
     let none = || ToolError::new(ErrorKind::Reported, "the MCP server's answer has no result");

@@ -48,7 +48,8 @@ pub(crate) const INTERNAL_ERROR: i32 = -32603;
 /// be read has neither.
 #[derive(Deserialize)]
 pub(crate) struct Head<'a> {
-    jsonrpc: Option<String>,
+    #[serde(borrow)]
+    jsonrpc: Option<&'a RawValue>,
     #[serde(default, deserialize_with = "compact")]
     pub(crate) id: Option<Id>,
     pub(crate) method: Option<String>,
@@ -132,9 +133,11 @@ impl<'a> Head<'a> {
         head.id.as_ref().is_none_or(is_id).then_some(head)
     }
 
-    /// Whether it names the version of JSON-RPC. Servers of the SDKs do not answer a request that does not.
+    /// Returns `true` if it names the version of JSON-RPC. Servers of the SDKs do not answer a request that does not.
+    /// The version of an answer is not looked at.
     pub(crate) fn has_version(&self) -> bool {
-        self.jsonrpc.as_deref() == Some("2.0")
+        self.jsonrpc
+            .is_some_and(|version| version.get() == r#""2.0""#)
     }
 
     /// None, if they cannot be read.
