@@ -101,7 +101,7 @@ impl Pass {
     }
 }
 
-/// What became of a result.
+/// The effect of a recorded result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Recorded {
     /// With the transition that it caused. The transition does not name the breaker.

@@ -12,7 +12,8 @@ pub struct Cut {
 }
 
 impl Cut {
-    pub(super) fn new(max: usize, advice: Option<&str>, reference: Option<String>) -> Self {
+    /// A cut to nothing.
+    pub(super) fn new(advice: Option<&str>, reference: Option<String>) -> Self {
         let mut advice = advice.unwrap_or("ask for less").to_owned();
         let reference = reference.filter(|text| !text.is_empty() && !prefix(text, MAX_WORDS).1);
         if let Some(reference) = reference {
@@ -20,7 +21,7 @@ impl Cut {
             advice += &Self::plain(&reference);
         }
         Self {
-            max,
+            max: 0,
             advice,
             missing: "",
         }
@@ -28,16 +29,13 @@ impl Cut {
 
     /// A cut to so many characters, to try an implementation of [`Shorten`](super::Shorten) with; the layer makes those with words of its own.
     pub fn of(max_chars: usize) -> Self {
-        Self::new(max_chars, None, None)
+        Self::new(None, None).to(max_chars)
     }
 
-    /// Returns the same cut to another number of characters.
-    pub(crate) fn to(&self, max_chars: usize) -> Self {
-        let max = max_chars;
-        Self {
-            max,
-            ..self.clone()
-        }
+    /// Returns this cut, to another number of characters.
+    pub(crate) fn to(mut self, max_chars: usize) -> Self {
+        self.max = max_chars;
+        self
     }
 
     /// One line, of a bounded length.

@@ -61,7 +61,7 @@ impl FitLayer {
     fn shorten<Res: Shorten>(&self, call: &CallInfo, answer: &mut Res) -> Result<(), ToolError> {
         let keep = self.keep.as_ref();
         let reference = keep.and_then(|keep| keep(call, &answer.whole()));
-        let cut = Cut::new(self.max_chars, self.advice.as_deref(), reference);
+        let cut = Cut::new(self.advice.as_deref(), reference).to(self.max_chars);
         let (max, advice) = (self.max_chars, cut.advice());
         let Err(why) = answer.shorten(&cut) else {
             emit!(DEBUG SHORTENED, call, MAX_CHARS = max);

@@ -197,7 +197,7 @@ impl Shorten for HttpAnswer {
     /// Leaves out headers that do not fit into half of the room.
     fn shorten(&mut self, cut: &Cut) -> Result<(), AnyError> {
         self.cut = Some(cut.clone());
-        let cut = &cut.to(self.left_of(cut.max_chars()));
+        let cut = &cut.clone().to(self.left_of(cut.max_chars()));
         match &mut self.body {
             Body::Json(json) => json.shorten(cut),
             Body::Text(text) => text.shorten(cut),

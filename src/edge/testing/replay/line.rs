@@ -29,7 +29,7 @@ pub(super) struct Asked {
 }
 
 /// How a call ended.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum End {
     Ok(Value),
@@ -41,6 +41,7 @@ pub enum End {
         evidence: Evidence,
     },
     /// Its future was dropped before it had an answer.
+    #[default]
     Unfinished,
     Panicked,
 }

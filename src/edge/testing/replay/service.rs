@@ -82,15 +82,13 @@ impl Ticket for Open {
 }
 
 impl<Res: Serialize> Ends<Res> for Open {
-    type Class = Option<End>;
+    type Class = End;
 
-    fn judge(&self, result: &Result<Res, ToolError>) -> Option<End> {
-        Some(End::of(&self.info, result.as_ref()))
+    fn judge(&self, result: &Result<Res, ToolError>) -> End {
+        End::of(&self.info, result.as_ref())
     }
 
-    fn ended(&mut self, _: &mut Result<Res, ToolError>, end: Option<End>, _: Option<Instant>) {
-        if let Some(end) = end {
-            self.capture.write(&self.asked, end);
-        }
+    fn ended(&mut self, _: &mut Result<Res, ToolError>, end: End, _: Option<Instant>) {
+        self.capture.write(&self.asked, end);
     }
 }
