@@ -101,7 +101,8 @@ impl<S, F, T: Ticket> Flow<S, F, T> {
             Taken::Wait(svc) => Self::waits(Wait::preparing(svc, call), ticket),
             Taken::Failed(error) => {
                 let error = error.for_call(ticket.info());
-                Self::refused(ticket.not_ready(&call, error))
+                let error = ticket.not_ready(&call, error);
+                Self::refused(error.for_call(ticket.info()))
             }
         };
         wrap(unsent)
@@ -163,6 +164,7 @@ where
     T: Ends<S::Response>,
 {
     let (mut fut, flight) = sent.parts();
+    let mut turns = 0;
     let end = loop {
         let wait = waiting.as_mut().expect("polled after completion");
         let next = match wait.as_mut().project() {
@@ -178,7 +180,7 @@ where
             } => {
                 let ticket = flight.ticket_mut();
                 let (_, call) = parts.as_mut().expect("polled after completion");
-                let turn = match ticket.poll_turn(call, cx) {
+                let turn = match poll_turn(ticket, call, &mut turns, cx) {
                     Poll::Ready(turn) => turn,
                     Poll::Pending => {
                         let why = ready!(limit.poll(cx));
@@ -201,17 +203,32 @@ where
         };
         match next {
             Ok(Some(next)) => wait.set(next),
-            Ok(None) => {
-                *waiting = None;
-                return Poll::Ready(Ok(()));
-            }
-            Err(end) => break end,
+            Ok(None) => break Ok(()),
+            Err(end) => break Err(end),
         }
     };
     // Drops the service that was waited for, with its reservation for a call that is not sent.
     *waiting = None;
-    flight.give_up();
-    Poll::Ready(Err(end))
+    if end.is_err() {
+        flight.give_up();
+    }
+    Poll::Ready(end)
+}
+
+/// Polls for the turn of a call, at most twice in one poll: another call may take what the first turn
+/// was waited for. So a turn that is ready and changes nothing does not occupy the thread.
+fn poll_turn<T: Ends<Res>, Res>(
+    ticket: &mut T,
+    call: &mut ToolCall,
+    turns: &mut u32,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Option<Res>, ToolError>> {
+    *turns += 1;
+    if *turns > 2 {
+        cx.waker().wake_by_ref();
+        return Poll::Pending;
+    }
+    ticket.poll_turn(call, cx)
 }
 
 /// Sends a call whose service was waited for, unless it is refused now or has to wait for its turn.

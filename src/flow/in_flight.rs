@@ -13,11 +13,11 @@ use crate::call::ToolCall;
 pub struct Abandoned {
     /// How long it had been pending; zero if it never was.
     pub pending: Duration,
-    /// Whether its deadline had passed: then the drop is a timeout that a layer or caller above enforced.
+    /// Whether its deadline had passed. Then the drop is a timeout of an outer layer or of the caller.
     pub past_deadline: bool,
 }
 
-/// Guards a call in flight. Exactly one of three things is reported: the result, the panic, or the drop.
+/// A guard of a call in flight. Reports exactly one of three ends: the result, the panic, or the drop.
 ///
 /// `thread::panicking()` cannot distinguish a panic from a drop, because it is false again above a
 /// `catch_unwind`; the stage can.
@@ -31,33 +31,33 @@ pub(crate) struct InFlight<T: Ticket> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The call was not sent yet: its drop is not reported.
+    /// The call was not sent yet. Its drop is not reported.
     Unsent,
     Waiting,
-    /// The call is being polled: if this is seen from outside, it panicked.
+    /// The call is being polled. Seen after the poll, it means that the call panicked.
     Polling,
     Ended,
 }
 
 impl<T: Ticket> InFlight<T> {
     #[inline]
-    fn new(ticket: Option<T>, [since, deadline]: [Option<Instant>; 2]) -> Self {
+    fn new(ticket: Option<T>, deadline: Option<Instant>) -> Self {
         Self {
             ticket,
             deadline,
-            since,
+            since: None,
             stage: Stage::Waiting,
         }
     }
 
     /// Guards a call that was not sent yet.
     pub(super) fn unsent(ticket: Option<T>) -> Self {
-        let mut unsent = Self::new(ticket, [None; 2]);
+        let mut unsent = Self::new(ticket, None);
         unsent.stage = Stage::Unsent;
         unsent
     }
 
-    /// The ticket, until the end.
+    /// Returns the ticket, until the end.
     #[inline]
     pub(crate) fn ticket(&self) -> Option<&T> {
         self.ticket.as_ref()
@@ -68,10 +68,10 @@ impl<T: Ticket> InFlight<T> {
         self.ticket.as_mut().expect("there until the end")
     }
 
-    /// Sends a call. Without an end, it has panicked.
+    /// Sends a call. If `send` does not return, the call panicked.
     pub(super) fn send<F>(&mut self, call: ToolCall, send: impl FnOnce(ToolCall) -> F) -> F {
         self.stage = Stage::Polling;
-        [self.since, self.deadline] = times(self.ticket.as_ref(), &call);
+        self.deadline = deadline(self.ticket.as_ref(), &call);
         let fut = send(call);
         self.stage = Stage::Waiting;
         fut
@@ -83,7 +83,7 @@ impl<T: Ticket> InFlight<T> {
         self.ticket = None;
     }
 
-    /// Begins a poll: if neither `wait` nor `finish` follows, the call panicked.
+    /// Begins a poll. If neither `wait` nor `finish` follows, the call panicked.
     #[inline]
     pub(crate) fn begin_poll(&mut self) -> &T {
         if T::REPORTS {
@@ -94,17 +94,18 @@ impl<T: Ticket> InFlight<T> {
         self.ticket.as_ref().expect("there until the end")
     }
 
-    /// The poll was `Pending`. The clock is read at the first one only, so a call that answers
+    /// Ends a poll that was `Pending`. Only the first one reads the clock, so a call that answers
     /// immediately reads none.
     #[inline]
     pub(crate) fn wait(&mut self) {
         if T::REPORTS {
+            let ticket = self.ticket.as_ref();
+            self.since = self.since.or_else(|| ticket.map(T::pending_since));
             self.stage = Stage::Waiting;
-            self.since.get_or_insert_with(Instant::now);
         }
     }
 
-    /// Returns what the ticket makes of the result; then it is dropped in place, even if it panics.
+    /// Ends the call by `finish`. Then the ticket is dropped in its place, even if that panics.
     #[inline]
     pub(crate) fn finish<R>(&mut self, finish: impl FnOnce(&mut T) -> R) -> R {
         self.stage = Stage::Ended;
@@ -112,7 +113,7 @@ impl<T: Ticket> InFlight<T> {
         finish(ticket.0.as_mut().expect("there until the end"))
     }
 
-    /// When the call began to wait; `None` if it never did.
+    /// Returns since when the call is pending. `None` if it never was.
     #[inline]
     pub(super) fn since(&self) -> Option<Instant> {
         self.since
@@ -138,14 +139,11 @@ impl<T: Ticket> InFlight<T> {
 }
 
 #[inline]
-fn times<T: Ticket>(ticket: Option<&T>, call: &ToolCall) -> [Option<Instant>; 2] {
-    match ticket.filter(|_| T::REPORTS) {
-        Some(ticket) => ticket.times(call),
-        None => [None; 2],
-    }
+fn deadline<T: Ticket>(ticket: Option<&T>, call: &ToolCall) -> Option<Instant> {
+    ticket.filter(|_| T::REPORTS)?.deadline(call)
 }
 
-/// Drops a ticket in place, after its end or a panic.
+/// A guard that drops a ticket in its place, after its end or a panic.
 struct DropTicket<'a, T>(&'a mut Option<T>);
 
 impl<T> Drop for DropTicket<'_, T> {
@@ -155,35 +153,36 @@ impl<T> Drop for DropTicket<'_, T> {
     }
 }
 
-/// Guards the part of a call that makes its future: if [`begun`](Self::begun) does not follow, the call panicked.
+/// A guard of a call whose future is being made. If [`begun`](Self::begun) does not follow, the call
+/// panicked.
 ///
-/// A value that is only moved can stay in registers; and if nothing can panic between the making of a future and its place, it
-/// can be made in that place.
+/// A value that is only moved can stay in registers. If nothing can panic after a future is made, it
+/// can be made in its place.
 pub(crate) struct Beginning<T: Ticket> {
     /// Always taken before the drop.
     ticket: ManuallyDrop<Option<T>>,
-    times: [Option<Instant>; 2],
+    deadline: Option<Instant>,
 }
 
 impl<T: Ticket> Beginning<T> {
     #[inline]
     pub(crate) fn new(ticket: T, call: &ToolCall) -> Self {
-        let times = times(Some(&ticket), call);
+        let deadline = deadline(Some(&ticket), call);
         let ticket = ManuallyDrop::new(Some(ticket));
-        Self { ticket, times }
+        Self { ticket, deadline }
     }
 
-    /// The ticket.
+    /// Returns the ticket.
     #[inline]
     pub(crate) fn ticket(&self) -> &T {
         self.ticket.as_ref().expect("taken at the end alone")
     }
 
-    /// The future is made.
+    /// Guards the call whose future is made.
     #[inline]
     pub(crate) fn begun(&mut self) -> InFlight<T> {
-        let times = if T::REPORTS { self.times } else { [None; 2] };
-        InFlight::new(self.ticket.take(), times)
+        let deadline = self.deadline.filter(|_| T::REPORTS);
+        InFlight::new(self.ticket.take(), deadline)
     }
 }
 
@@ -246,7 +245,7 @@ mod tests {
     #[test]
     fn a_call_that_has_its_result_is_not_reported_again() {
         let log = Log::default();
-        let mut flight = InFlight::new(Some(log.clone()), [None; 2]);
+        let mut flight = InFlight::new(Some(log.clone()), None);
         assert_eq!(flight.poll(|_| Poll::Ready(1)), Poll::Ready(1));
         drop(flight);
         assert!(log.0.borrow().is_empty());
@@ -266,7 +265,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_drop_in_flight_tells_how_long_it_was_pending() {
         let log = Log::default();
-        let mut flight = InFlight::new(Some(log.clone()), [None; 2]);
+        let mut flight = InFlight::new(Some(log.clone()), None);
         assert!(flight.poll(|_| Poll::<()>::Pending).is_pending());
         tokio::time::advance(Duration::from_secs(2)).await;
         drop(flight);
@@ -282,7 +281,7 @@ mod tests {
         let log = Log::default();
         let flight = InFlight::new(
             Some(log.clone()),
-            [None, Some(Instant::now() + Duration::from_secs(1))],
+            Some(Instant::now() + Duration::from_secs(1)),
         );
         tokio::time::advance(Duration::from_secs(1)).await;
         drop(flight);
@@ -292,7 +291,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_is_pending_since_the_first_time() {
         let log = Log::default();
-        let mut flight = InFlight::new(Some(log.clone()), [None; 2]);
+        let mut flight = InFlight::new(Some(log.clone()), None);
         for _ in 0..2 {
             assert!(flight.poll(|_| Poll::<()>::Pending).is_pending());
             tokio::time::advance(Duration::from_secs(1)).await;
@@ -304,7 +303,7 @@ mod tests {
     #[test]
     fn a_call_that_is_polled_after_its_end_is_not_reported_again() {
         let log = Log::default();
-        let mut flight = InFlight::new(Some(log.clone()), [None; 2]);
+        let mut flight = InFlight::new(Some(log.clone()), None);
         assert!(flight.poll(|_| Poll::Ready(())).is_ready());
         let polled = panic::catch_unwind(panic::AssertUnwindSafe(|| {
             flight.poll(|_| -> Poll<()> { panic!("boom") })
@@ -318,7 +317,7 @@ mod tests {
     #[test]
     fn a_panic_is_distinguished_from_a_drop_even_below_a_catch() {
         let log = Log::default();
-        let mut flight = InFlight::new(Some(log.clone()), [None; 2]);
+        let mut flight = InFlight::new(Some(log.clone()), None);
         let polled = panic::catch_unwind(panic::AssertUnwindSafe(|| {
             flight.poll(|_| -> Poll<()> { panic!("boom") })
         }));

@@ -1,8 +1,8 @@
 //! The way of a call through a layer, for layers of your own.
 //!
-//! A layer that decides about calls has much to get right beside its decision: readiness, deadlines,
-//! cancellation, panics, and calls that are dropped. [`Gated`] does that, for the layers of this crate
-//! as well. A layer says only what it decides:
+//! A layer that decides about calls also has to handle readiness, deadlines, cancellation, panics and
+//! calls that are dropped. [`Gated`] handles them, for the layers of this crate too. A layer implements
+//! only its decisions:
 //!
 //! | trait | decides | default |
 //! |---|---|---|
@@ -52,14 +52,14 @@
 //! # }
 //! ```
 //!
-//! One whose calls wait for each other. The permit is free again when the call has ended, however it
-//! ends, because it goes with the ticket:
+//! A layer whose calls wait for each other. The permit is free again when the call ends in any way,
+//! because the ticket owns it:
 //!
 //! ```
 //! use std::{future::Future, pin::Pin, sync::Arc, task::{Context, Poll, ready}};
 //! use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 //! use tower_toolcall::{
-//!     CallInfo, ToolCall, ToolError,
+//!     CallInfo, ErrorKind, ToolCall, ToolError,
 //!     flow::{Ends, Gate, Readiness, Step, Ticket},
 //! };
 //!
@@ -107,9 +107,15 @@
 //!     ) -> Poll<Result<Option<Res>, ToolError>> {
 //!         let queue = &self.queue;
 //!         let wait = self.wait.get_or_insert_with(|| Box::pin(Arc::clone(queue).acquire_owned()));
-//!         self.permit = ready!(wait.as_mut().poll(cx)).ok();
+//!         let permit = ready!(wait.as_mut().poll(cx));
 //!         self.wait = None;
-//!         Poll::Ready(Ok(None))
+//!         Poll::Ready(match permit {
+//!             Ok(permit) => {
+//!                 self.permit = Some(permit);
+//!                 Ok(None)
+//!             }
+//!             Err(closed) => Err(ToolError::refusal(ErrorKind::Overloaded, closed.to_string())),
+//!         })
 //!     }
 //! }
 //! # use tower::{ServiceExt, service_fn};
@@ -119,12 +125,15 @@
 //! #     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
 //! #     Ok::<_, AnyError>("done")
 //! # });
-//! # let stack = Gated::new(tool, OneByOne(Arc::new(Semaphore::new(1))));
+//! # let queue = Arc::new(Semaphore::new(1));
+//! # let stack = Gated::new(tool, OneByOne(Arc::clone(&queue)));
 //! # let began = tokio::time::Instant::now();
 //! # let call = || stack.clone().oneshot(ToolCall::new("import"));
 //! # let (first, second) = tokio::join!(call(), call());
 //! # assert!(first.is_ok() && second.is_ok());
 //! # assert_eq!(began.elapsed().as_secs(), 2);
+//! # queue.close();
+//! # assert_eq!(call().await.unwrap_err().kind(), ErrorKind::Overloaded);
 //! # }
 //! ```
 //!
@@ -140,7 +149,7 @@
 //! 4. Every wait ends at the call's deadline and at its caller's cancellation.
 //! 5. The end is reported exactly once: the result, a panic, or a drop after the call was sent. A call
 //!    that is dropped before that gives back what its ticket holds, and nothing is reported.
-//! 6. Errors carry the names of the call.
+//! 6. Errors carry the names of the call, except one that [`Ends::ended`] puts in the place of a result.
 //! 7. The inner future is made in its place, and dropped with its result. A call that is sent
 //!    immediately allocates nothing.
 
@@ -192,11 +201,15 @@ pub trait Ticket {
     /// Returns the names of the call.
     fn info(&self) -> &CallInfo;
 
-    /// Returns since when the call counts as pending, if not since its first `Pending`, and the
-    /// deadline after which its drop is late.
-    #[doc(hidden)]
-    fn times(&self, call: &ToolCall) -> [Option<Instant>; 2] {
-        [None, call.trusted_deadline()]
+    /// Returns the deadline after which a drop is late. Asked when the call is sent. Default: the
+    /// deadline of the call, unless an untrusted caller has set it.
+    fn deadline(&self, call: &ToolCall) -> Option<Instant> {
+        call.trusted_deadline()
+    }
+
+    /// Returns since when the call counts as pending. Asked at its first `Pending`. Default: now.
+    fn pending_since(&self) -> Instant {
+        Instant::now()
     }
 
     /// Records that the future of a call that was sent was dropped. Default: nothing. A call that
@@ -219,7 +232,7 @@ pub enum Step {
 
 /// The way of a call from its arrival to its end.
 pub trait Ends<Res>: Ticket {
-    /// The meaning of a result to the layer: `()` where there is none.
+    /// The classification of a result. `()` if the layer has none.
     type Class: Default;
 
     /// Decides whether a call waits for its turn before the inner service is asked whether it is
@@ -228,8 +241,8 @@ pub trait Ends<Res>: Ticket {
         Step::Go
     }
 
-    /// Admits a call whose inner service is ready, and takes what it needs; or lets it wait, without
-    /// the reservation of the inner service. Asked again after a wait. Default: admits it.
+    /// Admits a call whose inner service is ready, and takes what it needs. Or lets it wait, without
+    /// the reservation of the inner service, and is asked again afterwards. Default: admits it.
     ///
     /// # Errors
     ///
@@ -238,8 +251,11 @@ pub trait Ends<Res>: Ticket {
         Ok(Step::Go)
     }
 
-    /// Waits for the turn of a call. Ready with `None` if it goes on, or with its answer: then it
-    /// is not sent. Default: ready.
+    /// Waits for the turn of a call. Ready with `None` if [`admit`](Self::admit) is to be asked
+    /// again, or with the answer of the call, which is then not sent. Default: ready with `None`.
+    ///
+    /// A call that is let wait again and again is polled until its deadline, because each turn that
+    /// is ready wakes it. If it cannot be admitted any more, return an error.
     ///
     /// # Errors
     ///
@@ -255,9 +271,9 @@ pub trait Ends<Res>: Ticket {
     /// Records how long a call has waited for its turn. Default: nothing.
     fn waited(&self, _time: Duration) {}
 
-    /// Returns the error of a call that was given up while it waited: for its turn, or for the inner
-    /// service before [`Step::Go`]. Default: `error`, which says whether its deadline or its caller
-    /// ended the wait.
+    /// Returns the error of a call that was given up while it waited. The step
+    /// says for what: [`Step::Wait`] for its turn, [`Step::Go`] for the inner service. Default: `error`,
+    /// which says whether the deadline or the caller ended the wait.
     fn gave_up(&self, error: ToolError, _waited: Step) -> ToolError {
         error
     }
@@ -279,8 +295,11 @@ pub trait Ends<Res>: Ticket {
         Self::Class::default()
     }
 
-    /// Records the result, and may change it in its place. Default: nothing. `since`: the call has
-    /// been pending from then on.
+    /// Records the result, and may change it in its place. Default: nothing.
+    ///
+    /// `since` is the moment from which the call was pending: `None` if it never was, or if
+    /// [`REPORTS`](Ticket::REPORTS) is `false`. An error that this puts in the place of a result has
+    /// the names of the call only by [`ToolError::for_call`].
     fn ended(
         &mut self,
         _result: &mut Result<Res, ToolError>,

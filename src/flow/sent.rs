@@ -2,7 +2,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use pin_project_lite::pin_project;
@@ -12,7 +12,11 @@ use super::{
     Ends, Gate, Readiness, Ticket,
     in_flight::{Beginning, InFlight},
 };
-use crate::{call::ToolCall, error::ToolError, kit::inner::call_in_place};
+use crate::{
+    call::{CallInfo, ToolCall},
+    error::ToolError,
+    kit::inner::call_in_place,
+};
 
 pin_project! {
     /// A call that was sent, or refused when it arrived.
@@ -27,27 +31,29 @@ pin_project! {
     }
 }
 
+impl<F> Sent<F, CallInfo> {
+    /// Follows a call that is sent.
+    pub(crate) fn new(fut: F, info: CallInfo) -> Self {
+        Self {
+            fut: Some(fut),
+            refused: None,
+            flight: InFlight::unsent(Some(info)),
+        }
+    }
+}
+
 impl<F, T: Ticket> Sent<F, T> {
     pub(super) fn parts(self: Pin<&mut Self>) -> (Pin<&mut Option<F>>, &mut InFlight<T>) {
         let this = self.project();
         (this.fut, this.flight)
     }
 
-    /// A call that is not sent yet, or never.
+    /// Holds a call that is not sent yet, or never.
     pub(super) fn unsent(refused: Option<ToolError>, ticket: Option<T>) -> Self {
         Self {
             fut: None,
             refused,
             flight: InFlight::unsent(ticket),
-        }
-    }
-
-    /// A call that is sent, and whose drop is not reported.
-    pub(crate) fn new(fut: F, ticket: T) -> Self {
-        Self {
-            fut: Some(fut),
-            refused: None,
-            flight: InFlight::unsent(Some(ticket)),
         }
     }
 
@@ -65,7 +71,8 @@ impl<F, T: Ticket> Sent<F, T> {
         }
     }
 
-    /// `wrap` makes the layer's own future around this one; it neither panics nor owns anything.
+    /// Sends a call that the gate has let pass. `wrap` makes the layer's own future around this one;
+    /// it neither panics nor owns anything.
     #[inline]
     pub(super) fn call<S, R>(
         svc: &mut S,
@@ -104,9 +111,12 @@ where
         // Converting and judging run foreign code: a panic there is the call's.
         this.flight.begin_poll();
         let Poll::Ready(result) = fut.poll(cx) else {
-            this.flight.wait();
             let ticket = this.flight.ticket_mut();
-            let error = ready!(ticket.poll_pending(cx)).for_call(ticket.info());
+            let Poll::Ready(error) = ticket.poll_pending(cx) else {
+                this.flight.wait();
+                return Poll::Pending;
+            };
+            let error = error.for_call(ticket.info());
             // The work is cancelled now, not when the finished future is dropped.
             this.fut.set(None);
             this.flight.give_up();
@@ -132,9 +142,10 @@ fn refusal(refused: &mut Option<ToolError>) -> ToolError {
 
 impl<F, T: Ticket> fmt::Debug for Sent<F, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match self.fut {
-            Some(_) => "Called",
-            None => "Refused",
+        let state = match (&self.fut, &self.refused) {
+            (Some(_), _) => "Called",
+            (None, Some(_)) => "Refused",
+            (None, None) => "Ended",
         };
         f.debug_tuple("Sent")
             .field(&format_args!("{state}"))

@@ -27,6 +27,8 @@ impl<C> Observer<C> {
     where
         C: Clone,
     {
+        // A clone that panics leaves nothing in flight.
+        let classifier = layer.classifier.clone();
         let mut below = call.observe();
         below.listen(layer.metrics.listener());
         let seat = layer.metrics.seat(below.call());
@@ -36,7 +38,7 @@ impl<C> Observer<C> {
             is_resolved: call.is_resolved() && below.call().listed_tool().is_some(),
             since: Instant::now(),
             below,
-            classifier: layer.classifier.clone(),
+            classifier,
         }
     }
 
@@ -83,8 +85,13 @@ impl<C> Ticket for Observer<C> {
     }
 
     #[inline]
-    fn times(&self, call: &ToolCall) -> [Option<Instant>; 2] {
-        [Some(self.since), call.deadline()]
+    fn deadline(&self, call: &ToolCall) -> Option<Instant> {
+        call.deadline()
+    }
+
+    #[inline]
+    fn pending_since(&self) -> Instant {
+        self.since
     }
 
     fn dropped(&mut self, how: Abandoned) {

@@ -404,8 +404,8 @@ impl<H: TraceHooks<Res>, Res> Ticket for Observer<H, Res> {
         &self.info
     }
 
-    fn times(&self, call: &ToolCall) -> [Option<Instant>; 2] {
-        [None, call.deadline()]
+    fn deadline(&self, call: &ToolCall) -> Option<Instant> {
+        call.deadline()
     }
 
     fn dropped(&mut self, how: Abandoned) {

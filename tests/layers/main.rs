@@ -16,6 +16,7 @@ mod drain;
 mod dropped;
 mod errors;
 mod fit;
+mod flow;
 mod health;
 mod inert;
 mod invented_ids;

@@ -2,13 +2,22 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
 use tokio::time::Instant;
 use tokio_test::{assert_pending, task};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
-use tower_toolcall::{BoxError, ToolCall, metrics::Metrics, retry::RetryLayer};
+use tower_toolcall::{
+    BoxError, ToolCall, ToolError,
+    metrics::{CallEnd, Labels, Metrics, Sink, ToolSink},
+    outcome::{ByError, Classify, Outcome},
+    retry::RetryLayer,
+};
 
 use super::{call, stats, tools};
 
@@ -152,4 +161,61 @@ async fn events_leave_nothing_in_flight() {
     let stats = stats(&metrics, "fails");
     assert_eq!((stats.calls, stats.in_flight), (3, 0));
     assert!(stats.retries > Some(0) && stats.rate_limited > Some(0));
+}
+
+#[derive(Clone, Default)]
+struct Gauge(Arc<AtomicI64>);
+
+impl Sink for Gauge {
+    fn tool(&self, _: &Labels) -> Box<dyn ToolSink> {
+        Box::new(self.clone())
+    }
+}
+
+impl ToolSink for Gauge {
+    fn started(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    fn left(&self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+
+    fn ended(&self, _: &CallEnd<'_>) {}
+}
+
+#[derive(Default)]
+struct Uncloneable(Arc<AtomicBool>);
+
+impl Clone for Uncloneable {
+    fn clone(&self) -> Self {
+        assert!(!self.0.load(Relaxed), "boom");
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<Res> Classify<Res> for Uncloneable {
+    fn classify(&self, result: Result<&Res, &ToolError>) -> Outcome {
+        ByError.classify(result)
+    }
+}
+
+#[tokio::test]
+async fn panic_of_a_classifiers_clone_leaves_nothing_in_flight_at_a_sink() {
+    let (gauge, classifier) = (Gauge::default(), Uncloneable::default());
+    let panics = Arc::clone(&classifier.0);
+    let metrics = Metrics::builder().with_sink(gauge.clone()).build().unwrap();
+    let mut tools = ServiceBuilder::new()
+        .layer(metrics.layer().with_classifier(classifier))
+        .service(service_fn(super::answer));
+    tools
+        .ready()
+        .await
+        .unwrap()
+        .call(call("works"))
+        .await
+        .unwrap();
+    panics.store(true, Relaxed);
+    assert!(catch_unwind(AssertUnwindSafe(|| tools.call(call("works")))).is_err());
+    assert_eq!(gauge.0.load(Relaxed), 0);
 }

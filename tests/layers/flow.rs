@@ -1,0 +1,141 @@
+//! What layers of other authors may rely on.
+
+use std::{
+    future::pending,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tokio_test::{assert_pending, assert_ready_err, task};
+use tower::{Service, ServiceExt, service_fn};
+use tower_toolcall::{
+    BoxError, CallInfo, ErrorKind, ToolCall, ToolError,
+    flow::{Abandoned, Ends, Gate, Gated, Readiness, Step, Ticket},
+};
+
+/// What a layer of another author does in its methods.
+#[derive(Clone, Copy, Default)]
+struct Does {
+    waits: bool,
+    panics_while_pending: bool,
+}
+
+#[derive(Clone, Default)]
+struct Foreign {
+    does: Does,
+    reports: Arc<Mutex<Vec<&'static str>>>,
+}
+
+struct Part {
+    info: CallInfo,
+    layer: Foreign,
+}
+
+impl<Res> Gate<Res> for Foreign {
+    type Ticket = Part;
+
+    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Part, ToolError> {
+        let (info, layer) = (call.info(), self.clone());
+        Ok(Part { info, layer })
+    }
+}
+
+impl Ticket for Part {
+    fn info(&self) -> &CallInfo {
+        &self.info
+    }
+
+    fn dropped(&mut self, _: Abandoned) {
+        self.layer.reports.lock().unwrap().push("dropped");
+    }
+
+    fn panicked(&mut self) {
+        self.layer.reports.lock().unwrap().push("panicked");
+    }
+}
+
+impl<Res> Ends<Res> for Part {
+    type Class = ();
+
+    fn admit(&mut self, _: &mut ToolCall) -> Result<Step, ToolError> {
+        Ok(if self.layer.does.waits {
+            Step::Wait
+        } else {
+            Step::Go
+        })
+    }
+
+    fn not_ready(&mut self, _: &ToolCall, _: ToolError) -> ToolError {
+        ToolError::new(ErrorKind::Upstream, "replaced")
+    }
+
+    fn poll_pending(&mut self, _: &mut Context<'_>) -> Poll<ToolError> {
+        assert!(!self.layer.does.panics_while_pending, "boom");
+        Poll::Pending
+    }
+}
+
+/// A turn that is ready and changes nothing does not occupy the thread, and ends at the deadline.
+#[tokio::test(start_paused = true)]
+async fn call_that_is_never_admitted_ends_at_its_deadline() {
+    let does = Does {
+        waits: true,
+        ..Does::default()
+    };
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>("answer") });
+    let stack = Gated::new(
+        tool,
+        Foreign {
+            does,
+            ..Foreign::default()
+        },
+    );
+    let call = ToolCall::new("search").with_deadline(Instant::now() + Duration::from_secs(1));
+    let mut response = task::spawn(stack.oneshot(call));
+    assert_pending!(response.poll());
+    assert!(response.is_woken());
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let error = assert_ready_err!(response.poll());
+    assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+}
+
+/// A panic while a call is pending is the call's, as one in its future is.
+#[tokio::test]
+async fn panic_of_a_layer_while_a_call_is_pending_is_reported_as_one() {
+    let does = Does {
+        panics_while_pending: true,
+        ..Does::default()
+    };
+    let layer = Foreign {
+        does,
+        ..Foreign::default()
+    };
+    let tool = service_fn(|_: ToolCall| pending::<Result<(), BoxError>>());
+    let mut response =
+        task::spawn(Gated::new(tool, layer.clone()).oneshot(ToolCall::new("search")));
+    assert!(catch_unwind(AssertUnwindSafe(|| response.poll())).is_err());
+    drop(response);
+    assert_eq!(*layer.reports.lock().unwrap(), ["panicked"]);
+}
+
+/// An error that a layer puts in the place of a failed readiness has the names of the call, whether
+/// the failure was met when the layer was polled or by the call itself.
+#[tokio::test]
+async fn replaced_error_of_a_service_that_is_not_ready_names_the_call() {
+    for polls_before in [true, false] {
+        let (mock, mut handle) = tower_test::mock::pair::<ToolCall, ()>();
+        handle.send_error(BoxError::from("connection refused"));
+        let mut stack = Gated::new(mock, Foreign::default());
+        if polls_before {
+            stack.ready().await.unwrap();
+        }
+        let error = stack.call(ToolCall::new("search")).await.unwrap_err();
+        assert_eq!(
+            (error.message(), error.tool()),
+            ("replaced", Some("search"))
+        );
+    }
+}
