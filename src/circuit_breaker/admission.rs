@@ -80,7 +80,7 @@ impl Breaker {
         if let Some((retry_after, cause)) =
             principals.refuses(self.place(), &info, may_probe, now, rules)
         {
-            return Err(self.refused_for_principal(&info, retry_after, cause));
+            return Err(Refused::of_principal(retry_after, cause));
         }
         let pass = self.admit_any(Some(call))?;
         // The ping goes first, and the call asks again after it.
@@ -91,24 +91,8 @@ impl Breaker {
             Ok(own) => Ok(Admission { pass, own }),
             Err((retry_after, cause)) => {
                 Permit::new(self, Some(pass)).end(None, None, None);
-                Err(self.refused_for_principal(&info, retry_after, cause))
+                Err(Refused::of_principal(retry_after, cause))
             }
-        }
-    }
-
-    #[cold]
-    fn refused_for_principal(
-        &self,
-        call: &CallInfo,
-        retry_after: Duration,
-        cause: Option<OpenCause>,
-    ) -> Refused {
-        let rejected = &self.circuit().rejected_for_principals;
-        rejected.fetch_add(1, Relaxed);
-        self.introduce(call);
-        Refused {
-            retry_after,
-            of_principal: Some(cause),
         }
     }
 
@@ -145,43 +129,7 @@ impl Breaker {
             self.emit(transition, call.map(ToolCall::info).as_ref());
             permit.pass = None;
         }
-        if let (Err(_), Some(call)) = (&admission, call) {
-            self.introduce(&call.info());
-        }
         admission
-    }
-
-    /// The refusal of a call that would not be admitted now. Reserves nothing.
-    #[inline]
-    pub(super) fn refusal(&self, call: &CallInfo) -> Option<ToolError> {
-        let Circuit {
-            cell,
-            shared,
-            has_principals,
-            ..
-        } = self.circuit();
-        if has_principals.load(Relaxed) {
-            let (now, principals) = (shared.now(), &shared.principals);
-            if let Some((retry_after, cause)) =
-                principals.refuses(self.place(), call, true, now, &shared.rules)
-            {
-                let refused = self.refused_for_principal(call, retry_after, cause);
-                return Some(self.refused(Some(call), refused));
-            }
-        }
-        let retry_after = cell.refuses(|| shared.now(), &shared.rules)?;
-        if self.is_waited_for() {
-            cell.take_back_refusal();
-            return None;
-        }
-        self.introduce(call);
-        Some(self.refused(Some(call), retry_after.into()))
-    }
-
-    /// Returns whether calls wait for the verdict of its probes.
-    pub(super) fn is_waited_for(&self) -> bool {
-        let waits = !self.circuit().shared.rules.probe_wait.is_zero();
-        waits && self.state() == BreakerState::HalfOpen
     }
 
     /// The error of a call whose inner service failed to become ready. It counts as a result, if the call is admitted.
@@ -205,14 +153,20 @@ impl Breaker {
         }
     }
 
-    /// The error of a call that was not admitted.
+    /// Counts a refusal, and returns the error of the call.
     #[cold]
     pub(super) fn refused(&self, call: Option<&CallInfo>, refused: Refused) -> ToolError {
+        let circuit = self.circuit();
+        match refused.of_principal {
+            None => circuit.cell.rejected.fetch_add(1, Relaxed),
+            Some(_) => circuit.rejected_for_principals.fetch_add(1, Relaxed),
+        };
         if let Some(call) = call {
+            self.introduce(call);
             call.record(|record| record.announce(Signal::Breakers));
         }
         match refused.of_principal {
-            None => ToolError::circuit_open(call, refused.retry_after, self.circuit().cell.cause()),
+            None => ToolError::circuit_open(call, refused.retry_after, circuit.cell.cause()),
             Some(cause) => ToolError::circuit_open(call, refused.retry_after, cause)
                 .with_detail("refused_for", "principal"),
         }
@@ -230,7 +184,11 @@ impl Breaker {
         call: Option<&CallInfo>,
     ) -> bool {
         let Circuit { cell, shared, .. } = self.circuit();
-        match cell.record(pass, verdict, outage, || shared.now(), &shared.rules) {
+        let recorded = cell.record(pass, verdict, outage, || shared.now(), &shared.rules);
+        if pass.is_probe() {
+            cell.wake();
+        }
+        match recorded {
             Recorded::Counted(Some(transition)) => {
                 let opens = transition.to == BreakerState::Open;
                 if let (true, Some(latency)) = (opens, latency()) {
@@ -310,13 +268,16 @@ impl Breaker {
             ..transition
         };
         let Circuit {
-            shared, audience, ..
+            cell,
+            shared,
+            audience,
+            ..
         } = self.circuit();
         let event = Event::Transition {
             transition: &transition,
             call,
         };
-        shared.verdicts.notify_waiters();
+        cell.wake();
         shared.listener.tell_also(audience, &event);
         if let Some(subscribers) = shared.subscribers.get() {
             // The error means that there is no subscriber now.
@@ -330,6 +291,15 @@ pub(super) struct Refused {
     pub(super) retry_after: Duration,
     /// It is its principal that is refused, for this reason.
     pub(super) of_principal: Option<Option<OpenCause>>,
+}
+
+impl Refused {
+    fn of_principal(retry_after: Duration, cause: Option<OpenCause>) -> Self {
+        Self {
+            retry_after,
+            of_principal: Some(cause),
+        }
+    }
 }
 
 impl From<Duration> for Refused {
@@ -373,6 +343,26 @@ impl Admitted {
             info,
             passes: Pass::FIRST.into(),
         }
+    }
+
+    /// Returns why the call would not be admitted now. Reserves nothing.
+    #[inline]
+    pub(super) fn refuses(&self) -> Option<Refused> {
+        let Circuit {
+            cell,
+            shared,
+            has_principals,
+            ..
+        } = self.breaker.circuit();
+        if has_principals.load(Relaxed) {
+            let (now, principals) = (shared.now(), &shared.principals);
+            if let Some((retry_after, cause)) =
+                principals.refuses(self.breaker.place(), &self.info, true, now, &shared.rules)
+            {
+                return Some(Refused::of_principal(retry_after, cause));
+            }
+        }
+        cell.refuses(|| shared.now(), &shared.rules).map(Into::into)
     }
 
     #[inline]

@@ -8,7 +8,9 @@
 //! the successes that are not in the machine yet. A thread that is about to change the machine adds them to it
 //! first, and until the change is published no thread counts another.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::futures::OwnedNotified;
 
 use super::{
     rules::Rules,
@@ -55,7 +57,8 @@ pub(crate) struct Cell {
     bucket_end: AtomicU64,
     /// Why it has opened last, as [`OpenCause::to_bits`] has it; 0 if it never has.
     cause: AtomicU64,
-    rejected: AtomicU64,
+    /// Refusals that callers got.
+    pub(super) rejected: AtomicU64,
     stale: AtomicU64,
     /// Made when it first has something to remember: most tools never fail, and a name should not cost much. Without one
     /// the breaker is closed.
@@ -114,33 +117,46 @@ impl Cell {
         may_probe: bool,
         rules: &Rules,
     ) -> (Result<Pass, Duration>, Option<Transition>) {
-        let (admission, transition) = match self.open_for(now) {
+        match self.open_for(now) {
             Some(remaining) => (Err(remaining), None),
             None => self.with(rules, |machine| machine.admit(now, may_probe, rules)),
-        };
-        if admission.is_err() {
-            self.rejected.fetch_add(1, Relaxed);
         }
-        (admission, transition)
     }
 
-    /// When to come back, if a call would be refused. Admits nothing; counts a refusal.
+    /// Returns when to come back, if a call would be refused. Admits nothing.
     #[inline]
     pub(crate) fn refuses(&self, now: impl Fn() -> Duration, rules: &Rules) -> Option<Duration> {
         if self.word.load(Acquire) & ADMITS != 0 {
             return None;
         }
         let now = now();
-        let refusal = self
-            .open_for(now)
-            .or_else(|| self.lock().as_ref()?.look(now, rules).err())?;
-        self.rejected.fetch_add(1, Relaxed);
-        Some(refusal)
+        let look = || self.lock().as_ref()?.look(now, rules).err();
+        self.open_for(now).or_else(look)
     }
 
-    /// Forgets a refusal: the call waits instead.
-    pub(crate) fn take_back_refusal(&self) {
-        self.rejected.fetch_sub(1, Relaxed);
+    /// Returns the next end of a probe, and when to look again even without one, if a half-open
+    /// breaker would refuse a call.
+    pub(super) fn next_verdict(
+        &self,
+        now: Duration,
+        may_probe: bool,
+        rules: &Rules,
+    ) -> Option<(OwnedNotified, Duration)> {
+        let mut kept = self.lock();
+        let machine = kept.as_mut();
+        let machine = machine.filter(|machine| machine.state() == BreakerState::HalfOpen)?;
+        let rest = machine.look_for(now, may_probe, rules).err()?;
+        // Under the mutex, so that a verdict after this look ends the wait.
+        let verdicts = machine.verdicts.get_or_insert_default();
+        Some((Arc::clone(verdicts).notified_owned(), rest))
+    }
+
+    /// Wakes the calls that wait for the verdict of a probe.
+    pub(super) fn wake(&self) {
+        let verdicts = self.lock().as_ref().and_then(|m| m.verdicts.clone());
+        if let Some(verdicts) = verdicts {
+            verdicts.notify_waiters();
+        }
     }
 
     /// Returns how long an open breaker stays open.

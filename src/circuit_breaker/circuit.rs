@@ -9,10 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::{Notify, broadcast},
-    time::Instant,
-};
+use tokio::{sync::broadcast, time::Instant};
 
 use super::{
     cell::Cell,
@@ -60,8 +57,6 @@ pub(super) struct Shared {
     /// Held while all breakers are forced.
     pub(super) forcing: Mutex<()>,
     pub(super) subscribers: OnceLock<broadcast::Sender<(u64, Transition)>>,
-    /// Wakes calls that wait for the verdict of a probe.
-    pub(super) verdicts: Arc<Notify>,
     pub(super) origin: Instant,
 }
 

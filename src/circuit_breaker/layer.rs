@@ -217,7 +217,11 @@ impl<C> CircuitBreakerBuilder<C> {
     ///
     /// The wait ends at the call's deadline and when its caller cancels, with a call that has not
     /// started. If the breaker opens again, or the time has passed, the call is refused as usual. A
-    /// probe without a verdict lets a waiting call follow within a second.
+    /// probe without a verdict lets a waiting call follow.
+    ///
+    /// A waiting call keeps its permit of an outer
+    /// [concurrency limit](crate::concurrency_limit), so that calls of one tool may delay those of
+    /// another with the same limit. Give each tool a limit of its own, or keep the wait short.
     pub fn with_probe_wait(mut self, most: Duration) -> Self {
         self.rules.probe_wait = most;
         self
@@ -361,7 +365,6 @@ impl<C> CircuitBreakerBuilder<C> {
             disabled: AtomicBool::new(false),
             forcing: Mutex::new(()),
             subscribers: OnceLock::new(),
-            verdicts: Arc::default(),
             origin: Instant::now(),
         });
         let (overflow, make) = (Circuit::overflow(&shared), |_: &_| Circuit::new(&shared));

@@ -7,11 +7,12 @@ use super::{
     breaker::Permit,
     circuit::End,
     handle::CircuitBreakerHandle,
-    turn::{Pinging, Turn},
+    turn::{Pinging, Turn, Wait},
 };
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
+    event::transition::BreakerState,
     flow::{Abandoned, Ends, Flow, Gate, Gated, Readiness, Step, Ticket},
     kit::cold::Cold,
     outcome::{ByError, Classify},
@@ -58,38 +59,41 @@ impl<Res, C: Classify<Res> + Clone> Gate<Res> for Breakers<C> {
     fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Entrant<C>, ToolError> {
         let info = call.info();
         let breaker = self.handle.keep(&info);
-        if let Readiness::No = ready
-            && let Some(refusal) = breaker.refusal(&info)
-        {
-            return Err(refusal);
-        }
-        Ok(Entrant {
+        let mut entrant = Entrant {
             admitted: Admitted::later(breaker, info),
             turn: Cold::default(),
             classifier: self.classifier.clone(),
-        })
+        };
+        if let Readiness::No = ready
+            && let Some(refused) = entrant.admitted.refuses()
+        {
+            entrant.wait_or_refuse(call, refused)?;
+        }
+        Ok(entrant)
     }
 }
 
 impl<C> Entrant<C> {
     /// Lets a call wait for the verdict of a probe, if it may, and refuses it otherwise.
     #[cold]
-    fn wait_or_refuse(&mut self, refused: Refused) -> Result<Step, ToolError> {
+    fn wait_or_refuse(&mut self, call: &ToolCall, refused: Refused) -> Result<Step, ToolError> {
         let Admitted { breaker, info, .. } = &self.admitted;
-        if refused.of_principal.is_none() && breaker.is_waited_for() {
-            let circuit = breaker.circuit();
-            let now = Instant::now();
-            let latest = match self.turn.0.as_deref() {
-                Some(Turn::Verdict { latest, .. }) => *latest,
-                _ => now + circuit.shared.rules.probe_wait,
-            };
-            if now < latest {
-                circuit.cell.take_back_refusal();
-                self.turn = Cold::new(Turn::verdict(breaker, latest, refused.retry_after));
-                return Ok(Step::Wait);
-            }
+        let circuit = breaker.circuit();
+        let most = circuit.shared.rules.probe_wait;
+        // One that has closed since admits the call when its turn is polled.
+        let is_open = || [BreakerState::Open, BreakerState::ForcedOpen].contains(&breaker.state());
+        if most.is_zero() || refused.of_principal.is_some() || is_open() {
+            return Err(breaker.refused(Some(info), refused));
         }
-        Err(breaker.refused(Some(info), refused))
+        let now = Instant::now();
+        let turn = self.turn.0.get_or_insert_default();
+        let latest = *turn.latest.get_or_insert_with(|| now + most);
+        if now >= latest {
+            return Err(breaker.refused(Some(info), refused));
+        }
+        let may_probe = circuit.may_probe(call);
+        turn.wait = Some(Wait::verdict(breaker.clone(), may_probe, latest));
+        Ok(Step::Wait)
     }
 }
 
@@ -111,6 +115,15 @@ impl<C> Ticket for Entrant<C> {
 impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
     type Class = End;
 
+    /// A call that was refused while the inner service was not ready waits.
+    #[inline]
+    fn arrive(&mut self) -> Step {
+        match self.turn.0 {
+            Some(_) => Step::Wait,
+            None => Step::Go,
+        }
+    }
+
     /// Only now it is decided whether the call may run: calls that were queued before the breaker opened do not run after it.
     #[expect(clippy::inline_always, reason = "measured")]
     #[inline(always)]
@@ -119,11 +132,13 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
         let breaker = &self.admitted.breaker;
         let passes = match breaker.admit_call(call) {
             Ok(passes) => passes,
-            Err(refused) => return self.wait_or_refuse(refused),
+            Err(refused) => return self.wait_or_refuse(call, refused),
         };
         if let Some(ping) = breaker.ping_for(passes.pass.is_probe()) {
             let permit = Permit::new(breaker, Some(passes.pass));
-            self.turn = Cold::new(Turn::Ping(Pinging::new(ping, permit, call)));
+            let pinging = Pinging::new(ping, permit, call);
+            let turn = self.turn.0.get_or_insert_default();
+            turn.wait = Some(Wait::Ping(pinging));
             return Ok(Step::Wait);
         }
         self.admitted.admit(passes);
@@ -132,17 +147,18 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
 
     fn poll_turn(
         &mut self,
-        _: &mut ToolCall,
+        call: &mut ToolCall,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Res>, ToolError>> {
-        let Admitted { breaker, info, .. } = &self.admitted;
-        if let Some(turn) = &mut self.turn.0 {
-            ready!(turn.poll(cx, breaker, info));
-            if let Turn::Ping(_) = **turn {
-                self.turn = Cold::default();
+        loop {
+            if let Some(turn) = &mut self.turn.0 {
+                ready!(turn.poll(cx, &self.admitted.info));
             }
+            let Some(refused) = self.admitted.refuses() else {
+                return Poll::Ready(Ok(None));
+            };
+            self.wait_or_refuse(call, refused)?;
         }
-        Poll::Ready(breaker.refusal(info).map_or(Ok(None), Err))
     }
 
     fn not_ready(&mut self, call: &ToolCall, error: ToolError) -> ToolError {

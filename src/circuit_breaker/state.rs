@@ -4,7 +4,9 @@
 //! the state, or when a closed breaker is reset, and only then; a result of an earlier one is stale: it
 //! decides nothing.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::Notify;
 
 use super::{
     rules::Rules,
@@ -69,6 +71,8 @@ pub(super) struct Machine {
     pub(super) since: Duration,
     /// How many successes may be counted outside, to be [added](Self::add_successes) later.
     pub(super) room: u32,
+    /// Wakes the calls that wait for the verdict of a probe.
+    pub(super) verdicts: Option<Arc<Notify>>,
 }
 
 /// The last opening.
@@ -162,6 +166,7 @@ impl Machine {
             changes: 0,
             since: Duration::ZERO,
             room: 0,
+            verdicts: None,
         }
     }
 

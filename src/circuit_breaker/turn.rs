@@ -2,7 +2,7 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::{
     breaker::{Breaker, Permit},
+    circuit::Circuit,
     probe::{Ping, PingFuture},
     window::Verdict,
 };
@@ -19,41 +20,49 @@ use crate::{
     kit::timer::Timer,
 };
 
-/// The wait of a call before it is sent.
-pub(super) enum Turn {
+/// The waits of a call before it is sent.
+#[derive(Default)]
+pub(super) struct Turn {
+    /// The end of the waits for verdicts, once one has begun.
+    pub(super) latest: Option<Instant>,
+    pub(super) wait: Option<Wait>,
+}
+
+pub(super) enum Wait {
     /// For the ping that is sent in its place.
     Ping(Pinging),
-    /// For the verdict of a probe, until `latest`.
-    Verdict {
-        latest: Instant,
-        woken: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
-    },
+    /// For the verdict of a probe.
+    Verdict(Pin<Box<dyn Future<Output = ()> + Send + Sync>>),
+}
+
+impl Wait {
+    /// Waits until a half-open breaker may admit the call, or has another state; `latest` at most.
+    pub(super) fn verdict(breaker: Breaker, may_probe: bool, latest: Instant) -> Self {
+        Self::Verdict(Box::pin(async move {
+            let Circuit { cell, shared, .. } = breaker.circuit();
+            let next = || cell.next_verdict(shared.now(), may_probe, &shared.rules);
+            while let Some((verdict, rest)) = next() {
+                let now = Instant::now();
+                if now >= latest {
+                    return;
+                }
+                let until = now.checked_add(rest).map_or(latest, |at| at.min(latest));
+                _ = tokio::time::timeout_at(until, verdict).await;
+            }
+        }))
+    }
 }
 
 impl Turn {
-    /// Waits until a breaker of the layer changes its state, or until the call should come back.
-    pub(super) fn verdict(breaker: &Breaker, latest: Instant, retry_after: Duration) -> Self {
-        let verdicts = Arc::clone(&breaker.circuit().shared.verdicts);
-        let until = Instant::now().checked_add(retry_after);
-        let until = until.map_or(latest, |until| until.min(latest));
-        let woken = Box::pin(async move {
-            let _ = tokio::time::timeout_at(until, verdicts.notified()).await;
-        });
-        Self::Verdict { latest, woken }
-    }
-
     /// Ready once the call asks again whether it is admitted.
-    pub(super) fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        breaker: &Breaker,
-        info: &CallInfo,
-    ) -> Poll<()> {
-        match self {
-            Self::Ping(pinging) => pinging.poll(cx, info),
-            Self::Verdict { woken, .. } if breaker.is_waited_for() => woken.as_mut().poll(cx),
-            Self::Verdict { .. } => Poll::Ready(()),
-        }
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, info: &CallInfo) -> Poll<()> {
+        ready!(match &mut self.wait {
+            Some(Wait::Ping(pinging)) => pinging.poll(cx, info),
+            Some(Wait::Verdict(ended)) => ended.as_mut().poll(cx),
+            None => Poll::Ready(()),
+        });
+        self.wait = None;
+        Poll::Ready(())
     }
 }
 

@@ -15,7 +15,8 @@
 //!
 //! # Order
 //!
-//! Below retry and rate-limit layers, so that no delay holds a permit; above the breaker, so that a call that had to wait is admitted by
+//! Below retry and rate-limit layers, so that their delays hold no permit (a call that
+//! [waits for a probe](crate::circuit_breaker::CircuitBreakerBuilder::with_probe_wait) holds one); above the breaker, so that a call that had to wait is admitted by
 //! the breaker when it is about to run, and above the timeout, so that an attempt's time does not run while it waits. Below a
 //! [`DeadlineLayer`](crate::deadline::DeadlineLayer), which bounds the wait.
 //!

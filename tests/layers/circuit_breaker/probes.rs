@@ -13,11 +13,11 @@ use futures_util::future::join_all;
 use http::StatusCode;
 use tokio::{
     sync::Semaphore,
-    time::{Instant, advance, sleep},
+    time::{Instant, advance, sleep, timeout},
 };
 use tokio_test::{assert_pending, assert_ready, task};
 use tokio_util::sync::CancellationToken;
-use tower::{Layer, ServiceExt, limit::ConcurrencyLimit};
+use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimit};
 use tower_toolcall::{
     Classify, ErrorKind, Execution, Outcome, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::{
@@ -28,7 +28,7 @@ use tower_toolcall::{
     testing::{Script, Step},
 };
 
-use super::{Rig, default_rig, fails, kind, ok, secs, transitions};
+use super::{Rig, default_rig, fails, kind, ok, secs, tool, transitions};
 use crate::kit::call;
 
 fn safe() -> ToolCall {
@@ -119,6 +119,84 @@ async fn a_waiting_call_follows_a_probe_that_is_dropped() {
     waits.await.unwrap();
     assert!(begun.elapsed() <= secs(1));
     assert_eq!(rig.breaker().state(), BreakerState::Closed);
+}
+
+/// D11: a probe that succeeds without closing the breaker, or that has no verdict, wakes the calls of its key alone, also
+/// before their first poll.
+#[tokio::test(start_paused = true)]
+async fn an_end_of_a_probe_wakes_the_calls_that_wait() {
+    for (succeeds, polled) in [(true, true), (false, true), (true, false)] {
+        let waits = CircuitBreakerLayer::builder().with_probe_wait(secs(10));
+        let rig = Rig::new(waits.with_successes(2));
+        rig.half_opens().await;
+        rig.tool.set_then(ok());
+        let probe = rig.breaker().admit().unwrap();
+        let mut svc = rig.svc.clone();
+        let mut waits = task::spawn(svc.call(safe()));
+        if polled {
+            assert_pending!(waits.poll());
+            rig.handle.breaker(&tool("other")).force_open();
+            assert!(!waits.is_woken());
+        }
+        match succeeds {
+            true => probe.success(),
+            false => drop(probe),
+        }
+        assert_eq!(waits.is_woken(), polled);
+        assert_ready!(waits.poll()).unwrap();
+    }
+}
+
+/// D11: the inner service is not ready, and stays so.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_verdict_is_bounded_where_the_service_is_not_ready() {
+    let builder = CircuitBreakerLayer::builder().with_probe_wait(secs(10));
+    let layer = builder.build().unwrap();
+    let places = Arc::new(Semaphore::new(0));
+    let tool = Script::always(Step::ok("answer"));
+    let svc = layer.layer(ConcurrencyLimit::with_semaphore(tool, places.clone()));
+    let breaker = layer.handle().breaker(&call());
+    let half_opens = || async {
+        (0..5).for_each(|_| _ = breaker.record_failure());
+        advance(secs(60)).await;
+        breaker.admit().unwrap()
+    };
+    let probe = half_opens().await;
+    let begun = Instant::now();
+    let refused = timeout(secs(60), svc.clone().oneshot(call()))
+        .await
+        .unwrap();
+    let error = refused.unwrap_err();
+    assert_eq!(
+        (error.kind(), begun.elapsed()),
+        (ErrorKind::CircuitOpen, secs(10))
+    );
+    // After the verdict it waits for the service as any call.
+    let mut waits = task::spawn(svc.clone().oneshot(call()));
+    assert_pending!(waits.poll());
+    probe.success();
+    assert_pending!(waits.poll());
+    advance(secs(20)).await;
+    places.add_permits(1);
+    waits.await.unwrap();
+}
+
+/// D11: a call that waits, pings, and waits again.
+#[tokio::test(start_paused = true)]
+async fn a_ping_does_not_restart_the_wait_for_a_verdict() {
+    let probe = Pings::default().probe(Some(secs(1)), Ok(()));
+    let builder = CircuitBreakerLayer::builder().with_probe_wait(secs(10));
+    let rig = Rig::new(builder.with_probes(2).with_probe(probe));
+    rig.half_opens().await;
+    let [one, _other] = [(); 2].map(|()| rig.breaker().admit().unwrap());
+    let begun = Instant::now();
+    let leaves = async {
+        sleep(secs(8)).await;
+        drop(one);
+    };
+    let (refused, ()) = tokio::join!(rig.send(call()), leaves);
+    assert_eq!(kind(refused), ErrorKind::CircuitOpen);
+    assert_eq!(begun.elapsed(), secs(10));
 }
 
 /// D11: the caller cancels while the call waits.
