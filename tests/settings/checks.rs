@@ -327,6 +327,27 @@ fn a_slow_call_that_is_never_met() {
     assert_eq!(settings.warnings(), []);
 }
 
+/// D11: the limit is outside the breaker.
+#[test]
+fn a_wait_for_a_probe_with_a_permit() {
+    let both = |s: &mut Settings| {
+        s.circuit_breaker.probe_wait = Some(secs(10));
+        s.concurrency.max = Some(4);
+    };
+    expect!["invalid `circuit_breaker.probe_wait`: calls wait up to 10s for a probe with a permit of `concurrency.max` (4), and other calls of its key wait behind them; shorten it"].assert_eq(&warned(&[&both]));
+    for lifts in [
+        (|s| s.concurrency.max = None) as fn(&mut Settings),
+        |s| s.circuit_breaker.probe_wait = None,
+        |s| s.circuit_breaker.enabled = false,
+    ] {
+        let settings = changed(|s| {
+            both(s);
+            lifts(s);
+        });
+        assert_eq!(settings.warnings(), []);
+    }
+}
+
 /// T5: an attempt outlasts neither the budget of the call nor the longest timeout.
 #[test]
 fn the_longest_attempt_is_the_budget_if_that_is_shorter() {

@@ -202,7 +202,12 @@ impl Whole {
 
     /// A call may bring a longer timeout of its own, and failures that are no timeouts are quicker.
     fn warnings(&self) -> Warnings {
-        let checks = [self.idle(), self.slow_call(), self.window()];
+        let checks = [
+            self.idle(),
+            self.slow_call(),
+            self.window(),
+            self.probe_wait(),
+        ];
         let found = checks.into_iter().filter_map(Result::err);
         self.own().into_iter().chain(found).collect()
     }
@@ -291,6 +296,22 @@ impl Whole {
                      (`{key}`, {longest}), or two timeouts never fall into one window"
                 );
                 Err(ConfigError::new("circuit_breaker.window", reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The limit is outside the breaker.
+    fn probe_wait(&self) -> Checked {
+        let breaker = &self.settings.circuit_breaker;
+        match (breaker.probe_wait, self.settings.concurrency.max) {
+            (Some(wait), Some(max)) if breaker.enabled && !wait.is_zero() => {
+                let reason = format!(
+                    "calls wait up to {} for a probe with a permit of `concurrency.max` ({max}), \
+                     and other calls of its key wait behind them; shorten it",
+                    show(wait)
+                );
+                Err(ConfigError::new("circuit_breaker.probe_wait", reason))
             }
             _ => Ok(()),
         }

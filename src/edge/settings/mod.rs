@@ -200,6 +200,7 @@
 //! |---|---|---|
 //! | `circuit_breaker.window` | not longer than the longest attempt: two timeouts never fall into one window (where one failure opens a breaker, it may be) | `threshold` times that attempt, if so many timeouts one after the other do not fit into it |
 //! | `circuit_breaker.slow_call` | longer than the longest attempt | |
+//! | `circuit_breaker.probe_wait` | not zero, and there is a `concurrency.max`: a waiting call holds a permit | |
 //! | `timeout.idle_timeout` | not shorter than the longest attempt | |
 //! | `tools.*.attempts` | there, and `retry.enabled` is false | |
 //! | `tools.*.repair` | true, and arguments are not checked | |
