@@ -2,7 +2,7 @@
 //!
 //! As in a [`Flow`](super::Flow), a call that waits for its turn holds no reservation of the inner
 //! service, and each wait ends at the call's deadline and at its caller's cancellation. Nothing is
-//! reported, and no clock is read, while a call runs.
+//! reported while a call runs.
 
 use std::{
     fmt,
@@ -41,7 +41,8 @@ pub(crate) trait Again<S: Service<ToolCall>> {
     fn stamp(&self, error: ToolError) -> ToolError;
 
     /// Decides whether a call waits before the inner service is asked whether it is ready, or
-    /// refuses it. If the service is ready, [`admit`](Self::admit) follows immediately.
+    /// refuses it. Follows each [`Way::Until`] as well. If the service is ready,
+    /// [`admit`](Self::admit) follows immediately.
     fn arrive(&mut self, _call: &ToolCall, _is_ready: bool) -> Result<Way, ToolError> {
         Ok(Way::Go)
     }
@@ -60,15 +61,14 @@ pub(crate) trait Again<S: Service<ToolCall>> {
         Poll::Ready(Ok(()))
     }
 
-    /// Returns the error of a call that was given up before an attempt. `at_turn`: while it waited
-    /// for its turn.
-    fn gave_up(&mut self, error: ToolError, _at_turn: bool) -> ToolError {
+    /// Returns the error of a call that was given up before an attempt.
+    fn gave_up(&mut self, error: ToolError) -> ToolError {
         error
     }
 
     /// Returns the error of a call whose inner service failed to become ready, or lets the call wait
-    /// and try again.
-    fn not_ready(&mut self, _call: &mut ToolCall, error: ToolError) -> Result<Way, ToolError> {
+    /// and try again with another instance.
+    fn not_ready(&mut self, _call: &mut ToolCall, error: ToolError) -> Result<(S, Way), ToolError> {
         Err(error)
     }
 
@@ -135,7 +135,7 @@ pin_project! {
             parts: Option<(S, ToolCall)>,
             #[pin]
             limit: WaitLimit,
-            until: Option<(Instant, Timer)>,
+            due: Option<(Instant, Timer)>,
         },
     }
 }
@@ -210,19 +210,23 @@ impl<S, F, T> Repeated<S, F, T> {
             Ok(Way::Go) => match inner.take() {
                 Taken::Ready => match ticket.admit(&mut call) {
                     Ok(Way::Go) => return Self::call(inner.get(), call, &mut arrival, wrap),
-                    way => way,
+                    way => way.map(|way| (None, way)),
                 },
                 Taken::Wait(svc) => return wrap(Self::waits(Wait::preparing(svc, call), arrival)),
                 Taken::Failed(error) => {
                     let error = ticket.stamp(error);
-                    ticket.not_ready(&mut call, error)
+                    let way = ticket.not_ready(&mut call, error);
+                    way.map(|(svc, way)| (Some(svc), way))
                 }
             },
-            way => way,
+            way => way.map(|way| (None, way)),
         };
         inner.renew();
         wrap(match way {
-            Ok(way) => Self::waits(Wait::turn(inner.svc.clone(), call, way), arrival),
+            Ok((svc, way)) => {
+                let svc = svc.unwrap_or_else(|| inner.svc.clone());
+                Self::waits(Wait::turn(svc, call, way), arrival)
+            }
             Err(error) => Self::refused(ticket.stamp(error)),
         })
     }
@@ -263,7 +267,7 @@ impl<S> Wait<S> {
         Self::Turn {
             limit: WaitLimit::of(&call),
             parts: Some((svc, call)),
-            until: match way {
+            due: match way {
                 Way::Until(at) => Some((at, Timer::default())),
                 Way::Wait | Way::Go => None,
             },
@@ -335,7 +339,7 @@ where
     S::Error: Into<ToolError>,
     T: Again<S>,
 {
-    let error = loop {
+    let sent = loop {
         let wait = waiting.as_mut().expect("polled after completion");
         let own = ticket.as_mut().expect("there until the end");
         let next = match wait.as_mut().project() {
@@ -347,43 +351,41 @@ where
                 let call = call.take().expect("polled after completion");
                 send_when((preparing.service(), ready), call, fut.as_mut(), own)
             }
-            WaitProj::Turn {
-                parts,
-                limit,
-                until,
-            } => {
+            WaitProj::Turn { parts, limit, due } => {
                 let (_, call) = parts.as_mut().expect("polled after completion");
-                let polled = match until {
-                    Some((at, timer)) => timer.poll(cx, || Some(*at)).map(Ok),
-                    None => own.poll_turn(call, cx),
+                let polled = match due {
+                    Some((at, timer)) => {
+                        let over = timer.poll(cx, || Some(*at));
+                        over.map(|()| own.arrive(call, false))
+                    }
+                    None => own.poll_turn(call, cx).map_ok(|()| Way::Go),
                 };
                 let turn = match polled {
                     Poll::Ready(turn) => turn,
                     Poll::Pending => {
                         let why = ready!(limit.poll(cx));
-                        Err(own.gave_up(why.error(), true))
+                        Err(own.gave_up(why.error()))
                     }
                 };
                 let (svc, call) = parts.take().expect("polled after completion");
                 match turn {
-                    Ok(()) => make_ready(svc, call, fut.as_mut(), own, cx),
+                    Ok(Way::Go) => make_ready(svc, call, fut.as_mut(), own, cx),
+                    Ok(way) => Ok(Some(Wait::turn(svc, call, way))),
                     Err(error) => Err(own.stamp(error)),
                 }
             }
         };
         match next {
             Ok(Some(next)) => wait.set(next),
-            Ok(None) => {
-                *waiting = None;
-                return Poll::Ready(Ok(()));
-            }
-            Err(error) => break error,
+            sent => break sent.map(|_| ()),
         }
     };
     // Drops the service that was waited for, with its reservation for a call that is not sent.
     *waiting = None;
-    *ticket = None;
-    Poll::Ready(Err(error))
+    if sent.is_err() {
+        *ticket = None;
+    }
+    Poll::Ready(sent)
 }
 
 /// Sends a call that has its turn, as soon as a service is ready for it.
@@ -418,20 +420,22 @@ where
     T: Again<S>,
 {
     let way = match ready {
-        Ok(()) => ticket.admit(&mut call),
-        Err(Unprepared::GivenUp(why)) => Err(ticket.gave_up(why.error(), false)),
+        Ok(()) => match ticket.admit(&mut call) {
+            Ok(Way::Go) => {
+                fut.set(Some(svc.call(call)));
+                return Ok(None);
+            }
+            // A clone: nothing stays reserved while the call waits.
+            way => way.map(|way| (svc.clone(), way)),
+        },
+        Err(Unprepared::GivenUp(why)) => Err(ticket.gave_up(why.error())),
         Err(Unprepared::Failed(error)) => {
             let error = ticket.stamp(error);
             ticket.not_ready(&mut call, error)
         }
     };
     match way {
-        Ok(Way::Go) => {
-            fut.set(Some(svc.call(call)));
-            Ok(None)
-        }
-        // A clone: nothing stays reserved while the call waits.
-        Ok(way) => Ok(Some(Wait::turn(svc.clone(), call, way))),
+        Ok((svc, way)) => Ok(Some(Wait::turn(svc, call, way))),
         Err(error) => Err(ticket.stamp(error)),
     }
 }

@@ -87,6 +87,14 @@ impl<S, T> Resend<S, T> {
         Some(failed)
     }
 
+    /// A service for a further attempt.
+    pub(crate) fn fresh(&self) -> S
+    where
+        S: Clone,
+    {
+        self.template.fresh()
+    }
+
     /// Returns the last error of the call.
     fn last(&self, error: ToolError) -> ToolError {
         last(&self.call, self.claim, self.made, error)
@@ -107,7 +115,7 @@ impl<S, T> Resend<S, T> {
         let attempt = self.made.max(self.call.attempt());
         info.set_failed(error.clone().map(|error| (attempt, error)));
         self.failed = error;
-        After::Again(self.template.fresh(), self.call.copy(), way)
+        After::Again(self.fresh(), self.call.copy(), way)
     }
 }
 
@@ -197,13 +205,7 @@ impl<S, T> Attempts<S, T> {
         let Self::Many(resend) = self else {
             return error;
         };
-        // A caller who has cancelled has to see `Cancelled`.
-        let is_refused = error.is_own_refusal() && error.kind() != ErrorKind::Cancelled;
-        let error = match resend.take_failed() {
-            Some(failed) if is_refused => failed.before(&error),
-            Some(failed) if error.is_of_deadline() => error.after(failed),
-            _ => error,
-        };
+        let error = ended(resend.take_failed(), error);
         resend.last(error)
     }
 
@@ -222,7 +224,7 @@ impl<S, T> Attempts<S, T> {
         let Self::Many(resend) = self else {
             return why;
         };
-        let is_first = resend.claim != Claim::Retry || resend.made < resend.call.attempt();
+        let is_first = resend.made < resend.call.attempt();
         let kind = match why.kind() {
             ErrorKind::Cancelled => ErrorKind::Cancelled,
             _ => ErrorKind::Timeout,
@@ -255,6 +257,17 @@ impl<S, T> Drop for Resend<S, T> {
 fn made_below(error: &ToolError, tool: &str) -> u32 {
     let ours = error.attempts().filter(|_| error.tool() == Some(tool));
     ours.unwrap_or_default()
+}
+
+/// Returns the error of a call from that of its last attempt, after one that has `failed`.
+pub(crate) fn ended(failed: Option<ToolError>, error: ToolError) -> ToolError {
+    // A caller who has cancelled has to see `Cancelled`.
+    let is_refused = error.is_own_refusal() && error.kind() != ErrorKind::Cancelled;
+    match failed {
+        Some(failed) if is_refused => failed.before(&error),
+        Some(failed) if error.is_of_deadline() => error.after(failed),
+        _ => error,
+    }
 }
 
 /// The last error of a call that a layer repeats: it says how many attempts there were, and that an earlier one may have run.

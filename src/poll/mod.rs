@@ -119,8 +119,8 @@
 //!
 //! # Clone
 //!
-//! Clones, and services of one layer value, share nothing but settings. Readiness belongs to the inner service. A call allocates nothing
-//! here unless it starts a job.
+//! Clones, and services of one layer value, share nothing but settings. Readiness belongs to the inner service.
+//! A call is copied. More is allocated only if it starts a job.
 
 mod cancel;
 mod job;

@@ -395,7 +395,7 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn gave_up(&mut self, error: ToolError, _: bool) -> ToolError {
+    fn gave_up(&mut self, error: ToolError) -> ToolError {
         let error = match error.kind() {
             ErrorKind::Cancelled => self.cancelled(),
             _ => self.timed_out(),
@@ -404,11 +404,12 @@ where
         error
     }
 
-    fn not_ready(&mut self, _: &mut ToolCall, error: ToolError) -> Result<Way, ToolError> {
-        self.wait(Err(error)).map_err(|end| match end {
-            Err(error) => error,
-            Ok(_) => unreachable!("an error gives no answer"),
-        })
+    fn not_ready(&mut self, _: &mut ToolCall, error: ToolError) -> Result<(S, Way), ToolError> {
+        match self.wait(Err(error)) {
+            Ok(way) => Ok((self.shared.fresh(), way)),
+            Err(Err(error)) => Err(error),
+            Err(Ok(_)) => unreachable!("an error gives no answer"),
+        }
     }
 
     /// The inner layers bound the call that starts the job; a poll is bounded here.

@@ -1,6 +1,6 @@
 use tower_service::Service;
 
-use super::{handle::RateLimitHandle, keyed::KeyGate, turn::Admitted};
+use super::{handle::RateLimitHandle, keyed::KeyGate, turn::Ticket};
 use crate::{
     call::{Claim, Signal, ToolCall},
     error::ToolError,
@@ -14,7 +14,7 @@ use crate::{
 
 service! {
     /// Waits out rate limits. See the [module docs](super) for an example.
-    RateLimitBackoff<S, C = ByError>, Gates<S, C> => Admitted<S, C>,
+    RateLimitBackoff<S, C = ByError>, Gates<S, C> => Ticket<S, C>,
     where { C: Classify<S::Response> + Clone, }
 }
 
@@ -30,10 +30,10 @@ where
     S: Service<ToolCall> + Clone,
     C: Classify<S::Response> + Clone,
 {
-    type Ticket = Admitted<S, C>;
+    type Ticket = Ticket<S, C>;
 
     #[inline]
-    fn enter(&self, call: &mut ToolCall) -> Result<Admitted<S, C>, ToolError> {
+    fn enter(&self, call: &mut ToolCall) -> Result<Ticket<S, C>, ToolError> {
         let gates = &self.shared.settings;
         let settings = &*gates.settings;
         // An outer layer that repeats calls waits out their limits as well.
@@ -56,6 +56,6 @@ where
             }
             false => Attempts::Once(info, made),
         };
-        Ok(Admitted::new(attempts, entry, self.classifier.clone()))
+        Ok(Ticket::new(attempts, entry, self.classifier.clone()))
     }
 }

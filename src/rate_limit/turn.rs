@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// One call on its way through the gate of its key.
-pub(crate) struct Admitted<S, C> {
+pub(crate) struct Ticket<S, C> {
     pub(super) attempts: Attempts<S, RateLimitHandle>,
     entry: Arc<Entry<KeyGate>>,
     classifier: C,
@@ -31,7 +31,7 @@ struct Waits {
     latest: Duration,
 }
 
-impl<S, C> Admitted<S, C> {
+impl<S, C> Ticket<S, C> {
     #[inline]
     pub(super) fn new(
         attempts: Attempts<S, RateLimitHandle>,
@@ -206,7 +206,7 @@ impl<S, C> Admitted<S, C> {
     }
 }
 
-impl<S, C> Again<S> for Admitted<S, C>
+impl<S, C> Again<S> for Ticket<S, C>
 where
     S: Service<ToolCall> + Clone,
     C: Classify<S::Response>,
@@ -239,11 +239,11 @@ where
         Ok(Way::Go)
     }
 
-    fn gave_up(&mut self, error: ToolError, _: bool) -> ToolError {
+    fn gave_up(&mut self, error: ToolError) -> ToolError {
         self.attempts.gave_up(error)
     }
 
-    fn not_ready(&mut self, _: &mut ToolCall, error: ToolError) -> Result<Way, ToolError> {
+    fn not_ready(&mut self, _: &mut ToolCall, error: ToolError) -> Result<(S, Way), ToolError> {
         Err(self.attempts.not_sent(error))
     }
 
@@ -272,7 +272,7 @@ where
     }
 }
 
-impl<S, C> Drop for Admitted<S, C> {
+impl<S, C> Drop for Ticket<S, C> {
     #[inline]
     fn drop(&mut self) {
         self.give_back();

@@ -19,7 +19,7 @@ use crate::{
 };
 
 response_future! {
-    Retry<S, C>, Attempts<S, RetryPolicy<C>>, where { C: Classify<S::Response> + Clone, }
+    Retry<S, C>, Attempts<S, RetryPolicy<C>>, where { C: Classify<S::Response>, }
 }
 
 /// Repeats calls that failed. See the [module docs](super) for an example.
@@ -49,7 +49,7 @@ impl<S, C> Service<ToolCall> for Retry<S, C>
 where
     S: Service<ToolCall> + Clone,
     S::Error: Into<ToolError>,
-    C: Classify<S::Response> + Clone,
+    C: Classify<S::Response>,
 {
     type Response = S::Response;
     type Error = ToolError;
@@ -91,12 +91,12 @@ where
         Ok(Way::Go)
     }
 
-    fn gave_up(&mut self, error: ToolError, _: bool) -> ToolError {
+    fn gave_up(&mut self, error: ToolError) -> ToolError {
         Self::gave_up(self, error)
     }
 
     /// Counts as an attempt, but nothing was sent.
-    fn not_ready(&mut self, call: &mut ToolCall, error: ToolError) -> Result<Way, ToolError> {
+    fn not_ready(&mut self, call: &mut ToolCall, error: ToolError) -> Result<(S, Way), ToolError> {
         self.begin(call);
         let error = self.met(error);
         let mut sure = error.clone().with_execution(Execution::NotStarted);
@@ -105,7 +105,7 @@ where
             && let Some(at) = decide::<_, _, S::Response>(resend, Err(&mut sure))
         {
             resend.failed = Some(error);
-            return Ok(Way::Until(at));
+            return Ok((resend.fresh(), Way::Until(at)));
         }
         Err(self.end(error))
     }

@@ -813,3 +813,50 @@ async fn a_limit_per_principal_holds_back_no_other_user() {
         assert!(waits(call()).await.0);
     }
 }
+
+/// A call whose cooldown was extended asks again when its old turn comes, also if its service is
+/// not ready: it is refused then if the new turn is too late.
+#[tokio::test(start_paused = true)]
+async fn a_call_asks_again_before_it_waits_for_its_service() {
+    let builder = RateLimitBackoffLayer::builder().with_jitter(Jitter::None);
+    let layer = builder.build().unwrap();
+    let start = Instant::now();
+    let late = service_fn(|_: ToolCall| async {
+        sleep(secs(20)).await;
+        Err::<usize, _>(limited(Some(30)))
+    });
+    let in_flight = tokio::spawn(
+        layer
+            .layer(late)
+            .oneshot(call().with_deadline(start + secs(40))),
+    );
+    sleep(secs(1)).await;
+    layer.handle().cool(&call(), secs(29));
+    let (calls, tool) = tool(Ok);
+    let busy = tower::limit::ConcurrencyLimit::new(tool, 0);
+    let waits = call().with_deadline(start + secs(45));
+    let error = layer.layer(busy).oneshot(waits).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), start.elapsed().as_secs()),
+        (ErrorKind::RateLimited, 30)
+    );
+    assert_eq!((error.is_own_refusal(), count(&calls)), (true, 0));
+    in_flight.await.unwrap().unwrap_err();
+}
+
+/// A rate-limited answer was an attempt, also if the wait after it is ended.
+#[tokio::test(start_paused = true)]
+async fn a_cancel_after_a_limited_answer_is_no_refusal() {
+    let (calls, tool) = tool(Ok);
+    let layer = RateLimitBackoffLayer::builder()
+        .classify_fn(|_: Result<&usize, &ToolError>| Outcome::rate_limited(None))
+        .build();
+    let token = tokio_util::sync::CancellationToken::new();
+    let call = call().with_cancellation(token.clone());
+    let running = tokio::spawn(layer.unwrap().layer(tool).oneshot(call));
+    sleep(secs(5)).await;
+    token.cancel();
+    let error = running.await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), count(&calls)), (ErrorKind::Cancelled, 1));
+    assert_eq!((error.is_own_refusal(), error.attempts()), (false, Some(1)));
+}

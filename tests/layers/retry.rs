@@ -3,6 +3,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -1176,4 +1177,40 @@ async fn no_wait_is_randomised_without_jitter() {
             assert_eq!(start.elapsed(), wait, "{error}");
         }
     }
+}
+
+/// Becomes ready, fails to become ready, and is ready again; a clone of a failed one is a failed one.
+#[derive(Clone, Default)]
+struct Sticky {
+    polls: Arc<AtomicUsize>,
+    has_failed: bool,
+}
+
+impl Service<ToolCall> for Sticky {
+    type Response = usize;
+    type Error = ToolError;
+    type Future = std::future::Ready<Result<usize, ToolError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.has_failed |= self.polls.fetch_add(1, SeqCst) == 1;
+        Poll::Ready(match self.has_failed {
+            true => Err(ToolError::new(ErrorKind::ConnectionFailed, "closed")),
+            false => Ok(()),
+        })
+    }
+
+    fn call(&mut self, _: ToolCall) -> Self::Future {
+        let polls = self.polls.load(SeqCst);
+        std::future::ready(match polls {
+            1 => Err(upstream()),
+            _ => Ok(polls),
+        })
+    }
+}
+
+/// An attempt after a failed readiness has a fresh instance as well.
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_failed_is_not_cloned_for_the_next_attempt() {
+    let stack = RetryLayer::new(policy()).layer(Sticky::default());
+    assert_eq!(stack.oneshot(call()).await.unwrap(), 3);
 }

@@ -1,8 +1,8 @@
 //! A token that the tool refuses, although its time is not over.
 
-use tokio::time::sleep;
-use tower::{Layer, ServiceExt, service_fn};
-use tower_toolcall::{ErrorKind, Evidence, ToolCall, ToolError};
+use tokio::time::{Instant, sleep};
+use tower::{Layer, ServiceExt, limit::ConcurrencyLimit, service_fn};
+use tower_toolcall::{ErrorKind, Evidence, ToolCall, ToolError, token::UpstreamToken};
 
 use crate::kit::{Provider, SECOND, Stack, Upstream, call, unauthorized};
 
@@ -161,4 +161,37 @@ async fn a_late_refusal_leaves_the_newer_token() {
     assert_eq!(stack.send(call("alice")).await.unwrap(), SECOND_ONE);
     assert_eq!(late.await.unwrap().unwrap(), SECOND_ONE);
     assert_eq!(provider.asked(), 2);
+}
+
+/// D7: a deadline that ends the wait for the second send does not hide the first one's answer, nor
+/// does a refusal below.
+#[tokio::test(start_paused = true)]
+async fn the_401_is_the_answer_if_the_second_send_is_given_up() {
+    for refuses in [false, true] {
+        let provider = Provider::default();
+        let semaphore = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
+        let tool = service_fn(move |call: ToolCall| async move {
+            let token = call.extensions().get::<UpstreamToken>();
+            let token = token.unwrap().expose().to_owned();
+            sleep(SECOND).await;
+            match token == FIRST && call.deadline().is_some() {
+                true => Err(unauthorized()),
+                false if refuses => Err(ToolError::refusal(ErrorKind::CircuitOpen, "open")),
+                false => Ok(token),
+            }
+        });
+        let limited = ConcurrencyLimit::with_semaphore(tool, semaphore.clone());
+        let stack = provider.layer().layer(limited);
+        let _ = stack.clone().oneshot(call("alice")).await;
+        sleep(60 * SECOND).await;
+        let call = call("alice").with_deadline(Instant::now() + 5 * SECOND);
+        let running = tokio::spawn(stack.oneshot(call));
+        sleep(SECOND / 2).await;
+        // The next one in the queue.
+        let held = semaphore.acquire_owned().await.unwrap();
+        let _held = (!refuses).then_some(held);
+        let error = running.await.unwrap().unwrap_err();
+        assert_eq!((error.kind(), provider.asked()), (ErrorKind::Denied, 2));
+        assert_eq!(error.status().map(|s| s.as_u16()), Some(401));
+    }
 }

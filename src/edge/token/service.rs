@@ -16,7 +16,11 @@ use crate::{
     call::{CallInfo, ToolCall},
     error::{ErrorKind, Evidence, Execution, ToolError},
     flow::again::{After, Again, Enter, Way, service},
-    kit::{attempts::Template, lane, preparing::GivenUp},
+    kit::{
+        attempts::{self, Template},
+        lane,
+        preparing::GivenUp,
+    },
 };
 
 service! {
@@ -52,6 +56,7 @@ where
             info: call.info(),
             renewal: None,
             asking: None,
+            refused: None,
         };
         let needs = settings.needs(call);
         if let Needs::Nothing = needs {
@@ -74,7 +79,6 @@ where
                 request,
                 shared: self.keep(),
                 token: kept.clone(),
-                refused: None,
             });
         }
         if let Some(kept) = kept {
@@ -89,6 +93,8 @@ pub(crate) struct Bearer<S, X> {
     info: CallInfo,
     renewal: Option<Renewal<S, X>>,
     asking: Option<Asking>,
+    /// The server's answer to the first token.
+    refused: Option<ToolError>,
 }
 
 /// What it takes to ask for a token and to send the call with it: of a call without one, and of one whose token may have been
@@ -99,8 +105,6 @@ struct Renewal<S, X> {
     shared: Arc<lane::Kept<Source<S, X>>>,
     /// With which it was sent.
     token: Option<Kept>,
-    /// The server's answer to that.
-    refused: Option<ToolError>,
 }
 
 impl<S, X> Renewal<S, X> {
@@ -110,16 +114,6 @@ impl<S, X> Renewal<S, X> {
         let is_401 = error.status().is_some_and(|status| status == 401);
         let is_unsent = error.execution() == Execution::NotStarted && !error.is_after_ambiguous();
         self.token.is_some() && is_401 && is_unsent && error.evidence() == Evidence::Word
-    }
-
-    /// The error of a call that has no token. What its caller says goes before what the server has said, and that before what the provider says.
-    fn give_up(self, error: ToolError) -> ToolError {
-        match (GivenUp::by(&self.call), self.refused) {
-            (Some(GivenUp::Cancelled), _) => GivenUp::Cancelled.error(),
-            (_, Some(refused)) => refused,
-            (Some(why), None) => why.error(),
-            (None, None) => error,
-        }
     }
 }
 
@@ -159,28 +153,33 @@ where
         let asked = ready!(asking.as_mut().poll(cx));
         self.asking = None;
         // The call is sent a last time.
-        let renewal = self
-            .renewal
-            .take()
-            .expect("kept while a token is asked for");
+        self.renewal = None;
         Poll::Ready(match asked {
             Ok(token) => {
-                if renewal.refused.is_some() {
+                if self.refused.is_some() {
                     call.next_attempt();
                 }
                 call.extensions_mut()
                     .insert(UpstreamToken::new(token.token));
                 Ok(())
             }
-            Err(error) => Err(renewal.give_up(error)),
+            Err(error) => {
+                let error = GivenUp::by(call).map_or(error, GivenUp::error);
+                Err(self.gave_up(error))
+            }
         })
     }
 
-    fn gave_up(&mut self, error: ToolError, at_turn: bool) -> ToolError {
-        match self.renewal.take() {
-            Some(renewal) if at_turn => renewal.give_up(error),
+    /// The caller's cancellation goes before the server's answer, and that before all else.
+    fn gave_up(&mut self, error: ToolError) -> ToolError {
+        match self.refused.take() {
+            Some(refused) if error.kind() != ErrorKind::Cancelled => refused,
             _ => error,
         }
+    }
+
+    fn not_ready(&mut self, _: &mut ToolCall, error: ToolError) -> Result<(S, Way), ToolError> {
+        Err(self.gave_up(error))
     }
 
     fn again(&mut self, result: Result<S::Response, ToolError>) -> After<S, S::Response> {
@@ -190,10 +189,10 @@ where
                     renewal.shared.settings.0.forget(&renewal.request, &token);
                 }
                 self.info.end_attempt(true);
-                renewal.refused = Some(error);
+                self.refused = Some(error);
                 return After::Again(renewal.shared.fresh(), renewal.call.copy(), Way::Wait);
             }
-            (Err(error), _) => error,
+            (Err(error), _) => attempts::ended(self.refused.take(), error),
             (Ok(answer), _) => return After::End(Ok(answer)),
         };
         After::End(Err(error.for_call(&self.info)))
