@@ -175,12 +175,16 @@ impl Row {
 
     /// A layer below has reported an event of a running call.
     pub(super) fn happened(&self, series: Series) {
-        self.recognised();
-        if let Some(signal) = series.signal() {
-            self.learn(signal.into());
+        // The reused answer may be the error of a name that a model has invented.
+        if series != Series::Reused {
+            self.recognised();
         }
-        self.write(|tally| tally.counts.add(series, 1));
-        self.tell(|sink| match series {
+        let row = self.or_other(self.is_known());
+        if let Some(signal) = series.signal() {
+            row.learn(signal.into());
+        }
+        row.write(|tally| tally.counts.add(series, 1));
+        row.tell(|sink| match series {
             Series::Retries => sink.retried(),
             Series::Refused(reason) => sink.refused(reason),
             Series::RateLimited => sink.rate_limited(),

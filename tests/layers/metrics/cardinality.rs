@@ -1,7 +1,7 @@
 //! Names that a model invents.
 
 use tower::ServiceExt;
-use tower_toolcall::{BoxError, ToolCall, metrics::Metrics};
+use tower_toolcall::{BoxError, ErrorKind, Execution, ToolCall, ToolError, metrics::Metrics};
 
 use super::{run, stats, tools};
 
@@ -36,6 +36,29 @@ async fn a_tool_beyond_the_bound_is_counted_with_the_others() {
     assert_eq!(snapshot.tools.len(), 11);
     assert_eq!(snapshot.tool(None, "_other").unwrap().successes, 990);
     assert_eq!(snapshot.total.calls, 1_000);
+}
+
+/// 20a: `once` keeps the error, so the second call is one that is reused.
+#[tokio::test(start_paused = true)]
+async fn an_invented_name_that_is_called_twice_gets_no_row() {
+    let metrics = Metrics::builder().with_max_tools(10).build().unwrap();
+    let once = tower::ServiceBuilder::new()
+        .layer(metrics.layer())
+        .layer(tower_toolcall::once::OnceLayer::new())
+        .service_fn(|_: ToolCall| async {
+            let error = ToolError::new(ErrorKind::NotFound, "no");
+            Err::<(), _>(error.with_execution(Execution::Unknown))
+        });
+    for n in 0..20 {
+        let invented = super::call(&format!("invented_{n}")).with_session_id("s");
+        once.clone().oneshot(invented.clone()).await.unwrap_err();
+        once.clone().oneshot(invented).await.unwrap_err();
+    }
+    let snapshot = metrics.snapshot();
+    assert_eq!(snapshot.tools.len(), 1, "the other one");
+    assert_eq!(snapshot.tool(None, "_other").unwrap().reused, Some(20));
+    run(&metrics, "late").await;
+    assert_eq!(stats(&metrics, "late").calls, 1);
 }
 
 /// It has to count somewhere, and a tool may come to exist later.
