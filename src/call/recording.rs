@@ -79,6 +79,8 @@ impl ToolCall {
             Some(recording) => recording,
             None => self.start_fresh_recording(),
         };
+        // The record may be new, or may have the limit of an earlier call.
+        self.share_limit();
     }
 
     /// A clone of this call is being observed: this one gets a record of its own.

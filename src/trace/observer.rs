@@ -21,7 +21,7 @@ use crate::{
     outcome::Outcome,
 };
 
-/// How late a call may succeed after its deadline if a layer enforces that.
+/// How late a call may succeed after its timeout or deadline if a layer enforces that.
 const MAX_LATE: Duration = Duration::from_millis(500);
 
 const ENFORCE: &str = "set a `TimeoutLayer`, and for deadlines a `DeadlineLayer`";
@@ -233,14 +233,15 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         }
     }
 
-    /// Counts a call that was sent, and had a limit that no layer enforces.
+    /// Counts a call that was sent, and that succeeded after a limit that no layer enforces.
     fn check_limits(&self, seen: &Seen, is_success: bool, facts: &Facts) {
         let (info, layer) = (&self.info, &self.layer);
-        if info.limit_ms() > 0 || facts.attempts == 0 {
+        if info.limit_ms() > 0 || facts.attempts == 0 || !is_success {
             return;
         }
-        let is_late = |at: Instant| is_success && at.elapsed() > MAX_LATE;
-        if info.timeout().is_some() || seen.deadline.is_some_and(is_late) {
+        let timeout = info.timeout().and_then(|t| seen.since.checked_add(t));
+        let mut limits = [timeout, seen.deadline].into_iter().flatten();
+        if limits.any(|at| at.elapsed() > MAX_LATE) {
             let (reason, help) = (InertReason::NotEnforced, ENFORCE);
             layer.inert.pass(&layer.listener, info, reason, help);
         }

@@ -161,6 +161,47 @@ async fn limits_that_no_layer_enforces_are_said_once() {
     }
 }
 
+/// 20a: clones that are sent at the same time have records of their own. The second case is a later
+/// call without a `TimeoutLayer`, whose record knew one.
+#[tokio::test(start_paused = true)]
+async fn a_clone_of_a_call_has_its_own_timeout() {
+    let slow = Script::always(Step::ok("sunny").after(Duration::from_secs(2)));
+    let trace = TraceLayer::new();
+    let (_log, _guard) = Log::at(Level::INFO);
+    let timed = ServiceBuilder::new()
+        .tool_timeout(Duration::from_secs(9))
+        .layer(&trace)
+        .service(slow.clone());
+    let send = |secs| {
+        let call = ToolCall::new("search").with_timeout(Duration::from_secs(secs));
+        (timed.clone().oneshot(call.clone()), call)
+    };
+    let (first, call) = send(9);
+    let (first, second) = tokio::join!(first, timed.clone().oneshot(call));
+    assert!(first.is_ok() && second.is_ok());
+    assert_eq!(trace.inert(), 0);
+
+    let (first, call) = send(1);
+    first.await.unwrap_err();
+    trace.layer(slow).oneshot(call).await.unwrap();
+    assert_eq!(trace.inert(), 1);
+}
+
+/// 20a: a layer outside of the `TimeoutLayer` may answer the call. The second case is a call whose
+/// tool service enforces the timeout.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_ends_within_its_timeout_does_not_show_that_none_is_enforced() {
+    let trace = TraceLayer::new();
+    let (_log, _guard) = Log::at(Level::INFO);
+    let call = || ToolCall::new("search").with_timeout(Duration::from_secs(1));
+    let cached = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("kept") });
+    trace.layer(cached).oneshot(call()).await.unwrap();
+    let ends_it = Script::always(Step::fail(ErrorKind::Timeout).after(Duration::from_secs(1)));
+    let ended: Result<&str, _> = trace.layer(ends_it).oneshot(call()).await;
+    ended.unwrap_err();
+    assert_eq!(trace.inert(), 0);
+}
+
 /// 20b: a call that another one's limit holds back. The second case is a cooldown that a person began.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_out_a_cooldown_is_a_line() {
