@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::HashMap};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
-use super::parts::{DATA, NAMED, keywords};
+use super::parts::{DATA, IDS, NAMED, keywords};
 use crate::answer::json_bytes;
 
 /// Reason why a schema is not compiled; it continues the words "the schema".
@@ -17,6 +17,12 @@ const MAX_BYTES: u64 = 256 << 10;
 /// Levels of a schema as JSON, and of subschemas with references followed. The compiler and the
 /// validator use stack for each level: 1,000 overflow 2 MiB.
 const MAX_LEVELS: usize = 64;
+
+/// The same of a schema from a trusted server, where the part that refers to itself is followed once.
+const MAX_TRUSTED_LEVELS: usize = 256;
+
+/// Values that the compiler keeps copies of, with references followed: 64 MiB.
+const MAX_KEPT: u64 = 1 << 20;
 
 /// Subschemas with references followed. Lists of two references, one inside the other twenty times,
 /// are a million.
@@ -78,14 +84,22 @@ impl Extent {
     }
 }
 
-/// Refuses a schema that is too deep to be walked, or too large.
-pub(super) fn check(schema: &Value) -> Result<(), Reason> {
-    if Extent::of(schema, MAX_LEVELS).levels > MAX_LEVELS {
-        return Err(format!("is nested deeper than {MAX_LEVELS} levels").into());
+fn max_levels(is_trusted: bool) -> usize {
+    match is_trusted {
+        true => MAX_TRUSTED_LEVELS,
+        false => MAX_LEVELS,
     }
-    match json_bytes(schema, MAX_BYTES) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(format!("has more than {MAX_BYTES} bytes as JSON").into()),
+}
+
+/// Refuses a schema that is too deep to be walked, or too large.
+pub(super) fn check(schema: &Value, is_trusted: bool) -> Result<(), Reason> {
+    let max = max_levels(is_trusted);
+    if Extent::of(schema, max).levels > max {
+        return Err(format!("is nested deeper than {max} levels").into());
+    }
+    match is_trusted || json_bytes(schema, MAX_BYTES).is_ok() {
+        true => Ok(()),
+        false => Err(format!("has more than {MAX_BYTES} bytes as JSON").into()),
     }
 }
 
@@ -102,31 +116,55 @@ pub(super) struct Size {
     levels: usize,
     /// Bytes of the longest path.
     pub(super) path: u64,
+    /// Names of `required`, each of which may be an error, for one value.
+    pub(super) names: u64,
+    /// Values of keywords that the compiler keeps copies of.
+    kept: u64,
 }
 
 impl Size {
-    /// Size of a schema from a server that is not trusted.
+    /// Size of a schema. `None`, only of a trusted one: it is beyond the limits.
     ///
     /// # Errors
     ///
-    /// If the schema is too large, refers to itself, or has a reference to what it does not have.
-    pub(super) fn of(schema: &Value, has_parts: bool) -> Result<Self, Reason> {
+    /// If the schema is too deep; and unless it is trusted if it is too large, refers to itself, or
+    /// has a reference to a part that it does not have.
+    pub(super) fn of(
+        schema: &Value,
+        has_parts: bool,
+        is_trusted: bool,
+    ) -> Result<Option<Self>, Reason> {
         let mut sizes = Sizes {
             root: schema,
             has_parts,
+            is_trusted,
+            is_beyond: false,
+            named: None,
             known: HashMap::new(),
         };
         let size = sizes.of(schema, 1)?;
-        if size.subschemas > MAX_SUBSCHEMAS {
+        if is_trusted {
+            let is_known = !sizes.is_beyond && size.check().is_ok();
+            return Ok(is_known.then_some(size));
+        }
+        size.check().map(|()| Some(size))
+    }
+
+    fn check(&self) -> Result<(), Reason> {
+        if self.subschemas > MAX_SUBSCHEMAS {
             let what = "subschemas, references followed";
             return Err(format!("has more than {MAX_SUBSCHEMAS} {what}").into());
         }
-        if size.levels > MAX_LEVELS {
+        if self.levels > MAX_LEVELS {
             return Err(TOO_DEEP.into());
         }
-        match size.subschemas * size.path > MAX_PATHS {
+        if self.kept > MAX_KEPT {
+            let what = "values to keep, references followed";
+            return Err(format!("has more than {MAX_KEPT} {what}").into());
+        }
+        match self.subschemas * self.path > MAX_PATHS {
             true => Err("has too long paths to its subschemas".into()),
-            false => Ok(size),
+            false => Ok(()),
         }
     }
 
@@ -151,6 +189,7 @@ impl Size {
     fn add(&mut self, inner: Self) {
         self.looks = self.looks.saturating_add(inner.looks);
         self.cost = self.cost.saturating_add(inner.cost);
+        self.names = self.names.saturating_add(inner.names);
         self.note(inner);
     }
 
@@ -158,11 +197,13 @@ impl Size {
     fn add_part(&mut self, inner: Self) {
         self.looks = self.looks.max(inner.looks);
         self.cost = self.cost.max(inner.cost);
+        self.names = self.names.max(inner.names);
         self.note(inner);
     }
 
     fn note(&mut self, inner: Self) {
         self.subschemas = self.subschemas.saturating_add(inner.subschemas);
+        self.kept = self.kept.saturating_add(inner.kept);
         self.is_set |= inner.is_set;
         self.levels = self.levels.max(inner.levels);
         self.path = self.path.max(inner.path);
@@ -180,14 +221,36 @@ const PARTS: [&str; 5] = [
     "additionalItems",
 ];
 
+/// Keywords with a reference.
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+
 /// Keywords with schemas that only references use.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+
+/// Keywords of which the compiler keeps no copy, in any draft.
+const COMPILED: [&str; 10] = [
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "items",
+    "additionalItems",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "definitions",
+    "dependencies",
+];
 
 /// Sizes of the subschemas of a document.
 struct Sizes<'s> {
     root: &'s Value,
     /// Whether a part has an `$id` of its own, from which references in it begin.
     has_parts: bool,
+    is_trusted: bool,
+    /// Whether a trusted schema is beyond the limits.
+    is_beyond: bool,
+    /// Schemas of a trusted server by identifier, when a reference needs them.
+    named: Option<HashMap<&'s str, &'s Value>>,
     /// By address; `None` while a subschema is measured.
     known: HashMap<*const Value, Option<Size>>,
 }
@@ -202,19 +265,23 @@ impl<'s> Sizes<'s> {
         };
         match self.known.get(&std::ptr::from_ref(schema)) {
             Some(Some(size)) => return Ok(*size),
-            Some(None) => return Err("refers to itself".into()),
-            None if level > MAX_LEVELS => return Err(TOO_DEEP.into()),
+            Some(None) => return self.refuse("refers to itself").map(|()| Size::default()),
+            None if level > max_levels(self.is_trusted) => return Err(TOO_DEEP.into()),
             None => self.known.insert(schema, None),
         };
-        let uneven = ["$dynamicRef", "$recursiveRef"];
-        if uneven.iter().any(|keyword| map.contains_key(*keyword)) {
-            return Err("has a `$dynamicRef` or a `$recursiveRef`".into());
+        if REFERENCES[1..]
+            .iter()
+            .any(|keyword| map.contains_key(*keyword))
+        {
+            self.refuse("has a `$dynamicRef` or a `$recursiveRef`")?;
         }
         let (mut size, mut parts) = (own(map), Size::default());
         let is_used = |keyword: &str| !DATA.contains(&keyword) && !DEFINITIONS.contains(&keyword);
         for (keyword, value) in map.iter().filter(|(keyword, _)| is_used(keyword)) {
             let subschemas: Vec<(&str, &Value)> = match value {
-                reference if keyword == "$ref" => vec![("", self.target(reference)?)],
+                reference if REFERENCES.contains(&keyword.as_str()) => self
+                    .target(reference)?
+                    .map_or_else(Vec::new, |target| vec![("", target)]),
                 Value::Array(list) => list.iter().map(|schema| ("", schema)).collect(),
                 Value::Object(named) if NAMED.contains(&keyword.as_str()) => {
                     named.iter().map(|(name, of)| (&**name, of)).collect()
@@ -236,17 +303,47 @@ impl<'s> Sizes<'s> {
         Ok(size)
     }
 
-    fn target(&self, reference: &Value) -> Result<&'s Value, Reason> {
-        if self.has_parts {
-            return Err("has a `$ref`, and an `$id` that is not at its root".into());
+    /// Refuses a schema, unless it is trusted: then it is beyond the limits.
+    fn refuse(&mut self, reason: &'static str) -> Result<(), Reason> {
+        self.is_beyond = true;
+        match self.is_trusted {
+            true => Ok(()),
+            false => Err(reason.into()),
         }
-        let fragment = reference.as_str().and_then(|to| to.strip_prefix('#'));
-        let pointer = fragment.and_then(decoded);
+    }
+
+    fn target(&mut self, reference: &Value) -> Result<Option<&'s Value>, Reason> {
+        if self.has_parts {
+            self.refuse("has a `$ref`, and an `$id` that is not at its root")?;
+        }
+        let to = reference.as_str().unwrap_or_default();
+        let pointer = to.strip_prefix('#').and_then(decoded);
         let schema = pointer
             .filter(|to| !keywords(to).flatten().any(|part| DATA.contains(&part)))
             .and_then(|to| self.root.pointer(&to));
-        schema.ok_or("has a `$ref` that is not a JSON pointer to a part of it".into())
+        if schema.is_some() {
+            return Ok(schema);
+        }
+        self.refuse("has a `$ref` that is not a JSON pointer to a part of it")?;
+        let root = self.root;
+        let named = self.named.get_or_insert_with(|| named(root));
+        Ok(named.get(to.trim_start_matches('#')).copied())
     }
+}
+
+/// Returns all that may be a schema, by identifier.
+fn named(root: &Value) -> HashMap<&str, &Value> {
+    let (mut named, mut rest) = (HashMap::new(), vec![root]);
+    while let Some(value) = rest.pop() {
+        rest.extend(value.as_array().into_iter().flatten());
+        for (key, inner) in value.as_object().into_iter().flatten() {
+            rest.push(inner);
+            if let (true, Some(name)) = (IDS.contains(&key.as_str()), inner.as_str()) {
+                named.insert(name.trim_start_matches('#'), value);
+            }
+        }
+    }
+    named
 }
 
 /// Size of a schema without its subschemas.
@@ -266,6 +363,9 @@ fn own(schema: &Map<String, Value>) -> Size {
     let compared = length("required") + length("properties") + values("enum") + values("const");
     // An error has a copy of what is in `not`.
     let copied = values("not") + values("dependencies") + values("dependentRequired");
+    let kept = schema
+        .iter()
+        .filter(|(keyword, _)| !COMPILED.contains(&keyword.as_str()));
     Size {
         subschemas: 1,
         looks: 1 + compared / 8 + copied,
@@ -273,6 +373,10 @@ fn own(schema: &Map<String, Value>) -> Size {
         is_set,
         levels: 1,
         path: 0,
+        names: length("required"),
+        kept: kept
+            .map(|(_, value)| Extent::of(value, MAX_LEVELS).values)
+            .sum(),
     }
 }
 

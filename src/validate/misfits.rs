@@ -341,7 +341,9 @@ fn causes_within<'e>(
         let is_other_type = |e: &&ValidationError<'static>| {
             matches!(e.kind(), Kind::Type { .. }) && e.instance_path() == at
         };
-        let is_other = |e: &&ValidationError<'static>| chosen(e).is_some();
+        let is_other = |e: &&ValidationError<'static>| {
+            matches!(e.kind(), Kind::Constant { .. } | Kind::Enum { .. })
+        };
         let others = alternative.iter().filter(is_other).count();
         (
             alternative.iter().any(|e| is_other_type(&e)),

@@ -8,7 +8,7 @@
 //! Schemas are compiled when a list of tools is read, never in a call; [`Schemas`] has those of all
 //! tools. A schema from a server that is not trusted is [measured](Schema#limits) before it is
 //! compiled. One that is too large, or refers to itself, is [refused](Schemas::refused): it is not
-//! enforced, and calls of its tool pass. [`Schema::compile_trusted`] has no limits.
+//! enforced, and calls of its tool pass. [`Schema::compile_trusted`] has one limit: 256 levels.
 //!
 //! # Order
 //!

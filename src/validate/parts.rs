@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jsonschema::{PatternOptions, ValidationOptions};
 use serde_json::{Map, Value, json};
 
-/// Bytes of a regular expression: a parser makes 40 KiB of each `\\pL` before it looks at the size of
+/// Bytes of a regular expression: a parser makes 40 KiB of each `\pL` before it looks at the size of
 /// the automaton.
 const MAX_PATTERN: usize = 1 << 10;
 
@@ -64,7 +64,7 @@ impl Parts {
         let is_old = dialect.contains("draft-04");
         each_schema(schema, |map| {
             parts.note(map);
-            for keyword in ["$id", "id", "$anchor", "$dynamicAnchor"] {
+            for keyword in IDS {
                 let is_id = keyword == "$id" || is_old && keyword == "id";
                 let id = map.get(keyword).and_then(Value::as_str);
                 let is_own = id.is_some_and(|id| !id.is_empty() && !id.starts_with('#'));
@@ -103,17 +103,20 @@ impl Parts {
     /// Returns the regular expressions and keywords that are not enforced.
     pub(super) fn omitted(&self, is_trusted: bool, dialect: &str) -> BTreeSet<Box<str>> {
         let options = options(is_trusted);
-        let mut room = MAX_PATTERNS_TEXT;
-        let mut has_room = |pattern: &str| {
-            let bytes = pattern.len().max(MAX_PATTERNS_TEXT / MAX_PATTERNS);
-            let has_room = pattern.len() <= MAX_PATTERN && bytes <= room;
-            room -= if has_room { bytes } else { 0 };
-            has_room
-        };
+        // Patterns that the engine takes have one room, and those that it refuses another.
+        let mut rooms = [MAX_PATTERNS_TEXT; 2];
         let left_out = self.patterns.iter().filter(|pattern| {
+            let bytes = pattern.len().max(MAX_PATTERNS_TEXT / MAX_PATTERNS);
+            let has_room = pattern.len() <= MAX_PATTERN && rooms.iter().all(|r| bytes <= *r);
+            if !is_trusted && !has_room {
+                return true;
+            }
             // The schemas of older drafts refuse Python's forms.
             let schema = json!({ "$schema": dialect, "pattern": pattern });
-            !is_trusted && !has_room(pattern) || options.build(&schema).is_err()
+            let is_refused = options.build(&schema).is_err();
+            let room = &mut rooms[usize::from(is_refused)];
+            *room = room.saturating_sub(bytes);
+            is_refused
         });
         let hidden = self.unevaluated.iter().filter(|_| !is_trusted);
         left_out.chain(hidden).cloned().collect()
@@ -171,14 +174,18 @@ fn has_one_of(schema: &Value, patterns: &BTreeSet<Box<str>>) -> bool {
     false
 }
 
-/// Keywords with data, and those with names of schemas.
-pub(super) const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
-pub(super) const NAMED: [&str; 6] = [
+/// Keywords with an identifier of a schema.
+pub(super) const IDS: [&str; 4] = ["$id", "id", "$anchor", "$dynamicAnchor"];
+
+/// Keywords with data, and those with names of schemas or of lists.
+pub(super) const DATA: [&str; 5] = ["const", "enum", "default", "example", "examples"];
+pub(super) const NAMED: [&str; 7] = [
     "properties",
     "patternProperties",
     "$defs",
     "definitions",
     "dependentSchemas",
+    "dependentRequired",
     "dependencies",
 ];
 

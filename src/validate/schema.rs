@@ -66,28 +66,31 @@ pub enum Draft {
 ///   for each);
 /// - it has more than 10,000 subschemas with `$ref`s followed (short lists of references can mean
 ///   millions), or their paths have more than 8 MiB together;
+/// - it has more than a million values, references followed, in `not` and in keywords other than
+///   `properties`, `items` and the like, of which the compiler keeps copies;
 /// - it refers to itself;
 /// - a `$ref` is not a JSON pointer to a part of it, or stands beside an `$id` that is not at its
 ///   root.
 ///
 /// Some parts are [left out](Self::omitted), and the rest is enforced: `unevaluatedItems` and
 /// `unevaluatedProperties`; and a regular expression that has look-around or a back reference, more
-/// than 1 KiB, or more than 16 KiB as an automaton, and all beyond the first 64 or 8 KiB. Only the
-/// engine is used that reads each text once.
+/// than 1 KiB, or more than 16 KiB as an automaton, and all beyond the first 64 or 8 KiB of those
+/// that are enforced, or of the others. Only the engine is used that reads each text once.
 ///
 /// A large value is not looked at, and fits, if values times subschemas are more than 20 million, or
 /// about 0.2 s. 64 bytes of text count as one more value. A regular expression counts as 2,000
 /// subschemas, `uniqueItems` as 400 and a fractional `multipleOf` as 100; only those for the same
 /// value are added up. A schema of at most 8 subschemas looks at values of any size.
 ///
-/// [`compile_trusted`](Self::compile_trusted) has none of these limits.
+/// [`compile_trusted`](Self::compile_trusted) has one limit alone: 256 levels, as JSON or with `$ref`s
+/// followed.
 #[derive(Clone)]
 pub struct Schema(Option<Arc<Compiled>>);
 
 struct Compiled {
     validator: Validator,
     is_trusted: bool,
-    /// `None`, only of a trusted schema: it is beyond the limits.
+    /// `None`, only of a trusted schema: it is beyond the limits of others, or refers to itself.
     size: Option<Size>,
     has_alternatives: bool,
     /// The keys and words of the schema: others are the caller's.
@@ -117,8 +120,9 @@ impl Schema {
         Self::build(schema, draft, false)
     }
 
-    /// Compiles a schema of the program itself or of a trusted server, without
-    /// [limits](Self#limits): it may refer to itself, and have look-around and `unevaluated...`.
+    /// Compiles a schema of the program itself or of a trusted server, of at most 256 levels and
+    /// otherwise without [limits](Self#limits). It may refer to itself, and have look-around and
+    /// `unevaluated...`.
     ///
     /// Only patterns that the engine does not take are [left out](Self::omitted). How long it takes
     /// to compile such a schema, and to check a value, is up to its author.
@@ -136,7 +140,8 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// If it is not a schema.
+    /// If it is not a schema, or is nested deeper than 256 levels, as JSON or with references followed
+    /// until they come back: the compiler uses stack for each.
     pub fn compile_trusted(schema: &Value, draft: Draft) -> Result<Self, ConfigError> {
         Self::build(schema, draft, true)
     }
@@ -261,9 +266,7 @@ const LOOKS: u64 = 100;
 
 impl Compiled {
     fn new(schema: &Value, draft: Draft, is_trusted: bool) -> Result<Self, Reason> {
-        if !is_trusted {
-            check(schema)?;
-        }
+        check(schema, is_trusted)?;
         let said = schema.get("$schema").and_then(Value::as_str);
         let dialect = said.unwrap_or(match draft {
             Draft::Draft7 => "http://json-schema.org/draft-07/schema#",
@@ -275,10 +278,7 @@ impl Compiled {
         if !omitted.is_empty() {
             copy = without(&copy, &omitted);
         }
-        let size = match Size::of(&copy, parts.has_ids) {
-            Err(reason) if !is_trusted => return Err(reason),
-            size => size.ok(),
-        };
+        let size = Size::of(&copy, parts.has_ids, is_trusted)?;
         if let Value::Object(map) = &mut copy {
             map.entry("$schema").or_insert(dialect.into());
         }
@@ -323,7 +323,7 @@ impl Compiled {
     fn takes_to_all(&self, value: &Value) -> bool {
         let Extent { values, levels, .. } = Extent::of(value, MAX_ARGUMENTS_DEPTH);
         let (looks, path) = match self.size {
-            Some(size) => (size.looks, size.path),
+            Some(size) => (size.looks.saturating_add(size.names), size.path),
             None if levels > MAX_LEVELS_TO_ALL => return false,
             None => (LOOKS, 0),
         };

@@ -119,9 +119,9 @@ impl Entry {
             Err(error) => Some(error.clone()),
             Ok(schema) => {
                 let part = schema.omitted().next()?;
-                let kind = match part.starts_with("unevaluated") {
-                    true => "keyword",
-                    false => "pattern",
+                let kind = match part {
+                    "unevaluatedItems" | "unevaluatedProperties" => "keyword",
+                    _ => "pattern",
                 };
                 let reason = format!("has a {kind} that is left out: {}", short(part));
                 Some(ConfigError::new("schema", reason))

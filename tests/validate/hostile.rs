@@ -138,6 +138,60 @@ fn a_deep_cycle_is_refused() {
     expect!["has references that are nested too deeply"].assert_eq(&reason);
 }
 
+/// F-3: schemas of servers that are trusted may refer to themselves, and fit on the stack too.
+#[test]
+fn a_trusted_schema_that_is_too_deep_for_the_stack_is_refused() {
+    let mut rings = Map::new();
+    for n in 0..100 {
+        let next = json!({ "$ref": format!("#/definitions/l{}", (n + 1) % 100) });
+        let deep = (0..50).fold(next, |inner, _| of("items", inner));
+        rings.insert(format!("l{n}"), deep);
+    }
+    let named = (0..3_000).map(|n| {
+        (
+            format!("n{n}"),
+            json!({ "$id": format!("#n{n}"), "items": { "$ref": format!("#n{}", n + 1) } }),
+        )
+    });
+    let named: Map<_, _> = named.collect();
+    let rings = json!({ "definitions": rings, "$ref": "#/definitions/l0" });
+    let named = json!({ "definitions": named, "items": { "$ref": "#n0" } });
+    for schema in [
+        rings,
+        named,
+        chain(3_000, LINKS[2]),
+        nested(3_000, AROUND[0]),
+    ] {
+        let reason = quick(move || {
+            let reason = reason(Schema::compile_trusted(&schema, Draft::Draft7));
+            forget(schema);
+            reason
+        });
+        assert!(reason.contains("nested"), "{reason}");
+    }
+}
+
+#[test]
+fn the_deepest_trusted_schemas_that_are_taken_fit_on_the_stack() {
+    for link in LINKS {
+        quick(move || {
+            let longest = (1..400).rev().find_map(|length| {
+                let mut schema = chain(length, link);
+                schema["definitions"]["l0"] = json!({ "items": { "$ref": "#" } });
+                let schema = Schema::compile_trusted(&schema, Draft::Draft7).ok()?;
+                Some((schema, length))
+            });
+            let (schema, length) = longest.unwrap();
+            assert!(length > 50, "{length}");
+            for around in [|v| json!([v]), |v| json!({ "c": v })] {
+                let arguments = (0..120).fold(json!(1), |inner, _| around(inner));
+                let _ = schema.is_valid(&arguments);
+                let _ = schema.misfits(&arguments);
+            }
+        });
+    }
+}
+
 /// 1.5 KB, and the first error takes a second.
 fn doubling(levels: usize, keyword: &str) -> Value {
     let mut definitions = Map::new();
@@ -275,6 +329,11 @@ fn what_is_told_takes_little_memory() {
         )
     };
     let closed = json!({ "properties": { "a": {} }, "additionalProperties": false });
+    let required: Vec<String> = (0..30_000).map(|n| n.to_string()).collect();
+    let names = json!({
+        "allOf": list(18, json!({ "$ref": "#/$defs/a" })),
+        "$defs": { "a": { "required": required } },
+    });
     for (schema, value) in [
         (
             json!({ "items": { "const": list(60_000, json!(1)) } }),
@@ -314,6 +373,7 @@ fn what_is_told_takes_little_memory() {
         ),
         (nested("anyOf"), deep(20)),
         (nested("oneOf"), deep(20)),
+        (names, json!({})),
     ] {
         let text: String = schema.to_string().chars().take(100).collect();
         let bytes = quick(move || {
@@ -342,6 +402,17 @@ fn more_than_64_different_patterns_are_left_out() {
         .map(|schema| Schema::compile(&schema).unwrap().omitted().count())
     });
     assert_eq!(omitted, [0, 6, 0]);
+}
+
+/// F-11: honest patterns are enforced beside many that the engine does not take.
+#[test]
+fn patterns_that_are_left_out_take_no_room_of_others() {
+    let schema = properties(124, |i| match i < 62 {
+        true => json!({ "pattern": format!("(?=a{i})") }),
+        false => json!({ "pattern": format!("^[a-z]{{1,{}}}$", i + 1) }),
+    });
+    let omitted = quick(move || Schema::compile(&schema).unwrap().omitted().count());
+    assert_eq!(omitted, 62);
 }
 
 /// Each is refused within 1.4 ms, with a limit of 256 KiB.
@@ -376,6 +447,31 @@ fn long_references_and_identifiers_take_little_memory() {
             allocation_counter::measure(compile).bytes_max
         });
         assert!(bytes < 64 << 20, "{bytes}");
+    }
+}
+
+/// F-2: the compiler keeps a copy of the schema in each `not`, and of each keyword that it does not
+/// know.
+#[test]
+fn copies_of_the_schema_take_little_memory() {
+    let numbers = || json!({ "const": vec![json!(0); 130_000 - 4_000] });
+    let nested = |keyword: &str| (0..60).fold(numbers(), |inner, _| of(keyword, inner));
+    let unknown = || {
+        let all = (1..60).map(|n| json!({ "$ref": format!("#{}", "/x".repeat(n)) }));
+        let all: Vec<Value> = all.collect();
+        let mut schema = nested("x");
+        schema["allOf"] = json!(all);
+        schema
+    };
+    for schema in [nested("not"), unknown()] {
+        let (bytes, reason) = quick(move || {
+            let mut compiled = None;
+            let compile = || compiled = Some(Schema::compile_with(&schema, Draft::Draft202012));
+            let bytes = allocation_counter::measure(compile).bytes_max;
+            (bytes, reason(compiled.unwrap()))
+        });
+        assert!(bytes < 64 << 20, "{bytes}");
+        expect!["has more than 1048576 values to keep, references followed"].assert_eq(&reason);
     }
 }
 

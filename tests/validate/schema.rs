@@ -134,3 +134,15 @@ fn debug_does_not_show_the_schema() {
     let schema = compile(json!({ "properties": { "a": { "const": "CANARY" } } }));
     expect!["Schema { anything: false, omitted: 0, .. }"].assert_eq(&format!("{schema:?}"));
 }
+
+/// F-10: data that looks like a reference. The second case is an example of OpenAPI.
+#[test]
+fn a_name_or_an_example_is_not_a_reference() {
+    for schema in [
+        json!({ "dependentRequired": { "$ref": ["as"] } }),
+        json!({ "properties": { "a": { "type": "object", "example": { "$ref": ".." } } } }),
+    ] {
+        let schema = Schema::compile_with(&schema, Draft::Draft202012).unwrap();
+        assert!(schema.is_valid(&json!({ "a": {} })));
+    }
+}

@@ -118,8 +118,8 @@ impl Catalog {
         self
     }
 
-    /// Sets whether the server's annotations are believed, and its schemas enforced without limits.
-    /// Default: no.
+    /// Sets whether the server's annotations are believed, and its schemas compiled by
+    /// `Schema::compile_trusted`. The schemas of a list still have 1 s together. Default: no.
     #[must_use]
     pub fn trust_annotations(mut self, trusted: bool) -> Self {
         self.trusted = trusted;

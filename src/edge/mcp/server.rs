@@ -211,8 +211,8 @@ impl McpServer {
     /// idempotent, may be repeated. Default: not believed, so no call that may have run is
     /// repeated.
     ///
-    /// Schemas of its tools are enforced without limits; of other servers, those that refer to
-    /// themselves are not enforced.
+    /// Schemas of its tools are compiled as trusted ones, in 1 s together; of other servers, those
+    /// that refer to themselves are not enforced.
     ///
     /// To start a server yourself is a good reason to trust it.
     #[must_use]
