@@ -635,7 +635,8 @@ impl<V: Evict> Registry<V> {
         }
     }
 
-    /// The entry that the keys beyond the bound share.
+    /// Returns the entry that the keys beyond the bound share.
+    #[cfg(feature = "metrics")]
     pub(crate) fn overflow(&self) -> &Arc<Entry<V>> {
         &self.0.overflow
     }
