@@ -1,5 +1,5 @@
-//! A tool's answer as the model reads it ([`ModelText`]), and as observers see it ([`Answer`]): its size, and a view of it to be
-//! redacted.
+//! A tool's answer as the model reads it ([`ModelText`]), and as observers see it ([`Answer`]): its
+//! size, and a view of it to be redacted.
 
 use std::{any::Any, borrow::Cow, fmt, io, sync::Arc};
 
@@ -14,16 +14,18 @@ use crate::text::{
 
 /// An answer as text for the model, as the tool gave it: not redacted, of any length.
 ///
-/// A string passes unchanged, a number as it is written, other JSON compactly, `null` and `()` are the empty string. With the feature `mcp`
-/// there are implementations for MCP's results: texts are joined by line feeds, and a line stands for an image, a sound
-/// or a file: `[image left out: image/png, 67,500 bytes]`.
+/// A string passes unchanged, a number as it is written, other JSON compactly, `null` and `()` are
+/// the empty string. With the feature `mcp` there are implementations for MCP's results: texts are
+/// joined by line feeds, and a line stands for an image, a sound or a file: `[image left out:
+/// image/png, 67,500 bytes]`.
 ///
 /// [`ToolResult::model_text`](crate::ToolResult::model_text) has the text for failed calls too.
 pub trait ModelText {
     /// The text that the model reads.
     fn model_text(&self) -> Cow<'_, str>;
 
-    /// Returns the same with its images, for providers that take images in results. Default: the text alone.
+    /// Returns the same with its images, for providers that take images in results. Default: the
+    /// text alone.
     fn model_parts(&self) -> Vec<ModelPart<'_>> {
         vec![ModelPart::Text(self.model_text())]
     }
@@ -72,8 +74,9 @@ pub(crate) fn left_out(what: &str, mime_type: &str, base64: &str) -> String {
     format!("[{what} left out: {mime_type}, {bytes} bytes]")
 }
 
-/// The value with a line in the place of each string that is data in Base64: a data URL, what an object with a media
-/// type has, or what begins as a picture or a PDF does. `None` if there is none.
+/// The value with a line in the place of each string that is data in Base64: a data URL, what an
+/// object with a media type has, or what begins as a picture or a PDF does. `None` if there is
+/// none.
 pub(crate) fn without_data(value: &Value) -> Option<Value> {
     let mut copy = value.clone();
     let mut found = false;
@@ -243,8 +246,8 @@ impl<'a> Answer<'a> {
         Some(Self::Text(text))
     }
 
-    /// Any answer that can be serialised, by way of a copy, without what lies deeper than JSON parsers go.
-    /// `None` if it cannot be written as JSON.
+    /// Any answer that can be serialised, by way of a copy, without what lies deeper than JSON
+    /// parsers go. `None` if it cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(answer: &T) -> Option<Self> {
         let json = limited::collect(answer, LEVELS, usize::MAX).ok()?;
         Some(Self::Json(Cow::Owned(json)))
@@ -275,7 +278,8 @@ pub(crate) enum NoSize {
     NotJson(serde_json::Error),
 }
 
-/// How many bytes `value` has as compact JSON, if not more than `max`. Stops there, so the work is bounded.
+/// How many bytes `value` has as compact JSON, if not more than `max`. Stops there, so the work is
+/// bounded.
 pub(crate) fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> Result<u64, NoSize> {
     json_size(value, max, <[u8]>::len)
 }

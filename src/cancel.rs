@@ -2,8 +2,8 @@
 //!
 //! Dropping a response future is how a call is cancelled, and an ordinary tool needs no more than
 //! that: its own future is dropped with it. What a tool has *spawned* is not. [`cancellable`] gives
-//! such a tool a token that fires when its future is dropped unfinished, by a timeout, a deadline or
-//! the caller.
+//! such a tool a token that fires when its future is dropped unfinished, by a timeout, a deadline
+//! or the caller.
 //!
 //! ```
 //! use std::time::Duration;
@@ -44,8 +44,8 @@ use crate::call::ToolCall;
 
 /// Runs `work` with a token that fires when the returned future is dropped unfinished.
 ///
-/// The token is a child of the [caller's](ToolCall::with_cancellation), if there is one, so it fires
-/// with that as well. Each attempt has a token of its own.
+/// The token is a child of the [caller's](ToolCall::with_cancellation), if there is one, so it
+/// fires with that as well. Each attempt has a token of its own.
 ///
 /// # Cancel safety
 ///

@@ -137,8 +137,8 @@ pin_project! {
     }
 }
 
-/// Drops the tool's future, which may panic: one that did may do it again, and one that was given up must not
-/// take those with it that gave it up.
+/// Drops the tool's future, which may panic: one that did may do it again, and one that was given
+/// up must not take those with it that gave it up.
 fn discard<F>(mut fut: Pin<&mut Option<F>>) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| fut.set(None))) {
         forget(payload);

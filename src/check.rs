@@ -1,8 +1,8 @@
 //! A layer that looks at an answer before it is handed on.
 //!
-//! A success that does not pass the [`Check`] becomes [`ErrorKind::Reported`]: the tool ran, and what
-//! it gave is no use. That is never retried and says nothing to a breaker. Errors pass, and a call
-//! that is dropped is not checked.
+//! A success that does not pass the [`Check`] becomes [`ErrorKind::Reported`]: the tool ran, and
+//! what it gave is no use. That is never retried and says nothing to a breaker. Errors pass, and a
+//! call that is dropped is not checked.
 //!
 //! # Order
 //!
@@ -84,8 +84,8 @@ where
     }
 }
 
-/// How many bytes an answer may have, as compact JSON. One that is nested deeper than JSON parsers go does not
-/// pass, or cannot be written as JSON. See [`CheckLayer::max_bytes`].
+/// How many bytes an answer may have, as compact JSON. One that is nested deeper than JSON parsers
+/// go does not pass, or cannot be written as JSON. See [`CheckLayer::max_bytes`].
 #[derive(Clone, Copy, Debug)]
 pub struct MaxBytes(u64);
 
@@ -111,7 +111,8 @@ pub(crate) fn within(call: &CallInfo, max: u64, size: Result<u64, NoSize>) -> Re
 
 /// Infers the lifetimes and the error type of a closure, for [`CheckLayer::new`].
 ///
-/// A function with another error type, for example `BoxError`, goes to [`CheckLayer::new`] directly.
+/// A function with another error type, for example `BoxError`, goes to [`CheckLayer::new`]
+/// directly.
 pub fn check_fn<Res, F>(f: F) -> F
 where
     F: Fn(&CallInfo, &Res) -> Result<(), AnyError>,

@@ -1,5 +1,5 @@
-//! The core's questions about types of other crates. Each edge that is compiled in answers for its own: this is the one list of
-//! them.
+//! The core's questions about types of other crates. Each edge that is compiled in answers for its
+//! own: this is the one list of them.
 
 use std::{any::Any, error::Error as StdError, hash::Hasher};
 
@@ -14,7 +14,8 @@ use crate::{
     text::limited::{self, LEVELS},
 };
 
-/// Recognises an error as a leaf that is a transport met it on its own wire; `None` if no edge knows its type.
+/// Recognises an error as a leaf that is a transport met it on its own wire; `None` if no edge
+/// knows its type.
 pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     const KNOWN: &[fn(&(dyn StdError + 'static)) -> Option<ToolError>] = &[
         #[cfg(feature = "tower")]

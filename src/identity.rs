@@ -1,27 +1,34 @@
 //! A layer that resolves the names of calls: one tool has one identity, however callers spell it.
 //!
-//! `charge` of the server `pay`, `pay__charge` of the server `pay`, and `pay__charge` alone are one tool. Layers that keep state for
-//! each tool (a circuit breaker, the gate of a rate limit, a row of metrics) know tools by the names on the call. So names are
-//! resolved outside of them, by a table that knows the tools: the `Router` (feature `router`) of the stack, a list of an MCP server's
-//! tools, or anything that implements [`Resolve`].
+//! `charge` of the server `pay`, `pay__charge` of the server `pay`, and `pay__charge` alone are one
+//! tool. Layers that keep state for each tool (a circuit breaker, the gate of a rate limit, a row
+//! of metrics) know tools by the names on the call. So names are resolved outside of them, by a
+//! table that knows the tools: the `Router` (feature `router`) of the stack, a list of an MCP
+//! server's tools, or anything that implements [`Resolve`].
 //!
-//! - Below the layer [`ToolCall::server`](crate::ToolCall::server) and [`ToolCall::tool`](crate::ToolCall::tool) are the server and the tool's own name. Tools of the program
-//!   itself have no server.
-//! - A tool or a server that does not exist is refused here: [`NotFound`](crate::ErrorKind::NotFound), not started (a router and the list of an MCP server name those that are near). It makes no
-//!   key, no gate and no row, and the service below is not called.
-//! - What the table knows of the tool is written on the call where the caller said nothing: whether it may run twice, its timeout.
-//! - Errors that come back, and their texts, name the tool as the caller did; errors of other calls stay as they are.
-//! - A call that is [resolved](crate::ToolCall::is_resolved) already passes unchanged, so the layer may stand in a stack twice, and at an
-//!   edge as well.
+//! - Below the layer [`ToolCall::server`](crate::ToolCall::server) and
+//!   [`ToolCall::tool`](crate::ToolCall::tool) are the server and the tool's own name. Tools of the
+//!   program itself have no server.
+//! - A tool or a server that does not exist is refused here:
+//!   [`NotFound`](crate::ErrorKind::NotFound), not started (a router and the list of an MCP server
+//!   name those that are near). It makes no key, no gate and no row, and the service below is not
+//!   called.
+//! - What the table knows of the tool is written on the call where the caller said nothing: whether
+//!   it may run twice, its timeout.
+//! - Errors that come back, and their texts, name the tool as the caller did; errors of other calls
+//!   stay as they are.
+//! - A call that is [resolved](crate::ToolCall::is_resolved) already passes unchanged, so the layer
+//!   may stand in a stack twice, and at an edge as well.
 //! - A server that is known and whose list was never read is not unknown: its calls go on, under
 //!   [one key](crate::Identity::unlisted) whatever tool they name.
 //!
-//! `GatewayHandler` (feature `mcp-server`) puts it around its stack by itself, axum's `Routes` do with `Routes::with_identity`.
+//! `GatewayHandler` (feature `mcp-server`) puts it around its stack by itself, axum's `Routes` do
+//! with `Routes::with_identity`.
 //!
 //! # Order
 //!
-//! Inside the result layer and the redaction rules, outside of all that looks at names: traces, metrics, whatever has a key. A layer
-//! that stands outside of it has the caller's words for keys.
+//! Inside the result layer and the redaction rules, outside of all that looks at names: traces,
+//! metrics, whatever has a key. A layer that stands outside of it has the caller's words for keys.
 //!
 //! # Example
 //!
@@ -91,7 +98,8 @@
 //!
 //! # Readiness
 //!
-//! That of the inner service. A refused call gives the reservation back at once: the inner service is replaced by a clone.
+//! That of the inner service. A refused call gives the reservation back at once: the inner service
+//! is replaced by a clone.
 //!
 //! # Cancel safety
 //!
@@ -103,9 +111,10 @@
 //!
 //! # Cost
 //!
-//! A call that has its identity's names allocates nothing. Of one that is spelled otherwise, by a flat name or by an alias, the names are
-//! copied: one allocation, and a second one if a clone of the call is kept, whose extensions are then cloned deep. The arguments
-//! never are. A timeout that the table knows is written to the call, which costs the same.
+//! A call that has its identity's names allocates nothing. Of one that is spelled otherwise, by a
+//! flat name or by an alias, the names are copied: one allocation, and a second one if a clone of
+//! the call is kept, whose extensions are then cloned deep. The arguments never are. A timeout that
+//! the table knows is written to the call, which costs the same.
 
 use std::{
     future::Future,
@@ -131,19 +140,22 @@ use crate::{
 
 /// A table that knows the tools. See the [module docs](self) for an example.
 pub trait Resolve: Send + Sync + 'static {
-    /// The identity of the tool that the call names. `None` if the table cannot tell: the call goes on under the caller's names.
+    /// The identity of the tool that the call names. `None` if the table cannot tell: the call goes
+    /// on under the caller's names.
     ///
     /// It is asked with each call, and should be quick. The server to look for is the call's
-    /// [`named_server`](ToolCall::named_server): one that a router above has written says nothing here.
+    /// [`named_server`](ToolCall::named_server): one that a router above has written says nothing
+    /// here.
     ///
     /// # Errors
     ///
     /// The refusal of a call whose tool, or server, does not exist: usually
-    /// [`NotFound`](crate::ErrorKind::NotFound). The layer makes it a [refusal](ToolError::refusal) and stamps the call's names.
+    /// [`NotFound`](crate::ErrorKind::NotFound). The layer makes it a [refusal](ToolError::refusal)
+    /// and stamps the call's names.
     fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError>;
 
-    /// Returns all tools, if the table has all of them now. Settings that name others are then refused.
-    /// Default: `None`.
+    /// Returns all tools, if the table has all of them now. Settings that name others are then
+    /// refused. Default: `None`.
     fn identities(&self) -> Option<Vec<Identity>> {
         None
     }
@@ -203,7 +215,8 @@ impl IdentityLayer {
     }
 
     /// Sets the listener for calls that are refused ([`Event::NotStarted`]). Default: none; the
-    /// `tool.rejected` event is emitted either way, and metrics below count such calls once another call has passed.
+    /// `tool.rejected` event is emitted either way, and metrics below count such calls once another
+    /// call has passed.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         Arc::make_mut(&mut self.shared).listener = Listener::new(listen);
         self

@@ -10,8 +10,9 @@ use crate::call::{CallInfo, ToolCall, hash_of};
 
 /// Which calls share one state: one breaker, one cooldown. Looking a key up does not allocate.
 ///
-/// Keys are of the names that calls have: below an [`IdentityLayer`](crate::identity) those of tools that exist, above it
-/// and without it whatever callers write. Tools of a server whose list was not read yet share a key under `Tool` and `ToolName`.
+/// Keys are of the names that calls have: below an [`IdentityLayer`](crate::identity) those of
+/// tools that exist, above it and without it whatever callers write. Tools of a server whose list
+/// was not read yet share a key under `Tool` and `ToolName`.
 ///
 /// ```
 /// use tower_toolcall::Key;
@@ -65,16 +66,17 @@ impl Key {
     /// A part of the call, picked out by a function: a session id, an agent id, a prefix of the
     /// tool's name. It is asked once per call and layer, and again where the key is new.
     ///
-    /// Calls for which it picks an empty text share one state. The first of them is the event `tool.inert`,
-    /// and the layer's handle counts them.
+    /// Calls for which it picks an empty text share one state. The first of them is the event
+    /// `tool.inert`, and the layer's handle counts them.
     ///
     /// A closure that is bound to a variable first goes through [`key_fn`].
     pub fn by(f: impl Fn(&CallInfo) -> &str + Send + Sync + 'static) -> Self {
         Self::By(KeyFn(Arc::new(f)))
     }
 
-    /// A hash of what must not be kept as text, of a credential for example: calls with the same hash share
-    /// one state, whatever it was made of, so it should be one that tells credentials apart.
+    /// A hash of what must not be kept as text, of a credential for example: calls with the same
+    /// hash share one state, whatever it was made of, so it should be one that tells credentials
+    /// apart.
     ///
     /// ```
     /// use std::hash::{BuildHasher, RandomState};
@@ -106,8 +108,8 @@ impl Key {
         Self::PerPrincipal(Arc::new(self))
     }
 
-    /// The hash of the call's key under this rule. It stands for the key: nobody can choose names for
-    /// their hashes, so of a million keys two are taken for one once in 40 million processes.
+    /// The hash of the call's key under this rule. It stands for the key: nobody can choose names
+    /// for their hashes, so of a million keys two are taken for one once in 40 million processes.
     #[inline]
     pub(crate) fn hash(&self, call: &CallInfo) -> u64 {
         match self {

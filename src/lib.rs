@@ -1,7 +1,8 @@
 // What is not compiled is not there to be linked to.
 #![cfg_attr(not(feature = "full"), doc = include_str!("guide/links.md"))]
-//! For tool calls what `tower-http` is for HTTP: timeouts, retries, rate limits, circuit breakers, policies, traces and more
-//! as separate [tower](https://docs.rs/tower) layers, around any `Service<ToolCall>`.
+//! For tool calls what `tower-http` is for HTTP: timeouts, retries, rate limits, circuit breakers,
+//! policies, traces and more as separate [tower](https://docs.rs/tower) layers, around any
+//! `Service<ToolCall>`.
 //!
 //! A tool is a function; a stack is read from the outside in:
 //!
@@ -56,8 +57,8 @@
 //! tower-toolcall = { path = "../tower-toolcall" } # not published yet: a clone
 //! ```
 //!
-//! Arguments that do not fit are the caller's mistake ([`ToolCall::arguments_as`]): a model reads which field
-//! is wrong, and no circuit opens.
+//! Arguments that do not fit are the caller's mistake ([`ToolCall::arguments_as`]): a model reads
+//! which field is wrong, and no circuit opens.
 //!
 //! The same stack protects the tools of an MCP server (feature `mcp`) that the program starts:
 //!
@@ -83,15 +84,18 @@
 //!
 //! # Where to go on
 //!
-//! The [guide] builds the [stack from nothing][guide::start], and tells [which order][guide::order] its layers have,
-//! [what to do when it does not compile][guide::does_not_compile], and [how to test tools][guide::testing]. It says
-//! [what a stranger can do][guide::strangers], which [laws][guide::laws] the layers keep and by which test, how it is tested
-//! [beyond that][guide::reliability], what it [costs][guide::cost], what is [called what][guide::names] in other libraries, and
-//! [how it compares][guide::comparison]. There are [examples][guide::examples] that run.
+//! The [guide] builds the [stack from nothing][guide::start], and tells [which order][guide::order]
+//! its layers have, [what to do when it does not compile][guide::does_not_compile], and [how to
+//! test tools][guide::testing]. It says [what a stranger can do][guide::strangers], which
+//! [laws][guide::laws] the layers keep and by which test, how it is tested [beyond
+//! that][guide::reliability], what it [costs][guide::cost], what is [called what][guide::names] in
+//! other libraries, and [how it compares][guide::comparison]. There are [examples][guide::examples]
+//! that run.
 //!
 //! # Layers
 //!
-//! From the outside in, in the order of the [documented stack][builder#order]. A layer needs no feature unless it says so.
+//! From the outside in, in the order of the [documented stack][builder#order]. A layer needs no
+//! feature unless it says so.
 //!
 //! | layer | what it does |
 //! |---|---|
@@ -123,8 +127,9 @@
 //! | [`middleware::from_fn`] | anywhere: a layer of your own from an async function |
 //! | [`flow`] | anywhere: a layer of your own that refuses calls, lets them wait, or looks at their ends, without a box |
 //!
-//! [`ServiceBuilderExt`] has a method for most of them. What they tell each other is public: [`ToolCall`] and its
-//! [`Record`], [`ToolError`], [`Classify`], [`Event`]. So a layer of your own is an equal of ours.
+//! [`ServiceBuilderExt`] has a method for most of them. What they tell each other is public:
+//! [`ToolCall`] and its [`Record`], [`ToolError`], [`Classify`], [`Event`]. So a layer of your own
+//! is an equal of ours.
 //!
 //! # Tools, loops and servers
 //!

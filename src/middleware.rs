@@ -1,7 +1,7 @@
 //! A layer from an async function.
 //!
-//! The function has the call and the [rest of the stack](Next), and gives the answer: it may change the call, refuse it,
-//! send it more than once, or change what comes back.
+//! The function has the call and the [rest of the stack](Next), and gives the answer: it may change
+//! the call, refuse it, send it more than once, or change what comes back.
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -25,12 +25,13 @@
 //!
 //! # Order
 //!
-//! Anywhere. It passes the readiness of the service below through; what that has reserved is held until the function calls
-//! it, or is done.
+//! Anywhere. It passes the readiness of the service below through; what that has reserved is held
+//! until the function calls it, or is done.
 //!
 //! # Errors
 //!
-//! What the function returns: a [`ToolError`], or what becomes one, stamped with the call's names. A refusal is a
+//! What the function returns: a [`ToolError`], or what becomes one, stamped with the call's names.
+//! A refusal is a
 //! [`ToolError::refusal`]: circuit breakers do not count it, and no layer takes it for an attempt.
 //!
 //! # Cancel safety
@@ -43,8 +44,8 @@
 //!
 //! # Cost
 //!
-//! The stack below stands behind a box. A call allocates twice: for the instance of the stack that goes with it, and for its
-//! future; each further attempt likewise.
+//! The stack below stands behind a box. A call allocates twice: for the instance of the stack that
+//! goes with it, and for its future; each further attempt likewise.
 
 use std::{
     future::{Future, poll_fn},
@@ -65,8 +66,8 @@ use crate::{
     kit::preparing::Preparing,
 };
 
-/// A layer of a function from a call and the [rest of the stack](Next) to an answer. See the [module docs](self) for an
-/// example.
+/// A layer of a function from a call and the [rest of the stack](Next) to an answer. See the
+/// [module docs](self) for an example.
 pub fn from_fn<F, Fut, Res, E>(f: F) -> FromFnLayer<F, Res>
 where
     F: Fn(ToolCall, Next<Res>) -> Fut,
@@ -165,8 +166,8 @@ pub struct Next<Res> {
 }
 
 impl<Res> Next<Res> {
-    /// Sends a call. A second one first waits until the stack is ready again, but not longer than the call's deadline, nor
-    /// after its caller has cancelled.
+    /// Sends a call. A second one first waits until the stack is ready again, but not longer than
+    /// the call's deadline, nor after its caller has cancelled.
     ///
     /// # Errors
     ///
@@ -177,7 +178,8 @@ impl<Res> Next<Res> {
         }
         let info = call.info();
         let sent = {
-            // An instance of its own: what it has reserved is free again if the wait ends, or is dropped.
+            // An instance of its own: what it has reserved is free again if the wait ends, or is
+            // dropped.
             let mut preparing = pin!(Preparing::new(self.svc.clone(), &call));
             let mut call = Some(call);
             let mut send = |svc: &mut Boxed<Res>| svc.call(call.take().expect("called once"));

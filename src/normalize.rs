@@ -1,20 +1,21 @@
 //! A layer that turns whatever error the inner service has into a [`ToolError`].
 //!
-//! For a stack whose outermost layer is not one of ours: tower's `timeout`, `buffer`, `load_shed` and
-//! others widen every error to a [`BoxError`]. Success passes unchanged. Dropping the
-//! response future drops the inner one.
+//! For a stack whose outermost layer is not one of ours: tower's `timeout`, `buffer`, `load_shed`
+//! and others widen every error to a [`BoxError`]. Success passes unchanged. Dropping the response
+//! future drops the inner one.
 //!
 //! # Order
 //!
 //! Directly above tower's layers, outermost or wherever a layer needs `Error = ToolError`.
 //!
 //! An `Overloaded` of tower's `load_shed` that reaches it, bare or behind tower's `Buffer`, is the
-//! [refusal](ToolError::refusal) of a layer: the call was never sent. Elsewhere an `Overloaded` proves nothing: a tool may
-//! have met it in the middle of its work. So a tool that has a load shedder of its own and hands on its `BoxError`
-//! should not stand below this layer; one that returns a [`ToolError`] may.
+//! [refusal](ToolError::refusal) of a layer: the call was never sent. Elsewhere an `Overloaded`
+//! proves nothing: a tool may have met it in the middle of its work. So a tool that has a load
+//! shedder of its own and hands on its `BoxError` should not stand below this layer; one that
+//! returns a [`ToolError`] may.
 //!
-//! A `Buffer` whose service has once failed to become ready never comes back: each later call has that error, of whatever
-//! [kind](crate::ErrorKind) it is, and whether the tool ran is unknown.
+//! A `Buffer` whose service has once failed to become ready never comes back: each later call has
+//! that error, of whatever [kind](crate::ErrorKind) it is, and whether the tool ran is unknown.
 //!
 //! # Example
 //!
@@ -108,7 +109,8 @@ impl NormalizeLayer {
         Self::default()
     }
 
-    /// Sets a function that gives errors other [codes](ToolError::code); `None` keeps the error's own.
+    /// Sets a function that gives errors other [codes](ToolError::code); `None` keeps the error's
+    /// own.
     pub fn with_codes<F>(mut self, codes: F) -> Self
     where
         F: Fn(&ToolError) -> Option<&'static str> + Send + Sync + 'static,

@@ -21,8 +21,9 @@
 //! assert!(classifier.classify(Ok(&serde_json::json!({ "status": "busy" }))).is_rate_limited());
 //! ```
 //!
-//! An error of your own is the source of the [`ToolError`] if its conversion [kept it](ToolError::with_source). What is not yours
-//! (a layer's timeout, a refusal) is for [`ByError`]. Retry, rate limit and breaker each take the classifier:
+//! An error of your own is the source of the [`ToolError`] if its conversion [kept
+//! it](ToolError::with_source). What is not yours (a layer's timeout, a refusal) is for
+//! [`ByError`]. Retry, rate limit and breaker each take the classifier:
 //!
 //! ```
 //! use std::error::Error;
@@ -142,14 +143,16 @@ impl Outcome {
         }
     }
 
-    /// The tool ran and its answer is an error in its own words, as MCP's `isError` says. Neutral and
-    /// not to be repeated, but no success for those who look on.
+    /// The tool ran and its answer is an error in its own words, as MCP's `isError` says. Neutral
+    /// and not to be repeated, but no success for those who look on.
     pub const fn reported() -> Self {
         Self::neutral().with_reported(true)
     }
 
-    /// The tool refuses what it was asked, in its answer: the caller's mistake, such as arguments of a wrong type. Not to be repeated,
-    /// no success for those who look on, and neutral for every breaker, for one too that [counts reported errors](crate::circuit_breaker::CircuitBreakerBuilder::with_reported_failures).
+    /// The tool refuses what it was asked, in its answer: the caller's mistake, such as arguments
+    /// of a wrong type. Not to be repeated, no success for those who look on, and neutral for every
+    /// breaker, for one too that [counts reported
+    /// errors](crate::circuit_breaker::CircuitBreakerBuilder::with_reported_failures).
     pub const fn mistake() -> Self {
         let mut outcome = Self::reported();
         outcome.mistake = true;
@@ -177,8 +180,8 @@ impl Outcome {
         self
     }
 
-    /// Says whether a failure is [weak](Self::is_weak). Default: no, so that it counts for all callers; yes for
-    /// [reported](Self::reported) errors, of which this changes nothing.
+    /// Says whether a failure is [weak](Self::is_weak). Default: no, so that it counts for all
+    /// callers; yes for [reported](Self::reported) errors, of which this changes nothing.
     #[must_use]
     pub const fn with_weak(mut self, weak: bool) -> Self {
         self.weak = weak;
@@ -220,8 +223,9 @@ impl Outcome {
     }
 
     /// Whether a failure may be due to what this caller asked for: its kind was only
-    /// [inferred](crate::Evidence::Inferred), could not be classified, or the tool reported it in its own words. A circuit
-    /// breaker counts it for [its principal](crate::circuit_breaker::WeakFailures).
+    /// [inferred](crate::Evidence::Inferred), could not be classified, or the tool reported it in
+    /// its own words. A circuit breaker counts it for [its
+    /// principal](crate::circuit_breaker::WeakFailures).
     pub const fn is_weak(&self) -> bool {
         self.weak || self.reported
     }
@@ -263,7 +267,8 @@ impl Outcome {
         self.retry_after
     }
 
-    /// Whether the server asked for that delay: not if it is one that a layer has put on this error.
+    /// Whether the server asked for that delay: not if it is one that a layer has put on this
+    /// error.
     pub(crate) fn is_hinted(&self, error: Option<&ToolError>) -> bool {
         let is_own = |e: &ToolError| e.has_own_delay() && e.retry_after() == self.retry_after;
         self.retry_after.is_some() && !error.is_some_and(is_own)
@@ -303,7 +308,8 @@ impl<Res> Classify<Res> for ByError {
             return Outcome::success();
         };
         let kind = error.kind();
-        // Whoever repeats our own refusals hammers what protects the tool or its server; and they tell nothing of it.
+        // Whoever repeats our own refusals hammers what protects the tool or its server; and they
+        // tell nothing of it.
         let refused = error.is_own_refusal();
         let retryable = error.is_transient() && !refused && kind != ErrorKind::CircuitOpen;
         let count = match refused || is_the_callers(error) {
@@ -323,14 +329,15 @@ impl<Res> Classify<Res> for ByError {
     }
 }
 
-/// Whether an argument may have caused it, as far as is known: what a foreign error says may be about anything that the tool
-/// has met, and nothing is known of what has no kind.
+/// Whether an argument may have caused it, as far as is known: what a foreign error says may be
+/// about anything that the tool has met, and nothing is known of what has no kind.
 fn is_weak(error: &ToolError) -> bool {
     error.evidence() == Evidence::Inferred || error.kind() == ErrorKind::Failed
 }
 
-/// Whether the caller brought it about: by a request that the server would not have (a 3xx, or a 4xx that is neither a
-/// timeout nor a rate limit), by a deadline shorter than the tool's timeout, or by a text that is not a number or an address.
+/// Whether the caller brought it about: by a request that the server would not have (a 3xx, or a
+/// 4xx that is neither a timeout nor a rate limit), by a deadline shorter than the tool's timeout,
+/// or by a text that is not a number or an address.
 fn is_the_callers(error: &ToolError) -> bool {
     let refused = |status: StatusCode| matches!(status.as_u16(), 300..=407 | 409..=428 | 430..=498);
     error.timeout_limit() == Some(TimeoutLimit::Caller)

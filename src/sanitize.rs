@@ -2,8 +2,8 @@
 //!
 //! The tool gets the real arguments; what people and log stores read is redacted by the call's
 //! [`Rules`]: the arguments in spans ([`ToolCall::sanitized`]), the answer where it is shown, the message,
-//! body and details of errors, and a [`ToolResult`](crate::ToolResult) that is serialised. Without this layer
-//! the built-in rules hold; with it, yours, which add to them.
+//! body and details of errors, and a [`ToolResult`](crate::ToolResult) that is serialised. Without
+//! this layer the built-in rules hold; with it, yours, which add to them.
 //!
 //! Names (of tools, servers, calls, sessions) are redacted by the built-in rules in any case.
 //!
@@ -11,8 +11,9 @@
 //!
 //! # Order
 //!
-//! Outermost: outside every layer that observes calls. What a layer above has printed is not taken back; a result that is made above is
-//! shown by these rules. Of two such layers the inner one's rules hold below it.
+//! Outermost: outside every layer that observes calls. What a layer above has printed is not taken
+//! back; a result that is made above is shown by these rules. Of two such layers the inner one's
+//! rules hold below it.
 //!
 //! # Example
 //!
@@ -43,8 +44,9 @@
 //!
 //! # Errors
 //!
-//! Those of the inner service, unchanged. Any of our other layers below redacts them by the call's rules as they
-//! pass; around a bare tool only the built-in rules hold for the errors that the tool makes itself.
+//! Those of the inner service, unchanged. Any of our other layers below redacts them by the call's
+//! rules as they pass; around a bare tool only the built-in rules hold for the errors that the tool
+//! makes itself.
 //!
 //! # Cancel safety
 //!

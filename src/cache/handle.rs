@@ -57,13 +57,14 @@ impl CacheHandle {
         }
     }
 
-    /// Returns how many calls of tools whose answers are kept had no principal or were marked unsafe, so that
-    /// theirs are not. The first one for each reason is the event `tool.inert`.
+    /// Returns how many calls of tools whose answers are kept had no principal or were marked
+    /// unsafe, so that theirs are not. The first one for each reason is the event `tool.inert`.
     pub fn inert(&self) -> u64 {
         self.counts.inert.calls()
     }
 
-    /// How many answers are kept, with those that are being asked for, and those that are stale, until others come.
+    /// How many answers are kept, with those that are being asked for, and those that are stale,
+    /// until others come.
     pub fn len(&self) -> usize {
         self.flights.len()
     }
@@ -73,13 +74,15 @@ impl CacheHandle {
         self.len() == 0
     }
 
-    /// Forgets all answers. Those that are being asked for are not kept: calls that come from now on do not get them.
+    /// Forgets all answers. Those that are being asked for are not kept: calls that come from now
+    /// on do not get them.
     pub fn clear(&self) {
         self.flights.forget_keys(|_| true);
     }
 
-    /// Forgets the answers of one tool, for example after a call that has changed what it reads. The name is the flat one (`docs__search`)
-    /// for calls that have a server, else the tool's own. A call that is under way is answered, and its answer is not kept.
+    /// Forgets the answers of one tool, for example after a call that has changed what it reads.
+    /// The name is the flat one (`docs__search`) for calls that have a server, else the tool's own.
+    /// A call that is under way is answered, and its answer is not kept.
     pub fn forget(&self, tool: &str) {
         self.flights.forget_keys(|key| key.is_of(tool));
     }

@@ -25,7 +25,8 @@ use crate::{
 /// How many answers are kept by default.
 const MAX_ANSWERS: usize = 1_000;
 
-/// Layer that answers calls of named tools with what the same call has got before. See the [module docs](super) for an example.
+/// Layer that answers calls of named tools with what the same call has got before. See the [module
+/// docs](super) for an example.
 ///
 /// The answers live in the layer value: services made from it, or from its clones, share them.
 #[derive(Clone)]
@@ -62,7 +63,8 @@ pub(super) struct Tool {
 }
 
 impl CacheLayer {
-    /// A layer that keeps answers of these tools for `ttl`, with the default settings; see [`builder`](Self::builder).
+    /// A layer that keeps answers of these tools for `ttl`, with the default settings; see
+    /// [`builder`](Self::builder).
     ///
     /// # Errors
     ///
@@ -76,8 +78,9 @@ impl CacheLayer {
 
     /// A builder of a layer that keeps answers of these tools for `ttl`.
     ///
-    /// A tool is named by its flat name (`docs__search`), if calls of it have a [server](crate::ToolCall::server), else by its own: no server's tool is
-    /// taken for that of another one. To name it is to say that it only reads.
+    /// A tool is named by its flat name (`docs__search`), if calls of it have a
+    /// [server](crate::ToolCall::server), else by its own: no server's tool is taken for that of
+    /// another one. To name it is to say that it only reads.
     pub fn builder<N: Into<Box<str>>>(
         ttl: Duration,
         names: impl IntoIterator<Item = N>,
@@ -144,7 +147,8 @@ pub struct CacheRules<C = ByError> {
 }
 
 impl<C> CacheBuilder<C> {
-    /// Adds a tool whose answers are kept, with a time of its own, or changes the time of one that was named.
+    /// Adds a tool whose answers are kept, with a time of its own, or changes the time of one that
+    /// was named.
     pub fn with_tool(mut self, name: impl Into<Box<str>>, ttl: Duration) -> Self {
         let name = name.into();
         let tool = Tool {
@@ -158,9 +162,10 @@ impl<C> CacheBuilder<C> {
         self
     }
 
-    /// Sets the classifier of answers: only those that it takes for [successes](Outcome::is_success) are kept, and none of which the leaf
-    /// has said that it is an error in the tool's own words (MCP's `isError`). Default: [`ByError`], for which every answer is one. It is cloned for each
-    /// call: put large parts in an [`Arc`].
+    /// Sets the classifier of answers: only those that it takes for
+    /// [successes](Outcome::is_success) are kept, and none of which the leaf has said that it is an
+    /// error in the tool's own words (MCP's `isError`). Default: [`ByError`], for which every
+    /// answer is one. It is cloned for each call: put large parts in an [`Arc`].
     pub fn with_classifier<D>(self, classifier: D) -> CacheBuilder<D> {
         CacheBuilder {
             rules: CacheRules {

@@ -1,15 +1,18 @@
 //! A layer that answers calls of named tools with what the same call has got before.
 //!
-//! Agents ask for the same page, file or row again and again. This layer keeps the answers of tools that only read, for as long as it is told.
+//! Agents ask for the same page, file or row again and again. This layer keeps the answers of tools
+//! that only read, for as long as it is told.
 //!
 //! What happens to a call of a tool that is named:
 //!
-//! - **There is an answer** to the same tool and arguments, for the same principal, that is not stale: the call gets it, and nothing is
-//!   sent.
-//! - **The same call runs**: this one waits for it, within its own deadline and its caller's token, and gets its answer, or its failure.
-//!   If that one is dropped, or ends by its own deadline, timeout or token, the next one is sent. Where the
-//!   operator has said who shares answers, all who wait are then sent, at once; also after a failure that does not
-//!   [count](crate::ErrorKind::count) against the tool, as that may be about a caller's own rights, or quota.
+//! - **There is an answer** to the same tool and arguments, for the same principal, that is not
+//!   stale: the call gets it, and nothing is sent.
+//! - **The same call runs**: this one waits for it, within its own deadline and its caller's token,
+//!   and gets its answer, or its failure. If that one is dropped, or ends by its own deadline,
+//!   timeout or token, the next one is sent. Where the operator has said who shares answers, all
+//!   who wait are then sent, at once; also after a failure that does not
+//!   [count](crate::ErrorKind::count) against the tool, as that may be about a caller's own rights,
+//!   or quota.
 //! - **Neither**: it is sent, and its answer is kept if it is a success.
 //!
 //! A failure is kept of no call, nor is an answer that the
@@ -19,33 +22,40 @@
 //!
 //! # Which tools
 //!
-//! Those that are named, by the flat name (`docs__search`) if their calls have a server. To name a tool is the operator's word that it only reads and that
-//! an answer may be as old as its `ttl`, and no other word is asked for: of a tool that is not named nothing is kept, however safe it is said
-//! to be. A call that is said to be [unsafe](crate::ReplaySafety::Unsafe) is not looked at all the same, nor is one that
-//! [waits for a job](crate::ToolCall::with_job), or whose arguments are nested too deeply to be sent.
+//! Those that are named, by the flat name (`docs__search`) if their calls have a server. To name a
+//! tool is the operator's word that it only reads and that an answer may be as old as its `ttl`,
+//! and no other word is asked for: of a tool that is not named nothing is kept, however safe it is
+//! said to be. A call that is said to be [unsafe](crate::ReplaySafety::Unsafe) is not looked at all
+//! the same, nor is one that [waits for a job](crate::ToolCall::with_job), or whose arguments are
+//! nested too deeply to be sent.
 //!
 //! `ttlMs` of MCP's SEP-2549 is about lists and resources, and is not read.
 //!
 //! # Whose answers
 //!
-//! Answers are those of a principal: the subject (the token of `ToolCall::with_subject_token`, feature `token`), else the agent id; and in
-//! either case of the session, if the call has one, since an agent may work for many people, and a session may have a state. Nobody gets another
-//! one's answer. Without any of the three nothing is kept, unless the layer says [`shared`](CacheBuilder::shared): for tools that say
-//! the same to everybody. Or a [function](CacheBuilder::with_principal) says whose a call is. What else a tool looks at, such as values in
-//! the call's extensions, has to be part of that.
+//! Answers are those of a principal: the subject (the token of `ToolCall::with_subject_token`,
+//! feature `token`), else the agent id; and in either case of the session, if the call has one,
+//! since an agent may work for many people, and a session may have a state. Nobody gets another
+//! one's answer. Without any of the three nothing is kept, unless the layer says
+//! [`shared`](CacheBuilder::shared): for tools that say the same to everybody. Or a
+//! [function](CacheBuilder::with_principal) says whose a call is. What else a tool looks at, such
+//! as values in the call's extensions, has to be part of that.
 //!
-//! The first call of a named tool that has no principal, or is marked unsafe, is the event `tool.inert`;
-//! [`CacheHandle::inert`] counts them.
+//! The first call of a named tool that has no principal, or is marked unsafe, is the event
+//! `tool.inert`; [`CacheHandle::inert`] counts them.
 //!
-//! Principals and tools are compared in full, arguments by a keyed hash of 128 bits that is the same whatever the order of their members.
+//! Principals and tools are compared in full, arguments by a keyed hash of 128 bits that is the
+//! same whatever the order of their members.
 //!
 //! # Order
 //!
-//! Below policy, so that an answer is given only to a call that is allowed; above all that waits, counts or repeats (quota, deadline, retry, breaker),
-//! of which an answer that is kept needs nothing. Below trace and metrics, which see that nothing was
+//! Below policy, so that an answer is given only to a call that is allowed; above all that waits,
+//! counts or repeats (quota, deadline, retry, breaker), of which an answer that is kept needs
+//! nothing. Below trace and metrics, which see that nothing was
 //! [sent](crate::Observation::is_reused). Beside [`once`](crate::once) either may be the outer one.
 //!
-//! It is always ready: a call that has its answer needs nothing of the service below, and one that waits holds nothing there.
+//! It is always ready: a call that has its answer needs nothing of the service below, and one that
+//! waits holds nothing there.
 //!
 //! # Example
 //!
@@ -75,36 +85,42 @@
 //!
 //! # Errors
 //!
-//! None of its own. Errors of the inner service pass, stamped with the call's names; an error that is shared is stamped with those of the
-//! call that gets it. A call that waited for another one and whose deadline or token ended that has `DeadlineExceeded` or `Cancelled`, not started.
-//! Each call that has the answer or the error of another one is an event: `tool.reused`.
+//! None of its own. Errors of the inner service pass, stamped with the call's names; an error that
+//! is shared is stamped with those of the call that gets it. A call that waited for another one and
+//! whose deadline or token ended that has `DeadlineExceeded` or `Cancelled`, not started. Each call
+//! that has the answer or the error of another one is an event: `tool.reused`.
 //!
 //! # Bounds
 //!
-//! At most 1,000 answers ([`with_max_keys`](CacheBuilder::with_max_keys)), and of one principal at most an eighth of that, so that no principal can
-//! turn out the answers of all others. Beyond that the eighth that is stale first is forgotten, of all or of the principal. If all places are those
-//! of running calls, a call is sent and nothing is kept. Of answers above 64 KiB as JSON ([`with_max_answer`](CacheBuilder::with_max_answer))
-//! nothing is kept.
+//! At most 1,000 answers ([`with_max_keys`](CacheBuilder::with_max_keys)), and of one principal at
+//! most an eighth of that, so that no principal can turn out the answers of all others. Beyond that
+//! the eighth that is stale first is forgotten, of all or of the principal. If all places are those
+//! of running calls, a call is sent and nothing is kept. Of answers above 64 KiB as JSON
+//! ([`with_max_answer`](CacheBuilder::with_max_answer)) nothing is kept.
 //!
-//! The answers have at most 64 MiB together ([`with_max_bytes`](CacheBuilder::with_max_bytes)). One principal has an eighth,
-//! 8 MiB, and all together that were [not verified](crate::ToolCall::with_unverified_ids) have half.
-//! JSON values and results of MCP are kept as JSON text, whose bytes are those of memory. They are parsed when they are
-//! given: 100 answers of 60 KB take 6 MB, not the 400 MB that they can take parsed. Answers of other types are kept as they
-//! are. Their size is known of the [usual types](crate::Answer::of_usual), of others by
-//! [`with_size`](CacheBuilder::with_size); else an answer counts 64 KiB.
+//! The answers have at most 64 MiB together ([`with_max_bytes`](CacheBuilder::with_max_bytes)). One
+//! principal has an eighth, 8 MiB, and all together that were [not
+//! verified](crate::ToolCall::with_unverified_ids) have half. JSON values and results of MCP are
+//! kept as JSON text, whose bytes are those of memory. They are parsed when they are given: 100
+//! answers of 60 KB take 6 MB, not the 400 MB that they can take parsed. Answers of other types are
+//! kept as they are. Their size is known of the [usual types](crate::Answer::of_usual), of others
+//! by [`with_size`](CacheBuilder::with_size); else an answer counts 64 KiB.
 //!
 //! # Cancel safety
 //!
-//! Nothing is lost or leaked when the future is dropped: the next call that waits for its answer is sent instead.
+//! Nothing is lost or leaked when the future is dropped: the next call that waits for its answer is
+//! sent instead.
 //!
 //! # Clone
 //!
-//! All services made from one layer value, or from its clones, share the answers. Readiness is not shared: a clone starts unpolled.
+//! All services made from one layer value, or from its clones, share the answers. Readiness is not
+//! shared: a clone starts unpolled.
 //!
 //! # Cost
 //!
-//! A call of a tool that is not named, or without a principal, allocates nothing. Else its arguments are hashed twice, its key is put together, and
-//! one mutex is taken for a moment at its beginning and its end; the answer is cloned, or written as JSON and parsed.
+//! A call of a tool that is not named, or without a principal, allocates nothing. Else its
+//! arguments are hashed twice, its key is put together, and one mutex is taken for a moment at its
+//! beginning and its end; the answer is cloned, or written as JSON and parsed.
 
 mod handle;
 mod layer;

@@ -100,7 +100,8 @@ impl<C: Clone> Kept<C> {
     fn enter(&self, call: &mut ToolCall, answer: TypeId) -> Option<InCache<C>> {
         let rules = &self.rules;
         let tool = rules.tools.get_of_server(call)?;
-        // Arguments that are too deep are never sent, and are not looked at; and who waits for a job wants no other.
+        // Arguments that are too deep are never sent, and are not looked at; and who waits for a
+        // job wants no other.
         if call.is_too_deep() || call.job().is_some() {
             return None;
         }
@@ -193,7 +194,8 @@ where
                 if let (false, Some((answer, _))) = (is_success, &kept) {
                     return self.flight.end_failed(answer.clone());
                 }
-                // What is not kept is this call's alone: the others are sent, and do not wait for each other.
+                // What is not kept is this call's alone: the others are sent, and do not wait for
+                // each other.
                 Ok(kept.map(|(answer, _)| (answer, Instant::now() + self.ttl)))
             }
             // As if it was dropped.
@@ -213,8 +215,8 @@ impl<C> InCache<C> {
         self.rules.store.principal.is_of_many()
     }
 
-    /// Whether the call has failed by what it has brought along, which says nothing to others. If these are not told apart, they may
-    /// have other tokens and quotas.
+    /// Whether the call has failed by what it has brought along, which says nothing to others. If
+    /// these are not told apart, they may have other tokens and quotas.
     fn is_own(&self, error: &ToolError) -> bool {
         is_for_one(error)
             || self.is_of_many() && error.kind().count() == Count::Neutral

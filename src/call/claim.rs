@@ -10,8 +10,8 @@ pub enum Claim {
     Retry,
     /// The claimant waits out rate limits for this call. Layers below do not.
     RateLimit,
-    /// The claimant tells a health registry of this call and its server. Those below do not. A call that is given another server is
-    /// not claimed any more.
+    /// The claimant tells a health registry of this call and its server. Those below do not. A call
+    /// that is given another server is not claimed any more.
     Health,
     /// The claimant ends the call at its deadline, and when its caller cancels, and waits for the
     /// tool to stop. Layers below do not drop the call for either. A deadline that is set below is
@@ -114,8 +114,8 @@ impl ToolCall {
         self.marks.has(claim.bit())
     }
 
-    /// A copy without this claim: for retriers such as tower's, which keep a copy of each attempt and claim it when they send
-    /// it.
+    /// A copy without this claim: for retriers such as tower's, which keep a copy of each attempt
+    /// and claim it when they send it.
     #[must_use]
     pub fn unclaimed(&self, claim: Claim) -> Self {
         let mut copy = self.clone();
@@ -123,8 +123,8 @@ impl ToolCall {
         copy
     }
 
-    /// Notes that an attempt may have run, so that layers above do not take the refusal of a later one for proof that the
-    /// tool did not.
+    /// Notes that an attempt may have run, so that layers above do not take the refusal of a later
+    /// one for proof that the tool did not.
     pub fn set_ambiguous(&self) {
         self.marks.0.fetch_or(AMBIGUOUS, Relaxed);
     }

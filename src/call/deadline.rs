@@ -21,7 +21,8 @@ impl ToolCall {
     /// Sets the moment by which the call must have ended, retries and waits included.
     ///
     /// [`DeadlineLayer`](crate::deadline::DeadlineLayer) ends the call then, and
-    /// [`TimeoutLayer`](crate::timeout::TimeoutLayer) shortens its timeout. Without these layers nothing ends the call.
+    /// [`TimeoutLayer`](crate::timeout::TimeoutLayer) shortens its timeout. Without these layers
+    /// nothing ends the call.
     ///
     /// It replaces an earlier deadline. Layers use [`tighten`](Self::tighten), which cannot extend.
     #[must_use]
@@ -38,7 +39,8 @@ impl ToolCall {
 
     /// Moves the deadline to `at` unless it is earlier already: an outer deadline always wins.
     ///
-    /// For deadlines that are set in this process. For those of a peer: [`tighten_from_wire`](Self::tighten_from_wire).
+    /// For deadlines that are set in this process. For those of a peer:
+    /// [`tighten_from_wire`](Self::tighten_from_wire).
     #[inline]
     pub fn tighten(&mut self, at: Instant) {
         if self.deadline.is_none_or(|outer| at < outer) {
@@ -53,9 +55,10 @@ impl ToolCall {
     /// | [`Untrusted`](Trust::Untrusted) | tells nothing of the tool, where the deadline was shorter than the tool's own timeout: circuit breakers and health registries do not count it, and a breaker does not choose such a call as its probe |
     /// | [`Trusted`](Trust::Trusted) | has timed out, and circuit breakers count it |
     ///
-    /// Where several deadlines are set, the earliest one decides. The [reserve](crate::deadline::DeadlineLayer::with_reserve) that
-    /// is kept back below is at most a tenth of the time that is left now, and 65 s, as a peer may wait for less than the reserve; also of an
-    /// earlier deadline that is set in this process later on.
+    /// Where several deadlines are set, the earliest one decides. The
+    /// [reserve](crate::deadline::DeadlineLayer::with_reserve) that is kept back below is at most a
+    /// tenth of the time that is left now, and 65 s, as a peer may wait for less than the reserve;
+    /// also of an earlier deadline that is set in this process later on.
     pub fn tighten_from_wire(&mut self, at: Instant, trust: Trust) {
         if self.deadline.is_none_or(|outer| at < outer) {
             let left = at.saturating_duration_since(Instant::now());
@@ -88,9 +91,9 @@ impl ToolCall {
         self.deadline.filter(|_| !self.is_deadline_untrusted())
     }
 
-    /// Whether it can show that a tool works again: not one whose caller, who is not trusted, leaves it less time than the
-    /// tool may take: the shorter one of the timeouts above and of those below, which others have met (`below_ms`, 0 if there
-    /// are none).
+    /// Whether it can show that a tool works again: not one whose caller, who is not trusted,
+    /// leaves it less time than the tool may take: the shorter one of the timeouts above and of
+    /// those below, which others have met (`below_ms`, 0 if there are none).
     pub(crate) fn may_probe(&self, below_ms: u32) -> bool {
         let leaves = |at: Instant| at.saturating_duration_since(Instant::now());
         let limits = [self.limit_ms, below_ms].into_iter().filter(|ms| *ms > 0);
@@ -99,8 +102,8 @@ impl ToolCall {
         at.is_none_or(|at| leaves(at) >= self.info().patience_within(limit_ms))
     }
 
-    /// Notes that a layer ends the call after this time. Of several the shortest holds. Circuit breakers below judge by it
-    /// whether a call that is dropped has timed out.
+    /// Notes that a layer ends the call after this time. Of several the shortest holds. Circuit
+    /// breakers below judge by it whether a call that is dropped has timed out.
     #[inline]
     pub fn limit(&mut self, timeout: Duration) {
         const MAX_SECS: u64 = u32::MAX as u64 / 1000 - 1;
@@ -111,14 +114,15 @@ impl ToolCall {
         self.share_limit();
     }
 
-    /// Lets those who judge the end of this call know the shortest timeout so far: see [`CallInfo::patience`].
+    /// Lets those who judge the end of this call know the shortest timeout so far: see
+    /// [`CallInfo::patience`].
     #[inline]
     pub(crate) fn share_limit(&self) {
         self.data.ident.record.set_limit_ms(self.limit_ms);
     }
 
-    /// Marks that the call is sent to the inner service. An earlier attempt, or an earlier call with
-    /// the same record, may have left it [held](CallInfo::hold).
+    /// Marks that the call is sent to the inner service. An earlier attempt, or an earlier call
+    /// with the same record, may have left it [held](CallInfo::hold).
     #[inline]
     pub(crate) fn release(&self) {
         self.data.ident.record.release(self.recording);
@@ -135,8 +139,9 @@ impl ToolCall {
         self.marks.clear(Claim::Drain.bit());
     }
 
-    /// Notes that a reserve has been kept from the deadline, so that the next [`DeadlineLayer`](crate::deadline::DeadlineLayer)
-    /// keeps none. For executors that set the deadlines of calls themselves.
+    /// Notes that a reserve has been kept from the deadline, so that the next
+    /// [`DeadlineLayer`](crate::deadline::DeadlineLayer) keeps none. For executors that set the
+    /// deadlines of calls themselves.
     pub fn set_reserved(&mut self) {
         self.marks.set(RESERVED);
     }

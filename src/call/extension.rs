@@ -2,8 +2,8 @@ use std::sync::{Mutex, PoisonError};
 
 use http::Extensions;
 
-/// Values that a leaf, or a layer, leaves about one attempt for observers above that know their types. Nothing is allocated before
-/// the first value.
+/// Values that a leaf, or a layer, leaves about one attempt for observers above that know their
+/// types. Nothing is allocated before the first value.
 #[derive(Default)]
 pub(super) struct AttemptExtensions(Mutex<Option<Box<(Attempt, Extensions)>>>);
 

@@ -8,7 +8,8 @@ use std::{
     },
 };
 
-/// The hash of (server, name) and that of the server alone: which of them is needed depends on the [`Key`](crate::Key) of a layer.
+/// The hash of (server, name) and that of the server alone: which of them is needed depends on the
+/// [`Key`](crate::Key) of a layer.
 #[derive(Clone, Default)]
 pub(super) struct Hashes {
     tool: Hash,
@@ -63,8 +64,9 @@ impl Clone for Hash {
 
 /// Hashes a key with the process's own random seed, so that nobody can choose colliding names.
 ///
-/// [SipHash-1-3](https://www.aumasson.jp/siphash/siphash.pdf) of both parts and their lengths, as the standard library has it. Here each
-/// part is read in whole words, which its `Hasher` cannot do: 183 instructions for `docs` and `search`, of 315.
+/// [SipHash-1-3](https://www.aumasson.jp/siphash/siphash.pdf) of both parts and their lengths, as
+/// the standard library has it. Here each part is read in whole words, which its `Hasher` cannot
+/// do: 183 instructions for `docs` and `search`, of 315.
 #[cold]
 pub(crate) fn hash_of(server: Option<&str>, name: Option<&str>) -> u64 {
     static SEED: LazyLock<[u64; 2]> = LazyLock::new(|| {
@@ -198,7 +200,8 @@ mod tests {
         assert_eq!(hashes.collect::<HashSet<u64>>().len(), 600);
     }
 
-    /// The standard library's `DefaultHasher` is that with zeros for a seed, and ends with the length in its highest byte.
+    /// The standard library's `DefaultHasher` is that with zeros for a seed, and ends with the
+    /// length in its highest byte.
     #[test]
     fn words_have_the_hash_of_the_standard_library() {
         let text =

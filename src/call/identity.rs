@@ -11,9 +11,11 @@ use crate::text::Short;
 /// The separator of server and tool in a flat name, unless a table sets another.
 const SEPARATOR: &str = "__";
 
-/// One tool, however callers spell it: its server, its own name, and what a table of tools knows of it.
+/// One tool, however callers spell it: its server, its own name, and what a table of tools knows of
+/// it.
 ///
-/// A table makes it of a call's names; [`ToolCall::resolved`] puts it on the call. See [`identity`](crate::identity).
+/// A table makes it of a call's names; [`ToolCall::resolved`] puts it on the call. See
+/// [`identity`](crate::identity).
 ///
 /// ```
 /// use tower_toolcall::{Identity, ToolCall};
@@ -26,7 +28,8 @@ const SEPARATOR: &str = "__";
 ///
 /// # Clone
 ///
-/// Clones share the names. A table that keeps an identity keeps the hash of its key too: keyed layers then compute none.
+/// Clones share the names. A table that keeps an identity keeps the hash of its key too: keyed
+/// layers then compute none.
 #[derive(Clone)]
 #[must_use]
 pub struct Identity {
@@ -60,16 +63,18 @@ impl Identity {
         self
     }
 
-    /// Sets what stands between server and tool in the flat name, by which settings may name the tool. Default: `__`.
+    /// Sets what stands between server and tool in the flat name, by which settings may name the
+    /// tool. Default: `__`.
     pub fn with_separator(mut self, separator: impl Into<Arc<str>>) -> Self {
         self.separator = Some(separator.into()).filter(|s: &Arc<str>| &**s != SEPARATOR);
         self
     }
 
-    /// Says that the server is known and its list of tools was never read: whether it has a tool of this name is not known.
+    /// Says that the server is known and its list of tools was never read: whether it has a tool of
+    /// this name is not known.
     ///
-    /// All such calls of a server have one key in layers that keep state for each tool, and one label in metrics: invented
-    /// names make none of their own.
+    /// All such calls of a server have one key in layers that keep state for each tool, and one
+    /// label in metrics: invented names make none of their own.
     pub fn unlisted(mut self) -> Self {
         self.is_listed = false;
         self.hashes = Hashes::default();
@@ -108,7 +113,8 @@ impl Identity {
         self.server.as_deref()
     }
 
-    /// Whether the tool is in a list; `false` if its server's list was [not read](Self::unlisted) yet.
+    /// Whether the tool is in a list; `false` if its server's list was [not read](Self::unlisted)
+    /// yet.
     pub fn is_listed(&self) -> bool {
         self.is_listed
     }
@@ -167,11 +173,13 @@ impl Ident {
 impl ToolCall {
     /// The call under its tool's identity: everything else stays, its [record](Self::observe) too.
     ///
-    /// The table's knowledge is written where the caller set nothing: the [replay safety](Self::replay_safety) and the
-    /// [timeout](Self::timeout). Settings of layers for this tool go before both.
+    /// The table's knowledge is written where the caller set nothing: the [replay
+    /// safety](Self::replay_safety) and the [timeout](Self::timeout). Settings of layers for this
+    /// tool go before both.
     ///
-    /// It allocates nothing if the call has these names already and the identity no timeout. Else it allocates once where an observer above
-    /// holds the names, and once more where a clone of the call is kept, whose extensions are then cloned deep.
+    /// It allocates nothing if the call has these names already and the identity no timeout. Else
+    /// it allocates once where an observer above holds the names, and once more where a clone of
+    /// the call is kept, whose extensions are then cloned deep.
     #[must_use]
     pub fn resolved(mut self, identity: &Identity) -> Self {
         self = self.renamed(identity);
@@ -209,17 +217,17 @@ impl ToolCall {
         self.data.ident.is_of(identity)
     }
 
-    /// Whether server and tool are an [identity](Identity), and not what a caller wrote. [`with_server`](Self::with_server)
-    /// makes them the caller's again.
+    /// Whether server and tool are an [identity](Identity), and not what a caller wrote.
+    /// [`with_server`](Self::with_server) makes them the caller's again.
     pub fn is_resolved(&self) -> bool {
         self.marks.has(RESOLVED)
     }
 
-    /// The call as the service of its server gets it: the server on it has been reached, and says nothing to a table of tools
-    /// below.
+    /// The call as the service of its server gets it: the server on it has been reached, and says
+    /// nothing to a table of tools below.
     ///
-    /// For those who pass calls on to servers, as `Router` (feature `router`) does: a service behind them may have tools and servers of its own, whose
-    /// names may be the same.
+    /// For those who pass calls on to servers, as `Router` (feature `router`) does: a service
+    /// behind them may have tools and servers of its own, whose names may be the same.
     #[must_use]
     pub fn delivered(mut self) -> Self {
         self.marks.set(DELIVERED);
@@ -227,13 +235,15 @@ impl ToolCall {
         self
     }
 
-    /// The server that the call is still to be brought to: `None` without a server, and after [`delivered`](Self::delivered).
+    /// The server that the call is still to be brought to: `None` without a server, and after
+    /// [`delivered`](Self::delivered).
     pub fn named_server(&self) -> Option<&str> {
         self.server().filter(|_| !self.marks.has(DELIVERED))
     }
 
-    /// Whether `name` is the tool's name: its own one, or the flat one (`server__tool`) of a call with a server. For settings by
-    /// name, which so hold however a [resolved](Self::is_resolved) call was spelled.
+    /// Whether `name` is the tool's name: its own one, or the flat one (`server__tool`) of a call
+    /// with a server. For settings by name, which so hold however a [resolved](Self::is_resolved)
+    /// call was spelled.
     ///
     /// ```
     /// use tower_toolcall::ToolCall;
@@ -256,8 +266,8 @@ impl ToolCall {
         self.data.ident.cmp_flat(name)
     }
 
-    /// Whether the [replay safety](Self::replay_safety) is what a table knows of the tool. It then holds where neither the
-    /// caller nor a setting decides.
+    /// Whether the [replay safety](Self::replay_safety) is what a table knows of the tool. It then
+    /// holds where neither the caller nor a setting decides.
     pub fn is_replay_safety_listed(&self) -> bool {
         self.marks.has(LISTED_REPLAY)
     }

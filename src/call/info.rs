@@ -17,8 +17,8 @@ pub(super) struct Data {
     pub(super) cancellation: Option<tokio_util::sync::CancellationToken>,
 }
 
-/// The names on a call, and its timeout. Apart from the rest, so that a future that names its call in an error keeps no
-/// arguments alive, and the tool can take them without a copy.
+/// The names on a call, and its timeout. Apart from the rest, so that a future that names its call
+/// in an error keeps no arguments alive, and the tool can take them without a copy.
 #[derive(Clone)]
 pub(super) struct Ident {
     pub(super) name: Arc<str>,
@@ -169,8 +169,9 @@ impl CallInfo {
         Arc::make_mut(&mut self.ident).rules = rules;
     }
 
-    /// How long the call may be pending before a drop counts as a timeout: the shortest timeout of the layers on its way,
-    /// as configured, else the call's own, else 30 s. What a deadline leaves of it does not matter here.
+    /// How long the call may be pending before a drop counts as a timeout: the shortest timeout of
+    /// the layers on its way, as configured, else the call's own, else 30 s. What a deadline leaves
+    /// of it does not matter here.
     pub(crate) fn patience(&self) -> Duration {
         self.patience_within(self.limit_ms())
     }
@@ -191,15 +192,16 @@ impl CallInfo {
         self.ident.is_named(name)
     }
 
-    /// The shortest timeout on the call's way, in milliseconds, as far as its layers have reported it by now; 0 if there is
-    /// none. Clones that run at the same time without an observer share it.
+    /// The shortest timeout on the call's way, in milliseconds, as far as its layers have reported
+    /// it by now; 0 if there is none. Clones that run at the same time without an observer share
+    /// it.
     pub(crate) fn limit_ms(&self) -> u32 {
         self.ident.record.limit_ms()
     }
 
-    /// Marks that a layer holds the call back, until it [releases](Self::release) it: an observer that sees the
-    /// future dropped meanwhile knows that the call was not sent. Clones that run together share it, but for a
-    /// clone that is observed alone.
+    /// Marks that a layer holds the call back, until it [releases](Self::release) it: an observer
+    /// that sees the future dropped meanwhile knows that the call was not sent. Clones that run
+    /// together share it, but for a clone that is observed alone.
     pub(crate) fn hold(self) -> Held {
         let is_held = self.ident.record.hold(self.recording);
         Held(is_held.then_some(self))
@@ -235,8 +237,8 @@ impl CallInfo {
         self.ident.record.is_held()
     }
 
-    /// Returns whether a layer held the call back when it was dropped, so that it was not sent and never will
-    /// be. Needs an observer.
+    /// Returns whether a layer held the call back when it was dropped, so that it was not sent and
+    /// never will be. Needs an observer.
     pub(crate) fn is_lost_unsent(&self) -> bool {
         self.recording != 0 && self.ident.record.is_lost_unsent()
     }
@@ -276,8 +278,8 @@ impl CallInfo {
         self.ident.id.as_ref()
     }
 
-    /// The tool's name as a key or a label may have it: `None` while the list of its server was not read, so that
-    /// [all its tools](crate::Identity::unlisted) are one.
+    /// The tool's name as a key or a label may have it: `None` while the list of its server was not
+    /// read, so that [all its tools](crate::Identity::unlisted) are one.
     #[inline]
     pub fn listed_tool(&self) -> Option<&str> {
         self.ident.key_tool()

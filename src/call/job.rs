@@ -30,12 +30,13 @@ pub const MAX_JOB_BYTES: usize = 4096;
 
 /// A job that a tool has started, and that may still run: what is needed to ask for it again.
 ///
-/// [`PollLayer`](crate::poll::PollLayer) leaves it on the call's [record](super::Observation::job) and on the
-/// [error](ToolError::job) of a call that ended before its job. A call that carries it
+/// [`PollLayer`](crate::poll::PollLayer) leaves it on the call's [record](super::Observation::job)
+/// and on the [error](ToolError::job) of a call that ended before its job. A call that carries it
 /// ([`ToolCall::with_job`]) goes on waiting, starts no second job, and cancels none.
 ///
-/// It is data: the tool's name, its server's, and values of the answer that has started the job, 4 KiB of JSON at most. Whoever has it
-/// can ask for the job, so it does not go over a wire by itself: it is in no text or serialised error. The events of an HTTP tool's requests
+/// It is data: the tool's name, its server's, and values of the answer that has started the job, 4
+/// KiB of JSON at most. Whoever has it can ask for the job, so it does not go over a wire by
+/// itself: it is in no text or serialised error. The events of an HTTP tool's requests
 /// (`tool.http_request`, DEBUG) show the URL in which it stands.
 ///
 /// ```
@@ -153,7 +154,8 @@ impl JobSlot {
 }
 
 impl Record {
-    /// Leaves the job that the tool has started, for further attempts at this call and for observers above.
+    /// Leaves the job that the tool has started, for further attempts at this call and for
+    /// observers above.
     pub fn set_job(&self, job: JobRef) {
         self.job.set(self.recording(), job);
     }
@@ -170,7 +172,8 @@ impl Record {
 }
 
 impl Observation {
-    /// The job that the call has started, and that may still run: see [`PollLayer`](crate::poll::PollLayer).
+    /// The job that the call has started, and that may still run: see
+    /// [`PollLayer`](crate::poll::PollLayer).
     pub fn job(&self) -> Option<JobRef> {
         self.record().job()
     }
@@ -179,8 +182,9 @@ impl Observation {
 impl ToolCall {
     /// Goes on waiting for a job that an earlier call has started, and does not start one.
     ///
-    /// A [`PollLayer`](crate::poll::PollLayer) refuses the job of another tool, and tools below one refuse a call with a job that did not pass
-    /// through it. Never take it from a caller over a wire.
+    /// A [`PollLayer`](crate::poll::PollLayer) refuses the job of another tool, and tools below one
+    /// refuse a call with a job that did not pass through it. Never take it from a caller over a
+    /// wire.
     #[must_use]
     pub fn with_job(mut self, job: JobRef) -> Self {
         self.marks.clear(OWN_JOB);
@@ -188,8 +192,8 @@ impl ToolCall {
         self
     }
 
-    /// The job that this call waits for: set by [`with_job`](Self::with_job), or started by an earlier attempt at a call of the same
-    /// names.
+    /// The job that this call waits for: set by [`with_job`](Self::with_job), or started by an
+    /// earlier attempt at a call of the same names.
     pub fn job(&self) -> Option<JobRef> {
         if let Some(own) = self.extensions().get::<JobRef>() {
             return Some(own.clone());
@@ -206,7 +210,8 @@ impl ToolCall {
         of_error.cloned().or_else(|| self.job())
     }
 
-    /// Another attempt after this error waits for the job of this one, even if that is cancelled until then: it starts none.
+    /// Another attempt after this error waits for the job of this one, even if that is cancelled
+    /// until then: it starts none.
     pub(crate) fn keep_job(&mut self, error: Option<&ToolError>) {
         let Some(job) = self.job_after(error) else {
             return;
@@ -217,17 +222,20 @@ impl ToolCall {
         self.extensions_mut().insert(job);
     }
 
-    /// Whether its job, if it has one, was started by an earlier attempt at it. One that was given to it [from elsewhere](Self::with_job), or that a
-    /// clone has started which is sent beside it, is not its own.
+    /// Whether its job, if it has one, was started by an earlier attempt at it. One that was given
+    /// to it [from elsewhere](Self::with_job), or that a clone has started which is sent beside it,
+    /// is not its own.
     pub(crate) fn has_own_job(&self) -> bool {
         let is_given = || self.extensions().get::<JobRef>().is_some();
         self.marks.has(OWN_JOB) || self.attempt > 1 && !is_given()
     }
 
-    /// Another call of the same tool for the same caller, to ask for what this one has started. For a [`Job`](crate::poll::Job).
+    /// Another call of the same tool for the same caller, to ask for what this one has started. For
+    /// a [`Job`](crate::poll::Job).
     ///
-    /// Names, arguments, extensions, rules, cancellation and deadline are those of this call. It has a record of its own, no
-    /// claims, no timeout of its own and no job, is attempt 1, and may run twice.
+    /// Names, arguments, extensions, rules, cancellation and deadline are those of this call. It
+    /// has a record of its own, no claims, no timeout of its own and no job, is attempt 1, and may
+    /// run twice.
     #[must_use]
     pub fn follow_up(&self) -> Self {
         let mut call = self.clone();
@@ -245,10 +253,11 @@ impl ToolCall {
         call
     }
 
-    /// A call of another service that this one needs, for the same caller. For layers, such as a `token::TokenLayer`.
+    /// A call of another service that this one needs, for the same caller. For layers, such as a
+    /// `token::TokenLayer`.
     ///
-    /// Ids, rules, cancellation and deadline are those of this call. It has a record of its own, no server, no arguments and no extensions,
-    /// is attempt 1, and may run twice.
+    /// Ids, rules, cancellation and deadline are those of this call. It has a record of its own, no
+    /// server, no arguments and no extensions, is attempt 1, and may run twice.
     #[must_use]
     pub fn on_behalf(&self, tool: impl Into<Arc<str>>) -> Self {
         let mut call = self.follow_up();
@@ -269,7 +278,8 @@ impl ToolCall {
     ///
     /// # Errors
     ///
-    /// `Internal`, as a refusal: no [`PollLayer`](crate::poll::PollLayer) has made it a question for that job.
+    /// `Internal`, as a refusal: no [`PollLayer`](crate::poll::PollLayer) has made it a question
+    /// for that job.
     pub fn check_job(&self) -> Result<(), ToolError> {
         match self.extensions().get::<JobRef>() {
             Some(_) => Err(ToolError::refusal(

@@ -3,7 +3,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// How many listeners the record of a call holds at a time.
 pub(crate) const MAX_LISTENERS: usize = 4;
 
-/// The number of a [registered](crate::event::Listening) listener. No other listener of the process ever has the same.
+/// The number of a [registered](crate::event::Listening) listener. No other listener of the process
+/// ever has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub(crate) u64);
 

@@ -79,16 +79,16 @@ pub const MAX_NAME_BYTES: usize = 256;
 
 /// Arguments nested deeper than this many levels are refused by [`ToolCall::check`].
 ///
-/// `serde_json` parses 128 levels, as other parsers do; what a message has around its arguments needs
-/// a few of them. An MCP server drops a message that is deeper without a word.
+/// `serde_json` parses 128 levels, as other parsers do; what a message has around its arguments
+/// needs a few of them. An MCP server drops a message that is deeper without a word.
 pub const MAX_DEPTH: usize = 120;
 
 /// Arguments with more than this many values are refused by [`ToolCall::check`].
 ///
 /// Each item of an array and each member of an object is a value; so are arrays, objects, and the
-/// names of members. A parsed value takes up to 320 bytes, 90 times its text: arguments take at most
-/// 13 MB beside their strings. JSON text is refused before it is parsed. A table of 900 rows and
-/// 20 columns fits, as does a vector of 39,000 numbers.
+/// names of members. A parsed value takes up to 320 bytes, 90 times its text: arguments take at
+/// most 13 MB beside their strings. JSON text is refused before it is parsed. A table of 900 rows
+/// and 20 columns fits, as does a vector of 39,000 numbers.
 pub const MAX_VALUES: usize = 40_000;
 
 /// May a call run twice?
@@ -137,7 +137,8 @@ pub struct ToolCall {
     limit_ms: u32,
     attempt: u16,
     marks: Marks,
-    /// The most that is kept back from the deadline, in milliseconds; the maximum if it did not come over a wire.
+    /// The most that is kept back from the deadline, in milliseconds; the maximum if it did not
+    /// come over a wire.
     max_reserve_ms: u16,
     replay: ReplaySafety,
 }
@@ -188,9 +189,9 @@ impl ToolCall {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the text is not JSON, is nested deeper than `serde_json` parses
-    /// (128 levels), has more than [`MAX_VALUES`] values, or is neither an object nor `null`. The values
-    /// are counted before they are parsed. The error never quotes the text.
+    /// [`ErrorKind::InvalidInput`] if the text is not JSON, is nested deeper than `serde_json`
+    /// parses (128 levels), has more than [`MAX_VALUES`] values, or is neither an object nor
+    /// `null`. The values are counted before they are parsed. The error never quotes the text.
     pub fn with_json_str(self, arguments: &str) -> Result<Self, ToolError> {
         if arguments.trim().is_empty() {
             return Ok(self.with_arguments(Map::new()));
@@ -254,7 +255,8 @@ impl ToolCall {
 
     /// Sets a timeout for this call alone; it beats a tool's timeout and the default.
     ///
-    /// [`TimeoutLayer`](crate::timeout::TimeoutLayer) enforces it. Without that layer the timeout does nothing.
+    /// [`TimeoutLayer`](crate::timeout::TimeoutLayer) enforces it. Without that layer the timeout
+    /// does nothing.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.data_mut().ident_mut().timeout = Some(timeout);
@@ -270,9 +272,9 @@ impl ToolCall {
         self
     }
 
-    /// Sets what is redacted of the arguments, the answer and the error of this call, wherever they are
-    /// shown, by the layers below and by a [`ToolResult`](crate::ToolResult) above. Default: the built-in rules. See
-    /// [`SanitizeLayer`](crate::sanitize::SanitizeLayer).
+    /// Sets what is redacted of the arguments, the answer and the error of this call, wherever they
+    /// are shown, by the layers below and by a [`ToolResult`](crate::ToolResult) above. Default:
+    /// the built-in rules. See [`SanitizeLayer`](crate::sanitize::SanitizeLayer).
     #[must_use]
     pub fn with_rules(mut self, rules: Rules) -> Self {
         // What is so already is not written, which might be a copy.
@@ -356,7 +358,8 @@ impl ToolCall {
         CallInfo::new(Arc::clone(&self.data.ident), self.recording, self.replay)
     }
 
-    /// The receiver of a tool's progress reports; `None` unless a timeout layer in idle mode waits for it.
+    /// The receiver of a tool's progress reports; `None` unless a timeout layer in idle mode waits
+    /// for it.
     pub fn progress(&self) -> Option<Progress> {
         self.data.progress.clone()
     }
@@ -370,8 +373,8 @@ impl ToolCall {
     }
 
     /// Whether the call can be sent: a name of 1 to [`MAX_NAME_BYTES`] bytes without control
-    /// characters, arguments nested at most [`MAX_DEPTH`] levels, with at most [`MAX_VALUES`] values.
-    /// Leaves call it before they send.
+    /// characters, arguments nested at most [`MAX_DEPTH`] levels, with at most [`MAX_VALUES`]
+    /// values. Leaves call it before they send.
     ///
     /// # Errors
     ///

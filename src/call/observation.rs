@@ -20,7 +20,8 @@ pub struct Observation {
     scope: Option<Scope>,
 }
 
-/// The place of this observer's listener on the record, and the signals that were announced outside of it.
+/// The place of this observer's listener on the record, and the signals that were announced outside
+/// of it.
 #[derive(Clone, Copy)]
 struct Scope {
     place: usize,
@@ -45,8 +46,8 @@ impl Observation {
         self.call.as_ref().expect("taken out at the end alone")
     }
 
-    /// Takes over the redaction rules that a layer below has put on the call, unless the caller has put rules on it: so what it
-    /// ended with is shown by them.
+    /// Takes over the redaction rules that a layer below has put on the call, unless the caller has
+    /// put rules on it: so what it ended with is shown by them.
     #[inline]
     pub(crate) fn adopt_rules(&mut self) {
         if self.record().has_rules() && *self.call().rules() == Rules::default() {
@@ -78,11 +79,12 @@ impl Observation {
         self.call.take().expect("taken out here alone")
     }
 
-    /// Puts a [registered](crate::event::Listening) listener on the record: until this observation ends, the layers below
-    /// tell it of this call's events, beside their own listeners, and each event once. Observers nest, and each receives the events
-    /// below it.
+    /// Puts a [registered](crate::event::Listening) listener on the record: until this observation
+    /// ends, the layers below tell it of this call's events, beside their own listeners, and each
+    /// event once. Observers nest, and each receives the events below it.
     ///
-    /// An observation has one listener, a record at most four at a time; returns whether this observation has one.
+    /// An observation has one listener, a record at most four at a time; returns whether this
+    /// observation has one.
     #[inline]
     pub fn listen(&mut self, listener: ListenerId) -> bool {
         if self.scope.is_none()
@@ -95,7 +97,8 @@ impl Observation {
         self.scope.is_some()
     }
 
-    /// The signals that the layers below have [announced](Record::announce), as far as the call has passed them.
+    /// The signals that the layers below have [announced](Record::announce), as far as the call has
+    /// passed them.
     #[inline]
     pub fn signals(&self) -> Signals {
         self.record().signals()
@@ -135,9 +138,10 @@ impl Observation {
         }
     }
 
-    /// How many attempts were sent, once the call has ended with `error` or with an answer, or was dropped: those that passed this observer,
-    /// without one that a layer below [refused](ToolError::is_own_refusal) or answered with what [another call](Self::is_reused) has got. 0 for a
-    /// call that was only refused, or only answered so.
+    /// How many attempts were sent, once the call has ended with `error` or with an answer, or was
+    /// dropped: those that passed this observer, without one that a layer below
+    /// [refused](ToolError::is_own_refusal) or answered with what [another call](Self::is_reused)
+    /// has got. 0 for a call that was only refused, or only answered so.
     pub fn sent(&self, error: Option<&ToolError>) -> u32 {
         let begun = self.attempts() - u32::from(self.is_reused());
         let sent = match error {
@@ -158,7 +162,8 @@ impl Observation {
         }
     }
 
-    /// Whether the leaf has [said](Record::set_reported) that the answer is an error in the tool's own words.
+    /// Whether the leaf has [said](Record::set_reported) that the answer is an error in the tool's
+    /// own words.
     #[inline]
     pub fn is_reported(&self) -> bool {
         self.record().reported.load(Relaxed)
@@ -170,7 +175,8 @@ impl Observation {
         self.record().known.load(Relaxed)
     }
 
-    /// Whether the call has the answer, or the error, that [another call](Record::set_reused) has got.
+    /// Whether the call has the answer, or the error, that [another call](Record::set_reused) has
+    /// got.
     #[inline]
     pub fn is_reused(&self) -> bool {
         self.record().reused.load(Relaxed)
@@ -187,8 +193,8 @@ impl Observation {
         self.record().attempts.load(Relaxed).max(1)
     }
 
-    /// The timeout in force at the last attempt; `None` without one. What a deadline leaves of it is
-    /// known once the call has waited.
+    /// The timeout in force at the last attempt; `None` without one. What a deadline leaves of it
+    /// is known once the call has waited.
     pub fn timeout(&self) -> Option<Duration> {
         self.record().timeout()
     }
@@ -220,7 +226,8 @@ impl Observation {
         self.record().slow.load(Relaxed)
     }
 
-    /// Whether an executor below has [noted](Record::set_dispatched) that the call has left its queue.
+    /// Whether an executor below has [noted](Record::set_dispatched) that the call has left its
+    /// queue.
     pub fn is_dispatched(&self) -> bool {
         self.record().dispatched.load(Relaxed)
     }

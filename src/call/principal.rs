@@ -72,9 +72,11 @@ impl Ident {
     }
 }
 
-/// The caller of a request, as a layer of the program's server has verified it: in the request's extensions.
+/// The caller of a request, as a layer of the program's server has verified it: in the request's
+/// extensions.
 ///
-/// An authentication layer puts it there. Bridges take it up by [`ToolCall::with_request_extensions`].
+/// An authentication layer puts it there. Bridges take it up by
+/// [`ToolCall::with_request_extensions`].
 ///
 /// ```
 /// use http::Request;
@@ -94,7 +96,8 @@ pub struct VerifiedCaller {
 }
 
 impl VerifiedCaller {
-    /// A caller by its name, which becomes the call's agent id: no token, as agent ids are shown in events.
+    /// A caller by its name, which becomes the call's agent id: no token, as agent ids are shown in
+    /// events.
     pub fn new(id: impl Into<Arc<str>>) -> Self {
         Self {
             id: id.into(),
@@ -104,9 +107,9 @@ impl VerifiedCaller {
 
     /// Says that the layer has checked the bearer token of the request as well.
     ///
-    /// The subject that a bridge takes from the token is then a verified one. Default: it is
-    /// [not verified](ToolCall::with_unverified_ids), because a caller who is known by other means, such as a
-    /// certificate, can invent any number of tokens.
+    /// The subject that a bridge takes from the token is then a verified one. Default: it is [not
+    /// verified](ToolCall::with_unverified_ids), because a caller who is known by other means, such
+    /// as a certificate, can invent any number of tokens.
     #[must_use]
     pub fn with_bearer_token(mut self) -> Self {
         self.has_bearer_token = true;
@@ -133,7 +136,8 @@ impl fmt::Debug for VerifiedCaller {
 }
 
 impl ToolCall {
-    /// Sets the agent id to that of the [`VerifiedCaller`] among the extensions of a request, if there is one.
+    /// Sets the agent id to that of the [`VerifiedCaller`] among the extensions of a request, if
+    /// there is one.
     pub(crate) fn with_verified_caller(self, extensions: &Extensions) -> Self {
         match extensions.get() {
             Some(VerifiedCaller { id, .. }) => self.with_agent_id(Arc::clone(id)),
@@ -141,12 +145,14 @@ impl ToolCall {
         }
     }
 
-    /// Marks the ids that the call has now as not verified: the subject's token, the agent id and the session id.
+    /// Marks the ids that the call has now as not verified: the subject's token, the agent id and
+    /// the session id.
     ///
-    /// For bridges: an address of a peer, a session that any client may begin, a token that was not checked. Anybody can
-    /// have any number of such ids. So in each bounded store all principals that were not verified hold at most half of
-    /// the places together. They are also other principals than verified ones with the same ids. An id that is set later
-    /// is a verified one. Default: ids are verified.
+    /// For bridges: an address of a peer, a session that any client may begin, a token that was not
+    /// checked. Anybody can have any number of such ids. So in each bounded store all principals
+    /// that were not verified hold at most half of the places together. They are also other
+    /// principals than verified ones with the same ids. An id that is set later is a verified one.
+    /// Default: ids are verified.
     ///
     /// ```
     /// use tower_toolcall::ToolCall;
@@ -161,8 +167,8 @@ impl ToolCall {
         self
     }
 
-    /// Sets a session id that was not verified: the address of a connection, for example. The other ids
-    /// stay as they are, verified or not.
+    /// Sets a session id that was not verified: the address of a connection, for example. The other
+    /// ids stay as they are, verified or not.
     ///
     /// ```
     /// use tower_toolcall::ToolCall;
@@ -179,8 +185,8 @@ impl ToolCall {
         self
     }
 
-    /// Whether the principal of the call was [not verified](Self::with_unverified_ids): its subject, else its agent, else
-    /// its session. `false` for a call without a principal.
+    /// Whether the principal of the call was [not verified](Self::with_unverified_ids): its
+    /// subject, else its agent, else its session. `false` for a call without a principal.
     pub fn has_unverified_principal(&self) -> bool {
         self.data.ident.has_unverified_principal()
     }
@@ -216,7 +222,8 @@ impl CallInfo {
         self.ident().whose()
     }
 
-    /// A hash that stands for the principal; `None` for a call without one. One that was not verified has another.
+    /// A hash that stands for the principal; `None` for a call without one. One that was not
+    /// verified has another.
     pub(crate) fn principal_hash(&self) -> Option<u64> {
         let whose = self.whose()?;
         let hash = match whose {

@@ -74,8 +74,8 @@ impl Progress {
         }
     }
 
-    /// Stops the clocks of all timeouts above, hard limits too, until the guard is dropped: a person's time to answer is
-    /// not the tool's. Deadlines are not moved. Guards may overlap.
+    /// Stops the clocks of all timeouts above, hard limits too, until the guard is dropped: a
+    /// person's time to answer is not the tool's. Deadlines are not moved. Guards may overlap.
     ///
     /// ```
     /// # use tower_toolcall::{AnyError, ToolCall};

@@ -37,7 +37,8 @@ pub struct Record {
     pub(super) max_attempts: AtomicU32,
     pub(super) refusals: AtomicU32,
     pub(super) slow: AtomicBool,
-    /// Whether there is an observation: not so of a recording that a layer keeps for its own attempts.
+    /// Whether there is an observation: not so of a recording that a layer keeps for its own
+    /// attempts.
     observed: AtomicBool,
     /// Whether the answer is an error in the tool's own words.
     pub(super) reported: AtomicBool,
@@ -54,13 +55,14 @@ pub struct Record {
     pub(super) waited_nanos: AtomicU64,
     pub(super) output_bytes: Shared,
     pub(super) wants_output_bytes: AtomicBool,
-    /// Where the attempt that runs is: [`HELD`], [`BETWEEN`], [`AGAIN`], and the number of [`HOLDER`]s. Written
-    /// also without an observer.
+    /// Where the attempt that runs is: [`HELD`], [`BETWEEN`], [`AGAIN`], and the number of
+    /// [`HOLDER`]s. Written also without an observer.
     way: AtomicU32,
-    /// The shortest timeout on the way of the attempt that runs, in milliseconds; 0 if there is none. Written also
-    /// without an observer, as circuit breakers judge by it.
+    /// The shortest timeout on the way of the attempt that runs, in milliseconds; 0 if there is
+    /// none. Written also without an observer, as circuit breakers judge by it.
     limit_ms: AtomicU32,
-    /// The beginning of the idempotency keys of its recordings; 0 before the first one is asked for.
+    /// The beginning of the idempotency keys of its recordings; 0 before the first one is asked
+    /// for.
     key: AtomicU64,
     extensions: AttemptExtensions,
     pub(super) job: JobSlot,
@@ -98,8 +100,8 @@ impl fmt::Display for IdempotencyKey {
     }
 }
 
-/// A number that may not be known, in the space of a number: the largest stands for that, and what is as large
-/// counts as one less.
+/// A number that may not be known, in the space of a number: the largest stands for that, and what
+/// is as large counts as one less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known(u64);
 
@@ -199,8 +201,8 @@ impl Record {
         Some(recording)
     }
 
-    /// Forgets where an earlier call was. Returns false for a clone that is held: its hold comes before
-    /// this, or sees that the record is in use.
+    /// Forgets where an earlier call was. Returns false for a clone that is held: its hold comes
+    /// before this, or sees that the record is in use.
     #[cold]
     fn forget_way(&self) -> bool {
         let forget = |way| (way & HELD == 0 || way < HOLDER).then_some(way & !(HOLDER - 1));
@@ -213,8 +215,9 @@ impl Record {
         self.observed.store(true, Relaxed);
     }
 
-    /// Whether an [observation](super::ToolCall::observe) reads the record. A layer that repeats a call
-    /// has a record too, which no observation reads; then a fact that costs a reading of the clock need not be recorded.
+    /// Whether an [observation](super::ToolCall::observe) reads the record. A layer that repeats a
+    /// call has a record too, which no observation reads; then a fact that costs a reading of the
+    /// clock need not be recorded.
     #[inline]
     pub fn is_observed(&self) -> bool {
         self.observed.load(Relaxed)
@@ -321,8 +324,8 @@ impl Record {
         self.way.load(Relaxed) & HELD != 0
     }
 
-    /// Returns whether no attempt has run and none will: the only copy was held back, and the future that held it
-    /// is gone.
+    /// Returns whether no attempt has run and none will: the only copy was held back, and the
+    /// future that held it is gone.
     pub(super) fn is_lost_unsent(&self) -> bool {
         self.way.load(Relaxed) & !BETWEEN == HELD
     }
@@ -348,13 +351,14 @@ impl Record {
         self.max_attempts.store(n, Relaxed);
     }
 
-    /// Whether an observer asks for the size of the answer: a layer or leaf that would have to measure it checks this first.
+    /// Whether an observer asks for the size of the answer: a layer or leaf that would have to
+    /// measure it checks this first.
     pub fn wants_output_bytes(&self) -> bool {
         self.wants_output_bytes.load(Relaxed)
     }
 
-    /// Sets how many bytes the answer has, as compact JSON. For code that knows it: the tool itself, or
-    /// a layer that has measured it.
+    /// Sets how many bytes the answer has, as compact JSON. For code that knows it: the tool
+    /// itself, or a layer that has measured it.
     pub fn set_output_bytes(&self, bytes: u64) {
         self.output_bytes.set(bytes);
     }
@@ -364,27 +368,30 @@ impl Record {
         self.slow.store(true, Relaxed);
     }
 
-    /// Sets whether the answer of this attempt is an error in the tool's own words (MCP's `isError`): an answer that the
-    /// model reads, and that every observer counts as a failure. Written by the leaf that gives the answer, and by a layer
-    /// that replaces it with another answer. Default: `false`, at the beginning of each attempt.
+    /// Sets whether the answer of this attempt is an error in the tool's own words (MCP's
+    /// `isError`): an answer that the model reads, and that every observer counts as a failure.
+    /// Written by the leaf that gives the answer, and by a layer that replaces it with another
+    /// answer. Default: `false`, at the beginning of each attempt.
     pub fn set_reported(&self, reported: bool) {
         self.reported.store(reported, Relaxed);
     }
 
-    /// Notes that there is a tool of this name: a table or a schema has it. A call that is refused before it is sent then
-    /// counts for its tool in [metrics](crate::metrics), as names that a model invents do not. A
-    /// [resolved](super::ToolCall::is_resolved) name needs no note.
+    /// Notes that there is a tool of this name: a table or a schema has it. A call that is refused
+    /// before it is sent then counts for its tool in [metrics](crate::metrics), as names that a
+    /// model invents do not. A [resolved](super::ToolCall::is_resolved) name needs no note.
     pub fn set_known(&self) {
         self.known.store(true, Relaxed);
     }
 
-    /// Notes that this attempt is not sent, as it has the answer, or the error, that another call has got. For layers that keep
-    /// answers. Observers do not count it as [sent](super::Observation::sent).
+    /// Notes that this attempt is not sent, as it has the answer, or the error, that another call
+    /// has got. For layers that keep answers. Observers do not count it as
+    /// [sent](super::Observation::sent).
     pub fn set_reused(&self) {
         self.reused.store(true, Relaxed);
     }
 
-    /// Announces that the layer which writes this reports such events: an observer above may take their absence for zero.
+    /// Announces that the layer which writes this reports such events: an observer above may take
+    /// their absence for zero.
     #[inline]
     pub fn announce(&self, signal: Signal) {
         // A load and a store: what is lost if two do so at once is said again by the next call.
@@ -410,13 +417,15 @@ impl Record {
         &self.listeners
     }
 
-    /// Notes that the call has left the queue of what runs it, so that its tool may have run. For executors that hold calls
-    /// back: their observer can distinguish a call that waited in vain from one that was cut short.
+    /// Notes that the call has left the queue of what runs it, so that its tool may have run. For
+    /// executors that hold calls back: their observer can distinguish a call that waited in vain
+    /// from one that was cut short.
     pub fn set_dispatched(&self) {
         self.dispatched.store(true, Relaxed);
     }
 
-    /// The first ones stay: those of the outermost layer, and not of another stack to which the tool sends its call on.
+    /// The first ones stay: those of the outermost layer, and not of another stack to which the
+    /// tool sends its call on.
     #[cold]
     pub(super) fn set_rules(&self, rules: Rules) {
         let mut slot = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
@@ -450,8 +459,9 @@ impl Record {
         self.reused.store(false, Relaxed);
     }
 
-    /// Leaves a value about this attempt for observers above that know its type, such as [`TraceHooks`](crate::trace::TraceHooks)
-    /// of the same author. It replaces one of the same type, and is gone with the next attempt.
+    /// Leaves a value about this attempt for observers above that know its type, such as
+    /// [`TraceHooks`](crate::trace::TraceHooks) of the same author. It replaces one of the same
+    /// type, and is gone with the next attempt.
     pub fn insert_extension<T: Clone + Send + Sync + 'static>(&self, value: T) {
         self.extensions.insert(self.attempt(), value);
     }

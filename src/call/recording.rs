@@ -14,16 +14,17 @@ impl ToolCall {
         self.record(|r| r.begin_attempt(self.attempt.into()));
     }
 
-    /// Observes the call as the layer that repeats it, at most `attempts` times: all attempts share one record, which ends
-    /// with the answer of this, and one [idempotency key](Self::idempotency_key). Each further one is a clone of the call
-    /// after [`next_attempt`](Self::next_attempt).
+    /// Observes the call as the layer that repeats it, at most `attempts` times: all attempts share
+    /// one record, which ends with the answer of this, and one [idempotency
+    /// key](Self::idempotency_key). Each further one is a clone of the call after
+    /// [`next_attempt`](Self::next_attempt).
     pub fn observe_attempts(&mut self, attempts: u32) -> Observation {
         let is_new = self.begin_repeated(attempts);
         Observation::new(self.info(), is_new, self.attempt)
     }
 
-    /// Begins the recording of a call to which the caller of this may make so many attempts: they share it,
-    /// and with it the idempotency key.
+    /// Begins the recording of a call to which the caller of this may make so many attempts: they
+    /// share it, and with it the idempotency key.
     ///
     /// Tells whether it is a new one; then it is the caller's to [end](Self::end_recording).
     #[inline]
@@ -37,7 +38,8 @@ impl ToolCall {
         is_new
     }
 
-    /// Ends a recording that was begun for this call. Like an observation's end, but the call itself keeps the record.
+    /// Ends a recording that was begun for this call. Like an observation's end, but the call
+    /// itself keeps the record.
     #[inline]
     pub(crate) fn end_recording(&self) {
         self.data.ident.record.end(self.recording);
@@ -45,9 +47,9 @@ impl ToolCall {
 
     /// One key for all attempts at this call, and another for each other call.
     ///
-    /// For leaves, to send along, so that a server can tell a repetition from a new call. `None` unless
-    /// a [`RetryLayer`](crate::retry::RetryLayer) above may repeat it; tower's retry layer cannot give
-    /// one.
+    /// For leaves, to send along, so that a server can tell a repetition from a new call. `None`
+    /// unless a [`RetryLayer`](crate::retry::RetryLayer) above may repeat it; tower's retry layer
+    /// cannot give one.
     pub fn idempotency_key(&self) -> Option<IdempotencyKey> {
         let keyed = self.marks.has(KEYED);
         keyed.then(|| self.data.ident.record.idempotency_key(self.recording))

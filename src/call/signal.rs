@@ -2,8 +2,8 @@ use std::ops::{BitOr, BitOrAssign};
 
 /// A kind of event that a layer can report of the calls that pass it.
 ///
-/// Layers [announce](crate::Record::announce) it on the record of each call, so that an observer above can distinguish
-/// "none happened" (a series at 0) from "no layer reports it" (no series).
+/// Layers [announce](crate::Record::announce) it on the record of each call, so that an observer
+/// above can distinguish "none happened" (a series at 0) from "no layer reports it" (no series).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Signal {

@@ -29,7 +29,8 @@ use crate::{
 const MAX_ANNOUNCED: Duration = Duration::from_secs(300);
 
 impl Breaker {
-    /// A result, or a refusal, shows that there is this breaker: the call's listeners get its state, once.
+    /// A result, or a refusal, shows that there is this breaker: the call's listeners get its
+    /// state, once.
     #[inline]
     fn introduce(&self, call: &CallInfo) {
         if self.circuit().audience.is_new_to(call) {
@@ -132,7 +133,8 @@ impl Breaker {
         admission
     }
 
-    /// The error of a call whose inner service failed to become ready. It counts as a result, if the call is admitted.
+    /// The error of a call whose inner service failed to become ready. It counts as a result, if
+    /// the call is admitted.
     pub(super) fn not_ready<Res>(
         &self,
         call: &ToolCall,
@@ -172,8 +174,8 @@ impl Breaker {
         }
     }
 
-    /// Takes the end of an admitted call; true if it has just opened the breaker. Only then `latency` is asked for how long
-    /// the call took, if that is known.
+    /// Takes the end of an admitted call; true if it has just opened the breaker. Only then
+    /// `latency` is asked for how long the call took, if that is known.
     #[inline]
     pub(super) fn end(
         &self,
@@ -371,7 +373,8 @@ impl Admitted {
         self.passes = passes;
     }
 
-    /// The call has a result. Forced inline: a call of it takes 39 of the 333 instructions of a success.
+    /// The call has a result. Forced inline: a call of it takes 39 of the 333 instructions of a
+    /// success.
     #[expect(clippy::inline_always, reason = "measured")]
     #[inline(always)]
     pub(super) fn ended(&self, end: End, error: Option<&ToolError>, since: Option<Instant>) {
@@ -385,13 +388,15 @@ impl Admitted {
         if !(succeeded && is_quiet()) {
             self.record(end, error.and_then(ToolError::outage), since);
         }
-        // A neutral result does not show that there is such a tool. After the verdict: a listener may panic.
+        // A neutral result does not show that there is such a tool. After the verdict: a listener
+        // may panic.
         if end.count != Count::Neutral {
             self.breaker.introduce(&self.info);
         }
     }
 
-    /// Keeps the call's shortest timeout for later probes: they are chosen before the layers below have set theirs.
+    /// Keeps the call's shortest timeout for later probes: they are chosen before the layers below
+    /// have set theirs.
     fn learn_limit(&self) {
         // A call that was refused on its way has met none.
         match self.info.limit_ms() {
@@ -435,7 +440,8 @@ impl Admitted {
         }
     }
 
-    /// Whether a weak failure is its principal's: not where calls have none, or the breaker lets all of them pass.
+    /// Whether a weak failure is its principal's: not where calls have none, or the breaker lets
+    /// all of them pass.
     fn counts_for_principal(&self) -> bool {
         let lets_all_pass = [BreakerState::ForcedClosed, BreakerState::Disabled];
         self.info.whose().is_some() && !lets_all_pass.contains(&self.breaker.state())

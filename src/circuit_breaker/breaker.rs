@@ -61,8 +61,8 @@ impl Breaker {
         self.look().state
     }
 
-    /// Whether a call would be refused now. Reserves nothing: in a half-open breaker every caller sees that
-    /// a probe may run, and [`admit`](Self::admit) takes its place.
+    /// Whether a call would be refused now. Reserves nothing: in a half-open breaker every caller
+    /// sees that a probe may run, and [`admit`](Self::admit) takes its place.
     pub fn is_open(&self) -> bool {
         self.look().retry_after.is_some()
     }
@@ -87,8 +87,8 @@ impl Breaker {
         seen
     }
 
-    /// The principals for whom alone it refuses calls now, after [weak failures](super::WeakFailures) of theirs, in the order of
-    /// their names.
+    /// The principals for whom alone it refuses calls now, after [weak
+    /// failures](super::WeakFailures) of theirs, in the order of their names.
     ///
     /// ```
     /// use tower_toolcall::{ToolCall, circuit_breaker::CircuitBreakerLayer};
@@ -120,8 +120,8 @@ impl Breaker {
         self.force(BreakerState::Disabled);
     }
 
-    /// Closes it, whatever its state is, and forgets what it has counted in its window. Results of calls
-    /// that are in flight do not count.
+    /// Closes it, whatever its state is, and forgets what it has counted in its window. Results of
+    /// calls that are in flight do not count.
     pub fn reset(&self) {
         self.force(BreakerState::Closed);
     }
@@ -133,8 +133,9 @@ impl Breaker {
         });
     }
 
-    /// Takes over an opening of another process, for `remaining` from now on: calls are refused without a failure here. An open
-    /// period never gets shorter by it, and a forced state stays. At most the longest period of this layer's settings.
+    /// Takes over an opening of another process, for `remaining` from now on: calls are refused
+    /// without a failure here. An open period never gets shorter by it, and a forced state stays.
+    /// At most the longest period of this layer's settings.
     pub fn adopt(&self, remaining: Duration) {
         self.adopt_with_grace(remaining, Duration::ZERO);
     }
@@ -147,8 +148,9 @@ impl Breaker {
         });
     }
 
-    /// Another process sends a probe: if this breaker is open, it stays so for at least `remaining`, so that one process probes for
-    /// all. At most the longest period of this layer's settings.
+    /// Another process sends a probe: if this breaker is open, it stays so for at least
+    /// `remaining`, so that one process probes for all. At most the longest period of this layer's
+    /// settings.
     pub fn postpone(&self, remaining: Duration) {
         self.postpone_with_grace(remaining, Duration::ZERO);
     }
@@ -160,8 +162,8 @@ impl Breaker {
         cell.postpone(period, shared.now(), &shared.rules);
     }
 
-    /// Takes over a closing of another process: an [adopted](Self::adopt) opening ends; one that results of this process led
-    /// to may begin its probes at once.
+    /// Takes over a closing of another process: an [adopted](Self::adopt) opening ends; one that
+    /// results of this process led to may begin its probes at once.
     pub fn release(&self) {
         self.take_over(|Circuit { cell, shared, .. }| cell.release(shared.now(), &shared.rules));
     }
@@ -176,8 +178,8 @@ impl Breaker {
         }
     }
 
-    /// Asks to make a call. The permit takes the result; if it is dropped, the call does not count, and a probe's
-    /// place is free again.
+    /// Asks to make a call. The permit takes the result; if it is dropped, the call does not count,
+    /// and a probe's place is free again.
     ///
     /// # Errors
     ///
@@ -203,8 +205,8 @@ impl Breaker {
         self.record(Verdict::SUCCESS);
     }
 
-    /// Counts a failure as of now, without a permit: in a half-open breaker as that of a probe. Returns whether
-    /// it has just opened the breaker.
+    /// Counts a failure as of now, without a permit: in a half-open breaker as that of a probe.
+    /// Returns whether it has just opened the breaker.
     pub fn record_failure(&self) -> bool {
         self.record(Verdict::FAILURE)
     }

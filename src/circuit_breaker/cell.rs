@@ -1,12 +1,12 @@
 //! A state machine that many threads use at once.
 //!
-//! The common operations take no lock: admission while closed is one load, a success that changes nothing is
-//! one load, and a success that a window has to count is one compare-and-swap. Everything
-//! else takes the mutex, which is never held across an await.
+//! The common operations take no lock: admission while closed is one load, a success that changes
+//! nothing is one load, and a success that a window has to count is one compare-and-swap.
+//! Everything else takes the mutex, which is never held across an await.
 //!
-//! `word` is what the machine last published: its generation, and which operations need no mutex. `run` counts
-//! the successes that are not in the machine yet. A thread that is about to change the machine adds them to it
-//! first, and until the change is published no thread counts another.
+//! `word` is what the machine last published: its generation, and which operations need no mutex.
+//! `run` counts the successes that are not in the machine yet. A thread that is about to change the
+//! machine adds them to it first, and until the change is published no thread counts another.
 
 use std::{sync::Arc, time::Duration};
 
@@ -49,7 +49,8 @@ fn generation(word: u64) -> u32 {
 pub(crate) struct Cell {
     /// `generation << 32 | flags`.
     word: AtomicU64,
-    /// `epoch << 32 | successes that still have room`. The epoch changes whenever the mutex is taken.
+    /// `epoch << 32 | successes that still have room`. The epoch changes whenever the mutex is
+    /// taken.
     run: AtomicU64,
     /// When the open period ends, in nanoseconds; of the last one, if the breaker is not open.
     open_until: AtomicU64,
@@ -60,8 +61,8 @@ pub(crate) struct Cell {
     /// Refusals that callers got.
     pub(super) rejected: AtomicU64,
     stale: AtomicU64,
-    /// Made when it first has something to remember: most tools never fail, and a name should not cost much. Without one
-    /// the breaker is closed.
+    /// Made when it first has something to remember: most tools never fail, and a name should not
+    /// cost much. Without one the breaker is closed.
     machine: Mutex<Option<Box<Machine>>>,
 }
 
@@ -86,7 +87,8 @@ impl Cell {
         cell
     }
 
-    /// Admits a call, or returns when to come back. The clock is read only if the breaker is not closed.
+    /// Admits a call, or returns when to come back. The clock is read only if the breaker is not
+    /// closed.
     #[inline]
     pub(crate) fn admit(
         &self,
@@ -183,8 +185,9 @@ impl Cell {
         generation(word) == pass.generation && word & QUIET != 0
     }
 
-    /// Takes the end of an admitted call, and the outage that it failed with; without a verdict it only gives back a probe's
-    /// place. A success reads the clock only if the window is one of time.
+    /// Takes the end of an admitted call, and the outage that it failed with; without a verdict it
+    /// only gives back a probe's place. A success reads the clock only if the window is one of
+    /// time.
     pub(crate) fn record(
         &self,
         pass: Pass,

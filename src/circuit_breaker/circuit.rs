@@ -123,7 +123,8 @@ impl End {
         }
     }
 
-    /// That of a call whose service failed to become ready: it has not seen the call, so that is no caller's doing.
+    /// That of a call whose service failed to become ready: it has not seen the call, so that is no
+    /// caller's doing.
     pub(super) fn not_ready(outcome: &Outcome) -> Self {
         Self {
             weak: false,
@@ -162,9 +163,11 @@ pub(super) struct Circuit {
     pub(super) shared: Arc<Shared>,
     /// Shared by all keys beyond the bound.
     pub(super) is_overflow: bool,
-    /// The shortest timeout on the way of the last call that was judged and had one, in milliseconds; 0 if none was.
+    /// The shortest timeout on the way of the last call that was judged and had one, in
+    /// milliseconds; 0 if none was.
     pub(super) limit_ms: AtomicU32,
-    /// `generation << 32 | milliseconds + 1`: how long the call took whose result has opened it last.
+    /// `generation << 32 | milliseconds + 1`: how long the call took whose result has opened it
+    /// last.
     pub(super) latency: AtomicU64,
     /// The listeners of calls that have met this breaker.
     pub(super) audience: Audience,
@@ -202,8 +205,8 @@ impl Circuit {
         is_safe && call.may_probe(self.limit_ms.load(Relaxed))
     }
 
-    /// The breaker that the keys beyond the bound share: it lets calls pass, so that one bad tool does not stop
-    /// all others there.
+    /// The breaker that the keys beyond the bound share: it lets calls pass, so that one bad tool
+    /// does not stop all others there.
     pub(super) fn overflow(shared: &Arc<Shared>) -> Self {
         Self {
             cell: Cell::new(BreakerState::Disabled, &shared.rules),

@@ -48,8 +48,8 @@ impl CircuitBreakerHandle {
         Breaker(self.circuits.keep(call, || Circuit::new(&self.shared)))
     }
 
-    /// Returns how many calls shared one state because the function of [`Key::by`](crate::Key::by) picked an empty text for them.
-    /// The first one is the event `tool.inert`.
+    /// Returns how many calls shared one state because the function of [`Key::by`](crate::Key::by)
+    /// picked an empty text for them. The first one is the event `tool.inert`.
     pub fn inert(&self) -> u64 {
         self.circuits.inert().calls()
     }
@@ -58,7 +58,8 @@ impl CircuitBreakerHandle {
     /// [known](crate::Keys) from now on. Of the call only what the key is made
     /// of matters. It is not forgotten as long as it is held.
     ///
-    /// If there is no place for another key, it is one that lets every call pass and cannot be forced.
+    /// If there is no place for another key, it is one that lets every call pass and cannot be
+    /// forced.
     pub fn breaker(&self, call: &ToolCall) -> Breaker {
         let make = || Circuit::new(&self.shared);
         Breaker(self.circuits.with_kept(&call.info(), make, Arc::clone))
@@ -69,8 +70,9 @@ impl CircuitBreakerHandle {
         self.circuits.peek(&call.info()).map(Breaker)
     }
 
-    /// Whether the breaker of a call's key is open, and its period is not over, or forced open: every call is refused. For lists
-    /// of tools that leave such a tool out. What is refused to [single principals](Breaker::principals) does not matter.
+    /// Whether the breaker of a call's key is open, and its period is not over, or forced open:
+    /// every call is refused. For lists of tools that leave such a tool out. What is refused to
+    /// [single principals](Breaker::principals) does not matter.
     ///
     /// Asking makes no breaker, takes no probe's place and counts no refusal.
     ///
@@ -91,8 +93,9 @@ impl CircuitBreakerHandle {
         })
     }
 
-    /// When the first open period ends after `since`, of all breakers: tools may be called again then, which no transition tells until a call
-    /// comes. `None` if none is open. The moment may be past.
+    /// When the first open period ends after `since`, of all breakers: tools may be called again
+    /// then, which no transition tells until a call comes. `None` if none is open. The moment may
+    /// be past.
     pub fn next_period_end(&self, since: Instant) -> Option<Instant> {
         let since = since.saturating_duration_since(self.shared.origin);
         let entries = self.circuits.entries();
@@ -148,8 +151,8 @@ impl CircuitBreakerHandle {
 
     /// A stream of the transitions from now on.
     ///
-    /// A subscriber that falls behind by more than 256 transitions gets the number of those it missed; no call
-    /// ever waits for it.
+    /// A subscriber that falls behind by more than 256 transitions gets the number of those it
+    /// missed; no call ever waits for it.
     pub fn subscribe(&self) -> Transitions {
         let make = || broadcast::Sender::new(BACKLOG);
         Transitions(self.shared.subscribers.get_or_init(make).subscribe())
@@ -173,8 +176,8 @@ impl Transitions {
     ///
     /// # Errors
     ///
-    /// [`Lagged`] once, if this subscriber was too slow; then the oldest transition that is still kept
-    /// follows.
+    /// [`Lagged`] once, if this subscriber was too slow; then the oldest transition that is still
+    /// kept follows.
     ///
     /// # Cancel safety
     ///

@@ -144,8 +144,8 @@ impl CircuitBreakerBuilder {
         ))
     }
 
-    /// The preset of an HTTP tool proxy: a breaker per server (per tool, where there is none) opens after 5 failures in a
-    /// row, stays open for 30 s, and closes after 3 successful probes.
+    /// The preset of an HTTP tool proxy: a breaker per server (per tool, where there is none) opens
+    /// after 5 failures in a row, stays open for 30 s, and closes after 3 successful probes.
     pub fn http_proxy() -> Self {
         Self::new()
             .with_keys(Key::Server)
@@ -155,8 +155,8 @@ impl CircuitBreakerBuilder {
 }
 
 impl<C> CircuitBreakerBuilder<C> {
-    /// Sets what opens a breaker: a number of failures in a row, [`Rates`](super::Rates), or another [`Trip`]. Default: 5
-    /// failures in a row.
+    /// Sets what opens a breaker: a number of failures in a row, [`Rates`](super::Rates), or
+    /// another [`Trip`]. Default: 5 failures in a row.
     ///
     /// ```
     /// # use tower_toolcall::circuit_breaker::CircuitBreakerLayer;
@@ -175,8 +175,8 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Makes the open period longer by `factor` for each failed probe in a row, up to `max`. Default:
-    /// it stays the same.
+    /// Makes the open period longer by `factor` for each failed probe in a row, up to `max`.
+    /// Default: it stays the same.
     pub fn with_growth(mut self, factor: f64, max: Duration) -> Self {
         self.rules.growth = factor;
         self.rules.max_open_for = max;
@@ -196,8 +196,9 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets what shows a half-open breaker whether the tool works again: any call, only calls that may run twice, or a ping.
-    /// Default: [any call](Probe::any_call). Admissions [by hand](super::Breaker::admit) are not asked.
+    /// Sets what shows a half-open breaker whether the tool works again: any call, only calls that
+    /// may run twice, or a ping. Default: [any call](Probe::any_call). Admissions [by
+    /// hand](super::Breaker::admit) are not asked.
     pub fn with_probe(mut self, probe: Probe) -> Self {
         self.rules.safe_probes = matches!(probe.0, Kind::SafeCalls);
         self.probe = probe;
@@ -211,9 +212,9 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets how long a call waits for the verdict of the probes of a half-open breaker, instead of being
-    /// refused. It goes on once the breaker closes, or becomes a probe itself. Default: zero, calls do
-    /// not wait. At most a year.
+    /// Sets how long a call waits for the verdict of the probes of a half-open breaker, instead of
+    /// being refused. It goes on once the breaker closes, or becomes a probe itself. Default: zero,
+    /// calls do not wait. At most a year.
     ///
     /// The wait ends at the call's deadline and when its caller cancels, with a call that has not
     /// started. If the breaker opens again, or the time has passed, the call is refused as usual. A
@@ -234,17 +235,19 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets whether failures that concern one tool alone count ([`Count::ToolFailure`]), such as an error of
-    /// an unknown kind. Default: yes for [`Key::Tool`] and [`Key::ToolName`], else no, so that one
-    /// tool's own errors do not stop a whole server.
+    /// Sets whether failures that concern one tool alone count ([`Count::ToolFailure`]), such as an
+    /// error of an unknown kind. Default: yes for [`Key::Tool`] and [`Key::ToolName`], else no, so
+    /// that one tool's own errors do not stop a whole server.
     pub fn with_tool_failures(mut self, count: bool) -> Self {
         self.counts_tools = Some(count);
         self
     }
 
-    /// Sets whether an error result (MCP's `isError`) counts as a failure of the tool. Default: no; it is neutral.
-    /// Many servers flag their callers' mistakes as well, a file that does not exist for example: then five wrong calls of one caller
-    /// switch the tool off for all. What the classifier knows as a [mistake](crate::Outcome::mistake) never counts. Needs [`with_tool_failures`](Self::with_tool_failures).
+    /// Sets whether an error result (MCP's `isError`) counts as a failure of the tool. Default: no;
+    /// it is neutral. Many servers flag their callers' mistakes as well, a file that does not exist
+    /// for example: then five wrong calls of one caller switch the tool off for all. What the
+    /// classifier knows as a [mistake](crate::Outcome::mistake) never counts. Needs
+    /// [`with_tool_failures`](Self::with_tool_failures).
     pub fn with_reported_failures(mut self, count: bool) -> Self {
         self.counts_reported = count;
         self
@@ -253,28 +256,30 @@ impl<C> CircuitBreakerBuilder<C> {
     /// Sets what [weak failures](crate::Outcome::is_weak) count for. Default:
     /// [per principal](WeakFailures::PerPrincipal).
     ///
-    /// The same trip and open period hold for a principal as for the breaker. As many principals are kept as
-    /// [keys](Keys::at_most), and those that were [not verified](crate::ToolCall::with_unverified_ids) have half of
-    /// the places at most. One that has not called for the longest time is forgotten first; one that is refused is kept.
+    /// The same trip and open period hold for a principal as for the breaker. As many principals
+    /// are kept as [keys](Keys::at_most), and those that were [not
+    /// verified](crate::ToolCall::with_unverified_ids) have half of the places at most. One that
+    /// has not called for the longest time is forgotten first; one that is refused is kept.
     pub fn with_weak_failures(mut self, count: WeakFailures) -> Self {
         self.weak_failures = count;
         self
     }
 
-    /// Sets how long a call must have been pending to count as a failure when it is dropped. Default: the duration of
-    /// a slow call, if [`Rates`](super::Rates) set one; else 99 %
-    /// of the shortest timeout of the [`TimeoutLayer`](crate::timeout::TimeoutLayer)s above and below, as configured, else of
-    /// the call's own timeout, else of 30 s. A call that had to wait and is dropped after its deadline is always a
-    /// failure, unless the deadline was set by an
-    /// [untrusted caller](crate::ToolCall::tighten_from_wire). Other drops do not count.
+    /// Sets how long a call must have been pending to count as a failure when it is dropped.
+    /// Default: the duration of a slow call, if [`Rates`](super::Rates) set one; else 99 % of the
+    /// shortest timeout of the [`TimeoutLayer`](crate::timeout::TimeoutLayer)s above and below, as
+    /// configured, else of the call's own timeout, else of 30 s. A call that had to wait and is
+    /// dropped after its deadline is always a failure, unless the deadline was set by an [untrusted
+    /// caller](crate::ToolCall::tighten_from_wire). Other drops do not count.
     pub fn with_abandoned_after(mut self, pending: Duration) -> Self {
         self.abandoned_after = Some(pending);
         self.abandoned_policy = None;
         self
     }
 
-    /// Sets a function that decides how a call counts that was dropped unfinished, instead of the rule of
-    /// [`with_abandoned_after`](Self::with_abandoned_after); the later of the two settings holds. It is called in a `drop` and must not panic.
+    /// Sets a function that decides how a call counts that was dropped unfinished, instead of the
+    /// rule of [`with_abandoned_after`](Self::with_abandoned_after); the later of the two settings
+    /// holds. It is called in a `drop` and must not panic.
     pub fn with_abandoned_policy(
         mut self,
         policy: impl Fn(&Abandoned) -> Count + Send + Sync + 'static,
@@ -284,15 +289,15 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets the listener for breaker transitions and evictions. Default: none. The events are emitted through `tracing` in any
-    /// case.
+    /// Sets the listener for breaker transitions and evictions. Default: none. The events are
+    /// emitted through `tracing` in any case.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         self.listener = Listener::new(listen);
         self
     }
 
-    /// Sets the classifier of results. Default: [`ByError`]. It is cloned for each call: put large parts in an
-    /// [`Arc`](std::sync::Arc).
+    /// Sets the classifier of results. Default: [`ByError`]. It is cloned for each call: put large
+    /// parts in an [`Arc`](std::sync::Arc).
     pub fn with_classifier<D>(self, classifier: D) -> CircuitBreakerBuilder<D> {
         CircuitBreakerBuilder {
             rules: self.rules,

@@ -94,7 +94,8 @@ fn one_of_the_failures_opens_the_breaker() {
     });
 }
 
-/// W4: a success between failures in a window resets their count; one that comes after them does, too.
+/// W4: a success between failures in a window resets their count; one that comes after them does,
+/// too.
 #[test]
 fn a_success_resets_the_failures_of_a_window() {
     const WINDOW: Duration = Duration::from_secs(300);
@@ -210,8 +211,8 @@ fn a_success_is_counted_in_its_bucket() {
     });
 }
 
-/// Trap 2: a success that was admitted before a reset is not in the window after it, although nothing
-/// else has changed. (The epoch and the second load of the word ensure that.)
+/// Trap 2: a success that was admitted before a reset is not in the window after it, although
+/// nothing else has changed. (The epoch and the second load of the word ensure that.)
 #[test]
 fn a_reset_forgets_the_success_that_is_counted_at_the_same_time() {
     check(|| {
@@ -279,8 +280,8 @@ fn a_refusal_tells_of_its_own_period() {
     });
 }
 
-/// An opening of another process is taken over beside one of our own: one of the two opens the breaker, and what was admitted
-/// before is stale.
+/// An opening of another process is taken over beside one of our own: one of the two opens the
+/// breaker, and what was admitted before is stale.
 #[test]
 fn an_adopted_opening_and_an_own_one_open_it_once() {
     check(|| {

@@ -1,69 +1,74 @@
 //! A layer that stops calling a tool that is broken.
 //!
-//! A breaker is *closed* while calls pass. It *opens* when too many of them fail: then calls are refused
-//! immediately, with the time after which to come back. After that time it is *half-open*: one probe
-//! passes, and other calls are still refused, unless they
-//! [wait](CircuitBreakerBuilder::with_probe_wait) for its verdict. If the probe succeeds, the breaker
-//! closes and starts afresh. If it fails, it opens again. Each tool of each server has a breaker of its own ([`Key`](crate::Key)).
+//! A breaker is *closed* while calls pass. It *opens* when too many of them fail: then calls are
+//! refused immediately, with the time after which to come back. After that time it is *half-open*:
+//! one probe passes, and other calls are still refused, unless they
+//! [wait](CircuitBreakerBuilder::with_probe_wait) for its verdict. If the probe succeeds, the
+//! breaker closes and starts afresh. If it fails, it opens again. Each tool of each server has a
+//! breaker of its own ([`Key`](crate::Key)).
 //!
 //! A failing server that says when it is back, by a 503 with `Retry-After` for example, is not
 //! probed earlier: the open period becomes the larger of its own and that delay, counted from the
 //! answer, and at most 300 s. A delay that is known by a text alone changes nothing.
 //!
-//! By default, 5 failures in a row open it for 60 s. No window of time is involved, so a dead tool that
-//! is called every few minutes is stopped too. [`Trip`] offers a window of time for failures in a row or for all
-//! failures; [`Rates`] offer shares of failures or slow calls.
+//! By default, 5 failures in a row open it for 60 s. No window of time is involved, so a dead tool
+//! that is called every few minutes is stopped too. [`Trip`] offers a window of time for failures
+//! in a row or for all failures; [`Rates`] offer shares of failures or slow calls.
 //!
 //! What happens to a call:
 //!
 //! - **It succeeds or fails**: the [classifier](crate::Classify) decides which. Timeouts, lost
-//!   connections, 5xx, panics and errors of an unknown kind are failures. Caller errors,
-//!   rate limits, cancellations and refusals (including those of this crate's layers) do not count, and free a
-//!   probe's place. Nor does a timeout count whose limit was the deadline of an
-//!   [untrusted caller](crate::ToolCall::tighten_from_wire).
-//!   A probe that the tool answers with such an error (a 404, wrong input, MCP's `isError`) has
-//!   succeeded: the answer proves the tool alive. A denial, a rate limit, or a text alone prove
-//!   nothing.
-//! - **Its future is dropped**: this is a failure if the call's deadline has passed, because a layer or caller above has then
-//!   enforced a timeout (unless an untrusted caller set the deadline). It is also a failure if the call had been pending for
-//!   about its timeout, or 30 s ([`with_abandoned_after`](CircuitBreakerBuilder::with_abandoned_after)). Otherwise it does
-//!   not count.
+//!   connections, 5xx, panics and errors of an unknown kind are failures. Caller errors, rate
+//!   limits, cancellations and refusals (including those of this crate's layers) do not count, and
+//!   free a probe's place. Nor does a timeout count whose limit was the deadline of an [untrusted
+//!   caller](crate::ToolCall::tighten_from_wire). A probe that the tool answers with such an error
+//!   (a 404, wrong input, MCP's `isError`) has succeeded: the answer proves the tool alive. A
+//!   denial, a rate limit, or a text alone prove nothing.
+//! - **Its future is dropped**: this is a failure if the call's deadline has passed, because a
+//!   layer or caller above has then enforced a timeout (unless an untrusted caller set the
+//!   deadline). It is also a failure if the call had been pending for about its timeout, or 30 s
+//!   ([`with_abandoned_after`](CircuitBreakerBuilder::with_abandoned_after)). Otherwise it does not
+//!   count.
 //! - **It panics**: a failure; the panic passes.
 //! - **It ends after the breaker has changed its state**: the result is stale and decides nothing.
 //!
 //! # Weak failures
 //!
-//! A failure whose kind was only [inferred](crate::Evidence::Inferred) from a foreign error, or that is of no known kind, counts
-//! for the principal of the call alone: its subject, else its agent, else its session. Without a principal on the call it counts
-//! for all callers ([`with_weak_failures`](CircuitBreakerBuilder::with_weak_failures) sets both).
+//! A failure whose kind was only [inferred](crate::Evidence::Inferred) from a foreign error, or
+//! that is of no known kind, counts for the principal of the call alone: its subject, else its
+//! agent, else its session. Without a principal on the call it counts for all callers
+//! ([`with_weak_failures`](CircuitBreakerBuilder::with_weak_failures) sets both).
 //!
-//! So five errors that one caller's arguments cause refuse the tool to that caller. A tool's author makes a failure count for all
-//! by what the tool returns: `ToolError::new(ErrorKind::Upstream, ..)`, or the upstream's status by
-//! [`ToolError::from_status`](crate::ToolError::from_status), or a client behind [`transport`](crate::transport). Timeouts of our own layers, panics, dropped calls
-//! and a service that fails to become ready count for all. [`Breaker::principals`] lists the principals that are refused.
+//! So five errors that one caller's arguments cause refuse the tool to that caller. A tool's author
+//! makes a failure count for all by what the tool returns: `ToolError::new(ErrorKind::Upstream,
+//! ..)`, or the upstream's status by [`ToolError::from_status`](crate::ToolError::from_status), or
+//! a client behind [`transport`](crate::transport). Timeouts of our own layers, panics, dropped
+//! calls and a service that fails to become ready count for all. [`Breaker::principals`] lists the
+//! principals that are refused.
 //!
-//! A weak failure of a probe decides nothing for others: the probe's place is free again. A weak failure that was
-//! [slow](Rates::with_slow_call_rate) is a slow call for all callers.
+//! A weak failure of a probe decides nothing for others: the probe's place is free again. A weak
+//! failure that was [slow](Rates::with_slow_call_rate) is a slow call for all callers.
 //!
 //! # Lost connections
 //!
 //! Calls that fail with one lost connection are one failure, because they have one cause. The tool
-//! service names it on its errors ([`ToolError::outage`](crate::ToolError::outage)), on those of failed
-//! attempts to connect as well. A breaker that is open for an outage lets a call pass when the tool
-//! service has connected again or makes its next attempt, whatever the open period is. If that probe
-//! loses the next connection as well, the period holds.
+//! service names it on its errors ([`ToolError::outage`](crate::ToolError::outage)), on those of
+//! failed attempts to connect as well. A breaker that is open for an outage lets a call pass when
+//! the tool service has connected again or makes its next attempt, whatever the open period is. If
+//! that probe loses the next connection as well, the period holds.
 //!
 //! The tool services for MCP name outages. HTTP clients do not say on which connection a request
 //! failed, so each failed request counts.
 //!
 //! # Order
 //!
-//! Below retry and rate-limit layers, so that each attempt counts (with three attempts to a call two calls open a breaker) and no wait holds a probe's place;
-//! above [`TimeoutLayer`](crate::timeout::TimeoutLayer), so that it sees timeouts as errors. (A timeout layer above it
-//! drops calls, as described above.) It is always
-//! ready: an open breaker answers although the service below is not ready, and gives back what was
-//! reserved there. So back-pressure ends here; bound the load with a limit above it. A call that had to wait
-//! for readiness is admitted when it is about to run: calls that were queued before a tool died do not
+//! Below retry and rate-limit layers, so that each attempt counts (with three attempts to a call
+//! two calls open a breaker) and no wait holds a probe's place; above
+//! [`TimeoutLayer`](crate::timeout::TimeoutLayer), so that it sees timeouts as errors. (A timeout
+//! layer above it drops calls, as described above.) It is always ready: an open breaker answers
+//! although the service below is not ready, and gives back what was reserved there. So
+//! back-pressure ends here; bound the load with a limit above it. A call that had to wait for
+//! readiness is admitted when it is about to run: calls that were queued before a tool died do not
 //! run after the breaker has opened.
 //!
 //! # Example
@@ -92,7 +97,8 @@
 //! # }
 //! ```
 //!
-//! Other settings (`with_trip(3)` is three failures in a row), and a subscriber. `handle().snapshot()` lists all breakers:
+//! Other settings (`with_trip(3)` is three failures in a row), and a subscriber.
+//! `handle().snapshot()` lists all breakers:
 //!
 //! ```
 //! use std::time::Duration;
@@ -122,15 +128,17 @@
 //!
 //! # What is a probe
 //!
-//! By default the next call of any kind. A call that must not run twice is a bad one: if the tool is still broken halfway, its caller
-//! does not know what has happened. [`with_probe`](CircuitBreakerBuilder::with_probe) takes [safe calls](Probe::safe_calls)
-//! alone, or sends a [ping](Probe::ping) of yours in place of a call.
+//! By default the next call of any kind. A call that must not run twice is a bad one: if the tool
+//! is still broken halfway, its caller does not know what has happened.
+//! [`with_probe`](CircuitBreakerBuilder::with_probe) takes [safe calls](Probe::safe_calls) alone,
+//! or sends a [ping](Probe::ping) of yours in place of a call.
 //!
 //! # A server's breaker and a tool's
 //!
 //! An outcome has a scope. A lost connection concerns the whole server; an error of an unknown kind
-//! concerns the tool alone ([`Count::ToolFailure`](crate::outcome::Count::ToolFailure)), and a server's breaker ignores
-//! it. So two layers divide the work; here the tool's own breaker leaves lost connections to the server's:
+//! concerns the tool alone ([`Count::ToolFailure`](crate::outcome::Count::ToolFailure)), and a
+//! server's breaker ignores it. So two layers divide the work; here the tool's own breaker leaves
+//! lost connections to the server's:
 //!
 //! ```
 //! use tower::ServiceBuilder;
@@ -153,60 +161,68 @@
 //!
 //! # Observing and forcing
 //!
-//! What one process has learnt can be shared with others: `shared::SharedState` (feature `shared`), or [`Breaker::adopt`] by hand.
+//! What one process has learnt can be shared with others: `shared::SharedState` (feature `shared`),
+//! or [`Breaker::adopt`] by hand.
 //!
-//! [`CircuitBreakerLayer::handle`] lists every breaker with its counters, forces, resets and disables
-//! them, uses one by hand, and subscribes to their transitions; [`is_refusing`](CircuitBreakerHandle::is_refusing) is for lists of tools
-//! that leave out those that are open, and [`last_opening`](Breaker::last_opening) tells why a breaker has opened. Each transition is also a `tool.breaker` event at
-//! WARN, and reaches the layer's [`Listen`](crate::Listen)er.
+//! [`CircuitBreakerLayer::handle`] lists every breaker with its counters, forces, resets and
+//! disables them, uses one by hand, and subscribes to their transitions;
+//! [`is_refusing`](CircuitBreakerHandle::is_refusing) is for lists of tools that leave out those
+//! that are open, and [`last_opening`](Breaker::last_opening) tells why a breaker has opened. Each
+//! transition is also a `tool.breaker` event at WARN, and reaches the layer's
+//! [`Listen`](crate::Listen)er.
 //!
 //! # Bounds
 //!
-//! At most 10,000 breakers are kept ([`Keys`](crate::Keys)). When there is no place for another one, the layer
-//! evicts closed breakers that were not used for a while, first those without a failure in their window. An open,
-//! half-open or forced breaker is kept, unless its open period has been over for an hour and no call came. If all
-//! places are taken, calls with new keys pass without a breaker.
+//! At most 10,000 breakers are kept ([`Keys`](crate::Keys)). When there is no place for another
+//! one, the layer evicts closed breakers that were not used for a while, first those without a
+//! failure in their window. An open, half-open or forced breaker is kept, unless its open period
+//! has been over for an hour and no call came. If all places are taken, calls with new keys pass
+//! without a breaker.
 //!
-//! As many principals are kept as keys, those with weak failures since their last success, until they have made no call
-//! for an hour. Principals that were
-//! [not verified](crate::ToolCall::with_unverified_ids) have half of these places at most, and take none from others. One that
-//! has no place is not refused.
+//! As many principals are kept as keys, those with weak failures since their last success, until
+//! they have made no call for an hour. Principals that were [not
+//! verified](crate::ToolCall::with_unverified_ids) have half of these places at most, and take none
+//! from others. One that has no place is not refused.
 //!
 //! # Errors
 //!
-//! [`CircuitOpen`](crate::ErrorKind::CircuitOpen), not started, always with a `retry_after`: the rest of the
-//! open period, or the time to the next attempt to connect; the whole period while the breaker is forced open; 1 s (or the period, if that is shorter)
-//! while probes run, because their end is unknown. Its [details](crate::ToolError::details) say what has opened the breaker
-//! last (`opened_by`: a [`TransitionReason`]'s name), with the `failures` and `calls` that led to it; and `refused_for`:
-//! `principal`, if other callers are served. Errors of the inner service pass, stamped with the call's names. An inner
-//! readiness error is the result of the call that meets it, and counts.
+//! [`CircuitOpen`](crate::ErrorKind::CircuitOpen), not started, always with a `retry_after`: the
+//! rest of the open period, or the time to the next attempt to connect; the whole period while the
+//! breaker is forced open; 1 s (or the period, if that is shorter) while probes run, because their
+//! end is unknown. Its [details](crate::ToolError::details) say what has opened the breaker last
+//! (`opened_by`: a [`TransitionReason`]'s name), with the `failures` and `calls` that led to it;
+//! and `refused_for`: `principal`, if other callers are served. Errors of the inner service pass,
+//! stamped with the call's names. An inner readiness error is the result of the call that meets it,
+//! and counts.
 //!
 //! A listener or a policy for dropped calls must not panic.
 //!
 //! # Cancel safety
 //!
-//! Dropping the future at any point gives a probe's place back. A probe that neither ends nor is dropped
-//! loses its place after its lease ([`with_probe_lease`](CircuitBreakerBuilder::with_probe_lease)). After five consecutive
-//! probes without a verdict, for example dropped ones, a half-open breaker admits every call until one succeeds or fails: a
-//! failure opens it again. So a breaker is never stuck, whatever its callers do. A call is no probe if an untrusted caller
-//! leaves it less time than the tool may take, or if it is not [safe](Probe::safe_calls) and should be, unless no other call came for
-//! another open period; with safe calls that holds for the calls after five probes without a verdict as well.
+//! Dropping the future at any point gives a probe's place back. A probe that neither ends nor is
+//! dropped loses its place after its lease
+//! ([`with_probe_lease`](CircuitBreakerBuilder::with_probe_lease)). After five consecutive probes
+//! without a verdict, for example dropped ones, a half-open breaker admits every call until one
+//! succeeds or fails: a failure opens it again. So a breaker is never stuck, whatever its callers
+//! do. A call is no probe if an untrusted caller leaves it less time than the tool may take, or if
+//! it is not [safe](Probe::safe_calls) and should be, unless no other call came for another open
+//! period; with safe calls that holds for the calls after five probes without a verdict as well.
 //!
 //! # Cost
 //!
-//! Finding the breaker of a known key takes a read lock that few other threads use; it waits only while a
-//! table of breakers is replaced. While the breaker is closed, admission is one atomic load. With consecutive failures or
-//! failures in a window, a success is another load, with no clock and no allocation; a success that resets a count takes
-//! the mutex. With [`Rates`], a success is a
-//! compare-and-swap, and over time also one read of the clock. Failures, and all operations in the other states, take a
-//! mutex for a moment, except refusals of an open breaker. While principals have weak failures at a key, its calls with a
-//! principal take one mutex of the layer three times. `tokio`'s clock is monotonic: a wall clock
-//! that is set back changes nothing.
+//! Finding the breaker of a known key takes a read lock that few other threads use; it waits only
+//! while a table of breakers is replaced. While the breaker is closed, admission is one atomic
+//! load. With consecutive failures or failures in a window, a success is another load, with no
+//! clock and no allocation; a success that resets a count takes the mutex. With [`Rates`], a
+//! success is a compare-and-swap, and over time also one read of the clock. Failures, and all
+//! operations in the other states, take a mutex for a moment, except refusals of an open breaker.
+//! While principals have weak failures at a key, its calls with a principal take one mutex of the
+//! layer three times. `tokio`'s clock is monotonic: a wall clock that is set back changes nothing.
 //!
 //! # Clone
 //!
-//! All services made from one layer value, or from its clones, share the breakers, and so do their clones.
-//! Readiness is not shared: a clone starts unpolled.
+//! All services made from one layer value, or from its clones, share the breakers, and so do their
+//! clones. Readiness is not shared: a clone starts unpolled.
 
 mod admission;
 mod breaker;

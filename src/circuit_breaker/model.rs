@@ -26,7 +26,8 @@ enum Step {
     /// A thread comes with a moment that has passed already.
     Back(u16),
     Force(State),
-    /// What another process tells: that its breaker has opened for so long, that it sends a probe, that it has closed.
+    /// What another process tells: that its breaker has opened for so long, that it sends a probe,
+    /// that it has closed.
     Adopt(u16),
     Postpone(u16),
     Release,
@@ -369,8 +370,8 @@ impl Naive {
 
 /// Runs a schedule through both and compares every verdict.
 ///
-/// A snapshot makes the breaker add the successes that it had put off; so one is taken after every step, or only
-/// at the end.
+/// A snapshot makes the breaker add the successes that it had put off; so one is taken after every
+/// step, or only at the end.
 fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseError> {
     let cell = Cell::new(State::Closed, rules);
     let mut naive = Naive {
@@ -487,7 +488,8 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
     Ok(())
 }
 
-/// Whatever happened, and whichever calls hang: once calls succeed, the breaker closes, also if none of them should probe.
+/// Whatever happened, and whichever calls hang: once calls succeed, the breaker closes, also if
+/// none of them should probe.
 fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let cell = Cell::new(State::Closed, rules);
     let mut now = Duration::ZERO;

@@ -45,27 +45,33 @@ impl Probe {
     }
 
     /// The next call that may run twice: its [replay safety](crate::ToolCall::replay_safety) is
-    /// [`Safe`](crate::ReplaySafety::Safe), as an [identity layer](crate::identity) or the caller has written it on the call
-    /// (what a retry policy alone knows is not seen). Others are refused meanwhile, and take no probe's place.
+    /// [`Safe`](crate::ReplaySafety::Safe), as an [identity layer](crate::identity) or the caller
+    /// has written it on the call (what a retry policy alone knows is not seen). Others are refused
+    /// meanwhile, and take no probe's place.
     ///
-    /// A breaker whose calls are all of another kind is not open for ever: if no safe call has closed it within another open
-    /// period, any call may be the probe. So a tool that cannot run twice, such as a payment, is refused for two periods instead
-    /// of one.
+    /// A breaker whose calls are all of another kind is not open for ever: if no safe call has
+    /// closed it within another open period, any call may be the probe. So a tool that cannot run
+    /// twice, such as a payment, is refused for two periods instead of one.
     pub fn safe_calls() -> Self {
         Self(Kind::SafeCalls)
     }
 
-    /// A ping instead of a call. The call that would be the probe has `ping` run first, in its own future: if that succeeds
-    /// within `limit`, it counts as a successful probe, and the call goes on if the breaker is then closed. Else the call pings
-    /// again, or is refused while the pings of other calls take all places. If it fails or is late, it counts as a failed probe, and the call is refused. Other calls are refused meanwhile,
-    /// so at most [`with_probes`](super::CircuitBreakerBuilder::with_probes) pings run at a time, by default 1.
+    /// A ping instead of a call. The call that would be the probe has `ping` run first, in its own
+    /// future: if that succeeds within `limit`, it counts as a successful probe, and the call goes
+    /// on if the breaker is then closed. Else the call pings again, or is refused while the pings
+    /// of other calls take all places. If it fails or is late, it counts as a failed probe, and the
+    /// call is refused. Other calls are refused meanwhile, so at most
+    /// [`with_probes`](super::CircuitBreakerBuilder::with_probes) pings run at a time, by
+    /// default 1.
     ///
-    /// No task is spawned: a breaker that is not called is not pinged. If the call is dropped, cancelled, or
-    /// its deadline passes, its ping is dropped without a verdict, and the next call pings. After five pings without a verdict in
-    /// a row, calls pass without one, as after [other probes](super#cancel-safety). A panic of `ping` is the call's, without a verdict.
+    /// No task is spawned: a breaker that is not called is not pinged. If the call is dropped,
+    /// cancelled, or its deadline passes, its ping is dropped without a verdict, and the next call
+    /// pings. After five pings without a verdict in a row, calls pass without one, as after [other
+    /// probes](super#cancel-safety). A panic of `ping` is the call's, without a verdict.
     ///
-    /// `ping` gets the names of the call, to know which server or tool it is about, and must not block. Its result alone matters:
-    /// every error is a failure. Choose one that fails only if the tool cannot be called. `limit` is at most the
+    /// `ping` gets the names of the call, to know which server or tool it is about, and must not
+    /// block. Its result alone matters: every error is a failure. Choose one that fails only if the
+    /// tool cannot be called. `limit` is at most the
     /// [lease](super::CircuitBreakerBuilder::with_probe_lease) of a probe.
     pub fn ping<F, Fut, T, E>(limit: Duration, ping: F) -> Self
     where

@@ -48,8 +48,8 @@ pub(super) enum Kind {
 }
 
 impl Trip {
-    /// So many consecutive failures, however long that takes: a rarely called tool is stopped as well.
-    /// The default, with 5. At least 1.
+    /// So many consecutive failures, however long that takes: a rarely called tool is stopped as
+    /// well. The default, with 5. At least 1.
     pub const fn consecutive_failures(threshold: u32) -> Self {
         Self(Kind::Failures {
             threshold,
@@ -58,11 +58,12 @@ impl Trip {
         })
     }
 
-    /// So many failures with no success in between, all within a sliding window of time: a success resets the count,
-    /// and failures older than the window do not count.
+    /// So many failures with no success in between, all within a sliding window of time: a success
+    /// resets the count, and failures older than the window do not count.
     ///
-    /// Exact: a failure is as old as the end of its call, and counts until it is as old as the window is long. The threshold is
-    /// at least 1 and at most [`MAX_WINDOW_CALLS`]. Each failure in the window takes 16 bytes.
+    /// Exact: a failure is as old as the end of its call, and counts until it is as old as the
+    /// window is long. The threshold is at least 1 and at most [`MAX_WINDOW_CALLS`]. Each failure
+    /// in the window takes 16 bytes.
     pub const fn consecutive_failures_within(threshold: u32, window: Duration) -> Self {
         Self(Kind::Failures {
             threshold,
@@ -74,8 +75,8 @@ impl Trip {
     /// So many failures within a sliding window of time, whatever succeeds in between. Otherwise as
     /// [`consecutive_failures_within`](Self::consecutive_failures_within).
     ///
-    /// This depends on how busy a tool is: with many calls, a small share of failures opens the breaker. [`Rates`] use the
-    /// share instead.
+    /// This depends on how busy a tool is: with many calls, a small share of failures opens the
+    /// breaker. [`Rates`] use the share instead.
     pub const fn total_failures_within(threshold: u32, window: Duration) -> Self {
         Self(Kind::Failures {
             threshold,
@@ -133,8 +134,8 @@ impl Rates {
         }
     }
 
-    /// Over the last `calls` results, at most [`MAX_WINDOW_CALLS`]. 2 bytes each per key, from the first
-    /// failure or slow call on.
+    /// Over the last `calls` results, at most [`MAX_WINDOW_CALLS`]. 2 bytes each per key, from the
+    /// first failure or slow call on.
     pub const fn over_calls(calls: u32) -> Self {
         Self::over(Span::Calls(calls))
     }
@@ -151,18 +152,18 @@ impl Rates {
         self
     }
 
-    /// Sets the share of calls of at least `slow_call` that opens the breaker, above 0 and at most 1.
-    /// Default: none. A call that took so long and succeeded counts as slow; one that
-    /// failed, or was dropped, as slow and as a failure. A slow probe is a failed one. The time runs
-    /// from the first wait of the call, so work that blocks before it is not seen.
+    /// Sets the share of calls of at least `slow_call` that opens the breaker, above 0 and at
+    /// most 1. Default: none. A call that took so long and succeeded counts as slow; one that
+    /// failed, or was dropped, as slow and as a failure. A slow probe is a failed one. The time
+    /// runs from the first wait of the call, so work that blocks before it is not seen.
     pub const fn with_slow_call_rate(mut self, rate: f64, slow_call: Duration) -> Self {
         self.slow_call_rate = Some(rate);
         self.slow_call = Some(slow_call);
         self
     }
 
-    /// Sets the number of results below which the shares do not open the breaker. Default: 10, or the whole window
-    /// of calls if that is smaller.
+    /// Sets the number of results below which the shares do not open the breaker. Default: 10, or
+    /// the whole window of calls if that is smaller.
     pub const fn with_minimum_calls(mut self, calls: u32) -> Self {
         self.minimum = Some(calls);
         self
@@ -208,7 +209,8 @@ impl Rates {
         match self.minimum().checked_sub(tally.calls) {
             // The success that completes the minimum may open the breaker.
             Some(missing) if missing > 0 => missing - 1,
-            // So may the next one, if the results that left the window were better than those in it.
+            // So may the next one, if the results that left the window were better than those in
+            // it.
             _ if self.verdict(tally).is_some() => 0,
             // Any other success only lowers the rates.
             _ => MANY,
@@ -265,8 +267,8 @@ pub(super) struct Rules {
     pub(super) lease: Duration,
     /// How long a call waits for the verdict of probes; zero if it does not.
     pub(super) probe_wait: Duration,
-    /// Whether the place of a probe is kept for calls that may be one also after many without a verdict: there are calls that
-    /// must not be.
+    /// Whether the place of a probe is kept for calls that may be one also after many without a
+    /// verdict: there are calls that must not be.
     pub(super) safe_probes: bool,
     /// Whether each failed attempt to connect counts, and not only the outage.
     pub(super) counts_attempts: bool,

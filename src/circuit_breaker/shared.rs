@@ -38,7 +38,8 @@ impl CircuitBreakerHandle {
 }
 
 impl Breaker {
-    /// What is left of its open period, without what other processes have added. `None`: it is not open by its own results.
+    /// What is left of its open period, without what other processes have added. `None`: it is not
+    /// open by its own results.
     pub(crate) fn own_remaining(&self) -> Option<Duration> {
         let Circuit { cell, shared, .. } = self.circuit();
         cell.own_remaining(shared.now())

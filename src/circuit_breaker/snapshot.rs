@@ -20,10 +20,11 @@ pub struct BreakerSnapshot {
     /// Why it is in that state; `None` if it has never been in another.
     #[serde(default)]
     pub reason: Option<TransitionReason>,
-    /// Changes with the state, and when a closed breaker is reset: results that were admitted before do not count.
+    /// Changes with the state, and when a closed breaker is reset: results that were admitted
+    /// before do not count.
     pub generation: u32,
-    /// Results in the window, now or when the breaker opened. With consecutive failures, the number of
-    /// failures.
+    /// Results in the window, now or when the breaker opened. With consecutive failures, the number
+    /// of failures.
     pub calls: u32,
     /// Failures among them.
     pub failures: u32,
@@ -31,15 +32,16 @@ pub struct BreakerSnapshot {
     pub slow_calls: u32,
     /// Probes that are running.
     pub probes: usize,
-    /// How long a call that would be refused now should wait; `None` if it would be admitted. In JSON as
-    /// whole milliseconds, rounded up.
+    /// How long a call that would be refused now should wait; `None` if it would be admitted. In
+    /// JSON as whole milliseconds, rounded up.
     #[serde(rename = "retry_after_ms", with = "millis")]
     pub retry_after: Option<Duration>,
-    /// Whether it is open, or half-open, because [another process](super::Breaker::adopt) has opened it.
+    /// Whether it is open, or half-open, because [another process](super::Breaker::adopt) has
+    /// opened it.
     #[serde(default)]
     pub adopted: bool,
-    /// Failures that counted, in the lifetime of the breaker. There is no total of successes: a success that changes
-    /// nothing writes nothing.
+    /// Failures that counted, in the lifetime of the breaker. There is no total of successes: a
+    /// success that changes nothing writes nothing.
     pub failed_total: u64,
     /// How often it has opened by its own results.
     pub opened_total: u64,

@@ -1,8 +1,8 @@
 //! The state machine of one breaker. Pure: `now` is an argument, the time since any fixed moment.
 //!
-//! An admission carries the generation of the state in which it was given. The generation changes with
-//! the state, or when a closed breaker is reset, and only then; a result of an earlier one is stale: it
-//! decides nothing.
+//! An admission carries the generation of the state in which it was given. The generation changes
+//! with the state, or when a closed breaker is reset, and only then; a result of an earlier one is
+//! stale: it decides nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,11 +31,13 @@ pub(super) struct Machine {
     pub(super) window: Window,
     /// The window as it was when the breaker opened.
     pub(super) tripped: Tally,
-    /// Probes that failed since the last success that closed the breaker, or that followed an error that closed it.
+    /// Probes that failed since the last success that closed the breaker, or that followed an error
+    /// that closed it.
     pub(super) failed_probes: u32,
     /// While open, the end of the open period; while half-open, when that state began.
     probe_from: Duration,
-    /// The probes of a half-open breaker: the ticket of each, and when its lease ends. A probe that hangs loses its place then.
+    /// The probes of a half-open breaker: the ticket of each, and when its lease ends. A probe that
+    /// hangs loses its place then.
     probes: Vec<(u32, Duration)>,
     /// Probes that succeeded since the breaker became half-open.
     successes: u32,
@@ -117,14 +119,16 @@ pub(crate) enum Recorded {
 /// While probes run, the end of the state is unknown: look again soon.
 const HALF_OPEN_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// After so many probes in a row without a verdict (dropped by their callers, for example) a half-open breaker admits every
-/// call, until one of them has a verdict: callers who give none must not keep it half-open.
+/// After so many probes in a row without a verdict (dropped by their callers, for example) a
+/// half-open breaker admits every call, until one of them has a verdict: callers who give none must
+/// not keep it half-open.
 const MOST_UNDECIDED: u32 = 5;
 
 /// In place of the hash of a tool: failures are evidence against its server.
 pub(crate) const SERVER: u64 = u64::MAX;
 
-/// Bounds the outages that are known. Several connections may be lost together, each with many calls.
+/// Bounds the outages that are known. Several connections may be lost together, each with many
+/// calls.
 const MAX_OUTAGES: usize = 8;
 
 /// The outage, if its tool service says when it connects again.
@@ -221,8 +225,8 @@ impl Machine {
         }
     }
 
-    /// Admits a call, or returns when to come back. A call for which `may_probe` is false becomes a probe only
-    /// after another period without any other.
+    /// Admits a call, or returns when to come back. A call for which `may_probe` is false becomes a
+    /// probe only after another period without any other.
     pub(super) fn admit(
         &mut self,
         now: Duration,
@@ -250,7 +254,8 @@ impl Machine {
         (Ok(Pass { generation, ticket }), transition)
     }
 
-    /// Whether a call would be refused `now`: as [`look`](Self::look), for one that may be a probe, or may not.
+    /// Whether a call would be refused `now`: as [`look`](Self::look), for one that may be a probe,
+    /// or may not.
     pub(super) fn look_for(
         &self,
         now: Duration,
@@ -288,7 +293,8 @@ impl Machine {
         }
     }
 
-    /// How long no probe may begin, if it is open or half-open: until its period is over, or its tool service connects again.
+    /// How long no probe may begin, if it is open or half-open: until its period is over, or its
+    /// tool service connects again.
     fn rest(&self, now: Duration) -> Duration {
         let lost = self.lost.as_ref().and_then(Outage::remaining);
         lost.unwrap_or_else(|| self.probe_from.saturating_sub(now))
@@ -334,7 +340,8 @@ impl Machine {
         Some(self.turn(BreakerState::HalfOpen, reason, self.tripped))
     }
 
-    /// Takes the end of an admitted call, and the outage that it failed with; without a verdict it only gives back a probe's place.
+    /// Takes the end of an admitted call, and the outage that it failed with; without a verdict it
+    /// only gives back a probe's place.
     pub(super) fn record(
         &mut self,
         pass: Pass,
@@ -456,8 +463,8 @@ impl Machine {
         }
     }
 
-    /// How many successes may be [added](Self::add_successes) later, and in a window of time before which moment. `None` if a
-    /// success changes nothing.
+    /// How many successes may be [added](Self::add_successes) later, and in a window of time before
+    /// which moment. `None` if a success changes nothing.
     pub(super) fn room(&self, rules: &Rules) -> Option<(u32, Option<Duration>)> {
         match self.state {
             BreakerState::Closed if self.failed_probes > 0 => Some((0, None)),
@@ -467,8 +474,8 @@ impl Machine {
         }
     }
 
-    /// When the open period ends, or the lease of a probe that runs; in the past if a probe may begin. `None` if calls are not
-    /// refused, or without end.
+    /// When the open period ends, or the lease of a probe that runs; in the past if a probe may
+    /// begin. `None` if calls are not refused, or without end.
     pub(super) fn probe_at(&self, now: Duration) -> Option<Duration> {
         match self.state {
             BreakerState::Open | BreakerState::HalfOpen if !self.rest(now).is_zero() => {
@@ -483,8 +490,8 @@ impl Machine {
         }
     }
 
-    /// Forces the state: closed, which is a reset, forced open, or disabled. In that state already, a reset forgets
-    /// what was counted, and the others do nothing.
+    /// Forces the state: closed, which is a reset, forced open, or disabled. In that state already,
+    /// a reset forgets what was counted, and the others do nothing.
     pub(super) fn force(
         &mut self,
         state: BreakerState,
@@ -511,8 +518,8 @@ impl Machine {
         Some(self.turn(state, reason, self.tripped))
     }
 
-    /// Takes over an opening of another process, for `period` from now on. An open period never gets shorter by it; a forced
-    /// state stays.
+    /// Takes over an opening of another process, for `period` from now on. An open period never
+    /// gets shorter by it; a forced state stays.
     pub(super) fn adopt(&mut self, period: Duration, now: Duration) -> Option<Transition> {
         match self.state {
             BreakerState::Closed => {
@@ -551,8 +558,9 @@ impl Machine {
         }
     }
 
-    /// Another process' breaker has closed. An adopted opening ends with it; one that this process' own results led to may
-    /// begin its probes at once: what is well again for others need not be so for us.
+    /// Another process' breaker has closed. An adopted opening ends with it; one that this process'
+    /// own results led to may begin its probes at once: what is well again for others need not be
+    /// so for us.
     pub(super) fn release(&mut self, now: Duration, rules: &Rules) -> Option<Transition> {
         self.now = self.now.max(now);
         if !self.is_adopted() {
@@ -566,8 +574,8 @@ impl Machine {
         Some(self.turn(BreakerState::Closed, reason, self.tripped))
     }
 
-    /// What is left of an open period without what other processes have added to it; `None` if it is not open by its own
-    /// results.
+    /// What is left of an open period without what other processes have added to it; `None` if it
+    /// is not open by its own results.
     #[cfg(feature = "shared")]
     pub(super) fn own_remaining(&self, now: Duration) -> Option<Duration> {
         let is_own = self.state == BreakerState::Open && !self.adopted;

@@ -66,9 +66,11 @@ impl Turn {
     }
 }
 
-/// A ping, in the future of the call that waits for it. Dropped unfinished, it gives the probe's place back.
+/// A ping, in the future of the call that waits for it. Dropped unfinished, it gives the probe's
+/// place back.
 pub(super) struct Pinging {
-    // In a mutex that is never locked, so that the future of the call is `Sync` although the ping need not be.
+    // In a mutex that is never locked, so that the future of the call is `Sync` although the ping
+    // need not be.
     ping: Mutex<PingFuture>,
     limit: Duration,
     timer: Timer,

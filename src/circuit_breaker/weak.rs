@@ -23,8 +23,8 @@ use crate::{
     kit::share::{Room, Units},
 };
 
-/// What a weak failure counts for: one whose kind was only [inferred](crate::Evidence::Inferred), or that could not be
-/// classified. See [`Outcome::is_weak`](crate::Outcome::is_weak).
+/// What a weak failure counts for: one whose kind was only [inferred](crate::Evidence::Inferred),
+/// or that could not be classified. See [`Outcome::is_weak`](crate::Outcome::is_weak).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -38,7 +38,8 @@ pub enum WeakFailures {
     Ignored,
 }
 
-/// A principal for whom a breaker refuses calls. See [`Breaker::principals`](super::Breaker::principals).
+/// A principal for whom a breaker refuses calls. See
+/// [`Breaker::principals`](super::Breaker::principals).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PrincipalRefused {
@@ -51,13 +52,15 @@ pub struct PrincipalRefused {
 /// Looks for a place no more often than this while nearly every place is in use.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// A principal that has not ended a call for so long is forgotten, unless it is refused: its key then costs no lock.
+/// A principal that has not ended a call for so long is forgotten, unless it is refused: its key
+/// then costs no lock.
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// Idle principals are looked for so often.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// The circuits of principals, of all keys of a layer. A principal without a failure in its window has none.
+/// The circuits of principals, of all keys of a layer. A principal without a failure in its window
+/// has none.
 pub(super) struct Principals {
     kept: Mutex<Kept>,
     places: Arc<Units>,
@@ -67,7 +70,8 @@ pub(super) struct Principals {
 struct Kept {
     /// By the hash of the key and that of the principal.
     circuits: BTreeMap<(u64, u64), Own>,
-    /// When it was found that nearly all places are in use: for principals that were verified, and for others.
+    /// When it was found that nearly all places are in use: for principals that were verified, and
+    /// for others.
     full_since: [Option<Duration>; 2],
     swept: Duration,
 }
@@ -99,7 +103,8 @@ impl Principals {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a new breaker has to look for circuits: its key may have had another breaker, which was forgotten.
+    /// Whether a new breaker has to look for circuits: its key may have had another breaker, which
+    /// was forgotten.
     pub(super) fn are_there(&self) -> bool {
         !self.lock().circuits.is_empty()
     }
@@ -154,7 +159,8 @@ impl Principals {
         Some(work(&mut own.machine))
     }
 
-    /// Takes the end of a call; without a verdict it only gives back a probe's place. Returns the transition that it caused.
+    /// Takes the end of a call; without a verdict it only gives back a probe's place. Returns the
+    /// transition that it caused.
     pub(super) fn record(
         &self,
         place: Place<'_>,
@@ -235,8 +241,9 @@ impl Kept {
         }
     }
 
-    /// A place for one more. If there is none, the eighth of those goes that have not been used for the longest time and
-    /// refuse nothing; for a principal that was not verified, only others that were not.
+    /// A place for one more. If there is none, the eighth of those goes that have not been used for
+    /// the longest time and refuse nothing; for a principal that was not verified, only others that
+    /// were not.
     fn make_room(
         &mut self,
         is_unverified: bool,

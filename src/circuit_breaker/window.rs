@@ -219,8 +219,8 @@ impl Window {
         }
     }
 
-    /// How many successes may be added later instead of being recorded one by one, and in a window of time before which
-    /// moment. `None` if a success changes nothing, now and later.
+    /// How many successes may be added later instead of being recorded one by one, and in a window
+    /// of time before which moment. `None` if a success changes nothing, now and later.
     pub(super) fn room(&self, trip: &Kind) -> Option<(u32, Option<Duration>)> {
         let (tally, until) = match self {
             Self::Consecutive { failures: 0 } => return None,
@@ -296,8 +296,8 @@ impl Ring {
     }
 }
 
-/// The results of the last `window`, in buckets of a 32nd of it: a result counts for at least 31 and at
-/// most 32 of them.
+/// The results of the last `window`, in buckets of a 32nd of it: a result counts for at least 31
+/// and at most 32 of them.
 #[derive(Debug)]
 pub(super) struct Buckets {
     /// Nanoseconds.
@@ -427,8 +427,8 @@ mod tests {
         );
     }
 
-    /// The model found it: a look at the window moved it on, the shares were above their limit without
-    /// a failure, and successes went by unheard.
+    /// The model found it: a look at the window moved it on, the shares were above their limit
+    /// without a failure, and successes went by unheard.
     #[test]
     fn a_success_is_heard_where_what_has_left_was_better_than_what_is_there() {
         let rates = Rates::over_time(secs(32)).with_failure_rate(0.5);

@@ -29,8 +29,8 @@ pub struct ConcurrencyLimitHandle {
 }
 
 impl ConcurrencyLimitHandle {
-    /// Returns how many calls shared one state because the function of [`Key::by`](crate::Key::by) picked an empty text for them.
-    /// The first one is the event `tool.inert`.
+    /// Returns how many calls shared one state because the function of [`Key::by`](crate::Key::by)
+    /// picked an empty text for them. The first one is the event `tool.inert`.
     pub fn inert(&self) -> u64 {
         self.registry.inert().calls()
     }

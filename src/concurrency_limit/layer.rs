@@ -14,7 +14,8 @@ use crate::{
     kit::per_tool::{PerTool, ToolNames},
 };
 
-/// Layer that bounds how many calls of a key run at a time. See the [module docs](super) for an example.
+/// Layer that bounds how many calls of a key run at a time. See the [module docs](super) for an
+/// example.
 ///
 /// The limits live in the layer value: services made from it, or from its clones, share them.
 #[derive(Clone, Debug)]
@@ -24,8 +25,8 @@ pub struct ConcurrencyLimitLayer {
 }
 
 impl ConcurrencyLimitLayer {
-    /// A layer that lets `max` calls of a tool run at a time, with the default settings for the rest. With 0 every call is
-    /// refused.
+    /// A layer that lets `max` calls of a tool run at a time, with the default settings for the
+    /// rest. With 0 every call is refused.
     pub fn new(max: usize) -> Self {
         ConcurrencyLimitBuilder::new(max).build_checked()
     }
@@ -35,7 +36,8 @@ impl ConcurrencyLimitLayer {
         ConcurrencyLimitBuilder::new(max)
     }
 
-    /// Returns the names of tools that have settings of their own, and whether calls have matched them.
+    /// Returns the names of tools that have settings of their own, and whether calls have matched
+    /// them.
     pub fn tool_names(&self) -> ToolNames {
         self.limits.settings.tools.names()
     }
@@ -84,25 +86,28 @@ impl ConcurrencyLimitBuilder {
         self
     }
 
-    /// Lets `max` calls of this tool run at a time. With 0 every call of it is refused. Default: the limit of all tools. Needs [`Key::Tool`](crate::Key::Tool),
-    /// the default: with other keys tools share a limit.
+    /// Lets `max` calls of this tool run at a time. With 0 every call of it is refused. Default:
+    /// the limit of all tools. Needs [`Key::Tool`](crate::Key::Tool), the default: with other keys
+    /// tools share a limit.
     ///
-    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`), which goes first, and the tool's own
-    /// (`charge`), which holds for the tools of this name of all servers.
+    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`),
+    /// which goes first, and the tool's own (`charge`), which holds for the tools of this name of
+    /// all servers.
     pub fn with_tool(mut self, name: impl Into<Box<str>>, max: usize) -> Self {
         self.settings.tools.set(name.into(), max);
         self
     }
 
-    /// Sets how many calls of a key wait for their turn at most; further ones are refused immediately. Default 64. With 0 none waits.
-    /// Calls of a [batch](crate::Claim::Queue) do not count for it. As many of them stand in the
-    /// queue at most; further ones wait for that.
+    /// Sets how many calls of a key wait for their turn at most; further ones are refused
+    /// immediately. Default 64. With 0 none waits. Calls of a [batch](crate::Claim::Queue) do not
+    /// count for it. As many of them stand in the queue at most; further ones wait for that.
     pub fn with_max_queue(mut self, max: usize) -> Self {
         self.settings.max_queue = max;
         self
     }
 
-    /// Sets the listener for evictions. Default: none. The events are emitted through `tracing` in any case.
+    /// Sets the listener for evictions. Default: none. The events are emitted through `tracing` in
+    /// any case.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         self.listener = Listener::new(listen);
         self

@@ -1,27 +1,34 @@
 //! A layer that bounds how many calls of a key run at a time.
 //!
-//! Each tool of each server has a limit of its own ([`Key`](crate::Key)), so that one slow tool does not take the connections,
-//! threads or memory of the others. Calls above the limit wait in a queue, in the order in which they were first polled. The queue of a key has 64 places
-//! ([`with_max_queue`](ConcurrencyLimitBuilder::with_max_queue)); a call that finds it full is refused immediately.
-//! The calls of a [batch](crate::Claim::Queue) always wait, unless there is no queue, because the
-//! batch bounds their number. They have as many places of their own in the queue. Further calls of
-//! batches wait for one of these, outside the queue.
+//! Each tool of each server has a limit of its own ([`Key`](crate::Key)), so that one slow tool
+//! does not take the connections, threads or memory of the others. Calls above the limit wait in a
+//! queue, in the order in which they were first polled. The queue of a key has 64 places
+//! ([`with_max_queue`](ConcurrencyLimitBuilder::with_max_queue)); a call that finds it full is
+//! refused immediately. The calls of a [batch](crate::Claim::Queue) always wait, unless there is no
+//! queue, because the batch bounds their number. They have as many places of their own in the
+//! queue. Further calls of batches wait for one of these, outside the queue.
 //!
 //! What happens to a call:
 //!
-//! - **It is sent**: it holds a permit from then on until its answer is there, a success or an error.
-//! - **It waits**: until its turn, until its deadline, or until its caller cancels. It holds no reservation of the service below.
-//! - **Its future is dropped**, also after a panic: its permit, or its place in the queue, is free at once, and the next call is woken.
+//! - **It is sent**: it holds a permit from then on until its answer is there, a success or an
+//!   error.
+//! - **It waits**: until its turn, until its deadline, or until its caller cancels. It holds no
+//!   reservation of the service below.
+//! - **Its future is dropped**, also after a panic: its permit, or its place in the queue, is free
+//!   at once, and the next call is woken.
 //!
 //! # Order
 //!
-//! Below retry and rate-limit layers, so that their delays hold no permit (a call that
-//! [waits for a probe](crate::circuit_breaker::CircuitBreakerBuilder::with_probe_wait) holds one); above the breaker, so that a call that had to wait is admitted by
-//! the breaker when it is about to run, and above the timeout, so that an attempt's time does not run while it waits. Below a
+//! Below retry and rate-limit layers, so that their delays hold no permit (a call that [waits for a
+//! probe](crate::circuit_breaker::CircuitBreakerBuilder::with_probe_wait) holds one); above the
+//! breaker, so that a call that had to wait is admitted by the breaker when it is about to run, and
+//! above the timeout, so that an attempt's time does not run while it waits. Below a
 //! [`DeadlineLayer`](crate::deadline::DeadlineLayer), which bounds the wait.
 //!
-//! It is always ready: back-pressure ends here, and the queue takes its place. A call for which the service below is not ready waits for it first, without
-//! a permit and without a place in the queue. If it is not ready when a call from the queue has its turn, the call keeps its permit and waits for it.
+//! It is always ready: back-pressure ends here, and the queue takes its place. A call for which the
+//! service below is not ready waits for it first, without a permit and without a place in the
+//! queue. If it is not ready when a call from the queue has its turn, the call keeps its permit and
+//! waits for it.
 //!
 //! # Example
 //!
@@ -65,42 +72,50 @@
 //!
 //! # Errors
 //!
-//! [`Overloaded`](crate::ErrorKind::Overloaded), not started, for a call that finds the queue full. It is a
-//! [refusal](crate::ToolError::is_own_refusal): no retry layer repeats it and no breaker counts it.
-//! [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded) or [`Cancelled`](crate::ErrorKind::Cancelled), not started, for one whose wait was
-//! ended by its deadline or by its caller's token. Errors of the inner service pass, stamped with the call's names; an inner readiness error
-//! is the result of the call that meets it.
+//! [`Overloaded`](crate::ErrorKind::Overloaded), not started, for a call that finds the queue full.
+//! It is a [refusal](crate::ToolError::is_own_refusal): no retry layer repeats it and no breaker
+//! counts it. [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded) or
+//! [`Cancelled`](crate::ErrorKind::Cancelled), not started, for one whose wait was ended by its
+//! deadline or by its caller's token. Errors of the inner service pass, stamped with the call's
+//! names; an inner readiness error is the result of the call that meets it.
 //!
 //! # Bounds
 //!
-//! At most 10,000 keys are kept ([`Keys`](crate::Keys)), and one of which calls run or wait is not evicted. If there is
-//! no place, calls with new keys pass without a limit: one shared by all of them would let a caller who invents names
-//! hold back others. A call that comes in the moment in which its unused key is evicted does not count for the calls
-//! after it; [known](crate::Keys::known) keys are never evicted.
+//! At most 10,000 keys are kept ([`Keys`](crate::Keys)), and one of which calls run or wait is not
+//! evicted. If there is no place, calls with new keys pass without a limit: one shared by all of
+//! them would let a caller who invents names hold back others. A call that comes in the moment in
+//! which its unused key is evicted does not count for the calls after it;
+//! [known](crate::Keys::known) keys are never evicted.
 //!
-//! A wait is not bounded in time by the layer itself: give calls a deadline. A tool that calls other tools through the same stack keeps its permit meanwhile: if
-//! the inner calls have the key of the outer one, by agent for example, they can wait for each other until their deadlines.
+//! A wait is not bounded in time by the layer itself: give calls a deadline. A tool that calls
+//! other tools through the same stack keeps its permit meanwhile: if the inner calls have the key
+//! of the outer one, by agent for example, they can wait for each other until their deadlines.
 //!
-//! A limit for each key is none for all keys together: for that, put a second layer with one key for all calls outside, `Key::by(|_| "")`.
+//! A limit for each key is none for all keys together: for that, put a second layer with one key
+//! for all calls outside, `Key::by(|_| "")`.
 //!
 //! # Cancel safety
 //!
-//! Dropping the future at any point gives its permit, or its place in the queue, back. A call that waits has to be polled: one that is not polled when its
-//! turn has come keeps the permit that was meant for it.
+//! Dropping the future at any point gives its permit, or its place in the queue, back. A call that
+//! waits has to be polled: one that is not polled when its turn has come keeps the permit that was
+//! meant for it.
 //!
 //! # Panics
 //!
-//! A call with a deadline that has to wait panics outside a tokio runtime, or in one without the time driver.
+//! A call with a deadline that has to wait panics outside a tokio runtime, or in one without the
+//! time driver.
 //!
 //! # Clone
 //!
-//! All services made from one layer value, or from its clones, share the limits. Readiness is not shared.
+//! All services made from one layer value, or from its clones, share the limits. Readiness is not
+//! shared.
 //!
 //! # Differences from `tower::limit::ConcurrencyLimit`
 //!
-//! That has one limit for all calls, takes a permit in `poll_ready`, and so holds it while a call is prepared or never made; a caller waits there without a
-//! bound or a deadline, and is never refused. Here a limit belongs to a key and is taken when the call is sent. A call that succeeds without waiting allocates
-//! nothing in both.
+//! That has one limit for all calls, takes a permit in `poll_ready`, and so holds it while a call
+//! is prepared or never made; a caller waits there without a bound or a deadline, and is never
+//! refused. Here a limit belongs to a key and is taken when the call is sent. A call that succeeds
+//! without waiting allocates nothing in both.
 
 mod handle;
 mod layer;

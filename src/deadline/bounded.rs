@@ -46,7 +46,8 @@ impl Limit {
         let share = self.at.map_or(Duration::MAX, |at| at - self.since);
         // Without an own budget nothing shortened it.
         let configured = self.budget.unwrap_or(share);
-        // A deadline that leaves the tool all its time says something of the tool, even if an untrusted caller set it.
+        // A deadline that leaves the tool all its time says something of the tool, even if an
+        // untrusted caller set it.
         let limit = match self.is_untrusted && share < call.patience() {
             true => TimeoutLimit::Caller,
             false => TimeoutLimit::Deadline,
@@ -61,7 +62,8 @@ impl<Res> Gate<Res> for DeadlineLayer {
     #[inline]
     fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Bounded, ToolError> {
         let now = Instant::now();
-        // Also where this layer sets a tighter deadline, the owner of the outer one watches the token.
+        // Also where this layer sets a tighter deadline, the owner of the outer one watches the
+        // token.
         let is_drained = call.is_claimed(Claim::Drain);
         let at = self.settings.limit(now, call);
         if Caller::has_cancelled(call) || at.is_some_and(|at| at <= now) {

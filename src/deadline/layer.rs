@@ -38,7 +38,8 @@ impl Settings {
     /// Tightens the deadline that a call brings along.
     #[inline(never)]
     fn inherited(&self, own: Option<Instant>, now: Instant, call: &mut ToolCall) {
-        // The owner of a drained deadline ends the call itself, so a reserve would only cut it short.
+        // The owner of a drained deadline ends the call itself, so a reserve would only cut it
+        // short.
         let is_ours = !self.reserve.is_zero() && !call.is_claimed(Claim::Drain);
         // A layer without a reserve leaves this to the next one.
         if is_ours && !call.take_reserved() {
@@ -60,7 +61,8 @@ impl DeadlineLayer {
 
     /// A layer without a budget of its own: it enforces the deadline that a call brings along, and
     /// watches the caller's token. The [reserve](Self::with_reserve) is kept as well: with the
-    /// default one, a call whose deadline, set in this process, is 500 ms away or nearer is not started.
+    /// default one, a call whose deadline, set in this process, is 500 ms away or nearer is not
+    /// started.
     pub fn inherited() -> Self {
         Self::with_budget(None)
     }
@@ -75,10 +77,11 @@ impl DeadlineLayer {
         }
     }
 
-    /// Sets what is kept back from an outer deadline, so that its owner can finish in time. Default 500 ms.
+    /// Sets what is kept back from an outer deadline, so that its owner can finish in time. Default
+    /// 500 ms.
     ///
-    /// From a deadline that came over a wire ([`ToolCall::tighten_from_wire`]) at most a tenth of the time that it left is kept back:
-    /// of 300 ms a call gets 270 ms.
+    /// From a deadline that came over a wire ([`ToolCall::tighten_from_wire`]) at most a tenth of
+    /// the time that it left is kept back: of 300 ms a call gets 270 ms.
     ///
     /// Inside a layer that drains its deadline (`with_drain`), no reserve is kept.
     pub fn with_reserve(mut self, reserve: Duration) -> Self {
@@ -86,9 +89,9 @@ impl DeadlineLayer {
         self
     }
 
-    /// When the call has to end, tells the tool to stop and waits at most this long for it, instead of dropping its future at
-    /// once. Default: no wait. Each call then allocates, for a token of its own. See the [module
-    /// docs](super#a-tool-that-is-told-to-stop).
+    /// When the call has to end, tells the tool to stop and waits at most this long for it, instead
+    /// of dropping its future at once. Default: no wait. Each call then allocates, for a token of
+    /// its own. See the [module docs](super#a-tool-that-is-told-to-stop).
     ///
     /// # Errors
     ///

@@ -1,17 +1,18 @@
 //! A layer that ends a call at its deadline, or when its caller cancels.
 //!
-//! It gives each call a time budget for everything below: waiting until a service is ready, retries,
-//! cooldowns, the call itself. A deadline that the call brought along is never exceeded:
-//! the call gets `min(budget, remaining - reserve)`, where the reserve (500 ms by default, and at most a tenth of
-//! a deadline that came over a wire) is what the owner of the outer deadline keeps to finish its own work. If nothing is left, the call is
-//! not started. When the time is up, or when the caller's token fires, the inner
-//! future is dropped at that moment. Dropping the response future drops the inner one.
+//! It gives each call a time budget for everything below: waiting until a service is ready,
+//! retries, cooldowns, the call itself. A deadline that the call brought along is never exceeded:
+//! the call gets `min(budget, remaining - reserve)`, where the reserve (500 ms by default, and at
+//! most a tenth of a deadline that came over a wire) is what the owner of the outer deadline keeps
+//! to finish its own work. If nothing is left, the call is not started. When the time is up, or
+//! when the caller's token fires, the inner future is dropped at that moment. Dropping the response
+//! future drops the inner one.
 //!
 //! # Order
 //!
-//! Above every layer that waits or repeats, below the observers. It is always ready: it can refuse a
-//! call although the service below is not ready, so back-pressure ends here; bound the load with a
-//! limit above it.
+//! Above every layer that waits or repeats, below the observers. It is always ready: it can refuse
+//! a call although the service below is not ready, so back-pressure ends here; bound the load with
+//! a limit above it.
 //!
 //! # Example
 //!
@@ -48,13 +49,14 @@
 //! # A tool that is told to stop
 //!
 //! With `with_drain` the inner future is not dropped at the deadline, or when the caller cancels:
-//! the call's token (`ToolCall::cancellation`) fires, as the tool and what it has spawned see, and the layer waits for the
-//! future to end, at most as long as that says. Permits and probes of layers below are held until then, as the tool may
-//! still be at work. Then the future is dropped. The call ends with the same error in any case, later by the wait at most,
-//! so it may pass its deadline by that much. If the tool ends with a success meanwhile, or with an error that
-//! it has [completed](crate::Execution::Completed), the answer is gone, but the error says that the tool
-//! has run and is not retryable: nobody repeats its work. Any answer counts as its end, also one that names a job that goes on: with such
-//! tools let a [`PollLayer`](crate::poll) wait below.
+//! the call's token (`ToolCall::cancellation`) fires, as the tool and what it has spawned see, and
+//! the layer waits for the future to end, at most as long as that says. Permits and probes of
+//! layers below are held until then, as the tool may still be at work. Then the future is dropped.
+//! The call ends with the same error in any case, later by the wait at most, so it may pass its
+//! deadline by that much. If the tool ends with a success meanwhile, or with an error that it has
+//! [completed](crate::Execution::Completed), the answer is gone, but the error says that the tool
+//! has run and is not retryable: nobody repeats its work. Any answer counts as its end, also one
+//! that names a job that goes on: with such tools let a [`PollLayer`](crate::poll) wait below.
 //!
 //! The token is a child of the caller's, so that it fires with that as well. Deadline and timeout
 //! layers below leave the deadline and the caller's token to this layer. They still enforce a limit
@@ -65,9 +67,9 @@
 //! # Errors
 //!
 //! [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded) for a call that was not started,
-//! [`Timeout`](crate::ErrorKind::Timeout) with the deadline named as its limit for one that was, and
-//! [`Cancelled`](crate::ErrorKind::Cancelled). If a layer inside has repeated the call, the error
-//! of the last finished attempt is the source, and its code and message are the detail
+//! [`Timeout`](crate::ErrorKind::Timeout) with the deadline named as its limit for one that was,
+//! and [`Cancelled`](crate::ErrorKind::Cancelled). If a layer inside has repeated the call, the
+//! error of the last finished attempt is the source, and its code and message are the detail
 //! `last_attempt`. Errors of the inner service pass, stamped with the call's names; an inner
 //! readiness error is the result of the call that meets it.
 //!

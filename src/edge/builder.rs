@@ -27,9 +27,11 @@
 //! # }
 //! ```
 //!
-//! [`tool`](ServiceBuilderExt::tool) ends the stack, and lets the compiler name what a tool service lacks.
+//! [`tool`](ServiceBuilderExt::tool) ends the stack, and lets the compiler name what a tool service
+//! lacks.
 //!
-//! A method takes what its layer cannot do without. For the rest there is `.layer(..)`, between the others:
+//! A method takes what its layer cannot do without. For the rest there is `.layer(..)`, between the
+//! others:
 //!
 //! ```
 //! # use std::time::Duration;
@@ -49,12 +51,13 @@
 //! # let _ = (handle, tools);
 //! ```
 //!
-//! The methods begin with `tool_`, because `ServiceBuilder` has a `timeout`, a `retry` and so on of its own, which would
-//! win without a word.
+//! The methods begin with `tool_`, because `ServiceBuilder` has a `timeout`, a `retry` and so on of
+//! its own, which would win without a word.
 //!
 //! # Order
 //!
-//! From the outside in. Any subset works, and so does any other order, in its own way; this one does what its layers say:
+//! From the outside in. Any subset works, and so does any other order, in its own way; this one
+//! does what its layers say:
 //!
 //! | layer | why there |
 //! |---|---|
@@ -82,7 +85,8 @@
 //! | `tool_timeout` | bounds one attempt, and its expiry is a failure for the breaker |
 //! | `tool_catch_panic` | a panic is an error for all of them |
 //!
-//! `tool_normalize` makes the errors of tower's own layers ours: directly above such a layer, wherever that is.
+//! `tool_normalize` makes the errors of tower's own layers ours: directly above such a layer,
+//! wherever that is.
 //!
 //! What other orders do:
 //!
@@ -169,7 +173,8 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
         self.into().layer(TraceLayer::new())
     }
 
-    /// Counts and times calls, and what the layers below tell of them: a [`MetricsLayer`] of `metrics`.
+    /// Counts and times calls, and what the layers below tell of them: a [`MetricsLayer`] of
+    /// `metrics`.
     #[cfg(feature = "metrics")]
     fn tool_metrics(self, metrics: &Metrics) -> ServiceBuilder<Stack<MetricsLayer, L>> {
         self.into().layer(metrics.layer())
@@ -221,8 +226,8 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
         self.into().layer(QuotaLayer::new(quota))
     }
 
-    /// Ends each call after `budget`, whatever it does below; and by its own deadline and its caller's token: a
-    /// [`DeadlineLayer`].
+    /// Ends each call after `budget`, whatever it does below; and by its own deadline and its
+    /// caller's token: a [`DeadlineLayer`].
     fn tool_deadline(self, budget: Duration) -> ServiceBuilder<Stack<DeadlineLayer, L>> {
         self.into().layer(DeadlineLayer::new(budget))
     }
@@ -277,13 +282,16 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
         self.into().layer(NormalizeLayer::new())
     }
 
-    /// Builds the stack around a tool service. It is [`ServiceBuilder::service`](tower::ServiceBuilder::service) with bounds.
+    /// Builds the stack around a tool service. It is
+    /// [`ServiceBuilder::service`](tower::ServiceBuilder::service) with bounds.
     ///
-    /// If the stack cannot serve calls, the compiler reports the cause here: a function that is not a
-    /// service, an error that does not convert into [`ToolError`](crate::ToolError), a `Clone` that a
-    /// layer needs. After `service` it reports only that a method is missing where the stack is used.
+    /// If the stack cannot serve calls, the compiler reports the cause here: a function that is not
+    /// a service, an error that does not convert into [`ToolError`](crate::ToolError), a `Clone`
+    /// that a layer needs. After `service` it reports only that a method is missing where the stack
+    /// is used.
     ///
-    /// A stack whose requests are not [`ToolCall`]s, on the outside or on the inside, is built by `service`.
+    /// A stack whose requests are not [`ToolCall`]s, on the outside or on the inside, is built by
+    /// `service`.
     fn tool<S>(self, service: S) -> S::Stack
     where
         S: ToolService + Innermost<L>,
@@ -309,7 +317,8 @@ pub trait ToolService {}
 #[diagnostic::do_not_recommend]
 impl<S: Service<ToolCall>> ToolService for S {}
 
-/// A tool service that serves calls as the innermost service of the layers `L`. There is nothing to implement.
+/// A tool service that serves calls as the innermost service of the layers `L`. There is nothing to
+/// implement.
 ///
 /// That the service has the bound, and not the layers, lets the compiler name its type in errors.
 pub trait Innermost<L>: Sized {

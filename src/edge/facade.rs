@@ -1,7 +1,9 @@
-//! The figures through the facade of the `metrics` crate, for the recorder that a program has installed.
+//! The figures through the facade of the `metrics` crate, for the recorder that a program has
+//! installed.
 //!
-//! The names and labels are those of [Prometheus](crate::metrics). Whether the latencies become a histogram or a summary is the
-//! recorder's choice; `metrics-exporter-prometheus` makes a summary unless it has been given buckets. The handles of a tool's counters are looked up once, so a
+//! The names and labels are those of [Prometheus](crate::metrics). Whether the latencies become a
+//! histogram or a summary is the recorder's choice; `metrics-exporter-prometheus` makes a summary
+//! unless it has been given buckets. The handles of a tool's counters are looked up once, so a
 //! recorder has to be installed before the first call.
 //!
 //! # Example
@@ -63,7 +65,8 @@ impl Facade {
         Self::default()
     }
 
-    /// Whether errors are counted under [the name of other systems](crate::metrics#other-systems-names) as well. Default: no.
+    /// Whether errors are counted under [the name of other
+    /// systems](crate::metrics#other-systems-names) as well. Default: no.
     pub fn with_aliases(mut self, aliases: bool) -> Self {
         self.aliases = aliases;
         self

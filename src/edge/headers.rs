@@ -16,7 +16,8 @@ const REQUEST_ID: &str = "x-request-id";
 const ENVOY_TIMEOUT_MS: &str = "x-envoy-expected-rq-timeout-ms";
 
 impl ToolCall {
-    /// Takes up what the headers of an HTTP request, or the metadata of a gRPC request, say of the call:
+    /// Takes up what the headers of an HTTP request, or the metadata of a gRPC request, say of the
+    /// call:
     ///
     /// | header | becomes |
     /// |---|---|
@@ -55,8 +56,10 @@ impl ToolCall {
     /// | [`VerifiedCaller`](crate::VerifiedCaller), from an authentication layer | the agent id |
     /// | axum's `ConnectInfo<SocketAddr>` (feature `axum`) | the session id: the peer's IP address, [not verified](Self::with_unverified_ids) |
     ///
-    /// axum has the address if the server is made with `into_make_service_with_connect_info::<SocketAddr>()`. Behind a proxy it is
-    /// the proxy's: then all callers without a verified name are one. With neither of both, the call stays as it is.
+    /// axum has the address if the server is made with
+    /// `into_make_service_with_connect_info::<SocketAddr>()`. Behind a proxy it is the proxy's:
+    /// then all callers without a verified name are one. With neither of both, the call stays as it
+    /// is.
     #[must_use]
     pub fn with_request_extensions(self, extensions: &Extensions) -> Self {
         #[cfg(feature = "axum")]
@@ -67,11 +70,12 @@ impl ToolCall {
         self.with_verified_caller(extensions)
     }
 
-    /// Takes up how long the sender of an HTTP request waits: `x-envoy-expected-rq-timeout-ms`, in milliseconds from now, becomes the
-    /// call's deadline if that is earlier than the one it has. What is malformed, zero or there twice is ignored.
+    /// Takes up how long the sender of an HTTP request waits: `x-envoy-expected-rq-timeout-ms`, in
+    /// milliseconds from now, becomes the call's deadline if that is earlier than the one it has.
+    /// What is malformed, zero or there twice is ignored.
     ///
-    /// [`tighten_from_wire`](Self::tighten_from_wire) says what `trust` means. `Trusted` is for a proxy that sets the header itself,
-    /// or a mesh of one's own.
+    /// [`tighten_from_wire`](Self::tighten_from_wire) says what `trust` means. `Trusted` is for a
+    /// proxy that sets the header itself, or a mesh of one's own.
     #[must_use]
     pub fn with_request_deadline(mut self, headers: &HeaderMap, trust: Trust) -> Self {
         if let Some(at) = deadline_of(headers) {

@@ -13,7 +13,8 @@ impl ToolNames {
     ///
     /// # Errors
     ///
-    /// The name of the layer, with the first name or pattern that matches no tool, and the nearest tools.
+    /// The name of the layer, with the first name or pattern that matches no tool, and the nearest
+    /// tools.
     pub fn check(&self, tools: &impl Resolve) -> Result<(), ConfigError> {
         let tools = tools.identities();
         tools.map_or(Ok(()), |tools| self.check_all(&tools))

@@ -12,8 +12,9 @@ const MAX_NAMES: usize = 3;
 /// Longer names, in characters, are compared for equality only.
 const MAX_CHARS: usize = 128;
 
-/// How many names are looked at, characters of them counted and pairs of these compared, in all: some milliseconds.
-/// Then the search ends, wherever it is: names that come later in a list of many thousands are not seen.
+/// How many names are looked at, characters of them counted and pairs of these compared, in all:
+/// some milliseconds. Then the search ends, wherever it is: names that come later in a list of many
+/// thousands are not seen.
 const MAX_WORK: usize = 1_000_000;
 
 /// The cost of looking at a name, whatever the result.
@@ -182,7 +183,8 @@ impl<'a> Letters<'a> {
     }
 }
 
-/// Whether there is so much left. What is not enough once is used up, so that no name is counted in vain.
+/// Whether there is so much left. What is not enough once is used up, so that no name is counted in
+/// vain.
 fn spend(work: &mut usize, cost: usize) -> bool {
     let enough = *work >= cost;
     *work = work.saturating_sub(cost);
@@ -274,7 +276,8 @@ mod tests {
         }
     }
 
-    /// Ten thousand names of the same letters, so that no short cut helps. In release it takes some milliseconds.
+    /// Ten thousand names of the same letters, so that no short cut helps. In release it takes some
+    /// milliseconds.
     #[test]
     fn the_work_is_bounded() {
         let asked: String = ('a'..='z').cycle().take(MAX_CHARS).collect();

@@ -17,7 +17,8 @@ pub(super) fn from_request(error: &reqwest::Error) -> ToolError {
     }
     match error.status() {
         Some(status) => ToolError::from_status(status, message),
-        // What did not connect was not sent. (Unless it followed a redirect; an MCP server sends none, and HTTP tools follow none.)
+        // What did not connect was not sent. (Unless it followed a redirect; an MCP server sends
+        // none, and HTTP tools follow none.)
         None if error.is_connect() => ToolError::new(ErrorKind::ConnectionFailed, message)
             .with_execution(Execution::NotStarted),
         None if error.is_timeout() => ToolError::new(ErrorKind::Timeout, message),
@@ -45,7 +46,8 @@ pub(crate) fn without_address(text: String, error: &(dyn StdError + 'static)) ->
     }
 }
 
-/// A text that was made of `error`, with the server's name instead of the address, which may be a secret as a whole.
+/// A text that was made of `error`, with the server's name instead of the address, which may be a
+/// secret as a whole.
 pub(super) fn without_url(text: String, error: &reqwest::Error) -> String {
     match error.url() {
         Some(url) => text.replace(url.as_str(), url.host_str().unwrap_or("the server")),

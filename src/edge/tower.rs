@@ -50,7 +50,8 @@ pub(crate) fn is_refusal(error: &(dyn StdError + 'static)) -> bool {
 struct Repeated;
 
 impl<C> RetryPolicy<C> {
-    /// The copy that is sent again, if need be. tower asks at each attempt, and `&ToolCall` is all it shows.
+    /// The copy that is sent again, if need be. tower asks at each attempt, and `&ToolCall` is all
+    /// it shows.
     fn keep(&self, call: &ToolCall) -> Option<ToolCall> {
         // The first attempt of a call with the extensions of another is none.
         let is_ours = call.attempt() > 1 && call.extensions().get::<Repeated>().is_some();
@@ -79,8 +80,9 @@ impl<C> RetryPolicy<C> {
     }
 }
 
-/// Inside tower's own `RetryLayer`, around services with a [`ToolError`], an [`AnyError`](crate::AnyError) or a
-/// [`BoxError`](crate::BoxError). What the error was stays in it, as a [`ToolError`].
+/// Inside tower's own `RetryLayer`, around services with a [`ToolError`], an
+/// [`AnyError`](crate::AnyError) or a [`BoxError`](crate::BoxError). What the error was stays in
+/// it, as a [`ToolError`].
 impl<C, Res, E> Policy<ToolCall, Res, E> for RetryPolicy<C>
 where
     C: Classify<Res>,

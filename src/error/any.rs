@@ -8,15 +8,17 @@ use crate::{
 
 /// Any error of a tool function: what `?` makes of an error of any type, and `into()` of a text.
 ///
-/// It is [`BoxError`] for functions that return an error to a layer of this crate. Each layer asks that the error converts
-/// into [`ToolError`]. Within `tokio::spawn(async move { .. })` and other places that need a `Send` future, the compiler
-/// cannot prove that of a `BoxError` ("implementation of `From` is not general enough"). Of this type it can.
+/// It is [`BoxError`] for functions that return an error to a layer of this crate. Each layer asks
+/// that the error converts into [`ToolError`]. Within `tokio::spawn(async move { .. })` and other
+/// places that need a `Send` future, the compiler cannot prove that of a `BoxError`
+/// ("implementation of `From` is not general enough"). Of this type it can.
 ///
-/// It does not implement [`std::error::Error`], as otherwise it could not be made from all types that do. So it becomes no
-/// `BoxError` by `?`, and tower's own layers that ask for one (`load_shed`, `buffer`, `timeout`) go above a
-/// [`NormalizeLayer`](crate::normalize::NormalizeLayer) or another layer of this crate. Of an `anyhow::Error` that becomes an `AnyError`
-/// by `?` the outermost type is lost, and its text stays: functions that use `anyhow` return `anyhow::Error` itself (feature
-/// `anyhow`).
+/// It does not implement [`std::error::Error`], as otherwise it could not be made from all types
+/// that do. So it becomes no `BoxError` by `?`, and tower's own layers that ask for one
+/// (`load_shed`, `buffer`, `timeout`) go above a
+/// [`NormalizeLayer`](crate::normalize::NormalizeLayer) or another layer of this crate. Of an
+/// `anyhow::Error` that becomes an `AnyError` by `?` the outermost type is lost, and its text
+/// stays: functions that use `anyhow` return `anyhow::Error` itself (feature `anyhow`).
 ///
 /// What becomes of the error is the same as with [`ToolError::from_box`].
 ///
@@ -62,7 +64,8 @@ impl From<AnyError> for ToolError {
     }
 }
 
-/// The error's text by the built-in redaction rules, at most [`MAX_TEXT`](super::MAX_TEXT) characters.
+/// The error's text by the built-in redaction rules, at most [`MAX_TEXT`](super::MAX_TEXT)
+/// characters.
 impl fmt::Display for AnyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = Bounded::print(MAX_BYTES, &self.0);

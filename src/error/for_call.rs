@@ -14,11 +14,13 @@ use crate::{
 };
 
 impl ToolError {
-    /// Adds the tool, the server and the call id where the error has none. The first writer wins. Its texts are
-    /// redacted by the call's [rules](crate::ToolCall::with_rules), if it has any of its own.
+    /// Adds the tool, the server and the call id where the error has none. The first writer wins.
+    /// Its texts are redacted by the call's [rules](crate::ToolCall::with_rules), if it has any of
+    /// its own.
     ///
-    /// The error of a call with another id, or without ids of a tool of another name, was met while this one ran: for this one it is
-    /// only [inferred](Evidence::Inferred), and that the other one had not started becomes [`Execution::Unknown`].
+    /// The error of a call with another id, or without ids of a tool of another name, was met while
+    /// this one ran: for this one it is only [inferred](Evidence::Inferred), and that the other one
+    /// had not started becomes [`Execution::Unknown`].
     ///
     /// If the call is marked [`Unsafe`](crate::ReplaySafety::Unsafe) and may have run, the error is
     /// [not retryable](Self::is_retryable) any more.
@@ -43,10 +45,11 @@ impl ToolError {
         .redacted_by(call.rules())
     }
 
-    /// The error of a call that was passed on under other names (`inner`), with the names that its caller knows (`outer`).
+    /// The error of a call that was passed on under other names (`inner`), with the names that its
+    /// caller knows (`outer`).
     ///
-    /// What the error says of the inner call, for example that it has not started, then holds for the outer one. An error
-    /// of a third call stays one.
+    /// What the error says of the inner call, for example that it has not started, then holds for
+    /// the outer one. An error of a third call stays one.
     pub(crate) fn readdressed(self, inner: &CallInfo, outer: &CallInfo) -> Self {
         let error = self.for_call(inner);
         let elsewhere = inner.server().is_some() && error.server() != inner.server();
@@ -63,7 +66,8 @@ impl ToolError {
             .for_call(outer)
     }
 
-    /// The error of a call that was made for others, for each of these: what it says holds for them as it is.
+    /// The error of a call that was made for others, for each of these: what it says holds for them
+    /// as it is.
     pub(crate) fn unnamed(self) -> Self {
         self.edit(|e| {
             (e.tool, e.server, e.call_id) = (None, None, None);
@@ -71,7 +75,8 @@ impl ToolError {
         })
     }
 
-    /// What can be kept for long: the source, which may have any size, goes, and its text is printed now.
+    /// What can be kept for long: the source, which may have any size, goes, and its text is
+    /// printed now.
     pub(crate) fn without_source(self) -> Self {
         let printed = match &self.0.message {
             Message::Text(_) => None,

@@ -14,7 +14,8 @@ use crate::{
 /// A longer body is not parsed, in bytes.
 const MAX_JSON: usize = 64 << 10;
 
-/// Members with the errors of an answer. What stands in others, as an echoed request, is only words.
+/// Members with the errors of an answer. What stands in others, as an echoed request, is only
+/// words.
 const ERRORS: &[&str] = &["error", "errors", "details", "fault"];
 
 /// Members of errors that have codes for programs, as large APIs name them.
@@ -29,11 +30,13 @@ const CODES: &[&str] = &[
 ];
 
 impl ToolError {
-    /// Returns the error that an answer of a peer means, for a tool service with an HTTP client of its own.
+    /// Returns the error that an answer of a peer means, for a tool service with an HTTP client of
+    /// its own.
     ///
-    /// It is that of [`from_status`](Self::from_status), with the redacted body and the delay that the answer asks
-    /// for: of its [headers](hint::from_headers), or of the [JSON](hint::from_json) or [words](hint::from_text) of
-    /// the body of a limit or a 503. A 403 is [`RateLimited`](ErrorKind::RateLimited) if the same answer says that a limit is used up:
+    /// It is that of [`from_status`](Self::from_status), with the redacted body and the delay that
+    /// the answer asks for: of its [headers](hint::from_headers), or of the [JSON](hint::from_json)
+    /// or [words](hint::from_text) of the body of a limit or a 503. A 403 is
+    /// [`RateLimited`](ErrorKind::RateLimited) if the same answer says that a limit is used up:
     ///
     /// | sign | evidence |
     /// |---|---|
@@ -41,10 +44,11 @@ impl ToolError {
     /// | a code of the error in a JSON body: Google's `rateLimitExceeded`, Salesforce's `REQUEST_LIMIT_EXCEEDED` | `Word` |
     /// | words in a body: "secondary rate limit" | [`Inferred`](super::Evidence::Inferred) |
     ///
-    /// The `reason` in a body of [`to_http`](Self::to_http) is the message, so that the model reads it.
+    /// The `reason` in a body of [`to_http`](Self::to_http) is the message, so that the model reads
+    /// it.
     ///
-    /// A 503 has not started if it has `Retry-After` or `retry-after-ms`. `now` is the wall clock's time, for HTTP
-    /// dates.
+    /// A 503 has not started if it has `Retry-After` or `retry-after-ms`. `now` is the wall clock's
+    /// time, for HTTP dates.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -78,7 +82,8 @@ impl ToolError {
             }
             StatusCode::FORBIDDEN => error.limited_by_body(body),
             StatusCode::TOO_MANY_REQUESTS => error.hinted(delay).delayed_by_body(body),
-            // A quota that comes back, and words of a body, do not say that the request was turned away.
+            // A quota that comes back, and words of a body, do not say that the request was turned
+            // away.
             StatusCode::SERVICE_UNAVAILABLE if !is_asked => error
                 .hinted(delay)
                 .delayed_by_body(body)

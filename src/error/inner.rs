@@ -43,11 +43,11 @@ pub(super) struct Inner {
     pub(super) source: Source,
     /// The rules by which its texts were redacted.
     pub(super) rules: Rules,
-    /// Why the circuit breaker has opened that refused the call. A detail that is made when it is read, as a breaker may
-    /// refuse many calls.
+    /// Why the circuit breaker has opened that refused the call. A detail that is made when it is
+    /// read, as a breaker may refuse many calls.
     pub(super) cause: Option<OpenCause>,
-    /// Why the call was not repeated. A detail that is made when it is read, because failing attempts
-    /// allocate their error alone.
+    /// Why the call was not repeated. A detail that is made when it is read, because failing
+    /// attempts allocate their error alone.
     pub(super) retry_refused: Option<RetryRefusal>,
     pub(super) more: Option<Box<More>>,
     /// The details with those that are made when they are read.
@@ -191,8 +191,8 @@ pub(super) struct More {
     pub(super) outage: Option<Outage>,
 }
 
-/// What a model reads instead of the sentence of the kind. The tool's name is added when the text is read, as it may change
-/// until then.
+/// What a model reads instead of the sentence of the kind. The tool's name is added when the text
+/// is read, as it may change until then.
 #[derive(Clone)]
 pub(super) enum ForModel {
     /// A text that was set, as it is.

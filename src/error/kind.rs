@@ -20,19 +20,21 @@ pub enum Execution {
 
 /// How an error is known, and so how far other layers may act on it.
 ///
-/// What other callers feel (a second run of a tool, a cooldown that all share, a server marked as unavailable) is
-/// never caused by an error that was merely [inferred](Self::Inferred).
+/// What other callers feel (a second run of a tool, a cooldown that all share, a server marked as
+/// unavailable) is never caused by an error that was merely [inferred](Self::Inferred).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Evidence {
-    /// A layer on this side refused the call: it was never sent. See [`ToolError::refusal`](super::ToolError::refusal).
+    /// A layer on this side refused the call: it was never sent. See
+    /// [`ToolError::refusal`](super::ToolError::refusal).
     Refusal,
-    /// Its author: the tool or the leaf made the [`ToolError`](super::ToolError) itself, or a leaf that is a transport saw
-    /// it on its own wire, as a status or by the type of its client's error.
+    /// Its author: the tool or the leaf made the [`ToolError`](super::ToolError) itself, or a leaf
+    /// that is a transport saw it on its own wire, as a status or by the type of its client's
+    /// error.
     Word,
-    /// It was read from a foreign error, by type or by text, or is the error of another call. The tool that returned
-    /// it may have met it in the middle of its work.
+    /// It was read from a foreign error, by type or by text, or is the error of another call. The
+    /// tool that returned it may have met it in the middle of its work.
     Inferred,
 }
 
@@ -61,16 +63,18 @@ pub enum Evidence {
 /// The JSON-RPC numbers are for JSON-RPC gateways. To MCP peers -32000 and -32001 mean
 /// ConnectionClosed and RequestTimeout: an MCP server answers with `isError` results instead.
 ///
-/// The code `TOOL_TIMEOUT` is not the environment variable of that name, which sets how long tools may take.
+/// The code `TOOL_TIMEOUT` is not the environment variable of that name, which sets how long tools
+/// may take.
 ///
-/// Retryable is advice to the caller: the same call may succeed later. An error of a call marked unsafe that may have run
-/// [is not retryable](super::ToolError::is_retryable), whatever its kind. Recoverable means that the
-/// agent can go on without the tool's answer: all but `NotFound`, `Cancelled` and `Internal`. An error of kind
-/// `NotFound` that has an upstream's status is about what the tool looked for, not about the tool: it
-/// [is recoverable](super::ToolError::is_recoverable).
+/// Retryable is advice to the caller: the same call may succeed later. An error of a call marked
+/// unsafe that may have run [is not retryable](super::ToolError::is_retryable), whatever its kind.
+/// Recoverable means that the agent can go on without the tool's answer: all but `NotFound`,
+/// `Cancelled` and `Internal`. An error of kind `NotFound` that has an upstream's status is about
+/// what the tool looked for, not about the tool: it [is
+/// recoverable](super::ToolError::is_recoverable).
 ///
-/// The execution column holds for errors that this crate, the tool or its leaf made. An error that was
-/// [inferred](Evidence::Inferred) is unknown, whatever its kind.
+/// The execution column holds for errors that this crate, the tool or its leaf made. An error that
+/// was [inferred](Evidence::Inferred) is unknown, whatever its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -99,13 +103,13 @@ pub enum ErrorKind {
     Failed,
     /// The tool ran and reported an error (`isError`), or its result did not pass a check.
     Reported,
-    /// The caller gave up: its token fired, or it dropped the call. What a peer calls a cancellation is
-    /// [`Upstream`](Self::Upstream).
+    /// The caller gave up: its token fired, or it dropped the call. What a peer calls a
+    /// cancellation is [`Upstream`](Self::Upstream).
     Cancelled,
     /// No token for the tool could be had.
     TokenExchange,
-    /// A long job did not end within its polls or its time. It may still run: the same call goes on waiting for it
-    /// ([`ToolError::job`](super::ToolError::job)).
+    /// A long job did not end within its polls or its time. It may still run: the same call goes on
+    /// waiting for it ([`ToolError::job`](super::ToolError::job)).
     PollTimeout,
     /// The tool panicked.
     Panicked,
@@ -218,10 +222,11 @@ impl ErrorKind {
     ///
     /// 400 and 422 are wrong input, and so are the other statuses that reject what was sent (413,
     /// 414, 415); 401, 403, 407 and 451 are denials; 404 and 410 mean there is nothing; 408 is a
-    /// timeout; 429 a rate limit; 5xx the server's failure, and so is 499: a cancellation that this side did not ask
-    /// for. Any other 3xx and 4xx is [`Self::Failed`].
+    /// timeout; 429 a rate limit; 5xx the server's failure, and so is 499: a cancellation that this
+    /// side did not ask for. Any other 3xx and 4xx is [`Self::Failed`].
     ///
-    /// The rest of an answer may say that a 403 is a rate limit: see `ToolError::from_http` (feature `hints`).
+    /// The rest of an answer may say that a 403 is a rate limit: see `ToolError::from_http`
+    /// (feature `hints`).
     pub const fn from_http_status(status: u16) -> Option<Self> {
         Some(match status {
             400 | 413 | 414 | 415 | 422 => Self::InvalidInput,
@@ -235,9 +240,11 @@ impl ErrorKind {
         })
     }
 
-    /// What a gRPC status code of a peer means; `None` for `OK` and for numbers that are no status code.
+    /// What a gRPC status code of a peer means; `None` for `OK` and for numbers that are no status
+    /// code.
     ///
-    /// `CANCELLED` is the peer's failure: this side did not ask for it, or it would not wait for the answer.
+    /// `CANCELLED` is the peer's failure: this side did not ask for it, or it would not wait for
+    /// the answer.
     pub const fn from_grpc_code(code: i32) -> Option<Self> {
         Some(match code {
             3 | 9 | 11 => Self::InvalidInput,

@@ -1,5 +1,6 @@
-//! Text for users and for models: one text for each kind, at most 200 characters, the tool's name in it. "Try again" is
-//! said only where it helps, and the text says the same as [`ToolError::is_retryable`].
+//! Text for users and for models: one text for each kind, at most 200 characters, the tool's name
+//! in it. "Try again" is said only where it helps, and the text says the same as
+//! [`ToolError::is_retryable`].
 
 use std::time::Duration;
 
@@ -187,7 +188,8 @@ pub(super) fn is_elsewhere(e: &ToolError, names: &[String]) -> bool {
     e.server().is_some() && e.tool() == names.first().map(String::as_str)
 }
 
-/// A tool that is not there, and as many names of others as there is room for: half a name is of no use.
+/// A tool that is not there, and as many names of others as there is room for: half a name is of no
+/// use.
 pub(super) fn near(e: &ToolError, names: &[String]) -> String {
     let name = name_of(e, MAX_ASKED);
     if is_elsewhere(e, names) {

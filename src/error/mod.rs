@@ -1,23 +1,27 @@
 //! The one error type, and how other errors become it.
 //!
-//! Every layer of this crate has `Error = ToolError` and takes any inner service whose error converts into it. A tool
-//! function returns [`AnyError`], where `?` and `"text".into()` work; [`ToolError`], [`BoxError`] and, with the feature `anyhow`,
-//! `anyhow::Error` convert as well.
+//! Every layer of this crate has `Error = ToolError` and takes any inner service whose error
+//! converts into it. A tool function returns [`AnyError`], where `?` and `"text".into()` work;
+//! [`ToolError`], [`BoxError`] and, with the feature `anyhow`, `anyhow::Error` convert as well.
 //!
-//! The conversion walks the source chain and looks for our own error first, then for errors known by type (tower's, tokio's,
-//! [`std::io::Error`], those of the enabled features: hyper's, rmcp's, reqwest's, tonic's), and reads the text only as a last
-//! resort. An HTTP status of your own becomes an error by [`ToolError::from_status`]. An error that cannot be classified is [`ErrorKind::Failed`].
+//! The conversion walks the source chain and looks for our own error first, then for errors known
+//! by type (tower's, tokio's, [`std::io::Error`], those of the enabled features: hyper's, rmcp's,
+//! reqwest's, tonic's), and reads the text only as a last resort. An HTTP status of your own
+//! becomes an error by [`ToolError::from_status`]. An error that cannot be classified is
+//! [`ErrorKind::Failed`].
 //!
-//! An error of `serde_json` for a *value* that does not fit a type (`from_value`) is [`ErrorKind::InvalidInput`], because tools
-//! read their arguments so. An error of the standard library for a text or a number that cannot be converted
-//! (`ParseIntError`) stays `Failed`, but no breaker counts it. [`ToolCall::arguments_as`](crate::ToolCall::arguments_as) is
-//! better than both: it names the field.
+//! An error of `serde_json` for a *value* that does not fit a type (`from_value`) is
+//! [`ErrorKind::InvalidInput`], because tools read their arguments so. An error of the standard
+//! library for a text or a number that cannot be converted (`ParseIntError`) stays `Failed`, but no
+//! breaker counts it. [`ToolCall::arguments_as`](crate::ToolCall::arguments_as) is better than
+//! both: it names the field.
 //!
 //! # What an error proves
 //!
-//! What is read from a foreign error, by type or by text, chooses its [kind](ErrorKind), and keeps the status and the
-//! delay that it names. It is [inferred](Evidence::Inferred), and whether the tool ran is [unknown](Execution::Unknown):
-//! a tool that fails with "connection refused" may have met it after its work. Only these prove that a tool did not run:
+//! What is read from a foreign error, by type or by text, chooses its [kind](ErrorKind), and keeps
+//! the status and the delay that it names. It is [inferred](Evidence::Inferred), and whether the
+//! tool ran is [unknown](Execution::Unknown): a tool that fails with "connection refused" may have
+//! met it after its work. Only these prove that a tool did not run:
 //!
 //! | error | [evidence](Evidence) |
 //! |---|---|
@@ -25,22 +29,24 @@
 //! | of a leaf that is a transport, known by its type: [`transport`](crate::transport), [`ToolError::from_transport`] | `Word` |
 //! | made by the tool or its leaf: [`ToolError::new`], [`ToolError::from_status`], [`ToolError::with_execution`] | `Word` |
 //!
-//! Our own error is taken as it is where the tool returns it directly. Below context that the tool has put above it, it
-//! was one step of several: its kind is kept, but what it proves holds for that step only, and not for the tool.
+//! Our own error is taken as it is where the tool returns it directly. Below context that the tool
+//! has put above it, it was one step of several: its kind is kept, but what it proves holds for
+//! that step only, and not for the tool.
 //!
-//! A tool service over reqwest or hyper needs the feature `hyper` (`http-client` has it), or its lost connections are only
-//! inferred.
+//! A tool service over reqwest or hyper needs the feature `hyper` (`http-client` has it), or its
+//! lost connections are only inferred.
 //!
 //! An error does not say that a call may run twice. To allow that, use
 //! [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety),
 //! [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety),
-//! [`RetryPolicy::assume_replay_safe`](crate::retry::RetryPolicy::assume_replay_safe), or the annotations of a trusted MCP
-//! server's `Catalog`.
+//! [`RetryPolicy::assume_replay_safe`](crate::retry::RetryPolicy::assume_replay_safe), or the
+//! annotations of a trusted MCP server's `Catalog`.
 //!
 //! # Which error type?
 //!
-//! A function that is a tool returns [`AnyError`]; where tower's own layers stand directly around it, [`BoxError`], as they ask for
-//! a [`std::error::Error`]. A leaf that knows statuses, delays and whether its request was sent returns an error of its own:
+//! A function that is a tool returns [`AnyError`]; where tower's own layers stand directly around
+//! it, [`BoxError`], as they ask for a [`std::error::Error`]. A leaf that knows statuses, delays
+//! and whether its request was sent returns an error of its own:
 //!
 //! # Your own error type
 //!
@@ -102,12 +108,13 @@
 //! | `POLL_TIMEOUT` | `poll_timeout` |
 //! | `INTERNAL_ERROR` | `internal_error` |
 //!
-//! Refusals of layers have further codes of their own: [`APPROVAL_UNANSWERED`], [`APPROVAL_FAILED`] and
-//! [`APPROVAL_MISSING`] of [`policy`](crate::policy), [`QUOTA_IMPOSSIBLE`] of [`quota`](crate::quota),
-//! [`TOOL_REPEATED`](crate::repeat_guard::TOOL_REPEATED) of the guard, [`TOOL_KEY_REUSED`](crate::once::TOOL_KEY_REUSED) of
-//! `once`.
+//! Refusals of layers have further codes of their own: [`APPROVAL_UNANSWERED`], [`APPROVAL_FAILED`]
+//! and [`APPROVAL_MISSING`] of [`policy`](crate::policy), [`QUOTA_IMPOSSIBLE`] of
+//! [`quota`](crate::quota), [`TOOL_REPEATED`](crate::repeat_guard::TOOL_REPEATED) of the guard,
+//! [`TOOL_KEY_REUSED`](crate::once::TOOL_KEY_REUSED) of `once`.
 //!
-//! [`ToolError::with_code`] sets a code on one error, [`NormalizeLayer::with_codes`] on all that pass.
+//! [`ToolError::with_code`] sets a code on one error, [`NormalizeLayer::with_codes`] on all that
+//! pass.
 //!
 //! [`NormalizeLayer::with_codes`]: crate::normalize::NormalizeLayer::with_codes
 
@@ -158,8 +165,8 @@ use crate::{
 /// Any error, as tower and most tool functions have it.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// The longest developer message and the longest upstream body that an error keeps, in characters; a mark follows
-/// where something was cut.
+/// The longest developer message and the longest upstream body that an error keeps, in characters;
+/// a mark follows where something was cut.
 pub const MAX_TEXT: usize = 500;
 
 /// How many reasons for refused arguments a model reads.
@@ -180,8 +187,9 @@ pub enum TimeoutLimit {
     Deadline,
     /// The idle timeout: no progress was reported for so long.
     Idle,
-    /// A deadline that came over a wire from a caller who is not trusted, and was shorter than the tool's own timeout.
-    /// It is no evidence against the tool: circuit breakers and health registries do not count it.
+    /// A deadline that came over a wire from a caller who is not trusted, and was shorter than the
+    /// tool's own timeout. It is no evidence against the tool: circuit breakers and health
+    /// registries do not count it.
     Caller,
 }
 
@@ -189,9 +197,10 @@ pub enum TimeoutLimit {
 ///
 /// One word wide; cloning it shares everything, the source too.
 ///
-/// `Debug`, `Display` and every text that it gives are redacted and bounded, except the texts for users and models
-/// that were [set](Self::with_user_message). [`source`](StdError::source) returns the original error, whose own text is
-/// not redacted: do not print whole source chains where secrets must not go.
+/// `Debug`, `Display` and every text that it gives are redacted and bounded, except the texts for
+/// users and models that were [set](Self::with_user_message). [`source`](StdError::source) returns
+/// the original error, whose own text is not redacted: do not print whole source chains where
+/// secrets must not go.
 #[derive(Clone)]
 pub struct ToolError(Arc<Inner>);
 
@@ -204,8 +213,8 @@ impl ToolError {
         Self::made(kind, literal_or_safe(message.into()), |_| {})
     }
 
-    /// The same with a message that needs no redaction, and with all other fields at once: each [edit](Self::edit) of a shared
-    /// error costs two atomic writes.
+    /// The same with a message that needs no redaction, and with all other fields at once: each
+    /// [edit](Self::edit) of a shared error costs two atomic writes.
     #[inline]
     fn made(kind: ErrorKind, message: Cow<'static, str>, fill: impl FnOnce(&mut Inner)) -> Self {
         let mut inner = Inner {
@@ -240,8 +249,8 @@ impl ToolError {
 
     /// The refusal of a call by a layer, before anything was sent: a limit, a quota, a policy.
     ///
-    /// It is [`Execution::NotStarted`]. No layer of this crate repeats it, counts it as an attempt, or counts it against
-    /// the tool or its server.
+    /// It is [`Execution::NotStarted`]. No layer of this crate repeats it, counts it as an attempt,
+    /// or counts it against the tool or its server.
     ///
     /// ```
     /// use tower_toolcall::{ErrorKind, Execution, ToolError};
@@ -258,8 +267,8 @@ impl ToolError {
     /// [`ErrorKind::Failed`]: the caller came here with one.
     ///
     /// A 503 or 429 *with* a delay ([`with_retry_after`](Self::with_retry_after)) says that the
-    /// request was turned away, so it counts as not started. A 403 with one is a rate limit. Headers and body are read by
-    /// `from_http` (feature `hints`).
+    /// request was turned away, so it counts as not started. A 403 with one is a rate limit.
+    /// Headers and body are read by `from_http` (feature `hints`).
     pub fn from_status(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         let kind = ErrorKind::from_http_status(status.as_u16()).unwrap_or(ErrorKind::Failed);
         Self::new(kind, message).with_status(status)
@@ -267,20 +276,21 @@ impl ToolError {
 
     /// Any error as a `ToolError`: the function for `map_err`. See the [module docs](self).
     ///
-    /// What is read from a foreign error is [inferred](Evidence::Inferred): it has a kind, and whether the tool ran is
-    /// [unknown](Execution::Unknown).
+    /// What is read from a foreign error is [inferred](Evidence::Inferred): it has a kind, and
+    /// whether the tool ran is [unknown](Execution::Unknown).
     pub fn from_box(error: BoxError) -> Self {
         // The tool may have met it in the middle of its work: it proves nothing.
         recognise::read(error, false)
     }
 
     /// The error of a leaf that is a transport, as the leaf met it on its own wire: the leaf's
-    /// [word](Evidence::Word), if its type is known. A connection that was refused has
-    /// [not started](Execution::NotStarted) the tool. [`transport`](crate::transport) has the table, and does this for
-    /// all errors of a leaf.
+    /// [word](Evidence::Word), if its type is known. A connection that was refused has [not
+    /// started](Execution::NotStarted) the tool. [`transport`](crate::transport) has the table, and
+    /// does this for all errors of a leaf.
     ///
-    /// reqwest's and hyper's lost connections are known only with the feature `hyper` (`http-client` has it). Without
-    /// it they are [inferred](Evidence::Inferred), and a breaker counts them against one principal only.
+    /// reqwest's and hyper's lost connections are known only with the feature `hyper`
+    /// (`http-client` has it). Without it they are [inferred](Evidence::Inferred), and a breaker
+    /// counts them against one principal only.
     ///
     /// ```
     /// use std::io;
@@ -299,8 +309,8 @@ impl ToolError {
         recognise::read(error.into().into_inner(), true)
     }
 
-    /// The error of a call that a layer has ended after the time `in_force`, which a deadline may have made shorter than the
-    /// `configured` one.
+    /// The error of a call that a layer has ended after the time `in_force`, which a deadline may
+    /// have made shorter than the `configured` one.
     pub fn timed_out(
         call: &CallInfo,
         in_force: Duration,
@@ -325,7 +335,8 @@ impl ToolError {
         .redacted_by(call.rules())
     }
 
-    /// The refusal of arguments, for reasons in which every foreign word was redacted and cut by itself.
+    /// The refusal of arguments, for reasons in which every foreign word was redacted and cut by
+    /// itself.
     #[cfg(feature = "validate")]
     pub(crate) fn bad_arguments(heading: &str, reasons: &[String]) -> Self {
         let all = format!("{heading}{}", reasons.join("; "));
@@ -381,13 +392,15 @@ impl ToolError {
         }
     }
 
-    /// The same error as a refusal of this side: the call was not sent, and nothing is known of the tool.
+    /// The same error as a refusal of this side: the call was not sent, and nothing is known of the
+    /// tool.
     pub(crate) fn into_own_refusal(self) -> Self {
         self.edit(Inner::refuse)
     }
 
-    /// The same error as one that was read from a foreign error: it is [inferred](Evidence::Inferred), and whether the tool ran
-    /// is [unknown](Execution::Unknown). For adapters that choose the kind of another system's error by its type or code.
+    /// The same error as one that was read from a foreign error: it is
+    /// [inferred](Evidence::Inferred), and whether the tool ran is [unknown](Execution::Unknown).
+    /// For adapters that choose the kind of another system's error by its type or code.
     ///
     /// ```
     /// use tower_toolcall::{ErrorKind, Evidence, Execution, ToolError};
@@ -405,7 +418,8 @@ impl ToolError {
         })
     }
 
-    /// Says that a layer has counted this failure against the tool's server, so that none above counts it again.
+    /// Says that a layer has counted this failure against the tool's server, so that none above
+    /// counts it again.
     #[must_use]
     pub fn counted(mut self) -> Self {
         self.set_counted();
@@ -421,8 +435,8 @@ impl ToolError {
         self.0.counted
     }
 
-    /// Whether the tool surely did not run. An overloaded server's word (503, with a delay) is not enough for a call that
-    /// must not run twice.
+    /// Whether the tool surely did not run. An overloaded server's word (503, with a delay) is not
+    /// enough for a call that must not run twice.
     pub(crate) fn is_surely_not_started(&self, replay: ReplaySafety) -> bool {
         let overloaded = self.status() == Some(StatusCode::SERVICE_UNAVAILABLE);
         self.execution() == Execution::NotStarted
@@ -430,7 +444,8 @@ impl ToolError {
             && !(overloaded && replay == ReplaySafety::Unsafe)
     }
 
-    /// The error of a call whose next attempt this side refused: what the tool said last, with the refusal beside it.
+    /// The error of a call whose next attempt this side refused: what the tool said last, with the
+    /// refusal beside it.
     pub(crate) fn before(self, refusal: &Self) -> Self {
         let error = self.with_detail("refused", refusal.code());
         match (error.retry_after(), refusal.retry_after()) {
@@ -483,15 +498,17 @@ impl ToolError {
         self.0.code.as_deref().unwrap_or(self.0.kind.code())
     }
 
-    /// The message for developers: redacted, at most [`MAX_TEXT`] characters. That of a foreign error is printed when it is first
-    /// asked for, by the thread that asks: not while it holds a lock that the error's own `Display` takes.
+    /// The message for developers: redacted, at most [`MAX_TEXT`] characters. That of a foreign
+    /// error is printed when it is first asked for, by the thread that asks: not while it holds a
+    /// lock that the error's own `Display` takes.
     pub fn message(&self) -> &str {
         let printed = match &self.0.message {
             Message::Text(text) => return text,
             Message::OfSource(printed) => printed,
         };
         printed.get().unwrap_or_else(|| {
-            // A copy has the words of the error that it was copied from, should the source say something else each time.
+            // A copy has the words of the error that it was copied from, should the source say
+            // something else each time.
             if let Source::Of(owner) = &self.0.source
                 && let Message::OfSource(_) = &owner.message
             {
@@ -525,16 +542,17 @@ impl ToolError {
         }
     }
 
-    /// The reason in the text for models, if it names one: redacted, at most 100 characters, without a full stop.
+    /// The reason in the text for models, if it names one: redacted, at most 100 characters,
+    /// without a full stop.
     pub(crate) fn reason(&self) -> Option<Box<str>> {
         message::reason(self, message::MAX_REASON)
     }
 
     /// Whether the same call may succeed later. Advice to the caller, not what a retry layer does.
     ///
-    /// False for a call marked [`Unsafe`](ReplaySafety::Unsafe) that may have run, whatever its kind.
-    /// Of a call whose safety is not known the kind decides; [`execution`](Self::execution) stands
-    /// beside it in every form of the error.
+    /// False for a call marked [`Unsafe`](ReplaySafety::Unsafe) that may have run, whatever its
+    /// kind. Of a call whose safety is not known the kind decides; [`execution`](Self::execution)
+    /// stands beside it in every form of the error.
     pub fn is_retryable(&self) -> bool {
         self.is_transient() && !(self.0.must_not_repeat && self.may_have_run())
     }
@@ -548,8 +566,9 @@ impl ToolError {
         self.execution() != Execution::NotStarted
     }
 
-    /// Whether the agent can go on without this tool's answer: as the [kind](ErrorKind::is_recoverable) says, and also
-    /// where the tool exists and did not find what it looked for (an upstream's 404), and where a layer on this side
+    /// Whether the agent can go on without this tool's answer: as the
+    /// [kind](ErrorKind::is_recoverable) says, and also where the tool exists and did not find what
+    /// it looked for (an upstream's 404), and where a layer on this side
     /// [refused](Self::is_own_refusal) the call as it is not set up for it.
     pub fn is_recoverable(&self) -> bool {
         self.0.kind.is_recoverable()
@@ -562,8 +581,9 @@ impl ToolError {
         self.0.retry_after
     }
 
-    /// [`retry_after`](Self::retry_after) for a header: whole seconds, rounded up, at least 1 and at most
-    /// 31 days, the longest period of a quota. Texts for users and models say no more either.
+    /// [`retry_after`](Self::retry_after) for a header: whole seconds, rounded up, at least 1 and
+    /// at most 31 days, the longest period of a quota. Texts for users and models say no more
+    /// either.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         let delay = self.0.retry_after?.min(MAX_RETRY_AFTER);
         Some(message::seconds(delay))
@@ -579,7 +599,8 @@ impl ToolError {
         self.0.evidence
     }
 
-    /// Whether a layer on this side refused the call, so that it was never sent: see [`refusal`](Self::refusal).
+    /// Whether a layer on this side refused the call, so that it was never sent: see
+    /// [`refusal`](Self::refusal).
     pub fn is_own_refusal(&self) -> bool {
         self.0.evidence == Evidence::Refusal
     }
@@ -663,9 +684,11 @@ impl ToolError {
         (!details.is_empty()).then(|| self.0.rules.object(details))
     }
 
-    /// The job that the call has started and that may still run. A call [with it](crate::ToolCall::with_job) goes on waiting.
+    /// The job that the call has started and that may still run. A call [with
+    /// it](crate::ToolCall::with_job) goes on waiting.
     ///
-    /// A [retry layer](crate::retry) repeats a retryable error that has one, whatever the call's replay safety: the next attempt starts nothing.
+    /// A [retry layer](crate::retry) repeats a retryable error that has one, whatever the call's
+    /// replay safety: the next attempt starts nothing.
     pub fn job(&self) -> Option<&JobRef> {
         self.more()?.job.as_ref()
     }
@@ -699,7 +722,8 @@ impl ToolError {
     }
 }
 
-/// The message of an error by its author: what was put together at run time may have anything in it.
+/// The message of an error by its author: what was put together at run time may have anything in
+/// it.
 fn literal_or_safe(message: Cow<'static, str>) -> Cow<'static, str> {
     match message {
         Cow::Borrowed(literal) => Cow::Borrowed(literal),

@@ -15,8 +15,8 @@ use super::ToolError;
 /// The outage of a connection: one cause, however many calls fail with it.
 ///
 /// A tool service puts it on the errors of calls that were lost with a connection, or that found
-/// none ([`ToolError::with_outage`]). A [circuit breaker](crate::circuit_breaker) counts them as one
-/// failure. A service that connects again makes a new value for each connection:
+/// none ([`ToolError::with_outage`]). A [circuit breaker](crate::circuit_breaker) counts them as
+/// one failure. A service that connects again makes a new value for each connection:
 ///
 /// ```
 /// use std::time::Duration;

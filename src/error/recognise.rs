@@ -22,7 +22,8 @@ const MAX_LINKS: usize = 32;
 /// How much text of a foreign error is looked at, in bytes.
 pub(super) const MAX_BYTES: usize = 4096;
 
-/// What a foreign error means. One that is known by its type proves something of the call only if it was met `on_wire`.
+/// What a foreign error means. One that is known by its type proves something of the call only if
+/// it was met `on_wire`.
 pub(super) fn read(error: BoxError, on_wire: bool) -> ToolError {
     let error = match error.downcast::<ToolError>() {
         Ok(ours) => return *ours,
@@ -52,8 +53,8 @@ pub(super) fn read(error: BoxError, on_wire: bool) -> ToolError {
     })
 }
 
-/// Whether a JSON value did not fit a type, as after `serde_json::from_value`. Tools read their arguments so; an answer of a
-/// server is read from text, and its error has a line.
+/// Whether a JSON value did not fit a type, as after `serde_json::from_value`. Tools read their
+/// arguments so; an answer of a server is read from text, and its error has a line.
 fn is_of_arguments(error: &(dyn StdError + 'static)) -> bool {
     let unfit = |e: &serde_json::Error| e.is_data() && e.line() == 0;
     links(error).any(|link| link.downcast_ref().is_some_and(unfit))
@@ -75,14 +76,15 @@ pub(crate) fn is_of_a_value(error: &(dyn StdError + 'static)) -> bool {
     })
 }
 
-/// Whether the text of an error says no more than its type: it is the operating system's or tokio's own.
+/// Whether the text of an error says no more than its type: it is the operating system's or tokio's
+/// own.
 fn says_no_more(error: &(dyn StdError + 'static)) -> bool {
     let io = error.downcast_ref::<io::Error>();
     io.is_some_and(|io| io.get_ref().is_none()) || error.is::<tokio::time::error::Elapsed>()
 }
 
-/// The message of a foreign error, by the built-in rules. A panic in the error's own code ends here: who asks for a message
-/// does not expect one.
+/// The message of a foreign error, by the built-in rules. A panic in the error's own code ends
+/// here: who asks for a message does not expect one.
 pub(super) fn message_of(error: &(dyn StdError + Send + Sync + 'static)) -> String {
     let print = || {
         with_buffer(|text| {
@@ -100,8 +102,8 @@ pub(super) fn message_of(error: &(dyn StdError + Send + Sync + 'static)) -> Stri
     })
 }
 
-/// Our own error below foreign ones: the verdict is ours. Where the tool put context above it, it was one step of
-/// several, so that it proves nothing of the others.
+/// Our own error below foreign ones: the verdict is ours. Where the tool put context above it, it
+/// was one step of several, so that it proves nothing of the others.
 fn ours_below(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     let mut bare = true;
     for link in links(error) {

@@ -1,4 +1,5 @@
-//! An error as a JSON-RPC error, and as an HTTP response for any server that has the types of the `http` crate.
+//! An error as a JSON-RPC error, and as an HTTP response for any server that has the types of the
+//! `http` crate.
 
 use std::time::Duration;
 
@@ -19,9 +20,9 @@ impl ToolError {
     /// The JSON-RPC error object for a JSON-RPC gateway (not for an MCP peer; see [`ErrorKind`]).
     ///
     /// Beside the two fixed texts of timeouts and open breakers the message is the
-    /// [user's](Self::user_message). `data` always has `code`, `tool_id`, `retryable` and `execution`, and where they are known
-    /// `server`, `timeout_ms`, `configured_timeout_ms`, `retry_after_seconds`, `attempts` and `reason`, as
-    /// [`to_http`](Self::to_http) has them.
+    /// [user's](Self::user_message). `data` always has `code`, `tool_id`, `retryable` and
+    /// `execution`, and where they are known `server`, `timeout_ms`, `configured_timeout_ms`,
+    /// `retry_after_seconds`, `attempts` and `reason`, as [`to_http`](Self::to_http) has them.
     ///
     /// ```
     /// use std::time::Duration;
@@ -56,7 +57,8 @@ impl ToolError {
         })
     }
 
-    /// The members that callers outside may see, without texts. `tool` is the key of the tool's name.
+    /// The members that callers outside may see, without texts. `tool` is the key of the tool's
+    /// name.
     fn public_facts(&self, tool: &'static str) -> Map<String, Value> {
         let ms = |d: Duration| json!(u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
         let name = |s: &str| json!(Short::name(s).to_string());
@@ -82,7 +84,8 @@ impl ToolError {
             .collect()
     }
 
-    /// Returns the reason for which arguments were refused before the work, unless the user's message was replaced.
+    /// Returns the reason for which arguments were refused before the work, unless the user's
+    /// message was replaced.
     fn refused_arguments(&self) -> Option<Box<str>> {
         let is_of_arguments = self.kind() == ErrorKind::InvalidInput
             && self.execution() == Execution::NotStarted
@@ -93,11 +96,11 @@ impl ToolError {
             .flatten()
     }
 
-    /// The answer of a plain HTTP endpoint: the [kind's status](super::ErrorKind::http_status), `Retry-After` in whole
-    /// seconds where a delay is known, and a JSON body.
+    /// The answer of a plain HTTP endpoint: the [kind's status](super::ErrorKind::http_status),
+    /// `Retry-After` in whole seconds where a delay is known, and a JSON body.
     ///
-    /// The body is for callers outside. It has the [user's message](Self::user_message), never the one for
-    /// developers, no details, and nothing of what an upstream wrote:
+    /// The body is for callers outside. It has the [user's message](Self::user_message), never the
+    /// one for developers, no details, and nothing of what an upstream wrote:
     ///
     /// | member of `error` | is there |
     /// |---|---|
@@ -105,11 +108,13 @@ impl ToolError {
     /// | `server`, `call_id`, `attempts`, `timeout_ms`, `configured_timeout_ms`, `retry_after_seconds` | where known |
     /// | `reason` | for arguments that were refused before the work: the reason that a model reads, if `message` was not replaced |
     ///
-    /// `retryable` says that the same call may succeed later. It is false for a call marked unsafe that may have run.
-    /// `execution` says whether this one has run: `not_started`, `unknown` or `completed`. A timeout of a tool whose
-    /// safety is not known is retryable, and its execution is unknown: repeat it if the tool may run twice.
+    /// `retryable` says that the same call may succeed later. It is false for a call marked unsafe
+    /// that may have run. `execution` says whether this one has run: `not_started`, `unknown` or
+    /// `completed`. A timeout of a tool whose safety is not known is retryable, and its execution
+    /// is unknown: repeat it if the tool may run twice.
     ///
-    /// The feature `axum` makes a response of it by itself. Any other server takes it as it is; this is hyper:
+    /// The feature `axum` makes a response of it by itself. Any other server takes it as it is;
+    /// this is hyper:
     ///
     /// ```
     /// use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -181,8 +186,9 @@ impl ToolError {
     /// # }
     /// ```
     ///
-    /// A [`TokenExchange`](ErrorKind::TokenExchange) whose provider has refused the caller's own token (`invalid_grant`, `invalid_token`) is a
-    /// 401 with `WWW-Authenticate` (RFC 6750, section 3).
+    /// A [`TokenExchange`](ErrorKind::TokenExchange) whose provider has refused the caller's own
+    /// token (`invalid_grant`, `invalid_token`) is a 401 with `WWW-Authenticate` (RFC 6750, section
+    /// 3).
     pub fn to_http(&self) -> Response<String> {
         self.to_http_as(self.http_status())
     }
@@ -227,8 +233,8 @@ impl ToolError {
             && code.is_some_and(|code| of_caller.iter().any(|of| code == of))
     }
 
-    /// The [message for users](Self::user_message) as it may leave the process: redacted and cut, also where it was
-    /// [replaced](Self::with_user_message).
+    /// The [message for users](Self::user_message) as it may leave the process: redacted and cut,
+    /// also where it was [replaced](Self::with_user_message).
     pub fn public_message(&self) -> String {
         safe(&self.0.rules, &self.user_message())
     }

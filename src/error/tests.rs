@@ -421,7 +421,8 @@ fn a_refusal_with_context_above_it_is_ambiguous() {
     let other = late().with_tool("shop__charge").for_call(&pay);
     assert_eq!(other.evidence(), Evidence::Inferred);
 
-    // Whatever was known of the other tool, a leaf's word or a gate's refusal, is merely inferred of this one.
+    // Whatever was known of the other tool, a leaf's word or a gate's refusal, is merely inferred
+    // of this one.
     for error in [
         ToolError::new(ErrorKind::Timeout, "late"),
         ToolError::refusal(ErrorKind::Timeout, "no time left"),
@@ -506,7 +507,8 @@ fn changed_clones_share_the_source() {
     assert_eq!(replaced.source().unwrap().to_string(), "another");
 }
 
-/// A message is printed when somebody asks for it, and redacted by the rules of the call that came before.
+/// A message is printed when somebody asks for it, and redacted by the rules of the call that came
+/// before.
 #[test]
 fn the_rules_of_a_call_hold_for_a_message_that_was_not_printed_yet() {
     let rules = Rules::new().with_secret_prefix("acme_", 4).unwrap();
@@ -899,8 +901,8 @@ fn an_error_is_one_word_wide() {
     assert_eq!(size_of::<Result<(), ToolError>>(), size_of::<usize>());
 }
 
-/// E4: a connection that was lost midway is no "could not be reached": another tool might do twice what
-/// this one has done.
+/// E4: a connection that was lost midway is no "could not be reached": another tool might do twice
+/// what this one has done.
 #[test]
 fn a_connection_lost_midway_does_not_invite_a_second_run() {
     let lost = ToolError::new(ErrorKind::ConnectionFailed, "closed").with_tool("pay");

@@ -1,10 +1,10 @@
-//! What an error's text means. The last resort: only for errors that no type explains, and only of what kind they
-//! are. No text proves anything: whether the tool ran stays unknown.
+//! What an error's text means. The last resort: only for errors that no type explains, and only of
+//! what kind they are. No text proves anything: whether the tool ran stays unknown.
 //!
 //! Two rules keep it from guessing. A number is a status only where the text says so (`HTTP 429`,
-//! `status code 503`, `404: Not Found`), so `took 429 ms` and `port 503` name no status. A phrase counts
-//! only as whole words, and a word that is as often a setting's name (`timeout`, `connect_timeout`, `rate limit`) not
-//! where the text talks about the setting.
+//! `status code 503`, `404: Not Found`), so `took 429 ms` and `port 503` name no status. A phrase
+//! counts only as whole words, and a word that is as often a setting's name (`timeout`,
+//! `connect_timeout`, `rate limit`) not where the text talks about the setting.
 
 mod grpc;
 mod phrases;
@@ -49,7 +49,8 @@ fn by_words(text: &str, words: &str) -> Option<ErrorKind> {
     }
 }
 
-/// A delay beside words of a limit. A delay alone means no limit: a server that is down may ask for one as well.
+/// A delay beside words of a limit. A delay alone means no limit: a server that is down may ask for
+/// one as well.
 fn asks_for_patience(text: &str, words: &str) -> bool {
     hint::from_text(text).is_some()
         && starts(words).any(|at| {
@@ -59,14 +60,14 @@ fn asks_for_patience(text: &str, words: &str) -> bool {
         })
 }
 
-/// What stands between words. Inside an identifier it is `_` if that begins in lower case, as variables and flags do,
-/// and else `-`.
+/// What stands between words. Inside an identifier it is `_` if that begins in lower case, as
+/// variables and flags do, and else `-`.
 const BLANKS: [char; 3] = [' ', '_', '-'];
 
 /// Lower case, words split where CamelCase, `_`, `-` and other marks split them, one blank between
-/// and at both ends: `Rate-limit error` is ` rate limit error `, `connectTimeout` and `--connect-timeout` are
-/// ` connect_timeout `, `ReadTimeout` is ` read-timeout `. Marks that end
-/// a clause and quotes are kept as words, so that a phrase never spans two clauses; a point inside a
+/// and at both ends: `Rate-limit error` is ` rate limit error `, `connectTimeout` and
+/// `--connect-timeout` are ` connect_timeout `, `ReadTimeout` is ` read-timeout `. Marks that end a
+/// clause and quotes are kept as words, so that a phrase never spans two clauses; a point inside a
 /// word, as in a file's name, is kept as `·`.
 fn normalise(text: &str, out: &mut String) {
     out.reserve(text.len() + 16);
@@ -183,7 +184,8 @@ fn find(words: &str, text: &str) -> Option<usize> {
 
 /// Whether the words around a phrase show that it is the error and not its subject.
 fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
-    // `option: timeout` talks about an option as `option timeout` does, and so does `option 'timeout'`.
+    // `option: timeout` talks about an option as `option timeout` does, and so does `option
+    // 'timeout'`.
     let mut preceding = split(head).rev().filter(|w| !matches!(*w, ":" | "\""));
     let before = preceding.next().unwrap_or_default();
     let earlier = preceding.next().unwrap_or_default();
@@ -242,8 +244,8 @@ const ANNOUNCE: &[&str] = &[
     "failed", "status", "exception", "got", "response", "was",
 ];
 
-/// Whether a quotation is open that is the name of something: `column "`, `the song "`. That of an error
-/// comes after a mark, or after a word that announces it.
+/// Whether a quotation is open that is the name of something: `column "`, `the song "`. That of an
+/// error comes after a mark, or after a word that announces it.
 fn is_title(head: &str) -> bool {
     let Some(opened) = head.rfind('"') else {
         return false;
@@ -253,9 +255,10 @@ fn is_title(head: &str) -> bool {
         && before.is_some_and(|w| w.chars().all(char::is_alphabetic) && !ANNOUNCE.contains(&w))
 }
 
-/// Whether a noun is part of an identifier that names a setting: `connect_timeout`, `timeoutMs`, `retry_limit`. It
-/// names an event where it says so (`request_timeout_error`, `read_timeout exceeded`), or where the name of an error
-/// stands; a class or a constant names one also after other words.
+/// Whether a noun is part of an identifier that names a setting: `connect_timeout`, `timeoutMs`,
+/// `retry_limit`. It names an event where it says so (`request_timeout_error`, `read_timeout
+/// exceeded`), or where the name of an error stands; a class or a constant names one also after
+/// other words.
 fn is_name_of_setting(head: &str, tail: &str) -> bool {
     #[rustfmt::skip]
     const EVENTS: &[&str] = &[

@@ -93,8 +93,9 @@ impl Serialize for ToolError {
     }
 }
 
-/// What a peer wrote: every text is redacted and cut again, and it is [inferred](Evidence::Inferred), so that no layer acts
-/// on its word that the tool did not run. For a peer of your own, say so yourself: [`ToolError::with_execution`].
+/// What a peer wrote: every text is redacted and cut again, and it is
+/// [inferred](Evidence::Inferred), so that no layer acts on its word that the tool did not run. For
+/// a peer of your own, say so yourself: [`ToolError::with_execution`].
 impl<'de> Deserialize<'de> for ToolError {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let wire = Wire::<Map<String, Value>>::deserialize(deserializer)?;

@@ -32,7 +32,8 @@ impl ToolError {
     }
 
     /// Sets the cause. An error's own messages are not changed by it. A
-    /// [`TokenExchange`](ErrorKind::TokenExchange) is as retryable as the [`ToolError`] that caused it.
+    /// [`TokenExchange`](ErrorKind::TokenExchange) is as retryable as the [`ToolError`] that caused
+    /// it.
     #[must_use]
     pub fn with_source(self, source: impl Into<AnyError>) -> Self {
         let source = source.into().into_inner();
@@ -63,10 +64,11 @@ impl ToolError {
 
     /// Sets how long to wait before another attempt has a chance.
     ///
-    /// An [`Upstream`](ErrorKind::Upstream) error with status 503 becomes [`Execution::NotStarted`]: the server turned
-    /// the request away and said when to come back. One that was [inferred](Evidence::Inferred) does not.
-    /// A [`Denied`](ErrorKind::Denied) error with status 403 becomes [`RateLimited`](ErrorKind::RateLimited):
-    /// servers that use 403 for a limit say when it ends.
+    /// An [`Upstream`](ErrorKind::Upstream) error with status 503
+    /// becomes [`Execution::NotStarted`]: the server turned the request away and said when to come
+    /// back. One that was [inferred](Evidence::Inferred) does not. A [`Denied`](ErrorKind::Denied)
+    /// error with status 403 becomes [`RateLimited`](ErrorKind::RateLimited): servers that use 403
+    /// for a limit say when it ends.
     #[must_use]
     pub fn with_retry_after(self, delay: Duration) -> Self {
         let unavailable = self.status() == Some(StatusCode::SERVICE_UNAVAILABLE);
@@ -132,8 +134,9 @@ impl ToolError {
         }
     }
 
-    /// Sets whether the tool ran, where more is known than the [kind](ErrorKind::execution) says. With [`Execution::NotStarted`], an error that was
-    /// [inferred](Evidence::Inferred) becomes a leaf's word ([`Evidence::Word`]): retry layers then may repeat any call.
+    /// Sets whether the tool ran, where more is known than the [kind](ErrorKind::execution) says.
+    /// With [`Execution::NotStarted`], an error that was [inferred](Evidence::Inferred) becomes a
+    /// leaf's word ([`Evidence::Word`]): retry layers then may repeat any call.
     #[must_use]
     pub fn with_execution(self, execution: Execution) -> Self {
         self.edit(|e| {
@@ -154,13 +157,15 @@ impl ToolError {
         self.edit(|e| e.execution = Execution::NotStarted)
     }
 
-    /// Says that the call must not run twice, as one that is marked [`Unsafe`](crate::ReplaySafety::Unsafe).
+    /// Says that the call must not run twice, as one that is marked
+    /// [`Unsafe`](crate::ReplaySafety::Unsafe).
     pub(crate) fn set_unsafe(&mut self) {
         self.change(|e| e.must_not_repeat = true);
     }
 
-    /// Sets whether the same call may succeed later. Default: as the [kind](ErrorKind::is_retryable) says. An error of an
-    /// unsafe call that may have run stays [not retryable](Self::is_retryable).
+    /// Sets whether the same call may succeed later. Default: as the
+    /// [kind](ErrorKind::is_retryable) says. An error of an unsafe call that may have run stays
+    /// [not retryable](Self::is_retryable).
     #[must_use]
     pub fn with_retryable(self, retryable: bool) -> Self {
         self.edit(|e| e.retryable = retryable)
@@ -172,8 +177,9 @@ impl ToolError {
         self.edit(|e| e.status = Some(status))
     }
 
-    /// Keeps the upstream's body, redacted and cut at [`MAX_TEXT`](super::MAX_TEXT) characters. Control characters, and those that turn
-    /// or hide text (bidirectional controls, zero-width characters), become spaces, here as in all texts of an error.
+    /// Keeps the upstream's body, redacted and cut at [`MAX_TEXT`](super::MAX_TEXT) characters.
+    /// Control characters, and those that turn or hide text (bidirectional controls, zero-width
+    /// characters), become spaces, here as in all texts of an error.
     #[must_use]
     pub fn with_body(self, body: &str) -> Self {
         let body = safe(&self.0.rules, body);
@@ -217,14 +223,16 @@ impl ToolError {
         self.edit_more(|m| m.user_message = Some(text.into()))
     }
 
-    /// Replaces the text for models. Taken as it is; redacted and cut where the error is serialised.
+    /// Replaces the text for models. Taken as it is; redacted and cut where the error is
+    /// serialised.
     #[must_use]
     pub fn with_model_message(self, text: impl Into<String>) -> Self {
         self.edit_more(|m| m.for_model = Some(ForModel::Text(text.into())))
     }
 
-    /// Makes it the error of a tool that does not exist, and names others that may have been meant: the message for
-    /// developers has all of them, the one for models as many as fit. Names that would be redacted are left out.
+    /// Makes it the error of a tool that does not exist, and names others that may have been meant:
+    /// the message for developers has all of them, the one for models as many as fit. Names that
+    /// would be redacted are left out.
     #[must_use]
     pub fn with_near(self, mut names: Vec<String>) -> Self {
         let rules = self.0.rules.clone();

@@ -9,8 +9,8 @@ use crate::text::Short;
 
 /// The health of one server.
 ///
-/// With serde: `server`, `state`, `reason`, `failures`, `for_ms`: how long it has been in this state, at the moment of writing,
-/// and `probe_in_ms`: the time to [`probe_at`](Self::probe_at).
+/// With serde: `server`, `state`, `reason`, `failures`, `for_ms`: how long it has been in this
+/// state, at the moment of writing, and `probe_in_ms`: the time to [`probe_at`](Self::probe_at).
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ServerHealth {
@@ -22,7 +22,8 @@ pub struct ServerHealth {
     pub reason: Option<Reason>,
     /// Timeouts and connection failures in a row.
     pub failures: u32,
-    /// When it entered this state; for a server that was always available, when the registry was made.
+    /// When it entered this state; for a server that was always available, when the registry was
+    /// made.
     #[serde(rename = "for_ms", serialize_with = "millis_since")]
     pub since: Instant,
     /// When the next call passes as a probe, if calls are refused. `None` if calls pass.
@@ -109,9 +110,11 @@ pub struct AvailabilityChange {
     pub to: Availability,
     /// Why it is not available, if it is not.
     pub reason: Option<Reason>,
-    /// Timeouts and connection failures in a row: those that led to it, or those that an answer has ended.
+    /// Timeouts and connection failures in a row: those that led to it, or those that an answer has
+    /// ended.
     pub failures: u32,
-    /// Counts the server's changes, anew if it was forgotten meanwhile. Of two the one with the higher number is the later one.
+    /// Counts the server's changes, anew if it was forgotten meanwhile. Of two the one with the
+    /// higher number is the later one.
     pub generation: u64,
 }
 

@@ -73,7 +73,8 @@ macro_rules! emit {
 }
 pub(crate) use emit;
 
-/// Returns `true` if a subscriber listens to DEBUG events of ours, which then have all their fields.
+/// Returns `true` if a subscriber listens to DEBUG events of ours, which then have all their
+/// fields.
 pub(crate) fn details_are_heard() -> bool {
     heard!(EVENT DEBUG)
 }

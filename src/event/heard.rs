@@ -1,10 +1,10 @@
 //! Whether a subscriber listens to events and spans like ours.
 
-/// Whether a subscriber listens to events or spans of ours at a level: `EVENT DEBUG`. If only some of its
-/// layers do, or a filter decides each time, it does.
+/// Whether a subscriber listens to events or spans of ours at a level: `EVENT DEBUG`. If only some
+/// of its layers do, or a filter decides each time, it does.
 ///
-/// `tracing::enabled!` would leave its answer with the filters of layers, which take it for that to the next
-/// event: a layer at INFO beside one at DEBUG would miss that event.
+/// `tracing::enabled!` would leave its answer with the filters of layers, which take it for that to
+/// the next event: a layer at INFO beside one at DEBUG would miss that event.
 macro_rules! heard {
     ($kind:ident $level:ident) => {{
         use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};

@@ -12,14 +12,15 @@ use tracing::{Level, level_filters::LevelFilter};
 use super::Event;
 use crate::call::{CallInfo, ListenerId, ListenerIds, MAX_LISTENERS};
 
-/// Receives [`Event`]s. Called in the middle of a poll or a drop: must be quick, must not block and must
-/// not panic.
+/// Receives [`Event`]s. Called in the middle of a poll or a drop: must be quick, must not block and
+/// must not panic.
 pub trait Listen: Send + Sync {
     /// Something happened.
     fn on(&self, event: &Event<'_>);
 
-    /// Whether this listener is, or passes its events on to, the [registered](Listening) one with this id. Then that
-    /// one is not called a second time where both are to receive an event. Default: no.
+    /// Whether this listener is, or passes its events on to, the [registered](Listening) one with
+    /// this id. Then that one is not called a second time where both are to receive an event.
+    /// Default: no.
     fn includes(&self, id: ListenerId) -> bool {
         let _ = id;
         false
@@ -46,13 +47,15 @@ impl<T: Listen + ?Sized> Listen for Arc<T> {
     }
 }
 
-/// The registration of a listener that calls can carry: [`Observation::listen`](crate::Observation::listen) puts its
-/// number on the record of a call, and every layer below gives it the events of that call, beside its own listener. Not
-/// those of a refused name ([`Event::NotStarted`]), which is the call's result.
+/// The registration of a listener that calls can carry:
+/// [`Observation::listen`](crate::Observation::listen) puts its number on the record of a call, and
+/// every layer below gives it the events of that call, beside its own listener. Not those of a
+/// refused name ([`Event::NotStarted`]), which is the call's result.
 ///
-/// A layer makes one when it is built, not one for each call. The listener is not kept alive; it is called as long as
-/// both it and its registration exist. A circuit breaker that changes without a call, by its handle for example, tells the
-/// last two listeners whose calls it saw; keys that are forgotten ([`Event::Evicted`]) are reported to a layer's own listener only.
+/// A layer makes one when it is built, not one for each call. The listener is not kept alive; it is
+/// called as long as both it and its registration exist. A circuit breaker that changes without a
+/// call, by its handle for example, tells the last two listeners whose calls it saw; keys that are
+/// forgotten ([`Event::Evicted`]) are reported to a layer's own listener only.
 ///
 /// ```
 /// use std::sync::{
@@ -94,7 +97,8 @@ pub struct Listening(ListenerId);
 
 type Registered = BTreeMap<u64, Weak<dyn Listen>>;
 
-/// By number, so that a listener is put on a call by writing its number. Read when there is an event for it.
+/// By number, so that a listener is put on a call by writing its number. Read when there is an
+/// event for it.
 static LISTENERS: RwLock<Registered> = RwLock::new(BTreeMap::new());
 
 impl Listening {
@@ -165,8 +169,8 @@ impl Audience {
     }
 }
 
-/// The listener of a layer: none by default. The listeners that observers above have put on the call, and tracing's subscribers,
-/// receive the same events.
+/// The listener of a layer: none by default. The listeners that observers above have put on the
+/// call, and tracing's subscribers, receive the same events.
 #[derive(Clone, Default)]
 pub struct Listener(Option<Arc<dyn Listen>>);
 
@@ -184,14 +188,15 @@ impl Listener {
         Self(Some(Arc::new(listen)))
     }
 
-    /// Whether a listener of the layer, or a subscriber, may want events of this level. Listeners on a call's record are not
-    /// asked.
+    /// Whether a listener of the layer, or a subscriber, may want events of this level. Listeners
+    /// on a call's record are not asked.
     #[inline]
     pub fn hears(&self, level: Level) -> bool {
         self.0.is_some() || level <= LevelFilter::current()
     }
 
-    /// Emits the event to subscribers, and tells this listener and those of the call's record, each once.
+    /// Emits the event to subscribers, and tells this listener and those of the call's record, each
+    /// once.
     pub fn tell(&self, event: &Event<'_>) {
         self.tell_also(&Audience::default(), event);
     }
@@ -207,7 +212,8 @@ impl Listener {
         self.tell_registered(event, &audience.ids(), &of_call);
     }
 
-    /// The same without those of the call's record: layers above see the end of the call themselves.
+    /// The same without those of the call's record: layers above see the end of the call
+    /// themselves.
     pub(crate) fn tell_below(&self, audience: &Audience, event: &Event<'_>) {
         event.trace();
         let above = Self::of_call(event);

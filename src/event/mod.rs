@@ -1,20 +1,22 @@
 //! Events: what happens to calls and does not show in their results.
 //!
 //! How a call ended is in its result, and a layer above sees that. For the rest, layers do not know
-//! each other: a layer gives an [`Event`] to its
-//! [`Listen`]er, if it has one, and emits it through [tracing](https://docs.rs/tracing) as well. There are no events on the
-//! path of a call that succeeds in good time, but [that of a token](Event::Token) if it needs one.
+//! each other: a layer gives an [`Event`] to its [`Listen`]er, if it has one, and emits it through
+//! [tracing](https://docs.rs/tracing) as well. There are no events on the path of a call that
+//! succeeds in good time, but [that of a token](Event::Token) if it needs one.
 //!
 //! # Which layer emits what
 //!
-//! Every event has the target [`TARGET`] and the fields `tool`, `server`, `call_id` and `trace_id`, as far as they are
-//! known. Where no subscriber listens to that target at DEBUG, an event about a call has no more than fits into
-//! [a line of 200 characters](crate::trace#text-logs): `call_id` and `trace_id` are left out, and of the end of a call all but
-//! `tool`, `server`, `code`, `error`, `duration_ms` and `attempts`. So are `generation`, a `hinted` that is false,
-//! and of `tool.breaker.principal` `from` and the counts. Names of callers and peers are cut at 64 characters, and quoted
-//! where a part of one would look like another field; errors are redacted. All durations are milliseconds with
-//! fractions. The names are constants of [`names`], and do not change with a patch release. They are for tracing's
-//! subscribers: where there is none, but tracing's feature `log` is on, a logger does not get those of trace, nor `tool.slow`.
+//! Every event has the target [`TARGET`] and the fields `tool`, `server`, `call_id` and `trace_id`,
+//! as far as they are known. Where no subscriber listens to that target at DEBUG, an event about a
+//! call has no more than fits into [a line of 200 characters](crate::trace#text-logs): `call_id`
+//! and `trace_id` are left out, and of the end of a call all but `tool`, `server`, `code`, `error`,
+//! `duration_ms` and `attempts`. So are `generation`, a `hinted` that is false, and of
+//! `tool.breaker.principal` `from` and the counts. Names of callers and peers are cut at 64
+//! characters, and quoted where a part of one would look like another field; errors are redacted.
+//! All durations are milliseconds with fractions. The names are constants of [`names`], and do not
+//! change with a patch release. They are for tracing's subscribers: where there is none, but
+//! tracing's feature `log` is on, a logger does not get those of trace, nor `tool.slow`.
 //!
 //! | event | level | layer | further fields |
 //! |---|---|---|---|
@@ -56,16 +58,18 @@
 //! | `tool.disconnected` | WARN | `mcp::McpReconnect` | `server`, `code`, `error`, and no others |
 //! | `tool.connect_failed` | WARN | `mcp::McpReconnect` | `server`, `attempts`, `delay_ms`, `code`, `error`, and no others |
 //!
-//! `tool.rejected` is a call that a layer of ours refused ([`ToolError::is_own_refusal`](crate::ToolError::is_own_refusal)):
-//! an open breaker, a cooling gate, a quota or a queue without a place, a server that is unavailable, a name that a router does not know. What closed the gate is
-//! an event of its own (`tool.breaker`, `tool.rate_limited`, `tool.health`). `attempts` counts those that were sent: 0 if the
-//! call was only refused. That of an identity layer, which has no attempts, has neither these nor `retry_after_ms`; put the
-//! layer outside of trace, or the refusal is reported twice. Nor has that of a request that never became a call:
-//! a body that axum's routes refuse, or a call of a `Turn` that cannot run.
+//! `tool.rejected` is a call that a layer of ours refused
+//! ([`ToolError::is_own_refusal`](crate::ToolError::is_own_refusal)): an open breaker, a cooling
+//! gate, a quota or a queue without a place, a server that is unavailable, a name that a router
+//! does not know. What closed the gate is an event of its own (`tool.breaker`, `tool.rate_limited`,
+//! `tool.health`). `attempts` counts those that were sent: 0 if the call was only refused. That of
+//! an identity layer, which has no attempts, has neither these nor `retry_after_ms`; put the layer
+//! outside of trace, or the refusal is reported twice. Nor has that of a request that never became
+//! a call: a body that axum's routes refuse, or a call of a `Turn` that cannot run.
 //!
-//! `tool.timeout` and `tool.cancelled` of a call whose future was dropped have no attempts, nor has `tool.cancelled` of a call that
-//! waited in a batch. `tool.exhausted` comes
-//! before the `tool.failure` of the call. Retries of tower's own retry layer with our policy are events too.
+//! `tool.timeout` and `tool.cancelled` of a call whose future was dropped have no attempts, nor has
+//! `tool.cancelled` of a call that waited in a batch. `tool.exhausted` comes before the
+//! `tool.failure` of the call. Retries of tower's own retry layer with our policy are events too.
 //!
 //! # Other systems' names
 //!
@@ -105,8 +109,8 @@ use crate::{
     error::{ErrorKind, ToolError},
 };
 
-/// The target of every event and span of this crate, except the span of an HTTP request: that is `tower_toolcall::http`, which a filter for
-/// this target includes.
+/// The target of every event and span of this crate, except the span of an HTTP request: that is
+/// `tower_toolcall::http`, which a filter for this target includes.
 pub const TARGET: &str = "tower_toolcall";
 
 /// Something that happened to a call below its observers.
@@ -124,14 +128,15 @@ pub enum Event<'a> {
         /// The timeout in force.
         timeout: Duration,
     },
-    /// A call was not started, and no observer below has seen it: in a batch no time was left, or it was given up before;
-    /// an [identity layer](crate::identity) knows no such tool; or an edge refused the request. `tool.skipped`, WARN, `tool.cancelled`, INFO, or
-    /// `tool.rejected`, INFO.
+    /// A call was not started, and no observer below has seen it: in a batch no time was left, or
+    /// it was given up before; an [identity layer](crate::identity) knows no such tool; or an edge
+    /// refused the request. `tool.skipped`, WARN, `tool.cancelled`, INFO, or `tool.rejected`, INFO.
     #[non_exhaustive]
     NotStarted {
         /// The call.
         call: &'a CallInfo,
-        /// Why: `DeadlineExceeded`, `Cancelled`, or what the refusal of the name is, `NotFound` as a rule.
+        /// Why: `DeadlineExceeded`, `Cancelled`, or what the refusal of the name is, `NotFound` as
+        /// a rule.
         kind: ErrorKind,
         /// The refusal of the name.
         error: Option<&'a ToolError>,
@@ -163,7 +168,8 @@ pub enum Event<'a> {
         error: Option<&'a ToolError>,
     },
     /// A call failed in a way that a retry might mend, and is not sent again. `tool.exhausted`,
-    /// ERROR, if its attempts are used up, else `tool.retry_refused`, WARN, with the reason as `refused`.
+    /// ERROR, if its attempts are used up, else `tool.retry_refused`, WARN, with the reason as
+    /// `refused`.
     #[non_exhaustive]
     RetryRefused {
         /// The call.
@@ -175,15 +181,16 @@ pub enum Event<'a> {
         /// Its error; `None` if its answer was a failure by the classifier.
         error: Option<&'a ToolError>,
     },
-    /// A rate limit was met, or a server has said that nothing is left of it. `tool.rate_limited`, WARN.
+    /// A rate limit was met, or a server has said that nothing is left of it. `tool.rate_limited`,
+    /// WARN.
     #[non_exhaustive]
     RateLimited {
         /// The call.
         call: &'a CallInfo,
         /// The attempt that met it, counted from 1.
         attempt: u32,
-        /// How long the call is held back before it may be sent again; other calls of the same key no longer than that, and
-        /// not at all after a limit that is known by text alone.
+        /// How long the call is held back before it may be sent again; other calls of the same key
+        /// no longer than that, and not at all after a limit that is known by text alone.
         cooldown: Duration,
         /// `true` if the server said how long (a hint).
         hinted: bool,
@@ -207,8 +214,9 @@ pub enum Event<'a> {
         /// The call that caused it.
         call: &'a CallInfo,
     },
-    /// A circuit breaker has judged or refused a call that has a [registered](Listening) listener which the breaker does not
-    /// remember: it remembers the last two. Only that listener receives it; no event is emitted.
+    /// A circuit breaker has judged or refused a call that has a [registered](Listening) listener
+    /// which the breaker does not remember: it remembers the last two. Only that listener receives
+    /// it; no event is emitted.
     #[non_exhaustive]
     Breaker {
         /// The server part of the breaker's key.
@@ -222,8 +230,9 @@ pub enum Event<'a> {
         /// The call.
         call: &'a CallInfo,
     },
-    /// A call needed a token of its tool's, and has it or not. Only the [registered](Listening) listeners of the call receive it; no event is
-    /// emitted. It is of each attempt that needs one, one that finds a token included.
+    /// A call needed a token of its tool's, and has it or not. Only the [registered](Listening)
+    /// listeners of the call receive it; no event is emitted. It is of each attempt that needs one,
+    /// one that finds a token included.
     #[non_exhaustive]
     Token {
         /// The call.
@@ -243,8 +252,8 @@ pub enum Event<'a> {
         /// The call that showed it.
         call: &'a CallInfo,
     },
-    /// A caller has made the same call again and again, each time with success and with nothing new in between: a loop, perhaps.
-    /// `tool.repeated`, WARN.
+    /// A caller has made the same call again and again, each time with success and with nothing new
+    /// in between: a loop, perhaps. `tool.repeated`, WARN.
     #[non_exhaustive]
     Repeated {
         /// The call.
@@ -252,7 +261,8 @@ pub enum Event<'a> {
         /// How often it has succeeded in a row.
         times: u32,
     },
-    /// A call has the answer, or the error, that an earlier call has got, and was not sent. `tool.reused`, DEBUG.
+    /// A call has the answer, or the error, that an earlier call has got, and was not sent.
+    /// `tool.reused`, DEBUG.
     #[non_exhaustive]
     Reused {
         /// The call.
@@ -260,9 +270,9 @@ pub enum Event<'a> {
         /// Which layer had it: `once`, `cache`, or one of another author.
         layer: &'a str,
     },
-    /// A layer can do nothing for a call, because something is not known of it: the call goes on as if the
-    /// layer were not there, or shares its state with others. `tool.inert`, WARN, for the first call of a layer
-    /// value and reason; listeners receive it for each call.
+    /// A layer can do nothing for a call, because something is not known of it: the call goes on as
+    /// if the layer were not there, or shares its state with others. `tool.inert`, WARN, for the
+    /// first call of a layer value and reason; listeners receive it for each call.
     #[non_exhaustive]
     Inert {
         /// The call.
@@ -276,9 +286,10 @@ pub enum Event<'a> {
         /// `true` if it is the first call of the layer value for this reason.
         is_first: bool,
     },
-    /// A policy has decided about a call. `tool.policy`, INFO for a call that was asked for and for one that
-    /// was approved, else DEBUG: the end of a call that is refused is an event of trace. A call that is
-    /// allowed without being asked for is reported only if the layer's listener or a subscriber wants it.
+    /// A policy has decided about a call. `tool.policy`, INFO for a call that was asked for and for
+    /// one that was approved, else DEBUG: the end of a call that is refused is an event of trace. A
+    /// call that is allowed without being asked for is reported only if the layer's listener or a
+    /// subscriber wants it.
     #[non_exhaustive]
     Policy {
         /// The call.
@@ -330,7 +341,8 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// [`Event::Retry`], without a hint and an error. See [`with_error`](Self::with_error) and [`hinted`](Self::hinted).
+    /// [`Event::Retry`], without a hint and an error. See [`with_error`](Self::with_error) and
+    /// [`hinted`](Self::hinted).
     pub const fn retry(call: &'a CallInfo, attempt: u32, delay: Duration) -> Self {
         Self::Retry {
             call,
@@ -398,8 +410,8 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Adds what the attempt failed with, or the refusal. Only of retries, done or refused, policies,
-    /// and calls that were not started.
+    /// Adds what the attempt failed with, or the refusal. Only of retries, done or refused,
+    /// policies, and calls that were not started.
     #[must_use]
     pub const fn with_error(mut self, failed: &'a ToolError) -> Self {
         if let Self::Retry { error, .. }
@@ -421,8 +433,9 @@ impl<'a> Event<'a> {
         self
     }
 
-    /// The name under which subscribers get the event, one of [`names::event`]; `None` for [`Breaker`](Self::Breaker) and
-    /// [`Token`](Self::Token), which are not emitted. A retry that was refused has the name of one that was done, unless its attempts are used up.
+    /// The name under which subscribers get the event, one of [`names::event`]; `None` for
+    /// [`Breaker`](Self::Breaker) and [`Token`](Self::Token), which are not emitted. A retry that
+    /// was refused has the name of one that was done, unless its attempts are used up.
     pub const fn name(&self) -> Option<&'static str> {
         use names::event;
         Some(match self {
@@ -519,8 +532,9 @@ impl InertReason {
 pub enum RetryRefusal {
     /// Its attempts are used up.
     Exhausted,
-    /// It may have run, and nothing says whether it may run twice: its caller, a rule or a trusted server has to
-    /// declare it safe. See [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety).
+    /// It may have run, and nothing says whether it may run twice: its caller, a rule or a trusted
+    /// server has to declare it safe. See
+    /// [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety).
     NotMarkedSafe,
     /// The call may have run, and was declared [unsafe](crate::ReplaySafety::Unsafe) to run twice.
     Unsafe,

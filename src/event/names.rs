@@ -9,12 +9,13 @@ pub mod event {
     pub const START: &str = "tool.start";
     /// A call has its answer. INFO.
     pub const SUCCESS: &str = "tool.success";
-    /// A call failed, panicked, or was answered with an error in the tool's own words. ERROR, WARN or INFO, by its kind.
+    /// A call failed, panicked, or was answered with an error in the tool's own words. ERROR, WARN
+    /// or INFO, by its kind.
     pub const FAILURE: &str = "tool.failure";
     /// A call was refused by a layer of ours, or by an edge. INFO.
     pub const REJECTED: &str = "tool.rejected";
-    /// A policy has decided about a call: asked for or approved it, INFO; else DEBUG. Or it has a rule that can
-    /// never decide, WARN.
+    /// A policy has decided about a call: asked for or approved it, INFO; else DEBUG. Or it has a
+    /// rule that can never decide, WARN.
     pub const POLICY: &str = "tool.policy";
     /// A call's attempts are used up. ERROR.
     pub const EXHAUSTED: &str = "tool.exhausted";
@@ -55,15 +56,18 @@ pub mod event {
     pub const SCHEMA: &str = "tool.schema";
     /// An answer does not fit its tool's output schema, and is handed on all the same. WARN.
     pub const MISFIT: &str = "tool.misfit";
-    /// The arguments of a call did not fit its tool's schema, and were changed so that they do. DEBUG.
+    /// The arguments of a call did not fit its tool's schema, and were changed so that they do.
+    /// DEBUG.
     pub const REPAIRED: &str = "tool.repaired";
     /// An answer was too long for the model, and was shortened. DEBUG.
     pub const SHORTENED: &str = "tool.shortened";
     /// A call has succeeded again and again, with nothing new in between. WARN.
     pub const REPEATED: &str = "tool.repeated";
-    /// A layer can do nothing for a call, because something is not known of it. WARN, once for each layer and reason.
+    /// A layer can do nothing for a call, because something is not known of it. WARN, once for each
+    /// layer and reason.
     pub const INERT: &str = "tool.inert";
-    /// Names or patterns that a layer was given have matched no call of the first 1,000. WARN, once for each layer value.
+    /// Names or patterns that a layer was given have matched no call of the first 1,000. WARN, once
+    /// for each layer value.
     pub const UNMATCHED: &str = "tool.unmatched";
     /// A setting works, but looks wrong: once for each stack that is built of it. Or a folder of
     /// tools has none. WARN.
@@ -74,7 +78,8 @@ pub mod event {
     pub const HTTP_REQUEST: &str = "tool.http_request";
     /// An HTTP tool has its answer, of whatever status. DEBUG.
     pub const HTTP_RESPONSE: &str = "tool.http_response";
-    /// What an identity provider answers is taken although it leaves something out, or a caller's own token is sent to a tool. WARN.
+    /// What an identity provider answers is taken although it leaves something out, or a caller's
+    /// own token is sent to a tool. WARN.
     pub const TOKEN: &str = "tool.token";
     /// A connection to a server was made, the first one or another one. INFO.
     pub const CONNECTED: &str = "tool.connected";
@@ -122,7 +127,8 @@ pub mod field {
     pub const DEADLINE_MS: &str = "deadline_ms";
     /// The id of the agent that makes the call.
     pub const AGENT_ID: &str = "agent_id";
-    /// The principal for whom alone a breaker changed its state: the kind of its id and the id, redacted.
+    /// The principal for whom alone a breaker changed its state: the kind of its id and the id,
+    /// redacted.
     pub const PRINCIPAL: &str = "principal";
     /// When a refused call may come back, in milliseconds.
     pub const RETRY_AFTER_MS: &str = "retry_after_ms";
@@ -140,7 +146,8 @@ pub mod field {
     pub const REASON: &str = "reason";
     /// How often it has changed.
     pub const GENERATION: &str = "generation";
-    /// How many calls a breaker had counted, or a sequence has; how often a call was repeated, the first time included.
+    /// How many calls a breaker had counted, or a sequence has; how often a call was repeated, the
+    /// first time included.
     pub const CALLS: &str = "calls";
     /// How many of a sequence's calls succeeded.
     pub const SUCCEEDED: &str = "succeeded";
@@ -199,7 +206,8 @@ pub mod span {
     pub const CALL: &str = "execute_tool";
     /// The name of the span that an attempt has.
     pub const ATTEMPT: &str = "tool_attempt";
-    /// The name of the span in which a connection to a server is made. It is no call's, and lasts as long as the connection.
+    /// The name of the span in which a connection to a server is made. It is no call's, and lasts
+    /// as long as the connection.
     pub const CONNECTION: &str = "tool_connection";
     /// The name of the span that a request of an HTTP tool has. DEBUG.
     pub const HTTP: &str = "http_request";

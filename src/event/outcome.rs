@@ -2,7 +2,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{ErrorKind, ToolError};
 
-/// How a call ended, for observers: the label `outcome` of metrics, the attribute `tool.outcome` of spans.
+/// How a call ended, for observers: the label `outcome` of metrics, the attribute `tool.outcome` of
+/// spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -19,8 +20,9 @@ pub enum CallOutcome {
     Cancelled,
     /// The tool panicked.
     Panicked,
-    /// A layer of ours refused it ([`ToolError::is_own_refusal`]): an open breaker, a cooling gate, an unknown name. One that
-    /// was refused because no time was left is `Skipped`, one that its caller had cancelled is `Cancelled`.
+    /// A layer of ours refused it ([`ToolError::is_own_refusal`]): an open breaker, a cooling gate,
+    /// an unknown name. One that was refused because no time was left is `Skipped`, one that its
+    /// caller had cancelled is `Cancelled`.
     Rejected,
 }
 
@@ -49,7 +51,8 @@ impl CallOutcome {
         }
     }
 
-    /// The outcome of a call that ended with this kind of error, and was not refused by a layer of ours.
+    /// The outcome of a call that ended with this kind of error, and was not refused by a layer of
+    /// ours.
     pub const fn of(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Timeout => Self::Timeout,
@@ -74,7 +77,8 @@ crate::text::names! {
     }
 }
 
-/// What a [policy](crate::policy) has decided about a call: the field `decision` of the event `tool.policy`.
+/// What a [policy](crate::policy) has decided about a call: the field `decision` of the event
+/// `tool.policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PolicyOutcome {

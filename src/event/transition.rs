@@ -118,7 +118,8 @@ impl OpenCause {
     const COUNT: u32 = 28;
     const MOST: u32 = (1 << Self::COUNT) - 1;
 
-    /// In one word, which is not 0, so that a refusal reads it with one load. Counts above 2^28 are cut.
+    /// In one word, which is not 0, so that a refusal reads it with one load. Counts above 2^28 are
+    /// cut.
     pub(crate) fn to_bits(self) -> u64 {
         let is_it = |reason: &TransitionReason| *reason == self.reason;
         let reason = Self::REASONS.iter().position(is_it).map_or(0, |n| n + 1);
@@ -156,8 +157,8 @@ pub struct Transition {
     /// Counts the breaker's states; the new one's number. Of two transitions of one breaker the one
     /// with the higher number is the later one.
     pub generation: u32,
-    /// How many results led to it: those in the window (with consecutive failures, those), or those of
-    /// the probes; for a breaker that becomes half-open or is forced, those that had opened it.
+    /// How many results led to it: those in the window (with consecutive failures, those), or those
+    /// of the probes; for a breaker that becomes half-open or is forced, those that had opened it.
     pub calls: u32,
     /// Failures among them.
     pub failures: u32,
@@ -188,7 +189,8 @@ crate::text::debug_fields! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Opening {
-    /// The rule that opened it; or that a probe failed, that a handle forced it open, or that another process had opened it.
+    /// The rule that opened it; or that a probe failed, that a handle forced it open, or that
+    /// another process had opened it.
     pub reason: TransitionReason,
     /// When.
     pub at: Instant,
@@ -198,8 +200,9 @@ pub struct Opening {
     pub failures: u32,
     /// Slow calls among them.
     pub slow_calls: u32,
-    /// How long the call took whose end opened it, in whole milliseconds, cut after 49 days; from its first wait. `None` if that
-    /// is not known: it did not wait, it panicked, or no call's end opened the breaker.
+    /// How long the call took whose end opened it, in whole milliseconds, cut after 49 days; from
+    /// its first wait. `None` if that is not known: it did not wait, it panicked, or no call's end
+    /// opened the breaker.
     pub latency: Option<Duration>,
 }
 

@@ -3,7 +3,8 @@ use crate::text::{Grouped, floor, plain, prefix};
 /// The longest advice, and the longest reference, in characters.
 const MAX_WORDS: usize = 256;
 
-/// How an answer is shortened: to how many characters, and with which mark. See [`Shorten`](super::Shorten).
+/// How an answer is shortened: to how many characters, and with which mark. See
+/// [`Shorten`](super::Shorten).
 #[derive(Clone, Debug)]
 pub struct Cut {
     max: usize,
@@ -27,7 +28,8 @@ impl Cut {
         }
     }
 
-    /// A cut to so many characters, to try an implementation of [`Shorten`](super::Shorten) with; the layer makes those with words of its own.
+    /// A cut to so many characters, to try an implementation of [`Shorten`](super::Shorten) with;
+    /// the layer makes those with words of its own.
     pub fn of(max_chars: usize) -> Self {
         Self::new(None, None).to(max_chars)
     }
@@ -65,8 +67,9 @@ impl Cut {
         self.texts(&mut [text]);
     }
 
-    /// Shortens several texts as if they were one, with a line feed between each two: the beginning is in the first ones, the end in
-    /// the last ones. Those between become empty: remove all that are, then the limit holds for the rest.
+    /// Shortens several texts as if they were one, with a line feed between each two: the beginning
+    /// is in the first ones, the end in the last ones. Those between become empty: remove all that
+    /// are, then the limit holds for the rest.
     pub fn texts(&self, texts: &mut [&mut String]) {
         self.within(self.max, texts, |_| 1);
     }

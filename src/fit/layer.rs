@@ -27,8 +27,9 @@ pub struct FitLayer {
 }
 
 impl FitLayer {
-    /// A layer that shortens answers to `max_chars` characters, the mark included. The mark has about 60 characters, and with
-    /// advice and a reference of the greatest length 620. Where there is no room for more, nothing else is left of an answer.
+    /// A layer that shortens answers to `max_chars` characters, the mark included. The mark has
+    /// about 60 characters, and with advice and a reference of the greatest length 620. Where there
+    /// is no room for more, nothing else is left of an answer.
     pub fn new(max_chars: usize) -> Self {
         Self {
             max_chars,
@@ -43,12 +44,12 @@ impl FitLayer {
         self
     }
 
-    /// Sets a function that keeps the whole answer, as a [text](Shorten::whole), and returns a reference to it for the mark.
-    /// Default: nothing is kept.
+    /// Sets a function that keeps the whole answer, as a [text](Shorten::whole), and returns a
+    /// reference to it for the mark. Default: nothing is kept.
     ///
-    /// It is called in the response future, for answers that are too long alone, so it should not block. The text is not redacted.
-    /// A reference has no line breaks or hidden characters, and one of more than 256 characters is not shown: a part of it
-    /// would lead nowhere.
+    /// It is called in the response future, for answers that are too long alone, so it should not
+    /// block. The text is not redacted. A reference has no line breaks or hidden characters, and
+    /// one of more than 256 characters is not shown: a part of it would lead nowhere.
     pub fn with_keep(
         mut self,
         keep: impl Fn(&CallInfo, &str) -> Option<String> + Send + Sync + 'static,

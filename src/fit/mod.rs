@@ -1,11 +1,13 @@
 //! A layer that shortens answers that are too long for a model.
 //!
-//! An answer that [fits](Shorten::fits) passes as it is; measuring it allocates nothing. A longer one keeps its beginning, three quarters of the
-//! room, and its end. Between them stands a mark that says how much is missing and what to do. The cut is at a line break if one is
-//! near, and never inside a Unicode scalar value, which is what *character* means here: a combined emoji may be cut. With the mark, the answer has at most as many characters as the limit says.
+//! An answer that [fits](Shorten::fits) passes as it is; measuring it allocates nothing. A longer
+//! one keeps its beginning, three quarters of the room, and its end. Between them stands a mark
+//! that says how much is missing and what to do. The cut is at a line break if one is near, and
+//! never inside a Unicode scalar value, which is what *character* means here: a combined emoji may
+//! be cut. With the mark, the answer has at most as many characters as the limit says.
 //!
-//! Answers that are errors in the tool's own words (MCP's `isError`) are shortened as well. Errors of the call pass; their
-//! texts have limits of their own.
+//! Answers that are errors in the tool's own words (MCP's `isError`) are shortened as well. Errors
+//! of the call pass; their texts have limits of their own.
 //!
 //! | answer | what is cut |
 //! |---|---|
@@ -20,10 +22,12 @@
 //!
 //! # Order
 //!
-//! Above a [`CheckLayer`](crate::check::CheckLayer), which judges an answer as the tool gave it, by its bytes too; below the observers (trace, metrics,
-//! result), so that they see what the caller sees. The size that a check has measured stays that of the whole answer.
-//! The text behind a mark may begin in the middle of a secret, or without the name by which redaction knows it; redaction then leaves it as it is.
-//! Where answers are shown to others than the model, let tools leave secrets out of them.
+//! Above a [`CheckLayer`](crate::check::CheckLayer), which judges an answer as the tool gave it, by
+//! its bytes too; below the observers (trace, metrics, result), so that they see what the caller
+//! sees. The size that a check has measured stays that of the whole answer. The text behind a mark
+//! may begin in the middle of a secret, or without the name by which redaction knows it; redaction
+//! then leaves it as it is. Where answers are shown to others than the model, let tools leave
+//! secrets out of them.
 //!
 //! # Example
 //!
@@ -66,20 +70,24 @@
 //!
 //! # Errors
 //!
-//! [`Reported`](crate::ErrorKind::Reported) for an answer that is too long and [cannot be shortened](Shorten::shorten): the tool ran, so
-//! that is never retried and says nothing to a breaker. Those of the inner service, stamped with the call's names.
+//! [`Reported`](crate::ErrorKind::Reported) for an answer that is too long and [cannot be
+//! shortened](Shorten::shorten): the tool ran, so that is never retried and says nothing to a
+//! breaker. Those of the inner service, stamped with the call's names.
 //!
 //! # Events
 //!
-//! An answer that was shortened is the event `tool.shortened`, INFO, through `tracing`: see [`event`](crate::event).
+//! An answer that was shortened is the event `tool.shortened`, INFO, through `tracing`: see
+//! [`event`](crate::event).
 //!
 //! # Panics
 //!
-//! A panic of the hook is one of the call, although its tool has answered; a [`CatchPanicLayer`](crate::catch_panic) below does not catch it.
+//! A panic of the hook is one of the call, although its tool has answered; a
+//! [`CatchPanicLayer`](crate::catch_panic) below does not catch it.
 //!
 //! # Cancel safety
 //!
-//! Dropping the response future drops the inner one. An answer is measured and shortened in one poll.
+//! Dropping the response future drops the inner one. An answer is measured and shortened in one
+//! poll.
 //!
 //! # Clone
 //!

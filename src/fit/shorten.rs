@@ -37,10 +37,12 @@ use crate::{
 /// }
 /// ```
 pub trait Shorten: ModelText {
-    /// Whether the model would read no more than so many characters. This should neither allocate nor look at much more than these.
+    /// Whether the model would read no more than so many characters. This should neither allocate
+    /// nor look at much more than these.
     fn fits(&self, max_chars: usize) -> bool;
 
-    /// The whole answer as a text, for a hook that [keeps](super::FitLayer::with_keep) it. Default: what the model would have read.
+    /// The whole answer as a text, for a hook that [keeps](super::FitLayer::with_keep) it. Default:
+    /// what the model would have read.
     fn whole(&self) -> Cow<'_, str> {
         self.model_text()
     }
@@ -120,7 +122,8 @@ impl Shorten for Value {
     }
 }
 
-/// The length to which all strings have to be cut so that the whole of `chars` fits, if that leaves something of each beside its mark.
+/// The length to which all strings have to be cut so that the whole of `chars` fits, if that leaves
+/// something of each beside its mark.
 fn longest_string(value: &mut Value, chars: usize, cut: &Cut) -> Option<usize> {
     let least = 2 * cut.mark_cost(chars, in_json);
     let mut long = Vec::new();

@@ -66,8 +66,8 @@ pub(crate) trait Again<S: Service<ToolCall>> {
         error
     }
 
-    /// Returns the error of a call whose inner service failed to become ready, or lets the call wait
-    /// and try again with another instance.
+    /// Returns the error of a call whose inner service failed to become ready, or lets the call
+    /// wait and try again with another instance.
     fn not_ready(&mut self, _call: &mut ToolCall, error: ToolError) -> Result<(S, Way), ToolError> {
         Err(error)
     }
@@ -112,8 +112,8 @@ pub(crate) enum After<S, Res> {
 pin_project! {
     /// A call on its way.
     pub(crate) struct Repeated<S, F, T> {
-        // Waiting for the response. No variant of an enum, and beside pointers alone: else it would be
-        // copied to its place.
+        // Waiting for the response. No variant of an enum, and beside pointers alone: else it would
+        // be copied to its place.
         #[pin]
         fut: Option<F>,
         // Waiting to be sent. Boxed, because few calls wait and all futures would carry the size.

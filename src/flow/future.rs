@@ -215,8 +215,8 @@ where
     Poll::Ready(end)
 }
 
-/// Polls for the turn of a call, at most twice in one poll: another call may take what the first turn
-/// was waited for. So a turn that is ready and changes nothing does not occupy the thread.
+/// Polls for the turn of a call, at most twice in one poll: another call may take what the first
+/// turn was waited for. So a turn that is ready and changes nothing does not occupy the thread.
 fn poll_turn<T: Ends<Res>, Res>(
     ticket: &mut T,
     call: &mut ToolCall,

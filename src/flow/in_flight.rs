@@ -13,11 +13,13 @@ use crate::call::ToolCall;
 pub struct Abandoned {
     /// How long it had been pending; zero if it never was.
     pub pending: Duration,
-    /// Whether its deadline had passed. Then the drop is a timeout of an outer layer or of the caller.
+    /// Whether its deadline had passed. Then the drop is a timeout of an outer layer or of the
+    /// caller.
     pub past_deadline: bool,
 }
 
-/// A guard of a call in flight. Reports exactly one of three ends: the result, the panic, or the drop.
+/// A guard of a call in flight. Reports exactly one of three ends: the result, the panic, or the
+/// drop.
 ///
 /// `thread::panicking()` cannot distinguish a panic from a drop, because it is false again above a
 /// `catch_unwind`; the stage can.
@@ -153,11 +155,11 @@ impl<T> Drop for DropTicket<'_, T> {
     }
 }
 
-/// A guard of a call whose future is being made. If [`begun`](Self::begun) does not follow, the call
-/// panicked.
+/// A guard of a call whose future is being made. If [`begun`](Self::begun) does not follow, the
+/// call panicked.
 ///
-/// A value that is only moved can stay in registers. If nothing can panic after a future is made, it
-/// can be made in its place.
+/// A value that is only moved can stay in registers. If nothing can panic after a future is made,
+/// it can be made in its place.
 pub(crate) struct Beginning<T: Ticket> {
     /// Always taken before the drop.
     ticket: ManuallyDrop<Option<T>>,

@@ -1,8 +1,8 @@
 //! The way of a call through a layer, for layers of your own.
 //!
-//! A layer that decides about calls also has to handle readiness, deadlines, cancellation, panics and
-//! calls that are dropped. [`Gated`] handles them, for the layers of this crate too. A layer implements
-//! only its decisions:
+//! A layer that decides about calls also has to handle readiness, deadlines, cancellation, panics
+//! and calls that are dropped. [`Gated`] handles them, for the layers of this crate too. A layer
+//! implements only its decisions:
 //!
 //! | trait | decides | default |
 //! |---|---|---|
@@ -144,12 +144,13 @@
 //! 1. It is always ready. The gate looks at a call when it arrives, and may refuse it although the
 //!    inner service is not ready. A refusal returns the reservation of the inner service.
 //! 2. A call that waits for its turn holds no reservation of the inner service.
-//! 3. The call is admitted when the inner service is ready for it, so that nothing is taken for a call
-//!    that cannot run yet.
+//! 3. The call is admitted when the inner service is ready for it, so that nothing is taken for a
+//!    call that cannot run yet.
 //! 4. Every wait ends at the call's deadline and at its caller's cancellation.
-//! 5. The end is reported exactly once: the result, a panic, or a drop after the call was sent. A call
-//!    that is dropped before that gives back what its ticket holds, and nothing is reported.
-//! 6. Errors carry the names of the call, except one that [`Ends::ended`] puts in the place of a result.
+//! 5. The end is reported exactly once: the result, a panic, or a drop after the call was sent. A
+//!    call that is dropped before that gives back what its ticket holds, and nothing is reported.
+//! 6. Errors carry the names of the call, except one that [`Ends::ended`] puts in the place of a
+//!    result.
 //! 7. The inner future is made in its place, and dropped with its result. A call that is sent
 //!    immediately allocates nothing.
 
@@ -195,7 +196,8 @@ pub trait Gate<Res> {
 /// The part of one call in a layer. Its drop gives back what the call has taken.
 pub trait Ticket {
     /// Whether [`dropped`](Self::dropped), [`panicked`](Self::panicked), or the time for which the
-    /// call was pending matter to the layer. Default: `true`. Otherwise a call does not pay for them.
+    /// call was pending matter to the layer. Default: `true`. Otherwise a call does not pay for
+    /// them.
     const REPORTS: bool = true;
 
     /// Returns the names of the call.
@@ -241,8 +243,9 @@ pub trait Ends<Res>: Ticket {
         Step::Go
     }
 
-    /// Admits a call whose inner service is ready, and takes what it needs. Or lets it wait, without
-    /// the reservation of the inner service, and is asked again afterwards. Default: admits it.
+    /// Admits a call whose inner service is ready, and takes what it needs. Or lets it wait,
+    /// without the reservation of the inner service, and is asked again afterwards. Default: admits
+    /// it.
     ///
     /// # Errors
     ///
@@ -271,9 +274,9 @@ pub trait Ends<Res>: Ticket {
     /// Records how long a call has waited for its turn. Default: nothing.
     fn waited(&self, _time: Duration) {}
 
-    /// Returns the error of a call that was given up while it waited. The step
-    /// says for what: [`Step::Wait`] for its turn, [`Step::Go`] for the inner service. Default: `error`,
-    /// which says whether the deadline or the caller ended the wait.
+    /// Returns the error of a call that was given up while it waited. The step says for what:
+    /// [`Step::Wait`] for its turn, [`Step::Go`] for the inner service. Default: `error`, which
+    /// says whether the deadline or the caller ended the wait.
     fn gave_up(&self, error: ToolError, _waited: Step) -> ToolError {
         error
     }
@@ -284,13 +287,14 @@ pub trait Ends<Res>: Ticket {
     }
 
     /// Ends a call that is pending, with the error with which this is ready: its future is dropped,
-    /// and its result is neither judged nor recorded. Polled after the inner future. Default: never.
+    /// and its result is neither judged nor recorded. Polled after the inner future. Default:
+    /// never.
     fn poll_pending(&mut self, _cx: &mut Context<'_>) -> Poll<ToolError> {
         Poll::Pending
     }
 
-    /// Judges a result. A user's code may run here: its panic is [reported](Ticket::panicked) as the
-    /// call's, and nothing was recorded. Default: the default class.
+    /// Judges a result. A user's code may run here: its panic is [reported](Ticket::panicked) as
+    /// the call's, and nothing was recorded. Default: the default class.
     fn judge(&self, _result: &Result<Res, ToolError>) -> Self::Class {
         Self::Class::default()
     }
@@ -298,8 +302,8 @@ pub trait Ends<Res>: Ticket {
     /// Records the result, and may change it in its place. Default: nothing.
     ///
     /// `since` is the moment from which the call was pending: `None` if it never was, or if
-    /// [`REPORTS`](Ticket::REPORTS) is `false`. An error that this puts in the place of a result has
-    /// the names of the call only by [`ToolError::for_call`].
+    /// [`REPORTS`](Ticket::REPORTS) is `false`. An error that this puts in the place of a result
+    /// has the names of the call only by [`ToolError::for_call`].
     fn ended(
         &mut self,
         _result: &mut Result<Res, ToolError>,

@@ -71,8 +71,8 @@ impl<F, T: Ticket> Sent<F, T> {
         }
     }
 
-    /// Sends a call that the gate has let pass. `wrap` makes the layer's own future around this one;
-    /// it neither panics nor owns anything.
+    /// Sends a call that the gate has let pass. `wrap` makes the layer's own future around this
+    /// one; it neither panics nor owns anything.
     #[inline]
     pub(super) fn call<S, R>(
         svc: &mut S,

@@ -23,9 +23,9 @@ const SECONDS: &[&str] = &[
     "retry_after", "retryAfter", "retry-after", "Retry-After", "retry_after_seconds", "retryAfterSeconds",
 ];
 
-/// The delay in `error.data` of JSON-RPC, in the body of an error, or in anything like them: `retry_after`,
-/// `retryAfterMs` and their relatives as numbers, in strings too (`"12"`, `"1m26.4s"`), and
-/// `google.rpc.RetryInfo`, as gRPC gateways write it.
+/// The delay in `error.data` of JSON-RPC, in the body of an error, or in anything like them:
+/// `retry_after`, `retryAfterMs` and their relatives as numbers, in strings too (`"12"`,
+/// `"1m26.4s"`), and `google.rpc.RetryInfo`, as gRPC gateways write it.
 ///
 /// The one nearest to the root counts. Four levels and 256 values are looked at.
 pub fn from_json(value: &Value) -> Option<Hint> {
@@ -69,8 +69,8 @@ fn delay(value: &Value, read: fn(&str) -> Option<Duration>) -> Option<Duration> 
     }
 }
 
-/// `{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "3.5s"}`: a duration is a string
-/// in the JSON of Protocol Buffers, and an object where one was printed by other means.
+/// `{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "3.5s"}`: a duration is a
+/// string in the JSON of Protocol Buffers, and an object where one was printed by other means.
 ///
 /// Gateways leave the type out. An object of another type has a `retryDelay` of its own.
 fn retry_info(object: &Map<String, Value>) -> Option<Duration> {

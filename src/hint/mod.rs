@@ -1,9 +1,10 @@
 //! How long a server asks to wait, read out of its answer: headers, JSON, text, gRPC metadata.
 //!
-//! The functions are pure and total. They read no clock (`now` is an argument), and any input of a peer
-//! (40 digits, `NaN`, the year 9999, 16 MiB) gives a value or `None`. A value that does not parse is
-//! ignored and the next source is tried. A number of at most 64 digits that a [`Duration`] cannot hold gives the longest
-//! one. Nothing else is clamped: the layers decide what is too long to wait.
+//! The functions are pure and total. They read no clock (`now` is an argument), and any input of a
+//! peer (40 digits, `NaN`, the year 9999, 16 MiB) gives a value or `None`. A value that does not
+//! parse is ignored and the next source is tried. A number of at most 64 digits that a [`Duration`]
+//! cannot hold gives the longest one. Nothing else is clamped: the layers decide what is too long
+//! to wait.
 //!
 //! | function | reads |
 //! |---|---|
@@ -114,8 +115,8 @@ impl HintSource {
     }
 }
 
-/// The value of `grpc-retry-pushback-ms` (gRFC A6): a signed number of milliseconds, after which the call
-/// is to be repeated. Negative or unparsable: it is not to be repeated.
+/// The value of `grpc-retry-pushback-ms` (gRFC A6): a signed number of milliseconds, after which
+/// the call is to be repeated. Negative or unparsable: it is not to be repeated.
 ///
 /// ```
 /// use tower_toolcall::hint;

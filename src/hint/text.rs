@@ -1,6 +1,7 @@
 //! Delays in messages.
 //!
-//! A number is a delay only after words that ask for one (`try again in`, `retry after`, `wait`) and with a unit.
+//! A number is a delay only after words that ask for one (`try again in`, `retry after`, `wait`)
+//! and with a unit.
 
 use std::time::Duration;
 
@@ -51,11 +52,12 @@ pub(crate) const LIMITS: &[&str] = &[
 /// Of the first words of the phrases.
 const STEMS: &[&str] = &["try", "wait", "expected", "reset"];
 
-/// The delay that a message asks for: `Please try again in 1m26.4s`, `retry after 30 seconds`, `wait 5
-/// minutes`, `Retry-After: 12`, `Your quota will reset after 39s`. Only the first 2,000 characters are looked at.
+/// The delay that a message asks for: `Please try again in 1m26.4s`, `retry after 30 seconds`,
+/// `wait 5 minutes`, `Retry-After: 12`, `Your quota will reset after 39s`. Only the first 2,000
+/// characters are looked at.
 ///
-/// A number without a unit means seconds after `retry after` and is nothing elsewhere. Of several delays the longest
-/// wins.
+/// A number without a unit means seconds after `retry after` and is nothing elsewhere. Of several
+/// delays the longest wins.
 pub fn from_text(text: &str) -> Option<Hint> {
     let (head, cut) = prefix(text, MAX_TEXT);
     if !may_ask(head) {

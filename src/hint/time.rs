@@ -39,7 +39,8 @@ fn digits(text: &str) -> Option<u64> {
     all.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// A decimal number of units of so many nanoseconds, rounded up: a wait never ends before the server asked.
+/// A decimal number of units of so many nanoseconds, rounded up: a wait never ends before the
+/// server asked.
 pub(super) fn quantity(number: &str, unit: u64) -> Option<Duration> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() {
@@ -91,8 +92,8 @@ fn go_unit(unit: &str) -> Option<u64> {
     })
 }
 
-/// A moment (RFC 3339): `2025-08-21T12:40:59Z`, `2025-08-21T14:40:59.5+02:00`. The seconds may be left
-/// out, as in ISO 8601.
+/// A moment (RFC 3339): `2025-08-21T12:40:59Z`, `2025-08-21T14:40:59.5+02:00`. The seconds may be
+/// left out, as in ISO 8601.
 pub fn rfc3339(text: &str) -> Option<SystemTime> {
     let text = text.trim();
     let is = |at: usize, marks: &[u8]| text.as_bytes().get(at).is_some_and(|b| marks.contains(b));
@@ -147,8 +148,8 @@ fn offset(zone: &str) -> Option<i64> {
     (hours < 24 && minutes < 60).then_some(east * (hours * 3_600 + minutes * 60))
 }
 
-/// Days from 1970-01-01 to the first of a month. Years begin in March here, so that the leap day is the
-/// last one (Hinnant, "chrono-compatible low-level date algorithms").
+/// Days from 1970-01-01 to the first of a month. Years begin in March here, so that the leap day is
+/// the last one (Hinnant, "chrono-compatible low-level date algorithms").
 fn days(year: i64, month: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let of_year = (153 * ((month + 9) % 12) + 2) / 5;

@@ -12,10 +12,11 @@ pub(crate) const DEFAULT_MAX_KEYS: usize = 10_000;
 /// The largest bound on a number of keys.
 pub(crate) const MOST_KEYS: usize = 1 << 24;
 
-/// The keys under which a layer keeps state: which calls share one, how many are kept, and which are known.
+/// The keys under which a layer keeps state: which calls share one, how many are kept, and which
+/// are known.
 ///
-/// Every keyed layer takes this value by its `with_keys`. A [`Key`] alone is one, too. A part that a value does
-/// not set stays as it was.
+/// Every keyed layer takes this value by its `with_keys`. A [`Key`] alone is one, too. A part that
+/// a value does not set stays as it was.
 ///
 /// ```
 /// use tower_toolcall::{Key, Keys, circuit_breaker::CircuitBreakerLayer};
@@ -30,9 +31,10 @@ pub(crate) const MOST_KEYS: usize = 1 << 24;
 ///
 /// # Eviction
 ///
-/// A key is *known* if it was [declared](Self::known), or once a call with it has succeeded. A layer without a
-/// classifier takes every `Ok` for a success. Keys that are not known have at most half of the places and are
-/// evicted first. Names that untrusted callers invent therefore take no place from real ones.
+/// A key is *known* if it was [declared](Self::known), or once a call with it has succeeded. A
+/// layer without a classifier takes every `Ok` for a success. Keys that are not known have at most
+/// half of the places and are evicted first. Names that untrusted callers invent therefore take no
+/// place from real ones.
 ///
 /// | layer | kept as long as | beyond the bound |
 /// |---|---|---|
@@ -63,7 +65,8 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Returns keys by which calls share state. Default: [`Key::Tool`], and of the repeat guard [`Key::Session`].
+    /// Returns keys by which calls share state. Default: [`Key::Tool`], and of the repeat guard
+    /// [`Key::Session`].
     pub fn by(key: Key) -> Self {
         Self {
             key: Some(key),
@@ -77,16 +80,19 @@ impl Keys {
         self
     }
 
-    /// Declares keys by name, which are never evicted: servers for [`Key::Server`], else tools. Default: none.
+    /// Declares keys by name, which are never evicted: servers for [`Key::Server`], else tools.
+    /// Default: none.
     ///
-    /// A flat name (`docs__search`) declares the tool of the server, too, and takes two places.
-    /// A name is not a key [per principal](Key::per_principal): for these declare [calls](Self::known_calls).
+    /// A flat name (`docs__search`) declares the tool of the server, too, and takes two places. A
+    /// name is not a key [per principal](Key::per_principal): for these declare
+    /// [calls](Self::known_calls).
     pub fn known<N: Into<Box<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.names.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Declares the keys of calls, which are never evicted. Only the parts of a call that make the key matter.
+    /// Declares the keys of calls, which are never evicted. Only the parts of a call that make the
+    /// key matter.
     pub fn known_calls(mut self, calls: impl IntoIterator<Item = ToolCall>) -> Self {
         self.calls.extend(calls);
         self
@@ -154,7 +160,8 @@ crate::text::debug_fields! {
     }
 }
 
-/// Returns calls of the tool with this name: by the name itself, and by a flat name's server and tool.
+/// Returns calls of the tool with this name: by the name itself, and by a flat name's server and
+/// tool.
 pub(crate) fn named(name: &str) -> [Option<ToolCall>; 2] {
     let of_server = name.split_once("__");
     let of_server = of_server.map(|(server, tool)| ToolCall::new(tool).with_server(server));

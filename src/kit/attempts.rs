@@ -30,7 +30,8 @@ pub(crate) struct Resend<S, T> {
     records: bool,
 }
 
-/// What the calls of a service share: an instance to clone for further attempts, and the layer's settings.
+/// What the calls of a service share: an instance to clone for further attempts, and the layer's
+/// settings.
 ///
 /// A mutex, because `S` need not be `Sync`; only a call that is sent again takes it.
 #[derive(Debug)]
@@ -209,8 +210,8 @@ impl<S, T> Attempts<S, T> {
         resend.last(error)
     }
 
-    /// Returns the error of a call whose next attempt is not made: that of the attempt before it, or
-    /// else `why`.
+    /// Returns the error of a call whose next attempt is not made: that of the attempt before it,
+    /// or else `why`.
     pub(crate) fn not_sent(&mut self, why: ToolError) -> ToolError {
         let Self::Many(resend) = self else {
             return why;
@@ -270,7 +271,8 @@ pub(crate) fn ended(failed: Option<ToolError>, error: ToolError) -> ToolError {
     }
 }
 
-/// The last error of a call that a layer repeats: it says how many attempts there were, and that an earlier one may have run.
+/// The last error of a call that a layer repeats: it says how many attempts there were, and that an
+/// earlier one may have run.
 pub(crate) fn last(call: &ToolCall, claim: Claim, made: u32, error: ToolError) -> ToolError {
     let error = error.with_attempts(made);
     if !call.is_ambiguous() || error.execution() != Execution::NotStarted {

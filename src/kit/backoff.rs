@@ -53,8 +53,8 @@ pub enum Jitter {
     Upwards,
     /// Between half of `d` and `d`.
     Equal,
-    /// Between zero and `d`; spreads best, with the shortest delays ("Exponential Backoff And Jitter", AWS
-    /// Architecture Blog, 2015).
+    /// Between zero and `d`; spreads best, with the shortest delays ("Exponential Backoff And
+    /// Jitter", AWS Architecture Blog, 2015).
     Full,
 }
 
@@ -70,8 +70,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// `base` before the second attempt, and `factor` times the delay before for each one after it, up
-    /// to 30 s or `base`, whichever is longer.
+    /// `base` before the second attempt, and `factor` times the delay before for each one after it,
+    /// up to 30 s or `base`, whichever is longer.
     ///
     /// # Errors
     ///
@@ -100,7 +100,8 @@ impl Backoff {
         Self::exponential(delay, 1.0)
     }
 
-    /// Sets the longest delay before jitter. Default 30 s. A cap below the base shortens every delay to the cap.
+    /// Sets the longest delay before jitter. Default 30 s. A cap below the base shortens every
+    /// delay to the cap.
     pub fn with_cap(mut self, cap: Duration) -> Self {
         self.cap = cap;
         self
@@ -156,8 +157,8 @@ impl Jitter {
     }
 }
 
-/// A delay that a server asked for, plus a random part of at most a tenth of it, and at most one second: never
-/// shorter than the hint, and different for each client.
+/// A delay that a server asked for, plus a random part of at most a tenth of it, and at most one
+/// second: never shorter than the hint, and different for each client.
 pub fn after_hint(hint: Duration, random: u64) -> Duration {
     hint.saturating_add(part((hint / 10).min(Duration::from_secs(1)), random))
 }

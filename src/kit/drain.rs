@@ -38,8 +38,8 @@ impl Drain {
         }
     }
 
-    /// The call has to end with this error, which comes back if nothing is waited for. Else the tool is told to stop, and
-    /// [`poll`](Self::poll) waits.
+    /// The call has to end with this error, which comes back if nothing is waited for. Else the
+    /// tool is told to stop, and [`poll`](Self::poll) waits.
     #[cold]
     pub(crate) fn begin(&mut self, error: ToolError, timer: &mut Timer) -> Result<(), ToolError> {
         let Some(set) = &mut self.set.0 else {
@@ -72,8 +72,9 @@ impl Drain {
         Poll::Ready(begun.expect("looked at above").error)
     }
 
-    /// The end of a call that has ended so after it was told to stop. A tool that has run to its end must not run again: the caller,
-    /// who no longer waits for the answer, reads that it has; not that its work is done, as it may have said that it only stopped.
+    /// The end of a call that has ended so after it was told to stop. A tool that has run to its
+    /// end must not run again: the caller, who no longer waits for the answer, reads that it has;
+    /// not that its work is done, as it may have said that it only stopped.
     #[cold]
     #[inline(never)]
     pub(crate) fn settle<Res>(&mut self, result: &mut Result<Res, ToolError>) {

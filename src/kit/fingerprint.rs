@@ -4,7 +4,8 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
 use serde_json::{Map, Value};
 
-/// A hash of 128 bits with a random seed: nobody can choose arguments for it, and two are taken for the same by chance once in 10³⁸ times.
+/// A hash of 128 bits with a random seed: nobody can choose arguments for it, and two are taken for
+/// the same by chance once in 10³⁸ times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Fingerprint(u64, u64);
 
@@ -21,7 +22,8 @@ impl Seed {
     }
 }
 
-/// The hash of an object's members, the same in any order. They must not be nested more deeply than arguments may be that are sent.
+/// The hash of an object's members, the same in any order. They must not be nested more deeply than
+/// arguments may be that are sent.
 pub(crate) fn members<'a>(
     seed: &RandomState,
     members: impl Iterator<Item = (&'a String, &'a Value)>,

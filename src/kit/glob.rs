@@ -1,6 +1,7 @@
 use std::fmt;
 
-/// A pattern for names: `*` is any text, also none; all else is itself, and upper case is not lower case.
+/// A pattern for names: `*` is any text, also none; all else is itself, and upper case is not lower
+/// case.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Glob {
     pattern: Box<str>,

@@ -1,4 +1,5 @@
-//! Accessors for the inner service of a layer's service, and a poll that drops the inner future with its answer.
+//! Accessors for the inner service of a layer's service, and a poll that drops the inner future
+//! with its answer.
 
 use std::{
     future::Future,
@@ -12,10 +13,11 @@ use crate::call::ToolCall;
 
 /// Calls a service, and builds a future around that which it returns.
 ///
-/// The inner future is made in its place and not copied there, which a large one would cost at every layer, if three things
-/// hold: this is not inlined, the `call` that ends in it is not (`#[inline(never)]`), and `build` cannot panic and owns nothing, so that
-/// there is nothing to drop. It takes what it needs by [`Option::take`]. The clone of a classifier is made there too: should it panic, the
-/// call counts as abandoned.
+/// The inner future is made in its place and not copied there, which a large one would cost at
+/// every layer, if three things hold: this is not inlined, the `call` that ends in it is not
+/// (`#[inline(never)]`), and `build` cannot panic and owns nothing, so that there is nothing to
+/// drop. It takes what it needs by [`Option::take`]. The clone of a classifier is made there too:
+/// should it panic, the call counts as abandoned.
 ///
 /// A layer that can hold a call back [releases](ToolCall::release) it before.
 #[inline(never)]
@@ -30,8 +32,8 @@ where
     build(svc.call(call))
 }
 
-/// Polls `fut`, and drops it as soon as it is ready: its permits and connections are free then, not when
-/// the future around it is dropped.
+/// Polls `fut`, and drops it as soon as it is ready: its permits and connections are free then, not
+/// when the future around it is dropped.
 #[inline]
 pub(crate) fn poll<F: Future>(
     mut fut: Pin<&mut Option<F>>,
@@ -43,14 +45,15 @@ pub(crate) fn poll<F: Future>(
     Poll::Ready(output)
 }
 
-/// The accessors of every layer's service. `@kept`: without `get_mut`, because the layer keeps the readiness or a copy of
-/// the inner service.
+/// The accessors of every layer's service. `@kept`: without `get_mut`, because the layer keeps the
+/// readiness or a copy of the inner service.
 macro_rules! accessors {
     ({$($param:ident),+} $service:ty, $field:ident) => {
         $crate::kit::inner::accessors!(@kept {$($param),+} $service, $field);
 
         impl<$($param),+> $service {
-            /// The service below, to be changed. What it has reserved for the next call is best left alone.
+            /// The service below, to be changed. What it has reserved for the next call is best
+            /// left alone.
             pub fn get_mut(&mut self) -> &mut S {
                 &mut self.$field
             }

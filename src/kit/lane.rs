@@ -1,4 +1,5 @@
-//! Parts of a whole that threads have for themselves, so that they do not write to the same cache line.
+//! Parts of a whole that threads have for themselves, so that they do not write to the same cache
+//! line.
 
 #[cfg(feature = "metrics")]
 use std::sync::atomic::{Ordering::Acquire, fence};
@@ -13,8 +14,8 @@ use std::{
     thread,
 };
 
-/// How many: a power of two, and more than the machine has threads, but 32 at most. Threads beyond share them, and
-/// so may those that were started with many others in between.
+/// How many: a power of two, and more than the machine has threads, but 32 at most. Threads beyond
+/// share them, and so may those that were started with many others in between.
 pub(crate) fn lanes() -> usize {
     static LANES: LazyLock<usize> = LazyLock::new(|| {
         let threads = thread::available_parallelism().map_or(4, usize::from);
@@ -48,8 +49,8 @@ pub(crate) fn here<T>(lanes: &[T]) -> &T {
     &lanes[thread_number() & (lanes.len() - 1)]
 }
 
-/// A value whose references are counted in each lane apart, so that calls on several threads can keep one without
-/// writing to the same cache line.
+/// A value whose references are counted in each lane apart, so that calls on several threads can
+/// keep one without writing to the same cache line.
 pub(crate) struct Spread<T>(Arc<[Arc<Kept<T>>]>);
 
 /// What the references of one lane are counted on.

@@ -54,8 +54,9 @@ impl Name {
 /// The names and patterns of tools that a layer was given, and whether calls have matched them.
 ///
 /// A misspelt name does nothing, and a misspelt pattern of a policy denies nothing. With a table of
-/// all tools [`check`](Self::check) finds it before the first call. Without one, a layer emits the event
-/// `tool.unmatched` at WARN after 1,000 calls, once, with the names that none of them has matched.
+/// all tools [`check`](Self::check) finds it before the first call. Without one, a layer emits the
+/// event `tool.unmatched` at WARN after 1,000 calls, once, with the names that none of them has
+/// matched.
 ///
 #[cfg_attr(feature = "router", doc = "```")]
 #[cfg_attr(not(feature = "router"), doc = "```ignore")]
@@ -189,7 +190,8 @@ impl<T> PerTool<T> {
         Some(value)
     }
 
-    /// The value by the flat name, if the call has a server, else by the tool's own: no server's tool has the value of another one by its name.
+    /// The value by the flat name, if the call has a server, else by the tool's own: no server's
+    /// tool has the value of another one by its name.
     pub(crate) fn get_of_server(&self, call: &ToolCall) -> Option<&T> {
         let is_it = |name: &str| match call.server() {
             Some(_) => call.cmp_flat(name).is_eq(),
@@ -200,8 +202,8 @@ impl<T> PerTool<T> {
         Self::matched(tools.find(|(name, _)| is_it(name.tool.as_str())))
     }
 
-    /// The value of the one tool that [`Key::Tool`](crate::Key::Tool) stands for. Those of a server whose list was not read share a key.
-    /// It may be asked for a key that no call has had yet.
+    /// The value of the one tool that [`Key::Tool`](crate::Key::Tool) stands for. Those of a server
+    /// whose list was not read share a key. It may be asked for a key that no call has had yet.
     pub(crate) fn get_of_key(&self, call: &ToolCall) -> Option<&T> {
         call.info().listed_tool()?;
         Some(&self.find_for(call)?.1)

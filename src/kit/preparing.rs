@@ -16,8 +16,8 @@ use crate::{
 };
 
 pin_project! {
-    /// Waits until a service is ready for one call, within the call's [`WaitLimit`]. Permits are taken afterwards, when the
-    /// service is ready.
+    /// Waits until a service is ready for one call, within the call's [`WaitLimit`]. Permits are
+    /// taken afterwards, when the service is ready.
     #[derive(Debug)]
     pub(crate) struct Preparing<S> {
         svc: S,
@@ -66,7 +66,8 @@ impl<S> Preparing<S> {
         self.project().svc
     }
 
-    /// The service, once it is ready for the call. A service that became ready too late is not called.
+    /// The service, once it is ready for the call. A service that became ready too late is not
+    /// called.
     pub(crate) fn poll<'s>(
         self: Pin<&'s mut Self>,
         cx: &mut Context<'_>,
@@ -91,7 +92,8 @@ impl<S> Preparing<S> {
     }
 }
 
-/// The same for a call that has not begun to wait. If the service is not ready yet, it is polled again in a [`Preparing`].
+/// The same for a call that has not begun to wait. If the service is not ready yet, it is polled
+/// again in a [`Preparing`].
 pub(crate) fn poll_once<S>(
     svc: &mut S,
     call: &ToolCall,
@@ -160,7 +162,8 @@ impl Unprepared {
 }
 
 impl GivenUp {
-    /// Why a call must not be sent any more, if its deadline has passed or its caller has cancelled.
+    /// Why a call must not be sent any more, if its deadline has passed or its caller has
+    /// cancelled.
     pub(crate) fn by(call: &ToolCall) -> Option<Self> {
         if Caller::has_cancelled(call) {
             return Some(Self::Cancelled);

@@ -1,9 +1,9 @@
 //! Readiness for layers whose answer depends on the call.
 //!
-//! Such a layer is always ready: it must be able to refuse although the service below is not. So its
-//! `poll_ready` polls the inner service and keeps the result; its `call` finds the inner service ready and
-//! calls it in place, or moves the very instance that was polled, with its place in the queue, into
-//! the future. A refusal gives the reservation back at once.
+//! Such a layer is always ready: it must be able to refuse although the service below is not. So
+//! its `poll_ready` polls the inner service and keeps the result; its `call` finds the inner
+//! service ready and calls it in place, or moves the very instance that was polled, with its place
+//! in the queue, into the future. A refusal gives the reservation back at once.
 
 use std::{
     mem,
@@ -60,7 +60,8 @@ impl<S> Prepared<S> {
         }
     }
 
-    /// Polls the inner service. A service that failed is not polled again before a call has met its error.
+    /// Polls the inner service. A service that failed is not polled again before a call has met its
+    /// error.
     #[inline]
     pub(crate) fn poll<R>(&mut self, cx: &mut Context<'_>)
     where
@@ -106,7 +107,8 @@ impl<S> Prepared<S> {
         S: Clone,
     {
         let ready = mem::replace(&mut self.ready, Readiness::No);
-        // The instance that was polled has a place in the queue: it moves into the future, and the clone stays.
+        // The instance that was polled has a place in the queue: it moves into the future, and the
+        // clone stays.
         let fresh = self.svc.clone();
         let polled = mem::replace(&mut self.svc, fresh);
         match ready {

@@ -4,28 +4,31 @@
 //! bounded; and what protects a tool (an open breaker, a cooldown) must not be the thing that is
 //! forgotten, so every value says whether it may be.
 //!
-//! Looking up a known key does not allocate, unless it becomes hot. It takes no lock as long as no key was forgotten and
-//! nobody else has a call of this key in flight, or had one beside another. Else it waits for nobody but for a table that is being replaced, or a thread
-//! of the same lane that makes a key hot: entries are only ever added to a table, and each thread reads the present one under
-//! a read lock of its own lane. When a table is full, a new one takes what
-//! wants to stay, as far as that frees an eighth of the places: what must not be forgotten or has a call in flight,
-//! always; then what should not, then what was used again since the last sweep. If what must stay fills the table,
-//! new keys share one overflow entry.
+//! Looking up a known key does not allocate, unless it becomes hot. It takes no lock as long as no
+//! key was forgotten and nobody else has a call of this key in flight, or had one beside another.
+//! Else it waits for nobody but for a table that is being replaced, or a thread of the same lane
+//! that makes a key hot: entries are only ever added to a table, and each thread reads the present
+//! one under a read lock of its own lane. When a table is full, a new one takes what wants to stay,
+//! as far as that frees an eighth of the places: what must not be forgotten or has a call in
+//! flight, always; then what should not, then what was used again since the last sweep. If what
+//! must stay fills the table, new keys share one overflow entry.
 //!
-//! Where names come from strangers, a key is *known* once a call with it has succeeded, or because it was declared
-//! ([`Registry::declare`]). Keys that are not known go first, and have half of the places at most, so that invented names
-//! that fail, and whose breakers are open, cannot take the places of real ones. Of a key that may be made of ids, a call of a
-//! principal that was [not verified](crate::ToolCall::with_unverified_ids) makes nothing known. A call that succeeds with the overflow
-//! entry makes its key known, and the next one has a place.
+//! Where names come from strangers, a key is *known* once a call with it has succeeded, or because
+//! it was declared ([`Registry::declare`]). Keys that are not known go first, and have half of the
+//! places at most, so that invented names that fail, and whose breakers are open, cannot take the
+//! places of real ones. Of a key that may be made of ids, a call of a principal that was [not
+//! verified](crate::ToolCall::with_unverified_ids) makes nothing known. A call that succeeds with
+//! the overflow entry makes its key known, and the next one has a place.
 //!
-//! Whoever looks a key up for a call keeps the entry until the call has ended; that is how a call in flight
-//! is seen. A call that looks a key up in the very moment in which it is evicted works on the evicted
-//! entry; nothing is lost but that call's mark on a state that was not worth keeping.
+//! Whoever looks a key up for a call keeps the entry until the call has ended; that is how a call
+//! in flight is seen. A call that looks a key up in the very moment in which it is evicted works on
+//! the evicted entry; nothing is lost but that call's mark on a state that was not worth keeping.
 //!
-//! If a call keeps an entry that others keep too, it becomes hot in the lane of that call: another entry there stands
-//! for it, on which the calls of the lane are counted, so that threads do not all write to one count. It stays hot, in
-//! flight or not, until its place is another key's, the table grows, or a sweep begins: that drops all of them first,
-//! so that of the hot keys only those that calls have are in flight. A lane has 16 at most.
+//! If a call keeps an entry that others keep too, it becomes hot in the lane of that call: another
+//! entry there stands for it, on which the calls of the lane are counted, so that threads do not
+//! all write to one count. It stays hot, in flight or not, until its place is another key's, the
+//! table grows, or a sweep begins: that drops all of them first, so that of the hot keys only those
+//! that calls have are in flight. A lane has 16 at most.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
@@ -96,7 +99,8 @@ pub(crate) struct Entry<V> {
     used: AtomicBool,
     /// Whether there is such a tool: one of the three constants. The overflow entry is never known.
     known: AtomicU8,
-    /// How many tables hold it. Whoever else does has a call in flight, or is a lane in which it is hot.
+    /// How many tables hold it. Whoever else does has a call in flight, or is a lane in which it is
+    /// hot.
     tables: AtomicUsize,
     body: Body<V>,
 }
@@ -118,8 +122,8 @@ enum Other<V> {
 
 #[derive(Debug)]
 struct Own<V> {
-    /// What the key is called: both parts, one after the other, of a long one only the beginning. The hash
-    /// tells it from others.
+    /// What the key is called: both parts, one after the other, of a long one only the beginning.
+    /// The hash tells it from others.
     text: Box<str>,
     value: V,
 }
@@ -305,7 +309,8 @@ impl<V> Entry<V> {
         holders > this.tables.load(Relaxed)
     }
 
-    /// Its place among those that want to stay when a table is swept: 0 if it must, and the last ones go first.
+    /// Its place among those that want to stay when a table is swept: 0 if it must, and the last
+    /// ones go first.
     fn tier(this: &Arc<Self>) -> usize
     where
         V: Evict,
@@ -338,7 +343,8 @@ impl<V> Entry<V> {
     }
 }
 
-/// What some threads look up in. On a cache line of its own: its lock is written to by each look-up.
+/// What some threads look up in. On a cache line of its own: its lock is written to by each
+/// look-up.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Lane<V>(RwLock<Local<V>>);
@@ -409,7 +415,8 @@ impl<V> Writer<V> {
         self.table.find(hash).map(Kept::entry)
     }
 
-    /// How many new keys go to the overflow entry before the next sweep: known ones do not wait for the others' sake.
+    /// How many new keys go to the overflow entry before the next sweep: known ones do not wait for
+    /// the others' sake.
     fn patience(&mut self, is_known: bool) -> &mut usize {
         match is_known {
             true => &mut self.patience,
@@ -487,7 +494,8 @@ impl<V: Evict> Registry<V> {
         &self.0.inert
     }
 
-    /// The entry of the call's key, made by `make` if it is new, for code that names a key itself: it is known.
+    /// The entry of the call's key, made by `make` if it is new, for code that names a key itself:
+    /// it is known.
     pub(crate) fn get_known(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
         let hash = self.0.key.hash(call);
         let entry = self.find(hash).unwrap_or_else(|| {
@@ -500,7 +508,8 @@ impl<V: Evict> Registry<V> {
         entry
     }
 
-    /// A look at the entry of the call's key, made by `make` if it is new, for a value that knows itself whether it is in use.
+    /// A look at the entry of the call's key, made by `make` if it is new, for a value that knows
+    /// itself whether it is in use.
     #[cfg(any(test, feature = "metrics"))]
     #[inline]
     pub(crate) fn with<T>(
@@ -520,7 +529,8 @@ impl<V: Evict> Registry<V> {
         look(&self.insert(hash, call, make))
     }
 
-    /// That entry for a call to keep until it has ended. It may be another one that stands for it in this lane.
+    /// That entry for a call to keep until it has ended. It may be another one that stands for it
+    /// in this lane.
     #[inline]
     pub(crate) fn keep(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
         let hash = self.0.key.hash(call);
@@ -586,7 +596,8 @@ impl<V: Evict> Registry<V> {
         self.insert(hash, call, make)
     }
 
-    /// The same of an entry that is not hot in this lane: it becomes so if somebody else has it in flight.
+    /// The same of an entry that is not hot in this lane: it becomes so if somebody else has it in
+    /// flight.
     #[cold]
     fn keep_shared(&self, local: RwLockReadGuard<'_, Local<V>>, hash: u64) -> Arc<Entry<V>> {
         let entry = local.find(hash).expect("found under this lock");
@@ -680,7 +691,8 @@ impl<V: Evict> Registry<V> {
             key if key.is_of_ids() => UNVERIFIED,
             _ => UNKNOWN,
         };
-        // A key function may look at the keys itself, or wait for somebody who does: no lock is held.
+        // A key function may look at the keys itself, or wait for somebody who does: no lock is
+        // held.
         self.insert_as(known, hash, self.0.key.parts(call), make)
     }
 
@@ -772,8 +784,9 @@ impl<V: Evict> Registry<V> {
         writer.len < max
     }
 
-    /// Forgets the first of these tiers, and as many of the others as it takes to free an eighth of `most` places, of which
-    /// `taken` are. How many keys to send to the overflow entry before the next one: a sweep looks at every key.
+    /// Forgets the first of these tiers, and as many of the others as it takes to free an eighth of
+    /// `most` places, of which `taken` are. How many keys to send to the overflow entry before the
+    /// next one: a sweep looks at every key.
     fn sweep(&self, writer: &mut Writer<V>, taken: usize, most: usize, tiers: &[usize]) -> usize {
         // Kept to the end: nobody drops it while a lane is locked.
         let table = Arc::clone(&writer.table);
@@ -828,7 +841,8 @@ impl<V: Evict> Registry<V> {
         }
         writer.table = Arc::new(next);
         for lane in &self.0.lanes {
-            // No value is dropped here: all entries are in the table before, which the caller keeps.
+            // No value is dropped here: all entries are in the table before, which the caller
+            // keeps.
             *lane.write() = Local::new(&writer.table);
         }
     }
@@ -836,7 +850,8 @@ impl<V: Evict> Registry<V> {
 
 #[cfg(feature = "shared")]
 impl<V: Evict> Registry<V> {
-    /// The entry of a key by its hash and its texts, as another process tells of it. That it was asked for does not prove it.
+    /// The entry of a key by its hash and its texts, as another process tells of it. That it was
+    /// asked for does not prove it.
     pub(crate) fn of_parts(
         &self,
         hash: u64,

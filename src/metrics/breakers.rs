@@ -20,8 +20,8 @@ pub(super) struct Breaker {
 impl Breaker {
     /// Takes over the state that was reported, `from` another one if that was reported too.
     fn set(&mut self, from: Option<BreakerState>, to: BreakerState, generation: u32) {
-        // Two threads may report in the wrong order. A breaker that was forgotten while it was closed begins to
-        // count its states anew.
+        // Two threads may report in the wrong order. A breaker that was forgotten while it was
+        // closed begins to count its states anew.
         let newer = generation.wrapping_sub(self.generation) as i32 > 0;
         if self.state.is_some_and(|known| newer || from == Some(known)) {
             (self.state, self.generation) = (Some(to), generation);
@@ -51,7 +51,8 @@ impl Board {
         breakers.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a breaker's change of state. Returns its labels here, and its state if that is known.
+    /// Records a breaker's change of state. Returns its labels here, and its state if that is
+    /// known.
     pub(super) fn hear(&self, t: &Transition) -> (Labels, Option<BreakerState>) {
         let labels = Labels::new(t.server.as_deref(), t.tool.as_deref().unwrap_or_default());
         let before = t.generation.wrapping_sub(1);

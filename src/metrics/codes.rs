@@ -13,8 +13,8 @@ pub(crate) const MAX_CODES: usize = 16;
 pub(super) struct Codes([OnceLock<Box<str>>; MAX_CODES]);
 
 impl Codes {
-    /// The place of a code, [`MAX_CODES`] if there is none left. Does not allocate for a code that is known
-    /// and looks like its label.
+    /// The place of a code, [`MAX_CODES`] if there is none left. Does not allocate for a code that
+    /// is known and looks like its label.
     #[inline(always)]
     pub(super) fn place(&self, code: &str) -> usize {
         let mut known = self.0.iter().map_while(OnceLock::get);

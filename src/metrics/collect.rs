@@ -190,8 +190,8 @@ impl Period {
 
 /// Reads what happened, interval by interval; made by [`Metrics::interval`].
 ///
-/// Readers are independent of each other and of [`Metrics::reset`]: what one has read adds up to all that happened
-/// since it was made. It keeps a copy of all counters and histograms.
+/// Readers are independent of each other and of [`Metrics::reset`]: what one has read adds up to
+/// all that happened since it was made. It keeps a copy of all counters and histograms.
 ///
 /// ```
 /// use tower_toolcall::metrics::Metrics;

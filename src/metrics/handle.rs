@@ -36,9 +36,9 @@ const MOST_TOOLS: usize = 1 << 20;
 
 /// The counters of all layers that were made with it. Cheap to clone; clones share them.
 ///
-/// Its layer puts it on the record of each call, so it receives what the layers below report. A [listener](Listen) as well,
-/// for layers that no call with its layer passes; an event that reaches it both ways counts once. See the [module docs](super) for
-/// an example.
+/// Its layer puts it on the record of each call, so it receives what the layers below report. A
+/// [listener](Listen) as well, for layers that no call with its layer passes; an event that reaches
+/// it both ways counts once. See the [module docs](super) for an example.
 #[derive(Clone)]
 pub struct Metrics(Arc<Inner>);
 
@@ -60,7 +60,8 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// With the default settings: 1,000 tools, latencies from 1 us to 1 h with two significant digits.
+    /// With the default settings: 1,000 tools, latencies from 1 us to 1 h with two significant
+    /// digits.
     pub fn new() -> Self {
         MetricsBuilder::default().with_range(Range::default())
     }
@@ -70,8 +71,8 @@ impl Metrics {
         MetricsBuilder::default()
     }
 
-    /// A layer that counts here. Any number of layers can: services for one tool each, or stacks for
-    /// several servers.
+    /// A layer that counts here. Any number of layers can: services for one tool each, or stacks
+    /// for several servers.
     pub fn layer(&self) -> MetricsLayer {
         MetricsLayer {
             metrics: self.clone(),
@@ -84,8 +85,8 @@ impl Metrics {
         self.with_period(|period| period.read(self.collect(), false))
     }
 
-    /// The same with every tool's histogram, so that it can be [merged](Snapshot::merge) with those of other
-    /// processes.
+    /// The same with every tool's histogram, so that it can be [merged](Snapshot::merge) with those
+    /// of other processes.
     pub fn export(&self) -> Snapshot {
         self.with_period(|period| period.read(self.collect(), true))
     }
@@ -275,9 +276,10 @@ impl MetricsBuilder {
         self
     }
 
-    /// Sets which latencies are distinguished, and by how many significant digits (1 to 5). Memory for a tool grows
-    /// with the digits: about 26 KiB with two, seven times that with three, and that for
-    /// each of the parts that it has where its calls meet on several threads. Default: 1 us to 1 h, two digits.
+    /// Sets which latencies are distinguished, and by how many significant digits (1 to 5). Memory
+    /// for a tool grows with the digits: about 26 KiB with two, seven times that with three, and
+    /// that for each of the parts that it has where its calls meet on several threads. Default: 1
+    /// us to 1 h, two digits.
     ///
     /// A shorter latency counts as the shortest; a longer one as the longest, and is counted
     /// ([`Latency::clamped`](super::Latency::clamped)).
@@ -286,8 +288,8 @@ impl MetricsBuilder {
         self
     }
 
-    /// Whether [Prometheus' text](Metrics::prometheus) has [other systems' names](super#other-systems-names) as well.
-    /// Default: no.
+    /// Whether [Prometheus' text](Metrics::prometheus) has [other systems'
+    /// names](super#other-systems-names) as well. Default: no.
     pub fn with_aliases(mut self, aliases: bool) -> Self {
         self.aliases = aliases;
         self
@@ -303,7 +305,8 @@ impl MetricsBuilder {
     ///
     /// # Errors
     ///
-    /// A bound of zero, digits that are not 1 to 5, a range that is not one or is longer than a year.
+    /// A bound of zero, digits that are not 1 to 5, a range that is not one or is longer than a
+    /// year.
     pub fn build(self) -> Result<Metrics, ConfigError> {
         let reason = format!("{} is not 1 to {MOST_TOOLS}", self.max_tools);
         refuse_if(

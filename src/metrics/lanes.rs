@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use super::{latency::Range, tally::Tally};
 use crate::kit::lane::{lanes, thread_number};
 
-/// A tally in as many parts as threads have met at it: a thread that finds a part locked goes to the
-/// next, and makes it if it is not there. So no thread waits for another one, or for a reader, and a
-/// tool whose calls never meet has one part.
+/// A tally in as many parts as threads have met at it: a thread that finds a part locked goes to
+/// the next, and makes it if it is not there. So no thread waits for another one, or for a reader,
+/// and a tool whose calls never meet has one part.
 pub(super) struct Lanes(Box<[OnceLock<Box<Mutex<Tally>>>]>);
 
 impl Lanes {

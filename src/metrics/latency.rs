@@ -95,7 +95,8 @@ impl Range {
         )
     }
 
-    /// A histogram from another process: none if a latency is not of this range, or there are more than can be added up.
+    /// A histogram from another process: none if a latency is not of this range, or there are more
+    /// than can be added up.
     pub(super) fn decode(&self, counts: &[(u64, u64)]) -> Option<Histogram<u64>> {
         const MOST: u64 = 1 << 56;
         let (mut decoded, mut calls) = (self.histogram(), 0_u64);

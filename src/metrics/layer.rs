@@ -5,7 +5,8 @@ use tower_layer::Layer;
 use super::{handle::Metrics, service::MetricsService};
 use crate::outcome::ByError;
 
-/// Layer that counts and times calls, made by [`Metrics::layer`]. See the [module docs](super) for an example.
+/// Layer that counts and times calls, made by [`Metrics::layer`]. See the [module docs](super) for
+/// an example.
 #[derive(Clone)]
 #[must_use]
 pub struct MetricsLayer<C = ByError> {
@@ -15,8 +16,9 @@ pub struct MetricsLayer<C = ByError> {
 
 impl<C> MetricsLayer<C> {
     /// Sets the classifier that decides whether an `Ok` is an error result
-    /// ([`Outcome::is_reported`](crate::Outcome::is_reported)). Default: an `Ok` is a success, unless the leaf has
-    /// [reported](crate::Record::set_reported) an error, as `McpService` does (`isError`). That holds with any classifier.
+    /// ([`Outcome::is_reported`](crate::Outcome::is_reported)). Default: an `Ok` is a success,
+    /// unless the leaf has [reported](crate::Record::set_reported) an error, as `McpService` does
+    /// (`isError`). That holds with any classifier.
     pub fn with_classifier<D>(self, classifier: D) -> MetricsLayer<D> {
         MetricsLayer {
             metrics: self.metrics,

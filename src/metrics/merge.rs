@@ -13,7 +13,8 @@ use crate::event::BreakerState;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MergeError {
-    /// A row that has timed calls has no histogram: use [`Metrics::export`](super::Metrics::export).
+    /// A row that has timed calls has no histogram: use
+    /// [`Metrics::export`](super::Metrics::export).
     NoHistogram,
     /// They distinguish other latencies.
     OtherLatencies,
@@ -34,8 +35,9 @@ impl fmt::Display for MergeError {
 impl std::error::Error for MergeError {}
 
 impl Snapshot {
-    /// Adds what another process, or another [`Metrics`](super::Metrics), has counted. Both snapshots need their
-    /// histograms. The period becomes the longer one, and a breaker's state the worse one.
+    /// Adds what another process, or another [`Metrics`](super::Metrics), has counted. Both
+    /// snapshots need their histograms. The period becomes the longer one, and a breaker's state
+    /// the worse one.
     ///
     /// # Errors
     ///

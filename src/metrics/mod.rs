@@ -1,9 +1,10 @@
 //! A layer that counts and times calls, per tool, and a handle that shows the figures.
 //!
-//! [`Metrics`] is the handle. [`Metrics::layer`] makes the layer, which sees every call begin and end, however it
-//! ends: with an answer, an error, a panic, or dropped unfinished. What happens to a call below the layer (retries,
-//! rate limits, a circuit breaker's states) the other layers report: it is on the call's record as a
-//! [listener](crate::event::Listening), so there is nothing to wire.
+//! [`Metrics`] is the handle. [`Metrics::layer`] makes the layer, which sees every call begin and
+//! end, however it ends: with an answer, an error, a panic, or dropped unfinished. What happens to
+//! a call below the layer (retries, rate limits, a circuit breaker's states) the other layers
+//! report: it is on the call's record as a [listener](crate::event::Listening), so there is nothing
+//! to wire.
 //!
 //! | [Prometheus](Metrics::prometheus) | type | labels beside `server` and `tool` | [snapshot](Stats) |
 //! |---|---|---|---|
@@ -22,8 +23,9 @@
 //! | `circuit_breaker_open_total` | counter | | [`BreakerRow::openings`] |
 //! | `circuit_breaker_state` | gauge: 0 closed, 1 half-open, 2 open | | [`BreakerRow::state`] |
 //!
-//! The [tokens](crate::event::Event::Token) that calls needed, of all tools together, so without the labels `server` and `tool`, nor
-//! one of the audience: names of services behind tools are not for every scraper. Absent before the first one:
+//! The [tokens](crate::event::Event::Token) that calls needed, of all tools together, so without
+//! the labels `server` and `tool`, nor one of the audience: names of services behind tools are not
+//! for every scraper. Absent before the first one:
 //!
 //! | [Prometheus](Metrics::prometheus) | type | labels | [snapshot](TokenStats) |
 //! |---|---|---|---|
@@ -31,46 +33,53 @@
 //! | `token_exchange_failures_total` | counter | `code`: that of the [kind](crate::ErrorKind) of the cause | `failures` |
 //! | `token_exchange_duration_ms` | histogram | `le` | `exchange` |
 //!
-//! The calls for which a layer could do nothing ([`Event::Inert`](crate::event::Event::Inert)), of all tools together. Absent before the
-//! first one:
+//! The calls for which a layer could do nothing ([`Event::Inert`](crate::event::Event::Inert)), of
+//! all tools together. Absent before the first one:
 //!
 //! | [Prometheus](Metrics::prometheus) | type | labels | [snapshot](InertRow) |
 //! |---|---|---|---|
 //! | `tool_inert_total` | counter | `layer`; `reason`: an [`InertReason`](crate::event::InertReason) | `inert` |
 //!
-//! Latencies are told apart to two digits, unless [set](MetricsBuilder::with_latency) otherwise. One that cannot be told from a bucket's bound
-//! is counted above it: so a call that ended by its timeout of 2 s is not among those that took at most 2 s.
+//! Latencies are told apart to two digits, unless [set](MetricsBuilder::with_latency) otherwise.
+//! One that cannot be told from a bucket's bound is counted above it: so a call that ended by its
+//! timeout of 2 s is not among those that took at most 2 s.
 //!
-//! `tool_execution_errors_total` counts every call that did not succeed, given up and timed out ones too. Attempts are
-//! requests that were sent: a call that was only refused has none; one that its tool refused, by a wrong argument, has one. A breaker of a whole server has an empty `tool`.
-//! Latencies are those of all calls but the ones that this side refused (no time left, circuit open, overloaded).
+//! `tool_execution_errors_total` counts every call that did not succeed, given up and timed out
+//! ones too. Attempts are requests that were sent: a call that was only refused has none; one that
+//! its tool refused, by a wrong argument, has one. A breaker of a whole server has an empty `tool`.
+//! Latencies are those of all calls but the ones that this side refused (no time left, circuit
+//! open, overloaded).
 //!
-//! `tool_retries_total`, `tool_retries_refused_total`, `tool_rate_limited_total`, `tool_slow_total` and
-//! `circuit_breaker_*` need a layer that reports them: the retry, rate limit, timeout and breaker layers below. Where there is one,
-//! they begin at 0; where there is none, they are absent, everywhere: in the snapshot (`None`), the table (`-`) and all
-//! exports. `tool_reused_total` is absent before the first call that
-//! `once` or `cache` answers without sending it. A breaker is there from the first call on that it saw succeed or fail, or refused. One that is changed by its
+//! `tool_retries_total`, `tool_retries_refused_total`, `tool_rate_limited_total`, `tool_slow_total`
+//! and `circuit_breaker_*` need a layer that reports them: the retry, rate limit, timeout and
+//! breaker layers below. Where there is one, they begin at 0; where there is none, they are absent,
+//! everywhere: in the snapshot (`None`), the table (`-`) and all exports. `tool_reused_total` is
+//! absent before the first call that `once` or `cache` answers without sending it. A breaker is
+//! there from the first call on that it saw succeed or fail, or refused. One that is changed by its
 //! handle reports the last two to the metrics whose calls it saw.
 //!
 //! Not seen without wiring are calls that never reach the layer: those that a batch does not start
-//! (`batch::Parallel::with_listener`). A call has at most four listeners at a time. What a layer reports counts under the names
-//! that this layer sees: where retries happen below a router, put an [identity layer](crate::identity) above the metrics, so
-//! that both see the same names. A closure that passes events on to these metrics has to say so by
+//! (`batch::Parallel::with_listener`). A call has at most four listeners at a time. What a layer
+//! reports counts under the names that this layer sees: where retries happen below a router, put an
+//! [identity layer](crate::identity) above the metrics, so that both see the same names. A closure
+//! that passes events on to these metrics has to say so by
 //! [`Listen::includes`](crate::Listen::includes), or each event counts twice.
 //!
 //! # Other systems' names
 //!
-//! An HTTP tool proxy calls `tool_execution_errors_total{code}` `tool_execution_errors{error_code}`.
-//! [`MetricsBuilder::with_aliases`] adds it to Prometheus' text, and `Facade::with_aliases` to the facade; all other names of
-//! that proxy and of an MCP gateway are ours. OpenTelemetry has names of its own; `Otel::with_aliases` adds theirs.
+//! An HTTP tool proxy calls `tool_execution_errors_total{code}`
+//! `tool_execution_errors{error_code}`. [`MetricsBuilder::with_aliases`] adds it to Prometheus'
+//! text, and `Facade::with_aliases` to the facade; all other names of that proxy and of an MCP
+//! gateway are ours. OpenTelemetry has names of its own; `Otel::with_aliases` adds theirs.
 //!
-//! The same figures go elsewhere as they come through a [`Sink`]: `metrics_facade::Facade` (feature `metrics-facade`) is
-//! one for the `metrics` crate, `otel::metrics::OtelMetrics` (feature `otel`) one for OpenTelemetry.
+//! The same figures go elsewhere as they come through a [`Sink`]: `metrics_facade::Facade` (feature
+//! `metrics-facade`) is one for the `metrics` crate, `otel::metrics::OtelMetrics` (feature `otel`)
+//! one for OpenTelemetry.
 //!
 //! # Order
 //!
-//! Inside [`trace`](crate::trace), outside everything else that should be counted: above retry it counts calls and their
-//! attempts, below it would count attempts as calls.
+//! Inside [`trace`](crate::trace), outside everything else that should be counted: above retry it
+//! counts calls and their attempts, below it would count attempts as calls.
 //!
 //! # Example
 //!
@@ -98,7 +107,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Five thousand tools, latencies to three digits up to five minutes, and a table every minute of that minute:
+//! Five thousand tools, latencies to three digits up to five minutes, and a table every minute of
+//! that minute:
 //!
 //! ```
 //! use std::time::Duration;
@@ -116,22 +126,25 @@
 //!
 //! # Bounds
 //!
-//! A tool that an [identity layer](crate::identity) outside of the metrics, a router or a schema knows has a row from its first
-//! call on, also if that call is refused before it is sent. Any other gets a row with the first call that is neither answered
-//! [`NotFound`](crate::ErrorKind::NotFound) nor refused before it is sent: names that a model invents count for
-//! [`_other`](OTHER), unless their server answers them with `isError`. So do tools beyond the bound
-//! (1,000 by default) and, for each tool, error codes beyond the sixteenth. A tool keeps its row, so counters only ever
-//! grow. Labels are redacted and have at most 67 characters; names that look the same then share a row.
+//! A tool that an [identity layer](crate::identity) outside of the metrics, a router or a schema
+//! knows has a row from its first call on, also if that call is refused before it is sent. Any
+//! other gets a row with the first call that is neither answered
+//! [`NotFound`](crate::ErrorKind::NotFound) nor refused before it is sent: names that a model
+//! invents count for [`_other`](OTHER), unless their server answers them with `isError`. So do
+//! tools beyond the bound (1,000 by default) and, for each tool, error codes beyond the sixteenth.
+//! A tool keeps its row, so counters only ever grow. Labels are redacted and have at most 67
+//! characters; names that look the same then share a row.
 //!
 //! # Errors
 //!
-//! Those of the inner service, stamped with the call's names. Readiness passes through, and its errors with it: no call has
-//! begun that could be counted. A layer below that is always ready (deadline, rate limit, breaker) makes calls of them.
+//! Those of the inner service, stamped with the call's names. Readiness passes through, and its
+//! errors with it: no call has begun that could be counted. A layer below that is always ready
+//! (deadline, rate limit, breaker) makes calls of them.
 //!
 //! # Cancel safety
 //!
-//! A future that is dropped unfinished is counted as cancelled, after its deadline as a timeout. It leaves the calls in
-//! flight in any case.
+//! A future that is dropped unfinished is counted as cancelled, after its deadline as a timeout. It
+//! leaves the calls in flight in any case.
 //!
 //! # Clone
 //!
@@ -139,12 +152,13 @@
 //!
 //! # Cost
 //!
-//! Two clock reads for each call, no allocation once a tool has been called. A call to a tool that has a row never
-//! waits for another call, nor for a reader: if a tool's counters are locked, the call uses others, and a reader adds
-//! them up. Tools beyond the bound take turns at a lock.
+//! Two clock reads for each call, no allocation once a tool has been called. A call to a tool that
+//! has a row never waits for another call, nor for a reader: if a tool's counters are locked, the
+//! call uses others, and a reader adds them up. Tools beyond the bound take turns at a lock.
 //!
-//! `cargo bench -p benches --bench overhead -- metrics` tells the time that a call takes on your machine;
-//! `cargo test --release --all-features --test metrics_speed -- --ignored --nocapture` also that of a snapshot.
+//! `cargo bench -p benches --bench overhead -- metrics` tells the time that a call takes on your
+//! machine; `cargo test --release --all-features --test metrics_speed -- --ignored --nocapture`
+//! also that of a snapshot.
 
 mod breakers;
 pub(crate) mod codes;

@@ -153,7 +153,8 @@ impl Series {
         }
     }
 
-    /// The signal that a layer has to announce for this series to exist; `None` if every tool has it.
+    /// The signal that a layer has to announce for this series to exist; `None` if every tool has
+    /// it.
     pub(crate) const fn signal(self) -> Option<Signal> {
         match self {
             Self::Executions(_) | Self::Attempts | Self::Timeouts => None,

@@ -199,13 +199,14 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// How many latencies are at most as long as each bound, in milliseconds, the last one without bound: there alone are
-/// those that were `clamped` to the longest of the range.
+/// How many latencies are at most as long as each bound, in milliseconds, the last one without
+/// bound: there alone are those that were `clamped` to the longest of the range.
 fn cumulative(histogram: &Histogram<u64>, clamped: u64) -> impl Iterator<Item = (String, u64)> {
     let mut recorded = histogram.iter_recorded().peekable();
     let mut sum = 0;
     let bounded = names::BOUNDS_MS.iter().map(move |bound| {
-        // Of values that are not distinguished from the bound most are longer: a timeout of 2 s ends calls a little after 2 s.
+        // Of values that are not distinguished from the bound most are longer: a timeout of 2 s
+        // ends calls a little after 2 s.
         let fits = |value| histogram.highest_equivalent(value) <= bound * 1000;
         while let Some(step) = recorded.next_if(|step| fits(step.value_iterated_to())) {
             sum += step.count_at_value();

@@ -30,9 +30,10 @@ pub(super) struct Shared {
 
 /// The counters of one tool.
 ///
-/// A model can invent names, so a row is *known* only after its first call that [shows](CallEnd::shows_a_tool) that
-/// there is such a tool. Until then it counts nothing but calls in flight, the rest counts for [`OTHER`](super::OTHER), and it is
-/// forgotten when its place is needed.
+/// A model can invent names, so a row is *known* only after its first call that
+/// [shows](CallEnd::shows_a_tool) that there is such a tool. Until then it counts nothing but calls
+/// in flight, the rest counts for [`OTHER`](super::OTHER), and it is forgotten when its place is
+/// needed.
 pub(super) struct Row {
     pub(super) labels: Labels,
     pub(super) codes: Codes,
@@ -126,7 +127,8 @@ impl Row {
         self.lanes.write(&self.shared.range, write);
     }
 
-    /// A call begins. Returns whether the sinks count it as in flight at this row; [`ended`](Self::ended) needs that again.
+    /// A call begins. Returns whether the sinks count it as in flight at this row;
+    /// [`ended`](Self::ended) needs that again.
     #[inline]
     pub(super) fn began(&self) -> bool {
         let as_known = self.is_known();

@@ -11,18 +11,19 @@ use crate::{
 ///
 /// Called in the middle of a poll or a drop: must be quick, must not block and must not panic.
 pub trait Sink: Send + Sync {
-    /// Makes the sink for the calls of a tool. Asked for once, when the tool gets its row: what has to be looked up or allocated
-    /// for its labels is made here.
+    /// Makes the sink for the calls of a tool. Asked for once, when the tool gets its row: what has
+    /// to be looked up or allocated for its labels is made here.
     fn tool(&self, labels: &Labels) -> Box<dyn ToolSink>;
 
-    /// A circuit breaker has another state, or is met for the first time. The state is `None` for all breakers together that
-    /// have no row of their own. `opened`: whether it has opened. Default: nothing.
+    /// A circuit breaker has another state, or is met for the first time. The state is `None` for
+    /// all breakers together that have no row of their own. `opened`: whether it has opened.
+    /// Default: nothing.
     fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {
         let _ = (labels, state, opened);
     }
 
-    /// A call needed a token; `exchange`: how long the identity provider took, if the call asked it; `failure`: the cause, if there is
-    /// none. Default: nothing.
+    /// A call needed a token; `exchange`: how long the identity provider took, if the call asked
+    /// it; `failure`: the cause, if there is none. Default: nothing.
     fn token(&self, outcome: TokenOutcome, exchange: Option<Duration>, failure: Option<ErrorKind>) {
         let _ = (outcome, exchange, failure);
     }
@@ -33,8 +34,8 @@ pub trait Sink: Send + Sync {
     }
 }
 
-/// Receives the calls of one tool; see [`Sink`]. It belongs to one tool of one [`Metrics`](super::Metrics): the ends of other tools' calls
-/// would be counted under wrong codes.
+/// Receives the calls of one tool; see [`Sink`]. It belongs to one tool of one
+/// [`Metrics`](super::Metrics): the ends of other tools' calls would be counted under wrong codes.
 pub trait ToolSink: Send + Sync {
     /// A call begins. Default: nothing.
     fn started(&self) {}
@@ -45,8 +46,8 @@ pub trait ToolSink: Send + Sync {
     /// A call has ended.
     fn ended(&self, end: &CallEnd<'_>);
 
-    /// The calls pass a layer that reports such events, so their series begins at 0. Called once for each signal.
-    /// Default: nothing.
+    /// The calls pass a layer that reports such events, so their series begins at 0. Called once
+    /// for each signal. Default: nothing.
     fn announced(&self, signal: Signal) {
         let _ = signal;
     }
@@ -133,14 +134,15 @@ impl CallEnd<'_> {
         }
     }
 
-    /// Whether it shows that there is a tool of this name: a table or a schema has it, or its server was asked. A model can
-    /// invent names, and what refuses a call without asking its server refuses invented ones as well.
+    /// Whether it shows that there is a tool of this name: a table or a schema has it, or its
+    /// server was asked. A model can invent names, and what refuses a call without asking its
+    /// server refuses invented ones as well.
     pub(super) fn shows_a_tool(&self) -> bool {
         self.known || self.sent && self.failure != Some(ErrorKind::NotFound)
     }
 
-    /// The counters that it moves, and by how much. Calls instead of a loop: what is constant is then known when this is
-    /// compiled.
+    /// The counters that it moves, and by how much. Calls instead of a loop: what is constant is
+    /// then known when this is compiled.
     #[inline]
     pub(crate) fn each_count(&self, mut count: impl FnMut(Series, u64)) {
         let failed_as = |kind| u64::from(self.failure == Some(kind));
@@ -151,8 +153,9 @@ impl CallEnd<'_> {
         count(Series::Rejected, failed_as(ErrorKind::CircuitOpen));
     }
 
-    /// Whether this side let the call go, at its first attempt at least: time was left, no circuit was open, nothing
-    /// was overloaded, no cooldown was on. How long others took says nothing of the tool.
+    /// Whether this side let the call go, at its first attempt at least: time was left, no circuit
+    /// was open, nothing was overloaded, no cooldown was on. How long others took says nothing of
+    /// the tool.
     pub fn was_sent(&self) -> bool {
         self.sent
     }

@@ -15,8 +15,8 @@ use crate::event::{BreakerState, CallOutcome, RetryRefusal, TokenOutcome};
 
 /// The counts of a period: since the start or a reset, or in an [interval](super::Interval).
 ///
-/// Prints as a table. Every name that was counted here is redacted and short; what another process has
-/// [written](serde::Deserialize) is taken as it is.
+/// Prints as a table. Every name that was counted here is redacted and short; what another process
+/// has [written](serde::Deserialize) is taken as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -27,7 +27,8 @@ pub struct Snapshot {
     pub tools: Vec<ToolRow>,
     /// All tools together.
     pub total: Stats,
-    /// Every circuit breaker that the calls have met since the start and that counted something, in the order of server and tool.
+    /// Every circuit breaker that the calls have met since the start and that counted something, in
+    /// the order of server and tool.
     pub breakers: Vec<BreakerRow>,
     /// The calls for which a layer could do nothing, in the order of layer and reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -115,14 +116,15 @@ pub struct Stats {
     pub cancelled: u64,
     /// Calls in which the tool panicked.
     pub panicked: u64,
-    /// The share of calls that neither succeeded nor were given up, from 0 to 1, rounded to six digits.
+    /// The share of calls that neither succeeded nor were given up, from 0 to 1, rounded to six
+    /// digits.
     pub error_rate: f64,
     /// Errors, timeouts and all that is no success, by code.
     pub codes: BTreeMap<String, u64>,
     /// Attempts of all calls: requests that were sent.
     pub attempts: u64,
-    /// Attempts that failed and were repeated by a retry layer. `None` if no layer below can report it, as the next four
-    /// fields.
+    /// Attempts that failed and were repeated by a retry layer. `None` if no layer below can report
+    /// it, as the next four fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<u64>,
     /// Calls that failed and were not sent again although that might have helped, by reason.
@@ -137,8 +139,8 @@ pub struct Stats {
     /// Calls that a circuit breaker refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaker_rejected: Option<u64>,
-    /// Calls that got the answer, or the error, of another call from `once` or `cache`. `None` before
-    /// the first one. They count as calls, without an attempt.
+    /// Calls that got the answer, or the error, of another call from `once` or `cache`. `None`
+    /// before the first one. They count as calls, without an attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reused: Option<u64>,
     /// Calls in flight at the end of the period.
@@ -147,8 +149,8 @@ pub struct Stats {
     pub latency: Latency,
 }
 
-/// How long calls took, however they ended; without those that this side refused (no time left, circuit open,
-/// overloaded). Of percentiles, the largest value that is as good as the true one.
+/// How long calls took, however they ended; without those that this side refused (no time left,
+/// circuit open, overloaded). Of percentiles, the largest value that is as good as the true one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Latency {
@@ -180,7 +182,8 @@ pub struct Latency {
     pub sum: Duration,
     /// How many were longer than the longest latency of the range, and count as that.
     pub clamped: u64,
-    /// The histogram, if it was asked for: latencies in whole microseconds, ascending, each with the number of calls.
+    /// The histogram, if it was asked for: latencies in whole microseconds, ascending, each with
+    /// the number of calls.
     #[serde(
         rename = "histogram_us",
         default,

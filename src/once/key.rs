@@ -14,13 +14,15 @@ use crate::{
 struct OnceKey(Arc<str>);
 
 impl ToolCall {
-    /// Names the effect of the call: a [`OnceLayer`](crate::once::OnceLayer) runs calls with one key once.
+    /// Names the effect of the call: a [`OnceLayer`](crate::once::OnceLayer) runs calls with one
+    /// key once.
     ///
-    /// Default: none. The layer then compares principal, tool and arguments for ten minutes. An empty key
-    /// is none.
+    /// Default: none. The layer then compares principal, tool and arguments for ten minutes. An
+    /// empty key is none.
     ///
-    /// Use the same key when the same effect is wanted again, and another key for another effect: two equal
-    /// payments that are both meant need two keys. A key has at most 1 KiB. It is not sent to the tool.
+    /// Use the same key when the same effect is wanted again, and another key for another effect:
+    /// two equal payments that are both meant need two keys. A key has at most 1 KiB. It is not
+    /// sent to the tool.
     #[must_use]
     pub fn with_once_key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.extensions_mut().insert(OnceKey(key.into()));

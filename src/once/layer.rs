@@ -44,7 +44,8 @@ pub struct Rules {
 crate::text::opaque_debug!({} Rules);
 
 impl OnceLayer {
-    /// A layer with the default settings: callers' keys count for 24 hours, equal arguments for ten minutes.
+    /// A layer with the default settings: callers' keys count for 24 hours, equal arguments for ten
+    /// minutes.
     pub fn new() -> Self {
         OnceBuilder::new().build_checked()
     }
@@ -54,13 +55,14 @@ impl OnceLayer {
         OnceBuilder::new()
     }
 
-    /// The number of keys, those of running calls included, and those that have ended, until others come.
+    /// The number of keys, those of running calls included, and those that have ended, until others
+    /// come.
     pub fn len(&self) -> usize {
         self.rules.keyed.len() + self.rules.repeats.len()
     }
 
-    /// Returns how many calls had no principal, and were compared with each other. The first one is the event
-    /// `tool.inert`.
+    /// Returns how many calls had no principal, and were compared with each other. The first one is
+    /// the event `tool.inert`.
     pub fn inert(&self) -> u64 {
         self.rules.inert.calls()
     }
@@ -123,17 +125,18 @@ impl OnceBuilder {
         }
     }
 
-    /// Sets how long the answer to a call with its caller's [key](crate::ToolCall::with_once_key) is kept after the
-    /// call has ended. Default 24 hours; at most 365 days.
+    /// Sets how long the answer to a call with its caller's [key](crate::ToolCall::with_once_key)
+    /// is kept after the call has ended. Default 24 hours; at most 365 days.
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.rules.ttl = ttl;
         self
     }
 
-    /// Sets for how long after its end a call without a key of its own is not run again with the same
-    /// arguments. Default ten minutes; at most 365 days.
+    /// Sets for how long after its end a call without a key of its own is not run again with the
+    /// same arguments. Default ten minutes; at most 365 days.
     ///
-    /// Zero turns that off: only calls with a [key](crate::ToolCall::with_once_key) are then looked at.
+    /// Zero turns that off: only calls with a [key](crate::ToolCall::with_once_key) are then looked
+    /// at.
     pub fn with_repeat_within(mut self, within: Duration) -> Self {
         self.rules.repeat_within = within;
         self

@@ -1,10 +1,10 @@
 //! A layer that runs a repeated call once: no second payment, no second mail.
 //!
-//! An agent whose call has timed out asks again, under a new call id, and cannot know whether the first call has run. Below this layer it
-//! gets the first one's answer.
+//! An agent whose call has timed out asks again, under a new call id, and cannot know whether the
+//! first call has run. Below this layer it gets the first one's answer.
 //!
-//! **Declare tools that only read [safe](crate::ReplaySafety::Safe)**: a status that is asked for again with
-//! equal arguments is else ten minutes old.
+//! **Declare tools that only read [safe](crate::ReplaySafety::Safe)**: a status that is asked for
+//! again with equal arguments is else ten minutes old.
 //!
 //! ```
 //! # use tower_toolcall::{ReplaySafety, ToolCall};
@@ -17,18 +17,20 @@
 //! ```
 //!
 //! The layer stands outside of retry and does not see what a retry policy declares:
-//! [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety) and `assume_replay_safe` do not count here.
+//! [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety) and
+//! `assume_replay_safe` do not count here.
 //!
-//! In a loop over a model's turns the same stands in [`Turn::map_calls`](crate::turn#example) (feature `turn`); in a file of
-//! settings it is `replay_safe = true` under `[tools.order_status]`; an identity layer takes it from a server whose
-//! annotations are trusted.
+//! In a loop over a model's turns the same stands in [`Turn::map_calls`](crate::turn#example)
+//! (feature `turn`); in a file of settings it is `replay_safe = true` under `[tools.order_status]`;
+//! an identity layer takes it from a server whose annotations are trusted.
 //!
-//! The line that [`trace`](crate::trace) writes for a call that was answered from memory has `reused=true`. The event
-//! `tool.reused`, at DEBUG, has the layer.
+//! The line that [`trace`](crate::trace) writes for a call that was answered from memory has
+//! `reused=true`. The event `tool.reused`, at DEBUG, has the layer.
 //!
-//! A call repeats another one if principal, server, tool and arguments are equal and at most ten minutes
-//! have passed since the other one ended ([`with_repeat_within`](OnceBuilder::with_repeat_within)), or if its
-//! caller gives both the same [key](crate::ToolCall::with_once_key). By the end of the first call:
+//! A call repeats another one if principal, server, tool and arguments are equal and at most ten
+//! minutes have passed since the other one ended
+//! ([`with_repeat_within`](OnceBuilder::with_repeat_within)), or if its caller gives both the same
+//! [key](crate::ToolCall::with_once_key). By the end of the first call:
 //!
 //! | the first call | a call that repeats it |
 //! |---|---|
@@ -39,18 +41,21 @@
 //! | may have run: it timed out, was dropped while it ran, panicked, lost its connection, or got a 5xx | is refused with the code [`TOOL_OUTCOME_UNKNOWN`]. It runs if its tool is [safe](crate::ReplaySafety::Safe) to run twice |
 //! | has the same key, and another tool or other arguments | is refused: `InvalidInput` with the code [`TOOL_KEY_REUSED`] |
 //!
-//! An error that was only [inferred](crate::Evidence::Inferred), an `io::Error` that is `NotFound` for example, does not
-//! show that nothing was done: the tool may have met it after its work. A tool says so by a [`ToolError`](crate::ToolError) of its own.
+//! An error that was only [inferred](crate::Evidence::Inferred), an `io::Error` that is `NotFound`
+//! for example, does not show that nothing was done: the tool may have met it after its work. A
+//! tool says so by a [`ToolError`](crate::ToolError) of its own.
 //!
-//! These are the rules of Stripe's API (v1) and of the IETF's draft for HTTP (*The Idempotency-Key HTTP Header Field*,
-//! `draft-ietf-httpapi-idempotency-key-header`): the answer of the first request is repeated, errors included, and a key that comes with
-//! another request is an error. Two differ: Stripe repeats a 5xx, which does not tell an agent whether anything has happened; and the draft answers a
-//! request whose first one still runs with 409, while here it waits.
+//! These are the rules of Stripe's API (v1) and of the IETF's draft for HTTP (*The Idempotency-Key
+//! HTTP Header Field*, `draft-ietf-httpapi-idempotency-key-header`): the answer of the first
+//! request is repeated, errors included, and a key that comes with another request is an error. Two
+//! differ: Stripe repeats a 5xx, which does not tell an agent whether anything has happened; and
+//! the draft answers a request whose first one still runs with 409, while here it waits.
 //!
 //! # Keys
 //!
-//! A caller's key takes precedence over equal arguments. Use it when the program knows the effect: the
-//! number of an order, for example. Two equal calls that are both meant, in one turn too, need two keys:
+//! A caller's key takes precedence over equal arguments. Use it when the program knows the effect:
+//! the number of an order, for example. Two equal calls that are both meant, in one turn too, need
+//! two keys:
 //!
 //! ```
 //! # use tower_toolcall::ToolCall;
@@ -58,43 +63,50 @@
 //! # let _ = stamp(1);
 //! ```
 //!
-//! The id that a provider gives a call is not a key: most providers give a repeated call a new one, some
-//! give all calls the same, some count from 0 in each turn.
+//! The id that a provider gives a call is not a key: most providers give a repeated call a new one,
+//! some give all calls the same, some count from 0 in each turn.
 //!
 //! These calls pass as if the layer were not there: one without a key that is known to be
-//! [safe](crate::ReplaySafety::Safe), because a tool that only reads may have another answer by now; one that
-//! [goes on waiting for a job](crate::ToolCall::with_job), which starts nothing; and one whose arguments
-//! are nested too deeply to be sent.
+//! [safe](crate::ReplaySafety::Safe), because a tool that only reads may have another answer by
+//! now; one that [goes on waiting for a job](crate::ToolCall::with_job), which starts nothing; and
+//! one whose arguments are nested too deeply to be sent.
 //!
 //! Calls are compared with those of their principal: the subject (the token of
-//! `ToolCall::with_subject_token`, feature `token`), else the agent id, else the session id. A `Turn` (feature
-//! `turn`) sets them: `with_session_id`, `with_agent_id`. **Calls without a principal are compared with each
-//! other**. The first of them is the event `tool.inert`, at WARN, and [`OnceLayer::inert`] counts them. In a
-//! program of a single user that is right: say so with [`shared`](OnceBuilder::shared).
+//! `ToolCall::with_subject_token`, feature `token`), else the agent id, else the session id. A
+//! `Turn` (feature `turn`) sets them: `with_session_id`, `with_agent_id`. **Calls without a
+//! principal are compared with each other**. The first of them is the event `tool.inert`, at WARN,
+//! and [`OnceLayer::inert`] counts them. In a program of a single user that is right: say so with
+//! [`shared`](OnceBuilder::shared).
 //!
-//! **A subject's token that was renewed is another subject: what is asked for again with it runs again.** A token is not read, as nobody has
-//! checked what it says, and the ids beside it are its bearer's word. Where tokens are renewed between two askings, name the principal by
-//! [`with_principal`](OnceBuilder::with_principal): for example by an [extension](crate::ToolCall::extensions) with the user of a token that you
-//! have verified.
+//! **A subject's token that was renewed is another subject: what is asked for again with it runs
+//! again.** A token is not read, as nobody has checked what it says, and the ids beside it are its
+//! bearer's word. Where tokens are renewed between two askings, name the principal by
+//! [`with_principal`](OnceBuilder::with_principal): for example by an
+//! [extension](crate::ToolCall::extensions) with the user of a token that you have verified.
 //!
-//! Principals, keys and tools are compared in full, arguments by a keyed hash of 128 bits that is the same whatever the order of their
-//! members; a caller who could make two arguments of one hash would deceive himself alone.
+//! Principals, keys and tools are compared in full, arguments by a keyed hash of 128 bits that is
+//! the same whatever the order of their members; a caller who could make two arguments of one hash
+//! would deceive himself alone.
 //!
 //! # How long
 //!
-//! From the end of the first call on: 24 hours for calls with a key ([`with_ttl`](OnceBuilder::with_ttl)), and no key is forgotten before;
-//! ten minutes for calls without ([`with_repeat_within`](OnceBuilder::with_repeat_within)). **It is kept in memory
-//! only**: a restart forgets all calls, those that run included, and another process knows none of them. What must not happen twice across restarts needs a
-//! tool that knows keys itself: see [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key).
+//! From the end of the first call on: 24 hours for calls with a key
+//! ([`with_ttl`](OnceBuilder::with_ttl)), and no key is forgotten before; ten minutes for calls
+//! without ([`with_repeat_within`](OnceBuilder::with_repeat_within)). **It is kept in memory
+//! only**: a restart forgets all calls, those that run included, and another process knows none of
+//! them. What must not happen twice across restarts needs a tool that knows keys itself: see
+//! [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key).
 //!
 //! # Order
 //!
-//! Above all that repeats or holds back a call (quota, deadline, poll, retry, rate limit): its attempts are one run. Below `validate`, so that
-//! arguments are compared as they are sent; below policy, so that a call that is not allowed gets no answer; below trace and metrics, which see that
-//! nothing was [sent](crate::Observation::is_reused). What a layer above sends again is the same call: it gets the same answer, or runs if it has
-//! not started.
+//! Above all that repeats or holds back a call (quota, deadline, poll, retry, rate limit): its
+//! attempts are one run. Below `validate`, so that arguments are compared as they are sent; below
+//! policy, so that a call that is not allowed gets no answer; below trace and metrics, which see
+//! that nothing was [sent](crate::Observation::is_reused). What a layer above sends again is the
+//! same call: it gets the same answer, or runs if it has not started.
 //!
-//! It is always ready: a call that has its answer needs nothing of the service below, and one that waits holds nothing there.
+//! It is always ready: a call that has its answer needs nothing of the service below, and one that
+//! waits holds nothing there.
 //!
 //! # Example
 //!
@@ -148,47 +160,55 @@
 //!
 //! An answer of MCP that asks for input is not kept: the call is made again with the input.
 //!
-//! Errors of the inner service pass, stamped with the call's names; an error that is given again is stamped with those of the call that
-//! gets it. The first one's end is an event for each call that gets it: `tool.reused`.
+//! Errors of the inner service pass, stamped with the call's names; an error that is given again is
+//! stamped with those of the call that gets it. The first one's end is an event for each call that
+//! gets it: `tool.reused`.
 //!
 //! # Bounds
 //!
-//! At most 10,000 keys ([`with_max_keys`](OnceBuilder::with_max_keys)), those of running calls included, and of one principal at most an eighth
-//! of that, so that no principal can use up the store for all others. Beyond that calls with new keys are refused, until keys are free: within a second of that.
-//! As many calls without a key are kept beside them. Beyond that the oldest are forgotten, of the principal or of all: no call is refused for
-//! want of room, and a call that was forgotten runs again.
-//! Whoever can be as many principals as he likes, by tokens, agent ids or sessions that he invents, can use up the store: check callers before, or
-//! name a principal that they cannot choose.
+//! At most 10,000 keys ([`with_max_keys`](OnceBuilder::with_max_keys)), those of running calls
+//! included, and of one principal at most an eighth of that, so that no principal can use up the
+//! store for all others. Beyond that calls with new keys are refused, until keys are free: within a
+//! second of that. As many calls without a key are kept beside them. Beyond that the oldest are
+//! forgotten, of the principal or of all: no call is refused for want of room, and a call that was
+//! forgotten runs again. Whoever can be as many principals as he likes, by tokens, agent ids or
+//! sessions that he invents, can use up the store: check callers before, or name a principal that
+//! they cannot choose.
 //!
-//! Answers of more than 64 KiB as JSON ([`with_max_answer`](OnceBuilder::with_max_answer)) are not kept: that the call has run is.
-//! All answers and errors of calls with keys have at most 64 MiB ([`with_max_bytes`](OnceBuilder::with_max_bytes)), and as
-//! many those of calls without. One principal has an eighth, 8 MiB, and all together that were
-//! [not verified](crate::ToolCall::with_unverified_ids) have half. Beyond that the oldest answers go, and it is kept that
-//! their calls have run. A key takes at most 1.5 KiB beside its answer, and a principal its text once.
+//! Answers of more than 64 KiB as JSON ([`with_max_answer`](OnceBuilder::with_max_answer)) are not
+//! kept: that the call has run is. All answers and errors of calls with keys have at most 64 MiB
+//! ([`with_max_bytes`](OnceBuilder::with_max_bytes)), and as many those of calls without. One
+//! principal has an eighth, 8 MiB, and all together that were [not
+//! verified](crate::ToolCall::with_unverified_ids) have half. Beyond that the oldest answers go,
+//! and it is kept that their calls have run. A key takes at most 1.5 KiB beside its answer, and a
+//! principal its text once.
 //!
-//! JSON values and results of MCP are kept as JSON text, whose bytes are those of memory. They are parsed when they are
-//! given: 100 answers of 60 KB take 6 MB, not the 400 MB that they can take parsed. Answers of other types are kept as they
-//! are. Their size is known of the [usual types](crate::Answer::of_usual), of others by
-//! [`with_size`](OnceBuilder::with_size); else an answer counts 64 KiB.
-//! Of an error the [source](std::error::Error::source) is not kept: a caller who gets it again has its text.
+//! JSON values and results of MCP are kept as JSON text, whose bytes are those of memory. They are
+//! parsed when they are given: 100 answers of 60 KB take 6 MB, not the 400 MB that they can take
+//! parsed. Answers of other types are kept as they are. Their size is known of the [usual
+//! types](crate::Answer::of_usual), of others by [`with_size`](OnceBuilder::with_size); else an
+//! answer counts 64 KiB. Of an error the [source](std::error::Error::source) is not kept: a caller
+//! who gets it again has its text.
 //!
 //! # Cancel safety
 //!
-//! A call that is dropped while a layer of this crate holds it back (a limit, a cooldown, a quota, an approval, a
-//! service that is not ready, a wait after a 429) was not sent: its key is free. A call that is dropped, or panics,
-//! later may have run. So may a call that was cloned on its way, because the clone may have been sent. A
-//! tool service that passes its own call on to another stack therefore sends a clone.
+//! A call that is dropped while a layer of this crate holds it back (a limit, a cooldown, a quota,
+//! an approval, a service that is not ready, a wait after a 429) was not sent: its key is free. A
+//! call that is dropped, or panics, later may have run. So may a call that was cloned on its way,
+//! because the clone may have been sent. A tool service that passes its own call on to another
+//! stack therefore sends a clone.
 //!
 //! # Clone
 //!
-//! All services made from one layer value, or from its clones, share the keys, also those with answers of different types. Readiness is not
-//! shared: a clone starts unpolled.
+//! All services made from one layer value, or from its clones, share the keys, also those with
+//! answers of different types. Readiness is not shared: a clone starts unpolled.
 //!
 //! # Cost
 //!
-//! A call that passes allocates nothing. Else its arguments are hashed twice, its key is put together, and one mutex is taken for
-//! a moment at its beginning and its end; its answer is cloned, or written as JSON and
-//! parsed. One that waits for another allocates its place in the queue.
+//! A call that passes allocates nothing. Else its arguments are hashed twice, its key is put
+//! together, and one mutex is taken for a moment at its beginning and its end; its answer is
+//! cloned, or written as JSON and parsed. One that waits for another allocates its place in the
+//! queue.
 
 mod key;
 mod layer;

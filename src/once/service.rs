@@ -26,7 +26,8 @@ pub const TOOL_KEY_REUSED: &str = "TOOL_KEY_REUSED";
 /// The code of a refusal: the first call with this key may have run.
 pub const TOOL_OUTCOME_UNKNOWN: &str = "TOOL_OUTCOME_UNKNOWN";
 
-/// The code of a refusal: the first call with this key has run, and its answer was not kept, for want of room.
+/// The code of a refusal: the first call with this key has run, and its answer was not kept, for
+/// want of room.
 pub const TOOL_ALREADY_DONE: &str = "TOOL_ALREADY_DONE";
 
 /// The longest key, in bytes.
@@ -86,7 +87,8 @@ pub struct InOnce {
 
 crate::text::opaque_debug!({} InOnce);
 
-/// The call at its key. `None`: it passes, as it starts nothing, may run twice, or has no key to be compared by.
+/// The call at its key. `None`: it passes, as it starts nothing, may run twice, or has no key to be
+/// compared by.
 fn enter(
     rules: &Arc<Rules>,
     call: &mut ToolCall,
@@ -230,7 +232,8 @@ impl InOnce {
     }
 }
 
-/// Whether the tool has ended with this error, and would have the same to say again: what is merely recognised by its text included.
+/// Whether the tool has ended with this error, and would have the same to say again: what is merely
+/// recognised by its text included.
 fn is_definite(error: &ToolError) -> bool {
     use ErrorKind::{Denied, Failed, InvalidInput, NotFound, Reported};
     let is_tools = matches!(

@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use crate::call::ToolCall;
 
-/// What the definition of a tool says about its effects, as MCP's hints do. `None`: it says nothing.
+/// What the definition of a tool says about its effects, as MCP's hints do. `None`: it says
+/// nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Annotations {
@@ -28,9 +29,11 @@ impl Annotations {
     }
 }
 
-/// A source of the annotations of tools: an MCP server's `Catalog` whose annotations are trusted, or a function of your own.
+/// A source of the annotations of tools: an MCP server's `Catalog` whose annotations are trusted,
+/// or a function of your own.
 ///
-/// It is asked with the names on the call, which are as reliable as the component that resolved them. It is quick, and must not block.
+/// It is asked with the names on the call, which are as reliable as the component that resolved
+/// them. It is quick, and must not block.
 ///
 /// ```
 /// use tower_toolcall::{ToolCall, policy::{Annotations, PolicyLayer, Rule}};
@@ -45,7 +48,8 @@ impl Annotations {
 /// # let _ = layer;
 /// ```
 pub trait Annotate: Send + Sync + 'static {
-    /// The annotations of the call's tool; `None` if it is of no tool that is known here, or of a server that is not trusted.
+    /// The annotations of the call's tool; `None` if it is of no tool that is known here, or of a
+    /// server that is not trusted.
     fn annotations(&self, call: &ToolCall) -> Option<Annotations>;
 }
 

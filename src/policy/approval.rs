@@ -16,16 +16,20 @@ use crate::{
     text::{Short, is_hidden},
 };
 
-/// A call that waits for an approval: the request of an approver, any `Service<Approval, Response = Verdict>`.
+/// A call that waits for an approval: the request of an approver, any `Service<Approval, Response =
+/// Verdict>`.
 ///
-/// It is answered once, by [`approve`](Self::approve) or [`deny`](Self::deny), and the answer holds for this call alone, with these arguments:
-/// the layer sends what was shown here. An approval that is dropped approves nothing.
+/// It is answered once, by [`approve`](Self::approve) or [`deny`](Self::deny), and the answer holds
+/// for this call alone, with these arguments: the layer sends what was shown here. An approval that
+/// is dropped approves nothing.
 ///
 /// # Display
 ///
-/// One line for a person: who wants to call what, the redacted arguments, and the rule's reason. Hidden characters are written as escapes
-/// (`\u{202e}`), or as a space in names, and a quote or backslash in a name has a backslash before it, so that no argument and no name can rearrange
-/// what the person reads. What is long or secret is not shown: [`is_shown_in_full`](Self::is_shown_in_full) says so.
+/// One line for a person: who wants to call what, the redacted arguments, and the rule's reason.
+/// Hidden characters are written as escapes (`\u{202e}`), or as a space in names, and a quote or
+/// backslash in a name has a backslash before it, so that no argument and no name can rearrange
+/// what the person reads. What is long or secret is not shown:
+/// [`is_shown_in_full`](Self::is_shown_in_full) says so.
 pub struct Approval {
     call: ToolCall,
     reason: Option<Arc<str>>,
@@ -129,12 +133,14 @@ impl Approval {
         self.reason.as_deref()
     }
 
-    /// When the answer comes too late: at the end of the layer's time limit, or at the call's deadline.
+    /// When the answer comes too late: at the end of the layer's time limit, or at the call's
+    /// deadline.
     pub fn until(&self) -> Option<Instant> {
         self.until
     }
 
-    /// The arguments without secrets and bounded, by the [rules](ToolCall::with_rules) of the call: to be shown.
+    /// The arguments without secrets and bounded, by the [rules](ToolCall::with_rules) of the call:
+    /// to be shown.
     pub fn arguments(&self) -> Redacted<'_> {
         self.call.sanitized()
     }
@@ -144,15 +150,17 @@ impl Approval {
         self.call.arguments()
     }
 
-    /// Whether the line that is displayed leaves nothing out of what is sent: no name and no [argument](Self::arguments) is secret, too long, or has
-    /// hidden characters in a name. If not, a person who reads only the line approves what it does not show.
+    /// Whether the line that is displayed leaves nothing out of what is sent: no name and no
+    /// [argument](Self::arguments) is secret, too long, or has hidden characters in a name. If not,
+    /// a person who reads only the line approves what it does not show.
     pub fn is_shown_in_full(&self) -> bool {
         let mut names = [Some(self.tool()), self.server(), self.agent_id()]
             .into_iter()
             .flatten();
         // As it is printed: the view is cut by its printed length too.
         let sent = serde_json::to_string(self.arguments_in_full());
-        // A variation selector, which emoji need, is shown as it is, and not seen beside other characters.
+        // A variation selector, which emoji need, is shown as it is, and not seen beside other
+        // characters.
         let is_unseen = |c| matches!(c, '\u{fe00}'..='\u{fe0f}');
         names.all(|name| Short::name(name).to_string() == name && !name.contains(is_unseen))
             && sent.is_ok_and(|sent| sent == self.arguments().to_string())
@@ -295,7 +303,8 @@ mod tests {
         assert_eq!(secret.arguments_in_full()["password"], "rm -rf /");
         let long = "a".repeat(10_000) + "; rm -rf /";
         assert!(!approval(&call(json!({ "command": long }))).is_shown_in_full());
-        // Two tools may differ behind the part of their names that is shown, or in what cannot be seen.
+        // Two tools may differ behind the part of their names that is shown, or in what cannot be
+        // seen.
         let unseen = ["read\u{200b}", "read\u{34f}", "read\u{fe0f}"].map(str::to_owned);
         for name in unseen.into_iter().chain(["read_".repeat(13) + "delete"]) {
             assert!(
@@ -307,7 +316,8 @@ mod tests {
         }
     }
 
-    /// The displayed line is cut by its printed length, which numbers and escapes make longer than the text.
+    /// The displayed line is cut by its printed length, which numbers and escapes make longer than
+    /// the text.
     #[test]
     fn a_line_that_is_cut_is_not_shown_in_full() {
         let numbers = vec![u64::MAX; 900];

@@ -19,7 +19,8 @@ use crate::{
     text::Short,
 };
 
-/// How much of a person's reason the model reads, and of the tool's name beside it, in characters: 200 in all.
+/// How much of a person's reason the model reads, and of the tool's name beside it, in characters:
+/// 200 in all.
 const MAX_REASON: usize = 80;
 const MAX_NAME: usize = 40;
 

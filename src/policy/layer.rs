@@ -23,7 +23,8 @@ use crate::{
     text::Short,
 };
 
-/// Layer that allows calls, denies them, or asks for approval. See the [module docs](super) for an example.
+/// Layer that allows calls, denies them, or asks for approval. See the [module docs](super) for an
+/// example.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct PolicyLayer {
@@ -85,8 +86,8 @@ impl PolicyLayer {
 
     /// Adds a rule, behind those that are there: the first one that is for a call decides.
     ///
-    /// A rule can never decide if an earlier one with another decision covers it, or if its pattern is empty: the event `tool.policy`
-    /// warns of it, and [`check`](Self::check) refuses it.
+    /// A rule can never decide if an earlier one with another decision covers it, or if its pattern
+    /// is empty: the event `tool.policy` warns of it, and [`check`](Self::check) refuses it.
     pub fn rule(self, rule: Rule) -> Self {
         let layer = self.edit(|p| p.rules.push(rule));
         if let Err(error) = layer.policy.check_last(layer.policy.rules.len()) {
@@ -111,19 +112,22 @@ impl PolicyLayer {
         self.edit(|p| p.default = Decision::Deny)
     }
 
-    /// Adds a source of the [annotations](Annotate) of tools, for rules with conditions on them. The first source that knows a tool is believed, so
-    /// add only those that you trust. Default: nothing is known of any tool.
+    /// Adds a source of the [annotations](Annotate) of tools, for rules with conditions on them.
+    /// The first source that knows a tool is believed, so add only those that you trust. Default:
+    /// nothing is known of any tool.
     pub fn with_annotations(self, known: impl Annotate) -> Self {
         self.edit(|p| p.annotations.push(Arc::new(known)))
     }
 
-    /// Sets the service that is [asked](Approval) for approvals: a person at a terminal, a chat, a ticket. Default: none, and calls that need an approval
-    /// are refused.
+    /// Sets the service that is [asked](Approval) for approvals: a person at a terminal, a chat, a
+    /// ticket. Default: none, and calls that need an approval are refused.
     ///
-    /// It is dropped with its call, and where the call's deadline, its token or the [time limit](Self::with_approval_timeout) ends the
-    /// wait: then it should take its question back. If it fails, or answers too late, the call is not sent. An error with the code
-    /// [`APPROVAL_MISSING`] says that it can ask for no approval of this call, one with [`APPROVAL_UNANSWERED`] that there is no
-    /// answer yet. The clones of the service are asked concurrently.
+    /// It is dropped with its call, and where the call's deadline, its token or the [time
+    /// limit](Self::with_approval_timeout) ends the wait: then it should take its question back. If
+    /// it fails, or answers too late, the call is not sent. An error with the code
+    /// [`APPROVAL_MISSING`] says that it can ask for no approval of this call, one with
+    /// [`APPROVAL_UNANSWERED`] that there is no answer yet. The clones of the service are asked
+    /// concurrently.
     pub fn with_approver<A>(self, approver: A) -> Self
     where
         A: Service<Approval, Response = Verdict> + Clone + Send + Sync + 'static,
@@ -133,8 +137,8 @@ impl PolicyLayer {
         self.edit(|p| p.approver = Some(Arc::new(Approver(approver))))
     }
 
-    /// Sets how long a call waits for its approval at most. Default: 5 minutes. [`Duration::MAX`]: as long as the call's own deadline
-    /// allows.
+    /// Sets how long a call waits for its approval at most. Default: 5 minutes. [`Duration::MAX`]:
+    /// as long as the call's own deadline allows.
     ///
     /// # Errors
     ///
@@ -158,8 +162,9 @@ impl PolicyLayer {
     ///
     /// # Errors
     ///
-    /// `rules`: a rule can never decide, because an earlier one with another decision covers it or its pattern is empty. `approver`: a rule
-    /// asks for approvals, and nobody is there to give them.
+    /// `rules`: a rule can never decide, because an earlier one with another decision covers it or
+    /// its pattern is empty. `approver`: a rule asks for approvals, and nobody is there to give
+    /// them.
     pub fn check(&self) -> Result<(), ConfigError> {
         let asks = |rule: &Rule| rule.decision() == Decision::Ask;
         let in_vain = self.policy.approver.is_none() && self.policy.rules.iter().any(asks);
@@ -180,8 +185,8 @@ impl Default for PolicyLayer {
 }
 
 impl PolicyLayer {
-    /// Returns how many calls were allowed without an agent id, although a rule denies calls of agents or asks
-    /// before them. The first one is the event `tool.inert`.
+    /// Returns how many calls were allowed without an agent id, although a rule denies calls of
+    /// agents or asks before them. The first one is the event `tool.inert`.
     pub fn inert(&self) -> u64 {
         self.policy.inert.calls()
     }
@@ -316,7 +321,8 @@ impl Policy {
     }
 }
 
-/// A refusal, with the outcome as the detail `policy`. Only what was denied is [`ErrorKind::Denied`].
+/// A refusal, with the outcome as the detail `policy`. Only what was denied is
+/// [`ErrorKind::Denied`].
 pub(super) fn not_approved(why: impl Into<Cow<'static, str>>, outcome: PolicyOutcome) -> ToolError {
     let (kind, own) = match outcome {
         PolicyOutcome::Unanswered => (

@@ -1,24 +1,27 @@
 //! A layer that allows calls, denies them, or asks somebody before they are sent.
 //!
-//! Rules are looked at in the order in which they were set, and the first one that is for a call decides. A call that no rule is for is
-//! allowed, or denied with [`PolicyLayer::deny_by_default`]. A [`Rule`] has a pattern for the tool's name, and may have conditions: the tool's server and
+//! Rules are looked at in the order in which they were set, and the first one that is for a call
+//! decides. A call that no rule is for is allowed, or denied with [`PolicyLayer::deny_by_default`].
+//! A [`Rule`] has a pattern for the tool's name, and may have conditions: the tool's server and
 //! annotations, the agent, a function of the call.
 //!
-//! A call that needs an approval waits for it: the approver is a service of yours that is given an [`Approval`] and answers it. The call is sent only
-//! if it is approved in time. An approval is for one call, its tool and its
-//! arguments, and is used once: the same call again is asked for again.
+//! A call that needs an approval waits for it: the approver is a service of yours that is given an
+//! [`Approval`] and answers it. The call is sent only if it is approved in time. An approval is for
+//! one call, its tool and its arguments, and is used once: the same call again is asked for again.
 //!
-//! A call that is denied is not sent, and nothing counts it against its tool. Dropping the response future drops the inner one, or the
-//! approver's.
+//! A call that is denied is not sent, and nothing counts it against its tool. Dropping the response
+//! future drops the inner one, or the approver's.
 //!
 //! # Order
 //!
-//! Below an [identity layer](crate::identity), so that rules know tools by their real names; below trace and metrics, which see the
-//! refusal; below validation (`validate::ValidateLayer`): what is approved is what is sent, already repaired. Nothing below may change arguments.
+//! Below an [identity layer](crate::identity), so that rules know tools by their real names; below
+//! trace and metrics, which see the refusal; below validation (`validate::ValidateLayer`): what is
+//! approved is what is sent, already repaired. Nothing below may change arguments.
 //!
-//! Outside of [`DeadlineLayer`](crate::deadline::DeadlineLayer): the time in which a person thinks is not the tool's. It has a limit of
-//! its own, and the deadline that the call brings along. Outside of all that repeats calls (retry, rate limit, poll): one approval is for all
-//! attempts at one call. Below retry each attempt would be asked for.
+//! Outside of [`DeadlineLayer`](crate::deadline::DeadlineLayer): the time in which a person thinks
+//! is not the tool's. It has a limit of its own, and the deadline that the call brings along.
+//! Outside of all that repeats calls (retry, rate limit, poll): one approval is for all attempts at
+//! one call. Below retry each attempt would be asked for.
 //!
 //! # Example
 //!
@@ -89,8 +92,9 @@
 //! # let _ = layer;
 //! ```
 //!
-//! `cargo run --example approval` asks a person at a terminal. `mcp::McpElicitation` (feature `mcp-server`) is an approver that asks the user of the MCP
-//! client that makes the call: `cargo run --features full --example elicitation`.
+//! `cargo run --example approval` asks a person at a terminal. `mcp::McpElicitation` (feature
+//! `mcp-server`) is an approver that asks the user of the MCP client that makes the call: `cargo
+//! run --features full --example elicitation`.
 //!
 //! # Errors
 //!
@@ -103,24 +107,30 @@
 //! | met an approver that failed, or answered something else | `Overloaded` | [`APPROVAL_FAILED`] | yes, later | 503 | 14 |
 //! | needs an approval, and no approver is set or can be asked | [`Internal`](crate::ErrorKind::Internal) | [`APPROVAL_MISSING`] | no | 500 | 13 |
 //!
-//! Only a denial is told to the model as one, with a person's reason. A [repeat guard](crate::repeat_guard) counts denials,
-//! and none of the others. What was decided is the detail `policy`, one of the names of [`PolicyOutcome`]. The rule's reason
-//! is in the message for developers.
+//! Only a denial is told to the model as one, with a person's reason. A [repeat
+//! guard](crate::repeat_guard) counts denials, and none of the others. What was decided is the
+//! detail `policy`, one of the names of [`PolicyOutcome`]. The rule's reason is in the message for
+//! developers.
 //!
-//! [`Cancelled`](crate::ErrorKind::Cancelled) and [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), not started, if the caller's token or the
-//! call's deadline ends the wait. [`InvalidInput`](crate::ErrorKind::InvalidInput), not started, for a call that has to be approved and that no
-//! leaf would send ([`ToolCall::check`](crate::ToolCall::check)). Errors of the inner service pass, stamped with the call's names.
+//! [`Cancelled`](crate::ErrorKind::Cancelled) and
+//! [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), not started, if the caller's token or
+//! the call's deadline ends the wait. [`InvalidInput`](crate::ErrorKind::InvalidInput), not
+//! started, for a call that has to be approved and that no leaf would send
+//! ([`ToolCall::check`](crate::ToolCall::check)). Errors of the inner service pass, stamped with
+//! the call's names.
 //!
 //! # Events
 //!
-//! Each decision is an [`Event::Policy`](crate::Event::Policy), `tool.policy`: a call that waits has one when the approver is asked, and
-//! another one with its answer, unless it was given up before. A call that is allowed without an approval is
-//! an event at DEBUG, and none if neither the listener nor a subscriber takes DEBUG. A trace above reports a refusal as `tool.rejected` too.
+//! Each decision is an [`Event::Policy`](crate::Event::Policy), `tool.policy`: a call that waits
+//! has one when the approver is asked, and another one with its answer, unless it was given up
+//! before. A call that is allowed without an approval is an event at DEBUG, and none if neither the
+//! listener nor a subscriber takes DEBUG. A trace above reports a refusal as `tool.rejected` too.
 //!
 //! # Readiness
 //!
-//! Always ready. A call that is denied, or waits for an approval, gives back what the inner service has reserved for it; once it is
-//! approved it waits for the inner service like any other, until its deadline.
+//! Always ready. A call that is denied, or waits for an approval, gives back what the inner service
+//! has reserved for it; once it is approved it waits for the inner service like any other, until
+//! its deadline.
 //!
 //! # Panics
 //!
@@ -128,7 +138,8 @@
 //!
 //! # Cancel safety
 //!
-//! The approver's future is dropped with the response future, and nothing is sent. It is dropped before an approved call is sent.
+//! The approver's future is dropped with the response future, and nothing is sent. It is dropped
+//! before an approved call is sent.
 //!
 //! # Clone
 //!
@@ -136,8 +147,9 @@
 //!
 //! # Cost
 //!
-//! A call that is allowed allocates nothing. It costs a look at the rules before the one that decides, each in a time that grows with the lengths of
-//! pattern and name. A call that waits allocates.
+//! A call that is allowed allocates nothing. It costs a look at the rules before the one that
+//! decides, each in a time that grows with the lengths of pattern and name. A call that waits
+//! allocates.
 
 mod annotations;
 mod approval;

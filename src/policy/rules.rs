@@ -24,20 +24,24 @@ crate::text::names! {
     Decision { Allow = "allow", Deny = "deny", Ask = "ask" }
 }
 
-/// A rule of a policy: which calls it applies to, and what it decides about them. See the [module docs](super) for an example.
+/// A rule of a policy: which calls it applies to, and what it decides about them. See the [module
+/// docs](super) for an example.
 ///
-/// It is for a call if all of its conditions hold. Patterns have one special character: `*`, any text, also none. Upper case is not
-/// lower case.
+/// It is for a call if all of its conditions hold. Patterns have one special character: `*`, any
+/// text, also none. Upper case is not lower case.
 ///
 /// # Names
 ///
-/// A tool of a server has two names: its own one (`charge`) and the flat one (`pay__charge`). A rule that denies or asks is for a tool
-/// if its pattern fits either, so `delete_*` is for the tools of all servers. A rule that allows is narrower: the own name counts only if
-/// the separator is not in it. Otherwise a server `evil` with a tool of its own `pay__charge` would be allowed what `pay` is.
+/// A tool of a server has two names: its own one (`charge`) and the flat one (`pay__charge`). A
+/// rule that denies or asks is for a tool if its pattern fits either, so `delete_*` is for the
+/// tools of all servers. A rule that allows is narrower: the own name counts only if the separator
+/// is not in it. Otherwise a server `evil` with a tool of its own `pay__charge` would be allowed
+/// what `pay` is.
 ///
-/// Names that were not [resolved](crate::identity) are a caller's words, and a router below may still take `pay__charge` apart. A rule
-/// that denies or asks is then for what may come of it: for `charge`, and for the server `pay`. The separator is known only
-/// of resolved calls; for others it is `__`.
+/// Names that were not [resolved](crate::identity) are a caller's words, and a router below may
+/// still take `pay__charge` apart. A rule that denies or asks is then for what may come of it: for
+/// `charge`, and for the server `pay`. The separator is known only of resolved calls; for others it
+/// is `__`.
 #[derive(Clone)]
 #[must_use]
 pub struct Rule {
@@ -87,26 +91,30 @@ impl Rule {
         }
     }
 
-    /// Only for tools of servers whose name fits this pattern. Default: tools of all servers, and those of none.
+    /// Only for tools of servers whose name fits this pattern. Default: tools of all servers, and
+    /// those of none.
     pub fn of_server(mut self, server: &str) -> Self {
         let tool = self.name.tool.clone();
         self.name = Arc::new(Name::new(tool, Some(Glob::new(server))));
         self
     }
 
-    /// Only for calls of agents whose [id](ToolCall::agent_id) fits this pattern; a call without an id is none. Default: all calls.
+    /// Only for calls of agents whose [id](ToolCall::agent_id) fits this pattern; a call without an
+    /// id is none. Default: all calls.
     ///
-    /// The first call without an id that a layer allows, although it has such a rule that denies or asks, is the event `tool.inert`.
+    /// The first call without an id that a layer allows, although it has such a rule that denies or
+    /// asks, is the event `tool.inert`.
     ///
-    /// An id is as reliable as the code that wrote it on the call. Nothing in this crate takes one from a request: if you do, let
-    /// no caller choose it who is not known.
+    /// An id is as reliable as the code that wrote it on the call. Nothing in this crate takes one
+    /// from a request: if you do, let no caller choose it who is not known.
     pub fn for_agent(mut self, agent: &str) -> Self {
         self.agent = Some(Glob::new(agent));
         self
     }
 
-    /// Only for tools that are known to change nothing, by [annotations](super::PolicyLayer::with_annotations) that are believed.
-    /// Of this, [`may_write`](Self::may_write) and [`may_destroy`](Self::may_destroy) the last one counts.
+    /// Only for tools that are known to change nothing, by
+    /// [annotations](super::PolicyLayer::with_annotations) that are believed. Of this,
+    /// [`may_write`](Self::may_write) and [`may_destroy`](Self::may_destroy) the last one counts.
     pub fn read_only(mut self) -> Self {
         self.effect = Some(Effect::ReadOnly);
         self
@@ -118,14 +126,16 @@ impl Rule {
         self
     }
 
-    /// Only for tools that are neither known to change nothing nor known to destroy nothing: those of which nothing is known, too.
+    /// Only for tools that are neither known to change nothing nor known to destroy nothing: those
+    /// of which nothing is known, too.
     pub fn may_destroy(mut self) -> Self {
         self.effect = Some(Effect::MayDestroy);
         self
     }
 
-    /// Only for calls for which the function returns true. It sees the call as it will be sent; it must be quick, and must not block. If it is set several
-    /// times, all functions must return true. Default: all calls.
+    /// Only for calls for which the function returns true. It sees the call as it will be sent; it
+    /// must be quick, and must not block. If it is set several times, all functions must return
+    /// true. Default: all calls.
     pub fn when(mut self, is_it: impl Fn(&ToolCall) -> bool + Send + Sync + 'static) -> Self {
         self.when = Some(match self.when.take() {
             Some(before) => Arc::new(move |call| before(call) && is_it(call)),
@@ -134,7 +144,8 @@ impl Rule {
         self
     }
 
-    /// Sets why the rule is there: for the approver, and for developers in the message of a refusal. A model does not see it. Default: none.
+    /// Sets why the rule is there: for the approver, and for developers in the message of a
+    /// refusal. A model does not see it. Default: none.
     pub fn because(mut self, reason: impl Into<Arc<str>>) -> Self {
         self.reason = Some(reason.into());
         self

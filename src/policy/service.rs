@@ -34,8 +34,8 @@ impl<Res> Gate<Res> for Arc<Policy> {
     }
 }
 
-/// Nobody is asked for a call that cannot be sent. Of arguments that are nested too deeply an approver might not even be able to
-/// print, or compare, a copy.
+/// Nobody is asked for a call that cannot be sent. Of arguments that are nested too deeply an
+/// approver might not even be able to print, or compare, a copy.
 #[cold]
 fn may_ask(call: &ToolCall, ready: &Readiness) -> Result<(), ToolError> {
     if let Readiness::Failed(error) = ready {

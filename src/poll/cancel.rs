@@ -26,8 +26,8 @@ static RUNNING: AtomicUsize = AtomicUsize::new(0);
 pub(super) struct Abandoned(Option<Box<dyn FnOnce() -> bool + Send + Sync>>);
 
 impl Abandoned {
-    /// Sends this call to a service that `fresh` gives, in a task of its own: there is nobody else to poll it. `leave` is called first,
-    /// if there is such a task.
+    /// Sends this call to a service that `fresh` gives, in a task of its own: there is nobody else
+    /// to poll it. `leave` is called first, if there is such a task.
     pub(super) fn then<S>(
         call: ToolCall,
         leave: impl FnOnce() + Send + Sync + 'static,

@@ -7,8 +7,8 @@ use crate::{
 
 /// What the answers of a tool with long jobs mean, and what to ask it next. Pure: it sends nothing.
 ///
-/// `Res` is the tool's answer. The calls that it makes are [follow-ups](ToolCall::follow_up) with an extension that the leaf
-/// knows.
+/// `Res` is the tool's answer. The calls that it makes are [follow-ups](ToolCall::follow_up) with
+/// an extension that the leaf knows.
 pub trait Job<Res>: Send + Sync {
     /// What the answer to the call that starts the job means.
     ///
@@ -24,10 +24,12 @@ pub trait Job<Res>: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The error of the call: the job has failed. A server that could not be asked is an error of `ask`'s own call.
+    /// The error of the call: the job has failed. A server that could not be asked is an error of
+    /// `ask`'s own call.
     fn read(&self, call: &ToolCall, answer: Res) -> Result<Polled<Res>, ToolError>;
 
-    /// The call that ends the job, sent when nobody waits for it any more. Default: `None`, it runs on.
+    /// The call that ends the job, sent when nobody waits for it any more. Default: `None`, it runs
+    /// on.
     fn cancel(&self, call: &ToolCall, job: &JobRef) -> Option<ToolCall> {
         let _ = (call, job);
         None
@@ -65,13 +67,15 @@ pub enum Started<Res> {
 pub enum Polled<Res> {
     /// It has ended: the answer of the call.
     Done(Res),
-    /// It waits for its caller, who has this as the answer of the call: the job stays on the call's record.
+    /// It waits for its caller, who has this as the answer of the call: the job stays on the call's
+    /// record.
     Paused(Res),
     /// It goes on.
     Running {
         /// When it may be asked for again, at the earliest.
         after: Option<Duration>,
-        /// What it says of itself, in a few words, for the error of a call that stops waiting. Redacted and cut there.
+        /// What it says of itself, in a few words, for the error of a call that stops waiting.
+        /// Redacted and cut there.
         note: Option<Cow<'static, str>>,
     },
 }

@@ -43,8 +43,8 @@ impl<J> PollLayer<J> {
         Self { job, limits }
     }
 
-    /// Sets the time before each poll; its jitter is left out. Default: 1 s, half as long again each time, 30 s at most: 60 polls in
-    /// about 27 minutes.
+    /// Sets the time before each poll; its jitter is left out. Default: 1 s, half as long again
+    /// each time, 30 s at most: 60 polls in about 27 minutes.
     ///
     /// # Errors
     ///
@@ -68,7 +68,8 @@ impl<J> PollLayer<J> {
         Ok(self)
     }
 
-    /// Sets how long a call waits for its job, from its beginning. Default: as long as its deadline and the polls allow.
+    /// Sets how long a call waits for its job, from its beginning. Default: as long as its deadline
+    /// and the polls allow.
     ///
     /// # Errors
     ///
@@ -79,7 +80,8 @@ impl<J> PollLayer<J> {
         Ok(self)
     }
 
-    /// Leaves jobs running whose callers have gone. Default: they are [cancelled](super::Job::cancel), if that is possible.
+    /// Leaves jobs running whose callers have gone. Default: they are
+    /// [cancelled](super::Job::cancel), if that is possible.
     pub fn without_cancel(mut self) -> Self {
         self.limits.cancels = false;
         self

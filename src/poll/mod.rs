@@ -1,9 +1,10 @@
 //! A layer that waits for long jobs: a call that starts one has the job's result as its answer.
 //!
-//! Some tools do not answer with their result, but with a job that runs on: HTTP APIs with `202 Accepted`, MCP's tasks. The layer
-//! sends the call once. If its answer names a job, it asks for that job again and again, by calls of their own, until it is over. What
-//! answers mean and what to ask is told by a [`Job`]: `HttpJob` of HTTP tools (feature `http-tool`), `McpTask` (feature `mcp`), or one of
-//! your own.
+//! Some tools do not answer with their result, but with a job that runs on: HTTP APIs with `202
+//! Accepted`, MCP's tasks. The layer sends the call once. If its answer names a job, it asks for
+//! that job again and again, by calls of their own, until it is over. What answers mean and what to
+//! ask is told by a [`Job`]: `HttpJob` of HTTP tools (feature `http-tool`), `McpTask` (feature
+//! `mcp`), or one of your own.
 //!
 //! | what happens | the call's answer |
 //! |---|---|
@@ -15,27 +16,32 @@
 //! | a poll fails otherwise (401, 404) | its error, with the job. It is [inferred](crate::Evidence::Inferred): it proves nothing of the call that has started the job |
 //! | the call that starts the job fails | its error |
 //!
-//! Polls wait before they ask: 1 s, then half as long again each time, 30 s at most ([`PollLayer::with_interval`]), or as long
-//! as the server asks for, 5 minutes at most. The last wait before the call's deadline is shortened: the last poll begins 500 ms before
-//! it and has to be answered 400 ms later. A call has 60 polls.
+//! Polls wait before they ask: 1 s, then half as long again each time, 30 s at most
+//! ([`PollLayer::with_interval`]), or as long as the server asks for, 5 minutes at most. The last
+//! wait before the call's deadline is shortened: the last poll begins 500 ms before it and has to
+//! be answered 400 ms later. A call has 60 polls.
 //!
-//! **Nothing is started twice.** A call that [carries](crate::ToolCall::with_job) a job asks for it at once and starts none. A retry layer above
-//! makes such a call by itself: another attempt at a call whose job still runs is a further wait, whatever the call's replay safety. A job that was
-//! cancelled meanwhile, because a timeout between the two had dropped the call, is forgotten: a call that may run twice then starts another one, also where the
-//! cancellation has not arrived; so put no timeout of single requests above this layer. Nor a layer that gives calls other names, such as a router, between
-//! the two: the retry layer would not know the job for its own. An answer that was lost on its way may have started a job all the same, as with any
-//! call.
+//! **Nothing is started twice.** A call that [carries](crate::ToolCall::with_job) a job asks for it
+//! at once and starts none. A retry layer above makes such a call by itself: another attempt at a
+//! call whose job still runs is a further wait, whatever the call's replay safety. A job that was
+//! cancelled meanwhile, because a timeout between the two had dropped the call, is forgotten: a
+//! call that may run twice then starts another one, also where the cancellation has not arrived; so
+//! put no timeout of single requests above this layer. Nor a layer that gives calls other names,
+//! such as a router, between the two: the retry layer would not know the job for its own. An answer
+//! that was lost on its way may have started a job all the same, as with any call.
 //!
-//! **Progress.** While a call waits for its job, it [reports](crate::Progress::report) to an idle timeout above in time: a wait is none
-//! of the tool's silence. A poll that hangs is. Observers find the [job](crate::Observation::job) on the call's record meanwhile. An MCP client hears nothing
-//! of it before the answer: a job says that it runs, not how far it is.
+//! **Progress.** While a call waits for its job, it [reports](crate::Progress::report) to an idle
+//! timeout above in time: a wait is none of the tool's silence. A poll that hangs is. Observers
+//! find the [job](crate::Observation::job) on the call's record meanwhile. An MCP client hears
+//! nothing of it before the answer: a job says that it runs, not how far it is.
 //!
 //! # Order
 //!
-//! Below the deadline, above retry, breaker and timeout: they then act on single requests. A poll is a call of its own with
-//! the names, arguments, extensions and deadline of the first; it may run twice, and has no claims and no timeout of the call's. Readiness is
-//! passed through; polls are made on fresh instances, which wait for their own. Without a timeout below, and without a deadline, a poll that
-//! hangs is waited for.
+//! Below the deadline, above retry, breaker and timeout: they then act on single requests. A poll
+//! is a call of its own with the names, arguments, extensions and deadline of the first; it may run
+//! twice, and has no claims and no timeout of the call's. Readiness is passed through; polls are
+//! made on fresh instances, which wait for their own. Without a timeout below, and without a
+//! deadline, a poll that hangs is waited for.
 //!
 //! # Example
 //!
@@ -103,7 +109,8 @@
 //!
 //! # Errors
 //!
-//! The table above; and `InvalidInput`, as a refusal, for a call with a job of another tool. Stamped with the call's names.
+//! The table above; and `InvalidInput`, as a refusal, for a call with a job of another tool.
+//! Stamped with the call's names.
 //!
 //! # Panics
 //!
@@ -111,16 +118,19 @@
 //!
 //! # Cancel safety
 //!
-//! Dropping the response future ends the wait and drops a poll that runs. If the job is still running then, and its kind knows how
-//! ([`Job::cancel`]), it is cancelled: by one call, in a task of its own, with 5 s, at most 100 of them at a time in a
-//! process, if the future is dropped within a runtime; [`PollLayer::without_cancel`] leaves it running. The caller's cancellation token does the same. A job whose polls or time are used up is
-//! never cancelled: a caller with its [`JobRef`](crate::call::JobRef) may go on waiting. A call that is dropped before its answer has named a job
-//! cancels nothing, nor does one that was [given](crate::ToolCall::with_job) a job: others may wait for it too.
+//! Dropping the response future ends the wait and drops a poll that runs. If the job is still
+//! running then, and its kind knows how ([`Job::cancel`]), it is cancelled: by one call, in a task
+//! of its own, with 5 s, at most 100 of them at a time in a process, if the future is dropped
+//! within a runtime; [`PollLayer::without_cancel`] leaves it running. The caller's cancellation
+//! token does the same. A job whose polls or time are used up is never cancelled: a caller with its
+//! [`JobRef`](crate::call::JobRef) may go on waiting. A call that is dropped before its answer has
+//! named a job cancels nothing, nor does one that was [given](crate::ToolCall::with_job) a job:
+//! others may wait for it too.
 //!
 //! # Clone
 //!
-//! Clones, and services of one layer value, share nothing but settings. Readiness belongs to the inner service.
-//! A call is copied. More is allocated only if it starts a job.
+//! Clones, and services of one layer value, share nothing but settings. Readiness belongs to the
+//! inner service. A call is copied. More is allocated only if it starts a job.
 
 mod cancel;
 mod job;

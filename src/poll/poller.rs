@@ -237,7 +237,8 @@ impl<S, J> Poller<S, J> {
         self.work.0.as_ref().map_or(0, |work| work.polls)
     }
 
-    /// An error of a poll: when to ask again at the earliest, or an error of the call: another one, or this.
+    /// An error of a poll: when to ask again at the earliest, or an error of the call: another one,
+    /// or this.
     fn bear(&mut self, error: &ToolError) -> Result<Option<Duration>, Option<ToolError>> {
         match error.kind() {
             ErrorKind::Cancelled if Caller::has_cancelled(&self.call) => {
@@ -255,7 +256,8 @@ impl<S, J> Poller<S, J> {
         Ok(error.retry_after())
     }
 
-    /// When the next poll begins, if there is one. The last wait is shortened, so that the job has its last look.
+    /// When the next poll begins, if there is one. The last wait is shortened, so that the job has
+    /// its last look.
     fn next_poll(&self, after: Option<Duration>) -> Option<Instant> {
         let (_, limits) = &self.shared.settings;
         if self.polls() >= limits.polls {
@@ -307,14 +309,15 @@ impl<S, J> Poller<S, J> {
         }
     }
 
-    /// An error that was met while asking for the job: it proves nothing of the call that has started it.
+    /// An error that was met while asking for the job: it proves nothing of the call that has
+    /// started it.
     fn of_job(&self, error: ToolError) -> ToolError {
         let error = error.into_inferred().with_attempts(0);
         self.with_job(error)
     }
 
-    /// The error of a poll that ends the call. One that could not be sent tells that none ever can be: the job is cancelled, as far
-    /// as that can be sent, so the error names it all the same.
+    /// The error of a poll that ends the call. One that could not be sent tells that none ever can
+    /// be: the job is cancelled, as far as that can be sent, so the error names it all the same.
     fn given_up(&mut self, error: ToolError) -> ToolError {
         if error.kind() == ErrorKind::Internal && error.is_own_refusal() {
             self.leave();

@@ -7,7 +7,8 @@ use std::sync::{
 
 use super::gcra::{Free, Rate, Turn};
 
-/// Nothing but the number is shared through it, so the order of other reads and writes does not matter.
+/// Nothing but the number is shared through it, so the order of other reads and writes does not
+/// matter.
 #[derive(Debug, Default)]
 pub(super) struct Bucket {
     /// When it is full again.
@@ -25,7 +26,8 @@ impl Bucket {
         self.append(rate, now, now, time).is_ok()
     }
 
-    /// Takes units for a call that may be sent at `latest`. If they are not there by then, the error is when they are.
+    /// Takes units for a call that may be sent at `latest`. If they are not there by then, the
+    /// error is when they are.
     pub(super) fn reserve(
         &self,
         rate: &Rate,
@@ -75,7 +77,8 @@ impl Bucket {
     pub(super) fn give_back(&self, rate: &Rate, now: u64, turn: Turn) {
         let mut free = self.lock();
         free.put(turn);
-        // Turns after which there is none are as if they had never been. Before others they are for other calls.
+        // Turns after which there is none are as if they had never been. Before others they are for
+        // other calls.
         while let Some((full_at, time)) = free.last()
             && let Ok(_) = self
                 .full_at

@@ -1,8 +1,11 @@
-//! The generic cell rate algorithm (GCRA). Pure: time is an argument, in nanoseconds since any fixed moment.
+//! The generic cell rate algorithm (GCRA). Pure: time is an argument, in nanoseconds since any
+//! fixed moment.
 //!
-//! A bucket of units is one number: the moment in which it is full again, if no more of them are taken. A call that takes units moves this moment
-//! on by the time in which they come back. It may be sent as soon as that moment is no further away than the time in which a whole bucket comes back,
-//! for then the units that it takes are there. A call that waits takes its units at once, so that its turn is known and comes in any case.
+//! A bucket of units is one number: the moment in which it is full again, if no more of them are
+//! taken. A call that takes units moves this moment on by the time in which they come back. It may
+//! be sent as soon as that moment is no further away than the time in which a whole bucket comes
+//! back, for then the units that it takes are there. A call that waits takes its units at once, so
+//! that its turn is known and comes in any case.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +51,8 @@ impl Rate {
         self.interval.saturating_mul(self.burst.into())
     }
 
-    /// The turn of a call that comes `now`, after all turns before: they leave a bucket that is full at `full_at`.
+    /// The turn of a call that comes `now`, after all turns before: they leave a bucket that is
+    /// full at `full_at`.
     pub(super) fn turn(&self, full_at: u64, now: u64, time: u64) -> Turn {
         let full_at = full_at.max(now).saturating_add(time);
         let at = full_at.saturating_sub(self.capacity());
@@ -62,12 +66,14 @@ impl Rate {
     }
 }
 
-/// Turns that were given back and come before others that were not: by when the bucket is full after them, the time of their units.
+/// Turns that were given back and come before others that were not: by when the bucket is full
+/// after them, the time of their units.
 #[derive(Debug, Default)]
 pub(super) struct Free(BTreeMap<u64, u64>);
 
 impl Free {
-    /// The first of these turns that a call can take over: those that were given back, and have not passed.
+    /// The first of these turns that a call can take over: those that were given back, and have not
+    /// passed.
     pub(super) fn find(&self, rate: &Rate, now: u64, time: u64) -> Option<Turn> {
         let from = now.saturating_add(rate.capacity());
         let mut free = self.0.range(from..);

@@ -22,14 +22,14 @@ pub struct QuotaHandle {
 }
 
 impl QuotaHandle {
-    /// Returns how many calls shared one state because the function of [`Key::by`](crate::Key::by) picked an empty text for them.
-    /// The first one is the event `tool.inert`.
+    /// Returns how many calls shared one state because the function of [`Key::by`](crate::Key::by)
+    /// picked an empty text for them. The first one is the event `tool.inert`.
     pub fn inert(&self) -> u64 {
         self.registry.inert().calls()
     }
 
-    /// How many units the calls with this call's key could use now: none while calls wait for theirs. Of the call only what the key is made of
-    /// matters.
+    /// How many units the calls with this call's key could use now: none while calls wait for
+    /// theirs. Of the call only what the key is made of matters.
     pub fn remaining(&self, call: &ToolCall) -> u32 {
         match self.registry.peek(&call.info()) {
             Some(entry) => {

@@ -17,7 +17,8 @@ use crate::{
     kit::per_tool::{PerTool, ToolNames},
 };
 
-/// Layer that gives the calls of a key so many units per period. See the [module docs](super) for an example.
+/// Layer that gives the calls of a key so many units per period. See the [module docs](super) for
+/// an example.
 ///
 /// The buckets live in the layer value: services made from it, or from its clones, share them.
 #[derive(Clone, Debug)]
@@ -37,7 +38,8 @@ impl QuotaLayer {
         QuotaBuilder::new(quota)
     }
 
-    /// Returns the names of tools that have settings of their own, and whether calls have matched them.
+    /// Returns the names of tools that have settings of their own, and whether calls have matched
+    /// them.
     pub fn tool_names(&self) -> ToolNames {
         let settings = &self.quotas.settings;
         settings.tools.names().and(settings.costs.names())
@@ -86,32 +88,36 @@ impl QuotaBuilder {
         }
     }
 
-    /// Sets which calls share a bucket of units, how many keys are kept, and which are known. See [`Keys`].
-    /// Default: one for each tool of each server; 10,000 are kept.
+    /// Sets which calls share a bucket of units, how many keys are kept, and which are known. See
+    /// [`Keys`]. Default: one for each tool of each server; 10,000 are kept.
     pub fn with_keys(mut self, keys: impl Into<Keys>) -> Self {
         self.keys.set(keys);
         self
     }
 
-    /// Gives this tool a quota of its own. Default: that of all tools. Needs [`Key::Tool`](crate::Key::Tool), the default: with other keys tools share their
-    /// units, and can only have [costs](Self::with_tool_cost) of their own.
+    /// Gives this tool a quota of its own. Default: that of all tools. Needs
+    /// [`Key::Tool`](crate::Key::Tool), the default: with other keys tools share their units, and
+    /// can only have [costs](Self::with_tool_cost) of their own.
     ///
-    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`), which goes first, and the tool's own
-    /// (`charge`), which holds for the tools of this name of all servers.
+    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`),
+    /// which goes first, and the tool's own (`charge`), which holds for the tools of this name of
+    /// all servers.
     pub fn with_tool(mut self, name: impl Into<Box<str>>, quota: Quota) -> Self {
         self.tools.set(name.into(), quota);
         self
     }
 
-    /// Sets how many units a call of this tool costs, by both its names as in [`with_tool`](Self::with_tool). Default: what the function
-    /// of [`with_cost`](Self::with_cost) says.
+    /// Sets how many units a call of this tool costs, by both its names as in
+    /// [`with_tool`](Self::with_tool). Default: what the function of [`with_cost`](Self::with_cost)
+    /// says.
     pub fn with_tool_cost(mut self, name: impl Into<Box<str>>, cost: u32) -> Self {
         self.costs.set(name.into(), cost);
         self
     }
 
-    /// Sets how many units a call costs. Default: one. A call that costs none always passes; one that costs more than the quota's
-    /// [burst](Quota::burst) never does, and is refused with the code [`QUOTA_IMPOSSIBLE`](super::QUOTA_IMPOSSIBLE).
+    /// Sets how many units a call costs. Default: one. A call that costs none always passes; one
+    /// that costs more than the quota's [burst](Quota::burst) never does, and is refused with the
+    /// code [`QUOTA_IMPOSSIBLE`](super::QUOTA_IMPOSSIBLE).
     pub fn with_cost(mut self, cost: impl Fn(&CallInfo) -> u32 + Send + Sync + 'static) -> Self {
         self.cost = Some(Arc::new(cost));
         self
@@ -123,14 +129,15 @@ impl QuotaBuilder {
         self
     }
 
-    /// Sets the longest time that a call waits for its units. One that would have to wait longer, or beyond its deadline, is refused
-    /// immediately, with the full time. Default 30 s.
+    /// Sets the longest time that a call waits for its units. One that would have to wait longer,
+    /// or beyond its deadline, is refused immediately, with the full time. Default 30 s.
     pub fn with_max_wait(mut self, max: Duration) -> Self {
         self.max_wait = max;
         self
     }
 
-    /// Sets the listener for evictions. Default: none. The events are emitted through `tracing` in any case.
+    /// Sets the listener for evictions. Default: none. The events are emitted through `tracing` in
+    /// any case.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         self.listener = Listener::new(listen);
         self
@@ -140,8 +147,8 @@ impl QuotaBuilder {
     ///
     /// # Errors
     ///
-    /// Those of [`Keys`]. `tool_cost`: if it is more than the [burst](Quota::burst) of every quota, so that no call of the tool would be
-    /// admitted.
+    /// Those of [`Keys`]. `tool_cost`: if it is more than the [burst](Quota::burst) of every quota,
+    /// so that no call of the tool would be admitted.
     pub fn build(self) -> Result<QuotaLayer, ConfigError> {
         self.keys.check()?;
         self.keys.check_tools(&self.tools)?;

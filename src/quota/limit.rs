@@ -65,7 +65,8 @@ impl Settings {
         }
     }
 
-    /// The latest turn for a call that comes now, which is never too late for one now; nothing is sent at the deadline itself.
+    /// The latest turn for a call that comes now, which is never too late for one now; nothing is
+    /// sent at the deadline itself.
     fn latest(&self, now: u64, call: &ToolCall) -> u64 {
         let latest = now.saturating_add(nanos(self.max_wait));
         let deadline = call.deadline().map(|at| {
@@ -114,8 +115,8 @@ impl KeyQuota {
         }
     }
 
-    /// The quota of the keys beyond the bound: one of them must not use up that of all others there. `burst` is the largest that one of
-    /// them could have.
+    /// The quota of the keys beyond the bound: one of them must not use up that of all others
+    /// there. `burst` is the largest that one of them could have.
     pub(super) fn overflow(settings: &Arc<Settings>, burst: u32) -> Self {
         let rate = Rate::of(&settings.quota);
         Self {
@@ -160,7 +161,8 @@ impl Tokens {
         }
     }
 
-    /// The time in which the units come back, or the error of a call that costs more than there ever are.
+    /// The time in which the units come back, or the error of a call that costs more than there
+    /// ever are.
     fn time(&self) -> Result<u64, ToolError> {
         let rate = self.entry.value().rate;
         rate.time(self.cost).ok_or_else(|| {

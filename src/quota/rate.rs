@@ -8,7 +8,8 @@ const MAX_PERIOD: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The longest time in which all units come back: a hundred years.
 const MAX_REFILL: u64 = 100 * MAX_PERIOD.as_nanos() as u64;
 
-/// The shortest time between two units. It is a whole number of nanoseconds, which is then at most a thousandth longer than asked for.
+/// The shortest time between two units. It is a whole number of nanoseconds, which is then at most
+/// a thousandth longer than asked for.
 const MIN_INTERVAL: Duration = Duration::from_micros(1);
 
 /// How many units there are, and how fast they come back: so many per period, and so many at once.
@@ -37,7 +38,8 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// `tokens`: if they are zero, or more than one per microsecond. `period`: if it is zero, or longer than a year.
+    /// `tokens`: if they are zero, or more than one per microsecond. `period`: if it is zero, or
+    /// longer than a year.
     pub fn new(tokens: u32, period: Duration) -> Result<Self, ConfigError> {
         refuse_if(
             tokens == 0,
@@ -96,7 +98,8 @@ impl Quota {
         Self::new(tokens, Duration::from_secs(24 * 3600))
     }
 
-    /// Sets how many units can be used at once, after a time without calls. Default: those of a period.
+    /// Sets how many units can be used at once, after a time without calls. Default: those of a
+    /// period.
     ///
     /// # Errors
     ///
@@ -124,7 +127,8 @@ impl Quota {
         self.burst
     }
 
-    /// The time between two units, in nanoseconds: rounded up, so that no more come back than were asked for.
+    /// The time between two units, in nanoseconds: rounded up, so that no more come back than were
+    /// asked for.
     pub(super) fn interval(&self) -> u64 {
         // A year is far from the bound.
         let period = self.period.as_nanos() as u64;

@@ -1,10 +1,11 @@
 //! The gate of one key. Pure: time is an argument, counted from any fixed moment.
 //!
-//! A rate limit closes it for as long as the server says. After that, calls return one by one, ever faster, so
-//! that they do not meet the limit together again: from one call per second on, at twice the rate each second. If a
-//! return has met the limit before, the next one begins at half the rate that was too much, grows to that rate
-//! within ten seconds, and only then doubles, every five. So every return ends within a minute and a half, whatever
-//! the demand. Processes that share the limit share the turns.
+//! A rate limit closes it for as long as the server says. After that, calls return one by one, ever
+//! faster, so that they do not meet the limit together again: from one call per second on, at twice
+//! the rate each second. If a return has met the limit before, the next one begins at half the rate
+//! that was too much, grows to that rate within ten seconds, and only then doubles, every five. So
+//! every return ends within a minute and a half, whatever the demand. Processes that share the
+//! limit share the turns.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,13 +15,15 @@ const FREE: f64 = 1000.0;
 /// The return is over when no call had to be held back for this time.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// The longest cooldown that other calls share. The call that met the limit gets the full one in its error.
+/// The longest cooldown that other calls share. The call that met the limit gets the full one in
+/// its error.
 pub(super) const MAX_COOLDOWN: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     returning: Option<Return>,
-    /// Counts cooldowns and their extensions. A call that waits in an earlier round has to ask again.
+    /// Counts cooldowns and their extensions. A call that waits in an earlier round has to ask
+    /// again.
     round: u32,
     /// The latest moment seen.
     now: Duration,
@@ -29,7 +32,8 @@ pub(super) struct Gate {
     pub(super) own: Own,
 }
 
-/// Which of a return's turns are this process's, if several share the limit: each has one of so many, in turn.
+/// Which of a return's turns are this process's, if several share the limit: each has one of so
+/// many, in turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     pub(super) processes: u32,
@@ -215,12 +219,14 @@ impl Gate {
             Some(returning) if round != self.round || self.now < returning.since => {
                 return self.cool(now, delay);
             }
-            // Nor does the first one of a return, even with a queue behind it: of several processes it was another's.
+            // Nor does the first one of a return, even with a queue behind it: of several processes
+            // it was another's.
             Some(returning)
                 if (returning.given > 1 || returning.processes > 1)
                     && self.now >= returning.later(returning.since, 1) =>
             {
-                // What was sent was sent at that rate at most, whenever the answer comes. Others' turns go on.
+                // What was sent was sent at that rate at most, whenever the answer comes. Others'
+                // turns go on.
                 let sent = match returning.processes {
                     1 => returning.next.min(self.now),
                     _ => self.now,
@@ -460,8 +466,8 @@ mod tests {
                     Admission::TooLate(_) => prop_assert!(false),
                 }
             }
-            // However slow it has become: once no limit is met any more, it opens within two minutes,
-            // whatever the demand.
+            // However slow it has become: once no limit is met any more, it opens within two
+            // minutes, whatever the demand.
             now = now.max(until);
             let end = now + secs(120);
             while now < end {

@@ -39,14 +39,15 @@ pub struct RateLimitHandle {
 }
 
 impl RateLimitHandle {
-    /// Returns how many calls shared one state because the function of [`Key::by`](crate::Key::by) picked an empty text for them.
-    /// The first one is the event `tool.inert`.
+    /// Returns how many calls shared one state because the function of [`Key::by`](crate::Key::by)
+    /// picked an empty text for them. The first one is the event `tool.inert`.
     pub fn inert(&self) -> u64 {
         self.registry.inert().calls()
     }
 
-    /// How long a cooldown still holds back the calls with this call's key; `None` if there is none. Of the call only what
-    /// the key is made of matters. The gradual return after a cooldown is not counted.
+    /// How long a cooldown still holds back the calls with this call's key; `None` if there is
+    /// none. Of the call only what the key is made of matters. The gradual return after a cooldown
+    /// is not counted.
     pub fn remaining(&self, call: &ToolCall) -> Option<Duration> {
         let entry = self.registry.peek(&call.info())?;
         entry.value().remaining(self.settings.now())
@@ -68,8 +69,8 @@ impl RateLimitHandle {
         cooldowns
     }
 
-    /// Ends the cooldown of this call's key, and the gradual return after it: calls are sent immediately from now on. A call
-    /// that waits already is sent when its own wait ends.
+    /// Ends the cooldown of this call's key, and the gradual return after it: calls are sent
+    /// immediately from now on. A call that waits already is sent when its own wait ends.
     pub fn clear(&self, call: &ToolCall) {
         if let Some(entry) = self.registry.peek(&call.info()) {
             self.settings.clear(&entry);
@@ -82,8 +83,9 @@ impl RateLimitHandle {
         entries.iter().for_each(|entry| self.settings.clear(entry));
     }
 
-    /// Begins a cooldown for this call's key, as if a server had asked for it: for at most one day. A longer cooldown that is
-    /// under way stays. Does nothing if the cooldown is zero, or if there is no place for another key.
+    /// Begins a cooldown for this call's key, as if a server had asked for it: for at most one day.
+    /// A longer cooldown that is under way stays. Does nothing if the cooldown is zero, or if there
+    /// is no place for another key.
     pub fn cool(&self, call: &ToolCall, cooldown: Duration) {
         if cooldown.is_zero() {
             return;

@@ -63,8 +63,8 @@ impl Settings {
         }
     }
 
-    /// This process knows by itself that the key cools down. `is_met`: a limit was met; else a success has used up what the
-    /// server grants.
+    /// This process knows by itself that the key cools down. `is_met`: a limit was met; else a
+    /// success has used up what the server grants.
     pub(super) fn know(
         &self,
         entry: &Arc<Entry<KeyGate>>,
@@ -211,7 +211,8 @@ impl KeyGate {
         self.lock().remaining(now)
     }
 
-    /// Ends the cooldown, and the return after it; whether there was one. `is_news`: it is to be told.
+    /// Ends the cooldown, and the return after it; whether there was one. `is_news`: it is to be
+    /// told.
     pub(super) fn clear(&self, is_news: bool) -> bool {
         self.with(|gate| {
             let was_closed = gate.clear();

@@ -26,8 +26,8 @@ use crate::{
     outcome::{ByError, Classify, Outcome},
 };
 
-/// Layer that waits out rate limits, for all calls of a key together. See the [module docs](super) for
-/// an example.
+/// Layer that waits out rate limits, for all calls of a key together. See the [module docs](super)
+/// for an example.
 ///
 /// The gates live in the layer value: services made from it, or from its clones, share them.
 #[derive(Clone)]
@@ -134,17 +134,19 @@ impl<C> RateLimitBackoffBuilder<C> {
         self
     }
 
-    /// Sets how many attempts are made at a call that meets the limit itself, the first one included.
-    /// Default 3. Under a retry layer, which repeats calls itself, this one only holds them back.
+    /// Sets how many attempts are made at a call that meets the limit itself, the first one
+    /// included. Default 3. Under a retry layer, which repeats calls itself, this one only holds
+    /// them back.
     pub fn with_attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
         self
     }
 
-    /// Refuses calls immediately while their key cools down, with the time to come back, instead of letting them wait. Never
-    /// repeats a call; nor does a retry layer below repeat a rate limit then. A retry layer above never repeats such a
-    /// refusal; it repeats the call that met the limit, unless its policy is
-    /// [without rate limits](crate::retry::RetryPolicy::without_rate_limits).
+    /// Refuses calls immediately while their key cools down, with the time to come back, instead of
+    /// letting them wait. Never repeats a call; nor does a retry layer below repeat a rate limit
+    /// then. A retry layer above never repeats such a refusal; it repeats the call that met the
+    /// limit, unless its policy is [without rate
+    /// limits](crate::retry::RetryPolicy::without_rate_limits).
     pub fn with_fail_fast(mut self) -> Self {
         self.waits = false;
         self
@@ -157,36 +159,39 @@ impl<C> RateLimitBackoffBuilder<C> {
         self
     }
 
-    /// Sets the longest time that a call waits for its turns, all of them together. One that would have to
-    /// wait longer, or beyond its deadline, is refused immediately, with the full time. Default 300 s. The random addition to
-    /// a delay, at most one second, does not count.
+    /// Sets the longest time that a call waits for its turns, all of them together. One that would
+    /// have to wait longer, or beyond its deadline, is refused immediately, with the full time.
+    /// Default 300 s. The random addition to a delay, at most one second, does not count.
     pub fn with_max_wait(mut self, max: Duration) -> Self {
         self.max_wait = max;
         self
     }
 
-    /// Sets the longest cooldown that calls share. Default 300 s, or the [default cooldown](Self::with_default_cooldown) if that is
-    /// longer; at most a day.
+    /// Sets the longest cooldown that calls share. Default 300 s, or the [default
+    /// cooldown](Self::with_default_cooldown) if that is longer; at most a day.
     ///
-    /// The call that met a longer one is not sent again earlier than the server asked, and its error carries the whole
-    /// time. Other calls return one by one after this time.
+    /// The call that met a longer one is not sent again earlier than the server asked, and its
+    /// error carries the whole time. Other calls return one by one after this time.
     pub fn with_max_cooldown(mut self, max: Duration) -> Self {
         self.max_cooldown = Some(max);
         self
     }
 
-    /// Lets a limit that is known by text alone hold other calls back too, for the default cooldown at most.
+    /// Lets a limit that is known by text alone hold other calls back too, for the default cooldown
+    /// at most.
     ///
-    /// Default: it does not. The text may be an answer that the tool repeats, or report a limit that a step of its own work
-    /// met: it delays the call that met it, where that may be sent again, and closes no gate. What the tool or its leaf
-    /// reports by a [`ToolError`] of its own, by a status on its own wire, or by a
-    /// [classifier](Self::with_classifier) always closes the gate.
+    /// Default: it does not. The text may be an answer that the tool repeats, or report a limit
+    /// that a step of its own work met: it delays the call that met it, where that may be sent
+    /// again, and closes no gate. What the tool or its leaf reports by a [`ToolError`] of its own,
+    /// by a status on its own wire, or by a [classifier](Self::with_classifier) always closes the
+    /// gate.
     pub fn with_text_limits(mut self) -> Self {
         self.text_limits = true;
         self
     }
 
-    /// Sets the listener for rate limits and evictions. Default: none. The events are emitted through `tracing` in any case.
+    /// Sets the listener for rate limits and evictions. Default: none. The events are emitted
+    /// through `tracing` in any case.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         self.listener = Listener::new(listen);
         self
@@ -206,8 +211,8 @@ impl<C> RateLimitBackoffBuilder<C> {
         self
     }
 
-    /// Sets the classifier of results. Default: [`ByError`]. It is cloned for each call: put large parts in an
-    /// [`Arc`](std::sync::Arc).
+    /// Sets the classifier of results. Default: [`ByError`]. It is cloned for each call: put large
+    /// parts in an [`Arc`](std::sync::Arc).
     pub fn with_classifier<D>(self, classifier: D) -> RateLimitBackoffBuilder<D> {
         RateLimitBackoffBuilder {
             keys: self.keys,

@@ -1,19 +1,23 @@
 //! A layer that waits out rate limits, for all calls of a key together.
 //!
-//! When a call meets a rate limit (a 429 or one of its other forms; the [classifier](crate::Classify) says), the
-//! gate of its key closes for as long as the server asks, or for 30 s if it gives no time. Until then no call of
-//! that key is sent: each waits for its turn, or is refused immediately if it could not have one in time. Then they return
-//! one by one, ever faster, so that they do not meet the limit together again: one call per second at first,
-//! twice as many each second; and if that meets the limit again, half as fast as it was then, back to that rate within
-//! ten seconds, and only then faster. Within two minutes after the last limit, no call is held back any more.
+//! When a call meets a rate limit (a 429 or one of its other forms; the
+//! [classifier](crate::Classify) says), the gate of its key closes for as long as the server asks,
+//! or for 30 s if it gives no time. Until then no call of that key is sent: each waits for its
+//! turn, or is refused immediately if it could not have one in time. Then they return one by one,
+//! ever faster, so that they do not meet the limit together again: one call per second at first,
+//! twice as many each second; and if that meets the limit again, half as fast as it was then, back
+//! to that rate within ten seconds, and only then faster. Within two minutes after the last limit,
+//! no call is held back any more.
 //!
-//! The call that met the limit is sent again, at most 3 times in all, if it surely did not run: the tool or its leaf reports so,
-//! by an error of its own or by a 429 on its own wire. A call that may have run is repeated only if it is marked as
-//! [safe](crate::ReplaySafety::Safe). Its last error carries [`retry_after`](crate::ToolError::retry_after).
+//! The call that met the limit is sent again, at most 3 times in all, if it surely did not run: the
+//! tool or its leaf reports so, by an error of its own or by a 429 on its own wire. A call that may
+//! have run is repeated only if it is marked as [safe](crate::ReplaySafety::Safe). Its last error
+//! carries [`retry_after`](crate::ToolError::retry_after).
 //!
-//! A limit that is known by an error's text alone ([`Evidence::Inferred`](crate::Evidence::Inferred)) closes no gate, unless
-//! [asked for](RateLimitBackoffBuilder::with_text_limits): it delays its own call. [`RateLimitBackoffLayer::handle`] lists
-//! the cooldowns, ends them and begins others.
+//! A limit that is known by an error's text alone
+//! ([`Evidence::Inferred`](crate::Evidence::Inferred)) closes no gate, unless [asked
+//! for](RateLimitBackoffBuilder::with_text_limits): it delays its own call.
+//! [`RateLimitBackoffLayer::handle`] lists the cooldowns, ends them and begins others.
 //!
 //! A success may report that it used up what the server grants
 //! ([`Outcome::with_cooldown`](crate::Outcome::with_cooldown)); that closes the gate as well. So
@@ -29,11 +33,12 @@
 //!
 //! # Order
 //!
-//! Above the breaker, so that a wait holds no probe's place; below the retry layer, or without one. Under a
-//! retrier, this layer holds calls back and does not repeat them; a retrier below it repeats everything but rate
-//! limits, and the attempts of both count together (as far as an error reports them: an `Ok` that a classifier takes for
-//! a limit reports none). So the two never multiply attempts, nor sleep twice. It is always ready: back-pressure ends here; bound
-//! the load with a limit above it. A waiting call holds no reservation of the service below.
+//! Above the breaker, so that a wait holds no probe's place; below the retry layer, or without one.
+//! Under a retrier, this layer holds calls back and does not repeat them; a retrier below it
+//! repeats everything but rate limits, and the attempts of both count together (as far as an error
+//! reports them: an `Ok` that a classifier takes for a limit reports none). So the two never
+//! multiply attempts, nor sleep twice. It is always ready: back-pressure ends here; bound the load
+//! with a limit above it. A waiting call holds no reservation of the service below.
 //!
 //! # Example
 //!
@@ -76,23 +81,25 @@
 //!
 //! # Errors
 //!
-//! [`RateLimited`](crate::ErrorKind::RateLimited) with `retry_after`: the server's own error after the last
-//! attempt, or at once if the wait would exceed 300 s or the deadline, or if a layer below refused the next attempt; or ours, not started, for a call that could not
-//! have its turn in time; or [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), if the service below became
-//! ready too late. [`Cancelled`](crate::ErrorKind::Cancelled) if the caller's token fires during the wait. Errors of
-//! the inner service pass, stamped with the call's names.
+//! [`RateLimited`](crate::ErrorKind::RateLimited) with `retry_after`: the server's own error after
+//! the last attempt, or at once if the wait would exceed 300 s or the deadline, or if a layer below
+//! refused the next attempt; or ours, not started, for a call that could not have its turn in time;
+//! or [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), if the service below became ready
+//! too late. [`Cancelled`](crate::ErrorKind::Cancelled) if the caller's token fires during the
+//! wait. Errors of the inner service pass, stamped with the call's names.
 //!
 //! # Bounds
 //!
-//! At most 10,000 keys are kept ([`Keys`](crate::Keys)), and a key that cools down is not evicted. If there is no
-//! place, calls with new keys pass, and are not repeated. A cooldown is shared for 300 s at most
-//! ([`with_max_cooldown`](RateLimitBackoffBuilder::with_max_cooldown)), whatever a server says.
+//! At most 10,000 keys are kept ([`Keys`](crate::Keys)), and a key that cools down is not evicted.
+//! If there is no place, calls with new keys pass, and are not repeated. A cooldown is shared for
+//! 300 s at most ([`with_max_cooldown`](RateLimitBackoffBuilder::with_max_cooldown)), whatever a
+//! server says.
 //!
 //! # Cancel safety
 //!
-//! Nothing is lost when the future is dropped: a turn that was given to it is given to the next call that asks.
-//! (Calls that wait already keep theirs.) When a cooldown is extended, calls that wait ask again when their old turn
-//! comes, so a later call may then be sent before them.
+//! Nothing is lost when the future is dropped: a turn that was given to it is given to the next
+//! call that asks. (Calls that wait already keep theirs.) When a cooldown is extended, calls that
+//! wait ask again when their old turn comes, so a later call may then be sent before them.
 //!
 //! # Panics
 //!
@@ -100,8 +107,9 @@
 //!
 //! # Clone
 //!
-//! All services made from one layer value, or from its clones, share the gates. Readiness is not shared. Each service
-//! that the layer makes (not each clone) takes some KiB for reference counts per thread.
+//! All services made from one layer value, or from its clones, share the gates. Readiness is not
+//! shared. Each service that the layer makes (not each clone) takes some KiB for reference counts
+//! per thread.
 
 mod gate;
 mod handle;

@@ -72,7 +72,8 @@ impl OwnCooldown {
 }
 
 impl Subscription {
-    /// The next key of which something is known. `Err`: some were missed. `None`: there will be no more.
+    /// The next key of which something is known. `Err`: some were missed. `None`: there will be no
+    /// more.
     pub(crate) async fn next(&mut self) -> Option<Result<OwnCooldown, ()>> {
         loop {
             match self.0.recv().await {
@@ -111,8 +112,8 @@ impl RateLimitHandle {
         self.settings.processes.store(processes, Relaxed);
     }
 
-    /// Another process has met a limit, or used up what the server grants, which holds for what remains; or a person has ended the cooldown
-    /// there. False: there is no place for the key.
+    /// Another process has met a limit, or used up what the server grants, which holds for what
+    /// remains; or a person has ended the cooldown there. False: there is no place for the key.
     pub(crate) fn adopt(
         &self,
         hash: u64,

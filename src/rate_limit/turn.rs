@@ -78,7 +78,8 @@ impl<S, C> Ticket<S, C> {
         Ok(way)
     }
 
-    /// Asks for a turn at the gate, once `resume` has come: until then this call, but no other, has to wait.
+    /// Asks for a turn at the gate, once `resume` has come: until then this call, but no other, has
+    /// to wait.
     #[cold]
     fn wait_for_turn(
         &mut self,
@@ -145,7 +146,8 @@ impl<S, C> Ticket<S, C> {
         let shared = match &error {
             // A gate below has refused it: the server has not been asked.
             Some(error) if error.is_own_refusal() => return None,
-            // A tool may have met it in the middle of its work, or repeat a text of others: it does not concern other calls.
+            // A tool may have met it in the middle of its work, or repeat a text of others: it does
+            // not concern other calls.
             _ if by_text => settings.of_text(cooldown),
             _ => Some(cooldown.min(settings.max_cooldown)),
         };

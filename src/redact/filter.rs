@@ -1,4 +1,5 @@
-//! A quick look at a key: most keys hold none of the three-letter sequences that sensitive ones hold.
+//! A quick look at a key: most keys hold none of the three-letter sequences that sensitive ones
+//! hold.
 
 use super::words::{DISGUISED, TRIGRAMS};
 
@@ -40,8 +41,8 @@ const fn add(places: &mut Places, letter: u8, nth: usize, bit: u64) {
     places[letter.to_ascii_uppercase() as usize][nth] |= bit;
 }
 
-/// The end of the run of bytes at `at` for which `belongs` holds, and whether it may be sensitive by the built-in words:
-/// false is certain. `None` if it has bytes beyond ASCII.
+/// The end of the run of bytes at `at` for which `belongs` holds, and whether it may be sensitive
+/// by the built-in words: false is certain. `None` if it has bytes beyond ASCII.
 pub(super) fn suspicious_run(
     text: &[u8],
     at: usize,

@@ -1,5 +1,5 @@
-//! Strings with escapes (of debug output and JSON) and JSON objects inside a text: each is unescaped or parsed, so that
-//! a secret in it is found as in any other text.
+//! Strings with escapes (of debug output and JSON) and JSON objects inside a text: each is
+//! unescaped or parsed, so that a secret in it is found as in any other text.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -13,7 +13,8 @@ use super::{
 };
 use crate::text::is_hidden;
 
-/// How many times its length of a text is parsed as JSON at most: nested brackets would be parsed again and again.
+/// How many times its length of a text is parsed as JSON at most: nested brackets would be parsed
+/// again and again.
 const EFFORT: usize = 4;
 
 /// `text` with what is inside it redacted, `nested` times already inside another.
@@ -50,8 +51,8 @@ pub(super) fn redacted<'t>(rules: &Rules, text: &'t str, nested: usize) -> Cow<'
     Cow::Owned(out)
 }
 
-/// The end of the object of JSON that begins at `at`, and its view if its members tell of a secret: what names alone
-/// tell is found in the text.
+/// The end of the object of JSON that begins at `at`, and its view if its members tell of a secret:
+/// what names alone tell is found in the text.
 fn json(
     rules: &Rules,
     text: &str,
@@ -69,7 +70,8 @@ fn json(
     view.map(|view| (end, Some(view)))
 }
 
-/// The end of the string that opens at `at`, and how it looks without its secrets if it has any that its escapes hide.
+/// The end of the string that opens at `at`, and how it looks without its secrets if it has any
+/// that its escapes hide.
 fn string(rules: &Rules, text: &str, at: usize, nested: usize) -> Option<(usize, Option<String>)> {
     let word = |c: char| c.is_alphanumeric() || c == '\\';
     let prefix = |head: &str| head.ends_with(['b', 'f', 'r', 'u']);

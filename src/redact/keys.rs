@@ -14,8 +14,8 @@ use super::{
 pub(super) enum Strength {
     /// Nothing.
     Harmless,
-    /// The value is a secret where names have values by their structure (JSON). In text the value only describes one:
-    /// `token_file`, `password_min_length`.
+    /// The value is a secret where names have values by their structure (JSON). In text the value
+    /// only describes one: `token_file`, `password_min_length`.
     Described,
     /// The value is a secret where names have values (JSON), but not where prose uses the word.
     Weak,
@@ -39,14 +39,16 @@ pub(super) fn folded(word: &str) -> String {
     word.chars().filter_map(fold).collect()
 }
 
-/// A letter or digit in lower case; `?` for letters without an ASCII form. `None` for other characters.
+/// A letter or digit in lower case; `?` for letters without an ASCII form. `None` for other
+/// characters.
 fn fold(c: char) -> Option<char> {
     let c = looks_like(c);
     let lower = c.to_lowercase().next().filter(char::is_ascii);
     c.is_alphanumeric().then(|| lower.unwrap_or('?'))
 }
 
-/// The ASCII letter that a character looks like: full-width and mathematical forms, Cyrillic and Greek.
+/// The ASCII letter that a character looks like: full-width and mathematical forms, Cyrillic and
+/// Greek.
 fn looks_like(c: char) -> char {
     const FROM: &str = "ſñÑłŁаеорсухіјѕԁһӏкмтвнАЕОРСУХІЈЅКМТВНαεικνορτυΑΒΕΖΗΙΚΜΝΟΡΤΥΧıɡɑ";
     const TO: &str = "snnllaeopcyxijsdhlkmtbhaeopcyxijskmtbhaeiknoptuabezhikmnoptyxiga";
@@ -176,8 +178,8 @@ impl Folded {
         covered
     }
 
-    /// Whether a name that holds a weak part announces a secret: `X-Api-Key`, `mytoken`, but neither
-    /// `token` nor `missing_key`.
+    /// Whether a name that holds a weak part announces a secret: `X-Api-Key`, `mytoken`, but
+    /// neither `token` nor `missing_key`.
     fn compound(&self) -> Strength {
         let (_, first) = self.words().next().unwrap_or_default();
         let last = without_number(self.last_word());
@@ -191,7 +193,8 @@ impl Folded {
         }
     }
 
-    /// Lowers the strength of a name that is about a failure (`PasswordExpiredError`) or a property of a secret.
+    /// Lowers the strength of a name that is about a failure (`PasswordExpiredError`) or a property
+    /// of a secret.
     fn in_prose(&self, strength: Strength) -> Strength {
         let word = self.last_word();
         let several = word.len() < self.text.len();
@@ -215,7 +218,8 @@ fn without_number(word: &str) -> &str {
     word.trim_end_matches(|c: char| c.is_ascii_digit())
 }
 
-/// Whether a name is that of a connection string, which has a secret in it, or is one: `AzureWebJobsStorage_connection_string`.
+/// Whether a name is that of a connection string, which has a secret in it, or is one:
+/// `AzureWebJobsStorage_connection_string`.
 pub(super) fn is_connection(name: &str) -> bool {
     if name.len() < "connstr".len() || !suspicious(name) {
         return false;
@@ -224,7 +228,8 @@ pub(super) fn is_connection(name: &str) -> bool {
     name.contains("connectionstring") || name.contains("connstr")
 }
 
-/// Whether a name is one of those that say what a secret is like, of itself or by its last word: `file`, `set_at`.
+/// Whether a name is one of those that say what a secret is like, of itself or by its last word:
+/// `file`, `set_at`.
 pub(super) fn describes(name: &str) -> bool {
     DESCRIBED.contains(&Folded::of(name).last_word())
 }

@@ -1,8 +1,9 @@
 //! Keeping secrets and bulk out of everything that people and log stores read.
 //!
 //! [`Redacted`] is a lazy view of JSON: it works while it is printed or serialised, costs nothing
-//! before, and never copies the value. [`redact_text`] finds secrets in free text by their form. [`Rules`]
-//! decide what is a secret and how much of the rest is shown; all free functions use the built-in rules.
+//! before, and never copies the value. [`redact_text`] finds secrets in free text by their form.
+//! [`Rules`] decide what is a secret and how much of the rest is shown; all free functions use the
+//! built-in rules.
 //!
 //! ```
 //! use serde_json::json;
@@ -35,26 +36,29 @@
 //! | labels | `**Password:** x`, names and values with colours of a terminal between them |
 //! | sentences | `password is hunter2`, `the token abc123def456`: where the word after looks like a secret; one-time codes, recovery codes and phrases |
 //!
-//! A value ends at the quote that opened it, however many backslashes stand before both. Names are compared without
-//! separators and invisible characters; Cyrillic, Greek, full-width and mathematical letters count as the Latin ones that
-//! they look like.
+//! A value ends at the quote that opened it, however many backslashes stand before both. Names are
+//! compared without separators and invisible characters; Cyrillic, Greek, full-width and
+//! mathematical letters count as the Latin ones that they look like.
 //!
 //! # What is not promised
 //!
 //! This is a net, not a proof. Secrets without a name, a form or a known prefix look like other
-//! text and stay: a bare hexadecimal key, a secret that is parted by line breaks or reversed, names that are spelled letter by
-//! letter or with other signs (`p@ssw0rd`), a private key whose lines are objects of their own, Base64 of less than 24
-//! digits, what is put together by code (`"a".concat("b")`, `INSERT .. SELECT 'x'`). Under a sensitive key of JSON what is
-//! in doubt is redacted: pagination tokens, names of keys. In text, what only handles secrets is left alone where its form
-//! shows that: types, calls, variables (`config.password`, `vault.x`), paths of files, placeholders (`***`, `<token>`), words
-//! of prose (`required`, `expired`), and short numbers in a column like `Secrets`.
+//! text and stay: a bare hexadecimal key, a secret that is parted by line breaks or reversed, names
+//! that are spelled letter by letter or with other signs (`p@ssw0rd`), a private key whose lines
+//! are objects of their own, Base64 of less than 24 digits, what is put together by code
+//! (`"a".concat("b")`, `INSERT .. SELECT 'x'`). Under a sensitive key of JSON what is in doubt is
+//! redacted: pagination tokens, names of keys. In text, what only handles secrets is left alone
+//! where its form shows that: types, calls, variables (`config.password`, `vault.x`), paths of
+//! files, placeholders (`***`, `<token>`), words of prose (`required`, `expired`), and short
+//! numbers in a column like `Secrets`.
 //!
 //! # Limits
 //!
-//! Strings of [`MAX_STRING`] characters, [`MAX_DEPTH`] levels, [`MAX_NODES`] values, [`MAX_BYTES`] bytes
-//! of a printed view; [`Rules`] can change them. The time is linear in the bytes that are read: of a string
-//! no more than four times its limit and 1 KiB, unless it is JSON. Redacting redacted text changes nothing; in texts
-//! of more than 512 bytes it may hide what was too far from its name, its host or its command before.
+//! Strings of [`MAX_STRING`] characters, [`MAX_DEPTH`] levels, [`MAX_NODES`] values, [`MAX_BYTES`]
+//! bytes of a printed view; [`Rules`] can change them. The time is linear in the bytes that are
+//! read: of a string no more than four times its limit and 1 KiB, unless it is JSON. Redacting
+//! redacted text changes nothing; in texts of more than 512 bytes it may hide what was too far from
+//! its name, its host or its command before.
 
 use std::borrow::Cow;
 
@@ -93,10 +97,10 @@ pub const MAX_NODES: usize = 1000;
 /// The length of a printed view in bytes; the rest is cut.
 pub const MAX_BYTES: usize = 16 * 1024;
 
-/// Whether values under this key are secrets, by the built-in rules: it contains `password`, `token`,
-/// `secret`, `key`, `auth`, `credential`, `cookie` or the like, in any case and with any separators, or
-/// has `pass`, `pwd`, `otp`, `jwt` or the like as a word, after harmless words (`author`, `monkey`,
-/// `max_tokens` ...) are taken out. In doubt a key is sensitive.
+/// Whether values under this key are secrets, by the built-in rules: it contains `password`,
+/// `token`, `secret`, `key`, `auth`, `credential`, `cookie` or the like, in any case and with any
+/// separators, or has `pass`, `pwd`, `otp`, `jwt` or the like as a word, after harmless words
+/// (`author`, `monkey`, `max_tokens` ...) are taken out. In doubt a key is sensitive.
 ///
 /// ```
 /// use tower_toolcall::redact::is_sensitive_key;

@@ -29,7 +29,8 @@ pub(super) const VALUE_FIELDS: &[&str] = &[
 pub(super) struct Members<'m> {
     /// The member with the value that another names: `{"name": "X-Api-Key", "value": ..}`.
     named: Option<&'m String>,
-    /// The members that are secrets in an object of this kind: a Kubernetes Secret, a private key as JWK, a signed text as JWS.
+    /// The members that are secrets in an object of this kind: a Kubernetes Secret, a private key
+    /// as JWK, a signed text as JWS.
     secret: &'static [&'static str],
     /// The columns of its rows that are secrets, a bit each.
     columns: u64,
@@ -90,7 +91,8 @@ pub(super) fn tells(rules: &Rules, value: &Value) -> bool {
     }
 }
 
-/// The columns whose heads name secrets, a bit each: `{"columns": ["login", "password"], "rows": [["ada", "x"]]}`.
+/// The columns whose heads name secrets, a bit each: `{"columns": ["login", "password"], "rows":
+/// [["ada", "x"]]}`.
 fn columns(rules: &Rules, heads: &Value) -> u64 {
     let bit = |(i, head): (usize, &Value)| {
         let named = |head: &str| rules.announces(head) && !head.eq_ignore_ascii_case("key");
@@ -113,7 +115,8 @@ fn secret_field<'m>(rules: &Rules, map: &'m Map<String, Value>) -> Option<&'m St
     members.any(|(key, name)| names(key, name)).then_some(value)
 }
 
-/// Looks for secrets among the strings of an array, in which each may be announced by the one before.
+/// Looks for secrets among the strings of an array, in which each may be announced by the one
+/// before.
 pub(super) struct Arguments<'r> {
     rules: &'r Rules,
     len: usize,

@@ -120,8 +120,8 @@ impl Rules {
         self.add("sensitive_key", |custom| custom.words.sensitive.push(part))
     }
 
-    /// Removes `word` from a key before the key is judged. It counts where words of the key begin and
-    /// end, so that `monkey` does not hide `common_key`.
+    /// Removes `word` from a key before the key is judged. It counts where words of the key begin
+    /// and end, so that `monkey` does not hide `common_key`.
     ///
     /// # Errors
     ///
@@ -131,13 +131,13 @@ impl Rules {
         self.add("harmless_key", |custom| custom.words.harmless.push(word))
     }
 
-    /// Redacts words that begin with `prefix` and have at least `min_tail` letters, digits, `_` or `-`
-    /// after it: tokens of an own kind.
+    /// Redacts words that begin with `prefix` and have at least `min_tail` letters, digits, `_` or
+    /// `-` after it: tokens of an own kind.
     ///
     /// # Errors
     ///
-    /// If `prefix` is not 3 to 64 ASCII letters, digits, `_`, `-` or `.`, `min_tail` is above 256, or
-    /// there are too many entries.
+    /// If `prefix` is not 3 to 64 ASCII letters, digits, `_`, `-` or `.`, `min_tail` is above 256,
+    /// or there are too many entries.
     pub fn with_secret_prefix(self, prefix: &str, min_tail: usize) -> Result<Self, ConfigError> {
         const FIELD: &str = "secret_prefix";
         let fits = (3..=64).contains(&prefix.len()) && is_made_of(prefix, "_-.");
@@ -190,7 +190,8 @@ impl Rules {
         Ok(self.edit(|custom| custom.limits.bytes = bytes))
     }
 
-    /// Whether values under this key are secrets. See [`is_sensitive_key`](super::is_sensitive_key).
+    /// Whether values under this key are secrets. See
+    /// [`is_sensitive_key`](super::is_sensitive_key).
     pub fn is_sensitive_key(&self, key: &str) -> bool {
         self.strength(key) != Strength::Harmless
     }
@@ -234,8 +235,8 @@ impl Rules {
         }
     }
 
-    /// A text that was cut elsewhere, without a token of an own kind at its end: half a token may be too short to be
-    /// recognised.
+    /// A text that was cut elsewhere, without a token of an own kind at its end: half a token may
+    /// be too short to be recognised.
     pub(crate) fn without_cut_secret<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let Some(head) = text.strip_suffix(TRUNCATED) else {
             return Cow::Borrowed(text);

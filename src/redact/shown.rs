@@ -18,8 +18,8 @@ const MAX_JSON: usize = 64 * 1024;
 /// JSON inside a string inside JSON: deeper levels are redacted as text.
 pub(super) const MAX_NESTED: usize = 4;
 
-/// How far behind the last character that is shown the text is read, in bytes: a secret that begins before the cut may be
-/// recognised only by what follows.
+/// How far behind the last character that is shown the text is read, in bytes: a secret that begins
+/// before the cut may be recognised only by what follows.
 const LOOKAHEAD: usize = 1024;
 
 /// `text` without its secrets; `nested` times already inside a string.

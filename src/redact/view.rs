@@ -22,8 +22,9 @@ use crate::text::{Bounded, TRUNCATED, floor};
 
 /// A redacted view of JSON. `Display` prints JSON, `Serialize` gives the same structure.
 ///
-/// Printed text that would be longer than the [rules](super::Rules) allow ends with `...[truncated]`. Serialised
-/// values are bounded by them in depth, number of values and bytes of strings.
+/// Printed text that would be longer than the [rules](super::Rules) allow ends with
+/// `...[truncated]`. Serialised values are bounded by them in depth, number of values and bytes of
+/// strings.
 #[derive(Clone, Copy)]
 pub struct Redacted<'a> {
     rules: &'a Rules,

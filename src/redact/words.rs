@@ -1,6 +1,7 @@
 //! The words by which keys are judged: lower case, separators removed.
 
-/// Parts that make a key sensitive wherever they stand, and whose name alone announces a secret in prose.
+/// Parts that make a key sensitive wherever they stand, and whose name alone announces a secret in
+/// prose.
 #[rustfmt::skip]
 pub(super) const STRONG: &[&str] = &[
     "password", "passwd", "passw", "paswd", "pasword", "pswd", "passphrase", "passcode", "pwd", "secret", "apikey",
@@ -44,8 +45,8 @@ pub(super) const DISGUISED: &[(u8, u8)] = &[
     (b'5', b's'),
 ];
 
-/// Words that hold a sensitive part by accident. They count at the beginning of a word: `author_id`,
-/// `authorname`; what follows is judged as usual (`author_token`).
+/// Words that hold a sensitive part by accident. They count at the beginning of a word:
+/// `author_id`, `authorname`; what follows is judged as usual (`author_token`).
 #[rustfmt::skip]
 pub(super) const HARMLESS: &[&str] = &[
     // author

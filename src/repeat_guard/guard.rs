@@ -229,8 +229,9 @@ fn counts(kind: ErrorKind) -> bool {
     matches!(kind, InvalidInput | NotFound | Denied | Failed | Reported)
 }
 
-/// Whether the same call may get another answer from who refused it: a layer that is full or has closed, unlike one that has
-/// judged the call itself. What a guard below refuses has been counted, and that a quota can never grant a call is told each time.
+/// Whether the same call may get another answer from who refused it: a layer that is full or has
+/// closed, unlike one that has judged the call itself. What a guard below refuses has been counted,
+/// and that a quota can never grant a call is told each time.
 fn is_passing(error: &ToolError) -> bool {
     use ErrorKind::{Denied, InvalidInput, NotFound};
     let judged = matches!(error.kind(), InvalidInput | NotFound | Denied);

@@ -91,7 +91,8 @@ impl History {
 
     /// Lets the call through, or refuses it. The clock is read only if the call is known.
     ///
-    /// Of a call that has failed too often one is let through in each window, however many are asked for.
+    /// Of a call that has failed too often one is let through in each window, however many are
+    /// asked for.
     pub(super) fn admit(
         &mut self,
         call: u64,
@@ -117,8 +118,8 @@ impl History {
         Ok(())
     }
 
-    /// Records the end of a call. Returns how often it ended so in a row, and whether that is another end than the last
-    /// known one.
+    /// Records the end of a call. Returns how often it ended so in a row, and whether that is
+    /// another end than the last known one.
     fn record(&mut self, call: u64, ending: Ending, now: Duration) -> (&mut Past, bool) {
         let (found, is_new) = match self.position(call) {
             Some(at) => (at, false),
@@ -158,7 +159,8 @@ impl History {
         }
     }
 
-    /// The call has succeeded. Returns how often in a row, whenever that is another multiple of the limit.
+    /// The call has succeeded. Returns how often in a row, whenever that is another multiple of the
+    /// limit.
     ///
     /// A success that is news, of a call that is not known or did not end with this answer the last
     /// time, may have changed what all others depend on, or shows that it has changed: they are

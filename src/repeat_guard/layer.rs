@@ -20,7 +20,8 @@ use crate::{
 /// The longest window: a call that would succeed is not refused for longer.
 const MAX_WINDOW: Duration = Duration::from_secs(24 * 3600);
 
-/// Layer that stops a caller that makes the same failing call again and again. See the [module docs](super) for an example.
+/// Layer that stops a caller that makes the same failing call again and again. See the [module
+/// docs](super) for an example.
 ///
 /// The histories live in the layer value: services made from it, or from its clones, share them.
 #[derive(Clone)]
@@ -31,7 +32,8 @@ pub struct RepeatGuardLayer<C = ByError> {
 }
 
 impl RepeatGuardLayer {
-    /// A layer with the default settings: a call that has failed 3 times in a row is refused for 60 s.
+    /// A layer with the default settings: a call that has failed 3 times in a row is refused for 60
+    /// s.
     pub fn new() -> Self {
         RepeatGuardBuilder::new().build_checked()
     }
@@ -43,12 +45,14 @@ impl RepeatGuardLayer {
 }
 
 impl<C> RepeatGuardLayer<C> {
-    /// Returns the names of tools that have settings of their own, and whether calls have matched them.
+    /// Returns the names of tools that have settings of their own, and whether calls have matched
+    /// them.
     pub fn tool_names(&self) -> ToolNames {
         self.guard.rules.tools.names()
     }
 
-    /// Returns how many calls had no principal, and were not compared. The first one is the event `tool.inert`.
+    /// Returns how many calls had no principal, and were not compared. The first one is the event
+    /// `tool.inert`.
     pub fn inert(&self) -> u64 {
         self.guard.histories.inert().calls()
     }
@@ -124,51 +128,56 @@ impl<C> RepeatGuardBuilder<C> {
         self
     }
 
-    /// Sets how long a call is refused, and how close together its failures are: a call that is made so long after its last
-    /// end is counted anew. Default 60 s; at most a day.
+    /// Sets how long a call is refused, and how close together its failures are: a call that is
+    /// made so long after its last end is counted anew. Default 60 s; at most a day.
     ///
-    /// After this time a call that was refused is let through once. If it fails again, it is refused for as long again.
+    /// After this time a call that was refused is let through once. If it fails again, it is
+    /// refused for as long again.
     pub fn with_window(mut self, window: Duration) -> Self {
         self.limits.window = window;
         self
     }
 
-    /// Sets which calls are compared with each other, how many keys are kept, and which are known. See [`Keys`].
-    /// Default: those of one [session](Key::Session), else of one agent; 10,000 are kept.
+    /// Sets which calls are compared with each other, how many keys are kept, and which are known.
+    /// See [`Keys`]. Default: those of one [session](Key::Session), else of one agent; 10,000 are
+    /// kept.
     ///
-    /// A call for which a [function](Key::by) picks an empty text is not watched. The function has to pick
-    /// what callers cannot choose, or can choose for themselves only.
+    /// A call for which a [function](Key::by) picks an empty text is not watched. The function has
+    /// to pick what callers cannot choose, or can choose for themselves only.
     pub fn with_keys(mut self, keys: impl Into<Keys>) -> Self {
         self.keys.set(keys);
         self
     }
 
-    /// Leaves an argument out of the comparison, of all tools: a time or an id, for example, that is another one in each call.
-    /// Default: all are compared.
+    /// Leaves an argument out of the comparison, of all tools: a time or an id, for example, that
+    /// is another one in each call. Default: all are compared.
     pub fn with_ignored_argument(mut self, name: impl Into<Box<str>>) -> Self {
         self.ignored.push(name.into());
         self
     }
 
-    /// Sets whether calls of one tool are watched. Default: those of all tools. For tools that are asked until they say yes, for example: calls that are not
-    /// watched are never refused, and how they end counts for nothing.
+    /// Sets whether calls of one tool are watched. Default: those of all tools. For tools that are
+    /// asked until they say yes, for example: calls that are not watched are never refused, and how
+    /// they end counts for nothing.
     ///
-    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`), which goes first, and the tool's own
-    /// (`charge`), which holds for the tools of this name of all servers.
+    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`),
+    /// which goes first, and the tool's own (`charge`), which holds for the tools of this name of
+    /// all servers.
     pub fn with_tool(mut self, name: impl Into<Box<str>>, is_watched: bool) -> Self {
         self.tools.set(name.into(), is_watched);
         self
     }
 
-    /// Sets the listener for calls that succeed again and again, and for evictions. Default: none. The events are emitted
-    /// through `tracing` in any case.
+    /// Sets the listener for calls that succeed again and again, and for evictions. Default: none.
+    /// The events are emitted through `tracing` in any case.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         self.listener = Listener::new(listen);
         self
     }
 
-    /// Sets the classifier of answers: it tells those that are errors in the tool's own words (MCP's `isError`) from successes. Errors
-    /// are judged by their kind. Default: [`ByError`]. It is cloned for each call: put large parts in an [`Arc`].
+    /// Sets the classifier of answers: it tells those that are errors in the tool's own words
+    /// (MCP's `isError`) from successes. Errors are judged by their kind. Default: [`ByError`]. It
+    /// is cloned for each call: put large parts in an [`Arc`].
     pub fn with_classifier<D>(self, classifier: D) -> RepeatGuardBuilder<D> {
         RepeatGuardBuilder {
             limits: self.limits,

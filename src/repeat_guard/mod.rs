@@ -1,16 +1,20 @@
-//! A layer that stops a caller, a model as a rule, that makes the same failing call again and again.
+//! A layer that stops a caller, a model as a rule, that makes the same failing call again and
+//! again.
 //!
-//! A call that has failed three times in a row with the same error is not sent again for a minute: the model reads
-//! *This exact call has failed 3 times in a row: no such city: Osloo. Change its arguments or do something else.*
+//! A call that has failed three times in a row with the same error is not sent again for a minute:
+//! the model reads *This exact call has failed 3 times in a row: no such city: Osloo. Change its
+//! arguments or do something else.*
 //!
 //! What happens to a call:
 //!
-//! - **It fails**: its tool and arguments are remembered for its caller, as a hash, with a hash of the error. Only failures that are due to what was
-//!   called count: those of the kinds `InvalidInput`, `NotFound`, `Denied`, `Failed` and `Reported`, and answers that the
-//!   [classifier](RepeatGuardBuilder::with_classifier) takes for one of these. Timeouts, rate limits, lost connections, 5xx and
-//!   refusals of a layer that is full or has closed (a breaker, a limit, a deadline) count neither way: the same call may
-//!   well succeed later. A refusal because of the call itself does count: wrong
-//!   arguments (`validate`), an unknown name (a router), a tool that is denied (`policy`).
+//! - **It fails**: its tool and arguments are remembered for its caller, as a hash, with a hash of
+//!   the error. Only failures that are due to what was called count: those of the kinds
+//!   `InvalidInput`, `NotFound`, `Denied`, `Failed` and `Reported`, and answers that the
+//!   [classifier](RepeatGuardBuilder::with_classifier) takes for one of these. Timeouts, rate
+//!   limits, lost connections, 5xx and refusals of a layer that is full or has closed (a breaker, a
+//!   limit, a deadline) count neither way: the same call may well succeed later. A refusal because
+//!   of the call itself does count: wrong arguments (`validate`), an unknown name (a router), a
+//!   tool that is denied (`policy`).
 //! - **It succeeds**: its failures are forgotten. If that is news, because its last end or its last
 //!   answer was another one, or is not remembered, all other calls of the caller are counted anew:
 //!   an edit between two runs of the same tests may have changed what the tests say. A success that
@@ -18,36 +22,42 @@
 //!   found as well. A call that succeeds as often in a row with the same answer, with nothing new
 //!   in between, is the event `tool.repeated` and passes. Answers are compared by a hash: text,
 //!   JSON and results of MCP; answers of other types all count as equal. Those with an equal
-//!   beginning count as equal, too: the first 16 KiB are compared, and the length of a text.
-//!   Of MCP's results the content, the structured content and `isError` are compared; `_meta` is not.
+//!   beginning count as equal, too: the first 16 KiB are compared, and the length of a text. Of
+//!   MCP's results the content, the structured content and `isError` are compared; `_meta` is not.
 //!   An answer with a clock or a new id in it is news each time. Switch this off for such a tool by
 //!   [`with_tool`](RepeatGuardBuilder::with_tool).
-//! - **It fails with another error, or with other arguments**: this is counted by itself. Errors are compared by kind and message; answers that the
-//!   classifier takes for errors by kind alone, as their text is not known here. Exempt tools whose such answers make progress
+//! - **It fails with another error, or with other arguments**: this is counted by itself. Errors
+//!   are compared by kind and message; answers that the classifier takes for errors by kind alone,
+//!   as their text is not known here. Exempt tools whose such answers make progress
 //!   ([`with_tool`](RepeatGuardBuilder::with_tool)).
 //! - **Its future is dropped, or panics**: this counts neither way.
 //!
-//! A call is let through again after the window ([`with_window`](RepeatGuardBuilder::with_window)): once, and if it fails again it is refused
-//! for as long again. So one that would succeed by now is never refused for longer than that, whatever is sent meanwhile: a refusal
-//! does not extend it.
+//! A call is let through again after the window ([`with_window`](RepeatGuardBuilder::with_window)):
+//! once, and if it fails again it is refused for as long again. So one that would succeed by now is
+//! never refused for longer than that, whatever is sent meanwhile: a refusal does not extend it.
 //!
 //! # Whose calls
 //!
 //! Calls are compared with those of the same principal: the call's session id, else its agent id
-//! ([`Key::Session`](crate::Key::Session)). A call without
-//! both is not watched: the first one is the event `tool.inert`, and [`RepeatGuardLayer::inert`] counts them. Both are set by code ([`ToolCall::with_session_id`](crate::ToolCall::with_session_id)). Where callers choose
-//! them, let them be theirs alone, or choose [another key](RepeatGuardBuilder::with_keys): a caller that can use another's id can have
-//! that one's calls refused. Conversations that share an agent id count as one conversation.
+//! ([`Key::Session`](crate::Key::Session)). A call without both is not watched: the first one is
+//! the event `tool.inert`, and [`RepeatGuardLayer::inert`] counts them. Both are set by code
+//! ([`ToolCall::with_session_id`](crate::ToolCall::with_session_id)). Where callers choose them,
+//! let them be theirs alone, or choose [another key](RepeatGuardBuilder::with_keys): a caller that
+//! can use another's id can have that one's calls refused. Conversations that share an agent id
+//! count as one conversation.
 //!
 //! # Order
 //!
-//! Below trace and metrics, which see the refusal; outside of `validate`, so that arguments are compared as the model wrote them, and
-//! wrong ones that it sends again are refused here. Above all that repeats calls: what a layer above sends again
-//! ([`attempt`](crate::ToolCall::attempt) above 1) is neither refused nor counted as the caller's, unless it succeeds; what a retrier sends
-//! again that does not count attempts is taken for the caller's. Below an [identity layer](crate::identity), so that a tool has one name.
+//! Below trace and metrics, which see the refusal; outside of `validate`, so that arguments are
+//! compared as the model wrote them, and wrong ones that it sends again are refused here. Above all
+//! that repeats calls: what a layer above sends again ([`attempt`](crate::ToolCall::attempt)
+//! above 1) is neither refused nor counted as the caller's, unless it succeeds; what a retrier
+//! sends again that does not count attempts is taken for the caller's. Below an [identity
+//! layer](crate::identity), so that a tool has one name.
 //!
-//! It is always ready: a refusal comes at once, also while the service below is not ready, and gives back what was reserved
-//! there. A call that had to wait for readiness is judged again when it is about to run.
+//! It is always ready: a refusal comes at once, also while the service below is not ready, and
+//! gives back what was reserved there. A call that had to wait for readiness is judged again when
+//! it is about to run.
 //!
 //! # Example
 //!
@@ -114,36 +124,42 @@
 //!
 //! # Errors
 //!
-//! [`InvalidInput`](crate::ErrorKind::InvalidInput) with the code [`TOOL_REPEATED`], not started, a refusal of this side: no layer repeats it
-//! or counts it against the tool. `retry_after` is the time after which the call is let through, the detail `failures` how often it has failed. The
-//! text for the model quotes up to 100 characters of the last error's, redacted. Errors of the inner service pass,
-//! stamped with the call's names.
+//! [`InvalidInput`](crate::ErrorKind::InvalidInput) with the code [`TOOL_REPEATED`], not started, a
+//! refusal of this side: no layer repeats it or counts it against the tool. `retry_after` is the
+//! time after which the call is let through, the detail `failures` how often it has failed. The
+//! text for the model quotes up to 100 characters of the last error's, redacted. Errors of the
+//! inner service pass, stamped with the call's names.
 //!
 //! # Bounds
 //!
-//! Of each principal the last 8 different calls are remembered, in about 700 bytes and up to 100 characters of the last error for each that
-//! is refused; so cycles of up to 8 calls are found. Arguments are not kept: the hash stands for them, made with a random seed of the layer, so
-//! that nobody can choose arguments for it. Another call has the hash of one of these 8 once in 10¹⁸ times.
+//! Of each principal the last 8 different calls are remembered, in about 700 bytes and up to 100
+//! characters of the last error for each that is refused; so cycles of up to 8 calls are found.
+//! Arguments are not kept: the hash stands for them, made with a random seed of the layer, so that
+//! nobody can choose arguments for it. Another call has the hash of one of these 8 once in 10¹⁸
+//! times.
 //!
-//! At most 10,000 principals are kept ([`Keys`](crate::Keys)), those without a recent failure are evicted first, and an
-//! evicted principal is counted anew. If all places are taken, calls of new principals are not watched. Calls whose arguments are nested too deeply to be sent ([`MAX_DEPTH`](crate::MAX_DEPTH)) are not
-//! watched either.
+//! At most 10,000 principals are kept ([`Keys`](crate::Keys)), those without a recent failure are
+//! evicted first, and an evicted principal is counted anew. If all places are taken, calls of new
+//! principals are not watched. Calls whose arguments are nested too deeply to be sent
+//! ([`MAX_DEPTH`](crate::MAX_DEPTH)) are not watched either.
 //!
 //! # Cancel safety
 //!
-//! Nothing is lost or leaked when the future is dropped. If it is the call that was let through after its window, the next one is let
-//! through after another.
+//! Nothing is lost or leaked when the future is dropped. If it is the call that was let through
+//! after its window, the next one is let through after another.
 //!
 //! # Clone
 //!
-//! All services made from one layer value, or from its clones, share the histories. Readiness is not shared: a clone starts
-//! unpolled.
+//! All services made from one layer value, or from its clones, share the histories. Readiness is
+//! not shared: a clone starts unpolled.
 //!
 //! # Cost
 //!
-//! A call without a principal costs next to nothing. Else its arguments are hashed, and the principal's mutex is taken twice for a moment; the
-//! clock is read once, and once more for a call that is remembered. Of an answer up to 16 KiB are hashed. A success allocates nothing,
-//! unless its principal is new or its answer has more JSON than is hashed. An error's text is printed, to be compared.
+//! A call without a principal costs next to nothing. Else its arguments are hashed, and the
+//! principal's mutex is taken twice for a moment; the clock is read once, and once more for a call
+//! that is remembered. Of an answer up to 16 KiB are hashed. A success allocates nothing, unless
+//! its principal is new or its answer has more JSON than is hashed. An error's text is printed, to
+//! be compared.
 
 mod guard;
 mod history;

@@ -46,8 +46,8 @@ pin_project! {
     }
 }
 
-/// Observes a call while it runs, and makes its [`ToolResult`]: for executors that end calls themselves, where no
-/// [`ToolResultLayer`](super::ToolResultLayer) stands around them.
+/// Observes a call while it runs, and makes its [`ToolResult`]: for executors that end calls
+/// themselves, where no [`ToolResultLayer`](super::ToolResultLayer) stands around them.
 ///
 /// ```
 /// use tower_toolcall::{

@@ -1,8 +1,9 @@
 //! A layer that never fails: whatever happens to a call, its caller gets a [`ToolResult`].
 //!
-//! For agent loops, where the failure of one tool must not end the turn; `batch::Parallel` makes such results itself. The result says
-//! how the call ended ([`Status`]), what it answered or what went wrong, how long it took, and what
-//! the layers below did for it. A readiness error is the result of the call that meets it.
+//! For agent loops, where the failure of one tool must not end the turn; `batch::Parallel` makes
+//! such results itself. The result says how the call ended ([`Status`]), what it answered or what
+//! went wrong, how long it took, and what the layers below did for it. A readiness error is the
+//! result of the call that meets it.
 //!
 //! | ended with | [status](Status) | data | error |
 //! |---|---|---|---|
@@ -15,13 +16,15 @@
 //!
 //! # Serde
 //!
-//! A result is written *redacted*: [`ToolResult`]'s `Serialize` is for logs and stores, as its `Debug`
-//! is. To hand the tool's real answer on, ask for it: [`ToolResult::exposed`], [`ToolResult::into_data`].
+//! A result is written *redacted*: [`ToolResult`]'s `Serialize` is for logs and stores, as its
+//! `Debug` is. To hand the tool's real answer on, ask for it: [`ToolResult::exposed`],
+//! [`ToolResult::into_data`].
 //!
 //! # Order
 //!
-//! Outermost, or directly inside [`SanitizeLayer`](crate::sanitize): its rules hold either way. It is always ready, so back-pressure ends here: bound the load with a limit outside it.
-//! A [`CatchPanicLayer`](crate::catch_panic) innermost makes results of panics as well; without it a
+//! Outermost, or directly inside [`SanitizeLayer`](crate::sanitize): its rules hold either way. It
+//! is always ready, so back-pressure ends here: bound the load with a limit outside it. A
+//! [`CatchPanicLayer`](crate::catch_panic) innermost makes results of panics as well; without it a
 //! panic goes on up.
 //!
 //! # Example
@@ -48,9 +51,9 @@
 //! ```
 //!
 //! An answer that its leaf reports as an error in the tool's own words
-//! ([`Record::set_reported`](crate::Record::set_reported); `McpService` does so for `isError`) is no success: its kind is
-//! [`Reported`](crate::ErrorKind::Reported), and [`data`](ToolResult::data) still has it. A tool of your own says so
-//! itself:
+//! ([`Record::set_reported`](crate::Record::set_reported); `McpService` does so for `isError`) is
+//! no success: its kind is [`Reported`](crate::ErrorKind::Reported), and [`data`](ToolResult::data)
+//! still has it. A tool of your own says so itself:
 //!
 //! ```
 //! # use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -82,14 +85,15 @@
 //!
 //! # Errors
 //!
-//! None: the error type is [`Never`], which has no value and is no [`ToolError`](crate::ToolError). So layers and edges that look at
-//! errors, a batch or routes for example, refuse such a stack when it is compiled, unless a layer between boxes errors: for them all its results would be successes. Give
-//! them the stack without this layer; what is a result they make themselves.
+//! None: the error type is [`Never`], which has no value and is no [`ToolError`](crate::ToolError).
+//! So layers and edges that look at errors, a batch or routes for example, refuse such a stack when
+//! it is compiled, unless a layer between boxes errors: for them all its results would be
+//! successes. Give them the stack without this layer; what is a result they make themselves.
 //!
 //! # Cancel safety
 //!
-//! Dropping the response future drops the inner one; there is no caller left to take a result. A call that
-//! its token cancels has one.
+//! Dropping the response future drops the inner one; there is no caller left to take a result. A
+//! call that its token cancels has one.
 //!
 //! # Clone
 //!

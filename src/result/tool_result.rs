@@ -90,8 +90,8 @@ impl<T> ToolResult<T> {
         }
     }
 
-    /// The tool's answer, also where it is an error in the tool's own words, or else the error: as a stack without
-    /// results gives it.
+    /// The tool's answer, also where it is an error in the tool's own words, or else the error: as
+    /// a stack without results gives it.
     ///
     /// # Errors
     ///
@@ -144,11 +144,11 @@ impl<T> ToolResult<T> {
             .map_or_else(String::new, ToolError::model_message)
     }
 
-    /// The text for the model as this call's result, however it ended: the tool's answer, or else the
-    /// [sentence](Self::model_message) that says what went wrong and what to do next.
+    /// The text for the model as this call's result, however it ended: the tool's answer, or else
+    /// the [sentence](Self::model_message) that says what went wrong and what to do next.
     ///
-    /// An answer that is an error in the tool's own words is handed on as it is, unless it says nothing. The answer's text is not
-    /// redacted, and as long as the tool made it.
+    /// An answer that is an error in the tool's own words is handed on as it is, unless it says
+    /// nothing. The answer's text is not redacted, and as long as the tool made it.
     ///
     /// ```
     /// use tower::{ServiceBuilder, ServiceExt, service_fn};

@@ -23,15 +23,15 @@ use crate::{
 /// Bounds the retries of the calls of a key to a share of their number, so that retries do not
 /// overload a failing server.
 ///
-/// Time is divided into windows of 10 s. In the present window and the one before it, 20 s at most, there are
-/// never more retries than the larger of 20 % of the calls and 10; a call that began before and is the first to ask for a retry
-/// counts as one of them. So up to five lone calls get their 3
-/// attempts, and under a full outage a server sees at most 1.2 times the calls, if they are 50 and more. A retry
-/// is withdrawn before its sleep, and not given back.
+/// Time is divided into windows of 10 s. In the present window and the one before it, 20 s at most,
+/// there are never more retries than the larger of 20 % of the calls and 10; a call that began
+/// before and is the first to ask for a retry counts as one of them. So up to five lone calls get
+/// their 3 attempts, and under a full outage a server sees at most 1.2 times the calls, if they are
+/// 50 and more. A retry is withdrawn before its sleep, and not given back.
 ///
 /// Clones share the budget: as a [total budget](super::RetryPolicy::with_total_budget) of several
-/// policies it bounds them together. [`with_budget`](super::RetryPolicy::with_budget) takes only the
-/// ratio and the minimum, because each key has a budget of its own.
+/// policies it bounds them together. [`with_budget`](super::RetryPolicy::with_budget) takes only
+/// the ratio and the minimum, because each key has a budget of its own.
 ///
 /// ```
 /// use tower_toolcall::retry::RetryBudget;
@@ -69,8 +69,8 @@ struct Counter {
     ahead: u64,
 }
 
-/// How many calls of a lane come between two reads of the clock. Lanes that are used in turn read it one after the
-/// other, not all at the same time.
+/// How many calls of a lane come between two reads of the clock. Lanes that are used in turn read
+/// it one after the other, not all at the same time.
 const STRIDE: u64 = 32;
 
 /// The previous window and the present one.
@@ -99,8 +99,9 @@ impl RetryBudget {
     ///
     /// # Errors
     ///
-    /// If the ratio is not a number from 0 to 1,000, or if ratio (in millionths) and minimum are both zero:
-    /// then no call would ever be retried, which is what a policy with one attempt is for.
+    /// If the ratio is not a number from 0 to 1,000, or if ratio (in millionths) and minimum are
+    /// both zero: then no call would ever be retried, which is what a policy with one attempt is
+    /// for.
     pub fn new(ratio: f64, minimum: u32) -> Result<Self, ConfigError> {
         let reason = format!("{ratio} is not a number from 0 to 1,000");
         refuse_if(!(0.0..=1000.0).contains(&ratio), "ratio", reason)?;
@@ -140,7 +141,8 @@ impl RetryBudget {
         present + windows.before.retries > 0
     }
 
-    /// Counts a call. Every 32nd call of a lane, and every retry, checks whether the window is over.
+    /// Counts a call. Every 32nd call of a lane, and every retry, checks whether the window is
+    /// over.
     #[inline]
     pub(super) fn deposit(&self, now: impl FnOnce() -> Instant) {
         self.deposit_in(here(&self.0.lanes), now);
@@ -269,8 +271,9 @@ impl Windows {
         };
         match self.present {
             Some((since, _)) if now.saturating_duration_since(since) < length => {}
-            // It begins where the other ended, however late the clock is read. The calls since then are not
-            // known apart: they count for the window that has ended, so that no call counts for longer than two windows.
+            // It begins where the other ended, however late the clock is read. The calls since then
+            // are not known apart: they count for the window that has ended, so that no call counts
+            // for longer than two windows.
             Some((since, ended)) if now.saturating_duration_since(since) < 2 * length => {
                 self.before = ended;
                 let calls = calls.max(ended.calls);
@@ -328,7 +331,8 @@ mod tests {
                 budget.deposit_in(&budget.0.lanes[n % 32], || now);
                 now += Duration::from_millis(50);
             }
-            // At least those of one window of 10 s, without the calls between two reads of the clock; at most those of two.
+            // At least those of one window of 10 s, without the calls between two reads of the
+            // clock; at most those of two.
             let granted = (0..1000).filter(|_| budget.withdraw(now)).count();
             assert!((33..=80).contains(&granted), "{granted} after {phase}");
         }
@@ -418,8 +422,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Every call fails and asks for up to two retries. Within any window's time there are no more retries
-        /// than a fifth of the calls of two windows, or ten.
+        /// Every call fails and asks for up to two retries. Within any window's time there are no
+        /// more retries than a fifth of the calls of two windows, or ten.
         #[test]
         fn a_full_outage_is_bounded(gaps in prop::collection::vec((0u64..3_000, 0usize..32), 1..300)) {
             let budget = RetryBudget::unchecked(200_000, 10, 32);

@@ -26,7 +26,8 @@ impl<C> RetryLayer<C> {
         Self { policy }
     }
 
-    /// Returns the names of tools that have settings of their own, and whether calls have matched them.
+    /// Returns the names of tools that have settings of their own, and whether calls have matched
+    /// them.
     pub fn tool_names(&self) -> ToolNames {
         self.policy.tool_names()
     }

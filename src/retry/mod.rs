@@ -1,9 +1,10 @@
 //! A layer that repeats calls that failed.
 //!
-//! A call is sent again if the [classifier](crate::Classify) says that a repetition may help (timeouts, lost
-//! connections, 5xx, rate limits), if it may run twice, and if another attempt can begin before its deadline:
-//! at most 3 attempts in all, after 1 s and 2 s plus a random share. A delay that the server asks
-//! for wins over these. The last error is returned, with the number of attempts.
+//! A call is sent again if the [classifier](crate::Classify) says that a repetition may help
+//! (timeouts, lost connections, 5xx, rate limits), if it may run twice, and if another attempt can
+//! begin before its deadline: at most 3 attempts in all, after 1 s and 2 s plus a random share. A
+//! delay that the server asks for wins over these. The last error is returned, with the number of
+//! attempts.
 //!
 //! **May it run twice?** A call of a tool that nobody has marked as safe is rarely repeated:
 //!
@@ -16,11 +17,13 @@
 //! | an error of no known kind ([`Failed`](crate::ErrorKind::Failed)), such as a tool's `Err("no oven is free".into())`: say what it is by [`ToolError::new`](crate::ToolError::new), or by a [classifier](crate::outcome) | not | not | not |
 //! | the refusal of a layer of this crate | not | not | not |
 //!
-//! Safe is what is said by [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety), by a rule or a catalog of trusted
-//! tools ([`RetryPolicy::with_replay_safety`]), by an [identity layer](crate::identity) whose server is trusted, or assumed by the
-//! policy ([`RetryPolicy::assume_replay_safe`]). No text of an error proves that a tool has not run. A refusal to repeat is an event
-//! with its reason ([`RetryRefusal`]) and counted in the span and the result, never silence. The error of a call that was not declared
-//! safe says so in its detail `retry_refused`.
+//! Safe is what is said by [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety),
+//! by a rule or a catalog of trusted tools ([`RetryPolicy::with_replay_safety`]), by an [identity
+//! layer](crate::identity) whose server is trusted, or assumed by the policy
+//! ([`RetryPolicy::assume_replay_safe`]). No text of an error proves that a tool has not run. A
+//! refusal to repeat is an event with its reason ([`RetryRefusal`]) and counted in the span and the
+//! result, never silence. The error of a call that was not declared safe says so in its detail
+//! `retry_refused`.
 //!
 //! **How many at once?** A [`RetryBudget`] for each tool bounds the retries of its calls to a fifth
 //! of their number, or to 10 in 20 s. So under a full outage a tool sees at most 1.2 times the
@@ -28,20 +31,23 @@
 //! server may exceed 1.2 times its calls. [`RetryPolicy::with_total_budget`] bounds all of them
 //! together.
 //!
-//! Layers do not know each other: where a failure has just opened the breaker below, the retry layer still
-//! waits for the next attempt. Its refusal is no attempt: the result is the tool's last error, with the breaker's remaining time as
-//! `retry_after` if it has none, and the refusal's code among its details. (Inside tower's layer, the refusal.)
+//! Layers do not know each other: where a failure has just opened the breaker below, the retry
+//! layer still waits for the next attempt. Its refusal is no attempt: the result is the tool's last
+//! error, with the breaker's remaining time as `retry_after` if it has none, and the refusal's code
+//! among its details. (Inside tower's layer, the refusal.)
 //!
-//! Dropping the response future drops the attempt that runs, or ends the wait. An attempt that failed is dropped
-//! before the wait for the next one. A cancellation token on the call, and its deadline, end every wait between two
-//! attempts: with [`Cancelled`](crate::ErrorKind::Cancelled), or with the error of the attempt before. (Inside tower's
-//! layer they cannot; there the next attempt meets them.)
+//! Dropping the response future drops the attempt that runs, or ends the wait. An attempt that
+//! failed is dropped before the wait for the next one. A cancellation token on the call, and its
+//! deadline, end every wait between two attempts: with [`Cancelled`](crate::ErrorKind::Cancelled),
+//! or with the error of the attempt before. (Inside tower's layer they cannot; there the next
+//! attempt meets them.)
 //!
 //! # Order
 //!
-//! Above the breaker and the timeout, so that both see each attempt; below the deadline, which bounds all of them
-//! together. It passes readiness through; further attempts are made on fresh instances, which wait for their own. One
-//! retrier is enough: the outermost claims the call, and those below (including tower's with this policy) do not repeat it.
+//! Above the breaker and the timeout, so that both see each attempt; below the deadline, which
+//! bounds all of them together. It passes readiness through; further attempts are made on fresh
+//! instances, which wait for their own. One retrier is enough: the outermost claims the call, and
+//! those below (including tower's with this policy) do not repeat it.
 //!
 //! # Example
 //!
@@ -110,14 +116,15 @@
 //!
 //! # Idempotency key
 //!
-//! Leaves can send [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key) along: all attempts at a call share one,
-//! and each call has its own. tower's layer cannot provide one.
+//! Leaves can send [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key) along: all
+//! attempts at a call share one, and each call has its own. tower's layer cannot provide one.
 //!
 //! # Errors
 //!
-//! Those of the inner service, stamped with the call's names and, on calls that are ours to repeat, the number of
-//! attempts. If the deadline or the caller ends a later attempt, the error of the last finished
-//! attempt is the source of the call's error. Its code and message are the detail `last_attempt`.
+//! Those of the inner service, stamped with the call's names and, on calls that are ours to repeat,
+//! the number of attempts. If the deadline or the caller ends a later attempt, the error of the
+//! last finished attempt is the source of the call's error. Its code and message are the detail
+//! `last_attempt`.
 //!
 //! # Panics
 //!
@@ -125,13 +132,14 @@
 //!
 //! # Clone
 //!
-//! Clones, and services of one layer value, share the policy with its budget. Readiness belongs to the inner
-//! service. Each service that the layer makes (not each clone) takes some KiB for reference counts per thread.
+//! Clones, and services of one layer value, share the policy with its budget. Readiness belongs to
+//! the inner service. Each service that the layer makes (not each clone) takes some KiB for
+//! reference counts per thread.
 //!
 //! # Differences from `tower::retry`
 //!
-//! A call keeps one count on the shared policy and template, not a clone of the whole stack. The policy sees the
-//! call, so it knows what may have run, and the call's deadline.
+//! A call keeps one count on the shared policy and template, not a clone of the whole stack. The
+//! policy sees the call, so it knows what may have run, and the call's deadline.
 
 mod budget;
 mod layer;

@@ -86,7 +86,8 @@ impl RetryPolicy {
 }
 
 impl<C> RetryPolicy<C> {
-    /// Sets how many attempts are made at most, the first one included. Default 3; 1 means no retry.
+    /// Sets how many attempts are made at most, the first one included. Default 3; 1 means no
+    /// retry.
     ///
     /// # Errors
     ///
@@ -103,8 +104,9 @@ impl<C> RetryPolicy<C> {
 
     /// Gives one tool its own number of attempts and its own delays.
     ///
-    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`), which goes first, and the tool's own
-    /// (`charge`), which holds for the tools of this name of all servers.
+    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`),
+    /// which goes first, and the tool's own (`charge`), which holds for the tools of this name of
+    /// all servers.
     ///
     /// # Errors
     ///
@@ -120,8 +122,8 @@ impl<C> RetryPolicy<C> {
         Ok(self.edit(|s| s.tools.set(name.into(), schedule)))
     }
 
-    /// Sets the longest delay that is obeyed if a server asks for it. If it asks for more, the call is not
-    /// repeated: the error is returned immediately, with its `retry_after`. Default 300 s.
+    /// Sets the longest delay that is obeyed if a server asks for it. If it asks for more, the call
+    /// is not repeated: the error is returned immediately, with its `retry_after`. Default 300 s.
     pub fn with_max_delay(self, max: Duration) -> Self {
         self.edit(|s| s.max_delay = max)
     }
@@ -131,11 +133,12 @@ impl<C> RetryPolicy<C> {
         self.edit(|s| s.rate_limit_delay = delay)
     }
 
-    /// Leaves rate limits to other layers: a result that the classifier takes for a rate limit is never repeated, but returned
-    /// immediately, with its `retry_after`. For a stack whose rate-limit layer
-    /// [fails fast](crate::rate_limit::RateLimitBackoffBuilder::with_fail_fast) below this one, so that the call that meets the
-    /// limit fails as fast as those after it. (Refusals of that layer are never repeated.) Default: rate limits are
-    /// repeated, unless a rate-limit layer above waits them out.
+    /// Leaves rate limits to other layers: a result that the classifier takes for a rate limit is
+    /// never repeated, but returned immediately, with its `retry_after`. For a stack whose
+    /// rate-limit layer [fails fast](crate::rate_limit::RateLimitBackoffBuilder::with_fail_fast)
+    /// below this one, so that the call that meets the limit fails as fast as those after it.
+    /// (Refusals of that layer are never repeated.) Default: rate limits are repeated, unless a
+    /// rate-limit layer above waits them out.
     ///
     /// ```
     /// use tower::ServiceBuilder;
@@ -154,9 +157,9 @@ impl<C> RetryPolicy<C> {
     /// Sets the size of the budgets that bound retries. Each key has one of its own, so that a tool
     /// that fails uses up no other's. Default: [`RetryBudget::default`].
     ///
-    /// Only the ratio and the minimum are taken: the calls and retries of other policies with a clone
-    /// of `budget` do not count. Nor do the calls of a key before it first asks for a retry; until
-    /// calls have come after that, the minimum bounds its retries.
+    /// Only the ratio and the minimum are taken: the calls and retries of other policies with a
+    /// clone of `budget` do not count. Nor do the calls of a key before it first asks for a retry;
+    /// until calls have come after that, the minimum bounds its retries.
     ///
     /// Each key has its minimum: if 50 tools of a server fail together, they may send up to 500
     /// retries in 20 s. [`with_total_budget`](Self::with_total_budget) bounds the sum.
@@ -184,11 +187,13 @@ impl<C> RetryPolicy<C> {
         self.edit(|s| s.budgets = None)
     }
 
-    /// Sets a function that decides whether a call may run twice if its caller has not marked it, by the tool's name
-    /// ([`ToolCall::is_named`]) or by a catalog of trusted tools. Default: none. If it returns [`ReplaySafety::Unknown`], the
-    /// table of an [identity layer](crate::identity) decides; without one the call is treated as unsafe.
+    /// Sets a function that decides whether a call may run twice if its caller has not marked it,
+    /// by the tool's name ([`ToolCall::is_named`]) or by a catalog of trusted tools. Default: none.
+    /// If it returns [`ReplaySafety::Unknown`], the table of an [identity layer](crate::identity)
+    /// decides; without one the call is treated as unsafe.
     ///
-    /// [`once`](crate::once) does not see this rule: it reads [`ToolCall::with_replay_safety`] and the identity layer.
+    /// [`once`](crate::once) does not see this rule: it reads [`ToolCall::with_replay_safety`] and
+    /// the identity layer.
     pub fn with_replay_safety(
         self,
         decide: impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static,
@@ -196,25 +201,27 @@ impl<C> RetryPolicy<C> {
         self.edit(|s| s.rule = Some(Arc::new(decide)))
     }
 
-    /// Treats every call as safe to run twice, unless its caller or the [rule](Self::with_replay_safety) has marked it as
-    /// unsafe. [`once`](crate::once) does not see it.
+    /// Treats every call as safe to run twice, unless its caller or the
+    /// [rule](Self::with_replay_safety) has marked it as unsafe. [`once`](crate::once) does not see
+    /// it.
     pub fn assume_replay_safe(self) -> Self {
         self.edit(|s| s.assumes_safe = true)
     }
 
-    /// Returns the names of tools that have settings of their own, and whether calls have matched them.
+    /// Returns the names of tools that have settings of their own, and whether calls have matched
+    /// them.
     pub fn tool_names(&self) -> ToolNames {
         self.settings.tools.names()
     }
 
-    /// Returns how many calls were not repeated because it is not known whether their tool may run twice.
-    /// The first one is the event `tool.inert`.
+    /// Returns how many calls were not repeated because it is not known whether their tool may run
+    /// twice. The first one is the event `tool.inert`.
     pub fn inert(&self) -> u64 {
         self.settings.inert.calls()
     }
 
-    /// Sets the listener for retries and refused retries. Default: none. The events are emitted through `tracing` in any
-    /// case.
+    /// Sets the listener for retries and refused retries. Default: none. The events are emitted
+    /// through `tracing` in any case.
     pub fn with_listener(self, listen: impl Listen + 'static) -> Self {
         self.edit(|s| s.listener = Listener::new(listen))
     }
@@ -252,8 +259,8 @@ impl<C> RetryPolicy<C> {
         self
     }
 
-    /// Claims the call for retries, unless a layer above has claimed it or the call has only one attempt. Returns how
-    /// many attempts it grants.
+    /// Claims the call for retries, unless a layer above has claimed it or the call has only one
+    /// attempt. Returns how many attempts it grants.
     // Forced inline, as `call`, of which it is a part.
     #[inline(always)]
     pub(crate) fn begin(&self, call: &ToolCall) -> Option<u32> {
@@ -268,8 +275,9 @@ impl<C> RetryPolicy<C> {
         Some(attempts)
     }
 
-    /// When the call is sent again; `None`: this result is the last, and an error says why it is if that can be helped. On
-    /// success only the classifier is called. A refusal of this side is never repeated, whatever a classifier says.
+    /// When the call is sent again; `None`: this result is the last, and an error says why it is if
+    /// that can be helped. On success only the classifier is called. A refusal of this side is
+    /// never repeated, whatever a classifier says.
     #[inline]
     pub(crate) fn decide<Res>(
         &self,
@@ -330,7 +338,8 @@ impl Settings {
         outcome: &Outcome,
         error: Option<&mut ToolError>,
     ) -> Option<Instant> {
-        // Another layer handles rate limits; and a caller who has cancelled wants no further attempt.
+        // Another layer handles rate limits; and a caller who has cancelled wants no further
+        // attempt.
         let is_theirs = !self.repeats_rate_limits || call.is_claimed(Claim::RateLimit);
         if (outcome.is_rate_limited() && is_theirs) || Caller::has_cancelled(call) {
             return None;
@@ -396,7 +405,8 @@ impl Settings {
         }
     }
 
-    /// The delay and its end, or why there is none. The budget comes last, so that a withdrawn retry is made.
+    /// The delay and its end, or why there is none. The budget comes last, so that a withdrawn
+    /// retry is made.
     fn delay(
         &self,
         call: &ToolCall,

@@ -1,5 +1,5 @@
-//! Serialising values of any type with bounds: a `Serialize` of a user may be as deep and as wide as it likes, and
-//! unbounded recursion on it would overflow the stack.
+//! Serialising values of any type with bounds: a `Serialize` of a user may be as deep and as wide
+//! as it likes, and unbounded recursion on it would overflow the stack.
 
 use std::{cell::Cell, fmt::Display, io};
 
@@ -15,8 +15,8 @@ use serde_json::{Error, Value};
 /// More levels than any JSON parser takes.
 pub(crate) const LEVELS: usize = 128;
 
-/// `value` as JSON, without what lies below `levels` and what comes after `nodes` values. The recursion
-/// ends there, however deep the value is.
+/// `value` as JSON, without what lies below `levels` and what comes after `nodes` values. The
+/// recursion ends there, however deep the value is.
 pub(crate) fn collect<T: Serialize + ?Sized>(
     value: &T,
     levels: usize,
@@ -63,8 +63,8 @@ impl Budget {
     }
 }
 
-/// How many wrappers may follow each other: `Some(..)`, or a struct around one value. They are no levels of
-/// the JSON, but recursion all the same.
+/// How many wrappers may follow each other: `Some(..)`, or a struct around one value. They are no
+/// levels of the JSON, but recursion all the same.
 const WRAPPERS: usize = 8;
 
 /// The prefix of the structs by which `serde_json` passes on a number or raw JSON.

@@ -23,7 +23,8 @@ macro_rules! opaque_debug {
 }
 pub(crate) use opaque_debug;
 
-/// `Debug` by some fields, for what cannot derive it or must not show all. `..` at the end says that there are others.
+/// `Debug` by some fields, for what cannot derive it or must not show all. `..` at the end says
+/// that there are others.
 ///
 /// `debug_fields!({C} |this| Layer<C> { tools: this.tools.len(), .. })`
 macro_rules! debug_fields {
@@ -120,15 +121,15 @@ pub(crate) fn floor(text: &str, at: usize) -> usize {
     at
 }
 
-/// Whether a character is not visible or changes how others look: control characters, line separators, and
-/// [formats](is_format).
+/// Whether a character is not visible or changes how others look: control characters, line
+/// separators, and [formats](is_format).
 pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || is_format(c)
 }
 
-/// Whether a character only changes how others are shown: controls of the direction, characters without a width, tags.
-/// Unicode's `Default_Ignorable_Code_Point` and the marks of interlinear notes, without the 16 variation selectors that emoji have. The joiner of
-/// emoji is one of them.
+/// Whether a character only changes how others are shown: controls of the direction, characters
+/// without a width, tags. Unicode's `Default_Ignorable_Code_Point` and the marks of interlinear
+/// notes, without the 16 variation selectors that emoji have. The joiner of emoji is one of them.
 pub(crate) fn is_format(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
@@ -149,14 +150,14 @@ impl fmt::Display for Grouped {
     }
 }
 
-/// A character as messages, error bodies and labels show it: a space for a [hidden](is_hidden) one. Emoji that are
-/// joined to one stand beside each other.
+/// A character as messages, error bodies and labels show it: a space for a [hidden](is_hidden) one.
+/// Emoji that are joined to one stand beside each other.
 pub(crate) fn plain(c: char) -> char {
     if is_hidden(c) { ' ' } else { c }
 }
 
-/// Prints at most `max` characters, redacted, hidden characters as spaces: for names that a model or a peer chose
-/// and that go into messages, spans and labels.
+/// Prints at most `max` characters, redacted, hidden characters as spaces: for names that a model
+/// or a peer chose and that go into messages, spans and labels.
 #[derive(Clone, Copy)]
 pub(crate) struct Short<'a> {
     text: &'a str,
@@ -214,8 +215,8 @@ impl fmt::Debug for Short<'_> {
     }
 }
 
-/// Lends an empty buffer of this thread, so that a text which is only looked at costs no allocation. Calls may be nested.
-/// A thread keeps four buffers of 8 KiB at most.
+/// Lends an empty buffer of this thread, so that a text which is only looked at costs no
+/// allocation. Calls may be nested. A thread keeps four buffers of 8 KiB at most.
 pub(crate) fn with_buffer<T>(read: impl FnOnce(&mut String) -> T) -> T {
     const KEPT: usize = 4;
     const MAX_BYTES: usize = 8 << 10;

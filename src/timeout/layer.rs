@@ -96,8 +96,9 @@ impl TimeoutLayer {
 
     /// Gives the calls of one tool another timeout. A timeout that the caller set beats it.
     ///
-    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`), which goes first, and the tool's own
-    /// (`charge`), which holds for the tools of this name of all servers.
+    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`),
+    /// which goes first, and the tool's own (`charge`), which holds for the tools of this name of
+    /// all servers.
     pub fn with_tool(self, name: impl Into<Box<str>>, timeout: Duration) -> Self {
         self.edit(|s| s.tools.set(name.into(), timeout))
     }
@@ -107,18 +108,20 @@ impl TimeoutLayer {
         self.settings.timeout_of(call)
     }
 
-    /// Returns the names of tools that have settings of their own, and whether calls have matched them.
+    /// Returns the names of tools that have settings of their own, and whether calls have matched
+    /// them.
     pub fn tool_names(&self) -> ToolNames {
         self.settings.tools.names()
     }
 
-    /// Sets a function that says what timeout a call's tool has; `None` leaves it to [`with_tool`](Self::with_tool) and the
-    /// default. For timeouts that change while the program runs, in a database for example. A timeout that the caller set
-    /// beats it.
+    /// Sets a function that says what timeout a call's tool has; `None` leaves it to
+    /// [`with_tool`](Self::with_tool) and the default. For timeouts that change while the program
+    /// runs, in a database for example. A timeout that the caller set beats it.
     ///
-    /// It is called for each attempt of a call without a timeout of its caller's, when the attempt is sent, so it must be
-    /// quick and must not block: what it looks up should be in memory, kept current elsewhere. Below a layer that
-    /// [resolves](crate::identity) names it gets the resolved ones. A deadline shortens what it says as any other timeout.
+    /// It is called for each attempt of a call without a timeout of its caller's, when the attempt
+    /// is sent, so it must be quick and must not block: what it looks up should be in memory, kept
+    /// current elsewhere. Below a layer that [resolves](crate::identity) names it gets the resolved
+    /// ones. A deadline shortens what it says as any other timeout.
     ///
     /// ```
     /// use std::{
@@ -141,8 +144,9 @@ impl TimeoutLayer {
     ///
     /// # Panics
     ///
-    /// A panic of the function is not caught here, nor by a [`CatchPanicLayer`](crate::catch_panic::CatchPanicLayer) below:
-    /// the call panics. Circuit breakers above count it as a failure.
+    /// A panic of the function is not caught here, nor by a
+    /// [`CatchPanicLayer`](crate::catch_panic::CatchPanicLayer) below: the call panics. Circuit
+    /// breakers above count it as a failure.
     pub fn with_timeout_fn(
         self,
         timeout: impl Fn(&ToolCall) -> Option<Duration> + Send + Sync + 'static,
@@ -154,8 +158,8 @@ impl TimeoutLayer {
     ///
     /// # Errors
     ///
-    /// If the fraction is not above 0 and at most 1. With 1 only a call is slow whose answer came so late
-    /// that the timer would have ended it.
+    /// If the fraction is not above 0 and at most 1. With 1 only a call is slow whose answer came
+    /// so late that the timer would have ended it.
     pub fn with_slow_fraction(self, fraction: f64) -> Result<Self, ConfigError> {
         let reason = format!("{fraction} is not above 0 and at most 1");
         refuse_if(
@@ -168,8 +172,8 @@ impl TimeoutLayer {
 
     /// Ends a call as well when it has reported no progress for `idle`.
     ///
-    /// Every [report](crate::Progress::report) starts the idle time anew; the timeout itself stays a
-    /// hard limit on the whole call. An idle time above the timeout never matters. In this mode
+    /// Every [report](crate::Progress::report) starts the idle time anew; the timeout itself stays
+    /// a hard limit on the whole call. An idle time above the timeout never matters. In this mode
     /// each call allocates, for the progress that it shares with the tool.
     ///
     /// # Errors
@@ -181,9 +185,9 @@ impl TimeoutLayer {
         Ok(self.edit(|s| s.idle = Some(idle)))
     }
 
-    /// When the time is up, tells the tool to stop and waits at most this long for it, instead of dropping its future at
-    /// once. Default: no wait. Each call then allocates, for a token of its own. See the [module
-    /// docs](super#a-tool-that-is-told-to-stop).
+    /// When the time is up, tells the tool to stop and waits at most this long for it, instead of
+    /// dropping its future at once. Default: no wait. Each call then allocates, for a token of its
+    /// own. See the [module docs](super#a-tool-that-is-told-to-stop).
     ///
     /// # Errors
     ///
@@ -193,7 +197,8 @@ impl TimeoutLayer {
         Ok(self.edit(|s| s.drain = Some(time)))
     }
 
-    /// Sets the listener for slow calls. Default: none. The `tool.slow` event is emitted through `tracing` in any case.
+    /// Sets the listener for slow calls. Default: none. The `tool.slow` event is emitted through
+    /// `tracing` in any case.
     pub fn with_listener(self, listen: impl Listen + 'static) -> Self {
         self.edit(|s| s.listener = Listener::new(listen))
     }

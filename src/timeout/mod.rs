@@ -5,12 +5,12 @@
 //! which cancels the work below. A call that used more than 80 % of its time is
 //! reported as slow, even if it succeeded. Dropping the response future drops the inner one.
 //!
-//! The timeout is the call's own, else its tool's (by a [function](TimeoutLayer::with_timeout_fn), else by
-//! [name](TimeoutLayer::with_tool)), else the layer's (30 s by default), and never reaches past the
-//! call's deadline. A deadline whose [layer](crate::deadline) waits for the tool (`with_drain`) is
-//! left to that layer. The clock starts when the call first waits: a call that answers at once
-//! reads no clock and makes no timer. A deadline that has passed already ends the call as soon as
-//! it waits; to refuse such a call before it starts is the work of
+//! The timeout is the call's own, else its tool's (by a [function](TimeoutLayer::with_timeout_fn),
+//! else by [name](TimeoutLayer::with_tool)), else the layer's (30 s by default), and never reaches
+//! past the call's deadline. A deadline whose [layer](crate::deadline) waits for the tool
+//! (`with_drain`) is left to that layer. The clock starts when the call first waits: a call that
+//! answers at once reads no clock and makes no timer. A deadline that has passed already ends the
+//! call as soon as it waits; to refuse such a call before it starts is the work of
 //! [`DeadlineLayer`](crate::deadline::DeadlineLayer).
 //!
 //! # Order
@@ -54,18 +54,20 @@
 //!
 //! # A tool that is told to stop
 //!
-//! With `with_drain` the inner future is not dropped when the time is up:
-//! the call's token (`ToolCall::cancellation`) fires, as the tool and what it has spawned see, and the layer waits for the
-//! future to end, at most as long as that says. Permits and probes of layers below are held until then, as the tool may
-//! still be at work. Then the future is dropped. The call ends with the same error in any case, later by the wait at most,
-//! so it may pass its deadline by that much. If the tool ends with a success meanwhile, or with an error that
-//! it has [completed](crate::Execution::Completed), the answer is gone, but the error says that the tool
-//! has run and is not retryable: nobody repeats its work. Any answer counts as its end, also one that names a job that goes on: with such
-//! tools let a [`PollLayer`](crate::poll) wait below.
+//! With `with_drain` the inner future is not dropped when the time is up: the call's token
+//! (`ToolCall::cancellation`) fires, as the tool and what it has spawned see, and the layer waits
+//! for the future to end, at most as long as that says. Permits and probes of layers below are held
+//! until then, as the tool may still be at work. Then the future is dropped. The call ends with the
+//! same error in any case, later by the wait at most, so it may pass its deadline by that much. If
+//! the tool ends with a success meanwhile, or with an error that it has
+//! [completed](crate::Execution::Completed), the answer is gone, but the error says that the tool
+//! has run and is not retryable: nobody repeats its work. Any answer counts as its end, also one
+//! that names a job that goes on: with such tools let a [`PollLayer`](crate::poll) wait below.
 //!
-//! The token is a child of the caller's, so that it fires with that as well. Deadline layers below that have no such wait end the call when
-//! it fires. A leaf that watches no token, such as that of an MCP server, which is told by the drop alone, is only waited for.
-//! Dropping the response future drops the inner one at once.
+//! The token is a child of the caller's, so that it fires with that as well. Deadline layers below
+//! that have no such wait end the call when it fires. A leaf that watches no token, such as that of
+//! an MCP server, which is told by the drop alone, is only waited for. Dropping the response future
+//! drops the inner one at once.
 //!
 //! # Errors
 //!
@@ -80,12 +82,14 @@
 //!
 //! # Panics
 //!
-//! A call that has to wait panics outside a tokio runtime, in one without the time driver, or in one that is being shut down.
+//! A call that has to wait panics outside a tokio runtime, in one without the time driver, or in
+//! one that is being shut down.
 //!
 //! # Tests with a paused clock
 //!
-//! The timer of a call that has waited stays set when the call is over, for the next. A paused clock may advance to it in a
-//! test that awaits something from another thread; a test that only sleeps is not affected. The same holds for all layers that wait.
+//! The timer of a call that has waited stays set when the call is over, for the next. A paused
+//! clock may advance to it in a test that awaits something from another thread; a test that only
+//! sleeps is not affected. The same holds for all layers that wait.
 //!
 //! # Clone
 //!
@@ -93,9 +97,10 @@
 //!
 //! # Differences from `tower::timeout`
 //!
-//! The error is a [`ToolError`](crate::ToolError), not a box. A call takes its place at a timer only when it waits, and
-//! those that wait on one thread share one: threads do not contend for the runtime's list of timers twice per
-//! call. A busy inner future cannot starve it. On expiry the inner future is dropped at once.
+//! The error is a [`ToolError`](crate::ToolError), not a box. A call takes its place at a timer
+//! only when it waits, and those that wait on one thread share one: threads do not contend for the
+//! runtime's list of timers twice per call. A busy inner future cannot starve it. On expiry the
+//! inner future is dropped at once.
 
 mod layer;
 mod timed;

@@ -30,7 +30,8 @@ pin_project! {
             if let Watch::Heard { flight } = this.watch
                 && let Some(span) = flight.ticket().and_then(Observer::span)
             {
-                // What happens below while it is dropped belongs to the span, and comes before its end.
+                // What happens below while it is dropped belongs to the span, and comes before its
+                // end.
                 let _entered = span.enter();
                 this.fut.set(None);
             }
@@ -64,7 +65,8 @@ where
             }
             Watch::Heard { flight } => flight,
         };
-        // If nothing follows, it panicked. Converting and classifying run foreign code, too: before the end.
+        // If nothing follows, it panicked. Converting and classifying run foreign code, too: before
+        // the end.
         let observer = flight.begin_poll();
         let entered = observer.span().map(Span::enter);
         let Poll::Ready(result) = inner::poll(this.fut, cx) else {
@@ -86,8 +88,8 @@ pub(super) enum Watch<H, Res>
 where
     H: TraceHooks<Res>,
 {
-    // There was neither a subscriber nor a listener when it began: names for an error, which are always there, and what
-    // classifies.
+    // There was neither a subscriber nor a listener when it began: names for an error, which are
+    // always there, and what classifies.
     Unheard { info: Option<CallInfo>, hooks: H },
     // However it ends, its end is reported once.
     Heard { flight: InFlight<Observer<H, Res>> },

@@ -9,8 +9,8 @@ use crate::{
     outcome::{ByError, Classify, Outcome},
 };
 
-/// The questions of a [`TraceLayer`](super::TraceLayer) about answers, and functions that it calls when calls begin
-/// and end. Every method has a default; `()` has all of them.
+/// The questions of a [`TraceLayer`](super::TraceLayer) about answers, and functions that it calls
+/// when calls begin and end. Every method has a default; `()` has all of them.
 ///
 /// [`classify`](Self::classify) is asked at the end of each call, the others only if a subscriber
 /// listens. They are called in the middle of a poll or a drop, inside the call's span: they must be
@@ -50,8 +50,8 @@ pub trait TraceHooks<Res> {
         None
     }
 
-    /// The answer, to be shown redacted if that is [asked for](super::TraceLayer::with_output) and the span is kept, and for
-    /// its size if no layer has reported it. Default: not known.
+    /// The answer, to be shown redacted if that is [asked for](super::TraceLayer::with_output) and
+    /// the span is kept, and for its size if no layer has reported it. Default: not known.
     fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
         let _ = response;
         None
@@ -64,7 +64,8 @@ pub trait TraceHooks<Res> {
         None
     }
 
-    /// A call begins; `span` is its span. It has its parent already, and OpenTelemetry's sampler has decided. Default: nothing.
+    /// A call begins; `span` is its span. It has its parent already, and OpenTelemetry's sampler
+    /// has decided. Default: nothing.
     fn on_start(&self, call: &ToolCall, span: &Span) {
         let _ = (call, span);
     }
@@ -106,8 +107,8 @@ impl<Res, H: TraceHooks<Res> + ?Sized> TraceHooks<Res> for Arc<H> {
 
 /// The default hooks: a classifier, and the answers of [the usual types](Answer::of_usual).
 ///
-/// For answers that borrow from something else there are other hooks, for example `()`: these distinguish the types of answers
-/// at run time, which needs `'static`.
+/// For answers that borrow from something else there are other hooks, for example `()`: these
+/// distinguish the types of answers at run time, which needs `'static`.
 #[derive(Clone, Copy, Debug)]
 pub struct DefaultHooks<C = ByError> {
     classifier: C,

@@ -71,15 +71,15 @@ impl TraceLayer {
 
 impl<H> TraceLayer<H> {
     /// Sets the classifier that decides whether an `Ok` is an error result
-    /// ([`Outcome::is_reported`](crate::Outcome::is_reported)). Default: an `Ok` is a success, unless the leaf has
-    /// [reported](crate::Record::set_reported) an error, as `McpService` does (`isError`). That holds with any classifier.
-    /// Replaces other hooks.
+    /// ([`Outcome::is_reported`](crate::Outcome::is_reported)). Default: an `Ok` is a success,
+    /// unless the leaf has [reported](crate::Record::set_reported) an error, as `McpService` does
+    /// (`isError`). That holds with any classifier. Replaces other hooks.
     pub fn with_classifier<C>(self, classifier: C) -> TraceLayer<DefaultHooks<C>> {
         self.with_hooks(DefaultHooks::new(classifier))
     }
 
-    /// Sets the hooks, which know the answers and are called when calls begin and end. For the answers of an MCP
-    /// server: `McpHooks`.
+    /// Sets the hooks, which know the answers and are called when calls begin and end. For the
+    /// answers of an MCP server: `McpHooks`.
     pub fn with_hooks<G>(self, hooks: G) -> TraceLayer<G> {
         TraceLayer {
             hooks,
@@ -90,34 +90,38 @@ impl<H> TraceLayer<H> {
         }
     }
 
-    /// Whether the span has its fields in any case. Default: only where a subscriber listens to DEBUG spans of the
-    /// target [`tower_toolcall`](crate::event::TARGET), or, with the feature `otel`, where the subscriber has OpenTelemetry's
-    /// layer: a subscriber that writes text prints all fields of a span with each event in it.
+    /// Whether the span has its fields in any case. Default: only where a subscriber listens to
+    /// DEBUG spans of the target [`tower_toolcall`](crate::event::TARGET), or, with the feature
+    /// `otel`, where the subscriber has OpenTelemetry's layer: a subscriber that writes text prints
+    /// all fields of a span with each event in it.
     pub fn with_span_fields(mut self, fields: bool) -> Self {
         self.show.fields = fields;
         self
     }
 
-    /// Whether the redacted arguments stand in the span (`gen_ai.tool.call.arguments`). Default: yes
-    /// for calls, no for attempts. They stand only in a span that [has its fields](Self::with_span_fields). With the feature `otel`, in a span that OpenTelemetry's sampler drops they stand only if
-    /// another layer of the subscriber reads the tool's name (`gen_ai.tool.name`) there, as logs do.
+    /// Whether the redacted arguments stand in the span (`gen_ai.tool.call.arguments`). Default:
+    /// yes for calls, no for attempts. They stand only in a span that [has its
+    /// fields](Self::with_span_fields). With the feature `otel`, in a span that OpenTelemetry's
+    /// sampler drops they stand only if another layer of the subscriber reads the tool's name
+    /// (`gen_ai.tool.name`) there, as logs do.
     pub fn with_arguments(mut self, show: bool) -> Self {
         self.show.arguments = show;
         self
     }
 
-    /// Whether the redacted answer stands in the span (`gen_ai.tool.call.result`). Default: no. Only in a span that
-    /// [has its fields](Self::with_span_fields), and in spans that are sampled out as
-    /// the [arguments](Self::with_arguments). Its
-    /// size is there in any case, where [it is known](super#the-answers-size).
+    /// Whether the redacted answer stands in the span (`gen_ai.tool.call.result`). Default: no.
+    /// Only in a span that [has its fields](Self::with_span_fields), and in spans that are sampled
+    /// out as the [arguments](Self::with_arguments). Its size is there in any case, where [it is
+    /// known](super#the-answers-size).
     pub fn with_output(mut self, show: bool) -> Self {
         self.show.output = show;
         self
     }
 
-    /// Sets the timeout that `tool.start` has (`timeout_ms`), as the timeout layer below is further inside: that of
-    /// [`TimeoutLayer::timeout_of`](crate::timeout::TimeoutLayer::timeout_of). What the call's deadline leaves is less, if
-    /// it is shorter. Default: the call's own timeout. The stack of [settings](crate::settings) sets it.
+    /// Sets the timeout that `tool.start` has (`timeout_ms`), as the timeout layer below is further
+    /// inside: that of [`TimeoutLayer::timeout_of`](crate::timeout::TimeoutLayer::timeout_of). What
+    /// the call's deadline leaves is less, if it is shorter. Default: the call's own timeout. The
+    /// stack of [settings](crate::settings) sets it.
     pub fn with_timeout_fn(
         mut self,
         timeout: impl Fn(&ToolCall) -> Option<Duration> + Send + Sync + 'static,
@@ -127,15 +131,15 @@ impl<H> TraceLayer<H> {
     }
 
     /// Returns how many traced calls had a limit that no layer enforces: a timeout without a
-    /// [`TimeoutLayer`](crate::timeout::TimeoutLayer), or a deadline after which they succeeded. The
-    /// first one is the event `tool.inert`.
+    /// [`TimeoutLayer`](crate::timeout::TimeoutLayer), or a deadline after which they succeeded.
+    /// The first one is the event `tool.inert`.
     pub fn inert(&self) -> u64 {
         self.inert.calls()
     }
 
     /// Sets the listener for calls whose future was dropped unfinished. Default: none; the
-    /// `tool.cancelled` event is emitted either way, if a subscriber was there when the call began. A layer for
-    /// attempts tells no listener.
+    /// `tool.cancelled` event is emitted either way, if a subscriber was there when the call began.
+    /// A layer for attempts tells no listener.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         self.listener = Listener::new(listen);
         self
@@ -152,7 +156,8 @@ impl<S, H: Clone> Layer<S> for TraceLayer<H> {
 }
 
 impl<H> TraceLayer<H> {
-    /// Whether a subscriber or a listener may exist. Without either, nothing has to be kept of a call.
+    /// Whether a subscriber or a listener may exist. Without either, nothing has to be kept of a
+    /// call.
     pub(super) fn is_heard(&self) -> bool {
         self.listener.hears(Level::ERROR)
     }

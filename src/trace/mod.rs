@@ -1,29 +1,33 @@
 //! A layer that shows each call as a span, and how it ended as an event.
 //!
 //! The span is OpenTelemetry's for the execution of a tool (`execute_tool {name}`), a child of the
-//! span that the caller is in, or of one in another process (`ToolCall::with_remote_parent`, feature
-//! `otel`). The arguments stand in it redacted, never raw. When no subscriber listens, nothing is
-//! formatted, and no clock is read until the call waits.
+//! span that the caller is in, or of one in another process (`ToolCall::with_remote_parent`,
+//! feature `otel`). The arguments stand in it redacted, never raw. When no subscriber listens,
+//! nothing is formatted, and no clock is read until the call waits.
 //!
 //! # Text logs
 //!
-//! The default of `tracing_subscriber::fmt()` writes one line for a call, of at most 200 characters, and one for each retry:
+//! The default of `tracing_subscriber::fmt()` writes one line for a call, of at most 200
+//! characters, and one for each retry:
 //!
 //! ```text
 //! 2026-11-27T00:22:11.418034Z  INFO execute_tool: tower_toolcall: tool.success tool=search server=docs duration_ms=121.3 attempts=1
 //! ```
 //!
-//! A call that `once` or `cache` answers from memory has `reused=true` in place of `attempts`; nothing was sent, and at
-//! DEBUG and in spans it has `attempts=0`. A call that was only refused has `attempts=0` too.
+//! A call that `once` or `cache` answers from memory has `reused=true` in place of `attempts`;
+//! nothing was sent, and at DEBUG and in spans it has `attempts=0`. A call that was only refused
+//! has `attempts=0` too.
 //!
-//! The line has the tool, how the call ended, its duration, its attempts, the code, and as much of the server and of the
-//! error's text as there is room for. A text that is too long lacks its middle, so that the cause at its end
-//! stays readable. All other fields of events, and those of spans, which a text log repeats with each event,
-//! are recorded where a subscriber listens to the target [`tower_toolcall`](crate::event::TARGET) at DEBUG. Spans are INFO. They
-//! have their fields also beside OpenTelemetry's layer (feature `otel`), and if
+//! The line has the tool, how the call ended, its duration, its attempts, the code, and as much of
+//! the server and of the error's text as there is room for. A text that is too long lacks its
+//! middle, so that the cause at its end stays readable. All other fields of events, and those of
+//! spans, which a text log repeats with each event, are recorded where a subscriber listens to the
+//! target [`tower_toolcall`](crate::event::TARGET) at DEBUG. Spans are INFO. They have their fields
+//! also beside OpenTelemetry's layer (feature `otel`), and if
 //! [`with_span_fields`](TraceLayer::with_span_fields) says so.
 //!
-//! What other crates log is theirs, secrets included: rmcp prints whole messages, and errors as they are. With `tracing-subscriber`:
+//! What other crates log is theirs, secrets included: rmcp prints whole messages, and errors as
+//! they are. With `tracing-subscriber`:
 //!
 //! ```text
 //! tracing_subscriber::fmt().with_env_filter(EnvFilter::new("info,rmcp=off")).init();
@@ -33,7 +37,8 @@
 //!
 //! # Levels
 //!
-//! INFO is for successes and for mistakes of callers, WARN for what passes or is the tool's own word, ERROR for failures:
+//! INFO is for successes and for mistakes of callers, WARN for what passes or is the tool's own
+//! word, ERROR for failures:
 //!
 //! | [kind](crate::ErrorKind) | level |
 //! |---|---|
@@ -43,8 +48,8 @@
 //!
 //! A `Failed` with the status 409, 412, 416 or 423 is INFO.
 //!
-//! A refusal of a layer of ours is INFO, unless no time was left. So is an answer that is the caller's
-//! [mistake](crate::Outcome::mistake) by the classifier.
+//! A refusal of a layer of ours is INFO, unless no time was left. So is an answer that is the
+//! caller's [mistake](crate::Outcome::mistake) by the classifier.
 //!
 //! | ends with | event | level | span |
 //! |---|---|---|---|
@@ -58,28 +63,32 @@
 //! | the tool's own error (`isError`) | `tool.failure` | WARN | the same; `error.type = tool_error` |
 //! | any other error, a panic | `tool.failure` | by its kind | the same |
 //!
-//! `tool.outcome` in the span is the name of its [`CallOutcome`](crate::event::CallOutcome). An answer is the tool's own
-//! error if its leaf has [said so](crate::Record::set_reported), as `McpService` does of `isError`, or if the classifier
-//! says so.
+//! `tool.outcome` in the span is the name of its [`CallOutcome`](crate::event::CallOutcome). An
+//! answer is the tool's own error if its leaf has [said so](crate::Record::set_reported), as
+//! `McpService` does of `isError`, or if the classifier says so.
 //!
-//! With `McpHooks` the `error.type` of an MCP server's protocol error is its code, for example `-32602`.
+//! With `McpHooks` the `error.type` of an MCP server's protocol error is its code, for example
+//! `-32602`.
 //!
-//! The events of other layers are in the table of [`event`](crate::event#which-layer-emits-what); all names are constants of
-//! [`event::names`](crate::event::names).
+//! The events of other layers are in the table of [`event`](crate::event#which-layer-emits-what);
+//! all names are constants of [`event::names`](crate::event::names).
 //!
 //! # Attempts
 //!
-//! [`TraceLayer::attempts`] below a layer that repeats calls makes a span `tool_attempt` for each attempt, inside
-//! the call's: how it ended, how long it took, its timeout. Without it the call's span has their number, and
-//! the events `tool.retry` and `tool.exhausted` tell of each. `tool.retry_refused` says why a call is *not* repeated.
+//! [`TraceLayer::attempts`] below a layer that repeats calls makes a span `tool_attempt` for each
+//! attempt, inside the call's: how it ended, how long it took, its timeout. Without it the call's
+//! span has their number, and the events `tool.retry` and `tool.exhausted` tell of each.
+//! `tool.retry_refused` says why a call is *not* repeated.
 //!
 //! # The answer's size
 //!
-//! `tool.output_bytes` in the span and `output_bytes` in the event say how large the answer is, as compact JSON. It is known
+//! `tool.output_bytes` in the span and `output_bytes` in the event say how large the answer is, as
+//! compact JSON. It is known
 //! - of text, JSON and `()`, by their types;
 //! - of MCP results: `McpService` tells it;
 //! - where a [`CheckLayer`](crate::check) has measured it;
-//! - of any other answer if the tool tells it ([`Record::set_output_bytes`](crate::Record::set_output_bytes)), or
+//! - of any other answer if the tool tells it
+//!   ([`Record::set_output_bytes`](crate::Record::set_output_bytes)), or
 //!   [hooks](TraceHooks::answer) do.
 //!
 //! [`TraceLayer::with_output`] shows the redacted answer as well.
@@ -105,8 +114,8 @@
 //! # }
 //! ```
 //!
-//! An MCP tool's own errors (`isError`) are `Ok` inside a stack, and no success here. What else there is to know of MCP answers
-//! and protocol errors the hooks know:
+//! An MCP tool's own errors (`isError`) are `Ok` inside a stack, and no success here. What else
+//! there is to know of MCP answers and protocol errors the hooks know:
 //!
 //! ```
 //! # #[cfg(feature = "mcp")] {
@@ -135,8 +144,9 @@
 //!
 //! # Cancel safety
 //!
-//! A future that is dropped unfinished is reported as cancelled, with how long it had been waiting. A subscriber that
-//! comes while a call runs receives nothing of that call: where no subscriber listens when it begins, nothing is kept of it.
+//! A future that is dropped unfinished is reported as cancelled, with how long it had been waiting.
+//! A subscriber that comes while a call runs receives nothing of that call: where no subscriber
+//! listens when it begins, nothing is kept of it.
 //!
 //! # Clone
 //!
@@ -144,8 +154,9 @@
 //!
 //! # Differences from `tower_http::trace`
 //!
-//! One trait of hooks instead of seven type parameters. A call that is dropped unfinished is seen. What the
-//! layers below did (attempts, the timeout in force, slowness) is in the span of a success too.
+//! One trait of hooks instead of seven type parameters. A call that is dropped unfinished is seen.
+//! What the layers below did (attempts, the timeout in force, slowness) is in the span of a success
+//! too.
 
 mod future;
 mod hooks;

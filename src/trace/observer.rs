@@ -30,8 +30,8 @@ const ENFORCE: &str = "set a `TimeoutLayer`, and for deadlines a `DeadlineLayer`
 pub(super) struct Observer<H, Res> {
     info: CallInfo,
     layer: TraceLayer<H>,
-    /// `None` when no subscriber listens. Apart: a span and its fields are dear, so one box does not matter, but the
-    /// futures of all other calls are smaller.
+    /// `None` when no subscriber listens. Apart: a span and its fields are dear, so one box does
+    /// not matter, but the futures of all other calls are smaller.
     seen: Option<Box<Seen>>,
     answer: PhantomData<fn(&Res)>,
 }
@@ -119,8 +119,8 @@ impl<'a> From<&'a ToolError> for Failure<'a> {
     }
 }
 
-/// Whether a subscriber listens to events like ours, on any level. A filter by the name of an event cannot be
-/// asked here.
+/// Whether a subscriber listens to events like ours, on any level. A filter by the name of an event
+/// cannot be asked here.
 fn some_event_is_heard() -> bool {
     heard!(EVENT ERROR) || heard!(EVENT WARN) || heard!(EVENT INFO) || heard!(EVENT DEBUG)
 }
@@ -302,8 +302,9 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             Some(Answer::Json(json)) => (None, Some(display(rules.json(json)))),
             None => (None, None),
         };
-        // All at once: a subscriber that writes text writes the whole span anew each time. The status comes before its
-        // description: OpenTelemetry's layer drops a description that comes first.
+        // All at once: a subscriber that writes text writes the whole span anew each time. The
+        // status comes before its description: OpenTelemetry's layer drops a description that comes
+        // first.
         record_all!(
             span,
             { names::SUCCESS } = failure.is_none(),

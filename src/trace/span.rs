@@ -26,7 +26,8 @@ impl Scope {
         }
     }
 
-    /// The span, with nothing in it yet: a subscriber that writes text prints its fields with each event below.
+    /// The span, with nothing in it yet: a subscriber that writes text prints its fields with each
+    /// event below.
     pub(super) fn span(self) -> Span {
         match self {
             Self::Call => call_span(),
@@ -34,8 +35,8 @@ impl Scope {
         }
     }
 
-    /// Fills in what is known at the beginning. Returns how often the tool's name was read: by each of the subscriber's
-    /// layers that keeps it.
+    /// Fills in what is known at the beginning. Returns how often the tool's name was read: by each
+    /// of the subscriber's layers that keeps it.
     pub(super) fn fill(self, span: &Span, call: &ToolCall) -> u32 {
         let name = Read {
             text: Short::field(call.tool(), 64),
@@ -49,7 +50,8 @@ impl Scope {
     }
 }
 
-/// A field's value that counts who reads it: each layer of a subscriber that keeps this field prints it.
+/// A field's value that counts who reads it: each layer of a subscriber that keeps this field
+/// prints it.
 struct Read<'a> {
     text: Short<'a>,
     times: Cell<u32>,
@@ -113,7 +115,8 @@ fn fill_call(span: &Span, call: &ToolCall, read: &Read<'_>) {
     );
 }
 
-/// Without OpenTelemetry's names for a tool's execution (`gen_ai.*`): backends count by them, and this is a part of one.
+/// Without OpenTelemetry's names for a tool's execution (`gen_ai.*`): backends count by them, and
+/// this is a part of one.
 fn attempt_span() -> Span {
     tracing::info_span!(
         target: TARGET,
@@ -156,9 +159,10 @@ fn fill_attempt(span: &Span, call: &ToolCall, read: &Read<'_>) {
     );
 }
 
-/// A function that is given the span of a call before the span is entered: the last moment in which it can get a parent
-/// in another process. Put it in the call's [extensions](ToolCall::extensions_mut); the outermost [`TraceLayer`](super::TraceLayer)
-/// whose span is kept takes it out.
+/// A function that is given the span of a call before the span is entered: the last moment in which
+/// it can get a parent in another process. Put it in the call's
+/// [extensions](ToolCall::extensions_mut); the outermost [`TraceLayer`](super::TraceLayer) whose
+/// span is kept takes it out.
 ///
 /// ```
 /// use tower_toolcall::{ToolCall, trace::NewSpan};

@@ -26,8 +26,9 @@ const MAX_PATHS: usize = 512;
 
 /// Whether arguments are checked.
 ///
-/// As an [extension](ToolCall::extensions) of a call it holds for that call, and beats what the layer says of the tool, which beats what
-/// the layer says of all. Only code can set an extension: a caller over a wire cannot.
+/// As an [extension](ToolCall::extensions) of a call it holds for that call, and beats what the
+/// layer says of the tool, which beats what the layer says of all. Only code can set an extension:
+/// a caller over a wire cannot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Validation {
@@ -59,8 +60,8 @@ pub(super) struct Settings {
 }
 
 impl ValidateLayer {
-    /// A layer with these schemas, also those that come later. Calls of tools that have none pass; the first
-    /// is the event `tool.inert`.
+    /// A layer with these schemas, also those that come later. Calls of tools that have none pass;
+    /// the first is the event `tool.inert`.
     pub fn new(schemas: &Schemas) -> Self {
         Self {
             settings: Arc::new(Settings {
@@ -74,37 +75,43 @@ impl ValidateLayer {
         }
     }
 
-    /// Sets whether arguments are checked, of tools of which nothing else is said. Default: [`Validation::On`].
+    /// Sets whether arguments are checked, of tools of which nothing else is said. Default:
+    /// [`Validation::On`].
     pub fn with_validation(self, validation: Validation) -> Self {
         self.edit(|s| s.all = validation)
     }
 
-    /// Repairs arguments that do not fit, if that makes them fit: `with_validation(Validation::Repair)`.
+    /// Repairs arguments that do not fit, if that makes them fit:
+    /// `with_validation(Validation::Repair)`.
     pub fn repair(self) -> Self {
         self.with_validation(Validation::Repair)
     }
 
     /// Sets whether the arguments of one tool are checked.
     ///
-    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`), which goes first, and the tool's own
-    /// (`charge`), which holds for the tools of this name of all servers.
+    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`),
+    /// which goes first, and the tool's own (`charge`), which holds for the tools of this name of
+    /// all servers.
     pub fn with_tool(self, name: impl Into<Box<str>>, validation: Validation) -> Self {
         self.edit(|s| s.tools.set(name.into(), validation))
     }
 
-    /// Refuses calls of a tool whose schema was [refused](Schemas::refused), with [`Internal`](ErrorKind::Internal), and arguments that are too large to be
-    /// [checked in full](Schema::covers), with [`InvalidInput`](ErrorKind::InvalidInput). Default: they pass, as the server will check them.
+    /// Refuses calls of a tool whose schema was [refused](Schemas::refused), with
+    /// [`Internal`](ErrorKind::Internal), and arguments that are too large to be [checked in
+    /// full](Schema::covers), with [`InvalidInput`](ErrorKind::InvalidInput). Default: they pass,
+    /// as the server will check them.
     pub fn strict(self) -> Self {
         self.edit(|s| s.strict = true)
     }
 
-    /// Sets how the message for developers begins, where another system's is expected: `Argument validation failed`. Default:
-    /// it begins with the name of the argument.
+    /// Sets how the message for developers begins, where another system's is expected: `Argument
+    /// validation failed`. Default: it begins with the name of the argument.
     pub fn with_heading(self, heading: &str) -> Self {
         self.edit(|s| s.heading = Some(heading.into()))
     }
 
-    /// Returns the names of tools that have settings of their own, and whether calls have matched them.
+    /// Returns the names of tools that have settings of their own, and whether calls have matched
+    /// them.
     pub fn tool_names(&self) -> ToolNames {
         self.settings.tools.names()
     }

@@ -18,7 +18,8 @@ const MAX_BYTES: u64 = 256 << 10;
 /// validator use stack for each level: 1,000 overflow 2 MiB.
 const MAX_LEVELS: usize = 64;
 
-/// The same of a schema from a trusted server, where the part that refers to itself is followed once.
+/// The same of a schema from a trusted server, where the part that refers to itself is followed
+/// once.
 const MAX_TRUSTED_LEVELS: usize = 256;
 
 /// Values that the compiler keeps copies of, with references followed: 64 MiB.

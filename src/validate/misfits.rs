@@ -23,11 +23,12 @@ const MAX_WORD: usize = 64;
 const SHOWN: usize = 2;
 const MAX_WORDS: usize = 3;
 
-/// Why a value does not fit a schema: five reasons at the most, in the order in which it is looked at. `Display` joins them: `limit: is not of type
-/// "integer"; filters.0.op: is not one of "eq", "ne" or 2 others`.
+/// Why a value does not fit a schema: five reasons at the most, in the order in which it is looked
+/// at. `Display` joins them: `limit: is not of type "integer"; filters.0.op: is not one of "eq",
+/// "ne" or 2 others`.
 ///
-/// There is no value in it, and no key that the schema does not name: such a key is `*`. What is shown is the schema's, redacted
-/// and cut.
+/// There is no value in it, and no key that the schema does not name: such a key is `*`. What is
+/// shown is the schema's, redacted and cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Misfits {
@@ -204,7 +205,8 @@ impl fmt::Debug for Misfit {
     }
 }
 
-/// What is wrong, in words of the schema alone: the crate's own text quotes the value, or keys of it.
+/// What is wrong, in words of the schema alone: the crate's own text quotes the value, or keys of
+/// it.
 fn message(error: &ValidationError<'_>) -> String {
     if let Some(types) = types_wanted(error) {
         let mut types: Vec<String> = types.iter().map(|of| format!("\"{of}\"")).collect();
@@ -320,8 +322,9 @@ fn either(words: &[String]) -> String {
 /// How deep alternatives in alternatives are looked at.
 const MAX_UNIONS: usize = 8;
 
-/// What does not fit in the best of the alternatives, where none fits: of those that the value has the type of, the
-/// one that it belongs to by its constants, then the one with the fewest errors. `None` if the error says it all.
+/// What does not fit in the best of the alternatives, where none fits: of those that the value has
+/// the type of, the one that it belongs to by its constants, then the one with the fewest errors.
+/// `None` if the error says it all.
 pub(super) fn causes<'e>(error: &'e ValidationError<'_>) -> Option<Vec<&'e ValidationError<'e>>> {
     causes_within(error, MAX_UNIONS)
 }
@@ -385,7 +388,8 @@ fn chosen(error: &ValidationError<'_>) -> Option<Vec<Value>> {
     }
 }
 
-/// The place and the values by which all alternatives are told apart, if the value has none of these.
+/// The place and the values by which all alternatives are told apart, if the value has none of
+/// these.
 fn options<'e>(
     context: &'e [Vec<ValidationError<'static>>],
 ) -> Option<(&'e ValidationError<'static>, Value)> {

@@ -1,9 +1,12 @@
-//! A layer that checks the arguments of calls against the JSON Schemas of their tools, before anything is sent.
+//! A layer that checks the arguments of calls against the JSON Schemas of their tools, before
+//! anything is sent.
 //!
-//! Arguments that fit pass unchanged. For those that do not, the answer is [`InvalidInput`](crate::ErrorKind::InvalidInput), which tells what is wrong
-//! where, so that a model can correct itself: nothing is sent, no token is asked for, nothing is repeated, and no breaker counts
-//! it. With [`ValidateLayer::repair`] arguments that are only written differently (`"5"` for 5) are corrected instead. Calls of a tool without
-//! a schema pass. Dropping the response future drops the inner one.
+//! Arguments that fit pass unchanged. For those that do not, the answer is
+//! [`InvalidInput`](crate::ErrorKind::InvalidInput), which tells what is wrong where, so that a
+//! model can correct itself: nothing is sent, no token is asked for, nothing is repeated, and no
+//! breaker counts it. With [`ValidateLayer::repair`] arguments that are only written differently
+//! (`"5"` for 5) are corrected instead. Calls of a tool without a schema pass. Dropping the
+//! response future drops the inner one.
 //!
 //! Schemas are compiled when a list of tools is read, never in a call; [`Schemas`] has those of all
 //! tools. A schema from a server that is not trusted is [measured](Schema#limits) before it is
@@ -12,9 +15,10 @@
 //!
 //! # Order
 //!
-//! Below trace and metrics, which see the refusal; outside of all that waits, repeats or counts (deadline, retry, rate limit, circuit
-//! breaker), so that arguments are checked once for each call, and what cannot be sent takes no place anywhere. Below an
-//! [identity layer](crate::identity): schemas are found by the tool's server and name.
+//! Below trace and metrics, which see the refusal; outside of all that waits, repeats or counts
+//! (deadline, retry, rate limit, circuit breaker), so that arguments are checked once for each
+//! call, and what cannot be sent takes no place anywhere. Below an [identity
+//! layer](crate::identity): schemas are found by the tool's server and name.
 //!
 //! # Example
 //!
@@ -83,13 +87,16 @@
 //!
 //! # Errors
 //!
-//! `InvalidInput`, with the misfits as the detail `errors`: a list of `path`, `keyword` and `message`. It has no value of the caller's, and
-//! no key that the schema does not name. With [`ValidateLayer::strict`], `Internal` for a tool whose schema was refused, and `InvalidInput` for
-//! arguments that are too large to be checked in full. Errors of the inner service pass, stamped with the call's names.
+//! `InvalidInput`, with the misfits as the detail `errors`: a list of `path`, `keyword` and
+//! `message`. It has no value of the caller's, and no key that the schema does not name. With
+//! [`ValidateLayer::strict`], `Internal` for a tool whose schema was refused, and `InvalidInput`
+//! for arguments that are too large to be checked in full. Errors of the inner service pass,
+//! stamped with the call's names.
 //!
 //! # Readiness
 //!
-//! Always ready: a call that is refused is refused at once, also while the inner service is not ready, and gives back what that has reserved.
+//! Always ready: a call that is refused is refused at once, also while the inner service is not
+//! ready, and gives back what that has reserved.
 //!
 //! # Cancel safety
 //!
@@ -102,8 +109,8 @@
 //! # Cost
 //!
 //! Arguments that fit cost no allocation, unless the schema has `uniqueItems` or a fractional
-//! `multipleOf`, or is trusted and refers to itself or has look-around or a back reference. What does
-//! not fit allocates.
+//! `multipleOf`, or is trusted and refers to itself or has look-around or a back reference. What
+//! does not fit allocates.
 
 mod layer;
 mod measure;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use jsonschema::{PatternOptions, ValidationOptions};
 use serde_json::{Map, Value, json};
 
-/// Bytes of a regular expression: a parser makes 40 KiB of each `\pL` before it looks at the size of
-/// the automaton.
+/// Bytes of a regular expression: a parser makes 40 KiB of each `\pL` before it looks at the size
+/// of the automaton.
 const MAX_PATTERN: usize = 1 << 10;
 
 /// Different regular expressions, and their bytes together: each takes 1 ms to compile, or to be
@@ -129,8 +129,8 @@ const ALWAYS: [&str; 3] = ["maxContains", "unevaluatedItems", "unevaluatedProper
 /// And these, if the part is in one of them.
 const AROUND: [&[&str]; 3] = [&["not"], &["if", "then", "else"], &["oneOf"]];
 
-/// The schema without some of its patterns, and without keywords that might refuse more values then: it lets all values pass that the
-/// whole one does.
+/// The schema without some of its patterns, and without keywords that might refuse more values
+/// then: it lets all values pass that the whole one does.
 pub(super) fn without(schema: &Value, patterns: &BTreeSet<Box<str>>) -> Value {
     let mut copy = schema.clone();
     each_schema(&mut copy, |map| {
@@ -150,7 +150,8 @@ pub(super) fn without(schema: &Value, patterns: &BTreeSet<Box<str>>) -> Value {
     copy
 }
 
-/// Whether one of these patterns may be in the schema, or where a reference in it leads, or a keyword that is always taken out.
+/// Whether one of these patterns may be in the schema, or where a reference in it leads, or a
+/// keyword that is always taken out.
 fn has_one_of(schema: &Value, patterns: &BTreeSet<Box<str>>) -> bool {
     let mut rest = vec![schema];
     while let Some(value) = rest.pop() {
@@ -189,7 +190,8 @@ pub(super) const NAMED: [&str; 7] = [
     "dependencies",
 ];
 
-/// Calls `edit` with the schema and all that may be one in it: not with its data, nor with lists of names as if these were keywords.
+/// Calls `edit` with the schema and all that may be one in it: not with its data, nor with lists of
+/// names as if these were keywords.
 fn each_schema(schema: &mut Value, mut edit: impl FnMut(&mut Map<String, Value>)) {
     let mut rest = vec![schema];
     while let Some(value) = rest.pop() {

@@ -1,4 +1,5 @@
-//! Arguments as models mean them: `"5"` where the schema wants an integer, `null` for what they leave out.
+//! Arguments as models mean them: `"5"` where the schema wants an integer, `null` for what they
+//! leave out.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +14,9 @@ use super::{
 /// How many misfits are looked at.
 const MAX_REPAIRS: usize = 64;
 
-/// The value with what has the wrong type changed, and the paths to it. `None` if there is nothing to change. Whether it fits then is for
-/// the caller to see: what else is wrong may only follow from the type.
+/// The value with what has the wrong type changed, and the paths to it. `None` if there is nothing
+/// to change. Whether it fits then is for the caller to see: what else is wrong may only follow
+/// from the type.
 pub(super) fn repair<'e>(
     value: &Value,
     errors: impl Iterator<Item = ValidationError<'e>>,
@@ -84,7 +86,8 @@ fn read(text: &str, wanted: JsonTypeSet) -> Option<Value> {
     fits.then_some(value)
 }
 
-/// Whether a text of JSON says no more than this value, which was read from it: all digits of its numbers, and each key once.
+/// Whether a text of JSON says no more than this value, which was read from it: all digits of its
+/// numbers, and each key once.
 fn is_exactly(value: &Value, text: &str) -> bool {
     let (mut colons, mut rest) = (0, text);
     while let Some(first) = rest.bytes().next() {

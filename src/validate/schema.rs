@@ -31,8 +31,9 @@ pub enum Draft {
 
 /// A JSON Schema, compiled. Clones share it.
 ///
-/// `{}`, `true` and `null` are the schemas that everything fits, and `false` is the one that nothing does. `format` is not looked at, nothing is
-/// ever fetched, and a `$ref` must be to a part of the schema itself.
+/// `{}`, `true` and `null` are the schemas that everything fits, and `false` is the one that
+/// nothing does. `format` is not looked at, nothing is ever fetched, and a `$ref` must be to a part
+/// of the schema itself.
 ///
 /// ```
 /// use serde_json::json;
@@ -77,13 +78,13 @@ pub enum Draft {
 /// than 1 KiB, or more than 16 KiB as an automaton, and all beyond the first 64 or 8 KiB of those
 /// that are enforced, or of the others. Only the engine is used that reads each text once.
 ///
-/// A large value is not looked at, and fits, if values times subschemas are more than 20 million, or
-/// about 0.2 s. 64 bytes of text count as one more value. A regular expression counts as 2,000
+/// A large value is not looked at, and fits, if values times subschemas are more than 20 million,
+/// or about 0.2 s. 64 bytes of text count as one more value. A regular expression counts as 2,000
 /// subschemas, `uniqueItems` as 400 and a fractional `multipleOf` as 100; only those for the same
 /// value are added up. A schema of at most 8 subschemas looks at values of any size.
 ///
-/// [`compile_trusted`](Self::compile_trusted) has one limit alone: 256 levels, as JSON or with `$ref`s
-/// followed.
+/// [`compile_trusted`](Self::compile_trusted) has one limit alone: 256 levels, as JSON or with
+/// `$ref`s followed.
 #[derive(Clone)]
 pub struct Schema(Option<Arc<Compiled>>);
 
@@ -140,8 +141,8 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// If it is not a schema, or is nested deeper than 256 levels, as JSON or with references followed
-    /// until they come back: the compiler uses stack for each.
+    /// If it is not a schema, or is nested deeper than 256 levels, as JSON or with references
+    /// followed until they come back: the compiler uses stack for each.
     pub fn compile_trusted(schema: &Value, draft: Draft) -> Result<Self, ConfigError> {
         Self::build(schema, draft, true)
     }
@@ -161,9 +162,9 @@ impl Schema {
             .map_err(|reason| ConfigError::new("schema", reason))
     }
 
-    /// Returns whether a value fits, or is beyond the [limits](Self#limits). Allocates nothing, unless
-    /// the schema has `uniqueItems` or a fractional `multipleOf`, or is trusted and refers to itself or
-    /// has look-around or a back reference.
+    /// Returns whether a value fits, or is beyond the [limits](Self#limits). Allocates nothing,
+    /// unless the schema has `uniqueItems` or a fractional `multipleOf`, or is trusted and refers
+    /// to itself or has look-around or a back reference.
     pub fn is_valid(&self, value: &Value) -> bool {
         self.0.as_ref().is_none_or(|compiled| compiled.fits(value))
     }
@@ -178,8 +179,9 @@ impl Schema {
 
     /// What does not fit: none if the value is [valid](Self::is_valid).
     ///
-    /// Of a large value, or a costly schema, it may be the first misfit alone, or only that the value does not fit: what is
-    /// searched is bounded in time and memory. So it is with values of more than 8 levels, if the schema refers to itself.
+    /// Of a large value, or a costly schema, it may be the first misfit alone, or only that the
+    /// value does not fit: what is searched is bounded in time and memory. So it is with values of
+    /// more than 8 levels, if the schema refers to itself.
     pub fn misfits(&self, value: &Value) -> Misfits {
         match self.is_valid(value) {
             true => Misfits::default(),
@@ -193,12 +195,14 @@ impl Schema {
         compiled.map_or_else(Misfits::default, |compiled| compiled.misfits(value))
     }
 
-    /// The value with texts made numbers, truth values, arrays and objects where the schema wants these, arrays and objects made
-    /// texts, and without each `null` of a property that may be missing and may not be `null`; and the paths to what was changed. `None` if the value fits as it is, or does not fit after that either, or is then beyond the
-    /// [limits](Self#limits).
+    /// The value with texts made numbers, truth values, arrays and objects where the schema wants
+    /// these, arrays and objects made texts, and without each `null` of a property that may be
+    /// missing and may not be `null`; and the paths to what was changed. `None` if the value fits
+    /// as it is, or does not fit after that either, or is then beyond the [limits](Self#limits).
     ///
-    /// A text is changed only if it is exactly one number, truth value, array or object, and no text is allowed in its place. One with a key
-    /// twice in an object, or with a number of more digits than are kept, stays.
+    /// A text is changed only if it is exactly one number, truth value, array or object, and no
+    /// text is allowed in its place. One with a key twice in an object, or with a number of more
+    /// digits than are kept, stays.
     ///
     /// ```
     /// use serde_json::json;
@@ -236,7 +240,8 @@ impl Schema {
     /// `unevaluatedProperties` if they are not.
     ///
     /// The rest of the schema is enforced, but for `not`, `if`, `then`, `else` and `oneOf` (as
-    /// `anyOf`) with such a part or a reference in them, and for `unevaluated...` and `maxContains`.
+    /// `anyOf`) with such a part or a reference in them, and for `unevaluated...` and
+    /// `maxContains`.
     pub fn omitted(&self) -> impl Iterator<Item = &str> {
         let compiled = self.0.as_deref();
         compiled
@@ -318,8 +323,8 @@ impl Compiled {
         extent.levels <= MAX_ARGUMENTS_DEPTH && (self.is_trusted || self.size.is_none_or(is_small))
     }
 
-    /// Returns whether all errors can be collected: each may have a copy of the value at each level,
-    /// and has its path in the schema.
+    /// Returns whether all errors can be collected: each may have a copy of the value at each
+    /// level, and has its path in the schema.
     fn takes_to_all(&self, value: &Value) -> bool {
         let Extent { values, levels, .. } = Extent::of(value, MAX_ARGUMENTS_DEPTH);
         let (looks, path) = match self.size {

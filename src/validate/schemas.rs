@@ -19,7 +19,8 @@ const MAX_SCHEMAS: usize = 10_000;
 /// How many of one list: no server takes the room of others.
 const MAX_OF_LIST: usize = 1_000;
 
-/// The schemas of tools, by server and tool: 10,000 at most, and 1,000 of each list. Reading one is an atomic load, whatever is being written.
+/// The schemas of tools, by server and tool: 10,000 at most, and 1,000 of each list. Reading one is
+/// an atomic load, whatever is being written.
 ///
 /// Clones are the same table.
 ///
@@ -46,7 +47,8 @@ const MAX_OF_LIST: usize = 1_000;
 /// # Ok::<_, tower_toolcall::ConfigError>(())
 /// ```
 ///
-/// Types of the program, as tools of `router::tool_fn` have them, may have schemas by [schemars](https://docs.rs/schemars):
+/// Types of the program, as tools of `router::tool_fn` have them, may have schemas by
+/// [schemars](https://docs.rs/schemars):
 ///
 /// ```
 /// use schemars::{JsonSchema, schema_for};
@@ -61,8 +63,8 @@ const MAX_OF_LIST: usize = 1_000;
 /// # Ok::<_, tower_toolcall::ConfigError>(())
 /// ```
 ///
-/// With the feature `mcp`, `McpTools::with_schemas` follows the list of an MCP server, and `Schemas::from(&catalog)` has those of one
-/// list.
+/// With the feature `mcp`, `McpTools::with_schemas` follows the list of an MCP server, and
+/// `Schemas::from(&catalog)` has those of one list.
 #[derive(Clone, Default)]
 pub struct Schemas(Arc<Inner>);
 
@@ -72,7 +74,8 @@ struct Inner {
     writing: Mutex<()>,
 }
 
-/// By the hash of server and tool, which calls know. Of two names with one hash, which nobody will see, the first has the place.
+/// By the hash of server and tool, which calls know. Of two names with one hash, which nobody will
+/// see, the first has the place.
 type Table = HashMap<u64, Arc<Entry>, BuildHasherDefault<AsItIs>>;
 
 /// Takes a hash for the hash of itself.
@@ -136,15 +139,16 @@ impl Schemas {
         Self::default()
     }
 
-    /// Sets the schema of a tool. `false`: it is not set, as there are 10,000 of other tools. Each time the table is copied: for many at
-    /// once there is [`replace`](Self::replace).
+    /// Sets the schema of a tool. `false`: it is not set, as there are 10,000 of other tools. Each
+    /// time the table is copied: for many at once there is [`replace`](Self::replace).
     pub fn insert(&self, server: Option<&str>, tool: &str, schema: Schema) -> bool {
         self.write(|table| add(table, MAX_SCHEMAS, server, tool, Ok(schema)))
     }
 
-    /// Replaces the schemas of a server's tools, or of those without a server, by those of a list, all at once. If some are refused, have a pattern that is
-    /// [left out](Schema::omitted), or are beyond the first 1,000 of the list or 10,000 of all, one warning tells of them: `tool.schema`.
-    /// Tools that are beyond have no schema, so that their calls are not checked.
+    /// Replaces the schemas of a server's tools, or of those without a server, by those of a list,
+    /// all at once. If some are refused, have a pattern that is [left out](Schema::omitted), or are
+    /// beyond the first 1,000 of the list or 10,000 of all, one warning tells of them:
+    /// `tool.schema`. Tools that are beyond have no schema, so that their calls are not checked.
     pub fn replace<N: AsRef<str>>(
         &self,
         server: Option<&str>,
@@ -184,8 +188,8 @@ impl Schemas {
         self.write(|table| table.retain(|_, entry| !is_it(entry)));
     }
 
-    /// Takes out the schemas of a server's tools, or of those without a server. A list that is still followed puts them back when it
-    /// changes: drop it first.
+    /// Takes out the schemas of a server's tools, or of those without a server. A list that is
+    /// still followed puts them back when it changes: drop it first.
     pub fn remove_server(&self, server: Option<&str>) {
         self.write(|table| table.retain(|_, entry| !entry.is_of(server)));
     }
@@ -200,8 +204,8 @@ impl Schemas {
     /// Sorted by name.
     ///
     /// They are those that cannot be compiled, are too large or refer to themselves, and those of
-    /// which a pattern or `unevaluated...` is [left out](Schema::omitted) while the rest is enforced.
-    /// A server that is trusted has most of them compiled by [`Schema::compile_trusted`].
+    /// which a pattern or `unevaluated...` is [left out](Schema::omitted) while the rest is
+    /// enforced. A server that is trusted has most of them compiled by [`Schema::compile_trusted`].
     pub fn refused(&self) -> Vec<(String, ConfigError)> {
         let table = self.0.table.load();
         let mut refused: Vec<_> = table

@@ -12,9 +12,9 @@ const MAX_STEPS: usize = 8;
 
 /// Why arguments do not fit, without a value of theirs.
 ///
-/// serde tells its errors by type before it makes texts of them: here they stay what they are. What it shows is
-/// written in the program: names of fields and variants, the lengths of tuples, serde's own words for types. Any
-/// other text may have a value in it, in whatever way, so none is kept.
+/// serde tells its errors by type before it makes texts of them: here they stay what they are. What
+/// it shows is written in the program: names of fields and variants, the lengths of tuples, serde's
+/// own words for types. Any other text may have a value in it, in whatever way, so none is kept.
 #[derive(Debug)]
 pub(super) struct Mismatch {
     what: What,
@@ -168,8 +168,8 @@ const NUMBERS: &[&str] = &[
     "f64",
 ];
 
-/// How serde's words for types of the program begin, and what these types are in JSON: names of Rust types mean nothing
-/// to a model.
+/// How serde's words for types of the program begin, and what these types are in JSON: names of
+/// Rust types mean nothing to a model.
 const TYPES: &[(&str, &str)] = &[
     ("unit struct ", "null"),
     ("enum ", "a string or an object"),
@@ -182,8 +182,8 @@ const TYPES: &[(&str, &str)] = &[
     ("adjacently tagged enum ", "an object"),
 ];
 
-/// serde's words for what the program expects, in those of JSON: always a text from these tables. `None` if the words may
-/// be those of another crate.
+/// serde's words for what the program expects, in those of JSON: always a text from these tables.
+/// `None` if the words may be those of another crate.
 fn plain(expected: &dyn Expected) -> Option<String> {
     let expected = Bounded::print(64, &expected);
     let json = match &*expected {

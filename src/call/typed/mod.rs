@@ -14,8 +14,8 @@ use crate::error::{ErrorKind, ToolError};
 impl ToolCall {
     /// Reads the arguments as a type of the program, without a copy of them.
     ///
-    /// A call without arguments fits each type that can be read from `{}` or from `null`, so `()` and
-    /// `Option<T>` too. Texts may be borrowed: `&str`, `Cow<str>`.
+    /// A call without arguments fits each type that can be read from `{}` or from `null`, so `()`
+    /// and `Option<T>` too. Texts may be borrowed: `&str`, `Cow<str>`.
     ///
     /// ```
     /// use serde::Deserialize;
@@ -48,13 +48,13 @@ impl ToolCall {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`], not started, if the arguments do not fit the type, or are nested too
-    /// deeply. No breaker counts it. The error names the field and the expected type, so that a model can
-    /// correct itself, and never a value of the caller's.
+    /// [`ErrorKind::InvalidInput`], not started, if the arguments do not fit the type, or are
+    /// nested too deeply. No breaker counts it. The error names the field and the expected type, so
+    /// that a model can correct itself, and never a value of the caller's.
     ///
-    /// Of a type's own `Deserialize` it shows names, types and the lengths of tuples. Texts of its own
-    /// (`custom`, `expecting`, those of a `TryFrom`) may contain a value, so the error says only that the
-    /// value does not fit. In the path, keys of maps and of flattened fields are `*`.
+    /// Of a type's own `Deserialize` it shows names, types and the lengths of tuples. Texts of its
+    /// own (`custom`, `expecting`, those of a `TryFrom`) may contain a value, so the error says
+    /// only that the value does not fit. In the path, keys of maps and of flattened fields are `*`.
     pub fn arguments_as<'de, T: Deserialize<'de>>(&'de self) -> Result<T, ToolError> {
         // Reading what is nested too deeply would overflow the stack.
         self.check()?;

@@ -9,7 +9,8 @@ use super::{
     mismatch::Mismatch,
 };
 
-/// JSON as serde_json's own `&Value` reads it, except for the errors, which keep no value and know their place.
+/// JSON as serde_json's own `&Value` reads it, except for the errors, which keep no value and know
+/// their place.
 #[derive(Clone, Copy)]
 pub(super) enum Node<'de> {
     Object(&'de Map<String, Value>),

@@ -57,7 +57,8 @@ struct Entry {
     job: Arc<Job>,
 }
 
-/// A job, and what is asked for it: the call that has started it, without what its request had beside the body.
+/// A job, and what is asked for it: the call that has started it, without what its request had
+/// beside the body.
 struct Job {
     tool: Box<str>,
     /// As JSON: parsed, they can take 100 times their bytes.
@@ -68,7 +69,8 @@ struct Job {
 }
 
 impl Jobs {
-    /// Keeps the job of a call, if it is not kept under this id: its id. `None`: the arguments are too long, or there is no place.
+    /// Keeps the job of a call, if it is not kept under this id: its id. `None`: the arguments are
+    /// too long, or there is no place.
     ///
     /// `has_subjects`: callers have tokens, or could have.
     pub(super) fn keep(
@@ -123,8 +125,8 @@ impl Jobs {
         }
     }
 
-    /// The call that asks for a job of this tool. `caller` gives it what its own request has: `None`, if that is another subject's, or there is no
-    /// such job.
+    /// The call that asks for a job of this tool. `caller` gives it what its own request has:
+    /// `None`, if that is another subject's, or there is no such job.
     pub(super) fn ask(
         &self,
         tool: &str,
@@ -170,7 +172,8 @@ impl Jobs {
     }
 }
 
-/// Whether a job has to make room for one of this subject. Subjects that were not verified have half of the places.
+/// Whether a job has to make room for one of this subject. Subjects that were not verified have
+/// half of the places.
 fn lacks_place(jobs: &[Entry], (subject, is_unverified): (u64, bool), most: usize) -> bool {
     let count = |is: &dyn Fn(&Entry) -> bool| jobs.iter().filter(|entry| is(entry)).count();
     jobs.len() >= MAX_JOBS
@@ -178,8 +181,9 @@ fn lacks_place(jobs: &[Entry], (subject, is_unverified): (u64, bool), most: usiz
         || is_unverified && count(&|entry| entry.is_unverified) >= MAX_JOBS / 2
 }
 
-/// The place of the job that makes room for one of this subject: its own oldest, if it has as many as one may have; else that of the one
-/// with the most. For a subject that was not verified, only others that were not.
+/// The place of the job that makes room for one of this subject: its own oldest, if it has as many
+/// as one may have; else that of the one with the most. For a subject that was not verified, only
+/// others that were not.
 fn place_to_clear(
     jobs: &[Entry],
     (subject, is_unverified): (u64, bool),

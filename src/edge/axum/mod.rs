@@ -10,12 +10,15 @@
 //!
 //! # Names
 //!
-//! Requests name tools, and servers. What exists a table of tools knows: with [`Routes::with_identity`], and a
-//! `Router` (feature `router`) for a table, the names in requests are resolved before the stack, however they are spelled, and those that do not
-//! exist are refused with the ones that are near. Then layers have one key for each tool, and none for names that callers invent.
+//! Requests name tools, and servers. What exists a table of tools knows: with
+//! [`Routes::with_identity`], and a `Router` (feature `router`) for a table, the names in requests
+//! are resolved before the stack, however they are spelled, and those that do not exist are refused
+//! with the ones that are near. Then layers have one key for each tool, and none for names that
+//! callers invent.
 //!
-//! Without a table no server is taken from a request: one that names a server is refused, 404 or -32602. Peers of an own mesh, which have
-//! resolved the names, may be [trusted](Routes::trust_servers).
+//! Without a table no server is taken from a request: one that names a server is refused, 404 or
+//! -32602. Peers of an own mesh, which have resolved the names, may be
+//! [trusted](Routes::trust_servers).
 //!
 #![cfg_attr(feature = "router", doc = "```")]
 #![cfg_attr(not(feature = "router"), doc = "```ignore")]
@@ -36,11 +39,12 @@
 //! # let _ = app; Ok(()) }
 //! ```
 //!
-//! For handlers of your own, a [`ToolCall`](crate::ToolCall) is an extractor, and a [`ToolError`](crate::ToolError) or a
-//! [`ToolResult`](crate::ToolResult) is a response.
+//! For handlers of your own, a [`ToolCall`](crate::ToolCall) is an extractor, and a
+//! [`ToolError`](crate::ToolError) or a [`ToolResult`](crate::ToolResult) is a response.
 //!
-//! A client that hangs up drops its call: the tool is cancelled, as by a timeout. Over HTTP/1 hyper notices it only of a client
-//! that has sent nothing behind its request; of others the stack's timeout or deadline ends the call.
+//! A client that hangs up drops its call: the tool is cancelled, as by a timeout. Over HTTP/1 hyper
+//! notices it only of a client that has sent nothing behind its request; of others the stack's
+//! timeout or deadline ends the call.
 //!
 //! # Example
 //!
@@ -93,24 +97,30 @@
 //! # Requests
 //!
 //! The body is JSON, at most axum's limit, which is 2 MB unless
-//! [`DefaultBodyLimit`](https://docs.rs/axum/latest/axum/extract/struct.DefaultBodyLimit.html) sets another; the arguments have at most
-//! [`MAX_DEPTH`](crate::MAX_DEPTH) levels. The body has at most [`MAX_VALUES`](crate::MAX_VALUES) values, those of all calls of a batch
-//! included: they are counted before they are parsed. The names of tool and server [`MAX_NAME_BYTES`](crate::MAX_NAME_BYTES). An empty body means no arguments. `content-type: application/json` is asked for
-//! even then: a page of a foreign site cannot send it without asking first. [`with_request_headers`] has
-//! the headers that are taken up; a deadline is taken [by setting](Routes::with_deadlines) only. What is wrong is a [`Rejection`]: 400, 413 or 415, with the same body as an error. Another method
-//! than `POST` is one as well, with 405.
+//! [`DefaultBodyLimit`](https://docs.rs/axum/latest/axum/extract/struct.DefaultBodyLimit.html) sets
+//! another; the arguments have at most [`MAX_DEPTH`](crate::MAX_DEPTH) levels. The body has at most
+//! [`MAX_VALUES`](crate::MAX_VALUES) values, those of all calls of a batch included: they are
+//! counted before they are parsed. The names of tool and server
+//! [`MAX_NAME_BYTES`](crate::MAX_NAME_BYTES). An empty body means no arguments. `content-type:
+//! application/json` is asked for even then: a page of a foreign site cannot send it without asking
+//! first. [`with_request_headers`] has the headers that are taken up; a deadline is taken [by
+//! setting](Routes::with_deadlines) only. What is wrong is a [`Rejection`]: 400, 413 or 415, with
+//! the same body as an error. Another method than `POST` is one as well, with 405.
 //!
-//! There is no authentication here: that is a layer of the router. So is what takes away an id that callers shall not choose.
+//! There is no authentication here: that is a layer of the router. So is what takes away an id that
+//! callers shall not choose.
 //!
 //! Whose a call is, its request's [extensions](crate::ToolCall::with_request_extensions) say: the
-//! [`VerifiedCaller`](crate::VerifiedCaller) that an authentication layer has put there, else the address of the peer, which is
-//! [not verified](crate::ToolCall::with_unverified_ids). Serve `app.into_make_service_with_connect_info::<SocketAddr>()`, or
-//! there is no address, and callers share what [weak failures](crate::circuit_breaker#weak-failures) lead to.
+//! [`VerifiedCaller`](crate::VerifiedCaller) that an authentication layer has put there, else the
+//! address of the peer, which is [not verified](crate::ToolCall::with_unverified_ids). Serve
+//! `app.into_make_service_with_connect_info::<SocketAddr>()`, or there is no address, and callers
+//! share what [weak failures](crate::circuit_breaker#weak-failures) lead to.
 //!
 //! # Hosts and origins
 //!
-//! A server on a user's machine, or in a private network, can be reached by the pages that browsers there show: under a name of the page's
-//! own site that is made to lead to the server (DNS rebinding). So refuse names that are not the server's, on all routes:
+//! A server on a user's machine, or in a private network, can be reached by the pages that browsers
+//! there show: under a name of the page's own site that is made to lead to the server (DNS
+//! rebinding). So refuse names that are not the server's, on all routes:
 //!
 //! ```
 //! use axum::{
@@ -159,13 +169,14 @@
 //!
 //! # Answers
 //!
-//! A success is 200 with the tool's real answer and nothing around it; so is an error in the tool's own words, for example MCP's
-//! `isError`. An error of the stack is what [`to_http`](crate::ToolError::to_http) makes of it. An answer that is no JSON,
-//! or has more than [`MAX_DEPTH`](crate::MAX_DEPTH) levels, which clients could not read, is
-//! an error of the kind [`Reported`](crate::ErrorKind::Reported): the tool did run.
+//! A success is 200 with the tool's real answer and nothing around it; so is an error in the tool's
+//! own words, for example MCP's `isError`. An error of the stack is what
+//! [`to_http`](crate::ToolError::to_http) makes of it. An answer that is no JSON, or has more than
+//! [`MAX_DEPTH`](crate::MAX_DEPTH) levels, which clients could not read, is an error of the kind
+//! [`Reported`](crate::ErrorKind::Reported): the tool did run.
 //!
-//! Bodies have the message for users, which says nothing of what was wrong with the arguments. Where the callers are agents, send the
-//! model's message: as the outermost of the stack,
+//! Bodies have the message for users, which says nothing of what was wrong with the arguments.
+//! Where the callers are agents, send the model's message: as the outermost of the stack,
 //!
 //! ```
 //! # use tower::{ServiceBuilder, service_fn};
@@ -181,10 +192,12 @@
 //! # let _ = Routes::new(stack);
 //! ```
 //!
-//! `retryable` and `execution` in a body are for programs; a model goes by the message. A call marked unsafe that may have
-//! run is not retryable. Of other calls the kind decides: one whose execution is `unknown` may run twice.
+//! `retryable` and `execution` in a body are for programs; a model goes by the message. A call
+//! marked unsafe that may have run is not retryable. Of other calls the kind decides: one whose
+//! execution is `unknown` may run twice.
 //!
-//! A [`Rejection`] never reaches the stack, so none of its layers sees it. The figures of [`metrics`](crate::metrics) as a route:
+//! A [`Rejection`] never reaches the stack, so none of its layers sees it. The figures of
+//! [`metrics`](crate::metrics) as a route:
 //!
 #![cfg_attr(feature = "metrics", doc = "```")]
 #![cfg_attr(not(feature = "metrics"), doc = "```ignore")]
@@ -208,22 +221,25 @@
 //!            "retryable":true,"execution":"not_started","retry_after_seconds":42}}}
 //! ```
 //!
-//! - `params` are `name`, and if need be `arguments`, [`server`](#names) and MCP's `_meta`, of which the trace context is read (feature `otel`).
+//! - `params` are `name`, and if need be `arguments`, [`server`](#names) and MCP's `_meta`, of
+//!   which the trace context is read (feature `otel`).
 //! - A batch of at most [32](Routes::with_max_batch) requests runs side by side, as
 //!   [`Parallel`](crate::batch::Parallel) runs it, and is answered in one array, in its own order.
 //! - A request without an id is a notification: the tool runs, and there is no answer.
-//! - The id is echoed as it was written. As text it is the call's id, if it has at most 128 visible characters and no other
-//!   call of the batch has it.
+//! - The id is echoed as it was written. As text it is the call's id, if it has at most 128 visible
+//!   characters and no other call of the batch has it.
 //! - `-32700`: no JSON. `-32600`: no request, an empty or too long batch. `-32601`: another method.
 //!   `-32602`: wrong params. The rest comes from [`to_json_rpc`](crate::ToolError::to_json_rpc).
-//! - A body that is too large or says that it is no JSON is not read: 413 and 415, with a JSON-RPC error, as has 405.
+//! - A body that is too large or says that it is no JSON is not read: 413 and 415, with a JSON-RPC
+//!   error, as has 405.
 //!
 //! The route is for JSON-RPC gateways. It is not an MCP server: to MCP's peers its codes -32000 and
 //! -32001 mean something else.
 //!
 //! # Execution
 //!
-//! [`Routes::with_execute`] adds the endpoint of an executor of HTTP tools, for agents that know one (feature `http-tool`):
+//! [`Routes::with_execute`] adds the endpoint of an executor of HTTP tools, for agents that know
+//! one (feature `http-tool`):
 //!
 //! ```text
 //! -> POST /api/tools/order/execute       {"arguments": {"pizza": "Margherita"}}
@@ -234,12 +250,13 @@
 //!          "execution":"not_started","details":{"retry_after_seconds":30}}
 //! ```
 //!
-//! What the upstream says is the result, 200 also where its status is none of success (`failed`), with its body as it is; so is a job that still runs when the call's
-//! time is over (`pending`). All else is an [`ExecutionError`](crate::http_tool::ExecutionError), with the status that
+//! What the upstream says is the result, 200 also where its status is none of success (`failed`),
+//! with its body as it is; so is a job that still runs when the call's time is over (`pending`).
+//! All else is an [`ExecutionError`](crate::http_tool::ExecutionError), with the status that
 //! [`to_http`](crate::ToolError::to_http) has for it.
 //!
-//! With [`Routes::with_jobs`], which says how many and how long, a job that still runs has an id, by which the same subject goes on waiting for it; nothing is
-//! started:
+//! With [`Routes::with_jobs`], which says how many and how long, a job that still runs has an id,
+//! by which the same subject goes on waiting for it; nothing is started:
 //!
 //! ```text
 //! <- 200  {"tool_id":"deliver","status":"pending",..,"metadata":{"job":"6d1c..3f"}}
@@ -250,7 +267,8 @@
 //! # Errors
 //!
 //! Every error becomes an answer. A panic is a 500, also in a stack without a
-//! [`CatchPanicLayer`](crate::catch_panic), which belongs innermost all the same: the layers have to know.
+//! [`CatchPanicLayer`](crate::catch_panic), which belongs innermost all the same: the layers have
+//! to know.
 //!
 //! # Clone
 //!

@@ -16,7 +16,8 @@ use crate::{
     text::values,
 };
 
-/// A request that is no tool call. As a response it has the body of an error, which says what is wrong.
+/// A request that is no tool call. As a response it has the body of an error, which says what is
+/// wrong.
 #[derive(Clone, Debug)]
 pub struct Rejection {
     status: StatusCode,
@@ -60,8 +61,8 @@ impl Rejection {
     }
 
     /// The status of the answer: 400, 405 (code `METHOD_NOT_ALLOWED`), 413 (`PAYLOAD_TOO_LARGE`),
-    /// 415 (`UNSUPPORTED_MEDIA_TYPE`), 404 for a request that names a server where none can be named, or 500 on a route
-    /// without `{tool}`, or with a `{server}` for the extractor.
+    /// 415 (`UNSUPPORTED_MEDIA_TYPE`), 404 for a request that names a server where none can be
+    /// named, or 500 on a route without `{tool}`, or with a `{server}` for the extractor.
     pub fn status(&self) -> StatusCode {
         self.status
     }
@@ -84,8 +85,8 @@ impl StdError for Rejection {
     }
 }
 
-/// As the response of an error it is a 400, whatever the rejection's [status](Rejection::status): to keep that, answer with
-/// the rejection.
+/// As the response of an error it is a 400, whatever the rejection's [status](Rejection::status):
+/// to keep that, answer with the rejection.
 impl From<Rejection> for ToolError {
     fn from(rejection: Rejection) -> Self {
         rejection.error
@@ -95,9 +96,10 @@ impl From<Rejection> for ToolError {
 /// The tool's name is the path's parameter `{tool}`, the arguments are the body. See the
 /// [module docs](crate::axum#requests).
 ///
-/// No server is taken from the request, as an extractor knows no table of tools: a route with a parameter `{server}` is refused, 500. A
-/// handler that knows its server puts it [on the call](ToolCall::with_server) itself; one that takes it from the path, under
-/// another name, does so in front of a stack with an [identity layer](crate::identity). Nor is a deadline:
+/// No server is taken from the request, as an extractor knows no table of tools: a route with a
+/// parameter `{server}` is refused, 500. A handler that knows its server puts it [on the
+/// call](ToolCall::with_server) itself; one that takes it from the path, under another name, does
+/// so in front of a stack with an [identity layer](crate::identity). Nor is a deadline:
 /// [`with_request_deadline`](ToolCall::with_request_deadline).
 impl<S: Send + Sync> FromRequest<S> for ToolCall {
     type Rejection = Rejection;
@@ -111,8 +113,8 @@ impl<S: Send + Sync> FromRequest<S> for ToolCall {
     }
 }
 
-/// The call that a request asks for. What names a server in the path goes to `on_server`, the call to `for_caller`, before the
-/// body is read.
+/// The call that a request asks for. What names a server in the path goes to `on_server`, the call
+/// to `for_caller`, before the body is read.
 pub(super) async fn read<S: Send + Sync>(
     request: Request,
     state: &S,

@@ -29,10 +29,11 @@ impl IntoResponse for Rejection {
     }
 }
 
-/// A tool's answer is 200 and that answer as JSON, real and as it is, also where the classifier takes it for an error: the
-/// tool's own words are for the caller. Anything else is the error's response. To have an error of such an answer too,
-/// answer with [`into_result`](ToolResult::into_result); to send the whole result, duration, attempts and all, with
-/// `Json` of [`exposed`](ToolResult::exposed).
+/// A tool's answer is 200 and that answer as JSON, real and as it is, also where the classifier
+/// takes it for an error: the tool's own words are for the caller. Anything else is the error's
+/// response. To have an error of such an answer too, answer with
+/// [`into_result`](ToolResult::into_result); to send the whole result, duration, attempts and all,
+/// with `Json` of [`exposed`](ToolResult::exposed).
 impl<T: Serialize> IntoResponse for ToolResult<T> {
     fn into_response(self) -> Response {
         let info = self.call().clone();
@@ -54,7 +55,8 @@ pub(super) fn shown(error: ToolError) -> ToolError {
     }
 }
 
-/// The status of an error's answer: 401 if a call was denied for want of a token that its caller could have sent.
+/// The status of an error's answer: 401 if a call was denied for want of a token that its caller
+/// could have sent.
 pub(super) fn status(error: &ToolError, lacks_subject: bool) -> StatusCode {
     let is_denied = error.kind() == ErrorKind::Denied && error.is_own_refusal();
     match lacks_subject && is_denied {

@@ -55,7 +55,8 @@ pub struct Routes {
 impl Routes {
     /// Routes to a stack, or to a bare tool, that may fail.
     ///
-    /// A stack with a [`ToolResultLayer`](crate::result) makes results itself, which are no answers for a client. It does not compile:
+    /// A stack with a [`ToolResultLayer`](crate::result) makes results itself, which are no answers
+    /// for a client. It does not compile:
     ///
     /// ```compile_fail,E0277
     /// # use tower::{Layer, service_fn};
@@ -86,10 +87,11 @@ impl Routes {
         }
     }
 
-    /// Resolves the names in requests by this table of tools, a `Router` (feature `router`) for example, before the stack: see
-    /// [`identity`](crate::identity). A tool, or a server, that does not exist is a 404 or -32602, which names what is near, and makes no
-    /// key in the stack. A table that cannot tell leaves the caller's words. Default: no table. Then a request that names a
-    /// server is refused, and the names of tools are the callers'.
+    /// Resolves the names in requests by this table of tools, a `Router` (feature `router`) for
+    /// example, before the stack: see [`identity`](crate::identity). A tool, or a server, that does
+    /// not exist is a 404 or -32602, which names what is near, and makes no key in the stack. A
+    /// table that cannot tell leaves the caller's words. Default: no table. Then a request that
+    /// names a server is refused, and the names of tools are the callers'.
     pub fn with_identity(mut self, tools: impl Resolve) -> Self {
         let stack = IdentityLayer::new(tools).layer(self.stack);
         self.stack = Stack::new(CatchPanicLayer::new().layer(stack));
@@ -97,26 +99,31 @@ impl Routes {
         self
     }
 
-    /// Takes the servers that requests name without a table: their names become keys of the stack's layers. For callers of an own mesh only, who
-    /// have resolved them. A table within the stack resolves them all the same.
+    /// Takes the servers that requests name without a table: their names become keys of the stack's
+    /// layers. For callers of an own mesh only, who have resolved them. A table within the stack
+    /// resolves them all the same.
     pub fn trust_servers(mut self) -> Self {
         self.servers = Servers::Taken;
         self
     }
 
     /// Takes deadlines: a request may say how long its caller waits, by the header that
-    /// [`with_request_deadline`](ToolCall::with_request_deadline) reads, which says what `trust` means. Default: none is taken.
+    /// [`with_request_deadline`](ToolCall::with_request_deadline) reads, which says what `trust`
+    /// means. Default: none is taken.
     pub fn with_deadlines(mut self, trust: Trust) -> Self {
         self.deadlines = Some(trust);
         self
     }
 
-    /// Takes the bearer token of a request, `Authorization: Bearer ..` (RFC 6750, section 2.1), as the
-    /// [subject's](ToolCall::with_subject_token), for a [`TokenLayer`](crate::token::TokenLayer) in the stack. Whether it is genuine is for the
-    /// identity provider to say, which is not asked for a tool [without a target](crate::token::TokenLayer::with_tool): nobody has checked the token of such a
-    /// call. A call that needs a token and has none, or one of more than 16 KiB, is a 401. The subject is
-    /// [not verified](ToolCall::with_unverified_ids), unless a layer of the router has checked the token and has put a
-    /// [`VerifiedCaller`](crate::VerifiedCaller::with_bearer_token) that says so into the request's extensions. A [renewed token is another
+    /// Takes the bearer token of a request, `Authorization: Bearer ..` (RFC 6750, section 2.1), as
+    /// the [subject's](ToolCall::with_subject_token), for a
+    /// [`TokenLayer`](crate::token::TokenLayer) in the stack. Whether it is genuine is for the
+    /// identity provider to say, which is not asked for a tool [without a
+    /// target](crate::token::TokenLayer::with_tool): nobody has checked the token of such a call. A
+    /// call that needs a token and has none, or one of more than 16 KiB, is a 401. The subject is
+    /// [not verified](ToolCall::with_unverified_ids), unless a layer of the router has checked the
+    /// token and has put a [`VerifiedCaller`](crate::VerifiedCaller::with_bearer_token) that says
+    /// so into the request's extensions. A [renewed token is another
     /// subject](ToolCall::with_subject_token). Default: the header is not looked at.
     #[cfg(feature = "token")]
     #[cfg_attr(docsrs, doc(cfg(feature = "token")))]
@@ -125,7 +132,8 @@ impl Routes {
         self
     }
 
-    /// Adds the endpoint of an executor of HTTP tools, [`/api/tools/{tool}/execute`](super#execution). Default: it is not there.
+    /// Adds the endpoint of an executor of HTTP tools,
+    /// [`/api/tools/{tool}/execute`](super#execution). Default: it is not there.
     #[cfg(feature = "http-tool")]
     #[cfg_attr(docsrs, doc(cfg(feature = "http-tool")))]
     pub fn with_execute(mut self) -> Self {
@@ -133,20 +141,28 @@ impl Routes {
         self
     }
 
-    /// Adds the endpoint of an executor, and one for its jobs, [`/api/tools/{tool}/jobs/{id}`](super#execution): a result that is `pending` has the id
-    /// in its `metadata`, as `job`. A GET goes on waiting, and starts nothing. It is answered for the same subject only, if requests have
-    /// [bearer tokens](Self::with_bearer_subject): that very token. Without these, the id is enough; it cannot be guessed.
+    /// Adds the endpoint of an executor, and one for its jobs,
+    /// [`/api/tools/{tool}/jobs/{id}`](super#execution): a result that is `pending` has the id in
+    /// its `metadata`, as `job`. A GET goes on waiting, and starts nothing. It is answered for the
+    /// same subject only, if requests have [bearer tokens](Self::with_bearer_subject): that very
+    /// token. Without these, the id is enough; it cannot be guessed.
     ///
-    /// 1,000 jobs are kept, in this process, with arguments of 64 KiB at most, as JSON: 62.5 MiB in all, 6.3 MiB of one subject. If requests have bearer tokens, 100
-    /// of one subject, 100 of all callers without a token, and 500 of all subjects that were [not verified](ToolCall::with_unverified_ids); no other's job makes room for
-    /// one of these. A subject's oldest job makes room for its next, and, when all places are taken, the oldest of the subject with the most makes room.
-    /// Without bearer tokens the [principal](super#requests) takes the place of the subject. A job is kept for a day at
-    /// most, and for a minute from the first answer that it is completed or has failed, as that may be lost on the way; an error that only means that it could not
-    /// be asked for does not count. What has had its time goes when the next job is kept or asked for.
+    /// 1,000 jobs are kept, in this process, with arguments of 64 KiB at most, as JSON: 62.5 MiB in
+    /// all, 6.3 MiB of one subject. If requests have bearer tokens, 100 of one subject, 100 of all
+    /// callers without a token, and 500 of all subjects that were [not
+    /// verified](ToolCall::with_unverified_ids); no other's job makes room for one of these. A
+    /// subject's oldest job makes room for its next, and, when all places are taken, the oldest of
+    /// the subject with the most makes room. Without bearer tokens the [principal](super#requests)
+    /// takes the place of the subject. A job is kept for a day at most, and for a minute from the
+    /// first answer that it is completed or has failed, as that may be lost on the way; an error
+    /// that only means that it could not be asked for does not count. What has had its time goes
+    /// when the next job is kept or asked for.
     ///
-    /// Who invents a bearer token for each call, of a tool that [needs none](Self::with_bearer_subject), is many subjects, and can push out the jobs of others that
+    /// Who invents a bearer token for each call, of a tool that [needs
+    /// none](Self::with_bearer_subject), is many subjects, and can push out the jobs of others that
     /// were not verified: check the tokens in a layer of the router, and put a
-    /// [`VerifiedCaller`](crate::VerifiedCaller::with_bearer_token) that says so into their requests. Default: it is not there.
+    /// [`VerifiedCaller`](crate::VerifiedCaller::with_bearer_token) that says so into their
+    /// requests. Default: it is not there.
     #[cfg(feature = "http-tool")]
     #[cfg_attr(docsrs, doc(cfg(feature = "http-tool")))]
     pub fn with_jobs(mut self) -> Self {
@@ -154,8 +170,8 @@ impl Routes {
         self.with_execute()
     }
 
-    /// A function that gives calls what their request says of them beside its body: its deadline, which counts from now, and the token of its caller,
-    /// if these are taken.
+    /// A function that gives calls what their request says of them beside its body: its deadline,
+    /// which counts from now, and the token of its caller, if these are taken.
     pub(super) fn for_caller(
         &self,
         headers: &HeaderMap,
@@ -207,8 +223,8 @@ impl Routes {
         }
     }
 
-    /// Sets how many requests a JSON-RPC batch may have. Default 32. They all run at once: a limit below, in the
-    /// stack, holds for all batches together.
+    /// Sets how many requests a JSON-RPC batch may have. Default 32. They all run at once: a limit
+    /// below, in the stack, holds for all batches together.
     ///
     /// # Errors
     ///
@@ -220,7 +236,8 @@ impl Routes {
         Ok(self)
     }
 
-    /// The plain endpoints alone: `/tools/{tool}/call` and `/servers/{server}/tools/{tool}/call`, and that of an executor, if there is one.
+    /// The plain endpoints alone: `/tools/{tool}/call` and `/servers/{server}/tools/{tool}/call`,
+    /// and that of an executor, if there is one.
     pub fn plain(&self) -> Router {
         Router::new()
             .route("/tools/{tool}/call", post(call).fallback(no_post))

@@ -28,8 +28,9 @@ use crate::{
     result::{Pending, ToolResult},
 };
 
-/// A stack, guarded: a call of it ends at its deadline or by its caller's token, and does not panic, unless the stack does
-/// when it is cloned. The call's record notes that it went through the guard.
+/// A stack, guarded: a call of it ends at its deadline or by its caller's token, and does not
+/// panic, unless the stack does when it is cloned. The call's record notes that it went through the
+/// guard.
 pub(super) type Guarded<S> = Deadline<CatchPanic<MapRequest<S, fn(ToolCall) -> ToolCall>>>;
 
 pub(super) fn guarded<S>(stack: S) -> Guarded<S> {
@@ -87,8 +88,9 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        // A task that has used up its turn makes no progress, and to ask all the others in vain, turn by turn,
-        // would cost the square of their number. The call that used it up sits out the next one, or it would be first again.
+        // A task that has used up its turn makes no progress, and to ask all the others in vain,
+        // turn by turn, would cost the square of their number. The call that used it up sits out
+        // the next one, or it would be first again.
         if !coop::has_budget_remaining() || mem::take(this.is_tired) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -177,7 +179,8 @@ impl Unsettled {
         self.end(Err(error), classifier)
     }
 
-    /// The call and its failure, if no layer has seen it: it was not sent, and no layer reports its end.
+    /// The call and its failure, if no layer has seen it: it was not sent, and no layer reports its
+    /// end.
     pub(super) fn untold(&self, failure: Option<ErrorKind>) -> Option<Untold> {
         let below = self.0.observation();
         let is_untold = |kind: &ErrorKind| {

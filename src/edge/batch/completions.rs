@@ -113,23 +113,26 @@ macro_rules! settings {
                 }
             }
 
-            /// Sets the time that the calls have together, from [`run`](Self::run) on. Default: no limit but their own
-            /// timeouts and deadlines. [`Duration::MAX`](std::time::Duration::MAX) is none.
+            /// Sets the time that the calls have together, from [`run`](Self::run) on. Default: no
+            /// limit but their own timeouts and deadlines.
+            /// [`Duration::MAX`](std::time::Duration::MAX) is none.
             pub fn with_budget(mut self, budget: std::time::Duration) -> Self {
                 self.plan.set_budget(budget);
                 self
             }
 
-            /// Sets the moment by which all calls must have ended. With a budget as well, the earlier end holds.
+            /// Sets the moment by which all calls must have ended. With a budget as well, the
+            /// earlier end holds.
             pub fn with_deadline(mut self, at: tokio::time::Instant) -> Self {
                 self.plan.deadline = Some(at);
                 self
             }
 
-            /// Sets a function that changes each call before it begins. Default: calls stay as they are.
+            /// Sets a function that changes each call before it begins. Default: calls stay as they
+            /// are.
             ///
-            /// It puts on all calls what the layers of the stack need of their caller: a session, an
-            /// agent, a trace id, a subject's token.
+            /// It puts on all calls what the layers of the stack need of their caller: a session,
+            /// an agent, a trace id, a subject's token.
             ///
             /// ```
             /// # use tower::service_fn;
@@ -149,7 +152,8 @@ macro_rules! settings {
                 self
             }
 
-            /// Sets the listener for calls that were not started. Default: none; the events are emitted either way.
+            /// Sets the listener for calls that were not started. Default: none; the events are
+            /// emitted either way.
             pub fn with_listener(mut self, listen: impl $crate::event::Listen + 'static) -> Self {
                 self.plan.listener = $crate::event::Listener::new(listen);
                 self
@@ -174,7 +178,8 @@ pub(super) use settings;
 
 /// The results of a batch in the order in which its calls end. See the [module docs](super).
 ///
-/// A [`Stream`] of pairs: the number of the call, from 0, and its result. Dropping it drops the calls that run.
+/// A [`Stream`] of pairs: the number of the call, from 0, and its result. Dropping it drops the
+/// calls that run.
 #[must_use = "calls run while it is polled"]
 pub struct Completions<S, C = ByError>
 where
@@ -229,8 +234,8 @@ where
         poll_fn(|cx| self.poll_result(cx)).await
     }
 
-    /// Drops the calls that run, which cancels them, and begins no other: the results still to come are there, with
-    /// the status `cancelled`.
+    /// Drops the calls that run, which cancels them, and begins no other: the results still to come
+    /// are there, with the status `cancelled`.
     pub fn cancel(&mut self)
     where
         C: Classify<S::Response>,
@@ -275,8 +280,8 @@ where
         if let Some(result) = self.cancelled.pop_front() {
             return Poll::Ready(Some(result));
         }
-        // Calls that never wait would keep others from their turn. It is paid for afterwards: what is held meanwhile
-        // would give back what the calls have spent.
+        // Calls that never wait would keep others from their turn. It is paid for afterwards: what
+        // is held meanwhile would give back what the calls have spent.
         if !coop::has_budget_remaining() {
             ready!(coop::poll_proceed(cx)).made_progress();
         }
@@ -333,7 +338,8 @@ where
         Some((self.next - 1, call))
     }
 
-    /// Holds a call to the end of the batch, and keeps the reserve from it or from the call's own deadline.
+    /// Holds a call to the end of the batch, and keeps the reserve from it or from the call's own
+    /// deadline.
     fn hold(&self, call: &mut ToolCall) {
         // Time that a sequence around the caller reserves is not reserved here once more.
         call.take_reserved();

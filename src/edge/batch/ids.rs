@@ -8,8 +8,9 @@ use std::{
 
 use crate::call::ToolCall;
 
-/// Gives an id to each call that has none, or one that an earlier call has: some models number their calls
-/// again from 1 with each answer, or not at all, and two results with one id would look like one result.
+/// Gives an id to each call that has none, or one that an earlier call has: some models number
+/// their calls again from 1 with each answer, or not at all, and two results with one id would look
+/// like one result.
 pub(super) fn given(mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
     let mut taken = HashSet::with_capacity(calls.len());
     let mut unnamed = Vec::new();

@@ -1,8 +1,9 @@
-//! Several calls: side by side ([`Parallel`]), or one after the other under one time budget ([`Sequence`]).
+//! Several calls: side by side ([`Parallel`]), or one after the other under one time budget
+//! ([`Sequence`]).
 //!
-//! Either works on any `Service<ToolCall>` that can be cloned, and spawns nothing: the calls run in the task that
-//! waits for them. Each call gets exactly one [`ToolResult`](crate::ToolResult), in the order of the calls, whatever
-//! becomes of it or of the others:
+//! Either works on any `Service<ToolCall>` that can be cloned, and spawns nothing: the calls run in
+//! the task that waits for them. Each call gets exactly one [`ToolResult`](crate::ToolResult), in
+//! the order of the calls, whatever becomes of it or of the others:
 //!
 //! | the call | its result |
 //! |---|---|
@@ -12,8 +13,8 @@
 //! | has not begun when the budget is spent | `skipped`, with a duration of zero |
 //! | has not ended when the batch is [cancelled](Running::cancel) | `cancelled` |
 //!
-//! A call without an id, or with an empty one, is given one, and so is a call whose id an earlier call of the batch
-//! has: a result's id is unique in its batch.
+//! A call without an id, or with an empty one, is given one, and so is a call whose id an earlier
+//! call of the batch has: a result's id is unique in its batch.
 //!
 //! # Example
 //!
@@ -82,19 +83,21 @@
 //! # }
 //! ```
 //!
-//! `map_calls` puts on all calls of a batch what layers need of their caller: a session, an agent, a trace
-//! id, a subject's token.
+//! `map_calls` puts on all calls of a batch what layers need of their caller: a session, an agent,
+//! a trace id, a subject's token.
 //!
 //! # Order
 //!
-//! Outside the stack, whose calls may fail: the batch makes results of its answers and errors, and takes over the redaction rules that a
-//! [`SanitizeLayer`](crate::sanitize) of the stack puts on its calls. So a stack has no [`ToolResultLayer`](crate::result); with one it does
-//! not compile here.
+//! Outside the stack, whose calls may fail: the batch makes results of its answers and errors, and
+//! takes over the redaction rules that a [`SanitizeLayer`](crate::sanitize) of the stack puts on
+//! its calls. So a stack has no [`ToolResultLayer`](crate::result); with one it does not compile
+//! here.
 //!
-//! The budget becomes the deadline of each call, so the layers below know of it, and is enforced here besides. A
-//! [`DeadlineLayer`](crate::deadline) below keeps its reserve from it, except from one that a sequence has kept it from already. A call that
-//! waits for a limit below when the time is up has not begun; below a layer that waits in its own future
-//! this cannot always be seen: its result is `timeout` or `skipped`, and no event says so.
+//! The budget becomes the deadline of each call, so the layers below know of it, and is enforced
+//! here besides. A [`DeadlineLayer`](crate::deadline) below keeps its reserve from it, except from
+//! one that a sequence has kept it from already. A call that waits for a limit below when the time
+//! is up has not begun; below a layer that waits in its own future this cannot always be seen: its
+//! result is `timeout` or `skipped`, and no event says so.
 //!
 //! The calls of [`Parallel`] wait for places of a [concurrency limit](crate::concurrency_limit)
 //! below, also beyond its queue. A call that only waits takes no place of
@@ -106,15 +109,16 @@
 //!
 //! # Cancel safety
 //!
-//! Dropping what runs drops the calls that run, which cancels them, and begins no other. Results that were not taken are
-//! lost: to keep them, [cancel](Running::cancel), and take what there is. The futures can be polled through `&mut`, so
-//! that a `select!` or a timeout does not own them.
+//! Dropping what runs drops the calls that run, which cancels them, and begins no other. Results
+//! that were not taken are lost: to keep them, [cancel](Running::cancel), and take what there is.
+//! The futures can be polled through `&mut`, so that a `select!` or a timeout does not own them.
 //!
 //! # Cost
 //!
-//! Memory in proportion to the calls: 40 bytes and a place for the result of each call that waits, its future and one allocation for each
-//! that runs. A call is polled when it is woken, so the work is linear. The task yields after 128 results, and begins
-//! at most 32 calls before it asks for a result of those that run. A call's duration runs from its beginning here.
+//! Memory in proportion to the calls: 40 bytes and a place for the result of each call that waits,
+//! its future and one allocation for each that runs. A call is polled when it is woken, so the work
+//! is linear. The task yields after 128 results, and begins at most 32 calls before it asks for a
+//! result of those that run. A call's duration runs from its beginning here.
 //!
 //! # Panics
 //!

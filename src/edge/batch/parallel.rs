@@ -30,7 +30,8 @@ where
 {
     /// Calls of a stack, or of a bare tool: each answer and each error becomes a result.
     ///
-    /// A stack with a [`ToolResultLayer`](crate::result::ToolResultLayer) makes results itself and does not compile here.
+    /// A stack with a [`ToolResultLayer`](crate::result::ToolResultLayer) makes results itself and
+    /// does not compile here.
     pub fn new(service: S) -> Self {
         Self {
             service,
@@ -75,8 +76,8 @@ where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
     C: Classify<S::Response> + Clone,
 {
-    /// Runs the calls; the future gives their results in the order of the calls. The budget begins now, the calls
-    /// when it is polled.
+    /// Runs the calls; the future gives their results in the order of the calls. The budget begins
+    /// now, the calls when it is polled.
     pub fn run(&self, calls: impl IntoIterator<Item = ToolCall>) -> Running<S, C> {
         Running::new(self.stream(calls))
     }

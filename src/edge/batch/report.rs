@@ -7,7 +7,8 @@ use crate::{
     result::{Status, ToolResult},
 };
 
-/// The report of a [`Sequence`](super::Sequence): a result for each call, in order, and their tally.
+/// The report of a [`Sequence`](super::Sequence): a result for each call, in order, and their
+/// tally.
 ///
 /// `Debug` and `Serialize` show no data unredacted, as those of [`ToolResult`].
 #[derive(Clone, Debug)]
@@ -48,7 +49,8 @@ impl<T> SequenceReport<T> {
 
 /// How many calls ended in which way.
 ///
-/// Each call is one of succeeded, failed, timed out, skipped and cancelled; slow ones are counted besides.
+/// Each call is one of succeeded, failed, timed out, skipped and cancelled; slow ones are counted
+/// besides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Tally {

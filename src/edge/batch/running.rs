@@ -17,7 +17,8 @@ use crate::{
 
 /// The results of a batch in the order of its calls. See the [module docs](super).
 ///
-/// Can be polled through `&mut`. Dropping it drops the calls that run, and the results that are there.
+/// Can be polled through `&mut`. Dropping it drops the calls that run, and the results that are
+/// there.
 #[must_use = "futures do nothing unless polled"]
 pub struct Running<S, C = ByError>
 where
@@ -46,9 +47,9 @@ where
         self.completions.remaining()
     }
 
-    /// Drops the calls that run, which cancels them, and begins no other. The future is ready then, with a result
-    /// for each call: those that had ended keep theirs, the others' status is `cancelled`. It wakes no task: poll it
-    /// again.
+    /// Drops the calls that run, which cancels them, and begins no other. The future is ready then,
+    /// with a result for each call: those that had ended keep theirs, the others' status is
+    /// `cancelled`. It wakes no task: poll it again.
     ///
     /// ```
     /// # use std::time::Duration;

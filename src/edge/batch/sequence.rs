@@ -22,11 +22,12 @@ use crate::{
     result::ToolResult,
 };
 
-/// Runs calls one after the other, under one time budget. See the [module docs](super) for an example.
+/// Runs calls one after the other, under one time budget. See the [module docs](super) for an
+/// example.
 ///
-/// A call that fails does not stop the others. With a budget, a call gets `min(its own timeout, what is left - reserve)`;
-/// if that is nothing, it is not started, and its result says so: `skipped`, with a duration of zero. The
-/// reserve is for the code that works with the results.
+/// A call that fails does not stop the others. With a budget, a call gets `min(its own timeout,
+/// what is left - reserve)`; if that is nothing, it is not started, and its result says so:
+/// `skipped`, with a duration of zero. The reserve is for the code that works with the results.
 #[derive(Clone)]
 #[must_use]
 pub struct Sequence<S, C = ByError> {
@@ -41,7 +42,8 @@ where
 {
     /// Calls of a stack, or of a bare tool: each answer and each error becomes a result.
     ///
-    /// A stack with a [`ToolResultLayer`](crate::result::ToolResultLayer) makes results itself and does not compile here.
+    /// A stack with a [`ToolResultLayer`](crate::result::ToolResultLayer) makes results itself and
+    /// does not compile here.
     pub fn new(service: S) -> Self {
         Self {
             service,
@@ -54,8 +56,9 @@ where
 settings!(Sequence);
 
 impl<S, C> Sequence<S, C> {
-    /// Sets what no call gets of the time until the end of the budget, or until its own deadline if that is earlier.
-    /// Default 500 ms; of a call's own deadline that came over a wire at most a tenth. If it is all of it, the call is skipped.
+    /// Sets what no call gets of the time until the end of the budget, or until its own deadline if
+    /// that is earlier. Default 500 ms; of a call's own deadline that came over a wire at most a
+    /// tenth. If it is all of it, the call is skipped.
     pub fn with_reserve(mut self, reserve: Duration) -> Self {
         self.plan.reserve = Some(reserve);
         self
@@ -106,8 +109,9 @@ impl<S, C> RunningSequence<S, C>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
 {
-    /// Drops the call that runs, which cancels it, and begins no other. The future is ready then, with a report of
-    /// all calls: those that had ended keep their results, the others' status is `cancelled`.
+    /// Drops the call that runs, which cancels it, and begins no other. The future is ready then,
+    /// with a report of all calls: those that had ended keep their results, the others' status is
+    /// `cancelled`.
     pub fn cancel(&mut self)
     where
         C: Classify<S::Response>,

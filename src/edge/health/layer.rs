@@ -10,7 +10,8 @@ use crate::{
     key::check_max,
 };
 
-/// Layer that records in a [`Health`] registry how calls end. See the [module docs](super) for an example.
+/// Layer that records in a [`Health`] registry how calls end. See the [module docs](super) for an
+/// example.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct HealthLayer(Health);
@@ -58,21 +59,23 @@ impl HealthBuilder {
         }
     }
 
-    /// Sets after how many timeouts or connection failures in a row a server is unavailable. Default: 3.
+    /// Sets after how many timeouts or connection failures in a row a server is unavailable.
+    /// Default: 3.
     pub fn with_threshold(mut self, failures: u32) -> Self {
         self.threshold = failures;
         self
     }
 
     /// Sets whether calls to an unavailable server are refused, except probes, if there is
-    /// [evidence](super#refusing-calls) against the server and not only against one of its tools. Default: no.
+    /// [evidence](super#refusing-calls) against the server and not only against one of its tools.
+    /// Default: no.
     pub fn with_refusal(mut self, refuses: bool) -> Self {
         self.refuses = refuses;
         self
     }
 
-    /// Sets how long calls are refused before one is let through as a probe. Default: 30 s. At most a
-    /// [year](crate::circuit_breaker::MAX_PERIOD).
+    /// Sets how long calls are refused before one is let through as a probe. Default: 30 s. At most
+    /// a [year](crate::circuit_breaker::MAX_PERIOD).
     pub fn with_probe_period(mut self, period: Duration) -> Self {
         self.probe_period = period;
         self
@@ -84,8 +87,8 @@ impl HealthBuilder {
         self
     }
 
-    /// Sets the listener for changes of availability and for evictions of servers. Default: none. The events are emitted
-    /// through `tracing` in any case.
+    /// Sets the listener for changes of availability and for evictions of servers. Default: none.
+    /// The events are emitted through `tracing` in any case.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         self.listener = Listener::new(listen);
         self

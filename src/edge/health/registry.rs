@@ -43,8 +43,8 @@ type Watched = (Breaker, watch::Sender<ServerHealth>);
 type HasMore = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl Health {
-    /// Returns a registry that only observes: a server is unavailable after 3 timeouts or connection
-    /// failures in a row.
+    /// Returns a registry that only observes: a server is unavailable after 3 timeouts or
+    /// connection failures in a row.
     pub fn new() -> Self {
         HealthBuilder::new().build_checked()
     }
@@ -81,12 +81,12 @@ impl Health {
         breakers.iter().map(Breaker::health).collect()
     }
 
-    /// Watches a server, known or not: the receiver has the present state, and each one after it. It
-    /// is notified when state, reason or the time of the next probe change, not of each failure. A
-    /// watched server is not evicted.
+    /// Watches a server, known or not: the receiver has the present state, and each one after it.
+    /// It is notified when state, reason or the time of the next probe change, not of each failure.
+    /// A watched server is not evicted.
     ///
-    /// If there is no place for another one, nothing ever changes. Borrow its value for a moment only: a call whose end
-    /// changes the value waits for the borrow to end, as with any [`watch`].
+    /// If there is no place for another one, nothing ever changes. Borrow its value for a moment
+    /// only: a call whose end changes the value waits for the borrow to end, as with any [`watch`].
     pub fn subscribe(&self, server: &str) -> watch::Receiver<ServerHealth> {
         // Frees the places of servers that are no longer watched.
         drop(self.watched());
@@ -103,9 +103,10 @@ impl Health {
         receiver
     }
 
-    /// Watches all servers: the receiver has the present [snapshot](Self::snapshot), and one for each
-    /// change of a server's state, reason or time of the next probe. Another failure alone is not a
-    /// change. A server that was called for the first time and is available appears in the next one.
+    /// Watches all servers: the receiver has the present [snapshot](Self::snapshot), and one for
+    /// each change of a server's state, reason or time of the next probe. Another failure alone is
+    /// not a change. A server that was called for the first time and is available appears in the
+    /// next one.
     pub fn subscribe_all(&self) -> watch::Receiver<Vec<ServerHealth>> {
         // First: from now on it receives changes.
         let mut receiver = self.0.all.subscribe();
@@ -114,8 +115,8 @@ impl Health {
         receiver
     }
 
-    /// Adds a server to the known ones; it is available until calls fail. If it is added twice, the first `has_more_tools` is
-    /// used.
+    /// Adds a server to the known ones; it is available until calls fail. If it is added twice, the
+    /// first `has_more_tools` is used.
     #[cfg(feature = "router")]
     pub(crate) fn add(
         &self,

@@ -18,8 +18,10 @@ const MAX_HEADERS: usize = 1_000;
 
 /// The answer of an HTTP endpoint.
 ///
-/// Serialised, it is the result of an execution: `status` (`failed` for one that is [behind an error](Self::of_error), else `completed`), `result` (the body),
-/// `upstream_status`, `execution_time_ms`, and `metadata` with the kept headers: several of one name are joined by `, `.
+/// Serialised, it is the result of an execution: `status` (`failed` for one that is [behind an
+/// error](Self::of_error), else `completed`), `result` (the body), `upstream_status`,
+/// `execution_time_ms`, and `metadata` with the kept headers: several of one name are joined by `,
+/// `.
 #[derive(Clone)]
 pub struct HttpAnswer {
     pub(super) status: StatusCode,
@@ -58,8 +60,8 @@ impl Body {
 }
 
 impl HttpAnswer {
-    /// The answer that is kept with an error: that of a status other than 2xx, as far as it was read, or of a 2xx that has no
-    /// [result](super::HttpTool::with_result).
+    /// The answer that is kept with an error: that of a status other than 2xx, as far as it was
+    /// read, or of a 2xx that has no [result](super::HttpTool::with_result).
     pub fn of_error(error: &ToolError) -> Option<&Self> {
         let mut link = StdError::source(error);
         while let Some(error) = link {
@@ -76,8 +78,8 @@ impl HttpAnswer {
         self.status
     }
 
-    /// The body: JSON, or text where it is none, with U+FFFD for what is no UTF-8, whatever the server says of its charset. An
-    /// empty body is `null`. Not redacted.
+    /// The body: JSON, or text where it is none, with U+FFFD for what is no UTF-8, whatever the
+    /// server says of its charset. An empty body is `null`. Not redacted.
     pub fn body(&self) -> Answer<'_> {
         match &self.body {
             Body::Json(json) => Answer::Json(Cow::Borrowed(json)),
@@ -103,8 +105,9 @@ impl HttpAnswer {
         to_json(&self.headers)
     }
 
-    /// Returns the kept headers as a model reads them after the body: a line each, without the sensitive ones.
-    /// The longest ones are left out until the others have at most `max` characters, with a note in their place.
+    /// Returns the kept headers as a model reads them after the body: a line each, without the
+    /// sensitive ones. The longest ones are left out until the others have at most `max`
+    /// characters, with a note in their place.
     fn header_lines(&self, max: usize) -> String {
         let shown = self.headers.iter().filter(|(_, v)| !v.is_sensitive());
         let shown = to_json(&shown.map(|(n, v)| (n.clone(), v.clone())).collect());
@@ -140,7 +143,8 @@ impl HttpAnswer {
         max_chars.saturating_sub(self.shown_headers().chars().count())
     }
 
-    /// Leaves the kept headers on the call's record, for an edge that sees the body alone, in place of those of an answer before.
+    /// Leaves the kept headers on the call's record, for an edge that sees the body alone, in place
+    /// of those of an answer before.
     pub(super) fn tell(&self, call: &CallInfo) {
         call.record(|r| {
             if !self.headers.is_empty() || r.extension::<KeptHeaders>().is_some() {
@@ -265,8 +269,8 @@ impl fmt::Display for Refused {
 
 impl StdError for Refused {}
 
-/// Classifies answers of HTTP endpoints: errors as [`ByError`] does, and a success that has used up what the server grants
-/// (`RateLimit`, `X-RateLimit-Remaining` and the like) closes the gate of a
+/// Classifies answers of HTTP endpoints: errors as [`ByError`] does, and a success that has used up
+/// what the server grants (`RateLimit`, `X-RateLimit-Remaining` and the like) closes the gate of a
 /// [rate-limit layer](crate::rate_limit::RateLimitBackoffLayer) until there is quota again.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
@@ -298,7 +302,8 @@ impl crate::edge::router::IntoAnswer<Value> for HttpAnswer {
     }
 }
 
-/// JSON as structured content, with its text; anything else as text. Kept headers are a text of their own.
+/// JSON as structured content, with its text; anything else as text. Kept headers are a text of
+/// their own.
 #[cfg(all(feature = "router", feature = "mcp"))]
 impl crate::edge::router::IntoAnswer<rmcp::model::CallToolResponse> for HttpAnswer {
     fn into_answer(self) -> Result<rmcp::model::CallToolResponse, ToolError> {

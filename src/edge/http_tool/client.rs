@@ -15,9 +15,10 @@ use crate::{config::ConfigError, edge::reqwest::lacks_tls};
 
 /// reqwest as the client of HTTP tools.
 ///
-/// TLS is your choice: name reqwest among your own dependencies, with its feature `rustls` or `native-tls`
-/// (`reqwest = { version = "0.13", default-features = false, features = ["rustls"] }`). Without it each call of a tool with an
-/// `https://` URL is refused, as [`Internal`](crate::ErrorKind::Internal), and nothing is sent.
+/// TLS is your choice: name reqwest among your own dependencies, with its feature `rustls` or
+/// `native-tls` (`reqwest = { version = "0.13", default-features = false, features = ["rustls"]
+/// }`). Without it each call of a tool with an `https://` URL is refused, as
+/// [`Internal`](crate::ErrorKind::Internal), and nothing is sent.
 ///
 /// # Clone
 ///
@@ -29,8 +30,9 @@ pub struct ReqwestClient(reqwest::Client);
 crate::text::opaque_debug!({} ReqwestClient);
 
 impl ReqwestClient {
-    /// A client that follows no redirect, uses no proxy, repeats nothing and has no timeout of its own, of
-    /// connecting either: layers do that. One [made elsewhere](Self::from_client) may have both.
+    /// A client that follows no redirect, uses no proxy, repeats nothing and has no timeout of its
+    /// own, of connecting either: layers do that. One [made elsewhere](Self::from_client) may have
+    /// both.
     ///
     /// # Errors
     ///
@@ -38,7 +40,8 @@ impl ReqwestClient {
     ///
     /// # Panics
     ///
-    /// As reqwest does: with its feature `rustls-no-provider`, unless the process has installed a provider of rustls'.
+    /// As reqwest does: with its feature `rustls-no-provider`, unless the process has installed a
+    /// provider of rustls'.
     pub fn new() -> Result<Self, ConfigError> {
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
@@ -50,8 +53,9 @@ impl ReqwestClient {
             .map_err(|_| ConfigError::new("client", "could not be set up"))
     }
 
-    /// A client that was set up elsewhere. It should follow no redirects: else the tool's headers, with its token, may be sent to
-    /// other hosts, and a refused connection there would count as proof that the first host did nothing.
+    /// A client that was set up elsewhere. It should follow no redirects: else the tool's headers,
+    /// with its token, may be sent to other hosts, and a refused connection there would count as
+    /// proof that the first host did nothing.
     pub fn from_client(client: reqwest::Client) -> Self {
         Self(client)
     }
@@ -119,8 +123,8 @@ impl Body for ReqwestBody {
     }
 }
 
-/// Why a request through [`ReqwestClient`] has no answer. Its [source](StdError::source) is reqwest's error, without the URL: that
-/// may be a secret as a whole.
+/// Why a request through [`ReqwestClient`] has no answer. Its [source](StdError::source) is
+/// reqwest's error, without the URL: that may be a secret as a whole.
 #[derive(Debug)]
 pub struct ReqwestError(reqwest::Error);
 

@@ -16,12 +16,14 @@ use crate::{
     result::ToolResult,
 };
 
-/// The status of the last answer to a call, of a job's polls the last 2xx, which an HTTP tool leaves on the call's [record](crate::Record::extension), for
+/// The status of the last answer to a call, of a job's polls the last 2xx, which an HTTP tool
+/// leaves on the call's [record](crate::Record::extension), for
 /// [`TraceHooks`](crate::trace::TraceHooks) and other observers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamStatus(pub StatusCode);
 
-/// What an agent gets of a call that an upstream has answered, whatever it said, or whose job still runs.
+/// What an agent gets of a call that an upstream has answered, whatever it said, or whose job still
+/// runs.
 ///
 /// ```
 /// use tower::{ServiceBuilder, ServiceExt};
@@ -82,7 +84,8 @@ pub enum ExecutionStatus {
 
 /// What an agent gets of a call that no upstream has answered.
 ///
-/// Its texts are those for callers outside: the message has nothing internal, and names of arguments that do not fit, but no value.
+/// Its texts are those for callers outside: the message has nothing internal, and names of
+/// arguments that do not fit, but no value.
 #[derive(Clone, Serialize)]
 #[non_exhaustive]
 pub struct ExecutionError {
@@ -102,11 +105,13 @@ pub struct ExecutionError {
     pub error_code: String,
     /// The tool's name.
     pub tool_id: String,
-    /// The status of the server that failed, if one was asked: the upstream, or the identity provider.
+    /// The status of the server that failed, if one was asked: the upstream, or the identity
+    /// provider.
     pub upstream_status: Option<u16>,
     /// Its body: redacted, and cut at 500 characters.
     pub upstream_body: Option<String>,
-    /// Whether the same call may succeed later. Not if its job may still run: it would start another one.
+    /// Whether the same call may succeed later. Not if its job may still run: it would start
+    /// another one.
     pub is_retryable: bool,
     /// Whether the tool ran.
     pub execution: Execution,
@@ -266,8 +271,9 @@ impl ExecutionStatus {
 }
 
 impl ExecutionError {
-    /// Returns the [code](Self::error_code) of an error's kind, unless the error was given one of its own. With
-    /// `StackBuilder::with_codes(ExecutionError::code_of)` metrics and spans have these codes too.
+    /// Returns the [code](Self::error_code) of an error's kind, unless the error was given one of
+    /// its own. With `StackBuilder::with_codes(ExecutionError::code_of)` metrics and spans have
+    /// these codes too.
     pub fn code_of(error: &ToolError) -> Option<&'static str> {
         (error.code() == error.kind().code()).then(|| code_of_kind(error))
     }

@@ -19,8 +19,8 @@ use crate::{
     poll::{Job, Polled, Started},
 };
 
-/// Jobs of an HTTP API, for a [`PollLayer`](crate::poll::PollLayer) above the tool that starts them: the request that asks for a job, and what its
-/// answers mean.
+/// Jobs of an HTTP API, for a [`PollLayer`](crate::poll::PollLayer) above the tool that starts
+/// them: the request that asks for a job, and what its answers mean.
 ///
 /// The request is an [`HttpTool`] of its own. Its templates have the arguments of the call, and the
 /// [values](Self::with_value) that name the job, taken out of the answer that has started it. The
@@ -71,7 +71,8 @@ use crate::{
 /// | a failed state | `Reported`, with the text at the [error's path](Self::with_error); the answer is [behind it](HttpAnswer::of_error) |
 /// | any other state, none, or a body that is no JSON | the job goes on. `Retry-After` is obeyed |
 ///
-/// With [`by_status`](Self::by_status) a pending status (202) says that the job goes on, and any other 2xx is its result.
+/// With [`by_status`](Self::by_status) a pending status (202) says that the job goes on, and any
+/// other 2xx is its result.
 ///
 /// States are compared as text; a number or a boolean as its JSON. Case matters.
 ///
@@ -100,15 +101,18 @@ struct Inner {
 }
 
 impl HttpJob {
-    /// Jobs that `status` asks for: where in its answer the state stands, as a JSONPath (RFC 9535, with or without `$`), and by which states
-    /// a job is over.
+    /// Jobs that `status` asks for: where in its answer the state stands, as a JSONPath (RFC 9535,
+    /// with or without `$`), and by which states a job is over.
     ///
-    /// A variable of its URL is an argument of the call, which the caller chooses, unless it is a [value](Self::with_value) of the job. The tool that
-    /// starts jobs has no [result](HttpTool::with_result) of its own: what names the job would be lost with the rest of its answer.
+    /// A variable of its URL is an argument of the call, which the caller chooses, unless it is a
+    /// [value](Self::with_value) of the job. The tool that starts jobs has no
+    /// [result](HttpTool::with_result) of its own: what names the job would be lost with the rest
+    /// of its answer.
     ///
     /// # Errors
     ///
-    /// `status`: it has a [result](HttpTool::with_result) of its own. `state`: no JSONPath. `completed`: empty, or a state is in both lists.
+    /// `status`: it has a [result](HttpTool::with_result) of its own. `state`: no JSONPath.
+    /// `completed`: empty, or a state is in both lists.
     pub fn new<T: Into<String>, U: Into<String>>(
         status: HttpTool,
         state: &str,
@@ -143,8 +147,9 @@ impl HttpJob {
         })))
     }
 
-    /// Jobs whose answers tell by their status that they go on: 202, or [others](Self::with_pending). Any other 2xx
-    /// is the result. `status` may be the request that starts the job, sent again: GitHub's statistics are such jobs.
+    /// Jobs whose answers tell by their status that they go on: 202, or
+    /// [others](Self::with_pending). Any other 2xx is the result. `status` may be the request that
+    /// starts the job, sent again: GitHub's statistics are such jobs.
     ///
     /// # Errors
     ///
@@ -156,21 +161,22 @@ impl HttpJob {
         Ok(job.edit(|job| job.state = None))
     }
 
-    /// Sets the statuses of answers, to the tool's own request too, that say that a job goes on. Default: none.
-    /// A status that is not a 2xx is an error all the same.
+    /// Sets the statuses of answers, to the tool's own request too, that say that a job goes on.
+    /// Default: none. A status that is not a 2xx is an error all the same.
     pub fn with_pending(self, statuses: impl IntoIterator<Item = StatusCode>) -> Self {
         self.edit(|job| job.pending = statuses.into_iter().collect())
     }
 
-    /// Takes the URL that is asked for out of a header of the answer that starts the job, as `Location`, instead of out
-    /// of the template of `status`. It has to be a path, or a URL with the scheme, host and port of `status`. The tool
-    /// that starts the job [keeps](HttpTool::with_kept_header) the header.
+    /// Takes the URL that is asked for out of a header of the answer that starts the job, as
+    /// `Location`, instead of out of the template of `status`. It has to be a path, or a URL with
+    /// the scheme, host and port of `status`. The tool that starts the job
+    /// [keeps](HttpTool::with_kept_header) the header.
     pub fn with_location(self, header: HeaderName) -> Self {
         self.edit(|job| job.location = Some(header))
     }
 
-    /// Takes a value out of the answer that starts a job, for the templates of `status` and `cancel`: a text, a number or a boolean. An
-    /// argument of the same name never takes its place.
+    /// Takes a value out of the answer that starts a job, for the templates of `status` and
+    /// `cancel`: a text, a number or a boolean. An argument of the same name never takes its place.
     ///
     /// # Errors
     ///
@@ -187,7 +193,8 @@ impl HttpJob {
         Ok(self.edit(|job| job.values.push((name.to_owned(), path))))
     }
 
-    /// Sets where in the answer of a completed job its result stands. Default: it is the whole body.
+    /// Sets where in the answer of a completed job its result stands. Default: it is the whole
+    /// body.
     ///
     /// # Errors
     ///

@@ -34,7 +34,8 @@ const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";
 /// The most files of a folder.
 const MAX_FILES: usize = 1000;
 
-/// An HTTP tool as it is stored: JSON with a name, a schema of the arguments, and what is sent for a call.
+/// An HTTP tool as it is stored: JSON with a name, a schema of the arguments, and what is sent for
+/// a call.
 ///
 /// ```
 /// # #[cfg(feature = "mcp")] {
@@ -303,8 +304,8 @@ impl ToolManifest {
     ///
     /// # Errors
     ///
-    /// The file, with the reason: it cannot be read, has more than 1 MiB, or is no manifest of a tool that can work; two files with one name of a
-    /// tool; more than 1,000 files.
+    /// The file, with the reason: it cannot be read, has more than 1 MiB, or is no manifest of a
+    /// tool that can work; two files with one name of a tool; more than 1,000 files.
     pub fn read_dir(folder: impl AsRef<FilePath>) -> Result<Vec<Self>, ConfigError> {
         let folder = folder.as_ref();
         let unread = |error: std::io::Error| {
@@ -350,8 +351,9 @@ impl ToolManifest {
         read.collect()
     }
 
-    /// Lets headers name `upstream_token` although no audience is required. The code that puts an [`UpstreamToken`](crate::token::UpstreamToken) on calls then
-    /// decides whose it is: a caller's own token would be sent to the tool as it is.
+    /// Lets headers name `upstream_token` although no audience is required. The code that puts an
+    /// [`UpstreamToken`](crate::token::UpstreamToken) on calls then decides whose it is: a caller's
+    /// own token would be sent to the tool as it is.
     #[must_use]
     pub fn pass_subject_without_audience(mut self) -> Self {
         self.passes_subject = true;
@@ -403,7 +405,8 @@ impl ToolManifest {
     ///
     /// # Errors
     ///
-    /// The part of it that cannot work; `required_audience`, if it is missing and a header names the token.
+    /// The part of it that cannot work; `required_audience`, if it is missing and a header names
+    /// the token.
     pub fn tool(&self) -> Result<HttpTool, ConfigError> {
         self.to_tool().map_err(|error| self.naming(error))
     }
@@ -452,7 +455,8 @@ impl ToolManifest {
         }
     }
 
-    /// A request with the manifest's headers. That of a job has no body, and no idempotency key: it is the key of the request that starts the job.
+    /// A request with the manifest's headers. That of a job has no body, and no idempotency key: it
+    /// is the key of the request that starts the job.
     fn request(&self, method: Method, url: &str, has_body: bool) -> Result<HttpTool, ConfigError> {
         let mut tool = HttpTool::new(method.clone(), url)?;
         // What headers may name is checked against it.
@@ -624,8 +628,8 @@ impl ToolManifest {
         Ok(Some(job))
     }
 
-    /// The layer that waits for its jobs: `None` unless its mode is `async_poll`. For `ServiceBuilder::option_layer`, above the layers for
-    /// single requests.
+    /// The layer that waits for its jobs: `None` unless its mode is `async_poll`. For
+    /// `ServiceBuilder::option_layer`, above the layers for single requests.
     ///
     /// # Errors
     ///
@@ -634,7 +638,8 @@ impl ToolManifest {
         self.poll_layer_over(&Schedule::default(), |job| Ok(PollLayer::new(job)))
     }
 
-    /// The same where other numbers, and all else of the layer, hold unless the manifest has its own.
+    /// The same where other numbers, and all else of the layer, hold unless the manifest has its
+    /// own.
     pub(crate) fn poll_layer_over(
         &self,
         all: &Schedule,
@@ -647,9 +652,10 @@ impl ToolManifest {
         layer.map(Some).map_err(|error| self.naming(error))
     }
 
-    /// The tool's definition, for a list of MCP: its schema, and by `replay_safe` or its method whether it only reads (GET, HEAD, OPTIONS) or may be repeated
-    /// (PUT, DELETE). A job that was started twice runs twice, whatever the method. A schema that does not say of which draft it is gets the
-    /// `$schema` of draft 7, as MCP's default is another one.
+    /// The tool's definition, for a list of MCP: its schema, and by `replay_safe` or its method
+    /// whether it only reads (GET, HEAD, OPTIONS) or may be repeated (PUT, DELETE). A job that was
+    /// started twice runs twice, whatever the method. A schema that does not say of which draft it
+    /// is gets the `$schema` of draft 7, as MCP's default is another one.
     #[cfg(feature = "mcp")]
     pub fn definition(&self) -> rmcp::model::Tool {
         use rmcp::model::{Tool, ToolAnnotations};

@@ -1,17 +1,19 @@
 //! HTTP endpoints as tools: a request made of templates, a tool service over any HTTP client.
 //!
-//! An [`HttpTool`] says what is sent: method, and templates of the URL, the headers and the body. [`HttpTool::client`] makes
-//! the innermost service of a stack of it, which sends one request for each call. The client is any
-//! `Service<http::Request<B>>`: reqwest's (`ReqwestClient`, feature `http-client`; TLS is a feature of reqwest's, which you choose),
-//! hyper-util's, either of them below tower-http's layers.
+//! An [`HttpTool`] says what is sent: method, and templates of the URL, the headers and the body.
+//! [`HttpTool::client`] makes the innermost service of a stack of it, which sends one request for
+//! each call. The client is any `Service<http::Request<B>>`: reqwest's (`ReqwestClient`, feature
+//! `http-client`; TLS is a feature of reqwest's, which you choose), hyper-util's, either of them
+//! below tower-http's layers.
 //!
-//! - A 2xx is `Ok`: an [`HttpAnswer`], with the body, or [the part of it](HttpTool::with_result) that is the result, as JSON, or
-//!   as text where it is none.
-//! - Any other status is the error that it [means](crate::ErrorKind::from_http_status), with the delay that the headers ask
-//!   for, the beginning of the body in its text, and the answer [behind it](HttpAnswer::of_error). Of its body at most 64 KiB are
-//!   read, and for at most 2 s; a body that was cut ends with a mark.
-//! - A request that could not be sent is `ConnectionFailed`, not started, and may be repeated. Everything later is
-//!   [unknown](crate::Execution::Unknown).
+//! - A 2xx is `Ok`: an [`HttpAnswer`], with the body, or [the part of it](HttpTool::with_result)
+//!   that is the result, as JSON, or as text where it is none.
+//! - Any other status is the error that it [means](crate::ErrorKind::from_http_status), with the
+//!   delay that the headers ask for, the beginning of the body in its text, and the answer [behind
+//!   it](HttpAnswer::of_error). Of its body at most 64 KiB are read, and for at most 2 s; a body
+//!   that was cut ends with a mark.
+//! - A request that could not be sent is `ConnectionFailed`, not started, and may be repeated.
+//!   Everything later is [unknown](crate::Execution::Unknown).
 //! - Dropping the response future drops the request.
 //!
 //! # Example
@@ -86,9 +88,10 @@
 //!
 //! # Templates
 //!
-//! Their syntax is Jinja's, by [minijinja](https://docs.rs/minijinja), with its built-in filters, tests and loops; no macros, no
-//! `include`. They are compiled when the tool is built, and a mistake names the part: also a filter, test or function that does
-//! not exist, and, where there are no statements, a body that is never JSON and a URL that is none.
+//! Their syntax is Jinja's, by [minijinja](https://docs.rs/minijinja), with its built-in filters,
+//! tests and loops; no macros, no `include`. They are compiled when the tool is built, and a
+//! mistake names the part: also a filter, test or function that does not exist, and, where there
+//! are no statements, a body that is never JSON and a URL that is none.
 //!
 //! | variable | is |
 //! |---|---|
@@ -98,8 +101,8 @@
 //! | `trace_id`, `idempotency_key` | those of the call, if it has them |
 //! | `uuid()` | another random UUID each time; no secret |
 //!
-//! No argument can take the place of the last four rows. A value is put in where it stands, and can never add to the
-//! request's structure:
+//! No argument can take the place of the last four rows. A value is put in where it stands, and can
+//! never add to the request's structure:
 //!
 //! | place | a value may be | becomes | else |
 //! |---|---|---|---|
@@ -115,13 +118,15 @@
 //! | JSON, outside of strings | anything | JSON: a text gets its quotes | `InvalidInput` if the body then nests more than 120 deep |
 //! | JSON, a key | the same | the same | `InvalidInput` if an object has the key already |
 //!
-//! A number that JSON does not have (`"inf" | float`) can stand nowhere. `tojson` makes JSON of anything. `safe` and `escape` do nothing: places escape, whatever a template says. `urlencode` does nothing
-//! in URLs and forms. Values have no methods: `{{ s | upper }}`, not `{{ s.upper() }}`. A block that captures
-//! output (`{% set x %}..{% endset %}`) cannot print what it has captured.
+//! A number that JSON does not have (`"inf" | float`) can stand nowhere. `tojson` makes JSON of
+//! anything. `safe` and `escape` do nothing: places escape, whatever a template says. `urlencode`
+//! does nothing in URLs and forms. Values have no methods: `{{ s | upper }}`, not `{{ s.upper()
+//! }}`. A block that captures output (`{% set x %}..{% endset %}`) cannot print what it has
+//! captured.
 //!
-//! A template may have 64 KiB, a rendering 20,000 steps (about one for each instruction, item and 64 bytes of text that is
-//! made or filtered: a text of some 1 MiB goes through a filter, one of 16 MiB only as it is), a URL and a header 16 KiB, a body
-//! 16 MiB of values, a form 16 MiB.
+//! A template may have 64 KiB, a rendering 20,000 steps (about one for each instruction, item and
+//! 64 bytes of text that is made or filtered: a text of some 1 MiB goes through a filter, one of 16
+//! MiB only as it is), a URL and a header 16 KiB, a body 16 MiB of values, a form 16 MiB.
 //!
 //! # Keys of the operator
 //!
@@ -184,22 +189,26 @@
 //! | a 2xx with [the reason of a failure](HttpTool::with_error) | `Reported`, with the answer behind it | yes |
 //! | a 2xx without [the result](HttpTool::with_result) | `Reported`, with the answer behind it | yes |
 //!
-//! That a connection was not made is known by the type of the client's error: of hyper-util's with the feature `hyper`, of
-//! reqwest's with `http-client`; of others as [`transport`](crate::transport) has it. A client that decompresses by itself (and takes
-//! the header off) is bounded too: the limit is behind it. When a timeout layer ends a request, it is not
-//! known how far that had come: the tool may have run. A connect timeout of the client's own is a connection that was not made. Answers to HEAD, and those with 204 or 304, have no body, whatever their
-//! headers say.
+//! That a connection was not made is known by the type of the client's error: of hyper-util's with
+//! the feature `hyper`, of reqwest's with `http-client`; of others as
+//! [`transport`](crate::transport) has it. A client that decompresses by itself (and takes the
+//! header off) is bounded too: the limit is behind it. When a timeout layer ends a request, it is
+//! not known how far that had come: the tool may have run. A connect timeout of the client's own is
+//! a connection that was not made. Answers to HEAD, and those with 204 or 304, have no body,
+//! whatever their headers say.
 //!
 //! # Long jobs
 //!
-//! An endpoint that answers with a job (`202 Accepted`, an id) is a tool below a [`PollLayer`](crate::poll::PollLayer) with an [`HttpJob`]: the
-//! request that asks for the job, where in its answer the state stands, and which states end it. Where the status alone tells, it is
-//! [`HttpJob::by_status`]; where a header has the URL, [`HttpJob::with_location`].
+//! An endpoint that answers with a job (`202 Accepted`, an id) is a tool below a
+//! [`PollLayer`](crate::poll::PollLayer) with an [`HttpJob`]: the request that asks for the job,
+//! where in its answer the state stands, and which states end it. Where the status alone tells, it
+//! is [`HttpJob::by_status`]; where a header has the URL, [`HttpJob::with_location`].
 //!
 //! # Tools as files
 //!
-//! A [`ToolManifest`] is a tool stored as JSON, with its schema and, if it has jobs, how they are asked for. A folder of them, behind a
-//! router, is a list of tools for MCP clients (features `router` and `mcp`; `GatewayHandler` of `mcp-server` shows it):
+//! A [`ToolManifest`] is a tool stored as JSON, with its schema and, if it has jobs, how they are
+//! asked for. A folder of them, behind a router, is a list of tools for MCP clients (features
+//! `router` and `mcp`; `GatewayHandler` of `mcp-server` shows it):
 //!
 //! ```no_run
 //! # #[cfg(all(feature = "http-client", feature = "router", feature = "mcp", feature = "tower"))] {
@@ -244,9 +253,10 @@
 //!
 //! # What is sent along
 //!
-//! `Content-Type` for a body; `Idempotency-Key`, the same over all attempts, where a [retry layer](crate::retry) may repeat the
-//! call and the method changes something; `traceparent` and `tracestate` with the feature `otel`, without baggage. A header of the tool goes
-//! before each of them.
+//! `Content-Type` for a body; `Idempotency-Key`, the same over all attempts, where a [retry
+//! layer](crate::retry) may repeat the call and the method changes something; `traceparent` and
+//! `tracestate` with the feature `otel`, without baggage. A header of the tool goes before each of
+//! them.
 //!
 //! # Order
 //!
@@ -256,22 +266,27 @@
 //!
 //! # Events
 //!
-//! `tool.http_request` and `tool.http_response`, DEBUG: method, URL without values in the query, names of headers,
-//! status, and the first 500 characters of the body, redacted by the call's rules. Nothing is built unless somebody listens. The path is
-//! shown: an API that has its key there should be sent to by a client that puts it in.
+//! `tool.http_request` and `tool.http_response`, DEBUG: method, URL without values in the query,
+//! names of headers, status, and the first 500 characters of the body, redacted by the call's
+//! rules. Nothing is built unless somebody listens. The path is shown: an API that has its key
+//! there should be sent to by a client that puts it in.
 //!
-//! The span `http_request`, DEBUG, is that of a request, each attempt and each poll, by OpenTelemetry's conventions for HTTP clients: kind `client`,
-//! `http.request.method`, `url.template` (the path of the template, without a value), `server.address`, `server.port`,
-//! `http.response.status_code`, `error.type`. Its target is `tower_toolcall::http`, so that a filter can have it without the events. With the
-//! feature `otel` the endpoint's part of the trace is below it.
+//! The span `http_request`, DEBUG, is that of a request, each attempt and each poll, by
+//! OpenTelemetry's conventions for HTTP clients: kind `client`, `http.request.method`,
+//! `url.template` (the path of the template, without a value), `server.address`, `server.port`,
+//! `http.response.status_code`, `error.type`. Its target is `tower_toolcall::http`, so that a
+//! filter can have it without the events. With the feature `otel` the endpoint's part of the trace
+//! is below it.
 //!
 //! # Panics
 //!
-//! Outside a tokio runtime, or in one without the time driver, if an answer with an error status has a body.
+//! Outside a tokio runtime, or in one without the time driver, if an answer with an error status
+//! has a body.
 //!
 //! # Cancel safety
 //!
-//! Dropping the response future drops the client's, which ends the request; the endpoint may have begun.
+//! Dropping the response future drops the client's, which ends the request; the endpoint may have
+//! begun.
 
 mod answer;
 #[cfg(feature = "http-client")]

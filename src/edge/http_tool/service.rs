@@ -32,7 +32,8 @@ use crate::{
     redact::Rules,
 };
 
-/// How much of the body of an answer with an error status stands in the error's message, in characters.
+/// How much of the body of an answer with an error status stands in the error's message, in
+/// characters.
 const MAX_REASON: usize = 200;
 
 /// How much of the body of an answer with an error status is read, in bytes.
@@ -164,7 +165,8 @@ where
     call.check()?;
     #[cfg_attr(not(feature = "otel"), expect(unused_mut))]
     let mut request = match Asked::of(&call) {
-        // What started the job was made of the same arguments: what is missing now is no reason to begin again.
+        // What started the job was made of the same arguments: what is missing now is no reason to
+        // begin again.
         Some(_) => tool.request(&call).map_err(|error| match error.kind() {
             ErrorKind::InvalidInput => {
                 let text = format!("the job cannot be asked for: {}", error.message());
@@ -259,7 +261,8 @@ where
     Ok(answer)
 }
 
-/// Whether an answer can have a body (RFC 9110, section 6.4.1): else its `Content-Length` is that of another answer.
+/// Whether an answer can have a body (RFC 9110, section 6.4.1): else its `Content-Length` is that
+/// of another answer.
 fn has_body(method: &Method, status: StatusCode) -> bool {
     let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
     *method != Method::HEAD && !bodiless.contains(&status)

@@ -45,8 +45,8 @@ const CLIENTS_OWN: &[HeaderName] = &[
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// An HTTP endpoint as a tool: method, and templates of the URL, the headers and the body. See the [module docs](super) for
-/// an example.
+/// An HTTP endpoint as a tool: method, and templates of the URL, the headers and the body. See the
+/// [module docs](super) for an example.
 ///
 /// # Clone
 ///
@@ -85,7 +85,8 @@ enum Payload {
 impl HttpTool {
     /// A tool that sends requests of this method to the URL that the template gives.
     ///
-    /// Scheme, host and port are literal: no template may stand before the first `/` of the path. `#` is refused.
+    /// Scheme, host and port are literal: no template may stand before the first `/` of the path.
+    /// `#` is refused.
     ///
     /// # Errors
     ///
@@ -126,17 +127,20 @@ impl HttpTool {
         Ok(tool)
     }
 
-    /// Adds a header: a literal name, and the template of its value. A header without a value is not sent if the template
-    /// leaves it out (`{% if etag is defined %}{{ etag }}{% endif %}`); an argument that leaves it empty is refused.
+    /// Adds a header: a literal name, and the template of its value. A header without a value is
+    /// not sent if the template leaves it out (`{% if etag is defined %}{{ etag }}{% endif %}`); an
+    /// argument that leaves it empty is refused.
     ///
-    /// What `;`, `,` and quotes mean in a value is the template's business: an argument may have them.
+    /// What `;`, `,` and quotes mean in a value is the template's business: an argument may have
+    /// them.
     ///
     /// # Errors
     ///
     /// The header by its name: it has `${..}`, or the name of a secret and an argument that no
-    /// [schema](Self::with_input_schema) set before declares (see
-    /// [keys of the operator](super#keys-of-the-operator)); it is the client's own (`Host`, `Content-Length`, `Accept-Encoding` and the like), comes twice, is no
-    /// line of visible ASCII, or has a template that does not compile; more than 64 headers.
+    /// [schema](Self::with_input_schema) set before declares (see [keys of the
+    /// operator](super#keys-of-the-operator)); it is the client's own (`Host`, `Content-Length`,
+    /// `Accept-Encoding` and the like), comes twice, is no line of visible ASCII, or has a template
+    /// that does not compile; more than 64 headers.
     pub fn with_header(self, name: &str, template: impl Into<String>) -> Result<Self, ConfigError> {
         let tool = self.add_header(name, template.into())?;
         let is_secret = is_sensitive_key(name) && tool.known.is_none();
@@ -174,13 +178,14 @@ impl HttpTool {
         Ok(self)
     }
 
-    /// Sets the template of a JSON body. Its structure is the template's: a value never adds to it. `Content-Type` is
-    /// `application/json`, unless a header sets it.
+    /// Sets the template of a JSON body. Its structure is the template's: a value never adds to it.
+    /// `Content-Type` is `application/json`, unless a header sets it.
     ///
     /// # Errors
     ///
-    /// `body`: the method has none (GET, HEAD, OPTIONS), there is one already, or the template does not compile or can be no
-    /// JSON. What the body of a DELETE means is the server's choice (RFC 9110, section 9.3.5).
+    /// `body`: the method has none (GET, HEAD, OPTIONS), there is one already, or the template does
+    /// not compile or can be no JSON. What the body of a DELETE means is the server's choice (RFC
+    /// 9110, section 9.3.5).
     pub fn with_body(mut self, template: impl Into<String>) -> Result<Self, ConfigError> {
         self.check_payload()?;
         self.add("body", template.into())?.check_json("body")?;
@@ -189,8 +194,8 @@ impl HttpTool {
         Ok(self)
     }
 
-    /// Sets a form as the body (`application/x-www-form-urlencoded`): literal names, and templates of the values. A form that
-    /// becomes longer than 16 MiB is refused.
+    /// Sets a form as the body (`application/x-www-form-urlencoded`): literal names, and templates
+    /// of the values. A form that becomes longer than 16 MiB is refused.
     ///
     /// # Errors
     ///
@@ -215,16 +220,18 @@ impl HttpTool {
         Ok(self)
     }
 
-    /// Sets the JSON Schema of the arguments. With the feature `validate`, arguments that do not fit it are `InvalidInput`,
-    /// and nothing is sent.
+    /// Sets the JSON Schema of the arguments. With the feature `validate`, arguments that do not
+    /// fit it are `InvalidInput`, and nothing is sent.
     ///
-    /// Checks that templates use no argument that the JSON Schema of the arguments does not have among its `properties`; those
-    /// that are added later, too. A schema without `properties` says nothing. Slices (`a[:9]`), the arguments of `{% filter %}`
-    /// and names that the template sets itself are not looked at.
+    /// Checks that templates use no argument that the JSON Schema of the arguments does not have
+    /// among its `properties`; those that are added later, too. A schema without `properties` says
+    /// nothing. Slices (`a[:9]`), the arguments of `{% filter %}` and names that the template sets
+    /// itself are not looked at.
     ///
     /// # Errors
     ///
-    /// The part whose template uses it. With the feature `validate`, `input_schema`: it is not a schema.
+    /// The part whose template uses it. With the feature `validate`, `input_schema`: it is not a
+    /// schema.
     pub fn with_input_schema(mut self, schema: &Value) -> Result<Self, ConfigError> {
         #[cfg(feature = "validate")]
         {
@@ -237,8 +244,8 @@ impl HttpTool {
         Ok(self)
     }
 
-    /// Sets whether arguments are checked against the [schema](Self::with_input_schema) before anything is sent. Default:
-    /// they are, unless the call is marked `Validation::Off`.
+    /// Sets whether arguments are checked against the [schema](Self::with_input_schema) before
+    /// anything is sent. Default: they are, unless the call is marked `Validation::Off`.
     #[cfg(feature = "validate")]
     #[cfg_attr(docsrs, doc(cfg(feature = "validate")))]
     pub fn with_validation(mut self, checks: bool) -> Self {
@@ -246,8 +253,8 @@ impl HttpTool {
         self
     }
 
-    /// Sets how many bytes an answer may have. Default: [`MAX_ANSWER`]; of a request for a [job](super::HttpJob) what the tool has that
-    /// started it.
+    /// Sets how many bytes an answer may have. Default: [`MAX_ANSWER`]; of a request for a
+    /// [job](super::HttpJob) what the tool has that started it.
     ///
     /// # Errors
     ///
@@ -258,13 +265,13 @@ impl HttpTool {
         Ok(self)
     }
 
-    /// Keeps this header of answers, for [`HttpAnswer::headers`](super::HttpAnswer::headers). Default:
-    /// none.
+    /// Keeps this header of answers, for [`HttpAnswer::headers`](super::HttpAnswer::headers).
+    /// Default: none.
     ///
-    /// A model reads it after the body, for example `Link` with the address of the next page. The lines of
-    /// all kept headers have at most 1,000 characters: the longest ones are left out, with a note. A header
-    /// with a [sensitive name](crate::redact::is_sensitive_key), such as `Set-Cookie`, is not shown to a
-    /// model. A router of JSON values passes the body alone.
+    /// A model reads it after the body, for example `Link` with the address of the next page. The
+    /// lines of all kept headers have at most 1,000 characters: the longest ones are left out, with
+    /// a note. A header with a [sensitive name](crate::redact::is_sensitive_key), such as
+    /// `Set-Cookie`, is not shown to a model. A router of JSON values passes the body alone.
     ///
     /// # Errors
     ///
@@ -284,12 +291,12 @@ impl HttpTool {
         Ok(self)
     }
 
-    /// Sets which part of a 2xx is the result: a JSONPath (RFC 9535), with or without `$.` at its beginning. The first value that it
-    /// finds is the [body](super::HttpAnswer::body) of the answer. Default: all of it. The functions `match` and `search` are not
-    /// there.
+    /// Sets which part of a 2xx is the result: a JSONPath (RFC 9535), with or without `$.` at its
+    /// beginning. The first value that it finds is the [body](super::HttpAnswer::body) of the
+    /// answer. Default: all of it. The functions `match` and `search` are not there.
     ///
-    /// An answer in which it finds nothing, one that is no JSON too, is [`Reported`](ErrorKind::Reported), and kept
-    /// [behind the error](super::HttpAnswer::of_error).
+    /// An answer in which it finds nothing, one that is no JSON too, is
+    /// [`Reported`](ErrorKind::Reported), and kept [behind the error](super::HttpAnswer::of_error).
     ///
     /// # Errors
     ///
@@ -299,10 +306,12 @@ impl HttpTool {
         Ok(self)
     }
 
-    /// Sets where in a 2xx the reason of a failure stands: a JSONPath. An answer in which it finds anything but `null`,
-    /// `false` or an empty value is [`Reported`](ErrorKind::Reported) with that text. Default: nowhere.
+    /// Sets where in a 2xx the reason of a failure stands: a JSONPath. An answer in which it finds
+    /// anything but `null`, `false` or an empty value is [`Reported`](ErrorKind::Reported) with
+    /// that text. Default: nowhere.
     ///
-    /// Slack answers a failed request with 200 and `error`, GraphQL with 200 and `errors[0].message`.
+    /// Slack answers a failed request with 200 and `error`, GraphQL with 200 and
+    /// `errors[0].message`.
     ///
     /// # Errors
     ///
@@ -312,23 +321,26 @@ impl HttpTool {
         Ok(self)
     }
 
-    /// Lets undefined variables print nothing, as templates written for Jinja2's defaults expect. Default: they are errors.
+    /// Lets undefined variables print nothing, as templates written for Jinja2's defaults expect.
+    /// Default: they are errors.
     ///
-    /// Errors they remain in the path of the URL, where a body is no JSON without them, and within others (`a.b` without `a`). A
-    /// call without a token is refused as before by a header that names `upstream_token`.
+    /// Errors they remain in the path of the URL, where a body is no JSON without them, and within
+    /// others (`a.b` without `a`). A call without a token is refused as before by a header that
+    /// names `upstream_token`.
     pub fn with_empty_undefined(mut self) -> Self {
         self.templates.print_undefined();
         self
     }
 
-    /// Declares whether calls may run twice. Default: by the method; `Safe` for GET, HEAD, OPTIONS, PUT and DELETE, else
-    /// `Unknown`.
+    /// Declares whether calls may run twice. Default: by the method; `Safe` for GET, HEAD, OPTIONS,
+    /// PUT and DELETE, else `Unknown`.
     pub fn with_replay_safety(mut self, replay: ReplaySafety) -> Self {
         self.replay = replay;
         self
     }
 
-    /// Sends the idempotency key without quotes. Default: a structured string (draft-ietf-httpapi-idempotency-key-header-07).
+    /// Sends the idempotency key without quotes. Default: a structured string
+    /// (draft-ietf-httpapi-idempotency-key-header-07).
     pub fn with_bare_idempotency_key(mut self) -> Self {
         self.bare_key = true;
         self
@@ -346,15 +358,17 @@ impl HttpTool {
         &self.method
     }
 
-    /// The host, and the port if the URL has one: what the tool's calls name as their server in spans.
+    /// The host, and the port if the URL has one: what the tool's calls name as their server in
+    /// spans.
     pub fn host(&self) -> &str {
         &self.host
     }
 
     /// Returns the tool service that sends the tool's requests through `client`.
     ///
-    /// The client is any `Service<http::Request<B>>` with `B: From<Bytes>`: reqwest's through `ReqwestClient` (feature
-    /// `http-client`), hyper-util's with `http_body_util::Full<Bytes>`, either of them below tower-http's layers.
+    /// The client is any `Service<http::Request<B>>` with `B: From<Bytes>`: reqwest's through
+    /// `ReqwestClient` (feature `http-client`), hyper-util's with `http_body_util::Full<Bytes>`,
+    /// either of them below tower-http's layers.
     pub fn client<C, B>(self, client: C) -> HttpService<C, B> {
         HttpService::new(Arc::new(self), client)
     }

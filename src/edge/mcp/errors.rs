@@ -121,8 +121,8 @@ pub(super) fn protocol_error(error: &ToolError) -> Option<&ErrorData> {
     }
 }
 
-/// Returns whether an attempt to connect failed with an answer of the server's own. The statuses 502
-/// to 504 are those of a proxy, whose server may be starting.
+/// Returns whether an attempt to connect failed with an answer of the server's own. The statuses
+/// 502 to 504 are those of a proxy, whose server may be starting.
 pub(super) fn is_answer(error: &ToolError) -> bool {
     let of_server = |status: StatusCode| !matches!(status.as_u16(), 502..=504);
     let source = StdError::source(error).and_then(|source| source.downcast_ref());

@@ -125,8 +125,8 @@ impl McpServer {
     /// Returns a server that is reached by any transport of rmcp's. Each connection calls
     /// `transport`.
     ///
-    /// An error of `transport` is read by its type. To use a `From<YourError> for ToolError`, return
-    /// `Result<_, ToolError>`, to which `?` converts.
+    /// An error of `transport` is read by its type. To use a `From<YourError> for ToolError`,
+    /// return `Result<_, ToolError>`, to which `?` converts.
     ///
     /// For streamable HTTP see `McpServer::http` (feature `mcp-http`), and the
     /// [notes](McpReconnect#over-http) of [`McpReconnect`].

@@ -52,8 +52,8 @@ pub const IDEMPOTENCY_KEY_META: &str = "tower-toolcall/idempotency-key";
 /// cancels. A call whose arguments exceed 64 KiB is not kept for that, and fails: the next call
 /// succeeds.
 ///
-/// Calls that are lost with the connection have one [`Outage`]: a breaker counts them once. Calls that
-/// are made after that fail each by itself.
+/// Calls that are lost with the connection have one [`Outage`]: a breaker counts them once. Calls
+/// that are made after that fail each by itself.
 ///
 /// # Secrets
 ///

@@ -14,7 +14,8 @@ use crate::{
     trace::{DefaultHooks, End, TraceHooks},
 };
 
-/// Hooks that add to the spans of calls what an executor of HTTP tools has there, beyond OpenTelemetry's conventions:
+/// Hooks that add to the spans of calls what an executor of HTTP tools has there, beyond
+/// OpenTelemetry's conventions:
 ///
 /// | attribute | is |
 /// |---|---|

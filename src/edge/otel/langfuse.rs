@@ -17,12 +17,13 @@ const OBSERVATION_TYPE: &str = "langfuse.observation.type";
 const OBSERVATION_LEVEL: &str = "langfuse.observation.level";
 const USER_ID: &str = "user.id";
 
-/// Hooks that add to the spans what Langfuse reads beyond OpenTelemetry's conventions: the type of the
-/// observation (`tool` for a call, `span` for an attempt), its level, and the user's id.
+/// Hooks that add to the spans what Langfuse reads beyond OpenTelemetry's conventions: the type of
+/// the observation (`tool` for a call, `span` for an attempt), its level, and the user's id.
 ///
 /// The level is that of the [event](crate::trace) with which the call ends: `WARNING` for timeouts,
-/// `DEFAULT` for calls that were cancelled, else `ERROR` by the span's status. Input, output, session id and
-/// message stand in the span without these hooks; see the [module docs](super#langfuse).
+/// `DEFAULT` for calls that were cancelled, else `ERROR` by the span's status. Input, output,
+/// session id and message stand in the span without these hooks; see the [module
+/// docs](super#langfuse).
 ///
 /// Other hooks can be wrapped; for MCP tools: `LangfuseHooks::new(McpHooks::new())`.
 ///
@@ -94,8 +95,8 @@ impl<Res, H: TraceHooks<Res>> TraceHooks<Res> for LangfuseHooks<H> {
 }
 
 /// The id of the user for whom a call is made, in the call's
-/// [extensions](ToolCall::extensions_mut). [`LangfuseHooks`] copy it into the spans, redacted and cut as
-/// other names are.
+/// [extensions](ToolCall::extensions_mut). [`LangfuseHooks`] copy it into the spans, redacted and
+/// cut as other names are.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct UserId(Arc<str>);
 

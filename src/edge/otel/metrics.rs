@@ -20,19 +20,21 @@
 //! | `token.exchange.failures` | counter, `{call}` | `error.type` |
 //! | `token.exchange.duration` | histogram, `s` | |
 //!
-//! Without a layer that reports it, a counter has no series (`tool.retries` without a retry layer, for example); with one, it begins
-//! at 0.
+//! Without a layer that reports it, a counter has no series (`tool.retries` without a retry layer,
+//! for example); with one, it begins at 0.
 //!
-//! The two histograms are those of the semantic conventions (in development), with their buckets. The first one times
-//! every call, refused ones too: `error.type` tells them apart (`timeout`, `circuit_open`, ...; for errors of an MCP server it
-//! is the [kind's](crate::ErrorKind::error_type) and not the JSON-RPC code that the span has). The second one is recorded
-//! for calls that have a server and were sent, unless [switched off](OtelMetrics::with_mcp); above a retry layer it times the call
-//! with all its attempts. Names are bounded and redacted [as
-//! everywhere](crate::metrics#bounds).
+//! The two histograms are those of the semantic conventions (in development), with their buckets.
+//! The first one times every call, refused ones too: `error.type` tells them apart (`timeout`,
+//! `circuit_open`, ...; for errors of an MCP server it is the
+//! [kind's](crate::ErrorKind::error_type) and not the JSON-RPC code that the span has). The second
+//! one is recorded for calls that have a server and were sent, unless [switched
+//! off](OtelMetrics::with_mcp); above a retry layer it times the call with all its attempts. Names
+//! are bounded and redacted [as everywhere](crate::metrics#bounds).
 //!
 //! # Other systems' names
 //!
-//! [`with_aliases`](OtelMetrics::with_aliases) records these as well, with the attributes `tool`, `server` and those of the table:
+//! [`with_aliases`](OtelMetrics::with_aliases) records these as well, with the attributes `tool`,
+//! `server` and those of the table:
 //!
 //! | alias | kind | further attributes | of |
 //! |---|---|---|---|
@@ -86,7 +88,8 @@ const MCP_BOUNDS: [f64; 14] = [
     0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0,
 ];
 
-/// A [`Sink`] that records with instruments of a [`Meter`]. See the [module docs](self) for an example.
+/// A [`Sink`] that records with instruments of a [`Meter`]. See the [module docs](self) for an
+/// example.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct OtelMetrics {

@@ -1,18 +1,20 @@
 //! OpenTelemetry: the trace goes on in other processes, and backends understand the spans.
 //!
 //! The spans are those of [`TraceLayer`](crate::trace::TraceLayer), which needs none of this: with
-//! [`tracing-opentelemetry`](https://docs.rs/tracing-opentelemetry) in the subscriber they are exported, named and described as OpenTelemetry's
-//! conventions for generative AI have it. This module brings what concerns OpenTelemetry alone:
+//! [`tracing-opentelemetry`](https://docs.rs/tracing-opentelemetry) in the subscriber they are
+//! exported, named and described as OpenTelemetry's conventions for generative AI have it. This
+//! module brings what concerns OpenTelemetry alone:
 //!
 //! - [propagation](#propagation) of the trace context, out with a call and in with a request;
 //! - the conventions' attributes for calls of MCP tools (`mcp::McpHooks`);
-//! - metrics with the conventions' names, units and buckets, or with other systems' names ([`metrics`], feature
-//!   `metrics`);
+//! - metrics with the conventions' names, units and buckets, or with other systems' names
+//!   ([`metrics`], feature `metrics`);
 //! - what [Langfuse](#langfuse) reads beyond the conventions ([`LangfuseHooks`]);
 //! - with the feature `http-tool`, the attributes of an executor of HTTP tools (`ExecutionHooks`).
 //!
-//! Each request of an HTTP tool has a span of a client (`http_request`, DEBUG), which the filter below leaves out unless it is asked
-//! for: `.with_target("tower_toolcall::http", LevelFilter::DEBUG)`.
+//! Each request of an HTTP tool has a span of a client (`http_request`, DEBUG), which the filter
+//! below leaves out unless it is asked for: `.with_target("tower_toolcall::http",
+//! LevelFilter::DEBUG)`.
 //!
 //! It depends on OpenTelemetry's API; SDK and exporter are the program's.
 //!
@@ -94,14 +96,17 @@
 //! tracing-subscriber = "0.3"
 //! ```
 //!
-//! `tracing-opentelemetry` adds attributes of its own (`code.*`, `thread.*`, `target`, `busy_ns`, `idle_ns`) unless the layer is built with
-//! `.with_location(false).with_threads(false).with_target(false).with_tracked_inactivity(false)`. Our events are events of the
-//! spans. A filter at `WARN` for the target `tower_toolcall` would take the spans away as well, which are `INFO`.
+//! `tracing-opentelemetry` adds attributes of its own (`code.*`, `thread.*`, `target`, `busy_ns`,
+//! `idle_ns`) unless the layer is built with
+//! `.with_location(false).with_threads(false).with_target(false).with_tracked_inactivity(false)`.
+//! Our events are events of the spans. A filter at `WARN` for the target `tower_toolcall` would
+//! take the spans away as well, which are `INFO`.
 //!
 //! # A text log beside it
 //!
-//! Spans have their fields wherever a subscriber has this layer, at INFO too, and a text log repeats them with each event. A
-//! filter of its own keeps [its lines](crate::trace#text-logs) short:
+//! Spans have their fields wherever a subscriber has this layer, at INFO too, and a text log
+//! repeats them with each event. A filter of its own keeps [its lines](crate::trace#text-logs)
+//! short:
 //!
 //! ```
 //! use tracing::Level;
@@ -150,13 +155,16 @@
 //!
 //! # Propagation
 //!
-//! Out: `McpService` puts the context of the span in which it runs, the attempt's if there is one, into the request's `_meta`
-//! (`traceparent`, `tracestate`, `baggage`; [switched off](crate::mcp::McpService::with_propagation) if you like). A tool that
-//! speaks HTTP calls [`inject_headers`]. The global propagator decides what is written, as W3C trace context if none is set.
-//! Without a valid context nothing is written, and what is there already is never overwritten.
+//! Out: `McpService` puts the context of the span in which it runs, the attempt's if there is one,
+//! into the request's `_meta` (`traceparent`, `tracestate`, `baggage`; [switched
+//! off](crate::mcp::McpService::with_propagation) if you like). A tool that speaks HTTP calls
+//! [`inject_headers`]. The global propagator decides what is written, as W3C trace context if none
+//! is set. Without a valid context nothing is written, and what is there already is never
+//! overwritten.
 //!
-//! In: the handler of a server finds its caller with [`parent_from_meta`] or [`parent_from_headers`], and continues the trace
-//! with a span of its own ([`set_parent`]), or with the span of the call that it makes in turn
+//! In: the handler of a server finds its caller with [`parent_from_meta`] or
+//! [`parent_from_headers`], and continues the trace with a span of its own ([`set_parent`]), or
+//! with the span of the call that it makes in turn
 //! ([`ToolCall::with_remote_parent`](crate::ToolCall::with_remote_parent)):
 //!
 //! ```
@@ -187,13 +195,14 @@
 //! # call("search", &http::HeaderMap::new());
 //! ```
 //!
-//! A client that may send requests may choose the trace that they belong to, and its baggage. At the edge to the public, start
-//! a trace of your own.
+//! A client that may send requests may choose the trace that they belong to, and its baggage. At
+//! the edge to the public, start a trace of your own.
 //!
 //! # Errors, cancellation
 //!
-//! Nothing here fails a call: what a peer sends is a value or nothing, and where nothing is exported, nothing is done. The
-//! spans of a call that is dropped end with it: `error.type = cancelled`, and no status, since nothing has failed.
+//! Nothing here fails a call: what a peer sends is a value or nothing, and where nothing is
+//! exported, nothing is done. The spans of a call that is dropped end with it: `error.type =
+//! cancelled`, and no status, since nothing has failed.
 
 #[cfg(feature = "http-tool")]
 mod execution;

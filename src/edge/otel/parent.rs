@@ -7,8 +7,8 @@ use crate::{call::ToolCall, trace::NewSpan};
 
 /// Makes `parent`, which a peer has sent, the parent of a span that was not entered yet.
 ///
-/// A current span of another trace is linked. A current span of the parent's own trace is nearer than the
-/// parent: then the span is its child, and nothing is changed.
+/// A current span of another trace is linked. A current span of the parent's own trace is nearer
+/// than the parent: then the span is its child, and nothing is changed.
 ///
 /// Nothing happens where no OpenTelemetry layer sees the span, or if it has been entered before.
 pub fn set_parent(span: &Span, parent: Context) {
@@ -25,8 +25,9 @@ pub fn set_parent(span: &Span, parent: Context) {
 }
 
 impl ToolCall {
-    /// Sets the span of the caller in another process, as [`parent_from_meta`] and [`parent_from_headers`]
-    /// find it: the span of the call becomes its child, as [`otel::set_parent`](set_parent) says.
+    /// Sets the span of the caller in another process, as [`parent_from_meta`] and
+    /// [`parent_from_headers`] find it: the span of the call becomes its child, as
+    /// [`otel::set_parent`](set_parent) says.
     ///
     /// The outermost [`TraceLayer`](crate::trace::TraceLayer) takes it off the call.
     ///
@@ -42,9 +43,9 @@ impl ToolCall {
 
 /// Whether the subscriber has a layer of OpenTelemetry. The span is new, and stays as it is.
 ///
-/// Only `set_parent` reports that the layer is missing. It changes nothing on a span that is started,
-/// or that the layer does not see: the current one, which this starts. Without a current span, the
-/// parent of the new one is OpenTelemetry's current context anyway.
+/// Only `set_parent` reports that the layer is missing. It changes nothing on a span that is
+/// started, or that the layer does not see: the current one, which this starts. Without a current
+/// span, the parent of the new one is OpenTelemetry's current context anyway.
 pub(crate) fn is_exported(span: &Span) -> bool {
     let current = Span::current();
     let found = match current.is_none() {
@@ -57,7 +58,8 @@ pub(crate) fn is_exported(span: &Span) -> bool {
     !matches!(found, Err(SetParentError::LayerNotFound))
 }
 
-/// Whether OpenTelemetry's layer sees the span and its sampler drops it. The span has its parent by now: this starts it.
+/// Whether OpenTelemetry's layer sees the span and its sampler drops it. The span has its parent by
+/// now: this starts it.
 pub(crate) fn is_sampled_out(span: &Span) -> bool {
     let context = span.context();
     let span = context.span();

@@ -18,11 +18,12 @@ const MAX_VALUE_BYTES: usize = 8192;
 /// Not part of the parent's context.
 const BAGGAGE: &str = "baggage";
 
-/// Writes the context of the current span into an MCP request's `_meta`: `traceparent`, `tracestate`, and
-/// `baggage` if the configured propagator has it.
+/// Writes the context of the current span into an MCP request's `_meta`: `traceparent`,
+/// `tracestate`, and `baggage` if the configured propagator has it.
 ///
-/// [`McpService`](crate::mcp::McpService) does it by itself. Without a valid context nothing is written, and
-/// nothing that is there already is overwritten: where the caller has put a `traceparent`, it stays alone.
+/// [`McpService`](crate::mcp::McpService) does it by itself. Without a valid context nothing is
+/// written, and nothing that is there already is overwritten: where the caller has put a
+/// `traceparent`, it stays alone.
 pub fn inject_meta(meta: &mut Map<String, Value>) {
     for (key, value) in absent(|key| meta.contains_key(key)) {
         meta.insert(key, value.into());
@@ -50,8 +51,8 @@ pub fn inject_headers(headers: &mut HeaderMap) {
 
 /// The caller's span, as an MCP request's `_meta` names it.
 ///
-/// In the handler of an rmcp server that is `&cx.meta`. None if there is nothing, or nothing well-formed; a
-/// value of more than 8 KiB is ignored.
+/// In the handler of an rmcp server that is `&cx.meta`. None if there is nothing, or nothing
+/// well-formed; a value of more than 8 KiB is ignored.
 pub fn parent_from_meta(meta: &Map<String, Value>) -> Option<Context> {
     extract(|field| meta.get(field)?.as_str().map(Cow::Borrowed))
 }
@@ -80,8 +81,8 @@ pub fn parent_from_headers(headers: &HeaderMap) -> Option<Context> {
     })
 }
 
-/// The context that goes out with a call: that of the current span, or, where tracing has none, the one
-/// that OpenTelemetry itself calls current. None if it is not valid.
+/// The context that goes out with a call: that of the current span, or, where tracing has none, the
+/// one that OpenTelemetry itself calls current. None if it is not valid.
 pub(super) fn current() -> Option<Context> {
     let valid = |cx: &Context| cx.span().span_context().is_valid();
     Some(Span::current().context())

@@ -5,9 +5,10 @@ use crate::error::{ErrorKind, ToolError};
 
 /// Converts a tool's answer to that of a router of `Res`.
 ///
-/// Everything is its own answer. A router of [`Value`]s also takes strings, `()` and [`Json`]; with the
-/// feature `mcp` a router of rmcp's `CallToolResponse`s takes `CallToolResult`s, strings (as text),
-/// `()` (nothing), and [`Value`]s and [`Json`] (as structured content, and as text; `null` is nothing).
+/// Everything is its own answer. A router of [`Value`]s also takes strings, `()` and [`Json`]; with
+/// the feature `mcp` a router of rmcp's `CallToolResponse`s takes `CallToolResult`s, strings (as
+/// text), `()` (nothing), and [`Value`]s and [`Json`] (as structured content, and as text; `null`
+/// is nothing).
 pub trait IntoAnswer<Res> {
     /// The answer.
     ///

@@ -60,8 +60,9 @@ impl<Res: 'static> RouterBuilder<Res> {
         self
     }
 
-    /// Adds a tool of this program: any service, for example a [`tool_fn`](super::tool_fn), with any layers
-    /// around it. Whether it may run twice is said in the [retry policy](crate::retry::RetryPolicy::with_replay_safety), by its name.
+    /// Adds a tool of this program: any service, for example a [`tool_fn`](super::tool_fn), with
+    /// any layers around it. Whether it may run twice is said in the [retry
+    /// policy](crate::retry::RetryPolicy::with_replay_safety), by its name.
     pub fn tool<S>(mut self, name: impl Into<Arc<str>>, service: S) -> Self
     where
         S: Service<ToolCall> + Clone + Send + Sync + 'static,
@@ -73,8 +74,8 @@ impl<Res: 'static> RouterBuilder<Res> {
         self
     }
 
-    /// Adds a tool of this program under the name of its definition, which [`Router::definitions`] lists, and
-    /// `Router::mcp_tools`.
+    /// Adds a tool of this program under the name of its definition, which [`Router::definitions`]
+    /// lists, and `Router::mcp_tools`.
     pub fn described_tool<S>(mut self, definition: Definition, service: S) -> Self
     where
         S: Service<ToolCall> + Clone + Send + Sync + 'static,
@@ -91,8 +92,9 @@ impl<Res: 'static> RouterBuilder<Res> {
 
     /// Adds a function of this program, whose definition has the schema of its argument's type.
     ///
-    /// It is [`described_tool`](Self::described_tool) with [`Definition::of`] and [`tool_fn`](super::tool_fn); see the
-    /// [module docs](super#definitions) for an example. With layers around the function these three do the same.
+    /// It is [`described_tool`](Self::described_tool) with [`Definition::of`] and
+    /// [`tool_fn`](super::tool_fn); see the [module docs](super#definitions) for an example. With
+    /// layers around the function these three do the same.
     #[cfg(feature = "schemars")]
     pub fn typed_tool<A, F, Fut, R, E>(
         self,
@@ -110,8 +112,8 @@ impl<Res: 'static> RouterBuilder<Res> {
         self.described_tool(Definition::of::<A>(name, description), super::tool_fn(f))
     }
 
-    /// Adds a tool of this program under the name of its definition, which [`Router::mcp_tools`] shows. Its annotations are
-    /// yours, and so believed: they say whether a call may run twice.
+    /// Adds a tool of this program under the name of its definition, which [`Router::mcp_tools`]
+    /// shows. Its annotations are yours, and so believed: they say whether a call may run twice.
     #[cfg(feature = "mcp")]
     pub fn mcp_tool<S>(mut self, definition: rmcp::model::Tool, service: S) -> Self
     where
@@ -126,8 +128,8 @@ impl<Res: 'static> RouterBuilder<Res> {
         self.tool(name, service)
     }
 
-    /// Adds a server's tools, each as `{server}__{tool}`. The service sees their own names, and the server
-    /// on the call.
+    /// Adds a server's tools, each as `{server}__{tool}`. The service sees their own names, and the
+    /// server on the call.
     pub fn server<S>(
         mut self,
         name: impl Into<Arc<str>>,
@@ -152,19 +154,21 @@ impl<Res: 'static> RouterBuilder<Res> {
         self
     }
 
-    /// Sets the timeout of one tool, by the name that a caller gives it: `pay`, `docs__search`. The [identity
-    /// layer](Router::identity) writes it on the calls that have none; a timeout layer that has one for the tool goes before it.
-    /// Default: none.
+    /// Sets the timeout of one tool, by the name that a caller gives it: `pay`, `docs__search`. The
+    /// [identity layer](Router::identity) writes it on the calls that have none; a timeout layer
+    /// that has one for the tool goes before it. Default: none.
     pub fn with_timeout(mut self, name: impl Into<String>, timeout: Duration) -> Self {
         self.timeouts.push((name.into(), timeout));
         self
     }
 
-    /// Watches the servers, under the names that they have here: a [layer](Health::layer) around the service of each, so that
-    /// of calls that a layer inside it repeats the last attempt counts. A timeout layer above the router drops what hangs:
-    /// that is [distinguished from a cancelled call](crate::health) by how long it took. If the registry
-    /// [refuses](crate::health::HealthBuilder::with_refusal) calls to a server, no list has its tools meanwhile; see the
-    /// [module docs](super#servers-that-are-not-there). The registry knows them before their first call. Default: none.
+    /// Watches the servers, under the names that they have here: a [layer](Health::layer) around
+    /// the service of each, so that of calls that a layer inside it repeats the last attempt
+    /// counts. A timeout layer above the router drops what hangs: that is [distinguished from a
+    /// cancelled call](crate::health) by how long it took. If the registry
+    /// [refuses](crate::health::HealthBuilder::with_refusal) calls to a server, no list has its
+    /// tools meanwhile; see the [module docs](super#servers-that-are-not-there). The registry knows
+    /// them before their first call. Default: none.
     ///
     /// Routers may share a registry, if what they call by one name is one server.
     pub fn with_health(mut self, health: &Health) -> Self {
@@ -176,8 +180,10 @@ impl<Res: 'static> RouterBuilder<Res> {
     ///
     /// # Errors
     ///
-    /// A name that is empty, is used twice or could be taken for another; a [timeout](Self::with_timeout) for a name that no tool can
-    /// have; a definition whose schema is no object's. The error tells which. No list of tools, whatever it changes to, can make names collide later.
+    /// A name that is empty, is used twice or could be taken for another; a
+    /// [timeout](Self::with_timeout) for a name that no tool can have; a definition whose schema is
+    /// no object's. The error tells which. No list of tools, whatever it changes to, can make names
+    /// collide later.
     pub fn build(self) -> Result<Router<Res>, ConfigError> {
         let separator = Arc::<str>::from(self.separator);
         names::check_separator(&separator)?;

@@ -7,10 +7,12 @@ use serde_json::{Map, Value};
 use super::names;
 use crate::config::ConfigError;
 
-/// The definition of a tool of this program: its name, its description for models, and the JSON Schema of its arguments.
+/// The definition of a tool of this program: its name, its description for models, and the JSON
+/// Schema of its arguments.
 ///
-/// A [router](super::RouterBuilder::described_tool) lists it, checks arguments by it (`Router::schemas`), and a model's
-/// request has it (`turn::Format::tools`). Clones share the texts.
+/// A [router](super::RouterBuilder::described_tool) lists it, checks arguments by it
+/// (`Router::schemas`), and a model's request has it (`turn::Format::tools`). Clones share the
+/// texts.
 #[derive(Clone, Debug)]
 pub struct Definition {
     name: Arc<str>,
@@ -34,8 +36,8 @@ impl Definition {
 
     /// A tool with the schema of the type `A` of its arguments, in draft 2020-12.
     ///
-    /// Arguments are always an object: the schema of `()` is an object without properties, and that of
-    /// `Option<T>` is that of `T`. A type that is no object in JSON fits no call, so
+    /// Arguments are always an object: the schema of `()` is an object without properties, and that
+    /// of `Option<T>` is that of `T`. A type that is no object in JSON fits no call, so
     /// [`RouterBuilder::build`](super::RouterBuilder::build) refuses its definition.
     #[cfg(feature = "schemars")]
     pub fn of<A: JsonSchema>(name: impl Into<Arc<str>>, description: impl Into<Arc<str>>) -> Self {

@@ -4,8 +4,8 @@ use crate::call::ReplaySafety;
 #[cfg(feature = "mcp")]
 use crate::edge::mcp::{Catalog, McpTools};
 
-/// The names of a server's tools: fixed ones, from any iterator, or with the feature `mcp` an MCP server's
-/// `McpTools`, which follow the server, or a `Catalog`, which does not.
+/// The names of a server's tools: fixed ones, from any iterator, or with the feature `mcp` an MCP
+/// server's `McpTools`, which follow the server, or a `Catalog`, which does not.
 ///
 /// ```
 /// use tower_toolcall::router::ToolList;
@@ -31,7 +31,8 @@ pub(super) trait Tools: Send + Sync {
         true
     }
 
-    /// Whether it says which tools there are: a list that follows a server may not have been read yet.
+    /// Whether it says which tools there are: a list that follows a server may not have been read
+    /// yet.
     fn is_read(&self) -> bool {
         true
     }

@@ -4,54 +4,64 @@
 //!
 //! - to the local tool of its name;
 //! - else, if its name is `{server}__{tool}`, to that server, under the tool's own name;
-//! - and if it names a server of the router's by [`with_server`](crate::ToolCall::with_server), to the tool that this one
-//!   has, by its own name or by the flat one. A server that the router does not know says nothing.
+//! - and if it names a server of the router's by [`with_server`](crate::ToolCall::with_server), to
+//!   the tool that this one has, by its own name or by the flat one. A server that the router does
+//!   not know says nothing.
 //!
-//! The service of a server sees the tool's own name, and the server on the call. Everything else is the caller's call:
-//! its id, deadline, attempt, arguments, and its [record](crate::ToolCall::observe), so that observers above the router see the
-//! attempts and timeouts inside. Errors that come back, and their texts, name
-//! the tool as the caller does, except errors of other calls, which a tool may pass on, and texts that were set by code.
+//! The service of a server sees the tool's own name, and the server on the call. Everything else is
+//! the caller's call: its id, deadline, attempt, arguments, and its
+//! [record](crate::ToolCall::observe), so that observers above the router see the attempts and
+//! timeouts inside. Errors that come back, and their texts, name the tool as the caller does,
+//! except errors of other calls, which a tool may pass on, and texts that were set by code.
 //!
-//! A list of a server's tools may follow the server (`mcp::McpTools`): a call sees the list that stands in its moment, and
-//! waits for no other. No change of a list makes two flat names collide: what could is refused by
-//! [`build`](RouterBuilder::build). Only a call that names the server by `with_server` may mean another tool later: its name is a
-//! tool's own before it is a flat one, so `docs__search` of `docs` is that tool's as soon as the server has one of this name.
+//! A list of a server's tools may follow the server (`mcp::McpTools`): a call sees the list that
+//! stands in its moment, and waits for no other. No change of a list makes two flat names collide:
+//! what could is refused by [`build`](RouterBuilder::build). Only a call that names the server by
+//! `with_server` may mean another tool later: its name is a tool's own before it is a flat one, so
+//! `docs__search` of `docs` is that tool's as soon as the server has one of this name.
 //!
 //! Routers nest. A server that a router has put on a call says nothing to a router below it.
 //!
 //! # One name for each tool
 //!
-//! A caller may spell a tool in several ways, and name servers that do not exist. Layers around the router that keep state for each tool
-//! would keep one for each spelling. [`identity`](Router::identity) is the layer that puts an end to that, outside of them: see
-//! [`identity`](crate::identity). It is stricter than the router alone: a server that the router does not know is
-//! [`NotFound`](crate::ErrorKind::NotFound). It also writes on the call what the router knows of the tool: whether it may run twice, by the
-//! annotations of a trusted server, and its [timeout](RouterBuilder::with_timeout).
+//! A caller may spell a tool in several ways, and name servers that do not exist. Layers around the
+//! router that keep state for each tool would keep one for each spelling.
+//! [`identity`](Router::identity) is the layer that puts an end to that, outside of them: see
+//! [`identity`](crate::identity). It is stricter than the router alone: a server that the router
+//! does not know is [`NotFound`](crate::ErrorKind::NotFound). It also writes on the call what the
+//! router knows of the tool: whether it may run twice, by the annotations of a trusted server, and
+//! its [timeout](RouterBuilder::with_timeout).
 //!
-//! A list that follows a server and was never read tells nothing: calls of that server are passed on, whatever tool they name.
+//! A list that follows a server and was never read tells nothing: calls of that server are passed
+//! on, whatever tool they name.
 //!
-//! A model's provider may allow less than a server: flat names of more than 64 characters, or with others than letters, digits, `_` and `-`,
-//! are refused by some. They are passed on as they are.
+//! A model's provider may allow less than a server: flat names of more than 64 characters, or with
+//! others than letters, digits, `_` and `-`, are refused by some. They are passed on as they are.
 //!
 //! # Servers that are not there
 //!
-//! A [`Health`](crate::health::Health) registry can [watch](RouterBuilder::with_health) the servers: here their names are known, which a layer
-//! above knows from calls that name them only. While it refuses calls to a server,
+//! A [`Health`](crate::health::Health) registry can [watch](RouterBuilder::with_health) the
+//! servers: here their names are known, which a layer above knows from calls that name them only.
+//! While it refuses calls to a server,
 //!
-//! - a call of its tools fails at once, with [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not started, and the time
-//!   to come back; the model reads that the tool is unavailable for the moment, not that there is none;
-//! - [`names`](Router::names), `mcp_tools` and the names that are suggested instead of an unknown one leave its tools out.
+//! - a call of its tools fails at once, with
+//!   [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not started, and the time to come
+//!   back; the model reads that the tool is unavailable for the moment, not that there is none;
+//! - [`names`](Router::names), `mcp_tools` and the names that are suggested instead of an unknown
+//!   one leave its tools out.
 //!
-//! They are back once the server is, and also when a call is to be let through as a probe: a model that is shown no
-//! tool would never call it. So a list changes with time alone. Who tells others of it watches
-//! [`subscribe_all`](crate::health::Health::subscribe_all) for changes, and for each
+//! They are back once the server is, and also when a call is to be let through as a probe: a model
+//! that is shown no tool would never call it. So a list changes with time alone. Who tells others
+//! of it watches [`subscribe_all`](crate::health::Health::subscribe_all) for changes, and for each
 //! [`probe_at`](crate::health::ServerHealth::probe_at), as `GatewayHandler::follow_health` does.
 //!
-//! A tool whose circuit breaker is open is left out too, if the list is that of [`withhold`](Router::withhold).
+//! A tool whose circuit breaker is open is left out too, if the list is that of
+//! [`withhold`](Router::withhold).
 //!
 //! # Order
 //!
-//! Innermost. Layers for all tools go around the router, below its [identity layer](Router::identity); layers for one tool, or one
-//! server, around its service:
+//! Innermost. Layers for all tools go around the router, below its [identity
+//! layer](Router::identity); layers for one tool, or one server, around its service:
 //!
 //! ```text
 //! IdentityLayer > TraceLayer > DeadlineLayer > RetryLayer
@@ -60,9 +70,9 @@
 //!     docs__*         ConcurrencyLimitLayer 4 > McpService
 //! ```
 //!
-//! The router is always ready. Each call waits for its own route in its future, until its deadline or
-//! until its caller cancels. So a route that is not ready blocks no other. As with every such layer,
-//! backpressure ends here: bound the load outside.
+//! The router is always ready. Each call waits for its own route in its future, until its deadline
+//! or until its caller cancels. So a route that is not ready blocks no other. As with every such
+//! layer, backpressure ends here: bound the load outside.
 //!
 //! # Example
 //!
@@ -122,7 +132,8 @@
 //! ```
 //!
 //! With MCP servers a router answers as they do (`Router::mcp`), and its lists may follow them: see
-//! `mcp::McpNotifications`. What may be repeated is known from their catalogs, and reaches the retry layer by the identity layer:
+//! `mcp::McpNotifications`. What may be repeated is known from their catalogs, and reaches the
+//! retry layer by the identity layer:
 //!
 //! ```
 //! use tower_toolcall::{retry::{RetryLayer, RetryPolicy}, router::Router};
@@ -136,8 +147,9 @@
 //!
 //! # Definitions
 //!
-//! A model needs a description and a JSON Schema of each tool. With the feature `schemars` the type of a function's
-//! arguments is the schema: the router lists it, and a `ValidateLayer` (feature `validate`) checks by it.
+//! A model needs a description and a JSON Schema of each tool. With the feature `schemars` the type
+//! of a function's arguments is the schema: the router lists it, and a `ValidateLayer` (feature
+//! `validate`) checks by it.
 //!
 #![cfg_attr(
     all(feature = "schemars", feature = "turn", feature = "validate"),

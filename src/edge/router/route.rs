@@ -15,8 +15,8 @@ use crate::{
 
 pub(super) type Boxed<Res> = Pin<Box<dyn Future<Output = Result<Res, ToolError>> + Send>>;
 
-/// A service behind a name, its type erased. Its second argument is the names that the caller used, if the call has others by
-/// now.
+/// A service behind a name, its type erased. Its second argument is the names that the caller used,
+/// if the call has others by now.
 pub(super) type Route<Res> = Box<dyn Fn(ToolCall, Option<CallInfo>) -> Boxed<Res> + Send + Sync>;
 
 /// The route to a service.
@@ -39,8 +39,8 @@ where
     })
 }
 
-/// Waits for this very instance to be ready, within the call's deadline and until its caller cancels,
-/// and calls it.
+/// Waits for this very instance to be ready, within the call's deadline and until its caller
+/// cancels, and calls it.
 async fn run<S, Res>(mut svc: S, call: ToolCall) -> Result<Res, ToolError>
 where
     S: Service<ToolCall>,

@@ -29,7 +29,8 @@ use crate::{
 /// Brings each call to the tool of its name. See the [module docs](super) for an example.
 pub struct Router<Res = Value> {
     pub(super) table: Arc<Table<Res>>,
-    /// The breakers that are asked for the lists. Most routers have none, and are cloned for each call.
+    /// The breakers that are asked for the lists. Most routers have none, and are cloned for each
+    /// call.
     pub(super) breakers: Option<Arc<Vec<CircuitBreakerHandle>>>,
 }
 
@@ -49,7 +50,8 @@ impl Router<rmcp::model::CallToolResponse> {
 }
 
 impl<Res> Router<Res> {
-    /// The layer that resolves the names of calls by this router's tools, for the outside of a stack: see [`identity`](crate::identity).
+    /// The layer that resolves the names of calls by this router's tools, for the outside of a
+    /// stack: see [`identity`](crate::identity).
     pub fn identity(&self) -> IdentityLayer
     where
         Res: 'static,
@@ -57,23 +59,28 @@ impl<Res> Router<Res> {
         IdentityLayer::new(self.clone())
     }
 
-    /// Whether a call may run twice, by the catalog of its server, or its own [definition](RouterBuilder::mcp_tool); else `Unknown`. The
-    /// [identity layer](Self::identity) writes it on calls; without that layer it is for
+    /// Whether a call may run twice, by the catalog of its server, or its own
+    /// [definition](RouterBuilder::mcp_tool); else `Unknown`. The [identity layer](Self::identity)
+    /// writes it on calls; without that layer it is for
     /// [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety).
     pub fn replay_safety(&self, call: &ToolCall) -> ReplaySafety {
         self.table.replay_safety(call)
     }
 
-    /// The same router, whose lists ([`names`](Self::names), `mcp_tools`, `definition`) leave out the tools whose breaker is
-    /// [open](CircuitBreakerHandle::is_refusing), so that no model spends a turn on a call that is refused. Once the open period
-    /// is over they are back: a tool that is in no list would never be called, and its breaker never close. Calls pass as
-    /// before, and the breaker goes on refusing them. May be called for several layers: those of tools, those of servers.
+    /// The same router, whose lists ([`names`](Self::names), `mcp_tools`, `definition`) leave out
+    /// the tools whose breaker is [open](CircuitBreakerHandle::is_refusing), so that no model
+    /// spends a turn on a call that is refused. Once the open period is over they are back: a tool
+    /// that is in no list would never be called, and its breaker never close. Calls pass as before,
+    /// and the breaker goes on refusing them. May be called for several layers: those of tools,
+    /// those of servers.
     ///
-    /// The breakers are asked by the names that calls have below the [identity layer](Self::identity); by those of a
-    /// [key function](crate::Key::by) of other parts of a call nothing is found. Asking makes no breaker and takes no probe's place.
+    /// The breakers are asked by the names that calls have below the [identity
+    /// layer](Self::identity); by those of a [key function](crate::Key::by) of other parts of a
+    /// call nothing is found. Asking makes no breaker and takes no probe's place.
     ///
-    /// This is a view, made when the breakers are there: routers that were cloned before have their lists as they are. With
-    /// time alone a list changes too: `GatewayHandler::follow_breakers` tells clients of it.
+    /// This is a view, made when the breakers are there: routers that were cloned before have their
+    /// lists as they are. With time alone a list changes too: `GatewayHandler::follow_breakers`
+    /// tells clients of it.
     ///
     /// ```
     /// use tower::{ServiceBuilder, service_fn};
@@ -112,8 +119,9 @@ impl<Res> Router<Res> {
         breakers.iter().any(|breakers| breakers.is_refusing(&call))
     }
 
-    /// The names of all tools as a caller gives them, sorted, except those of servers to which calls are
-    /// [refused](RouterBuilder::with_health) now, and those that are [withheld](Self::withhold). What a server lists under a name that no call can have, as
+    /// The names of all tools as a caller gives them, sorted, except those of servers to which
+    /// calls are [refused](RouterBuilder::with_health) now, and those that are
+    /// [withheld](Self::withhold). What a server lists under a name that no call can have, as
     /// [`ToolCall::check`] tells of the flat one, is not there.
     pub fn names(&self) -> Vec<String> {
         let local = self.table.local.keys();
@@ -129,8 +137,8 @@ impl<Res> Router<Res> {
         names
     }
 
-    /// The definitions of the tools of this program that have one, in the order of their names, without those that are
-    /// [withheld](Self::withhold). Servers' tools are in `mcp_tools`.
+    /// The definitions of the tools of this program that have one, in the order of their names,
+    /// without those that are [withheld](Self::withhold). Servers' tools are in `mcp_tools`.
     pub fn definitions(&self) -> Vec<Definition> {
         let all = self.table.described.iter();
         let shown = all.filter(|of| !self.is_withheld(None, of.name()));
@@ -139,7 +147,8 @@ impl<Res> Router<Res> {
 
     /// The schemas of the same tools, also of those that are withheld, for a
     /// [`ValidateLayer`](crate::validate::ValidateLayer). One that cannot be compiled is
-    /// [refused](Schemas::refused), and its tool's arguments are not checked. `McpTools::with_schemas` adds those of a server.
+    /// [refused](Schemas::refused), and its tool's arguments are not checked.
+    /// `McpTools::with_schemas` adds those of a server.
     #[cfg(feature = "validate")]
     pub fn schemas(&self) -> Schemas {
         let schemas = Schemas::new();
@@ -154,9 +163,10 @@ impl<Res> Router<Res> {
         schemas
     }
 
-    /// The definitions of all tools that have one, under the names by which a caller gives them, sorted: those of MCP servers,
-    /// except those to which calls are [refused](RouterBuilder::with_health) now, and of
-    /// [local](RouterBuilder::mcp_tool) tools that were added with theirs; without those that are [withheld](Self::withhold).
+    /// The definitions of all tools that have one, under the names by which a caller gives them,
+    /// sorted: those of MCP servers, except those to which calls are
+    /// [refused](RouterBuilder::with_health) now, and of [local](RouterBuilder::mcp_tool) tools
+    /// that were added with theirs; without those that are [withheld](Self::withhold).
     #[cfg(feature = "mcp")]
     pub fn mcp_tools(&self) -> Vec<Tool> {
         let local = self.table.definitions.tools();
@@ -235,7 +245,8 @@ impl<Res> Service<ToolCall> for Router<Res> {
     }
 }
 
-/// Stricter than the router itself: a server that it does not know is no word of the caller's own, but one that does not exist.
+/// Stricter than the router itself: a server that it does not know is no word of the caller's own,
+/// but one that does not exist.
 impl<Res: 'static> Resolve for Router<Res> {
     fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
         let unknown = || {

@@ -33,7 +33,8 @@ pub(super) struct Server<Res> {
     separator: Arc<str>,
     pub(super) route: Route<Res>,
     pub(super) tools: Arc<dyn Tools>,
-    /// The identities that are known before a list is read: of tools in a fixed list, and of those with a timeout.
+    /// The identities that are known before a list is read: of tools in a fixed list, and of those
+    /// with a timeout.
     pub(super) known: HashMap<Arc<str>, Identity>,
     health: Option<(Health, ToolCall)>,
 }
@@ -106,7 +107,8 @@ impl<Res> Server<Res> {
         tool.strip_prefix(&*self.separator)
     }
 
-    /// Whether a call can have the flat name of this tool: the names that a server lists are not checked before.
+    /// Whether a call can have the flat name of this tool: the names that a server lists are not
+    /// checked before.
     pub(super) fn is_callable(&self, tool: &str) -> bool {
         let flat = self.name.len() + self.separator.len() + tool.len();
         flat <= MAX_NAME_BYTES && !tool.is_empty() && !tool.chars().any(char::is_control)
@@ -219,7 +221,8 @@ impl<Res> Table<Res> {
         Some(definition)
     }
 
-    /// Calls `f` with the flat name, the server and the own name of each server's tool that can be called, until it breaks.
+    /// Calls `f` with the flat name, the server and the own name of each server's tool that can be
+    /// called, until it breaks.
     pub(super) fn try_each_remote(
         &self,
         mut f: impl FnMut(String, &str, &str) -> ControlFlow<()>,
@@ -235,8 +238,8 @@ impl<Res> Table<Res> {
         })
     }
 
-    /// Offers the tools, the local ones first, and those of the very name asked for before all others, until the
-    /// search is exhausted.
+    /// Offers the tools, the local ones first, and those of the very name asked for before all
+    /// others, until the search is exhausted.
     pub(super) fn search(&self, nearest: &mut Nearest<'_>) -> ControlFlow<()> {
         let mut locals = self.local.keys();
         locals.try_for_each(|name| nearest.offer_local(name))?;

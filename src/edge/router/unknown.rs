@@ -24,7 +24,8 @@ impl Asked {
         ToolError::refusal(ErrorKind::NotFound, "").for_call(&self.call)
     }
 
-    /// The error with names that the caller can call, if it is a router's refusal of a name: ours, or that of one below.
+    /// The error with names that the caller can call, if it is a router's refusal of a name: ours,
+    /// or that of one below.
     pub(super) fn with_near<Res>(&self, error: ToolError, table: &Table<Res>) -> ToolError {
         match error.kind() {
             ErrorKind::NotFound if error.is_own_refusal() => error.with_near(self.near(table)),

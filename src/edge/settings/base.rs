@@ -17,13 +17,15 @@ impl PartialEq for Explicit {
 }
 
 impl Settings {
-    /// The keys that were set: by a file, by a variable, or in code to another value than the preset's.
+    /// The keys that were set: by a file, by a variable, or in code to another value than the
+    /// preset's.
     pub(super) fn keys_set(&self) -> Explicit {
         Self::from(self.to_file()).explicit
     }
 
-    /// The settings in force: defaults, those of a preset too, give way to settings that were set. Timeouts and budgets do not, as
-    /// callers rely on them; nor do settings that were set themselves, which the [check](super::check) refuses.
+    /// The settings in force: defaults, those of a preset too, give way to settings that were set.
+    /// Timeouts and budgets do not, as callers rely on them; nor do settings that were set
+    /// themselves, which the [check](super::check) refuses.
     pub(super) fn in_force(&self) -> Self {
         let set = self.keys_set();
         let is_set = |key| set.0.contains(key);

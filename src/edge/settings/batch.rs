@@ -15,8 +15,8 @@ impl SequenceSettings {
         }
     }
 
-    /// A sequence with these settings: `settings.sequence.apply(Sequence::new(tools))`. A reserve that would leave nothing of
-    /// the budget is a tenth of it.
+    /// A sequence with these settings: `settings.sequence.apply(Sequence::new(tools))`. A reserve
+    /// that would leave nothing of the budget is a tenth of it.
     #[cfg(feature = "batch")]
     pub fn apply<S, E>(&self, sequence: Sequence<S, E>) -> Sequence<S, E> {
         let sequence = sequence.with_reserve(self.reserve_in_force());

@@ -363,8 +363,8 @@ impl Whole {
         all.into_iter().filter_map(left)
     }
 
-    /// A wait that was set and cannot end in time is never begun: the layer would be there for nothing. Nothing is sent at the
-    /// deadline itself.
+    /// A wait that was set and cannot end in time is never begun: the layer would be there for
+    /// nothing. Nothing is sent at the deadline itself.
     fn waits(&self) -> Checked {
         let (s, cooldown) = (&self.settings, self.settings.rate_limit.default_cooldown);
         let waits = |key| self.set.0.contains(key);

@@ -94,12 +94,13 @@ impl CircuitBreakerSettings {
 }
 
 impl Settings {
-    /// The circuit breaker layer alone, to be completed and built, whether it is enabled or not. A probe keeps
-    /// its place for twice the longest timeout, and at least 120 s.
+    /// The circuit breaker layer alone, to be completed and built, whether it is enabled or not. A
+    /// probe keeps its place for twice the longest timeout, and at least 120 s.
     ///
     /// # Errors
     ///
-    /// If its settings do not say what opens a breaker, or contradict each other. All else is checked when it is built.
+    /// If its settings do not say what opens a breaker, or contradict each other. All else is
+    /// checked when it is built.
     pub fn circuit_breaker_builder(&self) -> Result<CircuitBreakerBuilder, ConfigError> {
         let breaker = &self.in_force().circuit_breaker;
         if breaker.reported_failures && breaker.key == KeyBy::Server {

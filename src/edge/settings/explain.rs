@@ -10,7 +10,8 @@ const ADDED: &str = "validate fit once cache poll http shared token sequence par
 /// The keys without which a section is off.
 const SWITCHES: [&str; 6] = ["enabled", "tools", "tokens", "max", "endpoint", "url"];
 
-/// The defaults that [give way](super#defaults-give-way), each with the setting that it gives way to.
+/// The defaults that [give way](super#defaults-give-way), each with the setting that it gives way
+/// to.
 const GIVES_WAY: [(&str, &str); 8] = [
     ("poll.cap", "poll.interval"),
     ("retry.cap", "retry.base"),
@@ -26,12 +27,15 @@ const GIVES_WAY: [(&str, &str); 8] = [
 const HIDDEN: [&str; 2] = ["token.endpoint", "token.client_secret_file"];
 
 impl Settings {
-    /// Explains in words what these settings run: one line for each section, then one for each tool.
+    /// Explains in words what these settings run: one line for each section, then one for each
+    /// tool.
     ///
-    /// A line begins with `on` or `off`. Where it is off, the setting follows that switches it on. Where it is on, its
-    /// values follow, without defaults that are `false`, `none` or empty. In brackets stands where a value comes from: a
-    /// variable, the preset, or `set` by a file or in code. A value without brackets is the crate's default. A value that
-    /// [gave way](super#defaults-give-way) has the one before it and the setting that it contradicted. No secret is shown.
+    /// A line begins with `on` or `off`. Where it is off, the setting follows that switches it on.
+    /// Where it is on, its values follow, without defaults that are `false`, `none` or empty. In
+    /// brackets stands where a value comes from: a variable, the preset, or `set` by a file or in
+    /// code. A value without brackets is the crate's default. A value that [gave
+    /// way](super#defaults-give-way) has the one before it and the setting that it contradicted. No
+    /// secret is shown.
     ///
     /// The text is for readers; its form may change.
     ///

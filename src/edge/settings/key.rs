@@ -29,7 +29,8 @@ impl From<KeyBy> for Key {
     }
 }
 
-/// What shows a half-open breaker whether a tool works again, as far as a file can say it. See [`Probe`].
+/// What shows a half-open breaker whether a tool works again, as far as a file can say it. See
+/// [`Probe`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -73,7 +73,8 @@ impl Settings {
         }
     }
 
-    /// The layer that waits for jobs of this kind. It stands at [`Place::Call`](super::Place::Call), so that `deadline.budget` bounds single requests, and
+    /// The layer that waits for jobs of this kind. It stands at
+    /// [`Place::Call`](super::Place::Call), so that `deadline.budget` bounds single requests, and
     /// `poll.budget` the job:
     ///
     /// ```
@@ -123,8 +124,8 @@ impl Settings {
         })
     }
 
-    /// The layer that waits for the jobs of a manifest's tool, as [`poll_layer`](Self::poll_layer) has it: its own numbers go before those of `[poll]`.
-    /// `None` unless its mode is `async_poll`.
+    /// The layer that waits for the jobs of a manifest's tool, as [`poll_layer`](Self::poll_layer)
+    /// has it: its own numbers go before those of `[poll]`. `None` unless its mode is `async_poll`.
     ///
     /// # Errors
     ///
@@ -144,8 +145,9 @@ impl Settings {
         manifest.poll_layer_over(&all, |job| self.poll_layer(job))
     }
 
-    /// The tool with what `[http]` says: `max_bytes`, if it was set by a file, a variable or in code, in place of the tool's own limit; and its two
-    /// switches, where they are on. All else is as the tool has it.
+    /// The tool with what `[http]` says: `max_bytes`, if it was set by a file, a variable or in
+    /// code, in place of the tool's own limit; and its two switches, where they are on. All else is
+    /// as the tool has it.
     ///
     /// For a folder of tools: `settings.http_tool(manifest.tool()?)?`.
     ///
@@ -171,7 +173,8 @@ impl Settings {
         })
     }
 
-    /// The layer that checks arguments alone, with these schemas. If it is not enabled, it checks those of tools, and of single calls, of which it is said.
+    /// The layer that checks arguments alone, with these schemas. If it is not enabled, it checks
+    /// those of tools, and of single calls, of which it is said.
     #[cfg(feature = "validate")]
     pub fn validate_layer(&self, schemas: &Schemas) -> ValidateLayer {
         let of = |checks: bool, repairs: bool| match (checks, repairs) {
@@ -241,8 +244,8 @@ impl Settings {
             .with_max_bytes(once.max_bytes)
     }
 
-    /// The layer that keeps answers, without a classifier: for [`StackBuilder::with_cache`](super::StackBuilder::with_cache). `None` if no tool is
-    /// named.
+    /// The layer that keeps answers, without a classifier: for
+    /// [`StackBuilder::with_cache`](super::StackBuilder::with_cache). `None` if no tool is named.
     ///
     /// # Errors
     ///
@@ -272,7 +275,8 @@ impl Settings {
         Ok(Some(builder))
     }
 
-    /// The policy alone, without an approver: what is asked for is refused. `None` if `[policy]` says nothing.
+    /// The policy alone, without an approver: what is asked for is refused. `None` if `[policy]`
+    /// says nothing.
     ///
     /// # Errors
     ///
@@ -339,7 +343,8 @@ impl Settings {
         }))
     }
 
-    /// The concurrency limit alone, to be completed and built. `None` without `concurrency.max` and a tool with a limit of its own.
+    /// The concurrency limit alone, to be completed and built. `None` without `concurrency.max` and
+    /// a tool with a limit of its own.
     pub fn concurrency_limit_builder(&self) -> Option<ConcurrencyLimitBuilder> {
         let settings = &self.concurrency;
         let own = self.tools.iter();

@@ -1,15 +1,21 @@
-//! The settings of all layers, from a file, from the environment or as a preset; and the documented stack built of them.
+//! The settings of all layers, from a file, from the environment or as a preset; and the documented
+//! stack built of them.
 //!
-//! [`Settings`] has a section for each layer, with serde; [`Settings::with_env`] lays environment variables over it;
-//! [`Settings::check`] refuses what cannot work; [`Settings::stack`] builds the stack.
+//! [`Settings`] has a section for each layer, with serde; [`Settings::with_env`] lays environment
+//! variables over it; [`Settings::check`] refuses what cannot work; [`Settings::stack`] builds the
+//! stack.
 //!
 //! # Order
 //!
-//! What a call itself says beats what is set for its tool, which beats what is set for all. A variable beats a file, a
-//! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, repeat guard, validate (with schemas), policy (where `[policy]` says something), [once](StackBuilder::with_once) and [cache](StackBuilder::with_cache), quota (with `quota.tokens`), [fit](StackBuilder::with_fit), deadline, retry, the spans
-//! of attempts (`trace.attempts`), rate limit, health, concurrency limit (with `concurrency.max`), circuit breaker, timeout, catch panic. A
-//! [`ToolResultLayer`](crate::result::ToolResultLayer) goes around it. A layer that is switched off is not there. Layers of
-//! your own stand at a [`Place`].
+//! What a call itself says beats what is set for its tool, which beats what is set for all. A
+//! variable beats a file, a file beats the [preset](#presets). [`StackLayer`] is, from the outside
+//! in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, repeat guard, validate
+//! (with schemas), policy (where `[policy]` says something), [once](StackBuilder::with_once) and
+//! [cache](StackBuilder::with_cache), quota (with `quota.tokens`), [fit](StackBuilder::with_fit),
+//! deadline, retry, the spans of attempts (`trace.attempts`), rate limit, health, concurrency limit
+//! (with `concurrency.max`), circuit breaker, timeout, catch panic. A
+//! [`ToolResultLayer`](crate::result::ToolResultLayer) goes around it. A layer that is switched off
+//! is not there. Layers of your own stand at a [`Place`].
 //!
 //! # Example
 //!
@@ -48,8 +54,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Return [`AnyError`](crate::AnyError) from `main`: it prints an error of the file with its place, in lines. A `Box<dyn Error>`
-//! prints the fields of the parser's error in one line.
+//! Return [`AnyError`](crate::AnyError) from `main`: it prints an error of the file with its place,
+//! in lines. A `Box<dyn Error>` prints the fields of the parser's error in one line.
 //!
 //! A preset, and what no file can say:
 //!
@@ -102,9 +108,10 @@
 //! # main().unwrap() }
 //! ```
 //!
-//! [`examples/settings.toml`](https://docs.rs/crate/tower-toolcall/latest/source/examples/settings.toml) is a file with every key,
-//! [`.env.example`](https://docs.rs/crate/tower-toolcall/latest/source/.env.example) an environment with every variable.
-//! `cargo run --features settings --example settings` reads both.
+//! [`examples/settings.toml`](https://docs.rs/crate/tower-toolcall/latest/source/examples/settings.toml)
+//! is a file with every key,
+//! [`.env.example`](https://docs.rs/crate/tower-toolcall/latest/source/.env.example) an environment
+//! with every variable. `cargo run --features settings --example settings` reads both.
 //!
 //! # Presets
 //!
@@ -116,13 +123,14 @@
 //! | [`gateway`](Settings::gateway) | 60 s | 1 | refuses at once | 5 in a row within 300 s, open for 60 s | |
 //! | [`http_proxy`](Settings::http_proxy) | 30 s | 1 | refuses at once | 5 in a row, open for 30 s, 3 probes, per server | a tool without a server has its own breaker; wrong arguments are `Argument validation failed: ..` |
 //!
-//! No preset assumes that a tool may run twice: that is a line of yours, `retry.assume_replay_safe = true`,
-//! or better `tools.x.replay_safe = true` for each tool that only reads.
+//! No preset assumes that a tool may run twice: that is a line of yours,
+//! `retry.assume_replay_safe = true`, or better `tools.x.replay_safe = true` for each tool that
+//! only reads.
 //!
-//! All else is as by default, and each part is a setting: `circuit_breaker.enabled = true` gives an agent loop a breaker. A
-//! preset is what settings begin with. It is named by the program
-//! ([`Settings::preset`]), a file, or `TOOLCALL_PRESET`, which beats the other two. Then come the file's values, then those of
-//! variables:
+//! All else is as by default, and each part is a setting: `circuit_breaker.enabled = true` gives an
+//! agent loop a breaker. A preset is what settings begin with. It is named by the program
+//! ([`Settings::preset`]), a file, or `TOOLCALL_PRESET`, which beats the other two. Then come the
+//! file's values, then those of variables:
 //!
 //! ```
 //! use tower_toolcall::settings::Settings;
@@ -141,8 +149,9 @@
 //! Unset or blank: unchanged. Durations have a unit (`500ms`, `30s`, `1m30s`); a number without one
 //! is seconds. Both hold for files as well. `none` takes a setting away, and empties a list.
 //! [`VARIABLES`] is this list, with the key in a file and its default. Keys are the names of the
-//! layers' methods, where there is one for the setting alone: `with_open_for` of the circuit breaker
-//! is `circuit_breaker.open_for`. A tool's timeout may also be `timeout_ms`, in milliseconds.
+//! layers' methods, where there is one for the setting alone: `with_open_for` of the circuit
+//! breaker is `circuit_breaker.open_for`. A tool's timeout may also be `timeout_ms`, in
+//! milliseconds.
 //!
 //! A variable whose name begins with `TOOLCALL_` and is not in the list is an error that names the
 //! nearest. Others are not read, except five that an MCP gateway may have already:
@@ -157,16 +166,17 @@
 //!
 //! A variable and its alias with different values are an error.
 //!
-//! `TOOLCALL_TOKEN_CLIENT_SECRET` is no setting, and no key of a file: it has the secret with which [`token`](TokenSettings) signs in, and goes before `token.client_secret_file`.
+//! `TOOLCALL_TOKEN_CLIENT_SECRET` is no setting, and no key of a file: it has the secret with which
+//! [`token`](TokenSettings) signs in, and goes before `token.client_secret_file`.
 //!
 #![doc = include_str!("variables.md")]
 //!
 //! # Errors
 //!
-//! A [`ConfigError`](crate::ConfigError) names the variable if the setting came from one, else its key
-//! (`tools.import.timeout`, `tools."a.b".timeout`) and, where variables were set, the one that would set it. What
-//! one layer can see is that layer's own check, that of a disabled layer too. Beyond these, and with both numbers in the
-//! text:
+//! A [`ConfigError`](crate::ConfigError) names the variable if the setting came from one, else its
+//! key (`tools.import.timeout`, `tools."a.b".timeout`) and, where variables were set, the one that
+//! would set it. What one layer can see is that layer's own check, that of a disabled layer too.
+//! Beyond these, and with both numbers in the text:
 //!
 //! | key | is refused if it is | if it was not set |
 //! |---|---|---|
@@ -206,8 +216,8 @@
 //! | `tools.*.repair` | true, and arguments are not checked | |
 //! | `tools.*.repeat_guard` | true, and `repeat_guard.enabled` is false | |
 //!
-//! The longest attempt is the longest timeout of any tool, or `deadline.budget` if that is shorter. A
-//! call may bring a longer one.
+//! The longest attempt is the longest timeout of any tool, or `deadline.budget` if that is shorter.
+//! A call may bring a longer one.
 //!
 //! # What is no key
 //!
@@ -226,30 +236,32 @@
 //!
 //! # Defaults give way
 //!
-//! Only settings that were set contradict each other: by a file, by a variable, or in code to another value than the
-//! preset's. Where one of the two is a default, the preset's or the crate's, that one gives way, as the last column says. So
-//! `[deadline] budget = "10s"` alone is a whole file: a wait that does not fit into a budget is never begun, and after a rate
-//! limit of 30 s the error is there at once, with its `retry_after`. Timeouts and budgets never give way, as callers rely on them: a
-//! setting that would need longer ones is refused.
+//! Only settings that were set contradict each other: by a file, by a variable, or in code to
+//! another value than the preset's. Where one of the two is a default, the preset's or the crate's,
+//! that one gives way, as the last column says. So `[deadline] budget = "10s"` alone is a whole
+//! file: a wait that does not fit into a budget is never begun, and after a rate limit of 30 s the
+//! error is there at once, with its `retry_after`. Timeouts and budgets never give way, as callers
+//! rely on them: a setting that would need longer ones is refused.
 //!
-//! [`Settings::explain`] prints what runs and why: each value that gave way has the one before it and the setting that it
-//! contradicted. Print it at the start of a program.
+//! [`Settings::explain`] prints what runs and why: each value that gave way has the one before it
+//! and the setting that it contradicted. Print it at the start of a program.
 //!
-//! A key counts as set by a file or a variable even where the program puts the preset's value back afterwards.
+//! A key counts as set by a file or a variable even where the program puts the preset's value back
+//! afterwards.
 //!
-//! A key that does not exist is an error that names the nearest. The error of a variable quotes its value only if
-//! it is short, and redacted; that of a file is the parser's, which may show the line. It has several lines: print it itself, as
-//! [`AnyError`](crate::AnyError) makes one of them.
+//! A key that does not exist is an error that names the nearest. The error of a variable quotes its
+//! value only if it is short, and redacted; that of a file is the parser's, which may show the
+//! line. It has several lines: print it itself, as [`AnyError`](crate::AnyError) makes one of them.
 //!
 //! # Names of tools
 //!
-//! The names of `[tools.x]` and `cache.tools`, and the patterns of `policy`, are of tools. Where the
-//! stack has a table that has all tools ([`with_identity`](StackBuilder::with_identity), with a router
-//! for example), one that matches no tool is an error of [`StackBuilder::build`] that names the nearest.
-//! A router has all tools once the list of each of its servers was read.
+//! The names of `[tools.x]` and `cache.tools`, and the patterns of `policy`, are of tools. Where
+//! the stack has a table that has all tools ([`with_identity`](StackBuilder::with_identity), with a
+//! router for example), one that matches no tool is an error of [`StackBuilder::build`] that names
+//! the nearest. A router has all tools once the list of each of its servers was read.
 //!
-//! Without such a table a layer emits the event `tool.unmatched` at WARN after 1,000 calls, with the
-//! names that none of them has matched. [`StackLayer::tool_names`] has them at any time.
+//! Without such a table a layer emits the event `tool.unmatched` at WARN after 1,000 calls, with
+//! the names that none of them has matched. [`StackLayer::tool_names`] has them at any time.
 //!
 //! # What is not checked
 //!

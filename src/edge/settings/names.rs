@@ -1,4 +1,5 @@
-//! The names of settings in errors: that of the variable if the setting came from one, else its key.
+//! The names of settings in errors: that of the variable if the setting came from one, else its
+//! key.
 
 use serde_json::Value;
 
@@ -25,8 +26,9 @@ impl PartialEq for Names {
 }
 
 impl Names {
-    /// The same error as the operator knows the settings: those that came from variables by these, and where the one
-    /// at fault did not, with the variable that sets it, if there are variables at all.
+    /// The same error as the operator knows the settings: those that came from variables by these,
+    /// and where the one at fault did not, with the variable that sets it, if there are variables
+    /// at all.
     pub(super) fn rename(&self, error: ConfigError) -> ConfigError {
         let error = ConfigError::new(error.field().to_owned(), self.in_text(error.reason()));
         if let Some((_, name, _)) = self.0.iter().find(|(key, ..)| *key == error.field()) {

@@ -78,12 +78,12 @@ impl Settings {
         }
     }
 
-    /// An agent library: 5 s for each call, 30 s for a sequence of them and 60 s for a batch, 500 ms in
-    /// reserve, slow from 80 % on. No circuit breaker: each call of a sequence is made. No retries: a
-    /// call that met a rate limit alone is sent again, by the rate-limit layer.
+    /// An agent library: 5 s for each call, 30 s for a sequence of them and 60 s for a batch, 500
+    /// ms in reserve, slow from 80 % on. No circuit breaker: each call of a sequence is made. No
+    /// retries: a call that met a rate limit alone is sent again, by the rate-limit layer.
     ///
-    /// The cooldown is 10 s and not 30: what does not end within the sequence's budget would never be waited
-    /// for.
+    /// The cooldown is 10 s and not 30: what does not end within the sequence's budget would never
+    /// be waited for.
     pub fn agent_library() -> Self {
         let mut settings = Self::begun(Preset::AgentLibrary);
         settings.timeout.default = Duration::from_secs(5);
@@ -100,8 +100,8 @@ impl Settings {
     /// An agent loop: 30 s for each call, 3 attempts, 30 s of cooldown. A rate limit known by an
     /// error's text alone holds other calls back as well. No circuit breaker.
     ///
-    /// No preset assumes that a tool may run twice. A call that may have run is sent again only if its
-    /// tool is known or declared safe. If all your tools only read, say so in one line:
+    /// No preset assumes that a tool may run twice. A call that may have run is sent again only if
+    /// its tool is known or declared safe. If all your tools only read, say so in one line:
     ///
     /// ```
     /// use tower_toolcall::settings::Settings;
@@ -119,11 +119,12 @@ impl Settings {
         settings
     }
 
-    /// An MCP gateway: a call is made once, and answered within 60 s, whatever its server does; a breaker opens after 5
-    /// failures in a row within 300 s, for 60 s.
+    /// An MCP gateway: a call is made once, and answered within 60 s, whatever its server does; a
+    /// breaker opens after 5 failures in a row within 300 s, for 60 s.
     ///
-    /// Nothing is repeated or waited out here, as the gateway's clients do so themselves: after a rate limit calls of the
-    /// tool are refused at once until it is over, with the time that is left.
+    /// Nothing is repeated or waited out here, as the gateway's clients do so themselves: after a
+    /// rate limit calls of the tool are refused at once until it is over, with the time that is
+    /// left.
     pub fn gateway() -> Self {
         let mut settings = Self::begun(Preset::Gateway);
         settings.timeout.default = Duration::from_secs(60);
@@ -134,9 +135,10 @@ impl Settings {
         settings
     }
 
-    /// An HTTP tool proxy: a call is made once, and answered within 30 s; a breaker per server opens after 5 failures in a
-    /// row, for 30 s, and closes after 3 successful probes; a tool without a server has a breaker of its own. Rate limits as in
-    /// [`gateway`](Self::gateway). Wrong arguments are `Argument validation failed: a: ..; b: ..`, where they are checked.
+    /// An HTTP tool proxy: a call is made once, and answered within 30 s; a breaker per server
+    /// opens after 5 failures in a row, for 30 s, and closes after 3 successful probes; a tool
+    /// without a server has a breaker of its own. Rate limits as in [`gateway`](Self::gateway).
+    /// Wrong arguments are `Argument validation failed: a: ..; b: ..`, where they are checked.
     pub fn http_proxy() -> Self {
         let mut settings = Self::begun(Preset::HttpProxy);
         settings.timeout.default = Duration::from_secs(30);
@@ -149,8 +151,8 @@ impl Settings {
         settings
     }
 
-    /// A call is sent once and waits for no rate limit: its timeout bounds all of it. A deadline as long as the timeout
-    /// would do so too, and end jobs that outlive single requests.
+    /// A call is sent once and waits for no rate limit: its timeout bounds all of it. A deadline as
+    /// long as the timeout would do so too, and end jobs that outlive single requests.
     fn answers_once(&mut self) {
         self.retry.attempts = 1;
         self.rate_limit.fail_fast = true;

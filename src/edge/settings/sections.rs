@@ -1,4 +1,5 @@
-//! The one table of settings: a row is a key with its type and default, its variable, and what that means.
+//! The one table of settings: a row is a key with its type and default, its variable, and what that
+//! means.
 
 use std::{collections::BTreeMap, num::NonZeroUsize, path::PathBuf, time::Duration};
 
@@ -15,11 +16,13 @@ use crate::{
     redact::{MAX_DEPTH, MAX_NODES, MAX_STRING},
 };
 
-/// Makes, for each section, the struct with its defaults and the part of a file, in which every key may be missing; and for
-/// all of them the [`File`], the table of [`VARIABLES`], and the way from settings to a file and back.
+/// Makes, for each section, the struct with its defaults and the part of a file, in which every key
+/// may be missing; and for all of them the [`File`], the table of [`VARIABLES`], and the way from
+/// settings to a file and back.
 ///
-/// A row is `key: type = default, "TOOLCALL_VARIABLE", "what it means";`. `as "module"` names a module for serde's `with`. A field that is
-/// no setting, with a way of its own to be read and added, stands behind them as `+ field: type;`.
+/// A row is `key: type = default, "TOOLCALL_VARIABLE", "what it means";`. `as "module"` names a
+/// module for serde's `with`. A field that is no setting, with a way of its own to be read and
+/// added, stands behind them as `+ field: type;`.
 macro_rules! settings {
     ($(
         $(#[$about:meta])*
@@ -96,8 +99,8 @@ macro_rules! settings {
         ];
 
         impl Settings {
-            /// The file that makes these settings: the preset, and what was set over it by a file, by a variable, or in
-            /// code to another value than the preset's.
+            /// The file that makes these settings: the preset, and what was set over it by a file,
+            /// by a variable, or in code to another value than the preset's.
             pub(super) fn to_file(&self) -> File {
                 self.file_of(false)
             }
@@ -164,21 +167,24 @@ const fn secs(secs: u64) -> Duration {
 const RESERVE: Duration = Duration::from_millis(500);
 
 settings! {
-    /// Whether arguments are checked before a call is sent: `[validate]`. It needs the feature `validate`, and schemas:
-    /// `StackBuilder::with_schemas`.
+    /// Whether arguments are checked before a call is sent: `[validate]`. It needs the feature
+    /// `validate`, and schemas: `StackBuilder::with_schemas`.
     validate: ValidateSettings, ValidatePart {
         /// Whether arguments are checked, of tools of which nothing else is said. Default: yes.
         enabled: bool = true, "TOOLCALL_VALIDATE_ENABLED", "whether arguments are checked against the schemas of the stack";
-        /// Whether arguments that do not fit are changed if they only have the wrong type: `"5"` for 5. Default: no.
+        /// Whether arguments that do not fit are changed if they only have the wrong type: `"5"`
+        /// for 5. Default: no.
         repair: bool = false, "TOOLCALL_VALIDATE_REPAIR", "whether arguments are changed that only have the wrong type";
-        /// Whether calls are refused that cannot be checked in full: their schema was refused, or their arguments are too large for it. Default: no.
+        /// Whether calls are refused that cannot be checked in full: their schema was refused, or
+        /// their arguments are too large for it. Default: no.
         strict: bool = false, "TOOLCALL_VALIDATE_STRICT", "whether calls are refused that cannot be checked in full";
         /// How the message of the error begins, where another system's is expected. Default: none.
         heading: Option<String> = None, "TOOLCALL_VALIDATE_HEADING", "how the message about wrong arguments begins";
     }
 
-    /// Whether a caller is stopped that makes the same failing call again and again: `[repeat_guard]`. See
-    /// [`RepeatGuardLayer`](crate::repeat_guard::RepeatGuardLayer). Calls need a session id or an agent id.
+    /// Whether a caller is stopped that makes the same failing call again and again:
+    /// `[repeat_guard]`. See [`RepeatGuardLayer`](crate::repeat_guard::RepeatGuardLayer). Calls
+    /// need a session id or an agent id.
     repeat_guard: RepeatGuardSettings, RepeatGuardPart {
         /// Whether the layer is there. Default: no.
         enabled: bool = false, "TOOLCALL_REPEAT_GUARD_ENABLED", "whether a call that fails again and again is refused";
@@ -190,7 +196,8 @@ settings! {
         max_keys: usize = DEFAULT_MAX_KEYS, "TOOLCALL_REPEAT_GUARD_MAX_KEYS", "how many sessions and agents are kept";
     }
 
-    /// Whether answers are shortened for a model: `[fit]`. For [`Settings::fit_layer`]: it is in a stack by `StackBuilder::with_fit`.
+    /// Whether answers are shortened for a model: `[fit]`. For [`Settings::fit_layer`]: it is in a
+    /// stack by `StackBuilder::with_fit`.
     fit: FitSettings, FitPart {
         /// Whether answers are shortened. Default: no.
         enabled: bool = false, "TOOLCALL_FIT_ENABLED", "whether answers that are too long for a model are shortened";
@@ -198,8 +205,9 @@ settings! {
         max_chars: usize = 40_000, "TOOLCALL_FIT_MAX_CHARS", "how many characters an answer may have";
     }
 
-    /// Which calls are allowed, denied, or asked for: `[policy]`. See [`policy`](crate::policy) for the patterns. `deny` beats `ask`, and `ask` beats
-    /// `allow`. Where nothing is set, no policy is in the stack.
+    /// Which calls are allowed, denied, or asked for: `[policy]`. See [`policy`](crate::policy) for
+    /// the patterns. `deny` beats `ask`, and `ask` beats `allow`. Where nothing is set, no policy
+    /// is in the stack.
     policy: PolicySettings, PolicyPart {
         /// Calls of these tools are denied. Default: none.
         deny: Vec<String> = Vec::new(), "TOOLCALL_POLICY_DENY", "patterns of tools whose calls are denied, separated by commas";
@@ -213,26 +221,27 @@ settings! {
         approval_timeout: Duration = secs(300), as "duration", "TOOLCALL_POLICY_APPROVAL_TIMEOUT", "how long a call waits for its approval";
     }
 
-    /// Whether a call that is made again runs again: `[once]`. For [`Settings::once_layer`]: it is in a stack by `StackBuilder::with_once`. See
-    /// [`once`](crate::once).
+    /// Whether a call that is made again runs again: `[once]`. For [`Settings::once_layer`]: it is
+    /// in a stack by `StackBuilder::with_once`. See [`once`](crate::once).
     once: OnceSettings, OncePart {
         /// Whether the layer is there. Default: no.
         enabled: bool = false, "TOOLCALL_ONCE_ENABLED", "whether a call that is made again does not run again";
         /// How long a caller's key is kept. Default 24 h.
         ttl: Duration = secs(24 * 3600), as "duration", "TOOLCALL_ONCE_TTL", "how long the answer to a call with a key is kept";
-        /// How long a call without a key is not run again with the same arguments. Default 10 min; zero: it is.
+        /// How long a call without a key is not run again with the same arguments. Default 10 min;
+        /// zero: it is.
         repeat_within: Duration = secs(600), as "duration", "TOOLCALL_ONCE_REPEAT_WITHIN", "how long a call without a key is not run again with the same arguments; 0: it is";
         /// How many keys are kept, an eighth of them for each principal. Default 10,000.
         max_keys: usize = DEFAULT_MAX_KEYS, "TOOLCALL_ONCE_MAX_KEYS", "how many keys of calls are kept, an eighth of them for each principal";
         /// How many bytes an answer that is kept may have. Default 65,536.
         max_answer: u64 = 65_536, "TOOLCALL_ONCE_MAX_ANSWER", "how many bytes an answer that is kept may have";
-        /// How many bytes the answers to calls with a key have together, and those to calls without. A principal has an
-        /// eighth of each. Default 67,108,864.
+        /// How many bytes the answers to calls with a key have together, and those to calls
+        /// without. A principal has an eighth of each. Default 67,108,864.
         max_bytes: u64 = 64 << 20, "TOOLCALL_ONCE_MAX_BYTES", "how many bytes the answers to calls with a key have together, and those to calls without; an eighth for each principal";
     }
 
-    /// Of which tools answers are kept: `[cache]`. For [`Settings::cache_layer`]: it is in a stack by `StackBuilder::with_cache`. See
-    /// [`cache`](crate::cache). Without a tool there is none.
+    /// Of which tools answers are kept: `[cache]`. For [`Settings::cache_layer`]: it is in a stack
+    /// by `StackBuilder::with_cache`. See [`cache`](crate::cache). Without a tool there is none.
     cache: CacheSettings, CachePart {
         /// The tools, by their flat names; to name one is to say that it only reads. Default: none.
         tools: Vec<String> = Vec::new(), "TOOLCALL_CACHE_TOOLS", "tools that only read, and whose answers are kept, separated by commas";
@@ -242,11 +251,13 @@ settings! {
         max_keys: usize = 1_000, "TOOLCALL_CACHE_MAX_KEYS", "how many answers are kept, an eighth of them for each principal";
         /// How many bytes an answer that is kept may have. Default 65,536.
         max_answer: u64 = 65_536, "TOOLCALL_CACHE_MAX_ANSWER", "how many bytes an answer may have that is kept";
-        /// How many bytes the answers have together, an eighth of them for each principal. Default 67,108,864.
+        /// How many bytes the answers have together, an eighth of them for each principal. Default
+        /// 67,108,864.
         max_bytes: u64 = 64 << 20, "TOOLCALL_CACHE_MAX_BYTES", "how many bytes the answers have together, an eighth of them for each principal";
     }
 
-    /// How jobs are waited for: `[poll]`. For [`Settings::poll_layer`], which is in no stack by itself.
+    /// How jobs are waited for: `[poll]`. For [`Settings::poll_layer`], which is in no stack by
+    /// itself.
     poll: PollSettings, PollPart {
         /// The time before the first poll. Default 1 s.
         interval: Duration = secs(1), as "duration", "TOOLCALL_POLL_INTERVAL", "the time before the first poll of a job";
@@ -262,8 +273,9 @@ settings! {
         cancel: bool = true, "TOOLCALL_POLL_CANCEL", "whether a job is cancelled for which nobody waits any more";
     }
 
-    /// What holds for all HTTP tools: `[http]`. For `Settings::http_tool` (feature `http-tool`). How long a call may take is `[timeout]`'s; connecting and
-    /// redirects are the client's, which should follow none.
+    /// What holds for all HTTP tools: `[http]`. For `Settings::http_tool` (feature `http-tool`).
+    /// How long a call may take is `[timeout]`'s; connecting and redirects are the client's, which
+    /// should follow none.
     http: HttpSettings, HttpPart {
         /// How many bytes an answer may have. Default 1 MiB.
         max_bytes: usize = 1 << 20, "TOOLCALL_HTTP_MAX_BYTES", "how many bytes the answer of an HTTP tool may have";
@@ -273,33 +285,40 @@ settings! {
         bare_idempotency_key: bool = false, "TOOLCALL_HTTP_BARE_IDEMPOTENCY_KEY", "whether idempotency keys are sent without quotes";
     }
 
-    /// What processes tell each other of breakers and rate limits: `[shared]`. For `Settings::shared` (feature `redis`); without a URL nothing is shared.
+    /// What processes tell each other of breakers and rate limits: `[shared]`. For
+    /// `Settings::shared` (feature `redis`); without a URL nothing is shared.
     shared: SharedSettings, SharedPart {
-        /// The URL of the Redis or Valkey server: `redis://user:password@host:6379`, `rediss://..`, `unix:///path`. A password is never shown or written.
-        /// Default: none.
+        /// The URL of the Redis or Valkey server: `redis://user:password@host:6379`, `rediss://..`,
+        /// `unix:///path`. A password is never shown or written. Default: none.
         url: Option<ServerUrl> = None, "TOOLCALL_SHARED_URL", "the URL of the Redis server over which processes share breakers and rate limits";
         /// Processes with another namespace know nothing of each other. Default: `default`.
         namespace: String = "default".to_owned(), "TOOLCALL_SHARED_NAMESPACE", "the namespace on that server";
-        /// How many living processes have to have a breaker open before it opens for all, 1 to 64. Default 2.
+        /// How many living processes have to have a breaker open before it opens for all, 1 to 64.
+        /// Default 2.
         quorum: usize = 2, "TOOLCALL_SHARED_QUORUM", "how many processes have to have a breaker open before it opens for all";
-        /// The time for which the process that was open first may probe alone, at most an hour. Default 5 s.
+        /// The time for which the process that was open first may probe alone, at most an hour.
+        /// Default 5 s.
         grace: Duration = secs(5), as "duration", "TOOLCALL_SHARED_GRACE", "how long the process that was open first may probe alone";
         /// The longest time between two exchanges with the server, 10 ms to an hour. Default 1 s.
         resync: Duration = secs(1), as "duration", "TOOLCALL_SHARED_RESYNC", "the longest time between two exchanges with the server";
     }
 
-    /// Where tokens for tools come from: `[token]`. For `Settings::token_layer` (feature `token`), which is in no stack by itself. The client's secret is not
-    /// among them: it is in a file, or in the variable `TOOLCALL_TOKEN_CLIENT_SECRET`, which goes first.
+    /// Where tokens for tools come from: `[token]`. For `Settings::token_layer` (feature `token`),
+    /// which is in no stack by itself. The client's secret is not among them: it is in a file, or
+    /// in the variable `TOOLCALL_TOKEN_CLIENT_SECRET`, which goes first.
     token: TokenSettings, TokenPart {
-        /// The URL of the identity provider's token endpoint: `https://`, or `http://` on this machine. Default: none, and no tokens.
+        /// The URL of the identity provider's token endpoint: `https://`, or `http://` on this
+        /// machine. Default: none, and no tokens.
         endpoint: Option<String> = None, "TOOLCALL_TOKEN_ENDPOINT", "the URL of the identity provider's token endpoint";
-        /// The id by which this program signs in. Default: none, an error where there is an `endpoint`.
+        /// The id by which this program signs in. Default: none, an error where there is an
+        /// `endpoint`.
         client_id: Option<String> = None, "TOOLCALL_TOKEN_CLIENT_ID", "the id by which this program signs in there";
         /// The file that has the secret, without the newline at its end. Default: none.
         client_secret_file: Option<PathBuf> = None, "TOOLCALL_TOKEN_CLIENT_SECRET_FILE", "the file that has its secret";
         /// How this program signs in: `basic`, `post` or `public`. Default: `basic`.
         auth: TokenAuth = TokenAuth::Basic, "TOOLCALL_TOKEN_AUTH", "how this program signs in: basic, post or public";
-        /// How long before its end a token is not used any more; half of its lifetime at most. Default 30 s.
+        /// How long before its end a token is not used any more; half of its lifetime at most.
+        /// Default 30 s.
         leeway: Duration = secs(30), as "duration", "TOOLCALL_TOKEN_LEEWAY", "how long before its end a token is not used any more";
         /// How long a token is valid whose provider does not say so. Default 300 s.
         default_lifetime: Duration = secs(300), as "duration", "TOOLCALL_TOKEN_DEFAULT_LIFETIME",
@@ -312,28 +331,30 @@ settings! {
         timeout: Duration = secs(5), as "duration", "TOOLCALL_TOKEN_TIMEOUT", "how long the provider has for one token";
     } + client_secret: ClientSecret;
 
-    /// How long one attempt may take: `[timeout]`. See [`TimeoutLayer`](crate::timeout::TimeoutLayer).
+    /// How long one attempt may take: `[timeout]`. See
+    /// [`TimeoutLayer`](crate::timeout::TimeoutLayer).
     timeout: TimeoutSettings, TimeoutPart {
         /// For each tool without a timeout of its own. Default 30 s.
         default: Duration = secs(30), as "duration", "TOOLCALL_TIMEOUT",
             "how long one attempt may take";
-        /// How long a tool may go without reporting progress. Default: as long as its timeout. Each call
-        /// allocates then.
+        /// How long a tool may go without reporting progress. Default: as long as its timeout. Each
+        /// call allocates then.
         idle_timeout: Option<Duration> = None, as "duration", "TOOLCALL_IDLE_TIMEOUT",
             "how long a tool may go without reporting progress";
-        /// The part of its timeout above which a call is reported as slow, above 0 and at most 1. Default
-        /// 0.8.
+        /// The part of its timeout above which a call is reported as slow, above 0 and at most 1.
+        /// Default 0.8.
         slow_fraction: f64 = 0.8, "TOOLCALL_SLOW_FRACTION",
             "the part of its timeout above which a call is reported as slow";
     }
 
-    /// How long a whole call may take, waiting and all attempts included: `[deadline]`. See [`DeadlineLayer`](crate::deadline::DeadlineLayer).
+    /// How long a whole call may take, waiting and all attempts included: `[deadline]`. See
+    /// [`DeadlineLayer`](crate::deadline::DeadlineLayer).
     deadline: DeadlineSettings, DeadlinePart {
         /// The time for each call. Default: none; the deadline that a call brings along is kept.
         budget: Option<Duration> = None, as "duration", "TOOLCALL_DEADLINE_BUDGET",
             "how long a whole call may take, with all attempts and waits";
-        /// The reserve that is kept back from the deadline that a call brings along. Default 500 ms; of a deadline that came over a wire at
-        /// most a tenth.
+        /// The reserve that is kept back from the deadline that a call brings along. Default 500
+        /// ms; of a deadline that came over a wire at most a tenth.
         reserve: Duration = RESERVE, as "duration", "TOOLCALL_DEADLINE_RESERVE",
             "what is kept back from a deadline that a call brings along";
     }
@@ -358,11 +379,12 @@ settings! {
 
     /// Which calls are sent again: `[retry]`. See [`RetryPolicy`](crate::retry::RetryPolicy).
     retry: RetrySettings, RetryPart {
-        /// Whether the layer is there, if it has anything to do. Default: yes. Without it the rate-limit layer still sends a
-        /// call again that met a rate limit.
+        /// Whether the layer is there, if it has anything to do. Default: yes. Without it the
+        /// rate-limit layer still sends a call again that met a rate limit.
         enabled: bool = true, "TOOLCALL_RETRY_ENABLED", "whether calls are sent again";
-        /// How often a call is sent at most, the first time included. Default 3. With 1 this layer repeats nothing; the
-        /// rate-limit layer still sends a call that met a limit up to `rate_limit.attempts` times.
+        /// How often a call is sent at most, the first time included. Default 3. With 1 this layer
+        /// repeats nothing; the rate-limit layer still sends a call that met a limit up to
+        /// `rate_limit.attempts` times.
         attempts: u32 = 3, "TOOLCALL_RETRY_ATTEMPTS", "how often a call is sent at most, the first time included";
         /// The delay before the second attempt. Default 1 s.
         base: Duration = secs(1), as "duration", "TOOLCALL_RETRY_BASE", "the delay before the second attempt";
@@ -370,8 +392,8 @@ settings! {
         factor: f64 = 2.0, "TOOLCALL_RETRY_FACTOR", "how much longer each further delay is";
         /// The longest delay, before jitter. Default 30 s.
         cap: Duration = secs(30), as "duration", "TOOLCALL_RETRY_CAP", "what no delay exceeds, before jitter";
-        /// How a delay is made random: `none`, `upwards`, `equal` or `full`. Default: `upwards`, a quarter more
-        /// at most. With `none` the waits after rate limits are exact as well.
+        /// How a delay is made random: `none`, `upwards`, `equal` or `full`. Default: `upwards`, a
+        /// quarter more at most. With `none` the waits after rate limits are exact as well.
         jitter: Jitter = Jitter::Upwards, "TOOLCALL_RETRY_JITTER",
             "how a delay is made random: none, upwards, equal or full";
         /// How many retries there may be per call of a tool, 0 to 1,000. Default 0.2.
@@ -387,32 +409,35 @@ settings! {
             "whether a tool may run twice unless it is declared unsafe";
     }
 
-    /// What happens after a rate limit: `[rate_limit]`. See [`RateLimitBackoffLayer`](crate::rate_limit::RateLimitBackoffLayer).
+    /// What happens after a rate limit: `[rate_limit]`. See
+    /// [`RateLimitBackoffLayer`](crate::rate_limit::RateLimitBackoffLayer).
     rate_limit: RateLimitSettings, RateLimitPart {
-        /// Whether the layer is there. Default: yes. Without it the retry layer still waits after a rate limit,
-        /// each call for itself.
+        /// Whether the layer is there. Default: yes. Without it the retry layer still waits after a
+        /// rate limit, each call for itself.
         enabled: bool = true, "TOOLCALL_RATE_LIMIT_ENABLED", "whether all calls of a key wait after a rate limit";
-        /// How long to wait after a rate limit that came without a hint, for the retry layer as well; at most a day.
-        /// Default 30 s.
+        /// How long to wait after a rate limit that came without a hint, for the retry layer as
+        /// well; at most a day. Default 30 s.
         default_cooldown: Duration = secs(30), as "duration", "TOOLCALL_RATE_LIMIT_DEFAULT_COOLDOWN",
             "how long to wait after a rate limit without a hint";
-        /// The longest wait; a server that asks for more is not obeyed, and not hurried either. Default 300 s. Where the
-        /// retry layer repeats a call, it is for each of its waits; else for all waits of a call together.
+        /// The longest wait; a server that asks for more is not obeyed, and not hurried either.
+        /// Default 300 s. Where the retry layer repeats a call, it is for each of its waits; else
+        /// for all waits of a call together.
         max_wait: Duration = secs(300), as "duration", "TOOLCALL_RATE_LIMIT_MAX_WAIT",
             "the longest wait, whatever a server asks for";
-        /// The longest cooldown that calls share, at most a day; the call that met a longer one still comes back no earlier than
-        /// the server asked. Default 300 s.
+        /// The longest cooldown that calls share, at most a day; the call that met a longer one
+        /// still comes back no earlier than the server asked. Default 300 s.
         max_cooldown: Duration = secs(300), as "duration", "TOOLCALL_RATE_LIMIT_MAX_COOLDOWN",
             "the longest cooldown that calls share, whatever a server asks for";
-        /// Whether a limit that is known by an error's text alone holds other calls back as well, for `default_cooldown` at most.
-        /// Default: no; it delays its own call.
+        /// Whether a limit that is known by an error's text alone holds other calls back as well,
+        /// for `default_cooldown` at most. Default: no; it delays its own call.
         text_limits: bool = false, "TOOLCALL_RATE_LIMIT_TEXT_LIMITS",
             "whether a limit known by an error's text alone holds other calls back";
-        /// How often a call is sent at most that meets the limit itself, where no retry layer repeats it. Default 3.
+        /// How often a call is sent at most that meets the limit itself, where no retry layer
+        /// repeats it. Default 3.
         attempts: u32 = 3, "TOOLCALL_RATE_LIMIT_ATTEMPTS",
             "how often a limited call is sent at most, where no retry layer repeats it";
-        /// Whether calls of a cooling key are refused at once and do not wait. Then no layer repeats a call that met the limit,
-        /// the retry layer included. Default: no.
+        /// Whether calls of a cooling key are refused at once and do not wait. Then no layer
+        /// repeats a call that met the limit, the retry layer included. Default: no.
         fail_fast: bool = false, "TOOLCALL_RATE_LIMIT_FAIL_FAST", "whether calls of a cooling key are refused at once";
         /// Which calls share a limit: `tool`, `tool_name`, `server` or `agent`. Default: `tool`.
         key: KeyBy = KeyBy::Tool, "TOOLCALL_RATE_LIMIT_KEY", "which calls share a limit: tool, tool_name, server or agent";
@@ -427,14 +452,16 @@ settings! {
 
     /// Which servers are there: `[health]`. See [`Health`](crate::health::Health).
     health: HealthSettings, HealthPart {
-        /// Whether the layer is there. Default: no. Around a router whose tools are called by flat names it would know no
-        /// server: leave it off, and give the [registry](super::StackLayer::health) to the router.
+        /// Whether the layer is there. Default: no. Around a router whose tools are called by flat
+        /// names it would know no server: leave it off, and give the
+        /// [registry](super::StackLayer::health) to the router.
         enabled: bool = false, "TOOLCALL_HEALTH_ENABLED", "whether a registry learns which servers are there";
         /// How many timeouts or connection failures in a row make a server unavailable. Default 3.
         threshold: u32 = 3, "TOOLCALL_HEALTH_THRESHOLD",
             "how many timeouts or connection failures in a row make a server unavailable";
         /// Whether calls to an unavailable server are refused, except probes, if there is
-        /// [evidence](crate::health#refusing-calls) against the server and not only against one of its tools. Default: no.
+        /// [evidence](crate::health#refusing-calls) against the server and not only against one of
+        /// its tools. Default: no.
         refusal: bool = false, "TOOLCALL_HEALTH_REFUSAL", "whether calls to such a server are refused, except probes";
         /// How long calls are refused before one is let through as a probe. Default 30 s.
         probe_period: Duration = secs(30), as "duration", "TOOLCALL_HEALTH_PROBE_PERIOD",
@@ -443,7 +470,8 @@ settings! {
         max_servers: usize = 1000, "TOOLCALL_HEALTH_MAX_SERVERS", "how many servers are kept";
     }
 
-    /// How many calls run at a time: `[concurrency]`. See [`ConcurrencyLimitLayer`](crate::concurrency_limit::ConcurrencyLimitLayer).
+    /// How many calls run at a time: `[concurrency]`. See
+    /// [`ConcurrencyLimitLayer`](crate::concurrency_limit::ConcurrencyLimitLayer).
     concurrency: ConcurrencySettings, ConcurrencyPart {
         /// How many calls of a key run at a time. Default: none, and no layer.
         max: Option<usize> = None, "TOOLCALL_CONCURRENCY_MAX", "how many calls of a key run at a time; none: any number";
@@ -455,22 +483,26 @@ settings! {
         max_keys: usize = DEFAULT_MAX_KEYS, "TOOLCALL_CONCURRENCY_MAX_KEYS", "how many keys are kept";
     }
 
-    /// When a broken tool is no longer called: `[circuit_breaker]`. See [`CircuitBreakerLayer`](crate::circuit_breaker::CircuitBreakerLayer).
+    /// When a broken tool is no longer called: `[circuit_breaker]`. See
+    /// [`CircuitBreakerLayer`](crate::circuit_breaker::CircuitBreakerLayer).
     ///
-    /// There are three ways to open. By default `threshold` failures in a row; with a `window`, so many in a row within
-    /// that time, or so many in all if `success_resets` is false; with a `failure_rate` or a `slow_call_rate`, that share of
-    /// the calls of the last `window`, or of the last `window_calls`, and `threshold` is not looked at.
+    /// There are three ways to open. By default `threshold` failures in a row; with a `window`, so
+    /// many in a row within that time, or so many in all if `success_resets` is false; with a
+    /// `failure_rate` or a `slow_call_rate`, that share of the calls of the last `window`, or of
+    /// the last `window_calls`, and `threshold` is not looked at.
     circuit_breaker: CircuitBreakerSettings, CircuitBreakerPart {
         /// Whether the layer is there. Default: yes.
         enabled: bool = true, "TOOLCALL_CIRCUIT_BREAKER_ENABLED", "whether a broken tool is no longer called";
-        /// How many failures open a breaker. Default 5. Below `retry.attempts` one call can open it, and its last error
-        /// is then [`CircuitOpen`](crate::ErrorKind::CircuitOpen).
+        /// How many failures open a breaker. Default 5. Below `retry.attempts` one call can open
+        /// it, and its last error is then [`CircuitOpen`](crate::ErrorKind::CircuitOpen).
         threshold: u32 = 5, "TOOLCALL_CIRCUIT_BREAKER_THRESHOLD", "how many failures in a row open a breaker";
-        /// How close together they are: older failures do not count. Default: none, so that any number of hours may lie
-        /// between them. Calls one after the other that time out open it if `(threshold - 1) x timeout < window`.
+        /// How close together they are: older failures do not count. Default: none, so that any
+        /// number of hours may lie between them. Calls one after the other that time out open it if
+        /// `(threshold - 1) x timeout < window`.
         window: Option<Duration> = None, as "duration", "TOOLCALL_CIRCUIT_BREAKER_WINDOW",
             "how close together they are";
-        /// Whether a success resets the count of failures. Default: yes. If not, `window` has to be set.
+        /// Whether a success resets the count of failures. Default: yes. If not, `window` has to be
+        /// set.
         success_resets: bool = true, "TOOLCALL_CIRCUIT_BREAKER_SUCCESS_RESETS",
             "whether a success resets the count of failures";
         /// How long a breaker stays open before it tries again. Default 60 s.
@@ -478,25 +510,30 @@ settings! {
             "how long a breaker stays open";
         /// How many probes may run at a time. Default 1.
         probes: u32 = 1, "TOOLCALL_CIRCUIT_BREAKER_PROBES", "how many probes may run at a time";
-        /// What is a probe: `any_call`, or with `safe_calls` only a call that may run twice; a ping is set in code. Default: `any_call`.
+        /// What is a probe: `any_call`, or with `safe_calls` only a call that may run twice; a ping
+        /// is set in code. Default: `any_call`.
         probe: ProbeBy = ProbeBy::AnyCall, "TOOLCALL_CIRCUIT_BREAKER_PROBE",
             "what is a probe: any_call or safe_calls";
         /// How many successful probes close the breaker. Default: as many as may run at a time.
         successes: Option<u32> = None, "TOOLCALL_CIRCUIT_BREAKER_SUCCESSES",
             "how many successful probes close it; none: as many as may run";
-        /// How long a call waits for the verdict of a probe instead of being refused. Default: none, it is refused.
+        /// How long a call waits for the verdict of a probe instead of being refused. Default:
+        /// none, it is refused.
         probe_wait: Option<Duration> = None, as "duration", "TOOLCALL_CIRCUIT_BREAKER_PROBE_WAIT",
             "how long a call waits for a probe's verdict; none: not at all";
-        /// The share of failures that opens a breaker, above 0 and at most 1. Default: not looked at.
+        /// The share of failures that opens a breaker, above 0 and at most 1. Default: not looked
+        /// at.
         failure_rate: Option<f64> = None, "TOOLCALL_CIRCUIT_BREAKER_FAILURE_RATE",
             "the share of failures that opens it, instead of the threshold";
-        /// The share of slow calls that opens a breaker, above 0 and at most 1. Default: not looked at.
+        /// The share of slow calls that opens a breaker, above 0 and at most 1. Default: not looked
+        /// at.
         slow_call_rate: Option<f64> = None, "TOOLCALL_CIRCUIT_BREAKER_SLOW_CALL_RATE",
             "the share of slow calls that opens it, instead of the threshold";
         /// From when on a call is slow, for `slow_call_rate`. Default: none.
         slow_call: Option<Duration> = None, as "duration", "TOOLCALL_CIRCUIT_BREAKER_SLOW_CALL",
             "from when on a call is slow, for that rate";
-        /// How many calls a share needs to mean anything. Default: 10, or all of `window_calls` if these are fewer.
+        /// How many calls a share needs to mean anything. Default: 10, or all of `window_calls` if
+        /// these are fewer.
         minimum_calls: Option<u32> = None, "TOOLCALL_CIRCUIT_BREAKER_MINIMUM_CALLS",
             "how many calls a rate needs to mean anything; none: 10";
         /// How many calls the shares are of, instead of `window`. Default: none.
@@ -506,12 +543,12 @@ settings! {
         key: KeyBy = KeyBy::Tool, "TOOLCALL_CIRCUIT_BREAKER_KEY", "which calls share a breaker: tool, tool_name, server or agent";
         /// How many breakers are kept. Default 10,000.
         max_keys: usize = DEFAULT_MAX_KEYS, "TOOLCALL_CIRCUIT_BREAKER_MAX_KEYS", "how many breakers are kept";
-        /// Whether an answer that is an error in the tool's own words (MCP's `isError`) counts as a failure, for a
-        /// classifier that sees it. Default: no.
+        /// Whether an answer that is an error in the tool's own words (MCP's `isError`) counts as a
+        /// failure, for a classifier that sees it. Default: no.
         reported_failures: bool = false, "TOOLCALL_CIRCUIT_BREAKER_REPORTED_FAILURES",
             "whether answers that are errors in the tool's own words (isError) count";
-        /// What a failure counts for whose kind was only inferred from a text, or is not known: `per_principal`, `shared` or
-        /// `ignored`. See [`WeakFailures`]. Default: `per_principal`.
+        /// What a failure counts for whose kind was only inferred from a text, or is not known:
+        /// `per_principal`, `shared` or `ignored`. See [`WeakFailures`]. Default: `per_principal`.
         weak_failures: WeakFailures = WeakFailures::PerPrincipal, "TOOLCALL_CIRCUIT_BREAKER_WEAK_FAILURES",
             "what weak failures count for: per_principal, shared or ignored";
     }
@@ -521,8 +558,8 @@ settings! {
         /// The time for all calls together. Default: none.
         budget: Option<Duration> = None, as "duration", "TOOLCALL_SEQUENCE_BUDGET",
             "the time for calls one after the other, all together";
-        /// The reserve that is kept back from it for the time after the calls. Default 500 ms. It is kept once: the deadline
-        /// layer of the stack does not keep its own besides.
+        /// The reserve that is kept back from it for the time after the calls. Default 500 ms. It
+        /// is kept once: the deadline layer of the stack does not keep its own besides.
         reserve: Duration = RESERVE, as "duration", "TOOLCALL_SEQUENCE_RESERVE",
             "what is kept back from it for the time after them";
     }
@@ -536,10 +573,11 @@ settings! {
             "the time for calls at the same time, all together";
     }
 
-    /// What is a secret, and how much of the rest is shown: `[sanitize]`. See [`Rules`](crate::redact::Rules).
+    /// What is a secret, and how much of the rest is shown: `[sanitize]`. See
+    /// [`Rules`](crate::redact::Rules).
     ///
-    /// The built-in words hold besides. A harmless word beats a sensitive one, a built-in one too: that is what the
-    /// list is for.
+    /// The built-in words hold besides. A harmless word beats a sensitive one, a built-in one too:
+    /// that is what the list is for.
     sanitize: SanitizeSettings, SanitizePart {
         /// Longer strings are cut, in characters. Default 200.
         max_string: usize = MAX_STRING, "TOOLCALL_SANITIZE_MAX_STRING", "longer strings are cut, in characters";
@@ -550,13 +588,14 @@ settings! {
         /// Keys are sensitive that contain one of these, beside the built-in ones. Default: none.
         sensitive_keys: Vec<String> = Vec::new(), "TOOLCALL_SANITIZE_SENSITIVE_KEYS",
             "more parts of keys whose values are secrets, separated by commas";
-        /// Words that are taken out of a key before it is judged, beside the built-in ones: with `idempotency_key` the key
-        /// of that name is shown, and `api_key` is not. Default: none.
+        /// Words that are taken out of a key before it is judged, beside the built-in ones: with
+        /// `idempotency_key` the key of that name is shown, and `api_key` is not. Default: none.
         harmless_keys: Vec<String> = Vec::new(), "TOOLCALL_SANITIZE_HARMLESS_KEYS",
             "more words in keys that mean no secret, separated by commas";
     }
 
-    /// Which spans there are, and what the span of a call shows: `[trace]`. See [`TraceLayer`](crate::trace::TraceLayer).
+    /// Which spans there are, and what the span of a call shows: `[trace]`. See
+    /// [`TraceLayer`](crate::trace::TraceLayer).
     trace: TraceSettings, TracePart {
         /// Whether the redacted arguments stand in it. Default: yes.
         arguments: bool = true, "TOOLCALL_TRACE_ARGUMENTS", "whether the redacted arguments stand in the span of a call";

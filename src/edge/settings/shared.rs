@@ -12,8 +12,8 @@ use {
     crate::edge::shared::{RedisStore, SharedState},
 };
 
-/// The URL of a server. It may have a password, so `Debug` shows, and a file that is written has, neither a user nor what stands behind a
-/// question mark.
+/// The URL of a server. It may have a password, so `Debug` shows, and a file that is written has,
+/// neither a user nor what stands behind a question mark.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct ServerUrl(String);
@@ -67,8 +67,9 @@ impl Settings {
 
 #[cfg(feature = "redis")]
 impl Settings {
-    /// The mirror of a stack's breakers and rate limits, over the Redis server of `[shared]`. `None` where `shared.url` is not set. Nothing
-    /// is mirrored until its [`run`](SharedState::run) is polled:
+    /// The mirror of a stack's breakers and rate limits, over the Redis server of `[shared]`.
+    /// `None` where `shared.url` is not set. Nothing is mirrored until its
+    /// [`run`](SharedState::run) is polled:
     ///
     /// ```
     /// use tower_toolcall::settings::Settings;
@@ -84,8 +85,9 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// `shared.url`, `shared.namespace`, `shared.quorum`, `shared.grace` or `shared.resync`: it cannot work, as
-    /// [`RedisStore`] and [`SharedState`] have it. `circuit_breaker.key`, `rate_limit.key`: it is `agent`, and ids of agents may be not for the store.
+    /// `shared.url`, `shared.namespace`, `shared.quorum`, `shared.grace` or `shared.resync`: it
+    /// cannot work, as [`RedisStore`] and [`SharedState`] have it. `circuit_breaker.key`,
+    /// `rate_limit.key`: it is `agent`, and ids of agents may be not for the store.
     pub fn shared<C, O>(
         &self,
         stack: &StackLayer<C, O>,
@@ -107,7 +109,8 @@ impl Settings {
         Ok(Some(shared))
     }
 
-    /// Without layers, and over any server if none is set: the other settings are checked all the same.
+    /// Without layers, and over any server if none is set: the other settings are checked all the
+    /// same.
     fn mirror(&self) -> Result<SharedState<RedisStore>, ConfigError> {
         let shared = &self.shared;
         let url = shared.url.as_ref();

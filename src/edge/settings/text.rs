@@ -29,11 +29,13 @@ pub(super) fn is_none(text: &str) -> bool {
     text.eq_ignore_ascii_case("none")
 }
 
-/// Deserializes the text as the type that its setting has. No error quotes it whole, as it may be a secret.
+/// Deserializes the text as the type that its setting has. No error quotes it whole, as it may be a
+/// secret.
 #[derive(Clone, Copy)]
 pub(super) struct Text<'a> {
     text: &'a str,
-    /// Whether it is the value itself, which `none` may take away, and no longer the option that a file has of each value.
+    /// Whether it is the value itself, which `none` may take away, and no longer the option that a
+    /// file has of each value.
     is_value: bool,
 }
 

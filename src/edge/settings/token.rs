@@ -21,7 +21,8 @@ use {
 /// The variable that has the secret itself.
 pub(super) const SECRET: &str = "TOOLCALL_TOKEN_CLIENT_SECRET";
 
-/// How this program signs in to the identity provider, as far as a file can say it. See `token::ClientAuth`.
+/// How this program signs in to the identity provider, as far as a file can say it. See
+/// `token::ClientAuth`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -35,7 +36,8 @@ pub enum TokenAuth {
     Public,
 }
 
-/// The client's secret, which the environment has, and which a file must not have: what it says there is not kept.
+/// The client's secret, which the environment has, and which a file must not have: what it says
+/// there is not kept.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ClientSecret {
     is_in_file: bool,
@@ -75,7 +77,8 @@ impl<'de> Deserialize<'de> for ClientSecret {
 }
 
 impl Settings {
-    /// Whether `[token]` and the audiences of tools can work together. The file of the secret is not read.
+    /// Whether `[token]` and the audiences of tools can work together. The file of the secret is
+    /// not read.
     pub(super) fn check_token(&self) -> Result<(), ConfigError> {
         refuse_if(
             self.token.client_secret.is_in_file,
@@ -109,13 +112,16 @@ pub type TokenExchange<C, B> = CircuitBreaker<Timeout<TokenEndpoint<C, B>>>;
 
 #[cfg(feature = "token")]
 impl Settings {
-    /// The layer that gives calls the tokens of their tools, over this HTTP client, which must not follow redirects: for each
-    /// `[tools.x]` with an `audience`. `None` where `token.endpoint` is not set. The provider has the time that `token.timeout` says, and a circuit breaker of its own with the
-    /// numbers of [`http_proxy`](CircuitBreakerBuilder::http_proxy): opened by 5 failures in a row for 30 s, closed by 3 successes. To read
-    /// that, or to have it in metrics: [`TokenLayer::map_exchange`].
+    /// The layer that gives calls the tokens of their tools, over this HTTP client, which must not
+    /// follow redirects: for each `[tools.x]` with an `audience`. `None` where `token.endpoint` is
+    /// not set. The provider has the time that `token.timeout` says, and a circuit breaker of its
+    /// own with the numbers of [`http_proxy`](CircuitBreakerBuilder::http_proxy): opened by 5
+    /// failures in a row for 30 s, closed by 3 successes. To read that, or to have it in metrics:
+    /// [`TokenLayer::map_exchange`].
     ///
-    /// It stands at [`Place::Attempt`](super::Place::Attempt): below retries, which repeat an exchange that failed, and above the tool's own
-    /// breaker and timeout, which know nothing of it:
+    /// It stands at [`Place::Attempt`](super::Place::Attempt): below retries, which repeat an
+    /// exchange that failed, and above the tool's own breaker and timeout, which know nothing of
+    /// it:
     ///
     /// ```
     /// use bytes::Bytes;
@@ -143,7 +149,8 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// Those of [`check`](Self::check) that are about `token` or the audiences of tools; and `token.client_secret_file`: it cannot be read, or is empty.
+    /// Those of [`check`](Self::check) that are about `token` or the audiences of tools; and
+    /// `token.client_secret_file`: it cannot be read, or is empty.
     pub fn token_layer<C, B>(
         &self,
         client: C,

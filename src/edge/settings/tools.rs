@@ -12,8 +12,9 @@ use crate::{
 
 /// The settings of one tool, by its name: `[tools.import]`. A missing setting is as for all tools.
 ///
-/// Both names of a [resolved](crate::identity) call are known: its flat name (`[tools.pay__charge]`), which goes first, and the tool's
-/// own (`[tools.charge]`), which holds for the tools of this name of all servers.
+/// Both names of a [resolved](crate::identity) call are known: its flat name
+/// (`[tools.pay__charge]`), which goes first, and the tool's own (`[tools.charge]`), which holds
+/// for the tools of this name of all servers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Section")]
 #[non_exhaustive]
@@ -21,20 +22,22 @@ pub struct ToolSettings {
     /// How long one attempt may take. A file may also have it in milliseconds, as `timeout_ms`.
     #[serde(with = "duration", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// How often the retry layer sends a call at most, the first time included. With 1 it leaves the call alone; the
-    /// rate-limit layer still sends one that met a limit up to `rate_limit.attempts` times. A warning where
-    /// `retry.enabled` is false.
+    /// How often the retry layer sends a call at most, the first time included. With 1 it leaves
+    /// the call alone; the rate-limit layer still sends one that met a limit up to
+    /// `rate_limit.attempts` times. A warning where `retry.enabled` is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
     /// Whether a call may run twice. Goes before the function of
-    /// [`with_replay_safety`](super::StackBuilder::with_replay_safety), not before the call's own word.
+    /// [`with_replay_safety`](super::StackBuilder::with_replay_safety), not before the call's own
+    /// word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay_safe: Option<bool>,
-    /// How many calls of it run at a time, instead of `concurrency.max`, or where that is not set. An error where `concurrency.key` is not `tool`.
+    /// How many calls of it run at a time, instead of `concurrency.max`, or where that is not set.
+    /// An error where `concurrency.key` is not `tool`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<usize>,
-    /// How many tokens it has per `quota.period`, and at once, instead of `quota.tokens` and `quota.burst`. An error without `quota.tokens`, and where
-    /// `quota.key` is not `tool`.
+    /// How many tokens it has per `quota.period`, and at once, instead of `quota.tokens` and
+    /// `quota.burst`. An error without `quota.tokens`, and where `quota.key` is not `tool`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_tokens: Option<u32>,
     /// How many tokens a call of it costs. Default: 1. An error without `quota.tokens`.
@@ -43,15 +46,17 @@ pub struct ToolSettings {
     /// Whether its arguments are checked. Default: `validate.enabled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validate: Option<bool>,
-    /// Whether its arguments are changed if they only have the wrong type. `true` is a warning where they are not checked.
+    /// Whether its arguments are changed if they only have the wrong type. `true` is a warning
+    /// where they are not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair: Option<bool>,
-    /// Whether a caller is stopped that repeats a failing call of this tool. Default: as `repeat_guard.enabled` says, and `true` is a warning where that
-    /// is false.
+    /// Whether a caller is stopped that repeats a failing call of this tool. Default: as
+    /// `repeat_guard.enabled` says, and `true` is a warning where that is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat_guard: Option<bool>,
-    /// For whom its tokens have to be: the name that the identity provider knows its service by. An error without `token.endpoint`. Of a call with a server
-    /// only the flat name counts (`[tools.pay__charge]`): no other server gets the token by a tool of the same name.
+    /// For whom its tokens have to be: the name that the identity provider knows its service by. An
+    /// error without `token.endpoint`. Of a call with a server only the flat name counts
+    /// (`[tools.pay__charge]`): no other server gets the token by a tool of the same name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audience: Option<String>,
     /// The scopes that they have to have. An error without an `audience`.
@@ -103,8 +108,8 @@ impl TryFrom<Section> for ToolSettings {
 }
 
 impl Settings {
-    /// Returns the keys of a layer. The tools that have settings are known, as far as keys are of tools and there
-    /// is room.
+    /// Returns the keys of a layer. The tools that have settings are known, as far as keys are of
+    /// tools and there is room.
     pub(super) fn keys(&self, key: KeyBy, max: usize) -> Keys {
         let room = if key == KeyBy::Agent { 0 } else { max };
         let calls = self.tools.keys().flat_map(|name| named(name)).flatten();
@@ -132,7 +137,8 @@ pub(super) fn of(tool: &str) -> String {
     key.trim_end_matches('.').to_owned()
 }
 
-/// The key of a tool's setting, as errors name it and as a file has it: quoted where its name is no plain word.
+/// The key of a tool's setting, as errors name it and as a file has it: quoted where its name is no
+/// plain word.
 pub(super) fn key(tool: &str, field: &str) -> String {
     let tool = Short::name(tool).to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');

@@ -40,7 +40,8 @@ impl Variable {
         self.name
     }
 
-    /// Returns its name without the crate's prefix, if MCP gateways have it already: `TOOL_TIMEOUT`.
+    /// Returns its name without the crate's prefix, if MCP gateways have it already:
+    /// `TOOL_TIMEOUT`.
     pub fn alias(&self) -> Option<&'static str> {
         let bare = self.name.strip_prefix(PREFIX);
         let is_it = |alias: &&&str| alias.strip_prefix("TOOL_") == bare;
@@ -88,7 +89,8 @@ fn find(name: &str) -> Option<&'static Variable> {
     VARIABLES.iter().find(is_it)
 }
 
-/// Whether a variable of this name is read. One with the prefix that is not in the table is a typing error.
+/// Whether a variable of this name is read. One with the prefix that is not in the table is a
+/// typing error.
 fn is_ours(name: &str) -> bool {
     name.starts_with(PREFIX) || ALIASES.contains(&name)
 }
@@ -144,7 +146,8 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// As [`with_env_from`](Self::with_env_from), and if the value of one of our variables is not UTF-8.
+    /// As [`with_env_from`](Self::with_env_from), and if the value of one of our variables is not
+    /// UTF-8.
     pub fn with_env(self) -> Result<Self, ConfigError> {
         let vars: Result<Vec<_>, _> = env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
@@ -157,15 +160,15 @@ impl Settings {
         self.with_env_from(vars?)
     }
 
-    /// These settings with what `vars` say, names and values. One that is blank changes nothing. Those that are not
-    /// ours are not looked at.
+    /// These settings with what `vars` say, names and values. One that is blank changes nothing.
+    /// Those that are not ours are not looked at.
     ///
     /// # Errors
     ///
     /// If a value is not valid, if a name begins with `TOOLCALL_` and is not in the
-    /// [table](super::VARIABLES), if a variable and its alias differ, and if the settings as a whole
-    /// fail the [check](Self::check). The error names the variable if the setting came from one, else
-    /// its key, and the variable that would set it.
+    /// [table](super::VARIABLES), if a variable and its alias differ, and if the settings as a
+    /// whole fail the [check](Self::check). The error names the variable if the setting came from
+    /// one, else its key, and the variable that would set it.
     pub fn with_env_from<K, V>(
         mut self,
         vars: impl IntoIterator<Item = (K, V)>,

@@ -14,8 +14,8 @@ use crate::{config::ConfigError, identity::Identity};
 
 /// The settings of all layers. See the [module docs](super) for an example.
 ///
-/// In a file they begin with those of its `preset`, if it names one. Written, they are such a file: the preset, and what was
-/// set over it.
+/// In a file they begin with those of its `preset`, if it names one. Written, they are such a file:
+/// the preset, and what was set over it.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
@@ -32,7 +32,8 @@ pub struct Settings {
     pub fit: FitSettings,
     /// Calls that are allowed, denied, or asked for.
     pub policy: PolicySettings,
-    /// Calls that are made again: in the stack by `with_once`, see [`once_layer`](Self::once_layer).
+    /// Calls that are made again: in the stack by `with_once`, see
+    /// [`once_layer`](Self::once_layer).
     pub once: OnceSettings,
     /// Answers that are kept: in the stack by `with_cache`, see [`cache_layer`](Self::cache_layer).
     pub cache: CacheSettings,
@@ -73,8 +74,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns the settings that work and look wrong, each with the reason; see the [table](super#warnings).
-    /// [`StackBuilder::build`] emits each as the event `tool.settings`, at WARN.
+    /// Returns the settings that work and look wrong, each with the reason; see the
+    /// [table](super#warnings). [`StackBuilder::build`] emits each as the event `tool.settings`, at
+    /// WARN.
     pub fn warnings(&self) -> Vec<ConfigError> {
         let warnings = check::warnings(self).into_iter();
         warnings.map(|warning| self.names.rename(warning)).collect()
@@ -85,8 +87,8 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// If a layer refuses its settings, a disabled one too, or if two of them contradict each other; see the
-    /// [module docs](super#errors). The error names the key.
+    /// If a layer refuses its settings, a disabled one too, or if two of them contradict each
+    /// other; see the [module docs](super#errors). The error names the key.
     pub fn check(&self) -> Result<(), ConfigError> {
         check::whole(self)
     }

@@ -1,7 +1,8 @@
-//! What the words of all processes mean for this one. Pure: time is an argument, counted from any fixed moment.
+//! What the words of all processes mean for this one. Pure: time is an argument, counted from any
+//! fixed moment.
 //!
-//! Each process tells one word of a key at a time. The store gives every word a number, so all processes read the words in the
-//! same order, and what was lost on the way is read later.
+//! Each process tells one word of a key at a time. The store gives every word a number, so all
+//! processes read the words in the same order, and what was lost on the way is read later.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -17,13 +18,15 @@ pub(super) const MAX_KEYS: usize = 10_000;
 /// The most processes whose openings of one key are known, and the largest quorum.
 pub(super) const MAX_VOTES: usize = 64;
 
-/// For how long a word is kept beyond the moment that it speaks of, and that the fleet had agreed is known.
+/// For how long a word is kept beyond the moment that it speaks of, and that the fleet had agreed
+/// is known.
 pub(super) const LINGER: Duration = Duration::from_secs(60);
 
 /// How much higher than what is known the number of a forced state may be: nobody forces so often.
 const MAX_STEP: u64 = 1 << 20;
 
-/// For how long the word of a person is kept in the store. A forced state is told again in half of that time by who has forced it.
+/// For how long the word of a person is kept in the store. A forced state is told again in half of
+/// that time by who has forced it.
 pub(super) const FORCED: Duration = Duration::from_secs(24 * 3600);
 
 /// What a person can make of a breaker. Of two states with one number the later in this list holds.
@@ -40,17 +43,20 @@ pub(super) enum Word {
     /// Its breaker is open.
     Open {
         remaining: Duration,
-        /// Whether the fleet had agreed before, and a probe of this process has failed: that needs no other vote.
+        /// Whether the fleet had agreed before, and a probe of this process has failed: that needs
+        /// no other vote.
         agreed: bool,
-        /// The number of the last [forced state](Self::Forced) that it knew: a later one ends the opening.
+        /// The number of the last [forced state](Self::Forced) that it knew: a later one ends the
+        /// opening.
         after: u64,
     },
     /// It sends a probe for the fleet.
     Probing { remaining: Duration },
     /// Its probes have succeeded. It knew all words up to this number.
     Closed { seen: u64 },
-    /// A person has forced the state, or reset it. Of two the one with the higher number holds: a process that forces a
-    /// state takes one more than all that it knows of, so that the order and the number of messages do not matter.
+    /// A person has forced the state, or reset it. Of two the one with the higher number holds: a
+    /// process that forces a state takes one more than all that it knows of, so that the order and
+    /// the number of messages do not matter.
     Forced { state: BreakerState, number: u64 },
     /// A server has asked it to wait. A person who ends the wait forces the key to be closed.
     Cooling {
@@ -123,8 +129,8 @@ impl Word {
     }
 }
 
-/// The key under which a store has the forced state of a key: it stands beside what the breaker does by itself. No key of a breaker
-/// begins so.
+/// The key under which a store has the forced state of a key: it stands beside what the breaker
+/// does by itself. No key of a breaker begins so.
 pub(super) fn forced(key: &str) -> String {
     format!("{FORCED_MARK}{key}")
 }
@@ -315,7 +321,8 @@ impl Fleet {
         known.map_or(BreakerState::Closed, |forced| forced.state)
     }
 
-    /// Takes what a store tells: what is to be done, in this order, and whether it is another store than before.
+    /// Takes what a store tells: what is to be done, in this order, and whether it is another store
+    /// than before.
     pub(super) fn read(&mut self, news: News, now: Duration) -> (Vec<(String, Act)>, bool) {
         let is_new = news.store != self.store;
         if is_new {

@@ -99,7 +99,8 @@ pub struct SharedSnapshot {
     pub told_total: u64,
     /// What was taken over from others, also where a breaker was in that state already.
     pub adopted_total: u64,
-    /// What could not be told or taken over: more than 10,000 keys, what is no word of ours, a layer with another name.
+    /// What could not be told or taken over: more than 10,000 keys, what is no word of ours, a
+    /// layer with another name.
     pub dropped_total: u64,
     /// Exchanges that failed.
     pub failed_total: u64,

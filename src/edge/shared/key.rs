@@ -8,8 +8,8 @@ const SEPARATOR: char = '\u{1f}';
 
 pub(super) type Parts<'a> = (Option<&'a str>, Option<&'a str>);
 
-/// A key of a layer as text: the layer's name, then both parts, or the user's own hash. `None`: it is too long, or was cut, so that two
-/// keys might be taken for one.
+/// A key of a layer as text: the layer's name, then both parts, or the user's own hash. `None`: it
+/// is too long, or was cut, so that two keys might be taken for one.
 pub(super) fn encode(layer: &str, hash: u64, parts: Parts<'_>, is_hashed: bool) -> Option<String> {
     let (server, tool) = parts;
     let text = match is_hashed {

@@ -80,7 +80,8 @@ impl Layers {
         encode(name, hash, parts, matches!(state.key(), Key::Hashed(_)))
     }
 
-    /// `makes`: also if there is no breaker of this key yet. False: no layer with breakers has this name, or the key has no place.
+    /// `makes`: also if there is no breaker of this key yet. False: no layer with breakers has this
+    /// name, or the key has no place.
     pub(super) fn with_breaker(&self, key: &str, makes: bool, work: impl Fn(&Breaker)) -> bool {
         let Some((State::Breakers(handle), hash, parts)) = self.find(key) else {
             return false;
@@ -101,7 +102,8 @@ impl Layers {
         }
     }
 
-    /// The same for gates: what remains of a cooldown, and whether a limit was met. `None`: a person has ended it.
+    /// The same for gates: what remains of a cooldown, and whether a limit was met. `None`: a
+    /// person has ended it.
     pub(super) fn with_gate(&self, key: &str, cooldown: Option<(Duration, bool)>) -> bool {
         match self.find(key) {
             Some((State::Gates(handle), hash, parts)) => handle.adopt(hash, parts, cooldown),

@@ -195,7 +195,8 @@ impl<S: Store> Mirror<S> {
             }
             (TransitionReason::Forced, state) => return self.force(key, state, now),
             (TransitionReason::ProbeFailed, BreakerState::Open) => {
-                // Whoever spoke for the fleet probes last the next time: it may be the only one that is sick.
+                // Whoever spoke for the fleet probes last the next time: it may be the only one
+                // that is sick.
                 if agreed && self.fleet.size() > 1 {
                     let (grace, again) = (self.grace, self.random_grace());
                     let more = grace + again;
@@ -300,7 +301,8 @@ impl<S: Store> Mirror<S> {
         }
     }
 
-    /// A person had forced a state while the store was away, and what this process has said since comes after it.
+    /// A person had forced a state while the store was away, and what this process has said since
+    /// comes after it.
     fn force_at_last(&mut self, key: String, state: BreakerState, now: Duration) {
         let since = self.words.take_back(&key);
         self.force(key.clone(), state, now);
@@ -465,7 +467,8 @@ impl<S: Store> Mirror<S> {
         is_placed
     }
 
-    /// Beyond an opening of another process, so that this one probes first; at random, so that the others do not probe together.
+    /// Beyond an opening of another process, so that this one probes first; at random, so that the
+    /// others do not probe together.
     fn random_grace(&self) -> Duration {
         self.grace
             .saturating_add(part(self.grace, self.random.next()))

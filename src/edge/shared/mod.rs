@@ -1,9 +1,10 @@
 //! What circuit breakers and rate limits have learnt, shared between processes.
 //!
-//! Each of ten processes that call a dead tool finds that out by itself, with five failures, and then each sends its own
-//! probes; ten that share a rate limit meet it ten times, and come back together. With [`SharedState`] they tell each other, over a
-//! [`Store`], and act as one. Calls never wait for it: each process decides on its
-//! own breakers and gates, as without it, and the future of [`SharedState::run`] mirrors their states in the background. If that future, the
+//! Each of ten processes that call a dead tool finds that out by itself, with five failures, and
+//! then each sends its own probes; ten that share a rate limit meet it ten times, and come back
+//! together. With [`SharedState`] they tell each other, over a [`Store`], and act as one. Calls
+//! never wait for it: each process decides on its own breakers and gates, as without it, and the
+//! future of [`SharedState::run`] mirrors their states in the background. If that future, the
 //! store, or the way to it is gone, processes go on alone with what they know.
 //!
 //! ```
@@ -26,7 +27,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Over a Redis or Valkey server it is the same with a `RedisStore` (feature `redis`); any other store is a [`Store`] of your own.
+//! Over a Redis or Valkey server it is the same with a `RedisStore` (feature `redis`); any other
+//! store is a [`Store`] of your own.
 //!
 //! # What is shared
 //!
@@ -43,31 +45,40 @@
 //! | a cooldown is over | all return together as slowly as one would: each has one turn of so many |
 //! | anything else: results, windows, refusals | nothing |
 //!
-//! A process passes on what it has seen itself, never what it took over from others. So a state lasts no longer than the process that has
-//! seen it says so. An opening never shortens that of another process, and each result is counted in its own process only.
+//! A process passes on what it has seen itself, never what it took over from others. So a state
+//! lasts no longer than the process that has seen it says so. An opening never shortens that of
+//! another process, and each result is counted in its own process only.
 //!
 //! # One probe for all
 //!
-//! The process that was open first probes first: the others add a [grace](SharedState::with_grace) to what they take over, at random
-//! once to twice as long. Its verdict reaches them before their own probes. If it gets no calls, the next one probes. A process whose
-//! probe has failed adds two to three graces to its own period, so that the next probe is that of another process.
+//! The process that was open first probes first: the others add a [grace](SharedState::with_grace)
+//! to what they take over, at random once to twice as long. Its verdict reaches them before their
+//! own probes. If it gets no calls, the next one probes. A process whose probe has failed adds two
+//! to three graces to its own period, so that the next probe is that of another process.
 //!
 //! # What it cannot do
 //!
-//! - One process that is sick by itself (its name resolution, its network) opens breakers of tools that are well. With a quorum of 1 it
-//!   would do so for all; so the default is 2. A single process is its own quorum.
-//! - All processes of a fleet have to read and write the same store. Who can write to it can close and open all breakers: what
-//!   is read is bounded and checked, but not signed.
-//! - Between two persons who force a key at the same time, in processes that do not know of each other yet, the stricter state wins; what was forced while
-//!   the store was away counts from the moment at which it is back.
-//! - A store that goes on with an older copy of its content, as after a failover, is told what it lacks if the next process that asks has seen more. If it
-//!   has not, what was lost is known with the next opening, or within a day.
-//! - Breakers that a program makes disabled, as after [`disable_all`](crate::circuit_breaker::CircuitBreakerHandle::disable_all), are told if they were there
-//!   already.
-//! - A store that loses its content costs nothing that is known here: each process tells again what it has seen itself. A state that was
-//!   forced by a process that has ended since, and that the store has lost, is not known to processes that start later.
-//! - Keys go to the store as text: names of servers and tools, cut ones and those of more than [`MAX_KEY_BYTES`] excepted, which are not shared. Keys that
-//!   a function makes are refused, unless they are [said to be public](SharedState::public_breakers). Keys of the ids of callers are refused.
+//! - One process that is sick by itself (its name resolution, its network) opens breakers of tools
+//!   that are well. With a quorum of 1 it would do so for all; so the default is 2. A single
+//!   process is its own quorum.
+//! - All processes of a fleet have to read and write the same store. Who can write to it can close
+//!   and open all breakers: what is read is bounded and checked, but not signed.
+//! - Between two persons who force a key at the same time, in processes that do not know of each
+//!   other yet, the stricter state wins; what was forced while the store was away counts from the
+//!   moment at which it is back.
+//! - A store that goes on with an older copy of its content, as after a failover, is told what it
+//!   lacks if the next process that asks has seen more. If it has not, what was lost is known with
+//!   the next opening, or within a day.
+//! - Breakers that a program makes disabled, as after
+//!   [`disable_all`](crate::circuit_breaker::CircuitBreakerHandle::disable_all), are told if they
+//!   were there already.
+//! - A store that loses its content costs nothing that is known here: each process tells again what
+//!   it has seen itself. A state that was forced by a process that has ended since, and that the
+//!   store has lost, is not known to processes that start later.
+//! - Keys go to the store as text: names of servers and tools, cut ones and those of more than
+//!   [`MAX_KEY_BYTES`] excepted, which are not shared. Keys that a function makes are refused,
+//!   unless they are [said to be public](SharedState::public_breakers). Keys of the ids of callers
+//!   are refused.
 
 mod fleet;
 mod handle;
@@ -114,7 +125,8 @@ const MAX_LAYER_BYTES: usize = 64;
 /// The longest grace, and the longest time between two exchanges.
 const MAX_PAUSE: Duration = Duration::from_secs(3600);
 
-/// Shares the states of circuit breakers and rate limits with other processes. See the [module](self).
+/// Shares the states of circuit breakers and rate limits with other processes. See the
+/// [module](self).
 #[must_use = "it does nothing until its future is polled"]
 pub struct SharedState<S> {
     store: S,
@@ -142,9 +154,10 @@ impl<S: Store> SharedState<S> {
     ///
     /// # Errors
     ///
-    /// `layer`: the name is empty, longer than 64 bytes, has a control character, or is that of another layer; or the layer's
-    /// keys are made by a function: they may have what is not for the store. Keys of the ids of callers
-    /// ([`Key::Session`], [`Key::per_principal`]) are never shared.
+    /// `layer`: the name is empty, longer than 64 bytes, has a control character, or is that of
+    /// another layer; or the layer's keys are made by a function: they may have what is not for the
+    /// store. Keys of the ids of callers ([`Key::Session`], [`Key::per_principal`]) are never
+    /// shared.
     pub fn breakers(
         self,
         name: impl Into<String>,
@@ -153,8 +166,9 @@ impl<S: Store> SharedState<S> {
         self.add(name.into(), State::Breakers(handle.clone()), false)
     }
 
-    /// The same for a layer whose keys are made by a function: they hold no secret, as the store has them as they are; and hashes are the
-    /// same in every process, so they have no seed of their own.
+    /// The same for a layer whose keys are made by a function: they hold no secret, as the store
+    /// has them as they are; and hashes are the same in every process, so they have no seed of
+    /// their own.
     ///
     /// # Errors
     ///
@@ -180,7 +194,8 @@ impl<S: Store> SharedState<S> {
         self.add(name.into(), State::Gates(handle.clone()), false)
     }
 
-    /// The same for a layer whose keys are made by a function, as [`public_breakers`](Self::public_breakers) has it.
+    /// The same for a layer whose keys are made by a function, as
+    /// [`public_breakers`](Self::public_breakers) has it.
     ///
     /// # Errors
     ///
@@ -216,8 +231,9 @@ impl<S: Store> SharedState<S> {
         Ok(self)
     }
 
-    /// Sets of how many living processes a breaker has to be open, each by results of its own, before it opens for all; at least 1. If there
-    /// are fewer processes, all of them are enough. Default: 2.
+    /// Sets of how many living processes a breaker has to be open, each by results of its own,
+    /// before it opens for all; at least 1. If there are fewer processes, all of them are enough.
+    /// Default: 2.
     ///
     /// # Errors
     ///
@@ -229,8 +245,9 @@ impl<S: Store> SharedState<S> {
         Ok(self)
     }
 
-    /// Sets what is added to a period that is taken over, once to twice at random: the time for which the process that was open first
-    /// may probe alone. It should be longer than a probe takes to begin and to be told. Zero: all probe at once. Default: 5 s.
+    /// Sets what is added to a period that is taken over, once to twice at random: the time for
+    /// which the process that was open first may probe alone. It should be longer than a probe
+    /// takes to begin and to be told. Zero: all probe at once. Default: 5 s.
     ///
     /// # Errors
     ///
@@ -241,7 +258,8 @@ impl<S: Store> SharedState<S> {
         Ok(self)
     }
 
-    /// Sets the longest time between two exchanges with the store: what got lost on the way is known after it. Default: 1 s.
+    /// Sets the longest time between two exchanges with the store: what got lost on the way is
+    /// known after it. Default: 1 s.
     ///
     /// # Errors
     ///
@@ -258,11 +276,12 @@ impl<S: Store> SharedState<S> {
         SharedHandle(Arc::clone(&self.status))
     }
 
-    /// Mirrors the states until it is dropped; then the process goes on alone, and nothing that it knows is lost. It keeps its layers'
-    /// states alive.
+    /// Mirrors the states until it is dropped; then the process goes on alone, and nothing that it
+    /// knows is lost. It keeps its layers' states alive.
     ///
-    /// An exchange that fails, or takes longer than a second, is made again after the time between two exchanges. The event
-    /// `tool.store` tells when the store is down (WARN), and when it is up again (INFO).
+    /// An exchange that fails, or takes longer than a second, is made again after the time between
+    /// two exchanges. The event `tool.store` tells when the store is down (WARN), and when it is up
+    /// again (INFO).
     pub async fn run(self) {
         // Of nobody else, and not to be guessed.
         let me = format!("{:016x}", RandomState::new().hash_one(0));

@@ -43,12 +43,14 @@ const MAX_LASTS: Duration = Duration::from_secs(366 * 24 * 3600);
 /// # Ok(()) }
 /// ```
 ///
-/// One connection is used for the exchanges and for the hints that others have written (RESP3). It is made at the first exchange, by a task of
-/// the crate `redis` that ends with the store, and again when it is lost. A connection and an answer may take 500 ms each; an exchange that failed because
-/// its connection had been closed is made once more at once.
+/// One connection is used for the exchanges and for the hints that others have written (RESP3). It
+/// is made at the first exchange, by a task of the crate `redis` that ends with the store, and
+/// again when it is lost. A connection and an answer may take 500 ms each; an exchange that failed
+/// because its connection had been closed is made once more at once.
 ///
-/// An exchange is one script, which runs on the server's clock. It keeps at most 100,000 entries, in the five keys `{tt:NAMESPACE}:*`, which expire two days
-/// after the last write, and publishes hints on the channel `{tt:NAMESPACE}:changed`. So a user of its own needs no more than this:
+/// An exchange is one script, which runs on the server's clock. It keeps at most 100,000 entries,
+/// in the five keys `{tt:NAMESPACE}:*`, which expire two days after the last write, and publishes
+/// hints on the channel `{tt:NAMESPACE}:changed`. So a user of its own needs no more than this:
 ///
 /// ```text
 /// ACL SETUSER toolcall on >PASSWORD resetkeys ~{tt:prod}:* resetchannels &{tt:prod}:*
@@ -86,14 +88,15 @@ impl Keys {
 }
 
 impl RedisStore {
-    /// The server at a URL: `redis://user:password@host:6379`, `rediss://..` with TLS, or `unix:///path/to/socket`. Nothing is connected
-    /// yet. For TLS the program depends on the crate `redis` 1.8 itself, with its feature `tokio-rustls-comp` or `tokio-native-tls-comp`. It
-    /// has to be one server, or the primary of a group; a cluster is not supported.
+    /// The server at a URL: `redis://user:password@host:6379`, `rediss://..` with TLS, or
+    /// `unix:///path/to/socket`. Nothing is connected yet. For TLS the program depends on the crate
+    /// `redis` 1.8 itself, with its feature `tokio-rustls-comp` or `tokio-native-tls-comp`. It has
+    /// to be one server, or the primary of a group; a cluster is not supported.
     ///
     /// # Errors
     ///
-    /// `url`: it is not such a URL, or is one with TLS and no such feature is on. The error does not have the URL, which may have a
-    /// password.
+    /// `url`: it is not such a URL, or is one with TLS and no such feature is on. The error does
+    /// not have the URL, which may have a password.
     pub fn new(url: &str) -> Result<Self, ConfigError> {
         let client = url.into_connection_info().and_then(|info| {
             let settings = info.redis_settings().clone();
@@ -129,11 +132,13 @@ impl RedisStore {
         })
     }
 
-    /// Sets the namespace: what processes with the same one tell each other is not known to those of another. Default: `default`.
+    /// Sets the namespace: what processes with the same one tell each other is not known to those
+    /// of another. Default: `default`.
     ///
     /// # Errors
     ///
-    /// `namespace`: empty, longer than 64 bytes, or with other characters than ASCII letters, digits, `-`, `_`, `.` and `:`.
+    /// `namespace`: empty, longer than 64 bytes, or with other characters than ASCII letters,
+    /// digits, `-`, `_`, `.` and `:`.
     pub fn with_namespace(mut self, namespace: &str) -> Result<Self, ConfigError> {
         let is_good = |b: u8| b.is_ascii_alphanumeric() || b"-_.:".contains(&b);
         let is_bad = !(1..=MAX_NAMESPACE_BYTES).contains(&namespace.len())
@@ -153,11 +158,13 @@ impl RedisStore {
         Ok(connection)
     }
 
-    /// One exchange, on the connection that there is, or on a new one. One on which something failed is not used again.
+    /// One exchange, on the connection that there is, or on a new one. One on which something
+    /// failed is not used again.
     async fn run(&mut self, exchange: &Exchange<'_>) -> Result<Answer, RedisError> {
         let mut connection = match &self.connection {
             Some(connection) => connection.clone(),
-            // Kept if the exchange is given up: what it has asked for is answered, and nobody looks.
+            // Kept if the exchange is given up: what it has asked for is answered, and nobody
+            // looks.
             None => self.connection.insert(self.connect().await?).clone(),
         };
         let fresh_id = format!("{:016x}", self.random.next());
@@ -186,8 +193,8 @@ fn micros(time: Duration) -> u64 {
     time.min(MAX_LASTS).as_micros() as u64
 }
 
-/// What the script returns: the store, the number, whether there is more, the moment, what it refused, processes, and records with
-/// their texts.
+/// What the script returns: the store, the number, whether there is more, the moment, what it
+/// refused, processes, and records with their texts.
 type Answer = (
     String,
     u64,

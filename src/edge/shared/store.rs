@@ -18,14 +18,17 @@ pub const MAX_PEERS: usize = 1_000;
 
 /// A store between processes: a log of entries, one for each process and key, the latest wins.
 ///
-/// It decides nothing: what the entries mean, and what follows from them, is the same for every store. What it may lose is
-/// everything: processes go on alone, and tell a [new store](News::store) what still holds.
+/// It decides nothing: what the entries mean, and what follows from them, is the same for every
+/// store. What it may lose is everything: processes go on alone, and tell a [new
+/// store](News::store) what still holds.
 pub trait Store: Send {
-    /// Writes entries, and reads what is new, at once: who reads `seq` has read all that was written up to it.
+    /// Writes entries, and reads what is new, at once: who reads `seq` has read all that was
+    /// written up to it.
     ///
     /// # Errors
     ///
-    /// Any: all of the exchange is tried again later, also if it was done. There are no retries to make here.
+    /// Any: all of the exchange is tried again later, also if it was done. There are no retries to
+    /// make here.
     ///
     /// # Cancel safety
     ///
@@ -35,12 +38,13 @@ pub trait Store: Send {
         exchange: Exchange<'_>,
     ) -> impl Future<Output = Result<News, AnyError>> + Send;
 
-    /// Completes when others may have written something: a hint, which may come too often, or never. It must wait for
-    /// something, or it keeps its process busy.
+    /// Completes when others may have written something: a hint, which may come too often, or
+    /// never. It must wait for something, or it keeps its process busy.
     ///
     /// # Cancel safety
     ///
-    /// The future is dropped whenever anything else happens, also in the middle of a message. A hint may be lost by that, and nothing else.
+    /// The future is dropped whenever anything else happens, also in the middle of a message. A
+    /// hint may be lost by that, and nothing else.
     fn changed(&mut self) -> impl Future<Output = ()> + Send;
 }
 
@@ -48,7 +52,8 @@ pub trait Store: Send {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Exchange<'a> {
-    /// The process: it is there, and its entries replace those that it has written under the same keys.
+    /// The process: it is there, and its entries replace those that it has written under the same
+    /// keys.
     pub peer: &'a str,
     /// For how long it is to count as there.
     pub present_for: Duration,
@@ -56,7 +61,8 @@ pub struct Exchange<'a> {
     pub entries: &'a [Entry],
     /// The [store](News::store) that it knows; empty at first.
     pub store: &'a str,
-    /// The number up to which it has read that store. If it was another one, it reads from the beginning.
+    /// The number up to which it has read that store. If it was another one, it reads from the
+    /// beginning.
     pub since: u64,
 }
 
@@ -98,8 +104,8 @@ pub struct News {
     pub more: bool,
     /// The processes that are there, at most [`MAX_PEERS`].
     pub peers: Vec<String>,
-    /// What was written since, by the process itself too, in the order of numbers; at most [`MAX_ENTRIES`]. What was replaced or is
-    /// over is not among them.
+    /// What was written since, by the process itself too, in the order of numbers; at most
+    /// [`MAX_ENTRIES`]. What was replaced or is over is not among them.
     pub records: Vec<Record>,
     /// How many entries it has refused, as it is full.
     pub refused: usize,

@@ -11,7 +11,8 @@ use super::{
     store::{Entry, MAX_ENTRIES},
 };
 
-/// Within what time words of others are told again to a store that has lost them, unless somebody else was faster.
+/// Within what time words of others are told again to a store that has lost them, unless somebody
+/// else was faster.
 const COPIES: Duration = Duration::from_secs(10);
 
 /// A word that holds.
@@ -117,7 +118,8 @@ impl Words {
         self.due.extend(keys);
     }
 
-    /// Another store than before knows only these keys. What others have said first they tell first.
+    /// Another store than before knows only these keys. What others have said first they tell
+    /// first.
     pub(super) fn repeat_all_but(&mut self, told: &[String], now: Duration) {
         let told: BTreeSet<_> = told.iter().collect();
         let delay = COPIES.mul_f64(self.turn);
@@ -131,7 +133,8 @@ impl Words {
         }
     }
 
-    /// How long after it was told a forced state is told again: before the store forgets it, and by one process.
+    /// How long after it was told a forced state is told again: before the store forgets it, and by
+    /// one process.
     fn forced_period(&self) -> Duration {
         FORCED / 2 + (FORCED / 4).mul_f64(self.turn)
     }

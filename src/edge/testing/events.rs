@@ -21,14 +21,16 @@ const MAX_LINE: usize = 1 << 10;
 
 /// A listener that records events: their names, or what [`pick`](Self::pick) takes from them.
 ///
-/// See the [module docs](super#events-and-the-record) for an example. It receives the events of the calls that it [runs](Self::run) or
-/// [observes](Self::observe), from every layer that they pass, without wiring. As the listener of a layer
-/// (`with_listener(events.clone())`) it receives those of all calls there. An event that reaches it on both ways is recorded once.
+/// See the [module docs](super#events-and-the-record) for an example. It receives the events of the
+/// calls that it [runs](Self::run) or [observes](Self::observe), from every layer that they pass,
+/// without wiring. As the listener of a layer (`with_listener(events.clone())`) it receives those
+/// of all calls there. An event that reaches it on both ways is recorded once.
 ///
 /// # Limits
 ///
-/// The first [`MAX_EVENTS`] that are picked are recorded, and the first as many of all events are printed, up to 1 KiB each. The rest is
-/// counted: an [`assert`](Self::assert) fails if something that was picked is not recorded.
+/// The first [`MAX_EVENTS`] that are picked are recorded, and the first as many of all events are
+/// printed, up to 1 KiB each. The rest is counted: an [`assert`](Self::assert) fails if something
+/// that was picked is not recorded.
 ///
 /// # Clone
 ///
@@ -63,8 +65,8 @@ struct Logged {
 }
 
 impl Events {
-    /// Records the [name](Event::name) of each event that is emitted. A retry and a retry that was refused have one name:
-    /// [`pick`](Self::pick) distinguishes them.
+    /// Records the [name](Event::name) of each event that is emitted. A retry and a retry that was
+    /// refused have one name: [`pick`](Self::pick) distinguishes them.
     pub fn new() -> Self {
         Self::pick(|event| event.name())
     }
@@ -77,8 +79,8 @@ impl Default for Events {
 }
 
 impl<T: Send + 'static> Events<T> {
-    /// Records what the function takes from an event. With `None` the event is left out, but printed when an
-    /// [`assert`](Self::assert) fails.
+    /// Records what the function takes from an event. With `None` the event is left out, but
+    /// printed when an [`assert`](Self::assert) fails.
     ///
     /// ```
     /// use tower_toolcall::{Event, testing::Events};
@@ -112,8 +114,8 @@ impl<T: Send + 'static> Events<T> {
         }
     }
 
-    /// Sends a call through a stack and records its events. Returns its result, and its record at the end. Dropping the future drops
-    /// the call.
+    /// Sends a call through a stack and records its events. Returns its result, and its record at
+    /// the end. Dropping the future drops the call.
     pub async fn run<S>(
         &self,
         mut stack: S,
@@ -132,7 +134,8 @@ impl<T: Send + 'static> Events<T> {
         (result, record)
     }
 
-    /// Observes a call, and records its events as long as the observation exists: all but its end, which is in its result.
+    /// Observes a call, and records its events as long as the observation exists: all but its end,
+    /// which is in its result.
     ///
     /// # Panics
     ///
@@ -164,7 +167,8 @@ impl<T: Send + 'static> Events<T> {
     ///
     /// # Panics
     ///
-    /// If not, or if there were more than [`MAX_EVENTS`]. The message has what was recorded instead, and the events with their times.
+    /// If not, or if there were more than [`MAX_EVENTS`]. The message has what was recorded
+    /// instead, and the events with their times.
     #[track_caller]
     pub fn assert<const N: usize>(&self, expected: [T; N])
     where

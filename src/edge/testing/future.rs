@@ -14,7 +14,8 @@ use super::{
 use crate::{call::ToolCall, error::ToolError};
 
 pin_project! {
-    /// Response future that does what a [`Step`] says: of [`Script`](super::Script) and [`Replay`](super::Replay).
+    /// Response future that does what a [`Step`] says: of [`Script`](super::Script) and
+    /// [`Replay`](super::Replay).
     #[must_use = "futures do nothing unless polled"]
     pub struct StepFuture<Res> {
         // `None` once it has ended.

@@ -7,8 +7,9 @@
 //! | a program without its servers | [`Capture`], which writes calls and answers down, and [`Replay`], which answers from that |
 //! | what a success does not show: retries, waits, refusals | [`Events`], and the call's [`RecordSnapshot`] |
 //!
-//! All of it waits on tokio's clock. With `#[tokio::test(start_paused = true)]` (tokio's feature `test-util`) a test of an hour takes
-//! milliseconds, and its durations are exact. Put the feature `testing` among the `dev-dependencies`:
+//! All of it waits on tokio's clock. With `#[tokio::test(start_paused = true)]` (tokio's feature
+//! `test-util`) a test of an hour takes milliseconds, and its durations are exact. Put the feature
+//! `testing` among the `dev-dependencies`:
 //!
 //! ```toml
 //! [dev-dependencies]
@@ -88,8 +89,9 @@
 //!
 //! # Faults
 //!
-//! Whether a program survives random faults shows after many calls. With the same seed each run is the same. The fault that matters
-//! most is the lost answer: the tool has run, and its caller cannot know.
+//! Whether a program survives random faults shows after many calls. With the same seed each run is
+//! the same. The fault that matters most is the lost answer: the tool has run, and its caller
+//! cannot know.
 //!
 //! ```
 //! use serde_json::Value;
@@ -120,7 +122,8 @@
 //!
 //! # Capture and replay
 //!
-//! Around the real tools once, then instead of them. What is written down is redacted, so that it may be kept in a repository.
+//! Around the real tools once, then instead of them. What is written down is redacted, so that it
+//! may be kept in a repository.
 //!
 //! ```
 //! use serde_json::json;
@@ -158,8 +161,9 @@
 //!
 //! # Events and the record
 //!
-//! A success does not show what it took. [`Events::run`] sends a call through a stack and records the events of all its layers, without
-//! wiring. An [`assert`](Events::assert) that fails prints everything that happened, with its times.
+//! A success does not show what it took. [`Events::run`] sends a call through a stack and records
+//! the events of all its layers, without wiring. An [`assert`](Events::assert) that fails prints
+//! everything that happened, with its times.
 //!
 //! ```
 //! use std::time::Duration;

@@ -2,9 +2,11 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{call::Observation, error::ToolError};
 
-/// What a call's record says at one moment: a copy of what its [`Observation`] gives, to be compared and printed.
+/// What a call's record says at one moment: a copy of what its [`Observation`] gives, to be
+/// compared and printed.
 ///
-/// See the [module docs](super#events-and-the-record) for an example; [`Events::run`](super::Events::run) makes one at the end of a call.
+/// See the [module docs](super#events-and-the-record) for an example;
+/// [`Events::run`](super::Events::run) makes one at the end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordSnapshot {

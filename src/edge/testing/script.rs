@@ -22,12 +22,14 @@ use crate::{
 /// A tool that follows a list, one [`Step`] for each call, and records the calls that it got.
 ///
 /// See the [module docs](super#a-scripted-tool) for an example. It is always ready, takes calls of
-/// any name, and returns the errors of its steps unchanged: the layers above add the names of the call.
+/// any name, and returns the errors of its steps unchanged: the layers above add the names of the
+/// call.
 ///
-/// When the list is used up, a call fails with [`Internal`](ErrorKind::Internal), which no layer repeats and which says so. With
-/// [`then`](Self::then) it does something else.
+/// When the list is used up, a call fails with [`Internal`](ErrorKind::Internal), which no layer
+/// repeats and which says so. With [`then`](Self::then) it does something else.
 ///
-/// For several tools make several scripts, and put them behind a router (feature `router`), or one [`Step::of`] that looks at the name.
+/// For several tools make several scripts, and put them behind a router (feature `router`), or one
+/// [`Step::of`] that looks at the name.
 ///
 /// # Clone
 ///
@@ -60,7 +62,8 @@ impl<Res> Script<Res> {
         Self::new([]).then(step)
     }
 
-    /// Sets what is done with each call that comes when the list is used up. Default: it is an error.
+    /// Sets what is done with each call that comes when the list is used up. Default: it is an
+    /// error.
     #[must_use]
     pub fn then(self, step: Step<Res>) -> Self {
         self.set_then(step);
@@ -72,14 +75,15 @@ impl<Res> Script<Res> {
         lock(&self.list).then = Some(step);
     }
 
-    /// How many steps of the list are left. 0 at the end of a test: the tool was called as often as expected.
+    /// How many steps of the list are left. 0 at the end of a test: the tool was called as often as
+    /// expected.
     pub fn left(&self) -> usize {
         lock(&self.list).steps.len()
     }
 
-    /// The calls that it got, each attempt one, in the order in which they came: the first [`MAX_CALLS`](super::MAX_CALLS).
-    /// They are whole: with their arguments and extensions, and what these keep alive, they are kept until the last clone of the script is
-    /// dropped.
+    /// The calls that it got, each attempt one, in the order in which they came: the first
+    /// [`MAX_CALLS`](super::MAX_CALLS). They are whole: with their arguments and extensions, and
+    /// what these keep alive, they are kept until the last clone of the script is dropped.
     pub fn calls(&self) -> Vec<ToolCall> {
         let tally = lock(&self.tally);
         tally.calls.iter().map(|(call, _)| call.clone()).collect()
@@ -95,7 +99,8 @@ impl<Res> Script<Res> {
         lock(&self.tally).count
     }
 
-    /// How many response futures exist. A layer drops the tool's future with its answer, so that this is 0 when no call runs.
+    /// How many response futures exist. A layer drops the tool's future with its answer, so that
+    /// this is 0 when no call runs.
     pub fn in_flight(&self) -> usize {
         lock(&self.tally).in_flight
     }
@@ -112,7 +117,8 @@ impl<Res> Script<Res> {
 }
 
 impl<Res: Clone> Script<Res> {
-    /// Records a call and gives its step: under one lock, so that calls have their steps in the order of the record.
+    /// Records a call and gives its step: under one lock, so that calls have their steps in the
+    /// order of the record.
     fn next(&self, call: &ToolCall) -> Step<Res> {
         let mut list = lock(&self.list);
         let n = lock(&self.tally).record(call);

@@ -108,14 +108,15 @@ impl<Res> Step<Res> {
         Self::new(Act::PanicInCall(text.into()))
     }
 
-    /// Sets how long it waits before anything else, on tokio's clock, from the first poll of the future. Default: not at all.
+    /// Sets how long it waits before anything else, on tokio's clock, from the first poll of the
+    /// future. Default: not at all.
     pub fn after(mut self, wait: Duration) -> Self {
         self.after = Some(wait);
         self
     }
 
-    /// [Reports progress](ToolCall::progress) `reports` times before it ends, and waits for `every` before each report.
-    /// Default: never. This comes after the wait of [`after`](Self::after).
+    /// [Reports progress](ToolCall::progress) `reports` times before it ends, and waits for `every`
+    /// before each report. Default: never. This comes after the wait of [`after`](Self::after).
     pub fn with_progress(mut self, reports: u32, every: Duration) -> Self {
         self.progress = Some((reports, every));
         self

@@ -49,7 +49,8 @@ impl Token {
         self
     }
 
-    /// Sets how long it is valid, from the moment at which it was asked for; zero: for one call. Default: nothing is known.
+    /// Sets how long it is valid, from the moment at which it was asked for; zero: for one call.
+    /// Default: nothing is known.
     pub fn with_lifetime(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
         self
@@ -65,7 +66,8 @@ impl Token {
         self.lifetime
     }
 
-    /// Returns when it expires, if that is known: its [lifetime](Self::lifetime) after this value was made.
+    /// Returns when it expires, if that is known: its [lifetime](Self::lifetime) after this value
+    /// was made.
     pub fn expires_at(&self) -> Option<Instant> {
         self.since.checked_add(self.lifetime?)
     }
@@ -75,7 +77,8 @@ impl Token {
         self.scope.as_deref()
     }
 
-    /// Returns its type, as the scheme of the header: always `Bearer`, because a token of another type is refused.
+    /// Returns its type, as the scheme of the header: always `Bearer`, because a token of another
+    /// type is refused.
     pub const fn token_type(&self) -> &'static str {
         "Bearer"
     }

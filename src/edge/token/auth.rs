@@ -129,8 +129,9 @@ fn basic(id: &str, secret: &Secret) -> Result<HeaderValue, AnyError> {
     Ok(value)
 }
 
-/// Makes the JWT with which a client signs in: `iss` and `sub` are the client's id, `aud` is the audience that it gets, `jti` is new each time, `exp`
-/// is soon (RFC 7523, section 3). By the JWT crate of your choice.
+/// Makes the JWT with which a client signs in: `iss` and `sub` are the client's id, `aud` is the
+/// audience that it gets, `jti` is new each time, `exp` is soon (RFC 7523, section 3). By the JWT
+/// crate of your choice.
 pub trait Assertion: Send + Sync {
     /// A new one, for the identity provider of this URL.
     ///

@@ -46,8 +46,8 @@ const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 /// How long the body of an answer with an error status is waited for.
 const REFUSAL_TIME: Duration = Duration::from_secs(2);
 
-/// The token endpoint of an identity provider: exchanges the token of a [`TokenRequest`] for one that has its target (RFC 8693), by one POST of a form
-/// over any HTTP client.
+/// The token endpoint of an identity provider: exchanges the token of a [`TokenRequest`] for one
+/// that has its target (RFC 8693), by one POST of a form over any HTTP client.
 ///
 /// A tool service for layers of its own, under a [`TokenLayer`](super::TokenLayer): a breaker, a
 /// timeout, trace and metrics that know it as the tool `token_exchange` of the provider's host. It
@@ -63,8 +63,9 @@ const REFUSAL_TIME: Duration = Duration::from_secs(2);
 /// | 3xx | `TokenExchange`: a redirect is not followed, so that no secret goes elsewhere. The client must not follow it either |
 /// | more than 64 KiB | `TokenExchange` |
 ///
-/// `issued_token_type` may be missing, as an access token, and so may the `aud` of a JWT, whose claims may be unreadable: a warning tells of either once. Signatures are checked by
-/// the service that takes the token.
+/// `issued_token_type` may be missing, as an access token, and so may the `aud` of a JWT, whose
+/// claims may be unreadable: a warning tells of either once. Signatures are checked by the service
+/// that takes the token.
 ///
 /// # Readiness, cancel safety
 ///
@@ -91,7 +92,8 @@ struct Settings {
 }
 
 impl<C, B> TokenEndpoint<C, B> {
-    /// The endpoint at this URL: `https://`, or `http://` on this machine (`localhost`, `127.0.0.1`, `[::1]`).
+    /// The endpoint at this URL: `https://`, or `http://` on this machine (`localhost`,
+    /// `127.0.0.1`, `[::1]`).
     ///
     /// # Errors
     ///
@@ -113,7 +115,8 @@ impl<C, B> TokenEndpoint<C, B> {
         })
     }
 
-    /// Refuses JWTs that name no audience, or cannot be read. Default: they are taken, and a warning tells of it once.
+    /// Refuses JWTs that name no audience, or cannot be read. Default: they are taken, and a
+    /// warning tells of it once.
     #[must_use]
     pub fn require_audience(mut self) -> Self {
         Arc::make_mut(&mut self.settings).needs_audience = true;

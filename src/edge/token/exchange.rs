@@ -32,7 +32,8 @@ use crate::{
 /// The name of the calls that ask for tokens.
 const TOOL: &str = "token_exchange";
 
-/// A token that was refused is not asked for again before it has this age: the next one would be refused as well.
+/// A token that was refused is not asked for again before it has this age: the next one would be
+/// refused as well.
 const REFUSABLE: Duration = Duration::from_secs(30);
 
 /// A token, and when it was asked for.
@@ -224,7 +225,8 @@ impl Settings {
     ) -> Option<Instant> {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let left = |claims: &Claims| claims.expires().map(|end| time(end - now.as_secs_f64()));
-        // It may be valid for a shorter time than its provider says, by its own word: this machine's clock is asked where one of them says nothing.
+        // It may be valid for a shorter time than its provider says, by its own word: this
+        // machine's clock is asked where one of them says nothing.
         let own = Claims::of(token.secret().expose()).and_then(|claims| {
             let (issued_for, left) = (claims.lifetime().map(time), left(&claims));
             match token.lifetime() {

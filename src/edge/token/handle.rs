@@ -52,7 +52,8 @@ impl TokenHandle {
         }
     }
 
-    /// How many tokens are kept, with those that are being asked for, and those that have ended, until others come.
+    /// How many tokens are kept, with those that are being asked for, and those that have ended,
+    /// until others come.
     pub fn len(&self) -> usize {
         self.flights.len()
     }

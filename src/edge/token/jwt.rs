@@ -1,4 +1,5 @@
-//! The claims of a JSON Web Token (RFC 7519), as far as they say for whom it is and how long. Signatures are the services' to check.
+//! The claims of a JSON Web Token (RFC 7519), as far as they say for whom it is and how long.
+//! Signatures are the services' to check.
 
 use base64::{
     Engine as _,

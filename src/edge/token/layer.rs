@@ -42,8 +42,9 @@ pub(super) struct Settings {
 }
 
 impl<X> TokenLayer<X> {
-    /// A layer that asks this service for tokens: a [`TokenEndpoint`](super::TokenEndpoint) under layers of its own, or any
-    /// `Service<ToolCall, Response = Token>` that reads the [`TokenRequest`](super::TokenRequest) of its calls.
+    /// A layer that asks this service for tokens: a [`TokenEndpoint`](super::TokenEndpoint) under
+    /// layers of its own, or any `Service<ToolCall, Response = Token>` that reads the
+    /// [`TokenRequest`](super::TokenRequest) of its calls.
     pub fn new(exchange: X) -> Self {
         Self {
             exchange: Exchange::new(exchange, MAX_KEYS),
@@ -58,11 +59,13 @@ impl<X> TokenLayer<X> {
         }
     }
 
-    /// Sets for whom the tokens of a tool have to be: of a call with a server by its flat name (`pay__charge`), of one without by its own (`charge`). A
-    /// server that calls a tool of its own `charge` gets nobody else's token by that.
+    /// Sets for whom the tokens of a tool have to be: of a call with a server by its flat name
+    /// (`pay__charge`), of one without by its own (`charge`). A server that calls a tool of its own
+    /// `charge` gets nobody else's token by that.
     ///
-    /// A flat name is one tool's if no server has the separator in its name; a `Router` takes no such server. Else `a__b__c` is `b__c` of `a` as well as `c` of `a__b`, and both
-    /// get the token: use [`with_server`](Self::with_server) or [`targets`](Self::targets) instead.
+    /// A flat name is one tool's if no server has the separator in its name; a `Router` takes no
+    /// such server. Else `a__b__c` is `b__c` of `a` as well as `c` of `a__b`, and both get the
+    /// token: use [`with_server`](Self::with_server) or [`targets`](Self::targets) instead.
     pub fn with_tool(self, name: impl Into<Box<str>>, target: Target) -> Self {
         self.edit(|s| s.tools.set(name.into(), Some(target)))
     }
@@ -72,7 +75,8 @@ impl<X> TokenLayer<X> {
         self.edit(|s| _ = s.servers.insert(name.into(), target))
     }
 
-    /// Sets for whom the tokens of all other tools have to be: `None`, for nobody. Default: they have none.
+    /// Sets for whom the tokens of all other tools have to be: `None`, for nobody. Default: they
+    /// have none.
     pub fn targets(
         self,
         target: impl Fn(&CallInfo) -> Option<Target> + Send + Sync + 'static,
@@ -80,16 +84,18 @@ impl<X> TokenLayer<X> {
         self.edit(|s| s.of_call = Some(Arc::new(target)))
     }
 
-    /// Sends the caller's own token to this tool, as it is. The tool can then do whatever the caller may do elsewhere, which the MCP
-    /// specification forbids (2025-11-25, "Token Passthrough"): for a service of your own that checks the token itself. The event `tool.token`
-    /// tells of it.
+    /// Sends the caller's own token to this tool, as it is. The tool can then do whatever the
+    /// caller may do elsewhere, which the MCP specification forbids (2025-11-25, "Token
+    /// Passthrough"): for a service of your own that checks the token itself. The event
+    /// `tool.token` tells of it.
     pub fn pass_subject(self, tool: impl Into<Box<str>>) -> Self {
         let tool = tool.into();
         event!(WARN TOKEN, TOOL = short(&tool), ERROR = "the caller's own token is sent to this tool");
         self.edit(|s| s.tools.set(tool, None))
     }
 
-    /// Sets how long before its end a token is not used any more. Default 30 s; half of the token's lifetime at most.
+    /// Sets how long before its end a token is not used any more. Default 30 s; half of the token's
+    /// lifetime at most.
     pub fn with_leeway(self, leeway: Duration) -> Self {
         self.edit(|s| s.leeway = leeway)
     }
@@ -109,8 +115,8 @@ impl<X> TokenLayer<X> {
         Ok(self.edit(|s| s.max_lifetime = lifetime))
     }
 
-    /// Sets how many tokens are kept at most. Default 10,000; at most 16,777,216. Those that end first make room. What was kept before is
-    /// left behind.
+    /// Sets how many tokens are kept at most. Default 10,000; at most 16,777,216. Those that end
+    /// first make room. What was kept before is left behind.
     ///
     /// # Errors
     ///
@@ -121,7 +127,8 @@ impl<X> TokenLayer<X> {
         Ok(self)
     }
 
-    /// Changes the service that is asked for tokens: for layers of your own around one that was made elsewhere, or to read it. The tokens stay.
+    /// Changes the service that is asked for tokens: for layers of your own around one that was
+    /// made elsewhere, or to read it. The tokens stay.
     ///
     /// ```
     /// # use bytes::Bytes;
@@ -148,7 +155,8 @@ impl<X> TokenLayer<X> {
         }
     }
 
-    /// Returns the names of tools that have settings of their own, and whether calls have matched them.
+    /// Returns the names of tools that have settings of their own, and whether calls have matched
+    /// them.
     pub fn tool_names(&self) -> ToolNames {
         self.settings.tools.names()
     }

@@ -1,8 +1,11 @@
-//! Tokens for tools: a layer that exchanges the caller's token for one that the tool's service takes (RFC 8693), and keeps it.
+//! Tokens for tools: a layer that exchanges the caller's token for one that the tool's service
+//! takes (RFC 8693), and keeps it.
 //!
-//! The caller puts his own token on the call, [`ToolCall::with_subject_token`](crate::ToolCall::with_subject_token). The layer knows the
-//! [`Target`] of each tool's tokens, asks an identity provider for one, and puts it on the call as an [`UpstreamToken`], which
-//! an HTTP tool has as the variable `upstream_token` of its headers. The caller's own token goes to no tool.
+//! The caller puts his own token on the call,
+//! [`ToolCall::with_subject_token`](crate::ToolCall::with_subject_token). The layer knows the
+//! [`Target`] of each tool's tokens, asks an identity provider for one, and puts it on the call as
+//! an [`UpstreamToken`], which an HTTP tool has as the variable `upstream_token` of its headers.
+//! The caller's own token goes to no tool.
 //!
 //! ```
 //! use std::time::Duration;
@@ -48,18 +51,24 @@
 //!
 //! # Whose token it is
 //!
-//! A token is kept by the whole of what it was asked for: the subject's token itself, audience, resources and scopes, each compared in full. No session, agent
-//! or user id has a part in it. A call without a subject's token is refused; an empty one is none, and so is one of more than 16 KiB. Nothing is kept of one that
-//! its provider refuses.
+//! A token is kept by the whole of what it was asked for: the subject's token itself, audience,
+//! resources and scopes, each compared in full. No session, agent or user id has a part in it. A
+//! call without a subject's token is refused; an empty one is none, and so is one of more than 16
+//! KiB. Nothing is kept of one that its provider refuses.
 //!
-//! It is used until 30 s before its end ([`with_leeway`](TokenLayer::with_leeway); half of its lifetime at most), which is what its provider says, 300 s if it does not,
-//! 24 h at most. A JWT is used no longer than the time from its `iat` to its `exp`; if it has no `iat`, or its provider does not say how long it is valid, until
-//! its `exp` by the clock of this machine. No token is used after the `exp` of its subject's. One that is valid for no time is for one call. 10,000 are kept
-//! at most ([`with_max_keys`](TokenLayer::with_max_keys)); those that have ended are wiped when others come, a sixteenth of all at a time.
+//! It is used until 30 s before its end ([`with_leeway`](TokenLayer::with_leeway); half of its
+//! lifetime at most), which is what its provider says, 300 s if it does not, 24 h at most. A JWT is
+//! used no longer than the time from its `iat` to its `exp`; if it has no `iat`, or its provider
+//! does not say how long it is valid, until its `exp` by the clock of this machine. No token is
+//! used after the `exp` of its subject's. One that is valid for no time is for one call. 10,000 are
+//! kept at most ([`with_max_keys`](TokenLayer::with_max_keys)); those that have ended are wiped
+//! when others come, a sixteenth of all at a time.
 //!
-//! Of many calls that need the same token, one asks. If that call is dropped, or its time is over, the next one asks; if the exchange fails, all that
-//! waited for it share the failure, and the next call asks again. Calls with a token for one call wait for nobody. Waiting ends with the call's own deadline or
-//! cancellation: poll the future of a call or drop it, as the one that asks holds up the others.
+//! Of many calls that need the same token, one asks. If that call is dropped, or its time is over,
+//! the next one asks; if the exchange fails, all that waited for it share the failure, and the next
+//! call asks again. Calls with a token for one call wait for nobody. Waiting ends with the call's
+//! own deadline or cancellation: poll the future of a call or drop it, as the one that asks holds
+//! up the others.
 //!
 //! A 401 on the tool service's own connection, for a token that was kept for 30 s or more, forgets
 //! that token: another one is asked for, and the call is sent once more, as another attempt. A 401
@@ -68,9 +77,11 @@
 //!
 //! # Order
 //!
-//! Below the deadline, retry and whatever changes the names of calls, above the tool's own breaker and timeout: a provider that is down opens no tool's breaker and uses up no tool's time.
-//! The exchange has layers of its own; a retry there would multiply with the one above. Its calls are those of the tool `token_exchange`,
-//! with the ids, the rules, the deadline and the cancellation of the call for which they are made, and without its arguments.
+//! Below the deadline, retry and whatever changes the names of calls, above the tool's own breaker
+//! and timeout: a provider that is down opens no tool's breaker and uses up no tool's time. The
+//! exchange has layers of its own; a retry there would multiply with the one above. Its calls are
+//! those of the tool `token_exchange`, with the ids, the rules, the deadline and the cancellation
+//! of the call for which they are made, and without its arguments.
 //!
 //! # Limits per user
 //!
@@ -80,12 +91,16 @@
 //!
 //! # Strangers
 //!
-//! Whether a token is genuine the provider says: each one that somebody invents is a request to it, signed in as this program. With too many of them the provider answers all callers
-//! with a 429 or a 5xx, and a 5xx opens the circuit breaker for all. No refusal is remembered: an invented token hardly comes twice, and would have to be kept. So, where strangers can call:
+//! Whether a token is genuine the provider says: each one that somebody invents is a request to it,
+//! signed in as this program. With too many of them the provider answers all callers with a 429 or
+//! a 5xx, and a 5xx opens the circuit breaker for all. No refusal is remembered: an invented token
+//! hardly comes twice, and would have to be kept. So, where strangers can call:
 //!
-//! - Check callers first, in a layer of the router: the signature and the `exp` of their JWTs, or how many requests an address may send.
-//! - Set a limit around the exchange, as the example does. It bounds how many requests the provider has at once. The others wait, each until its own deadline; a call whose
-//!   token is kept needs no place. Where requests have to be bounded by the second, a rate limit stands at the same place.
+//! - Check callers first, in a layer of the router: the signature and the `exp` of their JWTs, or
+//!   how many requests an address may send.
+//! - Set a limit around the exchange, as the example does. It bounds how many requests the provider
+//!   has at once. The others wait, each until its own deadline; a call whose token is kept needs no
+//!   place. Where requests have to be bounded by the second, a rate limit stands at the same place.
 //!
 //! # Errors
 //!
@@ -100,28 +115,34 @@
 //!
 //! # Metrics
 //!
-//! A `metrics::MetricsLayer` above the layer counts what becomes of tokens, and times the exchanges (`token_exchange_total`, `token_exchange_failures_total`,
-//! `token_exchange_duration_ms`), with nothing to wire; [`TokenHandle::counts`] has the same of this layer alone. No label has a token, a
-//! subject or a name. The state of the provider's breaker (`circuit_breaker_state`, of the tool `token_exchange`) is there if a `MetricsLayer` stands
-//! around the exchange; with one that `Settings` made, by [`TokenLayer::map_exchange`].
+//! A `metrics::MetricsLayer` above the layer counts what becomes of tokens, and times the exchanges
+//! (`token_exchange_total`, `token_exchange_failures_total`, `token_exchange_duration_ms`), with
+//! nothing to wire; [`TokenHandle::counts`] has the same of this layer alone. No label has a token,
+//! a subject or a name. The state of the provider's breaker (`circuit_breaker_state`, of the tool
+//! `token_exchange`) is there if a `MetricsLayer` stands around the exchange; with one that
+//! `Settings` made, by [`TokenLayer::map_exchange`].
 //!
 //! # Secrets
 //!
-//! A [`Secret`] is in no text, `Debug`, event or serialised call, and is wiped when its last clone is dropped. What is not wiped: headers, the bodies of requests, the buffers of the HTTP
-//! client, of TLS and of the JSON parser, what a template engine prints, and the keys of [`once`](crate::once) and [`cache`](crate::cache), which are a
-//! subject's by its token.
+//! A [`Secret`] is in no text, `Debug`, event or serialised call, and is wiped when its last clone
+//! is dropped. What is not wiped: headers, the bodies of requests, the buffers of the HTTP client,
+//! of TLS and of the JSON parser, what a template engine prints, and the keys of
+//! [`once`](crate::once) and [`cache`](crate::cache), which are a subject's by its token.
 //!
 //! # Readiness
 //!
-//! Always ready. While a token is asked for, nothing is reserved below; the call is then sent by a fresh instance.
+//! Always ready. While a token is asked for, nothing is reserved below; the call is then sent by a
+//! fresh instance.
 //!
 //! # Cancel safety
 //!
-//! Dropping the response future ends the wait, and the exchange if the call is the one that asks. Nothing is lost or leaked.
+//! Dropping the response future ends the wait, and the exchange if the call is the one that asks.
+//! Nothing is lost or leaked.
 //!
 //! # Clone
 //!
-//! Clones, and services of one layer value, share the tokens. A call with a token that is kept allocates what its extensions do.
+//! Clones, and services of one layer value, share the tokens. A call with a token that is kept
+//! allocates what its extensions do.
 
 #[cfg(feature = "token")]
 mod answer;

@@ -8,11 +8,12 @@ use std::{
 use serde::{Deserialize, Deserializer};
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// A token or a password: never printed, never serialised, wiped when the last clone of it is dropped.
+/// A token or a password: never printed, never serialised, wiped when the last clone of it is
+/// dropped.
 ///
-/// What it was made of is wiped if it was a `String`; a `&str` is the caller's to wipe. Whatever [`expose`](Self::expose) is copied
-/// to is not: headers, buffers of an HTTP client and of TLS. Comparing two takes as long as they are long, wherever they
-/// differ.
+/// What it was made of is wiped if it was a `String`; a `&str` is the caller's to wipe. Whatever
+/// [`expose`](Self::expose) is copied to is not: headers, buffers of an HTTP client and of TLS.
+/// Comparing two takes as long as they are long, wherever they differ.
 ///
 /// ```
 /// use tower_toolcall::token::Secret;

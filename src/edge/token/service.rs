@@ -97,8 +97,8 @@ pub(crate) struct Bearer<S, X> {
     refused: Option<ToolError>,
 }
 
-/// What it takes to ask for a token and to send the call with it: of a call without one, and of one whose token may have been
-/// revoked.
+/// What it takes to ask for a token and to send the call with it: of a call without one, and of one
+/// whose token may have been revoked.
 struct Renewal<S, X> {
     call: ToolCall,
     request: TokenRequest,

@@ -1,6 +1,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
-/// For whom a token is asked: the audience, the resources and the scopes that it has to have (RFC 8693, section 2.1).
+/// For whom a token is asked: the audience, the resources and the scopes that it has to have (RFC
+/// 8693, section 2.1).
 ///
 /// Two of them are the same if they have the same parts; the order of scopes means nothing.
 ///

@@ -1,6 +1,7 @@
 use super::Secret;
 
-/// The token with which a call signs in upstream: an extension of the call, and the variable `upstream_token` of an HTTP tool's headers.
+/// The token with which a call signs in upstream: an extension of the call, and the variable
+/// `upstream_token` of an HTTP tool's headers.
 ///
 /// ```
 /// use tower_toolcall::{ToolCall, token::UpstreamToken};

@@ -6,7 +6,8 @@ use tokio::time::Instant;
 use crate::call::{ToolCall, Trust};
 use crate::edge::headers::{digits, the_only};
 
-/// How long the client waits, as the request's `grpc-timeout` has it: at most eight digits and a unit.
+/// How long the client waits, as the request's `grpc-timeout` has it: at most eight digits and a
+/// unit.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,8 +41,9 @@ impl ToolCall {
         self.with_request_headers(metadata.as_ref())
     }
 
-    /// Takes up how long the client waits: `grpc-timeout` becomes the call's deadline, if that is earlier than the one it has, and what
-    /// [`with_request_deadline`](Self::with_request_deadline) reads, which says what `trust` means.
+    /// Takes up how long the client waits: `grpc-timeout` becomes the call's deadline, if that is
+    /// earlier than the one it has, and what [`with_request_deadline`](Self::with_request_deadline)
+    /// reads, which says what `trust` means.
     #[must_use]
     pub fn with_grpc_deadline(self, metadata: &MetadataMap, trust: Trust) -> Self {
         let mut call = self.with_request_deadline(metadata.as_ref(), trust);

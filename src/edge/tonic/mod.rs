@@ -1,10 +1,12 @@
-//! gRPC, with [tonic](https://docs.rs/tonic): an error as a status and back, and the metadata of requests.
+//! gRPC, with [tonic](https://docs.rs/tonic): an error as a status and back, and the metadata of
+//! requests.
 //!
 //! The example [`tonic_server`] is a whole program with its message types, without `protoc`.
 //!
 //! [`tonic_server`]: https://docs.rs/crate/tower-toolcall/latest/source/examples/edges/tonic_server.rs
 //!
-//! A method runs the stack and lets `?` make a [`Status`](https://docs.rs/tonic/latest/tonic/struct.Status.html) of its error:
+//! A method runs the stack and lets `?` make a
+//! [`Status`](https://docs.rs/tonic/latest/tonic/struct.Status.html) of its error:
 //!
 //! ```
 //! use tonic::{Request, Response, Status};
@@ -44,11 +46,14 @@
 //! less than 10 ms, and tonic's answer may be first. No deadline is taken without it, and it says
 //! whether the client is trusted: deadlines of strangers tell a circuit breaker nothing.
 //!
-//! The names of tools and servers in a request are the client's: resolve them by an [identity layer](crate::identity).
+//! The names of tools and servers in a request are the client's: resolve them by an [identity
+//! layer](crate::identity).
 //!
-//! Whose a call is, a method says: [`with_request_extensions`](crate::ToolCall::with_request_extensions) takes up the
-//! [`VerifiedCaller`](crate::VerifiedCaller) that an interceptor has put into the request's extensions; else set the peer's
-//! address as the session id, as [not verified](crate::ToolCall::with_unverified_ids).
+//! Whose a call is, a method says:
+//! [`with_request_extensions`](crate::ToolCall::with_request_extensions) takes up the
+//! [`VerifiedCaller`](crate::VerifiedCaller) that an interceptor has put into the request's
+//! extensions; else set the peer's address as the session id, as [not
+//! verified](crate::ToolCall::with_unverified_ids).
 //!
 //! # A status from an error
 //!
@@ -63,7 +68,8 @@
 //!
 //! # An error from a status
 //!
-//! Of a client's call, for tools that speak gRPC. `From`, and the search through source chains ([`recognise`]), know:
+//! Of a client's call, for tools that speak gRPC. `From`, and the search through source chains
+//! ([`recognise`]), know:
 //!
 //! | status | kind |
 //! |---|---|
@@ -87,14 +93,16 @@
 //! | with `execution` in an `ErrorInfo` of [`DOMAIN`] | unknown | as it says |
 //! | any other | unknown | unknown |
 //!
-//! The delay is `RetryInfo`'s, or else `grpc-retry-pushback-ms`, or else that of the message. A pushback that forbids the
-//! repeat (a negative or unreadable value, or several of them) makes the error not retryable, unless `RetryInfo` names a
-//! delay. What a peer writes into them is a value or nothing.
+//! The delay is `RetryInfo`'s, or else `grpc-retry-pushback-ms`, or else that of the message. A
+//! pushback that forbids the repeat (a negative or unreadable value, or several of them) makes the
+//! error not retryable, unless `RetryInfo` names a delay. What a peer writes into them is a value
+//! or nothing.
 //!
 //! # Errors, cancellation
 //!
-//! Nothing here fails, whatever a peer writes. But tonic's own client panics (0.14) over a `grpc-status-details-bin` that is no
-//! base64, before there is a status: put a [`CatchPanicLayer`](crate::catch_panic) around tools that ask peers you do not trust.
+//! Nothing here fails, whatever a peer writes. But tonic's own client panics (0.14) over a
+//! `grpc-status-details-bin` that is no base64, before there is a status: put a
+//! [`CatchPanicLayer`](crate::catch_panic) around tools that ask peers you do not trust.
 //!
 //! A client that cancels, or is gone, drops its method's future, and with it the call.
 

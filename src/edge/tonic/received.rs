@@ -23,8 +23,9 @@ use crate::{
 
 const NANOS: i128 = 1_000_000_000;
 
-/// Recognises an error of tonic; `None` for an error of another crate. See [the table](crate::tonic#an-error-from-a-status).
-/// Whether the tool ran is unknown, as for [every foreign error](crate::error).
+/// Recognises an error of tonic; `None` for an error of another crate. See [the
+/// table](crate::tonic#an-error-from-a-status). Whether the tool ran is unknown, as for [every
+/// foreign error](crate::error).
 pub fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     on_wire(error).map(ToolError::into_inferred)
 }
@@ -167,7 +168,8 @@ fn is_about_size(message: &str) -> bool {
     .any(|words| message.contains(words))
 }
 
-/// The error as a peer with this crate had it, without whether its tool ran. `None` if it contradicts the status.
+/// The error as a peer with this crate had it, without whether its tool ran. `None` if it
+/// contradicts the status.
 fn from_peer(code: Code, info: &ErrorInfo, message: String) -> Option<ToolError> {
     let fact = |key: &str| info.metadata.get(key).map(String::as_str);
     let theirs: ErrorKind = named(fact("kind")?)?;
@@ -214,8 +216,8 @@ fn delay(status: &Status) -> Option<Duration> {
     retry_info(status).or_else(|| pushback(status.metadata().as_ref())?.delay)
 }
 
-/// The delay of `google.rpc.RetryInfo`; a negative one is over. Not as `tonic-types` reads it: a peer's
-/// `i64::MIN` seconds make `prost-types` 0.14 overflow.
+/// The delay of `google.rpc.RetryInfo`; a negative one is over. Not as `tonic-types` reads it: a
+/// peer's `i64::MIN` seconds make `prost-types` 0.14 overflow.
 fn retry_info(status: &Status) -> Option<Duration> {
     let details = pb::Status::decode(status.details()).ok()?.details;
     let info = details

@@ -17,9 +17,10 @@ pub(super) const MAX_BLOCKS: usize = 1024;
 
 /// Puts a turn together from the chunks of a stream.
 ///
-/// It takes the events of the format as JSON, without what carries them: the `data` of server-sent events, the members of Bedrock's
-/// event stream by their names (`{"contentBlockDelta": {..}}`). Events that say nothing about the message are ignored. Arguments that
-/// Gemini streams in parts, if it is asked to (`streamFunctionCallArguments`), are not put together.
+/// It takes the events of the format as JSON, without what carries them: the `data` of server-sent
+/// events, the members of Bedrock's event stream by their names (`{"contentBlockDelta": {..}}`).
+/// Events that say nothing about the message are ignored. Arguments that Gemini streams in parts,
+/// if it is asked to (`streamFunctionCallArguments`), are not put together.
 ///
 /// ```
 /// use serde_json::json;
@@ -74,8 +75,8 @@ impl Assembler {
     ///
     /// # Errors
     ///
-    /// If the stream is larger than [`MAX_BYTES`], or the chunk too deep. The turn is [cut](Turn::is_cut) then, whatever comes later, and
-    /// none of its calls runs.
+    /// If the stream is larger than [`MAX_BYTES`], or the chunk too deep. The turn is
+    /// [cut](Turn::is_cut) then, whatever comes later, and none of its calls runs.
     pub fn push(&mut self, chunk: &Value) -> Result<(), TurnError> {
         let taken = check_depth(chunk).and_then(|()| match self.format {
             Format::OpenAiChat => self.push_chat(chunk),
@@ -90,8 +91,8 @@ impl Assembler {
         taken
     }
 
-    /// The turn. One whose stream broke off is [cut](Turn::is_cut), and has no [call](super#calls-that-cannot-run) that may lack
-    /// arguments.
+    /// The turn. One whose stream broke off is [cut](Turn::is_cut), and has no
+    /// [call](super#calls-that-cannot-run) that may lack arguments.
     ///
     /// # Errors
     ///
@@ -161,7 +162,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// A known id wins over an index, and a new id on a used index is a new call: some servers number all calls 0, some not at all.
+    /// A known id wins over an index, and a new id on a used index is a new call: some servers
+    /// number all calls 0, some not at all.
     fn push_chat_call(&mut self, delta: &Map<String, Value>) -> Result<(), TurnError> {
         let (function, is_custom) = match delta.get("custom").filter(|body| body.is_object()) {
             Some(custom) => (custom, true),
@@ -388,7 +390,8 @@ impl Assembler {
             .rposition(|block| index.is_some() && block.index == index)
     }
 
-    /// The block that a fragment belongs to: that with its number, or else the last that it can belong to.
+    /// The block that a fragment belongs to: that with its number, or else the last that it can
+    /// belong to.
     fn current(&mut self, index: Option<u64>, fits: impl Fn(&Block) -> bool) -> Option<&mut Block> {
         let numbered = self.numbered(index).filter(|n| fits(&self.blocks[*n]));
         let at = numbered.or_else(|| self.blocks.iter().rposition(fits))?;

@@ -3,7 +3,8 @@ use std::fmt;
 use super::{MAX_BYTES, MAX_CALLS, assembler::MAX_BLOCKS};
 use crate::text::limited::LEVELS;
 
-/// Why what a model sent cannot be read as a turn. A call with bad arguments is none of these: it has its answer in the turn.
+/// Why what a model sent cannot be read as a turn. A call with bad arguments is none of these: it
+/// has its answer in the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TurnError {

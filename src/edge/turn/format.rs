@@ -240,7 +240,8 @@ impl Format {
         matches!(self, Self::OpenAiChat | Self::OpenAiResponses)
     }
 
-    /// Writes arguments in the type that the format has for them: `parsed`, or none where nothing could be parsed.
+    /// Writes arguments in the type that the format has for them: `parsed`, or none where nothing
+    /// could be parsed.
     pub(super) fn set_arguments(
         self,
         call: &mut Map<String, Value>,
@@ -348,8 +349,8 @@ impl Format {
         }
     }
 
-    /// The content of a result with images in the provider's blocks, and what stands beside it; `None` if there is
-    /// no image that the provider takes. Of the rest there are texts.
+    /// The content of a result with images in the provider's blocks, and what stands beside it;
+    /// `None` if there is no image that the provider takes. Of the rest there are texts.
     ///
     /// A chat message of the role `tool` takes text only.
     pub(super) fn with_images(self, parts: Vec<ModelPart<'_>>) -> Option<(Value, Vec<Value>)> {
@@ -386,7 +387,8 @@ impl Format {
         let ModelPart::Image { mime_type, base64 } = part else {
             return None;
         };
-        // Providers refuse a request, and each later one, for an image that is not of its type, or too large.
+        // Providers refuse a request, and each later one, for an image that is not of its type, or
+        // too large.
         let declared = mime_type.trim().to_ascii_lowercase();
         let mime_type = type_of(base64).unwrap_or(&declared);
         let format = match mime_type {
@@ -492,7 +494,8 @@ fn of_content(content: &Value) -> Result<Vec<Value>, TurnError> {
     }
 }
 
-/// Servers refuse a null for what they have not got, but for the content beside calls; and a null content without them.
+/// Servers refuse a null for what they have not got, but for the content beside calls; and a null
+/// content without them.
 fn tidy_chat(message: &mut Map<String, Value>) {
     let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
     let is_empty = calls.is_none_or(|calls| {
@@ -546,7 +549,8 @@ fn is_thought(entry: &Value) -> bool {
         || entry.get("reasoningContent").is_some()
 }
 
-/// A block that has nothing but a blank text: providers write such blocks and answer 400 when they come back.
+/// A block that has nothing but a blank text: providers write such blocks and answer 400 when they
+/// come back.
 fn is_blank_text(block: &Value) -> bool {
     let Some(map) = block.as_object() else {
         return true;

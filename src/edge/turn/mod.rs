@@ -1,8 +1,10 @@
-//! A model's turn: its tool calls as [`ToolCall`](crate::ToolCall)s, and their results as the provider's next message.
+//! A model's turn: its tool calls as [`ToolCall`](crate::ToolCall)s, and their results as the
+//! provider's next message.
 //!
-//! A [`Turn`] is read from the JSON of a response, whichever client fetched it, or put together from a stream by an
-//! [`Assembler`]. Its answer has **exactly one result for each call**, in the model's order, whatever failed, was refused, was cancelled
-//! or had arguments that are no JSON: else the provider answers 400, and so it does to each later request of the conversation.
+//! A [`Turn`] is read from the JSON of a response, whichever client fetched it, or put together
+//! from a stream by an [`Assembler`]. Its answer has **exactly one result for each call**, in the
+//! model's order, whatever failed, was refused, was cancelled or had arguments that are no JSON:
+//! else the provider answers 400, and so it does to each later request of the conversation.
 //!
 //! # Example
 //!
@@ -81,13 +83,15 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The tools of the request are written by [`Format::tools`], from any list of names, descriptions and schemas: an MCP server's, for example.
+//! The tools of the request are written by [`Format::tools`], from any list of names, descriptions
+//! and schemas: an MCP server's, for example.
 //!
-//! [`Turn::with_session_id`], [`with_agent_id`](Turn::with_agent_id) and [`with_trace_id`](Turn::with_trace_id) put their ids on
-//! all calls of the turn, [`map_calls`](Turn::map_calls) whatever else they need: a subject's token, for example.
+//! [`Turn::with_session_id`], [`with_agent_id`](Turn::with_agent_id) and
+//! [`with_trace_id`](Turn::with_trace_id) put their ids on all calls of the turn,
+//! [`map_calls`](Turn::map_calls) whatever else they need: a subject's token, for example.
 //!
-//! Without the feature `batch`, or to do something between: run [`Turn::calls`] in any way, and give the
-//! [`ToolResult`](crate::ToolResult)s to [`Turn::answer`] in any order.
+//! Without the feature `batch`, or to do something between: run [`Turn::calls`] in any way, and
+//! give the [`ToolResult`](crate::ToolResult)s to [`Turn::answer`] in any order.
 //!
 //! # Formats
 //!
@@ -101,8 +105,9 @@
 //!
 //! The text that OpenAI's custom tools take instead of JSON is the argument `input`.
 //!
-//! Calls of tools that run at the provider (`server_tool_use`, for example) are no calls here: they go back with the rest. Nor are those
-//! of OpenAI's own tools that run on your side (`shell_call`, `computer_call`): they are yours to answer.
+//! Calls of tools that run at the provider (`server_tool_use`, for example) are no calls here: they
+//! go back with the rest. Nor are those of OpenAI's own tools that run on your side (`shell_call`,
+//! `computer_call`): they are yours to answer.
 //!
 //! # Images
 //!
@@ -116,42 +121,49 @@
 //! | `Gemini` | `inlineData` in the `parts` of the `functionResponse`, which Gemini 3 reads |
 //! | `Bedrock` | `image` in the `toolResult` |
 //!
-//! They are PNG, JPEG, WebP and (but for Gemini) GIF, of at most 5,000,000 bytes of Base64. For any other, for one of a
-//! failed call, and for sounds, files and links there is a line: `[image left out: image/tiff, 67,500 bytes]`. An
-//! answer of another type has images if its [`ModelText::model_parts`](crate::ModelText::model_parts) has.
+//! They are PNG, JPEG, WebP and (but for Gemini) GIF, of at most 5,000,000 bytes of Base64. For any
+//! other, for one of a failed call, and for sounds, files and links there is a line: `[image left
+//! out: image/tiff, 67,500 bytes]`. An answer of another type has images if its
+//! [`ModelText::model_parts`](crate::ModelText::model_parts) has.
 //!
 //! # What is changed in what the model said
 //!
 //! Only what the provider would not take back:
 //!
-//! - A missing, blank or repeated id: the call has a new one, in what the model said and in its result. In Gemini, where calls without an
-//!   id are matched by their order, a missing id stays missing, and a blank one is taken out. Any other id goes back as it came.
-//! - Arguments of another type than the format's: Anthropic, Gemini and Bedrock take an object only, OpenAI text only. Where there is no
-//!   object in them, `{}` stands for them, and an empty text for what is no text for a custom tool. Text that is no JSON goes back to
-//!   OpenAI as it came.
-//! - A missing or blank name becomes `unknown`. One with characters that no request may have, such as `get weather?`, or too many,
-//!   becomes one that fits, as [`Names`] makes it; the call keeps what the model wrote.
-//! - Thinking or reasoning at the end of a response that lacks its end is left out: its signature may be cut off too, and OpenAI asks for the
-//!   item that follows it.
-//! - Blank text blocks, an empty list of `tool_calls`, fields of a chat message and of its calls that are null (but for `content`), a
-//!   message that says nothing, and the fields of a response beside its role and content.
+//! - A missing, blank or repeated id: the call has a new one, in what the model said and in its
+//!   result. In Gemini, where calls without an id are matched by their order, a missing id stays
+//!   missing, and a blank one is taken out. Any other id goes back as it came.
+//! - Arguments of another type than the format's: Anthropic, Gemini and Bedrock take an object
+//!   only, OpenAI text only. Where there is no object in them, `{}` stands for them, and an empty
+//!   text for what is no text for a custom tool. Text that is no JSON goes back to OpenAI as it
+//!   came.
+//! - A missing or blank name becomes `unknown`. One with characters that no request may have, such
+//!   as `get weather?`, or too many, becomes one that fits, as [`Names`] makes it; the call keeps
+//!   what the model wrote.
+//! - Thinking or reasoning at the end of a response that lacks its end is left out: its signature
+//!   may be cut off too, and OpenAI asks for the item that follows it.
+//! - Blank text blocks, an empty list of `tool_calls`, fields of a chat message and of its calls
+//!   that are null (but for `content`), a message that says nothing, and the fields of a response
+//!   beside its role and content.
 //!
 //! # Calls that cannot run
 //!
 //! A call whose arguments are no JSON object, or that has no name, is answered with
-//! [`InvalidInput`](crate::ErrorKind::InvalidInput) and does not run: [`Turn::invalid`]. No layer sees it, so the turn
-//! emits `tool.rejected` for it, at INFO, and metrics do not count it. Blank arguments are none.
+//! [`InvalidInput`](crate::ErrorKind::InvalidInput) and does not run: [`Turn::invalid`]. No layer
+//! sees it, so the turn emits `tool.rejected` for it, at INFO, and metrics do not count it. Blank
+//! arguments are none.
 //!
-//! A response that lacks its end may have lost arguments. So none of its calls runs without arguments, and the last one does not run at
-//! all: of an object that the limit of length has cut, providers send what there is, closed. In a stream that broke off a call runs
-//! if its arguments are JSON, which shows its own end; the text of a custom tool does not. Of a stream with a chunk that was refused no
-//! call runs.
+//! A response that lacks its end may have lost arguments. So none of its calls runs without
+//! arguments, and the last one does not run at all: of an object that the limit of length has cut,
+//! providers send what there is, closed. In a stream that broke off a call runs if its arguments
+//! are JSON, which shows its own end; the text of a custom tool does not. Of a stream with a chunk
+//! that was refused no call runs.
 //!
 //! # Bounds
 //!
 //! [`MAX_CALLS`] in a turn, [`MAX_BYTES`] of a stream, 128 levels. More is a [`TurnError`].
-//! Arguments that come as text have at most [`MAX_VALUES`](crate::MAX_VALUES) values in all calls of a turn:
-//! a call beyond that is [invalid](Turn::invalid), and its arguments are not parsed.
+//! Arguments that come as text have at most [`MAX_VALUES`](crate::MAX_VALUES) values in all calls
+//! of a turn: a call beyond that is [invalid](Turn::invalid), and its arguments are not parsed.
 mod assembler;
 mod error;
 mod format;

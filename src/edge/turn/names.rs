@@ -6,11 +6,12 @@ use std::{
 /// The longest name of a tool that all providers take, in bytes.
 pub const MAX_TOOL_NAME: usize = 64;
 
-/// Names of tools as providers take them, and back: letters, digits, `_` and `-`, at most [`MAX_TOOL_NAME`], no digit and no
-/// `-` first.
+/// Names of tools as providers take them, and back: letters, digits, `_` and `-`, at most
+/// [`MAX_TOOL_NAME`], no digit and no `-` first.
 ///
-/// A name that fits passes unchanged. In any other each character that does not fit becomes `_`, and a hash of the whole name is
-/// appended, so that it is the same name in each turn and process, whichever other tools there are.
+/// A name that fits passes unchanged. In any other each character that does not fit becomes `_`,
+/// and a hash of the whole name is appended, so that it is the same name in each turn and process,
+/// whichever other tools there are.
 ///
 /// ```
 /// use tower_toolcall::turn::Names;

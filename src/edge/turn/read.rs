@@ -50,12 +50,13 @@ struct Slot {
 }
 
 impl Turn {
-    /// Reads a whole response, or the message in it. A turn without calls is one too: the model has ended.
+    /// Reads a whole response, or the message in it. A turn without calls is one too: the model has
+    /// ended.
     ///
     /// # Errors
     ///
-    /// If it is no response of this format, has more than [`MAX_CALLS`] calls, or is too deep to be read. Bad arguments are no error:
-    /// see [`invalid`](Self::invalid).
+    /// If it is no response of this format, has more than [`MAX_CALLS`] calls, or is too deep to be
+    /// read. Bad arguments are no error: see [`invalid`](Self::invalid).
     pub fn read(format: Format, response: &Value) -> Result<Self, TurnError> {
         let (said, end) = format.said(response)?;
         Self::of(format, said, end)
@@ -108,7 +109,8 @@ impl Turn {
         self.map_calls(|call| call.with_trace_id(Arc::clone(&id)))
     }
 
-    /// Changes each call: for a subject's token, a deadline, or a [key](ToolCall::with_once_key) of its own.
+    /// Changes each call: for a subject's token, a deadline, or a [key](ToolCall::with_once_key) of
+    /// its own.
     ///
     /// The id of a call stays, because its result is found by it.
     pub fn map_calls(mut self, mut map: impl FnMut(ToolCall) -> ToolCall) -> Self {
@@ -180,14 +182,16 @@ impl Turn {
         })
     }
 
-    /// The calls that can run, in the model's order, each with an id that no other call of the turn has.
+    /// The calls that can run, in the model's order, each with an id that no other call of the turn
+    /// has.
     pub fn calls(&self) -> impl Iterator<Item = ToolCall> {
         let runs = |slot: &&Slot| slot.error.is_none();
         self.slots.iter().filter(runs).map(|slot| slot.call.clone())
     }
 
-    /// Why the other calls cannot run: their arguments are no JSON object, they have no name, or the response ended within them.
-    /// [`answer`](Self::answer) tells the model. Each error names its tool and the id of its call.
+    /// Why the other calls cannot run: their arguments are no JSON object, they have no name, or
+    /// the response ended within them. [`answer`](Self::answer) tells the model. Each error names
+    /// its tool and the id of its call.
     pub fn invalid(&self) -> impl Iterator<Item = &ToolError> {
         self.slots.iter().filter_map(|slot| slot.error.as_ref())
     }
@@ -202,9 +206,10 @@ impl Turn {
         self.slots.is_empty()
     }
 
-    /// Whether the response lacks its end, which the model may say if it is asked again: it met its limit of length, is not ready, has failed,
-    /// was paused or malformed, or its stream broke off. A turn without calls is then not the model's last word. One that a filter or
-    /// a refusal has ended is.
+    /// Whether the response lacks its end, which the model may say if it is asked again: it met its
+    /// limit of length, is not ready, has failed, was paused or malformed, or its stream broke off.
+    /// A turn without calls is then not the model's last word. One that a filter or a refusal has
+    /// ended is.
     pub fn is_cut(&self) -> bool {
         matches!(
             self.end,
@@ -212,8 +217,9 @@ impl Turn {
         )
     }
 
-    /// Returns whether the provider has paused the turn (`pause_turn` of Anthropic, for its own tools). It goes on
-    /// with the next request if the conversation ends with what the model said. Such a turn [is cut](Self::is_cut) too.
+    /// Returns whether the provider has paused the turn (`pause_turn` of Anthropic, for its own
+    /// tools). It goes on with the next request if the conversation ends with what the model said.
+    /// Such a turn [is cut](Self::is_cut) too.
     pub fn is_paused(&self) -> bool {
         self.end == End::Paused
     }
@@ -223,19 +229,22 @@ impl Turn {
         self.format
     }
 
-    /// The answer to the model: for each call exactly one result, in the model's order, in whichever order they are given.
+    /// The answer to the model: for each call exactly one result, in the model's order, in
+    /// whichever order they are given.
     ///
-    /// Each is the [text for the model](ToolResult::model_text), marked as an error unless the call was a success, where the format
-    /// has a mark. [Images](ModelText::model_parts) of a success are the provider's own blocks, see
-    /// [images](super#images). A call without a result is answered as cancelled. A second result of a call and one of an unknown call are
+    /// Each is the [text for the model](ToolResult::model_text), marked as an error unless the call
+    /// was a success, where the format has a mark. [Images](ModelText::model_parts) of a success
+    /// are the provider's own blocks, see [images](super#images). A call without a result is
+    /// answered as cancelled. A second result of a call and one of an unknown call are
     /// [refused](Reply::refused).
     pub fn answer<T: ModelText>(self, results: impl IntoIterator<Item = ToolResult<T>>) -> Reply {
         self.answer_with(results, |_| None)
     }
 
-    /// The same, with the content of an answer in the provider's own form where `content` makes one: a list of blocks with an image,
-    /// for example (`content` of Anthropic and Bedrock, `output` of OpenAI's responses), or an object for Gemini and Bedrock. What it
-    /// makes is sent unchecked.
+    /// The same, with the content of an answer in the provider's own form where `content` makes
+    /// one: a list of blocks with an image, for example (`content` of Anthropic and Bedrock,
+    /// `output` of OpenAI's responses), or an object for Gemini and Bedrock. What it makes is sent
+    /// unchecked.
     pub fn answer_with<T: ModelText>(
         self,
         results: impl IntoIterator<Item = ToolResult<T>>,
@@ -282,8 +291,8 @@ impl Turn {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future cancels the calls, and the turn is lost. To answer with what there is, run a clone's
-    /// [calls](Self::calls) and [cancel](crate::batch::Running::cancel) that.
+    /// Dropping the future cancels the calls, and the turn is lost. To answer with what there is,
+    /// run a clone's [calls](Self::calls) and [cancel](crate::batch::Running::cancel) that.
     #[cfg(feature = "batch")]
     pub async fn run<S, C>(self, parallel: &crate::batch::Parallel<S, C>) -> Reply
     where
@@ -324,8 +333,8 @@ impl fmt::Debug for Turn {
     }
 }
 
-/// The call with its arguments, unless there is a problem with it already. `left` are the values that the
-/// calls of the turn may still have.
+/// The call with its arguments, unless there is a problem with it already. `left` are the values
+/// that the calls of the turn may still have.
 fn made(
     format: Format,
     bare: ToolCall,

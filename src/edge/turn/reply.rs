@@ -2,7 +2,8 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// What goes back to the provider after a turn: what the model said, and exactly one result for each of its calls.
+/// What goes back to the provider after a turn: what the model said, and exactly one result for
+/// each of its calls.
 #[derive(Clone)]
 #[must_use]
 pub struct Reply {
@@ -12,13 +13,15 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// What the model said, with signatures and reasoning as it sent them: a message, or the output items of a response.
+    /// What the model said, with signatures and reasoning as it sent them: a message, or the output
+    /// items of a response.
     pub fn said(&self) -> &[Value] {
         &self.said
     }
 
-    /// The results: a message for each (`OpenAiChat`), an item for each (`OpenAiResponses`), or one message with all of
-    /// them. Alone they are what a conversation needs that the provider stores (`previous_response_id`).
+    /// The results: a message for each (`OpenAiChat`), an item for each (`OpenAiResponses`), or one
+    /// message with all of them. Alone they are what a conversation needs that the provider stores
+    /// (`previous_response_id`).
     pub fn results(&self) -> &[Value] {
         &self.results
     }
@@ -28,7 +31,8 @@ impl Reply {
         self.said.into_iter().chain(self.results)
     }
 
-    /// The ids of results that were not taken, as the turn has no such call, or has a result for it already.
+    /// The ids of results that were not taken, as the turn has no such call, or has a result for it
+    /// already.
     pub fn refused(&self) -> impl Iterator<Item = Option<&str>> {
         self.refused.iter().map(Option::as_deref)
     }

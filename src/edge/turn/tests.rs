@@ -35,7 +35,8 @@ fn chat_calls(calls: impl IntoIterator<Item = Value>) -> Vec<Value> {
     calls.into_iter().map(chunk).chain([end]).collect()
 }
 
-/// S13: the text says what is wrong: the type where a format has objects, the JSON where it has texts.
+/// S13: the text says what is wrong: the type where a format has objects, the JSON where it has
+/// texts.
 #[test]
 fn a_text_in_place_of_an_object_is_of_the_wrong_type() {
     let anthropic = |input| {
@@ -225,7 +226,8 @@ fn a_chat_message_has_no_null_that_servers_refuse() {
     assert!(back(nothing).is_empty());
 }
 
-/// A custom tool takes a text: the argument `input`. Without its own kind of result OpenAI answers 400 for ever.
+/// A custom tool takes a text: the argument `input`. Without its own kind of result OpenAI answers
+/// 400 for ever.
 #[test]
 fn calls_of_custom_tools_run_and_have_their_own_kind_of_result() {
     let item = json!({ "type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "run", "input": "print(1" });
@@ -380,7 +382,8 @@ fn a_blank_reason_ends_no_stream() {
     assert_eq!((turn.is_cut(), turn.calls().count()), (true, 0));
 }
 
-/// Its signature, which comes last, is cut off too (oh-my-pi#2145, openclaw#103938): Anthropic answers 400 for ever.
+/// Its signature, which comes last, is cut off too (oh-my-pi#2145, openclaw#103938): Anthropic
+/// answers 400 for ever.
 #[test]
 fn a_thought_that_was_cut_off_does_not_go_back() {
     let said = json!({ "type": "text", "text": "Well" });

@@ -43,7 +43,8 @@ impl<'a> ToolDefinition<'a> {
         fields
     }
 
-    /// The schema, with what OpenAI and Anthropic ask of it, and servers leave out of tools without arguments, or write as null.
+    /// The schema, with what OpenAI and Anthropic ask of it, and servers leave out of tools without
+    /// arguments, or write as null.
     fn object_schema(self) -> Value {
         let mut schema = self.schema.clone();
         schema.retain(|_, value| !value.is_null());
@@ -66,11 +67,13 @@ impl<'a> From<&'a rmcp::model::Tool> for ToolDefinition<'a> {
 }
 
 impl Format {
-    /// The tools of a request, under the names that [`Turn::with_names`](super::Turn::with_names) maps back: the value of its field
-    /// `tools`, and of `toolConfig` in Bedrock's. Some providers refuse an empty list: leave the field out then.
+    /// The tools of a request, under the names that [`Turn::with_names`](super::Turn::with_names)
+    /// maps back: the value of its field `tools`, and of `toolConfig` in Bedrock's. Some providers
+    /// refuse an empty list: leave the field out then.
     ///
-    /// Of several tools with one name the first stays. A schema gets `type` and `properties` where it has none; otherwise it goes as it is:
-    /// as `parametersJsonSchema` to Gemini, and not `strict` to OpenAI, which refuses most schemas of tools in that mode.
+    /// Of several tools with one name the first stays. A schema gets `type` and `properties` where
+    /// it has none; otherwise it goes as it is: as `parametersJsonSchema` to Gemini, and not
+    /// `strict` to OpenAI, which refuses most schemas of tools in that mode.
     ///
     /// ```
     /// use serde_json::{Map, json};

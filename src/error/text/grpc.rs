@@ -1,11 +1,12 @@
-//! gRPC codes in text, by their names: those of grpc-go, Python, Java, .NET, tonic, Ruby, Dart and Node.js.
+//! gRPC codes in text, by their names: those of grpc-go, Python, Java, .NET, tonic, Ruby, Dart and
+//! Node.js.
 
 use http::StatusCode;
 
 use crate::error::ErrorKind;
 
-/// The marks before a name, and what follows it: grpc-go, Python (C#'s `HttpStatusCode.` too), Java, .NET, tonic from
-/// 0.14, its `Debug`, tonic before 0.14, Ruby, Dart.
+/// The marks before a name, and what follows it: grpc-go, Python (C#'s `HttpStatusCode.` too),
+/// Java, .NET, tonic from 0.14, its `Debug`, tonic before 0.14, Ruby, Dart.
 const MARKS: &[(&str, &str)] = &[
     ("rpc error: code = ", ""),
     ("StatusCode.", ""),

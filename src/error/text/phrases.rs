@@ -1,4 +1,5 @@
-//! The phrases of errors: of the large runtimes, of their HTTP, gRPC and TLS clients, of databases and vendors.
+//! The phrases of errors: of the large runtimes, of their HTTP, gRPC and TLS clients, of databases
+//! and vendors.
 
 use crate::error::ErrorKind;
 
@@ -10,8 +11,8 @@ macro_rules! phrases {
     };
 }
 
-/// As [`normalise`](super::normalise) has them. The first of the list that is mentioned decides: limits before timeouts,
-/// timeouts before lost connections, lost connections before cancellations.
+/// As [`normalise`](super::normalise) has them. The first of the list that is mentioned decides:
+/// limits before timeouts, timeouts before lost connections, lost connections before cancellations.
 pub(super) const PHRASES: &[Phrase] = phrases! {
     RateLimited {
         "rate limit" "rate limits" "rate limited" "rate limiting" "ratelimit" "ratelimited" "too many requests"
@@ -87,8 +88,8 @@ pub(super) const PHRASES: &[Phrase] = phrases! {
     }
 };
 
-/// The places of the phrases by their first letters, in the order of the list, and their second letters; those of a letter
-/// end where those of the next begin.
+/// The places of the phrases by their first letters, in the order of the list, and their second
+/// letters; those of a letter end where those of the next begin.
 static BY_LETTER: ([(u8, u8); PHRASES.len()], [u8; 27]) = {
     let (mut places, mut ends) = ([(0, 0); PHRASES.len()], [0; 27]);
     let mut len = 0;

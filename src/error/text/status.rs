@@ -132,7 +132,8 @@ impl<'a> Before<'a> {
         }
     }
 
-    /// `the server returned 429`, `responded with 503`, `got a 404`; not `expected 500 rows, got 401`.
+    /// `the server returned 429`, `responded with 503`, `got a 404`; not `expected 500 rows, got
+    /// 401`.
     fn is_verb(&self) -> bool {
         const ANSWERS: &[&str] = &["responded", "replied", "answered"];
         #[rustfmt::skip]
@@ -218,7 +219,8 @@ impl Follows {
     }
 }
 
-/// Whether the words are the reason phrase of the status, or its beginning; an empty one matches any.
+/// Whether the words are the reason phrase of the status, or its beginning; an empty one matches
+/// any.
 fn is_reason(number: u16, words: (&str, &str)) -> bool {
     #[rustfmt::skip]
     const REASONS: &[(u16, &str, &str)] = &[
@@ -241,7 +243,8 @@ fn is_reason(number: u16, words: (&str, &str)) -> bool {
     own || number >= 400 && matches!(words, ("client" | "server", "error"))
 }
 
-/// The last word before a number, the marks, quotes and blanks between them, and the text before the word.
+/// The last word before a number, the marks, quotes and blanks between them, and the text before
+/// the word.
 fn last_word(text: &str) -> (&str, &str, &str) {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let trimmed =

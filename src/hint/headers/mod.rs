@@ -21,20 +21,22 @@ const MAX_VALUE: usize = 4_096;
 ///
 /// The first of these that can be read:
 ///
-/// 1. `retry-after-ms`, then `Retry-After`, each with any prefix (`x-ms-retry-after-ms`); of several the
-///    longest.
-/// 2. `RateLimit` with `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10, which gives `Retry-After`
-///    precedence): the longest `t` of the items with `r=0`, or the window of their policy where `t` is
-///    missing. Also its form up to -07: `limit=100, remaining=0, reset=5`.
+/// 1. `retry-after-ms`, then `Retry-After`, each with any prefix (`x-ms-retry-after-ms`); of
+///    several the longest.
+/// 2. `RateLimit` with `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10, which gives
+///    `Retry-After` precedence): the longest `t` of the items with `r=0`, or the window of their
+///    policy where `t` is missing. Also its form up to -07: `limit=100, remaining=0, reset=5`.
 /// 3. `RateLimit-Reset`, if `RateLimit-Remaining` is 0 or missing.
 /// 4. All other headers about a limit's reset: `X-RateLimit-Reset`, `x-ratelimit-reset-tokens`,
-///    `anthropic-ratelimit-requests-reset` ...: the longest of those whose limit is used up; if none says so,
-///    of those that say nothing else. Seconds since 1970 (over 10⁹), milliseconds (over 10¹¹), a number of
-///    seconds, [`go_duration`](super::go_duration), [`rfc3339`](super::rfc3339) or an HTTP date.
+///    `anthropic-ratelimit-requests-reset` ...: the longest of those whose limit is used up; if
+///    none says so, of those that say nothing else. Seconds since 1970 (over 10⁹), milliseconds
+///    (over 10¹¹), a number of seconds, [`go_duration`](super::go_duration),
+///    [`rfc3339`](super::rfc3339) or an HTTP date.
 ///
 /// `x-should-retry` is the verdict, with or without a delay.
 ///
-/// Moments count from the answer's `Date`, if it has one, else from `now`. One that has passed is zero.
+/// Moments count from the answer's `Date`, if it has one, else from `now`. One that has passed is
+/// zero.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -72,8 +74,9 @@ pub fn from_headers(headers: &HeaderMap, now: SystemTime) -> Option<Hint> {
 
 /// How long until there is quota again, if the headers of a success say that it is used up.
 ///
-/// The same headers and forms as in [`from_headers`] except `Retry-After`; a limit counts only if it says
-/// that nothing remains. Some servers (OpenAI) say when the limit is full again, which is later.
+/// The same headers and forms as in [`from_headers`] except `Retry-After`; a limit counts only if
+/// it says that nothing remains. Some servers (OpenAI) say when the limit is full again, which is
+/// later.
 pub fn exhausted(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let found = quota::wait(headers, clock(headers, now), quota::Answer::Accepted);
     found.map(|(delay, _)| delay)
@@ -84,10 +87,11 @@ pub(crate) fn is_used_up(headers: &HeaderMap, now: SystemTime) -> bool {
     exhausted(headers, now).is_some() || quota::has_nothing_left(headers)
 }
 
-/// The value of `Retry-After` (RFC 9110, section 10.2.3): seconds, or an HTTP date in any of its three forms.
+/// The value of `Retry-After` (RFC 9110, section 10.2.3): seconds, or an HTTP date in any of its
+/// three forms.
 ///
-/// As sent in practice also: seconds with a fraction, in quotes, as `30s`, as seconds since 1970 (over 10⁹), and
-/// several of these where a proxy has joined them; then the longest counts.
+/// As sent in practice also: seconds with a fraction, in quotes, as `30s`, as seconds since 1970
+/// (over 10⁹), and several of these where a proxy has joined them; then the longest counts.
 pub fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     if let Some(date) = http_date(value) {
         return Some(until(date, now));

@@ -55,8 +55,9 @@ fn longest(limits: Vec<Limit>, answer: Answer) -> Option<Duration> {
     known.or(silent.filter(|_| answer == Answer::Refused))
 }
 
-/// `RateLimit`; or all limits whose headers have the word `reset` in their names: `x-ratelimit-reset`,
-/// `x-ratelimit-reset-tokens`, `anthropic-ratelimit-tokens-reset`, `x-rate-limit-reset` ...
+/// `RateLimit`; or all limits whose headers have the word `reset` in their names:
+/// `x-ratelimit-reset`, `x-ratelimit-reset-tokens`, `anthropic-ratelimit-tokens-reset`,
+/// `x-rate-limit-reset` ...
 fn limits(headers: &HeaderMap, clock: SystemTime, source: HintSource) -> Vec<Limit> {
     if source == HintSource::RateLimit {
         return structured::limits(headers);
@@ -75,7 +76,8 @@ fn tells_a_reset(name: &str) -> bool {
     name.contains("limit") && words.any(|word| word == "reset") && !name.ends_with("-ms")
 }
 
-/// One limit, or several in a list, as Brave sends them: `Remaining: 0, 14523`, `Reset: 1, 1419704`.
+/// One limit, or several in a list, as Brave sends them: `Remaining: 0, 14523`, `Reset: 1,
+/// 1419704`.
 fn of_header(headers: &HeaderMap, name: &str, clock: SystemTime) -> Vec<Limit> {
     let Some(resets) = joined(headers, name) else {
         return Vec::new();
@@ -102,8 +104,8 @@ fn fellow(headers: &HeaderMap, reset: &str, word: &str) -> Option<String> {
         .or_else(|| joined(headers, &format!("{head}{word}")))
 }
 
-/// Some servers count in fractions, and Docker Hub adds the window: `0;w=21600`. A negative number is "not
-/// known" at Azure.
+/// Some servers count in fractions, and Docker Hub adds the window: `0;w=21600`. A negative number
+/// is "not known" at Azure.
 fn is_zero(remaining: &str) -> Option<bool> {
     let count = remaining.split(';').next()?;
     number(count).map(|n| n == 0.0)

@@ -1,5 +1,5 @@
-//! `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10), structured fields of
-//! RFC 9651. Malformed ones are ignored, as the draft asks.
+//! `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10), structured fields
+//! of RFC 9651. Malformed ones are ignored, as the draft asks.
 
 use std::time::Duration;
 

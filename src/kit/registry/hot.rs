@@ -13,8 +13,9 @@ pub(super) const PLACES: usize = 16;
 /// How many calls find the place of their key taken before it is theirs.
 pub(super) const PATIENCE: u32 = 1000;
 
-/// How many of them one call of the key that has it makes up for: keys that are as hot do not take it from each
-/// other, which allocates, and one that is seldom called does not keep it from one that is hot.
+/// How many of them one call of the key that has it makes up for: keys that are as hot do not take
+/// it from each other, which allocates, and one that is seldom called does not keep it from one
+/// that is hot.
 pub(super) const WORTH: u32 = 8;
 
 /// The hot keys of a lane: all of them are in its table. Without one it is nothing but a pointer.
@@ -25,7 +26,8 @@ pub(super) struct Hot<V>(Option<Box<[Place<V>; PLACES]>>);
 struct Place<V> {
     /// What stands for the entry that has this place.
     kept: Option<Arc<Entry<V>>>,
-    /// Calls that found it taken, less those for which others made up that found what they looked for.
+    /// Calls that found it taken, less those for which others made up that found what they looked
+    /// for.
     in_vain: AtomicU32,
 }
 
@@ -68,7 +70,8 @@ impl<V> Hot<V> {
         false
     }
 
-    /// Gives an entry of the lane's table its place. Of what had it before that table has the value.
+    /// Gives an entry of the lane's table its place. Of what had it before that table has the
+    /// value.
     pub(super) fn put(&mut self, entry: &Arc<Entry<V>>) -> Arc<Entry<V>> {
         let empty = || Place {
             kept: None,

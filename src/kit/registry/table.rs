@@ -110,8 +110,9 @@ impl<V> Place for Seen<V> {
     }
 }
 
-/// The keys of a map that has forgotten none yet, for look-ups without a lock: a table for each size that the map has had, all of
-/// which stay as long as the map. They keep no value: of what is forgotten later, nothing is left but its memory.
+/// The keys of a map that has forgotten none yet, for look-ups without a lock: a table for each
+/// size that the map has had, all of which stay as long as the map. They keep no value: of what is
+/// forgotten later, nothing is left but its memory.
 #[derive(Debug)]
 pub(super) struct Unforgotten<V> {
     tables: [OnceLock<Table<Seen<V>>>; SIZES],

@@ -673,8 +673,8 @@ fn no_value_is_dropped_while_a_lane_is_locked() {
     }
 }
 
-/// Keys become hot and are forgotten on several threads: nobody gets another key's entry, and while a call is in
-/// flight all find its entry.
+/// Keys become hot and are forgotten on several threads: nobody gets another key's entry, and while
+/// a call is in flight all find its entry.
 #[test]
 fn hot_keys_are_what_they_seem_while_tables_change() {
     let shared = registry(64);

@@ -22,11 +22,13 @@ use crate::kit::lane::thread_number;
 
 /// Wakes the waiters whose moment has come, on one runtime.
 ///
-/// When the runtime's timer fires, it is set for the next waiter: no waiter has to be polled for the others to be woken.
+/// When the runtime's timer fires, it is set for the next waiter: no waiter has to be polled for
+/// the others to be woken.
 pub(super) struct Alarm {
     clock: Mutex<Clock>,
     waker: Waker,
-    /// The number of the thread that is setting the runtime's timer, which may fire during that; 0 for none.
+    /// The number of the thread that is setting the runtime's timer, which may fire during that; 0
+    /// for none.
     winding: AtomicUsize,
     woken: AtomicBool,
 }
@@ -143,7 +145,8 @@ impl Alarm {
     /// Sets the runtime's timer; ready if it has fired already.
     fn set(&self, sleep: Pin<&mut Sleep>, at: Instant) -> Poll<()> {
         self.winding.store(thread_number(), Relaxed);
-        // A runtime that is shut down meanwhile panics. The waiters must be set adrift: it will not wake them.
+        // A runtime that is shut down meanwhile panics. The waiters must be set adrift: it will not
+        // wake them.
         let set = catch_unwind(AssertUnwindSafe(|| self.poll_for(sleep, at)));
         self.winding.store(0, Relaxed);
         set.unwrap_or(Poll::Ready(()))
@@ -173,7 +176,8 @@ impl Alarm {
             return;
         }
         let clock = self.lock();
-        // If it was given up meanwhile, the next waiter sets it: that one is on the runtime for which it is made.
+        // If it was given up meanwhile, the next waiter sets it: that one is on the runtime for
+        // which it is made.
         if clock.sleep.is_some() {
             self.go_on(clock);
         }
@@ -187,8 +191,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Waits for a moment, at the alarm of this thread and its runtime. Also returns whether that has to be
-    /// [wound](Self::wind) for it.
+    /// Waits for a moment, at the alarm of this thread and its runtime. Also returns whether that
+    /// has to be [wound](Self::wind) for it.
     ///
     /// # Panics
     ///

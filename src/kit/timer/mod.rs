@@ -1,12 +1,13 @@
 //! A timer that costs nothing until a call has to wait, and little then.
 //!
-//! Most calls have their answer long before their time is up. So they do not each have a timer of the runtime, which would be
-//! added and removed under a lock shared by all threads: the calls that began to wait on one thread
-//! share one, an [alarm](alarm::Alarm). It is set for the earliest of them, and stays set when that call is over: it
-//! then wakes no task and is set for the next.
+//! Most calls have their answer long before their time is up. So they do not each have a timer of
+//! the runtime, which would be added and removed under a lock shared by all threads: the calls that
+//! began to wait on one thread share one, an [alarm](alarm::Alarm). It is set for the earliest of
+//! them, and stays set when that call is over: it then wakes no task and is set for the next.
 //!
-//! This is visible in tests with a paused clock: when nothing is left to do, the clock advances to a timer that is set, even
-//! if the test awaits something from another thread, and even if the call for which it was set is over.
+//! This is visible in tests with a paused clock: when nothing is left to do, the clock advances to
+//! a timer that is set, even if the test awaits something from another thread, and even if the call
+//! for which it was set is over.
 
 mod alarm;
 mod queue;
@@ -21,14 +22,17 @@ use tokio::time::Instant;
 use self::{alarm::Place, queue::Seen};
 use super::cold::Cold;
 
-/// Ready once a moment has come. It costs nothing until it is polled, which is after the first `Pending` of what it bounds.
+/// Ready once a moment has come. It costs nothing until it is polled, which is after the first
+/// `Pending` of what it bounds.
 #[derive(Default)]
 pub(crate) struct Timer(Cold<Place>);
 
 impl Timer {
-    /// Ready once the moment `at` has come; never if it is `None`. `at` is not called again while the timer waits for it.
+    /// Ready once the moment `at` has come; never if it is `None`. `at` is not called again while
+    /// the timer waits for it.
     ///
-    /// This does not count towards the task's budget: a busy inner future uses that up, and the timer would never fire.
+    /// This does not count towards the task's budget: a busy inner future uses that up, and the
+    /// timer would never fire.
     #[inline]
     pub(crate) fn poll(
         &mut self,

@@ -4,8 +4,8 @@ use std::{mem, task::Waker};
 
 use tokio::time::Instant;
 
-/// The waiters, the earliest first: a binary heap whose entries and seats refer to each other, so that
-/// a waiter can be removed from the middle.
+/// The waiters, the earliest first: a binary heap whose entries and seats refer to each other, so
+/// that a waiter can be removed from the middle.
 ///
 /// Times that come in order, as those of calls with the same timeout do, cost one comparison each.
 #[derive(Debug, Default)]
@@ -85,7 +85,8 @@ impl Queue {
         index(self.heap.len() - 1)
     }
 
-    /// The state of a waiter. If it still waits, `waker` replaces its waker, which is returned if it was another.
+    /// The state of a waiter. If it still waits, `waker` replaces its waker, which is returned if
+    /// it was another.
     #[inline]
     pub(super) fn look(&mut self, Seat(seat): Seat, waker: &Waker) -> (Seen, Option<Waker>) {
         match &mut self.seats[seat as usize] {

@@ -175,8 +175,8 @@ async fn it_fires_for_a_task_that_has_used_up_its_budget() {
     .unwrap();
 }
 
-/// As in idle mode, where a call goes on after its first time was up: it may then be polled on another runtime,
-/// which need not be driven for ever.
+/// As in idle mode, where a call goes on after its first time was up: it may then be polled on
+/// another runtime, which need not be driven for ever.
 #[test]
 fn a_timer_that_is_moved_on_another_runtime_leaves_its_first_one_alone() {
     let [first, second] = [(); 2].map(|()| current_thread());
@@ -259,7 +259,8 @@ fn every_waiter_is_woken_by_a_shutdown_at_any_moment() {
                 while Instant::now() < soon {
                     hint::spin_loop();
                 }
-                // That is before the one for which the timer is set: it is due, and so is the first.
+                // That is before the one for which the timer is set: it is due, and so is the
+                // first.
                 poll(new, Waker::noop(), start);
             });
             while !started.load(Relaxed) {

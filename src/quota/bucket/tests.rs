@@ -197,8 +197,8 @@ fn steps(gives_up: bool) -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Against a bucket that counts what is in it: a call is sent in the first nanosecond in which its units are there, and not
-    /// before; and one is refused only if they are not there in time.
+    /// Against a bucket that counts what is in it: a call is sent in the first nanosecond in which
+    /// its units are there, and not before; and one is refused only if they are not there in time.
     #[test]
     fn each_call_has_its_turn_when_its_tokens_are_there(
         steps in steps(false),
@@ -231,8 +231,9 @@ proptest! {
         }
     }
 
-    /// Calls that give up, at any time: in no span of time more units are used than a bucket holds and come back meanwhile. And a turn
-    /// that was given back is free only while there are turns after it.
+    /// Calls that give up, at any time: in no span of time more units are used than a bucket holds
+    /// and come back meanwhile. And a turn that was given back is free only while there are turns
+    /// after it.
     #[test]
     fn no_more_is_sent_than_is_granted(
         steps in steps(true),

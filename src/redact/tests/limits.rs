@@ -130,7 +130,8 @@ const NASTY: &[&str] = &[
     "- name: password\n", "password (", "password for ", "password | ", "\u{201c}password\u{201d}:\u{201c}",
 ];
 
-/// Found by `tests/fuzz`: once the first part was redacted, the next one was near enough to be looked at.
+/// Found by `tests/fuzz`: once the first part was redacted, the next one was near enough to be
+/// looked at.
 #[test]
 fn a_url_whose_user_is_longer_than_what_is_read_is_redacted_to_its_end() {
     let url = format!(

@@ -8,8 +8,8 @@ use super::{
     token, url,
 };
 
-/// `-----BEGIN RSA PRIVATE KEY-----` to its end, or to the end of the text; PuTTY's files likewise. A token that stands
-/// right before it comes first.
+/// `-----BEGIN RSA PRIVATE KEY-----` to its end, or to the end of the text; PuTTY's files likewise.
+/// A token that stands right before it comes first.
 pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let word = run.word();
     if word.starts_with("PuTTY-User-Key-File") {
@@ -38,7 +38,8 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     Some(block)
 }
 
-/// The lines of a private key that stand before its end, from `end` back: its beginning is missing, or elsewhere.
+/// The lines of a private key that stand before its end, from `end` back: its beginning is missing,
+/// or elsewhere.
 fn tail(text: &str, end: usize) -> Option<Range<usize>> {
     let close = end + "-----END".len();
     let mark = ahead(text, close, 80);
@@ -68,7 +69,8 @@ fn tail(text: &str, end: usize) -> Option<Range<usize>> {
     (start < end).then(|| start..dashes_end(&text[..close + mark.len()], close + name.len()))
 }
 
-/// A text without what stands between the lines of a key at its end: line ends, raw or escaped, quotes, commas.
+/// A text without what stands between the lines of a key at its end: line ends, raw or escaped,
+/// quotes, commas.
 fn between(mut text: &str) -> &str {
     loop {
         let head = text.trim_end_matches(|c: char| c.is_whitespace() || "\"',+>".contains(c));

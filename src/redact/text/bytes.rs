@@ -56,7 +56,8 @@ pub(super) fn skip_blanks(text: &str, at: usize) -> usize {
     skip(text, at, |c| c.is_whitespace() && c != '\n' && c != '\r')
 }
 
-/// Where the next line begins if a line ends at `at`, else `at`. Line ends may be escaped, several times.
+/// Where the next line begins if a line ends at `at`, else `at`. Line ends may be escaped, several
+/// times.
 pub(super) fn line_end(text: &str, at: usize) -> usize {
     let sign = |at: usize, raw, letter| {
         let end = skip(text, at, |c| c == '\\');
@@ -68,8 +69,8 @@ pub(super) fn line_end(text: &str, at: usize) -> usize {
     sign(from, '\n', 'n').unwrap_or(from)
 }
 
-/// The end of the sequence that sets a colour and begins at `at`, or `at`: `\x1b[1;32m`, as it is or as a
-/// string of JSON, C, Rust or a shell has it.
+/// The end of the sequence that sets a colour and begins at `at`, or `at`: `\x1b[1;32m`, as it is
+/// or as a string of JSON, C, Rust or a shell has it.
 pub(super) fn colour_end(text: &str, at: usize) -> usize {
     const ESCAPES: &[&str] = &[
         "\x1b[", "\\u001b[", "\\u001B[", "\\x1b[", "\\x1B[", "\\u{1b}[", "\\033[", "\\e[",
@@ -85,7 +86,8 @@ pub(super) fn colour_end(text: &str, at: usize) -> usize {
     }
 }
 
-/// Where to continue after the run `at..end` in which nothing was found: behind a colour that begins with it.
+/// Where to continue after the run `at..end` in which nothing was found: behind a colour that
+/// begins with it.
 pub(super) fn skip_colour(text: &str, at: usize, end: usize) -> usize {
     if at > 0 && text.as_bytes()[at - 1] == b'\\' {
         return end.max(colour_end(text, at - 1));

@@ -13,7 +13,8 @@ use super::{
 };
 use crate::redact::{keys::Strength, rules::BUILT_IN};
 
-/// `password: str = "x"`: a type stands between the name and the value. Empty if there is no secret.
+/// `password: str = "x"`: a type stands between the name and the value. Empty if there is no
+/// secret.
 pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     #[rustfmt::skip]
     const TYPES: &[&str] = &[
@@ -100,8 +101,8 @@ pub(super) fn newtype(run: Run<'_>) -> Option<Range<usize>> {
     })
 }
 
-/// Whether the value is read from the environment (`process.env.API_KEY`, `os.environ["API_KEY"]`), or is an address:
-/// what is secret in an address is found in it.
+/// Whether the value is read from the environment (`process.env.API_KEY`, `os.environ["API_KEY"]`),
+/// or is an address: what is secret in an address is found in it.
 pub(super) fn is_elsewhere(value: &str) -> bool {
     #[rustfmt::skip]
     const BEGINNINGS: &[&str] = &[
@@ -110,8 +111,8 @@ pub(super) fn is_elsewhere(value: &str) -> bool {
     prefix_of(value, BEGINNINGS).is_some()
 }
 
-/// Whether the value is code that gets a secret from elsewhere: `process.env.TOKEN`, `lexer.next()`. `sure` says that
-/// only secrets have such a name.
+/// Whether the value is code that gets a secret from elsewhere: `process.env.TOKEN`,
+/// `lexer.next()`. `sure` says that only secrets have such a name.
 pub(super) fn is_expression(text: &str, name: &str, value: &Range<usize>, sure: bool) -> bool {
     // `self.token = token;`
     let same = text[value.clone()].trim_end_matches(';');
@@ -121,8 +122,8 @@ pub(super) fn is_expression(text: &str, name: &str, value: &Range<usize>, sure: 
         || is_cmdlet(text, value)
 }
 
-/// Whether the value refers to a secret or calls a function for it, and shows none: `var.db_password`,
-/// `$(cat file)`, `input("Password: ")`.
+/// Whether the value refers to a secret or calls a function for it, and shows none:
+/// `var.db_password`, `$(cat file)`, `input("Password: ")`.
 fn is_reference(text: &str, value: &Range<usize>, sure: bool) -> bool {
     #[rustfmt::skip]
     const ROOTS: &[&str] = &[
@@ -179,8 +180,8 @@ fn is_identifier(word: &str) -> bool {
         && !is_mixed(word.trim_end_matches(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether the value of a name that may be anything is one of a program: `token = next`, `tokens = {` over lines,
-/// `cookie.path = x`, `ERROR_TOKEN = 58`.
+/// Whether the value of a name that may be anything is one of a program: `token = next`, `tokens =
+/// {` over lines, `cookie.path = x`, `ERROR_TOKEN = 58`.
 pub(super) fn is_assignment(text: &str, name: &str, value: &Range<usize>) -> bool {
     let shown = &text[value.clone()];
     let apart = text[..value.start].ends_with(' ');
@@ -191,8 +192,8 @@ pub(super) fn is_assignment(text: &str, name: &str, value: &Range<usize>) -> boo
         || name.rsplit_once('.').is_some_and(harmless)
 }
 
-/// Whether a string among arguments may be a secret: in the call that a `sure` secret comes from, each that is no
-/// name, prompt or path.
+/// Whether a string among arguments may be a secret: in the call that a `sure` secret comes from,
+/// each that is no name, prompt or path.
 fn has_literal(arguments: &str, sure: bool) -> bool {
     let mut at = 0;
     while let Some(i) = arguments[at..].find(['"', '\'', '\\']) {

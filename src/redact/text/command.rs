@@ -21,7 +21,8 @@ pub(in crate::redact) struct Command {
     flags: &'static [&'static str],
     /// The flag that has the password in the same word.
     glued: Option<&'static str>,
-    /// The word after a flag has one of these marks (`user:password`); any word will do if there are none.
+    /// The word after a flag has one of these marks (`user:password`); any word will do if there
+    /// are none.
     marks: &'static str,
 }
 
@@ -116,7 +117,8 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     password.or_else(|| run.named.then(|| pair::flag(run))?)
 }
 
-/// The password in the run or behind it, if the run is a flag of this command. Empty if it has none.
+/// The password in the run or behind it, if the run is a flag of this command. Empty if it has
+/// none.
 fn flag(run: Run<'_>, command: &Command) -> Option<Range<usize>> {
     let (text, word) = (run.text, run.word());
     if word == "-p" && command.glued == Some(word) && run.after().starts_with(['"', '\'']) {

@@ -159,7 +159,8 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
     secret.then(|| value::whole(value::extent, text, start, seen))
 }
 
-/// Whether the list that the run is the first of are the arguments of a function that sets something.
+/// Whether the list that the run is the first of are the arguments of a function that sets
+/// something.
 fn sets(run: Run<'_>) -> bool {
     const VERBS: &[&str] = &["set", "put", "add", "append", "insert", "header"];
     let before = run.behind(64).trim_end_matches(is_padding);

@@ -1,5 +1,5 @@
-//! The next run, and whether it is plain: most words of prose need no detector, as their letters, their length and the
-//! characters beside them show.
+//! The next run, and whether it is plain: most words of prose need no detector, as their letters,
+//! their length and the characters beside them show.
 
 use std::ops::Range;
 
@@ -24,7 +24,8 @@ const WORDS: &[&str] = &[
     "printf", "net", "sha", "ssha", "md5", "smd5", "crypt", "value", "-value", "--value", "state",
 ];
 
-/// For a length: the first and last letters of such words, of schemes and of commands, hashed to a bit each.
+/// For a length: the first and last letters of such words, of schemes and of commands, hashed to a
+/// bit each.
 static ENDS: [u64; SHORT] = {
     let mut table = with(with([0; SHORT], WORDS), CAREFUL);
     let mut i = 0;
@@ -59,7 +60,8 @@ pub(super) fn may_trigger(word: &[u8]) -> bool {
     !word.is_empty() && set & ends(word) != 0
 }
 
-/// The next run of characters from `at` on, and whether it is plain: neither a secret nor a word that announces one.
+/// The next run of characters from `at` on, and whether it is plain: neither a secret nor a word
+/// that announces one.
 pub(super) fn next_run(text: &str, at: usize) -> Option<(Range<usize>, bool)> {
     let bytes = text.as_bytes();
     let mut at = at;

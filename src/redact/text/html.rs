@@ -1,4 +1,5 @@
-//! Tables and lists of HTML: `<th>Password</th>` at the head of a column or of a row, `<dt>API token</dt><dd>x</dd>`.
+//! Tables and lists of HTML: `<th>Password</th>` at the head of a column or of a row, `<dt>API
+//! token</dt><dd>x</dd>`.
 
 use std::ops::Range;
 
@@ -97,7 +98,8 @@ fn tag_at(text: &str, at: usize) -> Option<(&str, usize)> {
     Some((name_at(text, at).trim_start_matches('/'), at + end + 1))
 }
 
-/// The content of the element whose tag opens at `at`, without tags around all of it: `<td><code>x</code></td>`.
+/// The content of the element whose tag opens at `at`, without tags around all of it:
+/// `<td><code>x</code></td>`.
 fn content(text: &str, at: usize) -> Option<Range<usize>> {
     let (tag, mut start) = tag_at(text, at)?;
     while text[start..].starts_with('<') && !text[start..].starts_with("</") {

@@ -73,8 +73,8 @@ fn lines_while(text: &str, first: usize, belongs: impl Fn(&str) -> bool) -> Rang
     found
 }
 
-/// Finds the `data` and `stringData` of the Kubernetes Secret whose `kind` the run is; they are kept in the scan. Whether
-/// there are any.
+/// Finds the `data` and `stringData` of the Kubernetes Secret whose `kind` the run is; they are
+/// kept in the scan. Whether there are any.
 pub(super) fn manifest(run: Run<'_>) -> bool {
     let text = run.text;
     let members: &[&'static str] = match run.word() {
@@ -147,8 +147,8 @@ fn column(line: &str) -> usize {
     line.len() - line.trim_start_matches([' ', '\t', '-']).len()
 }
 
-/// Whether all lines of a mapping only describe a secret: `file: /run/db`, `secretName: tls`, `issuer: https://h`.
-/// In the block of a weak name a value has to look like a secret.
+/// Whether all lines of a mapping only describe a secret: `file: /run/db`, `secretName: tls`,
+/// `issuer: https://h`. In the block of a weak name a value has to look like a secret.
 fn tells_none(lines: &str, strength: Strength) -> bool {
     lines.lines().all(|line| {
         let Some((name, value)) = line.trim().split_once(':') else {
@@ -171,8 +171,8 @@ pub(super) fn is_indented(run: Run<'_>) -> bool {
     is_config_line(run) && run.line_before(256).starts_with([' ', '\t'])
 }
 
-/// The value of a line in a file of settings: `password = correct horse`. In one line of prose only the
-/// first word is the value.
+/// The value of a line in a file of settings: `password = correct horse`. In one line of prose only
+/// the first word is the value.
 pub(super) fn whole_line(run: Run<'_>, secret: Range<usize>) -> Range<usize> {
     let line = run.line_before(256).trim_start();
     let alone = line.is_empty() || line == "export " || line == "set ";

@@ -30,8 +30,8 @@ pub(super) fn is_prose(word: &str) -> bool {
     is_one_of(word, PROSE)
 }
 
-/// Whether a word is a placeholder of a secret: `***`, `...`, `<token>`, `YOUR_API_KEY`, `$1`, or variables
-/// with marks between them (`${USER}:{{ token }}`).
+/// Whether a word is a placeholder of a secret: `***`, `...`, `<token>`, `YOUR_API_KEY`, `$1`, or
+/// variables with marks between them (`${USER}:{{ token }}`).
 pub(super) fn is_placeholder(word: &str) -> bool {
     let hidden = |c: char| "*.\u{2022}\u{2026}-_?xX".contains(c);
     if word.chars().all(hidden) || word.starts_with("...[truncated]") {
@@ -133,7 +133,8 @@ pub(super) fn looks_secret(word: &str) -> bool {
         && (make.len >= 32 || make.len >= 8 && (make.digits > 0 || make.lower && make.inner_upper))
 }
 
-/// Whether a word of prose is a secret after a word that names one: letters and digits or signs mixed.
+/// Whether a word of prose is a secret after a word that names one: letters and digits or signs
+/// mixed.
 pub(super) fn is_mixed(word: &str) -> bool {
     let word = trim(word);
     let make = Make::of(word);
@@ -147,7 +148,8 @@ pub(super) fn is_mixed(word: &str) -> bool {
         && (make.digits > 0 || signs)
 }
 
-/// `2026-01-31`, alone or with a time of day. Stricter than [`is_date`]: `1234-56-7890123456` may be a credential.
+/// `2026-01-31`, alone or with a time of day. Stricter than [`is_date`]: `1234-56-7890123456` may
+/// be a credential.
 pub(in crate::redact) fn is_moment(word: &str) -> bool {
     let time = word.get(10..).unwrap_or_default();
     let of_day = time.starts_with(['T', ' ']) && time.get(3..4) == Some(":");
@@ -184,14 +186,16 @@ pub(in crate::redact) fn is_opaque(word: &str) -> bool {
         && !word.contains("://")
 }
 
-/// Whether a word is a short number in hexadecimal, as keys are named by: `9f2c04be01d3a2ff`, `0x2b7c2fbb`.
+/// Whether a word is a short number in hexadecimal, as keys are named by: `9f2c04be01d3a2ff`,
+/// `0x2b7c2fbb`.
 pub(super) fn is_key_id(word: &str) -> bool {
     let word = trim(word);
     let digits = word.strip_prefix("0x").unwrap_or(word);
     matches!(digits.len(), 8 | 16) && is_hex(digits)
 }
 
-/// Whether a word is random: not one that only ends in a number, nor a path, a date or a name with marks.
+/// Whether a word is random: not one that only ends in a number, nor a path, a date or a name with
+/// marks.
 pub(super) fn is_random(word: &str) -> bool {
     let word = trim(word);
     let make = Make::of(word);

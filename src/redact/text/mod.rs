@@ -1,8 +1,9 @@
 //! Finds secrets in free text by their form.
 //!
-//! [`pass`] goes over the runs of a text: letters, digits and the marks of [`bytes::is_run`]. Each run is given to the
-//! [`DETECTORS`], one after the other. A detector returns the place of a secret that begins in the run or is announced
-//! by it; the first answer counts. Most runs of prose reach no detector: [`filter`] sorts them out.
+//! [`pass`] goes over the runs of a text: letters, digits and the marks of [`bytes::is_run`]. Each
+//! run is given to the [`DETECTORS`], one after the other. A detector returns the place of a secret
+//! that begins in the run or is announced by it; the first answer counts. Most runs of prose reach
+//! no detector: [`filter`] sorts them out.
 //!
 //! | what | modules |
 //! |---|---|
@@ -12,9 +13,10 @@
 //! | statements and command lines | `statement`, `command` |
 //! | sentences | `prose` |
 //!
-//! They share `bytes` (moving along a text), `quote` (where a string ends), `value` (where a value ends) and `look` (what a
-//! word looks like). A detector reads a bounded number of bytes around its run, or a secret that the scan then skips, so
-//! that the time is linear: hence [`Run::ahead`], [`Run::behind`] and [`value::glance`].
+//! They share `bytes` (moving along a text), `quote` (where a string ends), `value` (where a value
+//! ends) and `look` (what a word looks like). A detector reads a bounded number of bytes around its
+//! run, or a secret that the scan then skips, so that the time is linear: hence [`Run::ahead`],
+//! [`Run::behind`] and [`value::glance`].
 
 use std::{
     borrow::Cow,
@@ -51,13 +53,13 @@ mod vendors;
 use self::command::Command;
 pub(super) use self::look::{is_moment, is_opaque};
 
-/// Redacted text has to stay as it is when it is redacted again. But beside a mark, a name may take more for its value than
-/// before. Two further passes were enough for every text of the property tests and corpora; that they are enough for all
-/// is not proved.
+/// Redacted text has to stay as it is when it is redacted again. But beside a mark, a name may take
+/// more for its value than before. Two further passes were enough for every text of the property
+/// tests and corpora; that they are enough for all is not proved.
 const MAX_PASSES: usize = 3;
 
-/// The first `limit` bytes of `text` without secrets; the bytes behind them are only read. The text is `nested` times
-/// inside others.
+/// The first `limit` bytes of `text` without secrets; the bytes behind them are only read. The text
+/// is `nested` times inside others.
 pub(super) fn redact<'t>(
     rules: &Rules,
     text: &'t str,

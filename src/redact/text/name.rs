@@ -42,8 +42,8 @@ fn skip_colours(text: &str, at: usize) -> usize {
     (0..4).fold(at, |at, _| colour_end(text, at))
 }
 
-/// Where the value begins after a mark that ends at `at`: behind colours, and behind the stars that end what
-/// is bold (`**Password:** x`).
+/// Where the value begins after a mark that ends at `at`: behind colours, and behind the stars that
+/// end what is bold (`**Password:** x`).
 pub(super) fn value_start(text: &str, at: usize) -> usize {
     let stars = skip(text, at, |c| matches!(c, '*' | '_'));
     let bold = (1..=3).contains(&(stars - at)) && text[stars..].starts_with(' ');
@@ -92,7 +92,8 @@ impl Mark {
         }
         let end = skip_colours(text, end);
         let closed = closers_end(text, end);
-        // `headers["x"] = y`, `user[password]=x`, but `[name]: https://h` and `` `name`: bool `` show names.
+        // `headers["x"] = y`, `user[password]=x`, but `[name]: https://h` and `` `name`: bool ``
+        // show names.
         let (closer, rest) = (&text[end..closed], &text[closed..]);
         let prose =
             (closer == "]" || closer == "`") && rest.trim_start_matches(' ').starts_with(": ");

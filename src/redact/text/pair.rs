@@ -1,4 +1,5 @@
-//! A name and its value: `name=value`, `"name": "value"`, `Header: value`, `--name value`, YAML, INI.
+//! A name and its value: `name=value`, `"name": "value"`, `Header: value`, `--name value`, YAML,
+//! INI.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -86,7 +87,8 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     Some(changed(text, value::whole(extent, text, start, found)))
 }
 
-/// What stands behind a scheme: `Bearer {token}`, `f"Bearer {token}"`. A scheme alone counts as a placeholder.
+/// What stands behind a scheme: `Bearer {token}`, `f"Bearer {token}"`. A scheme alone counts as a
+/// placeholder.
 fn without_scheme(value: &str) -> &str {
     let inner = value
         .trim_start_matches(['f', 'b'])
@@ -213,7 +215,8 @@ impl Pair<'_> {
     }
 }
 
-/// Whether a name is that of a source file, followed by the number of a line: `PasswordPolicy.java:12`.
+/// Whether a name is that of a source file, followed by the number of a line:
+/// `PasswordPolicy.java:12`.
 fn is_file(name: &str) -> bool {
     let end = name.rsplit_once('.').map_or("", |(_, end)| end);
     (1..=5).contains(&end.len()) && BUILT_IN.strength(end) == Strength::Harmless

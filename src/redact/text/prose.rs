@@ -91,7 +91,8 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     said.or_else(|| labelled(run))
 }
 
-/// The word that follows the name, or the words that link it with the name: `password for ada is now x`.
+/// The word that follows the name, or the words that link it with the name: `password for ada is
+/// now x`.
 fn sentence(run: Run<'_>, noun: Noun) -> Option<Range<usize>> {
     let text = run.text;
     let password = noun == Noun::Password;
@@ -134,8 +135,8 @@ fn word_end(text: &str, at: usize, len: usize) -> usize {
     bare_end(&text[..floor(text, at + len)], at)
 }
 
-/// The secret that begins with the bare word `first`, if it looks like one. `linked` says that a sentence leads to it:
-/// `is`, `was set to`.
+/// The secret that begins with the bare word `first`, if it looks like one. `linked` says that a
+/// sentence leads to it: `is`, `was set to`.
 fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<Range<usize>> {
     let (text, at) = (run.text, first.start);
     let quoted = Quote::at(text, at).is_some();
@@ -211,7 +212,8 @@ fn changed_to(text: &str, old: Range<usize>) -> Range<usize> {
     }
 }
 
-/// What an arrow or a colon points at, behind some words or in the line below: `the key for prod -> x`.
+/// What an arrow or a colon points at, behind some words or in the line below: `the key for prod ->
+/// x`.
 fn pointed_at(run: Run<'_>, noun: Noun) -> Option<Range<usize>> {
     let text = run.text;
     let line = until(run.ahead(96), "\n");
@@ -251,7 +253,8 @@ fn labelled(run: Run<'_>) -> Option<Range<usize>> {
         .then(|| start..start + word.len())
 }
 
-/// `verification code is 730 418`, `Recovery codes: a, b`, `Seed phrase: ...`, `1234 is your login code`.
+/// `verification code is 730 418`, `Recovery codes: a, b`, `Seed phrase: ...`, `1234 is your login
+/// code`.
 fn codes(run: Run<'_>) -> Option<Range<usize>> {
     #[rustfmt::skip]
     const KINDS: &[&str] = &[
@@ -327,8 +330,8 @@ fn netrc(run: Run<'_>) -> Option<Range<usize>> {
     (machine && start > run.end && !named).then_some(secret)
 }
 
-/// `api_key: too short (input_value='x', input_type=str)`: what was refused, beside the name of its field in
-/// this line or the one before.
+/// `api_key: too short (input_value='x', input_type=str)`: what was refused, beside the name of its
+/// field in this line or the one before.
 fn rejected(run: Run<'_>) -> Option<Range<usize>> {
     if !run.after().starts_with('=') {
         return None;

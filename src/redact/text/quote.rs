@@ -1,9 +1,10 @@
 //! Where a string ends, at any depth of escaping.
 //!
-//! JSON inside JSON, debug output and shells put backslashes before the quotes of the strings that they hold: one
-//! before those of a string inside a string, three before those of the next, and so on. The run of backslashes before
-//! a quote tells its depth, so the end of a value is the next quote of the depth that opened it. Quotes of deeper
-//! strings belong to the value; one of an outer string ends what was cut off.
+//! JSON inside JSON, debug output and shells put backslashes before the quotes of the strings that
+//! they hold: one before those of a string inside a string, three before those of the next, and so
+//! on. The run of backslashes before a quote tells its depth, so the end of a value is the next
+//! quote of the depth that opened it. Quotes of deeper strings belong to the value; one of an outer
+//! string ends what was cut off.
 
 use std::ops::Range;
 
@@ -55,7 +56,8 @@ impl Quote {
         self.mark
     }
 
-    /// Whether this quote, at `at`, opens a string, which may be empty: then a value follows, maybe in further quotes.
+    /// Whether this quote, at `at`, opens a string, which may be empty: then a value follows, maybe
+    /// in further quotes.
     pub(super) fn opens(&self, text: &str, at: usize) -> bool {
         let inner = at + self.len();
         let next = Self::at(text, inner);
@@ -82,15 +84,16 @@ impl Quote {
         open && !self.opens(text, at)
     }
 
-    /// The end of the string that opens at `at`; of the text if the string is cut off. None if no quote is there.
+    /// The end of the string that opens at `at`; of the text if the string is cut off. None if no
+    /// quote is there.
     pub(super) fn string_end(text: &str, at: usize) -> Option<usize> {
         let quote = Self::at(text, at)?;
         let close = quote.close(text, at + quote.len());
         Some(close.map_or(text.len(), |close| close.end))
     }
 
-    /// The quote that closes this one, its backslashes included, from `from` on. It is empty if the string is cut off
-    /// by the end of the one around it.
+    /// The quote that closes this one, its backslashes included, from `from` on. It is empty if the
+    /// string is cut off by the end of the one around it.
     pub(in crate::redact) fn close(&self, text: &str, from: usize) -> Option<Range<usize>> {
         let mark = match self.mark {
             "\u{201c}" => "\u{201d}",
@@ -121,7 +124,8 @@ impl Quote {
         None
     }
 
-    /// Whether a quote with `run` backslashes closes this one; `deeper` is a run that opened a string inside.
+    /// Whether a quote with `run` backslashes closes this one; `deeper` is a run that opened a
+    /// string inside.
     fn is_closed_by(&self, run: usize, head: &str, rest: &str, deeper: &mut Option<usize>) -> bool {
         if run <= self.slashes {
             return run == self.slashes || ends_value(rest);

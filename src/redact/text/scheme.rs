@@ -1,4 +1,5 @@
-//! Credentials after the name of their scheme (`Bearer x`, `Basic x`), and headers whose value is a secret as a whole.
+//! Credentials after the name of their scheme (`Bearer x`, `Basic x`), and headers whose value is a
+//! secret as a whole.
 
 use std::ops::Range;
 
@@ -73,8 +74,8 @@ fn is_credential(scheme: &str, word: &str, rest: &str) -> bool {
         || !plain && word.len() >= 16
 }
 
-/// The value of a header: to the end of its line and of those folded under it, or to the quote that was
-/// opened before the header.
+/// The value of a header: to the end of its line and of those folded under it, or to the quote that
+/// was opened before the header.
 pub(super) fn header(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     let text = run.text;
     let end = if text[start..].starts_with('[') {
@@ -96,8 +97,8 @@ pub(super) fn header(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     (!absent && (scheme || !is_prose(first))).then_some(start..end)
 }
 
-/// The end of a header's lines. Unless `text` ends with the string around the header (`bounded`), the first quote that
-/// opens no string inside ends it.
+/// The end of a header's lines. Unless `text` ends with the string around the header (`bounded`),
+/// the first quote that opens no string inside ends it.
 fn header_end(text: &str, start: usize, bounded: bool) -> usize {
     let mut at = start;
     loop {

@@ -1,5 +1,6 @@
-//! Statements that set a secret: of SQL (`IDENTIFIED BY 'x'`, `PASSWORD 'x'`, `SET PASSWORD FOR ada = 'x'`), and of
-//! PowerShell (`ConvertTo-SecureString 'x'`, `'x' | ConvertTo-SecureString`, `Set-Item Env:TOKEN -Value 'x'`).
+//! Statements that set a secret: of SQL (`IDENTIFIED BY 'x'`, `PASSWORD 'x'`, `SET PASSWORD FOR
+//! ada = 'x'`), and of PowerShell (`ConvertTo-SecureString 'x'`, `'x' | ConvertTo-SecureString`,
+//! `Set-Item Env:TOKEN -Value 'x'`).
 
 use std::ops::Range;
 
@@ -77,8 +78,8 @@ pub(super) fn powershell(run: Run<'_>) -> Option<Range<usize>> {
     value.then(|| named_value(run))?
 }
 
-/// The first string behind the command and its flags, or the word behind `-String`, whichever is first; the string of
-/// another parameter is not.
+/// The first string behind the command and its flags, or the word behind `-String`, whichever is
+/// first; the string of another parameter is not.
 fn argument(run: Run<'_>) -> Option<Range<usize>> {
     let near = run.ahead(NEAR);
     let flag = until(near, "\n|;").to_ascii_lowercase().find("-string ");
@@ -112,7 +113,8 @@ fn piped(run: Run<'_>) -> Option<Range<usize>> {
     (!is_placeholder(&run.text[secret.clone()])).then_some(secret)
 }
 
-/// `Set-Item Env:TOKEN -Value x`, `--name db_password --value x`: the value of what is named in the same line.
+/// `Set-Item Env:TOKEN -Value x`, `--name db_password --value x`: the value of what is named in the
+/// same line.
 fn named_value(run: Run<'_>) -> Option<Range<usize>> {
     let line = run.line_before(NEAR);
     let mut words = line.split(|c: char| c.is_whitespace() || "\"'=:/".contains(c));

@@ -1,5 +1,6 @@
-//! Tables: a sensitive name at the head of a column, or in a list of columns, makes secrets of the values below it. CSV,
-//! TSV, Markdown, the output of database clients, HTML, and SQL's `INSERT INTO t (a, password) VALUES ('x', 'y')`.
+//! Tables: a sensitive name at the head of a column, or in a list of columns, makes secrets of the
+//! values below it. CSV, TSV, Markdown, the output of database clients, HTML, and SQL's `INSERT
+//! INTO t (a, password) VALUES ('x', 'y')`.
 
 use std::ops::Range;
 
@@ -23,7 +24,8 @@ pub(super) const HEAD: usize = 1024;
 /// Secrets, and where the table ends.
 pub(super) type Found = (Vec<Range<usize>>, usize);
 
-/// Finds the table whose head has the run in it, and keeps its secrets in the scan. Whether there are any.
+/// Finds the table whose head has the run in it, and keeps its secrets in the scan. Whether there
+/// are any.
 pub(super) fn find(run: Run<'_>) -> bool {
     if run.at < run.scan.tabled.get() {
         return false;
@@ -47,9 +49,11 @@ struct Column {
     index: usize,
     /// Its name alone decides: otherwise a value has to look like a secret, too.
     sure: bool,
-    /// The name is `key`, which issues, files and translations have, too: then a value has to look random.
+    /// The name is `key`, which issues, files and translations have, too: then a value has to look
+    /// random.
     any: bool,
-    /// The name is a plural (`Secrets`), whose values may be counts: then a short number is no secret.
+    /// The name is a plural (`Secrets`), whose values may be counts: then a short number is no
+    /// secret.
     counts: bool,
 }
 
@@ -236,8 +240,8 @@ impl Head {
         // The numbers of rows have no head.
         let numbered = self.sign == Sign::Blanks && more;
         let even = cells.len() == self.count || numbered || self.sign == Sign::Mark('|') && more;
-        // A row that has too many cells or too few; a sentence, whose commas have blanks behind them, may go on behind
-        // the last row.
+        // A row that has too many cells or too few; a sentence, whose commas have blanks behind
+        // them, may go on behind the last row.
         let mut starts = cells.iter().skip(1).map(|cell| cell.start);
         let spaced = starts.all(|at| text[..at].ends_with(' '));
         let worded = cells.iter().any(|cell| text[cell.clone()].contains(' '));
@@ -281,7 +285,8 @@ fn is_rule(line: &str) -> bool {
     line.len() >= 3 && line.chars().all(|c| "-=+|: ".contains(c)) && line.contains(['-', '='])
 }
 
-/// The cells of the line at `at`, and where the next begins. None for an empty line. A quoted cell may have line ends.
+/// The cells of the line at `at`, and where the next begins. None for an empty line. A quoted cell
+/// may have line ends.
 fn row(text: &str, at: usize, sign: Sign) -> Option<(Vec<Range<usize>>, usize)> {
     let (mut cells, mut from) = (Vec::new(), at);
     loop {
@@ -396,7 +401,8 @@ fn tuples(run: Run<'_>) -> Option<Found> {
     }
 }
 
-/// The names in the list that the run stands in, `after` which its next mark comes, and where the list ends.
+/// The names in the list that the run stands in, `after` which its next mark comes, and where the
+/// list ends.
 fn names(run: Run<'_>, after: &str) -> Option<Found> {
     let text = run.text;
     let near = run.behind(HEAD);

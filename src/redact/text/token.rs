@@ -1,4 +1,5 @@
-//! Tokens that are recognised by their form alone: vendors' prefixes, JWTs, keys with a mark inside.
+//! Tokens that are recognised by their form alone: vendors' prefixes, JWTs, keys with a mark
+//! inside.
 
 use std::ops::Range;
 
@@ -155,8 +156,8 @@ fn is_bitcoin(rest: &str) -> bool {
     rest.len() == len && rest.bytes().all(base58) && has_both_cases(rest)
 }
 
-/// Bare keys without a prefix, but with marks in them: Asana's `1/1234567890123456:x`, Kubernetes' bootstrap
-/// tokens, the legacy ones of FCM, hashes of passwords, Braintree's.
+/// Bare keys without a prefix, but with marks in them: Asana's `1/1234567890123456:x`, Kubernetes'
+/// bootstrap tokens, the legacy ones of FCM, hashes of passwords, Braintree's.
 pub(super) fn composed(run: Run<'_>) -> Option<Range<usize>> {
     #[rustfmt::skip]
     const LDAP_HASHES: &[&str] = &["sha", "ssha", "md5", "smd5", "crypt", "sha256", "ssha256", "sha512", "ssha512"];

@@ -31,7 +31,8 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
         .next()?;
     let seen = url.len();
     let mut authority = until(url, "/?#");
-    // `jdbc:sqlserver://h:1433;user=a;password=x`, `Endpoint=https://h;Secret=x`: the host ends there.
+    // `jdbc:sqlserver://h:1433;user=a;password=x`, `Endpoint=https://h;Secret=x`: the host ends
+    // there.
     if let Some((host, fields)) = authority.split_once(';')
         && !host.contains('@')
         && is_field(fields)
@@ -69,7 +70,8 @@ fn is_credential(user: &str) -> bool {
     (secret || is_token(user)) && !is_placeholder(password) && !example
 }
 
-/// Whether a colon in `authority`, which has no user, may stand before a password: a port is a number.
+/// Whether a colon in `authority`, which has no user, may stand before a password: a port is a
+/// number.
 fn has_password(authority: &str) -> bool {
     let port = |host: &str| host.split_once(':').is_none_or(|(_, port)| is_digits(port));
     let (_, password) = authority.split_once(':').unwrap_or_default();

@@ -16,8 +16,8 @@ pub(super) const SCHEMES: &[&str] = &[
     "sharedkey", "sharedaccesssignature", "aws4-hmac-sha256", "genie-key", "jwt", "splunk",
 ];
 
-/// How much of a value is read before it is known to be a secret, in bytes: otherwise a hostile text would be read again
-/// and again.
+/// How much of a value is read before it is known to be a secret, in bytes: otherwise a hostile
+/// text would be read again and again.
 const GLANCE: usize = 512;
 
 /// Finds the value that begins at a place: [`extent`] or [`encoded`].
@@ -28,7 +28,8 @@ pub(super) fn extent(text: &str, start: usize) -> Range<usize> {
     one_quoted(text, start).unwrap_or_else(|| start..pieces_end(text, start))
 }
 
-/// The value that begins at `start` within the first [`GLANCE`] bytes: enough for the decision. [`whole`] gives the secret.
+/// The value that begins at `start` within the first [`GLANCE`] bytes: enough for the decision.
+/// [`whole`] gives the secret.
 pub(super) fn glance(extent: Extent, text: &str, start: usize) -> Range<usize> {
     extent(&text[..floor(text, start + GLANCE)], start)
 }
@@ -127,8 +128,8 @@ fn starts_upper(word: &str) -> bool {
     word.starts_with(char::is_uppercase) && word.chars().all(char::is_alphanumeric)
 }
 
-/// Where a bare word ends: at a blank, a quote, a bracket, or a mark that separates fields and is not
-/// followed by more of the value.
+/// Where a bare word ends: at a blank, a quote, a bracket, or a mark that separates fields and is
+/// not followed by more of the value.
 pub(super) fn bare_end(text: &str, start: usize) -> usize {
     let mut at = start;
     loop {
@@ -156,7 +157,8 @@ fn is_delimiter(c: char) -> bool {
     c.is_whitespace() || c.is_control() || "\"'`&,;(){}[]<>\\".contains(c)
 }
 
-/// Whether a field of its own begins here: `name=`, `"name":`, `amp;`, or a word too long to decide.
+/// Whether a field of its own begins here: `name=`, `"name":`, `amp;`, or a word too long to
+/// decide.
 fn begins_field(rest: &str) -> bool {
     let near = ahead(rest, 0, 64);
     let end = skip(near, run_end(near, 0), |c| "[] %5D".contains(c));
@@ -196,7 +198,8 @@ pub(in crate::redact) fn bracket_end(text: &str, at: usize) -> usize {
                 continue;
             }
             b'[' | b'{' | b'(' => depth += 1,
-            // A bracket among the letters of a value is a part of it, except for that of a type: `[]string{"x"}`.
+            // A bracket among the letters of a value is a part of it, except for that of a type:
+            // `[]string{"x"}`.
             b']' | b'}' | b')'
                 if bytes[i - 1] == b'[' || !text[i + 1..].starts_with(char::is_alphanumeric) =>
             {

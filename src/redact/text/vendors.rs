@@ -8,7 +8,8 @@ use crate::redact::words::bits;
 pub(super) enum Tail {
     /// Letters, digits, `_` and `-`.
     Any,
-    /// The same with a digit among them, or capitals and small letters: the prefix alone could begin a word.
+    /// The same with a digit among them, or capitals and small letters: the prefix alone could
+    /// begin a word.
     Digit,
     /// As [`Any`](Self::Any), and dots.
     Dotted,

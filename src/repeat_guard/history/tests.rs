@@ -194,15 +194,17 @@ fn steps() -> impl Strategy<Value = Vec<(u64, u64, End)>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// From both sides: whoever is refused has failed so often with the same error, and was let through within the window;
-    /// whoever has failed so often within it, with no other call in between, is refused.
+    /// From both sides: whoever is refused has failed so often with the same error, and was let
+    /// through within the window; whoever has failed so often within it, with no other call in
+    /// between, is refused.
     #[test]
     fn a_refusal_is_deserved_and_ends(steps in steps()) {
         let mut model = Loop::default();
         let mut ends: [Vec<Result<(), u64>>; 4] = Default::default();
         // When each was let through, and when it last ended.
         let (mut through, mut ended) = ([None; 4], [None; 4]);
-        // The call that was made last, and how often it has failed alike, in a row and without a pause.
+        // The call that was made last, and how often it has failed alike, in a row and without a
+        // pause.
         let mut row = (9, 0, 0);
         for (call, pause, end) in steps {
             let (at, now) = (call as usize, model.after(pause).now);

@@ -14,7 +14,8 @@ pub(super) fn refusal(code: i32, message: &str) -> Value {
     json!({ "code": code, "message": message })
 }
 
-/// The answers to requests with an id, as JSON. Written by hand: the tools' answers are JSON already.
+/// The answers to requests with an id, as JSON. Written by hand: the tools' answers are JSON
+/// already.
 #[derive(Default)]
 pub(super) struct Answers {
     json: Vec<u8>,

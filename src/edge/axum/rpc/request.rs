@@ -67,7 +67,8 @@ impl<'a> Id<'a> {
     /// The id of a request whose id cannot be read.
     pub(super) const UNKNOWN: Self = Self(Some("null"));
 
-    /// A notification has none. `Err` for what is no id, or none that every parser takes: `"\ud800"`, `1e999`.
+    /// A notification has none. `Err` for what is no id, or none that every parser takes:
+    /// `"\ud800"`, `1e999`.
     fn read(raw: Option<&'a RawValue>) -> Result<Self, ()> {
         let Some(id) = raw.map(RawValue::get) else {
             return Ok(Self(None));

@@ -1,4 +1,5 @@
-//! Values never enter the rendered text: each is kept apart, and a mark stands for it until its place is known.
+//! Values never enter the rendered text: each is kept apart, and a mark stands for it until its
+//! place is known.
 
 use std::fmt;
 
@@ -9,7 +10,8 @@ use minijinja::{
 
 use super::Fault;
 
-/// Stands before and after the number of a value. A noncharacter: it is refused in templates and in values.
+/// Stands before and after the number of a value. A noncharacter: it is refused in templates and in
+/// values.
 pub(super) const MARK: char = '\u{10FFFE}';
 
 /// How many bytes the values of one part of a request may have together.
@@ -98,7 +100,8 @@ pub(super) fn write_mark(
         UndefinedBehavior::Lenient if value.is_undefined() => Slot::Nothing,
         _ => Slot::of(value)?,
     };
-    // Either a value of a caller's with a mark in it, or one that a block has captured to print it again.
+    // Either a value of a caller's with a mark in it, or one that a block has captured to print it
+    // again.
     if slot.text().contains(MARK) {
         return Err(Fault::Value(None, "cannot be captured and printed again").into());
     }

@@ -1,7 +1,8 @@
 //! Templates of the parts of a request. Pure: no clock, no network, no global state.
 //!
-//! The engine never sees where in a request it writes. So the values are kept out of its text, behind [marks],
-//! and put in by [place], which knows that a value stands in a segment of a path, in a JSON string, or outside of one.
+//! The engine never sees where in a request it writes. So the values are kept out of its text,
+//! behind [marks], and put in by [place], which knows that a value stands in a segment of a path,
+//! in a JSON string, or outside of one.
 
 mod json;
 mod marks;
@@ -34,7 +35,8 @@ use crate::{
 /// The longest template, in bytes.
 const MAX_TEMPLATE: usize = 64 << 10;
 
-/// How many steps a rendering may take: about one for each instruction, each item and each 64 bytes of data.
+/// How many steps a rendering may take: about one for each instruction, each item and each 64 bytes
+/// of data.
 const MAX_STEPS: u64 = 20_000;
 
 /// How deep blocks and calls may nest.
@@ -100,8 +102,8 @@ impl Sketch {
         })
     }
 
-    /// Refuses what is no JSON with a number for each value that touches another value or a part of a number, and a text for
-    /// each of the others.
+    /// Refuses what is no JSON with a number for each value that touches another value or a part of
+    /// a number, and a text for each of the others.
     pub(super) fn check_json(&self, part: &str) -> Result<(), ConfigError> {
         self.check(part, |sketch| {
             place::json(&Marked::sketch(with_numbers(sketch))).map(drop)
@@ -235,8 +237,8 @@ impl Templates {
         template.map_or_else(|_| String::new(), |template| template.source().to_owned())
     }
 
-    /// The variables of a part that it does not set itself, those of nested values as `a.b`, as far as they are found (not all of
-    /// them are): for hints.
+    /// The variables of a part that it does not set itself, those of nested values as `a.b`, as far
+    /// as they are found (not all of them are): for hints.
     pub(super) fn variables(&self, part: &str) -> BTreeSet<String> {
         let template = self.env.get_template(part);
         let names = template.map(|template| template.undeclared_variables(true));
@@ -304,7 +306,8 @@ impl Templates {
         ))
     }
 
-    /// The error of a part that could not be made. It names arguments as the template does, and never a value.
+    /// The error of a part that could not be made. It names arguments as the template does, and
+    /// never a value.
     #[cold]
     fn error(&self, part: &str, scope: &Scope, marked: Option<&Marked>, fault: Fault) -> ToolError {
         let mut names = self.variables(part);
@@ -334,7 +337,8 @@ impl Templates {
         }
     }
 
-    /// The arguments without which a call has no request: those of all parts, if undefined variables are errors.
+    /// The arguments without which a call has no request: those of all parts, if undefined
+    /// variables are errors.
     fn missing(&self, part: &str, scope: &Scope) -> BTreeSet<String> {
         let lacks = |part: &str| {
             let names = self.variables(part).into_iter();

@@ -1,4 +1,5 @@
-//! Finds filters, tests and functions that do not exist, which the engine finds only when it meets them.
+//! Finds filters, tests and functions that do not exist, which the engine finds only when it meets
+//! them.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +7,9 @@ use minijinja::{Environment, ErrorKind};
 
 use super::marks::MARK;
 
-/// Looks at the words of all tags, and collects those that may be variables. Gives the template's own words, with the mark of
-/// value 0 for each value; `None` if it has statements, so that it may be rendered in more than one way.
+/// Looks at the words of all tags, and collects those that may be variables. Gives the template's
+/// own words, with the mark of value 0 for each value; `None` if it has statements, so that it may
+/// be rendered in more than one way.
 pub(super) fn check<'s>(
     env: &Environment<'_>,
     source: &'s str,

@@ -91,7 +91,8 @@ fn encoded_segment(n: usize, text: &str) -> Result<String, Fault> {
     Err(Fault::Value(Some(n), why))
 }
 
-/// One segment, with its slashes encoded. A server that decodes them first must not be led to another place.
+/// One segment, with its slashes encoded. A server that decodes them first must not be led to
+/// another place.
 fn encoded_whole(n: usize, text: &str) -> Result<String, Fault> {
     let why = match text {
         "" => "is empty, in a path",
@@ -108,7 +109,8 @@ fn ends_in_escape(text: &str) -> bool {
     end.ends_with(b"%") || end.len() > 1 && end[end.len() - 2] == b'%'
 }
 
-/// Whether a segment is `.` or `..`, also percent-encoded: clients take it out, with what stands before it.
+/// Whether a segment is `.` or `..`, also percent-encoded: clients take it out, with what stands
+/// before it.
 fn is_dots(segment: &str) -> bool {
     let dots = segment.replace("%2e", ".").replace("%2E", ".");
     matches!(&*dots, "." | "..")

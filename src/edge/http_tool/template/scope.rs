@@ -25,7 +25,8 @@ pub(in super::super) fn is_ours(name: &str) -> bool {
     OURS.contains(&name)
 }
 
-/// The variables that one call gives its templates: all arguments, except those that would shadow [ours](is_ours).
+/// The variables that one call gives its templates: all arguments, except those that would shadow
+/// [ours](is_ours).
 pub(in super::super) struct Scope(Arc<Variables>);
 
 struct Variables {
@@ -168,7 +169,8 @@ impl Scope {
         })
     }
 
-    /// The argument that a template has printed as this text, for a person: one of `names`, if it is clear which.
+    /// The argument that a template has printed as this text, for a person: one of `names`, if it
+    /// is clear which.
     pub(super) fn name_of(&self, names: &BTreeSet<String>, text: Option<&str>) -> String {
         let given = names.iter().filter(|name| !is_ours(name) && self.has(name));
         let given: Vec<&String> = given.collect();

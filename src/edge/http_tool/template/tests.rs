@@ -451,7 +451,8 @@ fn a_template_that_can_be_no_part_of_a_request_is_refused_when_it_is_built() {
     }
 }
 
-/// "Everything is checked when the tool is built": what is refused, and what its error names. Nothing is loaded (E.4.1).
+/// "Everything is checked when the tool is built": what is refused, and what its error names.
+/// Nothing is loaded (E.4.1).
 #[test]
 fn mistakes_are_found_when_the_tool_is_built() {
     let long = "x".repeat(70_000);

@@ -71,17 +71,17 @@ use crate::{
 ///   [`with_fail_fast`](Self::with_fail_fast).
 /// - **Backoff.** After an attempt that failed there is none for 250 ms, then for 1 % longer each
 ///   time, up to 30 s: for about 1 % of the time that the server has been away. Until the server
-///   has answered its first call, the time doubles instead. Calls alone begin
-///   attempts. Meanwhile calls fail immediately, with [`retry_after`](ToolError::retry_after). A server that asks for more gets it, up to an hour. A
-///   connection that is lost before it has answered a call counts as an attempt that failed, when
-///   it was made.
+///   has answered its first call, the time doubles instead. Calls alone begin attempts. Meanwhile
+///   calls fail immediately, with [`retry_after`](ToolError::retry_after). A server that asks for
+///   more gets it, up to an hour. A connection that is lost before it has answered a call counts as
+///   an attempt that failed, when it was made.
 /// - **Loss.** A connection is lost when its transport is closed, or a call fails for its
 ///   transport, or the server does not know the session. It is noticed by calls alone, and by
 ///   [`with_ping`](Self::with_ping). The next call makes a new one; the old one is dropped with its
 ///   last call, and the server's process with it.
 /// - **Outages.** A lost connection and the failed attempts after it are one
-///   [`Outage`](crate::error::Outage), which their errors name. A breaker counts it once, and lets a
-///   call pass when the next attempt may be made. An attempt that times out, or that the server
+///   [`Outage`](crate::error::Outage), which their errors name. A breaker counts it once, and lets
+///   a call pass when the next attempt may be made. An attempt that times out, or that the server
 ///   answers with an error of its own, is a failure by itself. The statuses 502 to 504 are those of
 ///   a proxy.
 ///

@@ -32,10 +32,10 @@ impl Default for Settings {
 }
 
 impl McpReconnect {
-    /// Sets how long there is no attempt after one that failed. Default: 250 ms, 1 % longer each time
-    /// up to 30 s, each a quarter longer at most, at random. So it is about 1 % of the time that the
-    /// server has been away. Until the server has answered its first call, the default doubles each
-    /// time. No more than an hour.
+    /// Sets how long there is no attempt after one that failed. Default: 250 ms, 1 % longer each
+    /// time up to 30 s, each a quarter longer at most, at random. So it is about 1 % of the time
+    /// that the server has been away. Until the server has answered its first call, the default
+    /// doubles each time. No more than an hour.
     #[must_use]
     pub fn with_backoff(mut self, backoff: Backoff) -> Self {
         self.settings.backoff = backoff;

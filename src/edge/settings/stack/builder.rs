@@ -40,8 +40,8 @@ use crate::{
 
 /// The documented stack, to be completed with what no file can say; made by [`Settings::stack`].
 ///
-/// `O` is `()`, or [`Own`] once there are hooks, checks or layers of your own: the stack is then for tools with answers of
-/// their type.
+/// `O` is `()`, or [`Own`] once there are hooks, checks or layers of your own: the stack is then
+/// for tools with answers of their type.
 #[derive(Clone)]
 #[must_use]
 pub struct StackBuilder<C = ByError, O = ()> {
@@ -61,7 +61,8 @@ impl StackBuilder {
 }
 
 impl<C, O> StackBuilder<C, O> {
-    /// Sets what results mean, for every layer that asks. Default: [`ByError`]. For MCP tools: `McpClassifier`.
+    /// Sets what results mean, for every layer that asks. Default: [`ByError`]. For MCP tools:
+    /// `McpClassifier`.
     pub fn with_classifier<D>(self, classifier: D) -> StackBuilder<D, O> {
         StackBuilder {
             parts: self.parts,
@@ -70,8 +71,9 @@ impl<C, O> StackBuilder<C, O> {
         }
     }
 
-    /// Sets the hooks of the spans of calls and attempts, for attributes of your own for example. Default: none; answers of
-    /// the usual types are known. What results mean says the [classifier](Self::with_classifier), not the hooks.
+    /// Sets the hooks of the spans of calls and attempts, for attributes of your own for example.
+    /// Default: none; answers of the usual types are known. What results mean says the
+    /// [classifier](Self::with_classifier), not the hooks.
     ///
     /// For MCP tools: `McpHooks`; for Langfuse: `LangfuseHooks`, around these if need be.
     pub fn with_hooks<Res>(
@@ -84,8 +86,9 @@ impl<C, O> StackBuilder<C, O> {
         self.edit(|own| own.set_hooks(hooks))
     }
 
-    /// Adds a check of answers, as a [`CheckLayer`] above all layers of your own at [`Place::Call`]. Default: none. A limit
-    /// of their size is `with_layer(Place::Call, CheckLayer::max_bytes(..))`.
+    /// Adds a check of answers, as a [`CheckLayer`] above all layers of your own at
+    /// [`Place::Call`]. Default: none. A limit of their size is `with_layer(Place::Call,
+    /// CheckLayer::max_bytes(..))`.
     pub fn with_check<Res>(
         self,
         check: impl Check<Res> + Clone + Send + Sync + 'static,
@@ -97,8 +100,8 @@ impl<C, O> StackBuilder<C, O> {
         self.edit(|own| own.add_layer(Place::Call, CheckLayer::new(check), false))
     }
 
-    /// Shortens answers that are too long for a model, above the [checks](Self::with_check) and below spans and metrics. Default: answers
-    /// pass as they are.
+    /// Shortens answers that are too long for a model, above the [checks](Self::with_check) and
+    /// below spans and metrics. Default: answers pass as they are.
     ///
     /// ```
     /// use tower_toolcall::settings::Settings;
@@ -121,8 +124,9 @@ impl<C, O> StackBuilder<C, O> {
         })
     }
 
-    /// Runs no call again that is made again: at [`Place::Allowed`], below the layers that are there already. A call that gets an answer from
-    /// memory costs no token of a quota. Default: all calls run.
+    /// Runs no call again that is made again: at [`Place::Allowed`], below the layers that are
+    /// there already. A call that gets an answer from memory costs no token of a quota. Default:
+    /// all calls run.
     ///
     /// ```
     /// use tower_toolcall::settings::Settings;
@@ -144,8 +148,9 @@ impl<C, O> StackBuilder<C, O> {
         })
     }
 
-    /// Answers calls of the tools that are named with what they have got before, as [`with_once`](Self::with_once) stands. Give the layer the classifier of
-    /// the stack, if answers may be errors. Default: nothing is kept.
+    /// Answers calls of the tools that are named with what they have got before, as
+    /// [`with_once`](Self::with_once) stands. Give the layer the classifier of the stack, if
+    /// answers may be errors. Default: nothing is kept.
     pub fn with_cache<Res, K>(
         self,
         cache: impl Into<Option<CacheLayer<K>>>,
@@ -163,17 +168,21 @@ impl<C, O> StackBuilder<C, O> {
         builder
     }
 
-    /// Puts a layer of your own at a place in the stack, below those that are there already. Default: none.
+    /// Puts a layer of your own at a place in the stack, below those that are there already.
+    /// Default: none.
     ///
-    /// The part of the stack below it is a [`Below`], whatever is in it, so nearly every layer fits, those of tower too; errors
-    /// that are not ours are [converted](crate::normalize). Calls allocate for each place that has layers.
+    /// The part of the stack below it is a [`Below`], whatever is in it, so nearly every layer
+    /// fits, those of tower too; errors that are not ours are [converted](crate::normalize). Calls
+    /// allocate for each place that has layers.
     ///
-    /// The layer is applied anew for each service that is made of the stack, and what it shares is its own affair: for a limit
-    /// over all routes of an axum router, for example, tower's `GlobalConcurrencyLimitLayer`.
+    /// The layer is applied anew for each service that is made of the stack, and what it shares is
+    /// its own affair: for a limit over all routes of an axum router, for example, tower's
+    /// `GlobalConcurrencyLimitLayer`.
     ///
-    /// Names of tools in a layer of ours are checked as those of the settings, against the [table](Self::with_identity).
-    /// These are [`PolicyLayer`], [`TimeoutLayer`], [`QuotaLayer`], [`ConcurrencyLimitLayer`], and with the default
-    /// classifier [`CacheLayer`], [`RepeatGuardLayer`] and [`RetryLayer`]. Those of any other layer are not.
+    /// Names of tools in a layer of ours are checked as those of the settings, against the
+    /// [table](Self::with_identity). These are [`PolicyLayer`], [`TimeoutLayer`], [`QuotaLayer`],
+    /// [`ConcurrencyLimitLayer`], and with the default classifier [`CacheLayer`],
+    /// [`RepeatGuardLayer`] and [`RetryLayer`]. Those of any other layer are not.
     pub fn with_layer<Res, L>(self, place: Place, layer: L) -> StackBuilder<C, Own<Res>>
     where
         O: Into<Own<Res>>,
@@ -204,8 +213,8 @@ impl<C, O> StackBuilder<C, O> {
         }
     }
 
-    /// Decides whether a call may run twice of which neither it nor `tools.*.replay_safe` says so. Default:
-    /// [`ReplaySafety::Unknown`].
+    /// Decides whether a call may run twice of which neither it nor `tools.*.replay_safe` says so.
+    /// Default: [`ReplaySafety::Unknown`].
     pub fn with_replay_safety(
         mut self,
         decide: impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static,
@@ -215,8 +224,9 @@ impl<C, O> StackBuilder<C, O> {
     }
 
     /// Sets a function that says what timeout a call's tool has, as
-    /// [`TimeoutLayer::with_timeout_fn`](crate::timeout::TimeoutLayer::with_timeout_fn); `None` leaves it to `tools.*.timeout` and `timeout.default`. The
-    /// [checks](super::super#errors) know nothing of it, nor does the time for which a probe keeps its place.
+    /// [`TimeoutLayer::with_timeout_fn`](crate::timeout::TimeoutLayer::with_timeout_fn); `None`
+    /// leaves it to `tools.*.timeout` and `timeout.default`. The [checks](super::super#errors) know
+    /// nothing of it, nor does the time for which a probe keeps its place.
     pub fn with_timeout_fn(
         mut self,
         timeout: impl Fn(&ToolCall) -> Option<Duration> + Send + Sync + 'static,
@@ -225,24 +235,27 @@ impl<C, O> StackBuilder<C, O> {
         self
     }
 
-    /// Resolves the names of calls by this table of tools, a router's for example, below the layers of your own at [`Place::Outside`] and outside of
-    /// all that observes or acts: see [`identity`](crate::identity). Names in the settings that match no tool of it are
-    /// then an error of [`build`](Self::build). Default: keys are of the callers' names.
+    /// Resolves the names of calls by this table of tools, a router's for example, below the layers
+    /// of your own at [`Place::Outside`] and outside of all that observes or acts: see
+    /// [`identity`](crate::identity). Names in the settings that match no tool of it are then an
+    /// error of [`build`](Self::build). Default: keys are of the callers' names.
     pub fn with_identity(mut self, tools: impl Resolve) -> Self {
         self.parts.identity = Some(IdentityLayer::new(tools));
         self
     }
 
-    /// Checks the arguments of calls against these schemas, as `validate` in the settings says, below spans, metrics and the repeat guard and
-    /// above policy. Layers of your own, but those at [`Place::Outside`], get arguments that fit. Default: arguments are not checked.
+    /// Checks the arguments of calls against these schemas, as `validate` in the settings says,
+    /// below spans, metrics and the repeat guard and above policy. Layers of your own, but those at
+    /// [`Place::Outside`], get arguments that fit. Default: arguments are not checked.
     #[cfg(feature = "validate")]
     pub fn with_schemas(mut self, schemas: &Schemas) -> Self {
         self.parts.schemas = Some(schemas.clone());
         self
     }
 
-    /// Sets the service that is asked for the approvals that `[policy]` wants: see [`PolicyLayer::with_approver`]. Default: none, and `policy.ask` is
-    /// refused. A policy that no file can say stands at [`Place::Allowed`]: `with_layer(Place::Allowed, policy)`, before
+    /// Sets the service that is asked for the approvals that `[policy]` wants: see
+    /// [`PolicyLayer::with_approver`]. Default: none, and `policy.ask` is refused. A policy that no
+    /// file can say stands at [`Place::Allowed`]: `with_layer(Place::Allowed, policy)`, before
     /// `with_once` and `with_cache`, so that a kept answer is for those who may have it.
     pub fn with_approver<A>(mut self, approver: A) -> Self
     where
@@ -255,8 +268,9 @@ impl<C, O> StackBuilder<C, O> {
         self
     }
 
-    /// Gives errors other codes, those of another system for example, for callers, spans, events and metrics; `None`
-    /// keeps the error's own. The events of single attempts and of a call that its caller drops keep ours. Default: ours.
+    /// Gives errors other codes, those of another system for example, for callers, spans, events
+    /// and metrics; `None` keeps the error's own. The events of single attempts and of a call that
+    /// its caller drops keep ours. Default: ours.
     pub fn with_codes(
         mut self,
         codes: impl Fn(&ToolError) -> Option<&'static str> + Send + Sync + 'static,
@@ -299,7 +313,8 @@ impl<C: Clone, O> StackBuilder<C, O> {
     ///
     /// # Errors
     ///
-    /// Those of [`Settings::check`], and a name or pattern that matches no tool of the [table](Self::with_identity).
+    /// Those of [`Settings::check`], and a name or pattern that matches no tool of the
+    /// [table](Self::with_identity).
     pub fn build(self) -> Result<StackLayer<C, O>, ConfigError> {
         self.parts.build(self.classifier, self.own)
     }

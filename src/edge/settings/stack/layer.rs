@@ -35,8 +35,9 @@ use crate::{
 
 /// The documented stack as one layer, made by [`StackBuilder::build`](super::StackBuilder::build).
 ///
-/// The breakers, the gates of rate limits, quotas and concurrency limits, the registry of servers, the calls that are compared and the budget of retries live in this value: services made from it, or
-/// from its clones, share them.
+/// The breakers, the gates of rate limits, quotas and concurrency limits, the registry of servers,
+/// the calls that are compared and the budget of retries live in this value: services made from it,
+/// or from its clones, share them.
 ///
 /// `O` is `()`, or [`Own`](super::Own) where the builder was given hooks, checks or layers.
 #[derive(Clone)]
@@ -100,8 +101,9 @@ type Resolved<S, C> = Switched<IdentityLayer, Traced<S, C>>;
 type Outside<S, C> = Placed<Res<S>, Resolved<S, C>>;
 pub(super) type Coded<S, C> = Switched<NormalizeLayer, Outside<S, C>>;
 
-/// A part of the stack by its name. Spelled out, the whole is nested more deeply than readers of rustdoc's JSON allow: 128 levels,
-/// in serde_json. No blanket implementation: rustdoc would look for it in each type of the crate.
+/// A part of the stack by its name. Spelled out, the whole is nested more deeply than readers of
+/// rustdoc's JSON allow: 128 levels, in serde_json. No blanket implementation: rustdoc would look
+/// for it in each type of the crate.
 pub trait Part {
     type Service;
 }
@@ -114,11 +116,12 @@ impl<S: Service<ToolCall> + Clone, C: Clone> Part for UpToDeadline<S, C> {
 }
 
 impl<C, O> StackLayer<C, O> {
-    /// Returns the names and patterns of tools in its layers, and whether calls have matched them. With a table of all
-    /// tools ([`with_identity`](super::StackBuilder::with_identity)) they are known to match.
+    /// Returns the names and patterns of tools in its layers, and whether calls have matched them.
+    /// With a table of all tools ([`with_identity`](super::StackBuilder::with_identity)) they are
+    /// known to match.
     ///
-    /// Not those of layers of your own, except [`with_cache`](super::StackBuilder::with_cache) and what
-    /// [`with_layer`](super::StackBuilder::with_layer) knows.
+    /// Not those of layers of your own, except [`with_cache`](super::StackBuilder::with_cache) and
+    /// what [`with_layer`](super::StackBuilder::with_layer) knows.
     pub fn tool_names(&self) -> ToolNames {
         let own = [
             self.policy.as_ref().map(PolicyLayer::tool_names),
@@ -135,20 +138,22 @@ impl<C, O> StackLayer<C, O> {
         own.into_iter().flatten().fold(names, ToolNames::and)
     }
 
-    /// Reads the breakers and forces them. A tool that settings name has one before its first call, under the name that stands there;
-    /// behind a router, whose calls have a server, that is another key. Where they are switched off there are none, and what is forced reaches no
-    /// call.
+    /// Reads the breakers and forces them. A tool that settings name has one before its first call,
+    /// under the name that stands there; behind a router, whose calls have a server, that is
+    /// another key. Where they are switched off there are none, and what is forced reaches no call.
     pub fn circuit_breaker(&self) -> CircuitBreakerHandle {
         self.breakers.clone()
     }
 
-    /// Reads the cooldowns of rate limits, ends them and begins others. `None` where the layer is switched off.
+    /// Reads the cooldowns of rate limits, ends them and begins others. `None` where the layer is
+    /// switched off.
     pub fn rate_limit(&self) -> Option<RateLimitHandle> {
         self.rate_limit.as_ref().map(RateLimitBackoffLayer::handle)
     }
 
-    /// The registry of servers. Where its layer is switched off no call of this stack feeds it; a router below may
-    /// (feature `router`, `RouterBuilder::with_health`), whose servers' names it knows.
+    /// The registry of servers. Where its layer is switched off no call of this stack feeds it; a
+    /// router below may (feature `router`, `RouterBuilder::with_health`), whose servers' names it
+    /// knows.
     pub fn health(&self) -> Health {
         self.servers.clone()
     }

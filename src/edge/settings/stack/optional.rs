@@ -1,5 +1,5 @@
-//! Parts that a stack may lack: a layer that is switched off, and layers of the user's at a place, which is empty in most
-//! stacks.
+//! Parts that a stack may lack: a layer that is switched off, and layers of the user's at a place,
+//! which is empty in most stacks.
 
 use std::{
     future::Future,
@@ -14,8 +14,8 @@ use tower_service::Service;
 use super::own::Below;
 use crate::{call::ToolCall, error::ToolError};
 
-/// A layer's service, or the one below it. It is named by the layer: its service's name has that of the service below in
-/// it, and would double the name of the stack with each layer.
+/// A layer's service, or the one below it. It is named by the layer: its service's name has that of
+/// the service below in it, and would double the name of the stack with each layer.
 pub enum Switched<L: Layer<S>, S> {
     On(L::Service),
     Off(S),
@@ -55,8 +55,8 @@ where
         }
     }
 
-    // Forced inline, as is `poll`: otherwise the future that is returned is copied. 180 of the 2,840 instructions that a
-    // call takes in the default stack.
+    // Forced inline, as is `poll`: otherwise the future that is returned is copied. 180 of the
+    // 2,840 instructions that a call takes in the default stack.
     #[inline(always)]
     fn call(&mut self, call: ToolCall) -> Self::Future {
         match self {
@@ -132,7 +132,8 @@ where
         }
     }
 
-    // Forced inline, as in `Switched`. The future first: whatever is written before it has it copied.
+    // Forced inline, as in `Switched`. The future first: whatever is written before it has it
+    // copied.
     #[inline(always)]
     fn call(&mut self, call: ToolCall) -> Self::Future {
         match self {
@@ -149,7 +150,8 @@ where
 }
 
 pin_project! {
-    /// One of both. An enum of them is copied when it is returned: 220 instructions for the three places of a stack.
+    /// One of both. An enum of them is copied when it is returned: 220 instructions for the three
+    /// places of a stack.
     #[derive(Debug)]
     pub struct PlacedFuture<A, B> {
         #[pin]

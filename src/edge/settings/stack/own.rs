@@ -22,23 +22,28 @@ use crate::{
     trace::{End, TraceHooks},
 };
 
-/// Where a layer of your own stands in the stack. See [`StackBuilder::with_layer`](super::StackBuilder::with_layer).
+/// Where a layer of your own stands in the stack. See
+/// [`StackBuilder::with_layer`](super::StackBuilder::with_layer).
 ///
 /// A layer that is innermost needs no place: put it around the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Place {
-    /// Outside of all layers but those for redaction rules, results and codes: calls have the names that their callers
-    /// wrote, and nothing is observed yet.
+    /// Outside of all layers but those for redaction rules, results and codes: calls have the names
+    /// that their callers wrote, and nothing is observed yet.
     Outside,
-    /// Below spans, metrics, the repeat guard, the check of arguments and policy, above quota: once for each call that the policy allows, before it
-    /// costs a token. For a [`OnceLayer`](crate::once::OnceLayer) or a [`CacheLayer`](crate::cache::CacheLayer), for example.
+    /// Below spans, metrics, the repeat guard, the check of arguments and policy, above quota: once
+    /// for each call that the policy allows, before it costs a token. For a
+    /// [`OnceLayer`](crate::once::OnceLayer) or a [`CacheLayer`](crate::cache::CacheLayer), for
+    /// example.
     Allowed,
-    /// Below all of these and quota, above deadline and retries: once for each call that the quota lets pass. For a
-    /// [check](crate::check) of answers or a [`PollLayer`](crate::poll::PollLayer), for example.
+    /// Below all of these and quota, above deadline and retries: once for each call that the quota
+    /// lets pass. For a [check](crate::check) of answers or a
+    /// [`PollLayer`](crate::poll::PollLayer), for example.
     Call,
-    /// Below retries and the rate limit, above health, the concurrency limit and the circuit breaker: once for each attempt that the rate
-    /// limit lets pass, one that the breaker then refuses included. For tokens, for example.
+    /// Below retries and the rate limit, above health, the concurrency limit and the circuit
+    /// breaker: once for each attempt that the rate limit lets pass, one that the breaker then
+    /// refuses included. For tokens, for example.
     Attempt,
 }
 
@@ -70,8 +75,8 @@ crate::text::opaque_debug!({Res} Below<Res>);
 type OwnLayer<Res> = dyn Fn(Below<Res>) -> Below<Res> + Send + Sync;
 type OwnHooks<Res> = dyn TraceHooks<Res> + Send + Sync;
 
-/// Hooks, checks and layers of your own, for answers of the type `Res`: the second type parameter of a
-/// [`StackBuilder`](super::StackBuilder) once it was given any of them.
+/// Hooks, checks and layers of your own, for answers of the type `Res`: the second type parameter
+/// of a [`StackBuilder`](super::StackBuilder) once it was given any of them.
 pub struct Own<Res> {
     hooks: Option<Arc<OwnHooks<Res>>>,
     /// From the outside in.
@@ -163,7 +168,8 @@ crate::text::debug_fields! {
     {Res} |this| Own<Res> { hooks: this.hooks.is_some(), layers: this.layers.len() }
 }
 
-/// The hooks of a stack's spans: its classifier, and hooks of its user's or the answers of the usual types.
+/// The hooks of a stack's spans: its classifier, and hooks of its user's or the answers of the
+/// usual types.
 pub struct Hooks<Res, C> {
     classifier: C,
     own: Option<Arc<OwnHooks<Res>>>,

@@ -5,10 +5,12 @@ use crate::{
     edge::testing::step::Step,
 };
 
-/// Which faults the calls of a tool meet, and how often; all other calls pass. See [`FaultLayer`](super::FaultLayer).
+/// Which faults the calls of a tool meet, and how often; all other calls pass. See
+/// [`FaultLayer`](super::FaultLayer).
 ///
-/// A rate is the share of the calls that meet the fault, 0 to 1; all of them together are 1 at the most, as a call meets one fault or
-/// none. Each method may be called several times, with different steps.
+/// A rate is the share of the calls that meet the fault, 0 to 1; all of them together are 1 at the
+/// most, as a call meets one fault or none. Each method may be called several times, with different
+/// steps.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,8 +45,8 @@ impl Faults {
         Self::default()
     }
 
-    /// Lets this happen instead of a call: **the tool is not called**. Whether the layers above know that is up to the error: of a 429 they
-    /// do, of a 502, a panic or a hang they do not.
+    /// Lets this happen instead of a call: **the tool is not called**. Whether the layers above
+    /// know that is up to the error: of a 429 they do, of a 502, a panic or a hang they do not.
     ///
     /// # Errors
     ///
@@ -53,9 +55,10 @@ impl Faults {
         self.with("fault", rate, Happens::Instead(step))
     }
 
-    /// Lets this happen after a call: **the tool runs to its end**, whatever its answer is, and the caller gets this instead. It is what a
-    /// layer that repeats calls has to be tested with. If the error of the step says that the tool did not run, as a 429 does, whether it ran
-    /// becomes [unknown](crate::Execution::Unknown).
+    /// Lets this happen after a call: **the tool runs to its end**, whatever its answer is, and the
+    /// caller gets this instead. It is what a layer that repeats calls has to be tested with. If
+    /// the error of the step says that the tool did not run, as a 429 does, whether it ran becomes
+    /// [unknown](crate::Execution::Unknown).
     ///
     /// # Errors
     ///
@@ -64,8 +67,8 @@ impl Faults {
         self.with("lost_answer", rate, Happens::Afterwards(step))
     }
 
-    /// Lets a call reach the tool so much later. Its answer is the tool's. The delay ends early with the call's deadline or its
-    /// cancellation: the tool is not called then.
+    /// Lets a call reach the tool so much later. Its answer is the tool's. The delay ends early
+    /// with the call's deadline or its cancellation: the tool is not called then.
     ///
     /// # Errors
     ///

@@ -20,15 +20,17 @@ use crate::{
 
 /// Layer that makes calls fail, at random and repeatably.
 ///
-/// What happens to a call is decided by the seed, the tool (its server and its name) and the number of the call among those of this
-/// tool: the same in each run, however the calls of different tools come in between. Calls of one tool that run at the same time are
-/// numbered as they come. [`MAX_TOOLS`] are counted one by one, and all further ones together.
+/// What happens to a call is decided by the seed, the tool (its server and its name) and the number
+/// of the call among those of this tool: the same in each run, however the calls of different tools
+/// come in between. Calls of one tool that run at the same time are numbered as they come.
+/// [`MAX_TOOLS`] are counted one by one, and all further ones together.
 ///
 /// See the [module docs](crate::testing#faults) for an example.
 ///
 /// # Order
 ///
-/// Innermost, directly around the tool: for the layers above it is the tool. Each attempt is a call.
+/// Innermost, directly around the tool: for the layers above it is the tool. Each attempt is a
+/// call.
 ///
 /// # Errors
 ///
@@ -64,7 +66,8 @@ impl FaultLayer {
         }
     }
 
-    /// Sets the faults of one tool, by its own name or the flat one (`server__tool`), instead of those for all.
+    /// Sets the faults of one tool, by its own name or the flat one (`server__tool`), instead of
+    /// those for all.
     pub fn with_tool(mut self, name: impl Into<Box<str>>, faults: Faults) -> Self {
         self.tools.set(name.into(), Arc::new(faults));
         self

@@ -6,18 +6,21 @@ use super::{
 };
 use crate::edge::testing::tally::lock;
 
-/// The calls that pass a [layer](Self::layer) and how they end, as JSON lines for a [`Replay`](super::Replay).
+/// The calls that pass a [layer](Self::layer) and how they end, as JSON lines for a
+/// [`Replay`](super::Replay).
 ///
-/// See the [module docs](crate::testing#capture-and-replay) for an example. A line has the names of the call, its arguments, and its
-/// answer or error, redacted by the call's [rules](crate::ToolCall::with_rules): strings up to 65,536 characters, 64 levels, 100,000
-/// values and 1 MiB each. Longer arguments are cut; of a longer answer, or one that is no JSON, the line says only that it is lost, and so
-/// does the replay. Lines come in the order in which the calls end. A call that is dropped before it has an answer has a line too, and so
-/// has one that panics.
+/// See the [module docs](crate::testing#capture-and-replay) for an example. A line has the names of
+/// the call, its arguments, and its answer or error, redacted by the call's
+/// [rules](crate::ToolCall::with_rules): strings up to 65,536 characters, 64 levels, 100,000 values
+/// and 1 MiB each. Longer arguments are cut; of a longer answer, or one that is no JSON, the line
+/// says only that it is lost, and so does the replay. Lines come in the order in which the calls
+/// end. A call that is dropped before it has an answer has a line too, and so has one that panics.
 ///
 /// # Limits
 ///
-/// 10,000 lines and 16 MiB, which are [settings](Self::with_max_lines). The first line without room and all later ones are
-/// [counted](Self::dropped) only. A setting holds for the [layers](Self::layer) that are made after it.
+/// 10,000 lines and 16 MiB, which are [settings](Self::with_max_lines). The first line without room
+/// and all later ones are [counted](Self::dropped) only. A setting holds for the
+/// [layers](Self::layer) that are made after it.
 ///
 /// # Clone
 ///
@@ -86,7 +89,8 @@ impl Capture {
         self.len() == 0
     }
 
-    /// How many answers were not written down: there was no room for their lines, they are no JSON, or they are too large.
+    /// How many answers were not written down: there was no room for their lines, they are no JSON,
+    /// or they are too large.
     pub fn dropped(&self) -> u64 {
         lock(&self.written).dropped
     }

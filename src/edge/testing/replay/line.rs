@@ -60,7 +60,8 @@ impl Asked {
         }
     }
 
-    /// As a replay has it: a number with a fraction may be another one when it was written and read.
+    /// As a replay has it: a number with a fraction may be another one when it was written and
+    /// read.
     pub(super) fn reread(self) -> Self {
         let text = serde_json::to_string(&self).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or(self)

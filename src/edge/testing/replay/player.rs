@@ -24,17 +24,21 @@ use crate::{
 /// How many places a text names.
 const MAX_SHOWN: usize = 5;
 
-/// A tool that answers calls as they were answered when a [`Capture`](super::Capture) wrote them down.
+/// A tool that answers calls as they were answered when a [`Capture`](super::Capture) wrote them
+/// down.
 ///
-/// See the [module docs](crate::testing#capture-and-replay) for an example. A call is found by its server, its tool and its arguments,
-/// all of them redacted: two calls that differ only in a secret are one call. They are redacted by the rules that the call has when it is
-/// replayed: with other rules than it had when it was captured, it is not found if these hide something else. The same call is
-/// answered as often as it was written down, in that order. An error comes back with its kind, its status, its delay, and what it proves, as
-/// one of the call that is made now; a call that was dropped unfinished hangs, and one that panicked panics. Nothing waits for the time that
+/// See the [module docs](crate::testing#capture-and-replay) for an example. A call is found by its
+/// server, its tool and its arguments, all of them redacted: two calls that differ only in a secret
+/// are one call. They are redacted by the rules that the call has when it is replayed: with other
+/// rules than it had when it was captured, it is not found if these hide something else. The same
+/// call is answered as often as it was written down, in that order. An error comes back with its
+/// kind, its status, its delay, and what it proves, as one of the call that is made now; a call
+/// that was dropped unfinished hangs, and one that panicked panics. Nothing waits for the time that
 /// the tool took.
 ///
-/// Answers are JSON. For a stack whose answers are of another type, tower's `and_then` around the replay deserializes them. An MCP server's
-/// answers are no JSON themselves; they are written by way of `mcp::McpJson`:
+/// Answers are JSON. For a stack whose answers are of another type, tower's `and_then` around the
+/// replay deserializes them. An MCP server's answers are no JSON themselves; they are written by
+/// way of `mcp::McpJson`:
 ///
 /// ```ignore
 /// let tools = ServiceBuilder::new()
@@ -55,9 +59,10 @@ const MAX_SHOWN: usize = 5;
 ///
 /// # Errors
 ///
-/// A call that was not written down, not so often, or without its answer, is [`Internal`](ErrorKind::Internal), which no layer repeats. The message names
-/// what is nearest to it: tools whose names are near, or else the arguments that differ from the nearest call of the tool, by
-/// their paths and without their values.
+/// A call that was not written down, not so often, or without its answer, is
+/// [`Internal`](ErrorKind::Internal), which no layer repeats. The message names what is nearest to
+/// it: tools whose names are near, or else the arguments that differ from the nearest call of the
+/// tool, by their paths and without their values.
 ///
 /// # Clone
 ///
@@ -76,12 +81,13 @@ struct Recorded {
 }
 
 impl Replay {
-    /// Reads what [`Capture::lines`](super::Capture::lines) gave. Blank lines are skipped. Sorting, joining and editing lines by hand is
-    /// fine.
+    /// Reads what [`Capture::lines`](super::Capture::lines) gave. Blank lines are skipped. Sorting,
+    /// joining and editing lines by hand is fine.
     ///
     /// # Errors
     ///
-    /// The first line that is not of a capture: `line 3`, from 1. And `lines`, if there are more than [`MAX_LINES`].
+    /// The first line that is not of a capture: `line 3`, from 1. And `lines`, if there are more
+    /// than [`MAX_LINES`].
     pub fn from_lines(text: &str) -> Result<Self, ConfigError> {
         let reason = format!("there are more than {MAX_LINES}");
         refuse_if(text.lines().count() > MAX_LINES, "lines", reason)?;

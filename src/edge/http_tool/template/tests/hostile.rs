@@ -281,8 +281,9 @@ impl Hostile {
     }
 }
 
-/// H3: a value can never break out into a header, another host or path, or the structure of the JSON: what is not refused
-/// has each value where its template has it, and nothing else. `HTTP_TOOL_ROUNDS` sets how often; each round renders ten templates.
+/// H3: a value can never break out into a header, another host or path, or the structure of the
+/// JSON: what is not refused has each value where its template has it, and nothing else.
+/// `HTTP_TOOL_ROUNDS` sets how often; each round renders ten templates.
 #[test]
 fn hostile_values_stay_at_their_places() {
     let rounds = env::var("HTTP_TOOL_ROUNDS").map_or(1_000, |n| n.parse().unwrap());
