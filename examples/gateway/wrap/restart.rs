@@ -64,7 +64,7 @@ impl Server {
     ) -> Result<Arc<Process>, ToolError> {
         // Two would be in each other's way.
         self.last().ended.cancelled().await;
-        if !self.restarts || self.closing.is_cancelled() {
+        if !self.restarts || self.closing.is_cancelled() || self.over.is_cancelled() {
             return Err(unavailable("it has ended"));
         }
         if self.has_answered.swap(false, Relaxed) {
