@@ -111,9 +111,10 @@ pub(crate) enum After<S, Res> {
 
 pin_project! {
     /// A call on its way.
+    #[repr(C)]
     pub(crate) struct Repeated<S, F, T> {
-        // Waiting for the response. No variant of an enum, and beside pointers alone: else it would
-        // be copied to its place.
+        // Waiting for the response. No variant of an enum, and in this order: else it would be
+        // copied to its place, as in `Sent`.
         #[pin]
         fut: Option<F>,
         // Waiting to be sent. Boxed, because few calls wait and all futures would carry the size.

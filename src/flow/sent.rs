@@ -21,9 +21,11 @@ use crate::{
 pin_project! {
     /// A call that was sent, or refused when it arrived.
     #[project(!Unpin)]
+    #[repr(C)]
     #[must_use = "futures do nothing unless polled"]
     pub struct Sent<F, T: Ticket> {
-        // No variant of an enum, and beside pointers alone: else it would be copied to its place.
+        // No variant of an enum, and in this order: else it would be copied to its place. A pointer
+        // follows it, because LLVM would join it with a field that is copied as well.
         #[pin]
         pub(super) fut: Option<F>,
         pub(super) refused: Option<ToolError>,
