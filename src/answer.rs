@@ -125,7 +125,7 @@ pub(crate) fn type_of(base64: &str) -> Option<&'static str> {
     found.map(|(_, mime_type)| *mime_type)
 }
 
-/// Whether a text is Base64 as RFC 4648 has it, without line breaks.
+/// Returns whether a text is Base64 as RFC 4648 has it, without line breaks.
 pub(crate) fn is_base64(text: &str) -> bool {
     let digits = text.trim_end_matches('=');
     let is_digit = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'-' | b'_');

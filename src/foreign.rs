@@ -76,7 +76,8 @@ pub(crate) fn is_refusal(error: &(dyn StdError + 'static)) -> bool {
     KNOWN.iter().any(|known| known(error))
 }
 
-/// Whether a layer of another crate exports the span. The span is new, and was not entered yet.
+/// Returns whether a layer of another crate exports the span. The span is new, and was not entered
+/// yet.
 pub(crate) fn is_exported(span: &Span) -> bool {
     const KNOWN: &[fn(&Span) -> bool] = &[
         #[cfg(feature = "otel")]

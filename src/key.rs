@@ -149,7 +149,7 @@ impl Key {
         }
     }
 
-    /// Whether it may be made of the ids of callers, and not of names of tools alone.
+    /// Returns whether it may be made of the ids of callers, and not of names of tools alone.
     pub(crate) fn is_of_ids(&self) -> bool {
         matches!(
             self,

@@ -202,27 +202,27 @@ impl Outcome {
         self.count
     }
 
-    /// Whether a retry may help. Replay safety and budgets have their say as well.
+    /// Returns whether a retry may help. Replay safety and budgets have their say as well.
     pub const fn is_retryable(&self) -> bool {
         self.retryable
     }
 
-    /// Whether the server asks for patience.
+    /// Returns whether the server asks for patience.
     pub const fn is_rate_limited(&self) -> bool {
         self.rate_limited
     }
 
-    /// Whether the answer is an error in the tool's own words.
+    /// Returns whether the answer is an error in the tool's own words.
     pub const fn is_reported(&self) -> bool {
         self.reported
     }
 
-    /// Whether the tool refuses what it was asked: the caller's [mistake](Self::mistake).
+    /// Returns whether the tool refuses what it was asked: the caller's [mistake](Self::mistake).
     pub(crate) const fn is_mistake(&self) -> bool {
         self.mistake
     }
 
-    /// Whether a failure may be due to what this caller asked for: its kind was only
+    /// Returns whether a failure may be due to what this caller asked for: its kind was only
     /// [inferred](crate::Evidence::Inferred), could not be classified, or the tool reported it in
     /// its own words. A circuit breaker counts it for [its
     /// principal](crate::circuit_breaker::WeakFailures).
@@ -230,13 +230,13 @@ impl Outcome {
         self.weak || self.reported
     }
 
-    /// Whether it is one that may be the tool's fault.
+    /// Returns whether it is one that may be the tool's fault.
     pub(crate) const fn is_reported_failure(&self) -> bool {
         self.reported && !self.mistake
     }
 
-    /// Whether the answer is what the caller asked for: no failure, no rate limit, no error in the
-    /// tool's own words. A neutral answer is one.
+    /// Returns whether the answer is what the caller asked for: no failure, no rate limit, no error
+    /// in the tool's own words. A neutral answer is one.
     pub const fn is_success(&self) -> bool {
         matches!(self.count, Count::Success | Count::Neutral)
             && !self.reported
@@ -267,8 +267,8 @@ impl Outcome {
         self.retry_after
     }
 
-    /// Whether the server asked for that delay: not if it is one that a layer has put on this
-    /// error.
+    /// Returns whether the server asked for that delay: not if it is one that a layer has put on
+    /// this error.
     pub(crate) fn is_hinted(&self, error: Option<&ToolError>) -> bool {
         let is_own = |e: &ToolError| e.has_own_delay() && e.retry_after() == self.retry_after;
         self.retry_after.is_some() && !error.is_some_and(is_own)
@@ -329,15 +329,15 @@ impl<Res> Classify<Res> for ByError {
     }
 }
 
-/// Whether an argument may have caused it, as far as is known: what a foreign error says may be
-/// about anything that the tool has met, and nothing is known of what has no kind.
+/// Returns whether an argument may have caused it, as far as is known: what a foreign error says
+/// may be about anything that the tool has met, and nothing is known of what has no kind.
 fn is_weak(error: &ToolError) -> bool {
     error.evidence() == Evidence::Inferred || error.kind() == ErrorKind::Failed
 }
 
-/// Whether the caller brought it about: by a request that the server would not have (a 3xx, or a
-/// 4xx that is neither a timeout nor a rate limit), by a deadline shorter than the tool's timeout,
-/// or by a text that is not a number or an address.
+/// Returns whether the caller brought it about: by a request that the server would not have (a 3xx,
+/// or a 4xx that is neither a timeout nor a rate limit), by a deadline shorter than the tool's
+/// timeout, or by a text that is not a number or an address.
 fn is_the_callers(error: &ToolError) -> bool {
     let refused = |status: StatusCode| matches!(status.as_u16(), 300..=407 | 409..=428 | 430..=498);
     error.timeout_limit() == Some(TimeoutLimit::Caller)

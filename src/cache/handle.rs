@@ -69,7 +69,7 @@ impl CacheHandle {
         self.flights.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

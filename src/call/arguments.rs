@@ -88,8 +88,8 @@ pub(crate) fn dismantle(value: Value) {
     }
 }
 
-/// Whether an object has more than `limit` levels, itself being the first, and how many values it
-/// has. The values of one that is too deep are not counted to the end.
+/// Returns whether an object has more than `limit` levels, itself being the first, and how many
+/// values it has. The values of one that is too deep are not counted to the end.
 fn extent(map: &Map<String, Value>, limit: usize) -> (bool, usize) {
     let nested = |v: &&Value| v.is_array() || v.is_object();
     let mut values = 1 + 2 * map.len();

@@ -108,7 +108,7 @@ impl ToolCall {
         self.marks.add(claim.bit())
     }
 
-    /// Whether a layer above has made this claim.
+    /// Returns whether a layer above has made this claim.
     #[inline]
     pub fn is_claimed(&self, claim: Claim) -> bool {
         self.marks.has(claim.bit())
@@ -129,7 +129,7 @@ impl ToolCall {
         self.marks.0.fetch_or(AMBIGUOUS, Relaxed);
     }
 
-    /// Whether an earlier attempt may have run.
+    /// Returns whether an earlier attempt may have run.
     pub fn is_ambiguous(&self) -> bool {
         self.marks.has(AMBIGUOUS)
     }

@@ -71,7 +71,7 @@ impl ToolCall {
         }
     }
 
-    /// Whether the [deadline](Self::deadline) was set by a caller who is not trusted: see
+    /// Returns whether the [deadline](Self::deadline) was set by a caller who is not trusted: see
     /// [`tighten_from_wire`](Self::tighten_from_wire).
     #[inline]
     pub fn is_deadline_untrusted(&self) -> bool {
@@ -91,9 +91,9 @@ impl ToolCall {
         self.deadline.filter(|_| !self.is_deadline_untrusted())
     }
 
-    /// Whether it can show that a tool works again: not one whose caller, who is not trusted,
-    /// leaves it less time than the tool may take: the shorter one of the timeouts above and of
-    /// those below, which others have met (`below_ms`, 0 if there are none).
+    /// Returns whether it can show that a tool works again: not one whose caller, who is not
+    /// trusted, leaves it less time than the tool may take: the shorter one of the timeouts above
+    /// and of those below, which others have met (`below_ms`, 0 if there are none).
     pub(crate) fn may_probe(&self, below_ms: u32) -> bool {
         let leaves = |at: Instant| at.saturating_duration_since(Instant::now());
         let limits = [self.limit_ms, below_ms].into_iter().filter(|ms| *ms > 0);
@@ -146,7 +146,7 @@ impl ToolCall {
         self.marks.set(RESERVED);
     }
 
-    /// Whether the reserve is kept already. True once: the next deadline is another.
+    /// Returns whether the reserve is kept already. True once: the next deadline is another.
     #[inline]
     pub(crate) fn take_reserved(&mut self) -> bool {
         let reserved = self.marks.has(RESERVED);

@@ -113,13 +113,13 @@ impl Identity {
         self.server.as_deref()
     }
 
-    /// Whether the tool is in a list; `false` if its server's list was [not read](Self::unlisted)
-    /// yet.
+    /// Returns whether the tool is in a list; `false` if its server's list was [not
+    /// read](Self::unlisted) yet.
     pub fn is_listed(&self) -> bool {
         self.is_listed
     }
 
-    /// Whether calls of the tool may run twice.
+    /// Returns whether calls of the tool may run twice.
     pub fn replay_safety(&self) -> ReplaySafety {
         self.replay
     }
@@ -212,12 +212,12 @@ impl ToolCall {
         self
     }
 
-    /// Whether it has these names already.
+    /// Returns whether it has these names already.
     pub(crate) fn has_names_of(&self, identity: &Identity) -> bool {
         self.data.ident.is_of(identity)
     }
 
-    /// Whether server and tool are an [identity](Identity), and not what a caller wrote.
+    /// Returns whether server and tool are an [identity](Identity), and not what a caller wrote.
     /// [`with_server`](Self::with_server) makes them the caller's again.
     pub fn is_resolved(&self) -> bool {
         self.marks.has(RESOLVED)
@@ -241,9 +241,9 @@ impl ToolCall {
         self.server().filter(|_| !self.marks.has(DELIVERED))
     }
 
-    /// Whether `name` is the tool's name: its own one, or the flat one (`server__tool`) of a call
-    /// with a server. For settings by name, which so hold however a [resolved](Self::is_resolved)
-    /// call was spelled.
+    /// Returns whether `name` is the tool's name: its own one, or the flat one (`server__tool`) of
+    /// a call with a server. For settings by name, which so hold however a
+    /// [resolved](Self::is_resolved) call was spelled.
     ///
     /// ```
     /// use tower_toolcall::ToolCall;
@@ -266,8 +266,8 @@ impl ToolCall {
         self.data.ident.cmp_flat(name)
     }
 
-    /// Whether the [replay safety](Self::replay_safety) is what a table knows of the tool. It then
-    /// holds where neither the caller nor a setting decides.
+    /// Returns whether the [replay safety](Self::replay_safety) is what a table knows of the tool.
+    /// It then holds where neither the caller nor a setting decides.
     pub fn is_replay_safety_listed(&self) -> bool {
         self.marks.has(LISTED_REPLAY)
     }

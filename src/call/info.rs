@@ -154,7 +154,7 @@ impl CallInfo {
         }
     }
 
-    /// Whether the call is marked as one that must not run twice.
+    /// Returns whether the call is marked as one that must not run twice.
     #[inline]
     pub(crate) fn is_unsafe(&self) -> bool {
         self.replay == ReplaySafety::Unsafe
@@ -187,7 +187,8 @@ impl CallInfo {
         timeout - timeout / 100
     }
 
-    /// Whether this is a name of the tool: see [`ToolCall::is_named`](super::ToolCall::is_named).
+    /// Returns whether this is a name of the tool: see
+    /// [`ToolCall::is_named`](super::ToolCall::is_named).
     pub(crate) fn is_named(&self, name: &str) -> bool {
         self.ident.is_named(name)
     }

@@ -85,7 +85,7 @@ impl JobRef {
         &self.0.values
     }
 
-    /// Whether a call with these names has started it.
+    /// Returns whether a call with these names has started it.
     pub fn is_of(&self, call: &ToolCall) -> bool {
         self.0.tool == call.tool() && self.0.server.as_deref() == call.server()
     }
@@ -222,9 +222,9 @@ impl ToolCall {
         self.extensions_mut().insert(job);
     }
 
-    /// Whether its job, if it has one, was started by an earlier attempt at it. One that was given
-    /// to it [from elsewhere](Self::with_job), or that a clone has started which is sent beside it,
-    /// is not its own.
+    /// Returns whether its job, if it has one, was started by an earlier attempt at it. One that
+    /// was given to it [from elsewhere](Self::with_job), or that a clone has started which is sent
+    /// beside it, is not its own.
     pub(crate) fn has_own_job(&self) -> bool {
         let is_given = || self.extensions().get::<JobRef>().is_some();
         self.marks.has(OWN_JOB) || self.attempt > 1 && !is_given()

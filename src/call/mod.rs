@@ -319,7 +319,7 @@ impl ToolCall {
         }
     }
 
-    /// Whether the call may run twice.
+    /// Returns whether the call may run twice.
     #[inline]
     pub fn replay_safety(&self) -> ReplaySafety {
         self.replay
@@ -372,9 +372,9 @@ impl ToolCall {
         progress
     }
 
-    /// Whether the call can be sent: a name of 1 to [`MAX_NAME_BYTES`] bytes without control
-    /// characters, arguments nested at most [`MAX_DEPTH`] levels, with at most [`MAX_VALUES`]
-    /// values. Leaves call it before they send.
+    /// Returns whether the call can be sent: a name of 1 to [`MAX_NAME_BYTES`] bytes without
+    /// control characters, arguments nested at most [`MAX_DEPTH`] levels, with at most
+    /// [`MAX_VALUES`] values. Leaves call it before they send.
     ///
     /// # Errors
     ///
@@ -398,7 +398,7 @@ impl ToolCall {
         Err(self.invalid(message))
     }
 
-    /// Whether the arguments are nested deeper than [`MAX_DEPTH`] levels.
+    /// Returns whether the arguments are nested deeper than [`MAX_DEPTH`] levels.
     #[inline]
     pub(crate) fn is_too_deep(&self) -> bool {
         self.data.arguments.is_too_deep()

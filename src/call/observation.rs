@@ -162,21 +162,22 @@ impl Observation {
         }
     }
 
-    /// Whether the leaf has [said](Record::set_reported) that the answer is an error in the tool's
-    /// own words.
+    /// Returns whether the leaf has [said](Record::set_reported) that the answer is an error in the
+    /// tool's own words.
     #[inline]
     pub fn is_reported(&self) -> bool {
         self.record().reported.load(Relaxed)
     }
 
-    /// Whether a layer below has [noted](Record::set_known) that there is a tool of this name.
+    /// Returns whether a layer below has [noted](Record::set_known) that there is a tool of this
+    /// name.
     #[inline]
     pub fn is_known(&self) -> bool {
         self.record().known.load(Relaxed)
     }
 
-    /// Whether the call has the answer, or the error, that [another call](Record::set_reused) has
-    /// got.
+    /// Returns whether the call has the answer, or the error, that [another
+    /// call](Record::set_reused) has got.
     #[inline]
     pub fn is_reused(&self) -> bool {
         self.record().reused.load(Relaxed)
@@ -220,14 +221,14 @@ impl Observation {
         self.record().output_bytes.get().get()
     }
 
-    /// Whether a timeout layer found the call slow.
+    /// Returns whether a timeout layer found the call slow.
     #[inline]
     pub fn is_slow(&self) -> bool {
         self.record().slow.load(Relaxed)
     }
 
-    /// Whether an executor below has [noted](Record::set_dispatched) that the call has left its
-    /// queue.
+    /// Returns whether an executor below has [noted](Record::set_dispatched) that the call has left
+    /// its queue.
     pub fn is_dispatched(&self) -> bool {
         self.record().dispatched.load(Relaxed)
     }

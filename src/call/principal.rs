@@ -116,7 +116,7 @@ impl VerifiedCaller {
         self
     }
 
-    /// Whether the layer has checked the [bearer token](Self::with_bearer_token) as well.
+    /// Returns whether the layer has checked the [bearer token](Self::with_bearer_token) as well.
     pub fn has_bearer_token(&self) -> bool {
         self.has_bearer_token
     }
@@ -185,7 +185,7 @@ impl ToolCall {
         self
     }
 
-    /// Whether the principal of the call was [not verified](Self::with_unverified_ids): its
+    /// Returns whether the principal of the call was [not verified](Self::with_unverified_ids): its
     /// subject, else its agent, else its session. `false` for a call without a principal.
     pub fn has_unverified_principal(&self) -> bool {
         self.data.ident.has_unverified_principal()
@@ -212,7 +212,7 @@ impl Ident {
 }
 
 impl CallInfo {
-    /// Whether the principal of the call was [not verified](ToolCall::with_unverified_ids).
+    /// Returns whether the principal of the call was [not verified](ToolCall::with_unverified_ids).
     pub fn has_unverified_principal(&self) -> bool {
         self.ident().has_unverified_principal()
     }

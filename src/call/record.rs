@@ -215,9 +215,9 @@ impl Record {
         self.observed.store(true, Relaxed);
     }
 
-    /// Whether an [observation](super::ToolCall::observe) reads the record. A layer that repeats a
-    /// call has a record too, which no observation reads; then a fact that costs a reading of the
-    /// clock need not be recorded.
+    /// Returns whether an [observation](super::ToolCall::observe) reads the record. A layer that
+    /// repeats a call has a record too, which no observation reads; then a fact that costs a
+    /// reading of the clock need not be recorded.
     #[inline]
     pub fn is_observed(&self) -> bool {
         self.observed.load(Relaxed)
@@ -351,8 +351,8 @@ impl Record {
         self.max_attempts.store(n, Relaxed);
     }
 
-    /// Whether an observer asks for the size of the answer: a layer or leaf that would have to
-    /// measure it checks this first.
+    /// Returns whether an observer asks for the size of the answer: a layer or leaf that would have
+    /// to measure it checks this first.
     pub fn wants_output_bytes(&self) -> bool {
         self.wants_output_bytes.load(Relaxed)
     }

@@ -38,7 +38,7 @@ impl Signal {
 pub struct Signals(u8);
 
 impl Signals {
-    /// Whether this one is in it.
+    /// Returns whether this one is in it.
     #[inline]
     pub const fn has(self, signal: Signal) -> bool {
         self.0 & (1 << signal as u8) != 0

@@ -440,8 +440,8 @@ impl Admitted {
         }
     }
 
-    /// Whether a weak failure is its principal's: not where calls have none, or the breaker lets
-    /// all of them pass.
+    /// Returns whether a weak failure is its principal's: not where calls have none, or the breaker
+    /// lets all of them pass.
     fn counts_for_principal(&self) -> bool {
         let lets_all_pass = [BreakerState::ForcedClosed, BreakerState::Disabled];
         self.info.whose().is_some() && !lets_all_pass.contains(&self.breaker.state())

@@ -61,8 +61,8 @@ impl Breaker {
         self.look().state
     }
 
-    /// Whether a call would be refused now. Reserves nothing: in a half-open breaker every caller
-    /// sees that a probe may run, and [`admit`](Self::admit) takes its place.
+    /// Returns whether a call would be refused now. Reserves nothing: in a half-open breaker every
+    /// caller sees that a probe may run, and [`admit`](Self::admit) takes its place.
     pub fn is_open(&self) -> bool {
         self.look().retry_after.is_some()
     }

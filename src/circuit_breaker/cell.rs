@@ -178,7 +178,7 @@ impl Cell {
         open.then(|| Duration::from_nanos(until).saturating_sub(now))
     }
 
-    /// Whether a success changes nothing, even a slow one.
+    /// Returns whether a success changes nothing, even a slow one.
     #[inline]
     pub(super) fn is_quiet(&self, pass: Pass) -> bool {
         let word = self.word.load(Acquire);

@@ -199,7 +199,7 @@ impl Circuit {
         }
     }
 
-    /// Whether a call can show that the tool works again.
+    /// Returns whether a call can show that the tool works again.
     pub(super) fn may_probe(&self, call: &ToolCall) -> bool {
         let is_safe = !self.shared.rules.safe_probes || call.replay_safety() == ReplaySafety::Safe;
         is_safe && call.may_probe(self.limit_ms.load(Relaxed))

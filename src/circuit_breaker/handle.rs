@@ -70,9 +70,9 @@ impl CircuitBreakerHandle {
         self.circuits.peek(&call.info()).map(Breaker)
     }
 
-    /// Whether the breaker of a call's key is open, and its period is not over, or forced open:
-    /// every call is refused. For lists of tools that leave such a tool out. What is refused to
-    /// [single principals](Breaker::principals) does not matter.
+    /// Returns whether the breaker of a call's key is open, and its period is not over, or forced
+    /// open: every call is refused. For lists of tools that leave such a tool out. What is refused
+    /// to [single principals](Breaker::principals) does not matter.
     ///
     /// Asking makes no breaker, takes no probe's place and counts no refusal.
     ///
@@ -122,7 +122,7 @@ impl CircuitBreakerHandle {
         self.circuits.len()
     }
 
-    /// Whether there is none yet.
+    /// Returns whether there is none yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

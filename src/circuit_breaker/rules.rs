@@ -317,12 +317,12 @@ impl Rules {
         })
     }
 
-    /// Whether a call with this duration counts as slow.
+    /// Returns whether a call with this duration counts as slow.
     pub(super) fn is_slow(&self, elapsed: impl FnOnce() -> Duration) -> bool {
         self.slow_call().is_some_and(|limit| elapsed() >= limit)
     }
 
-    /// Whether the duration of calls matters.
+    /// Returns whether the duration of calls matters.
     pub(super) fn times_calls(&self) -> bool {
         self.slow_call().is_some()
     }

@@ -192,7 +192,7 @@ impl Machine {
         self.last_opening.map(|opened| opened.cause)
     }
 
-    /// Whether it is closed and remembers nothing that matters.
+    /// Returns whether it is closed and remembers nothing that matters.
     pub(super) fn is_as_new(&self, now: Duration) -> bool {
         self.state == BreakerState::Closed && self.failed_probes == 0 && self.window.is_clean(now)
     }
@@ -254,8 +254,8 @@ impl Machine {
         (Ok(Pass { generation, ticket }), transition)
     }
 
-    /// Whether a call would be refused `now`: as [`look`](Self::look), for one that may be a probe,
-    /// or may not.
+    /// Returns whether a call would be refused `now`: as [`look`](Self::look), for one that may be
+    /// a probe, or may not.
     pub(super) fn look_for(
         &self,
         now: Duration,
@@ -268,7 +268,7 @@ impl Machine {
         }
     }
 
-    /// Whether the place of a probe is kept for a call that may probe.
+    /// Returns whether the place of a probe is kept for a call that may probe.
     fn wants_another(&self, now: Duration, rules: &Rules) -> bool {
         let now = self.now.max(now);
         let is_kept = match self.state {
@@ -279,7 +279,8 @@ impl Machine {
         is_kept && self.rest(now).is_zero() && now < self.probe_from.saturating_add(rules.open_for)
     }
 
-    /// Whether a call would be refused `now`, and when it should come back. Changes nothing.
+    /// Returns whether a call would be refused `now`, and when it should come back. Changes
+    /// nothing.
     pub(super) fn look(&self, now: Duration, rules: &Rules) -> Result<(), Duration> {
         let now = self.now.max(now);
         match self.state {
@@ -311,7 +312,7 @@ impl Machine {
         self.lost.clone().filter(|lost| !lost.is_over())
     }
 
-    /// Whether a half-open breaker admits one more call.
+    /// Returns whether a half-open breaker admits one more call.
     fn has_place(&self, now: Duration, rules: &Rules) -> bool {
         // At most u32::MAX places, each of them a probe that is running.
         let running = self.running(now) as u32;
@@ -324,7 +325,7 @@ impl Machine {
         self.probes.iter().filter(|(_, until)| *until > now).count()
     }
 
-    /// Whether a half-open breaker admits every call, as too many probes had no verdict.
+    /// Returns whether a half-open breaker admits every call, as too many probes had no verdict.
     fn admits_all(&self) -> bool {
         self.undecided >= MOST_UNDECIDED
     }
@@ -448,7 +449,7 @@ impl Machine {
         }
     }
 
-    /// Whether every call is admitted, and its result goes into the window.
+    /// Returns whether every call is admitted, and its result goes into the window.
     fn counts(&self) -> bool {
         matches!(
             self.state,

@@ -103,8 +103,8 @@ impl Principals {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a new breaker has to look for circuits: its key may have had another breaker, which
-    /// was forgotten.
+    /// Returns whether a new breaker has to look for circuits: its key may have had another
+    /// breaker, which was forgotten.
     pub(super) fn are_there(&self) -> bool {
         !self.lock().circuits.is_empty()
     }

@@ -185,7 +185,7 @@ impl Window {
         }
     }
 
-    /// Whether it is as good as new `now`. Removes nothing.
+    /// Returns whether it is as good as new `now`. Removes nothing.
     pub(super) fn is_clean(&self, now: Duration) -> bool {
         match self {
             Self::Consecutive { failures } => *failures == 0,

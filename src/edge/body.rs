@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 
 use crate::error::{AnyError, ErrorKind, Execution, ToolError};
 
-/// Whether a body is compressed, or otherwise encoded (RFC 9110, section 8.4).
+/// Returns whether a body is compressed, or otherwise encoded (RFC 9110, section 8.4).
 pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
     let is_one = |value: &HeaderValue| {
         let value = value.as_bytes().trim_ascii();

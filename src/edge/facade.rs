@@ -65,7 +65,7 @@ impl Facade {
         Self::default()
     }
 
-    /// Whether errors are counted under [the name of other
+    /// Returns whether errors are counted under [the name of other
     /// systems](crate::metrics#other-systems-names) as well. Default: no.
     pub fn with_aliases(mut self, aliases: bool) -> Self {
         self.aliases = aliases;

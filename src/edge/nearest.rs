@@ -183,8 +183,8 @@ impl<'a> Letters<'a> {
     }
 }
 
-/// Whether there is so much left. What is not enough once is used up, so that no name is counted in
-/// vain.
+/// Returns whether there is so much left. What is not enough once is used up, so that no name is
+/// counted in vain.
 fn spend(work: &mut usize, cost: usize) -> bool {
     let enough = *work >= cost;
     *work = work.saturating_sub(cost);

@@ -26,7 +26,8 @@ pub(super) fn from_request(error: &reqwest::Error) -> ToolError {
     }
 }
 
-/// Whether a client without TLS was asked for `https`. Of hyper-util's error only the text says so.
+/// Returns whether a client without TLS was asked for `https`. Of hyper-util's error only the text
+/// says so.
 pub(super) fn lacks_tls(error: &reqwest::Error) -> bool {
     let mut link = error.is_connect().then_some(error as &dyn StdError);
     while let Some(error) = link {

@@ -38,7 +38,7 @@ pub(crate) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
     error.is::<ServiceError>()
 }
 
-/// Whether the load shedder refused the call, directly or behind a `Buffer`.
+/// Returns whether the load shedder refused the call, directly or behind a `Buffer`.
 pub(crate) fn is_refusal(error: &(dyn StdError + 'static)) -> bool {
     let behind = error.downcast_ref::<ServiceError>();
     let below = behind.and_then(StdError::source);

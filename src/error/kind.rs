@@ -183,17 +183,17 @@ impl ErrorKind {
         row(self).code
     }
 
-    /// Whether the same call may succeed later. Advice to the caller.
+    /// Returns whether the same call may succeed later. Advice to the caller.
     pub const fn is_retryable(self) -> bool {
         row(self).retryable
     }
 
-    /// Whether the agent can go on without this tool's answer.
+    /// Returns whether the agent can go on without this tool's answer.
     pub const fn is_recoverable(self) -> bool {
         !matches!(self, Self::NotFound | Self::Cancelled | Self::Internal)
     }
 
-    /// Whether the tool ran, by the kind alone.
+    /// Returns whether the tool ran, by the kind alone.
     pub const fn execution(self) -> Execution {
         row(self).execution
     }

@@ -183,7 +183,7 @@ fn because(before: &str, why: &str, after: &str) -> String {
     format!("{before}{why}{after}")
 }
 
-/// Whether there is a tool of the name, but not at the server that the call names.
+/// Returns whether there is a tool of the name, but not at the server that the call names.
 pub(super) fn is_elsewhere(e: &ToolError, names: &[String]) -> bool {
     e.server().is_some() && e.tool() == names.first().map(String::as_str)
 }

@@ -430,13 +430,13 @@ impl ToolError {
         self.change(|e| e.counted = true);
     }
 
-    /// Whether a layer below has [counted](Self::counted) it.
+    /// Returns whether a layer below has [counted](Self::counted) it.
     pub fn is_counted(&self) -> bool {
         self.0.counted
     }
 
-    /// Whether the tool surely did not run. An overloaded server's word (503, with a delay) is not
-    /// enough for a call that must not run twice.
+    /// Returns whether the tool surely did not run. An overloaded server's word (503, with a delay)
+    /// is not enough for a call that must not run twice.
     pub(crate) fn is_surely_not_started(&self, replay: ReplaySafety) -> bool {
         let overloaded = self.status() == Some(StatusCode::SERVICE_UNAVAILABLE);
         self.execution() == Execution::NotStarted
@@ -483,7 +483,7 @@ impl ToolError {
         self.edit(|e| e.ran_before = true)
     }
 
-    /// Whether an earlier attempt may have run.
+    /// Returns whether an earlier attempt may have run.
     pub(crate) fn is_after_ambiguous(&self) -> bool {
         self.0.ran_before
     }
@@ -548,7 +548,8 @@ impl ToolError {
         message::reason(self, message::MAX_REASON)
     }
 
-    /// Whether the same call may succeed later. Advice to the caller, not what a retry layer does.
+    /// Returns whether the same call may succeed later. Advice to the caller, not what a retry
+    /// layer does.
     ///
     /// False for a call marked [`Unsafe`](ReplaySafety::Unsafe) that may have run, whatever its
     /// kind. Of a call whose safety is not known the kind decides; [`execution`](Self::execution)
@@ -557,7 +558,7 @@ impl ToolError {
         self.is_transient() && !(self.0.must_not_repeat && self.may_have_run())
     }
 
-    /// Whether what went wrong may pass, without regard to whether the call may run twice.
+    /// Returns whether what went wrong may pass, without regard to whether the call may run twice.
     pub(crate) fn is_transient(&self) -> bool {
         self.0.retryable
     }
@@ -566,7 +567,7 @@ impl ToolError {
         self.execution() != Execution::NotStarted
     }
 
-    /// Whether the agent can go on without this tool's answer: as the
+    /// Returns whether the agent can go on without this tool's answer: as the
     /// [kind](ErrorKind::is_recoverable) says, and also where the tool exists and did not find what
     /// it looked for (an upstream's 404), and where a layer on this side
     /// [refused](Self::is_own_refusal) the call as it is not set up for it.
@@ -589,7 +590,7 @@ impl ToolError {
         Some(message::seconds(delay))
     }
 
-    /// Whether the tool ran.
+    /// Returns whether the tool ran.
     pub fn execution(&self) -> Execution {
         self.0.execution
     }
@@ -599,7 +600,7 @@ impl ToolError {
         self.0.evidence
     }
 
-    /// Whether a layer on this side refused the call, so that it was never sent: see
+    /// Returns whether a layer on this side refused the call, so that it was never sent: see
     /// [`refusal`](Self::refusal).
     pub fn is_own_refusal(&self) -> bool {
         self.0.evidence == Evidence::Refusal
@@ -614,9 +615,9 @@ impl ToolError {
         self.retry_after().filter(|_| fails && is_seen)
     }
 
-    /// Whether it is the answer of a tool that is alive to a call that asks for the wrong thing. A
-    /// denial is none: credentials are checked in front of the tool. Nor is what a text alone
-    /// tells.
+    /// Returns whether it is the answer of a tool that is alive to a call that asks for the wrong
+    /// thing. A denial is none: credentials are checked in front of the tool. Nor is what a text
+    /// alone tells.
     pub(crate) fn is_an_answer(&self) -> bool {
         use ErrorKind::{InvalidInput, NotFound, Reported};
         let refused = || self.status().is_some_and(|status| status.is_client_error());

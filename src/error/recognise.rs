@@ -53,8 +53,8 @@ pub(super) fn read(error: BoxError, on_wire: bool) -> ToolError {
     })
 }
 
-/// Whether a JSON value did not fit a type, as after `serde_json::from_value`. Tools read their
-/// arguments so; an answer of a server is read from text, and its error has a line.
+/// Returns whether a JSON value did not fit a type, as after `serde_json::from_value`. Tools read
+/// their arguments so; an answer of a server is read from text, and its error has a line.
 fn is_of_arguments(error: &(dyn StdError + 'static)) -> bool {
     let unfit = |e: &serde_json::Error| e.is_data() && e.line() == 0;
     links(error).any(|link| link.downcast_ref().is_some_and(unfit))
@@ -76,8 +76,8 @@ pub(crate) fn is_of_a_value(error: &(dyn StdError + 'static)) -> bool {
     })
 }
 
-/// Whether the text of an error says no more than its type: it is the operating system's or tokio's
-/// own.
+/// Returns whether the text of an error says no more than its type: it is the operating system's or
+/// tokio's own.
 fn says_no_more(error: &(dyn StdError + 'static)) -> bool {
     let io = error.downcast_ref::<io::Error>();
     io.is_some_and(|io| io.get_ref().is_none()) || error.is::<tokio::time::error::Elapsed>()

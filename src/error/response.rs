@@ -225,7 +225,8 @@ impl ToolError {
         response
     }
 
-    /// Whether an identity provider has refused the token of the one for whom the call was made.
+    /// Returns whether an identity provider has refused the token of the one for whom the call was
+    /// made.
     fn is_by_token_of_caller(&self) -> bool {
         let code = self.more().and_then(|more| more.details.get("oauth_error"));
         let of_caller = ["invalid_grant", "invalid_token"];

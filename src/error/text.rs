@@ -165,13 +165,13 @@ fn split(words: &str) -> impl DoubleEndedIterator<Item = &str> {
     words.split(BLANKS).filter(|w| !w.is_empty())
 }
 
-/// Whether the words at a place are these, as a whole.
+/// Returns whether the words at a place are these, as a whole.
 fn stands_at(words: &str, at: usize, phrase: &str) -> bool {
     let end = words.as_bytes().get(at + phrase.len());
     end.is_some_and(|end| is_blank(*end)) && begins(&words[at..], phrase)
 }
 
-/// Whether the words begin with these, whatever stands between them.
+/// Returns whether the words begin with these, whatever stands between them.
 fn begins(words: &str, text: &str) -> bool {
     let mut pairs = words.bytes().zip(text.bytes());
     words.len() >= text.len() && pairs.all(|(w, t)| w == t || t == b' ' && is_blank(w))
@@ -182,7 +182,7 @@ fn find(words: &str, text: &str) -> Option<usize> {
     starts(words).find(|at| begins(&words[*at..], text))
 }
 
-/// Whether the words around a phrase show that it is the error and not its subject.
+/// Returns whether the words around a phrase show that it is the error and not its subject.
 fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
     // `option: timeout` talks about an option as `option timeout` does, and so does `option
     // 'timeout'`.
@@ -244,8 +244,8 @@ const ANNOUNCE: &[&str] = &[
     "failed", "status", "exception", "got", "response", "was",
 ];
 
-/// Whether a quotation is open that is the name of something: `column "`, `the song "`. That of an
-/// error comes after a mark, or after a word that announces it.
+/// Returns whether a quotation is open that is the name of something: `column "`, `the song "`.
+/// That of an error comes after a mark, or after a word that announces it.
 fn is_title(head: &str) -> bool {
     let Some(opened) = head.rfind('"') else {
         return false;
@@ -255,10 +255,10 @@ fn is_title(head: &str) -> bool {
         && before.is_some_and(|w| w.chars().all(char::is_alphabetic) && !ANNOUNCE.contains(&w))
 }
 
-/// Whether a noun is part of an identifier that names a setting: `connect_timeout`, `timeoutMs`,
-/// `retry_limit`. It names an event where it says so (`request_timeout_error`, `read_timeout
-/// exceeded`), or where the name of an error stands; a class or a constant names one also after
-/// other words.
+/// Returns whether a noun is part of an identifier that names a setting: `connect_timeout`,
+/// `timeoutMs`, `retry_limit`. It names an event where it says so (`request_timeout_error`,
+/// `read_timeout exceeded`), or where the name of an error stands; a class or a constant names one
+/// also after other words.
 fn is_name_of_setting(head: &str, tail: &str) -> bool {
     #[rustfmt::skip]
     const EVENTS: &[&str] = &[
@@ -303,7 +303,7 @@ fn is_name_of_setting(head: &str, tail: &str) -> bool {
         || is_variable && !is_announced
 }
 
-/// Whether the words around a noun show that a setting of that name is meant.
+/// Returns whether the words around a noun show that a setting of that name is meant.
 #[rustfmt::skip]
 fn is_setting(before: &str, after: &str, then: &str) -> bool {
     const BEFORE: &[&str] = &[

@@ -114,7 +114,7 @@ impl ToolError {
         });
     }
 
-    /// Whether the [delay](Self::retry_after) is this side's own.
+    /// Returns whether the [delay](Self::retry_after) is this side's own.
     pub(crate) fn has_own_delay(&self) -> bool {
         self.0.own_delay
     }
@@ -147,7 +147,7 @@ impl ToolError {
         })
     }
 
-    /// Whether the tool ran is not known after all: an earlier attempt may have.
+    /// Returns whether the tool ran is not known after all: an earlier attempt may have.
     pub(crate) fn set_execution_unknown(&mut self) {
         self.change(|e| e.execution = Execution::Unknown);
     }

@@ -18,9 +18,9 @@ pub trait Listen: Send + Sync {
     /// Something happened.
     fn on(&self, event: &Event<'_>);
 
-    /// Whether this listener is, or passes its events on to, the [registered](Listening) one with
-    /// this id. Then that one is not called a second time where both are to receive an event.
-    /// Default: no.
+    /// Returns whether this listener is, or passes its events on to, the [registered](Listening)
+    /// one with this id. Then that one is not called a second time where both are to receive an
+    /// event. Default: no.
     fn includes(&self, id: ListenerId) -> bool {
         let _ = id;
         false
@@ -188,8 +188,8 @@ impl Listener {
         Self(Some(Arc::new(listen)))
     }
 
-    /// Whether a listener of the layer, or a subscriber, may want events of this level. Listeners
-    /// on a call's record are not asked.
+    /// Returns whether a listener of the layer, or a subscriber, may want events of this level.
+    /// Listeners on a call's record are not asked.
     #[inline]
     pub fn hears(&self, level: Level) -> bool {
         self.0.is_some() || level <= LevelFilter::current()

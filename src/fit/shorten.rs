@@ -37,8 +37,8 @@ use crate::{
 /// }
 /// ```
 pub trait Shorten: ModelText {
-    /// Whether the model would read no more than so many characters. This should neither allocate
-    /// nor look at much more than these.
+    /// Returns whether the model would read no more than so many characters. This should neither
+    /// allocate nor look at much more than these.
     fn fits(&self, max_chars: usize) -> bool;
 
     /// The whole answer as a text, for a hook that [keeps](super::FitLayer::with_keep) it. Default:

@@ -66,10 +66,12 @@
 //! #[derive(Clone)]
 //! struct OneByOne(Arc<Semaphore>);
 //!
+//! type Acquire = dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync;
+//!
 //! struct Turn {
 //!     info: CallInfo,
 //!     queue: Arc<Semaphore>,
-//!     wait: Option<Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync>>>,
+//!     wait: Option<Pin<Box<Acquire>>>,
 //!     permit: Option<OwnedSemaphorePermit>,
 //! }
 //!

@@ -73,7 +73,7 @@ pub fn from_text(text: &str) -> Option<Hint> {
     Some(Hint::wait(delay, HintSource::Text))
 }
 
-/// Whether there is a digit, and something that a phrase begins with. Most texts end here.
+/// Returns whether there is a digit, and something that a phrase begins with. Most texts end here.
 fn may_ask(text: &str) -> bool {
     let text = text.as_bytes();
     let has = |stem: &&str| {
@@ -166,7 +166,7 @@ fn asks_to_wait(before: &[&str]) -> bool {
     !past && (is_one_of(last, &asks) || !last.starts_with(char::is_alphanumeric))
 }
 
-/// Whether the words before a phrase are about a limit, and not of what else is reset.
+/// Returns whether the words before a phrase are about a limit, and not of what else is reset.
 fn is_of_limit(before: &[&str]) -> bool {
     const OTHERS: &[&str] = &["connection", "stream", "socket", "peer"];
     let previous = before.last().copied().unwrap_or_default();
@@ -205,7 +205,7 @@ fn amount(mut text: &[&str], bare: Option<u64>) -> Option<Duration> {
     smallest.map(|_| sum)
 }
 
-/// Whether nothing follows that the number could belong to: `3 attempts`, `5 %`.
+/// Returns whether nothing follows that the number could belong to: `3 attempts`, `5 %`.
 fn ends(rest: &[&str]) -> bool {
     let mark = |next: &&str| ["\n", ".", ",", ";", ")", "]", "}", "!"].contains(next);
     rest.first().is_none_or(mark)

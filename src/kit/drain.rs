@@ -52,7 +52,7 @@ impl Drain {
         Ok(())
     }
 
-    /// Whether the tool was told to stop.
+    /// Returns whether the tool was told to stop.
     #[inline]
     pub(crate) fn has_begun(&self) -> bool {
         self.set.0.as_ref().is_some_and(|set| set.begun.is_some())

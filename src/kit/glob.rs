@@ -29,7 +29,7 @@ impl Glob {
         &self.pattern
     }
 
-    /// Whether the whole text fits, in a time that grows with the sum of both lengths.
+    /// Returns whether the whole text fits, in a time that grows with the sum of both lengths.
     pub(crate) fn matches(&self, text: &str) -> bool {
         let Some((first, last)) = self.stars else {
             return *self.pattern == *text;
@@ -53,7 +53,7 @@ impl Glob {
         })
     }
 
-    /// Whether all that fits the other pattern fits this one.
+    /// Returns whether all that fits the other pattern fits this one.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         // Only a star of this one has room for a star of the other.
         self.matches(&other.pattern)

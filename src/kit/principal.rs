@@ -50,12 +50,12 @@ impl Principal {
         Some(format!("{unverified}{kind}:{}:{id}:{session}", id.len()).into())
     }
 
-    /// Whether the text of a principal is of one that was not verified.
+    /// Returns whether the text of a principal is of one that was not verified.
     pub(crate) fn is_unverified(text: &str) -> bool {
         text.starts_with(UNVERIFIED)
     }
 
-    /// Whether one principal may stand for callers with different tokens or quotas.
+    /// Returns whether one principal may stand for callers with different tokens or quotas.
     pub(crate) fn is_of_many(&self) -> bool {
         !matches!(self, Self::Ids { .. })
     }

@@ -156,7 +156,7 @@ impl Beyond {
         proved.push(hash);
     }
 
-    /// Whether a key was proved. It is not asked for again.
+    /// Returns whether a key was proved. It is not asked for again.
     fn take(&self, hash: u64) -> bool {
         let mut proved = self.lock();
         let at = proved.iter().position(|known| *known == hash);
@@ -164,7 +164,7 @@ impl Beyond {
     }
 }
 
-/// Whether the key of a call may be one that its caller has invented.
+/// Returns whether the key of a call may be one that its caller has invented.
 fn is_unverified(key: &Key, call: &CallInfo) -> bool {
     key.is_of_ids() && call.has_unverified_principal()
 }
@@ -238,7 +238,7 @@ impl<V> Entry<V> {
         })
     }
 
-    /// Whether it stands for this entry.
+    /// Returns whether it stands for this entry.
     fn is_of(&self, entry: &Arc<Self>) -> bool {
         matches!(&self.body, Body::Other(Other::Of(own)) if Arc::ptr_eq(own, entry))
     }
@@ -261,7 +261,7 @@ impl<V> Entry<V> {
         self.hash
     }
 
-    /// Whether such a tool is known to be there.
+    /// Returns whether such a tool is known to be there.
     #[inline]
     pub(crate) fn is_known(&self) -> bool {
         self.known.load(Relaxed) >= KNOWN
@@ -301,7 +301,7 @@ impl<V> Entry<V> {
         }
     }
 
-    /// Whether anybody has it but tables: a call, or a lane in which it is hot.
+    /// Returns whether anybody has it but tables: a call, or a lane in which it is hot.
     fn is_in_flight(this: &Arc<Self>) -> bool {
         let holders = Arc::strong_count(this);
         // A table lets go of its count first: whoever sees fewer holders sees fewer tables.
@@ -739,7 +739,7 @@ impl<V: Evict> Registry<V> {
         entry
     }
 
-    /// Whether one more key fits that is not known.
+    /// Returns whether one more key fits that is not known.
     fn makes_room_for_unknown(&self, writer: &mut Writer<V>) -> bool {
         let most = self.0.max.div_ceil(2);
         if writer.unknown < most {

@@ -288,7 +288,7 @@ impl MetricsBuilder {
         self
     }
 
-    /// Whether [Prometheus' text](Metrics::prometheus) has [other systems'
+    /// Returns whether [Prometheus' text](Metrics::prometheus) has [other systems'
     /// names](super#other-systems-names) as well. Default: no.
     pub fn with_aliases(mut self, aliases: bool) -> Self {
         self.aliases = aliases;

@@ -60,7 +60,7 @@ impl<C> Observer<C> {
         self.count(&end.with_failure(kind, kind.code(), false));
     }
 
-    /// Whether there is a tool of this name, whatever became of the call.
+    /// Returns whether there is a tool of this name, whatever became of the call.
     fn is_known(&self) -> bool {
         self.is_resolved || self.below.is_known()
     }

@@ -134,8 +134,8 @@ impl CallEnd<'_> {
         }
     }
 
-    /// Whether it shows that there is a tool of this name: a table or a schema has it, or its
-    /// server was asked. A model can invent names, and what refuses a call without asking its
+    /// Returns whether it shows that there is a tool of this name: a table or a schema has it, or
+    /// its server was asked. A model can invent names, and what refuses a call without asking its
     /// server refuses invented ones as well.
     pub(super) fn shows_a_tool(&self) -> bool {
         self.known || self.sent && self.failure != Some(ErrorKind::NotFound)
@@ -153,9 +153,9 @@ impl CallEnd<'_> {
         count(Series::Rejected, failed_as(ErrorKind::CircuitOpen));
     }
 
-    /// Whether this side let the call go, at its first attempt at least: time was left, no circuit
-    /// was open, nothing was overloaded, no cooldown was on. How long others took says nothing of
-    /// the tool.
+    /// Returns whether this side let the call go, at its first attempt at least: time was left, no
+    /// circuit was open, nothing was overloaded, no cooldown was on. How long others took says
+    /// nothing of the tool.
     pub fn was_sent(&self) -> bool {
         self.sent
     }

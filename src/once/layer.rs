@@ -67,7 +67,7 @@ impl OnceLayer {
         self.rules.inert.calls()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

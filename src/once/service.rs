@@ -225,15 +225,15 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
 }
 
 impl InOnce {
-    /// Whether the tool surely did not run, or may run twice.
+    /// Returns whether the tool surely did not run, or may run twice.
     fn may_run_again(&self, error: &ToolError) -> bool {
         let is_unsent = error.is_surely_not_started(self.replay) && !error.is_after_ambiguous();
         is_unsent || self.replay == ReplaySafety::Safe
     }
 }
 
-/// Whether the tool has ended with this error, and would have the same to say again: what is merely
-/// recognised by its text included.
+/// Returns whether the tool has ended with this error, and would have the same to say again: what
+/// is merely recognised by its text included.
 fn is_definite(error: &ToolError) -> bool {
     use ErrorKind::{Denied, Failed, InvalidInput, NotFound, Reported};
     let is_tools = matches!(

@@ -150,9 +150,9 @@ impl Approval {
         self.call.arguments()
     }
 
-    /// Whether the line that is displayed leaves nothing out of what is sent: no name and no
-    /// [argument](Self::arguments) is secret, too long, or has hidden characters in a name. If not,
-    /// a person who reads only the line approves what it does not show.
+    /// Returns whether the line that is displayed leaves nothing out of what is sent: no name and
+    /// no [argument](Self::arguments) is secret, too long, or has hidden characters in a name. If
+    /// not, a person who reads only the line approves what it does not show.
     pub fn is_shown_in_full(&self) -> bool {
         let mut names = [Some(self.tool()), self.server(), self.agent_id()]
             .into_iter()

@@ -293,7 +293,7 @@ impl Policy {
         self.listener.tell(&event);
     }
 
-    /// Whether the `n`th rule, from 1, can decide.
+    /// Returns whether the `n`th rule, from 1, can decide.
     fn check_last(&self, n: usize) -> Result<(), ConfigError> {
         let Some((last, earlier)) = self.rules.get(..n).and_then(<[Rule]>::split_last) else {
             return Ok(());

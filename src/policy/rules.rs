@@ -170,7 +170,7 @@ impl Rule {
         self.reason.clone()
     }
 
-    /// Whether all calls that the other one is for are for this one.
+    /// Returns whether all calls that the other one is for are for this one.
     pub(super) fn covers(&self, other: &Self) -> bool {
         let covers = |own: &Option<Glob>, other: &Option<Glob>| match (own, other) {
             (None, _) => true,
@@ -186,7 +186,7 @@ impl Rule {
             && covers(&self.agent, &other.agent)
     }
 
-    /// Whether it denies calls of some agents, or asks before them.
+    /// Returns whether it denies calls of some agents, or asks before them.
     pub(super) fn holds_back_agents(&self) -> bool {
         self.agent.is_some() && self.decision != Decision::Allow
     }
@@ -286,7 +286,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Whether a rule that allows is for them.
+    /// Returns whether a rule that allows is for them.
     fn are_narrowly(&self, tool: &Glob, server: Option<&Glob>) -> bool {
         let is_of_server = match (server, self.call.server()) {
             (None, _) => true,
@@ -297,7 +297,7 @@ impl<'a> Names<'a> {
             && (tool.matches(self.flat) || !self.has_separator && tool.matches(self.call.tool()))
     }
 
-    /// Whether a rule that holds calls back is for them.
+    /// Returns whether a rule that holds calls back is for them.
     fn are_widely(&self, tool: &Glob, server: Option<&Glob>) -> bool {
         let is_of_server = |name: Option<&str>| match server {
             None => true,

@@ -177,7 +177,7 @@ impl KeyGate {
         self.with(|gate| (gate.admit(now, latest), gate.round()))
     }
 
-    /// Whether a turn of `round` still holds.
+    /// Returns whether a turn of `round` still holds.
     pub(super) fn holds(&self, round: u32) -> bool {
         (self.word.load(Acquire) >> 1) as u32 == round
     }

@@ -64,7 +64,7 @@ pub(super) fn suspicious_run(
     Some((end, found != 0))
 }
 
-/// Whether `key` may be sensitive by the built-in words: false is certain.
+/// Returns whether `key` may be sensitive by the built-in words: false is certain.
 pub(super) fn suspicious(key: &str) -> bool {
     suspicious_run(key.as_bytes(), 0, &[true; 256]).is_none_or(|(_, found)| found)
 }

@@ -178,8 +178,8 @@ impl Folded {
         covered
     }
 
-    /// Whether a name that holds a weak part announces a secret: `X-Api-Key`, `mytoken`, but
-    /// neither `token` nor `missing_key`.
+    /// Returns whether a name that holds a weak part announces a secret: `X-Api-Key`, `mytoken`,
+    /// but neither `token` nor `missing_key`.
     fn compound(&self) -> Strength {
         let (_, first) = self.words().next().unwrap_or_default();
         let last = without_number(self.last_word());
@@ -218,7 +218,7 @@ fn without_number(word: &str) -> &str {
     word.trim_end_matches(|c: char| c.is_ascii_digit())
 }
 
-/// Whether a name is that of a connection string, which has a secret in it, or is one:
+/// Returns whether a name is that of a connection string, which has a secret in it, or is one:
 /// `AzureWebJobsStorage_connection_string`.
 pub(super) fn is_connection(name: &str) -> bool {
     if name.len() < "connstr".len() || !suspicious(name) {
@@ -228,13 +228,13 @@ pub(super) fn is_connection(name: &str) -> bool {
     name.contains("connectionstring") || name.contains("connstr")
 }
 
-/// Whether a name is one of those that say what a secret is like, of itself or by its last word:
-/// `file`, `set_at`.
+/// Returns whether a name is one of those that say what a secret is like, of itself or by its last
+/// word: `file`, `set_at`.
 pub(super) fn describes(name: &str) -> bool {
     DESCRIBED.contains(&Folded::of(name).last_word())
 }
 
-/// Whether `word` is a `tokens` that is counted.
+/// Returns whether `word` is a `tokens` that is counted.
 fn is_count(before: &str, word: &str, after: &str) -> bool {
     word == "tokens" && (QUANTITIES.contains(&before) || COUNTS.contains(&after))
         || word == "token" && COUNTS[..6].contains(&after)

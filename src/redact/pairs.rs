@@ -62,7 +62,7 @@ impl<'m> Members<'m> {
         members
     }
 
-    /// Whether a member is a secret as a whole.
+    /// Returns whether a member is a secret as a whole.
     pub(super) fn hides(&self, key: &String, value: &Value) -> bool {
         self.named == Some(key)
             || self.secret.contains(&key.as_str())
@@ -78,7 +78,8 @@ impl<'m> Members<'m> {
     }
 }
 
-/// Whether an object in `value` is of a kind whose members are secrets, whatever their names.
+/// Returns whether an object in `value` is of a kind whose members are secrets, whatever their
+/// names.
 pub(super) fn tells(rules: &Rules, value: &Value) -> bool {
     match value {
         Value::Object(map) => {
@@ -141,7 +142,7 @@ impl<'r> Arguments<'r> {
         }
     }
 
-    /// Whether the next element, at `index`, is a secret as a whole.
+    /// Returns whether the next element, at `index`, is a secret as a whole.
     pub(super) fn is_secret(&mut self, index: usize, value: &Value) -> bool {
         let (announced, pair) = (take(&mut self.announced), take(&mut self.pair));
         let Some(text) = value.as_str() else {

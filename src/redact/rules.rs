@@ -190,7 +190,7 @@ impl Rules {
         Ok(self.edit(|custom| custom.limits.bytes = bytes))
     }
 
-    /// Whether values under this key are secrets. See
+    /// Returns whether values under this key are secrets. See
     /// [`is_sensitive_key`](super::is_sensitive_key).
     pub fn is_sensitive_key(&self, key: &str) -> bool {
         self.strength(key) != Strength::Harmless
@@ -271,17 +271,17 @@ impl Rules {
         keys::strength(key, &self.custom().words)
     }
 
-    /// Whether a name in a text says that the value beside it is a secret.
+    /// Returns whether a name in a text says that the value beside it is a secret.
     pub(super) fn announces(&self, name: &str) -> bool {
         self.strength(name) > Strength::Described
     }
 
-    /// Whether a name may be sensitive: a quick look, of which false is certain.
+    /// Returns whether a name may be sensitive: a quick look, of which false is certain.
     pub(super) fn may_be_sensitive(&self, name: &str) -> bool {
         !self.custom().words.sensitive.is_empty() || suspicious(name)
     }
 
-    /// Whether words or prefixes were added that the built-in filters do not know.
+    /// Returns whether words or prefixes were added that the built-in filters do not know.
     pub(super) fn has_own(&self) -> bool {
         !self.custom().words.sensitive.is_empty() || !self.prefixes().is_empty()
     }

@@ -223,15 +223,16 @@ impl Watched {
     }
 }
 
-/// Whether a failure of this kind is due to what was called: sent again, it would fail again.
+/// Returns whether a failure of this kind is due to what was called: sent again, it would fail
+/// again.
 fn counts(kind: ErrorKind) -> bool {
     use ErrorKind::{Denied, Failed, InvalidInput, NotFound, Reported};
     matches!(kind, InvalidInput | NotFound | Denied | Failed | Reported)
 }
 
-/// Whether the same call may get another answer from who refused it: a layer that is full or has
-/// closed, unlike one that has judged the call itself. What a guard below refuses has been counted,
-/// and that a quota can never grant a call is told each time.
+/// Returns whether the same call may get another answer from who refused it: a layer that is full
+/// or has closed, unlike one that has judged the call itself. What a guard below refuses has been
+/// counted, and that a quota can never grant a call is told each time.
 fn is_passing(error: &ToolError) -> bool {
     use ErrorKind::{Denied, InvalidInput, NotFound};
     let judged = matches!(error.kind(), InvalidInput | NotFound | Denied);

@@ -71,7 +71,7 @@ impl History {
         self.0.iter().position(is_it)
     }
 
-    /// Whether the call would be refused now. Changes nothing.
+    /// Returns whether the call would be refused now. Changes nothing.
     pub(super) fn refusal(
         &self,
         call: u64,
@@ -182,7 +182,7 @@ impl History {
         (limits.failures > 1 && times.is_multiple_of(limits.failures)).then_some(times)
     }
 
-    /// Whether it would be a loss to forget it: a call has failed of late.
+    /// Returns whether it would be a loss to forget it: a call has failed of late.
     pub(super) fn matters(&self, now: Duration, limits: Limits) -> bool {
         let matters =
             |past: &Past| past.has_failed() && past.times > 0 && past.left(now, limits).is_some();

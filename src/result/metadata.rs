@@ -36,7 +36,7 @@ impl Metadata {
         self.below.configured_timeout.duration()
     }
 
-    /// Whether the call took more than its fraction of the timeout.
+    /// Returns whether the call took more than its fraction of the timeout.
     pub fn is_slow(&self) -> bool {
         self.below.slow
     }

@@ -24,7 +24,7 @@ pub(super) struct About {
 }
 
 impl<T> ToolResult<T> {
-    /// Whether the tool answered, and not with an error of its own.
+    /// Returns whether the tool answered, and not with an error of its own.
     pub fn is_success(&self) -> bool {
         self.error().is_none()
     }
@@ -35,7 +35,7 @@ impl<T> ToolResult<T> {
         self.error().map_or(Status::Success, of)
     }
 
-    /// Whether the call timed out, or was not started because no time was left.
+    /// Returns whether the call timed out, or was not started because no time was left.
     pub fn ran_out_of_time(&self) -> bool {
         matches!(self.status(), Status::Timeout | Status::Skipped)
     }

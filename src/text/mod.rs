@@ -107,7 +107,7 @@ pub(crate) fn did_you_mean(names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| format!("did you mean {}?", either(names, '`')))
 }
 
-/// Whether one of `words` is `word`, in any case.
+/// Returns whether one of `words` is `word`, in any case.
 pub(crate) fn is_one_of(word: &str, words: &[&str]) -> bool {
     words.iter().any(|w| w.eq_ignore_ascii_case(word))
 }
@@ -121,15 +121,16 @@ pub(crate) fn floor(text: &str, at: usize) -> usize {
     at
 }
 
-/// Whether a character is not visible or changes how others look: control characters, line
+/// Returns whether a character is not visible or changes how others look: control characters, line
 /// separators, and [formats](is_format).
 pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || is_format(c)
 }
 
-/// Whether a character only changes how others are shown: controls of the direction, characters
-/// without a width, tags. Unicode's `Default_Ignorable_Code_Point` and the marks of interlinear
-/// notes, without the 16 variation selectors that emoji have. The joiner of emoji is one of them.
+/// Returns whether a character only changes how others are shown: controls of the direction,
+/// characters without a width, tags. Unicode's `Default_Ignorable_Code_Point` and the marks of
+/// interlinear notes, without the 16 variation selectors that emoji have. The joiner of emoji is
+/// one of them.
 pub(crate) fn is_format(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'

@@ -1,6 +1,6 @@
 //! Counts the values of JSON text before a parser makes them.
 
-/// Whether JSON text has more than `most` values. The names of members count as values.
+/// Returns whether JSON text has more than `most` values. The names of members count as values.
 pub(crate) fn are_more_than(most: usize, text: &[u8]) -> bool {
     // A value has at least one byte.
     text.len() > most && Counter::default().add(text) > most

@@ -54,7 +54,7 @@ impl Settings {
         set.unwrap_or(self.default)
     }
 
-    /// Whether a timeout is all that calls get from the layer.
+    /// Returns whether a timeout is all that calls get from the layer.
     fn is_plain(&self) -> bool {
         let is_told_by_default = self.slow_fraction == SLOW_FRACTION && !self.listener.is_set();
         is_told_by_default && self.idle.is_none() && self.drain.is_none()

@@ -90,17 +90,17 @@ impl<H> TraceLayer<H> {
         }
     }
 
-    /// Whether the span has its fields in any case. Default: only where a subscriber listens to
-    /// DEBUG spans of the target [`tower_toolcall`](crate::event::TARGET), or, with the feature
-    /// `otel`, where the subscriber has OpenTelemetry's layer: a subscriber that writes text prints
-    /// all fields of a span with each event in it.
+    /// Returns whether the span has its fields in any case. Default: only where a subscriber
+    /// listens to DEBUG spans of the target [`tower_toolcall`](crate::event::TARGET), or, with the
+    /// feature `otel`, where the subscriber has OpenTelemetry's layer: a subscriber that writes
+    /// text prints all fields of a span with each event in it.
     pub fn with_span_fields(mut self, fields: bool) -> Self {
         self.show.fields = fields;
         self
     }
 
-    /// Whether the redacted arguments stand in the span (`gen_ai.tool.call.arguments`). Default:
-    /// yes for calls, no for attempts. They stand only in a span that [has its
+    /// Returns whether the redacted arguments stand in the span (`gen_ai.tool.call.arguments`).
+    /// Default: yes for calls, no for attempts. They stand only in a span that [has its
     /// fields](Self::with_span_fields). With the feature `otel`, in a span that OpenTelemetry's
     /// sampler drops they stand only if another layer of the subscriber reads the tool's name
     /// (`gen_ai.tool.name`) there, as logs do.
@@ -109,10 +109,10 @@ impl<H> TraceLayer<H> {
         self
     }
 
-    /// Whether the redacted answer stands in the span (`gen_ai.tool.call.result`). Default: no.
-    /// Only in a span that [has its fields](Self::with_span_fields), and in spans that are sampled
-    /// out as the [arguments](Self::with_arguments). Its size is there in any case, where [it is
-    /// known](super#the-answers-size).
+    /// Returns whether the redacted answer stands in the span (`gen_ai.tool.call.result`). Default:
+    /// no. Only in a span that [has its fields](Self::with_span_fields), and in spans that are
+    /// sampled out as the [arguments](Self::with_arguments). Its size is there in any case, where
+    /// [it is known](super#the-answers-size).
     pub fn with_output(mut self, show: bool) -> Self {
         self.show.output = show;
         self
@@ -156,8 +156,8 @@ impl<S, H: Clone> Layer<S> for TraceLayer<H> {
 }
 
 impl<H> TraceLayer<H> {
-    /// Whether a subscriber or a listener may exist. Without either, nothing has to be kept of a
-    /// call.
+    /// Returns whether a subscriber or a listener may exist. Without either, nothing has to be kept
+    /// of a call.
     pub(super) fn is_heard(&self) -> bool {
         self.listener.hears(Level::ERROR)
     }

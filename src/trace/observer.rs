@@ -70,7 +70,7 @@ impl Seen {
     }
 }
 
-/// Whether a subscriber listens to spans of ours at DEBUG: then they have their fields.
+/// Returns whether a subscriber listens to spans of ours at DEBUG: then they have their fields.
 fn debug_spans_are_heard() -> bool {
     heard!(SPAN DEBUG)
 }
@@ -119,8 +119,8 @@ impl<'a> From<&'a ToolError> for Failure<'a> {
     }
 }
 
-/// Whether a subscriber listens to events like ours, on any level. A filter by the name of an event
-/// cannot be asked here.
+/// Returns whether a subscriber listens to events like ours, on any level. A filter by the name of
+/// an event cannot be asked here.
 fn some_event_is_heard() -> bool {
     heard!(EVENT ERROR) || heard!(EVENT WARN) || heard!(EVENT INFO) || heard!(EVENT DEBUG)
 }

@@ -137,7 +137,7 @@ impl<S> Layer<S> for ValidateLayer {
 }
 
 impl Settings {
-    /// Whether the call may be sent, with its arguments repaired if they need it.
+    /// Returns whether the call may be sent, with its arguments repaired if they need it.
     #[inline]
     pub(super) fn admit(&self, call: &mut ToolCall, info: &CallInfo) -> Result<(), ToolError> {
         let validation = self.validation(call);

@@ -91,12 +91,12 @@ impl Misfits {
         self.list.len()
     }
 
-    /// Whether the value fits.
+    /// Returns whether the value fits.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Whether there are others.
+    /// Returns whether there are others.
     pub fn has_more(&self) -> bool {
         self.more
     }

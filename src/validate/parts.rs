@@ -150,8 +150,8 @@ pub(super) fn without(schema: &Value, patterns: &BTreeSet<Box<str>>) -> Value {
     copy
 }
 
-/// Whether one of these patterns may be in the schema, or where a reference in it leads, or a
-/// keyword that is always taken out.
+/// Returns whether one of these patterns may be in the schema, or where a reference in it leads, or
+/// a keyword that is always taken out.
 fn has_one_of(schema: &Value, patterns: &BTreeSet<Box<str>>) -> bool {
     let mut rest = vec![schema];
     while let Some(value) = rest.pop() {

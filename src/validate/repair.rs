@@ -86,8 +86,8 @@ fn read(text: &str, wanted: JsonTypeSet) -> Option<Value> {
     fits.then_some(value)
 }
 
-/// Whether a text of JSON says no more than this value, which was read from it: all digits of its
-/// numbers, and each key once.
+/// Returns whether a text of JSON says no more than this value, which was read from it: all digits
+/// of its numbers, and each key once.
 fn is_exactly(value: &Value, text: &str) -> bool {
     let (mut colons, mut rest) = (0, text);
     while let Some(first) = rest.bytes().next() {

@@ -132,7 +132,10 @@ impl Schema {
     /// use serde_json::json;
     /// use tower_toolcall::validate::{Draft, Schema};
     ///
-    /// let tree = json!({ "properties": { "children": { "items": { "$ref": "#" } } }, "type": "object" });
+    /// let tree = json!({
+    ///     "type": "object",
+    ///     "properties": { "children": { "items": { "$ref": "#" } } }
+    /// });
     /// assert!(Schema::compile(&tree).is_err());
     /// let schema = Schema::compile_trusted(&tree, Draft::default())?;
     /// assert!(!schema.is_valid(&json!({ "children": [{ "children": [1] }] })));

@@ -221,7 +221,7 @@ impl Schemas {
         self.0.table.load().len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -267,7 +267,7 @@ impl Schemas {
     }
 }
 
-/// Whether there was room for it.
+/// Returns whether there was room for it.
 fn add(
     table: &mut Table,
     most: usize,

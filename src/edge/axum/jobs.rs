@@ -172,8 +172,8 @@ impl Jobs {
     }
 }
 
-/// Whether a job has to make room for one of this subject. Subjects that were not verified have
-/// half of the places.
+/// Returns whether a job has to make room for one of this subject. Subjects that were not verified
+/// have half of the places.
 fn lacks_place(jobs: &[Entry], (subject, is_unverified): (u64, bool), most: usize) -> bool {
     let count = |is: &dyn Fn(&Entry) -> bool| jobs.iter().filter(|entry| is(entry)).count();
     jobs.len() >= MAX_JOBS

@@ -242,7 +242,7 @@ impl ExecutionResult {
     }
 }
 
-/// Whether an error means that a job still runs, and the call's time is over.
+/// Returns whether an error means that a job still runs, and the call's time is over.
 fn is_pending(error: &ToolError) -> bool {
     let still_runs = error.kind() == ErrorKind::PollTimeout && error.job().is_some();
     let is_out_of_time = || {

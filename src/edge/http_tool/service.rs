@@ -261,8 +261,8 @@ where
     Ok(answer)
 }
 
-/// Whether an answer can have a body (RFC 9110, section 6.4.1): else its `Content-Length` is that
-/// of another answer.
+/// Returns whether an answer can have a body (RFC 9110, section 6.4.1): else its `Content-Length`
+/// is that of another answer.
 fn has_body(method: &Method, status: StatusCode) -> bool {
     let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
     *method != Method::HEAD && !bodiless.contains(&status)
@@ -334,7 +334,7 @@ fn refused(answer: HttpAnswer, headers: &HeaderMap, rules: &Rules, now: SystemTi
         .with_source(Refused::new(answer))
 }
 
-/// Whether a status sends the client to another place. 300 and 304 do not.
+/// Returns whether a status sends the client to another place. 300 and 304 do not.
 fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }

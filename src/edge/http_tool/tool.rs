@@ -416,14 +416,14 @@ impl HttpTool {
         Ok(sketch)
     }
 
-    /// Whether a header names the token.
+    /// Returns whether a header names the token.
     pub(super) fn names_token(&self) -> bool {
         self.headers
             .iter()
             .any(|(_, part)| self.templates.has_token(part))
     }
 
-    /// Whether a header names this variable.
+    /// Returns whether a header names this variable.
     pub(super) fn names_in_headers(&self, variable: &str) -> bool {
         let mut parts = self.headers.iter().map(|(_, part)| part);
         parts.any(|part| self.templates.variables(part).contains(variable))

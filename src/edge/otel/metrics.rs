@@ -154,7 +154,7 @@ impl OtelMetrics {
         }
     }
 
-    /// Whether calls that have a server are requests to an MCP server. Default: yes.
+    /// Returns whether calls that have a server are requests to an MCP server. Default: yes.
     pub fn with_mcp(mut self, mcp: bool) -> Self {
         self.mcp = mcp;
         self

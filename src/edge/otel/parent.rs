@@ -41,7 +41,8 @@ impl ToolCall {
     }
 }
 
-/// Whether the subscriber has a layer of OpenTelemetry. The span is new, and stays as it is.
+/// Returns whether the subscriber has a layer of OpenTelemetry. The span is new, and stays as it
+/// is.
 ///
 /// Only `set_parent` reports that the layer is missing. It changes nothing on a span that is
 /// started, or that the layer does not see: the current one, which this starts. Without a current
@@ -58,8 +59,8 @@ pub(crate) fn is_exported(span: &Span) -> bool {
     !matches!(found, Err(SetParentError::LayerNotFound))
 }
 
-/// Whether OpenTelemetry's layer sees the span and its sampler drops it. The span has its parent by
-/// now: this starts it.
+/// Returns whether OpenTelemetry's layer sees the span and its sampler drops it. The span has its
+/// parent by now: this starts it.
 pub(crate) fn is_sampled_out(span: &Span) -> bool {
     let context = span.context();
     let span = context.span();

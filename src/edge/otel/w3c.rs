@@ -69,8 +69,8 @@ pub(super) fn parse(text: &str) -> Option<(TraceId, SpanId, TraceFlags)> {
     (known && trace != TraceId::INVALID && span != SpanId::INVALID).then_some((trace, span, flags))
 }
 
-/// Whether this is a `tracestate`: a list of at most 32 `key=value`, with nothing or blanks between
-/// commas.
+/// Returns whether this is a `tracestate`: a list of at most 32 `key=value`, with nothing or blanks
+/// between commas.
 pub(super) fn is_state(text: &str) -> bool {
     let members = text.split(',').map(|m| m.trim_matches([' ', '\t']));
     let mut members = members.filter(|m| !m.is_empty());

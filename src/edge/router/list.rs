@@ -31,8 +31,8 @@ pub(super) trait Tools: Send + Sync {
         true
     }
 
-    /// Whether it says which tools there are: a list that follows a server may not have been read
-    /// yet.
+    /// Returns whether it says which tools there are: a list that follows a server may not have
+    /// been read yet.
     fn is_read(&self) -> bool {
         true
     }

@@ -59,7 +59,7 @@ impl<Res> Router<Res> {
         IdentityLayer::new(self.clone())
     }
 
-    /// Whether a call may run twice, by the catalog of its server, or its own
+    /// Returns whether a call may run twice, by the catalog of its server, or its own
     /// [definition](RouterBuilder::mcp_tool); else `Unknown`. The [identity layer](Self::identity)
     /// writes it on calls; without that layer it is for
     /// [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety).
@@ -106,7 +106,7 @@ impl<Res> Router<Res> {
         self
     }
 
-    /// Whether a tool is left out of the lists.
+    /// Returns whether a tool is left out of the lists.
     fn is_withheld(&self, server: Option<&str>, tool: &str) -> bool {
         let Some(breakers) = &self.breakers else {
             return false;

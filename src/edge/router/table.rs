@@ -72,7 +72,7 @@ impl<Res> Server<Res> {
         server
     }
 
-    /// Whether its calls are refused now: then no list has its tools.
+    /// Returns whether its calls are refused now: then no list has its tools.
     fn is_away(&self) -> bool {
         let health = self.health.as_ref();
         health.is_some_and(|(health, server)| health.is_refusing(server))
@@ -107,8 +107,8 @@ impl<Res> Server<Res> {
         tool.strip_prefix(&*self.separator)
     }
 
-    /// Whether a call can have the flat name of this tool: the names that a server lists are not
-    /// checked before.
+    /// Returns whether a call can have the flat name of this tool: the names that a server lists
+    /// are not checked before.
     pub(super) fn is_callable(&self, tool: &str) -> bool {
         let flat = self.name.len() + self.separator.len() + tool.len();
         flat <= MAX_NAME_BYTES && !tool.is_empty() && !tool.chars().any(char::is_control)
@@ -253,7 +253,7 @@ impl<Res> Table<Res> {
         self.try_each_remote(|flat, _, bare| nearest.offer(&flat, bare))
     }
 
-    /// Whether a call of this name alone finds a tool, at a server that is there.
+    /// Returns whether a call of this name alone finds a tool, at a server that is there.
     pub(super) fn has(&self, name: &str) -> bool {
         match self.by_name(name) {
             Some(Target::Listed(server, _)) => !server.is_away(),

@@ -77,8 +77,8 @@ impl<'de> Deserialize<'de> for ClientSecret {
 }
 
 impl Settings {
-    /// Whether `[token]` and the audiences of tools can work together. The file of the secret is
-    /// not read.
+    /// Returns whether `[token]` and the audiences of tools can work together. The file of the
+    /// secret is not read.
     pub(super) fn check_token(&self) -> Result<(), ConfigError> {
         refuse_if(
             self.token.client_secret.is_in_file,

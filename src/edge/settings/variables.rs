@@ -89,8 +89,8 @@ fn find(name: &str) -> Option<&'static Variable> {
     VARIABLES.iter().find(is_it)
 }
 
-/// Whether a variable of this name is read. One with the prefix that is not in the table is a
-/// typing error.
+/// Returns whether a variable of this name is read. One with the prefix that is not in the table is
+/// a typing error.
 fn is_ours(name: &str) -> bool {
     name.starts_with(PREFIX) || ALIASES.contains(&name)
 }

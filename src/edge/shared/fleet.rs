@@ -262,7 +262,7 @@ impl Fleet {
         self.dropped
     }
 
-    /// Whether a quorum has, or had until a moment ago, this key open.
+    /// Returns whether a quorum has, or had until a moment ago, this key open.
     pub(super) fn has_agreed(&self, key: &str, now: Duration) -> bool {
         let topic = self.topics.get(key);
         topic.is_some_and(|topic| topic.agreed_until > now)
@@ -415,7 +415,7 @@ impl Fleet {
         Some([Some(Act::Force(state, number)), cool])
     }
 
-    /// Whether it holds.
+    /// Returns whether it holds.
     fn hear_limit(&mut self, key: &str, limit: Limit) -> Option<bool> {
         if limit.after < self.number(key) {
             return Some(false);

@@ -28,7 +28,7 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// Whether that is news.
+    /// Returns whether that is news.
     pub(super) fn set_up(&self, is_up: bool) -> bool {
         if !is_up {
             self.failed.fetch_add(1, Relaxed);

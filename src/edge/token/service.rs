@@ -108,8 +108,8 @@ struct Renewal<S, X> {
 }
 
 impl<S, X> Renewal<S, X> {
-    /// Whether a server has refused the token with which the call was sent: by a status on the tool
-    /// service's own connection, and so without doing anything.
+    /// Returns whether a server has refused the token with which the call was sent: by a status on
+    /// the tool service's own connection, and so without doing anything.
     fn is_refused(&self, error: &ToolError) -> bool {
         let is_401 = error.status().is_some_and(|status| status == 401);
         let is_unsent = error.execution() == Execution::NotStarted && !error.is_after_ambiguous();

@@ -216,7 +216,7 @@ impl Format {
         }
     }
 
-    /// Whether it is a call of one of OpenAI's custom tools, which take a text and no JSON.
+    /// Returns whether it is a call of one of OpenAI's custom tools, which take a text and no JSON.
     fn is_custom(self, call: &Map<String, Value>) -> bool {
         match self {
             Self::OpenAiChat => match call.get("type").and_then(Value::as_str) {
@@ -235,7 +235,7 @@ impl Format {
         }
     }
 
-    /// Whether arguments are JSON in a text.
+    /// Returns whether arguments are JSON in a text.
     pub(super) fn takes_text(self) -> bool {
         matches!(self, Self::OpenAiChat | Self::OpenAiResponses)
     }
@@ -421,7 +421,7 @@ impl Format {
         }
     }
 
-    /// Whether the provider takes back a call of this name.
+    /// Returns whether the provider takes back a call of this name.
     pub(super) fn takes_name(self, name: &str) -> bool {
         let max = match self {
             Self::Anthropic => 128,
@@ -431,7 +431,7 @@ impl Format {
         name.len() <= max && name.chars().all(is_taken)
     }
 
-    /// Whether a result cannot be matched without an id.
+    /// Returns whether a result cannot be matched without an id.
     pub(super) fn needs_id(self) -> bool {
         self != Self::Gemini
     }
@@ -521,7 +521,7 @@ fn tidy_chat(message: &mut Map<String, Value>) {
     }
 }
 
-/// Whether a chat message has what stands for its content.
+/// Returns whether a chat message has what stands for its content.
 fn has_more(message: &Map<String, Value>) -> bool {
     ["tool_calls", "function_call", "audio"]
         .iter()

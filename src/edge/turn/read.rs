@@ -201,15 +201,15 @@ impl Turn {
         self.slots.len()
     }
 
-    /// Whether the model called no tool.
+    /// Returns whether the model called no tool.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Whether the response lacks its end, which the model may say if it is asked again: it met its
-    /// limit of length, is not ready, has failed, was paused or malformed, or its stream broke off.
-    /// A turn without calls is then not the model's last word. One that a filter or a refusal has
-    /// ended is.
+    /// Returns whether the response lacks its end, which the model may say if it is asked again: it
+    /// met its limit of length, is not ready, has failed, was paused or malformed, or its stream
+    /// broke off. A turn without calls is then not the model's last word. One that a filter or a
+    /// refusal has ended is.
     pub fn is_cut(&self) -> bool {
         matches!(
             self.end,
@@ -372,7 +372,7 @@ fn made(
 }
 
 impl Fields {
-    /// Whether arguments may be missing. `end` is that of the response.
+    /// Returns whether arguments may be missing. `end` is that of the response.
     fn may_lack_arguments(&self, end: End, is_last: bool) -> bool {
         let is_blank = match &self.arguments {
             Value::Null => true,

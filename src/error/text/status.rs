@@ -148,7 +148,8 @@ impl<'a> Before<'a> {
         }
     }
 
-    /// Whether the clause of the verb names something that answers with a status: a server, an API.
+    /// Returns whether the clause of the verb names something that answers with a status: a server,
+    /// an API.
     fn follows_subject(&self, verbs: &[&str], verb: &str) -> bool {
         #[rustfmt::skip]
         const SUBJECTS: &[&str] = &[
@@ -219,8 +220,8 @@ impl Follows {
     }
 }
 
-/// Whether the words are the reason phrase of the status, or its beginning; an empty one matches
-/// any.
+/// Returns whether the words are the reason phrase of the status, or its beginning; an empty one
+/// matches any.
 fn is_reason(number: u16, words: (&str, &str)) -> bool {
     #[rustfmt::skip]
     const REASONS: &[(u16, &str, &str)] = &[

@@ -82,7 +82,7 @@ pub fn exhausted(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     found.map(|(delay, _)| delay)
 }
 
-/// Whether the headers say that nothing is left of a limit, also without its reset.
+/// Returns whether the headers say that nothing is left of a limit, also without its reset.
 pub(crate) fn is_used_up(headers: &HeaderMap, now: SystemTime) -> bool {
     exhausted(headers, now).is_some() || quota::has_nothing_left(headers)
 }

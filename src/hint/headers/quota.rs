@@ -111,7 +111,8 @@ fn is_zero(remaining: &str) -> Option<bool> {
     number(count).map(|n| n == 0.0)
 }
 
-/// Whether some limit has nothing left: `X-RateLimit-Remaining: 0`, `RateLimit: "daily";r=0`.
+/// Returns whether some limit has nothing left: `X-RateLimit-Remaining: 0`, `RateLimit:
+/// "daily";r=0`.
 pub(super) fn has_nothing_left(headers: &HeaderMap) -> bool {
     let has_none = |name: &str| {
         let values = joined(headers, name).unwrap_or_default();

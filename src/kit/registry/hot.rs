@@ -56,7 +56,8 @@ impl<V> Hot<V> {
         Some(Arc::clone(kept))
     }
 
-    /// Whether an entry may take its place. Calls that ask at the same moment may count as one.
+    /// Returns whether an entry may take its place. Calls that ask at the same moment may count as
+    /// one.
     pub(super) fn has_place_for(&self, entry: &Entry<V>) -> bool {
         let Some(places) = &self.0 else {
             return true;

@@ -43,7 +43,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// Whether the timer would fire too late for a moment.
+    /// Returns whether the timer would fire too late for a moment.
     #[inline]
     fn is_first(&self, at: Instant) -> bool {
         self.set_for.is_none_or(|set_for| at < set_for)

@@ -29,7 +29,7 @@ pub(in crate::redact) fn looked_at(_bytes: usize) {
     LOOKED_AT.set(LOOKED_AT.get() + _bytes);
 }
 
-/// Whether a character belongs to runs: names, keys, paths and tokens are made of them.
+/// Returns whether a character belongs to runs: names, keys, paths and tokens are made of them.
 pub(super) fn is_run(c: char) -> bool {
     match u8::try_from(c) {
         Ok(b) if b.is_ascii() => RUN[usize::from(b)],
@@ -131,7 +131,7 @@ pub(super) fn strip_ignore_case<'t>(text: &'t str, prefix: &str) -> Option<&'t s
     head.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// Whether `text` ends with one of `ends`, in any case.
+/// Returns whether `text` ends with one of `ends`, in any case.
 pub(super) fn ends_with_one_of(text: &str, ends: &[&str]) -> bool {
     let text = text.as_bytes();
     ends.iter().any(|end| {
@@ -140,24 +140,24 @@ pub(super) fn ends_with_one_of(text: &str, ends: &[&str]) -> bool {
     })
 }
 
-/// Whether there is nothing but digits.
+/// Returns whether there is nothing but digits.
 pub(super) fn is_digits(word: &str) -> bool {
     word.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Whether there is nothing but ASCII letters, digits and these marks.
+/// Returns whether there is nothing but ASCII letters, digits and these marks.
 pub(in crate::redact) fn is_made_of(word: &str, marks: &str) -> bool {
     let marks = marks.as_bytes();
     word.bytes()
         .all(|b| b.is_ascii_alphanumeric() || marks.contains(&b))
 }
 
-/// Whether there is a digit.
+/// Returns whether there is a digit.
 pub(super) fn has_digit(word: &str) -> bool {
     word.bytes().any(|b| b.is_ascii_digit())
 }
 
-/// Whether there is nothing but hexadecimal digits.
+/// Returns whether there is nothing but hexadecimal digits.
 pub(super) fn is_hex(word: &str) -> bool {
     word.bytes().all(|b| b.is_ascii_hexdigit())
 }

@@ -55,7 +55,7 @@ fn is_primitive(word: &str) -> bool {
     matches!(digits, "8" | "16" | "32" | "64" | "128")
 }
 
-/// Whether the line up to the run is one of a program that declares something.
+/// Returns whether the line up to the run is one of a program that declares something.
 fn is_code_line(run: Run<'_>) -> bool {
     #[rustfmt::skip]
     const KEYWORDS: &[&str] = &[
@@ -101,8 +101,8 @@ pub(super) fn newtype(run: Run<'_>) -> Option<Range<usize>> {
     })
 }
 
-/// Whether the value is read from the environment (`process.env.API_KEY`, `os.environ["API_KEY"]`),
-/// or is an address: what is secret in an address is found in it.
+/// Returns whether the value is read from the environment (`process.env.API_KEY`,
+/// `os.environ["API_KEY"]`), or is an address: what is secret in an address is found in it.
 pub(super) fn is_elsewhere(value: &str) -> bool {
     #[rustfmt::skip]
     const BEGINNINGS: &[&str] = &[
@@ -111,7 +111,7 @@ pub(super) fn is_elsewhere(value: &str) -> bool {
     prefix_of(value, BEGINNINGS).is_some()
 }
 
-/// Whether the value is code that gets a secret from elsewhere: `process.env.TOKEN`,
+/// Returns whether the value is code that gets a secret from elsewhere: `process.env.TOKEN`,
 /// `lexer.next()`. `sure` says that only secrets have such a name.
 pub(super) fn is_expression(text: &str, name: &str, value: &Range<usize>, sure: bool) -> bool {
     // `self.token = token;`
@@ -122,7 +122,7 @@ pub(super) fn is_expression(text: &str, name: &str, value: &Range<usize>, sure: 
         || is_cmdlet(text, value)
 }
 
-/// Whether the value refers to a secret or calls a function for it, and shows none:
+/// Returns whether the value refers to a secret or calls a function for it, and shows none:
 /// `var.db_password`, `$(cat file)`, `input("Password: ")`.
 fn is_reference(text: &str, value: &Range<usize>, sure: bool) -> bool {
     #[rustfmt::skip]
@@ -173,15 +173,15 @@ fn path_parts(path: &str) -> impl Iterator<Item = &str> {
         .filter(|part| !part.is_empty())
 }
 
-/// Whether a word may be a name in code, and not a secret.
+/// Returns whether a word may be a name in code, and not a secret.
 fn is_identifier(word: &str) -> bool {
     is_made_of(word, "_")
         && !word.starts_with(|c: char| c.is_ascii_digit())
         && !is_mixed(word.trim_end_matches(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether the value of a name that may be anything is one of a program: `token = next`, `tokens =
-/// {` over lines, `cookie.path = x`, `ERROR_TOKEN = 58`.
+/// Returns whether the value of a name that may be anything is one of a program: `token = next`,
+/// `tokens = {` over lines, `cookie.path = x`, `ERROR_TOKEN = 58`.
 pub(super) fn is_assignment(text: &str, name: &str, value: &Range<usize>) -> bool {
     let shown = &text[value.clone()];
     let apart = text[..value.start].ends_with(' ');
@@ -192,8 +192,8 @@ pub(super) fn is_assignment(text: &str, name: &str, value: &Range<usize>) -> boo
         || name.rsplit_once('.').is_some_and(harmless)
 }
 
-/// Whether a string among arguments may be a secret: in the call that a `sure` secret comes from,
-/// each that is no name, prompt or path.
+/// Returns whether a string among arguments may be a secret: in the call that a `sure` secret comes
+/// from, each that is no name, prompt or path.
 fn has_literal(arguments: &str, sure: bool) -> bool {
     let mut at = 0;
     while let Some(i) = arguments[at..].find(['"', '\'', '\\']) {
@@ -220,7 +220,7 @@ fn has_literal(arguments: &str, sure: bool) -> bool {
     false
 }
 
-/// Whether the value is a command of PowerShell: `$x = Read-Host -AsSecureString`.
+/// Returns whether the value is a command of PowerShell: `$x = Read-Host -AsSecureString`.
 fn is_cmdlet(text: &str, value: &Range<usize>) -> bool {
     #[rustfmt::skip]
     const VERBS: &[&str] = &[

@@ -74,18 +74,18 @@ impl Command {
         may_be.then(find)?
     }
 
-    /// Whether the word after `flag` holds a password.
+    /// Returns whether the word after `flag` holds a password.
     pub(in crate::redact) fn announces(&self, flag: &str) -> bool {
         self.flags.contains(&flag)
     }
 
-    /// Whether a word is a flag with the password in it.
+    /// Returns whether a word is a flag with the password in it.
     pub(in crate::redact) fn is_password(&self, word: &str) -> bool {
         let flag = self.glued.filter(|flag| word.starts_with(flag));
         flag.is_some_and(|flag| word.len() > flag.len())
     }
 
-    /// Whether what follows `flag` holds a password.
+    /// Returns whether what follows `flag` holds a password.
     fn takes(&self, flag: &str, value: &str) -> bool {
         // `docker run -p 80:80`
         let ports = flag.eq_ignore_ascii_case("-p")

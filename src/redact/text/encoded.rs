@@ -42,7 +42,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     found.then(|| run.at..skip(text, end, |c| c == '='))
 }
 
-/// Whether a byte may be one of a text: of UTF-16, every other is 0.
+/// Returns whether a byte may be one of a text: of UTF-16, every other is 0.
 fn is_text(byte: u8) -> bool {
     byte >= b' ' && byte != 0x7f || b"\0\t\n\r".contains(&byte)
 }
@@ -61,7 +61,7 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// Whether all of `digits` are text.
+    /// Returns whether all of `digits` are text.
     fn take(&mut self, digits: &str) -> bool {
         digits.bytes().all(|digit| {
             looked_at(1);

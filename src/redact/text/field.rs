@@ -159,7 +159,7 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
     secret.then(|| value::whole(value::extent, text, start, seen))
 }
 
-/// Whether the list that the run is the first of are the arguments of a function that sets
+/// Returns whether the list that the run is the first of are the arguments of a function that sets
 /// something.
 fn sets(run: Run<'_>) -> bool {
     const VERBS: &[&str] = &["set", "put", "add", "append", "insert", "header"];

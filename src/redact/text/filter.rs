@@ -54,7 +54,7 @@ const fn ends(word: &[u8]) -> u64 {
     1 << (first.wrapping_mul(11).wrapping_add(last) & 63)
 }
 
-/// Whether a word may be one that detectors look for: false is certain.
+/// Returns whether a word may be one that detectors look for: false is certain.
 pub(super) fn may_trigger(word: &[u8]) -> bool {
     let set = ENDS.get(word.len()).copied().unwrap_or(u64::MAX);
     !word.is_empty() && set & ends(word) != 0
@@ -108,7 +108,7 @@ fn is_plain(text: &[u8], at: usize, end: usize) -> bool {
     !detected && !beside && !escaped && !word.contains(&b'/')
 }
 
-/// Whether a token may begin in a word that is not [`LONG`].
+/// Returns whether a token may begin in a word that is not [`LONG`].
 fn is_token(word: &[u8]) -> bool {
     let mut before = b' ';
     word.windows(2).any(|pair| {

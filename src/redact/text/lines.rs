@@ -131,12 +131,13 @@ fn manifest_start(text: &str, begin: usize, line: &str) -> usize {
     from
 }
 
-/// Whether a line begins an item of a list, which is a mapping with its keys in column `own`.
+/// Returns whether a line begins an item of a list, which is a mapping with its keys in column
+/// `own`.
 fn is_item(line: &str, own: usize) -> bool {
     column(line) == own && indent(line) < own
 }
 
-/// Whether a line belongs to a mapping with its keys in column `own`.
+/// Returns whether a line belongs to a mapping with its keys in column `own`.
 fn is_inside(line: &str, own: usize) -> bool {
     let member = column(line) == own && line.contains(':');
     line.trim().is_empty() || !line.starts_with("---") && (column(line) > own || member)
@@ -147,8 +148,8 @@ fn column(line: &str) -> usize {
     line.len() - line.trim_start_matches([' ', '\t', '-']).len()
 }
 
-/// Whether all lines of a mapping only describe a secret: `file: /run/db`, `secretName: tls`,
-/// `issuer: https://h`. In the block of a weak name a value has to look like a secret.
+/// Returns whether all lines of a mapping only describe a secret: `file: /run/db`, `secretName:
+/// tls`, `issuer: https://h`. In the block of a weak name a value has to look like a secret.
 fn tells_none(lines: &str, strength: Strength) -> bool {
     lines.lines().all(|line| {
         let Some((name, value)) = line.trim().split_once(':') else {
@@ -160,13 +161,13 @@ fn tells_none(lines: &str, strength: Strength) -> bool {
     })
 }
 
-/// Whether the run is the first thing in its line, a list's dash aside.
+/// Returns whether the run is the first thing in its line, a list's dash aside.
 fn is_config_line(run: Run<'_>) -> bool {
     let line = run.line_before(256);
     line.chars().all(|c| matches!(c, ' ' | '\t' | '-'))
 }
 
-/// Whether the run begins a line that is indented: of a file of settings.
+/// Returns whether the run begins a line that is indented: of a file of settings.
 pub(super) fn is_indented(run: Run<'_>) -> bool {
     is_config_line(run) && run.line_before(256).starts_with([' ', '\t'])
 }

@@ -24,14 +24,14 @@ const PROSE: &[&str] = &[
     "\u{2705}", "\u{274c}", "\u{2717}", "\u{2715}", "str", "int", "bool", "float", "bytes", "any", "optional", "char", "varchar", "text", "integer", "serial", "uuid", "timestamp",
 ];
 
-/// Whether `word` is one of [`PROSE`], with or without a mark behind it.
+/// Returns whether `word` is one of [`PROSE`], with or without a mark behind it.
 pub(super) fn is_prose(word: &str) -> bool {
     let word = word.trim_end_matches(['.', ',', ':', ';', '!', '?', ')']);
     is_one_of(word, PROSE)
 }
 
-/// Whether a word is a placeholder of a secret: `***`, `...`, `<token>`, `YOUR_API_KEY`, `$1`, or
-/// variables with marks between them (`${USER}:{{ token }}`).
+/// Returns whether a word is a placeholder of a secret: `***`, `...`, `<token>`, `YOUR_API_KEY`,
+/// `$1`, or variables with marks between them (`${USER}:{{ token }}`).
 pub(super) fn is_placeholder(word: &str) -> bool {
     let hidden = |c: char| "*.\u{2022}\u{2026}-_?xX".contains(c);
     if word.chars().all(hidden) || word.starts_with("...[truncated]") {
@@ -50,7 +50,7 @@ pub(super) fn is_placeholder(word: &str) -> bool {
     false
 }
 
-/// Whether a word is the name of a secret instead of one: `PASSWORD`, `your-api-key`.
+/// Returns whether a word is the name of a secret instead of one: `PASSWORD`, `your-api-key`.
 fn is_name_itself(word: &str) -> bool {
     #[rustfmt::skip]
     const PARTS: &[&str] = &[
@@ -124,7 +124,7 @@ fn trim(word: &str) -> &str {
     word.trim_matches(|c| "\"'`\\.,:!)(".contains(c))
 }
 
-/// Whether a word does not look like prose: long, with a digit or with capitals inside.
+/// Returns whether a word does not look like prose: long, with a digit or with capitals inside.
 pub(super) fn looks_secret(word: &str) -> bool {
     let make = Make::of(trim(word));
     !word.contains(REDACTED)
@@ -133,8 +133,8 @@ pub(super) fn looks_secret(word: &str) -> bool {
         && (make.len >= 32 || make.len >= 8 && (make.digits > 0 || make.lower && make.inner_upper))
 }
 
-/// Whether a word of prose is a secret after a word that names one: letters and digits or signs
-/// mixed.
+/// Returns whether a word of prose is a secret after a word that names one: letters and digits or
+/// signs mixed.
 pub(super) fn is_mixed(word: &str) -> bool {
     let word = trim(word);
     let make = Make::of(word);
@@ -166,18 +166,18 @@ fn is_date(word: &str) -> bool {
     day.iter().map(digit).eq(*b"0000-00-00") && time.iter().all(|b| b"0TZ:.+- ".contains(&digit(b)))
 }
 
-/// Whether a word consists of words and numbers: `user:1234:profile`.
+/// Returns whether a word consists of words and numbers: `user:1234:profile`.
 pub(super) fn is_composed(word: &str) -> bool {
     let mut parts = word.split([':', '/', '_', '-', '.']);
     parts.all(|part| is_digits(part) || part.bytes().all(|b| b.is_ascii_lowercase()))
 }
 
-/// Whether a value is a number of up to five digits: a port, a line, a count.
+/// Returns whether a value is a number of up to five digits: a port, a line, a count.
 pub(super) fn is_small_number(value: &str) -> bool {
     value.len() <= 5 && is_digits(value)
 }
 
-/// Whether a word is long and random, and neither an address nor a list of fields.
+/// Returns whether a word is long and random, and neither an address nor a list of fields.
 pub(in crate::redact) fn is_opaque(word: &str) -> bool {
     let word = word.trim().trim_end_matches('=');
     word.len() >= 16
@@ -186,16 +186,16 @@ pub(in crate::redact) fn is_opaque(word: &str) -> bool {
         && !word.contains("://")
 }
 
-/// Whether a word is a short number in hexadecimal, as keys are named by: `9f2c04be01d3a2ff`,
-/// `0x2b7c2fbb`.
+/// Returns whether a word is a short number in hexadecimal, as keys are named by:
+/// `9f2c04be01d3a2ff`, `0x2b7c2fbb`.
 pub(super) fn is_key_id(word: &str) -> bool {
     let word = trim(word);
     let digits = word.strip_prefix("0x").unwrap_or(word);
     matches!(digits.len(), 8 | 16) && is_hex(digits)
 }
 
-/// Whether a word is random: not one that only ends in a number, nor a path, a date or a name with
-/// marks.
+/// Returns whether a word is random: not one that only ends in a number, nor a path, a date or a
+/// name with marks.
 pub(super) fn is_random(word: &str) -> bool {
     let word = trim(word);
     let make = Make::of(word);
@@ -217,7 +217,7 @@ pub(super) fn is_uuid(word: &str) -> bool {
     lens.eq([8, 4, 4, 4, 12])
 }
 
-/// Whether a value means that there is none.
+/// Returns whether a value means that there is none.
 pub(super) fn is_null(value: &str) -> bool {
     #[rustfmt::skip]
     const NULLS: &[&str] = &["null", "none", "nil", "undefined", "None,", "\\N", "[]", "{}", "()"];

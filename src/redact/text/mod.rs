@@ -252,7 +252,7 @@ impl<'a> Run<'a> {
         bytes::last_line(self.behind(len))
     }
 
-    /// Whether `name` announces a secret in prose, too.
+    /// Returns whether `name` announces a secret in prose, too.
     fn is_strong(self, name: &str) -> bool {
         self.rules.strength(name) == Strength::Strong
     }
@@ -264,7 +264,7 @@ impl<'a> Run<'a> {
         (near && !self.text[at..self.at].contains('\n')).then_some(command)
     }
 
-    /// Whether the run is an argument of the command with these names.
+    /// Returns whether the run is an argument of the command with these names.
     fn is_argument_of(self, names: &[&str]) -> bool {
         self.command().is_some_and(|command| command.names == names)
     }

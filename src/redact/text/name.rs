@@ -178,13 +178,13 @@ fn word_before(run: Run<'_>, len: usize) -> &str {
     after_last(head.unwrap_or_default(), |c| !c.is_alphanumeric())
 }
 
-/// Whether a type gets this name: `type AuthToken = string`.
+/// Returns whether a type gets this name: `type AuthToken = string`.
 pub(super) fn is_type(run: Run<'_>) -> bool {
     let declares = ["type", "typedef", "interface", "enum", "class", "struct"];
     declares.contains(&word_before(run, 16))
 }
 
-/// Whether the run is a part of the name of something in AWS: `arn:aws:kms:eu:1:key/x`.
+/// Returns whether the run is a part of the name of something in AWS: `arn:aws:kms:eu:1:key/x`.
 pub(super) fn is_resource(run: Run<'_>) -> bool {
     let before = run.behind(128);
     let parts = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '=' | ',');
@@ -232,7 +232,7 @@ pub(super) fn is_header(name: &str) -> bool {
     ends_with_one_of(name, &["authorization", "cookie", "cookie2"])
 }
 
-/// Whether `name` is a whole string that announces a value.
+/// Returns whether `name` is a whole string that announces a value.
 pub(super) fn is_name(run: Run<'_>, name: &str) -> bool {
     let name = strip_ignore_case(name, "env:").unwrap_or(name);
     name.len() <= 64 && !name.contains(' ') && run.rules.announces(name)

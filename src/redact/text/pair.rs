@@ -103,7 +103,7 @@ fn without_scheme(value: &str) -> &str {
     }
 }
 
-/// Whether a value is quoted, or begins with an escape.
+/// Returns whether a value is quoted, or begins with an escape.
 fn is_quoted(text: &str, start: usize) -> bool {
     text[start..].starts_with('\\') || Quote::at(text, start).is_some()
 }
@@ -122,7 +122,7 @@ fn changed(text: &str, old: Range<usize>) -> Range<usize> {
 }
 
 impl Pair<'_> {
-    /// Whether the value is a secret, and what of it.
+    /// Returns whether the value is a secret, and what of it.
     fn secret(&self) -> Option<Range<usize>> {
         let (run, name, mark) = (self.run, &*self.name, &self.mark);
         let (text, seen) = (run.text, self.seen.clone());
@@ -170,7 +170,7 @@ impl Pair<'_> {
         secret.then(|| whole_line(run, seen))
     }
 
-    /// Whether the value is a secret in `name = value`, which code has as well.
+    /// Returns whether the value is a secret in `name = value`, which code has as well.
     fn is_secret_assigned(&self, value: &str) -> bool {
         let (text, name) = (self.run.text, &*self.name);
         let word = first_word(value);
@@ -192,7 +192,7 @@ impl Pair<'_> {
         !is_weak_word(name) || query || tuple || looks && !is_composed(word)
     }
 
-    /// Whether the value is a secret in `name: value`, which prose has as well.
+    /// Returns whether the value is a secret in `name: value`, which prose has as well.
     fn is_secret_after_colon(&self, value: &str) -> bool {
         let (run, name) = (self.run, &*self.name);
         let first = first_word(value);
@@ -215,7 +215,7 @@ impl Pair<'_> {
     }
 }
 
-/// Whether a name is that of a source file, followed by the number of a line:
+/// Returns whether a name is that of a source file, followed by the number of a line:
 /// `PasswordPolicy.java:12`.
 fn is_file(name: &str) -> bool {
     let end = name.rsplit_once('.').map_or("", |(_, end)| end);

@@ -177,7 +177,7 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
     ))
 }
 
-/// Whether `word` looks like the password that `name` announces.
+/// Returns whether `word` looks like the password that `name` announces.
 fn is_password(name: &str, word: &str, linked: bool, quoted: bool) -> bool {
     // Words in quotes: `the password is "correct horse"`.
     let said = linked && !name.eq_ignore_ascii_case("secret") && word.len() >= 6;

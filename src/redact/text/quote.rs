@@ -56,8 +56,8 @@ impl Quote {
         self.mark
     }
 
-    /// Whether this quote, at `at`, opens a string, which may be empty: then a value follows, maybe
-    /// in further quotes.
+    /// Returns whether this quote, at `at`, opens a string, which may be empty: then a value
+    /// follows, maybe in further quotes.
     pub(super) fn opens(&self, text: &str, at: usize) -> bool {
         let inner = at + self.len();
         let next = Self::at(text, inner);
@@ -72,12 +72,13 @@ impl Quote {
         !ends_value(&text[end..])
     }
 
-    /// Whether it opens a string beside one in `other` quotes, and neither around nor inside of it.
+    /// Returns whether it opens a string beside one in `other` quotes, and neither around nor
+    /// inside of it.
     pub(super) fn opens_beside(&self, other: &Self, text: &str, at: usize) -> bool {
         self.slashes == other.slashes && self.opens(text, at)
     }
 
-    /// Whether this quote, at `at`, ends a string that began before it in its line.
+    /// Returns whether this quote, at `at`, ends a string that began before it in its line.
     pub(super) fn closes_line(&self, text: &str, at: usize) -> bool {
         let line = last_line(behind(text, at, 256));
         let open = line.matches(self.mark).count() % 2 == 1;
@@ -124,8 +125,8 @@ impl Quote {
         None
     }
 
-    /// Whether a quote with `run` backslashes closes this one; `deeper` is a run that opened a
-    /// string inside.
+    /// Returns whether a quote with `run` backslashes closes this one; `deeper` is a run that
+    /// opened a string inside.
     fn is_closed_by(&self, run: usize, head: &str, rest: &str, deeper: &mut Option<usize>) -> bool {
         if run <= self.slashes {
             return run == self.slashes || ends_value(rest);
@@ -150,7 +151,7 @@ impl Quote {
     }
 }
 
-/// Whether a value may end before `rest`: no more of it follows.
+/// Returns whether a value may end before `rest`: no more of it follows.
 pub(super) fn ends_value(rest: &str) -> bool {
     let ends = |c: char| c.is_whitespace() || ",;:)]}><'\"`\\&|.+".contains(c);
     rest.chars().next().is_none_or(ends)

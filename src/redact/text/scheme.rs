@@ -61,7 +61,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     secret.then_some(start..end)
 }
 
-/// Whether the word after `Bearer` is a credential, and not prose (`bearer of bad news`).
+/// Returns whether the word after `Bearer` is a credential, and not prose (`bearer of bad news`).
 fn is_credential(scheme: &str, word: &str, rest: &str) -> bool {
     if is_mixed(word) {
         return true;
@@ -126,7 +126,7 @@ fn header_end(text: &str, start: usize, bounded: bool) -> usize {
     }
 }
 
-/// Whether a line is the continuation of the one before.
+/// Returns whether a line is the continuation of the one before.
 fn is_folded(line: &str) -> bool {
     let escaped = line.trim_start_matches('\\');
     line.starts_with([' ', '\t']) || escaped.len() < line.len() && escaped.starts_with('t')

@@ -45,7 +45,7 @@ fn is_set(value: &str) -> bool {
     !is_null(value) && !is_placeholder(value)
 }
 
-/// Whether the word stands in a statement, and not in prose.
+/// Returns whether the word stands in a statement, and not in prose.
 fn is_statement(run: Run<'_>) -> bool {
     let before = run.behind(NEAR).to_ascii_lowercase();
     let subjects = ["user ", "grant ", "role "];

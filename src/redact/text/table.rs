@@ -98,7 +98,7 @@ impl Columns {
     }
 }
 
-/// Whether a value in a column is a secret.
+/// Returns whether a value in a column is a secret.
 pub(super) fn is_secret(value: &str, sure: bool) -> bool {
     let lower = |b: u8| b.is_ascii_lowercase() || b == b'_';
     let bound = value.strip_prefix([':', '@']);
@@ -205,14 +205,14 @@ impl Head {
         Some(head)
     }
 
-    /// Whether a cell may be the name of a column: a few words.
+    /// Returns whether a cell may be the name of a column: a few words.
     fn is_name(&self, cell: &str) -> bool {
         let part = |c: char| c.is_alphanumeric() || " _-.#()/%".contains(c);
         let words = cell.split(' ').count();
         cell.len() <= 48 && cell.chars().all(part) && words <= if self.spaced { 1 } else { 4 }
     }
 
-    /// Whether the lines before and after it allow it to be a head.
+    /// Returns whether the lines before and after it allow it to be a head.
     fn stands_alone(&self, text: &str) -> bool {
         let Range { start, end } = self.place;
         // Bars have many uses, but bars at both ends of the lines are those of a table.
@@ -224,7 +224,7 @@ impl Head {
         !barred && !self.follows_row(text)
     }
 
-    /// Whether the line before it is a row of as many cells: then this one is no head.
+    /// Returns whether the line before it is a row of as many cells: then this one is no head.
     fn follows_row(&self, text: &str) -> bool {
         let Some(end) = self.place.start.checked_sub(1) else {
             return false;
@@ -279,7 +279,7 @@ fn sign_of(head: &str) -> Option<Sign> {
     }
 }
 
-/// Whether a line only separates the head from the rows.
+/// Returns whether a line only separates the head from the rows.
 fn is_rule(line: &str) -> bool {
     let line = line.trim();
     line.len() >= 3 && line.chars().all(|c| "-=+|: ".contains(c)) && line.contains(['-', '='])

@@ -78,7 +78,7 @@ fn fits((kind, prefix, min): Vendor, rest: &str) -> bool {
         }
 }
 
-/// Whether a tail is words with marks between them: `sk-learn-contrib-2024-edition`.
+/// Returns whether a tail is words with marks between them: `sk-learn-contrib-2024-edition`.
 fn is_words(tail: &str) -> bool {
     let word = |s: &str| {
         s.len() <= 14 && s.bytes().all(|b| b.is_ascii_lowercase()) || s.len() <= 4 && is_digits(s)
@@ -86,7 +86,7 @@ fn is_words(tail: &str) -> bool {
     tail.contains(['-', '_']) && tail.split(['-', '_']).all(word)
 }
 
-/// Whether a tail is one word of capitals and small letters that alternate, unlike
+/// Returns whether a tail is one word of capitals and small letters that alternate, unlike
 /// those of a name (`StatefulSetController`).
 fn is_mingled(tail: &str) -> bool {
     let bytes = tail.as_bytes();

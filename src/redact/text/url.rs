@@ -61,7 +61,7 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
     (hidden && !is_host(authority)).then(|| start..bare_end(text, start).max(start + near.len()))
 }
 
-/// Whether what stands before the host is a secret: a user with a password, or a token.
+/// Returns whether what stands before the host is a secret: a user with a password, or a token.
 fn is_credential(user: &str) -> bool {
     let secret = user.contains(':') || user.contains("%3A") || user.contains("%3a");
     let (name, password) = user.split_once(':').unwrap_or(("", user));
@@ -70,8 +70,8 @@ fn is_credential(user: &str) -> bool {
     (secret || is_token(user)) && !is_placeholder(password) && !example
 }
 
-/// Whether a colon in `authority`, which has no user, may stand before a password: a port is a
-/// number.
+/// Returns whether a colon in `authority`, which has no user, may stand before a password: a port
+/// is a number.
 fn has_password(authority: &str) -> bool {
     let port = |host: &str| host.split_once(':').is_none_or(|(_, port)| is_digits(port));
     let (_, password) = authority.split_once(':').unwrap_or_default();
@@ -96,21 +96,21 @@ pub(super) fn bare_user_info(run: Run<'_>) -> Option<Range<usize>> {
     secret.then(|| start..start + password.len())
 }
 
-/// Whether a field begins here: `name=`.
+/// Returns whether a field begins here: `name=`.
 fn is_field(text: &str) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '_' | '-');
     let name = skip(text, 0, part);
     name > 0 && text[name..].starts_with('=')
 }
 
-/// Whether `authority` is a name and a placeholder for a port.
+/// Returns whether `authority` is a name and a placeholder for a port.
 fn is_host(authority: &str) -> bool {
     let port = after_last(authority, |c| c == ':');
     port.starts_with(['{', '$', '<'])
         || port.len() <= 4 && port.bytes().all(|b| b.is_ascii_uppercase())
 }
 
-/// Whether a URL's user is a token: `https://ghp_x@github.com`.
+/// Returns whether a URL's user is a token: `https://ghp_x@github.com`.
 fn is_token(user: &str) -> bool {
     user.len() >= 16 && has_digit(user) || user.len() >= 12 && is_random(user)
 }
@@ -186,7 +186,8 @@ fn path_segment(run: Run<'_>) -> Option<Range<usize>> {
     None
 }
 
-/// Whether a part of a path is long, and letters and digits change places again and again in it.
+/// Returns whether a part of a path is long, and letters and digits change places again and again
+/// in it.
 fn is_random_segment(part: &str) -> bool {
     let digits = part.bytes().map(|b| b.is_ascii_digit());
     let before = std::iter::once(false).chain(digits.clone());

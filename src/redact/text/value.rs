@@ -105,7 +105,8 @@ fn pieces_end(text: &str, start: usize) -> usize {
     text.len()
 }
 
-/// Whether a quote after `word` belongs to the same value: `Some("x")`, `b'x'`, `"a"'b'`, `id="a"`.
+/// Returns whether a quote after `word` belongs to the same value: `Some("x")`, `b'x'`, `"a"'b'`,
+/// `id="a"`.
 fn continues(word: &str, beside: bool) -> bool {
     let prefixes = ["b", "r", "f", "u", "rb", "br", "l", "n", "e", "@", "$"];
     beside && word.ends_with(['"', '\'', '`', '='])
@@ -157,8 +158,8 @@ fn is_delimiter(c: char) -> bool {
     c.is_whitespace() || c.is_control() || "\"'`&,;(){}[]<>\\".contains(c)
 }
 
-/// Whether a field of its own begins here: `name=`, `"name":`, `amp;`, or a word too long to
-/// decide.
+/// Returns whether a field of its own begins here: `name=`, `"name":`, `amp;`, or a word too long
+/// to decide.
 fn begins_field(rest: &str) -> bool {
     let near = ahead(rest, 0, 64);
     let end = skip(near, run_end(near, 0), |c| "[] %5D".contains(c));

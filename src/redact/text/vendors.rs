@@ -95,7 +95,7 @@ const fn mixed(first: u8, second: u8) -> usize {
     first.wrapping_mul(37).wrapping_add(second) as usize
 }
 
-/// Whether a prefix may begin with these two bytes.
+/// Returns whether a prefix may begin with these two bytes.
 pub(super) fn may_begin(text: &[u8]) -> bool {
     matches!(text, [first, second, ..] if BY_FIRST[mixed(*first, *second)] != [0; SETS])
 }

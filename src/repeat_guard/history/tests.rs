@@ -24,7 +24,7 @@ impl Loop {
         self.history.admit(call, || now, LIMITS)
     }
 
-    /// Whether it was let through. It then fails with this error.
+    /// Returns whether it was let through. It then fails with this error.
     fn fails_with(&mut self, call: u64, error: u64) -> bool {
         let admitted = self.admit(call).is_ok();
         if admitted {

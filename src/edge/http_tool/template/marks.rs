@@ -218,7 +218,7 @@ fn json(value: &Value) -> Result<String, Error> {
     Ok(json)
 }
 
-/// Whether all numbers in a value are finite.
+/// Returns whether all numbers in a value are finite.
 fn is_finite(value: &Value) -> bool {
     let items = || value.try_iter().into_iter().flatten();
     match value.kind() {

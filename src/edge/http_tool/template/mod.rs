@@ -215,7 +215,7 @@ impl Templates {
         Ok(Sketch(sketch))
     }
 
-    /// Whether a part names the token, in whatever way.
+    /// Returns whether a part names the token, in whatever way.
     pub(super) fn has_token(&self, part: &str) -> bool {
         self.with_token.contains(part)
     }
@@ -226,7 +226,7 @@ impl Templates {
         self.env.set_undefined_behavior(lenient);
     }
 
-    /// Whether undefined variables print nothing.
+    /// Returns whether undefined variables print nothing.
     pub(super) fn prints_undefined(&self) -> bool {
         self.env.undefined_behavior() == UndefinedBehavior::Lenient
     }
@@ -362,7 +362,7 @@ impl Templates {
             .collect()
     }
 
-    /// Whether nothing would be undefined if the call had a token.
+    /// Returns whether nothing would be undefined if the call had a token.
     fn lacks_only_token(&self, part: &str, scope: &Scope) -> bool {
         let with_token = || self.marked(part, scope.values_with(Some("x")));
         let lacks_token = self.has_token(part) && scope.token().is_none();

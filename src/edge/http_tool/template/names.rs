@@ -168,7 +168,7 @@ const KEYWORDS: &[&str] = &[
     "if", "elif", "else", "and", "or", "not", "in", "set", "for", "with",
 ];
 
-/// Whether a template calls a function of this name, perhaps.
+/// Returns whether a template calls a function of this name, perhaps.
 pub(super) fn may_call(source: &str, name: &str) -> bool {
     let mut found = source.match_indices(name);
     found.any(|(at, _)| source[at + name.len()..].trim_start().starts_with('('))

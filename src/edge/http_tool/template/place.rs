@@ -103,14 +103,14 @@ fn encoded_whole(n: usize, text: &str) -> Result<String, Fault> {
     Err(Fault::Value(Some(n), why))
 }
 
-/// Whether a text ends in the beginning of a percent-encoded byte.
+/// Returns whether a text ends in the beginning of a percent-encoded byte.
 fn ends_in_escape(text: &str) -> bool {
     let end = text.as_bytes();
     end.ends_with(b"%") || end.len() > 1 && end[end.len() - 2] == b'%'
 }
 
-/// Whether a segment is `.` or `..`, also percent-encoded: clients take it out, with what stands
-/// before it.
+/// Returns whether a segment is `.` or `..`, also percent-encoded: clients take it out, with what
+/// stands before it.
 fn is_dots(segment: &str) -> bool {
     let dots = segment.replace("%2e", ".").replace("%2E", ".");
     matches!(&*dots, "." | "..")
@@ -138,7 +138,7 @@ fn is_in_header(c: char) -> bool {
     matches!(c, ' '..='~' | '\t')
 }
 
-/// Whether a token can be a header's value, or a part of one.
+/// Returns whether a token can be a header's value, or a part of one.
 pub(super) fn is_token(token: &str) -> bool {
     (1..=MAX_HEADER).contains(&token.len()) && token.chars().all(is_in_header)
 }

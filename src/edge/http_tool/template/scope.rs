@@ -155,7 +155,7 @@ impl Scope {
         token.map(UpstreamToken::expose)
     }
 
-    /// Whether a variable is defined, one of a nested value too.
+    /// Returns whether a variable is defined, one of a nested value too.
     pub(super) fn has(&self, name: &str) -> bool {
         name == "uuid" || self.value(name).is_some()
     }

@@ -84,7 +84,7 @@ impl Capture {
         lock(&self.written).lines
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

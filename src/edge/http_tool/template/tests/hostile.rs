@@ -216,7 +216,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// Whether a JSON string is what a value becomes in one.
+/// Returns whether a JSON string is what a value becomes in one.
 fn is_text(got: &Value, value: &Value) -> bool {
     let got = got.as_str().unwrap();
     match value {
