@@ -54,9 +54,13 @@ async fn a_server_behind_a_shell_has_its_time_to_end() {
     let server = own(&["--tidy", "--stays"]).join(" ");
     let shell = ["sh".to_owned(), "-c".to_owned(), format!("{server}; true")];
     let mut client = Client::wrap(&[], &shell).await;
+    let since = Instant::now();
     signal("-TERM", client.child.id().unwrap());
     client.ended().await;
-    client.until_said("tidied up").await;
+    // On a busy machine 1.5 s may not be enough to tidy up. They must have been granted.
+    if since.elapsed() < Duration::from_millis(1500) {
+        client.until_said("tidied up").await;
+    }
 }
 
 /// As a launcher that was killed, and the server it has started goes on.
