@@ -25,7 +25,6 @@ mod principal;
 mod progress;
 mod record;
 mod recording;
-mod signal;
 mod typed;
 mod wire;
 
@@ -62,7 +61,6 @@ pub use self::{
     principal::VerifiedCaller,
     progress::{Pause, Progress},
     record::{IdempotencyKey, Record},
-    signal::{Signal, Signals},
 };
 pub(crate) use self::{
     info::Held,

@@ -3,7 +3,7 @@ use std::{
     time::Duration,
 };
 
-use super::{CallInfo, Known, Record, listeners::ListenerId, signal::Signals};
+use super::{CallInfo, Known, Record, listeners::ListenerId};
 use crate::{error::ToolError, redact::Rules};
 
 /// An observer's view of a call's [`Record`]; see [`ToolCall::observe`](super::ToolCall::observe).
@@ -17,15 +17,8 @@ pub struct Observation {
     owner: bool,
     /// Which attempt is the first one that passes this observer.
     first: u16,
-    scope: Option<Scope>,
-}
-
-/// The place of this observer's listener on the record, and the signals that were announced outside
-/// of it.
-#[derive(Clone, Copy)]
-struct Scope {
-    place: usize,
-    outside: Signals,
+    /// The place of its listener on the record.
+    listener: Option<usize>,
 }
 
 impl Observation {
@@ -36,7 +29,7 @@ impl Observation {
             call: Some(call),
             owner,
             first,
-            scope: None,
+            listener: None,
         }
     }
 
@@ -87,21 +80,10 @@ impl Observation {
     /// observation has one.
     #[inline]
     pub fn listen(&mut self, listener: ListenerId) -> bool {
-        if self.scope.is_none()
-            && let Some(place) = self.record().listeners.add(listener)
-        {
-            let outside = self.record().signals();
-            self.record().set_signals(Signals::default());
-            self.scope = Some(Scope { place, outside });
+        if self.listener.is_none() {
+            self.listener = self.record().listeners.add(listener);
         }
-        self.scope.is_some()
-    }
-
-    /// The signals that the layers below have [announced](Record::announce), as far as the call has
-    /// passed them.
-    #[inline]
-    pub fn signals(&self) -> Signals {
-        self.record().signals()
+        self.listener.is_some()
     }
 
     #[inline]
@@ -127,11 +109,8 @@ impl Observation {
     #[inline]
     fn end(&self) {
         let Some(call) = &self.call else { return };
-        if let Some(scope) = self.scope {
-            call.record(|record| {
-                record.listeners.remove(scope.place);
-                record.set_signals(record.signals() | scope.outside);
-            });
+        if let Some(place) = self.listener {
+            call.record(|record| record.listeners.remove(place));
         }
         if self.owner {
             call.end_recording();

@@ -4,7 +4,7 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{
-            AtomicBool, AtomicU8, AtomicU32, AtomicU64,
+            AtomicBool, AtomicU32, AtomicU64,
             Ordering::{Acquire, Relaxed, Release, SeqCst},
         },
     },
@@ -15,7 +15,6 @@ use super::{
     extension::{Attempt, AttemptExtensions},
     job::JobSlot,
     listeners::{ListenerIds, MAX_LISTENERS},
-    signal::{Signal, Signals},
 };
 use crate::{error::ToolError, redact::Rules};
 
@@ -46,8 +45,6 @@ pub struct Record {
     pub(super) reused: AtomicBool,
     /// Whether a table knows the tool.
     pub(super) known: AtomicBool,
-    /// [`Signals`]: what the layers below the innermost listener can tell.
-    signals: AtomicU8,
     pub(super) listeners: ListenerIds<MAX_LISTENERS>,
     pub(super) dispatched: AtomicBool,
     pub(super) timeout: Shared,
@@ -192,7 +189,6 @@ impl Record {
         self.slow.store(false, Relaxed);
         self.known.store(false, Relaxed);
         self.observed.store(false, Relaxed);
-        self.signals.store(0, Relaxed);
         self.listeners.clear();
         self.dispatched.store(false, Relaxed);
         self.wants_output_bytes.store(false, Relaxed);
@@ -388,27 +384,6 @@ impl Record {
     /// [sent](super::Observation::sent).
     pub fn set_reused(&self) {
         self.reused.store(true, Relaxed);
-    }
-
-    /// Announces that the layer which writes this reports such events: an observer above may take
-    /// their absence for zero.
-    #[inline]
-    pub fn announce(&self, signal: Signal) {
-        // A load and a store: what is lost if two do so at once is said again by the next call.
-        let known = self.signals();
-        if !known.has(signal) {
-            self.set_signals(known | signal.into());
-        }
-    }
-
-    #[inline]
-    pub(super) fn signals(&self) -> Signals {
-        Signals::from_bits(self.signals.load(Relaxed))
-    }
-
-    #[inline]
-    pub(super) fn set_signals(&self, signals: Signals) {
-        self.signals.store(signals.bits(), Relaxed);
     }
 
     /// The listeners of the call.

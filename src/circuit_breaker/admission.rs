@@ -15,7 +15,7 @@ use super::{
     window::Verdict,
 };
 use crate::{
-    call::{CallInfo, Signal, ToolCall},
+    call::{CallInfo, ToolCall},
     error::{Outage, ToolError},
     event::{
         Event,
@@ -165,7 +165,6 @@ impl Breaker {
         };
         if let Some(call) = call {
             self.introduce(call);
-            call.record(|record| record.announce(Signal::Breakers));
         }
         match refused.of_principal {
             None => ToolError::circuit_open(call, refused.retry_after, circuit.cell.cause()),
@@ -369,7 +368,6 @@ impl Admitted {
 
     #[inline]
     pub(super) fn admit(&mut self, passes: Admission) {
-        self.info.record(|record| record.announce(Signal::Breakers));
         self.passes = passes;
     }
 

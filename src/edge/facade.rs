@@ -26,7 +26,6 @@ use metrics::{
 };
 
 use crate::{
-    call::Signal,
     error::ErrorKind,
     event::{BreakerState, InertReason, RetryRefusal, TokenOutcome},
     metrics::{
@@ -132,15 +131,10 @@ impl Tool {
             in_flight: gauge!(names::IN_FLIGHT.name, labels.clone()),
             labels,
         };
-        tool.register(None);
-        tool
-    }
-
-    /// Begins the series that exist with this signal at 0, or those that always exist.
-    fn register(&self, signal: Option<Signal>) {
-        for series in Series::all().filter(|series| series.signal() == signal) {
-            self.counter(series).increment(0);
+        for series in Series::all().filter(|series| series.is_always_there()) {
+            tool.counter(series).increment(0);
         }
+        tool
     }
 
     fn counter(&self, series: Series) -> &Counter {
@@ -183,10 +177,6 @@ impl ToolSink for Tool {
                     .increment(1);
             }
         }
-    }
-
-    fn announced(&self, signal: Signal) {
-        self.register(Some(signal));
     }
 
     fn retried(&self) {

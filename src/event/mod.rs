@@ -101,7 +101,7 @@ pub use self::{
     outcome::{CallOutcome, PolicyOutcome, TokenOutcome},
 };
 #[doc(inline)]
-pub use crate::call::{ListenerId, Signal, Signals};
+pub use crate::call::ListenerId;
 pub use crate::event::availability::{Availability, AvailabilityChange};
 pub use crate::event::transition::{BreakerState, Transition, TransitionReason};
 use crate::{

@@ -17,7 +17,7 @@ use super::{
     tally::Counts,
     tokens::TokenTotals,
 };
-use crate::{call::Signals, kit::lane::Spread};
+use crate::kit::lane::Spread;
 
 /// The counts of one tool.
 #[derive(Clone, Debug)]
@@ -26,8 +26,6 @@ pub(super) struct Totals {
     pub(super) codes: BTreeMap<Arc<str>, u64>,
     pub(super) latency: Histogram<u64>,
     pub(super) in_flight: u64,
-    /// The signals that the layers of its calls can report.
-    pub(super) signals: Signals,
     /// Whether it has a row. Without one there can be calls in flight only.
     pub(super) is_known: bool,
 }
@@ -39,7 +37,6 @@ impl Totals {
             codes: BTreeMap::new(),
             latency: range.histogram(),
             in_flight: 0,
-            signals: Signals::default(),
             is_known: false,
         }
     }
@@ -47,7 +44,6 @@ impl Totals {
     pub(super) fn read(&mut self, row: &Spread<Row>) {
         self.is_known |= row.is_known();
         self.in_flight += in_flight(row);
-        self.signals |= row.signals();
         row.lanes.read(|tally| {
             self.counts.combine(&tally.counts, u64::saturating_add);
             // It cannot fail: both are of one range, and this one resizes itself.
@@ -70,7 +66,6 @@ impl Totals {
         // It cannot fail: both are of one range, and this one resizes itself.
         let _ = self.latency.add(&other.latency);
         self.in_flight += other.in_flight;
-        self.signals |= other.signals;
         for (label, n) in &other.codes {
             self.code(label, *n);
         }
@@ -86,11 +81,10 @@ impl Totals {
         });
     }
 
-    /// A counter's value, if a layer of the calls could report it.
+    /// A counter's value, if the counter is there.
     pub(super) fn get(&self, series: Series) -> Option<u64> {
         let count = self.counts.of(series);
-        let reported = |signal| self.signals.has(signal);
-        (count > 0 || series.signal().is_none_or(reported)).then_some(count)
+        (count > 0 || series.is_always_there()).then_some(count)
     }
 
     fn is_quiet(&self) -> bool {

@@ -18,7 +18,7 @@ use super::{
     tokens::Tokens,
 };
 use crate::{
-    call::{CallInfo, ListenerId, Signals},
+    call::{CallInfo, ListenerId},
     config::{ConfigError, refuse_if},
     error::{ErrorKind, ToolError},
     event::{
@@ -164,7 +164,7 @@ impl Inner {
     fn not_started(&self, call: &CallInfo, kind: ErrorKind) {
         let end = CallEnd::success(Duration::ZERO, 0, false);
         let end = end.with_failure(kind, kind.code(), true);
-        let count = |row: &Row| row.ended(row.began(), &end, Signals::default());
+        let count = |row: &Row| row.ended(row.began(), &end);
         match kind {
             ErrorKind::DeadlineExceeded | ErrorKind::Cancelled => count(&self.seat(call)),
             // A name that no table knows, or whose call a table refused: no row is made for it.

@@ -50,13 +50,12 @@
 //! Latencies are those of all calls but the ones that this side refused (no time left, circuit
 //! open, overloaded).
 //!
-//! `tool_retries_total`, `tool_retries_refused_total`, `tool_rate_limited_total`, `tool_slow_total`
-//! and `circuit_breaker_*` need a layer that reports them: the retry, rate limit, timeout and
-//! breaker layers below. Where there is one, they begin at 0; where there is none, they are absent,
-//! everywhere: in the snapshot (`None`), the table (`-`) and all exports. `tool_reused_total` is
-//! absent before the first call that `once` or `cache` answers without sending it. A breaker is
-//! there from the first call on that it saw succeed or fail, or refused. One that is changed by its
-//! handle reports the last two to the metrics whose calls it saw.
+//! `tool_retries_total`, `tool_retries_refused_total`, `tool_rate_limited_total`, `tool_slow_total`,
+//! `tool_reused_total` and `circuit_breaker_rejected_total` need a layer below that reports such
+//! events. A tool has them from its first event on. Before it they are absent from the snapshot
+//! (`None`), the table (`-`) and all exports. A breaker is there from the first call on that it saw
+//! succeed or fail, or refused. One that is changed by its handle reports that to the last two
+//! metrics whose calls it saw.
 //!
 //! Not seen without wiring are calls that never reach the layer: those that a batch does not start
 //! (`batch::Parallel::with_listener`). A call has at most four listeners at a time. What a layer

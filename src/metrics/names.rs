@@ -1,9 +1,6 @@
 //! The metrics and their names in every output: part of the public interface.
 
-use crate::{
-    call::Signal,
-    event::{CallOutcome, RetryRefusal},
-};
+use crate::event::{CallOutcome, RetryRefusal};
 
 /// A metric: its name in Prometheus' text and in the facade, and its help text.
 pub(crate) struct Metric {
@@ -153,17 +150,9 @@ impl Series {
         }
     }
 
-    /// The signal that a layer has to announce for this series to exist; `None` if every tool has
-    /// it.
-    pub(crate) const fn signal(self) -> Option<Signal> {
-        match self {
-            Self::Executions(_) | Self::Attempts | Self::Timeouts => None,
-            Self::Slow => Some(Signal::SlowCalls),
-            Self::Retries | Self::Refused(_) => Some(Signal::Retries),
-            Self::RateLimited => Some(Signal::RateLimits),
-            Self::Rejected => Some(Signal::Breakers),
-            Self::Reused => Some(Signal::Reuse),
-        }
+    /// Returns whether every tool has it. The others begin with their first event.
+    pub(crate) const fn is_always_there(self) -> bool {
+        matches!(self, Self::Executions(_) | Self::Attempts | Self::Timeouts)
     }
 
     /// Its label beside server and tool.

@@ -73,8 +73,7 @@ impl<C> Observer<C> {
 
     #[inline]
     fn count(&self, end: &CallEnd<'_>) {
-        self.seat
-            .ended(self.began_as_known, end, self.below.signals());
+        self.seat.ended(self.began_as_known, end);
     }
 }
 

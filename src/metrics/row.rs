@@ -1,6 +1,6 @@
 use std::sync::{
     Arc, OnceLock,
-    atomic::{AtomicBool, AtomicU8, Ordering::Relaxed},
+    atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use super::{
@@ -12,12 +12,9 @@ use super::{
     sink::{CallEnd, Sinks, ToolSink},
     tally::Tally,
 };
-use crate::{
-    call::{Signal, Signals},
-    kit::{
-        lane::{Kept, Spread},
-        registry::{Evict, Keep},
-    },
+use crate::kit::{
+    lane::{Kept, Spread},
+    registry::{Evict, Keep},
 };
 
 /// The settings and sinks of all rows of a [`Metrics`](super::Metrics).
@@ -39,8 +36,6 @@ pub(super) struct Row {
     pub(super) codes: Codes,
     pub(super) lanes: Lanes,
     known: AtomicBool,
-    /// [`Signals`] that the layers of its calls can report.
-    signals: AtomicU8,
     sinks: OnceLock<Box<[Box<dyn ToolSink>]>>,
     shared: Arc<Shared>,
     /// `None` for the other row itself.
@@ -55,7 +50,6 @@ impl Row {
             codes: Codes::default(),
             lanes: Lanes::new(),
             known: AtomicBool::new(other.is_none()),
-            signals: AtomicU8::new(0),
             sinks: OnceLock::new(),
             shared: Arc::clone(shared),
             other: other.cloned(),
@@ -79,29 +73,6 @@ impl Row {
     fn recognised(&self) {
         if !self.is_known() {
             self.known.store(true, Relaxed);
-        }
-    }
-
-    #[inline]
-    pub(super) fn signals(&self) -> Signals {
-        Signals::from_bits(self.signals.load(Relaxed))
-    }
-
-    /// Adds signals that layers of its calls can report.
-    #[inline]
-    fn learn(&self, signals: Signals) {
-        if self.signals() | signals != self.signals() {
-            self.learn_news(signals);
-        }
-    }
-
-    #[cold]
-    fn learn_news(&self, signals: Signals) {
-        let known = Signals::from_bits(self.signals.fetch_or(signals.bits(), Relaxed));
-        for signal in Signal::ALL {
-            if signals.has(signal) && !known.has(signal) {
-                self.tell(|sink| sink.announced(signal));
-            }
         }
     }
 
@@ -145,26 +116,24 @@ impl Row {
 
     /// A call has ended, usually with a success and without sinks.
     #[inline]
-    pub(super) fn ended(&self, began_as_known: bool, end: &CallEnd<'_>, signals: Signals) {
+    pub(super) fn ended(&self, began_as_known: bool, end: &CallEnd<'_>) {
         if end.failure.is_none() && self.is_known() && !self.has_sinks() {
-            self.learn(signals);
             return self.write(|tally| tally.ended(end, &self.shared.range));
         }
-        self.ended_otherwise(began_as_known, end, signals);
+        self.ended_otherwise(began_as_known, end);
     }
 
     #[inline(never)]
-    fn ended_otherwise(&self, began_as_known: bool, end: &CallEnd<'_>, signals: Signals) {
+    fn ended_otherwise(&self, began_as_known: bool, end: &CallEnd<'_>) {
         self.or_other(began_as_known).tell(|sink| sink.left());
         let known = self.is_known() || end.shows_a_tool();
         if known {
             self.recognised();
         }
-        self.or_other(known).count(end, signals);
+        self.or_other(known).count(end);
     }
 
-    fn count(&self, end: &CallEnd<'_>, signals: Signals) {
-        self.learn(signals);
+    fn count(&self, end: &CallEnd<'_>) {
         let code_place = end.code.map(|code| self.codes.place(code));
         let end = CallEnd {
             code: code_place.map(|place| self.codes.label(place)),
@@ -182,9 +151,6 @@ impl Row {
             self.recognised();
         }
         let row = self.or_other(self.is_known());
-        if let Some(signal) = series.signal() {
-            row.learn(signal.into());
-        }
         row.write(|tally| tally.counts.add(series, 1));
         row.tell(|sink| match series {
             Series::Retries => sink.retried(),

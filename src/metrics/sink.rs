@@ -2,7 +2,6 @@ use std::{fmt, time::Duration};
 
 use super::{labels::Labels, names::Series};
 use crate::{
-    call::Signal,
     error::ErrorKind,
     event::{BreakerState, CallOutcome, InertReason, RetryRefusal, TokenOutcome},
 };
@@ -45,12 +44,6 @@ pub trait ToolSink: Send + Sync {
 
     /// A call has ended.
     fn ended(&self, end: &CallEnd<'_>);
-
-    /// The calls pass a layer that reports such events, so their series begins at 0. Called once
-    /// for each signal. Default: nothing.
-    fn announced(&self, signal: Signal) {
-        let _ = signal;
-    }
 
     /// A call failed and is sent again. Default: nothing.
     fn retried(&self) {}

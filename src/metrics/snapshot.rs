@@ -123,8 +123,8 @@ pub struct Stats {
     pub codes: BTreeMap<String, u64>,
     /// Attempts of all calls: requests that were sent.
     pub attempts: u64,
-    /// Attempts that failed and were repeated by a retry layer. `None` if no layer below can report
-    /// it, as the next four fields.
+    /// Attempts that failed and were repeated by a retry layer. `None` if there was none, as the
+    /// next five fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<u64>,
     /// Calls that failed and were not sent again although that might have helped, by reason.
@@ -139,8 +139,8 @@ pub struct Stats {
     /// Calls that a circuit breaker refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaker_rejected: Option<u64>,
-    /// Calls that got the answer, or the error, of another call from `once` or `cache`. `None`
-    /// before the first one. They count as calls, without an attempt.
+    /// Calls that got the answer, or the error, of another call from `once` or `cache`. They count
+    /// as calls, without an attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reused: Option<u64>,
     /// Calls in flight at the end of the period.
@@ -254,13 +254,12 @@ impl Stats {
     fn of(totals: &Totals, with_histogram: bool) -> Self {
         let count = |series| totals.counts.of(series);
         let ended = |outcome| count(Series::Executions(outcome));
-        let refused = |_| {
-            let reasons =
-                RetryRefusal::ALL.map(|r| (r.name().to_owned(), count(Series::Refused(r))));
-            reasons.into_iter().filter(|(_, n)| *n > 0).collect()
+        let refused = |reason: RetryRefusal| {
+            let calls = totals.get(Series::Refused(reason))?;
+            Some((reason.name().to_owned(), calls))
         };
+        let refused: BTreeMap<_, _> = RetryRefusal::ALL.into_iter().filter_map(refused).collect();
         let codes = totals.codes.iter();
-        let retries = totals.get(Series::Retries);
         let mut stats = Self {
             calls: CallOutcome::ALL.map(ended).iter().sum(),
             successes: ended(CallOutcome::Success),
@@ -273,8 +272,8 @@ impl Stats {
             error_rate: 0.0,
             codes: codes.map(|(code, n)| (code.to_string(), *n)).collect(),
             attempts: count(Series::Attempts),
-            retries,
-            refused_retries: retries.map(refused),
+            retries: totals.get(Series::Retries),
+            refused_retries: Some(refused).filter(|reasons| !reasons.is_empty()),
             rate_limited: totals.get(Series::RateLimited),
             slow: totals.get(Series::Slow),
             breaker_rejected: totals.get(Series::Rejected),

@@ -2,7 +2,7 @@ use tower_service::Service;
 
 use super::{handle::RateLimitHandle, keyed::KeyGate, turn::Ticket};
 use crate::{
-    call::{Claim, Signal, ToolCall},
+    call::{Claim, ToolCall},
     error::ToolError,
     flow::again::{Enter, service},
     kit::{
@@ -39,12 +39,9 @@ where
         // An outer layer that repeats calls waits out their limits as well.
         let ours = !call.is_claimed(Claim::Retry) && !call.claim(Claim::RateLimit);
         let repeats = ours && settings.attempts > 1;
-        call.record(|record| {
-            record.announce(Signal::RateLimits);
-            if repeats {
-                record.set_max_attempts(settings.attempts);
-            }
-        });
+        if repeats {
+            call.record(|record| record.set_max_attempts(settings.attempts));
+        }
         let info = call.info();
         let entry = gates.registry.keep(&info, || KeyGate::new(&gates.settings));
         let made = call.attempt().wrapping_sub(1);

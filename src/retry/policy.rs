@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::budget::{Budgets, RetryBudget};
 use crate::{
-    call::{CallInfo, Claim, ReplaySafety, Signal, ToolCall},
+    call::{CallInfo, Claim, ReplaySafety, ToolCall},
     config::{ConfigError, refuse_if},
     error::{NORMALIZE, ToolError},
     event::{Event, InertReason, Listen, Listener, RetryRefusal},
@@ -268,7 +268,6 @@ impl<C> RetryPolicy<C> {
         if attempts == 1 || call.claim(Claim::Retry) {
             return None;
         }
-        call.record(|record| record.announce(Signal::Retries));
         if let Some(budgets) = &self.settings.budgets {
             budgets.deposit(call);
         }

@@ -9,7 +9,7 @@ use tracing::Level;
 
 use super::layer::{SLOW_FRACTION, Settings, TimeoutLayer};
 use crate::{
-    call::{CallInfo, Claim, Progress, Signal, ToolCall},
+    call::{CallInfo, Claim, Progress, ToolCall},
     error::{ErrorKind, TimeoutLimit, ToolError},
     event::{Event, Listener},
     flow::{Ends, Gate, Readiness, Sent, Ticket, Watched},
@@ -60,10 +60,7 @@ impl<Res> Gate<Res> for TimeoutLayer {
         let settings = &self.settings;
         let timeout = settings.timeout_of(call);
         call.limit(timeout);
-        call.record(|r| {
-            r.set_timeout(timeout, timeout);
-            r.announce(Signal::SlowCalls);
-        });
+        call.record(|record| record.set_timeout(timeout, timeout));
         let (mut own, mut rare) = (Cold::default(), Cold::default());
         if !settings.is_plain || call.progress().is_some() {
             own = Cold(Some(Arc::clone(settings)));

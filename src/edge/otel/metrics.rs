@@ -20,8 +20,8 @@
 //! | `token.exchange.failures` | counter, `{call}` | `error.type` |
 //! | `token.exchange.duration` | histogram, `s` | |
 //!
-//! Without a layer that reports it, a counter has no series (`tool.retries` without a retry layer,
-//! for example); with one, it begins at 0.
+//! The counters `tool.slow`, `tool.retries`, `tool.retries.refused`, `tool.rate_limited` and
+//! `tool.reused` have no series for a tool before its first such event.
 //!
 //! The two histograms are those of the semantic conventions (in development), with their buckets.
 //! The first one times every call, refused ones too: `error.type` tells them apart (`timeout`,
@@ -69,7 +69,6 @@ use opentelemetry::{
 };
 
 use crate::{
-    call::Signal,
     error::ErrorKind,
     event::{BreakerState, InertReason, RetryRefusal, TokenOutcome, names::span},
     metrics::{
@@ -359,8 +358,7 @@ impl ToolCounters {
 
     fn ended(&self, end: &CallEnd<'_>) {
         end.each_count(|series, n| {
-            // What no layer has to report begins at 0.
-            if n > 0 || series.signal().is_none() {
+            if n > 0 || series.is_always_there() {
                 self.add(series, n);
             }
         });
@@ -447,14 +445,6 @@ impl ToolSink for Tool {
                 let of = and(&counters.of, label::ERROR_CODE, code.to_owned());
                 counters.errors.add(1, &of);
             }
-        }
-    }
-
-    fn announced(&self, signal: Signal) {
-        // A series with a label begins with its first event.
-        let begins = |series: &Series| series.signal() == Some(signal) && series.label().is_none();
-        for series in Series::all().filter(begins) {
-            self.counters.add(series, 0);
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower::{Layer, Service, util::BoxCloneSyncService};
 use tower_toolcall::{
     Claim, Listen, ReplaySafety, ToolCall, ToolError,
-    event::{Event, Listener, RetryRefusal, Signal},
+    event::{Event, Listener, RetryRefusal},
     middleware::{self, Next},
 };
 
@@ -62,7 +62,6 @@ async fn repeat<Res>(
     }
     // The recording ends with the answer.
     let _attempts = call.observe_attempts(settings.attempts);
-    call.record(|record| record.announce(Signal::Retries));
     let info = call.info();
     loop {
         let error = match next.run(call.clone()).await {
