@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 
-use crate::error::{ErrorKind, Execution, ToolError};
+use crate::error::{ErrorKind, Execution, ToolError, recognise::text_of};
 
 #[cfg(feature = "http-client")]
 pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
@@ -10,7 +10,7 @@ pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
 }
 
 pub(super) fn from_request(error: &reqwest::Error) -> ToolError {
-    let message = without_url(error.to_string(), error);
+    let message = text_of(error);
     // A request that cannot be, or a client that cannot send it: it says nothing of the server.
     if error.is_builder() || lacks_tls(error) {
         return ToolError::refusal(ErrorKind::Internal, message);

@@ -83,15 +83,17 @@ fn says_no_more(error: &(dyn StdError + 'static)) -> bool {
     io.is_some_and(|io| io.get_ref().is_none()) || error.is::<tokio::time::error::Elapsed>()
 }
 
+/// Returns the text of an error and its causes.
+pub(crate) fn text_of(error: &(dyn StdError + 'static)) -> String {
+    let mut text = String::new();
+    describe(error, &mut text);
+    text
+}
+
 /// The message of a foreign error, by the built-in rules. A panic in the error's own code ends
 /// here: who asks for a message does not expect one.
 pub(super) fn message_of(error: &(dyn StdError + Send + Sync + 'static)) -> String {
-    let print = || {
-        with_buffer(|text| {
-            describe(error, text);
-            super::safe(&Rules::default(), text)
-        })
-    };
+    let print = || super::safe(&Rules::default(), &text_of(error));
     let printed = panic::catch_unwind(AssertUnwindSafe(print));
     printed.unwrap_or_else(|payload| {
         // It may panic when it is dropped.

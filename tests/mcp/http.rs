@@ -329,7 +329,7 @@ async fn an_attempt_to_connect_fails_in_plain_words() {
         server.close().await;
     }
     expect![[r#"
-        cannot connect to the MCP server: error sending request for url (127.0.0.1)
+        cannot connect to the MCP server: error sending request for url (127.0.0.1): client error (Connect): tcp connect error: Connection refused (os error 111)
         cannot connect to the MCP server: No such file or directory (os error 2)
         cannot connect to the MCP server: the server has closed the connection
         cannot connect to the MCP server: the server has not answered the handshake with its result

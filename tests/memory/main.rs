@@ -3,6 +3,7 @@
 //! Each test runs its server, its clients and its tools on one thread, which is what the allocator counts.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
+mod answers;
 mod bodies;
 mod jobs;
 mod kept;

@@ -1,20 +1,20 @@
 //! A client for rmcp's streamable HTTP transport.
 
-use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use http::{HeaderName, HeaderValue, StatusCode};
 use reqwest::redirect::Policy;
 use rmcp::{
-    model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage},
+    model::ClientJsonRpcMessage,
     transport::{
         common::client_side_sse::{BoxedSseResponse, ExponentialBackoff},
         streamable_http_client::{
-            HttpStatusError, StreamableHttpClient, StreamableHttpClientTransport,
-            StreamableHttpClientTransportConfig, StreamableHttpError, StreamableHttpPostResponse,
-            StreamableHttpResponseLimits,
+            StreamableHttpClient, StreamableHttpClientTransport,
+            StreamableHttpClientTransportConfig, StreamableHttpResponseLimits as Limits,
         },
     },
 };
+
+use super::http_post::{Answer, Failed, Headers, bounded_events, post};
 
 /// More redirects than that are answered with the last of them.
 const MAX_REDIRECTS: usize = 10;
@@ -27,15 +27,19 @@ const MAX_RESUMES: usize = 4;
 
 /// An HTTP client for rmcp's streamable HTTP transport.
 ///
-/// rmcp's own client leaves two things to its transport:
+/// It differs from rmcp's own client in three things:
 ///
+/// - **A message of many small values**, which takes 100 times its bytes once it is parsed. A
+///   message with more than 200,000 values or 16 MiB becomes what [`McpLines`] makes of it: an
+///   answer is an error of its call, and a notification is dropped.
 /// - **An answer without the request's id.** Many servers answer a session that they do not know
 ///   with `id: null`. rmcp drops such an answer, and the call waits forever. Here it is the answer
 ///   to the request that was posted.
 /// - **A status of 404.** rmcp begins a session anew and sends the request again, below all layers.
 ///   Here the call fails, not started, and the next one connects.
 ///
-/// [`McpServer::http`](crate::mcp::McpServer::http) has such a client. For a transport of your own:
+/// [`McpServer::http`](crate::mcp::McpServer::http) has such a client. For OAuth, give it to rmcp's
+/// `AuthClient`. For a transport of your own:
 ///
 /// ```no_run
 /// use rmcp::transport::{
@@ -47,12 +51,14 @@ const MAX_RESUMES: usize = 4;
 /// let transport = StreamableHttpClientTransport::with_client(McpHttpClient::default(), config);
 /// # let _ = transport;
 /// ```
+///
+/// [`McpLines`]: crate::mcp::McpLines
 #[derive(Clone, Debug)]
-pub struct McpHttpClient<C = reqwest::Client>(C);
+pub struct McpHttpClient(reqwest::Client);
 
-impl<C> McpHttpClient<C> {
-    /// Returns a client that sends through `client`: reqwest's, or rmcp's `AuthClient` around one.
-    pub fn new(client: C) -> Self {
+impl McpHttpClient {
+    /// Returns a client that sends through `client`.
+    pub fn new(client: reqwest::Client) -> Self {
         Self(client)
     }
 }
@@ -88,91 +94,58 @@ pub(super) fn transport(
     StreamableHttpClientTransport::with_client(client, config)
 }
 
-type Headers = HashMap<HeaderName, HeaderValue>;
-type Answer<E> = Result<StreamableHttpPostResponse, StreamableHttpError<E>>;
+impl StreamableHttpClient for McpHttpClient {
+    type Error = reqwest::Error;
 
-/// The answer to the request of this id: HTTP has no other one on the same exchange.
-fn answer<E>(id: Option<RequestId>, answer: Answer<E>) -> Answer<E>
-where
-    E: std::error::Error + Send + Sync + 'static,
-{
-    use StreamableHttpPostResponse::Json;
-    match (answer, id) {
-        (Ok(Json(ServerJsonRpcMessage::Error(mut error), session)), Some(id)) => {
-            error.id = Some(id);
-            Ok(Json(ServerJsonRpcMessage::Error(error), session))
-        }
-        (Ok(Json(ServerJsonRpcMessage::Response(mut response), session)), Some(id)) => {
-            response.id = id;
-            Ok(Json(ServerJsonRpcMessage::Response(response), session))
-        }
-        (Err(StreamableHttpError::SessionExpired), _) => {
-            Err(HttpStatusError::new(StatusCode::NOT_FOUND.as_u16(), None).into())
-        }
-        (answer, _) => answer,
-    }
-}
-
-fn id(message: &ClientJsonRpcMessage) -> Option<RequestId> {
-    match message {
-        ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
-        _ => None,
-    }
-}
-
-impl<C: StreamableHttpClient> StreamableHttpClient for McpHttpClient<C> {
-    type Error = C::Error;
-
-    fn post_message(
+    async fn post_message(
         &self,
         uri: Arc<str>,
         message: ClientJsonRpcMessage,
         session: Option<Arc<str>>,
         auth: Option<String>,
         headers: Headers,
-    ) -> impl Future<Output = Answer<C::Error>> + Send + '_ {
-        let limits = StreamableHttpResponseLimits::default();
+    ) -> Answer {
+        let limits = Limits::default();
         self.post_message_with_response_limits(uri, message, session, auth, headers, limits)
+            .await
     }
 
-    fn post_message_with_response_limits(
+    async fn post_message_with_response_limits(
         &self,
         uri: Arc<str>,
         message: ClientJsonRpcMessage,
         session: Option<Arc<str>>,
         auth: Option<String>,
         headers: Headers,
-        limits: StreamableHttpResponseLimits,
-    ) -> impl Future<Output = Answer<C::Error>> + Send + '_ {
-        let (id, to) = (id(&message), &self.0);
-        let sent =
-            to.post_message_with_response_limits(uri, message, session, auth, headers, limits);
-        async move { answer(id, sent.await) }
+        limits: Limits,
+    ) -> Answer {
+        post(&self.0, &uri, message, session, auth, headers, limits).await
     }
 
-    fn delete_session(
+    async fn delete_session(
         &self,
         uri: Arc<str>,
         session: Arc<str>,
         auth: Option<String>,
         headers: Headers,
-    ) -> impl Future<Output = Result<(), StreamableHttpError<C::Error>>> + Send + '_ {
-        self.0.delete_session(uri, session, auth, headers)
+    ) -> Result<(), Failed> {
+        self.0.delete_session(uri, session, auth, headers).await
     }
 
-    fn get_stream(
+    async fn get_stream(
         &self,
         uri: Arc<str>,
         session: Option<Arc<str>>,
         last_event: Option<String>,
         auth: Option<String>,
         headers: Headers,
-    ) -> impl Future<Output = Result<BoxedSseResponse, StreamableHttpError<C::Error>>> + Send + '_
-    {
-        self.0.get_stream(uri, session, last_event, auth, headers)
+    ) -> Result<BoxedSseResponse, Failed> {
+        let max = Limits::default().max_sse_event_size;
+        self.get_stream_with_max_sse_event_size(uri, session, last_event, auth, headers, max)
+            .await
     }
 
-    fn get_stream_with_max_sse_event_size(
+    async fn get_stream_with_max_sse_event_size(
         &self,
         uri: Arc<str>,
         session: Option<Arc<str>>,
@@ -180,9 +153,10 @@ impl<C: StreamableHttpClient> StreamableHttpClient for McpHttpClient<C> {
         auth: Option<String>,
         headers: Headers,
         max: usize,
-    ) -> impl Future<Output = Result<BoxedSseResponse, StreamableHttpError<C::Error>>> + Send + '_
-    {
+    ) -> Result<BoxedSseResponse, Failed> {
         let from = &self.0;
         from.get_stream_with_max_sse_event_size(uri, session, last_event, auth, headers, max)
+            .await
+            .map(bounded_events)
     }
 }

@@ -13,10 +13,13 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::{event::event, text::values::Counter};
+use crate::{
+    event::event,
+    text::values::{Counter, are_more_than},
+};
 
 /// The most values of a message, by default.
-const MAX_VALUES: usize = 200_000;
+pub(super) const MAX_VALUES: usize = 200_000;
 
 /// A longer line ends the connection: its end may never come.
 const MAX_DROPPED: usize = 4 * MAX_BYTES;
@@ -100,10 +103,7 @@ impl<R> McpLines<R> {
         if line.dropped.is_none() {
             let values = line.values.add(piece);
             line.dropped = if values > self.max_values {
-                Some(format!(
-                    "the message has more than {} values",
-                    self.max_values
-                ))
+                Some(too_many(self.max_values))
             } else {
                 (line.bytes > MAX_BYTES).then(|| too_long(MAX_BYTES))
             };
@@ -120,11 +120,10 @@ impl<R> McpLines<R> {
         }
         if piece.ends_with(b"\n") {
             let line = take(line);
-            if let Some(why) = line.dropped {
-                match line.outline.stand_in(&why) {
-                    Some(message) => self.out.extend(message.as_bytes()),
-                    None => event!(WARN MESSAGE_DROPPED, ERROR = why),
-                }
+            if let Some(why) = line.dropped
+                && let Some(message) = line.outline.stand_in(&why)
+            {
+                self.out.extend(message.as_bytes());
             }
         }
         Ok(())
@@ -157,7 +156,22 @@ impl<R: AsyncRead + Unpin> AsyncRead for McpLines<R> {
     }
 }
 
-fn too_long(max: usize) -> String {
+/// Returns the text that is read of a message: its own, or what stands for one with too many
+/// values.
+pub(super) fn bounded(text: String) -> Option<String> {
+    if !are_more_than(MAX_VALUES, text.as_bytes()) {
+        return Some(text);
+    }
+    let mut outline = Outline::default();
+    outline.add(text.as_bytes());
+    outline.stand_in(&too_many(MAX_VALUES))
+}
+
+pub(super) fn too_many(max: usize) -> String {
+    format!("the message has more than {max} values")
+}
+
+pub(super) fn too_long(max: usize) -> String {
     format!("the message has more than {} MiB", max >> 20)
 }
 
@@ -188,14 +202,18 @@ impl Outline {
         }
     }
 
-    /// The line that is read instead of the message; `None` if it is not known to need an answer.
+    /// Returns the line that is read instead of the message. Reports that it is dropped if it is
+    /// not known to need an answer.
     fn stand_in(&self, why: &str) -> Option<String> {
         #[derive(Deserialize)]
         struct Message {
             id: Value,
             method: Option<IgnoredAny>,
         }
-        let Message { id, method } = serde_json::from_slice(&self.text).ok()?;
+        let Ok(Message { id, method }) = serde_json::from_slice(&self.text) else {
+            event!(WARN MESSAGE_DROPPED, ERROR = why);
+            return None;
+        };
         let error = json!({ "code": -32603, "message": why, "data": TOO_LARGE });
         let message = match method {
             None => json!({ "jsonrpc": "2.0", "id": id, "error": error }),

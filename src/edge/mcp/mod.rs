@@ -21,7 +21,8 @@
 //! to have stopped.
 //!
 //! rmcp has no timeout of its own: put a [`TimeoutLayer`](crate::timeout) outside of the tool
-//! service. Requests of more than 16 MiB are refused. [`McpLines`] bounds what is read over stdio.
+//! service. Requests of more than 16 MiB are refused. [`McpLines`] bounds what is read over stdio,
+//! and `McpHttpClient` what is read over HTTP.
 //!
 //! A connection that is lost stays lost for an [`McpService`]. [`McpServer`] and [`McpReconnect`]
 //! make another one.
@@ -70,6 +71,8 @@ mod hooks;
 mod http;
 #[cfg(feature = "mcp-http")]
 mod http_client;
+#[cfg(feature = "mcp-http")]
+mod http_post;
 mod lines;
 mod notifications;
 #[cfg(feature = "otel")]

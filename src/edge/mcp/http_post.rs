@@ -1,0 +1,252 @@
+//! Requests of [`McpHttpClient`](super::McpHttpClient), as rmcp's client sends them. Their answers
+//! are bounded before they are parsed.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::Arc,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use futures_util::StreamExt as _;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use reqwest::Response;
+use rmcp::{
+    model::{ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage},
+    transport::{
+        common::{client_side_sse::BoxedSseResponse, http_header as names},
+        streamable_http_client::{
+            AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpError,
+            StreamableHttpPostResponse as Posted, StreamableHttpResponseLimits as Limits,
+        },
+    },
+};
+use sse_stream::{Sse, SseStream};
+
+use super::lines::{MAX_VALUES, TOO_LARGE, bounded, too_long, too_many};
+use crate::text::values::Counter;
+
+pub(super) type Headers = HashMap<HeaderName, HeaderValue>;
+pub(super) type Failed = StreamableHttpError<reqwest::Error>;
+pub(super) type Answer = Result<Posted, Failed>;
+
+/// How much is shown of a body that is not a message.
+const MAX_SHOWN: usize = 256;
+
+/// Sends a message, and reads the answer unless it is a stream of events.
+pub(super) async fn post(
+    client: &reqwest::Client,
+    uri: &str,
+    message: ClientJsonRpcMessage,
+    session: Option<Arc<str>>,
+    auth: Option<String>,
+    headers: Headers,
+    limits: Limits,
+) -> Answer {
+    let accepted = [names::EVENT_STREAM_MIME_TYPE, names::JSON_MIME_TYPE].join(", ");
+    let mut request = client.post(uri).json(&message);
+    request = request.header(header::ACCEPT, accepted);
+    if let Some(token) = auth {
+        request = request.bearer_auth(token);
+    }
+    for (name, value) in headers {
+        if ["accept", "mcp-session-id", "last-event-id"].contains(&name.as_str()) {
+            return Err(Failed::ReservedHeaderConflict(name.to_string()));
+        }
+        request = request.header(name, value);
+    }
+    if let Some(session) = &session {
+        request = request.header(names::HEADER_SESSION_ID, &**session);
+    }
+    let response = request.send().await?;
+    let (id, is_discovery) = match message {
+        ClientJsonRpcMessage::Request(request) => {
+            let is_discovery = matches!(request.request, ClientRequest::DiscoverRequest(_));
+            (Some(request.id), is_discovery && session.is_none())
+        }
+        _ => (None, false),
+    };
+    match (
+        response.status(),
+        text_of(&response, header::WWW_AUTHENTICATE),
+    ) {
+        (StatusCode::UNAUTHORIZED, Some(challenge)) => {
+            Err(Failed::AuthRequired(AuthRequiredError::new(challenge)))
+        }
+        (StatusCode::FORBIDDEN, Some(challenge)) => {
+            let scope = scope(&challenge).map(str::to_owned);
+            let error = InsufficientScopeError::new(challenge, scope);
+            Err(Failed::InsufficientScope(error))
+        }
+        (StatusCode::ACCEPTED | StatusCode::NO_CONTENT, _) => Ok(Posted::Accepted),
+        // At `SessionExpired` rmcp connects and sends the message again, below all layers.
+        (StatusCode::NOT_FOUND, _) if session.is_some() => {
+            Err(HttpStatusError::new(404, None).into())
+        }
+        (status, _) if status.is_success() => success(response, id, limits).await,
+        _ => failure(response, id, is_discovery, limits).await,
+    }
+}
+
+async fn success(response: Response, id: Option<RequestId>, limits: Limits) -> Answer {
+    let session = text_of(&response, names::HEADER_SESSION_ID);
+    if is(&response, names::EVENT_STREAM_MIME_TYPE) {
+        let events = events(response, limits.max_sse_event_size, id);
+        return Ok(Posted::Sse(events, session));
+    }
+    let Some(id) = id else {
+        return Ok(Posted::Accepted);
+    };
+    if !is(&response, names::JSON_MIME_TYPE) {
+        let found = text_of(&response, header::CONTENT_TYPE);
+        return Err(Failed::UnexpectedContentType(found));
+    }
+    let (body, excess) = read(response, limits.max_json_response_size).await?;
+    let message = match excess {
+        Some(why) => too_large(why, id),
+        None => serde_json::from_slice(&body)
+            .map(|message| with_id(message, Some(id)))
+            .map_err(|error| unexpected(format!("{error}: {}", shown(&body, MAX_SHOWN))))?,
+    };
+    Ok(Posted::Json(message, session))
+}
+
+/// Returns the JSON-RPC error of an answer that is not successful, or else its status.
+async fn failure(
+    response: Response,
+    id: Option<RequestId>,
+    is_discovery: bool,
+    limits: Limits,
+) -> Answer {
+    let status = response.status();
+    let of_status = HttpStatusError::new(status.as_u16(), text_of(&response, header::RETRY_AFTER));
+    let is_json = is(&response, names::JSON_MIME_TYPE);
+    let is_limit = status == StatusCode::TOO_MANY_REQUESTS;
+    if is_limit || status.is_server_error() && !is_json {
+        return Err(of_status.into());
+    }
+    let session = text_of(&response, names::HEADER_SESSION_ID);
+    let max = match is_json {
+        true => limits.max_json_response_size,
+        false => limits.max_error_response_size,
+    };
+    let (body, excess) = read(response, max).await.unwrap_or_default();
+    let is_refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    if excess.is_none()
+        && !is_refused
+        && let Ok(error @ ServerJsonRpcMessage::Error(_)) = serde_json::from_slice(&body)
+    {
+        return Ok(Posted::Json(with_id(error, id), session));
+    }
+    let text = shown(&body, limits.max_error_response_size);
+    let text = format!("HTTP {status}: {text}");
+    match status.is_server_error() {
+        true => Err(of_status.into()),
+        // rmcp then speaks a revision without `server/discover`.
+        false if is_discovery && !is_refused => {
+            let error = ErrorData::invalid_request(text, None);
+            Ok(Posted::Json(ServerJsonRpcMessage::error(error, id), None))
+        }
+        false => Err(unexpected(text)),
+    }
+}
+
+fn unexpected(text: String) -> Failed {
+    Failed::UnexpectedServerResponse(text.into())
+}
+
+fn shown(body: &[u8], max: usize) -> String {
+    String::from_utf8_lossy(&body[..body.len().min(max)]).into_owned()
+}
+
+/// Makes a message the answer to the request of this id: HTTP has no other one on the same
+/// exchange.
+fn with_id(mut message: ServerJsonRpcMessage, id: Option<RequestId>) -> ServerJsonRpcMessage {
+    match (&mut message, id) {
+        (ServerJsonRpcMessage::Error(error), Some(id)) => error.id = Some(id),
+        (ServerJsonRpcMessage::Response(response), Some(id)) => response.id = id,
+        _ => {}
+    }
+    message
+}
+
+fn too_large(why: String, id: RequestId) -> ServerJsonRpcMessage {
+    let error = ErrorData::internal_error(why, Some(TOO_LARGE.into()));
+    ServerJsonRpcMessage::error(error, Some(id))
+}
+
+fn text_of(response: &Response, name: impl header::AsHeaderName) -> Option<String> {
+    let value = response.headers().get(name)?.to_str().ok()?;
+    Some(value.to_owned())
+}
+
+/// Returns whether the content is of this type, whatever its parameters.
+fn is(response: &Response, media_type: &str) -> bool {
+    let found = text_of(response, header::CONTENT_TYPE).unwrap_or_default();
+    let found = found.split(';').next().unwrap_or_default();
+    found.trim().eq_ignore_ascii_case(media_type)
+}
+
+/// Returns the scope that a challenge asks for: `scope="files:read files:write"`.
+fn scope(challenge: &str) -> Option<&str> {
+    let (_, value) = challenge.split_once("scope=")?;
+    match value.strip_prefix('"') {
+        Some(quoted) => quoted.split('"').next(),
+        None => value.split([',', ' ']).next(),
+    }
+}
+
+/// Returns a body, and why its end was not read, if it is too large.
+async fn read(
+    mut response: Response,
+    max: usize,
+) -> Result<(Vec<u8>, Option<String>), reqwest::Error> {
+    let (mut body, mut values) = (Vec::new(), Counter::default());
+    while let Some(chunk) = response.chunk().await? {
+        body.extend_from_slice(&chunk);
+        let excess = match values.add(&chunk) > MAX_VALUES {
+            true => Some(too_many(MAX_VALUES)),
+            false => (body.len() > max).then(|| too_long(max)),
+        };
+        if excess.is_some() {
+            return Ok((body, excess));
+        }
+    }
+    Ok((body, None))
+}
+
+/// Returns the events of the answer to a request. An error of the request replaces one that is too
+/// long.
+fn events(response: Response, max: usize, id: Option<RequestId>) -> BoxedSseResponse {
+    // The bytes that have arrived since the last event.
+    let arrived = Arc::new(AtomicUsize::new(0));
+    let pending = Arc::clone(&arrived);
+    let bytes = response.bytes_stream().map(move |chunk| {
+        let chunk = chunk.map_err(io::Error::other)?;
+        match arrived.fetch_add(chunk.len(), Relaxed) + chunk.len() > max {
+            true => Err(io::Error::other(too_long(max))),
+            false => Ok(chunk),
+        }
+    });
+    let events = SseStream::from_bytes_stream(bytes).map(move |event| match (event, &id) {
+        (Err(_), Some(id)) if pending.load(Relaxed) > max => {
+            let error = serde_json::to_string(&too_large(too_long(max), id.clone()));
+            Ok(Sse::default().data(error.unwrap_or_default()))
+        }
+        (event, _) => {
+            pending.store(0, Relaxed);
+            event
+        }
+    });
+    bounded_events(events.boxed())
+}
+
+/// Returns events of which none has more than [`MAX_VALUES`] values.
+pub(super) fn bounded_events(events: BoxedSseResponse) -> BoxedSseResponse {
+    let bounded = events.map(|event| {
+        let mut event = event?;
+        event.data = event.data.and_then(bounded);
+        Ok(event)
+    });
+    bounded.boxed()
+}
