@@ -36,7 +36,8 @@
 //!
 //! # Cancel safety
 //!
-//! The function's future is dropped with the response future, and in the moment of its answer.
+//! The function's future is dropped with the response future, and in the moment of its answer. A
+//! call that is dropped before [`Next::run`] was not sent: outer layers count no attempt.
 //!
 //! # Clone
 //!
@@ -60,7 +61,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::{CallInfo, Held, ToolCall},
     error::ToolError,
     flow::Sent,
     kit::preparing::Preparing,
@@ -152,7 +153,7 @@ where
         let fresh = self.inner.clone();
         let next = Next {
             svc: mem::replace(&mut self.inner, fresh),
-            is_ready: true,
+            held: Some(call.info().hold()),
         };
         let info = call.info();
         Sent::new((self.f)(call, next), info)
@@ -162,7 +163,8 @@ where
 /// The stack below a [function](from_fn).
 pub struct Next<Res> {
     svc: Boxed<Res>,
-    is_ready: bool,
+    // Until the stack is called, which is ready.
+    held: Option<Held>,
 }
 
 impl<Res> Next<Res> {
@@ -173,7 +175,8 @@ impl<Res> Next<Res> {
     ///
     /// That of the stack, or of the wait.
     pub async fn run(&mut self, call: ToolCall) -> Result<Res, ToolError> {
-        if mem::take(&mut self.is_ready) {
+        if let Some(held) = self.held.take() {
+            held.release();
             return self.svc.call(call).await;
         }
         let info = call.info();

@@ -27,11 +27,13 @@ use tower_toolcall::{
     circuit_breaker::CircuitBreakerLayer,
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
+    event::Event,
     fit::FitLayer,
     health::Health,
     identity::{IdentityLayer, Resolve},
     normalize::NormalizeLayer,
     once::OnceLayer,
+    outcome::{ByError, Classify, classify_fn},
     policy::PolicyLayer,
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
@@ -40,9 +42,11 @@ use tower_toolcall::{
     result::Status,
     retry::{RetryLayer, RetryPolicy},
     sanitize::SanitizeLayer,
+    testing::{Events, Script, Step},
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
+use tracing::level_filters::LevelFilter;
 
 const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -651,4 +655,35 @@ async fn a_quota_below_retry_takes_tokens_for_each_attempt() {
         stack.oneshot(ToolCall::new("t")).await.unwrap();
         assert_eq!(layer.handle().remaining(&ToolCall::new("t")), left);
     }
+}
+
+/// Without a subscriber a trace layer tells its listener of calls that are dropped, and asks its
+/// classifier.
+#[tokio::test(start_paused = true)]
+async fn a_trace_layer_without_a_subscriber_has_its_listener_and_its_classifier() {
+    // With one that another test has set this would be a test of something else.
+    assert_eq!(LevelFilter::current(), LevelFilter::OFF);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let classifier = classify_fn(move |result: Result<&(), &ToolError>| {
+        count.fetch_add(1, SeqCst);
+        ByError.classify(result)
+    });
+    let layer = TraceLayer::new().with_classifier(classifier);
+    let call = || ToolCall::new("t");
+    let answer = layer.layer(service_fn(|_: ToolCall| async { Ok::<_, BoxError>(()) }));
+    answer.oneshot(call()).await.unwrap();
+    assert_eq!(asked.load(SeqCst), 1);
+
+    let cancelled = Events::pick(|event| match *event {
+        Event::Cancelled { call, elapsed, .. } => Some((call.tool().to_owned(), elapsed)),
+        _ => None,
+    });
+    let layer = layer.with_listener(cancelled.clone());
+    let never = Script::<()>::always(Step::hang());
+    let mut response = tokio_test::task::spawn(layer.layer(never).oneshot(call()));
+    tokio_test::assert_pending!(response.poll());
+    tokio::time::advance(secs(2)).await;
+    drop(response);
+    cancelled.assert([("t".to_owned(), secs(2))]);
 }

@@ -79,10 +79,12 @@ impl<T: Ticket> InFlight<T> {
         fut
     }
 
-    /// Drops the ticket of a call that has no result.
+    /// Drops the ticket of a call that has no result. Its error says whether it was sent.
     pub(super) fn give_up(&mut self) {
         self.stage = Stage::Ended;
-        self.ticket = None;
+        if let Some(ticket) = self.ticket.take() {
+            ticket.info().release();
+        }
     }
 
     /// Begins a poll. If neither `wait` nor `finish` follows, the call panicked.

@@ -80,14 +80,15 @@ impl<S> Preparing<S> {
         let given_up = match this.svc.poll_ready(cx) {
             Poll::Pending => Some(ready!(this.limit.as_mut().poll(cx))),
             Poll::Ready(Ok(())) => this.limit.as_mut().given_up(cx),
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(Unprepared::Failed(error.into()))),
+            Poll::Ready(Err(error)) => {
+                this.limit.release();
+                return Poll::Ready(Err(Unprepared::Failed(error.into())));
+            }
         };
+        this.limit.release();
         Poll::Ready(match given_up {
             Some(why) => Err(Unprepared::GivenUp(why)),
-            None => {
-                this.limit.release();
-                Ok(this.svc)
-            }
+            None => Ok(this.svc),
         })
     }
 }
@@ -125,7 +126,7 @@ impl WaitLimit {
         }
     }
 
-    /// The call is sent. Without this it stays held, also after a drop.
+    /// The wait has ended. Without this the call stays held, also after a drop.
     pub(crate) fn release(&self) {
         self.held.release();
     }

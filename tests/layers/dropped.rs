@@ -1,27 +1,41 @@
-//! D1: a call that a layer holds back, and whose caller hangs up, was not sent: outer layers count no
-//! attempt, no latency and no failure.
+//! D1: a call that a layer holds back, and whose caller hangs up, was not sent: outer layers count
+//! no attempt, no latency and no failure.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use serde_json::json;
-use tokio::time::{advance, sleep, timeout};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, advance, sleep, timeout},
+};
 use tokio_test::{assert_pending, task};
-use tower::{Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
+use tower::{Layer, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
-    ErrorKind, ToolCall, ToolError,
+    CallInfo, ErrorKind, ReplaySafety, ToolCall, ToolError,
+    cache::CacheLayer,
     circuit_breaker::{BreakerState, CircuitBreakerLayer},
     concurrency_limit::ConcurrencyLimitLayer,
     health::{Availability, Health},
     metrics::Metrics,
+    middleware,
     once::OnceLayer,
     policy::{Approval, PolicyLayer, Verdict},
-    quota::{Quota, QuotaLayer},
-    rate_limit::RateLimitBackoffLayer,
     repeat_guard::RepeatGuardLayer,
     retry::{RetryLayer, RetryPolicy},
     testing::{Script, Step},
     timeout::TimeoutLayer,
+    trace::{End, TraceHooks, TraceLayer},
 };
+use tracing::Span;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::kit::{self, Limited};
 
 type Tool = Script<&'static str>;
 type Stack = BoxCloneSyncService<ToolCall, &'static str, ToolError>;
@@ -39,43 +53,181 @@ fn pay() -> ToolCall {
         .unwrap()
 }
 
-/// Layers that hold back the next call of `pay`, each over a tool; the tool was called once if it
-/// took a call to get there.
-async fn holders() -> Vec<(&'static str, Stack, Tool)> {
-    let mut all = Vec::new();
-    let mut add = |name, stack: Stack, tool: &Tool| all.push((name, stack, tool.clone()));
+/// The call that the layer meets before the one that is observed.
+const BEFORE: [fn() -> Step<&'static str>; 4] = [
+    || Step::ok("answer"),
+    Step::hang,
+    || Step::fail(ErrorKind::RateLimited).with_retry_after(secs(240)),
+    || Step::status(500),
+];
 
-    // First: the time of the others passes too.
-    let limited = Step::fail(ErrorKind::RateLimited).with_retry_after(secs(240));
-    let tool = Tool::new([limited]).then(Step::ok("paid"));
-    let gate = RateLimitBackoffLayer::new().layer(tool.clone());
-    assert_pending!(task::spawn(gate.clone().oneshot(pay())).poll());
-    add("cooldown", BoxCloneSyncService::new(gate), &tool);
+/// The first attempt of the call that is observed, and whether it may run twice. The next attempts
+/// hang.
+const FIRST: [(fn() -> Step<&'static str>, ReplaySafety); 3] = [
+    (Step::hang, ReplaySafety::Unsafe),
+    (|| Step::status(500), ReplaySafety::Safe),
+    (
+        || Step::fail(ErrorKind::RateLimited).with_retry_after(secs(5)),
+        ReplaySafety::Unsafe,
+    ),
+];
 
-    let tool = Tool::new([Step::hang()]).then(Step::ok("paid"));
-    let limit = ConcurrencyLimitLayer::new(1).layer(tool.clone());
-    // It hangs to the end of the test.
-    let running = Box::leak(Box::new(task::spawn(limit.clone().oneshot(pay()))));
-    assert_pending!(running.poll());
-    add("concurrency limit", BoxCloneSyncService::new(limit), &tool);
+/// When the inner service is ready.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Ready {
+    Always,
+    Never,
+    /// After the first poll.
+    Later,
+    /// For one attempt.
+    Once,
+}
 
-    let tool = Tool::always(Step::ok("paid"));
-    let quota = QuotaLayer::builder(Quota::per_hour(1).unwrap()).with_max_wait(secs(7200));
-    let quota = quota.build().unwrap().layer(tool.clone());
-    quota.clone().oneshot(pay()).await.unwrap();
-    add("quota", BoxCloneSyncService::new(quota), &tool);
+/// Records how many attempts a span is told of.
+#[derive(Clone, Default)]
+struct Attempts(Arc<AtomicU32>);
 
-    let tool = Tool::always(Step::ok("paid"));
-    let silent = service_fn(|_: Approval| std::future::pending::<Result<Verdict, ToolError>>());
-    let policy = PolicyLayer::new().ask("pay").with_approver(silent);
-    let policy = policy.layer(tool.clone());
-    add("approval", BoxCloneSyncService::new(policy), &tool);
+impl<Res> TraceHooks<Res> for Attempts {
+    fn on_end(&self, _: &CallInfo, end: &End<'_, Res>, _: &Span) {
+        self.0.fetch_add(end.attempts(), Relaxed);
+    }
+}
 
-    let tool = Tool::always(Step::ok("paid"));
-    let busy = tower::limit::ConcurrencyLimit::new(tool.clone(), 0);
-    let guard = RepeatGuardLayer::new().layer(busy);
-    add("readiness", BoxCloneSyncService::new(guard), &tool);
-    all
+/// D1: at each point at which a call can be dropped, the observers of a layer report as many
+/// attempts as the tool service has received requests. Of a call that was not sent there is no
+/// latency and no failure, and its key is free.
+pub(crate) async fn observers_report_what_was_sent<L>(layer: impl Fn() -> L)
+where
+    L: Layer<Limited, Service: kit::Stack>,
+{
+    let _heard = tracing_subscriber::registry().set_default();
+    for (i, before) in BEFORE.into_iter().enumerate() {
+        for (first, replay) in FIRST {
+            for ready in [Ready::Always, Ready::Never, Ready::Later, Ready::Once] {
+                // A refusal that is dropped before it was polled has not been seen.
+                let mut polls = u32::from(i > 0);
+                while drop_after(polls, &layer(), before(), first(), replay, ready).await {
+                    polls += 1;
+                }
+            }
+        }
+    }
+}
+
+/// Drops a call after so many polls, ten seconds apart. Returns whether it could go on.
+async fn drop_after<L>(
+    polls: u32,
+    layer: &L,
+    before: Step<&'static str>,
+    first: Step<&'static str>,
+    replay: ReplaySafety,
+    ready: Ready,
+) -> bool
+where
+    L: Layer<Limited, Service: kit::Stack>,
+{
+    let case = format!("{polls} polls, {before:?}, {first:?}, {ready:?}");
+    let call = || {
+        let call = kit::call().with_agent_id("a1").with_once_key("k1");
+        let call = call.with_timeout(secs(15));
+        call.with_replay_safety(replay)
+    };
+    let mut running = task::spawn(layer.layer(kit::limited(before).0).oneshot(call()));
+    let _ = running.poll();
+
+    let tool = Tool::new([first]).then(Step::hang());
+    let permits = Arc::new(Semaphore::new(usize::from(ready != Ready::Never)));
+    let limited = tower::limit::ConcurrencyLimit::with_semaphore(tool.clone(), permits.clone());
+    let mut held = None;
+    if ready == Ready::Later {
+        held = permits.clone().try_acquire_owned().ok();
+    }
+    let (once, metrics, attempts) = (OnceLayer::new(), Metrics::new(), Attempts::default());
+    let health = Health::builder().with_threshold(1).build().unwrap();
+    let breaker = CircuitBreakerLayer::builder().with_trip(1).build().unwrap();
+    let trace = TraceLayer::new().with_hooks(attempts.clone());
+    let observed = metrics.layer().layer(trace.layer(layer.layer(limited)));
+    let mut stack = once.layer(breaker.layer(health.layer().layer(observed)));
+
+    let mut response = task::spawn(stack.ready().await.unwrap().call(call()));
+    let mut sent_for = secs(0);
+    let mut is_pending = true;
+    for _ in 0..polls {
+        is_pending = response.poll().is_pending();
+        if !is_pending {
+            break;
+        }
+        held = None;
+        if ready == Ready::Once && tool.count() > 0 {
+            held = permits.clone().try_acquire_owned().ok();
+        }
+        let is_running = tool.in_flight() > 0;
+        advance(secs(10)).await;
+        sent_for += secs(10) * u32::from(is_running);
+    }
+    let hangs = tool.in_flight() > 0;
+    drop((response, held));
+    let sent = u32::try_from(tool.count()).unwrap();
+    let all = metrics.snapshot().total;
+    assert_eq!(all.attempts, u64::from(sent), "metrics, {case}");
+    assert_eq!(attempts.0.load(Relaxed), sent, "trace, {case}");
+    let breakers = breaker.handle().snapshot();
+    let failed = breakers.iter().any(|b| b.state == BreakerState::Open);
+    if sent == 0 {
+        assert!(!failed, "breaker, {case}");
+        let server = health.server("docs");
+        let is_down = server.is_some_and(|s| s.state != Availability::Available);
+        assert!(!is_down, "health, {case}");
+    } else if is_pending && hangs {
+        assert!(failed || sent_for < secs(15), "breaker, {case}");
+    }
+    if is_pending {
+        assert_eq!(all.latency.count == 0, sent == 0, "latency, {case}");
+        let next = Tool::always(Step::ok("answer"));
+        let again = once.layer(next).oneshot(call()).await;
+        let is_free = !hangs || replay == ReplaySafety::Safe;
+        assert_eq!(again.is_ok(), is_free, "key, {case}");
+    }
+    is_pending && polls < 6
+}
+
+/// A function that waits before it sends a call.
+#[tokio::test(start_paused = true)]
+async fn observers_of_a_function_that_waits_report_what_was_sent() {
+    let slow = || {
+        middleware::from_fn(|call, mut next| async move {
+            sleep(secs(25)).await;
+            next.run(call).await
+        })
+    };
+    observers_report_what_was_sent(slow).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_of_once_report_what_was_sent() {
+    observers_report_what_was_sent(OnceLayer::new).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_of_cache_report_what_was_sent() {
+    observers_report_what_was_sent(|| CacheLayer::new(secs(60), ["docs__search"]).unwrap()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_of_an_approval_report_what_was_sent() {
+    let silent = || service_fn(|_: Approval| std::future::pending::<Result<Verdict, ToolError>>());
+    let policy = || PolicyLayer::new().ask("search").with_approver(silent());
+    observers_report_what_was_sent(policy).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_of_a_breaker_that_waits_report_what_was_sent() {
+    let breaker = || {
+        let builder = CircuitBreakerLayer::builder().with_trip(1);
+        let builder = builder.with_open_for(secs(10)).with_probe_wait(secs(60));
+        builder.build().unwrap()
+    };
+    observers_report_what_was_sent(breaker).await;
 }
 
 /// Drops a call a minute after it has begun to wait.
@@ -84,89 +236,6 @@ async fn hang_up(stack: impl tower::Service<ToolCall, Response = &'static str, E
     assert_pending!(waiting.poll());
     advance(secs(60)).await;
     assert_pending!(waiting.poll());
-}
-
-/// D1: a breaker above a queue does not open.
-#[tokio::test(start_paused = true)]
-async fn a_held_call_does_not_open_a_breaker() {
-    for (name, stack, tool) in holders().await {
-        let before = tool.count();
-        let layer = CircuitBreakerLayer::builder().with_trip(1).build().unwrap();
-        hang_up(layer.layer(stack)).await;
-        let breakers = layer.handle().snapshot();
-        assert_eq!(breakers[0].state, BreakerState::Closed, "{name}");
-        assert_eq!(tool.count(), before, "{name}");
-    }
-}
-
-/// D1: nor is its server marked.
-#[tokio::test(start_paused = true)]
-async fn a_held_call_does_not_mark_its_server() {
-    for (name, stack, _) in holders().await {
-        let health = Health::new();
-        for _ in 0..3 {
-            hang_up(health.layer().layer(stack.clone())).await;
-        }
-        let server = health.server("bank").unwrap();
-        assert_eq!(server.state, Availability::Available, "{name}");
-    }
-}
-
-/// D1: metrics count neither an attempt nor a latency.
-#[tokio::test(start_paused = true)]
-async fn a_held_call_is_no_attempt() {
-    for (name, stack, _) in holders().await {
-        let metrics = Metrics::new();
-        hang_up(metrics.layer().layer(stack)).await;
-        let snapshot = metrics.snapshot();
-        let all = &snapshot.total;
-        assert_eq!(
-            (all.calls, all.attempts, all.cancelled),
-            (1, 0, 1),
-            "{name}"
-        );
-        assert_eq!(all.latency.mean, secs(0), "{name}");
-    }
-}
-
-/// D1: between two attempts nothing runs, and the first one is counted.
-#[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_between_attempts_has_made_one() {
-    let error = ToolError::new(ErrorKind::Timeout, "gone").with_retry_after(secs(3600));
-    let tool = Tool::new([Step::error(error)]);
-    let policy = RetryPolicy::new()
-        .assume_replay_safe()
-        .with_max_delay(secs(7200));
-    let metrics = Metrics::new();
-    hang_up(metrics.layer().layer(RetryLayer::new(policy).layer(tool))).await;
-    let snapshot = metrics.snapshot();
-    assert_eq!(snapshot.tool(Some("bank"), "pay").unwrap().attempts, 1);
-}
-
-/// D1: a call that was sent after its wait counts as ever.
-#[tokio::test(start_paused = true)]
-async fn a_call_that_was_sent_after_a_wait_counts() {
-    let tool = Tool::new([Step::ok("paid").after(secs(1))]).then(Step::hang());
-    let limit = ConcurrencyLimitLayer::new(1).layer(tool.clone());
-    let breaker = CircuitBreakerLayer::builder().with_trip(1).build().unwrap();
-    let (once, metrics) = (OnceLayer::new(), Metrics::new());
-    let stack = once.layer(breaker.layer(metrics.layer().layer(limit.clone())));
-    let mut first = task::spawn(limit.oneshot(pay()));
-    assert_pending!(first.poll());
-    let mut second = task::spawn(stack.oneshot(pay().with_timeout(secs(30))));
-    assert_pending!(second.poll());
-    advance(secs(1)).await;
-    assert!(first.poll().is_ready());
-    assert_pending!(second.poll());
-    assert_eq!(tool.count(), 2);
-    advance(secs(60)).await;
-    drop(second);
-    assert_eq!(breaker.handle().snapshot()[0].state, BreakerState::Open);
-    let snapshot = metrics.snapshot();
-    assert_eq!(snapshot.tool(Some("bank"), "pay").unwrap().attempts, 1);
-    let next = Tool::always(Step::ok("paid"));
-    let refused = once.layer(next.clone()).oneshot(pay()).await;
-    assert_eq!(refused.unwrap_err().code(), "TOOL_OUTCOME_UNKNOWN");
 }
 
 /// D1: a call that was dropped while it was held leaves no trace on the next one that has its record.
@@ -203,6 +272,33 @@ fn repeats(stack: Stack) -> Stack {
     }))
 }
 
+/// D1: nor does a call that was refused after a wait, and that a foreign layer then sends elsewhere.
+#[tokio::test(start_paused = true)]
+async fn a_refused_call_that_is_sent_elsewhere_does_not_free_the_key() {
+    let busy = tower::limit::ConcurrencyLimit::new(Tool::always(Step::hang()), 0);
+    let busy = RepeatGuardLayer::new().layer(busy);
+    let (tool, once) = (Tool::always(Step::hang()), OnceLayer::new());
+    let (elsewhere, metrics) = (tool.clone(), Metrics::new());
+    let stack = metrics.layer().layer(service_fn(move |call: ToolCall| {
+        let (busy, elsewhere) = (busy.clone(), elsewhere.clone());
+        async move {
+            let soon = Instant::now() + secs(1);
+            let refused = busy.oneshot(call.clone().with_deadline(soon)).await;
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::DeadlineExceeded);
+            elsewhere.oneshot(call).await
+        }
+    }));
+    let mut response = task::spawn(once.layer(stack).oneshot(pay()));
+    assert_pending!(response.poll());
+    advance(secs(1)).await;
+    assert_pending!(response.poll());
+    drop(response);
+    let attempts = metrics.snapshot().total.attempts;
+    assert_eq!((tool.count(), attempts), (1, 1));
+    let refused = pay_again(&once).await.unwrap_err();
+    assert_eq!(refused.code(), "TOOL_OUTCOME_UNKNOWN");
+}
+
 /// D1: an attempt that was sent runs, although the one before was dropped while it was held.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_after_one_that_was_held_counts_as_sent() {
@@ -229,27 +325,6 @@ async fn an_attempt_after_one_that_was_held_counts_as_sent() {
 async fn pay_again(once: &OnceLayer) -> Result<&'static str, ToolError> {
     let tool = Tool::always(Step::ok("paid"));
     once.layer(tool).oneshot(pay()).await
-}
-
-/// D1: a payment that was held back does not block its key.
-#[tokio::test(start_paused = true)]
-async fn a_held_payment_leaves_its_key_free() {
-    for (name, stack, _) in holders().await {
-        let once = OnceLayer::new();
-        hang_up(once.layer(stack)).await;
-        assert_eq!(pay_again(&once).await.unwrap(), "paid", "{name}");
-    }
-}
-
-/// D1: nor does one that was refused with a 429 and waits for its next attempt.
-#[tokio::test(start_paused = true)]
-async fn a_payment_that_waits_after_a_429_leaves_its_key_free() {
-    let limited = Step::fail(ErrorKind::RateLimited).with_retry_after(secs(240));
-    let tool = Tool::new([limited]);
-    let once = OnceLayer::new();
-    hang_up(once.layer(RateLimitBackoffLayer::new().layer(tool.clone()))).await;
-    assert_eq!(tool.count(), 1);
-    assert_eq!(pay_again(&once).await.unwrap(), "paid");
 }
 
 /// Drops a payment in its second attempt, which a limit holds back. `layer` repeats it: the first

@@ -422,6 +422,12 @@ macro_rules! contract {
                 a_panic_in_call_leaks_nothing($layer, $panics);
                 works_in_a_spawned_task($layer);
             }
+
+            #[cfg(feature = "metrics")]
+            #[tokio::test(start_paused = true)]
+            async fn observers_report_what_was_sent() {
+                $crate::dropped::observers_report_what_was_sent(|| $layer).await
+            }
         }
     };
     (@tests $($test:ident($($arg:expr),*);)*) => {

@@ -1,21 +1,16 @@
 //! Our layers around any service, in any company.
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{convert::Infallible, time::Duration};
 
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
-    BoxError, ErrorKind, Event, ToolCall, ToolError,
+    BoxError, ErrorKind, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
     check::CheckLayer,
     circuit_breaker::{CircuitBreakerLayer, Trip},
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     normalize::NormalizeLayer,
-    outcome::{ByError, Classify, classify_fn},
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     repeat_guard::RepeatGuardLayer,
@@ -26,7 +21,6 @@ use tower_toolcall::{
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
-use tracing::level_filters::LevelFilter;
 
 /// The documented order, around whatever tool.
 macro_rules! stack {
@@ -258,34 +252,4 @@ async fn every_layer_works_without_configuration() {
         .service(tool);
     let Ok(result) = stack.oneshot(call()).await;
     assert_eq!(result.into_result().unwrap(), 7);
-}
-
-/// Without a subscriber a trace layer keeps next to nothing of a call; a listener hears of one that is dropped all the same,
-/// and whoever classifies is asked.
-#[tokio::test(start_paused = true)]
-async fn a_trace_layer_without_a_subscriber_has_its_listener_and_its_classifier() {
-    // With one that another test has set this would be a test of something else.
-    assert_eq!(LevelFilter::current(), LevelFilter::OFF);
-    let asked = Arc::new(Mutex::new(0));
-    let count = asked.clone();
-    let classifier = classify_fn(move |result: Result<&(), &ToolError>| {
-        *count.lock().unwrap() += 1;
-        ByError.classify(result)
-    });
-    let layer = TraceLayer::new().with_classifier(classifier);
-    let answer = layer.layer(service_fn(|_: ToolCall| async { Ok::<_, BoxError>(()) }));
-    answer.oneshot(call()).await.unwrap();
-    assert_eq!(*asked.lock().unwrap(), 1);
-
-    let cancelled = Events::pick(|event| match *event {
-        Event::Cancelled { call, elapsed, .. } => Some((call.tool().to_owned(), elapsed)),
-        _ => None,
-    });
-    let layer = layer.with_listener(cancelled.clone());
-    let never = Script::<()>::always(Step::hang());
-    let mut response = tokio_test::task::spawn(layer.layer(never).oneshot(call()));
-    tokio_test::assert_pending!(response.poll());
-    tokio::time::advance(Duration::from_secs(2)).await;
-    drop(response);
-    cancelled.assert([("t".to_owned(), Duration::from_secs(2))]);
 }
