@@ -2,9 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::Extensions;
 
-use super::{
-    ListenerIds, MAX_LISTENERS, Progress, Record, ReplaySafety, arguments::Arguments, hash::Hashes,
-};
+use super::{Listeners, Progress, Record, ReplaySafety, arguments::Arguments, hash::Hashes};
 use crate::{error::ToolError, redact::Rules, text::Short};
 
 /// The caller's part of a call. Behind an `Arc`, copied on write.
@@ -250,9 +248,17 @@ impl CallInfo {
         self.ident.record(self.recording, write);
     }
 
+    /// The listeners that observers above have put on the call; `None` without an observer.
+    #[inline]
+    pub(crate) fn listeners(&self) -> Option<&Listeners> {
+        let record = &self.ident.record;
+        let is_current = self.recording != 0 && record.is_current(self.recording);
+        is_current.then_some(&record.listeners)
+    }
+
     /// The listeners that are on the call's record now, also those of another recording.
-    pub(crate) fn present_listeners(&self) -> &ListenerIds<MAX_LISTENERS> {
-        self.ident.record.listeners()
+    pub(crate) fn present_listeners(&self) -> &Listeners {
+        &self.ident.record.listeners
     }
 
     /// The record of a call that is observed.

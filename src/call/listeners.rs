@@ -1,69 +1,71 @@
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    ptr,
+    sync::{
+        OnceLock, Weak,
+        atomic::{AtomicU8, Ordering::Relaxed},
+    },
+};
 
-/// How many listeners the record of a call holds at a time.
-pub(crate) const MAX_LISTENERS: usize = 4;
+use crate::event::Listen;
 
-/// The number of a [registered](crate::event::Listening) listener. No other listener of the process
-/// ever has the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ListenerId(pub(crate) u64);
+/// The most listeners that the record of a call can have.
+const MAX_LISTENERS: usize = 4;
 
-/// Up to `N` registered listeners.
-#[derive(Debug)]
-pub(crate) struct ListenerIds<const N: usize>([AtomicU64; N]);
-
-impl<const N: usize> Default for ListenerIds<N> {
-    fn default() -> Self {
-        Self([const { AtomicU64::new(0) }; N])
-    }
+/// The listeners on the record of a call.
+///
+/// A place keeps its listener, so that clones that are sent one after the other fill it once. The
+/// listener receives events while its bit is set.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    places: [OnceLock<Weak<dyn Listen>>; MAX_LISTENERS],
+    present: AtomicU8,
 }
 
-impl<const N: usize> ListenerIds<N> {
+impl Listeners {
+    /// Adds a listener. Returns its bit, or 0 if it was there; `None` if there is no place.
     #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = ListenerId> {
-        let ids = self.0.iter().map(|id| id.load(Relaxed));
-        ids.filter(|id| *id != 0).map(ListenerId)
-    }
-
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.iter().all(|id| id.load(Relaxed) == 0)
-    }
-
-    pub(crate) fn ids(&self) -> [Option<ListenerId>; N] {
-        let present = |id: &AtomicU64| Some(id.load(Relaxed)).filter(|id| *id != 0);
-        self.0.each_ref().map(|id| present(id).map(ListenerId))
-    }
-
-    #[inline]
-    pub(crate) fn contains(&self, id: ListenerId) -> bool {
-        self.0.iter().any(|known| known.load(Relaxed) == id.0)
-    }
-
-    /// Takes a free place; `None` if there is none.
-    #[inline]
-    pub(crate) fn add(&self, id: ListenerId) -> Option<usize> {
-        let free = |place: &AtomicU64| {
-            place.load(Relaxed) == 0 && place.compare_exchange(0, id.0, Relaxed, Relaxed).is_ok()
+    pub(super) fn add(&self, listen: &Weak<dyn Listen>) -> Option<u8> {
+        let is_it = |place: &OnceLock<_>| {
+            let kept = place.get_or_init(|| Weak::clone(listen));
+            ptr::addr_eq(kept.as_ptr(), listen.as_ptr())
         };
-        self.0.iter().position(free)
+        let bit = 1 << self.places.iter().position(is_it)?;
+        Some(bit & !self.present.fetch_or(bit, Relaxed))
     }
 
     #[inline]
-    pub(crate) fn remove(&self, place: usize) {
-        self.0[place].store(0, Relaxed);
+    pub(super) fn remove(&self, bit: u8) {
+        self.present.fetch_and(!bit, Relaxed);
     }
 
     #[inline]
-    pub(crate) fn clear(&self) {
-        self.0.iter().for_each(|place| place.store(0, Relaxed));
+    pub(super) fn clear(&self) {
+        self.present.store(0, Relaxed);
     }
 
-    /// Puts it first; the one that was first the longest time ago makes room.
-    pub(crate) fn put_first(&self, id: ListenerId) {
-        let mut moved = id.0;
-        for place in &self.0 {
-            moved = place.swap(moved, Relaxed);
+    /// Returns whether every place has its listener, present or not.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.places[MAX_LISTENERS - 1].get().is_some()
+    }
+
+    /// Returns a number of the present listeners together, which others have not; 0 for none.
+    #[inline]
+    pub(crate) fn together(&self) -> usize {
+        match self.present.load(Relaxed) {
+            0 => 0,
+            _ => self
+                .iter()
+                .fold(0, |all, listen| all.rotate_left(1) ^ listen.as_ptr().addr()),
         }
+    }
+
+    /// The listeners that are present.
+    #[inline]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Weak<dyn Listen>> {
+        let present = self.present.load(Relaxed);
+        let is_present = move |n: &usize| present & 1 << *n != 0;
+        let places = (0..MAX_LISTENERS).filter(is_present);
+        places.filter_map(|n| self.places[n].get())
     }
 }

@@ -44,7 +44,7 @@ use crate::{
 #[cfg(test)]
 pub(crate) use self::arguments::dismantle;
 pub(crate) use self::hash::hash_of;
-pub(crate) use self::listeners::{ListenerIds, MAX_LISTENERS};
+pub(crate) use self::listeners::Listeners;
 use self::{
     arguments::Arguments,
     claim::{DELIVERED, LISTED_REPLAY, LISTED_TIMEOUT, Marks, RESOLVED},
@@ -56,7 +56,6 @@ pub use self::{
     identity::Identity,
     info::CallInfo,
     job::{JobRef, MAX_JOB_BYTES},
-    listeners::ListenerId,
     observation::Observation,
     principal::VerifiedCaller,
     progress::{Pause, Progress},

@@ -1,10 +1,10 @@
 use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{Arc, Weak, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
-use super::{CallInfo, Known, Record, listeners::ListenerId};
-use crate::{error::ToolError, redact::Rules};
+use super::{CallInfo, Known, Record};
+use crate::{error::ToolError, event::Listen, redact::Rules};
 
 /// An observer's view of a call's [`Record`]; see [`ToolCall::observe`](super::ToolCall::observe).
 ///
@@ -17,8 +17,8 @@ pub struct Observation {
     owner: bool,
     /// Which attempt is the first one that passes this observer.
     first: u16,
-    /// The place of its listener on the record.
-    listener: Option<usize>,
+    /// The bit of its listener on the record.
+    listener: Option<u8>,
 }
 
 impl Observation {
@@ -72,16 +72,56 @@ impl Observation {
         self.call.take().expect("taken out here alone")
     }
 
-    /// Puts a [registered](crate::event::Listening) listener on the record: until this observation
-    /// ends, the layers below tell it of this call's events, beside their own listeners, and each
-    /// event once. Observers nest, and each receives the events below it.
+    /// Puts a listener on the call: until this observation ends, every layer below gives it the
+    /// events of this call, beside its own listener, and each event once. Not that of a refused
+    /// name ([`Event::NotStarted`](crate::Event::NotStarted)), which is the call's result. Observers
+    /// nest, and each receives the events below it.
     ///
-    /// An observation has one listener, a record at most four at a time; returns whether this
-    /// observation has one.
+    /// The listener is not kept alive. A circuit breaker that changes without a call, by its handle
+    /// for example, tells the last four listeners whose calls it saw; keys that are forgotten
+    /// ([`Event::Evicted`](crate::Event::Evicted)) are reported to a layer's own listener only.
+    ///
+    /// An observation has one listener, a call at most four; returns whether this observation has
+    /// one.
+    ///
+    /// ```
+    /// use std::sync::{
+    ///     Arc,
+    ///     atomic::{AtomicU32, Ordering::Relaxed},
+    /// };
+    /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+    /// use tower_toolcall::{AnyError, Event, Listen, ReplaySafety, ToolCall, retry::RetryLayer};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+    /// let retries = Arc::new(AtomicU32::new(0));
+    /// let count = Arc::clone(&retries);
+    /// let listen: Arc<dyn Listen> = Arc::new(move |event: &Event<'_>| {
+    ///     if let Event::Retry { .. } = event {
+    ///         count.fetch_add(1, Relaxed);
+    ///     }
+    /// });
+    ///
+    /// let tool = service_fn(|call: ToolCall| async move {
+    ///     if call.attempt() < 3 {
+    ///         Err(AnyError::from("503 Service Unavailable"))
+    ///     } else {
+    ///         Ok("done")
+    ///     }
+    /// });
+    /// let mut stack = ServiceBuilder::new().layer(RetryLayer::default()).service(tool);
+    ///
+    /// let mut call = ToolCall::new("search").with_replay_safety(ReplaySafety::Safe);
+    /// let mut observation = call.observe();
+    /// observation.listen(&Arc::downgrade(&listen));
+    /// stack.ready().await.unwrap().call(call).await.unwrap();
+    /// drop(observation);
+    /// assert_eq!(retries.load(Relaxed), 2);
+    /// # }
+    /// ```
     #[inline]
-    pub fn listen(&mut self, listener: ListenerId) -> bool {
+    pub fn listen(&mut self, listen: &Weak<dyn Listen>) -> bool {
         if self.listener.is_none() {
-            self.listener = self.record().listeners.add(listener);
+            self.listener = self.record().listeners.add(listen);
         }
         self.listener.is_some()
     }
@@ -109,8 +149,8 @@ impl Observation {
     #[inline]
     fn end(&self) {
         let Some(call) = &self.call else { return };
-        if let Some(place) = self.listener {
-            call.record(|record| record.listeners.remove(place));
+        if let Some(bit) = self.listener {
+            call.record(|record| record.listeners.remove(bit));
         }
         if self.owner {
             call.end_recording();

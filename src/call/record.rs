@@ -14,7 +14,7 @@ use std::{
 use super::{
     extension::{Attempt, AttemptExtensions},
     job::JobSlot,
-    listeners::{ListenerIds, MAX_LISTENERS},
+    listeners::Listeners,
 };
 use crate::{error::ToolError, redact::Rules};
 
@@ -45,7 +45,7 @@ pub struct Record {
     pub(super) reused: AtomicBool,
     /// Whether a table knows the tool.
     pub(super) known: AtomicBool,
-    pub(super) listeners: ListenerIds<MAX_LISTENERS>,
+    pub(super) listeners: Listeners,
     pub(super) dispatched: AtomicBool,
     pub(super) timeout: Shared,
     pub(super) configured: Shared,
@@ -167,11 +167,12 @@ pub(crate) fn nanos(d: Duration) -> u64 {
 }
 
 impl Record {
-    /// Starts a recording and returns its number, never 0; `None` while another one runs.
+    /// Starts a recording and returns its number, never 0; `None` while another one runs, or if the
+    /// listeners of earlier ones leave no place.
     #[inline]
     pub(super) fn start(&self) -> Option<u32> {
         let state = self.state.load(Relaxed);
-        if state & 1 == 1 {
+        if state & 1 == 1 || self.listeners.is_full() {
             return None;
         }
         // In use, and the next number: the low bit is set, so it is never 0.
@@ -384,12 +385,6 @@ impl Record {
     /// [sent](super::Observation::sent).
     pub fn set_reused(&self) {
         self.reused.store(true, Relaxed);
-    }
-
-    /// The listeners of the call.
-    #[inline]
-    pub(crate) fn listeners(&self) -> &ListenerIds<MAX_LISTENERS> {
-        &self.listeners
     }
 
     /// Notes that the call has left the queue of what runs it, so that its tool may have run. For

@@ -1,16 +1,15 @@
 use std::{
-    collections::BTreeMap,
-    fmt,
+    fmt, ptr,
     sync::{
-        Arc, PoisonError, RwLock, Weak,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
 
 use tracing::{Level, level_filters::LevelFilter};
 
 use super::Event;
-use crate::call::{CallInfo, ListenerId, ListenerIds, MAX_LISTENERS};
+use crate::call::{CallInfo, Listeners};
 
 /// Receives [`Event`]s. Called in the middle of a poll or a drop: must be quick, must not block and
 /// must not panic.
@@ -18,11 +17,11 @@ pub trait Listen: Send + Sync {
     /// Something happened.
     fn on(&self, event: &Event<'_>);
 
-    /// Returns whether this listener is, or passes its events on to, the [registered](Listening)
-    /// one with this id. Then that one is not called a second time where both are to receive an
-    /// event. Default: no.
-    fn includes(&self, id: ListenerId) -> bool {
-        let _ = id;
+    /// Returns whether this listener passes its events on to one that is [on a
+    /// call](crate::Observation::listen). Then that one is not called a second time where both are
+    /// to receive an event. Default: `false`; an `Arc` is the same listener as its clones.
+    fn includes(&self, other: &Weak<dyn Listen>) -> bool {
+        let _ = other;
         false
     }
 }
@@ -42,130 +41,65 @@ impl<T: Listen + ?Sized> Listen for Arc<T> {
         (**self).on(event);
     }
 
-    fn includes(&self, id: ListenerId) -> bool {
-        (**self).includes(id)
+    fn includes(&self, other: &Weak<dyn Listen>) -> bool {
+        ptr::addr_eq(Self::as_ptr(self), other.as_ptr()) || (**self).includes(other)
     }
 }
 
-/// The registration of a listener that calls can carry:
-/// [`Observation::listen`](crate::Observation::listen) puts its number on the record of a call, and
-/// every layer below gives it the events of that call, beside its own listener. Not those of a
-/// refused name ([`Event::NotStarted`]), which is the call's result.
-///
-/// A layer makes one when it is built, not one for each call. The listener is not kept alive; it is
-/// called as long as both it and its registration exist. A circuit breaker that changes without a
-/// call, by its handle for example, tells the last two listeners whose calls it saw; keys that are
-/// forgotten ([`Event::Evicted`]) are reported to a layer's own listener only.
-///
-/// ```
-/// use std::sync::{
-///     Arc,
-///     atomic::{AtomicU32, Ordering::Relaxed},
-/// };
-/// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
-/// use tower_toolcall::{AnyError, Event, ToolCall, event::Listening, retry::RetryLayer};
-///
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
-/// let retries = Arc::new(AtomicU32::new(0));
-/// let count = Arc::clone(&retries);
-/// let listen = Arc::new(move |event: &Event<'_>| {
-///     if let Event::Retry { .. } = event {
-///         count.fetch_add(1, Relaxed);
-///     }
-/// });
-/// let listening = Listening::new(Arc::downgrade(&listen) as _);
-///
-/// let tool = service_fn(|call: ToolCall| async move {
-///     if call.attempt() < 3 {
-///         Err(AnyError::from("503 Service Unavailable"))
-///     } else {
-///         Ok("done")
-///     }
-/// });
-/// let mut stack = ServiceBuilder::new().layer(RetryLayer::default()).service(tool);
-///
-/// let mut call = ToolCall::new("search").with_replay_safety(tower_toolcall::ReplaySafety::Safe);
-/// let mut observation = call.observe();
-/// observation.listen(listening.id());
-/// stack.ready().await.unwrap().call(call).await.unwrap();
-/// drop(observation);
-/// assert_eq!(retries.load(Relaxed), 2);
-/// # }
-/// ```
-#[derive(Debug)]
-pub struct Listening(ListenerId);
+/// The most listeners that a circuit breaker remembers.
+const REMEMBERED: usize = 4;
 
-type Registered = BTreeMap<u64, Weak<dyn Listen>>;
-
-/// By number, so that a listener is put on a call by writing its number. Read when there is an
-/// event for it.
-static LISTENERS: RwLock<Registered> = RwLock::new(BTreeMap::new());
-
-impl Listening {
-    /// Registers a listener.
-    pub fn new(listen: Weak<dyn Listen>) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let id = NEXT.fetch_add(1, Relaxed);
-        let mut listeners = LISTENERS.write().unwrap_or_else(PoisonError::into_inner);
-        listeners.insert(id, listen);
-        Self(ListenerId(id))
-    }
-
-    /// The listener's number.
-    pub fn id(&self) -> ListenerId {
-        self.0
-    }
+/// The listeners of calls that something which outlives them has met, a circuit breaker: the last
+/// ones.
+#[derive(Debug, Default)]
+pub(crate) struct Audience {
+    /// Distinguishes the listeners of the last call from others; 0 before the first one.
+    last: AtomicUsize,
+    met: Mutex<Vec<Weak<dyn Listen>>>,
 }
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        let mut listeners = LISTENERS.write().unwrap_or_else(PoisonError::into_inner);
-        listeners.remove(&self.0.0);
-    }
-}
-
-fn registered(id: ListenerId) -> Option<Arc<dyn Listen>> {
-    let listeners = LISTENERS.read().unwrap_or_else(PoisonError::into_inner);
-    listeners.get(&id.0)?.upgrade()
-}
-
-const AUDIENCE: usize = 2;
-
-/// The listeners that have met something that outlives calls, a circuit breaker: the last two.
-pub(crate) type Audience = ListenerIds<AUDIENCE>;
 
 impl Audience {
-    /// Returns whether the call has a listener that is not among them.
+    /// Returns whether the call has other listeners than the one before.
     #[inline]
     pub(crate) fn is_new_to(&self, call: &CallInfo) -> bool {
-        let mut is_new = false;
-        call.record(|record| is_new = record.listeners().iter().any(|id| !self.contains(id)));
-        is_new
+        let all = call.listeners().map_or(0, Listeners::together);
+        all != 0 && all != self.last.load(Relaxed)
     }
 
     /// Adds the listeners that layers below have just put on the call, if there are none yet.
     #[inline]
     pub(crate) fn learn(&self, call: &CallInfo) {
-        if self.is_empty() {
-            for id in call.present_listeners().iter() {
-                if !self.contains(id) {
-                    self.put_first(id);
-                }
-            }
+        if self.last.load(Relaxed) == 0 {
+            self.meet(call.present_listeners());
         }
     }
 
-    /// Adds the call's listeners, and tells the new ones.
+    /// Adds the call's listeners, and gives the event to the new ones.
     #[cold]
     pub(crate) fn introduce(&self, call: &CallInfo, event: &Event<'_>) {
-        call.record(|record| {
-            for id in record.listeners().iter().filter(|id| !self.contains(*id)) {
-                self.put_first(id);
-                if let Some(listen) = registered(id) {
-                    listen.on(event);
-                }
+        let new = call.listeners().map(|listeners| self.meet(listeners));
+        new.into_iter()
+            .flatten()
+            .for_each(|listen| listen.on(event));
+    }
+
+    /// Returns those that are new.
+    fn meet(&self, listeners: &Listeners) -> Vec<Arc<dyn Listen>> {
+        let mut met = self.met();
+        let mut new = Vec::new();
+        self.last.store(listeners.together(), Relaxed);
+        for listen in listeners.iter() {
+            if !met.iter().any(|known| known.ptr_eq(listen)) {
+                met.insert(0, Weak::clone(listen));
+                new.extend(listen.upgrade());
             }
-        });
+        }
+        met.truncate(REMEMBERED);
+        new
+    }
+
+    fn met(&self) -> MutexGuard<'_, Vec<Weak<dyn Listen>>> {
+        self.met.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -195,64 +129,45 @@ impl Listener {
         self.0.is_some() || level <= LevelFilter::current()
     }
 
-    /// Emits the event to subscribers, and tells this listener and those of the call's record, each
-    /// once.
+    /// Emits the event to subscribers, and gives it to this listener and to those of the call, to
+    /// each once.
     pub fn tell(&self, event: &Event<'_>) {
-        self.tell_also(&Audience::default(), event);
+        self.tell_with(None, true, event);
     }
 
-    /// The same, and those of `audience`. Each receives the event once.
+    /// Like [`tell`](Self::tell), and gives it to those of `audience` as well.
     pub(crate) fn tell_also(&self, audience: &Audience, event: &Event<'_>) {
-        event.trace();
-        if let Some(listen) = &self.0 {
-            listen.on(event);
-        }
-        let of_call = Self::of_call(event);
-        self.tell_registered(event, &of_call, &[]);
-        self.tell_registered(event, &audience.ids(), &of_call);
+        self.tell_with(Some(audience), true, event);
     }
 
-    /// The same without those of the call's record: layers above see the end of the call
-    /// themselves.
+    /// Like [`tell_also`](Self::tell_also) without those of the call: the layers above see the end
+    /// of the call themselves.
     pub(crate) fn tell_below(&self, audience: &Audience, event: &Event<'_>) {
+        self.tell_with(Some(audience), false, event);
+    }
+
+    fn tell_with(&self, audience: Option<&Audience>, above: bool, event: &Event<'_>) {
         event.trace();
-        let above = Self::of_call(event);
-        let is_above = above.iter().flatten().any(|id| self.includes(*id));
-        if let Some(listen) = self.0.as_ref().filter(|_| !is_above) {
-            listen.on(event);
+        let own = self.0.as_deref();
+        let is_own = |listen| own.is_some_and(|own| own.includes(listen));
+        let of_call = event.call().and_then(CallInfo::listeners);
+        let of_call = || of_call.into_iter().flat_map(Listeners::iter);
+        if let Some(own) = own
+            && (above || !of_call().any(is_own))
+        {
+            own.on(event);
         }
-        self.tell_registered(event, &audience.ids(), &above);
-    }
-
-    /// Copied, so that no listener runs while the record is read.
-    fn of_call(event: &Event<'_>) -> [Option<ListenerId>; MAX_LISTENERS] {
-        let mut ids = [None; MAX_LISTENERS];
-        if let Some(call) = event.call() {
-            call.record(|record| ids = record.listeners().ids());
-        }
-        ids
-    }
-
-    fn tell_registered(
-        &self,
-        event: &Event<'_>,
-        ids: &[Option<ListenerId>],
-        but: &[Option<ListenerId>],
-    ) {
-        for (n, id) in ids.iter().enumerate() {
-            if let Some(known) = *id
-                && !ids[..n].contains(id)
-                && !but.contains(id)
-                && !self.includes(known)
-                && let Some(listen) = registered(known)
+        // Copied, so that no listener runs under the lock.
+        let met = audience.map(|audience| audience.met().clone());
+        let met = met.iter().flatten();
+        let met = met.filter(|met| !of_call().any(|listen| listen.ptr_eq(met)));
+        for listen in of_call().filter(|_| above).chain(met) {
+            if !is_own(listen)
+                && let Some(listen) = listen.upgrade()
             {
                 listen.on(event);
             }
         }
-    }
-
-    fn includes(&self, id: ListenerId) -> bool {
-        self.0.as_ref().is_some_and(|listen| listen.includes(id))
     }
 }
 

@@ -97,11 +97,9 @@ pub(crate) use self::{
     listen::Audience,
 };
 pub use self::{
-    listen::{Listen, Listener, Listening},
+    listen::{Listen, Listener},
     outcome::{CallOutcome, PolicyOutcome, TokenOutcome},
 };
-#[doc(inline)]
-pub use crate::call::ListenerId;
 pub use crate::event::availability::{Availability, AvailabilityChange};
 pub use crate::event::transition::{BreakerState, Transition, TransitionReason};
 use crate::{
@@ -214,9 +212,9 @@ pub enum Event<'a> {
         /// The call that caused it.
         call: &'a CallInfo,
     },
-    /// A circuit breaker has judged or refused a call that has a [registered](Listening) listener
-    /// which the breaker does not remember: it remembers the last two. Only that listener receives
-    /// it; no event is emitted.
+    /// A circuit breaker has judged or refused a call that has a
+    /// [listener](crate::Observation::listen) which the breaker does not remember: it remembers the
+    /// last four. Only that listener receives it; no event is emitted.
     #[non_exhaustive]
     Breaker {
         /// The server part of the breaker's key.
@@ -230,9 +228,9 @@ pub enum Event<'a> {
         /// The call.
         call: &'a CallInfo,
     },
-    /// A call needed a token of its tool's, and has it or not. Only the [registered](Listening)
-    /// listeners of the call receive it; no event is emitted. It is of each attempt that needs one,
-    /// one that finds a token included.
+    /// A token was requested for a call, with or without success. Only the
+    /// [listeners](crate::Observation::listen) of the call receive it; no event is emitted. It is
+    /// of each attempt that needs one, one that finds a token included.
     #[non_exhaustive]
     Token {
         /// The call.

@@ -18,12 +18,10 @@ use super::{
     tokens::Tokens,
 };
 use crate::{
-    call::{CallInfo, ListenerId},
+    call::CallInfo,
     config::{ConfigError, refuse_if},
     error::{ErrorKind, ToolError},
-    event::{
-        BreakerState, Event, InertReason, Listen, Listener, Listening, TokenOutcome, Transition,
-    },
+    event::{BreakerState, Event, InertReason, Listen, Listener, TokenOutcome, Transition},
     key::Key,
     kit::{lane::Spread, registry::Registry},
     outcome::ByError,
@@ -50,7 +48,7 @@ struct Inner {
     shared: Arc<Shared>,
     /// Since the last reset.
     period: Mutex<Period>,
-    listening: Listening,
+    listener: Weak<dyn Listen>,
 }
 
 impl Default for Metrics {
@@ -115,8 +113,8 @@ impl Metrics {
 
     /// The listener that its layer puts on the records of calls.
     #[inline]
-    pub(super) fn listener(&self) -> ListenerId {
-        self.0.listening.id()
+    pub(super) fn listener(&self) -> &Weak<dyn Listen> {
+        &self.0.listener
     }
 
     pub(super) fn seat(&self, call: &CallInfo) -> Seat {
@@ -203,8 +201,8 @@ impl Listen for Metrics {
         self.0.on(event);
     }
 
-    fn includes(&self, id: ListenerId) -> bool {
-        id == self.listener()
+    fn includes(&self, other: &Weak<dyn Listen>) -> bool {
+        other.ptr_eq(self.listener())
     }
 }
 
@@ -327,7 +325,7 @@ impl MetricsBuilder {
         let other = Spread::new(Row::new(Labels::other(), &shared, None));
         let key = Key::default();
         Metrics(Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
-            listening: Listening::new(inner.clone()),
+            listener: inner.clone() as _,
             rows: Registry::new(key, self.max_tools, other, Listener::default()),
             board: Board::new(self.max_tools),
             tokens: Tokens::new(range),

@@ -3,7 +3,7 @@
 //! [`Metrics`] is the handle. [`Metrics::layer`] makes the layer, which sees every call begin and
 //! end, however it ends: with an answer, an error, a panic, or dropped unfinished. What happens to
 //! a call below the layer (retries, rate limits, a circuit breaker's states) the other layers
-//! report: it is on the call's record as a [listener](crate::event::Listening), so there is nothing
+//! report: it is on the call as a [listener](crate::Observation::listen), so there is nothing
 //! to wire.
 //!
 //! | [Prometheus](Metrics::prometheus) | type | labels beside `server` and `tool` | [snapshot](Stats) |

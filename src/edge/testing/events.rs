@@ -1,7 +1,7 @@
 use std::{
     fmt::{self, Debug, Write as _},
     future::poll_fn,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
@@ -10,9 +10,9 @@ use tower_service::Service;
 
 use super::{MAX_EVENTS, record::RecordSnapshot, tally::lock};
 use crate::{
-    call::{ListenerId, Observation, ToolCall},
+    call::{Observation, ToolCall},
     error::ToolError,
-    event::{Event, Listen, Listening},
+    event::{Event, Listen},
     text::Bounded,
 };
 
@@ -45,7 +45,6 @@ struct Shared<T> {
     pick: Box<Pick<T>>,
     since: Instant,
     heard: Mutex<Heard<T>>,
-    listening: OnceLock<Listening>,
 }
 
 struct Heard<T> {
@@ -107,7 +106,6 @@ impl<T: Send + 'static> Events<T> {
                 log: Vec::new(),
                 count: 0,
             }),
-            listening: OnceLock::new(),
         };
         Self {
             shared: Arc::new(shared),
@@ -143,8 +141,8 @@ impl<T: Send + 'static> Events<T> {
     #[track_caller]
     pub fn observe(&self, call: &mut ToolCall) -> Observation {
         let mut observation = call.observe();
-        let listen = || Listening::new(Arc::downgrade(&self.shared) as _);
-        let is_heard = observation.listen(self.shared.listening.get_or_init(listen).id());
+        let listen: Weak<dyn Listen> = Arc::downgrade(&self.shared) as _;
+        let is_heard = observation.listen(&listen);
         assert!(is_heard, "the call has four listeners already");
         observation
     }
@@ -205,10 +203,6 @@ impl<T: Send> Listen for Shared<T> {
             None => {}
         }
     }
-
-    fn includes(&self, id: ListenerId) -> bool {
-        self.listening.get().is_some_and(|own| own.id() == id)
-    }
 }
 
 impl<T: Send> Listen for Events<T> {
@@ -216,8 +210,8 @@ impl<T: Send> Listen for Events<T> {
         self.shared.on(event);
     }
 
-    fn includes(&self, id: ListenerId) -> bool {
-        self.shared.includes(id)
+    fn includes(&self, other: &Weak<dyn Listen>) -> bool {
+        self.shared.includes(other)
     }
 }
 

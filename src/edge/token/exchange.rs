@@ -102,10 +102,12 @@ impl<X> Exchange<X> {
     pub(super) fn kept(&self, call: &ToolCall, request: &TokenRequest) -> Option<Kept> {
         let kept = self.flights.get(request)?;
         self.counts.add(TokenOutcome::Hit);
-        let mut is_heard = false;
-        call.record(|record| is_heard = !record.listeners().is_empty());
-        if is_heard {
-            tell(&call.info(), TokenOutcome::Hit, None, None);
+        let info = call.info();
+        if info
+            .listeners()
+            .is_some_and(|all| all.iter().next().is_some())
+        {
+            tell(&info, TokenOutcome::Hit, None, None);
         }
         Some(kept)
     }

@@ -13,7 +13,7 @@ use tower_toolcall::{
     BoxError, ErrorKind, Event, ReplaySafety, ToolCall, ToolError,
     cache::CacheLayer,
     circuit_breaker::CircuitBreakerLayer,
-    event::{BreakerState, Listening},
+    event::{BreakerState, Listen},
     metrics::Metrics,
     once::OnceLayer,
     rate_limit::RateLimitBackoffLayer,
@@ -228,11 +228,10 @@ async fn a_breaker_that_opens_when_calls_are_dropped_is_seen_to() {
 async fn any_layer_can_listen_for_the_time_of_a_call() {
     let heard = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&heard);
-    let listen = Arc::new(move |event: &Event<'_>| {
+    let listen: Arc<dyn Listen> = Arc::new(move |event: &Event<'_>| {
         assert_eq!(event.call().unwrap().tool(), "times_out");
         count.fetch_add(1, SeqCst);
     });
-    let listening = Listening::new(Arc::downgrade(&listen) as _);
     let tools = ServiceBuilder::new()
         .layer(RetryLayer::default())
         .service(service_fn(answer));
@@ -240,7 +239,7 @@ async fn any_layer_can_listen_for_the_time_of_a_call() {
     let mut observed = safe("times_out");
     let again = observed.clone();
     let mut observation = observed.observe();
-    assert!(observation.listen(listening.id()));
+    assert!(observation.listen(&Arc::downgrade(&listen)));
     tools.clone().oneshot(observed).await.unwrap_err();
     // Two retries and that there is no third one.
     assert_eq!(heard.load(SeqCst), 3);
@@ -249,7 +248,29 @@ async fn any_layer_can_listen_for_the_time_of_a_call() {
     assert_eq!(heard.load(SeqCst), 3);
 }
 
-/// V8: a fifth listener has no place, and the four keep theirs.
+/// V8: a listener of a layer that is on the call as well hears each event once.
+#[tokio::test(start_paused = true)]
+async fn a_listener_of_the_layer_and_of_the_call_hears_each_event_once() {
+    let heard = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&heard);
+    let listen: Arc<dyn Listen> = Arc::new(move |_: &Event<'_>| {
+        count.fetch_add(1, SeqCst);
+    });
+    let policy = RetryPolicy::default().with_listener(Arc::clone(&listen));
+    let retry = ServiceBuilder::new().layer(RetryLayer::new(policy));
+    let mut observed = safe("times_out");
+    let mut observation = observed.observe();
+    assert!(observation.listen(&Arc::downgrade(&listen)));
+    retry
+        .service_fn(answer)
+        .oneshot(observed)
+        .await
+        .unwrap_err();
+    assert_eq!(heard.load(SeqCst), 3);
+}
+
+/// V8: a fifth listener has no place, and the four keep theirs. Clones that are sent one after the
+/// other have any number.
 #[tokio::test(start_paused = true)]
 async fn a_call_has_four_listeners_at_a_time() {
     let metrics: Vec<_> = (0..5).map(|_| Metrics::new()).collect();
@@ -270,6 +291,17 @@ async fn a_call_has_four_listeners_at_a_time() {
         .map(|m| stats(m, "times_out").retries)
         .collect();
     assert_eq!(retries[..4], [Some(2); 4]);
+
+    let template = safe("times_out");
+    for _ in 0..6 {
+        let alone = Metrics::new();
+        let tools = ServiceBuilder::new()
+            .layer(alone.layer())
+            .layer(RetryLayer::default());
+        let tools = tools.service_fn(answer);
+        tools.oneshot(template.clone()).await.unwrap_err();
+        assert_eq!(stats(&alone, "times_out").retries, Some(2));
+    }
 }
 
 /// V15.

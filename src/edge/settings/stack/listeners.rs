@@ -1,6 +1,9 @@
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
 
-use crate::event::{Event, Listen, ListenerId};
+use crate::event::{Event, Listen};
 
 /// The listeners of a stack.
 #[derive(Clone, Default)]
@@ -27,8 +30,8 @@ impl Listen for Listeners {
         }
     }
 
-    fn includes(&self, id: ListenerId) -> bool {
-        self.0.iter().any(|listen| listen.includes(id))
+    fn includes(&self, other: &Weak<dyn Listen>) -> bool {
+        self.0.iter().any(|listen| listen.includes(other))
     }
 }
 
