@@ -161,6 +161,7 @@ mod future;
 pub(crate) mod in_flight;
 mod sent;
 mod service;
+mod wait;
 
 use std::{
     task::{Context, Poll},

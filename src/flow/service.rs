@@ -51,7 +51,7 @@ where
 
     #[inline(never)]
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        Flow::send(&mut self.inner, &self.gate, call, |flow| flow)
+        Flow::send(&mut self.inner, &self.gate, call)
     }
 }
 

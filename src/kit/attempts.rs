@@ -10,14 +10,15 @@ use crate::{
 };
 
 /// The attempts at a call.
-pub(crate) enum Attempts<S, T> {
+pub enum Attempts<S, T> {
     /// It is sent once. Its names, and the attempts so far.
     Once(CallInfo, u32),
+    /// It may be sent again.
     Many(Resend<S, T>),
 }
 
 /// A call that may be sent again.
-pub(crate) struct Resend<S, T> {
+pub struct Resend<S, T> {
     pub(crate) call: ToolCall,
     template: Arc<Kept<Template<S, T>>>,
     /// Attempts so far, those of other layers included.
@@ -30,12 +31,15 @@ pub(crate) struct Resend<S, T> {
     records: bool,
 }
 
+crate::text::opaque_debug!({S, T} Attempts<S, T>);
+crate::text::opaque_debug!({S, T} Resend<S, T>);
+
 /// What the calls of a service share: an instance to clone for further attempts, and the layer's
 /// settings.
 ///
 /// A mutex, because `S` need not be `Sync`; only a call that is sent again takes it.
 #[derive(Debug)]
-pub(crate) struct Template<S, T> {
+pub struct Template<S, T> {
     svc: Mutex<S>,
     pub(crate) settings: T,
 }

@@ -51,7 +51,7 @@ pub(crate) fn here<T>(lanes: &[T]) -> &T {
 
 /// A value whose references are counted in each lane apart, so that calls on several threads can
 /// keep one without writing to the same cache line.
-pub(crate) struct Spread<T>(Arc<[Arc<Kept<T>>]>);
+pub struct Spread<T>(Arc<[Arc<Kept<T>>]>);
 
 /// What the references of one lane are counted on.
 #[repr(align(64))]

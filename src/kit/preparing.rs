@@ -66,6 +66,20 @@ impl<S> Preparing<S> {
         self.project().svc
     }
 
+    /// Waits once more for a call, for this instance if it is given.
+    pub(crate) fn restart(self: Pin<&mut Self>, svc: Option<S>, call: &ToolCall) {
+        let mut this = self.project();
+        if let Some(svc) = svc {
+            *this.svc = svc;
+        }
+        this.limit.set(WaitLimit::of(call));
+    }
+
+    /// Ready once the wait has to end. The service is not polled.
+    pub(crate) fn poll_given_up(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<GivenUp> {
+        self.project().limit.poll(cx)
+    }
+
     /// The service, once it is ready for the call. A service that became ready too late is not
     /// called.
     pub(crate) fn poll<'s>(
@@ -91,28 +105,6 @@ impl<S> Preparing<S> {
             None => Ok(this.svc),
         })
     }
-}
-
-/// The same for a call that has not begun to wait. If the service is not ready yet, it is polled
-/// again in a [`Preparing`].
-pub(crate) fn poll_once<S>(
-    svc: &mut S,
-    call: &ToolCall,
-    cx: &mut Context<'_>,
-) -> Poll<Result<(), Unprepared>>
-where
-    S: Service<ToolCall>,
-    S::Error: Into<ToolError>,
-{
-    let ready = ready!(svc.poll_ready(cx));
-    Poll::Ready(match (ready, GivenUp::by(call)) {
-        (Err(error), _) => Err(Unprepared::Failed(error.into())),
-        (Ok(()), Some(why)) => Err(Unprepared::GivenUp(why)),
-        (Ok(()), None) => {
-            call.info().release();
-            Ok(())
-        }
-    })
 }
 
 impl WaitLimit {

@@ -22,7 +22,7 @@ pub struct PollLayer<J> {
 
 /// How often and how long a job is asked for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub struct Limits {
     pub(super) interval: Backoff,
     pub(super) polls: u32,
     pub(super) budget: Option<Duration>,

@@ -19,7 +19,10 @@ use super::{
 use crate::{
     call::{JobRef, Observation, ToolCall},
     error::{ErrorKind, ToolError},
-    flow::again::{After, Again, Way},
+    flow::{
+        Step,
+        again::{After, Again, Before, Way},
+    },
     kit::{attempts::Template, caller::Caller, cold::Cold, lane::Kept, timer::Timer},
 };
 
@@ -44,13 +47,16 @@ type End<Res> = Result<Res, ToolError>;
 /// What the services of a layer share.
 pub(super) type Shared<S, J> = Template<S, (J, Limits)>;
 
-pub(crate) struct Poller<S, J> {
+/// A call and its job.
+pub struct Poller<S, J> {
     call: ToolCall,
     shared: Arc<Kept<Shared<S, J>>>,
     /// When the last poll has to have its answer.
     end: Option<Instant>,
     work: Cold<Box<Work>>,
 }
+
+crate::text::opaque_debug!({S, J} Poller<S, J>);
 
 /// A job, and how it is asked for.
 struct Work {
@@ -92,32 +98,29 @@ where
     S::Future: Send,
     J: Job<S::Response> + 'static,
 {
-    /// A call, and what is sent first: the call itself, or a poll of the job that it carries.
+    /// A call, which is sent first: itself, or as a poll of the job that it carries.
     pub(super) fn begin(
-        call: ToolCall,
+        call: &mut ToolCall,
         shared: Arc<Kept<Shared<S, J>>>,
-    ) -> (Self, Result<ToolCall, ToolError>) {
+    ) -> Result<Self, ToolError> {
         let (_, limits) = &shared.settings;
         let budget = limits.budget.and_then(|b| Instant::now().checked_add(b));
         let end = [call.deadline(), budget].into_iter().flatten().min();
         let mut poller = Self {
             end: end.map(|end| end.checked_sub(LAST_WORD).unwrap_or(end)),
-            call,
+            call: call.copy(),
             shared,
             work: Cold::default(),
         };
-        let first = match poller.call.job() {
-            None => Ok(poller.call.copy()),
-            Some(job) if !job.is_of(&poller.call) => Err(ToolError::refusal(
-                ErrorKind::InvalidInput,
-                "the job is another tool's",
-            )),
-            Some(job) => {
-                poller.work = Work::new(job, true);
-                Ok(poller.ask())
+        if let Some(job) = call.job() {
+            if !job.is_of(call) {
+                let text = "the job is another tool's";
+                return Err(ToolError::refusal(ErrorKind::InvalidInput, text));
             }
-        };
-        (poller, first)
+            poller.work = Work::new(job, true);
+            *call = poller.ask();
+        }
+        Ok(poller)
     }
 
     /// The next poll.
@@ -368,7 +371,7 @@ impl<S, J> Poller<S, J> {
     }
 }
 
-impl<S, J> Again<S> for Poller<S, J>
+impl<S, J> Before<S> for Poller<S, J>
 where
     S: Service<ToolCall> + Clone + Send + 'static,
     S::Future: Send,
@@ -382,7 +385,7 @@ where
         &mut self,
         call: &mut ToolCall,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), ToolError>> {
+    ) -> Poll<Result<Option<S::Response>, ToolError>> {
         // It has run, and its job runs meanwhile.
         call.release();
         while let Some(at) = self.work().and_then(|work| work.at) {
@@ -395,10 +398,10 @@ where
             self.report();
         }
         *call = self.ask();
-        Poll::Ready(Ok(()))
+        Poll::Ready(Ok(None))
     }
 
-    fn gave_up(&mut self, error: ToolError) -> ToolError {
+    fn gave_up(&mut self, error: ToolError, _: Step) -> ToolError {
         let error = match error.kind() {
             ErrorKind::Cancelled => self.cancelled(),
             _ => self.timed_out(),
@@ -414,7 +417,14 @@ where
             Err(Ok(_)) => unreachable!("an error gives no answer"),
         }
     }
+}
 
+impl<S, J> Again<S> for Poller<S, J>
+where
+    S: Service<ToolCall> + Clone + Send + 'static,
+    S::Future: Send,
+    J: Job<S::Response> + 'static,
+{
     /// The inner layers bound the call that starts the job; a poll is bounded here.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<ToolError> {
         self.resume();

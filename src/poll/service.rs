@@ -1,8 +1,3 @@
-use std::{
-    fmt,
-    task::{Context, Poll},
-};
-
 use tower_service::Service;
 
 use super::{
@@ -12,72 +7,27 @@ use super::{
 use crate::{
     call::ToolCall,
     error::ToolError,
-    flow::again::{Again as _, Arrival, Repeated, response_future},
+    flow::again::{Enter, Repeated, Repeats},
     kit::lane::Spread,
 };
 
-response_future! {
-    Polling<S, J>, Poller<S, J>,
-    where { S: Send + 'static, S::Future: Send, J: Job<S::Response> + 'static, }
-}
-
 /// Waits for the jobs that calls start. See the [module docs](super) for an example.
-pub struct Polling<S, J> {
-    inner: S,
-    shared: Spread<Shared<S, J>>,
-}
+pub type Polling<S, J> = Repeats<S, Spread<Shared<S, J>>>;
 
-impl<S, J> Polling<S, J> {
-    pub(super) fn new(inner: S, shared: Spread<Shared<S, J>>) -> Self {
-        Self { inner, shared }
-    }
-}
+/// Response future for [`Polling`].
+pub type ResponseFuture<S, F, J> = Repeated<S, F, Poller<S, J>>;
 
-impl<S: Clone, J> Clone for Polling<S, J> {
-    fn clone(&self) -> Self {
-        Self::new(self.inner.clone(), self.shared.clone())
-    }
-}
-
-crate::kit::inner::accessors!(@kept {S, J} Polling<S, J>, inner);
-
-impl<S, J> Service<ToolCall> for Polling<S, J>
+impl<S, J> Enter<S> for Spread<Shared<S, J>>
 where
     S: Service<ToolCall> + Clone + Send + 'static,
     S::Future: Send,
-    S::Error: Into<ToolError>,
     J: Job<S::Response> + 'static,
 {
-    type Response = S::Response;
-    type Error = ToolError;
-    type Future = ResponseFuture<S, S::Future, J>;
+    type Ticket = Poller<S, J>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner.poll_ready(cx).map_err(Into::into)
-    }
+    const PASSES: bool = true;
 
-    #[inline(never)]
-    fn call(&mut self, call: ToolCall) -> Self::Future {
-        let (poller, first) = Poller::begin(call, self.shared.keep());
-        match first {
-            Ok(call) => Repeated::call(&mut self.inner, call, &mut Arrival::new(poller), |flow| {
-                ResponseFuture { flow }
-            }),
-            Err(error) => {
-                // Gives back what it has reserved.
-                self.inner = self.inner.clone();
-                let flow = Repeated::refused(poller.stamp(error));
-                ResponseFuture { flow }
-            }
-        }
-    }
-}
-
-impl<S: fmt::Debug, J> fmt::Debug for Polling<S, J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Polling")
-            .field("inner", &self.inner)
-            .field("limits", &self.shared.settings.1)
-            .finish_non_exhaustive()
+    fn enter(&self, call: &mut ToolCall) -> Result<Poller<S, J>, ToolError> {
+        Poller::begin(call, self.keep())
     }
 }

@@ -4,7 +4,7 @@ use super::{handle::RateLimitHandle, keyed::KeyGate, turn::Ticket};
 use crate::{
     call::{Claim, ToolCall},
     error::ToolError,
-    flow::again::{Enter, service},
+    flow::again::{Enter, Repeated, Repeats},
     kit::{
         attempts::{Attempts, Resend, Template},
         lane::Spread,
@@ -12,18 +12,20 @@ use crate::{
     outcome::{ByError, Classify},
 };
 
-service! {
-    /// Waits out rate limits. See the [module docs](super) for an example.
-    RateLimitBackoff<S, C = ByError>, Gates<S, C> => Ticket<S, C>,
-    where { C: Classify<S::Response> + Clone, }
-}
+/// Waits out rate limits. See the [module docs](super) for an example.
+pub type RateLimitBackoff<S, C = ByError> = Repeats<S, Gates<S, C>>;
+
+/// Response future for [`RateLimitBackoff`].
+pub type ResponseFuture<S, F, C = ByError> = Repeated<S, F, Ticket<S, C>>;
 
 /// The gates of one layer value.
 #[derive(Clone)]
-pub(crate) struct Gates<S, C> {
+pub struct Gates<S, C> {
     pub(super) shared: Spread<Template<S, RateLimitHandle>>,
     pub(super) classifier: C,
 }
+
+crate::text::opaque_debug!({S, C} Gates<S, C>);
 
 impl<S, C> Enter<S> for Gates<S, C>
 where

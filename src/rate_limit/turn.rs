@@ -8,28 +8,28 @@ use crate::{
     call::{ReplaySafety, ToolCall},
     error::{ErrorKind, Evidence, Execution, ToolError},
     event::{Event, emit, ms},
-    flow::again::{After, Again, Way},
-    kit::{attempts::Attempts, caller::Caller, cold::Cold, preparing::GivenUp, registry::Entry},
+    flow::{
+        Step,
+        again::{After, Again, Before, Way},
+    },
+    kit::{attempts::Attempts, caller::Caller, preparing::GivenUp, registry::Entry},
     outcome::{Classify, Outcome},
 };
 
 /// One call on its way through the gate of its key.
-pub(crate) struct Ticket<S, C> {
+pub struct Ticket<S, C> {
     pub(super) attempts: Attempts<S, RateLimitHandle>,
     entry: Arc<Entry<KeyGate>>,
     classifier: C,
     /// The round of the gate in which it has its turn, until it meets a limit.
     admitted: Option<u32>,
-    waits: Cold<Box<Waits>>,
-}
-
-/// The waits of a call.
-struct Waits {
     /// A turn that is given back if it is not used.
     reserved: Option<Duration>,
-    /// The latest moment of its turn.
-    latest: Duration,
+    /// The latest moment of its turn, if it has waited.
+    latest: Option<Duration>,
 }
+
+crate::text::opaque_debug!({S, C} Ticket<S, C>);
 
 impl<S, C> Ticket<S, C> {
     #[inline]
@@ -43,7 +43,8 @@ impl<S, C> Ticket<S, C> {
             entry,
             classifier,
             admitted: None,
-            waits: Cold::default(),
+            reserved: None,
+            latest: None,
         }
     }
 
@@ -56,7 +57,7 @@ impl<S, C> Ticket<S, C> {
     fn has_turn(&mut self) -> bool {
         let gate = self.entry.value();
         // While nothing cools that is one load.
-        if self.waits.0.is_none()
+        if self.latest.is_none()
             && let Some(round) = gate.open_round()
         {
             self.admitted = Some(round);
@@ -92,8 +93,7 @@ impl<S, C> Ticket<S, C> {
         let gate = self.entry.value();
         let settings = &*gate.settings;
         let now = settings.now();
-        let waited = self.waits.0.as_ref().map(|waits| waits.latest);
-        let latest = waited.unwrap_or_else(|| settings.latest(now, call));
+        let latest = self.latest.unwrap_or_else(|| settings.latest(now, call));
         let mut reserved = None;
         let at = match resume.filter(|at| *at > now) {
             Some(at) => at,
@@ -109,7 +109,7 @@ impl<S, C> Ticket<S, C> {
         };
         match settings.origin.checked_add(at).filter(|_| at <= latest) {
             Some(until) => {
-                self.waits = Cold::new(Waits { reserved, latest });
+                (self.reserved, self.latest) = (reserved, Some(latest));
                 call.record(|r| r.add_wait(at - now));
                 Ok(Way::Until(until))
             }
@@ -191,8 +191,8 @@ impl<S, C> Ticket<S, C> {
     /// Gives an unused turn to other calls.
     #[inline]
     fn give_back(&mut self) {
-        if let (Some(waits), Some(round)) = (&mut self.waits.0, self.admitted)
-            && let Some(turn) = waits.reserved.take()
+        if let Some(turn) = self.reserved.take()
+            && let Some(round) = self.admitted
         {
             self.entry.value().give_back(round, turn);
         }
@@ -208,7 +208,7 @@ impl<S, C> Ticket<S, C> {
     }
 }
 
-impl<S, C> Again<S> for Ticket<S, C>
+impl<S, C> Before<S> for Ticket<S, C>
 where
     S: Service<ToolCall> + Clone,
     C: Classify<S::Response>,
@@ -229,9 +229,7 @@ where
     #[expect(clippy::inline_always, reason = "measured")]
     #[inline(always)]
     fn admit(&mut self, call: &mut ToolCall) -> Result<Way, ToolError> {
-        if let Some(waits) = &mut self.waits.0 {
-            waits.reserved = None;
-        }
+        self.reserved = None;
         if !self.has_turn()
             && let Way::Until(at) = self.ask(call)?
         {
@@ -241,14 +239,20 @@ where
         Ok(Way::Go)
     }
 
-    fn gave_up(&mut self, error: ToolError) -> ToolError {
+    fn gave_up(&mut self, error: ToolError, _: Step) -> ToolError {
         self.attempts.gave_up(error)
     }
 
     fn not_ready(&mut self, _: &mut ToolCall, error: ToolError) -> Result<(S, Way), ToolError> {
         Err(self.attempts.not_sent(error))
     }
+}
 
+impl<S, C> Again<S> for Ticket<S, C>
+where
+    S: Service<ToolCall> + Clone,
+    C: Classify<S::Response>,
+{
     fn again(&mut self, result: Result<S::Response, ToolError>) -> After<S, S::Response> {
         let mut result = result.map_err(|e| self.attempts.met(e));
         let outcome = self.classifier.classify(result.as_ref());

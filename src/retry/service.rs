@@ -1,8 +1,3 @@
-use std::{
-    fmt,
-    task::{Context, Poll},
-};
-
 use tokio::time::Instant;
 use tower_service::Service;
 
@@ -10,7 +5,10 @@ use super::policy::RetryPolicy;
 use crate::{
     call::{Claim, ToolCall},
     error::{Execution, ToolError},
-    flow::again::{After, Again, Arrival, Repeated, Way, response_future},
+    flow::{
+        Step,
+        again::{After, Again, Before, Enter, Repeated, Repeats, Way},
+    },
     kit::{
         attempts::{Attempts, Resend, Template},
         lane::Spread,
@@ -18,66 +16,38 @@ use crate::{
     outcome::{ByError, Classify},
 };
 
-response_future! {
-    Retry<S, C>, Attempts<S, RetryPolicy<C>>, where { C: Classify<S::Response>, }
-}
-
 /// Repeats calls that failed. See the [module docs](super) for an example.
-pub struct Retry<S, C = ByError> {
-    inner: S,
-    shared: Spread<Template<S, RetryPolicy<C>>>,
-}
+pub type Retry<S, C = ByError> = Repeats<S, Shared<S, C>>;
 
-impl<S, C> Retry<S, C> {
-    pub(super) fn new(inner: S, shared: Spread<Template<S, RetryPolicy<C>>>) -> Self {
-        Self { inner, shared }
-    }
-}
+/// Response future for [`Retry`].
+pub type ResponseFuture<S, F, C = ByError> = Repeated<S, F, Attempts<S, RetryPolicy<C>>>;
 
-impl<S: Clone, C> Clone for Retry<S, C> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            shared: self.shared.clone(),
-        }
-    }
-}
+/// The state that the services of a layer share.
+type Shared<S, C> = Spread<Template<S, RetryPolicy<C>>>;
 
-crate::kit::inner::accessors!(@kept {S, C} Retry<S, C>, inner);
-
-impl<S, C> Service<ToolCall> for Retry<S, C>
+impl<S, C> Enter<S> for Shared<S, C>
 where
     S: Service<ToolCall> + Clone,
-    S::Error: Into<ToolError>,
     C: Classify<S::Response>,
 {
-    type Response = S::Response;
-    type Error = ToolError;
-    type Future = ResponseFuture<S, S::Future, C>;
+    type Ticket = Attempts<S, RetryPolicy<C>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner.poll_ready(cx).map_err(Into::into)
-    }
+    const PASSES: bool = true;
 
-    #[inline(never)]
-    fn call(&mut self, mut call: ToolCall) -> Self::Future {
+    fn enter(&self, call: &mut ToolCall) -> Result<Self::Ticket, ToolError> {
         let made = call.attempt();
-        let attempts = match self.shared.settings.begin(&call) {
+        Ok(match self.settings.begin(call) {
             Some(attempts) => {
                 let records = call.begin_repeated(attempts);
-                let shared = self.shared.keep();
                 let claim = (Claim::Retry, made);
-                Attempts::Many(Resend::new(call.copy(), shared, claim, records))
+                Attempts::Many(Resend::new(call.copy(), self.keep(), claim, records))
             }
             None => Attempts::Once(call.info(), made),
-        };
-        Repeated::call(&mut self.inner, call, &mut Arrival::new(attempts), |flow| {
-            ResponseFuture { flow }
         })
     }
 }
 
-impl<S, C> Again<S> for Attempts<S, RetryPolicy<C>>
+impl<S, C> Before<S> for Attempts<S, RetryPolicy<C>>
 where
     S: Service<ToolCall> + Clone,
     C: Classify<S::Response>,
@@ -91,7 +61,7 @@ where
         Ok(Way::Go)
     }
 
-    fn gave_up(&mut self, error: ToolError) -> ToolError {
+    fn gave_up(&mut self, error: ToolError, _: Step) -> ToolError {
         Self::gave_up(self, error)
     }
 
@@ -109,7 +79,13 @@ where
         }
         Err(self.end(error))
     }
+}
 
+impl<S, C> Again<S> for Attempts<S, RetryPolicy<C>>
+where
+    S: Service<ToolCall> + Clone,
+    C: Classify<S::Response>,
+{
     fn again(&mut self, result: Result<S::Response, ToolError>) -> After<S, S::Response> {
         let mut result = result.map_err(|e| self.met(e));
         let Some(resend) = self.resend() else {
@@ -134,13 +110,4 @@ where
     C: Classify<Res>,
 {
     resend.settings().decide(&resend.call, result)
-}
-
-impl<S: fmt::Debug, C> fmt::Debug for Retry<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Retry")
-            .field("inner", &self.inner)
-            .field("policy", &self.shared.settings)
-            .finish()
-    }
 }

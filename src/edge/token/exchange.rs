@@ -51,12 +51,14 @@ impl Kept {
 
 pub(super) type Asking = Pin<Box<dyn Future<Output = Result<Kept, ToolError>> + Send>>;
 
-pub(super) struct Exchange<X> {
+pub struct Exchange<X> {
     /// In a mutex, because it need not be `Sync`; only a call without a token takes it.
     svc: Arc<Mutex<X>>,
     flights: Arc<Flights<TokenRequest, Kept>>,
     counts: Arc<Counts>,
 }
+
+crate::text::opaque_debug!({X} Exchange<X>);
 
 impl<X> Clone for Exchange<X> {
     fn clone(&self) -> Self {

@@ -32,7 +32,7 @@ type TargetOf = dyn Fn(&CallInfo) -> Option<Target> + Send + Sync;
 
 /// The calls that a layer has a token for, and how long it is kept.
 #[derive(Clone)]
-pub(super) struct Settings {
+pub struct Settings {
     tools: PerTool<Option<Target>>,
     servers: HashMap<Box<str>, Target>,
     of_call: Option<Arc<TargetOf>>,

@@ -15,7 +15,10 @@ use super::{
 use crate::{
     call::{CallInfo, ToolCall},
     error::{ErrorKind, Evidence, Execution, ToolError},
-    flow::again::{After, Again, Enter, Way, service},
+    flow::{
+        Step,
+        again::{After, Again, Before, Enter, Repeated, Repeats, Way},
+    },
     kit::{
         attempts::{self, Template},
         lane,
@@ -23,22 +26,17 @@ use crate::{
     },
 };
 
-service! {
-    /// Gives calls the token of their tool. See the [module docs](super) for an example.
-    Tokens<S, X>, Shared<S, X> => Bearer<S, X>,
-    where {
-        X: Service<ToolCall, Response = Token, Error: Into<ToolError>, Future: Send>
-            + Clone
-            + Send
-            + 'static,
-    }
-}
+/// Gives calls the token of their tool. See the [module docs](super) for an example.
+pub type Tokens<S, X> = Repeats<S, Shared<S, X>>;
+
+/// Response future for [`Tokens`].
+pub type ResponseFuture<S, F, X> = Repeated<S, F, Bearer<S, X>>;
 
 /// The settings of a layer, with an instance of the inner service to clone.
 type Source<S, X> = Template<S, (Exchange<X>, Arc<Settings>)>;
 
 /// The state that the services of a layer share.
-pub(super) type Shared<S, X> = lane::Spread<Source<S, X>>;
+type Shared<S, X> = lane::Spread<Source<S, X>>;
 
 impl<S, X> Enter<S> for Shared<S, X>
 where
@@ -89,13 +87,15 @@ where
 }
 
 /// A call with its token, or without one.
-pub(crate) struct Bearer<S, X> {
+pub struct Bearer<S, X> {
     info: CallInfo,
     renewal: Option<Renewal<S, X>>,
     asking: Option<Asking>,
     /// The server's answer to the first token.
     refused: Option<ToolError>,
 }
+
+crate::text::opaque_debug!({S, X} Bearer<S, X>);
 
 /// What it takes to ask for a token and to send the call with it: of a call without one, and of one
 /// whose token may have been revoked.
@@ -117,7 +117,7 @@ impl<S, X> Renewal<S, X> {
     }
 }
 
-impl<S, X> Again<S> for Bearer<S, X>
+impl<S, X> Before<S> for Bearer<S, X>
 where
     S: Service<ToolCall> + Clone,
     X: Service<ToolCall, Response = Token, Error: Into<ToolError>, Future: Send>
@@ -141,7 +141,7 @@ where
         &mut self,
         call: &mut ToolCall,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), ToolError>> {
+    ) -> Poll<Result<Option<S::Response>, ToolError>> {
         let asking = self.asking.get_or_insert_with(|| {
             let renewal = self
                 .renewal
@@ -161,17 +161,17 @@ where
                 }
                 call.extensions_mut()
                     .insert(UpstreamToken::new(token.token));
-                Ok(())
+                Ok(None)
             }
             Err(error) => {
                 let error = GivenUp::by(call).map_or(error, GivenUp::error);
-                Err(self.gave_up(error))
+                Err(self.gave_up(error, Step::Wait))
             }
         })
     }
 
     /// The caller's cancellation goes before the server's answer, and that before all else.
-    fn gave_up(&mut self, error: ToolError) -> ToolError {
+    fn gave_up(&mut self, error: ToolError, _: Step) -> ToolError {
         match self.refused.take() {
             Some(refused) if error.kind() != ErrorKind::Cancelled => refused,
             _ => error,
@@ -179,9 +179,18 @@ where
     }
 
     fn not_ready(&mut self, _: &mut ToolCall, error: ToolError) -> Result<(S, Way), ToolError> {
-        Err(self.gave_up(error))
+        Err(self.gave_up(error, Step::Go))
     }
+}
 
+impl<S, X> Again<S> for Bearer<S, X>
+where
+    S: Service<ToolCall> + Clone,
+    X: Service<ToolCall, Response = Token, Error: Into<ToolError>, Future: Send>
+        + Clone
+        + Send
+        + 'static,
+{
     fn again(&mut self, result: Result<S::Response, ToolError>) -> After<S, S::Response> {
         let error = match (result, &mut self.renewal) {
             (Err(error), Some(renewal)) if renewal.is_refused(&error) => {

@@ -1,0 +1,287 @@
+//! The wait of a call before it is sent: for its turn, and for the inner service.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::{Ends, Step};
+use crate::{
+    call::ToolCall,
+    error::ToolError,
+    kit::{
+        preparing::{Preparing, Unprepared},
+        ready::{Prepared, Taken},
+        timer::Timer,
+    },
+};
+
+/// The way of a call until it is sent.
+#[derive(Clone, Copy, Debug)]
+pub enum Way {
+    /// It is sent, or waits until the inner service is ready for it.
+    Go,
+    /// It waits for its turn: [`Before::poll_turn`].
+    Wait,
+    /// Its turn comes then.
+    Until(Instant),
+}
+
+impl Way {
+    /// Waits until then, if that is not over.
+    pub(crate) fn until(at: Instant) -> Self {
+        match at > Instant::now() {
+            true => Self::Until(at),
+            false => Self::Go,
+        }
+    }
+}
+
+impl From<Step> for Way {
+    #[inline]
+    fn from(step: Step) -> Self {
+        match step {
+            Step::Go => Self::Go,
+            Step::Wait => Self::Wait,
+        }
+    }
+}
+
+/// The decisions about a call that is not sent yet.
+pub trait Before<S: Service<ToolCall>> {
+    /// Adds the names of the call to its error.
+    fn stamp(&self, error: ToolError) -> ToolError;
+
+    /// Decides whether a call waits before the inner service is asked whether it is ready, or
+    /// refuses it. Follows each [`Way::Until`] as well. If the service is ready,
+    /// [`admit`](Self::admit) follows immediately.
+    fn arrive(&mut self, _call: &ToolCall, _is_ready: bool) -> Result<Way, ToolError> {
+        Ok(Way::Go)
+    }
+
+    /// Admits a call whose inner service is ready, refuses it, or lets it wait.
+    fn admit(&mut self, _call: &mut ToolCall) -> Result<Way, ToolError> {
+        Ok(Way::Go)
+    }
+
+    /// Waits for the turn of a call, after [`Way::Wait`]. Ready with an answer if the call is not
+    /// sent.
+    fn poll_turn(
+        &mut self,
+        _call: &mut ToolCall,
+        _cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<S::Response>, ToolError>> {
+        Poll::Ready(Ok(None))
+    }
+
+    /// Records how long a call has waited for its turn.
+    fn waited(&self, _time: Duration) {}
+
+    /// Returns the error of a call that was given up while it waited.
+    fn gave_up(&mut self, error: ToolError, _waited: Step) -> ToolError {
+        error
+    }
+
+    /// Returns the error of a call whose inner service failed to become ready, or lets the call
+    /// wait and try again with another instance.
+    fn not_ready(&mut self, _call: &mut ToolCall, error: ToolError) -> Result<(S, Way), ToolError> {
+        Err(error)
+    }
+}
+
+/// The ticket of a layer that does not repeat calls.
+pub(super) struct Of<'a, T>(pub(super) &'a mut T);
+
+impl<S: Service<ToolCall>, T: Ends<S::Response>> Before<S> for Of<'_, T> {
+    #[inline]
+    fn stamp(&self, error: ToolError) -> ToolError {
+        error.for_call(self.0.info())
+    }
+
+    #[inline]
+    fn arrive(&mut self, _: &ToolCall, _: bool) -> Result<Way, ToolError> {
+        Ok(self.0.arrive().into())
+    }
+
+    #[inline]
+    fn admit(&mut self, call: &mut ToolCall) -> Result<Way, ToolError> {
+        self.0.admit(call).map(Way::from)
+    }
+
+    fn poll_turn(
+        &mut self,
+        call: &mut ToolCall,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<S::Response>, ToolError>> {
+        self.0.poll_turn(call, cx)
+    }
+
+    fn waited(&self, time: Duration) {
+        self.0.waited(time);
+    }
+
+    fn gave_up(&mut self, error: ToolError, waited: Step) -> ToolError {
+        self.0.gave_up(error, waited)
+    }
+
+    fn not_ready(&mut self, call: &mut ToolCall, error: ToolError) -> Result<(S, Way), ToolError> {
+        Err(self.0.not_ready(call, error))
+    }
+}
+
+/// Decides about a call that has arrived. `None`: it is sent, and `inner` is ready for it.
+#[inline]
+pub(super) fn begin<S, T>(
+    inner: &mut Prepared<S>,
+    call: &mut ToolCall,
+    ticket: &mut T,
+) -> Result<Option<(S, Way)>, ToolError>
+where
+    S: Service<ToolCall> + Clone,
+    T: Before<S>,
+{
+    let way = match ticket.arrive(call, inner.readiness().is_yes()) {
+        Ok(Way::Go) => match inner.take() {
+            Taken::Ready => match ticket.admit(call) {
+                Ok(Way::Go) => return Ok(None),
+                way => way.map(|way| (None, way)),
+            },
+            Taken::Wait(svc) => return Ok(Some((svc, Way::Go))),
+            Taken::Failed(error) => failed(ticket, call, error),
+        },
+        way => way.map(|way| (None, way)),
+    };
+    inner.renew();
+    match way {
+        Ok((svc, way)) => Ok(Some((svc.unwrap_or_else(|| inner.svc.clone()), way))),
+        Err(error) => Err(ticket.stamp(error)),
+    }
+}
+
+/// A call that waits to be sent. While it waits for its turn, the service has nothing reserved.
+pub(super) struct Wait<S> {
+    preparing: Preparing<S>,
+    call: Option<ToolCall>,
+    way: Way,
+    since: Instant,
+    timer: Timer,
+}
+
+/// The end of a call that is not sent.
+pub(super) type End<Res> = Result<Res, ToolError>;
+
+/// The service and the call that is sent now, or the end of the call.
+type Due<'s, S, Res> = Result<(&'s mut S, ToolCall), End<Res>>;
+
+impl<S> Wait<S> {
+    pub(super) fn new((svc, way): (S, Way), call: ToolCall) -> Self {
+        Self {
+            preparing: Preparing::new(svc, &call),
+            call: Some(call),
+            way,
+            since: Instant::now(),
+            timer: Timer::default(),
+        }
+    }
+
+    /// Returns the state of the call.
+    pub(super) fn state(&self) -> &'static str {
+        match self.way {
+            Way::Go => "Preparing",
+            Way::Wait | Way::Until(_) => "Waiting",
+        }
+    }
+
+    /// Ready once the call is sent, or has its end.
+    pub(super) fn poll<'s, T>(
+        &'s mut self,
+        ticket: &mut T,
+        cx: &mut Context<'_>,
+    ) -> Poll<Due<'s, S, S::Response>>
+    where
+        S: Service<ToolCall> + Clone,
+        S::Error: Into<ToolError>,
+        T: Before<S>,
+    {
+        let mut preparing = Pin::new(&mut self.preparing);
+        let mut turns = 0;
+        loop {
+            let call = self.call.as_mut().expect("polled after completion");
+            let next = match self.way {
+                Way::Go => match ready!(preparing.as_mut().poll(cx)) {
+                    Ok(svc) => match ticket.admit(call) {
+                        Ok(Way::Go) => break,
+                        // A clone: nothing stays reserved while the call waits.
+                        way => way.map(|way| (Some(svc.clone()), way)),
+                    },
+                    Err(Unprepared::GivenUp(why)) => Err(ticket.gave_up(why.error(), Step::Go)),
+                    Err(Unprepared::Failed(error)) => failed(ticket, call, error),
+                }
+                .map_err(Err),
+                way => {
+                    let turn = match way {
+                        Way::Until(at) => {
+                            let over = self.timer.poll(cx, || Some(at));
+                            over.map(|()| ticket.arrive(call, false).map_err(Err))
+                        }
+                        _ => poll_turn(ticket, call, &mut turns, cx),
+                    };
+                    let turn = match turn {
+                        Poll::Ready(turn) => turn,
+                        Poll::Pending => {
+                            let why = ready!(preparing.as_mut().poll_given_up(cx));
+                            Err(Err(ticket.gave_up(why.error(), Step::Wait)))
+                        }
+                    };
+                    ticket.waited(self.since.elapsed());
+                    turn.map(|way| (None, way))
+                }
+            };
+            match next {
+                Ok((svc, way)) => {
+                    preparing.as_mut().restart(svc, call);
+                    (self.way, self.since) = (way, Instant::now());
+                    self.timer.reset();
+                }
+                Err(end) => return Poll::Ready(Err(end.map_err(|e| ticket.stamp(e)))),
+            }
+        }
+        let call = self.call.take().expect("there until it is sent");
+        Poll::Ready(Ok((preparing.service(), call)))
+    }
+}
+
+/// Polls for the turn of a call, at most twice in one poll: another call may take what the first
+/// turn was waited for. So a turn that is ready and changes nothing does not occupy the thread.
+fn poll_turn<S: Service<ToolCall>>(
+    ticket: &mut impl Before<S>,
+    call: &mut ToolCall,
+    turns: &mut u32,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Way, End<S::Response>>> {
+    *turns += 1;
+    if *turns > 2 {
+        cx.waker().wake_by_ref();
+        return Poll::Pending;
+    }
+    Poll::Ready(match ready!(ticket.poll_turn(call, cx)) {
+        Ok(None) => Ok(Way::Go),
+        Ok(Some(answer)) => Err(Ok(answer)),
+        Err(error) => Err(Err(error)),
+    })
+}
+
+/// The inner service failed to become ready: the call waits for another instance, or ends.
+fn failed<S: Service<ToolCall>>(
+    ticket: &mut impl Before<S>,
+    call: &mut ToolCall,
+    error: ToolError,
+) -> Result<(Option<S>, Way), ToolError> {
+    let error = ticket.stamp(error);
+    let (svc, way) = ticket.not_ready(call, error)?;
+    Ok((Some(svc), way))
+}
