@@ -5,7 +5,7 @@ pub(crate) mod keys;
 use std::{fmt, sync::Arc};
 
 pub use self::keys::Keys;
-pub(crate) use self::keys::{DEFAULT_MAX_KEYS, MOST_KEYS, check_max};
+pub(crate) use self::keys::{DEFAULT_MAX_KEYS, check_max};
 use crate::call::{CallInfo, ToolCall, hash_of};
 
 /// Which calls share one state: one breaker, one cooldown. Looking a key up does not allocate.

@@ -62,7 +62,7 @@ impl CircuitBreakerHandle {
     /// forced.
     pub fn breaker(&self, call: &ToolCall) -> Breaker {
         let make = || Circuit::new(&self.shared);
-        Breaker(self.circuits.with_kept(&call.info(), make, Arc::clone))
+        Breaker(self.circuits.get_known(&call.info(), make))
     }
 
     /// The breaker of a call's key, if there is one.

@@ -1,6 +1,6 @@
 //! What a mirror between processes asks of breakers, beyond what everybody may.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use super::{breaker::Breaker, circuit::Circuit, handle::CircuitBreakerHandle};
 use crate::{
@@ -21,7 +21,7 @@ impl CircuitBreakerHandle {
         parts: (Option<&str>, Option<&str>),
     ) -> Option<Breaker> {
         let make = || Circuit::new(&self.shared);
-        let breaker = Breaker(self.circuits.with_parts(hash, parts, make, Arc::clone));
+        let breaker = Breaker(self.circuits.of_parts(hash, parts, make));
         (!breaker.circuit().is_overflow).then_some(breaker)
     }
 

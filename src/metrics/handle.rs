@@ -151,7 +151,7 @@ impl Inner {
             let other = rows.overflow().value();
             Spread::new(Row::new(Labels::of(call), shared, Some(other)))
         };
-        rows.with(call, make, |entry| entry.value().keep())
+        rows.keep(call, make).value().keep()
     }
 
     fn happened(&self, call: &CallInfo, series: Series) {

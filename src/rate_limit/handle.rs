@@ -91,13 +91,11 @@ impl RateLimitHandle {
             return;
         }
         let make = || KeyGate::new(&self.settings);
-        let cool = |entry: &Arc<Entry<KeyGate>>| {
-            let now = self.settings.now();
-            entry.value().cool(now, cooldown);
-            let cooldown = cooldown.min(MAX_COOLDOWN);
-            self.settings.know(entry, now, cooldown, false);
-        };
-        self.registry.with_kept(&call.info(), make, cool);
+        let entry = self.registry.get_known(&call.info(), make);
+        let now = self.settings.now();
+        entry.value().cool(now, cooldown);
+        let cooldown = cooldown.min(MAX_COOLDOWN);
+        self.settings.know(&entry, now, cooldown, false);
     }
 }
 

@@ -128,14 +128,15 @@ impl RateLimitHandle {
         };
         let remaining = remaining.min(self.settings.max_cooldown);
         let make = || KeyGate::new(&self.settings);
-        remaining.is_zero()
-            || self.registry.with_parts(hash, parts, make, |entry| {
-                let (gate, now) = (entry.value(), self.settings.now());
-                match is_met {
-                    true => gate.limit_elsewhere(now, remaining),
-                    false => gate.cool(now, remaining),
-                }
-                !gate.is_overflow
-            })
+        if remaining.is_zero() {
+            return true;
+        }
+        let entry = self.registry.of_parts(hash, parts, make);
+        let (gate, now) = (entry.value(), self.settings.now());
+        match is_met {
+            true => gate.limit_elsewhere(now, remaining),
+            false => gate.cool(now, remaining),
+        }
+        !gate.is_overflow
     }
 }
