@@ -1,8 +1,6 @@
 //! Parts of a whole that threads have for themselves, so that they do not write to the same cache
 //! line.
 
-#[cfg(feature = "metrics")]
-use std::sync::atomic::{Ordering::Acquire, fence};
 use std::{
     cell::Cell,
     fmt,
@@ -69,16 +67,6 @@ impl<T> Spread<T> {
     pub(crate) fn keep(&self) -> Arc<Kept<T>> {
         Arc::clone(here(&self.0))
     }
-
-    /// How many are kept.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn references(&self) -> usize {
-        // One of each lane is ours.
-        let kept = self.0.iter().map(|kept| Arc::strong_count(kept) - 1).sum();
-        // What somebody did before a reference was dropped has been done.
-        fence(Acquire);
-        kept
-    }
 }
 
 impl<T> Clone for Spread<T> {
@@ -143,17 +131,5 @@ mod tests {
         assert_eq!((**kept.0, Arc::strong_count(&value)), (1, 2));
         drop(kept);
         assert_eq!(Arc::strong_count(&value), 1);
-    }
-
-    #[cfg(feature = "metrics")]
-    #[test]
-    fn references_are_counted_over_all_threads_and_clones() {
-        let spread = Spread::new(());
-        let other = spread.clone();
-        let kept = thread::scope(|scope| scope.spawn(|| other.keep()).join().unwrap());
-        let mine = spread.keep();
-        assert_eq!(spread.references(), 2);
-        drop((kept, mine));
-        assert_eq!(spread.references(), 0);
     }
 }

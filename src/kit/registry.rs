@@ -69,11 +69,9 @@ pub(crate) enum Keep {
 
 /// Whether a key is known.
 const UNKNOWN: u8 = 0;
-/// The key may be made of ids: only a caller who was verified can make it known.
-const UNVERIFIED: u8 = 1;
-const KNOWN: u8 = 2;
+const KNOWN: u8 = 1;
 /// Known before its first call, and never evicted.
-const DECLARED: u8 = 3;
+const DECLARED: u8 = 2;
 
 /// How many keys are looked at for one to evict.
 const LOOKS: usize = 64;
@@ -91,53 +89,50 @@ struct Node<V> {
     /// The beginnings of the key's texts. The hash distinguishes keys.
     server: Option<Box<str>>,
     name: Option<Box<str>>,
-    /// `Some` in the overflow entry, which is never known.
-    beyond: Option<Box<Beyond>>,
+    proofs: Arc<Proofs>,
+    /// Whether it is that of the keys beyond the bound, and never known.
+    is_overflow: bool,
     /// Looked up again since it was added, or since the last look at it for an eviction.
     used: AtomicBool,
-    /// One of the four constants.
+    /// One of the three constants.
     known: AtomicU8,
     value: V,
 }
 
-/// The keys that were proved while there was no place for them, the oldest first.
+/// Decides which calls make keys known.
 #[derive(Debug)]
-struct Beyond {
+struct Proofs {
     key: Key,
-    proved: Mutex<VecDeque<u64>>,
+    /// The keys that were proved while there was no place for them, the oldest first.
+    waiting: Mutex<VecDeque<u64>>,
 }
 
-impl Beyond {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<u64>> {
-        self.proved.lock().unwrap_or_else(PoisonError::into_inner)
+impl Proofs {
+    /// Returns whether a call can prove its key: its caller cannot have invented it.
+    fn are_from(&self, call: &CallInfo) -> bool {
+        !(self.key.is_of_ids() && call.has_unverified_principal())
     }
 
-    fn prove(&self, call: &CallInfo) {
-        if is_unverified(&self.key, call) {
-            return;
+    fn lock(&self) -> MutexGuard<'_, VecDeque<u64>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, hash: u64) {
+        let mut waiting = self.lock();
+        if !waiting.contains(&hash) {
+            waiting.push_back(hash);
         }
-        let hash = self.key.hash(call);
-        let mut proved = self.lock();
-        if !proved.contains(&hash) {
-            proved.push_back(hash);
-        }
-        if proved.len() > MOST_PROVED {
-            proved.pop_front();
+        if waiting.len() > MOST_PROVED {
+            waiting.pop_front();
         }
     }
 
     /// Removes a key. Returns whether it was proved.
     fn take(&self, hash: u64) -> bool {
-        let mut proved = self.lock();
-        let before = proved.len();
-        proved.retain(|known| *known != hash);
-        proved.len() < before
+        let mut waiting = self.lock();
+        let at = waiting.iter().position(|known| *known == hash);
+        at.and_then(|at| waiting.remove(at)).is_some()
     }
-}
-
-/// Returns whether the key of a call may be one that its caller has invented.
-fn is_unverified(key: &Key, call: &CallInfo) -> bool {
-    key.is_of_ids() && call.has_unverified_principal()
 }
 
 /// The first [`MAX_NAME_BYTES`], and less in front of a character that they would split.
@@ -200,14 +195,18 @@ impl<V> Entry<V> {
 
     #[cold]
     fn prove_first(&self, call: &CallInfo) {
-        let Node { beyond, known, .. } = &*self.0;
-        match beyond {
-            Some(beyond) => beyond.prove(call),
-            None if known.load(Relaxed) == UNVERIFIED && call.has_unverified_principal() => {}
-            // A declared one stays declared.
-            None => {
-                known.fetch_max(KNOWN, Relaxed);
-            }
+        let Node { proofs, .. } = &*self.0;
+        match proofs.are_from(call) {
+            true if self.0.is_overflow => proofs.add(proofs.key.hash(call)),
+            true => self.know(KNOWN),
+            false => {}
+        }
+    }
+
+    /// What is declared stays so.
+    fn know(&self, how: u8) {
+        if !self.0.is_overflow {
+            self.0.known.fetch_max(how, Relaxed);
         }
     }
 
@@ -261,6 +260,13 @@ impl<V> Lane<V> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns how many calls have a key.
+    #[cfg(feature = "metrics")]
+    fn calls(&self, hash: u64) -> usize {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(&hash).map_or(0, |it| Arc::strong_count(it) - 1)
+    }
+
     /// Removes a key. Returns whether no call has it.
     fn remove(&self, hash: u64) -> bool {
         let mut table = self.write();
@@ -275,19 +281,9 @@ impl<V> Lane<V> {
 #[derive(Debug)]
 struct Main<V> {
     nodes: Table<Arc<Node<V>>>,
-    /// All of them, each in one queue, those first that were added, or looked at, longest ago.
-    known: VecDeque<Arc<Node<V>>>,
-    /// Some may have become known since.
-    unknown: VecDeque<Arc<Node<V>>>,
-}
-
-impl<V> Main<V> {
-    fn queue(&mut self, is_known: bool) -> &mut VecDeque<Arc<Node<V>>> {
-        match is_known {
-            true => &mut self.known,
-            false => &mut self.unknown,
-        }
-    }
+    /// All of them: the unknown ones, of which some may have become known since, and the known
+    /// ones. Those are first that were added, or looked at, longest ago.
+    queues: [VecDeque<Arc<Node<V>>>; 2],
 }
 
 #[derive(Debug)]
@@ -295,7 +291,7 @@ struct Shared<V> {
     lanes: Box<[Lane<V>]>,
     main: Mutex<Main<V>>,
     overflow: Arc<Entry<V>>,
-    key: Key,
+    proofs: Arc<Proofs>,
     /// The hash of the empty text, if that is no key.
     no_key: Option<u64>,
     max: usize,
@@ -316,15 +312,17 @@ impl<V> Clone for Registry<V> {
 impl<V: Evict> Registry<V> {
     /// Makes a map of at most `max` keys, at least 1. `overflow` is shared by the keys beyond.
     pub(crate) fn new(key: Key, max: usize, overflow: V, listener: Listener) -> Self {
-        let beyond = Beyond {
-            key: key.clone(),
-            proved: Mutex::default(),
-        };
+        let no_key = key.of_none();
+        let proofs = Arc::new(Proofs {
+            key,
+            waiting: Mutex::default(),
+        });
         let overflow = Node {
             hash: 0,
             server: None,
             name: None,
-            beyond: Some(Box::new(beyond)),
+            proofs: Arc::clone(&proofs),
+            is_overflow: true,
             used: AtomicBool::new(false),
             known: AtomicU8::new(UNKNOWN),
             value: overflow,
@@ -334,12 +332,11 @@ impl<V: Evict> Registry<V> {
             lanes: (0..lanes()).map(lane).collect(),
             main: Mutex::new(Main {
                 nodes: Table::default(),
-                known: VecDeque::new(),
-                unknown: VecDeque::new(),
+                queues: Default::default(),
             }),
             overflow: Arc::new(Entry(Arc::new(overflow))),
-            no_key: key.of_none(),
-            key,
+            proofs,
+            no_key,
             max: max.max(1),
             listener,
             inert: Inert::new("metrics"),
@@ -361,14 +358,14 @@ impl<V: Evict> Registry<V> {
 
     /// Returns what its keys are made of.
     pub(crate) fn key(&self) -> &Key {
-        &self.0.key
+        &self.0.proofs.key
     }
 
     /// Returns the entry of the call's key, made by `make` if it is new, for the call to keep until
     /// it has ended.
     #[inline]
     pub(crate) fn keep(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
-        let hash = self.0.key.hash(call);
+        let hash = self.key().hash(call);
         if self.0.no_key == Some(hash) {
             self.lacks_key(call);
         }
@@ -381,7 +378,7 @@ impl<V: Evict> Registry<V> {
         call: &CallInfo,
         make: impl FnOnce() -> V,
     ) -> Option<Arc<Entry<V>>> {
-        let hash = self.0.key.hash(call);
+        let hash = self.key().hash(call);
         (self.0.no_key != Some(hash)).then(|| self.keep_hash(hash, call, make))
     }
 
@@ -408,34 +405,49 @@ impl<V: Evict> Registry<V> {
     /// Returns the entry of the call's key, made by `make` if it is new, for code that names a key
     /// itself: the key is known. It is not evicted while the entry is held.
     pub(crate) fn get_known(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
-        let hash = self.0.key.hash(call);
+        let hash = self.key().hash(call);
         let entry = self.find(hash).unwrap_or_else(|| {
-            let parts = self.0.key.parts(call);
-            self.insert_as(KNOWN, hash, parts, make)
+            let parts = self.key().parts(call);
+            self.insert_as(true, hash, parts, make)
         });
-        if entry.0.beyond.is_none() {
-            entry.prove(call);
+        if self.0.proofs.are_from(call) {
+            entry.know(KNOWN);
         }
         entry
     }
 
     /// Makes a key known before its first call. It is never evicted.
     pub(crate) fn declare(&self, call: &CallInfo, make: impl FnOnce() -> V) {
-        let entry = self.get_known(call, make);
-        if entry.0.beyond.is_none() {
-            entry.0.known.store(DECLARED, Relaxed);
-        }
+        self.get_known(call, make).know(DECLARED);
     }
 
     /// Returns the entry that the keys beyond the bound share.
     #[cfg(feature = "metrics")]
-    pub(crate) fn overflow(&self) -> &Arc<Entry<V>> {
+    pub(crate) fn overflow(&self) -> &Entry<V> {
         &self.0.overflow
+    }
+
+    /// Returns how many calls have the key of an entry, or keep the overflow entry.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn calls(&self, entry: &Entry<V>) -> usize {
+        let calls = match entry.0.is_overflow {
+            // One is the registry's.
+            true => Arc::strong_count(&self.0.overflow) - 1,
+            false => self
+                .0
+                .lanes
+                .iter()
+                .map(|lane| lane.calls(entry.0.hash))
+                .sum(),
+        };
+        // What a call has done before it dropped its entry is seen.
+        fence(Acquire);
+        calls
     }
 
     /// Returns the entry of the call's key, if there is one. That does not count as a use.
     pub(crate) fn peek(&self, call: &CallInfo) -> Option<Arc<Entry<V>>> {
-        self.find(self.0.key.hash(call))
+        self.find(self.key().hash(call))
     }
 
     pub(crate) fn find(&self, hash: u64) -> Option<Arc<Entry<V>>> {
@@ -475,24 +487,17 @@ impl<V: Evict> Registry<V> {
 
     #[cold]
     fn insert(&self, hash: u64, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
-        let key = &self.0.key;
-        let beyond = self.0.overflow.0.beyond.as_ref();
-        let was_proved = || beyond.is_some_and(|beyond| beyond.take(hash));
-        let known = match key.is_of_ids() {
-            true if call.has_unverified_principal() => UNVERIFIED,
-            _ if V::IS_KNOWN || was_proved() => KNOWN,
-            true => UNVERIFIED,
-            false => UNKNOWN,
-        };
+        let proofs = &self.0.proofs;
+        let is_known = proofs.are_from(call) && (V::IS_KNOWN || proofs.take(hash));
         // A key function may look at the keys itself, or wait for a thread that does: no lock is
         // held.
-        self.insert_as(known, hash, key.parts(call), make)
+        self.insert_as(is_known, hash, self.key().parts(call), make)
     }
 
     /// Returns the entry of a key, which is added unless another thread was faster.
     fn insert_as(
         &self,
-        known: u8,
+        is_known: bool,
         hash: u64,
         (server, name): (Option<&str>, Option<&str>),
         make: impl FnOnce() -> V,
@@ -503,7 +508,6 @@ impl<V: Evict> Registry<V> {
             node.mark_used();
             return self.share(node);
         }
-        let is_known = known >= KNOWN;
         let Ok(evicted) = self.make_room(&mut main, is_known) else {
             return Arc::clone(&self.0.overflow);
         };
@@ -511,12 +515,13 @@ impl<V: Evict> Registry<V> {
             hash,
             server: server.map(head),
             name: name.map(head),
-            beyond: None,
+            proofs: Arc::clone(&self.0.proofs),
+            is_overflow: false,
             used: AtomicBool::new(false),
-            known: AtomicU8::new(known),
+            known: AtomicU8::new(if is_known { KNOWN } else { UNKNOWN }),
             value: make(),
         });
-        main.queue(is_known).push_back(Arc::clone(&node));
+        main.queues[usize::from(is_known)].push_back(Arc::clone(&node));
         let kept = main.nodes.len();
         main.nodes.insert(hash, Arc::clone(&node));
         // A listener may look at the keys itself, and so may a value that is dropped.
@@ -529,19 +534,17 @@ impl<V: Evict> Registry<V> {
 
     /// Makes room for one more key. Returns the node that had its place; an error if there is no
     /// room.
-    fn make_room(&self, main: &mut Main<V>, is_known: bool) -> Result<Option<Arc<Node<V>>>, Full> {
+    fn make_room(&self, main: &mut Main<V>, is_known: bool) -> Result<Option<Arc<Node<V>>>, ()> {
         let max = self.0.max;
-        let may_grow = |main: &Main<V>| is_known || main.unknown.len() < max.div_ceil(2);
+        let may_grow = |main: &Main<V>| is_known || main.queues[0].len() < max.div_ceil(2);
         let has_room = |main: &Main<V>| may_grow(main) && main.nodes.len() < max;
         if has_room(main) {
             return Ok(None);
         }
-        if let Some(evicted) = self.evict(main, false, Keep::IfPossible) {
-            return Ok(Some(evicted));
-        }
+        let evicted = self.evict(main, false, Keep::IfPossible);
         // The queue has lost those that have become known.
-        if has_room(main) {
-            return Ok(None);
+        if evicted.is_some() || has_room(main) {
+            return Ok(evicted);
         }
         // For a key that is not known, no known one goes that has a state to lose.
         let most = match is_known {
@@ -549,19 +552,20 @@ impl<V: Evict> Registry<V> {
             false => Keep::IfUsed,
         };
         let evicted = may_grow(main).then(|| self.evict(main, true, most));
-        evicted.flatten().map(Some).ok_or(Full)
+        evicted.flatten().map(Some).ok_or(())
     }
 
     /// Evicts a key that has to stay for no more than `most`. Those that were looked at and stay
     /// are the youngest of their queue now.
     fn evict(&self, main: &mut Main<V>, of_known: bool, most: Keep) -> Option<Arc<Node<V>>> {
+        let queue = usize::from(of_known);
         let (mut stay, mut evicted) = (Vec::new(), None);
         while evicted.is_none()
             && stay.len() < LOOKS
-            && let Some(node) = main.queue(of_known).pop_front()
+            && let Some(node) = main.queues[queue].pop_front()
         {
             if node.is_known() != of_known {
-                main.known.push_back(node);
+                main.queues[1].push_back(node);
                 continue;
             }
             let rank = (node.keep(), node.used.swap(false, Relaxed));
@@ -576,8 +580,7 @@ impl<V: Evict> Registry<V> {
             let at = stay.iter().position(goes);
             evicted = at.map(|at| stay.remove(at).1);
         }
-        main.queue(of_known)
-            .extend(stay.into_iter().map(|(_, node)| node));
+        main.queues[queue].extend(stay.into_iter().map(|(_, node)| node));
         evicted
     }
 
@@ -600,9 +603,6 @@ impl<V: Evict> Registry<V> {
     }
 }
 
-/// All keys must stay.
-struct Full;
-
 #[cfg(feature = "shared")]
 impl<V: Evict> Registry<V> {
     /// Returns the entry of a key by its hash and its texts, as another process reports it, made
@@ -614,8 +614,7 @@ impl<V: Evict> Registry<V> {
         parts: (Option<&str>, Option<&str>),
         make: impl FnOnce() -> V,
     ) -> Arc<Entry<V>> {
-        let known = if V::IS_KNOWN { KNOWN } else { UNKNOWN };
-        let insert = || self.insert_as(known, hash, parts, make);
+        let insert = || self.insert_as(V::IS_KNOWN, hash, parts, make);
         self.find(hash).unwrap_or_else(insert)
     }
 }

@@ -6,18 +6,9 @@ use hdrhistogram::Histogram;
 use tokio::time::Instant;
 
 use super::{
-    breakers::Breakers,
-    handle::Metrics,
-    inert::InertCalls,
-    labels::Labels,
-    latency::Range,
-    names::Series,
-    row::{Row, in_flight},
-    snapshot::Snapshot,
-    tally::Counts,
-    tokens::TokenTotals,
+    breakers::Breakers, handle::Metrics, inert::InertCalls, labels::Labels, latency::Range,
+    names::Series, row::Row, snapshot::Snapshot, tally::Counts, tokens::TokenTotals,
 };
-use crate::kit::lane::Spread;
 
 /// The counts of one tool.
 #[derive(Clone, Debug)]
@@ -41,9 +32,9 @@ impl Totals {
         }
     }
 
-    pub(super) fn read(&mut self, row: &Spread<Row>) {
+    pub(super) fn read(&mut self, row: &Row, calls: usize) {
         self.is_known |= row.is_known();
-        self.in_flight += in_flight(row);
+        self.in_flight += calls as u64;
         row.lanes.read(|tally| {
             self.counts.combine(&tally.counts, u64::saturating_add);
             // It cannot fail: both are of one range, and this one resizes itself.
@@ -114,9 +105,11 @@ impl Collected {
     }
 
     /// Names that look the same as labels share a row.
-    pub(super) fn add(&mut self, row: &Spread<Row>) {
+    pub(super) fn add(&mut self, row: &Row, calls: usize) {
         let totals = self.tools.entry(row.labels.clone());
-        totals.or_insert_with(|| Totals::new(&self.range)).read(row);
+        totals
+            .or_insert_with(|| Totals::new(&self.range))
+            .read(row, calls);
     }
 
     fn subtract(&mut self, earlier: &Self) {

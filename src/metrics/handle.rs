@@ -23,7 +23,7 @@ use crate::{
     error::{ErrorKind, ToolError},
     event::{BreakerState, Event, InertReason, Listen, Listener, TokenOutcome, Transition},
     key::Key,
-    kit::{lane::Spread, registry::Registry},
+    kit::registry::Registry,
     outcome::ByError,
 };
 
@@ -41,7 +41,7 @@ const MOST_TOOLS: usize = 1 << 20;
 pub struct Metrics(Arc<Inner>);
 
 struct Inner {
-    rows: Registry<Spread<Row>>,
+    rows: Registry<Arc<Row>>,
     board: Board,
     tokens: Tokens,
     inert: Inert,
@@ -134,10 +134,10 @@ impl Metrics {
         let mut all = Collected::new(shared.range, board.all());
         all.tokens = tokens.collect();
         all.inert = inert.all();
-        for entry in rows.entries() {
-            all.add(entry.value());
+        let other = rows.overflow();
+        for entry in rows.entries().iter().map(Arc::as_ref).chain([other]) {
+            all.add(entry.value(), rows.calls(entry));
         }
-        all.add(rows.overflow().value());
         all
     }
 }
@@ -149,13 +149,13 @@ impl Inner {
         let Self { rows, shared, .. } = self;
         let make = || {
             let other = rows.overflow().value();
-            Spread::new(Row::new(Labels::of(call), shared, Some(other)))
+            Arc::new(Row::new(Labels::of(call), shared, Some(other)))
         };
-        rows.keep(call, make).value().keep()
+        rows.keep(call, make)
     }
 
     fn happened(&self, call: &CallInfo, series: Series) {
-        self.seat(call).happened(series);
+        self.seat(call).value().happened(series);
     }
 
     /// A call that no layer has seen was not started.
@@ -164,7 +164,7 @@ impl Inner {
         let end = end.with_failure(kind, kind.code(), true);
         let count = |row: &Row| row.ended(row.began(), &end);
         match kind {
-            ErrorKind::DeadlineExceeded | ErrorKind::Cancelled => count(&self.seat(call)),
+            ErrorKind::DeadlineExceeded | ErrorKind::Cancelled => count(self.seat(call).value()),
             // A name that no table knows, or whose call a table refused: no row is made for it.
             _ => count(self.rows.overflow().value()),
         }
@@ -322,7 +322,7 @@ impl MetricsBuilder {
             sinks: self.sinks,
             aliases: self.aliases,
         });
-        let other = Spread::new(Row::new(Labels::other(), &shared, None));
+        let other = Arc::new(Row::new(Labels::other(), &shared, None));
         let key = Key::default();
         Metrics(Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
             listener: inner.clone() as _,

@@ -33,7 +33,7 @@ impl<C> Observer<C> {
         below.listen(layer.metrics.listener());
         let seat = layer.metrics.seat(below.call());
         Self {
-            began_as_known: seat.began(),
+            began_as_known: seat.value().began(),
             seat,
             is_resolved: call.is_resolved() && below.call().listed_tool().is_some(),
             since: Instant::now(),
@@ -73,7 +73,8 @@ impl<C> Observer<C> {
 
     #[inline]
     fn count(&self, end: &CallEnd<'_>) {
-        self.seat.ended(self.began_as_known, end);
+        let row = self.seat.value();
+        row.ended(self.began_as_known, end);
     }
 }
 

@@ -12,10 +12,7 @@ use super::{
     sink::{CallEnd, Sinks, ToolSink},
     tally::Tally,
 };
-use crate::kit::{
-    lane::{Kept, Spread},
-    registry::{Evict, Keep},
-};
+use crate::kit::registry::{Entry, Evict, Keep};
 
 /// The settings and sinks of all rows of a [`Metrics`](super::Metrics).
 pub(super) struct Shared {
@@ -39,12 +36,12 @@ pub(super) struct Row {
     sinks: OnceLock<Box<[Box<dyn ToolSink>]>>,
     shared: Arc<Shared>,
     /// `None` for the other row itself.
-    other: Option<Spread<Self>>,
+    other: Option<Arc<Self>>,
 }
 
 impl Row {
     /// `other` counts for it until it is known; the other one itself has none.
-    pub(super) fn new(labels: Labels, shared: &Arc<Shared>, other: Option<&Spread<Self>>) -> Self {
+    pub(super) fn new(labels: Labels, shared: &Arc<Shared>, other: Option<&Arc<Self>>) -> Self {
         Self {
             labels,
             codes: Codes::default(),
@@ -163,18 +160,13 @@ impl Row {
     }
 }
 
-/// A call in flight: this reference is all that counts it, and it keeps the row of its tool.
-pub(super) type Seat = Arc<Kept<Row>>;
+/// A call in flight: this reference is all that counts it, and it keeps the row of its tool. A call
+/// is counted before its seat is dropped.
+pub(super) type Seat = Arc<Entry<Arc<Row>>>;
 
-/// How many calls are in flight. A call is counted before its seat is dropped.
-pub(super) fn in_flight(row: &Spread<Row>) -> u64 {
-    row.references() as u64
-}
-
-impl Evict for Spread<Row> {
+impl Evict for Arc<Row> {
     fn keep(&self) -> Keep {
-        // In this order: a call that has left has shown before whether the row is known.
-        match self.references() > 0 || self.is_known() {
+        match self.is_known() {
             true => Keep::Always,
             false => Keep::IfUsed,
         }
