@@ -117,13 +117,11 @@
 //! the table knows is written to the call, which costs the same.
 
 use std::{
-    future::Future,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
 
-use pin_project_lite::pin_project;
+use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -135,7 +133,7 @@ use crate::{
     call::{CallInfo, Record, ToolCall},
     error::ToolError,
     event::{Audience, Event, Listen, Listener},
-    kit::inner,
+    flow::{Ends, Sent, Ticket},
 };
 
 /// A table that knows the tools. See the [module docs](self) for an example.
@@ -277,24 +275,14 @@ where
             Err(error) => {
                 // The reservation of the one that was ready is given back.
                 self.inner = self.inner.clone();
-                let call = call.info();
-                return ResponseFuture {
-                    fut: None,
-                    refusal: Some(self.shared.refuse(&call, error)),
-                    call,
-                    spelled: None,
-                };
+                return Sent::refused(self.shared.refuse(&call.info(), error));
             }
         };
         let info = call.info();
-        let fut = Some(self.inner.call(call));
+        let fut = self.inner.call(call);
         self.shared.audience.learn(&info);
-        ResponseFuture {
-            fut,
-            refusal: None,
-            call: info,
-            spelled,
-        }
+        let call = info;
+        Sent::new(fut, Resolved { call, spelled })
     }
 }
 
@@ -302,37 +290,32 @@ crate::text::debug_fields! {
     {S: std::fmt::Debug} |this| IdentityService<S> { inner: this.inner, .. }
 }
 
-pin_project! {
-    /// Response future for [`IdentityService`].
-    #[must_use = "futures do nothing unless polled"]
-    pub struct ResponseFuture<F> {
-        // None for a call that was refused.
-        #[pin]
-        fut: Option<F>,
-        refusal: Option<ToolError>,
-        call: CallInfo,
-        // The caller's names, if they are others.
-        spelled: Option<CallInfo>,
+/// Response future for [`IdentityService`].
+pub type ResponseFuture<F> = Sent<F, Resolved>;
+
+/// A call under the names of its identity.
+pub struct Resolved {
+    call: CallInfo,
+    // The caller's names, if they are others.
+    spelled: Option<CallInfo>,
+}
+
+impl Ticket for Resolved {
+    const REPORTS: bool = false;
+
+    fn info(&self) -> &CallInfo {
+        &self.call
     }
 }
 
-impl<F, Res, E> Future for ResponseFuture<F>
-where
-    F: Future<Output = Result<Res, E>>,
-    E: Into<ToolError>,
-{
-    type Output = Result<Res, ToolError>;
+impl<Res> Ends<Res> for Resolved {
+    type Class = ();
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        if let Some(refusal) = this.refusal.take() {
-            return Poll::Ready(Err(refusal));
+    fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
+        if let (Err(error), Some(spelled)) = (result, &self.spelled) {
+            *error = error.clone().readdressed(&self.call, spelled);
         }
-        inner::poll(this.fut, cx).map_err(|error| match this.spelled {
-            Some(spelled) => error.into().readdressed(this.call, spelled),
-            None => error.into().for_call(this.call),
-        })
     }
 }
 
-crate::text::opaque_debug!({F} ResponseFuture<F>);
+crate::text::opaque_debug!({} Resolved);

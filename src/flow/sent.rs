@@ -12,11 +12,7 @@ use super::{
     Ends, Gate, Readiness, Ticket,
     in_flight::{Beginning, InFlight},
 };
-use crate::{
-    call::{CallInfo, ToolCall},
-    error::ToolError,
-    kit::inner::call_in_place,
-};
+use crate::{call::ToolCall, error::ToolError, kit::inner::call_in_place};
 
 pin_project! {
     /// A call that was sent, or refused when it arrived.
@@ -33,18 +29,21 @@ pin_project! {
     }
 }
 
-impl<F> Sent<F, CallInfo> {
-    /// Follows a call that is sent.
-    pub(crate) fn new(fut: F, info: CallInfo) -> Self {
+impl<F, T: Ticket> Sent<F, T> {
+    /// Follows a call that is sent. Its drop is not reported.
+    pub(crate) fn new(fut: F, ticket: T) -> Self {
         Self {
             fut: Some(fut),
             refused: None,
-            flight: InFlight::unsent(Some(info)),
+            flight: InFlight::unsent(Some(ticket)),
         }
     }
-}
 
-impl<F, T: Ticket> Sent<F, T> {
+    /// Ends a call with the error that keeps it from being sent.
+    pub(crate) fn refused(error: ToolError) -> Self {
+        Self::unsent(Some(error), None)
+    }
+
     pub(super) fn parts(self: Pin<&mut Self>) -> (Pin<&mut Option<F>>, &mut InFlight<T>) {
         let this = self.project();
         (this.fut, this.flight)

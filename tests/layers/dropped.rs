@@ -95,7 +95,7 @@ impl<Res> TraceHooks<Res> for Attempts {
 
 /// D1: at each point at which a call can be dropped, the observers of a layer report as many
 /// attempts as the tool service has received requests. Of a call that was not sent there is no
-/// latency and no failure, and its key is free.
+/// latency and no failure, and its key is free. All that was reserved is given back.
 pub(crate) async fn observers_report_what_was_sent<L>(layer: impl Fn() -> L)
 where
     L: Layer<Limited, Service: kit::Stack>,
@@ -167,6 +167,9 @@ where
     }
     let hangs = tool.in_flight() > 0;
     drop((response, held));
+    assert_eq!(tool.in_flight(), 0, "{case}");
+    let free = usize::from(ready != Ready::Never);
+    assert_eq!(permits.available_permits(), free, "{case}");
     let sent = u32::try_from(tool.count()).unwrap();
     let all = metrics.snapshot().total;
     assert_eq!(all.attempts, u64::from(sent), "metrics, {case}");
@@ -191,42 +194,27 @@ where
     is_pending && polls < 6
 }
 
-/// A function that waits before it sends a call.
+/// Layers that hold calls back by other means than those of the table.
 #[tokio::test(start_paused = true)]
-async fn observers_of_a_function_that_waits_report_what_was_sent() {
-    let slow = || {
+async fn observers_of_a_layer_that_waits_report_what_was_sent() {
+    observers_report_what_was_sent(|| {
         middleware::from_fn(|call, mut next| async move {
             sleep(secs(25)).await;
             next.run(call).await
         })
-    };
-    observers_report_what_was_sent(slow).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn observers_of_once_report_what_was_sent() {
+    })
+    .await;
     observers_report_what_was_sent(OnceLayer::new).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn observers_of_cache_report_what_was_sent() {
     observers_report_what_was_sent(|| CacheLayer::new(secs(60), ["docs__search"]).unwrap()).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn observers_of_an_approval_report_what_was_sent() {
     let silent = || service_fn(|_: Approval| std::future::pending::<Result<Verdict, ToolError>>());
     let policy = || PolicyLayer::new().ask("search").with_approver(silent());
     observers_report_what_was_sent(policy).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn observers_of_a_breaker_that_waits_report_what_was_sent() {
     let breaker = || {
-        let builder = CircuitBreakerLayer::builder().with_trip(1);
-        let builder = builder.with_open_for(secs(10)).with_probe_wait(secs(60));
-        builder.build().unwrap()
+        CircuitBreakerLayer::builder()
+            .with_trip(1)
+            .with_open_for(secs(10))
     };
+    let breaker = || breaker().with_probe_wait(secs(60)).build().unwrap();
     observers_report_what_was_sent(breaker).await;
 }
 

@@ -3,15 +3,17 @@
 use std::{
     future::Future,
     marker::PhantomData,
-    pin::Pin,
     task::{Context, Poll},
 };
 
-use pin_project_lite::pin_project;
 use serde::de::DeserializeOwned;
 use tower_service::Service;
 
-use crate::{call::ToolCall, error::ToolError, kit::inner};
+use crate::{
+    call::{CallInfo, ToolCall},
+    error::ToolError,
+    flow::Sent,
+};
 
 /// A function of typed arguments as a tool.
 ///
@@ -115,11 +117,11 @@ macro_rules! service {
 
             fn call(&mut self, $call: ToolCall) -> Self::Future {
                 let $f = &self.f;
-                let (fut, refusal) = match $call.arguments_as() {
-                    Ok($arguments) => (Some($run), None),
-                    Err(error) => (None, Some(error)),
-                };
-                ToolFnFuture { fut, refusal }
+                let info = $call.info();
+                match $call.arguments_as() {
+                    Ok($arguments) => Sent::new($run, info),
+                    Err(error) => Sent::refused(error.for_call(&info)),
+                }
             }
         }
 
@@ -145,31 +147,5 @@ service!(ToolFnWithCall, (ToolCall, A), |f, call, arguments| {
     f(call, arguments)
 });
 
-pin_project! {
-    /// Response future of [`ToolFn`] and [`ToolFnWithCall`].
-    #[must_use = "futures do nothing unless polled"]
-    pub struct ToolFnFuture<F> {
-        // None if the arguments did not fit.
-        #[pin]
-        fut: Option<F>,
-        refusal: Option<ToolError>,
-    }
-}
-
-impl<F, R, E> Future for ToolFnFuture<F>
-where
-    F: Future<Output = Result<R, E>>,
-    E: Into<ToolError>,
-{
-    type Output = Result<R, ToolError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        match this.refusal.take() {
-            Some(refusal) => Poll::Ready(Err(refusal)),
-            None => inner::poll(this.fut, cx).map_err(Into::into),
-        }
-    }
-}
-
-crate::text::opaque_debug!({F} ToolFnFuture<F>);
+/// Response future of [`ToolFn`] and [`ToolFnWithCall`].
+pub type ToolFnFuture<F> = Sent<F, CallInfo>;
