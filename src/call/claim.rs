@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::ToolCall;
 
@@ -23,78 +23,46 @@ pub enum Claim {
 }
 
 impl Claim {
-    pub(super) const fn bit(self) -> u16 {
-        match self {
-            Self::Retry => 1,
-            Self::RateLimit => 2,
-            Self::Health => 4,
-            Self::Drain => 4096,
-            Self::Queue => 8192,
-        }
+    const fn bit(self) -> u8 {
+        1 << self as u8
     }
 }
 
 /// All attempts share the recording, which was begun by the layer that repeats the call.
-pub(super) const KEYED: u16 = 8;
+const KEYED: u8 = 1 << 5;
 /// An earlier attempt may have run.
-pub(super) const AMBIGUOUS: u16 = 16;
-/// The deadline leaves its owner time to finish: the next layer need not keep a reserve.
-pub(super) const RESERVED: u16 = 32;
-/// The call has reached its server.
-pub(super) const DELIVERED: u16 = 64;
-/// The deadline was set by a caller who is not trusted.
-pub(super) const UNTRUSTED: u16 = 128;
-/// The names are an identity.
-pub(super) const RESOLVED: u16 = 256;
-/// A table knew the replay safety.
-pub(super) const LISTED_REPLAY: u16 = 512;
-/// A table knew the timeout.
-pub(super) const LISTED_TIMEOUT: u16 = 1024;
+const AMBIGUOUS: u8 = 1 << 6;
 
-/// The job that the call carries was started by an earlier attempt at it.
-pub(super) const OWN_JOB: u16 = 2048;
-
-/// What also holds for a [follow-up](ToolCall::follow_up): of the deadline and of the names.
-pub(super) const KEPT_BY_FOLLOW_UPS: u16 = DELIVERED | RESERVED | UNTRUSTED | RESOLVED;
-
-/// The flags of a call, a bit each: its claims, and the constants of this module.
+/// The claims of an attempt, and the facts that those who repeat a call note beside them.
 #[derive(Debug, Default)]
-pub(super) struct Marks(AtomicU16);
+pub(super) struct Claims(AtomicU8);
 
-impl Marks {
+impl Claims {
     #[inline]
-    pub(super) fn has(&self, mark: u16) -> bool {
-        self.0.load(Relaxed) & mark != 0
-    }
-
-    /// Adds a mark, and tells whether it was there.
-    #[inline]
-    pub(super) fn add(&self, mark: u16) -> bool {
-        // A load and a store: no other thread has this call.
-        let before = self.0.load(Relaxed);
-        self.0.store(before | mark, Relaxed);
-        before & mark != 0
+    fn has(&self, bit: u8) -> bool {
+        self.0.load(Relaxed) & bit != 0
     }
 
     #[inline]
-    pub(super) fn set(&mut self, mark: u16) {
-        *self.0.get_mut() |= mark;
+    pub(super) fn withdraw(&mut self, claim: Claim) {
+        *self.0.get_mut() &= !claim.bit();
     }
 
     #[inline]
-    pub(super) fn clear(&mut self, marks: u16) {
-        *self.0.get_mut() &= !marks;
+    pub(super) fn set_keyed(&mut self) {
+        *self.0.get_mut() |= KEYED;
     }
 
-    pub(super) fn retain(&mut self, marks: u16) {
-        *self.0.get_mut() &= marks;
+    #[inline]
+    pub(super) fn is_keyed(&self) -> bool {
+        self.has(KEYED)
     }
 }
 
-impl Clone for Marks {
+impl Clone for Claims {
     #[inline]
     fn clone(&self) -> Self {
-        Self(AtomicU16::new(self.0.load(Relaxed)))
+        Self(AtomicU8::new(self.0.load(Relaxed)))
     }
 }
 
@@ -105,13 +73,13 @@ impl ToolCall {
     /// clone carries the claims made before it.
     #[inline]
     pub fn claim(&self, claim: Claim) -> bool {
-        self.marks.add(claim.bit())
+        self.claims.0.fetch_or(claim.bit(), Relaxed) & claim.bit() != 0
     }
 
     /// Returns whether a layer above has made this claim.
     #[inline]
     pub fn is_claimed(&self, claim: Claim) -> bool {
-        self.marks.has(claim.bit())
+        self.claims.has(claim.bit())
     }
 
     /// A copy without this claim: for retriers such as tower's, which keep a copy of each attempt
@@ -119,18 +87,18 @@ impl ToolCall {
     #[must_use]
     pub fn unclaimed(&self, claim: Claim) -> Self {
         let mut copy = self.clone();
-        copy.marks.clear(claim.bit());
+        copy.claims.withdraw(claim);
         copy
     }
 
     /// Notes that an attempt may have run, so that layers above do not take the refusal of a later
     /// one for proof that the tool did not.
     pub fn set_ambiguous(&self) {
-        self.marks.0.fetch_or(AMBIGUOUS, Relaxed);
+        self.claims.0.fetch_or(AMBIGUOUS, Relaxed);
     }
 
     /// Returns whether an earlier attempt may have run.
     pub fn is_ambiguous(&self) -> bool {
-        self.marks.has(AMBIGUOUS)
+        self.claims.has(AMBIGUOUS)
     }
 }

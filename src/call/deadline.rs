@@ -2,10 +2,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{
-    ToolCall,
-    claim::{Claim, RESERVED, UNTRUSTED},
-};
+use super::{Claim, ToolCall};
 
 /// Whether what a peer says over a wire is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,17 +54,14 @@ impl ToolCall {
     ///
     /// Where several deadlines are set, the earliest one decides. The
     /// [reserve](crate::deadline::DeadlineLayer::with_reserve) that is kept back below is at most a
-    /// tenth of the time that is left now, and 65 s, as a peer may wait for less than the reserve;
-    /// also of an earlier deadline that is set in this process later on.
+    /// tenth of the time that is left now, as a peer may wait for less than the reserve; also of an
+    /// earlier deadline that is set in this process later on.
     pub fn tighten_from_wire(&mut self, at: Instant, trust: Trust) {
         if self.deadline.is_none_or(|outer| at < outer) {
             let left = at.saturating_duration_since(Instant::now());
-            let tenth = (left.as_millis() / 10).min(u128::from(u16::MAX - 1));
-            self.max_reserve_ms = tenth as u16;
+            self.data_mut().max_reserve = left / 10;
             self.set_deadline(at);
-            if trust == Trust::Untrusted {
-                self.marks.set(UNTRUSTED);
-            }
+            self.deadline_trust = trust;
         }
     }
 
@@ -75,14 +69,15 @@ impl ToolCall {
     /// [`tighten_from_wire`](Self::tighten_from_wire).
     #[inline]
     pub fn is_deadline_untrusted(&self) -> bool {
-        self.marks.has(UNTRUSTED)
+        self.deadline_trust == Trust::Untrusted
     }
 
     #[inline]
     fn set_deadline(&mut self, at: Instant) {
         self.deadline = Some(at);
         // It is another one.
-        self.marks.clear(RESERVED | UNTRUSTED | Claim::Drain.bit());
+        (self.deadline_trust, self.is_reserved) = (Trust::Trusted, false);
+        self.claims.withdraw(Claim::Drain);
     }
 
     /// The deadline, unless it was set by a caller who is not trusted.
@@ -131,26 +126,21 @@ impl ToolCall {
     /// Keeps a reserve from the deadline for its owner; what is spent of it at `now` is spent.
     pub(crate) fn reserve(&mut self, reserve: Duration, now: Instant) {
         let Some(at) = self.deadline else { return };
-        let reserve = match self.max_reserve_ms {
-            u16::MAX => reserve,
-            ms => reserve.min(Duration::from_millis(ms.into())),
-        };
+        let reserve = reserve.min(self.data.max_reserve);
         self.deadline = Some(at.checked_sub(reserve).map_or(now, |at| at.max(now)));
-        self.marks.clear(Claim::Drain.bit());
+        self.claims.withdraw(Claim::Drain);
     }
 
     /// Notes that a reserve has been kept from the deadline, so that the next
     /// [`DeadlineLayer`](crate::deadline::DeadlineLayer) keeps none. For executors that set the
     /// deadlines of calls themselves.
     pub fn set_reserved(&mut self) {
-        self.marks.set(RESERVED);
+        self.is_reserved = true;
     }
 
     /// Returns whether the reserve is kept already. True once: the next deadline is another.
     #[inline]
     pub(crate) fn take_reserved(&mut self) -> bool {
-        let reserved = self.marks.has(RESERVED);
-        self.marks.clear(RESERVED);
-        reserved
+        std::mem::take(&mut self.is_reserved)
     }
 }

@@ -1,11 +1,6 @@
 use std::{cmp::Ordering, sync::Arc, time::Duration};
 
-use super::{
-    Claim, ReplaySafety, ToolCall,
-    claim::{DELIVERED, LISTED_REPLAY, LISTED_TIMEOUT, RESOLVED},
-    hash::Hashes,
-    info::Ident,
-};
+use super::{Claim, Given, Place, ReplaySafety, ToolCall, hash::Hashes, info::Ident};
 use crate::text::Short;
 
 /// The separator of server and tool in a flat name, unless a table sets another.
@@ -183,15 +178,12 @@ impl ToolCall {
     #[must_use]
     pub fn resolved(mut self, identity: &Identity) -> Self {
         self = self.renamed(identity);
-        self.marks.set(RESOLVED);
-        self.marks.clear(DELIVERED);
-        if self.replay == ReplaySafety::Unknown && identity.replay != ReplaySafety::Unknown {
-            self.replay = identity.replay;
-            self.marks.set(LISTED_REPLAY);
+        self.place = Place::Resolved;
+        if self.replay.value == ReplaySafety::Unknown && identity.replay != ReplaySafety::Unknown {
+            self.replay = Given::by_table(identity.replay);
         }
         if let (None, Some(timeout)) = (self.data.ident.timeout, identity.timeout) {
-            self.marks.set(LISTED_TIMEOUT);
-            self.data_mut().ident_mut().timeout = Some(timeout);
+            self.data_mut().ident_mut().timeout = Some(Given::by_table(timeout));
         }
         self
     }
@@ -206,7 +198,7 @@ impl ToolCall {
             return self;
         }
         if self.server() != identity.server() {
-            self.marks.clear(Claim::Health.bit());
+            self.claims.withdraw(Claim::Health);
         }
         identity.write(self.data_mut().ident_mut());
         self
@@ -220,7 +212,7 @@ impl ToolCall {
     /// Returns whether server and tool are an [identity](Identity), and not what a caller wrote.
     /// [`with_server`](Self::with_server) makes them the caller's again.
     pub fn is_resolved(&self) -> bool {
-        self.marks.has(RESOLVED)
+        self.place == Place::Resolved
     }
 
     /// The call as the service of its server gets it: the server on it has been reached, and says
@@ -230,15 +222,14 @@ impl ToolCall {
     /// behind them may have tools and servers of its own, whose names may be the same.
     #[must_use]
     pub fn delivered(mut self) -> Self {
-        self.marks.set(DELIVERED);
-        self.marks.clear(RESOLVED);
+        self.place = Place::Delivered;
         self
     }
 
     /// The server that the call is still to be brought to: `None` without a server, and after
     /// [`delivered`](Self::delivered).
     pub fn named_server(&self) -> Option<&str> {
-        self.server().filter(|_| !self.marks.has(DELIVERED))
+        self.server().filter(|_| self.place != Place::Delivered)
     }
 
     /// Returns whether `name` is the tool's name: its own one, or the flat one (`server__tool`) of
@@ -269,12 +260,15 @@ impl ToolCall {
     /// Returns whether the [replay safety](Self::replay_safety) is what a table knows of the tool.
     /// It then holds where neither the caller nor a setting decides.
     pub fn is_replay_safety_listed(&self) -> bool {
-        self.marks.has(LISTED_REPLAY)
+        self.replay.is_listed
     }
 
     /// The same of the [timeout](Self::timeout).
     pub fn is_timeout_listed(&self) -> bool {
-        self.marks.has(LISTED_TIMEOUT)
+        self.data
+            .ident
+            .timeout
+            .is_some_and(|timeout| timeout.is_listed)
     }
 }
 

@@ -2,7 +2,9 @@ use std::{sync::Arc, time::Duration};
 
 use http::Extensions;
 
-use super::{Listeners, Progress, Record, ReplaySafety, arguments::Arguments, hash::Hashes};
+use super::{
+    Given, Listeners, Progress, Record, ReplaySafety, arguments::Arguments, hash::Hashes, job::Job,
+};
 use crate::{error::ToolError, redact::Rules, text::Short};
 
 /// The caller's part of a call. Behind an `Arc`, copied on write.
@@ -12,6 +14,9 @@ pub(super) struct Data {
     pub(super) arguments: Arguments,
     pub(super) extensions: Extensions,
     pub(super) progress: Option<Progress>,
+    /// The most that is kept back from the deadline.
+    pub(super) max_reserve: Duration,
+    pub(super) job: Option<Job>,
     pub(super) cancellation: Option<tokio_util::sync::CancellationToken>,
 }
 
@@ -33,7 +38,7 @@ pub(super) struct Ident {
     pub(super) subject: u64,
     /// The ids that were not verified.
     pub(super) unverified: u8,
-    pub(super) timeout: Option<Duration>,
+    pub(super) timeout: Option<Given<Duration>>,
     pub(super) rules: Rules,
     pub(super) hashes: Hashes,
     pub(super) record: Arc<Record>,
@@ -61,6 +66,8 @@ impl Data {
             arguments: Arguments::default(),
             extensions: Extensions::new(),
             progress: None,
+            max_reserve: Duration::MAX,
+            job: None,
             cancellation: None,
         }
     }
@@ -118,7 +125,7 @@ macro_rules! getters {
             /// The timeout set on the call itself.
             #[inline]
             pub fn timeout(&self) -> Option<Duration> {
-                self.$($ident).+.timeout
+                self.$($ident).+.timeout.map(|timeout| timeout.value)
             }
 
             /// The redaction rules for the arguments, the result and the errors of the call.

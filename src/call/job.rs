@@ -13,11 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::{
-    Observation, ToolCall,
-    arguments::Arguments,
-    claim::{DELIVERED, KEPT_BY_FOLLOW_UPS, OWN_JOB, RESOLVED},
-};
+use super::{Given, Observation, Place, ToolCall, arguments::Arguments, claim::Claims};
 use crate::{
     answer::json_bytes,
     call::{Record, ReplaySafety},
@@ -118,6 +114,14 @@ crate::text::debug_fields! {
     }
 }
 
+/// The job that a call carries.
+#[derive(Clone)]
+pub(super) struct Job {
+    job: JobRef,
+    /// Whether an earlier attempt at the call has started it. Else it was given to the call.
+    is_own: bool,
+}
+
 /// The job of one recording.
 #[derive(Default)]
 pub(super) struct JobSlot {
@@ -187,16 +191,15 @@ impl ToolCall {
     /// wire.
     #[must_use]
     pub fn with_job(mut self, job: JobRef) -> Self {
-        self.marks.clear(OWN_JOB);
-        self.extensions_mut().insert(job);
+        self.data_mut().job = Some(Job { job, is_own: false });
         self
     }
 
     /// The job that this call waits for: set by [`with_job`](Self::with_job), or started by an
     /// earlier attempt at a call of the same names.
     pub fn job(&self) -> Option<JobRef> {
-        if let Some(own) = self.extensions().get::<JobRef>() {
-            return Some(own.clone());
+        if let Some(carried) = &self.data.job {
+            return Some(carried.job.clone());
         }
         let mut job = None;
         self.record(|r| job = r.job());
@@ -216,18 +219,16 @@ impl ToolCall {
         let Some(job) = self.job_after(error) else {
             return;
         };
-        if self.extensions().get::<JobRef>().is_none() {
-            self.marks.set(OWN_JOB);
-        }
-        self.extensions_mut().insert(job);
+        let is_own = self.data.job.as_ref().is_none_or(|carried| carried.is_own);
+        self.data_mut().job = Some(Job { job, is_own });
     }
 
     /// Returns whether its job, if it has one, was started by an earlier attempt at it. One that
     /// was given to it [from elsewhere](Self::with_job), or that a clone has started which is sent
     /// beside it, is not its own.
     pub(crate) fn has_own_job(&self) -> bool {
-        let is_given = || self.extensions().get::<JobRef>().is_some();
-        self.marks.has(OWN_JOB) || self.attempt > 1 && !is_given()
+        let carried = self.data.job.as_ref();
+        carried.map_or(self.attempt > 1, |carried| carried.is_own)
     }
 
     /// Another call of the same tool for the same caller, to ask for what this one has started. For
@@ -242,13 +243,13 @@ impl ToolCall {
         call.detach();
         call.attempt = 1;
         call.limit_ms = 0;
-        call.replay = ReplaySafety::Safe;
-        call.marks.retain(KEPT_BY_FOLLOW_UPS);
+        call.replay = Given::by_caller(ReplaySafety::Safe);
+        call.claims = Claims::default();
         if call.timeout().is_some() {
             call.data_mut().ident_mut().timeout = None;
         }
-        if call.extensions().get::<JobRef>().is_some() {
-            call.extensions_mut().remove::<JobRef>();
+        if call.data.job.is_some() {
+            call.data_mut().job = None;
         }
         call
     }
@@ -261,7 +262,7 @@ impl ToolCall {
     #[must_use]
     pub fn on_behalf(&self, tool: impl Into<Arc<str>>) -> Self {
         let mut call = self.follow_up();
-        call.marks.clear(DELIVERED | RESOLVED);
+        call.place = Place::Asked;
         let data = call.data_mut();
         data.arguments = Arguments::default();
         data.extensions = Extensions::new();
@@ -281,7 +282,7 @@ impl ToolCall {
     /// `Internal`, as a refusal: no [`PollLayer`](crate::poll::PollLayer) has made it a question
     /// for that job.
     pub fn check_job(&self) -> Result<(), ToolError> {
-        match self.extensions().get::<JobRef>() {
+        match &self.data.job {
             Some(_) => Err(ToolError::refusal(
                 ErrorKind::Internal,
                 "the call has a job, and no layer asks for it",

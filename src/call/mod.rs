@@ -45,11 +45,7 @@ use crate::{
 pub(crate) use self::arguments::dismantle;
 pub(crate) use self::hash::hash_of;
 pub(crate) use self::listeners::Listeners;
-use self::{
-    arguments::Arguments,
-    claim::{DELIVERED, LISTED_REPLAY, LISTED_TIMEOUT, Marks, RESOLVED},
-    info::Data,
-};
+use self::{arguments::Arguments, claim::Claims, info::Data};
 pub use self::{
     claim::Claim,
     deadline::Trust,
@@ -133,11 +129,48 @@ pub struct ToolCall {
     /// The shortest timeout of the layers above, in milliseconds; 0 if there is none.
     limit_ms: u32,
     attempt: u16,
-    marks: Marks,
-    /// The most that is kept back from the deadline, in milliseconds; the maximum if it did not
-    /// come over a wire.
-    max_reserve_ms: u16,
-    replay: ReplaySafety,
+    claims: Claims,
+    /// The trust in the one who has set the deadline.
+    deadline_trust: Trust,
+    /// Whether the deadline leaves its owner time to finish: the next layer keeps no reserve.
+    is_reserved: bool,
+    place: Place,
+    replay: Given<ReplaySafety>,
+}
+
+/// A value with its origin.
+#[derive(Clone, Copy, Debug)]
+struct Given<T> {
+    value: T,
+    /// A table of tools has set it, not the caller.
+    is_listed: bool,
+}
+
+impl<T> Given<T> {
+    const fn by_caller(value: T) -> Self {
+        Self {
+            value,
+            is_listed: false,
+        }
+    }
+
+    const fn by_table(value: T) -> Self {
+        Self {
+            value,
+            is_listed: true,
+        }
+    }
+}
+
+/// The place of a call on its way to a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The names are the caller's.
+    Asked,
+    /// The names are an identity.
+    Resolved,
+    /// The call has reached its server.
+    Delivered,
 }
 
 impl ToolCall {
@@ -151,9 +184,11 @@ impl ToolCall {
             recording: 0,
             limit_ms: 0,
             attempt: 1,
-            replay: ReplaySafety::Unknown,
-            marks: Marks::default(),
-            max_reserve_ms: u16::MAX,
+            claims: Claims::default(),
+            deadline_trust: Trust::Trusted,
+            is_reserved: false,
+            place: Place::Asked,
+            replay: Given::by_caller(ReplaySafety::Unknown),
         }
     }
 
@@ -225,7 +260,8 @@ impl ToolCall {
         ident.separator = None;
         ident.is_listed = true;
         ident.hashes = Default::default();
-        self.marks.clear(Claim::Health.bit() | DELIVERED | RESOLVED);
+        self.claims.withdraw(Claim::Health);
+        self.place = Place::Asked;
         self
     }
 
@@ -256,16 +292,14 @@ impl ToolCall {
     /// does nothing.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.data_mut().ident_mut().timeout = Some(timeout);
-        self.marks.clear(LISTED_TIMEOUT);
+        self.data_mut().ident_mut().timeout = Some(Given::by_caller(timeout));
         self
     }
 
     /// Says whether the call may run twice. Default: [`ReplaySafety::Unknown`].
     #[must_use]
     pub fn with_replay_safety(mut self, replay: ReplaySafety) -> Self {
-        self.replay = replay;
-        self.marks.clear(LISTED_REPLAY);
+        self.replay = Given::by_caller(replay);
         self
     }
 
@@ -319,7 +353,7 @@ impl ToolCall {
     /// Returns whether the call may run twice.
     #[inline]
     pub fn replay_safety(&self) -> ReplaySafety {
-        self.replay
+        self.replay.value
     }
 
     /// The caller's cancellation token.
@@ -352,7 +386,11 @@ impl ToolCall {
     /// A cheap handle on the call's names, for code that outlives the call.
     #[inline]
     pub fn info(&self) -> CallInfo {
-        CallInfo::new(Arc::clone(&self.data.ident), self.recording, self.replay)
+        CallInfo::new(
+            Arc::clone(&self.data.ident),
+            self.recording,
+            self.replay.value,
+        )
     }
 
     /// The receiver of a tool's progress reports; `None` unless a timeout layer in idle mode waits
@@ -428,9 +466,11 @@ impl ToolCall {
             recording: self.recording,
             limit_ms: self.limit_ms,
             attempt: self.attempt,
+            claims: self.claims.clone(),
+            deadline_trust: self.deadline_trust,
+            is_reserved: self.is_reserved,
+            place: self.place,
             replay: self.replay,
-            marks: self.marks.clone(),
-            max_reserve_ms: self.max_reserve_ms,
         }
     }
 }
@@ -453,7 +493,7 @@ crate::text::debug_fields! {
         id: this.id().map(Short::name),
         arguments: format_args!("{} keys", this.arguments().len()),
         attempt: this.attempt,
-        replay_safety: this.replay,
+        replay_safety: this.replay_safety(),
         timeout: this.timeout(),
         deadline: this.deadline,
         ..

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::{IdempotencyKey, Observation, Record, ToolCall, claim::KEYED};
+use super::{IdempotencyKey, Observation, Record, ToolCall};
 
 impl ToolCall {
     /// Counts another attempt. For layers that repeat calls.
@@ -29,7 +29,7 @@ impl ToolCall {
     /// Tells whether it is a new one; then it is the caller's to [end](Self::end_recording).
     #[inline]
     pub(crate) fn begin_repeated(&mut self, attempts: u32) -> bool {
-        self.marks.set(KEYED);
+        self.claims.set_keyed();
         let is_new = !self.is_recorded();
         if is_new {
             self.start_recording();
@@ -51,8 +51,8 @@ impl ToolCall {
     /// unless a [`RetryLayer`](crate::retry::RetryLayer) above may repeat it; tower's retry layer
     /// cannot give one.
     pub fn idempotency_key(&self) -> Option<IdempotencyKey> {
-        let keyed = self.marks.has(KEYED);
-        keyed.then(|| self.data.ident.record.idempotency_key(self.recording))
+        let is_keyed = self.claims.is_keyed();
+        is_keyed.then(|| self.data.ident.record.idempotency_key(self.recording))
     }
 
     /// Observes the call: the answer lives as long as the observer and tells, whenever asked, what

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Map, Value};
 
-use super::{ReplaySafety, ToolCall};
+use super::{Given, ReplaySafety, ToolCall};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -68,12 +68,14 @@ impl<'de> Deserialize<'de> for ToolCall {
             wire.trace_id,
             wire.session_id,
         ]);
-        call.data_mut().ident_mut().timeout = wire.timeout_ms.map(Duration::from_millis);
-        call.replay = match wire.replay_safe {
+        call.data_mut().ident_mut().timeout = wire
+            .timeout_ms
+            .map(|ms| Given::by_caller(Duration::from_millis(ms)));
+        call.replay = Given::by_caller(match wire.replay_safe {
             None => ReplaySafety::Unknown,
             Some(true) => ReplaySafety::Safe,
             Some(false) => ReplaySafety::Unsafe,
-        };
+        });
         call.check().map_err(D::Error::custom)?;
         Ok(call)
     }
