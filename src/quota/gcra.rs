@@ -43,8 +43,8 @@ impl Rate {
     }
 
     /// The time in which so many units come back. `None`: there are never so many.
-    pub(super) fn time(&self, tokens: u32) -> Option<u64> {
-        (tokens <= self.burst).then(|| self.interval.saturating_mul(tokens.into()))
+    pub(super) fn time(&self, units: u32) -> Option<u64> {
+        (units <= self.burst).then(|| self.interval.saturating_mul(units.into()))
     }
 
     fn capacity(&self) -> u64 {

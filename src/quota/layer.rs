@@ -153,7 +153,7 @@ impl QuotaBuilder {
         self.keys.check()?;
         self.keys.check_tools(&self.tools)?;
         let (dearest, burst) = (self.costs.values().max(), self.largest_burst());
-        let reason = format!("it is more than the {burst} tokens that there are at once");
+        let reason = format!("it is more than the {burst} units of the largest burst");
         refuse_if(dearest > Some(&burst), "tool_cost", reason)?;
         Ok(self.build_checked())
     }

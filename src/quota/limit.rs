@@ -139,7 +139,7 @@ impl Evict for KeyQuota {
 }
 
 /// The units that a call costs, and has taken.
-pub struct Tokens {
+pub struct Units {
     info: CallInfo,
     entry: Arc<Entry<KeyQuota>>,
     cost: u32,
@@ -148,9 +148,9 @@ pub struct Tokens {
     timer: Timer,
 }
 
-crate::text::opaque_debug!({} Tokens);
+crate::text::opaque_debug!({} Units);
 
-impl Tokens {
+impl Units {
     pub(super) fn new(info: CallInfo, entry: Arc<Entry<KeyQuota>>, cost: u32) -> Self {
         Self {
             info,
@@ -168,7 +168,7 @@ impl Tokens {
         rate.time(self.cost).ok_or_else(|| {
             let Rate { burst, .. } = rate;
             let text = format!(
-                "it costs {} tokens, and the quota has {burst} at most",
+                "the call costs {} units, and the quota has at most {burst}",
                 self.cost
             );
             ToolError::refusal(ErrorKind::InvalidInput, text)
@@ -186,7 +186,7 @@ static IMPOSSIBLE: Words = Words {
     again: "Ask for less, or continue without it.",
 };
 
-impl Tokens {
+impl Units {
     /// Takes the units of a call that does not have to wait.
     fn take(&mut self) -> bool {
         let KeyQuota {
@@ -238,7 +238,7 @@ impl Tokens {
     }
 }
 
-impl Ticket for Tokens {
+impl Ticket for Units {
     const REPORTS: bool = false;
 
     #[inline]
@@ -247,7 +247,7 @@ impl Ticket for Tokens {
     }
 }
 
-impl<Res> Ends<Res> for Tokens {
+impl<Res> Ends<Res> for Units {
     type Class = ();
 
     fn admit(&mut self, call: &mut ToolCall) -> Result<Step, ToolError> {
@@ -285,7 +285,7 @@ impl<Res> Ends<Res> for Tokens {
     }
 }
 
-impl Drop for Tokens {
+impl Drop for Units {
     fn drop(&mut self) {
         if let Some(turn) = self.turn.take() {
             let KeyQuota {

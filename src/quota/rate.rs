@@ -12,9 +12,9 @@ const MAX_REFILL: u64 = 100 * MAX_PERIOD.as_nanos() as u64;
 /// a thousandth longer than asked for.
 const MIN_INTERVAL: Duration = Duration::from_micros(1);
 
-/// How many units there are, and how fast they come back: so many per period, and so many at once.
+/// A rate of units: so many per period, and so many together.
 ///
-/// In any span of time `t` calls are admitted for no more than `burst + tokens * t / period` units.
+/// In any span of time `t` calls are admitted for no more than `burst + units * t / period` units.
 ///
 /// ```
 /// use tower_toolcall::quota::Quota;
@@ -28,21 +28,21 @@ const MIN_INTERVAL: Duration = Duration::from_micros(1);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    tokens: u32,
+    units: u32,
     period: Duration,
     burst: u32,
 }
 
 impl Quota {
-    /// So many units per period; as many can be used at once.
+    /// Grants so many units per period; as many can be used together.
     ///
     /// # Errors
     ///
     /// `tokens`: if they are zero, or more than one per microsecond. `period`: if it is zero, or
     /// longer than a year.
-    pub fn new(tokens: u32, period: Duration) -> Result<Self, ConfigError> {
+    pub fn new(units: u32, period: Duration) -> Result<Self, ConfigError> {
         refuse_if(
-            tokens == 0,
+            units == 0,
             "tokens",
             "it is zero: no call would be admitted",
         )?;
@@ -53,52 +53,52 @@ impl Quota {
         )?;
         let reason = format!("{period:?} is longer than a year");
         refuse_if(period > MAX_PERIOD, "period", reason)?;
-        let reason = format!("{tokens} per {period:?} are more than one per microsecond");
-        refuse_if(period / tokens < MIN_INTERVAL, "tokens", reason)?;
+        let reason = format!("{units} per {period:?} are more than one per microsecond");
+        refuse_if(period / units < MIN_INTERVAL, "tokens", reason)?;
         Ok(Self {
-            tokens,
+            units,
             period,
-            burst: tokens,
+            burst: units,
         })
     }
 
-    /// So many units per second.
+    /// Grants so many units per second.
     ///
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    pub fn per_second(tokens: u32) -> Result<Self, ConfigError> {
-        Self::new(tokens, Duration::from_secs(1))
+    pub fn per_second(units: u32) -> Result<Self, ConfigError> {
+        Self::new(units, Duration::from_secs(1))
     }
 
-    /// So many units per minute.
+    /// Grants so many units per minute.
     ///
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    pub fn per_minute(tokens: u32) -> Result<Self, ConfigError> {
-        Self::new(tokens, Duration::from_secs(60))
+    pub fn per_minute(units: u32) -> Result<Self, ConfigError> {
+        Self::new(units, Duration::from_secs(60))
     }
 
-    /// So many units per hour.
+    /// Grants so many units per hour.
     ///
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    pub fn per_hour(tokens: u32) -> Result<Self, ConfigError> {
-        Self::new(tokens, Duration::from_secs(3600))
+    pub fn per_hour(units: u32) -> Result<Self, ConfigError> {
+        Self::new(units, Duration::from_secs(3600))
     }
 
-    /// So many units per day.
+    /// Grants so many units per day.
     ///
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    pub fn per_day(tokens: u32) -> Result<Self, ConfigError> {
-        Self::new(tokens, Duration::from_secs(24 * 3600))
+    pub fn per_day(units: u32) -> Result<Self, ConfigError> {
+        Self::new(units, Duration::from_secs(24 * 3600))
     }
 
-    /// Sets how many units can be used at once, after a time without calls. Default: those of a
+    /// Sets how many units can be used together, after a time without calls. Default: those of a
     /// period.
     ///
     /// # Errors
@@ -112,17 +112,17 @@ impl Quota {
         Ok(Self { burst, ..self })
     }
 
-    /// How many units come back in a [period](Self::period).
+    /// Returns how many units come back in a [period](Self::period).
     pub fn tokens(&self) -> u32 {
-        self.tokens
+        self.units
     }
 
-    /// The time in which they come back.
+    /// Returns the time in which they come back.
     pub fn period(&self) -> Duration {
         self.period
     }
 
-    /// How many units can be used at once.
+    /// Returns how many units can be used together.
     pub fn burst(&self) -> u32 {
         self.burst
     }
@@ -132,7 +132,7 @@ impl Quota {
     pub(super) fn interval(&self) -> u64 {
         // A year is far from the bound.
         let period = self.period.as_nanos() as u64;
-        period.div_ceil(self.tokens.into())
+        period.div_ceil(self.units.into())
     }
 }
 
@@ -160,13 +160,13 @@ mod tests {
     /// The largest default burst is within the bound of a set one.
     #[test]
     fn a_default_burst_can_be_set() {
-        for (tokens, period) in [
+        for (units, period) in [
             (u32::MAX, MAX_PERIOD),
             (1, MAX_PERIOD),
             (7, Duration::from_micros(7)),
         ] {
-            let quota = Quota::new(tokens, period).unwrap();
-            assert_eq!(quota.with_burst(tokens), Ok(quota));
+            let quota = Quota::new(units, period).unwrap();
+            assert_eq!(quota.with_burst(units), Ok(quota));
         }
     }
 }

@@ -1,6 +1,6 @@
 use super::{
     handle::QuotaHandle,
-    limit::{KeyQuota, Tokens},
+    limit::{KeyQuota, Units},
 };
 use crate::{
     call::ToolCall,
@@ -13,21 +13,21 @@ use crate::{
 pub type QuotaService<S> = Gated<S, QuotaHandle>;
 
 /// Response future for [`QuotaService`].
-pub type ResponseFuture<S, F> = Flow<S, F, Tokens>;
+pub type ResponseFuture<S, F> = Flow<S, F, Units>;
 
 impl<Res> Gate<Res> for QuotaHandle {
-    type Ticket = Tokens;
+    type Ticket = Units;
 
-    fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Tokens, ToolError> {
+    fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Units, ToolError> {
         let info = call.info();
         let entry = self
             .registry
             .keep(&info, || KeyQuota::new(&self.settings, call));
-        let tokens = Tokens::new(info, entry, self.settings.cost(call));
+        let units = Units::new(info, entry, self.settings.cost(call));
         if !ready.is_yes() {
             GivenUp::refuse(call)?;
-            tokens.refusal(call).map_or(Ok(()), Err)?;
+            units.refusal(call).map_or(Ok(()), Err)?;
         }
-        Ok(tokens)
+        Ok(units)
     }
 }

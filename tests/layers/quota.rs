@@ -324,7 +324,7 @@ async fn a_call_costs_what_its_function_says() {
     assert_eq!(error.code(), QUOTA_IMPOSSIBLE);
     expect!["This call of tool 'never' costs more than its quota ever allows. Ask for less, or continue without it."].assert_eq(&error.model_message());
     assert!(error.is_own_refusal() && !error.is_retryable() && error.retry_after().is_none());
-    expect!["it costs 11 tokens, and the quota has 10 at most"].assert_eq(error.message());
+    expect!["the call costs 11 units, and the quota has at most 10"].assert_eq(error.message());
 }
 
 #[tokio::test(start_paused = true)]
@@ -401,7 +401,7 @@ async fn a_call_that_waits_holds_no_reservation_below() {
 
 /// Rule 3c.
 #[tokio::test(start_paused = true)]
-async fn a_call_that_waits_for_the_service_below_takes_its_tokens_when_it_is_sent() {
+async fn a_call_that_waits_for_the_service_below_takes_its_units_when_it_is_sent() {
     let layer = QuotaLayer::new(quota(1));
     let (mut svc, mut below) = mock::spawn_layer::<ToolCall, &str, _>(layer.clone());
     below.allow(0);
@@ -483,7 +483,7 @@ async fn a_readiness_error_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_was_sent_has_cost_its_tokens_however_it_ends() {
+async fn a_call_that_was_sent_has_cost_its_units_however_it_ends() {
     let layer = builder(4).with_fail_fast().build().unwrap();
     for (step, left) in [
         (Step::fail(ErrorKind::Failed), 3),
@@ -590,9 +590,9 @@ async fn a_refusal_is_counted_as_rejected() {
     assert_eq!((total.calls, total.successes, total.rejected), (2, 1, 1));
 }
 
-/// What a caller invents uses up no other's tokens.
+/// What a caller invents uses up no other's units.
 #[tokio::test(start_paused = true)]
-async fn invented_names_take_no_tokens_from_others() {
+async fn invented_names_take_no_units_from_others() {
     let events = Events::new();
     let layer = builder(1)
         .with_keys(Keys::default().at_most(8).known(["known"]))
@@ -614,7 +614,7 @@ async fn invented_names_take_no_tokens_from_others() {
     // What is known is not forgotten for them.
     let error = svc.clone().oneshot(named("known")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::RateLimited);
-    // And what is new finds its own tokens.
+    // And what is new finds its own units.
     assert_eq!(
         svc.oneshot(named("new")).await.unwrap_err().kind(),
         ErrorKind::NotFound
@@ -622,7 +622,7 @@ async fn invented_names_take_no_tokens_from_others() {
     assert!(events.names().contains(&"tool.evicted"));
 }
 
-/// One that has answered once has a place, whatever is invented afterwards; so nobody gets fresh tokens by inventing names.
+/// One that has answered once has a place, whatever is invented afterwards; so nobody gets fresh units by inventing names.
 /// A key without a place has no quota, so it is not refused by another one's.
 #[tokio::test(start_paused = true)]
 async fn a_tool_without_a_place_may_cost_more_than_others_have() {

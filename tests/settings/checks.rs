@@ -521,10 +521,10 @@ fn what_quota_and_concurrency_limit_cannot_work_with_is_named() {
         invalid `quota.max_wait`: 11months30days3h50m25s is longer than a year
         invalid `concurrency.max`: it is zero: every call would be refused
         invalid `concurrency.max_keys`: 0 is not between 1 and 16777216
-        invalid `tools.import.quota_tokens`: `quota.key` is not `tool`: tools share their tokens
+        invalid `tools.import.quota_tokens`: `quota.key` is not `tool`: tools share their units
         invalid `tools.import.concurrency`: `concurrency.key` is not `tool`: tools share their limit
         invalid `tools.import.concurrency`: it is zero: every call would be refused
-        invalid `tools.import.quota_cost`: 6 is more than the 5 tokens that there are at once
+        invalid `tools.import.quota_cost`: 6 is more than the 5 units of the largest burst
         invalid `tools.import.quota_cost`: without `quota.tokens` it means nothing"#]]
     .assert_eq(&refused(&changes));
 }

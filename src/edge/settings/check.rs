@@ -166,14 +166,14 @@ fn tool_limits(s: &Settings) -> Checked {
         let nothing = "without `quota.tokens` it means nothing";
         let own = tool.quota_tokens.is_some();
         check("quota_tokens", own, !has_quota, nothing)?;
-        let shared = "`quota.key` is not `tool`: tools share their tokens";
+        let shared = "`quota.key` is not `tool`: tools share their units";
         check("quota_tokens", own, shares_quota, shared)?;
 
         let own = tool.quota_cost.is_some();
         check("quota_cost", own, !has_quota, nothing)?;
         let burst = tool.quota_tokens.or(s.quota.burst).or(s.quota.tokens);
         let (cost, burst) = (tool.quota_cost.unwrap_or(1), burst.unwrap_or_default());
-        let dear = format!("{cost} is more than the {burst} tokens that there are at once");
+        let dear = format!("{cost} is more than the {burst} units of the largest burst");
         check("quota_cost", own, cost > burst, &dear)?;
     }
     Ok(())

@@ -36,11 +36,11 @@ pub struct ToolSettings {
     /// An error where `concurrency.key` is not `tool`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<usize>,
-    /// How many tokens it has per `quota.period`, and at once, instead of `quota.tokens` and
+    /// The units per `quota.period`, and of a burst, instead of `quota.tokens` and
     /// `quota.burst`. An error without `quota.tokens`, and where `quota.key` is not `tool`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_tokens: Option<u32>,
-    /// How many tokens a call of it costs. Default: 1. An error without `quota.tokens`.
+    /// The units that a call costs. Default: 1. An error without `quota.tokens`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_cost: Option<u32>,
     /// Whether its arguments are checked. Default: `validate.enabled`.

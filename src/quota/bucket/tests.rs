@@ -26,7 +26,7 @@ fn a_new_bucket_is_full_and_an_old_one_is_no_fuller() {
 }
 
 #[test]
-fn tokens_come_back_one_by_one() {
+fn units_come_back_one_by_one() {
     let (bucket, rate) = (Bucket::default(), rate(SECOND, 5));
     taken(&bucket, &rate, 0, 5);
     assert_eq!(taken(&bucket, &rate, SECOND - 1, 5), 0);
@@ -151,7 +151,7 @@ fn nothing_overflows() {
 }
 
 #[test]
-fn threads_share_the_tokens() {
+fn threads_share_the_units() {
     let (bucket, rate) = (Bucket::default(), rate(SECOND, 10_000));
     let taken: u32 = thread::scope(|scope| {
         let work = |_| scope.spawn(|| taken(&bucket, &rate, 0, 4000));
@@ -200,7 +200,7 @@ proptest! {
     /// Against a bucket that counts what is in it: a call is sent in the first nanosecond in which
     /// its units are there, and not before; and one is refused only if they are not there in time.
     #[test]
-    fn each_call_has_its_turn_when_its_tokens_are_there(
+    fn each_call_has_its_turn_when_its_units_are_there(
         steps in steps(false),
         interval in 1_000..3_000u64,
         burst in 1..10u32,
@@ -226,8 +226,8 @@ proptest! {
                 }
                 Err(at) => prop_assert!(at == there && at > latest),
             }
-            let tokens = level.max(0) / i128::from(interval);
-            prop_assert_eq!(i128::from(rate.remaining(bucket.full_at(), now)), tokens);
+            let units = level.max(0) / i128::from(interval);
+            prop_assert_eq!(i128::from(rate.remaining(bucket.full_at(), now)), units);
         }
     }
 
@@ -277,8 +277,8 @@ proptest! {
         sent.sort_unstable();
         for (i, (from, _)) in sent.iter().enumerate() {
             let mut time = 0;
-            for (to, tokens) in &sent[i..] {
-                time += tokens;
+            for (to, units) in &sent[i..] {
+                time += units;
                 prop_assert!(time <= capacity + (to - from), "{from}..{to}: {time}");
             }
         }

@@ -125,7 +125,7 @@ impl<C, O> StackBuilder<C, O> {
     }
 
     /// Runs no call again that is made again: at [`Place::Allowed`], below the layers that are
-    /// there already. A call that gets an answer from memory costs no token of a quota. Default:
+    /// there already. A call that gets an answer from memory costs no unit of a quota. Default:
     /// all calls run.
     ///
     /// ```

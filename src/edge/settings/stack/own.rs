@@ -33,7 +33,7 @@ pub enum Place {
     /// that their callers wrote, and nothing is observed yet.
     Outside,
     /// Below spans, metrics, the repeat guard, the check of arguments and policy, above quota: once
-    /// for each call that the policy allows, before it costs a token. For a
+    /// for each call that the policy allows, before it costs a unit. For a
     /// [`OnceLayer`](crate::once::OnceLayer) or a [`CacheLayer`](crate::cache::CacheLayer), for
     /// example.
     Allowed,
