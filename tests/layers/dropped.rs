@@ -38,6 +38,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::kit::{self, Limited};
 
 type Tool = Script<&'static str>;
+type Does = fn() -> Step<&'static str>;
 type Stack = BoxCloneSyncService<ToolCall, &'static str, ToolError>;
 
 fn secs(n: u64) -> Duration {
@@ -54,7 +55,7 @@ fn pay() -> ToolCall {
 }
 
 /// The call that the layer meets before the one that is observed.
-const BEFORE: [fn() -> Step<&'static str>; 4] = [
+const BEFORE: [Does; 4] = [
     || Step::ok("answer"),
     Step::hang,
     || Step::fail(ErrorKind::RateLimited).with_retry_after(secs(240)),
@@ -63,7 +64,7 @@ const BEFORE: [fn() -> Step<&'static str>; 4] = [
 
 /// The first attempt of the call that is observed, and whether it may run twice. The next attempts
 /// hang.
-const FIRST: [(fn() -> Step<&'static str>, ReplaySafety); 3] = [
+const FIRST: [(Does, ReplaySafety); 3] = [
     (Step::hang, ReplaySafety::Unsafe),
     (|| Step::status(500), ReplaySafety::Safe),
     (
@@ -226,7 +227,8 @@ async fn hang_up(stack: impl tower::Service<ToolCall, Response = &'static str, E
     assert_pending!(waiting.poll());
 }
 
-/// D1: a call that was dropped while it was held leaves no trace on the next one that has its record.
+/// D1: a call that was dropped while it was held leaves no trace on the next one that has its
+/// record.
 #[tokio::test(start_paused = true)]
 async fn a_clone_of_a_held_call_counts_when_it_is_sent() {
     let call = pay().with_timeout(secs(30));
@@ -260,7 +262,8 @@ fn repeats(stack: Stack) -> Stack {
     }))
 }
 
-/// D1: nor does a call that was refused after a wait, and that a foreign layer then sends elsewhere.
+/// D1: a call that was refused after a wait, and that a foreign layer then sends elsewhere, keeps
+/// its key and is an attempt.
 #[tokio::test(start_paused = true)]
 async fn a_refused_call_that_is_sent_elsewhere_does_not_free_the_key() {
     let busy = tower::limit::ConcurrencyLimit::new(Tool::always(Step::hang()), 0);
