@@ -137,35 +137,29 @@ impl Breaker {
     /// without a failure here. An open period never gets shorter by it, and a forced state stays.
     /// At most the longest period of this layer's settings.
     pub fn adopt(&self, remaining: Duration) {
-        self.adopt_with_grace(remaining, Duration::ZERO);
+        self.adopt_later(remaining, Duration::ZERO);
     }
 
-    /// The same, and for so long beyond the longest period too.
-    pub(crate) fn adopt_with_grace(&self, remaining: Duration, grace: Duration) {
+    /// Takes over an opening whose probe is later by `jitter`, also beyond the longest period.
+    pub(crate) fn adopt_later(&self, remaining: Duration, jitter: Duration) {
         self.take_over(|Circuit { cell, shared, .. }| {
-            let period = shared.rules.bounded(remaining).saturating_add(grace);
+            let period = shared.rules.bounded(remaining).saturating_add(jitter);
             cell.adopt(period, shared.now(), &shared.rules)
         });
     }
 
-    /// Another process sends a probe: if this breaker is open, it stays so for at least
-    /// `remaining`, so that one process probes for all. At most the longest period of this layer's
-    /// settings.
-    pub fn postpone(&self, remaining: Duration) {
-        self.postpone_with_grace(remaining, Duration::ZERO);
-    }
-
-    /// The same, and for so long beyond the longest period too.
-    pub(crate) fn postpone_with_grace(&self, remaining: Duration, grace: Duration) {
-        let Circuit { cell, shared, .. } = self.circuit();
-        let period = shared.rules.bounded(remaining).saturating_add(grace);
-        cell.postpone(period, shared.now(), &shared.rules);
-    }
-
-    /// Takes over a closing of another process: an [adopted](Self::adopt) opening ends; one that
-    /// results of this process led to may begin its probes at once.
-    pub fn release(&self) {
-        self.take_over(|Circuit { cell, shared, .. }| cell.release(shared.now(), &shared.rules));
+    /// Takes over a state that another process reports: closed, or what a handle made of it there.
+    /// [`Closed`](BreakerState::Closed) ends an open period and a forced state. `Open` and
+    /// `HalfOpen` change nothing: an opening is taken over by [`adopt`](Self::adopt).
+    pub fn adopt_state(&self, state: BreakerState) {
+        let is_opening = matches!(state, BreakerState::Open | BreakerState::HalfOpen);
+        // A closed breaker keeps what it has counted.
+        if is_opening || self.state() == state {
+            return;
+        }
+        self.take_over(|Circuit { cell, shared, .. }| {
+            cell.force(state, TransitionReason::Shared, shared.now(), &shared.rules)
+        });
     }
 
     pub(super) fn take_over(&self, work: impl FnOnce(&Circuit) -> Option<Transition>) {

@@ -266,19 +266,9 @@ impl Cell {
         self.with(rules, |machine| machine.adopt(period, now))
     }
 
-    /// Stays open for at least `period` from now on, if it is open.
-    pub(super) fn postpone(&self, period: Duration, now: Duration, rules: &Rules) {
-        self.with(rules, |machine| machine.postpone(period, now));
-    }
-
     /// A failing server says when it is back.
     pub(super) fn announced(&self, delay: Duration, now: Duration, rules: &Rules) {
         self.with(rules, |machine| machine.announced(delay, now));
-    }
-
-    /// Takes over another process' closing.
-    pub(super) fn release(&self, now: Duration, rules: &Rules) -> Option<Transition> {
-        self.with(rules, |machine| machine.release(now, rules))
     }
 
     /// The pass of a result that comes `now` without an admission.
@@ -311,12 +301,6 @@ impl Cell {
     /// Why it has opened last. One load: of the opening that a refusal has seen, or of one since.
     pub(super) fn cause(&self) -> Option<OpenCause> {
         OpenCause::from_bits(self.cause.load(Acquire))
-    }
-
-    /// What is left of an open period by its own results.
-    #[cfg(feature = "shared")]
-    pub(super) fn own_remaining(&self, now: Duration) -> Option<Duration> {
-        self.lock().as_ref()?.own_remaining(now)
     }
 
     /// The outage that it is open or half-open for, while that goes on.

@@ -29,8 +29,6 @@ enum Step {
     /// What another process tells: that its breaker has opened for so long, that it sends a probe,
     /// that it has closed.
     Adopt(u16),
-    Postpone(u16),
-    Release,
     /// A failing server says when it is back.
     Announce(u16),
 }
@@ -68,8 +66,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0u16..100).prop_map(Step::Back),
         1 => force.prop_map(Step::Force),
         2 => (0u16..400).prop_map(Step::Adopt),
-        1 => (0u16..400).prop_map(Step::Postpone),
-        1 => Just(Step::Release),
         2 => (0u16..400).prop_map(Step::Announce),
     ];
     prop::collection::vec(step, 1..60)
@@ -195,14 +191,6 @@ impl Naive {
     fn announces(&mut self, until: Duration) {
         self.announced = self.announced.max(until);
         self.postpones(self.announced);
-    }
-
-    fn releases(&mut self, now: Duration) {
-        match self.state {
-            State::Open | State::HalfOpen if self.adopted => self.turn(State::Closed, now),
-            State::Open => self.until = self.until.min(now),
-            _ => {}
-        }
     }
 
     fn open_for(&self, rules: &Rules) -> Duration {
@@ -444,17 +432,9 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
                 naive.adopts(now + millis(ms.into()), now);
                 changes.extend(cell.adopt(millis(ms.into()), now, rules));
             }
-            Step::Postpone(ms) => {
-                naive.postpones(now + millis(ms.into()));
-                cell.postpone(millis(ms.into()), now, rules);
-            }
             Step::Announce(ms) => {
                 naive.announces(now + millis(ms.into()));
                 cell.announced(millis(ms.into()), now, rules);
-            }
-            Step::Release => {
-                naive.releases(now);
-                changes.extend(cell.release(now, rules));
             }
         }
         if !watched && n < last {
@@ -511,13 +491,9 @@ fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 let period = rules.bounded(millis(ms.into()));
                 cell.adopt(period, now, rules);
             }
-            Step::Postpone(ms) => {
-                cell.postpone(rules.bounded(millis(ms.into())), now, rules);
-            }
             Step::Announce(ms) => {
                 cell.announced(rules.bounded(millis(ms.into())), now, rules);
             }
-            Step::Release => drop(cell.release(now, rules)),
             Step::Back(_) | Step::Force(_) => {}
         }
     }

@@ -1,12 +1,7 @@
 //! What a mirror between processes asks of breakers, beyond what everybody may.
 
-use std::time::Duration;
-
 use super::{breaker::Breaker, circuit::Circuit, handle::CircuitBreakerHandle};
-use crate::{
-    event::transition::{BreakerState, TransitionReason},
-    key::Key,
-};
+use crate::key::Key;
 
 impl CircuitBreakerHandle {
     /// The breaker of a key by its hash, if there is one.
@@ -28,27 +23,5 @@ impl CircuitBreakerHandle {
     /// What its breakers are kept by.
     pub(crate) fn key(&self) -> &Key {
         self.circuits.key()
-    }
-
-    /// How long a probe is waited for at most.
-    pub(crate) fn probe_time(&self) -> Duration {
-        let rules = &self.shared.rules;
-        rules.lease.min(rules.open_for)
-    }
-}
-
-impl Breaker {
-    /// What is left of its open period, without what other processes have added. `None`: it is not
-    /// open by its own results.
-    pub(crate) fn own_remaining(&self) -> Option<Duration> {
-        let Circuit { cell, shared, .. } = self.circuit();
-        cell.own_remaining(shared.now())
-    }
-
-    /// Forces a state that another process tells of.
-    pub(crate) fn adopt_forced(&self, state: BreakerState) {
-        self.take_over(|Circuit { cell, shared, .. }| {
-            cell.force(state, TransitionReason::Shared, shared.now(), &shared.rules)
-        });
     }
 }

@@ -52,8 +52,6 @@ pub(super) struct Machine {
     /// When a failing server is back, by its own word: no open period ends earlier. Zero if none
     /// has said so.
     announced: Duration,
-    /// The end of the last period that results of this process led to.
-    own_until: Duration,
     /// The latest moment seen. A thread that comes with an earlier one does not turn it back.
     pub(super) now: Duration,
     tickets: u32,
@@ -158,7 +156,6 @@ impl Machine {
             lost: None,
             adopted: false,
             announced: Duration::ZERO,
-            own_until: Duration::ZERO,
             now: Duration::ZERO,
             tickets: 0,
             failures: 0,
@@ -522,31 +519,25 @@ impl Machine {
     /// Takes over an opening of another process, for `period` from now on. An open period never
     /// gets shorter by it; a forced state stays.
     pub(super) fn adopt(&mut self, period: Duration, now: Duration) -> Option<Transition> {
+        self.now = self.now.max(now);
+        let until = self.now.saturating_add(period);
         match self.state {
             BreakerState::Closed => {
-                self.tripped = self.window.tally(self.now.max(now));
+                self.tripped = self.window.tally(self.now);
                 self.adopted = true;
             }
             BreakerState::HalfOpen => self.lost = None,
-            _ => {
-                self.postpone(period, now);
+            BreakerState::Open => {
+                self.probe_from = self.probe_from.max(until);
                 return None;
             }
+            _ => return None,
         }
-        self.now = self.now.max(now);
-        self.probe_from = self.now.saturating_add(period);
+        self.probe_from = until;
         Some(Transition {
             open_for: Some(period),
             ..self.turn(BreakerState::Open, TransitionReason::Shared, self.tripped)
         })
-    }
-
-    /// An open breaker stays open for at least `period` from now on; any other is left alone.
-    pub(super) fn postpone(&mut self, period: Duration, now: Duration) {
-        self.now = self.now.max(now);
-        if self.state == BreakerState::Open {
-            self.probe_from = self.probe_from.max(self.now.saturating_add(period));
-        }
     }
 
     /// A failing server says when it is back. Also true of a result that is stale otherwise.
@@ -555,33 +546,7 @@ impl Machine {
         self.announced = self.announced.max(self.now.saturating_add(delay));
         if self.state == BreakerState::Open {
             self.probe_from = self.probe_from.max(self.announced);
-            self.own_until = self.probe_from;
         }
-    }
-
-    /// Another process' breaker has closed. An adopted opening ends with it; one that this process'
-    /// own results led to may begin its probes at once: what is well again for others need not be
-    /// so for us.
-    pub(super) fn release(&mut self, now: Duration, rules: &Rules) -> Option<Transition> {
-        self.now = self.now.max(now);
-        if !self.is_adopted() {
-            if self.state == BreakerState::Open {
-                self.probe_from = self.probe_from.min(self.now);
-            }
-            return None;
-        }
-        self.forget(rules);
-        let reason = TransitionReason::Shared;
-        Some(self.turn(BreakerState::Closed, reason, self.tripped))
-    }
-
-    /// What is left of an open period without what other processes have added to it; `None` if it
-    /// is not open by its own results.
-    #[cfg(feature = "shared")]
-    pub(super) fn own_remaining(&self, now: Duration) -> Option<Duration> {
-        let is_own = self.state == BreakerState::Open && !self.adopted;
-        let remaining = self.own_until.saturating_sub(self.now.max(now));
-        (is_own && !remaining.is_zero()).then_some(remaining)
     }
 
     fn is_adopted(&self) -> bool {
@@ -605,7 +570,6 @@ impl Machine {
         let period = rules.open_for(self.failed_probes);
         self.probe_from = self.now.saturating_add(period).max(self.announced);
         let period = self.probe_from - self.now;
-        self.own_until = self.probe_from;
         Transition {
             open_for: Some(period),
             ..self.turn(BreakerState::Open, reason, tally)

@@ -6,7 +6,7 @@ use super::*;
 #[tokio::test]
 async fn while_the_server_is_gone_each_process_goes_on_alone() {
     let mut server = Server::redis().await;
-    let [a, b] = fleet(&server.url(), 1).await;
+    let [a, b] = fleet(&server.url()).await;
     a.fails("first");
     a.breaker("admin").force_open();
     until("an opening", || b.state("first") == Open).await;
@@ -23,7 +23,7 @@ async fn while_the_server_is_gone_each_process_goes_on_alone() {
     server.restart().await;
     let time = until("the return", || b.state("second") == Open).await;
     println!("what was learnt meanwhile is known {time:?} after the server's return");
-    let late = Process::start(&server.url(), 1);
+    let late = Process::start(&server.url());
     until("what the others know", || {
         late.state("first") == Open && late.state("admin") == ForcedOpen
     })
@@ -35,7 +35,7 @@ async fn while_the_server_is_gone_each_process_goes_on_alone() {
 #[tokio::test]
 async fn a_server_that_hangs_is_asked_again_and_tells_all_when_it_goes_on() {
     let server = Server::redis().await;
-    let [a, b] = fleet(&server.url(), 1).await;
+    let [a, b] = fleet(&server.url()).await;
     server.signal("STOP");
     a.fails("search");
     // These do not wait: they are no futures.
@@ -52,7 +52,7 @@ async fn a_server_that_hangs_is_asked_again_and_tells_all_when_it_goes_on() {
 #[tokio::test]
 async fn a_connection_that_was_closed_is_made_again_at_once() {
     let server = Server::redis().await;
-    let [a, b] = fleet(&server.url(), 1).await;
+    let [a, b] = fleet(&server.url()).await;
     for n in 0..5 {
         let kill: &[&[u8]] = &[b"CLIENT", b"KILL", b"TYPE", b"pubsub"];
         assert_eq!(server.run::<usize>(kill).await, 2);
@@ -70,14 +70,14 @@ async fn a_connection_that_was_closed_is_made_again_at_once() {
 #[tokio::test]
 async fn what_a_server_throws_away_is_told_again() {
     let server = Server::redis().await;
-    let [a, b] = fleet(&server.url(), 1).await;
+    let [a, b] = fleet(&server.url()).await;
     a.fails("search");
     until("an opening", || b.state("search") == Open).await;
     for part in ["meta", "log", "text", "over", "peers"] {
         let key = format!("{{tt:default}}:{part}");
         assert_eq!(server.run::<usize>(&[b"DEL", key.as_bytes()]).await, 1);
         until("meeting again", || a.shared.snapshot().processes == 2).await;
-        let late = Process::start(&server.url(), 1);
+        let late = Process::start(&server.url());
         until(part, || late.state("search") == Open).await;
     }
 }
@@ -86,7 +86,7 @@ async fn what_a_server_throws_away_is_told_again() {
 #[tokio::test]
 async fn an_older_copy_is_told_what_it_lacks() {
     let server = Server::redis().await;
-    let [a, b] = fleet(&server.url(), 1).await;
+    let [a, b] = fleet(&server.url()).await;
     a.fails("first");
     until("an opening", || b.state("first") == Open).await;
     let parts = ["meta", "log", "text", "over"].map(|part| format!("{{tt:default}}:{part}"));
@@ -102,7 +102,7 @@ async fn an_older_copy_is_told_what_it_lacks() {
     command.extend(parts.iter().map(String::as_bytes));
     command.extend(copy.iter().map(Vec::as_slice));
     let () = server.run(&command).await;
-    let late = Process::start(&server.url(), 1);
+    let late = Process::start(&server.url());
     until("all", || {
         late.state("first") == Open && late.state("second") == Open
     })
@@ -113,7 +113,7 @@ async fn an_older_copy_is_told_what_it_lacks() {
 #[tokio::test]
 async fn nothing_is_kept_for_ever() {
     let server = Server::redis().await;
-    let [a, _b] = fleet::<2>(&server.url(), 1).await;
+    let [a, _b] = fleet::<2>(&server.url()).await;
     a.fails("search");
     until("telling", || a.shared.snapshot().told_total == 1).await;
     let keys: Vec<String> = server.run(&[b"KEYS", b"*"]).await;

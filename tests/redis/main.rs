@@ -38,16 +38,15 @@ struct Process {
 }
 
 impl Process {
-    fn start(url: &str, quorum: usize) -> Self {
-        Self::with(RedisStore::new(url).unwrap(), quorum, millis(60_000))
+    fn start(url: &str) -> Self {
+        Self::with(RedisStore::new(url).unwrap(), millis(60_000))
     }
 
-    fn with(store: RedisStore, quorum: usize, open_for: Duration) -> Self {
+    fn with(store: RedisStore, open_for: Duration) -> Self {
         let layer = CircuitBreakerLayer::builder().with_open_for(open_for);
         let breakers = layer.build().unwrap().handle();
         let shared = SharedState::new(store)
-            .with_quorum(quorum)
-            .and_then(|shared| shared.with_grace(millis(300)))
+            .with_grace(millis(300))
             .and_then(|shared| shared.breakers("tools", &breakers))
             .unwrap();
         Self {
@@ -93,8 +92,8 @@ async fn until(what: &str, is_so: impl Fn() -> bool) -> Duration {
 }
 
 /// Processes that know of each other.
-async fn fleet<const N: usize>(url: &str, quorum: usize) -> [Process; N] {
-    let fleet = std::array::from_fn(|_| Process::start(url, quorum));
+async fn fleet<const N: usize>(url: &str) -> [Process; N] {
+    let fleet = std::array::from_fn(|_| Process::start(url));
     until("meeting", || {
         fleet
             .iter()
@@ -104,14 +103,14 @@ async fn fleet<const N: usize>(url: &str, quorum: usize) -> [Process; N] {
     fleet
 }
 
-/// C8: on either server, what one learns the others know in moments, by hints; and what it means depends on the quorum.
+/// C8: on either server, what one learns the others know in moments, by hints.
 #[tokio::test]
 async fn processes_learn_from_each_other_over_redis_and_valkey() {
     for kind in ["redis", "valkey"] {
         let Some(server) = Server::start(kind).await else {
             continue;
         };
-        let [a, b] = fleet(&server.url(), 1).await;
+        let [a, b] = fleet(&server.url()).await;
         let mut least = LIMIT;
         for n in 0..20 {
             let tool = format!("tool{n}");
@@ -130,24 +129,11 @@ async fn processes_learn_from_each_other_over_redis_and_valkey() {
     }
 }
 
-/// C8.
+/// C8: the success of a probe is that of all; of a process that is killed nothing is left.
 #[tokio::test]
-async fn with_a_quorum_of_two_it_takes_two() {
+async fn a_probe_that_succeeds_closes_all() {
     let server = Server::redis().await;
-    let [a, b, c] = fleet(&server.url(), 2).await;
-    a.fails("search");
-    until("telling", || a.shared.snapshot().told_total == 1).await;
-    sleep(millis(1_100)).await;
-    assert_eq!([b.state("search"), c.state("search")], [Closed, Closed]);
-    b.fails("search");
-    until("the second vote", || c.state("search") == Open).await;
-}
-
-/// C8: one probe for the fleet, and its success is that of all; of who is killed nothing is left.
-#[tokio::test]
-async fn the_first_to_open_probes_first_and_closes_all() {
-    let server = Server::redis().await;
-    let process = || Process::with(RedisStore::new(&server.url()).unwrap(), 1, millis(2_000));
+    let process = || Process::with(RedisStore::new(&server.url()).unwrap(), millis(2_000));
     let (a, b) = (process(), process());
     until("meeting", || b.shared.snapshot().processes == 2).await;
     a.fails("search");
@@ -175,7 +161,7 @@ async fn the_first_to_open_probes_first_and_closes_all() {
 #[tokio::test]
 async fn a_thousand_breakers_that_open_at_once_are_known_within_moments() {
     let server = Server::redis().await;
-    let [a, b] = fleet(&server.url(), 1).await;
+    let [a, b] = fleet(&server.url()).await;
     let tools: Vec<_> = (0..1_000).map(|n| format!("tool{n}")).collect();
     for tool in &tools {
         a.breaker(tool);
@@ -194,7 +180,7 @@ async fn namespaces_know_nothing_of_each_other() {
     let in_namespace = |namespace| {
         let store = RedisStore::new(&server.url()).unwrap();
         let store = store.with_namespace(namespace).unwrap();
-        Process::with(store, 1, millis(60_000))
+        Process::with(store, millis(60_000))
     };
     let (a, b, other) = (in_namespace("a"), in_namespace("a"), in_namespace("b"));
     until("meeting", || b.shared.snapshot().processes == 2).await;
@@ -223,17 +209,17 @@ async fn a_user_that_may_do_what_the_docs_say_is_enough() {
         let store = RedisStore::new(&url).unwrap();
         store.with_namespace("prod").unwrap()
     };
-    let process = || Process::with(store("s3cr3t"), 1, millis(60_000));
+    let process = || Process::with(store("s3cr3t"), millis(60_000));
     let (a, b) = (process(), process());
     until("meeting", || b.shared.snapshot().processes == 2).await;
     a.fails("search");
     until("an opening", || b.state("search") == Open).await;
 
-    let stranger = Process::with(store("wr0ng"), 1, millis(60_000));
+    let stranger = Process::with(store("wr0ng"), millis(60_000));
     until("a refusal", || stranger.is_up() == Some(false)).await;
     // Another namespace is none of its business.
     let store = RedisStore::new(&server.url_of("toolcall", "s3cr3t")).unwrap();
-    let elsewhere = Process::with(store, 1, millis(60_000));
+    let elsewhere = Process::with(store, millis(60_000));
     until("a refusal", || elsewhere.is_up() == Some(false)).await;
 }
 

@@ -134,7 +134,7 @@ fn a_key_has_the_name_of_its_method() {
     keys.extend(keys! {
         "shared":
             <tower_toolcall::shared::SharedState<tower_toolcall::shared::MemoryStore>>::{
-                with_quorum, with_grace, with_resync
+                with_grace, with_resync
             }
             <tower_toolcall::shared::RedisStore>::{with_namespace};
     });

@@ -10,7 +10,6 @@ const FILE: &str = r#"
     [shared]
     url = "redis://gateway:hunter2@127.0.0.1:1/3?protocol=resp3&pass=hunter2"
     namespace = "prod"
-    quorum = 3
     grace = "2s"
     resync = "500ms"
 "#;
@@ -25,7 +24,7 @@ async fn a_url_gives_a_mirror_of_what_is_switched_on() {
     };
     assert_eq!(made(&Settings::default()), None);
     let shown = made(&file(FILE)).unwrap();
-    let layers = r#"layers: ["breakers", "limits"], quorum: 3, grace: 2s, resync: 500ms"#;
+    let layers = r#"layers: ["breakers", "limits"], grace: 2s, resync: 500ms"#;
     assert!(shown.contains(layers), "{shown}");
     let settings = file(&format!("{FILE}[circuit_breaker]\nkey = \"agent\""));
     let error = settings.shared(&settings.stack().build().unwrap());
@@ -73,13 +72,12 @@ fn what_cannot_work_names_its_key_or_variable() {
     for (name, value) in [
         ("TOOLCALL_SHARED_URL", "http://localhost"),
         ("TOOLCALL_SHARED_NAMESPACE", "a b"),
-        ("TOOLCALL_SHARED_QUORUM", "0"),
         ("TOOLCALL_SHARED_GRACE", "2h"),
         ("TOOLCALL_SHARED_RESYNC", "1ms"),
     ] {
         let error = Settings::default().with_env_from([(name, value)]);
         assert_eq!(error.unwrap_err().field(), name);
     }
-    let error = file("[shared]\nurl = \"redis://localhost\"\nquorum = 65").check();
-    assert_eq!(error.unwrap_err().field(), "shared.quorum");
+    let error = file("[shared]\nurl = \"redis://localhost\"\ngrace = \"2h\"").check();
+    assert_eq!(error.unwrap_err().field(), "shared.grace");
 }

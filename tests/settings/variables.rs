@@ -166,7 +166,6 @@ fn values() -> Vec<(&'static str, &'static str, Value)> {
             json!("redis://localhost"),
         ),
         ("TOOLCALL_SHARED_NAMESPACE", "prod", json!("prod")),
-        ("TOOLCALL_SHARED_QUORUM", "3", json!(3)),
         ("TOOLCALL_SHARED_GRACE", "1s", json!("1s")),
         ("TOOLCALL_SHARED_RESYNC", "2s", json!("2s")),
         ("TOOLCALL_TOKEN_CLIENT_ID", "gateway", json!("gateway")),

@@ -41,7 +41,7 @@ fn by_status() -> ToolError {
 /// L3, C8: whoever meets it, all wait; no vote is needed, as the server itself has said so.
 #[tokio::test(start_paused = true)]
 async fn a_limit_that_one_process_meets_holds_all_back() {
-    let [a, b, c] = fleet(2).await;
+    let [a, b, c] = fleet().await;
     a.meets(by_status()).await;
     settle().await;
     for process in [&b, &c] {
@@ -58,7 +58,7 @@ async fn a_limit_that_one_process_meets_holds_all_back() {
 /// L3, C8: a text proves nothing to others.
 #[tokio::test(start_paused = true)]
 async fn a_limit_that_is_known_by_text_is_not_shared() {
-    let [a, b] = fleet(1).await;
+    let [a, b] = fleet().await;
     let text = tower_toolcall::BoxError::from("429 Too Many Requests: try again in 60 seconds");
     a.meets(ToolError::from_box(text)).await;
     settle().await;
@@ -88,7 +88,7 @@ async fn a_limit_that_is_known_by_text_is_not_shared() {
 /// L3, C8: a person who ends a cooldown ends it for all; the next limit is one again.
 #[tokio::test(start_paused = true)]
 async fn a_cooldown_that_a_person_ends_or_begins_does_so_everywhere() {
-    let [a, b] = fleet(2).await;
+    let [a, b] = fleet().await;
     a.meets(by_status()).await;
     settle().await;
     b.limits.clear(&call());
@@ -106,7 +106,7 @@ async fn a_cooldown_that_a_person_ends_or_begins_does_so_everywhere() {
 /// C8: more than a subscriber is given to keep.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_cooldowns_that_end_at_once_end_everywhere() {
-    let [a, b] = fleet(1).await;
+    let [a, b] = fleet().await;
     let tool = |n: usize| ToolCall::new(format!("tool{n}")).with_server("s");
     (0..1_000).for_each(|n| a.limits.cool(&tool(n), secs(60)));
     sleep(secs(2)).await;
@@ -122,7 +122,7 @@ async fn a_clearing_is_told_once_and_only_if_it_has_ended_something() {
     let store = super::Link::new();
     let process = |_| {
         let breakers = CircuitBreakerLayer::new();
-        Process::with_resync(store.another(), 1, &breakers, secs(60))
+        Process::with_resync(store.another(), &breakers, secs(60))
     };
     let fleet: [Process; 4] = std::array::from_fn(process);
     let told = || -> u64 {
@@ -151,7 +151,7 @@ async fn a_clearing_is_told_once_and_only_if_it_has_ended_something() {
 /// C8: a limit that is met in the moment after a person's clearing.
 #[tokio::test(start_paused = true)]
 async fn a_clearing_is_known_although_a_cooldown_follows_it_at_once() {
-    let [a, b] = fleet(1).await;
+    let [a, b] = fleet().await;
     a.limits.cool(&call(), secs(250));
     settle().await;
     b.limits.clear(&call());
@@ -166,7 +166,7 @@ async fn a_clearing_is_known_although_a_cooldown_follows_it_at_once() {
 /// C8: however many have met it, the longest holds.
 #[tokio::test(start_paused = true)]
 async fn a_longer_limit_is_taken_over_however_many_have_told_one() {
-    let fleet: [Process; 80] = fleet(1).await;
+    let fleet: [Process; 80] = fleet().await;
     for process in &fleet[..79] {
         process.limits.cool(&call(), secs(30));
     }
@@ -182,7 +182,7 @@ async fn a_longer_limit_is_taken_over_however_many_have_told_one() {
 /// C8.
 #[tokio::test(start_paused = true)]
 async fn while_the_store_is_away_limits_are_each_processes_own() {
-    let [a, b] = fleet(1).await;
+    let [a, b] = fleet().await;
     b.link.is(Way::Cut);
     a.meets(by_status()).await;
     sleep(secs(20)).await;
@@ -197,7 +197,7 @@ async fn while_the_store_is_away_limits_are_each_processes_own() {
 /// L3, C8: processes come back one by one, as the calls of one do.
 #[tokio::test(start_paused = true)]
 async fn a_fleet_returns_as_slowly_as_one_process() {
-    let processes: [Process; 8] = fleet(1).await;
+    let processes: [Process; 8] = fleet().await;
     processes[0].meets(by_status()).await;
     settle().await;
     sleep(secs(61)).await;
@@ -229,7 +229,7 @@ async fn a_fleet_returns_as_slowly_as_one_process() {
 /// C8: without its mirror a process returns alone.
 #[tokio::test(start_paused = true)]
 async fn who_goes_on_alone_has_all_turns() {
-    let [a, b] = fleet(1).await;
+    let [a, b] = fleet().await;
     for process in [a, b] {
         let (layer, limits) = (process.layer.clone(), process.limits.clone());
         process.killed();
@@ -261,7 +261,7 @@ async fn keys_of_a_function_are_shared_by_an_explicit_word_only() {
 /// C8: an error is no limit because another process says so.
 #[tokio::test(start_paused = true)]
 async fn other_errors_hold_nobody_back() {
-    let [a, b] = fleet(1).await;
+    let [a, b] = fleet().await;
     a.meets(ToolError::new(ErrorKind::Upstream, "down")).await;
     settle().await;
     assert_eq!([a.cools(), b.cools()], [None, None]);

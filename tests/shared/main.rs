@@ -44,26 +44,20 @@ struct Process {
 
 impl Process {
     /// Its breakers open for 60 s after five failures.
-    fn start(link: Link, quorum: usize) -> Self {
-        Self::with(link, quorum, &CircuitBreakerLayer::new())
+    fn start(link: Link) -> Self {
+        Self::with(link, &CircuitBreakerLayer::new())
     }
 
-    fn with(link: Link, quorum: usize, breakers: &CircuitBreakerLayer) -> Self {
-        Self::with_resync(link, quorum, breakers, secs(1))
+    fn with(link: Link, breakers: &CircuitBreakerLayer) -> Self {
+        Self::with_resync(link, breakers, secs(1))
     }
 
-    fn with_resync(
-        link: Link,
-        quorum: usize,
-        breakers: &CircuitBreakerLayer,
-        resync: Duration,
-    ) -> Self {
+    fn with_resync(link: Link, breakers: &CircuitBreakerLayer, resync: Duration) -> Self {
         let breakers = breakers.handle();
         let layer = RateLimitBackoffLayer::new();
         let limits = layer.handle();
         let shared = SharedState::new(link.clone())
-            .with_quorum(quorum)
-            .and_then(|shared| shared.with_resync(resync))
+            .with_resync(resync)
             .and_then(|shared| shared.breakers("tools", &breakers))
             .and_then(|shared| shared.rate_limits("limits", &limits))
             .unwrap();
@@ -116,9 +110,9 @@ impl Process {
 }
 
 /// A fleet of processes on one store that all know of each other.
-async fn fleet<const N: usize>(quorum: usize) -> [Process; N] {
+async fn fleet<const N: usize>() -> [Process; N] {
     let store = Link::new();
-    let fleet = std::array::from_fn(|_| Process::start(store.another(), quorum));
+    let fleet = std::array::from_fn(|_| Process::start(store.another()));
     settle().await;
     tokio::time::sleep(secs(1)).await;
     fleet

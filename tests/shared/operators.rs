@@ -11,7 +11,7 @@ use super::{Process, fleet, secs, settle, store::Way};
 /// C8: more resets at once than a subscriber is given to keep.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_openings_that_are_reset_at_once_end_everywhere() {
-    let [a, b, c] = fleet(1).await;
+    let [a, b, c] = fleet().await;
     let tools: Vec<_> = (0..1_000).map(|n| format!("tool{n}")).collect();
     tools.iter().for_each(|tool| a.fails(tool));
     settle().await;
@@ -28,7 +28,7 @@ async fn a_thousand_openings_that_are_reset_at_once_end_everywhere() {
 /// C8: by the process that has opened them.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_own_openings_that_are_reset_at_once_end_everywhere() {
-    let [a, b] = fleet(1).await;
+    let [a, b] = fleet().await;
     let tools: Vec<_> = (0..1_000).map(|n| format!("tool{n}")).collect();
     for tool in &tools {
         a.fails(tool);
@@ -43,7 +43,7 @@ async fn a_thousand_own_openings_that_are_reset_at_once_end_everywhere() {
 /// C8: what a person says after the fleet's last word holds, although nothing of that word was known yet.
 #[tokio::test(start_paused = true)]
 async fn what_is_forced_before_the_store_was_read_holds() {
-    let [a] = fleet(2).await;
+    let [a] = fleet().await;
     a.breaker("search").force_open();
     settle().await;
     a.breaker("search").reset();
@@ -52,7 +52,7 @@ async fn what_is_forced_before_the_store_was_read_holds() {
     let layer = CircuitBreakerLayer::new();
     let call = tower_toolcall::ToolCall::new("search").with_server("s");
     layer.handle().breaker(&call).disable();
-    let b = Process::with(a.link.another(), 2, &layer);
+    let b = Process::with(a.link.another(), &layer);
     settle().await;
     assert_eq!([a.state("search"), b.state("search")], [Disabled, Disabled]);
 }
@@ -60,7 +60,7 @@ async fn what_is_forced_before_the_store_was_read_holds() {
 /// C8.
 #[tokio::test(start_paused = true)]
 async fn what_is_forced_while_the_store_is_away_holds_when_it_is_back() {
-    let [a, b] = fleet(2).await;
+    let [a, b] = fleet().await;
     a.breaker("search").force_open();
     settle().await;
     a.breaker("search").reset();
@@ -82,11 +82,11 @@ async fn what_is_forced_while_the_store_is_away_holds_when_it_is_back() {
 /// C8: a state that found no place is no reset, and gets its place as soon as there is one.
 #[tokio::test(start_paused = true)]
 async fn a_forced_state_that_finds_no_place_is_not_taken_for_a_reset() {
-    let [a] = fleet(1).await;
+    let [a] = fleet().await;
     let layer = CircuitBreakerLayer::builder()
         .with_keys(Keys::default().at_most(2))
         .build();
-    let b = Process::with(a.link.another(), 1, &layer.unwrap());
+    let b = Process::with(a.link.another(), &layer.unwrap());
     settle().await;
     b.breaker("first").force_closed();
     b.breaker("second").force_closed();
@@ -107,7 +107,7 @@ async fn a_forced_state_that_finds_no_place_is_not_taken_for_a_reset() {
 /// C8: what strangers make servers say leaves room for what a person says.
 #[tokio::test(start_paused = true)]
 async fn a_person_is_heard_although_ten_thousand_keys_are_known() {
-    let [a, b] = fleet(1).await;
+    let [a, b] = fleet().await;
     for n in 0..10_000 {
         let call = tower_toolcall::ToolCall::new(format!("tool{n}"));
         a.limits.cool(&call, secs(200));
@@ -125,7 +125,7 @@ async fn a_person_is_heard_although_ten_thousand_keys_are_known() {
 /// C8: a store that had no room.
 #[tokio::test(start_paused = true)]
 async fn what_was_refused_is_told_when_there_is_room() {
-    let [a, b] = fleet(1).await;
+    let [a, b] = fleet().await;
     a.link.is(Way::Full);
     a.breaker("search").force_open();
     sleep(secs(20)).await;
@@ -135,28 +135,12 @@ async fn what_was_refused_is_told_when_there_is_room() {
     assert_eq!(b.state("search"), ForcedOpen);
 }
 
-/// C8: of a fleet of one nobody else has seen the failures.
-#[tokio::test(start_paused = true)]
-async fn who_was_open_alone_does_not_speak_for_those_who_come_later() {
-    let [a] = fleet(2).await;
-    a.fails("search");
-    settle().await;
-    let (b, c) = (
-        Process::start(a.link.another(), 2),
-        Process::start(a.link.another(), 2),
-    );
-    sleep(secs(61)).await;
-    assert!(a.calls("search", false));
-    settle().await;
-    assert_eq!([b.state("search"), c.state("search")], [Closed, Closed]);
-}
-
-/// C8: votes of processes that have ended take no place for ever.
+/// C8: what ended processes have told takes no place for ever.
 #[tokio::test(start_paused = true)]
 async fn processes_that_come_and_go_are_heard_however_many_there_were() {
-    let [a] = fleet(1).await;
+    let [a] = fleet().await;
     for n in 0..70 {
-        let guest = Process::start(a.link.another(), 1);
+        let guest = Process::start(a.link.another());
         sleep(secs(2)).await;
         guest.fails("search");
         settle().await;
@@ -171,7 +155,7 @@ async fn processes_that_come_and_go_are_heard_however_many_there_were() {
 /// C8: what others have added to an own period is not told as ours.
 #[tokio::test(start_paused = true)]
 async fn openings_do_not_prolong_each_other() {
-    let [a, b] = fleet(1).await;
+    let [a, b] = fleet().await;
     a.fails("search");
     b.fails("search");
     settle().await;
@@ -196,11 +180,11 @@ async fn openings_do_not_prolong_each_other() {
 /// C8.
 #[tokio::test(start_paused = true)]
 async fn words_that_change_nothing_make_no_breakers() {
-    let [a, b] = fleet(1).await;
+    let [a, b] = fleet().await;
     a.fails("search");
     settle().await;
     sleep(secs(70)).await;
-    let late = Process::start(b.link.another(), 1);
+    let late = Process::start(b.link.another());
     settle().await;
     assert!(a.calls("search", true));
     a.breaker("other").force_open();

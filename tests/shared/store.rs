@@ -76,13 +76,10 @@ impl Store for Link {
         if now.0 != self.own.0 {
             self.own = now;
         }
-        let mut refused = 0;
         if self.way() == Way::Full {
-            refused = exchange.entries.len();
             exchange.entries = &[];
         }
-        let mut news = self.own.1.exchange(exchange).await?;
-        news.refused += refused;
+        let news = self.own.1.exchange(exchange).await?;
         match self.way() {
             Way::Deaf => Err(super::refused().into()),
             Way::Slow(time) => {

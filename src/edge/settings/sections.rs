@@ -292,12 +292,9 @@ settings! {
         url: Option<ServerUrl> = None, "TOOLCALL_SHARED_URL", "the URL of the Redis server over which processes share breakers and rate limits";
         /// The namespace of the processes that share. Default: `default`.
         namespace: String = "default".to_owned(), "TOOLCALL_SHARED_NAMESPACE", "the namespace on that server";
-        /// The living processes that need an open breaker before it opens for all, 1 to 64. Default
-        /// 2.
-        quorum: usize = 2, "TOOLCALL_SHARED_QUORUM", "how many processes have to have a breaker open before it opens for all";
-        /// The time for which the process that was open first may probe alone, at most an hour.
+        /// The longest random addition to an open period that is taken over, at most an hour.
         /// Default 5 s.
-        grace: Duration = secs(5), as "duration", "TOOLCALL_SHARED_GRACE", "how long the process that was open first may probe alone";
+        grace: Duration = secs(5), as "duration", "TOOLCALL_SHARED_GRACE", "the longest random addition to an open period that is taken over";
         /// The longest time between two exchanges with the server, 10 ms to an hour. Default 1 s.
         resync: Duration = secs(1), as "duration", "TOOLCALL_SHARED_RESYNC", "the longest time between two exchanges with the server";
     }

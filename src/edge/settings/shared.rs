@@ -85,8 +85,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// `shared.url`, `shared.namespace`, `shared.quorum`, `shared.grace` or `shared.resync`: it
-    /// cannot work, as [`RedisStore`] and [`SharedState`] have it. `circuit_breaker.key`,
+    /// `shared.url`, `shared.namespace`, `shared.grace` or `shared.resync`: it cannot work, as [`RedisStore`] and [`SharedState`] have it. `circuit_breaker.key`,
     /// `rate_limit.key`: it is `agent`, and ids of agents may be not for the store.
     pub fn shared<C, O>(
         &self,
@@ -116,8 +115,7 @@ impl Settings {
         let url = shared.url.as_ref();
         RedisStore::new(url.map_or("redis://127.0.0.1", ServerUrl::expose))
             .and_then(|store| store.with_namespace(&shared.namespace))
-            .and_then(|store| SharedState::new(store).with_quorum(shared.quorum))
-            .and_then(|state| state.with_grace(shared.grace))
+            .and_then(|store| SharedState::new(store).with_grace(shared.grace))
             .and_then(|state| state.with_resync(shared.resync))
             .map_err(in_section("shared"))
     }

@@ -8,8 +8,6 @@ use std::{
 
 use serde::Serialize;
 
-use super::fleet::Fleet;
-
 const UNKNOWN: u8 = 0;
 const UP: u8 = 1;
 const DOWN: u8 = 2;
@@ -21,9 +19,7 @@ pub(super) struct Status {
     processes: AtomicUsize,
     told: AtomicU64,
     adopted: AtomicU64,
-    /// By this side, without the fleet's.
     dropped: AtomicU64,
-    dropped_words: AtomicU64,
     failed: AtomicU64,
 }
 
@@ -41,21 +37,20 @@ impl Status {
         self.store.load(Relaxed) != DOWN
     }
 
-    pub(super) fn tell(&self, words: usize) {
-        self.told.fetch_add(words as u64, Relaxed);
+    pub(super) fn tell(&self) {
+        self.told.fetch_add(1, Relaxed);
     }
 
     pub(super) fn adopt(&self) {
         self.adopted.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn drop_some(&self, words: u64) {
-        self.dropped.fetch_add(words, Relaxed);
+    pub(super) fn drop_some(&self, registers: u64) {
+        self.dropped.fetch_add(registers, Relaxed);
     }
 
-    pub(super) fn see(&self, fleet: &Fleet) {
-        self.processes.store(fleet.size(), Relaxed);
-        self.dropped_words.store(fleet.dropped(), Relaxed);
+    pub(super) fn see(&self, processes: usize) {
+        self.processes.store(processes, Relaxed);
     }
 }
 
@@ -75,7 +70,7 @@ impl SharedHandle {
             processes: status.processes.load(Relaxed),
             told_total: status.told.load(Relaxed),
             adopted_total: status.adopted.load(Relaxed),
-            dropped_total: status.dropped.load(Relaxed) + status.dropped_words.load(Relaxed),
+            dropped_total: status.dropped.load(Relaxed),
             failed_total: status.failed.load(Relaxed),
         }
     }
@@ -93,14 +88,15 @@ impl fmt::Debug for SharedHandle {
 pub struct SharedSnapshot {
     /// Whether the last exchange with the store succeeded; `None` before the first one.
     pub is_up: Option<bool>,
-    /// How many processes there are, this one too, as of the last exchange; 0 before the first one.
+    /// How many processes there are, this one too, as of the last exchange, at most 1,000; 0 before
+    /// the first one.
     pub processes: usize,
-    /// What was told of breakers and rate limits of this process.
+    /// Changes of breakers and rate limits of this process that the store has.
     pub told_total: u64,
-    /// What was taken over from others, also where a breaker was in that state already.
+    /// Changes taken over from others, also where a breaker was in that state already.
     pub adopted_total: u64,
-    /// What could not be told or taken over: more than 10,000 keys, what is no word of ours, a
-    /// layer with another name.
+    /// Changes that were not told or taken over: those of more than 10,000 keys, those of layers
+    /// with another name, those that are not in our format, those for which the store has no room.
     pub dropped_total: u64,
     /// Exchanges that failed.
     pub failed_total: u64,

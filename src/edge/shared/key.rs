@@ -25,8 +25,7 @@ pub(super) fn encode(layer: &str, hash: u64, parts: Parts<'_>, is_hashed: bool) 
         }
     };
     let separators = if is_hashed { 1 } else { 2 };
-    // One byte is left for the mark of forced states.
-    let fits = text.len() < MAX_KEY_BYTES && text.matches(SEPARATOR).count() == separators;
+    let fits = text.len() <= MAX_KEY_BYTES && text.matches(SEPARATOR).count() == separators;
     fits.then_some(text)
 }
 

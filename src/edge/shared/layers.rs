@@ -36,7 +36,7 @@ impl State {
 }
 
 /// What a layer of this process tells.
-pub(super) enum Heard {
+pub(super) enum Learnt {
     Turned(u64, Transition),
     Cooled(OwnCooldown),
     /// There was more than could be kept.
@@ -44,7 +44,7 @@ pub(super) enum Heard {
 }
 
 /// What all layers tell, with their numbers.
-pub(super) type All = SelectAll<BoxStream<'static, (usize, Heard)>>;
+pub(super) type All = SelectAll<BoxStream<'static, (usize, Learnt)>>;
 
 /// All of them.
 pub(super) struct Layers(pub(super) Vec<Layer>);
@@ -55,14 +55,14 @@ impl Layers {
             State::Breakers(handle) => {
                 stream::unfold(handle.subscribe(), move |mut all| async move {
                     let next = all.next_of_key().await?;
-                    let heard = next.map_or(Heard::Missed, |(hash, t)| Heard::Turned(hash, t));
-                    Some(((n, heard), all))
+                    let learnt = next.map_or(Learnt::Missed, |(hash, t)| Learnt::Turned(hash, t));
+                    Some(((n, learnt), all))
                 })
                 .boxed()
             }
             State::Gates(handle) => stream::unfold(handle.subscribe(), move |mut all| async move {
                 let next = all.next().await?;
-                Some(((n, next.map_or(Heard::Missed, Heard::Cooled)), all))
+                Some(((n, next.map_or(Learnt::Missed, Learnt::Cooled)), all))
             })
             .boxed(),
         };

@@ -1,83 +1,103 @@
 //! A store for processes that are one.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use tokio::{sync::watch, time::Instant};
 
-use super::store::{Exchange, MAX_ENTRIES, MAX_PEERS, News, Record, Store};
+use super::store::{Entry, Exchange, MAX_ENTRIES, MAX_STEP, News, Record, Store};
 use crate::{error::AnyError, kit::backoff::Random};
 
-/// The most entries that it keeps.
+/// The most registers that it keeps.
 const MAX_KEPT: usize = 100_000;
 
 /// A [`Store`] in memory: for tests, and for several stacks of one process. Clones share it.
 ///
-/// It keeps 100,000 entries, and refuses more.
+/// It keeps 100,000 registers, and leaves out more.
 #[derive(Clone)]
 pub struct MemoryStore {
-    log: Arc<Mutex<Log>>,
+    registers: Arc<Mutex<Registers>>,
     written: watch::Sender<()>,
     heard: watch::Receiver<()>,
 }
 
-struct Log {
+struct Registers {
     id: String,
     seq: u64,
-    entries: BTreeMap<u64, Kept>,
-    latest: HashMap<(String, String), u64>,
-    over: BTreeSet<(Instant, u64)>,
-    peers: BTreeMap<String, Instant>,
+    kept: HashMap<String, Kept>,
+    peers: HashMap<String, Instant>,
 }
 
 struct Kept {
-    peer: String,
-    key: String,
+    seq: u64,
+    version: u64,
     value: String,
     until: Instant,
 }
 
-impl Log {
-    fn remove(&mut self, seq: u64) {
-        if let Some(kept) = self.entries.remove(&seq) {
-            self.over.remove(&(kept.until, seq));
-            self.latest.remove(&(kept.peer, kept.key));
+impl Registers {
+    /// Returns whether it was written; else the register, if there is one, is to be read.
+    fn write(&mut self, entry: &Entry, until: Instant) -> bool {
+        let is_written = match self.kept.get(&entry.key) {
+            Some(kept) => kept.version < entry.version || kept.version - entry.version > MAX_STEP,
+            None => self.kept.len() < MAX_KEPT,
+        };
+        if is_written {
+            self.seq += 1;
+            let kept = Kept {
+                seq: self.seq,
+                version: entry.version,
+                value: entry.value.clone(),
+                until,
+            };
+            self.kept.insert(entry.key.clone(), kept);
         }
+        is_written
     }
 
-    fn forget_what_is_over(&mut self, now: Instant) {
-        while let Some(&(until, seq)) = self.over.first()
-            && until <= now
-        {
-            self.remove(seq);
-        }
-        self.peers.retain(|_, until| *until > now);
-    }
-
-    fn read(&self, since: u64, now: Instant) -> News {
-        let mut records = self.entries.range(since.saturating_add(1)..);
-        let record = |(seq, kept): (&u64, &Kept)| Record {
-            seq: *seq,
-            peer: kept.peer.clone(),
-            key: kept.key.clone(),
+    fn record(&self, key: &str, now: Instant) -> Option<Record> {
+        self.kept.get(key).map(|kept| Record {
+            key: key.to_owned(),
+            version: kept.version,
             value: kept.value.clone(),
             left: kept.until - now,
+        })
+    }
+
+    fn exchange(&mut self, exchange: &Exchange<'_>, now: Instant) -> News {
+        self.kept.retain(|_, kept| kept.until > now);
+        self.peers.retain(|_, until| *until > now);
+        let after = |d: Duration| now.checked_add(d).unwrap_or(now);
+        let peer = exchange.peer.to_owned();
+        self.peers.insert(peer, after(exchange.present_for));
+        let mut records = Vec::new();
+        for entry in exchange.entries {
+            if !self.write(entry, after(entry.lasts)) {
+                records.extend(self.record(&entry.key, now));
+            }
+        }
+        let since = match *exchange.store == *self.id {
+            true => exchange.since,
+            false => 0,
         };
-        let read: Vec<_> = records.by_ref().take(MAX_ENTRIES).map(record).collect();
-        let more = records.next().is_some();
+        let new = self.kept.iter().filter(|(_, kept)| kept.seq > since);
+        let mut new: Vec<_> = new.map(|(key, kept)| (kept.seq, key)).collect();
+        new.sort_unstable();
+        let more = new.len() > MAX_ENTRIES;
+        new.truncate(MAX_ENTRIES);
+        records.extend(new.iter().filter_map(|(_, key)| self.record(key, now)));
         News {
             store: self.id.clone(),
-            seq: match read.last() {
-                Some(last) if more => last.seq,
+            seq: match new.last() {
+                Some(last) if more => last.0,
                 _ => self.seq,
             },
             more,
-            peers: self.peers.keys().take(MAX_PEERS).cloned().collect(),
-            records: read,
-            refused: 0,
+            processes: self.peers.len(),
+            records,
         }
     }
 }
@@ -86,61 +106,17 @@ impl MemoryStore {
     /// An empty one.
     pub fn new() -> Self {
         let (written, heard) = watch::channel(());
-        let log = Log {
+        let registers = Registers {
             id: format!("{:016x}", Random::default().next()),
             seq: 0,
-            entries: BTreeMap::new(),
-            latest: HashMap::new(),
-            over: BTreeSet::new(),
-            peers: BTreeMap::new(),
+            kept: HashMap::new(),
+            peers: HashMap::new(),
         };
         Self {
-            log: Arc::new(Mutex::new(log)),
+            registers: Arc::new(Mutex::new(registers)),
             written,
             heard,
         }
-    }
-
-    fn run(&self, exchange: Exchange<'_>) -> News {
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        log.forget_what_is_over(now);
-        let after = |d: Duration| now.checked_add(d).unwrap_or(now);
-        log.peers
-            .insert(exchange.peer.to_owned(), after(exchange.present_for));
-        let mut refused = 0;
-        for entry in exchange.entries {
-            let name = (exchange.peer.to_owned(), entry.key.clone());
-            match log.latest.get(&name) {
-                Some(&before) => log.remove(before),
-                None if log.entries.len() >= MAX_KEPT => {
-                    refused += 1;
-                    continue;
-                }
-                None => {}
-            }
-            log.seq += 1;
-            let (seq, until) = (log.seq, after(entry.lasts));
-            log.over.insert((until, seq));
-            let kept = Kept {
-                peer: exchange.peer.to_owned(),
-                key: entry.key.clone(),
-                value: entry.value.clone(),
-                until,
-            };
-            log.entries.insert(seq, kept);
-            log.latest.insert(name, seq);
-        }
-        let since = match *exchange.store == *log.id {
-            true => exchange.since,
-            false => 0,
-        };
-        let news = log.read(since, now);
-        drop(log);
-        if !exchange.entries.is_empty() {
-            self.written.send_replace(());
-        }
-        News { refused, ..news }
     }
 }
 
@@ -154,7 +130,14 @@ crate::text::opaque_debug!({} MemoryStore);
 
 impl Store for MemoryStore {
     async fn exchange(&mut self, exchange: Exchange<'_>) -> Result<News, AnyError> {
-        Ok(self.run(exchange))
+        let registers = self.registers.lock();
+        let mut registers = registers.unwrap_or_else(PoisonError::into_inner);
+        let news = registers.exchange(&exchange, Instant::now());
+        drop(registers);
+        if !exchange.entries.is_empty() {
+            self.written.send_replace(());
+        }
+        Ok(news)
     }
 
     async fn changed(&mut self) {

@@ -1,11 +1,6 @@
 //! The future that tells a store what happens here, and takes over what happens elsewhere.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    pin::pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, mem::take, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt as _, StreamExt as _,
@@ -14,11 +9,10 @@ use futures_util::{
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{
-    fleet::{Act, Fleet, MAX_KEYS, Word, forced, unmarked},
     handle::Status,
-    layers::{All, Heard, Layer, Layers, State},
+    layers::{All, Layer, Layers, Learnt, State as Of},
+    register::{Heard, MAX_KEYS, Registers, State},
     store::{Entry, Exchange, MAX_ENTRIES, News, Record, Store},
-    words::Words,
 };
 use crate::{
     circuit_breaker::Breaker,
@@ -34,8 +28,11 @@ use crate::{
 /// How long an exchange may take.
 const EXCHANGE: Duration = Duration::from_secs(1);
 
-/// How many follow each other at once; the rest waits for the next time.
+/// How many follow each other immediately; the rest waits for the next time.
 const MAX_EXCHANGES: usize = 2 * MAX_KEYS / MAX_ENTRIES;
+
+/// The most processes that share a rate limit.
+const MAX_PROCESSES: usize = 1_000;
 
 /// How long after an exchange the next one may begin, however often a store calls.
 const GAP: Duration = Duration::from_millis(5);
@@ -43,17 +40,15 @@ const GAP: Duration = Duration::from_millis(5);
 pub(super) struct Mirror<S> {
     store: S,
     layers: Layers,
-    fleet: Fleet,
     grace: Duration,
     resync: Duration,
     status: Arc<Status>,
     random: Random,
     origin: Instant,
-    words: Words,
-    /// Whether all was read of the store, and it is still there.
-    is_read: bool,
-    /// What was forced here while it was not. It comes after whatever the store knows.
-    forced: BTreeMap<String, BreakerState>,
+    me: String,
+    /// The store, and the number up to which it was read.
+    read: (String, u64),
+    registers: Registers,
     /// Keys that were forced elsewhere, and had no place here.
     unplaced: BTreeSet<String>,
 }
@@ -62,31 +57,30 @@ impl<S: Store> Mirror<S> {
     pub(super) fn new(
         store: S,
         layers: Vec<Layer>,
-        fleet: Fleet,
         grace: Duration,
         resync: Duration,
         status: Arc<Status>,
     ) -> Self {
         let random = Random::default();
+        let me = random.next();
         let turn = part(Duration::from_secs(1), random.next()).as_secs_f64();
         Self {
             store,
             layers: Layers(layers),
-            fleet,
             grace,
             resync,
             status,
             random,
             origin: Instant::now(),
-            words: Words::new(turn),
-            is_read: false,
-            forced: BTreeMap::new(),
+            me: format!("{me:016x}"),
+            read: (String::new(), 0),
+            registers: Registers::new(me, turn),
             unplaced: BTreeSet::new(),
         }
     }
 
     pub(super) async fn run(mut self) {
-        let mut heard = self.layers.subscribe();
+        let mut learnt = self.layers.subscribe();
         for layer in 0..self.layers.0.len() {
             self.look_at_all(layer);
         }
@@ -106,7 +100,7 @@ impl<S: Store> Mirror<S> {
                     store.changed().await;
                 };
                 let timer = pin!(sleep_until(next_sync));
-                match select(heard.next(), select(pin!(changed), timer)).await {
+                match select(learnt.next(), select(pin!(changed), timer)).await {
                     Either::Left((first, _)) => Some(first),
                     Either::Right(_) => None,
                 }
@@ -114,16 +108,16 @@ impl<S: Store> Mirror<S> {
             match woken {
                 Some(None) => return,
                 Some(Some(first)) => {
-                    self.heard(first);
-                    self.hear_all(&mut heard);
+                    self.learn(first);
+                    self.learn_all(&mut learnt);
                     // A store that is down is asked again in its time; what is to be told waits.
-                    if !self.words.has_news() || !self.status.is_up_or_unknown() {
+                    if !self.registers.has_news() || !self.status.is_up_or_unknown() {
                         continue;
                     }
                 }
                 None => {}
             }
-            self.sync(&mut heard).await;
+            self.sync(&mut learnt).await;
             let now = Instant::now();
             (last_sync, next_sync) = (Some(now), now + self.resync);
         }
@@ -133,18 +127,18 @@ impl<S: Store> Mirror<S> {
         self.origin.elapsed()
     }
 
-    /// What was told until now.
-    fn hear_all(&mut self, heard: &mut All) {
-        while let Some(Some(next)) = heard.next().now_or_never() {
-            self.heard(next);
+    /// Takes what the layers have told until now.
+    fn learn_all(&mut self, learnt: &mut All) {
+        while let Some(Some(next)) = learnt.next().now_or_never() {
+            self.learn(next);
         }
     }
 
-    fn heard(&mut self, (layer, heard): (usize, Heard)) {
-        match heard {
-            Heard::Turned(hash, transition) => self.turned(layer, hash, &transition),
-            Heard::Cooled(own) => self.cooled(layer, &own),
-            Heard::Missed => self.look_at_all(layer),
+    fn learn(&mut self, (layer, learnt): (usize, Learnt)) {
+        match learnt {
+            Learnt::Turned(hash, transition) => self.turned(layer, hash, &transition),
+            Learnt::Cooled(own) => self.cooled(layer, &own),
+            Learnt::Missed => self.look_at_all(layer),
         }
     }
 
@@ -153,21 +147,15 @@ impl<S: Store> Mirror<S> {
         let Some(key) = self.layers.key(layer, own.hash(), own.parts()) else {
             return;
         };
-        let now = self.now();
         if own.is_cleared {
-            if own.remaining.is_none() {
-                // What was taken over in that moment is over, too.
-                self.layers.with_gate(&key, None);
-            }
-            self.force(key.clone(), BreakerState::Closed, now);
+            self.say(&key, State::Reset, Duration::ZERO);
         }
         if let Some(remaining) = own.remaining {
-            let word = Word::Cooling {
-                remaining,
-                is_met: own.is_met,
-                after: self.fleet.number(&key),
+            let state = match own.is_met {
+                true => State::Limited,
+                false => State::Cooling,
             };
-            self.say(key, word, now);
+            self.say(&key, state, remaining);
         }
     }
 
@@ -177,168 +165,81 @@ impl<S: Store> Mirror<S> {
         let Some(key) = self.layers.key(layer, hash, parts) else {
             return;
         };
-        let now = self.now();
-        let agreed = self.fleet.has_agreed(&key, now);
-        let remaining = t.open_for.unwrap_or_default();
-        let word = match (t.reason, t.to) {
-            (TransitionReason::Shared, _) => {
-                // What this process said before is no longer so.
-                self.words.take_back(&key);
-                // A person was faster than what was taken over, and is heard of only now.
-                let forced = self.forced_state(&key);
-                self.layers.with_breaker(&key, false, |breaker| {
-                    if forced_part(breaker.state()) != forced {
-                        breaker.adopt_forced(forced);
-                    }
-                });
-                return;
-            }
-            (TransitionReason::Forced, state) => return self.force(key, state, now),
-            (TransitionReason::ProbeFailed, BreakerState::Open) => {
-                // Whoever spoke for the fleet probes last the next time: it may be the only one
-                // that is sick.
-                if agreed && self.fleet.size() > 1 {
-                    let (grace, again) = (self.grace, self.random_grace());
-                    let more = grace + again;
-                    self.layers
-                        .with_breaker(&key, false, |b| b.postpone_with_grace(remaining, more));
-                }
-                Word::Open {
-                    remaining,
-                    agreed,
-                    after: self.fleet.number(&key),
-                }
-            }
-            (_, BreakerState::Open) => Word::Open {
-                remaining,
-                agreed: false,
-                after: self.fleet.number(&key),
-            },
-            (_, BreakerState::HalfOpen) if agreed => Word::Probing {
-                remaining: match &self.layers.0[layer].state {
-                    State::Breakers(handle) => handle.probe_time(),
-                    State::Gates(_) => return,
-                },
-            },
-            (_, BreakerState::Closed) => Word::Closed {
-                seen: self.fleet.cursor().1,
-            },
-            _ => return,
+        let state = match (t.reason, t.to) {
+            (TransitionReason::Shared, _) | (_, BreakerState::HalfOpen) => return,
+            (TransitionReason::Forced, state) => by_hand(state),
+            (_, BreakerState::Open) => State::Open,
+            _ => State::Closed,
         };
-        self.say(key, word, now);
+        self.say(&key, state, t.open_for.unwrap_or_default());
     }
 
-    /// Looks at all keys of a layer: some news was missed, or nobody has listened yet.
+    /// Looks at all keys of a layer: some news was missed, or nothing has listened yet.
     fn look_at_all(&mut self, layer: usize) {
         match &self.layers.0[layer].state {
-            State::Breakers(handle) => self.look_at_breakers(layer, handle.breakers()),
-            State::Gates(handle) => {
+            Of::Breakers(handle) => {
+                let all = handle.breakers();
+                all.iter().for_each(|breaker| self.look_at(layer, breaker));
+            }
+            Of::Gates(handle) => {
                 let all = handle.own_cooldowns();
                 all.iter().for_each(|own| self.cooled(layer, own));
             }
         }
     }
 
-    fn look_at_breakers(&mut self, layer: usize, breakers: Vec<Breaker>) {
-        let now = self.now();
-        for breaker in breakers {
-            let seen = breaker.snapshot();
-            let parts = (breaker.server(), breaker.tool());
-            let Some(key) = self.layers.key(layer, breaker.hash(), parts) else {
-                continue;
-            };
-            let is_by_hand = seen.reason == Some(TransitionReason::Forced);
-            let (forced, known) = (forced_part(seen.state), self.forced_state(&key));
-            if forced != known {
-                match is_by_hand {
-                    true => self.force(key.clone(), forced, now),
-                    // It is a new one, or had no place when it was told.
-                    false => breaker.adopt_forced(known),
-                }
-            }
-            let before = self.words.get(&key);
-            let was_open = matches!(before, Some(Word::Open { .. } | Word::Probing { .. }));
-            let word = match seen.state {
-                // Not what other processes have added to it.
-                BreakerState::Open => match breaker.own_remaining() {
-                    Some(remaining) => Word::Open {
-                        remaining,
-                        agreed: false,
-                        after: self.fleet.number(&key),
-                    },
-                    None => continue,
-                },
-                BreakerState::Closed if is_by_hand => {
-                    // A reset, unless it was told already.
-                    if was_open || self.fleet.has_agreed(&key, now) {
-                        self.force(key, BreakerState::Closed, now);
-                    }
-                    continue;
-                }
-                BreakerState::Closed if was_open => Word::Closed {
-                    seen: self.fleet.cursor().1,
-                },
-                _ => continue,
-            };
-            self.say(key, word, now);
-        }
-    }
-
-    /// A person has forced a state here, or reset it: that ends what was before.
-    fn force(&mut self, key: String, state: BreakerState, now: Duration) {
-        self.words.take_back(&key);
-        self.unplaced.remove(&key);
-        if !self.is_read {
-            match self.forced.len() < MAX_KEYS || self.forced.contains_key(&key) {
-                true => _ = self.forced.insert(key, state),
-                false => self.status.drop_some(1),
-            }
+    fn look_at(&mut self, layer: usize, breaker: &Breaker) {
+        let seen = breaker.snapshot();
+        let parts = (breaker.server(), breaker.tool());
+        let Some(key) = self.layers.key(layer, breaker.hash(), parts) else {
             return;
-        }
-        match self.fleet.force(&key, state, now) {
-            Some(word) => self.say(forced(&key), word, now),
-            None => self.status.drop_some(1),
+        };
+        let known = self.registers.state(&key, self.now());
+        let is_forced = matches!(known, Some(State::Forced(_)));
+        let left = seen.retry_after.unwrap_or_default();
+        match (seen.state, seen.reason, known) {
+            // A reset of what holds nowhere ends nothing.
+            (state, Some(TransitionReason::Forced), _)
+                if state != BreakerState::Closed || is_forced || known == Some(State::Open) =>
+            {
+                self.say(&key, by_hand(state), Duration::ZERO);
+            }
+            // It is a new breaker, or had no place when another process forced it.
+            (state, _, Some(State::Forced(forced))) if state != forced => {
+                breaker.adopt_state(forced);
+            }
+            (BreakerState::Open, ..) if !seen.adopted => self.say(&key, State::Open, left),
+            (BreakerState::Closed, Some(TransitionReason::ProbesSucceeded), _) => {
+                self.say(&key, State::Closed, Duration::ZERO);
+            }
+            _ => {}
         }
     }
 
-    /// A person had forced a state while the store was away, and what this process has said since
-    /// comes after it.
-    fn force_at_last(&mut self, key: String, state: BreakerState, now: Duration) {
-        let since = self.words.take_back(&key);
-        self.force(key.clone(), state, now);
-        if let Some(own) = since {
-            let number = self.fleet.number(&key);
-            self.words.say_after(key, own, number);
-        }
-    }
-
-    /// What a person has made of a key, here or elsewhere.
-    fn forced_state(&self, key: &str) -> BreakerState {
-        let here = self.forced.get(key);
-        here.copied().unwrap_or_else(|| self.fleet.forced(key))
-    }
-
-    fn say(&mut self, key: String, word: Word, now: Duration) {
-        if !self.words.say(key, word, now) {
+    fn say(&mut self, key: &str, state: State, lasts: Duration) {
+        self.unplaced.remove(key);
+        if !self.registers.say(key, state, lasts, self.now()) {
             self.status.drop_some(1);
         }
     }
 
     /// Tells what is to be told, and takes over what is new.
-    async fn sync(&mut self, heard: &mut All) {
+    async fn sync(&mut self, learnt: &mut All) {
         let begun = Instant::now();
-        for key in std::mem::take(&mut self.unplaced) {
-            self.place(&key, self.fleet.forced(&key));
+        for key in take(&mut self.unplaced) {
+            if let Some(State::Forced(state)) = self.registers.state(&key, self.now()) {
+                self.place(&key, state);
+            }
         }
-        let mut refused = Vec::new();
+        self.registers.tend(self.now());
+        let mut has_all = false;
         for _ in 0..MAX_EXCHANGES {
-            self.hear_all(heard);
-            let now = self.now();
-            let (keys, entries) = self.words.next(now);
+            self.learn_all(learnt);
+            let entries = self.registers.next(self.now());
             let news = match self.exchange(&entries).await {
                 Ok(news) => news,
                 Err(error) => {
-                    self.words.repeat(keys);
+                    has_all = false;
                     self.failed(&error);
                     break;
                 }
@@ -346,34 +247,29 @@ impl<S: Store> Mirror<S> {
             if self.status.set_up(true) {
                 event!(INFO STORE, TO = "up");
             }
-            keys.iter().for_each(|key| self.words.is_told(key, now));
-            self.status.tell(keys.len().saturating_sub(news.refused));
-            self.status.drop_some(news.refused as u64);
             // What a person did meanwhile comes after what the store tells.
-            self.hear_all(heard);
-            let has_all = !news.more;
-            let is_full = news.refused > 0;
-            self.read(news, &keys);
-            if is_full {
-                refused.extend(keys);
-            }
+            self.learn_all(learnt);
+            has_all = !news.more;
+            self.hear(news);
             // The rest has time until the next exchange.
-            if has_all && !self.words.has_news() || begun.elapsed() > 2 * EXCHANGE {
+            if has_all && !self.registers.has_news() || begun.elapsed() > 2 * EXCHANGE {
                 break;
             }
         }
-        // A store that is full may have room then.
-        self.words.repeat(refused);
+        let unanswered = self.registers.end();
+        if has_all {
+            // The store is full. It may have room the next time.
+            self.status.drop_some(unanswered as u64);
+        }
     }
 
     async fn exchange(&mut self, entries: &[Entry]) -> Result<News, ToolError> {
-        let (store, since) = self.fleet.cursor();
         let exchange = Exchange {
-            peer: self.fleet.me(),
+            peer: &self.me,
             present_for: self.resync * 3 + EXCHANGE,
             entries,
-            store,
-            since,
+            store: &self.read.0,
+            since: self.read.1,
         };
         match timeout(EXCHANGE, self.store.exchange(exchange)).await {
             Ok(news) => Ok(news?),
@@ -384,101 +280,103 @@ impl<S: Store> Mirror<S> {
         }
     }
 
-    /// Takes over what a store tells. `told`: what this process has told it just now.
-    fn read(&mut self, mut news: News, told: &[String]) {
-        let (has_all, now) = (!news.more, self.now());
-        let records = news.records.len();
-        let is_here = |record: &Record| self.layers.find(unmarked(&record.key)).is_some();
-        news.records.retain(is_here);
-        self.status.drop_some((records - news.records.len()) as u64);
-        let (acts, is_new) = self.fleet.read(news, now);
-        if is_new {
-            self.words.repeat_all_but(told, now);
-        }
-        for (key, act) in acts {
-            // What was forced here is told below, and ends all this.
-            if !self.forced.contains_key(&key) {
-                self.act(&key, act);
-            }
-        }
-        for key in self.fleet.take_forgotten() {
-            self.words.take_back(&forced(&key));
-        }
-        if has_all {
-            self.is_read = true;
-            for (key, state) in std::mem::take(&mut self.forced) {
-                self.force_at_last(key, state, now);
-            }
-        }
-        self.status.see(&self.fleet);
-        self.layers.share_limits(self.fleet.size());
-    }
-
-    fn failed(&mut self, error: &ToolError) {
-        self.is_read = false;
+    fn failed(&self, error: &ToolError) {
         if self.status.set_up(false) {
             event!(WARN STORE, TO = "down", ERROR = error.message());
         }
     }
 
-    fn act(&mut self, key: &str, act: Act) {
-        let (grace, now) = (self.random_grace(), self.now());
-        let layers = &self.layers;
-        let done = match act {
-            Act::Open(left) => layers.with_breaker(key, true, |b| b.adopt_with_grace(left, grace)),
-            Act::Postpone(left) => {
-                layers.with_breaker(key, false, |b| b.postpone_with_grace(left, grace))
-            }
-            Act::Release => layers.with_breaker(key, false, Breaker::release),
-            Act::Cool(left, is_met) => layers.with_gate(key, Some((left, is_met))),
-            Act::Force(state, number) => {
-                // Told again if it turns out that it is not known to all.
-                let word = Word::Forced { state, number };
-                self.words.copy(forced(key), word, now);
-                self.place(key, state)
-            }
-            Act::Known => return self.words.is_told(&forced(key), now),
+    /// Takes over what a store tells.
+    fn hear(&mut self, news: News) {
+        let now = self.now();
+        if news.store != self.read.0 {
+            // Its numbers have begun again, and it may lack what was told to another one.
+            self.read = (news.store, 0);
+            self.registers.repeat_all(now);
+        }
+        self.read.1 = self.read.1.max(news.seq);
+        for record in news.records.iter().take(2 * MAX_ENTRIES) {
+            self.hear_of(record, now);
+        }
+        let processes = news.processes.clamp(1, MAX_PROCESSES);
+        self.status.see(processes);
+        self.layers.share_limits(processes);
+    }
+
+    fn hear_of(&mut self, record: &Record, now: Duration) {
+        let key = &*record.key;
+        let heard = match self.layers.find(key) {
+            Some(_) => self.registers.hear(record, now),
+            None => Heard::Dropped,
         };
-        match done {
+        let is_adopted = match heard {
+            Heard::Nothing => return,
+            Heard::Dropped => false,
+            Heard::Told(state) => {
+                self.status.tell();
+                // What was taken over in the same moment does not undo it.
+                if let State::Forced(state) = state {
+                    self.place(key, state);
+                }
+                return;
+            }
+            Heard::Adopt {
+                state,
+                left,
+                shortens,
+            } => self.adopt(key, state, left, shortens),
+        };
+        match is_adopted {
             true => self.status.adopt(),
             false => self.status.drop_some(1),
         }
     }
 
+    /// False: it says nothing of such a key, or there is no place for it.
+    fn adopt(&mut self, key: &str, state: State, left: Duration, shortens: bool) -> bool {
+        self.unplaced.remove(key);
+        // At random, so that processes do not probe together.
+        let jitter = part(self.grace, self.random.next());
+        let layers = &self.layers;
+        let has_gate = matches!(layers.find(key), Some((Of::Gates(_), ..)));
+        match state {
+            State::Open => layers.with_breaker(key, true, |breaker| {
+                // Its reset was never in the store.
+                if shortens && matches!(by_hand(breaker.state()), State::Forced(_)) {
+                    breaker.adopt_state(BreakerState::Closed);
+                }
+                breaker.adopt_later(left, jitter);
+            }),
+            State::Reset if has_gate => layers.with_gate(key, None),
+            State::Closed | State::Reset => {
+                layers.with_breaker(key, false, |b| b.adopt_state(BreakerState::Closed))
+            }
+            State::Forced(state) => self.place(key, state),
+            State::Cooling | State::Limited => {
+                let is_met = state == State::Limited;
+                (!shortens || layers.with_gate(key, None))
+                    && layers.with_gate(key, Some((left, is_met)))
+            }
+        }
+    }
+
     /// Forces a state as another process has; again later, if there is no place for it now.
     fn place(&mut self, key: &str, state: BreakerState) -> bool {
-        let is_new = state != BreakerState::Closed;
-        let is_placed = match self.layers.find(key) {
-            None => return false,
-            Some((State::Gates(_), ..)) if is_new => return false,
-            Some((State::Gates(_), ..)) => {
-                // What this process said before is over, too.
-                self.words.take_back(key);
-                self.layers.with_gate(key, None)
-            }
-            Some((State::Breakers(_), ..)) => self
-                .layers
-                .with_breaker(key, is_new, |b| b.adopt_forced(state)),
-        };
-        match is_placed {
-            true => _ = self.unplaced.remove(key),
-            false => _ = self.unplaced.insert(key.to_owned()),
+        let layers = &self.layers;
+        let is_placed = layers.with_breaker(key, true, |b| b.adopt_state(state));
+        if !is_placed && matches!(layers.find(key), Some((Of::Breakers(_), ..))) {
+            self.unplaced.insert(key.to_owned());
         }
         is_placed
     }
-
-    /// Beyond an opening of another process, so that this one probes first; at random, so that the
-    /// others do not probe together.
-    fn random_grace(&self) -> Duration {
-        self.grace
-            .saturating_add(part(self.grace, self.random.next()))
-    }
 }
 
-/// What a person has made of a breaker in this state: closed, if it works by itself.
-fn forced_part(state: BreakerState) -> BreakerState {
+/// The state that a person has given a breaker.
+fn by_hand(state: BreakerState) -> State {
     match state {
-        BreakerState::ForcedOpen | BreakerState::ForcedClosed | BreakerState::Disabled => state,
-        _ => BreakerState::Closed,
+        BreakerState::ForcedOpen | BreakerState::ForcedClosed | BreakerState::Disabled => {
+            State::Forced(state)
+        }
+        _ => State::Reset,
     }
 }

@@ -32,55 +32,55 @@
 //!
 //! # What is shared
 //!
+//! The store has a register for each key: its state, until when that holds, and a version. A process
+//! that learns something by itself writes the next version. The store takes it only if it has no
+//! higher one yet, so a process never undoes what it has not read.
+//!
 //! | here | for the others |
 //! |---|---|
-//! | a breaker opens | a vote: theirs open for what is left of the period, once a [quorum](SharedState::with_quorum) of living processes has it open |
-//! | its period is over, and it sends a probe | those that are open wait for that probe |
-//! | the probe fails | they stay open for the new period; no other vote is needed, as the fleet had agreed |
-//! | its probes succeed | what they took over ends; one that had failures of its own may probe at once |
+//! | a breaker opens, or its probe fails | theirs open for what is left of the period |
+//! | its probes succeed | theirs close, unless one has failed since |
 //! | a handle [forces](crate::circuit_breaker::Breaker::force_open) or resets it, and that changes its state | theirs are forced or reset |
-//! | a rate limit is met, by a status or a tool service's own word, or [begun](crate::rate_limit::RateLimitHandle::cool) by hand | their calls of that key wait as long; no vote is needed, as the server itself has said so |
+//! | a rate limit is met, by a status or a tool service's own report, or [begun](crate::rate_limit::RateLimitHandle::cool) by hand | their calls of that key wait as long |
 //! | a rate limit is known by text alone | nothing |
 //! | a cooldown is [ended](crate::rate_limit::RateLimitHandle::clear) by hand | theirs end |
 //! | a cooldown is over | all return together as slowly as one would: each has one turn of so many |
 //! | anything else: results, windows, refusals | nothing |
 //!
-//! A process passes on what it has seen itself, never what it took over from others. So a state
-//! lasts no longer than the process that has seen it says so. An opening never shortens that of
-//! another process, and each result is counted in its own process only.
+//! A process never tells what it took over from others as its own, and a state lasts no longer than
+//! the process that has seen it says so. An opening never shortens that of another process, and
+//! each result is counted in its own process only.
 //!
-//! # One probe for all
+//! # Probes
 //!
-//! The process that was open first probes first: the others add a [grace](SharedState::with_grace)
-//! to what they take over, at random once to twice as long. Its verdict reaches them before their
-//! own probes. If it gets no calls, the next one probes. A process whose probe has failed adds two
-//! to three graces to its own period, so that the next probe is that of another process.
+//! A process adds a random part of the [grace](SharedState::with_grace) to a period that it takes
+//! over, so that processes do not probe together. The first probe that succeeds closes all breakers
+//! of the key. If it fails, all stay open for the new period.
 //!
-//! # What it cannot do
+//! # Limits
 //!
 //! - One process that is sick by itself (its name resolution, its network) opens breakers of tools
-//!   that are well. With a quorum of 1 it would do so for all; so the default is 2. A single
-//!   process is its own quorum.
-//! - All processes of a fleet have to read and write the same store. Who can write to it can close
-//!   and open all breakers: what is read is bounded and checked, but not signed.
-//! - Between two persons who force a key at the same time, in processes that do not know of each
-//!   other yet, the stricter state wins; what was forced while the store was away counts from the
-//!   moment at which it is back.
+//!   that work for the others: an opening of one process is enough. The next probe of another
+//!   process closes them.
+//! - All processes of a fleet have to read and write the same store. A program that can write to it
+//!   can close and open all breakers: records are bounded and checked, but not signed.
+//! - Of two persons who force a key at the same time, the one whose process reaches the store last
+//!   wins. A state that was forced while the store was away counts from the moment at which it is
+//!   back.
 //! - A store that goes on with an older copy of its content, as after a failover, is told what it
-//!   lacks if the next process that asks has seen more. If it has not, what was lost is known with
-//!   the next opening, or within a day.
+//!   lacks if the next process that asks has seen more. Otherwise what was lost is known with the
+//!   next opening.
+//! - A process that was away from the store for a week does not hear of resets before.
 //! - Breakers that a program makes disabled, as after
 //!   [`disable_all`](crate::circuit_breaker::CircuitBreakerHandle::disable_all), are told if they
 //!   were there already.
-//! - A store that loses its content costs nothing that is known here: each process tells again what
-//!   it has seen itself. A state that was forced by a process that has ended since, and that the
-//!   store has lost, is not known to processes that start later.
+//! - A store that loses its content costs nothing that is known here: processes tell again what
+//!   they know and what still holds.
 //! - Keys go to the store as text: names of servers and tools, cut ones and those of more than
 //!   [`MAX_KEY_BYTES`] excepted, which are not shared. Keys that a function makes are refused,
 //!   unless they are [said to be public](SharedState::public_breakers). Keys of the ids of callers
 //!   are refused.
 
-mod fleet;
 mod handle;
 mod key;
 mod layers;
@@ -88,18 +88,15 @@ mod memory;
 mod mirror;
 #[cfg(feature = "redis")]
 mod redis;
+mod register;
 mod store;
-mod words;
 
-use std::{
-    collections::hash_map::RandomState, fmt, hash::BuildHasher as _, sync::Arc, time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use self::redis::RedisStore;
 use self::{
-    fleet::{Fleet, MAX_VOTES},
     handle::Status,
     layers::{Layer, State},
     mirror::Mirror,
@@ -108,8 +105,7 @@ pub use self::{
     handle::{SharedHandle, SharedSnapshot},
     memory::MemoryStore,
     store::{
-        Entry, Exchange, MAX_ENTRIES, MAX_KEY_BYTES, MAX_PEERS, MAX_VALUE_BYTES, News, Record,
-        Store,
+        Entry, Exchange, MAX_ENTRIES, MAX_KEY_BYTES, MAX_STEP, MAX_VALUE_BYTES, News, Record, Store,
     },
 };
 use crate::{
@@ -131,7 +127,6 @@ const MAX_PAUSE: Duration = Duration::from_secs(3600);
 pub struct SharedState<S> {
     store: S,
     layers: Vec<Layer>,
-    quorum: usize,
     grace: Duration,
     resync: Duration,
     status: Arc<Status>,
@@ -143,7 +138,6 @@ impl<S: Store> SharedState<S> {
         Self {
             store,
             layers: Vec::new(),
-            quorum: 2,
             grace: Duration::from_secs(5),
             resync: Duration::from_secs(1),
             status: Arc::default(),
@@ -231,23 +225,8 @@ impl<S: Store> SharedState<S> {
         Ok(self)
     }
 
-    /// Sets of how many living processes a breaker has to be open, each by results of its own,
-    /// before it opens for all; at least 1. If there are fewer processes, all of them are enough.
-    /// Default: 2.
-    ///
-    /// # Errors
-    ///
-    /// `quorum`: zero, or more than 64.
-    pub fn with_quorum(mut self, quorum: usize) -> Result<Self, ConfigError> {
-        let reason = "it is not between 1 and 64";
-        refuse_if(!(1..=MAX_VOTES).contains(&quorum), "quorum", reason)?;
-        self.quorum = quorum;
-        Ok(self)
-    }
-
-    /// Sets what is added to a period that is taken over, once to twice at random: the time for
-    /// which the process that was open first may probe alone. It should be longer than a probe
-    /// takes to begin and to be told. Zero: all probe at once. Default: 5 s.
+    /// Sets the longest random addition to an open period that is taken over: processes do not probe
+    /// together. Zero: all probe when the period ends. Default: 5 s.
     ///
     /// # Errors
     ///
@@ -283,18 +262,16 @@ impl<S: Store> SharedState<S> {
     /// two exchanges. The event `tool.store` tells when the store is down (WARN), and when it is up
     /// again (INFO).
     pub async fn run(self) {
-        // Of nobody else, and not to be guessed.
-        let me = format!("{:016x}", RandomState::new().hash_one(0));
-        let fleet = Fleet::new(me, self.quorum);
-        let mirror = Mirror::new(
-            self.store,
-            self.layers,
-            fleet,
-            self.grace,
-            self.resync,
-            self.status,
-        );
-        mirror.run().await;
+        let Self {
+            store,
+            layers,
+            grace,
+            resync,
+            status,
+        } = self;
+        Mirror::new(store, layers, grace, resync, status)
+            .run()
+            .await;
     }
 }
 
@@ -303,7 +280,6 @@ impl<S> fmt::Debug for SharedState<S> {
         let layers = self.layers.iter().map(|layer| &layer.name);
         f.debug_struct("SharedState")
             .field("layers", &layers.collect::<Vec<_>>())
-            .field("quorum", &self.quorum)
             .field("grace", &self.grace)
             .field("resync", &self.resync)
             .finish_non_exhaustive()

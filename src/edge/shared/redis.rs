@@ -8,7 +8,7 @@ use redis::{
 };
 use tokio::sync::Notify;
 
-use super::store::{Exchange, MAX_ENTRIES, MAX_PEERS, News, Record, Store};
+use super::store::{Exchange, MAX_ENTRIES, MAX_STEP, News, Record, Store};
 use crate::{
     config::{ConfigError, refuse_if},
     error::AnyError,
@@ -18,7 +18,7 @@ use crate::{
 /// How long a connection, and an answer, may take.
 const TIME: Duration = Duration::from_millis(500);
 
-/// The most entries that a namespace keeps.
+/// The most registers that a namespace keeps.
 const MAX_KEPT: usize = 100_000;
 
 /// The longest namespace, in bytes.
@@ -48,14 +48,14 @@ const MAX_LASTS: Duration = Duration::from_secs(366 * 24 * 3600);
 /// again when it is lost. A connection and an answer may take 500 ms each; an exchange that failed
 /// because its connection had been closed is made once more at once.
 ///
-/// An exchange is one script, which runs on the server's clock. It keeps at most 100,000 entries,
+/// An exchange is one script, which runs on the server's clock. It keeps at most 100,000 registers,
 /// in the five keys `{tt:NAMESPACE}:*`, which expire two days after the last write, and publishes
 /// hints on the channel `{tt:NAMESPACE}:changed`. So a user of its own needs no more than this:
 ///
 /// ```text
 /// ACL SETUSER toolcall on >PASSWORD resetkeys ~{tt:prod}:* resetchannels &{tt:prod}:*
 ///     -@all +evalsha +script|load +hello +subscribe +publish +time +unlink +pexpire
-///     +hmget +hset +hlen +hdel +zadd +zrem +zcard +zscore +zrange +zrangebyscore +zremrangebyscore
+///     +hmget +hset +hlen +hdel +zadd +zrem +zcard +zscore +zrangebyscore +zremrangebyscore
 /// ```
 ///
 /// A URL with the number of a database needs `+select` as well.
@@ -178,11 +178,11 @@ impl RedisStore {
             .arg(fresh_id)
             .arg(MAX_KEPT)
             .arg(MAX_ENTRIES)
-            .arg(MAX_PEERS)
+            .arg(MAX_STEP)
             .arg(&self.keys.channel);
         for entry in exchange.entries {
-            let lasts = micros(entry.lasts);
-            script.arg(&entry.key).arg(&entry.value).arg(lasts);
+            script.arg(&entry.key).arg(entry.version);
+            script.arg(&entry.value).arg(micros(entry.lasts));
         }
         let answer = script.invoke_async(&mut connection).await;
         answer.inspect_err(|_| self.connection = None)
@@ -193,30 +193,18 @@ fn micros(time: Duration) -> u64 {
     time.min(MAX_LASTS).as_micros() as u64
 }
 
-/// What the script returns: the store, the number, whether there is more, the moment, what it
-/// refused, processes, and records with their texts.
-type Answer = (
-    String,
-    u64,
-    bool,
-    u64,
-    usize,
-    Vec<Vec<u8>>,
-    Vec<(Vec<u8>, Vec<u8>)>,
-);
+/// The answer of the script: the store, the number, whether there is more, the moment, how many
+/// processes there are, and keys with their texts.
+type Answer = (String, u64, bool, u64, usize, Vec<(Vec<u8>, Vec<u8>)>);
 
 /// `None`: it was not written by the script.
-fn record(field: &[u8], text: &[u8], now: u64) -> Option<Record> {
-    let (peer, key) = str::from_utf8(field).ok()?.split_once(' ')?;
+fn record(key: &[u8], text: &[u8], now: u64) -> Option<Record> {
     let mut text = str::from_utf8(text).ok()?.splitn(3, ' ');
-    let (seq, until) = (
-        text.next()?.parse().ok()?,
-        text.next()?.parse::<u64>().ok()?,
-    );
+    let version = text.next()?.parse().ok()?;
+    let until = text.next()?.parse::<u64>().ok()?;
     Some(Record {
-        seq,
-        peer: peer.to_owned(),
-        key: key.to_owned(),
+        key: str::from_utf8(key).ok()?.to_owned(),
+        version,
         value: text.next()?.to_owned(),
         left: Duration::from_micros(until.saturating_sub(now)),
     })
@@ -231,17 +219,15 @@ impl Store for RedisStore {
             }
             answer => answer,
         };
-        let (store, seq, more, now, refused, peers, records) = answer?;
-        let peers = peers.into_iter().map(String::from_utf8);
+        let (store, seq, more, now, processes, records) = answer?;
         let records = records.iter();
-        let record = |(field, text): &(Vec<u8>, Vec<u8>)| record(field, text, now);
+        let record = |(key, text): &(Vec<u8>, Vec<u8>)| record(key, text, now);
         Ok(News {
             store,
             seq,
             more,
-            peers: peers.filter_map(Result::ok).collect(),
+            processes,
             records: records.filter_map(record).collect(),
-            refused,
         })
     }
 

@@ -1,4 +1,4 @@
-//! What a store between processes does.
+//! The interface of a store between processes.
 
 use std::{future::Future, time::Duration};
 
@@ -13,17 +13,22 @@ pub const MAX_KEY_BYTES: usize = 512;
 /// The longest value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 64;
 
-/// The most processes of one fleet that a store tells of.
-pub const MAX_PEERS: usize = 1_000;
+/// How far a version may be beyond another one of the same key. Versions that are further away are
+/// errors or attacks: no key changes so often.
+pub const MAX_STEP: u64 = 1 << 32;
 
-/// A store between processes: a log of entries, one for each process and key, the latest wins.
+/// A store between processes: one register for each key, which is replaced by a higher version only.
 ///
-/// It decides nothing: what the entries mean, and what follows from them, is the same for every
-/// store. What it may lose is everything: processes go on alone, and tell a [new
-/// store](News::store) what still holds.
+/// A store decides nothing else: the meaning of registers is the same for every store. A store may
+/// lose everything: processes go on alone, and tell a [new store](News::store) what still holds.
 pub trait Store: Send {
-    /// Writes entries, and reads what is new, at once: who reads `seq` has read all that was
-    /// written up to it.
+    /// Writes entries, and reads what is new, as one step: a process that reads `seq` has read all
+    /// that was written up to it.
+    ///
+    /// An entry is written if the store has no register of its key, or one with a lower version, or
+    /// one whose version is more than [`MAX_STEP`] higher. Else the register is among the records
+    /// of the answer, whatever its number is. A store that is full leaves entries with new keys
+    /// out.
     ///
     /// # Errors
     ///
@@ -48,14 +53,13 @@ pub trait Store: Send {
     fn changed(&mut self) -> impl Future<Output = ()> + Send;
 }
 
-/// What a process writes, and what it wants to read.
+/// The entries that a process writes, and the position from which it reads.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Exchange<'a> {
-    /// The process: it is there, and its entries replace those that it has written under the same
-    /// keys.
+    /// The process, which is present now.
     pub peer: &'a str,
-    /// For how long it is to count as there.
+    /// For how long it is to count as present.
     pub present_for: Duration,
     /// At most [`MAX_ENTRIES`].
     pub entries: &'a [Entry],
@@ -66,47 +70,46 @@ pub struct Exchange<'a> {
     pub since: u64,
 }
 
-/// What a process tells of one key.
+/// A register to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
     /// The key, at most [`MAX_KEY_BYTES`].
     pub key: String,
+    /// The version, at least 1.
+    pub version: u64,
     /// Opaque; at most [`MAX_VALUE_BYTES`].
     pub value: String,
     /// For how long it is kept.
     pub lasts: Duration,
 }
 
-/// An entry that somebody has written.
+/// A register of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its number: each write has a higher one than all before.
-    pub seq: u64,
-    /// Who has written it.
-    pub peer: String,
     /// Its key.
     pub key: String,
+    /// Its version.
+    pub version: u64,
     /// Its value.
     pub value: String,
     /// For how long it is still kept, by the store's own clock.
     pub left: Duration,
 }
 
-/// What a process reads.
+/// The answer of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Which store it is: another text once its numbers begin again, or what it had is lost.
+    /// The identity of the store: another text once its numbers begin again, or its content is
+    /// lost.
     pub store: String,
     /// The number up to which these news go.
     pub seq: u64,
     /// Whether there are more behind it.
     pub more: bool,
-    /// The processes that are there, at most [`MAX_PEERS`].
-    pub peers: Vec<String>,
-    /// What was written since, by the process itself too, in the order of numbers; at most
-    /// [`MAX_ENTRIES`]. What was replaced or is over is not among them.
+    /// How many processes are present.
+    pub processes: usize,
+    /// The registers that were written since, by the process itself too, at most [`MAX_ENTRIES`];
+    /// and those that an entry did not replace.
     pub records: Vec<Record>,
-    /// How many entries it has refused, as it is full.
-    pub refused: usize,
 }

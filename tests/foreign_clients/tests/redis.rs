@@ -69,8 +69,9 @@ async fn server() -> (Server, u16) {
 fn process(url: &str) -> (CircuitBreakerHandle, SharedHandle, JoinHandle<()>) {
     let breakers = CircuitBreakerLayer::new().handle();
     let store = RedisStore::new(url).unwrap();
-    let shared = SharedState::new(store).with_quorum(1).unwrap();
-    let shared = shared.breakers("tools", &breakers).unwrap();
+    let shared = SharedState::new(store)
+        .breakers("tools", &breakers)
+        .unwrap();
     (breakers, shared.handle(), tokio::spawn(shared.run()))
 }
 

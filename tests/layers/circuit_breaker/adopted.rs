@@ -32,7 +32,7 @@ async fn what_is_adopted_lasts_no_longer_than_the_settings_allow() {
     let rig = default_rig();
     rig.breaker().adopt(secs(1_000_000));
     assert_eq!(rig.breaker().snapshot().retry_after, Some(secs(60)));
-    rig.breaker().postpone(secs(1_000_000));
+    rig.breaker().adopt(secs(1_000_000));
     assert_eq!(rig.breaker().snapshot().retry_after, Some(secs(60)));
 }
 
@@ -48,50 +48,47 @@ async fn an_opening_of_another_process_never_shortens_ours() {
 
 /// C8.
 #[tokio::test(start_paused = true)]
-async fn a_closing_of_another_process_ends_what_was_adopted() {
+async fn a_closing_of_another_process_ends_adopted_and_own_openings() {
     let rig = default_rig();
     rig.breaker().adopt(secs(60));
-    rig.breaker().release();
+    rig.breaker().adopt_state(Closed);
     assert_eq!(rig.breaker().state(), Closed);
+    rig.fails(5).await;
+    rig.breaker().adopt_state(Closed);
     rig.ask(ok()).await.unwrap();
 }
 
-/// C8: what is well for another process may be broken for this one.
+/// C8: a closed breaker keeps what it has counted.
 #[tokio::test(start_paused = true)]
-async fn a_closing_of_another_process_lets_a_breaker_probe_that_has_failures_of_its_own() {
+async fn a_closing_of_another_process_leaves_a_closed_breaker_alone() {
     let rig = default_rig();
-    rig.fails(5).await;
-    rig.breaker().release();
-    assert_eq!(rig.breaker().state(), Open);
-    assert!(rig.ask(super::fails()).await.is_err());
-    assert_eq!(rig.breaker().state(), Open);
-    assert!(rig.ask(ok()).await.is_err());
-    rig.breaker().release();
-    rig.ask(ok()).await.unwrap();
+    rig.fails(4).await;
+    rig.breaker().adopt_state(Closed);
+    rig.breaker().adopt_state(Open);
     assert_eq!(rig.breaker().state(), Closed);
+    rig.fails(1).await;
+    assert_eq!(rig.breaker().state(), Open);
 }
 
 /// C8.
 #[tokio::test(start_paused = true)]
-async fn a_probe_elsewhere_postpones_only_an_open_breaker() {
+async fn a_forced_state_of_another_process_is_taken_over_until_it_is_reset() {
     let rig = default_rig();
-    rig.breaker().postpone(secs(30));
+    let mut heard = rig.handle.subscribe();
+    rig.breaker().adopt_state(ForcedClosed);
+    assert_eq!(rig.breaker().state(), ForcedClosed);
+    let forced = heard.next().await.unwrap().unwrap();
+    assert_eq!(forced.reason, TransitionReason::Shared);
+    rig.breaker().adopt_state(Closed);
     assert_eq!(rig.breaker().state(), Closed);
-    rig.breaker().adopt(secs(5));
-    rig.breaker().postpone(secs(30));
-    advance(secs(29)).await;
-    assert!(rig.ask(ok()).await.is_err());
-    advance(secs(1)).await;
-    rig.ask(ok()).await.unwrap();
 }
 
 /// C8: a person's word stands above that of other processes.
 #[tokio::test(start_paused = true)]
-async fn a_forced_state_is_left_alone() {
+async fn an_opening_of_another_process_leaves_a_forced_state_alone() {
     let rig = default_rig();
     rig.breaker().force_closed();
     rig.breaker().adopt(secs(60));
-    rig.breaker().release();
     assert_eq!(rig.breaker().state(), ForcedClosed);
 }
 
