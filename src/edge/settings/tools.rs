@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::{KeyBy, Settings, duration};
 use crate::{
@@ -16,12 +16,15 @@ use crate::{
 /// (`[tools.pay__charge]`), which goes first, and the tool's own (`[tools.charge]`), which holds
 /// for the tools of this name of all servers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Section")]
+#[serde(default, deny_unknown_fields, remote = "Self")]
 #[non_exhaustive]
 pub struct ToolSettings {
     /// How long one attempt may take. A file may also have it in milliseconds, as `timeout_ms`.
     #[serde(with = "duration", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// Nothing, once the file is read.
+    #[serde(skip_serializing)]
+    timeout_ms: Option<u64>,
     /// How often the retry layer sends a call at most, the first time included. With 1 it leaves
     /// the call alone; the rate-limit layer still sends one that met a limit up to
     /// `rate_limit.attempts` times. A warning where `retry.enabled` is false.
@@ -64,46 +67,22 @@ pub struct ToolSettings {
     pub scopes: Vec<String>,
 }
 
-/// These settings in a file.
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Section {
-    #[serde(with = "duration")]
-    timeout: Option<Duration>,
-    timeout_ms: Option<u64>,
-    attempts: Option<u32>,
-    replay_safe: Option<bool>,
-    concurrency: Option<usize>,
-    quota_tokens: Option<u32>,
-    quota_cost: Option<u32>,
-    validate: Option<bool>,
-    repair: Option<bool>,
-    repeat_guard: Option<bool>,
-    audience: Option<String>,
-    scopes: Vec<String>,
+impl Serialize for ToolSettings {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, to)
+    }
 }
 
-impl TryFrom<Section> for ToolSettings {
-    type Error = &'static str;
-
-    fn try_from(section: Section) -> Result<Self, Self::Error> {
-        let timeout = match (section.timeout, section.timeout_ms) {
-            (Some(_), Some(_)) => return Err("`timeout` is set, and `timeout_ms` too"),
-            (timeout, millis) => timeout.or(millis.map(Duration::from_millis)),
-        };
-        Ok(Self {
-            timeout,
-            attempts: section.attempts,
-            replay_safe: section.replay_safe,
-            concurrency: section.concurrency,
-            quota_tokens: section.quota_tokens,
-            quota_cost: section.quota_cost,
-            validate: section.validate,
-            repair: section.repair,
-            repeat_guard: section.repeat_guard,
-            audience: section.audience,
-            scopes: section.scopes,
-        })
+impl<'de> Deserialize<'de> for ToolSettings {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut tool = Self::deserialize(from)?;
+        if let Some(millis) = tool.timeout_ms.take() {
+            if tool.timeout.is_some() {
+                return Err(D::Error::custom("`timeout` is set, and `timeout_ms` too"));
+            }
+            tool.timeout = Some(Duration::from_millis(millis));
+        }
+        Ok(tool)
     }
 }
 

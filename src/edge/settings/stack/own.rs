@@ -1,10 +1,6 @@
 //! Hooks and layers of a stack's user.
 
-use std::{
-    borrow::Cow,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{borrow::Cow, sync::Arc};
 
 use tower::util::BoxCloneSyncService;
 use tower_layer::Layer;
@@ -48,29 +44,7 @@ pub enum Place {
 }
 
 /// The part of a stack below a layer of your own: what that is put around.
-pub struct Below<Res>(BoxCloneSyncService<ToolCall, Res, ToolError>);
-
-impl<Res> Service<ToolCall> for Below<Res> {
-    type Response = Res;
-    type Error = ToolError;
-    type Future = <BoxCloneSyncService<ToolCall, Res, ToolError> as Service<ToolCall>>::Future;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.0.poll_ready(cx)
-    }
-
-    fn call(&mut self, call: ToolCall) -> Self::Future {
-        self.0.call(call)
-    }
-}
-
-impl<Res> Clone for Below<Res> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-crate::text::opaque_debug!({Res} Below<Res>);
+pub type Below<Res> = BoxCloneSyncService<ToolCall, Res, ToolError>;
 
 type OwnLayer<Res> = dyn Fn(Below<Res>) -> Below<Res> + Send + Sync;
 type OwnHooks<Res> = dyn TraceHooks<Res> + Send + Sync;
@@ -110,7 +84,7 @@ impl<Res> Own<Res> {
         let Some((_, innermost)) = layers.next() else {
             return Placed::Bare(inner);
         };
-        let below = innermost(Below(BoxCloneSyncService::new(inner)));
+        let below = innermost(Below::new(inner));
         Placed::Own(layers.fold(below, |below, (_, layer)| layer(below)))
     }
 
@@ -125,10 +99,7 @@ impl<Res> Own<Res> {
             + 'static,
         Res: 'static,
     {
-        let layer = move |below| {
-            let service = NormalizeLayer::new().layer(layer.layer(below));
-            Below(BoxCloneSyncService::new(service))
-        };
+        let layer = move |below| Below::new(NormalizeLayer::new().layer(layer.layer(below)));
         let at = if inside { self.layers.len() } else { self.fits };
         self.layers.insert(at, (place, Arc::new(layer)));
     }

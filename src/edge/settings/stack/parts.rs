@@ -156,16 +156,11 @@ impl Parts {
     }
 
     fn repeat_guard<C>(&self, classifier: C) -> Result<Option<RepeatGuardLayer<C>>, ConfigError> {
-        if !self.settings.repeat_guard.enabled {
-            return Ok(None);
-        }
-        let layer = self
-            .settings
-            .repeat_guard_builder()
-            .with_classifier(classifier)
-            .with_listener(Arc::clone(&self.listeners))
-            .build();
-        layer.map(Some).map_err(in_section("repeat_guard"))
+        let builder = self.settings.repeat_guard_builder();
+        let builder = builder.with_classifier(classifier);
+        let layer = builder.with_listener(Arc::clone(&self.listeners)).build();
+        let layer = layer.map_err(in_section("repeat_guard"))?;
+        Ok(self.settings.repeat_guard.enabled.then_some(layer))
     }
 
     #[cfg(feature = "validate")]
@@ -235,16 +230,11 @@ impl Parts {
         &self,
         classifier: C,
     ) -> Result<Option<RateLimitBackoffLayer<C>>, ConfigError> {
-        if !self.settings.rate_limit.enabled {
-            return Ok(None);
-        }
-        let layer = self
-            .settings
-            .rate_limit_builder()
-            .with_classifier(classifier)
-            .with_listener(Arc::clone(&self.listeners))
-            .build();
-        layer.map(Some).map_err(in_section("rate_limit"))
+        let builder = self.settings.rate_limit_builder();
+        let builder = builder.with_classifier(classifier);
+        let layer = builder.with_listener(Arc::clone(&self.listeners)).build();
+        let layer = layer.map_err(in_section("rate_limit"))?;
+        Ok(self.settings.rate_limit.enabled.then_some(layer))
     }
 
     fn circuit_breaker<C>(&self, classifier: C) -> Result<CircuitBreakerLayer<C>, ConfigError> {
