@@ -27,10 +27,9 @@ use metrics::{
 
 use crate::{
     error::ErrorKind,
-    event::{BreakerState, InertReason, RetryRefusal, TokenOutcome},
+    event::{BreakerState, InertReason, TokenOutcome},
     metrics::{
         CallEnd, Labels, Sink, ToolSink,
-        codes::MAX_CODES,
         names::{self, Metric, Series, label},
     },
 };
@@ -114,9 +113,7 @@ struct Tool {
     /// By [`Series::place`], each registered once it exists.
     counters: [OnceLock<Counter>; Series::COUNT],
     duration: Histogram,
-    /// By the place of the error code.
-    errors: [OnceLock<Counter>; MAX_CODES + 1],
-    aliases: Option<[OnceLock<Counter>; MAX_CODES + 1]>,
+    aliases: bool,
     in_flight: Gauge,
 }
 
@@ -126,8 +123,7 @@ impl Tool {
         let tool = Self {
             counters: [const { OnceLock::new() }; Series::COUNT],
             duration: histogram!(names::DURATION.name, labels.clone()),
-            errors: [const { OnceLock::new() }; MAX_CODES + 1],
-            aliases: aliases.then_some([const { OnceLock::new() }; MAX_CODES + 1]),
+            aliases,
             in_flight: gauge!(names::IN_FLIGHT.name, labels.clone()),
             labels,
         };
@@ -166,32 +162,16 @@ impl ToolSink for Tool {
         if end.was_sent() {
             self.duration.record(end.duration.as_secs_f64() * 1e3);
         }
-        if let (Some(code), Some(place)) = (end.code, end.code_place) {
-            let counter = |name, key| labelled(name, &self.labels, Some((key, code)));
-            self.errors[place]
-                .get_or_init(|| counter(names::ERRORS.name, label::CODE))
-                .increment(1);
-            if let Some(aliases) = &self.aliases {
-                aliases[place]
-                    .get_or_init(|| counter(names::ERRORS_ALIAS, label::ERROR_CODE))
-                    .increment(1);
+        if let Some(code) = end.code {
+            let count = |name, key| labelled(name, &self.labels, Some((key, code))).increment(1);
+            count(names::ERRORS.name, label::CODE);
+            if self.aliases {
+                count(names::ERRORS_ALIAS, label::ERROR_CODE);
             }
         }
     }
 
-    fn retried(&self) {
-        self.counter(Series::Retries).increment(1);
-    }
-
-    fn refused(&self, reason: RetryRefusal) {
-        self.counter(Series::Refused(reason)).increment(1);
-    }
-
-    fn rate_limited(&self) {
-        self.counter(Series::RateLimited).increment(1);
-    }
-
-    fn reused(&self) {
-        self.counter(Series::Reused).increment(1);
+    fn happened(&self, series: Series) {
+        self.counter(series).increment(1);
     }
 }

@@ -1,9 +1,6 @@
 //! The circuit breakers that calls have met.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::BTreeMap;
 
 use super::labels::Labels;
 use crate::event::{BreakerState, Transition};
@@ -29,76 +26,53 @@ impl Breaker {
     }
 }
 
+/// All circuit breakers, by the labels of their keys.
 pub(super) type Breakers = BTreeMap<Labels, Breaker>;
 
-/// All circuit breakers, by the labels of their keys. A change of state is rare: a lock is enough.
-#[derive(Debug)]
-pub(super) struct Board {
-    breakers: Mutex<Breakers>,
+/// Changes the row of a breaker, which begins in `state` if it is new. There are at most `max` rows
+/// and that of all other breakers. Returns the labels of the row, and its state if that is known.
+fn change(
+    breakers: &mut Breakers,
     max: usize,
+    labels: Labels,
+    (state, generation): (BreakerState, u32),
+    change: impl FnOnce(&mut Breaker),
+) -> (Labels, Option<BreakerState>) {
+    let fits = breakers.len() < max || breakers.contains_key(&labels);
+    let labels = if fits { labels } else { Labels::other() };
+    let breaker = breakers.entry(labels.clone()).or_insert(Breaker {
+        state: fits.then_some(state),
+        openings: 0,
+        generation,
+    });
+    change(breaker);
+    (labels, breaker.state)
 }
 
-impl Board {
-    pub(super) fn new(max: usize) -> Self {
-        Self {
-            breakers: Mutex::default(),
-            max,
-        }
-    }
+/// Records a breaker's change of state.
+pub(super) fn changed(
+    breakers: &mut Breakers,
+    max: usize,
+    t: &Transition,
+) -> (Labels, Option<BreakerState>) {
+    let labels = Labels::new(t.server.as_deref(), t.tool.as_deref().unwrap_or_default());
+    let before = (t.from, t.generation.wrapping_sub(1));
+    change(breakers, max, labels, before, |breaker| {
+        breaker.openings += u64::from(t.to == BreakerState::Open);
+        breaker.set(Some(t.from), t.to, t.generation);
+    })
+}
 
-    fn lock(&self) -> MutexGuard<'_, Breakers> {
-        let breakers = self.breakers.lock();
-        breakers.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Records a breaker's change of state. Returns its labels here, and its state if that is
-    /// known.
-    pub(super) fn hear(&self, t: &Transition) -> (Labels, Option<BreakerState>) {
-        let labels = Labels::new(t.server.as_deref(), t.tool.as_deref().unwrap_or_default());
-        let before = t.generation.wrapping_sub(1);
-        self.with(labels, t.from, before, |breaker| {
-            breaker.openings += u64::from(t.to == BreakerState::Open);
-            breaker.set(Some(t.from), t.to, t.generation);
-        })
-    }
-
-    /// Records the state of a breaker that calls have met. Returns the same.
-    pub(super) fn meet(
-        &self,
-        server: Option<&str>,
-        tool: Option<&str>,
-        state: BreakerState,
-        generation: u32,
-    ) -> (Labels, Option<BreakerState>) {
-        let labels = Labels::new(server, tool.unwrap_or_default());
-        self.with(labels, state, generation, |breaker| {
-            breaker.set(None, state, generation);
-        })
-    }
-
-    /// The row of a breaker, which begins in `state` if it is new.
-    fn with(
-        &self,
-        labels: Labels,
-        state: BreakerState,
-        generation: u32,
-        change: impl FnOnce(&mut Breaker),
-    ) -> (Labels, Option<BreakerState>) {
-        let mut breakers = self.lock();
-        let fits = breakers.len() < self.max || breakers.contains_key(&labels);
-        let labels = if fits { labels } else { Labels::other() };
-        let breaker = breakers.entry(labels.clone()).or_insert(Breaker {
-            state: fits.then_some(state),
-            openings: 0,
-            generation,
-        });
-        change(breaker);
-        (labels, breaker.state)
-    }
-
-    pub(super) fn all(&self) -> Breakers {
-        self.lock().clone()
-    }
+/// Records the state of a breaker that calls have met.
+pub(super) fn met(
+    breakers: &mut Breakers,
+    max: usize,
+    labels: Labels,
+    (state, generation): (BreakerState, u32),
+) -> (Labels, Option<BreakerState>) {
+    change(breakers, max, labels, (state, generation), |breaker| {
+        breaker.set(None, state, generation);
+    })
 }
 
 #[cfg(test)]
@@ -109,7 +83,7 @@ mod tests {
         TransitionReason,
     };
 
-    fn change(tool: &str, generation: u32, from: BreakerState, to: BreakerState) -> Transition {
+    fn of(tool: &str, generation: u32, from: BreakerState, to: BreakerState) -> Transition {
         Transition {
             server: None,
             tool: Some(tool.into()),
@@ -125,20 +99,19 @@ mod tests {
     }
 
     fn told(changes: &[Transition]) -> (Option<BreakerState>, u64) {
-        let board = Board::new(10);
+        let mut all = Breakers::new();
         for change in changes {
-            board.hear(change);
+            changed(&mut all, 10, change);
         }
-        let all = board.all();
         let told = all.values().next().expect("one breaker");
         (told.state, told.openings)
     }
 
     #[test]
     fn what_is_told_late_counts_and_decides_nothing() {
-        let opened = change("t", 1, Closed, Open);
-        let half = change("t", 2, Open, HalfOpen);
-        let closed = change("t", 3, HalfOpen, Closed);
+        let opened = of("t", 1, Closed, Open);
+        let half = of("t", 2, Open, HalfOpen);
+        let closed = of("t", 3, HalfOpen, Closed);
         let in_order = told(&[opened.clone(), half.clone(), closed.clone()]);
         assert_eq!(in_order, (Some(Closed), 1));
         assert_eq!(told(&[opened.clone(), closed, half.clone()]), in_order);
@@ -147,21 +120,17 @@ mod tests {
 
     #[test]
     fn a_breaker_that_was_forgotten_begins_anew() {
-        let first = [
-            change("t", 7, Closed, Open),
-            change("t", 9, HalfOpen, Closed),
-        ];
-        let again = change("t", 1, Closed, Open);
+        let first = [of("t", 7, Closed, Open), of("t", 9, HalfOpen, Closed)];
+        let again = of("t", 1, Closed, Open);
         assert_eq!(told(&[&first[..], &[again]].concat()), (Some(Open), 2));
     }
 
     #[test]
     fn beyond_the_bound_only_openings_are_counted() {
-        let board = Board::new(2);
+        let mut all = Breakers::new();
         for n in 0..100 {
-            board.hear(&change(&format!("t{n}"), 1, Closed, Open));
+            changed(&mut all, 2, &of(&format!("t{n}"), 1, Closed, Open));
         }
-        let all = board.all();
         assert_eq!(all.len(), 3);
         let other = &all[&Labels::other()];
         assert_eq!((other.state, other.openings), (None, 98));

@@ -1,27 +1,26 @@
 use std::{
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
 use super::{
-    breakers::{Board, Breakers},
-    collect::{Collected, Interval, Period},
-    inert::Inert,
+    breakers,
+    counts::{Collected, Common, Tokens},
+    interval::{Interval, Period},
     labels::Labels,
     latency::Range,
-    layer::MetricsLayer,
     names::Series,
     prometheus::Prometheus,
     row::{Row, Seat, Shared},
+    service::MetricsLayer,
     sink::{CallEnd, Sink, Sinks},
     snapshot::Snapshot,
-    tokens::Tokens,
 };
 use crate::{
     call::CallInfo,
     config::{ConfigError, refuse_if},
     error::{ErrorKind, ToolError},
-    event::{BreakerState, Event, InertReason, Listen, Listener, TokenOutcome, Transition},
+    event::{BreakerState, Event, Listen, Listener},
     key::Key,
     kit::registry::Registry,
     outcome::ByError,
@@ -42,9 +41,8 @@ pub struct Metrics(Arc<Inner>);
 
 struct Inner {
     rows: Registry<Arc<Row>>,
-    board: Board,
-    tokens: Tokens,
-    inert: Inert,
+    common: Mutex<Common>,
+    max: usize,
     shared: Arc<Shared>,
     /// Since the last reset.
     period: Mutex<Period>,
@@ -83,8 +81,8 @@ impl Metrics {
         self.with_period(|period| period.read(self.collect(), false))
     }
 
-    /// The same with every tool's histogram, so that it can be [merged](Snapshot::merge) with those
-    /// of other processes.
+    /// Returns the same with every tool's [histogram](super::Latency::histogram). Its counts can be
+    /// added to those of other processes with the same settings.
     pub fn export(&self) -> Snapshot {
         self.with_period(|period| period.read(self.collect(), true))
     }
@@ -117,33 +115,32 @@ impl Metrics {
         &self.0.listener
     }
 
+    #[inline]
     pub(super) fn seat(&self, call: &CallInfo) -> Seat {
         self.0.seat(call)
     }
 
     /// All that was ever counted.
     pub(super) fn collect(&self) -> Collected {
-        let Inner {
-            rows,
-            board,
-            tokens,
-            inert,
-            shared,
-            ..
-        } = &*self.0;
-        let mut all = Collected::new(shared.range, board.all());
-        all.tokens = tokens.collect();
-        all.inert = inert.all();
-        let other = rows.overflow();
-        for entry in rows.entries().iter().map(Arc::as_ref).chain([other]) {
-            all.add(entry.value(), rows.calls(entry));
+        let Inner { rows, .. } = &*self.0;
+        let mut all = Collected {
+            common: self.0.common().clone(),
+            ..Collected::default()
+        };
+        for entry in rows
+            .entries()
+            .iter()
+            .map(Arc::as_ref)
+            .chain([rows.overflow()])
+        {
+            entry.value().collect(rows.calls(entry), &mut all);
         }
         all
     }
 }
 
 impl Inner {
-    /// A seat for a call at its tool's row, which is not forgotten while a call has a seat.
+    /// Returns a seat for a call at its tool's row, which is not forgotten while a call has a seat.
     #[inline]
     fn seat(&self, call: &CallInfo) -> Seat {
         let Self { rows, shared, .. } = self;
@@ -152,6 +149,10 @@ impl Inner {
             Arc::new(Row::new(Labels::of(call), shared, Some(other)))
         };
         rows.keep(call, make)
+    }
+
+    fn common(&self) -> MutexGuard<'_, Common> {
+        self.common.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn happened(&self, call: &CallInfo, series: Series) {
@@ -170,29 +171,13 @@ impl Inner {
         }
     }
 
-    fn token(&self, outcome: TokenOutcome, exchange: Option<Duration>, failure: Option<ErrorKind>) {
-        self.tokens.add(outcome, exchange, failure);
-        for sink in &self.shared.sinks.0 {
-            sink.token(outcome, exchange, failure);
-        }
+    /// Calls the sinks. No lock is held.
+    fn tell(&self, tell: impl Fn(&dyn Sink)) {
+        self.shared.sinks.0.iter().for_each(|sink| tell(&**sink));
     }
 
-    fn inert(&self, layer: &'static str, reason: InertReason) {
-        self.inert.add(layer, reason);
-        for sink in &self.shared.sinks.0 {
-            sink.inert(layer, reason);
-        }
-    }
-
-    fn transition(&self, transition: &Transition) {
-        let heard = self.board.hear(transition);
-        self.tell(heard, transition.to == BreakerState::Open);
-    }
-
-    fn tell(&self, (labels, state): (Labels, Option<BreakerState>), opened: bool) {
-        for sink in &self.shared.sinks.0 {
-            sink.breaker(&labels, state, opened);
-        }
+    fn breaker(&self, (labels, state): (Labels, Option<BreakerState>), opened: bool) {
+        self.tell(|sink| sink.breaker(&labels, state, opened));
     }
 }
 
@@ -215,22 +200,39 @@ impl Listen for Inner {
             }
             Event::RateLimited { call, .. } => self.happened(call, Series::RateLimited),
             Event::Reused { call, .. } => self.happened(call, Series::Reused),
-            Event::Transition { transition, .. } => self.transition(transition),
+            Event::Transition { transition, .. } => {
+                let row = breakers::changed(&mut self.common().breakers, self.max, transition);
+                self.breaker(row, transition.to == BreakerState::Open);
+            }
             Event::Breaker {
                 server,
                 tool,
                 state,
                 generation,
                 ..
-            } => self.tell(self.board.meet(server, tool, state, generation), false),
+            } => {
+                let labels = Labels::new(server, tool.unwrap_or_default());
+                let (max, seen) = (self.max, (state, generation));
+                let row = breakers::met(&mut self.common().breakers, max, labels, seen);
+                self.breaker(row, false);
+            }
             Event::Token {
                 outcome,
                 exchange,
                 error,
                 ..
-            } => self.token(outcome, exchange, error.map(ToolError::kind)),
+            } => {
+                let (failure, range) = (error.map(ToolError::kind), self.shared.range);
+                let make = || Tokens::new(range);
+                let count = |tokens: &mut Tokens| tokens.add(outcome, exchange, failure);
+                count(self.common().tokens.get_or_insert_with(make));
+                self.tell(|sink| sink.token(outcome, exchange, failure));
+            }
             Event::NotStarted { call, kind, .. } => self.not_started(call, kind),
-            Event::Inert { layer, reason, .. } => self.inert(layer, reason),
+            Event::Inert { layer, reason, .. } => {
+                *self.common().inert.entry((layer, reason)).or_default() += 1;
+                self.tell(|sink| sink.inert(layer, reason));
+            }
             // The layer sees them at the end of the call, and counts them there.
             Event::Slow { .. } | Event::Cancelled { .. } | Event::Policy { .. } => {}
             Event::Health { .. }
@@ -275,9 +277,8 @@ impl MetricsBuilder {
     }
 
     /// Sets which latencies are distinguished, and by how many significant digits (1 to 5). Memory
-    /// for a tool grows with the digits: about 26 KiB with two, seven times that with three, and
-    /// that for each of the parts that it has where its calls meet on several threads. Default: 1
-    /// us to 1 h, two digits.
+    /// for a tool grows with the digits: about 26 KiB with two, seven times that with three.
+    /// Default: 1 us to 1 h, two digits.
     ///
     /// A shorter latency counts as the shortest; a longer one as the longest, and is counted
     /// ([`Latency::clamped`](super::Latency::clamped)).
@@ -327,10 +328,9 @@ impl MetricsBuilder {
         Metrics(Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
             listener: inner.clone() as _,
             rows: Registry::new(key, self.max_tools, other, Listener::default()),
-            board: Board::new(self.max_tools),
-            tokens: Tokens::new(range),
-            inert: Inert::default(),
-            period: Mutex::new(Period::new(Collected::new(range, Breakers::new()))),
+            common: Mutex::default(),
+            max: self.max_tools,
+            period: Mutex::new(Period::new(Collected::default())),
             shared,
         }))
     }

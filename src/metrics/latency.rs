@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
 
 use crate::config::ConfigError;
 
@@ -14,30 +13,12 @@ pub(super) fn micros(d: Duration) -> u64 {
     whole.saturating_add(d.subsec_micros().into())
 }
 
-/// Which latencies are distinguished, and how finely.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Unchecked")]
+/// The latencies that are distinguished, and how finely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     lowest_us: u64,
     highest_us: u64,
     digits: u8,
-}
-
-/// A range as a peer wrote it.
-#[derive(Deserialize)]
-struct Unchecked {
-    lowest_us: u64,
-    highest_us: u64,
-    digits: u8,
-}
-
-impl TryFrom<Unchecked> for Range {
-    type Error = ConfigError;
-
-    fn try_from(range: Unchecked) -> Result<Self, ConfigError> {
-        let [lowest, highest] = [range.lowest_us, range.highest_us].map(Duration::from_micros);
-        Self::new(lowest, highest, range.digits)
-    }
 }
 
 impl Default for Range {
@@ -76,49 +57,61 @@ impl Range {
             digits,
         })
     }
-
-    /// An empty histogram. It grows with what it is given.
-    pub(super) fn histogram(&self) -> Histogram<u64> {
-        let low = self.lowest_us;
-        let mut empty =
-            Histogram::new_with_bounds(low, 2 * low, self.digits).expect("a range is checked");
-        empty.auto(true);
-        empty
-    }
-
-    /// Microseconds as they are recorded, and whether it was too long for that.
-    #[inline]
-    pub(super) fn fit(&self, us: u64) -> (u64, bool) {
-        (
-            us.max(self.lowest_us).min(self.highest_us),
-            us > self.highest_us,
-        )
-    }
-
-    /// A histogram from another process: none if a latency is not of this range, or there are more
-    /// than can be added up.
-    pub(super) fn decode(&self, counts: &[(u64, u64)]) -> Option<Histogram<u64>> {
-        const MOST: u64 = 1 << 56;
-        let (mut decoded, mut calls) = (self.histogram(), 0_u64);
-        for (us, count) in counts {
-            calls = calls.checked_add(*count).filter(|calls| *calls < MOST)?;
-            let (us, too_long) = self.fit(*us);
-            if too_long || decoded.record_n(us, *count).is_err() {
-                return None;
-            }
-        }
-        Some(decoded)
-    }
 }
 
-/// Each latency that was met, in microseconds, and how often.
-pub(super) fn encode(histogram: &Histogram<u64>) -> Vec<(u64, u64)> {
-    let met = histogram.iter_recorded();
-    met.map(|met| {
-        let us = histogram.lowest_equivalent(met.value_iterated_to());
-        (us, met.count_at_value())
-    })
-    .collect()
+/// How long calls took.
+#[derive(Clone, Debug)]
+pub(super) struct Latencies {
+    range: Range,
+    pub(super) histogram: Histogram<u64>,
+    /// How many were too long for the histogram.
+    pub(super) clamped: u64,
+    /// The sum, in microseconds.
+    pub(super) sum_us: u64,
+}
+
+impl Latencies {
+    /// None. The histogram grows with what is recorded.
+    pub(super) fn new(range: Range) -> Self {
+        let low = range.lowest_us;
+        let histogram = Histogram::new_with_bounds(low, 2 * low, range.digits);
+        let mut histogram = histogram.expect("a range is checked");
+        histogram.auto(true);
+        Self {
+            range,
+            histogram,
+            clamped: 0,
+            sum_us: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn record(&mut self, took: Duration) {
+        let us = micros(took);
+        let Range {
+            lowest_us,
+            highest_us,
+            ..
+        } = self.range;
+        self.sum_us = self.sum_us.saturating_add(us);
+        self.clamped += u64::from(us > highest_us);
+        // It cannot fail: the histogram resizes itself.
+        let _ = self.histogram.record(us.max(lowest_us).min(highest_us));
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.sum_us = self.sum_us.saturating_add(other.sum_us);
+        self.clamped += other.clamped;
+        // It cannot fail: both are of one range, and this one resizes itself.
+        let _ = self.histogram.add(&other.histogram);
+    }
+
+    pub(super) fn subtract(&mut self, earlier: &Self) {
+        self.sum_us -= earlier.sum_us;
+        self.clamped -= earlier.clamped;
+        // It cannot fail: counts only grow.
+        let _ = self.histogram.subtract(&earlier.histogram);
+    }
 }
 
 #[cfg(test)]
@@ -145,45 +138,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_clamped_and_said_to_be() {
-        let range = Range::default();
-        assert_eq!(range.fit(0), (1, false));
-        assert_eq!(range.fit(3_600_000_000), (3_600_000_000, false));
-        assert_eq!(range.fit(u64::MAX), (3_600_000_000, true));
-    }
-
-    #[test]
-    fn a_histogram_survives_the_way_to_another_process() {
-        for digits in 1..=5 {
-            let range = Range::new(Duration::from_micros(1), 3600 * S, digits).unwrap();
-            let mut histogram = range.histogram();
-            for n in 0..40 {
-                let (us, _) = range.fit(1 << n);
-                histogram.record(us).unwrap();
-            }
-            assert_eq!(range.decode(&encode(&histogram)), Some(histogram));
+    fn latencies_beyond_the_range_are_clamped_and_counted() {
+        let mut latencies = Latencies::new(Range::default());
+        for (took, clamped) in [(Duration::ZERO, 0), (3600 * S, 0), (Duration::MAX, 1)] {
+            latencies.record(took);
+            assert_eq!(latencies.clamped, clamped, "{took:?}");
         }
-    }
-
-    #[test]
-    fn a_range_from_a_peer_is_checked() {
-        let json = |digits| format!(r#"{{"lowest_us":1,"highest_us":1000,"digits":{digits}}}"#);
-        assert!(serde_json::from_str::<Range>(&json(3)).is_ok());
-        assert!(serde_json::from_str::<Range>(&json(200)).is_err());
-    }
-
-    /// Rule 8.
-    #[test]
-    fn nonsense_from_a_peer_is_nothing() {
-        let range = Range::default();
-        assert_eq!(range.decode(&[]), Some(range.histogram()));
-        assert!(range.decode(&[(0, 1), (3_600_000_000, 2)]).is_some());
-        for counts in [
-            &[(3_600_000_001, 1)][..],
-            &[(1, u64::MAX)],
-            &[(1, 1 << 55), (1, 1 << 55)],
-        ] {
-            assert_eq!(range.decode(counts), None, "{counts:?}");
-        }
+        assert_eq!((latencies.histogram.len(), latencies.sum_us), (3, u64::MAX));
     }
 }

@@ -50,10 +50,10 @@
 //! Latencies are those of all calls but the ones that this side refused (no time left, circuit
 //! open, overloaded).
 //!
-//! `tool_retries_total`, `tool_retries_refused_total`, `tool_rate_limited_total`, `tool_slow_total`,
-//! `tool_reused_total` and `circuit_breaker_rejected_total` need a layer below that reports such
-//! events. A tool has them from its first event on. Before it they are absent from the snapshot
-//! (`None`), the table (`-`) and all exports. A breaker is there from the first call on that it saw
+//! `tool_retries_total`, `tool_retries_refused_total`, `tool_rate_limited_total`,
+//! `tool_slow_total`, `tool_reused_total` and `circuit_breaker_rejected_total` need a layer below
+//! that reports such events. A tool has them from its first event on. Before it they are absent
+//! from the snapshot (`None`), the table (`-`) and all exports. A breaker is there from the first call on that it saw
 //! succeed or fail, or refused. One that is changed by its handle reports that to the last two
 //! metrics whose calls it saw.
 //!
@@ -151,42 +151,34 @@
 //!
 //! # Cost
 //!
-//! Two clock reads for each call, no allocation once a tool has been called. A call to a tool that
-//! has a row never waits for another call, nor for a reader: if a tool's counters are locked, the
-//! call uses others, and a reader adds them up. Tools beyond the bound take turns at a lock.
+//! Two clock reads for each call, no allocation once a tool has been called. The counters of a tool
+//! are behind a lock, which a call takes for a few instructions at its end, and a reader for the
+//! microseconds in which it copies them. Tools beyond the bound share one lock.
 //!
 //! `cargo bench -p benches --bench overhead -- metrics` tells the time that a call takes on your
 //! machine; `cargo test --release --all-features --test metrics_speed -- --ignored --nocapture`
 //! also that of a snapshot.
 
 mod breakers;
-pub(crate) mod codes;
-mod collect;
+mod counts;
 mod handle;
-mod inert;
+mod interval;
 mod labels;
-mod lanes;
 mod latency;
-mod layer;
-mod merge;
 pub(crate) mod names;
-mod observer;
 mod prometheus;
 mod row;
 mod service;
 mod sink;
 mod snapshot;
 mod table;
-mod tally;
-mod tokens;
 
 pub use self::{
-    collect::Interval,
     handle::{Metrics, MetricsBuilder},
+    interval::Interval,
     labels::{Labels, OTHER},
-    layer::MetricsLayer,
-    merge::MergeError,
-    service::{MetricsService, ResponseFuture},
+    names::Series,
+    service::{MetricsLayer, MetricsService, ResponseFuture},
     sink::{CallEnd, Sink, ToolSink},
     snapshot::{BreakerRow, InertRow, Latency, Snapshot, Stats, TokenStats, ToolRow},
 };

@@ -68,15 +68,25 @@ pub(crate) const TOKEN_EXCHANGE: Metric = metric(
 
 /// One counter of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Series {
+#[non_exhaustive]
+pub enum Series {
+    /// Calls that have ended in this way.
     Executions(CallOutcome),
+    /// Attempts that were sent.
     Attempts,
+    /// Calls that did not end in time.
     Timeouts,
+    /// Calls that took more than their fraction of the timeout.
     Slow,
+    /// Attempts that failed and were repeated.
     Retries,
+    /// Calls that failed and were not sent again for this reason.
     Refused(RetryRefusal),
+    /// Rate limits that were met.
     RateLimited,
+    /// Calls that a circuit breaker refused.
     Rejected,
+    /// Calls that got the answer of another call.
     Reused,
 }
 

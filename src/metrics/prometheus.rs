@@ -2,12 +2,11 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use hdrhistogram::Histogram;
-
 use super::{
-    collect::{Collected, Totals},
+    counts::{Collected, Tool},
     labels::Labels,
-    names::{self, Metric, Series, label},
+    latency::Latencies,
+    names::{self, BOUNDS_MS, Metric, Series, label},
 };
 use crate::event::{BreakerState, TokenOutcome};
 
@@ -17,174 +16,162 @@ pub(super) struct Prometheus<'a> {
     pub(super) aliases: bool,
 }
 
+/// One line: its labels and its value.
+type Sample<'a> = (Vec<(&'a str, &'a str)>, u64);
+
 impl fmt::Display for Prometheus<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let series: Vec<Series> = Series::all().collect();
         let same_metric = |a: &Series, b: &Series| a.metric().name == b.metric().name;
-        let mut counters = series.chunk_by(same_metric);
-        // Executions and attempts.
-        counters
-            .by_ref()
-            .take(2)
-            .try_for_each(|series| self.counter(f, series))?;
-        self.durations(f)?;
-        self.errors(f, names::ERRORS.name, label::CODE)?;
-        if self.aliases {
-            self.errors(f, names::ERRORS_ALIAS, label::ERROR_CODE)?;
+        for series in series.chunk_by(same_metric) {
+            numbers(f, "counter", series[0].metric(), self.counts(series))?;
+            if let [Series::Attempts] = series {
+                histograms(f, names::DURATION, self.latencies())?;
+                numbers(f, "counter", names::ERRORS, self.errors(label::CODE))?;
+                let alias = Metric {
+                    name: names::ERRORS_ALIAS,
+                    ..names::ERRORS
+                };
+                let errors = self.errors(label::ERROR_CODE).filter(|_| self.aliases);
+                numbers(f, "counter", alias, errors)?;
+            }
         }
-        counters.try_for_each(|series| self.counter(f, series))?;
-        self.in_flight(f)?;
-        self.breakers(f)?;
-        self.inert(f)?;
-        self.tokens(f)
+        numbers(f, "gauge", names::IN_FLIGHT, self.in_flight())?;
+        self.common(f)
     }
 }
 
 impl<'a> Prometheus<'a> {
-    fn tools(&self) -> impl Iterator<Item = (&'a Labels, &'a Totals)> {
+    fn tools(&self) -> impl Iterator<Item = (&'a Labels, &'a Tool)> + use<'a> {
         // A name without a row has calls in flight and nothing else; it is no label yet.
-        self.all.tools.iter().filter(|(_, totals)| totals.is_known)
+        self.all.tools.iter().filter(|(_, tool)| tool.is_known)
     }
 
     /// The series of one metric.
-    fn counter(&self, f: &mut fmt::Formatter<'_>, series: &[Series]) -> fmt::Result {
-        let metric = series[0].metric();
-        let known = |(labels, totals): (&'a Labels, &'a Totals)| {
-            let count = |series: &Series| Some((labels, series.label(), totals.get(*series)?));
-            series.iter().filter_map(count).collect::<Vec<_>>()
-        };
-        let mut lines = self.tools().flat_map(known).peekable();
-        if lines.peek().is_some() {
-            head(f, metric.name, "counter", metric.help)?;
-        }
-        lines.try_for_each(|(labels, label, n)| line(f, &metric.name, Some(labels), label, &n))
+    fn counts(&self, series: &[Series]) -> impl Iterator<Item = Sample<'a>> {
+        self.tools().flat_map(move |(labels, tool)| {
+            series.iter().filter_map(move |series| {
+                Some((of(labels, series.label()), tool.counts.get(*series)?))
+            })
+        })
     }
 
-    fn errors(&self, f: &mut fmt::Formatter<'_>, name: &str, label: &str) -> fmt::Result {
-        head(f, name, "counter", names::ERRORS.help)?;
-        for (labels, totals) in self.tools() {
-            for (code, n) in &totals.codes {
-                line(f, &name, Some(labels), Some((label, &**code)), n)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn durations(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Metric { name, help, .. } = names::DURATION;
-        head(f, name, "histogram", help)?;
+    fn latencies(&self) -> impl Iterator<Item = (Vec<(&'a str, &'a str)>, &'a Latencies)> {
         self.tools()
-            .try_for_each(|(labels, totals)| histogram(f, name, Some(labels), totals))
+            .map(|(labels, tool)| (of(labels, None), &tool.counts.latencies))
     }
 
-    fn in_flight(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Metric { name, help, .. } = names::IN_FLIGHT;
-        head(f, name, "gauge", help)?;
-        let without_row = self.all.tools.values().filter(|totals| !totals.is_known);
-        let without_row: u64 = without_row.map(|totals| totals.in_flight).sum();
-        for (labels, totals) in self.tools() {
+    fn errors(&self, label: &'static str) -> impl Iterator<Item = Sample<'a>> {
+        self.tools().flat_map(move |(labels, tool)| {
+            let codes = tool.counts.codes.iter();
+            codes.map(move |(code, n)| (of(labels, Some((label, code))), *n))
+        })
+    }
+
+    fn in_flight(&self) -> impl Iterator<Item = Sample<'a>> {
+        let without_row = self.all.tools.values().filter(|tool| !tool.is_known);
+        let without_row: u64 = without_row.map(|tool| tool.in_flight).sum();
+        self.tools().map(move |(labels, tool)| {
             let is_other = *labels == Labels::other();
             let more = if is_other { without_row } else { 0 };
-            line(f, &name, Some(labels), None, &(totals.in_flight + more))?;
-        }
-        Ok(())
+            (of(labels, None), tool.in_flight + more)
+        })
     }
 
-    fn breakers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.all.breakers.is_empty() {
-            return Ok(());
-        }
-        let Metric { name, help, .. } = names::OPENINGS;
-        head(f, name, "counter", help)?;
-        for (labels, seen) in &self.all.breakers {
-            line(f, &name, Some(labels), None, &seen.openings)?;
-        }
-        let Metric { name, help, .. } = names::STATE;
-        head(f, name, "gauge", help)?;
-        for (labels, seen) in &self.all.breakers {
-            if let Some(level) = seen.state.map(BreakerState::level) {
-                line(f, &name, Some(labels), None, &level)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn inert(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Metric { name, help, .. } = names::INERT;
-        if !self.all.inert.is_empty() {
-            head(f, name, "counter", help)?;
-        }
-        for ((layer, reason), calls) in &self.all.inert {
-            let of = [(label::LAYER, *layer), (label::REASON, reason.name())];
-            line(f, &name, None, of, calls)?;
-        }
-        Ok(())
-    }
-
-    fn tokens(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(tokens) = &self.all.tokens else {
+    /// The counters that do not belong to one tool.
+    fn common(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let common = &self.all.common;
+        let breakers = || common.breakers.iter();
+        let openings = breakers().map(|(labels, seen)| (of(labels, None), seen.openings));
+        numbers(f, "counter", names::OPENINGS, openings)?;
+        let states = breakers().filter_map(|(labels, seen)| {
+            let level = seen.state.map(BreakerState::level)?;
+            Some((of(labels, None), level.into()))
+        });
+        numbers(f, "gauge", names::STATE, states)?;
+        let inert = common.inert.iter().map(|((layer, reason), n)| {
+            let of = vec![(label::LAYER, *layer), (label::REASON, reason.name())];
+            (of, *n)
+        });
+        numbers(f, "counter", names::INERT, inert)?;
+        let Some(tokens) = &common.tokens else {
             return Ok(());
         };
-        let Metric { name, help, .. } = names::TOKENS;
-        head(f, name, "counter", help)?;
-        for outcome in TokenOutcome::ALL {
-            let label = Some((label::OUTCOME, outcome.name()));
-            line(f, &name, None, label, &tokens.of(outcome))?;
-        }
-        let Metric { name, help, .. } = names::TOKEN_FAILURES;
-        head(f, name, "counter", help)?;
-        for (code, n) in &tokens.exchanges.codes {
-            line(f, &name, None, Some((label::CODE, &**code)), n)?;
-        }
-        let Metric { name, help, .. } = names::TOKEN_EXCHANGE;
-        head(f, name, "histogram", help)?;
-        histogram(f, name, None, &tokens.exchanges)
+        let outcome = |outcome: TokenOutcome| {
+            let of = vec![(label::OUTCOME, outcome.name())];
+            (of, tokens.of(outcome))
+        };
+        numbers(f, "counter", names::TOKENS, TokenOutcome::ALL.map(outcome))?;
+        let failures = tokens.failures.iter();
+        let failures = failures.map(|(code, n)| (vec![(label::CODE, *code)], *n));
+        numbers(f, "counter", names::TOKEN_FAILURES, failures)?;
+        let exchanges = [(Vec::new(), &tokens.exchanges)];
+        histograms(f, names::TOKEN_EXCHANGE, exchanges)
     }
 }
 
-/// The lines of a histogram.
-fn histogram(
+fn of<'a>(labels: &'a Labels, more: Option<(&'a str, &'a str)>) -> Vec<(&'a str, &'a str)> {
+    let server = (label::SERVER, labels.server().unwrap_or_default());
+    let both = [server, (label::TOOL, labels.tool())];
+    both.into_iter().chain(more).collect()
+}
+
+fn numbers<'a>(
     f: &mut fmt::Formatter<'_>,
-    name: &str,
-    labels: Option<&Labels>,
-    totals: &Totals,
+    kind: &str,
+    metric: Metric,
+    samples: impl IntoIterator<Item = Sample<'a>>,
 ) -> fmt::Result {
-    for (le, n) in cumulative(&totals.latency, totals.counts.clamped) {
-        let le = Some((label::LE, &*le));
-        line(f, &format_args!("{name}_bucket"), labels, le, &n)?;
+    let mut samples = samples.into_iter().peekable();
+    if samples.peek().is_some() {
+        head(f, kind, &metric)?;
     }
-    let sum = totals.counts.micros as f64 / 1e3;
-    line(f, &format_args!("{name}_sum"), labels, None, &sum)?;
-    let count = totals.latency.len();
-    line(f, &format_args!("{name}_count"), labels, None, &count)
+    samples.try_for_each(|(labels, n)| line(f, metric.name, "", &labels, &n))
+}
+
+fn histograms<'a>(
+    f: &mut fmt::Formatter<'_>,
+    metric: Metric,
+    all: impl IntoIterator<Item = (Vec<(&'a str, &'a str)>, &'a Latencies)>,
+) -> fmt::Result {
+    head(f, "histogram", &metric)?;
+    for (labels, latencies) in all {
+        for (le, n) in cumulative(latencies) {
+            let labels = [&labels[..], &[(label::LE, &*le)]].concat();
+            line(f, metric.name, "_bucket", &labels, &n)?;
+        }
+        let sum = latencies.sum_us as f64 / 1e3;
+        line(f, metric.name, "_sum", &labels, &sum)?;
+        let count = latencies.histogram.len();
+        line(f, metric.name, "_count", &labels, &count)?;
+    }
+    Ok(())
 }
 
 /// The two lines before the first one of a metric.
-fn head(f: &mut fmt::Formatter<'_>, name: &str, kind: &str, help: &str) -> fmt::Result {
-    writeln!(f, "# HELP {name} {help}\n# TYPE {name} {kind}")
+fn head(f: &mut fmt::Formatter<'_>, kind: &str, Metric { name, help }: &Metric) -> fmt::Result {
+    writeln!(
+        f,
+        "# HELP {name} {help}
+# TYPE {name} {kind}"
+    )
 }
 
-fn line<'v>(
+fn line(
     f: &mut fmt::Formatter<'_>,
-    name: &dyn Display,
-    labels: Option<&'v Labels>,
-    more: impl IntoIterator<Item = (&'v str, &'v str)>,
+    name: &str,
+    part: &str,
+    labels: &[(&str, &str)],
     value: &dyn Display,
 ) -> fmt::Result {
-    let of_tool = labels.map(|labels| {
-        let server = labels.server().unwrap_or_default();
-        [(label::SERVER, server), (label::TOOL, labels.tool())]
-    });
-    write!(f, "{name}")?;
-    let mut before = '{';
-    for (label, text) in of_tool.into_iter().flatten().chain(more) {
+    write!(f, "{name}{part}")?;
+    for (n, (label, text)) in labels.iter().enumerate() {
+        let before = if n == 0 { '{' } else { ',' };
         write!(f, "{before}{label}=\"{}\"", Escaped(text))?;
-        before = ',';
     }
-    let after = if before == ',' { "}" } else { "" };
+    let after = if labels.is_empty() { "" } else { "}" };
     writeln!(f, "{after} {value}")
 }
-
 /// The value of a label, as the text format wants it.
 struct Escaped<'a>(&'a str);
 
@@ -200,11 +187,12 @@ impl Display for Escaped<'_> {
 }
 
 /// How many latencies are at most as long as each bound, in milliseconds, the last one without
-/// bound: there alone are those that were `clamped` to the longest of the range.
-fn cumulative(histogram: &Histogram<u64>, clamped: u64) -> impl Iterator<Item = (String, u64)> {
+/// bound: there alone are those that were clamped to the longest of the range.
+fn cumulative(latencies: &Latencies) -> impl Iterator<Item = (String, u64)> {
+    let histogram = &latencies.histogram;
     let mut recorded = histogram.iter_recorded().peekable();
     let mut sum = 0;
-    let bounded = names::BOUNDS_MS.iter().map(move |bound| {
+    let bounded = BOUNDS_MS.iter().map(move |bound| {
         // Of values that are not distinguished from the bound most are longer: a timeout of 2 s
         // ends calls a little after 2 s.
         let fits = |value| histogram.highest_equivalent(value) <= bound * 1000;
@@ -213,7 +201,7 @@ fn cumulative(histogram: &Histogram<u64>, clamped: u64) -> impl Iterator<Item = 
         }
         (
             bound.to_string(),
-            sum.min(histogram.len().saturating_sub(clamped)),
+            sum.min(histogram.len() - latencies.clamped),
         )
     });
     bounded.chain([("+Inf".to_owned(), histogram.len())])

@@ -1,16 +1,14 @@
 use std::sync::{
-    Arc, OnceLock,
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError,
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use super::{
-    codes::Codes,
+    counts::{Collected, Counts, Tool},
     labels::Labels,
-    lanes::Lanes,
     latency::Range,
     names::Series,
     sink::{CallEnd, Sinks, ToolSink},
-    tally::Tally,
 };
 use crate::kit::registry::{Entry, Evict, Keep};
 
@@ -22,16 +20,15 @@ pub(super) struct Shared {
     pub(super) aliases: bool,
 }
 
-/// The counters of one tool.
+/// The row of one tool.
 ///
 /// A model can invent names, so a row is *known* only after its first call that
 /// [shows](CallEnd::shows_a_tool) that there is such a tool. Until then it counts nothing but calls
 /// in flight, the rest counts for [`OTHER`](super::OTHER), and it is forgotten when its place is
 /// needed.
 pub(super) struct Row {
-    pub(super) labels: Labels,
-    pub(super) codes: Codes,
-    pub(super) lanes: Lanes,
+    labels: Labels,
+    counts: Mutex<Counts>,
     known: AtomicBool,
     sinks: OnceLock<Box<[Box<dyn ToolSink>]>>,
     shared: Arc<Shared>,
@@ -44,8 +41,7 @@ impl Row {
     pub(super) fn new(labels: Labels, shared: &Arc<Shared>, other: Option<&Arc<Self>>) -> Self {
         Self {
             labels,
-            codes: Codes::default(),
-            lanes: Lanes::new(),
+            counts: Mutex::new(Counts::new(shared.range)),
             known: AtomicBool::new(other.is_none()),
             sinks: OnceLock::new(),
             shared: Arc::clone(shared),
@@ -54,16 +50,8 @@ impl Row {
     }
 
     #[inline]
-    pub(super) fn is_known(&self) -> bool {
+    fn is_known(&self) -> bool {
         self.known.load(Relaxed)
-    }
-
-    /// The row that counts, as long as this one is not known.
-    fn or_other(&self, as_known: bool) -> &Self {
-        match &self.other {
-            Some(other) if !as_known => other,
-            _ => self,
-        }
     }
 
     /// Marks the row as that of a tool that exists.
@@ -73,6 +61,19 @@ impl Row {
         }
     }
 
+    /// Returns the row that counts, as long as this one is not known.
+    fn or_other(&self, as_known: bool) -> &Self {
+        match &self.other {
+            Some(other) if !as_known => other,
+            _ => self,
+        }
+    }
+
+    #[inline]
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     #[inline]
     fn has_sinks(&self) -> bool {
         !self.shared.sinks.0.is_empty()
@@ -80,19 +81,32 @@ impl Row {
 
     /// Calls the sinks. Not of a row that is not known.
     fn tell(&self, tell: impl Fn(&dyn ToolSink)) {
-        let all = &self.shared.sinks.0;
-        if !all.is_empty() {
-            let make = || all.iter().map(|sink| sink.tool(&self.labels)).collect();
-            self.sinks
-                .get_or_init(make)
-                .iter()
-                .for_each(|sink| tell(&**sink));
+        if self.has_sinks() {
+            let sinks = self.shared.sinks.0.iter();
+            let make = || sinks.map(|sink| sink.tool(&self.labels)).collect();
+            let all = self.sinks.get_or_init(make);
+            all.iter().for_each(|sink| tell(&**sink));
         }
     }
 
-    #[inline]
-    fn write(&self, write: impl FnOnce(&mut Tally)) {
-        self.lanes.write(&self.shared.range, write);
+    /// Adds its counters to those of other rows with the same labels.
+    pub(super) fn collect(&self, in_flight: usize, all: &mut Collected) {
+        let tool = all.tools.entry(self.labels.clone());
+        let tool = tool.or_insert_with(|| Tool::new(self.shared.range));
+        tool.in_flight += in_flight as u64;
+        tool.is_known |= self.is_known();
+        tool.counts.merge(&self.counts());
+    }
+
+    /// Counts an event of a running call that a layer below reported.
+    pub(super) fn happened(&self, series: Series) {
+        // The reused answer may be the error of a name that a model has invented.
+        if series != Series::Reused {
+            self.recognised();
+        }
+        let row = self.or_other(self.is_known());
+        row.counts().add(series, 1);
+        row.tell(|sink| sink.happened(series));
     }
 
     /// A call begins. Returns whether the sinks count it as in flight at this row;
@@ -101,21 +115,16 @@ impl Row {
     pub(super) fn began(&self) -> bool {
         let as_known = self.is_known();
         if self.has_sinks() {
-            self.tell_start(as_known);
+            self.or_other(as_known).tell(|sink| sink.started());
         }
         as_known
-    }
-
-    #[inline(never)]
-    fn tell_start(&self, as_known: bool) {
-        self.or_other(as_known).tell(|sink| sink.started());
     }
 
     /// A call has ended, usually with a success and without sinks.
     #[inline]
     pub(super) fn ended(&self, began_as_known: bool, end: &CallEnd<'_>) {
         if end.failure.is_none() && self.is_known() && !self.has_sinks() {
-            return self.write(|tally| tally.ended(end, &self.shared.range));
+            return self.counts().ended(end);
         }
         self.ended_otherwise(began_as_known, end);
     }
@@ -123,46 +132,22 @@ impl Row {
     #[inline(never)]
     fn ended_otherwise(&self, began_as_known: bool, end: &CallEnd<'_>) {
         self.or_other(began_as_known).tell(|sink| sink.left());
-        let known = self.is_known() || end.shows_a_tool();
-        if known {
+        if end.shows_a_tool() {
             self.recognised();
         }
-        self.or_other(known).count(end);
+        self.or_other(self.is_known()).count(end);
     }
 
     fn count(&self, end: &CallEnd<'_>) {
-        let code_place = end.code.map(|code| self.codes.place(code));
-        let end = CallEnd {
-            code: code_place.map(|place| self.codes.label(place)),
-            code_place,
-            ..*end
-        };
-        self.write(|tally| tally.ended(&end, &self.shared.range));
-        self.tell(|sink| sink.ended(&end));
-    }
-
-    /// A layer below has reported an event of a running call.
-    pub(super) fn happened(&self, series: Series) {
-        // The reused answer may be the error of a name that a model has invented.
-        if series != Series::Reused {
-            self.recognised();
-        }
-        let row = self.or_other(self.is_known());
-        row.write(|tally| tally.counts.add(series, 1));
-        row.tell(|sink| match series {
-            Series::Retries => sink.retried(),
-            Series::Refused(reason) => sink.refused(reason),
-            Series::RateLimited => sink.rate_limited(),
-            Series::Reused => sink.reused(),
-            // Counted at the end of the call.
-            _ => {}
-        });
+        let mut counts = self.counts();
+        counts.ended(end);
+        let code = end.code.map(|code| counts.failed(code));
+        // A sink is not called under the lock.
+        drop(counts);
+        let code = code.as_deref();
+        self.tell(|sink| sink.ended(&CallEnd { code, ..*end }));
     }
 }
-
-/// A call in flight: this reference is all that counts it, and it keeps the row of its tool. A call
-/// is counted before its seat is dropped.
-pub(super) type Seat = Arc<Entry<Arc<Row>>>;
 
 impl Evict for Arc<Row> {
     fn keep(&self) -> Keep {
@@ -172,3 +157,7 @@ impl Evict for Arc<Row> {
         }
     }
 }
+
+/// A call in flight: this reference is all that counts it, and it keeps the row of its tool. A call
+/// is counted before its seat is dropped.
+pub(super) type Seat = Arc<Entry<Arc<Row>>>;

@@ -3,7 +3,7 @@ use std::{fmt, time::Duration};
 use super::{labels::Labels, names::Series};
 use crate::{
     error::ErrorKind,
-    event::{BreakerState, CallOutcome, InertReason, RetryRefusal, TokenOutcome},
+    event::{BreakerState, CallOutcome, InertReason, TokenOutcome},
 };
 
 /// Passes the figures on to another system's metrics, as they are counted.
@@ -33,8 +33,7 @@ pub trait Sink: Send + Sync {
     }
 }
 
-/// Receives the calls of one tool; see [`Sink`]. It belongs to one tool of one
-/// [`Metrics`](super::Metrics): the ends of other tools' calls would be counted under wrong codes.
+/// Receives the calls of one tool; see [`Sink`].
 pub trait ToolSink: Send + Sync {
     /// A call begins. Default: nothing.
     fn started(&self) {}
@@ -45,19 +44,12 @@ pub trait ToolSink: Send + Sync {
     /// A call has ended.
     fn ended(&self, end: &CallEnd<'_>);
 
-    /// A call failed and is sent again. Default: nothing.
-    fn retried(&self) {}
-
-    /// A call failed and is not sent again. Default: nothing.
-    fn refused(&self, reason: RetryRefusal) {
-        let _ = reason;
+    /// A layer reported an event of a running call, which counts for this series:
+    /// [`Retries`](Series::Retries), [`Refused`](Series::Refused),
+    /// [`RateLimited`](Series::RateLimited) or [`Reused`](Series::Reused). Default: nothing.
+    fn happened(&self, series: Series) {
+        let _ = series;
     }
-
-    /// A rate limit was met. Default: nothing.
-    fn rate_limited(&self) {}
-
-    /// A call got the answer of another call. Default: nothing.
-    fn reused(&self) {}
 }
 
 /// How a call ended.
@@ -76,8 +68,6 @@ pub struct CallEnd<'a> {
     pub attempts: u32,
     /// Whether it took more than its fraction of the timeout.
     pub slow: bool,
-    /// The place of the code among those of the tool.
-    pub(crate) code_place: Option<usize>,
     pub(super) sent: bool,
     pub(super) known: bool,
 }
@@ -89,18 +79,12 @@ impl CallEnd<'_> {
             outcome: CallOutcome::Success,
             failure: None,
             code: None,
-            code_place: None,
             duration,
             attempts,
             slow,
             sent: true,
             known: false,
         }
-    }
-
-    /// The same call, of a tool that a table or a schema knows or not.
-    pub(super) fn of_known(self, known: bool) -> Self {
-        Self { known, ..self }
     }
 
     /// The same call, failed; `refused` if a layer of ours says that it refused it.

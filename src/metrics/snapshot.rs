@@ -1,15 +1,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    collect::{Collected, Totals},
-    inert,
-    latency::{Range, encode, micros},
+    counts::{Collected, Tokens, Tool},
+    latency::{Latencies, micros},
     names::Series,
-    tally::Counts,
-    tokens::TokenTotals,
 };
 use crate::event::{BreakerState, CallOutcome, RetryRefusal, TokenOutcome};
 
@@ -36,7 +32,6 @@ pub struct Snapshot {
     /// The tokens that calls needed; `None` if none ever did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokenStats>,
-    pub(super) latency: Range,
 }
 
 /// One tool.
@@ -194,29 +189,35 @@ pub struct Latency {
 
 impl Snapshot {
     pub(super) fn of(collected: &Collected, period: Duration, with_histograms: bool) -> Self {
-        let owned = |name: &str| Some(name.to_owned()).filter(|name| !name.is_empty());
-        let tools = collected.tools.iter().map(|(labels, totals)| ToolRow {
-            server: labels.server().and_then(owned),
+        let name = |name: &str| Some(name.to_owned()).filter(|name| !name.is_empty());
+        let tools = collected.tools.iter().map(|(labels, tool)| ToolRow {
+            server: labels.server().and_then(name),
             tool: labels.tool().to_owned(),
-            stats: Stats::of(totals, with_histograms),
+            stats: Stats::of(tool, with_histograms),
         });
-        let breakers = collected.breakers.iter().map(|(labels, seen)| BreakerRow {
-            server: labels.server().and_then(owned),
-            tool: owned(labels.tool()),
+        let common = &collected.common;
+        let breakers = common.breakers.iter().map(|(labels, seen)| BreakerRow {
+            server: labels.server().and_then(name),
+            tool: name(labels.tool()),
             state: seen.state,
             openings: seen.openings,
         });
+        let inert = common
+            .inert
+            .iter()
+            .map(|((layer, reason), calls)| InertRow {
+                layer: (*layer).to_owned(),
+                reason: reason.name().to_owned(),
+                calls: *calls,
+            });
+        let tokens = common.tokens.as_ref();
         Self {
             period: Duration::from_micros(micros(period)),
             tools: tools.collect(),
             total: Stats::of(&collected.total(), with_histograms),
             breakers: breakers.collect(),
-            inert: inert::rows(&collected.inert),
-            tokens: collected
-                .tokens
-                .as_ref()
-                .map(|tokens| TokenStats::of(tokens, with_histograms)),
-            latency: collected.range,
+            inert: inert.collect(),
+            tokens: tokens.map(|tokens| TokenStats::of(tokens, with_histograms)),
         }
     }
 
@@ -231,37 +232,32 @@ impl Snapshot {
 }
 
 impl TokenStats {
-    fn of(totals: &TokenTotals, with_histogram: bool) -> Self {
-        let Totals {
-            counts,
-            codes,
-            latency,
-            ..
-        } = &totals.exchanges;
-        let codes = codes.iter();
+    fn of(tokens: &Tokens, with_histogram: bool) -> Self {
         Self {
-            hits: totals.of(TokenOutcome::Hit),
-            exchanged: totals.of(TokenOutcome::Exchanged),
-            shared: totals.of(TokenOutcome::Shared),
-            failed: totals.of(TokenOutcome::Failed),
-            failures: codes.map(|(code, n)| (code.to_string(), *n)).collect(),
-            exchange: Latency::of(latency, counts, with_histogram),
+            hits: tokens.of(TokenOutcome::Hit),
+            exchanged: tokens.of(TokenOutcome::Exchanged),
+            shared: tokens.of(TokenOutcome::Shared),
+            failed: tokens.of(TokenOutcome::Failed),
+            failures: owned(&tokens.failures),
+            exchange: Latency::of(&tokens.exchanges, with_histogram),
         }
     }
 }
 
 impl Stats {
-    fn of(totals: &Totals, with_histogram: bool) -> Self {
-        let count = |series| totals.counts.of(series);
-        let ended = |outcome| count(Series::Executions(outcome));
+    fn of(tool: &Tool, with_histogram: bool) -> Self {
+        let counts = &tool.counts;
+        let ended = |outcome| counts.of(Series::Executions(outcome));
         let refused = |reason: RetryRefusal| {
-            let calls = totals.get(Series::Refused(reason))?;
+            let calls = counts.get(Series::Refused(reason))?;
             Some((reason.name().to_owned(), calls))
         };
         let refused: BTreeMap<_, _> = RetryRefusal::ALL.into_iter().filter_map(refused).collect();
-        let codes = totals.codes.iter();
-        let mut stats = Self {
-            calls: CallOutcome::ALL.map(ended).iter().sum(),
+        let calls: u64 = CallOutcome::ALL.map(ended).iter().sum();
+        let fine = ended(CallOutcome::Success) + ended(CallOutcome::Cancelled);
+        let rate = (calls - fine) as f64 / calls.max(1) as f64;
+        Self {
+            calls,
             successes: ended(CallOutcome::Success),
             errors: ended(CallOutcome::Error),
             rejected: ended(CallOutcome::Rejected),
@@ -269,53 +265,51 @@ impl Stats {
             skipped: ended(CallOutcome::Skipped),
             cancelled: ended(CallOutcome::Cancelled),
             panicked: ended(CallOutcome::Panicked),
-            error_rate: 0.0,
-            codes: codes.map(|(code, n)| (code.to_string(), *n)).collect(),
-            attempts: count(Series::Attempts),
-            retries: totals.get(Series::Retries),
+            error_rate: (rate * 1e6).round() / 1e6,
+            codes: owned(&counts.codes),
+            attempts: counts.of(Series::Attempts),
+            retries: counts.get(Series::Retries),
             refused_retries: Some(refused).filter(|reasons| !reasons.is_empty()),
-            rate_limited: totals.get(Series::RateLimited),
-            slow: totals.get(Series::Slow),
-            breaker_rejected: totals.get(Series::Rejected),
-            reused: totals.get(Series::Reused),
-            in_flight: totals.in_flight,
-            latency: Latency::of(&totals.latency, &totals.counts, with_histogram),
-        };
-        stats.rate();
-        stats
-    }
-
-    pub(super) fn rate(&mut self) {
-        let fine = self.successes.saturating_add(self.cancelled);
-        let rate = self.calls.saturating_sub(fine) as f64 / self.calls.max(1) as f64;
-        self.error_rate = (rate * 1e6).round() / 1e6;
+            rate_limited: counts.get(Series::RateLimited),
+            slow: counts.get(Series::Slow),
+            breaker_rejected: counts.get(Series::Rejected),
+            reused: counts.get(Series::Reused),
+            in_flight: tool.in_flight,
+            latency: Latency::of(&counts.latencies, with_histogram),
+        }
     }
 }
 
-impl Latency {
-    fn of(histogram: &Histogram<u64>, counts: &Counts, with_histogram: bool) -> Self {
-        let mut latency = Self {
-            clamped: counts.clamped,
-            sum: Duration::from_micros(counts.micros),
-            histogram: with_histogram.then(|| encode(histogram)),
-            ..Self::default()
-        };
-        latency.measure(histogram);
-        latency
-    }
+fn owned<K: ToString>(counts: &BTreeMap<K, u64>) -> BTreeMap<String, u64> {
+    let counts = counts.iter().map(|(name, n)| (name.to_string(), *n));
+    counts.collect()
+}
 
-    /// Sets the figures that follow from the histogram and the sum.
-    pub(super) fn measure(&mut self, histogram: &Histogram<u64>) {
+impl Latency {
+    fn of(latencies: &Latencies, with_histogram: bool) -> Self {
+        let histogram = &latencies.histogram;
         let at = |quantile| Duration::from_micros(histogram.value_at_quantile(quantile));
-        self.count = histogram.len();
-        let mean = self.sum.as_micros() / u128::from(self.count.max(1));
-        self.mean = Duration::from_micros(u64::try_from(mean).unwrap_or(u64::MAX));
-        self.p50 = at(0.5);
-        self.p90 = at(0.9);
-        self.p95 = at(0.95);
-        self.p99 = at(0.99);
-        self.p999 = at(0.999);
-        self.max = at(1.0);
+        let count = histogram.len();
+        let recorded = || {
+            let recorded = histogram.iter_recorded().map(|step| {
+                let us = histogram.lowest_equivalent(step.value_iterated_to());
+                (us, step.count_at_value())
+            });
+            recorded.collect()
+        };
+        Self {
+            count,
+            mean: Duration::from_micros(latencies.sum_us / count.max(1)),
+            p50: at(0.5),
+            p90: at(0.9),
+            p95: at(0.95),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: at(1.0),
+            sum: Duration::from_micros(latencies.sum_us),
+            clamped: latencies.clamped,
+            histogram: with_histogram.then(recorded),
+        }
     }
 }
 

@@ -150,8 +150,8 @@ assert_impl_all!(fit::ResponseFuture<Tool>: Send, Sync);
 mod metrics {
     use super::{ByError, Svc, Tool, assert_impl_all};
     use tower_toolcall::metrics::{
-        Interval, Labels, MergeError, Metrics, MetricsBuilder, MetricsLayer, MetricsService,
-        ResponseFuture, Snapshot,
+        Interval, Labels, Metrics, MetricsBuilder, MetricsLayer, MetricsService, ResponseFuture,
+        Snapshot,
     };
 
     assert_impl_all!(Metrics: Send, Sync, Unpin, Clone);
@@ -162,7 +162,6 @@ mod metrics {
     assert_impl_all!(Interval: Send, Sync, Unpin);
     assert_impl_all!(Labels: Send, Sync, Unpin, Clone);
     assert_impl_all!(Snapshot: Send, Sync, Unpin, Clone);
-    assert_impl_all!(MergeError: Send, Sync, Copy, std::error::Error);
 }
 
 #[cfg(feature = "router")]

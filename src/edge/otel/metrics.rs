@@ -57,11 +57,7 @@
 //! # Ok::<_, tower_toolcall::ConfigError>(())
 //! ```
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use opentelemetry::{
     Key, KeyValue, Value,
@@ -70,7 +66,7 @@ use opentelemetry::{
 
 use crate::{
     error::ErrorKind,
-    event::{BreakerState, InertReason, RetryRefusal, TokenOutcome, names::span},
+    event::{BreakerState, InertReason, TokenOutcome, names::span},
     metrics::{
         CallEnd, Labels, Sink, ToolSink,
         names::{self, Metric, Series, label},
@@ -370,13 +366,6 @@ struct Tool {
     otel: OtelMetrics,
     counters: ToolCounters,
     aliases: Option<(Histogram<f64>, ToolCounters)>,
-    success: Attributed,
-    failures: [OnceLock<Attributed>; ErrorKind::ALL.len()],
-}
-
-/// The attributes of calls that ended in one way.
-struct Attributed {
-    error: Attributes,
     execution: Attributes,
     mcp: Option<Attributes>,
 }
@@ -388,12 +377,8 @@ impl Tool {
         let mcp = || and(&execution, "mcp.method.name", "tools/call");
         let aliases = otel.aliases.as_ref();
         Self {
-            success: Attributed {
-                error: counters.of.clone(),
-                mcp: (otel.mcp && labels.server().is_some()).then(mcp),
-                execution,
-            },
-            failures: [const { OnceLock::new() }; ErrorKind::ALL.len()],
+            mcp: (otel.mcp && labels.server().is_some()).then(mcp),
+            execution,
             aliases: aliases.map(|all| {
                 (
                     all.duration.clone(),
@@ -403,15 +388,6 @@ impl Tool {
             otel: otel.clone(),
             counters,
         }
-    }
-
-    fn failure(&self, kind: ErrorKind) -> &Attributed {
-        let with = |of: &Attributes| and(of, span::ERROR_TYPE, kind.error_type());
-        self.failures[kind as usize].get_or_init(|| Attributed {
-            error: with(&self.success.error),
-            execution: with(&self.success.execution),
-            mcp: self.success.mcp.as_ref().map(with),
-        })
     }
 }
 
@@ -425,15 +401,23 @@ impl ToolSink for Tool {
     }
 
     fn ended(&self, end: &CallEnd<'_>) {
-        let of = end.failure.map_or(&self.success, |kind| self.failure(kind));
+        fn with(of: &Attributes, failure: Option<ErrorKind>) -> Cow<'_, [KeyValue]> {
+            match failure {
+                Some(kind) => and(of, span::ERROR_TYPE, kind.error_type()).into(),
+                None => of.into(),
+            }
+        }
         let seconds = end.duration.as_secs_f64();
-        self.otel.execute_tool.record(seconds, &of.execution);
-        if let Some(of) = of.mcp.as_ref().filter(|_| end.was_sent()) {
-            self.otel.mcp_operation.record(seconds, of);
+        let of = with(&self.execution, end.failure);
+        self.otel.execute_tool.record(seconds, &of);
+        if let Some(of) = self.mcp.as_ref().filter(|_| end.was_sent()) {
+            let of = with(of, end.failure);
+            self.otel.mcp_operation.record(seconds, &of);
         }
         self.counters.ended(end);
         if let Some(code) = end.code {
-            let of = and(&of.error, span::ERROR_CODE, code.to_owned());
+            let of = with(&self.counters.of, end.failure);
+            let of = and(&of, span::ERROR_CODE, code.to_owned());
             self.counters.errors.add(1, &of);
         }
         if let Some((duration, counters)) = &self.aliases {
@@ -448,19 +432,7 @@ impl ToolSink for Tool {
         }
     }
 
-    fn retried(&self) {
-        self.counters.add(Series::Retries, 1);
-    }
-
-    fn refused(&self, reason: RetryRefusal) {
-        self.counters.add(Series::Refused(reason), 1);
-    }
-
-    fn rate_limited(&self) {
-        self.counters.add(Series::RateLimited, 1);
-    }
-
-    fn reused(&self) {
-        self.counters.add(Series::Reused, 1);
+    fn happened(&self, series: Series) {
+        self.counters.add(series, 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Snapshots, intervals, merging, and how they print.
+//! Snapshots, intervals, exports, and how they print.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -9,7 +9,7 @@ use expect_test::expect;
 use tower::ServiceExt;
 use tower_toolcall::{
     circuit_breaker::CircuitBreakerLayer,
-    metrics::{Interval, MergeError, Metrics, Snapshot},
+    metrics::{Interval, Metrics, Snapshot},
 };
 
 use super::{call, run, stats, tools};
@@ -134,46 +134,22 @@ async fn a_snapshot_survives_json() {
     assert_eq!(json["total"]["latency"]["sum_ms"], 1000.0);
 }
 
+/// The second case is an interval.
 #[tokio::test(start_paused = true)]
-async fn two_processes_merged_are_as_one() {
-    let (a, b, both) = (Metrics::new(), Metrics::new(), Metrics::new());
-    for metrics in [&a, &both] {
-        mixed(metrics).await;
-    }
-    for metrics in [&b, &both] {
-        mixed(metrics).await;
-        run(metrics, "takes_a_second").await;
-        run(metrics, "another").await;
-    }
-    let (mut merged, mut expected) = (a.export(), both.export());
-    let json = serde_json::to_string(&b.export()).unwrap();
-    merged.merge(&serde_json::from_str(&json).unwrap()).unwrap();
-    for snapshot in [&mut merged, &mut expected] {
-        snapshot.period = Duration::ZERO;
-    }
-    assert!(merged.total.latency.histogram.is_some());
-    assert_eq!(merged, expected);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_cannot_be_merged_leaves_the_snapshot_as_it_was() {
+async fn an_export_has_the_counts_of_all_latencies() {
     let metrics = Metrics::new();
+    let mut interval = metrics.interval();
     mixed(&metrics).await;
-    let mut ours = metrics.export();
-    let before = ours.clone();
-    let finer =
-        Metrics::builder().with_latency(Duration::from_micros(1), Duration::from_secs(3600), 3);
-    let finer = finer.build().unwrap().export();
-    let mut bad = before.clone();
-    bad.tools[2].stats.latency.histogram = Some(vec![(u64::MAX, 1)]);
-    for (theirs, error) in [
-        (metrics.snapshot(), MergeError::NoHistogram),
-        (finer, MergeError::OtherLatencies),
-        (bad, MergeError::BadHistogram),
-    ] {
-        assert_eq!(ours.merge(&theirs), Err(error));
-        assert_eq!(ours, before);
+    for export in [metrics.export(), interval.export()] {
+        let latency = &export.tool(Some("docs"), "takes_a_second").unwrap().latency;
+        let [(us, 1)] = latency.histogram.as_deref().unwrap() else {
+            panic!("{latency:?}")
+        };
+        assert!((990_000..=1_000_000).contains(us), "{us}");
+        let total = export.total.latency.histogram.unwrap();
+        assert_eq!(total.iter().map(|(_, calls)| calls).sum::<u64>(), 5);
     }
+    assert_eq!(metrics.snapshot().total.latency.histogram, None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,250 @@
+//! The counters of one tool, and those of all tools together.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::{
+    breakers::Breakers,
+    labels::{Labels, OTHER},
+    latency::{Latencies, Range},
+    names::Series,
+    sink::CallEnd,
+};
+use crate::{
+    error::ErrorKind,
+    event::{InertReason, TokenOutcome},
+    text::Short,
+};
+
+/// How many codes of a tool are distinguished. The rest is `_other`.
+const MAX_CODES: usize = 16;
+
+/// The counters of one tool. They only ever grow.
+#[derive(Clone, Debug)]
+pub(super) struct Counts {
+    series: [u64; Series::COUNT],
+    /// Failed calls by error code, redacted and short.
+    pub(super) codes: BTreeMap<Arc<str>, u64>,
+    pub(super) latencies: Latencies,
+}
+
+impl Counts {
+    pub(super) fn new(range: Range) -> Self {
+        Self {
+            series: [0; Series::COUNT],
+            codes: BTreeMap::new(),
+            latencies: Latencies::new(range),
+        }
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, series: Series, n: u64) {
+        self.series[series.place()] += n;
+    }
+
+    pub(super) fn of(&self, series: Series) -> u64 {
+        self.series[series.place()]
+    }
+
+    /// Returns a counter's value, if the counter is there.
+    pub(super) fn get(&self, series: Series) -> Option<u64> {
+        let count = self.of(series);
+        (count > 0 || series.is_always_there()).then_some(count)
+    }
+
+    pub(super) fn is_zero(&self) -> bool {
+        self.series == [0; Series::COUNT]
+    }
+
+    /// Counts a call that has ended, but for its code.
+    #[inline(always)]
+    pub(super) fn ended(&mut self, end: &CallEnd<'_>) {
+        end.each_count(|series, n| self.add(series, n));
+        if end.was_sent() {
+            self.latencies.record(end.duration);
+        }
+    }
+
+    /// Counts a failed call by its code. Returns the code as a label.
+    pub(super) fn failed(&mut self, code: &str) -> Arc<str> {
+        let label = match self.codes.get_key_value(code) {
+            Some((label, _)) => Arc::clone(label),
+            None => self.label(&Short::name(code).to_string()),
+        };
+        *self.codes.entry(Arc::clone(&label)).or_default() += 1;
+        label
+    }
+
+    fn label(&self, code: &str) -> Arc<str> {
+        match self.codes.len() < MAX_CODES || self.codes.contains_key(code) {
+            true => code.into(),
+            false => OTHER.into(),
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (ours, theirs) in self.series.iter_mut().zip(other.series) {
+            *ours += theirs;
+        }
+        for (label, n) in &other.codes {
+            *self.codes.entry(Arc::clone(label)).or_default() += n;
+        }
+        self.latencies.add(&other.latencies);
+    }
+
+    fn subtract(&mut self, earlier: &Self) {
+        for (ours, earlier) in self.series.iter_mut().zip(earlier.series) {
+            *ours -= earlier;
+        }
+        subtract(&mut self.codes, &earlier.codes);
+        self.latencies.subtract(&earlier.latencies);
+    }
+}
+
+/// Subtracts earlier values. Those that have not grown are left out.
+fn subtract<K: Ord>(counts: &mut BTreeMap<K, u64>, earlier: &BTreeMap<K, u64>) {
+    counts.retain(|key, n| {
+        *n -= earlier.get(key).unwrap_or(&0);
+        *n > 0
+    });
+}
+
+/// The tokens that calls of all tools needed.
+#[derive(Clone, Debug)]
+pub(super) struct Tokens {
+    outcomes: [u64; TokenOutcome::ALL.len()],
+    pub(super) failures: BTreeMap<&'static str, u64>,
+    pub(super) exchanges: Latencies,
+}
+
+impl Tokens {
+    pub(super) fn new(range: Range) -> Self {
+        Self {
+            outcomes: [0; TokenOutcome::ALL.len()],
+            failures: BTreeMap::new(),
+            exchanges: Latencies::new(range),
+        }
+    }
+
+    pub(super) fn add(
+        &mut self,
+        outcome: TokenOutcome,
+        exchange: Option<Duration>,
+        failure: Option<ErrorKind>,
+    ) {
+        self.outcomes[outcome as usize] += 1;
+        if let Some(took) = exchange {
+            self.exchanges.record(took);
+        }
+        if let Some(kind) = failure {
+            *self.failures.entry(kind.code()).or_default() += 1;
+        }
+    }
+
+    pub(super) fn of(&self, outcome: TokenOutcome) -> u64 {
+        self.outcomes[outcome as usize]
+    }
+
+    fn subtract(&mut self, earlier: &Self) {
+        for (count, earlier) in self.outcomes.iter_mut().zip(earlier.outcomes) {
+            *count -= earlier;
+        }
+        subtract(&mut self.failures, &earlier.failures);
+        self.exchanges.subtract(&earlier.exchanges);
+    }
+}
+
+/// The counters that do not belong to one tool. They rarely change, so they share a lock.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Common {
+    pub(super) breakers: Breakers,
+    /// `None` before the first call that needed a token.
+    pub(super) tokens: Option<Tokens>,
+    /// The calls for which a layer could do nothing, by layer and reason.
+    pub(super) inert: BTreeMap<(&'static str, InertReason), u64>,
+}
+
+/// The counters of one tool at one moment.
+#[derive(Clone, Debug)]
+pub(super) struct Tool {
+    pub(super) counts: Counts,
+    pub(super) in_flight: u64,
+    /// Whether it has a row. Without one there can be calls in flight only.
+    pub(super) is_known: bool,
+}
+
+impl Tool {
+    pub(super) fn new(range: Range) -> Self {
+        Self {
+            counts: Counts::new(range),
+            in_flight: 0,
+            is_known: false,
+        }
+    }
+}
+
+/// All counters at one moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Collected {
+    pub(super) tools: BTreeMap<Labels, Tool>,
+    pub(super) common: Common,
+}
+
+impl Collected {
+    /// Returns the sums over all tools.
+    pub(super) fn total(&self) -> Tool {
+        let mut tools = self.tools.values();
+        let first = tools.next().cloned();
+        let mut total = first.unwrap_or_else(|| Tool::new(Range::default()));
+        for tool in tools {
+            total.counts.merge(&tool.counts);
+            total.in_flight += tool.in_flight;
+        }
+        total
+    }
+
+    pub(super) fn subtract(&mut self, earlier: &Self) {
+        for (labels, tool) in &mut self.tools {
+            if let Some(earlier) = earlier.tools.get(labels) {
+                tool.counts.subtract(&earlier.counts);
+            }
+        }
+        let (common, earlier) = (&mut self.common, &earlier.common);
+        for (labels, breaker) in &mut common.breakers {
+            breaker.openings -= earlier.breakers.get(labels).map_or(0, |b| b.openings);
+        }
+        if let (Some(tokens), Some(earlier)) = (&mut common.tokens, &earlier.tokens) {
+            tokens.subtract(earlier);
+        }
+        subtract(&mut common.inert, &earlier.inert);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seventeenth_code_has_no_label_of_its_own() {
+        let mut counts = Counts::new(Range::default());
+        for n in 0..100 {
+            let label = match n {
+                0..16 => format!("CODE_{n}"),
+                _ => OTHER.to_owned(),
+            };
+            assert_eq!(*counts.failed(&format!("CODE_{n}")), *label);
+        }
+        assert_eq!(*counts.failed("CODE_3"), *"CODE_3");
+        assert_eq!((counts.codes["CODE_3"], counts.codes[OTHER]), (2, 84));
+    }
+
+    #[test]
+    fn labels_of_codes_are_redacted_and_short() {
+        let mut counts = Counts::new(Range::default());
+        let long = "X".repeat(1 << 20);
+        for code in ["password=hunter2", &long, "password=hunter2", &long] {
+            let label = counts.failed(code);
+            assert!(!label.contains("hunter2") && label.len() <= 67, "{label}");
+        }
+        assert_eq!(counts.codes.len(), 2);
+    }
+}
