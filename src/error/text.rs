@@ -56,7 +56,9 @@ fn asks_for_patience(text: &str, words: &str) -> bool {
         && starts(words).any(|at| {
             let (head, tail) = words.split_at(at);
             let word = tail.split(BLANKS).next().unwrap_or_default();
-            hint::LIMITS.contains(&word) && !is_name_of_setting(head, &tail[word.len()..])
+            let tail = &tail[word.len()..];
+            let is_bare = head.ends_with(' ') && tail.starts_with(' ');
+            hint::LIMITS.contains(&word) && (is_bare || !is_setting(head, tail))
         })
 }
 
@@ -132,7 +134,6 @@ fn first_meant(words: &str) -> Option<ErrorKind> {
     for at in starts(words) {
         let letters = &words.as_bytes()[at..];
         for &(place, second) in of_letter(letters[0]) {
-            let place = usize::from(place);
             if best.is_some_and(|found| found <= place) {
                 break;
             }
@@ -184,164 +185,144 @@ fn find(words: &str, text: &str) -> Option<usize> {
 
 /// Returns whether the words around a phrase show that it is the error and not its subject.
 fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
-    // `option: timeout` talks about an option as `option timeout` does, and so does `option
-    // 'timeout'`.
-    let mut preceding = split(head).rev().filter(|w| !matches!(*w, ":" | "\""));
-    let before = preceding.next().unwrap_or_default();
-    let earlier = preceding.next().unwrap_or_default();
+    let Around {
+        before, earlier, ..
+    } = Around::of(head, tail);
     let next = split(tail).next().unwrap_or_default();
-    let mut following = split(tail).filter(|w| *w != "\"");
-    let after = following.next().unwrap_or_default();
-    let then = following.next().unwrap_or_default();
     let negated = |w: &str| matches!(w, "no" | "not" | "never" | "without" | "zero");
+    // A title: `column "`, `the song "`.
+    let is_quoted = head.ends_with(" \" ")
+        && split(head)
+            .rev()
+            .find(|w| *w != "\"")
+            .is_some_and(is_unannounced);
     if negated(before)
         || matches!(before, "a" | "an" | "any" | "the") && negated(earlier)
         || head.ends_with(" / ")
         || matches!(next, "·" | "/")
         || tail.starts_with(" \" : ")
-        || is_title(head)
+        || is_quoted
     {
         return false;
     }
     match phrase {
-        "timeout" | "throttling" => {
-            !is_setting(before, after, then) && !is_name_of_setting(head, tail)
-        }
+        "timeout" | "throttling" => !is_setting(head, tail),
         _ if phrase.starts_with("rate") => {
-            !is_setting(before, after, then)
-                && !is_name_of_setting(head, tail)
-                && !matches!(before, "first" | "second" | "flat")
+            !is_setting(head, tail) && !matches!(before, "first" | "second" | "flat")
         }
         "quota exceeded" => !matches!(before, "disk" | "storage" | "mailbox"),
         // Alone, or as the cause: others name what the text is about.
         "network" => {
-            let is_cause = matches!(
-                before,
-                "error" | "exception" | "cause" | "reason" | "failed"
-            );
-            matches!(next, "" | "." | "!")
-                && (before.is_empty() || is_cause && head.ends_with(" : "))
+            let is_cause = head.ends_with(" : ") && !is_unannounced(before);
+            matches!(next, "" | "." | "!") && (before.is_empty() || is_cause)
         }
         // Of a text that was parsed.
-        "unexpected eof" => {
-            !matches!(then, "parsing" | "looking") && !matches!(earlier, "syntax" | "parse")
-        }
+        "unexpected eof" => !tail.contains(" parsing ") && !head.contains(" syntax "),
         "forbidden" => {
-            #[rustfmt::skip]
-            const SUBJECTS: &[&str] = &[
-                "character", "characters", "word", "words", "pattern", "value", "values",
-            ];
-            !SUBJECTS.contains(&after) && !head.contains(" character ") && before != "substring"
+            let subject = split(tail).find(|w| *w != "\"").unwrap_or_default();
+            !matches!(
+                subject.trim_end_matches('s'),
+                "character" | "word" | "pattern" | "value"
+            ) && !head.contains(" character ")
         }
         _ => true,
     }
 }
 
-/// Words after which the name of an error stands.
+/// Returns whether a word does not announce that the name of an error follows.
 #[rustfmt::skip]
-const ANNOUNCE: &[&str] = &[
-    "error", "errors", "reason", "message", "cause", "with", "code", "said", "returned",
-    "failed", "status", "exception", "got", "response", "was",
-];
-
-/// Returns whether a quotation is open that is the name of something: `column "`, `the song "`.
-/// That of an error comes after a mark, or after a word that announces it.
-fn is_title(head: &str) -> bool {
-    let Some(opened) = head.rfind('"') else {
-        return false;
-    };
-    let before = split(&head[..opened]).next_back();
-    head.matches('"').count() % 2 == 1
-        && before.is_some_and(|w| w.chars().all(char::is_alphabetic) && !ANNOUNCE.contains(&w))
+fn is_unannounced(word: &str) -> bool {
+    const ANNOUNCE: &[&str] = &[
+        "error", "errors", "reason", "message", "cause", "with", "code", "said", "returned",
+        "failed", "status", "exception", "got", "response", "was", "type", "kind", "by",
+    ];
+    word.chars().all(char::is_alphabetic) && !word.is_empty() && !ANNOUNCE.contains(&word)
 }
 
-/// Returns whether a noun is part of an identifier that names a setting: `connect_timeout`,
-/// `timeoutMs`, `retry_limit`. It names an event where it says so (`request_timeout_error`,
-/// `read_timeout exceeded`), or where the name of an error stands; a class or a constant names one
-/// also after other words.
-fn is_name_of_setting(head: &str, tail: &str) -> bool {
+/// The words around a phrase: two before it, and two after it.
+struct Around<'a> {
+    before: &'a str,
+    earlier: &'a str,
+    after: &'a str,
+    then: &'a str,
+}
+
+impl<'a> Around<'a> {
+    fn of(head: &'a str, tail: &'a str) -> Self {
+        // `option: timeout` talks about an option as `option 'timeout'` does.
+        let mut head = split(head)
+            .rev()
+            .filter(|w| !matches!(*w, ":" | "\"" | "·"));
+        let mut tail = split(tail).filter(|w| *w != "\"");
+        Self {
+            before: head.next().unwrap_or_default(),
+            earlier: head.next().unwrap_or_default(),
+            after: tail.next().unwrap_or_default(),
+            then: tail.next().unwrap_or_default(),
+        }
+    }
+}
+
+/// Words that stand before or after the name of a setting.
+#[rustfmt::skip]
+const OF_SETTINGS: &[&str] = &[
+    "invalid", "unknown", "missing", "unexpected", "unsupported", "negative", "set", "setting",
+    "settings", "config", "configure", "configured", "configuration", "default", "argument",
+    "arguments", "parameter", "option", "keyword", "field", "flag", "key", "variable", "property",
+    "value", "increase", "your", "checking", "header", "headers", "must", "should", "cannot", "is",
+    "was", "not", "remaining", "policy", "disabled", "enabled", "updated", "changed", "accepts",
+    "expects",
+];
+
+/// Words that say that something has happened.
+#[rustfmt::skip]
+const EVENTS: &[&str] = &[
+    "error", "err", "er", "exception", "exceeded", "reached", "hit", "expired", "occurred",
+];
+
+/// Returns whether a noun names a setting: `timeout must be`, `connect_timeout`, `retry_limit`. It
+/// names an event where it says so (`request_timeout_error`), or where the name of an error stands.
+fn is_setting(head: &str, tail: &str) -> bool {
     #[rustfmt::skip]
-    const EVENTS: &[&str] = &[
-        "error", "err", "er", "exception", "exceeded", "reached", "hit", "expired", "occurred",
-    ];
     const UNITS: &[&str] = &[
-        "ms",
-        "millis",
-        "milliseconds",
-        "s",
-        "sec",
-        "secs",
-        "seconds",
-        "minutes",
+        "ms", "millis", "milliseconds", "s", "sec", "secs", "seconds", "minutes",
     ];
+    // The rest of the identifier.
     let first = head.rsplit(' ').next().unwrap_or_default();
     let last = tail.split(' ').next().unwrap_or_default();
     let (head, tail) = (&head[..head.len() - first.len()], &tail[last.len()..]);
-    let mut preceding = split(head)
-        .rev()
-        .filter(|w| !matches!(*w, ":" | "\"" | "·"));
-    let before = preceding.next().unwrap_or_default();
-    let earlier = preceding.next().unwrap_or_default();
-    let mut following = split(tail).filter(|w| *w != "\"");
-    let after = following.next().unwrap_or_default();
-    let then = following.next().unwrap_or_default();
-    if first.is_empty() && last.is_empty()
-        || split(first)
-            .chain(split(last))
-            .chain([after])
-            .any(|w| EVENTS.contains(&w))
-    {
+    let Around {
+        before,
+        earlier,
+        after,
+        then,
+    } = Around::of(head, tail);
+    let mut own = split(first).chain(split(last)).chain([after]);
+    if own.any(|w| EVENTS.contains(&w)) || EVENTS.contains(&then) && after == "was" {
         return false;
     }
     let is_variable = first.ends_with('_') || last.starts_with('_');
-    let is_announced = !before.starts_with(char::is_alphabetic)
-        || ANNOUNCE.contains(&before) && !matches!(earlier, "key" | "name" | "attribute")
-        || matches!(before, "type" | "kind" | "by");
-    is_setting(before, after, then)
+    [before, after].iter().any(|w| OF_SETTINGS.contains(w))
+        || matches!(
+            earlier,
+            "key" | "name" | "attribute" | "value" | "parameter" | "argument"
+        )
+        || after == "="
+        || matches!(before, "for" | "within")
         || split(last).any(|w| UNITS.contains(&w))
         || tail.starts_with(" \" : ")
-        || is_variable && !is_announced
-}
-
-/// Returns whether the words around a noun show that a setting of that name is meant.
-#[rustfmt::skip]
-fn is_setting(before: &str, after: &str, then: &str) -> bool {
-    const BEFORE: &[&str] = &[
-        "invalid", "unknown", "missing", "unexpected", "unsupported", "negative", "set", "setting",
-        "configure", "default", "argument", "parameter", "option", "keyword", "field", "flag", "key",
-        "variable", "property", "increase", "your", "checking", "within", "for",
-    ];
-    const AFTER: &[&str] = &[
-        "must", "should", "cannot", "value", "parameter", "argument", "option", "setting", "settings",
-        "config", "configuration", "configured", "field", "flag", "header", "headers", "is", "was",
-        "not", "set", "remaining", "policy", "disabled", "enabled", "updated", "changed", "accepts",
-        "expects", "=",
-    ];
-    let hit = matches!(then, "exceeded" | "reached" | "hit");
-    BEFORE.contains(&before)
-        || AFTER.contains(&after) && !hit
+        || is_variable && is_unannounced(before)
 }
 
 /// `tool 'x' not found`, `tool x does not exist`: only the name is in between.
 fn names_missing_tool(words: &str) -> bool {
-    let Some(at) = find(words, "tool ") else {
+    let Some((_, rest)) = words.split_once(" tool ") else {
         return false;
     };
-    #[rustfmt::skip]
-    const NO_NAMES: &[&str] = &[
-        "failed", "execution", "error", "call", "result", "output", "returned",
-    ];
-    let rest = &words[at + 5..];
     ["not found ", "does not exist "].iter().any(|end| {
-        find(rest, end).is_some_and(|end| {
-            let name: Vec<&str> = rest[..end].split_whitespace().collect();
-            let name = match &name[..] {
-                ["\"", quoted @ .., "\""] => quoted,
-                bare => bare,
-            };
-            let clause =
-                |w: &&str| NO_NAMES.contains(w) || w.chars().all(|c| c.is_ascii_punctuation());
-            name.len() <= 6 && !name.iter().any(clause)
+        rest.split_once(end).is_some_and(|(name, _)| {
+            let is_name = |w: &str| matches!(w, "\"" | "·") || w.starts_with(char::is_alphanumeric);
+            name.split(' ').count() <= 8 && name.split(' ').all(|w| w.is_empty() || is_name(w))
         })
     })
 }

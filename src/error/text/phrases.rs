@@ -1,6 +1,8 @@
 //! The phrases of errors: of the large runtimes, of their HTTP, gRPC and TLS clients, of databases
 //! and vendors.
 
+use std::sync::LazyLock;
+
 use crate::error::ErrorKind;
 
 pub(super) type Phrase = (&'static str, ErrorKind);
@@ -88,40 +90,19 @@ pub(super) const PHRASES: &[Phrase] = phrases! {
     }
 };
 
-/// The places of the phrases by their first letters, in the order of the list, and their second
-/// letters; those of a letter end where those of the next begin.
-static BY_LETTER: ([(u8, u8); PHRASES.len()], [u8; 27]) = {
-    let (mut places, mut ends) = ([(0, 0); PHRASES.len()], [0; 27]);
-    let mut len = 0;
-    let mut letter = 0;
-    while letter < 26 {
-        let mut place = 0;
-        while place < PHRASES.len() {
-            let phrase = PHRASES[place].0.as_bytes();
-            if phrase[0] == b'a' + letter {
-                places[len] = (place as u8, phrase[1]);
-                len += 1;
-            }
-            place += 1;
+/// The places of the phrases that begin with a letter, in the order of the list, and their second
+/// letters.
+pub(super) fn of_letter(letter: u8) -> &'static [(usize, u8)] {
+    static BY_LETTER: LazyLock<[Vec<(usize, u8)>; 26]> = LazyLock::new(|| {
+        let letters = PHRASES.iter().map(|(phrase, _)| phrase.as_bytes());
+        let mut all = [const { Vec::new() }; 26];
+        for (place, letters) in letters.enumerate() {
+            all[usize::from(letters[0] - b'a')].push((place, letters[1]));
         }
-        letter += 1;
-        ends[letter as usize] = len as u8;
-    }
-    assert!(
-        len == PHRASES.len() && len <= 255,
-        "each begins with a letter"
-    );
-    (places, ends)
-};
-
-/// The places of the phrases that begin with a letter, and their second letters.
-pub(super) fn of_letter(letter: u8) -> &'static [(u8, u8)] {
-    let (places, ends) = &BY_LETTER;
+        all
+    });
     match letter {
-        b'a'..=b'z' => {
-            let n = usize::from(letter - b'a');
-            &places[usize::from(ends[n])..usize::from(ends[n + 1])]
-        }
+        b'a'..=b'z' => &BY_LETTER[usize::from(letter - b'a')],
         _ => &[],
     }
 }
