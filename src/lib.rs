@@ -149,7 +149,9 @@
 //!
 //! # Features
 //!
-//! Each is off unless it says so; `full` is all of them. What an item needs is shown with it.
+//! Each is off unless it says so; `full` is all of them. What an item needs is shown with it. With
+//! `default-features = false` all layers remain that have no feature in the table of
+//! [layers](#layers), [`flow`] and [`middleware`] too.
 //!
 //! | feature | brings |
 //! |---|---|

@@ -91,14 +91,14 @@ impl ToolCall {
         copy
     }
 
-    /// Notes that an attempt may have run, so that layers above do not take the refusal of a later
-    /// one for proof that the tool did not.
-    pub fn set_ambiguous(&self) {
+    /// Notes that an earlier attempt may have run. The layer that sends this one takes its refusal
+    /// for no proof that the tool did not.
+    pub(crate) fn set_ambiguous(&self) {
         self.claims.0.fetch_or(AMBIGUOUS, Relaxed);
     }
 
     /// Returns whether an earlier attempt may have run.
-    pub fn is_ambiguous(&self) -> bool {
+    pub(crate) fn is_ambiguous(&self) -> bool {
         self.claims.has(AMBIGUOUS)
     }
 }

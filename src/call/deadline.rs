@@ -19,7 +19,8 @@ impl ToolCall {
     ///
     /// [`DeadlineLayer`](crate::deadline::DeadlineLayer) ends the call then, and
     /// [`TimeoutLayer`](crate::timeout::TimeoutLayer) shortens its timeout. Without these layers
-    /// nothing ends the call.
+    /// only the waits of a call end then, as for a permit, and nothing ends a call that runs.
+    /// `at` is an instant of tokio's clock: [`tokio::time::Instant`].
     ///
     /// It replaces an earlier deadline. Layers use [`tighten`](Self::tighten), which cannot extend.
     #[must_use]

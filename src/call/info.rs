@@ -213,6 +213,12 @@ impl CallInfo {
         Held(is_held.then_some(self))
     }
 
+    /// Marks that a function has the call: it was not sent, as far as is known, until it is
+    /// [released](Self::release). Unlike a held call it may be at work.
+    pub(crate) fn enter_function(&self) {
+        self.ident.record.enter_function(self.recording);
+    }
+
     /// Marks that the call is sent to the inner service.
     #[inline]
     pub(crate) fn release(&self) {
@@ -241,6 +247,11 @@ impl CallInfo {
     /// Returns whether a layer holds the call back: no attempt runs.
     pub(crate) fn is_held(&self) -> bool {
         self.ident.record.is_held()
+    }
+
+    /// Returns whether a layer holds the call back, or a function has not sent it yet.
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.ident.record.is_unsent()
     }
 
     /// Returns whether a layer held the call back when it was dropped, so that it was not sent and
@@ -325,7 +336,7 @@ crate::text::debug_fields! {
 }
 
 /// A call that a layer holds back.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Held(Option<CallInfo>);
 
 impl Held {

@@ -316,11 +316,12 @@ impl ToolCall {
         self
     }
 
-    /// Gives the call a token by which the caller can cancel it.
+    /// Gives the call a token by which the caller can cancel it: a
+    /// [`CancellationToken`] of the crate `tokio-util`.
     ///
     /// [`DeadlineLayer`](crate::deadline::DeadlineLayer) watches it: when it fires, the inner
     /// future is dropped and the answer is [`ErrorKind::Cancelled`]. Without that layer the token
-    /// does nothing: drop the response future instead.
+    /// ends only the waits of layers, as for a permit: drop the response future instead.
     #[must_use]
     pub fn with_cancellation(mut self, token: CancellationToken) -> Self {
         self.set_cancellation(token);

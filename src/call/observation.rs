@@ -176,7 +176,9 @@ impl Observation {
         let is_ours = error.tool().is_none_or(|tool| tool == self.call().tool());
         match error.attempts().filter(|_| is_ours) {
             Some(said) => said,
-            None if error.is_own_refusal() => begun.saturating_sub(1),
+            None if error.is_own_refusal() || self.record().is_last_unsent() => {
+                begun.saturating_sub(1)
+            }
             None => begun,
         }
     }
@@ -246,8 +248,8 @@ impl Observation {
         self.record().slow.load(Relaxed)
     }
 
-    /// Returns whether an executor below has [noted](Record::set_dispatched) that the call has left
-    /// its queue.
+    /// Returns whether an executor has [noted](Record::set_dispatched) that the call has left its
+    /// queue. No layer of this crate does: whether a call was sent is [`sent`](Self::sent).
     pub fn is_dispatched(&self) -> bool {
         self.record().dispatched.load(Relaxed)
     }

@@ -52,8 +52,8 @@ pub struct Record {
     pub(super) waited_nanos: AtomicU64,
     pub(super) output_bytes: Shared,
     pub(super) wants_output_bytes: AtomicBool,
-    /// Where the attempt that runs is: [`HELD`], [`BETWEEN`], [`AGAIN`], and the number of
-    /// [`HOLDER`]s. Written also without an observer.
+    /// Where the attempt that runs is: [`HELD`], [`BETWEEN`], [`AGAIN`], [`IN_FUNCTION`],
+    /// and the number of [`HOLDER`]s. Written also without an observer.
     way: AtomicU32,
     /// The shortest timeout on the way of the attempt that runs, in milliseconds; 0 if there is
     /// none. Written also without an observer, as circuit breakers judge by it.
@@ -78,8 +78,10 @@ const HELD: u32 = 1;
 const BETWEEN: u32 = 2;
 /// The call was copied, or an attempt before may have run.
 const AGAIN: u32 = 4;
+/// A function has the call. It was not sent, unless the function sends it elsewhere.
+const IN_FUNCTION: u32 = 8;
 /// A future that holds the call back is alive.
-const HOLDER: u32 = 8;
+const HOLDER: u32 = 16;
 
 /// Tells repetitions of a call from other calls; see
 /// [`ToolCall::idempotency_key`](super::ToolCall::idempotency_key).
@@ -282,6 +284,12 @@ impl Record {
         self.way.fetch_sub(HOLDER, Relaxed);
     }
 
+    pub(super) fn enter_function(&self, recording: u32) {
+        if self.is_free_for(recording) {
+            self.way.fetch_or(IN_FUNCTION, Relaxed);
+        }
+    }
+
     pub(super) fn set_copied(&self) {
         self.way.fetch_or(AGAIN, Relaxed);
     }
@@ -289,8 +297,9 @@ impl Record {
     /// The attempt is sent to the inner service.
     #[inline]
     pub(super) fn release(&self, recording: u32) {
-        if self.way.load(Relaxed) & HELD != 0 && self.is_free_for(recording) {
-            self.way.fetch_and(!HELD, Relaxed);
+        const UNSENT: u32 = HELD | IN_FUNCTION;
+        if self.way.load(Relaxed) & UNSENT != 0 && self.is_free_for(recording) {
+            self.way.fetch_and(!UNSENT, Relaxed);
         }
     }
 
@@ -321,15 +330,19 @@ impl Record {
         self.way.load(Relaxed) & HELD != 0
     }
 
+    pub(super) fn is_unsent(&self) -> bool {
+        self.way.load(Relaxed) & (HELD | IN_FUNCTION) != 0
+    }
+
     /// Returns whether no attempt has run and none will: the only copy was held back, and the
-    /// future that held it is gone.
+    /// future that held it is gone. Not so of a function, which may have sent the call elsewhere.
     pub(super) fn is_lost_unsent(&self) -> bool {
         self.way.load(Relaxed) & !BETWEEN == HELD
     }
 
     /// Returns whether the attempt with the last number was not sent.
     pub(super) fn is_last_unsent(&self) -> bool {
-        self.way.load(Relaxed) & (HELD | BETWEEN) == HELD
+        self.is_unsent() && self.way.load(Relaxed) & BETWEEN == 0
     }
 
     #[inline]
@@ -419,8 +432,9 @@ impl Record {
     #[inline]
     pub fn begin_attempt(&self, n: u32) {
         self.attempts.store(n, Relaxed);
-        if self.way.load(Relaxed) & (HELD | BETWEEN) != 0 {
-            self.way.fetch_and(!(HELD | BETWEEN), Relaxed);
+        const BEFORE: u32 = HELD | IN_FUNCTION | BETWEEN;
+        if self.way.load(Relaxed) & BEFORE != 0 {
+            self.way.fetch_and(!BEFORE, Relaxed);
         }
         self.timeout.forget();
         self.configured.forget();

@@ -466,7 +466,7 @@ impl Admitted {
         self.end_own(None);
         // A policy that panics must not cost a probe's place.
         let mut permit = Permit::new(&self.breaker, Some(self.passes.pass));
-        let count = match self.info.is_held() {
+        let count = match self.info.is_unsent() {
             true => Count::Neutral,
             false => shared.abandoned(&how, &self.info),
         };

@@ -224,7 +224,7 @@ impl<Res> Ends<Res> for Place {
         Poll::Ready(Ok(None))
     }
 
-    fn waited(&self, time: Duration) {
+    fn waited(&mut self, time: Duration) {
         self.info.record(|record| record.add_wait(time));
     }
 

@@ -116,7 +116,7 @@ impl Ticket for Bounded {
 impl<Res> Ends<Res> for Bounded {
     type Class = ();
 
-    fn gave_up(&self, error: ToolError, _: Step) -> ToolError {
+    fn gave_up(&mut self, error: ToolError, _: Step) -> ToolError {
         match error.kind() {
             ErrorKind::DeadlineExceeded => error.with_elapsed(self.limit.since.elapsed()),
             _ => error,

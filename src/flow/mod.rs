@@ -53,7 +53,9 @@
 //! ```
 //!
 //! A layer whose calls wait for each other. The permit is free again when the call ends in any way,
-//! because the ticket owns it:
+//! because the ticket owns it. The order is that of the first polls, because tokio's semaphore
+//! queues a future when it is first polled. A queue in the order of arrival takes the place in
+//! `look` or in `arrive`.
 //!
 //! ```
 //! use std::{future::Future, pin::Pin, sync::Arc, task::{Context, Poll, ready}};
@@ -66,6 +68,7 @@
 //! #[derive(Clone)]
 //! struct OneByOne(Arc<Semaphore>);
 //!
+//! // `Sync`, so that the layer may stand inside of `middleware::from_fn`.
 //! type Acquire = dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync;
 //!
 //! struct Turn {
@@ -85,7 +88,7 @@
 //! }
 //!
 //! impl Ticket for Turn {
-//!     const REPORTS: bool = false;
+//!     const REPORTS: bool = false; // has no `dropped` and no `panicked`
 //!
 //!     fn info(&self) -> &CallInfo {
 //!         &self.info
@@ -139,7 +142,104 @@
 //! # }
 //! ```
 //!
-//! A layer that repeats calls is shorter as a function: [`middleware::from_fn`](crate::middleware).
+//! A layer that observes calls, and counts the attempts that were sent:
+//!
+//! ```
+//! use std::sync::{Arc, atomic::{AtomicU32, Ordering::Relaxed}};
+//! use tokio::time::Instant;
+//! use tower_toolcall::{
+//!     CallInfo, Observation, ToolCall, ToolError,
+//!     flow::{Abandoned, Ends, Gate, Readiness, Ticket},
+//! };
+//!
+//! #[derive(Clone, Default)]
+//! struct Attempts(Arc<AtomicU32>);
+//!
+//! struct Seen(Observation, Attempts);
+//!
+//! impl Seen {
+//!     fn count(&self, error: Option<&ToolError>) {
+//!         self.1.0.fetch_add(self.0.sent(error), Relaxed);
+//!     }
+//! }
+//!
+//! impl<Res> Gate<Res> for Attempts {
+//!     type Ticket = Seen;
+//!
+//!     fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Seen, ToolError> {
+//!         Ok(Seen(call.observe(), self.clone()))
+//!     }
+//! }
+//!
+//! impl Ticket for Seen {
+//!     fn info(&self) -> &CallInfo {
+//!         self.0.call()
+//!     }
+//!
+//!     fn dropped(&mut self, _: Abandoned) {
+//!         self.count(None); // 0 if an inner layer held the call back
+//!     }
+//!
+//!     fn panicked(&mut self) {
+//!         self.count(None);
+//!     }
+//! }
+//!
+//! impl<Res> Ends<Res> for Seen {
+//!     type Class = ();
+//!
+//!     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
+//!         self.count(result.as_ref().err());
+//!     }
+//! }
+//! # use tower::{ServiceExt, service_fn};
+//! # use tower_toolcall::{AnyError, ErrorKind, flow::Gated};
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! # let attempts = Attempts::default();
+//! # let tool = service_fn(|call: ToolCall| async move {
+//! #     match call.is_named("pay") {
+//! #         true => Err(ToolError::refusal(ErrorKind::Denied, "switched off").into()),
+//! #         false => Ok::<_, AnyError>("sunny"),
+//! #     }
+//! # });
+//! # let stack = Gated::new(tool, attempts.clone());
+//! # stack.clone().oneshot(ToolCall::new("pay")).await.unwrap_err();
+//! # stack.oneshot(ToolCall::new("weather")).await.unwrap();
+//! # assert_eq!(attempts.0.load(Relaxed), 1);
+//! # }
+//! ```
+//!
+//! [`Gated`] sends a call at most once. A layer that repeats calls is a function:
+//! [`middleware::from_fn`](crate::middleware#a-layer-that-repeats).
+//!
+//! # From arrival to end
+//!
+//! ```text
+//! look -> arrive -> inner service ready -> admit -> sent -> judge -> ended
+//!            |              ^                |
+//!            '-> poll_turn -'<---------------'   (Step::Wait)
+//! ```
+//!
+//! `look` and `arrive` run in `Service::call`, in the order of the calls. If the inner service is
+//! ready, `admit` follows there. Otherwise the rest runs when the future is polled. A limit of your
+//! own refuses with [`ErrorKind::RateLimited`](crate::ErrorKind) and
+//! [`with_retry_after`](ToolError::with_retry_after). `look` may read how much is left, but
+//! `admit` takes it, because the call may wait between them.
+//!
+//! | the call | runs after `admit`, or instead of it |
+//! |---|---|
+//! | is refused in `look`, `admit` or `poll_turn` | nothing (`waited` after a turn) |
+//! | is answered by `poll_turn` | `waited` |
+//! | meets an inner service that fails to become ready | `not_ready` |
+//! | reaches its deadline or is cancelled while it waits | `gave_up`, `waited` if for its turn |
+//! | is dropped before it is sent | nothing |
+//! | is sent and has a result | `judge`, `ended` |
+//! | is sent and panics, in `judge` or `poll_pending` too | `panicked` |
+//! | is sent and is dropped | `dropped` |
+//! | is ended by `poll_pending` | nothing |
+//!
+//! In each case the ticket is dropped afterwards. Sent means handed to the inner service, which may
+//! hold the call back: see [`Observation::sent`](crate::Observation::sent).
 //!
 //! # What `Gated` does
 //!
@@ -148,9 +248,13 @@
 //! 2. A call that waits for its turn holds no reservation of the inner service.
 //! 3. The call is admitted when the inner service is ready for it, so that nothing is taken for a
 //!    call that cannot run yet.
-//! 4. Every wait ends at the call's deadline and at its caller's cancellation.
-//! 5. The end is reported exactly once: the result, a panic, or a drop after the call was sent. A
-//!    call that is dropped before that gives back what its ticket holds, and nothing is reported.
+//! 4. Every wait ends at the call's [deadline](ToolCall::with_deadline) and at its caller's
+//!    [cancellation](ToolCall::with_cancellation). After a wait, no call is sent past its deadline.
+//!    A call that need not wait is sent, and one that runs is not ended: that is the work of an
+//!    outer [`DeadlineLayer`](crate::deadline::DeadlineLayer).
+//! 5. The end of a call that was sent is reported exactly once: the result, a panic, or a drop. The
+//!    error of a call that was not sent reaches at most `not_ready` or `gave_up`. Each call gives
+//!    back what its ticket holds.
 //! 6. Errors carry the names of the call, except one that [`Ends::ended`] puts in the place of a
 //!    result.
 //! 7. The inner future is made in its place, and dropped with its result. A call that is sent
@@ -178,7 +282,7 @@ pub(crate) use self::{sent::Sent, service::Watched};
 pub use crate::kit::ready::Readiness;
 use crate::{
     call::{CallInfo, ToolCall},
-    error::ToolError,
+    error::{ErrorKind, ToolError},
 };
 
 /// The decisions of a layer about calls that arrive.
@@ -187,7 +291,8 @@ pub trait Gate<Res> {
     type Ticket: Ends<Res>;
 
     /// Looks at a call that has just arrived, and may change it. Takes nothing: the call may wait
-    /// until the inner service is `ready` for it. If it is, [`Ends::admit`] follows immediately.
+    /// until the inner service is `ready` for it. If it is, [`Ends::admit`] follows immediately,
+    /// unless [`Ends::arrive`] lets the call wait. Runs in `Service::call`.
     ///
     /// # Errors
     ///
@@ -217,8 +322,9 @@ pub trait Ticket {
         Instant::now()
     }
 
-    /// Records that the future of a call that was sent was dropped. Default: nothing. A call that
-    /// was not sent yet is not reported: its ticket is dropped.
+    /// Records that the future of a call that was handed to the inner service was dropped. An
+    /// [`Observation`](crate::Observation::sent) says whether inner layers have sent it. Default:
+    /// nothing. A call that was not handed over yet is not reported: its ticket is dropped.
     fn dropped(&mut self, _how: Abandoned) {}
 
     /// Records that a call panicked. Default: nothing.
@@ -231,7 +337,7 @@ pub trait Ticket {
 pub enum Step {
     /// The call is sent, or waits until the inner service is ready for it.
     Go,
-    /// The call waits for its turn: [`Ends::poll_turn`].
+    /// The call waits for its turn: [`Ends::poll_turn`], which the layer has to implement.
     Wait,
 }
 
@@ -241,7 +347,8 @@ pub trait Ends<Res>: Ticket {
     type Class: Default;
 
     /// Decides whether a call waits for its turn before the inner service is asked whether it is
-    /// ready. Default: it does not.
+    /// ready. Runs in `Service::call`, so that a queue can keep the order of arrival. Default: it
+    /// does not.
     fn arrive(&mut self) -> Step {
         Step::Go
     }
@@ -258,7 +365,9 @@ pub trait Ends<Res>: Ticket {
     }
 
     /// Waits for the turn of a call. Ready with `None` if [`admit`](Self::admit) is to be asked
-    /// again, or with the answer of the call, which is then not sent. Default: ready with `None`.
+    /// again, or with the answer of the call, which is then not sent. Default: an error of kind
+    /// [`Internal`](crate::ErrorKind::Internal), because a layer that returns [`Step::Wait`] has to
+    /// implement this.
     ///
     /// A call that is let wait again and again is polled until its deadline, because each turn that
     /// is ready wakes it. If it cannot be admitted any more, return an error.
@@ -271,16 +380,17 @@ pub trait Ends<Res>: Ticket {
         _call: &mut ToolCall,
         _cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Res>, ToolError>> {
-        Poll::Ready(Ok(None))
+        let text = "the layer returned `Step::Wait` and does not implement `Ends::poll_turn`";
+        Poll::Ready(Err(ToolError::refusal(ErrorKind::Internal, text)))
     }
 
     /// Records how long a call has waited for its turn. Default: nothing.
-    fn waited(&self, _time: Duration) {}
+    fn waited(&mut self, _time: Duration) {}
 
     /// Returns the error of a call that was given up while it waited. The step says for what:
     /// [`Step::Wait`] for its turn, [`Step::Go`] for the inner service. Default: `error`, which
     /// says whether the deadline or the caller ended the wait.
-    fn gave_up(&self, error: ToolError, _waited: Step) -> ToolError {
+    fn gave_up(&mut self, error: ToolError, _waited: Step) -> ToolError {
         error
     }
 

@@ -79,7 +79,7 @@ pub trait Before<S: Service<ToolCall>> {
     }
 
     /// Records how long a call has waited for its turn.
-    fn waited(&self, _time: Duration) {}
+    fn waited(&mut self, _time: Duration) {}
 
     /// Returns the error of a call that was given up while it waited.
     fn gave_up(&mut self, error: ToolError, _waited: Step) -> ToolError {
@@ -120,7 +120,7 @@ impl<S: Service<ToolCall>, T: Ends<S::Response>> Before<S> for Of<'_, T> {
         self.0.poll_turn(call, cx)
     }
 
-    fn waited(&self, time: Duration) {
+    fn waited(&mut self, time: Duration) {
         self.0.waited(time);
     }
 

@@ -259,7 +259,7 @@ impl<S, T> Drop for Resend<S, T> {
 }
 
 /// The attempts that a layer below has made, without those at calls that the tool itself made.
-fn made_below(error: &ToolError, tool: &str) -> u32 {
+pub(crate) fn made_below(error: &ToolError, tool: &str) -> u32 {
     let ours = error.attempts().filter(|_| error.tool() == Some(tool));
     ours.unwrap_or_default()
 }

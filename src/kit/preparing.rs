@@ -111,10 +111,18 @@ impl WaitLimit {
     /// From here on the call is [held](CallInfo::hold).
     pub(crate) fn of(call: &ToolCall) -> Self {
         Self {
+            held: call.info().hold(),
+            ..Self::of_function(call)
+        }
+    }
+
+    /// Does not hold the call, because a function has it.
+    pub(crate) fn of_function(call: &ToolCall) -> Self {
+        Self {
             caller: Caller::of(call),
             timer: Timer::default(),
             deadline: call.deadline(),
-            held: call.info().hold(),
+            held: Held::default(),
         }
     }
 

@@ -111,7 +111,7 @@ impl<Res, R: Reuse<Res>> Ends<Res> for Reused<R> {
         })
     }
 
-    fn gave_up(&self, error: ToolError, waited: Step) -> ToolError {
+    fn gave_up(&mut self, error: ToolError, waited: Step) -> ToolError {
         match &self.reuse {
             Some(reuse) if waited == Step::Wait => reuse.waited(error),
             _ => error,

@@ -273,7 +273,7 @@ impl<Res> Ends<Res> for Units {
         Poll::Ready(Ok(None))
     }
 
-    fn waited(&self, time: Duration) {
+    fn waited(&mut self, time: Duration) {
         self.info.record(|record| record.add_wait(time));
     }
 

@@ -20,6 +20,7 @@ use tower_toolcall::{
 #[derive(Clone, Copy, Default)]
 struct Does {
     waits: bool,
+    has_turns: bool,
     panics_while_pending: bool,
 }
 
@@ -68,6 +69,17 @@ impl<Res> Ends<Res> for Part {
         })
     }
 
+    fn poll_turn(
+        &mut self,
+        call: &mut ToolCall,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Res>, ToolError>> {
+        match self.layer.does.has_turns {
+            true => Poll::Ready(Ok(None)),
+            false => Ends::<Res>::poll_turn(&mut call.info(), call, cx),
+        }
+    }
+
     fn not_ready(&mut self, _: &ToolCall, _: ToolError) -> ToolError {
         ToolError::new(ErrorKind::Upstream, "replaced")
     }
@@ -78,28 +90,41 @@ impl<Res> Ends<Res> for Part {
     }
 }
 
+fn waits(has_turns: bool) -> impl Service<ToolCall, Response = &'static str, Error = ToolError> {
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>("answer") });
+    let does = Does {
+        waits: true,
+        has_turns,
+        ..Does::default()
+    };
+    let layer = Foreign {
+        does,
+        ..Foreign::default()
+    };
+    Gated::new(tool, layer)
+}
+
 /// A turn that is ready and changes nothing does not occupy the thread, and ends at the deadline.
 #[tokio::test(start_paused = true)]
 async fn call_that_is_never_admitted_ends_at_its_deadline() {
-    let does = Does {
-        waits: true,
-        ..Does::default()
-    };
-    let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>("answer") });
-    let stack = Gated::new(
-        tool,
-        Foreign {
-            does,
-            ..Foreign::default()
-        },
-    );
     let call = ToolCall::new("search").with_deadline(Instant::now() + Duration::from_secs(1));
-    let mut response = task::spawn(stack.oneshot(call));
+    let mut response = task::spawn(waits(true).oneshot(call));
     assert_pending!(response.poll());
     assert!(response.is_woken());
     tokio::time::advance(Duration::from_secs(1)).await;
     let error = assert_ready_err!(response.poll());
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+}
+
+/// S14: a layer that lets calls wait and has no turns fails loudly.
+#[tokio::test]
+async fn call_that_waits_in_a_layer_without_turns_fails() {
+    let mut response = task::spawn(waits(false).oneshot(ToolCall::new("search")));
+    let error = assert_ready_err!(response.poll());
+    assert_eq!(
+        (error.kind(), error.tool()),
+        (ErrorKind::Internal, Some("search"))
+    );
 }
 
 /// A panic while a call is pending is the call's, as one in its future is.
