@@ -13,6 +13,10 @@ use super::text::{is_none, quoted};
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(number) if is_number(text) => seconds(number, text),
+        _ if text.contains('M') => Err(format!(
+            "{} has `M`, a month: write `m` for minutes, `d` for days",
+            quoted(text)
+        )),
         _ => humantime::parse_duration(text).map_err(|_| {
             let text = quoted(text);
             format!("{text} is not a duration such as 30s, 500ms or 1m30s, or a number of seconds")
@@ -168,6 +172,16 @@ mod tests {
         ] {
             assert_eq!(parse(text), Err(why.to_owned()));
         }
+    }
+
+    /// P15: a capital letter does not make months of minutes.
+    #[test]
+    fn months_are_refused() {
+        for text in ["1M", "5M", "2h 1M"] {
+            let why = "has `M`, a month: write `m` for minutes, `d` for days";
+            assert_eq!(parse(text), Err(format!("`{text}` {why}")));
+        }
+        assert_eq!(parse("5m"), Ok(Duration::from_secs(300)));
     }
 
     /// Rule 8: parsed totally.
