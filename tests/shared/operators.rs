@@ -79,6 +79,22 @@ async fn what_is_forced_while_the_store_is_away_holds_when_it_is_back() {
     );
 }
 
+/// C8: an opening and its end after a reset do not hide that from a process that was away.
+#[tokio::test(start_paused = true)]
+async fn a_reset_is_heard_later_although_an_opening_followed_it() {
+    let [a, b] = fleet().await;
+    a.breaker("search").disable();
+    settle().await;
+    b.link.is(Way::Cut);
+    a.breaker("search").reset();
+    a.fails("search");
+    sleep(secs(100)).await;
+    assert_eq!(b.state("search"), Disabled);
+    b.link.is(Way::Good);
+    sleep(secs(2)).await;
+    assert_eq!(b.state("search"), Closed);
+}
+
 /// C8: a state that found no place is no reset, and gets its place as soon as there is one.
 #[tokio::test(start_paused = true)]
 async fn a_forced_state_that_finds_no_place_is_not_taken_for_a_reset() {

@@ -208,7 +208,10 @@ impl<S: Store> Mirror<S> {
             (state, _, Some(State::Forced(forced))) if state != forced => {
                 breaker.adopt_state(forced);
             }
-            (BreakerState::Open, ..) if !seen.adopted => self.say(&key, State::Open, left),
+            // What others have added to an opening that is known is not told as its own.
+            (BreakerState::Open, _, known) if !seen.adopted && known != Some(State::Open) => {
+                self.say(&key, State::Open, left);
+            }
             (BreakerState::Closed, Some(TransitionReason::ProbesSucceeded), _) => {
                 self.say(&key, State::Closed, Duration::ZERO);
             }

@@ -79,23 +79,39 @@ struct Register {
     /// The process that has written it.
     origin: u64,
     until: Duration,
+    /// Until when a reset before it is remembered; else as `until`.
+    kept_until: Duration,
 }
 
 impl Register {
     fn encode(&self) -> String {
-        format!("1 {} {:016x}", self.state.name(), self.origin)
+        let after = self.kept_until.saturating_sub(self.until).as_millis();
+        format!("1 {} {:016x} {after}", self.state.name(), self.origin)
     }
 
     fn decode(record: &Record, now: Duration) -> Option<Self> {
         let is_long = record.value.len() > MAX_VALUE_BYTES;
         let rest = record.value.strip_prefix("1 ").filter(|_| !is_long)?;
-        let (name, origin) = rest.split_once(' ')?;
-        Some(Self {
+        let (name, rest) = rest.split_once(' ')?;
+        let (origin, after) = rest.split_once(' ')?;
+        let left = record.left.min(KEPT);
+        let after = Duration::from_millis(after.parse().ok()?);
+        let mut register = Self {
             state: WORDS.iter().find(|(word, _)| *word == name)?.1,
             version: record.version,
             origin: u64::from_str_radix(origin, 16).ok()?,
-            until: now.saturating_add(record.left.min(KEPT)),
-        })
+            until: now + left.saturating_sub(after),
+            kept_until: now + left,
+        };
+        register.settle(now);
+        Some(register)
+    }
+
+    /// When it is over, a reset before it holds again: a process may not have heard of that yet.
+    fn settle(&mut self, now: Duration) {
+        if self.until <= now && now < self.kept_until {
+            (self.state, self.until) = (State::Reset, self.kept_until);
+        }
     }
 
     /// Returns whether it holds beside what another process has written at the same time.
@@ -177,17 +193,24 @@ impl Registers {
     /// Takes what this process has learnt by itself; `lasts` of an opening and a cooldown. False:
     /// there is no place for another key.
     pub(super) fn say(&mut self, key: &str, state: State, lasts: Duration, now: Duration) -> bool {
+        if let Some(known) = self.known.get_mut(key) {
+            known.register.settle(now);
+        }
         let known = self.known.get(key);
         let by_hand = known.is_some_and(|known| known.is_own && known.by_hand);
+        let until = now.saturating_add(match state {
+            State::Closed => LINGER,
+            State::Reset | State::Forced(_) => KEPT,
+            _ => lasts,
+        });
+        let register = known.map(|known| &known.register);
+        let reset = register.filter(|r| r.state == State::Reset || r.kept_until > r.until);
         let own = Register {
             state,
             version: known.map_or(0, |known| known.register.version) + 1,
             origin: self.me,
-            until: now.saturating_add(match state {
-                State::Closed => LINGER,
-                State::Reset | State::Forced(_) => KEPT,
-                _ => lasts,
-            }),
+            until,
+            kept_until: reset.map_or(until, |reset| until.max(reset.kept_until)),
         };
         let before = self.state(key, now);
         let is_news = match (state, known) {
@@ -244,7 +267,8 @@ impl Registers {
     }
 
     fn forget(&mut self, now: Duration) {
-        self.known.retain(|_, known| known.register.until > now);
+        self.known
+            .retain(|_, known| known.register.kept_until > now);
         self.due.retain(|key| self.known.contains_key(key));
     }
 
@@ -253,13 +277,11 @@ impl Registers {
         let period = KEPT / 2 + (KEPT / 4).mul_f64(self.turn);
         for (key, known) in &mut self.known {
             let register = &mut known.register;
-            if known.is_own && known.by_hand && register.until <= now {
-                // The reset before it was never told.
-                (register.state, register.until) = (State::Reset, now + KEPT);
-            }
+            register.settle(now);
             if matches!(register.state, State::Forced(_)) && now + KEPT >= register.until + period {
                 register.version += 1;
                 register.until = now + KEPT;
+                register.kept_until = register.until;
                 self.due.insert(key.clone());
             }
         }
@@ -269,7 +291,7 @@ impl Registers {
     /// Another store than before is to be told all that holds.
     pub(super) fn repeat_all(&mut self, now: Duration) {
         let all = self.known.iter();
-        let all = all.filter(|(_, known)| known.register.until > now);
+        let all = all.filter(|(_, known)| known.register.kept_until > now);
         self.due.extend(all.map(|(key, _)| key.clone()));
     }
 
@@ -284,12 +306,12 @@ impl Registers {
         let mut entries = Vec::with_capacity(keys.len());
         for key in keys {
             match self.known.get(&key).map(|known| known.register) {
-                Some(register) if register.until > now => {
+                Some(register) if register.kept_until > now => {
                     self.asked.insert(key.clone());
                     entries.push(Entry {
                         version: register.version,
                         value: register.encode(),
-                        lasts: register.until - now,
+                        lasts: register.kept_until - now,
                         key,
                     });
                 }
@@ -325,6 +347,7 @@ impl Registers {
         let mut shortens = false;
         if let Some(known) = known {
             let own = &mut known.register;
+            own.settle(now);
             let holds = own.until > now;
             let is_tie = new.version == version;
             if new.version < version && holds {
@@ -421,7 +444,7 @@ mod tests {
             let mut registers = Registers::new(7, 0.0);
             registers.say("k", ours, secs(30), NOW);
             registers.next(NOW);
-            let heard = registers.hear(&record("k", 1, &format!("1 {theirs} 8"), left), NOW);
+            let heard = registers.hear(&record("k", 1, &format!("1 {theirs} 8 0"), left), NOW);
             assert_eq!(heard == Heard::Nothing, holds, "{ours:?} {theirs} {left}");
             let versions: Vec<_> = registers.next(NOW).iter().map(|e| e.version).collect();
             let expected: &[u64] = if holds { &[2] } else { &[] };
@@ -434,21 +457,21 @@ mod tests {
     fn what_a_hostile_process_writes_is_dropped() {
         let mut registers = Registers::new(7, 0.0);
         let long = "k".repeat(MAX_KEY_BYTES + 1);
-        let padded = format!("1 open {:064}", 8);
+        let padded = format!("1 open {:064} 0", 8);
         for (key, version, value) in [
-            (&*long, 1, "1 open 8"),
+            (&*long, 1, "1 open 8 0"),
             ("k", 1, ""),
-            ("k", 1, "2 open 8"),
-            ("k", 1, "1 ajar 8"),
-            ("k", 1, "1 open x"),
+            ("k", 1, "2 open 8 0"),
+            ("k", 1, "1 ajar 8 0"),
+            ("k", 1, "1 open x 0"),
             ("k", 1, &padded),
-            ("k", MAX_STEP + 1, "1 open 8"),
+            ("k", MAX_STEP + 1, "1 open 8 0"),
         ] {
             let heard = registers.hear(&record(key, version, value, 30), NOW);
             assert_eq!(heard, Heard::Dropped, "{value:?}");
         }
         for n in 0..MAX_KEYS + 100 {
-            registers.hear(&record(&n.to_string(), 1, "1 open 8", 30), NOW);
+            registers.hear(&record(&n.to_string(), 1, "1 open 8 0", 30), NOW);
         }
         assert_eq!(registers.known.len(), MAX_KEYS);
         // A person is heard all the same.
