@@ -53,9 +53,9 @@ fn change(
 pub(super) fn changed(
     breakers: &mut Breakers,
     max: usize,
+    labels: Labels,
     t: &Transition,
 ) -> (Labels, Option<BreakerState>) {
-    let labels = Labels::new(t.server.as_deref(), t.tool.as_deref().unwrap_or_default());
     let before = (t.from, t.generation.wrapping_sub(1));
     change(breakers, max, labels, before, |breaker| {
         breaker.openings += u64::from(t.to == BreakerState::Open);
@@ -83,10 +83,10 @@ mod tests {
         TransitionReason,
     };
 
-    fn of(tool: &str, generation: u32, from: BreakerState, to: BreakerState) -> Transition {
+    fn of(generation: u32, from: BreakerState, to: BreakerState) -> Transition {
         Transition {
             server: None,
-            tool: Some(tool.into()),
+            tool: Some("t".into()),
             from,
             to,
             reason: TransitionReason::Forced,
@@ -101,7 +101,7 @@ mod tests {
     fn told(changes: &[Transition]) -> (Option<BreakerState>, u64) {
         let mut all = Breakers::new();
         for change in changes {
-            changed(&mut all, 10, change);
+            changed(&mut all, 10, Labels::new(None, "t"), change);
         }
         let told = all.values().next().expect("one breaker");
         (told.state, told.openings)
@@ -109,9 +109,9 @@ mod tests {
 
     #[test]
     fn what_is_told_late_counts_and_decides_nothing() {
-        let opened = of("t", 1, Closed, Open);
-        let half = of("t", 2, Open, HalfOpen);
-        let closed = of("t", 3, HalfOpen, Closed);
+        let opened = of(1, Closed, Open);
+        let half = of(2, Open, HalfOpen);
+        let closed = of(3, HalfOpen, Closed);
         let in_order = told(&[opened.clone(), half.clone(), closed.clone()]);
         assert_eq!(in_order, (Some(Closed), 1));
         assert_eq!(told(&[opened.clone(), closed, half.clone()]), in_order);
@@ -120,8 +120,8 @@ mod tests {
 
     #[test]
     fn a_breaker_that_was_forgotten_begins_anew() {
-        let first = [of("t", 7, Closed, Open), of("t", 9, HalfOpen, Closed)];
-        let again = of("t", 1, Closed, Open);
+        let first = [of(7, Closed, Open), of(9, HalfOpen, Closed)];
+        let again = of(1, Closed, Open);
         assert_eq!(told(&[&first[..], &[again]].concat()), (Some(Open), 2));
     }
 
@@ -129,7 +129,8 @@ mod tests {
     fn beyond_the_bound_only_openings_are_counted() {
         let mut all = Breakers::new();
         for n in 0..100 {
-            changed(&mut all, 2, &of(&format!("t{n}"), 1, Closed, Open));
+            let labels = Labels::new(None, &format!("t{n}"));
+            changed(&mut all, 2, labels, &of(1, Closed, Open));
         }
         assert_eq!(all.len(), 3);
         let other = &all[&Labels::other()];

@@ -64,21 +64,20 @@ impl Counts {
         }
     }
 
-    /// Counts a failed call by its code. Returns the code as a label.
-    pub(super) fn failed(&mut self, code: &str) -> Arc<str> {
-        let label = match self.codes.get_key_value(code) {
-            Some((label, _)) => Arc::clone(label),
-            None => self.label(&Short::name(code).to_string()),
+    /// Returns the label of a code that was counted before and is its own label.
+    pub(super) fn label(&self, code: &str) -> Option<Arc<str>> {
+        let (label, _) = self.codes.get_key_value(code)?;
+        Some(Arc::clone(label))
+    }
+
+    /// Counts a failed call by the label of its code. Returns the label that counts.
+    pub(super) fn failed(&mut self, label: Arc<str>) -> Arc<str> {
+        let label = match self.codes.len() < MAX_CODES || self.codes.contains_key(&label) {
+            true => label,
+            false => OTHER.into(),
         };
         *self.codes.entry(Arc::clone(&label)).or_default() += 1;
         label
-    }
-
-    fn label(&self, code: &str) -> Arc<str> {
-        match self.codes.len() < MAX_CODES || self.codes.contains_key(code) {
-            true => code.into(),
-            false => OTHER.into(),
-        }
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -93,17 +92,22 @@ impl Counts {
 
     fn subtract(&mut self, earlier: &Self) {
         for (ours, earlier) in self.series.iter_mut().zip(earlier.series) {
-            *ours -= earlier;
+            *ours = ours.saturating_sub(earlier);
         }
         subtract(&mut self.codes, &earlier.codes);
         self.latencies.subtract(&earlier.latencies);
     }
 }
 
+/// Returns a code as a label: redacted and short.
+pub(super) fn label(code: &str) -> Arc<str> {
+    Short::name(code).to_string().into()
+}
+
 /// Subtracts earlier values. Those that have not grown are left out.
 fn subtract<K: Ord>(counts: &mut BTreeMap<K, u64>, earlier: &BTreeMap<K, u64>) {
     counts.retain(|key, n| {
-        *n -= earlier.get(key).unwrap_or(&0);
+        *n = n.saturating_sub(*earlier.get(key).unwrap_or(&0));
         *n > 0
     });
 }
@@ -146,7 +150,7 @@ impl Tokens {
 
     fn subtract(&mut self, earlier: &Self) {
         for (count, earlier) in self.outcomes.iter_mut().zip(earlier.outcomes) {
-            *count -= earlier;
+            *count = count.saturating_sub(earlier);
         }
         subtract(&mut self.failures, &earlier.failures);
         self.exchanges.subtract(&earlier.exchanges);
@@ -210,7 +214,8 @@ impl Collected {
         }
         let (common, earlier) = (&mut self.common, &earlier.common);
         for (labels, breaker) in &mut common.breakers {
-            breaker.openings -= earlier.breakers.get(labels).map_or(0, |b| b.openings);
+            let earlier = earlier.breakers.get(labels).map_or(0, |b| b.openings);
+            breaker.openings = breaker.openings.saturating_sub(earlier);
         }
         if let (Some(tokens), Some(earlier)) = (&mut common.tokens, &earlier.tokens) {
             tokens.subtract(earlier);
@@ -227,13 +232,13 @@ mod tests {
     fn the_seventeenth_code_has_no_label_of_its_own() {
         let mut counts = Counts::new(Range::default());
         for n in 0..100 {
-            let label = match n {
+            let expected = match n {
                 0..16 => format!("CODE_{n}"),
                 _ => OTHER.to_owned(),
             };
-            assert_eq!(*counts.failed(&format!("CODE_{n}")), *label);
+            assert_eq!(*counts.failed(label(&format!("CODE_{n}"))), *expected);
         }
-        assert_eq!(*counts.failed("CODE_3"), *"CODE_3");
+        assert_eq!(*counts.failed(label("CODE_3")), *"CODE_3");
         assert_eq!((counts.codes["CODE_3"], counts.codes[OTHER]), (2, 84));
     }
 
@@ -242,9 +247,24 @@ mod tests {
         let mut counts = Counts::new(Range::default());
         let long = "X".repeat(1 << 20);
         for code in ["password=hunter2", &long, "password=hunter2", &long] {
-            let label = counts.failed(code);
+            let label = counts.failed(label(code));
             assert!(!label.contains("hunter2") && label.len() <= 67, "{label}");
         }
         assert_eq!(counts.codes.len(), 2);
+    }
+
+    #[test]
+    fn counts_that_have_shrunk_subtract_to_zero() {
+        let counted = |n| {
+            let mut counts = Counts::new(Range::default());
+            counts.add(Series::Retries, n);
+            (0..n).for_each(|_| drop(counts.failed(label("CODE"))));
+            (0..n).for_each(|_| counts.latencies.record(Duration::from_secs(1)));
+            counts
+        };
+        let mut now = counted(1);
+        now.subtract(&counted(2));
+        assert!(now.is_zero() && now.codes.is_empty());
+        assert_eq!(now.latencies.sum_us, 0);
     }
 }

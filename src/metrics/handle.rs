@@ -156,7 +156,7 @@ impl Inner {
     }
 
     fn happened(&self, call: &CallInfo, series: Series) {
-        self.seat(call).value().happened(series);
+        Row::happened(self.seat(call), series);
     }
 
     /// A call that no layer has seen was not started.
@@ -176,8 +176,17 @@ impl Inner {
         self.shared.sinks.0.iter().for_each(|sink| tell(&**sink));
     }
 
-    fn breaker(&self, (labels, state): (Labels, Option<BreakerState>), opened: bool) {
-        self.tell(|sink| sink.breaker(&labels, state, opened));
+    /// Reports a breaker to the sinks, and again if its state has changed meanwhile: so the state
+    /// that they receive last is the last one.
+    fn breaker(&self, (labels, mut state): (Labels, Option<BreakerState>), mut opened: bool) {
+        while !self.shared.sinks.0.is_empty() {
+            self.tell(|sink| sink.breaker(&labels, state, opened));
+            let now = self.common().breakers.get(&labels).and_then(|it| it.state);
+            if now == state {
+                break;
+            }
+            (state, opened) = (now, false);
+        }
     }
 }
 
@@ -200,9 +209,11 @@ impl Listen for Inner {
             }
             Event::RateLimited { call, .. } => self.happened(call, Series::RateLimited),
             Event::Reused { call, .. } => self.happened(call, Series::Reused),
-            Event::Transition { transition, .. } => {
-                let row = breakers::changed(&mut self.common().breakers, self.max, transition);
-                self.breaker(row, transition.to == BreakerState::Open);
+            Event::Transition { transition: t, .. } => {
+                let (server, tool) = (t.server.as_deref(), t.tool.as_deref());
+                let (max, labels) = (self.max, Labels::new(server, tool.unwrap_or_default()));
+                let row = breakers::changed(&mut self.common().breakers, max, labels, t);
+                self.breaker(row, t.to == BreakerState::Open);
             }
             Event::Breaker {
                 server,

@@ -33,6 +33,9 @@ impl Period {
 /// Readers are independent of each other and of [`Metrics::reset`]: what one has read adds up to
 /// all that happened since it was made. It keeps a copy of all counters and histograms.
 ///
+/// A counter that needs an event, such as [`Stats::retries`](super::Stats::retries), is `None` in
+/// an interval without one: it is absent from JSON, and a dash in the table.
+///
 /// ```
 /// use tower_toolcall::metrics::Metrics;
 ///

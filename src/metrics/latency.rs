@@ -107,8 +107,8 @@ impl Latencies {
     }
 
     pub(super) fn subtract(&mut self, earlier: &Self) {
-        self.sum_us -= earlier.sum_us;
-        self.clamped -= earlier.clamped;
+        self.sum_us = self.sum_us.saturating_sub(earlier.sum_us);
+        self.clamped = self.clamped.saturating_sub(earlier.clamped);
         // It cannot fail: counts only grow.
         let _ = self.histogram.subtract(&earlier.histogram);
     }

@@ -53,9 +53,9 @@
 //! `tool_retries_total`, `tool_retries_refused_total`, `tool_rate_limited_total`,
 //! `tool_slow_total`, `tool_reused_total` and `circuit_breaker_rejected_total` need a layer below
 //! that reports such events. A tool has them from its first event on. Before it they are absent
-//! from the snapshot (`None`), the table (`-`) and all exports. A breaker is there from the first call on that it saw
-//! succeed or fail, or refused. One that is changed by its handle reports that to the last two
-//! metrics whose calls it saw.
+//! from the snapshot (`None`), the table (`-`) and all exports. A breaker has a row from the first
+//! call on that it saw succeed or fail, or refused. If its handle changes it, it reports that to
+//! the last four listeners whose calls it saw.
 //!
 //! Not seen without wiring are calls that never reach the layer: those that a batch does not start
 //! (`batch::Parallel::with_listener`). A call has at most four listeners at a time. What a layer
@@ -131,6 +131,8 @@
 //! [`NotFound`](crate::ErrorKind::NotFound) nor refused before it is sent: names that a model
 //! invents count for [`_other`](OTHER), unless their server answers them with `isError`. So do
 //! tools beyond the bound (1,000 by default) and, for each tool, error codes beyond the sixteenth.
+//! At the bound, a new tool takes the place of a row that is not known and has no call in flight.
+//! Its first calls count for `_other` until such a row is found.
 //! A tool keeps its row, so counters only ever grow. Labels are redacted and have at most 67
 //! characters; names that look the same then share a row.
 //!

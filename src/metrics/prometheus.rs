@@ -172,6 +172,7 @@ fn line(
     let after = if labels.is_empty() { "" } else { "}" };
     writeln!(f, "{after} {value}")
 }
+
 /// The value of a label, as the text format wants it.
 struct Escaped<'a>(&'a str);
 

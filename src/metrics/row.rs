@@ -4,7 +4,7 @@ use std::sync::{
 };
 
 use super::{
-    counts::{Collected, Counts, Tool},
+    counts::{Collected, Counts, Tool, label},
     labels::Labels,
     latency::Range,
     names::Series,
@@ -82,10 +82,14 @@ impl Row {
     /// Calls the sinks. Not of a row that is not known.
     fn tell(&self, tell: impl Fn(&dyn ToolSink)) {
         if self.has_sinks() {
-            let sinks = self.shared.sinks.0.iter();
-            let make = || sinks.map(|sink| sink.tool(&self.labels)).collect();
-            let all = self.sinks.get_or_init(make);
-            all.iter().for_each(|sink| tell(&**sink));
+            // A sink that is made may call the tool itself: nothing is locked.
+            if self.sinks.get().is_none() {
+                let sinks = self.shared.sinks.0.iter();
+                let all = sinks.map(|sink| sink.tool(&self.labels)).collect();
+                let _ = self.sinks.set(all);
+            }
+            let all = self.sinks.get().into_iter().flatten();
+            all.for_each(|sink| tell(&**sink));
         }
     }
 
@@ -99,13 +103,16 @@ impl Row {
     }
 
     /// Counts an event of a running call that a layer below reported.
-    pub(super) fn happened(&self, series: Series) {
+    pub(super) fn happened(seat: Seat, series: Series) {
+        let row = Arc::clone(seat.value());
         // The reused answer may be the error of a name that a model has invented.
         if series != Series::Reused {
-            self.recognised();
+            row.recognised();
         }
-        let row = self.or_other(self.is_known());
+        let row = row.or_other(row.is_known());
         row.counts().add(series, 1);
+        // A row that has counted stays without it, and the event is not a call in flight.
+        drop(seat);
         row.tell(|sink| sink.happened(series));
     }
 
@@ -139,9 +146,14 @@ impl Row {
     }
 
     fn count(&self, end: &CallEnd<'_>) {
+        // A code is redacted before the lock is taken.
+        let label = end.code.map(|code| {
+            let known = self.counts().label(code);
+            known.unwrap_or_else(|| label(code))
+        });
         let mut counts = self.counts();
         counts.ended(end);
-        let code = end.code.map(|code| counts.failed(code));
+        let code = label.map(|label| counts.failed(label));
         // A sink is not called under the lock.
         drop(counts);
         let code = code.as_deref();

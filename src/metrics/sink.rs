@@ -10,13 +10,14 @@ use crate::{
 ///
 /// Called in the middle of a poll or a drop: must be quick, must not block and must not panic.
 pub trait Sink: Send + Sync {
-    /// Makes the sink for the calls of a tool. Asked for once, when the tool gets its row: what has
-    /// to be looked up or allocated for its labels is made here.
+    /// Makes the sink for the calls of a tool: looks up or allocates what its labels need. Called
+    /// with the tool's first event. If several threads report one, each makes a sink and the row
+    /// keeps one of them.
     fn tool(&self, labels: &Labels) -> Box<dyn ToolSink>;
 
     /// A circuit breaker has another state, or is met for the first time. The state is `None` for
-    /// all breakers together that have no row of their own. `opened`: whether it has opened.
-    /// Default: nothing.
+    /// all breakers together that have no row of their own. `opened`: whether it has opened. The
+    /// state that is reported last is the last one. Default: nothing.
     fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {
         let _ = (labels, state, opened);
     }

@@ -115,7 +115,7 @@ fn tokens(f: &mut fmt::Formatter<'_>, all: &TokenStats) -> fmt::Result {
     writeln!(f)
 }
 
-/// A number, or a dash where no layer reports it.
+/// A number, or a dash if no such event came.
 fn reported(count: Option<u64>) -> String {
     count.map_or_else(|| "-".to_owned(), |n| n.to_string())
 }

@@ -1,20 +1,26 @@
 //! What other layers tell.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Key, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
     event::BreakerState,
-    metrics::{BreakerRow, Metrics},
+    metrics::{BreakerRow, CallEnd, Labels, Metrics, Series, Sink, ToolSink},
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
 
-use super::{answer, call, stats};
+use super::{Tools, answer, call, stats, tools};
 
 fn safe(tool: &str) -> ToolCall {
     call(tool).with_replay_safety(ReplaySafety::Safe)
@@ -144,4 +150,112 @@ async fn a_breaker_of_a_whole_server_and_a_forced_one_are_seen() {
         1,
         "a forced one has not opened"
     );
+}
+
+enum Seen<'a> {
+    Tool(&'a str),
+    Breaker(Option<BreakerState>),
+    Started,
+    Happened,
+}
+
+/// A sink that calls a function while the metrics call it.
+struct Calls<F>(Arc<F>);
+
+impl<F: Fn(Seen<'_>) + Send + Sync + 'static> Sink for Calls<F> {
+    fn tool(&self, labels: &Labels) -> Box<dyn ToolSink> {
+        (self.0)(Seen::Tool(labels.tool()));
+        Box::new(Self(Arc::clone(&self.0)))
+    }
+
+    fn breaker(&self, _: &Labels, state: Option<BreakerState>, _: bool) {
+        (self.0)(Seen::Breaker(state));
+    }
+}
+
+impl<F: Fn(Seen<'_>) + Send + Sync> ToolSink for Calls<F> {
+    fn started(&self) {
+        (self.0)(Seen::Started);
+    }
+
+    fn ended(&self, _: &CallEnd<'_>) {}
+
+    fn happened(&self, _: Series) {
+        (self.0)(Seen::Happened);
+    }
+}
+
+fn with_sink(sink: impl Fn(Seen<'_>) + Send + Sync + 'static) -> Metrics {
+    let builder = Metrics::builder().with_sink(Calls(Arc::new(sink)));
+    builder.build().unwrap()
+}
+
+/// Reader R2, 9: the state that a sink received last is the breaker's.
+#[tokio::test(start_paused = true)]
+async fn breaker_that_changes_while_a_sink_is_called_has_its_last_state_there() {
+    let breaker = CircuitBreakerLayer::new();
+    let (handle, gauge) = (breaker.handle(), Arc::new(Mutex::new(None)));
+    let seen = Arc::clone(&gauge);
+    let metrics = with_sink(move |event| {
+        if let Seen::Breaker(state) = event {
+            if state == Some(BreakerState::Open) {
+                handle.reset_all();
+            }
+            *seen.lock().unwrap() = state;
+        }
+    });
+    let tools = ServiceBuilder::new()
+        .layer(metrics.layer())
+        .layer(breaker)
+        .service(service_fn(answer));
+    for _ in 0..5 {
+        tools.clone().oneshot(call("times_out")).await.unwrap_err();
+    }
+    let row = metrics.snapshot().breakers[0].clone();
+    assert_eq!((row.state, row.openings), (Some(BreakerState::Closed), 1));
+    assert_eq!(*gauge.lock().unwrap(), Some(BreakerState::Closed));
+}
+
+/// Reader R2, 11: a sink may call the tool that it is made for.
+#[tokio::test(start_paused = true)]
+async fn sink_that_calls_its_tool_while_it_is_made_counts() {
+    let (service, has_called) = (Arc::new(OnceLock::<Tools>::new()), AtomicBool::new(false));
+    let started = Arc::new(AtomicI64::new(0));
+    let (inner, seen) = (Arc::clone(&service), Arc::clone(&started));
+    let metrics = with_sink(move |event| match event {
+        Seen::Tool("works") if !has_called.swap(true, Relaxed) => {
+            drop(inner.get().unwrap().clone().call(call("works")));
+        }
+        Seen::Started => drop(seen.fetch_add(1, Relaxed)),
+        _ => {}
+    });
+    service.set(tools(&metrics)).unwrap();
+    super::run(&metrics, "works").await;
+    let stats = stats(&metrics, "works");
+    assert_eq!(
+        (stats.successes, stats.cancelled, stats.in_flight),
+        (1, 1, 0)
+    );
+    assert_eq!(started.load(Relaxed), 2);
+}
+
+/// Reader R2, 17: a retry is not one more call in flight.
+#[tokio::test(start_paused = true)]
+async fn event_that_a_sink_receives_is_not_a_call_in_flight() {
+    let (all, in_flight) = (Arc::new(OnceLock::<Metrics>::new()), Arc::default());
+    let (inner, seen) = (Arc::clone(&all), Arc::<Mutex<Vec<_>>>::clone(&in_flight));
+    let metrics = with_sink(move |event| {
+        if let Seen::Happened = event {
+            let now = stats(inner.get().unwrap(), "times_out").in_flight;
+            seen.lock().unwrap().push(now);
+        }
+    });
+    assert!(all.set(metrics.clone()).is_ok());
+    let tools = ServiceBuilder::new()
+        .layer(metrics.layer())
+        .layer(RetryLayer::default())
+        .service(service_fn(answer));
+    tools.oneshot(safe("times_out")).await.unwrap_err();
+    // Two retries, and that there is no third one.
+    assert_eq!(*in_flight.lock().unwrap(), [1, 1, 1]);
 }
