@@ -313,7 +313,7 @@ impl<Res> Ends<Res> for Resolved {
 
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
         if let (Err(error), Some(spelled)) = (result, &self.spelled) {
-            *error = error.clone().readdressed(&self.call, spelled);
+            error.readdress(&self.call, spelled);
         }
     }
 }

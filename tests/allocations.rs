@@ -313,6 +313,11 @@ fn identity() {
         assert_eq!(count(docs(), false, flat()), 1);
         assert_eq!(count(docs(), true, flat()), 2);
     }
+    // Of a call that fails the error as well, which gets the caller's names in its place.
+    let error = || "no such page".into();
+    let find = Identity::new("find").with_server("docs");
+    let fails = IdentityLayer::new(Search(find)).layer(failing(error));
+    assert_eq!(allocations_of_errors(fails, error, 1), 3);
 }
 
 /// A router allocates the future of a local tool, and for a server's tool the other names as well.

@@ -25,7 +25,13 @@ impl ToolError {
     /// If the call is marked [`Unsafe`](crate::ReplaySafety::Unsafe) and may have run, the error is
     /// [not retryable](Self::is_retryable) any more.
     #[must_use]
-    pub fn for_call(self, call: &CallInfo) -> Self {
+    pub fn for_call(mut self, call: &CallInfo) -> Self {
+        self.address(call);
+        self
+    }
+
+    /// Does the same in place.
+    pub(crate) fn address(&mut self, call: &CallInfo) {
         if self.0.tool.is_some()
             && (self.0.server.is_some() || call.server().is_none())
             && (self.0.call_id.is_some() || call.id().is_none())
@@ -33,37 +39,35 @@ impl ToolError {
             && !self.is_of_another(call)
             && self.is_redacted_by(call.rules())
         {
-            return self;
+            return;
         }
         let of_another = self.is_of_another(call);
-        self.edit(|e| {
+        self.change(|e| {
             if of_another {
                 e.infer();
             }
             e.stamp(call);
-        })
-        .redacted_by(call.rules())
+        });
+        self.redact_by(call.rules());
     }
 
-    /// The error of a call that was passed on under other names (`inner`), with the names that its
+    /// Gives the error of a call that was passed on under other names (`inner`) the names that its
     /// caller knows (`outer`).
     ///
     /// What the error says of the inner call, for example that it has not started, then holds for
     /// the outer one. An error of a third call stays one.
-    pub(crate) fn readdressed(self, inner: &CallInfo, outer: &CallInfo) -> Self {
-        let error = self.for_call(inner);
-        let elsewhere = inner.server().is_some() && error.server() != inner.server();
-        if elsewhere || error.tool() != Some(inner.tool()) {
-            return error.for_call(outer);
-        }
-        error
-            .edit(|e| {
+    pub(crate) fn readdress(&mut self, inner: &CallInfo, outer: &CallInfo) {
+        self.address(inner);
+        let elsewhere = inner.server().is_some() && self.server() != inner.server();
+        if !elsewhere && self.tool() == Some(inner.tool()) {
+            self.change(|e| {
                 e.tool = Some(Arc::clone(outer.shared_tool()));
                 if let Some(server) = outer.shared_server() {
                     e.server = Some(Arc::clone(server));
                 }
-            })
-            .for_call(outer)
+            });
+        }
+        self.address(outer);
     }
 
     /// The error of a call that was made for others, for each of these: what it says holds for them
@@ -114,19 +118,24 @@ impl ToolError {
 
     /// Redacts the texts again, by the rules of the caller.
     #[inline]
-    pub(super) fn redacted_by(self, rules: &Rules) -> Self {
-        match self.is_redacted_by(rules) {
-            true => self,
-            false => self.redacted_again(rules),
+    pub(super) fn redacted_by(mut self, rules: &Rules) -> Self {
+        self.redact_by(rules);
+        self
+    }
+
+    #[inline]
+    fn redact_by(&mut self, rules: &Rules) {
+        if !self.is_redacted_by(rules) {
+            self.redact_again(rules);
         }
     }
 
     #[cold]
-    fn redacted_again(self, rules: &Rules) -> Self {
+    fn redact_again(&mut self, rules: &Rules) {
         let again = |text: &str| safe(rules, &rules.without_cut_secret(text));
         // By the built-in rules first.
         self.message();
-        self.edit(|e| {
+        self.change(|e| {
             match &mut e.message {
                 Message::Text(Cow::Borrowed(_)) => {}
                 Message::Text(Cow::Owned(text)) => *text = again(text),
@@ -151,7 +160,7 @@ impl ToolError {
                 more.details = e.rules.redacted(&more.details);
             }
             e.rules = rules.clone();
-        })
+        });
     }
 
     fn is_of_another(&self, call: &CallInfo) -> bool {

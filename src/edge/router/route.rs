@@ -31,9 +31,12 @@ where
     Box::new(move |call, known_as| {
         let (svc, info) = (service.clone(), call.info());
         Box::pin(async move {
-            run(svc, call).await.map_err(|error| match known_as {
-                Some(outer) => error.readdressed(&info, &outer),
-                None => error.for_call(&info),
+            run(svc, call).await.map_err(|mut error| {
+                match known_as {
+                    Some(outer) => error.readdress(&info, &outer),
+                    None => error.address(&info),
+                }
+                error
             })
         })
     })
