@@ -1,23 +1,22 @@
-use std::{
-    ptr,
-    sync::{
-        OnceLock, Weak,
-        atomic::{AtomicU8, Ordering::Relaxed},
-    },
+use std::sync::{
+    Mutex, MutexGuard, PoisonError, Weak,
+    atomic::{AtomicU8, Ordering::Relaxed},
 };
 
 use crate::event::Listen;
 
-/// The most listeners that the record of a call can have.
+/// The most listeners that a call can have at a time.
 const MAX_LISTENERS: usize = 4;
+
+type Places = [Option<Weak<dyn Listen>>; MAX_LISTENERS];
 
 /// The listeners on the record of a call.
 ///
-/// A place keeps its listener, so that clones that are sent one after the other fill it once. The
-/// listener receives events while its bit is set.
+/// A listener receives events while its bit is set. Its place then keeps it, until another listener
+/// needs the place.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
-    places: [OnceLock<Weak<dyn Listen>>; MAX_LISTENERS],
+    places: Mutex<Places>,
     present: AtomicU8,
 }
 
@@ -25,11 +24,17 @@ impl Listeners {
     /// Adds a listener. Returns its bit, or 0 if it was there; `None` if there is no place.
     #[inline]
     pub(super) fn add(&self, listen: &Weak<dyn Listen>) -> Option<u8> {
-        let is_it = |place: &OnceLock<_>| {
-            let kept = place.get_or_init(|| Weak::clone(listen));
-            ptr::addr_eq(kept.as_ptr(), listen.as_ptr())
-        };
-        let bit = 1 << self.places.iter().position(is_it)?;
+        let mut places = self.places();
+        let present = self.present.load(Relaxed);
+        let is_it =
+            |place: &Option<Weak<dyn Listen>>| place.as_ref().is_some_and(|it| it.ptr_eq(listen));
+        let is_free = |n: &usize| present & 1 << *n == 0;
+        let kept = places.iter().position(is_it);
+        let n = kept.or_else(|| (0..MAX_LISTENERS).find(is_free))?;
+        if kept.is_none() {
+            places[n] = Some(Weak::clone(listen));
+        }
+        let bit = 1 << n;
         Some(bit & !self.present.fetch_or(bit, Relaxed))
     }
 
@@ -43,29 +48,36 @@ impl Listeners {
         self.present.store(0, Relaxed);
     }
 
-    /// Returns whether every place has its listener, present or not.
-    #[inline]
-    pub(super) fn is_full(&self) -> bool {
-        self.places[MAX_LISTENERS - 1].get().is_some()
-    }
-
-    /// Returns a number of the present listeners together, which others have not; 0 for none.
+    /// Returns a fingerprint of the listeners that are present; 0 for none.
     #[inline]
     pub(crate) fn together(&self) -> usize {
         match self.present.load(Relaxed) {
             0 => 0,
-            _ => self
-                .iter()
+            present => of(&self.places(), present)
                 .fold(0, |all, listen| all.rotate_left(1) ^ listen.as_ptr().addr()),
         }
     }
 
-    /// The listeners that are present.
-    #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Weak<dyn Listen>> {
+    /// Copies the listeners that are present, so that none of them runs under the lock.
+    pub(crate) fn copies(&self) -> [Option<Weak<dyn Listen>>; MAX_LISTENERS] {
+        let mut copies = Places::default();
         let present = self.present.load(Relaxed);
-        let is_present = move |n: &usize| present & 1 << *n != 0;
-        let places = (0..MAX_LISTENERS).filter(is_present);
-        places.filter_map(|n| self.places[n].get())
+        if present != 0 {
+            for (copy, listen) in copies.iter_mut().zip(of(&self.places(), present)) {
+                *copy = Some(Weak::clone(listen));
+            }
+        }
+        copies
     }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[inline]
+fn of(places: &Places, present: u8) -> impl Iterator<Item = &Weak<dyn Listen>> {
+    let is_present = move |n: &usize| present & 1 << *n != 0;
+    let places = (0..MAX_LISTENERS).filter(is_present).map(|n| &places[n]);
+    places.flatten()
 }

@@ -169,12 +169,11 @@ pub(crate) fn nanos(d: Duration) -> u64 {
 }
 
 impl Record {
-    /// Starts a recording and returns its number, never 0; `None` while another one runs, or if the
-    /// listeners of earlier ones leave no place.
+    /// Starts a recording and returns its number, never 0; `None` while another one runs.
     #[inline]
     pub(super) fn start(&self) -> Option<u32> {
         let state = self.state.load(Relaxed);
-        if state & 1 == 1 || self.listeners.is_full() {
+        if state & 1 == 1 {
             return None;
         }
         // In use, and the next number: the low bit is set, so it is never 0.

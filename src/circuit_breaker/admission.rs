@@ -44,6 +44,10 @@ impl Breaker {
         if circuit.is_overflow {
             return;
         }
+        let new = circuit.audience.meet(call);
+        if new.is_empty() {
+            return;
+        }
         let seen = self.look();
         let event = Event::Breaker {
             server: self.server(),
@@ -52,7 +56,7 @@ impl Breaker {
             generation: seen.generation,
             call,
         };
-        circuit.audience.introduce(call, &event);
+        new.iter().for_each(|listen| listen.on(&event));
     }
 
     /// Admits a call, or returns when to come back.

@@ -49,8 +49,7 @@ impl<T: Listen + ?Sized> Listen for Arc<T> {
 /// The most listeners that a circuit breaker remembers.
 const REMEMBERED: usize = 4;
 
-/// The listeners of calls that something which outlives them has met, a circuit breaker: the last
-/// ones.
+/// The listeners of the last calls that a breaker, or another state of many calls, has met.
 #[derive(Debug, Default)]
 pub(crate) struct Audience {
     /// Distinguishes the listeners of the last call from others; 0 before the first one.
@@ -69,31 +68,30 @@ impl Audience {
     /// Adds the listeners that layers below have just put on the call, if there are none yet.
     #[inline]
     pub(crate) fn learn(&self, call: &CallInfo) {
-        if self.last.load(Relaxed) == 0 {
-            self.meet(call.present_listeners());
+        if self.last.load(Relaxed) == 0 && call.present_listeners().together() != 0 {
+            self.meet(call);
         }
     }
 
-    /// Adds the call's listeners, and gives the event to the new ones.
+    /// Puts the listeners that are present on the call before the others. Returns those that are
+    /// new.
     #[cold]
-    pub(crate) fn introduce(&self, call: &CallInfo, event: &Event<'_>) {
-        let new = call.listeners().map(|listeners| self.meet(listeners));
-        new.into_iter()
-            .flatten()
-            .for_each(|listen| listen.on(event));
-    }
-
-    /// Returns those that are new.
-    fn meet(&self, listeners: &Listeners) -> Vec<Arc<dyn Listen>> {
+    pub(crate) fn meet(&self, call: &CallInfo) -> Vec<Arc<dyn Listen>> {
+        let listeners = call.present_listeners();
         let mut met = self.met();
         let mut new = Vec::new();
         self.last.store(listeners.together(), Relaxed);
-        for listen in listeners.iter() {
-            if !met.iter().any(|known| known.ptr_eq(listen)) {
-                met.insert(0, Weak::clone(listen));
-                new.extend(listen.upgrade());
+        met.retain(|known| known.strong_count() > 0);
+        for listen in listeners.copies().into_iter().flatten() {
+            match met.iter().position(|known| known.ptr_eq(&listen)) {
+                Some(n) => met[..=n].rotate_right(1),
+                None => {
+                    new.extend(listen.upgrade());
+                    met.insert(0, listen);
+                }
             }
         }
+        // Those of the call stay: no other listener can have an address that is part of `last`.
         met.truncate(REMEMBERED);
         new
     }
@@ -151,7 +149,8 @@ impl Listener {
         let own = self.0.as_deref();
         let is_own = |listen| own.is_some_and(|own| own.includes(listen));
         let of_call = event.call().and_then(CallInfo::listeners);
-        let of_call = || of_call.into_iter().flat_map(Listeners::iter);
+        let of_call = of_call.map(Listeners::copies).unwrap_or_default();
+        let of_call = || of_call.iter().flatten();
         if let Some(own) = own
             && (above || !of_call().any(is_own))
         {

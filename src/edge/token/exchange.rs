@@ -105,10 +105,7 @@ impl<X> Exchange<X> {
         let kept = self.flights.get(request)?;
         self.counts.add(TokenOutcome::Hit);
         let info = call.info();
-        if info
-            .listeners()
-            .is_some_and(|all| all.iter().next().is_some())
-        {
+        if info.listeners().is_some_and(|all| all.together() != 0) {
             tell(&info, TokenOutcome::Hit, None, None);
         }
         Some(kept)

@@ -269,8 +269,8 @@ async fn a_listener_of_the_layer_and_of_the_call_hears_each_event_once() {
     assert_eq!(heard.load(SeqCst), 3);
 }
 
-/// V8: a fifth listener has no place, and the four keep theirs. Clones that are sent one after the
-/// other have any number.
+/// V8: a fifth listener has no place, and the four keep theirs. The places of listeners that have
+/// left the call are free, also those of clones that were sent before.
 #[tokio::test(start_paused = true)]
 async fn a_call_has_four_listeners_at_a_time() {
     let metrics: Vec<_> = (0..5).map(|_| Metrics::new()).collect();
@@ -301,6 +301,62 @@ async fn a_call_has_four_listeners_at_a_time() {
         let tools = tools.service_fn(answer);
         tools.oneshot(template.clone()).await.unwrap_err();
         assert_eq!(stats(&alone, "times_out").retries, Some(2));
+    }
+
+    let template = safe("times_out");
+    for listening in [&metrics[..1], &metrics[1..2], &metrics[2..3], &metrics[3..]] {
+        let outer = ServiceBuilder::new().layer(listening[0].layer());
+        let tools = outer
+            .option_layer(listening.get(1).map(Metrics::layer))
+            .layer(RetryLayer::default())
+            .service_fn(answer);
+        tools.oneshot(template.clone()).await.unwrap_err();
+    }
+    let retries = metrics.iter().map(|m| stats(m, "times_out").retries);
+    let counted: Vec<_> = retries.collect();
+    assert_eq!(counted, [Some(4), Some(4), Some(4), Some(4), Some(2)]);
+}
+
+/// V8: an observer inside of a retry layer has another listener for each attempt.
+#[tokio::test(start_paused = true)]
+async fn each_attempt_has_a_place_for_its_listener() {
+    let policy = RetryPolicy::default().with_attempts(7).unwrap();
+    let places = Arc::new(AtomicU64::new(0));
+    let listened = Arc::clone(&places);
+    let tools = ServiceBuilder::new().layer(RetryLayer::new(policy));
+    let tools = tools.service_fn(move |mut call: ToolCall| {
+        let listen: Arc<dyn Listen> = Arc::new(|_: &Event<'_>| ());
+        let mut observation = call.observe();
+        let listens = observation.listen(&Arc::downgrade(&listen));
+        listened.fetch_add(listens.into(), SeqCst);
+        answer(call)
+    });
+    tools.oneshot(safe("times_out")).await.unwrap_err();
+    assert_eq!(places.load(SeqCst), 7);
+}
+
+/// V8: of the listeners whose calls a breaker saw, those that are gone displace no other, and the
+/// ones of the last call stay.
+#[tokio::test(start_paused = true)]
+async fn a_breaker_remembers_the_last_listeners_that_are_left() {
+    let (once, always) = (Metrics::new(), Metrics::new());
+    let breaker = CircuitBreakerLayer::new();
+    let tools = |metrics: &Metrics| {
+        let layers = ServiceBuilder::new().layer(metrics.layer());
+        layers.layer(breaker.clone()).service_fn(answer)
+    };
+    tools(&once).oneshot(call("search")).await.unwrap();
+    for _ in 0..5 {
+        let listen: Arc<dyn Listen> = Arc::new(|_: &Event<'_>| ());
+        let mut observed = call("search");
+        let mut observation = observed.observe();
+        observation.listen(&Arc::downgrade(&listen));
+        tools(&always).oneshot(observed).await.unwrap();
+    }
+    breaker.handle().breaker(&call("search")).force_open();
+    for metrics in [&always, &once] {
+        let state = metrics.snapshot().breakers[0].state;
+        assert_eq!(state, Some(BreakerState::ForcedOpen));
     }
 }
 
