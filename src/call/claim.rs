@@ -24,7 +24,9 @@ pub enum Claim {
 
 impl Claim {
     const fn bit(self) -> u8 {
-        1 << self as u8
+        let bit = 1 << self as u8;
+        debug_assert!(bit < KEYED, "each claim has a bit of its own");
+        bit
     }
 }
 

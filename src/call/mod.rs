@@ -130,7 +130,7 @@ pub struct ToolCall {
     limit_ms: u32,
     attempt: u16,
     claims: Claims,
-    /// The trust in the one who has set the deadline.
+    /// The trust in the peer that has set the deadline.
     deadline_trust: Trust,
     /// Whether the deadline leaves its owner time to finish: the next layer keeps no reserve.
     is_reserved: bool,

@@ -58,8 +58,9 @@ impl ToolCall {
     /// Observes the call: the answer lives as long as the observer and tells, whenever asked, what
     /// the layers below have [recorded](super::CallInfo::record).
     ///
-    /// The outermost observer starts the record, the ones below read the same. It allocates only if
-    /// the caller sends clones of one call at the same time.
+    /// The outermost observer starts the record, the inner ones read the same. It allocates only if
+    /// clones of one call are sent at the same time, or if a [function](crate::middleware) observes
+    /// the call before it sends it on.
     #[inline]
     pub fn observe(&mut self) -> Observation {
         let is_new = !self.is_recorded();

@@ -30,7 +30,7 @@ pin_project! {
 }
 
 impl<F, T: Ticket> Sent<F, T> {
-    /// Follows a call that is sent. Its drop is not reported.
+    /// Follows a call that is sent. A drop before the first poll is not reported.
     pub(crate) fn new(fut: F, ticket: T) -> Self {
         Self {
             fut: Some(fut),
