@@ -61,12 +61,14 @@ impl Breaker {
     pub(crate) fn succeeded(&self, pass: Pass, call: &CallInfo) -> bool {
         self.0.prove(call);
         let circuit = self.circuit();
-        if circuit.tool.load(Relaxed) != SEVERAL {
+        let tool = circuit.tool.load(Relaxed);
+        if tool != SEVERAL && tool != call.tool_hash() {
             self.learn(call);
         }
         circuit.cell.is_quiet(pass)
     }
 
+    #[cold]
     fn learn(&self, call: &CallInfo) {
         let (known, tool) = (&self.circuit().tool, call.tool_hash());
         match known.load(Relaxed) {

@@ -55,7 +55,8 @@ struct Rare {
 impl<Res> Gate<Res> for TimeoutLayer {
     type Ticket = Timed;
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "measured")]
+    #[inline(always)]
     fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Timed, ToolError> {
         let settings = &self.settings;
         let timeout = settings.timeout_of(call);

@@ -266,6 +266,7 @@ pub struct Visit {
 crate::text::opaque_debug!({} Visit);
 
 impl Visit {
+    #[inline]
     fn admit(&mut self) -> Result<(), ToolError> {
         if let Some(breaker) = &self.breaker {
             self.pass = breaker.enter().map_err(unavailable)?;
