@@ -107,7 +107,8 @@ impl<S: Service<ToolCall>, T: Ends<S::Response>> Before<S> for Of<'_, T> {
         Ok(self.0.arrive().into())
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "measured")]
+    #[inline(always)]
     fn admit(&mut self, call: &mut ToolCall) -> Result<Way, ToolError> {
         self.0.admit(call).map(Way::from)
     }
