@@ -126,19 +126,17 @@ fn is_meant(head: &str, tail: &str, status: StatusCode) -> bool {
 /// Returns whether the status' own reason phrase stands after it, or its beginning.
 fn has_reason(tail: &str, status: StatusCode) -> bool {
     let tail = tail.trim_start_matches(|c: char| c.is_whitespace() || "(-:\"'".contains(c));
-    let own = status
-        .canonical_reason()
-        .unwrap_or_default()
-        .to_ascii_lowercase();
-    let (first, rest) = own.split_once(' ').unwrap_or((&own, ""));
+    let own = status.canonical_reason().unwrap_or_default();
+    let (first, rest) = own.split_once(' ').unwrap_or((own, ""));
+    let next = rest.split(' ').next().unwrap_or_default();
     let mut words = tail.split(|c: char| !c.is_alphanumeric());
     let (start, second) = (
         words.next().unwrap_or_default(),
         words.next().unwrap_or_default(),
     );
     let others = ["temporarily", "error", "time", "entity", "content"];
-    let is_own = start == first
-        && (rest.is_empty() || rest.split(' ').next() == Some(second) || others.contains(&second));
+    let is_own = start.eq_ignore_ascii_case(first)
+        && (next.is_empty() || second.eq_ignore_ascii_case(next) || others.contains(&second));
     !start.is_empty() && is_own
         || tail.starts_with("page not found")
         || status.as_u16() >= 400 && matches!((start, second), ("client" | "server", "error"))
