@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
 use tower::{Service, ServiceBuilder};
 use tower_layer::Layer;
 #[cfg(feature = "settings")]
@@ -526,6 +527,7 @@ fn allocations_of_errors(
     attempts: u64,
 ) -> u64 {
     let call = ToolCall::new("search").with_server("docs").with_id("1");
+    let call = call.with_cancellation(CancellationToken::new());
     let mut cx = Context::from_waker(Waker::noop());
     let mut fail = || {
         assert!(svc.poll_ready(&mut cx).is_ready());

@@ -162,10 +162,10 @@ impl Observation {
     /// [refused](ToolError::is_own_refusal) or answered with what [another call](Self::is_reused)
     /// has got. 0 for a call that was only refused, or only answered so.
     pub fn sent(&self, error: Option<&ToolError>) -> u32 {
-        let begun = self.attempts() - u32::from(self.is_reused());
+        let is_reused = self.is_reused();
         let sent = match error {
-            Some(error) => self.sent_before(error, begun),
-            None => begun - u32::from(self.record().is_last_unsent()).min(begun),
+            Some(error) => self.sent_before(error, self.attempts() - u32::from(is_reused)),
+            None => self.attempts() - u32::from(is_reused || self.record().is_last_unsent()),
         };
         sent.saturating_sub(u32::from(self.first).saturating_sub(1))
     }

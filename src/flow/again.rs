@@ -122,12 +122,13 @@ where
     }
 }
 
-impl<S: fmt::Debug, G> fmt::Debug for Repeats<S, G> {
+impl<S: fmt::Debug, G: fmt::Debug> fmt::Debug for Repeats<S, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Repeats");
         debug
+            .field("settings", &self.gate)
             .field("inner", &self.inner.svc)
-            .finish_non_exhaustive()
+            .finish()
     }
 }
 

@@ -79,12 +79,10 @@ impl<T: Ticket> InFlight<T> {
         fut
     }
 
-    /// Drops the ticket of a call that has no result. Its error says whether it was sent.
+    /// Drops the ticket of a call that is not sent.
     pub(super) fn give_up(&mut self) {
         self.stage = Stage::Ended;
-        if let Some(ticket) = self.ticket.take() {
-            ticket.info().release();
-        }
+        self.ticket = None;
     }
 
     /// Begins a poll. If neither `wait` nor `finish` follows, the call panicked.

@@ -39,6 +39,11 @@ impl Way {
             false => Self::Go,
         }
     }
+
+    /// Returns now, if a wait for the turn begins.
+    fn since(self) -> Option<Instant> {
+        (!matches!(self, Self::Go)).then(Instant::now)
+    }
 }
 
 impl From<Step> for Way {
@@ -168,7 +173,8 @@ pub(super) struct Wait<S> {
     preparing: Preparing<S>,
     call: Option<ToolCall>,
     way: Way,
-    since: Instant,
+    /// The beginning of the wait for the turn.
+    since: Option<Instant>,
     timer: Timer,
 }
 
@@ -184,7 +190,7 @@ impl<S> Wait<S> {
             preparing: Preparing::new(svc, &call),
             call: Some(call),
             way,
-            since: Instant::now(),
+            since: way.since(),
             timer: Timer::default(),
         }
     }
@@ -238,17 +244,23 @@ impl<S> Wait<S> {
                             Err(Err(ticket.gave_up(why.error(), Step::Wait)))
                         }
                     };
-                    ticket.waited(self.since.elapsed());
+                    ticket.waited(self.since.map_or(Duration::ZERO, |at| at.elapsed()));
                     turn.map(|way| (None, way))
                 }
             };
             match next {
                 Ok((svc, way)) => {
                     preparing.as_mut().restart(svc, call);
-                    (self.way, self.since) = (way, Instant::now());
+                    (self.way, self.since) = (way, way.since());
                     self.timer.reset();
                 }
-                Err(end) => return Poll::Ready(Err(end.map_err(|e| ticket.stamp(e)))),
+                Err(end) => {
+                    // An error says whether the call was sent, an answer does not.
+                    if end.is_err() {
+                        call.release();
+                    }
+                    return Poll::Ready(Err(end.map_err(|e| ticket.stamp(e))));
+                }
             }
         }
         let call = self.call.take().expect("there until it is sent");

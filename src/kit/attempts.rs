@@ -1,6 +1,9 @@
 //! The attempts at one call, in a layer that sends it again.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use crate::{
     call::{CallInfo, Claim, ToolCall},
@@ -38,10 +41,15 @@ crate::text::opaque_debug!({S, T} Resend<S, T>);
 /// settings.
 ///
 /// A mutex, because `S` need not be `Sync`; only a call that is sent again takes it.
-#[derive(Debug)]
 pub struct Template<S, T> {
     svc: Mutex<S>,
     pub(crate) settings: T,
+}
+
+impl<S, T: fmt::Debug> fmt::Debug for Template<S, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.settings.fmt(f)
+    }
 }
 
 impl<S, T> Template<S, T> {

@@ -28,6 +28,14 @@ impl Caller {
         call.cancellation().is_some_and(|t| t.is_cancelled())
     }
 
+    /// Returns whether the caller has cancelled. Begins no wait.
+    pub(crate) fn is_cancelled(self: Pin<&mut Self>, cx: &mut Context<'_>) -> bool {
+        match &self.token {
+            Some(token) => token.is_cancelled(),
+            None => self.poll_cancelled(cx).is_ready(),
+        }
+    }
+
     pub(crate) fn poll_cancelled(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(token) = self.token.take() {
             self.cancelled = Some(Box::pin(token.cancelled_owned()));

@@ -144,7 +144,7 @@ impl WaitLimit {
     /// Why the service became ready too late, if it did.
     fn given_up(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Option<GivenUp> {
         let this = self.project();
-        if this.caller.poll_cancelled(cx).is_ready() {
+        if this.caller.is_cancelled(cx) {
             return Some(GivenUp::Cancelled);
         }
         let over = this.deadline.is_some_and(|at| at <= Instant::now());

@@ -13,16 +13,18 @@ use crate::{
 };
 
 /// Layer that waits for the jobs that calls start. See the [module docs](super) for an example.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use]
 pub struct PollLayer<J> {
-    job: J,
-    limits: Limits,
+    pub(super) job: J,
+    pub(super) limits: Limits,
 }
+
+crate::text::debug_fields!({J} |this| PollLayer<J> { limits: this.limits, .. });
 
 /// How often and how long a job is asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(super) struct Limits {
     pub(super) interval: Backoff,
     pub(super) polls: u32,
     pub(super) budget: Option<Duration>,
@@ -92,8 +94,7 @@ impl<S: Clone, J: Clone> Layer<S> for PollLayer<J> {
     type Service = Polling<S, J>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let settings = (self.job.clone(), self.limits);
-        let template = Template::new(inner.clone(), settings);
+        let template = Template::new(inner.clone(), self.clone());
         Polling::new(inner, Spread::new(template))
     }
 }

@@ -14,7 +14,7 @@ use tower_service::Service;
 use super::{
     cancel::Abandoned,
     job::{Job, Polled, Started},
-    layer::Limits,
+    layer::PollLayer,
 };
 use crate::{
     call::{JobRef, Observation, ToolCall},
@@ -45,7 +45,7 @@ const MAX_NOTE: usize = 200;
 type End<Res> = Result<Res, ToolError>;
 
 /// What the services of a layer share.
-pub(super) type Shared<S, J> = Template<S, (J, Limits)>;
+pub(super) type Shared<S, J> = Template<S, PollLayer<J>>;
 
 /// A call and its job.
 pub struct Poller<S, J> {
@@ -103,7 +103,7 @@ where
         call: &mut ToolCall,
         shared: Arc<Kept<Shared<S, J>>>,
     ) -> Result<Self, ToolError> {
-        let (_, limits) = &shared.settings;
+        let limits = &shared.settings.limits;
         let budget = limits.budget.and_then(|b| Instant::now().checked_add(b));
         let end = [call.deadline(), budget].into_iter().flatten().min();
         let mut poller = Self {
@@ -126,7 +126,7 @@ where
     /// The next poll.
     fn ask(&mut self) -> ToolCall {
         let work = self.work.0.as_mut().expect("a job was started");
-        let mut ask = self.shared.settings.0.ask(&self.call, &work.job);
+        let mut ask = self.shared.settings.job.ask(&self.call, &work.job);
         if let Some(end) = self.end {
             ask.tighten(end);
         }
@@ -146,7 +146,7 @@ where
         &mut self,
         result: Result<S::Response, ToolError>,
     ) -> Result<Instant, End<S::Response>> {
-        let (kind, _) = &self.shared.settings;
+        let kind = &self.shared.settings.job;
         let work = self.work.0.as_mut();
         let seen = work.and_then(|work| work.observation.take());
         let after = match (seen, result) {
@@ -219,7 +219,7 @@ where
         let work = self.work.0.as_mut().expect("a job was started");
         let job = &work.job;
         self.call.record(|r| r.set_job(job.clone()));
-        let (kind, limits) = &self.shared.settings;
+        let PollLayer { job: kind, limits } = &self.shared.settings;
         let cancels = is_own && limits.cancels;
         let cancel = cancels.then(|| kind.cancel(&self.call, job));
         if let Some(cancel) = cancel.flatten() {
@@ -262,7 +262,7 @@ impl<S, J> Poller<S, J> {
     /// When the next poll begins, if there is one. The last wait is shortened, so that the job has
     /// its last look.
     fn next_poll(&self, after: Option<Duration>) -> Option<Instant> {
-        let (_, limits) = &self.shared.settings;
+        let limits = &self.shared.settings.limits;
         if self.polls() >= limits.polls {
             return None;
         }
@@ -343,7 +343,7 @@ impl<S, J> Poller<S, J> {
     /// The polls, or the time, are used up.
     fn timed_out(&self) -> ToolError {
         let polls = self.polls();
-        let limit = match polls >= self.shared.settings.1.polls {
+        let limit = match polls >= self.shared.settings.limits.polls {
             true => "polls",
             false => "time",
         };

@@ -25,7 +25,7 @@ pub struct Gates<S, C> {
     pub(super) classifier: C,
 }
 
-crate::text::opaque_debug!({S, C} Gates<S, C>);
+crate::text::debug_fields!({S, C} |this| Gates<S, C> { settings: this.shared.settings, .. });
 
 impl<S, C> Enter<S> for Gates<S, C>
 where

@@ -12,9 +12,10 @@ use std::{
 use serde_json::json;
 use tokio::{
     sync::Semaphore,
-    time::{Instant, advance, sleep, timeout},
+    time::{advance, sleep, timeout},
 };
 use tokio_test::{assert_pending, task};
+use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
     CallInfo, ErrorKind, ReplaySafety, ToolCall, ToolError,
@@ -26,9 +27,10 @@ use tower_toolcall::{
     middleware,
     once::OnceLayer,
     policy::{Approval, PolicyLayer, Verdict},
+    rate_limit::RateLimitBackoffLayer,
     repeat_guard::RepeatGuardLayer,
     retry::{RetryLayer, RetryPolicy},
-    testing::{Script, Step},
+    testing::{FaultLayer, Faults, Script, Step},
     timeout::TimeoutLayer,
     trace::{End, TraceHooks, TraceLayer},
 };
@@ -265,32 +267,75 @@ fn repeats(stack: Stack) -> Stack {
     }))
 }
 
-/// D1: a call that was refused after a wait, and that a foreign layer then sends elsewhere, keeps
-/// its key and is an attempt.
-#[tokio::test(start_paused = true)]
-async fn a_refused_call_that_is_sent_elsewhere_does_not_free_the_key() {
-    let busy = tower::limit::ConcurrencyLimit::new(Tool::always(Step::hang()), 0);
-    let busy = RepeatGuardLayer::new().layer(busy);
-    let (tool, once) = (Tool::always(Step::hang()), OnceLayer::new());
-    let (elsewhere, metrics) = (tool.clone(), Metrics::new());
+/// Sends a call that waits in `held`, until it is cancelled after a second, to another tool.
+async fn cancel_and_send_elsewhere(held: Stack) {
+    let (tool, once, metrics) = (Tool::always(Step::hang()), OnceLayer::new(), Metrics::new());
+    let (elsewhere, token) = (tool.clone(), CancellationToken::new());
+    let caller = token.clone();
     let stack = metrics.layer().layer(service_fn(move |call: ToolCall| {
-        let (busy, elsewhere) = (busy.clone(), elsewhere.clone());
+        let (held, elsewhere) = (held.clone(), elsewhere.clone());
+        let refused = held.oneshot(call.clone().with_cancellation(caller.clone()));
         async move {
-            let soon = Instant::now() + secs(1);
-            let refused = busy.oneshot(call.clone().with_deadline(soon)).await;
-            assert_eq!(refused.unwrap_err().kind(), ErrorKind::DeadlineExceeded);
+            refused.await.unwrap_err();
             elsewhere.oneshot(call).await
         }
     }));
     let mut response = task::spawn(once.layer(stack).oneshot(pay()));
     assert_pending!(response.poll());
     advance(secs(1)).await;
+    token.cancel();
     assert_pending!(response.poll());
     drop(response);
     let attempts = metrics.snapshot().total.attempts;
     assert_eq!((tool.count(), attempts), (1, 1));
     let refused = pay_again(&once).await.unwrap_err();
     assert_eq!(refused.code(), "TOOL_OUTCOME_UNKNOWN");
+}
+
+/// D1: a call that was refused after a wait, and that a foreign layer then sends elsewhere, keeps
+/// its key and is an attempt.
+#[tokio::test(start_paused = true)]
+async fn a_refused_call_that_is_sent_elsewhere_does_not_free_the_key() {
+    let tool = Tool::always(Step::hang());
+    let busy = tower::limit::ConcurrencyLimit::new(tool.clone(), 0);
+    let busy = RepeatGuardLayer::new().layer(busy);
+    cancel_and_send_elsewhere(Stack::new(busy)).await;
+    let limit = RateLimitBackoffLayer::new();
+    limit.handle().cool(&pay(), secs(60));
+    cancel_and_send_elsewhere(Stack::new(limit.layer(tool.clone()))).await;
+    let delay = Faults::new().with_delay(1.0, secs(60)).unwrap();
+    let delayed = FaultLayer::new(1, delay).layer(tool);
+    cancel_and_send_elsewhere(Stack::new(delayed)).await;
+}
+
+/// D1: nor does one that waits for its access token, or whose token provider fails.
+#[cfg(feature = "token")]
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_token_that_is_sent_elsewhere_does_not_free_the_key() {
+    use tower_toolcall::token::{Target, Token, TokenLayer};
+
+    for waits in [60, 1] {
+        let provider = service_fn(move |_| async move {
+            sleep(secs(waits)).await;
+            Err::<Token, _>(ToolError::new(ErrorKind::Upstream, "out of order"))
+        });
+        let target = Target::audience("bank");
+        let tokens = TokenLayer::new(provider).with_server("bank", target);
+        let tokens = tokens.layer(Tool::always(Step::hang()));
+        let tokens = tokens.map_request(|call: ToolCall| call.with_subject_token("s3cr3t"));
+        cancel_and_send_elsewhere(Stack::new(tokens)).await;
+    }
+}
+
+/// D1: nor does one that waits for its connection.
+#[cfg(feature = "mcp")]
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_connection_that_is_sent_elsewhere_does_not_free_the_key() {
+    use tower_toolcall::mcp::{McpReconnect, McpService};
+
+    let connect = || std::future::pending::<Result<((), McpService), ToolError>>();
+    let bank = McpReconnect::new("bank", connect).map_response(|_| "answer");
+    cancel_and_send_elsewhere(Stack::new(bank)).await;
 }
 
 /// S3: a function may send a call elsewhere, and not by its `next`.

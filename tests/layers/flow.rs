@@ -10,10 +10,13 @@ use std::{
 
 use tokio::time::Instant;
 use tokio_test::{assert_pending, assert_ready_err, task};
-use tower::{Service, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, CallInfo, ErrorKind, ToolCall, ToolError,
     flow::{Abandoned, Ends, Gate, Gated, Readiness, Step, Ticket},
+    poll::PollLayer,
+    rate_limit::RateLimitBackoffLayer,
+    retry::RetryLayer,
 };
 
 /// What a layer of another author does in its methods.
@@ -21,6 +24,7 @@ use tower_toolcall::{
 struct Does {
     waits: bool,
     has_turns: bool,
+    answers: bool,
     panics_while_pending: bool,
 }
 
@@ -35,7 +39,7 @@ struct Part {
     layer: Foreign,
 }
 
-impl<Res> Gate<Res> for Foreign {
+impl<Res: Default> Gate<Res> for Foreign {
     type Ticket = Part;
 
     fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Part, ToolError> {
@@ -58,7 +62,7 @@ impl Ticket for Part {
     }
 }
 
-impl<Res> Ends<Res> for Part {
+impl<Res: Default> Ends<Res> for Part {
     type Class = ();
 
     fn admit(&mut self, _: &mut ToolCall) -> Result<Step, ToolError> {
@@ -75,7 +79,7 @@ impl<Res> Ends<Res> for Part {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Res>, ToolError>> {
         match self.layer.does.has_turns {
-            true => Poll::Ready(Ok(None)),
+            true => Poll::Ready(Ok(self.layer.does.answers.then(Res::default))),
             false => Ends::<Res>::poll_turn(&mut call.info(), call, cx),
         }
     }
@@ -161,6 +165,53 @@ async fn replaced_error_of_a_service_that_is_not_ready_names_the_call() {
         assert_eq!(
             (error.message(), error.tool()),
             ("replaced", Some("search"))
+        );
+    }
+}
+
+/// D1: an attempt that a layer answers instead of its turn was not sent, but the one before.
+#[tokio::test]
+async fn call_that_gets_its_answer_while_it_waits_is_not_an_attempt() {
+    let does = Does {
+        waits: true,
+        has_turns: true,
+        answers: true,
+        ..Does::default()
+    };
+    let layer = Foreign {
+        does,
+        ..Foreign::default()
+    };
+    let tool = service_fn(|_: ToolCall| pending::<Result<(), BoxError>>());
+    for is_reused in [false, true] {
+        let mut call = ToolCall::new("search");
+        let observation = call.observe();
+        call.record(|record| {
+            record.begin_attempt(2);
+            if is_reused {
+                record.set_reused();
+            }
+        });
+        let stack = Gated::new(tool, layer.clone());
+        stack.oneshot(call).await.unwrap();
+        assert_eq!(observation.sent(None), 1, "{is_reused}");
+    }
+}
+
+/// The services of layers that repeat calls share a type, but each shows its settings.
+#[test]
+fn service_of_a_layer_that_repeats_calls_shows_its_settings() {
+    let retry = format!("{:?}", RetryLayer::default().layer(()));
+    let limit = format!("{:?}", RateLimitBackoffLayer::new().layer(()));
+    let poll = format!("{:?}", PollLayer::new(()).layer(()));
+    for (debug, setting) in [
+        (retry, "RetryPolicy"),
+        (limit, "max_wait"),
+        (poll, "interval"),
+    ] {
+        assert!(
+            debug.contains(setting) && debug.ends_with("inner: () }"),
+            "{debug}"
         );
     }
 }

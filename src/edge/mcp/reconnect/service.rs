@@ -236,10 +236,10 @@ impl McpReconnect {
             Some(live) => live,
             None => {
                 let connected = self.wait(&call, limit.as_mut()).await;
+                limit.release();
                 connected.map_err(|e| named(e, &info, Some(&self.shared.server)))?
             }
         };
-        limit.release();
         let mut unanswered = Unanswered {
             leaf: &self,
             live: Some(&live),

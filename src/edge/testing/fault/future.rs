@@ -79,7 +79,7 @@ where
             let next = match this.state.as_mut().project() {
                 StateProj::Delayed {
                     delay,
-                    limit,
+                    mut limit,
                     svc,
                     call,
                 } => match delay.poll(cx) {
@@ -87,9 +87,11 @@ where
                         let (svc, call) = svc.take().zip(call.take()).expect("taken once");
                         State::preparing(svc, call, None)
                     }
-                    Poll::Pending => State::Failed {
-                        error: Some(ready!(limit.poll(cx)).error()),
-                    },
+                    Poll::Pending => {
+                        let error = Some(ready!(limit.as_mut().poll(cx)).error());
+                        limit.release();
+                        State::Failed { error }
+                    }
                 },
                 StateProj::Preparing {
                     preparing,
