@@ -9,7 +9,7 @@
 use std::{
     collections::HashMap,
     future::Future,
-    hash::{BuildHasher as _, Hash, RandomState},
+    hash::Hash,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
@@ -26,10 +26,6 @@ use super::{
     share::{NoRoom, Room, Units},
 };
 use crate::error::{ErrorKind, ToolError};
-
-/// Callers of different keys rarely meet at one lock.
-#[cfg(any(feature = "token", test))]
-const SHARDS: usize = 16;
 
 /// Values that are stale are looked for so often, if keys are added.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -61,15 +57,14 @@ pub(crate) trait FlightKey: Clone + Eq + Hash {
 
 /// The values. At most so many keys as [`new`](Self::new) says.
 pub(crate) struct Flights<K, V> {
-    shards: Box<[Mutex<Shard<K, V>>]>,
-    hasher: RandomState,
+    table: Mutex<Table<K, V>>,
     /// The bytes of values for which room is [reserved](Flight::reserve).
     bytes: Arc<Units>,
     /// Room for keys is made by forgetting fresh values.
     evicts: bool,
 }
 
-struct Shard<K, V> {
+struct Table<K, V> {
     slots: HashMap<K, Place<V>>,
     keys: Arc<Units>,
     swept: Option<Instant>,
@@ -229,7 +224,7 @@ type Acquire = dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> +
 pub(crate) struct Flight<K: FlightKey, V: Clone> {
     flights: Arc<Flights<K, V>>,
     key: K,
-    /// `None` once it was given back, which is done under the lock of its shard, as references are
+    /// `None` once it was given back, which is done under the lock of the table, as references are
     /// made there.
     slot: Option<Arc<Slot<V>>>,
     /// The round in which the caller has come.
@@ -316,10 +311,10 @@ impl<K: FlightKey, V: Clone> Flight<K, V> {
                     }
                     Err(why) => why,
                 };
-            let shard = self.flights.shard(&self.key);
-            let goes = shard.eighth(&self.key, why, |slot| slot.lock().room.is_some());
+            let table = self.flights.lock();
+            let goes = table.eighth(&self.key, why, |slot| slot.lock().room.is_some());
             let gone: Vec<_> = goes.iter().map(|(_, slot)| slot.strip(&rest)).collect();
-            drop(shard);
+            drop(table);
             if gone.is_empty() {
                 break;
             }
@@ -363,9 +358,9 @@ impl<K: FlightKey, V: Clone> Drop for Flight<K, V> {
         }
         // The next one has its turn, if there is one.
         (self.wait, self.turn) = (None, None);
-        let mut shard = self.flights.shard(&self.key);
+        let mut table = self.flights.lock();
         let Some(slot) = self.slot.take() else { return };
-        let gone = match shard.has(&self.key, &slot) {
+        let gone = match table.has(&self.key, &slot) {
             false => Some(slot),
             true => {
                 // The table's and this one.
@@ -373,10 +368,10 @@ impl<K: FlightKey, V: Clone> Drop for Flight<K, V> {
                 let is_single = slot.lock().is_single;
                 let goes = is_last && !is_single && !slot.is_fresh(Instant::now());
                 drop(slot);
-                goes.then(|| shard.remove(&self.key)).flatten()
+                goes.then(|| table.remove(&self.key)).flatten()
             }
         };
-        drop(shard);
+        drop(table);
         drop(gone);
     }
 }
@@ -385,35 +380,19 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
     /// For at most `most` keys, and at least one. Beyond these what is fresh is forgotten.
     #[cfg(any(feature = "token", test))]
     pub(crate) fn new(most: usize) -> Self {
-        let shards = match most {
-            0..1024 => 1,
-            _ => SHARDS,
-        };
-        let most = (most / shards).max(1) as u64;
-        let keys = (0..shards).map(|_| Units::new(most, most));
-        Self::sharded(keys, Units::new(u64::MAX, u64::MAX), true)
+        let most = most.max(1) as u64;
+        Self::shared_out(Units::new(most, most), Units::new(u64::MAX, u64::MAX), true)
     }
 
     /// Makes a store with so many keys and bytes.
     pub(crate) fn shared_out(keys: Arc<Units>, bytes: Arc<Units>, evicts: bool) -> Self {
-        Self::sharded([keys], bytes, evicts)
-    }
-
-    fn sharded(
-        keys: impl IntoIterator<Item = Arc<Units>>,
-        bytes: Arc<Units>,
-        evicts: bool,
-    ) -> Self {
-        let shard = |keys| {
-            Mutex::new(Shard {
-                slots: HashMap::new(),
-                keys,
-                swept: None,
-            })
-        };
+        let table = Mutex::new(Table {
+            slots: HashMap::new(),
+            keys,
+            swept: None,
+        });
         Self {
-            shards: keys.into_iter().map(shard).collect(),
-            hasher: RandomState::new(),
+            table,
             bytes,
             evicts,
         }
@@ -437,7 +416,7 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
     /// The value, if there is a fresh one.
     #[cfg(any(feature = "token", test))]
     pub(crate) fn get(&self, key: &K) -> Option<V> {
-        match self.shard(key).slots.get(key)?.slot.see(u64::MAX) {
+        match self.lock().slots.get(key)?.slot.see(u64::MAX) {
             Seen::Fresh(value) => Some(value),
             Seen::Failed(_) | Seen::Nothing { .. } => None,
         }
@@ -478,41 +457,33 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
     /// Forgets a value, unless there is another one by now than that which `is` knows.
     #[cfg(any(feature = "token", test))]
     pub(crate) fn forget(&self, key: &K, is: impl FnOnce(&V) -> bool) {
-        if let Some(place) = self.shard(key).slots.get(key) {
+        if let Some(place) = self.lock().slots.get(key) {
             place.slot.lock().value.take_if(|(value, _)| is(value));
         }
     }
 
     /// Forgets these keys. A value that is being made for one of them is not kept.
     pub(crate) fn forget_keys(&self, these: impl Fn(&K) -> bool) {
-        for shard in &self.shards {
-            let gone = lock(shard).retain(|key, _| !these(key));
-            drop(gone);
-        }
+        let gone = self.lock().retain(|key, _| !these(key));
+        drop(gone);
     }
 
     /// Forgets all values.
     #[cfg(feature = "token")]
     pub(crate) fn clear(&self) {
-        for shard in &self.shards {
-            let mut shard = lock(shard);
-            shard
-                .slots
-                .values()
-                .for_each(|place| place.slot.lock().value = None);
-            shard.retain(|_, slot| Arc::strong_count(slot) > 1);
-        }
+        let mut table = self.lock();
+        let slots = table.slots.values();
+        slots.for_each(|place| place.slot.lock().value = None);
+        table.retain(|_, slot| Arc::strong_count(slot) > 1);
     }
 
     /// The number of keys.
     pub(crate) fn len(&self) -> usize {
-        let len = |shard: &Mutex<Shard<K, V>>| lock(shard).slots.len();
-        self.shards.iter().map(len).sum()
+        self.lock().slots.len()
     }
 
-    fn shard(&self, key: &K) -> MutexGuard<'_, Shard<K, V>> {
-        let hash = self.hasher.hash_one(key) as usize;
-        lock(&self.shards[hash % self.shards.len()])
+    fn lock(&self) -> MutexGuard<'_, Table<K, V>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The slot of a key. If there is no room, although what is fresh may be forgotten, it is one
@@ -520,20 +491,20 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
     fn slot(&self, key: &K) -> Result<Arc<Slot<V>>, NoPlace> {
         // Declared before the lock is taken, so dropped after it is given back.
         let mut gone = Vec::new();
-        let mut shard = self.shard(key);
-        if let Some((known, Place { slot, .. })) = shard.slots.get_key_value(key) {
+        let mut table = self.lock();
+        if let Some((known, Place { slot, .. })) = table.slots.get_key_value(key) {
             let is_free = Arc::strong_count(slot) == 1 && !slot.is_fresh(Instant::now());
             if known.is_same(key) {
                 return Ok(Arc::clone(slot));
             } else if !is_free {
                 return Err(NoPlace::Other);
             }
-            gone.extend(shard.remove(key));
+            gone.extend(table.remove(key));
         }
-        let room = shard.make_room(key, self.evicts, Instant::now(), &mut gone);
+        let room = table.make_room(key, self.evicts, Instant::now(), &mut gone);
         let slot = Slot::new();
         match room {
-            Ok(room) => shard.insert(key, Arc::clone(&slot), room),
+            Ok(room) => table.insert(key, Arc::clone(&slot), room),
             Err(_) if self.evicts => {}
             Err(why) => return Err(NoPlace::NoRoom(why)),
         }
@@ -541,16 +512,12 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
     }
 }
 
-fn lock<T>(shard: &Mutex<T>) -> MutexGuard<'_, T> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// All references are made, and given back, under the lock of the shard.
+/// All references are made, and given back, under the lock of the table.
 fn is_in_use<V>(slot: &Arc<Slot<V>>) -> bool {
     Arc::strong_count(slot) > 1
 }
 
-impl<K: FlightKey, V: Clone> Shard<K, V> {
+impl<K: FlightKey, V: Clone> Table<K, V> {
     fn has(&self, key: &K, slot: &Arc<Slot<V>>) -> bool {
         let kept = self.slots.get(key);
         kept.is_some_and(|kept| Arc::ptr_eq(&kept.slot, slot))
