@@ -4,11 +4,11 @@
 //! protects a tool (an open breaker, a cooldown) must not be evicted, so each value says how long
 //! it has to [stay](Evict::keep).
 //!
-//! There is one map of all keys behind a mutex, and in each [lane](crate::kit::lane) a map of the
+//! There is one map of all keys behind a lock, and in each [lane](crate::kit::lane) a map of the
 //! keys that its threads have used. A call looks its key up in its own lane, under a read lock, and
-//! takes the mutex only if the key is new there. It keeps the [entry](Entry) of its lane until it
-//! has ended. So calls on several threads do not write to the same reference count, and a key is in
-//! use while an entry of some lane has a second reference.
+//! takes the other lock only if the key is new there. It keeps the [entry](Entry) of its lane until
+//! it has ended. So calls on several threads do not write to the same reference count, and a key is
+//! in use while an entry of some lane has a second reference.
 //!
 //! When the map is full, a new key takes the place of one that is not in use: of the oldest ones
 //! that first which is not used again since the last look, and has no state to lose. If all of them
@@ -27,7 +27,7 @@ use std::{
     collections::{HashMap, VecDeque},
     hash::{BuildHasherDefault, Hasher},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{
             AtomicBool, AtomicU8,
             Ordering::{Acquire, Relaxed},
@@ -75,6 +75,9 @@ const DECLARED: u8 = 2;
 
 /// How many keys are looked at for one to evict.
 const LOOKS: usize = 64;
+
+/// What [has to stay](Evict::keep) least, and was not used again.
+const FIRST: (Keep, bool) = (Keep::IfUsed, false);
 
 /// How many keys that were proved in the overflow entry wait for a place at most.
 const MOST_PROVED: usize = 64;
@@ -289,7 +292,7 @@ struct Main<V> {
 #[derive(Debug)]
 struct Shared<V> {
     lanes: Box<[Lane<V>]>,
-    main: Mutex<Main<V>>,
+    main: RwLock<Main<V>>,
     overflow: Arc<Entry<V>>,
     proofs: Arc<Proofs>,
     /// The hash of the empty text, if that is no key.
@@ -330,7 +333,7 @@ impl<V: Evict> Registry<V> {
         let lane = |_| Lane(RwLock::default());
         Self(Arc::new(Shared {
             lanes: (0..lanes()).map(lane).collect(),
-            main: Mutex::new(Main {
+            main: RwLock::new(Main {
                 nodes: Table::default(),
                 queues: Default::default(),
             }),
@@ -452,21 +455,21 @@ impl<V: Evict> Registry<V> {
 
     pub(crate) fn find(&self, hash: u64) -> Option<Arc<Entry<V>>> {
         self.lane().find(hash).or_else(|| {
-            let node = self.lock().nodes.get(&hash).cloned();
+            let node = self.read().nodes.get(&hash).cloned();
             Some(self.share(node?))
         })
     }
 
     /// Returns every entry but the overflow one, in no order.
     pub(crate) fn entries(&self) -> Vec<Arc<Entry<V>>> {
-        let main = self.lock();
+        let main = self.read();
         let entry = |node| Arc::new(Entry(Arc::clone(node)));
         main.nodes.values().map(entry).collect()
     }
 
     /// Returns the number of keys.
     pub(crate) fn len(&self) -> usize {
-        self.lock().nodes.len()
+        self.read().nodes.len()
     }
 
     #[inline]
@@ -474,8 +477,8 @@ impl<V: Evict> Registry<V> {
         here(&self.0.lanes)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Main<V>> {
-        self.0.main.lock().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, Main<V>> {
+        self.0.main.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the entry of a node in this lane. The node cannot be evicted, because it is held.
@@ -502,7 +505,8 @@ impl<V: Evict> Registry<V> {
         (server, name): (Option<&str>, Option<&str>),
         make: impl FnOnce() -> V,
     ) -> Arc<Entry<V>> {
-        let mut main = self.lock();
+        let main = self.0.main.write();
+        let mut main = main.unwrap_or_else(PoisonError::into_inner);
         if let Some(node) = main.nodes.get(&hash).cloned() {
             drop(main);
             node.mark_used();
@@ -569,14 +573,14 @@ impl<V: Evict> Registry<V> {
                 continue;
             }
             let rank = (node.keep(), node.used.swap(false, Relaxed));
-            match rank == (Keep::IfUsed, false) && self.removes(main, &node, most) {
+            match rank == FIRST && self.removes(main, &node, most) {
                 true => evicted = Some(node),
                 false => stay.push((rank, node)),
             }
         }
         stay.sort_by_key(|(rank, _)| *rank);
         if evicted.is_none() {
-            let goes = |(_, node): &(_, _)| self.removes(main, node, most);
+            let goes = |(rank, node): &(_, _)| *rank > FIRST && self.removes(main, node, most);
             let at = stay.iter().position(goes);
             evicted = at.map(|at| stay.remove(at).1);
         }

@@ -14,8 +14,8 @@ use crate::{Key, ToolCall};
 struct State {
     keep: AtomicU8,
     calls: AtomicUsize,
-    /// Runs once, when its eviction is considered.
-    considered: OnceLock<fn(&Registry<State>)>,
+    /// Runs once, at this look at it for an eviction.
+    considered: OnceLock<(usize, fn(&Registry<State>))>,
     of: OnceLock<Registry<State>>,
 }
 
@@ -32,8 +32,8 @@ impl Evict for State {
 
     fn keep(&self) -> Keep {
         let keep = KEEPS[usize::from(self.keep.load(Relaxed))];
-        if let (Some(run), Some(registry)) = (self.considered.get(), self.of.get())
-            && self.calls.fetch_add(1, Relaxed) == 0
+        if let (Some((at, run)), Some(registry)) = (self.considered.get(), self.of.get())
+            && self.calls.fetch_add(1, Relaxed) == *at
         {
             run(registry);
         }
@@ -198,10 +198,10 @@ fn a_value_that_is_looked_up_during_an_eviction_stays() {
         |registry| look(registry, "x").value().set(Keep::Always),
         |registry| HELD.lock().unwrap().push(look(registry, "x")),
     ];
-    for run in runs {
+    for (at, run) in [(0, runs[0]), (1, runs[0]), (0, runs[1]), (1, runs[1])] {
         let registry = registry(2);
         let entry = look(&registry, "x");
-        entry.value().considered.set(run).unwrap();
+        entry.value().considered.set((at, run)).unwrap();
         assert!(entry.value().of.set(registry.clone()).is_ok());
         drop(entry);
         assert_eq!(look(&registry, "new").name(), None);
