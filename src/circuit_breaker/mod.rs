@@ -162,7 +162,7 @@
 //! # Observing and forcing
 //!
 //! What one process has learnt can be shared with others: `shared::SharedState` (feature `shared`),
-//! or [`Breaker::adopt`] by hand.
+//! or [`Breaker::adopt`] and [`Breaker::adopt_state`] by hand.
 //!
 //! [`CircuitBreakerLayer::handle`] lists every breaker with its counters, forces, resets and
 //! disables them, uses one by hand, and subscribes to their transitions;

@@ -26,8 +26,7 @@ enum Step {
     /// A thread comes with a moment that has passed already.
     Back(u16),
     Force(State),
-    /// What another process tells: that its breaker has opened for so long, that it sends a probe,
-    /// that it has closed.
+    /// An opening of another process, for so long.
     Adopt(u16),
     /// A failing server says when it is back.
     Announce(u16),

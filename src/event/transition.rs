@@ -75,7 +75,7 @@ pub enum TransitionReason {
     ProbeFailed,
     /// The state was forced, or reset, through a handle.
     Forced,
-    /// The opening was taken over from another process.
+    /// The state, open or another one, was taken over from another process.
     Shared,
 }
 

@@ -20,7 +20,7 @@ async fn an_opening_in_one_process_stops_the_others() {
     settle().await;
     assert!(b.breaker("search").snapshot().adopted);
     assert!(!b.calls("search", true));
-    // One of each tool.
+    // Another tool is another key.
     assert!(b.calls("fetch", true));
     // A's period, and a part of the grace.
     let left = b.left("search");

@@ -15,18 +15,25 @@ fn call() -> ToolCall {
     ToolCall::new("search").with_server("s")
 }
 
+/// A call that meets a limit of 60 s, as this error says.
+async fn meet(layer: &RateLimitBackoffLayer, error: ToolError) {
+    let tool = service_fn(move |_: ToolCall| {
+        let error = error.clone();
+        async move { Err::<(), _>(error) }
+    });
+    let refused = layer
+        .layer(tool)
+        .oneshot(call().with_deadline(Instant::now() + secs(1)));
+    refused.await.unwrap_err();
+}
+
+fn by_text() -> ToolError {
+    ToolError::from_box("429 Too Many Requests: try again in 60 seconds".into())
+}
+
 impl Process {
-    /// A call that meets a limit of 60 s, as this error says.
     async fn meets(&self, error: ToolError) {
-        let tool = service_fn(move |_: ToolCall| {
-            let error = error.clone();
-            async move { Err::<(), _>(error) }
-        });
-        let layer = RateLimitBackoffLayer::clone(&self.layer);
-        let refused = layer
-            .layer(tool)
-            .oneshot(call().with_deadline(Instant::now() + secs(1)));
-        refused.await.unwrap_err();
+        meet(&self.layer, error).await;
     }
 
     fn cools(&self) -> Option<std::time::Duration> {
@@ -38,7 +45,7 @@ fn by_status() -> ToolError {
     ToolError::from_status(http::StatusCode::TOO_MANY_REQUESTS, "busy").with_retry_after(secs(60))
 }
 
-/// L3, C8: whoever meets it, all wait; no vote is needed, as the server itself has said so.
+/// L3, C8: a limit that the server itself has told one process.
 #[tokio::test(start_paused = true)]
 async fn a_limit_that_one_process_meets_holds_all_back() {
     let [a, b, c] = fleet().await;
@@ -59,8 +66,7 @@ async fn a_limit_that_one_process_meets_holds_all_back() {
 #[tokio::test(start_paused = true)]
 async fn a_limit_that_is_known_by_text_is_not_shared() {
     let [a, b] = fleet().await;
-    let text = tower_toolcall::BoxError::from("429 Too Many Requests: try again in 60 seconds");
-    a.meets(ToolError::from_box(text)).await;
+    a.meets(by_text()).await;
     settle().await;
     assert_eq!([a.cools(), b.cools()], [None, None]);
     // Nor where it holds back others of this process.
@@ -78,8 +84,7 @@ async fn a_limit_that_is_known_by_text_is_not_shared() {
         shared: handle,
         ..a
     };
-    let text = tower_toolcall::BoxError::from("429 Too Many Requests: try again in 60 seconds");
-    c.meets(ToolError::from_box(text)).await;
+    c.meets(by_text()).await;
     settle().await;
     assert!(c.cools().is_some());
     assert_eq!(b.cools(), None);
@@ -101,6 +106,29 @@ async fn a_cooldown_that_a_person_ends_or_begins_does_so_everywhere() {
     b.limits.cool(&call(), secs(30));
     settle().await;
     assert!(a.cools().is_some());
+}
+
+/// C8: what one process knows by text, and tells no other, outlasts a shorter limit of theirs.
+#[tokio::test(start_paused = true)]
+async fn a_limit_after_a_clearing_does_not_shorten_another() {
+    let [a] = fleet().await;
+    let layer = RateLimitBackoffLayer::builder()
+        .with_text_limits()
+        .build()
+        .unwrap();
+    let limits = layer.handle();
+    let shared = SharedState::new(a.link.another()).rate_limits("limits", &limits);
+    tokio::spawn(shared.unwrap().run());
+    a.meets(by_status()).await;
+    settle().await;
+    a.limits.clear(&call());
+    settle().await;
+    assert_eq!(limits.remaining(&call()), None);
+    meet(&layer, by_text()).await;
+    a.limits.cool(&call(), secs(10));
+    settle().await;
+    let left = limits.remaining(&call()).unwrap();
+    assert!(left > secs(20), "{left:?}");
 }
 
 /// C8: more than a subscriber is given to keep.

@@ -209,3 +209,44 @@ async fn words_that_change_nothing_make_no_breakers() {
     assert!(late.breakers.is_empty());
     assert_eq!(late.shared.snapshot().dropped_total, 0);
 }
+
+/// C8: breakers that a program makes disabled have no register.
+#[tokio::test(start_paused = true)]
+async fn the_openings_and_closings_of_others_leave_what_is_disabled_here() {
+    for was_reset in [false, true] {
+        let [a] = fleet().await;
+        if was_reset {
+            a.breaker("search").force_open();
+            a.breaker("search").reset();
+            settle().await;
+        }
+        let b = Process::start(a.link.another());
+        settle().await;
+        b.breakers.disable_all();
+        assert_eq!(b.state("search"), Disabled);
+        a.fails("search");
+        settle().await;
+        assert_eq!(b.state("search"), Disabled, "open, {was_reset}");
+        sleep(secs(66)).await;
+        assert!(a.calls("search", true));
+        settle().await;
+        assert_eq!(b.state("search"), Disabled, "closed, {was_reset}");
+    }
+}
+
+/// C8: a closing is also the end of a forced state, if that was reset before.
+#[tokio::test(start_paused = true)]
+async fn a_reset_is_heard_later_although_a_closing_followed_it() {
+    let [a, b] = fleet().await;
+    a.breaker("search").disable();
+    settle().await;
+    b.link.is(Way::Cut);
+    a.breaker("search").reset();
+    a.fails("search");
+    sleep(secs(66)).await;
+    assert!(a.calls("search", true));
+    settle().await;
+    b.link.is(Way::Good);
+    sleep(secs(2)).await;
+    assert_eq!(b.state("search"), Closed);
+}

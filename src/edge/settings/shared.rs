@@ -85,8 +85,9 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// `shared.url`, `shared.namespace`, `shared.grace` or `shared.resync`: it cannot work, as [`RedisStore`] and [`SharedState`] have it. `circuit_breaker.key`,
-    /// `rate_limit.key`: it is `agent`, and ids of agents may be not for the store.
+    /// `shared.url`, `shared.namespace`, `shared.grace` or `shared.resync`: it cannot work, as
+    /// [`RedisStore`] and [`SharedState`] have it. `circuit_breaker.key`, `rate_limit.key`: it is
+    /// `agent`, and ids of agents may be not for the store.
     pub fn shared<C, O>(
         &self,
         stack: &StackLayer<C, O>,

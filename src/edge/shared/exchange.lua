@@ -44,7 +44,6 @@ redis.call('ZADD', peers, whole(now + present), peer)
 
 -- What was not replaced is read.
 local keys = {}
-local keep = DAY
 for at = FIRST, #ARGV, 4 do
     local key, version = ARGV[at], tonumber(ARGV[at + 1])
     local before = redis.call('HMGET', text, key)[1]
@@ -60,13 +59,13 @@ for at = FIRST, #ARGV, 4 do
         redis.call('ZADD', log, whole(seq), key)
         redis.call('ZADD', over, whole(until_), key)
         redis.call('HSET', text, key, ARGV[at + 1] .. ' ' .. whole(until_) .. ' ' .. ARGV[at + 2])
-        keep = math.max(keep, ARGV[at + 3] / 1000)
     end
 end
 redis.call('HSET', meta, 'id', id, 'seq', whole(seq), 'entries', entries)
 if #ARGV >= FIRST or not is_whole then
+    -- Longer than any register is kept.
     for _, key in ipairs({meta, log, text, over}) do
-        redis.call('PEXPIRE', key, whole(keep + DAY))
+        redis.call('PEXPIRE', key, 8 * DAY)
     end
     redis.call('PUBLISH', channel, '')
 end

@@ -234,7 +234,6 @@ impl<S: Store> Mirror<S> {
                 self.place(&key, state);
             }
         }
-        self.registers.tend(self.now());
         let mut has_all = false;
         for _ in 0..MAX_EXCHANGES {
             self.learn_all(learnt);
@@ -261,6 +260,7 @@ impl<S: Store> Mirror<S> {
         }
         let unanswered = self.registers.end();
         if has_all {
+            self.registers.tend(self.now());
             // The store is full. It may have room the next time.
             self.status.drop_some(unanswered as u64);
         }
@@ -309,7 +309,10 @@ impl<S: Store> Mirror<S> {
     fn hear_of(&mut self, record: &Record, now: Duration) {
         let key = &*record.key;
         let heard = match self.layers.find(key) {
-            Some(_) => self.registers.hear(record, now),
+            Some((of, ..)) => {
+                let has_gates = matches!(of, Of::Gates(_));
+                self.registers.hear(record, has_gates, now)
+            }
             None => Heard::Dropped,
         };
         let is_adopted = match heard {
@@ -351,9 +354,15 @@ impl<S: Store> Mirror<S> {
                 breaker.adopt_later(left, jitter);
             }),
             State::Reset if has_gate => layers.with_gate(key, None),
-            State::Closed | State::Reset => {
-                layers.with_breaker(key, false, |b| b.adopt_state(BreakerState::Closed))
-            }
+            State::Closed if has_gate => !shortens || layers.with_gate(key, None),
+            // The success of a probe ends no forced state that was never told.
+            State::Closed | State::Reset => layers.with_breaker(key, false, |breaker| {
+                let is_open =
+                    matches!(breaker.state(), BreakerState::Open | BreakerState::HalfOpen);
+                if is_open || shortens || state == State::Reset {
+                    breaker.adopt_state(BreakerState::Closed);
+                }
+            }),
             State::Forced(state) => self.place(key, state),
             State::Cooling | State::Limited => {
                 let is_met = state == State::Limited;

@@ -32,14 +32,15 @@
 //!
 //! # What is shared
 //!
-//! The store has a register for each key: its state, until when that holds, and a version. A process
-//! that learns something by itself writes the next version. The store takes it only if it has no
-//! higher one yet, so a process never undoes what it has not read.
+//! The store has a register for each key: its state, until when that holds, and a version. A
+//! process that learns something by itself writes the version after the one that it has read. The
+//! store takes it only if it has no such version yet, so a process never undoes what it has not
+//! read.
 //!
 //! | here | for the others |
 //! |---|---|
 //! | a breaker opens, or its probe fails | theirs open for what is left of the period |
-//! | its probes succeed | theirs close, unless one has failed since |
+//! | its probes succeed | theirs close if they are open, unless one has failed since |
 //! | a handle [forces](crate::circuit_breaker::Breaker::force_open) or resets it, and that changes its state | theirs are forced or reset |
 //! | a rate limit is met, by a status or a tool service's own report, or [begun](crate::rate_limit::RateLimitHandle::cool) by hand | their calls of that key wait as long |
 //! | a rate limit is known by text alone | nothing |
@@ -61,7 +62,8 @@
 //!
 //! - One process that is sick by itself (its name resolution, its network) opens breakers of tools
 //!   that work for the others: an opening of one process is enough. The next probe of another
-//!   process closes them.
+//!   process closes them, also the breaker of the sick process. So its next open period is not
+//!   longer than the one before.
 //! - All processes of a fleet have to read and write the same store. A program that can write to it
 //!   can close and open all breakers: records are bounded and checked, but not signed.
 //! - Of two persons who force a key at the same time, the one whose process reaches the store last
@@ -225,8 +227,8 @@ impl<S: Store> SharedState<S> {
         Ok(self)
     }
 
-    /// Sets the longest random addition to an open period that is taken over: processes do not probe
-    /// together. Zero: all probe when the period ends. Default: 5 s.
+    /// Sets the longest random addition to an open period that is taken over: processes do not
+    /// probe together. Zero: all probe when the period ends. Default: 5 s.
     ///
     /// # Errors
     ///
@@ -250,7 +252,7 @@ impl<S: Store> SharedState<S> {
         Ok(self)
     }
 
-    /// Tells how the exchange goes.
+    /// Returns the handle that shows how the exchange goes.
     pub fn handle(&self) -> SharedHandle {
         SharedHandle(Arc::clone(&self.status))
     }

@@ -46,10 +46,10 @@ const MAX_LASTS: Duration = Duration::from_secs(366 * 24 * 3600);
 /// One connection is used for the exchanges and for the hints that others have written (RESP3). It
 /// is made at the first exchange, by a task of the crate `redis` that ends with the store, and
 /// again when it is lost. A connection and an answer may take 500 ms each; an exchange that failed
-/// because its connection had been closed is made once more at once.
+/// because its connection had been closed is made once more immediately.
 ///
 /// An exchange is one script, which runs on the server's clock. It keeps at most 100,000 registers,
-/// in the five keys `{tt:NAMESPACE}:*`, which expire two days after the last write, and publishes
+/// in the five keys `{tt:NAMESPACE}:*`, which expire eight days after the last write, and publishes
 /// hints on the channel `{tt:NAMESPACE}:changed`. So a user of its own needs no more than this:
 ///
 /// ```text
@@ -163,8 +163,7 @@ impl RedisStore {
     async fn run(&mut self, exchange: &Exchange<'_>) -> Result<Answer, RedisError> {
         let mut connection = match &self.connection {
             Some(connection) => connection.clone(),
-            // Kept if the exchange is given up: what it has asked for is answered, and nobody
-            // looks.
+            // Kept if the exchange is given up: the answer to it is not read.
             None => self.connection.insert(self.connect().await?).clone(),
         };
         let fresh_id = format!("{:016x}", self.random.next());

@@ -17,7 +17,8 @@ pub const MAX_VALUE_BYTES: usize = 64;
 /// errors or attacks: no key changes so often.
 pub const MAX_STEP: u64 = 1 << 32;
 
-/// A store between processes: one register for each key, which is replaced by a higher version only.
+/// A store between processes: one register for each key, which is replaced by a higher version
+/// only.
 ///
 /// A store decides nothing else: the meaning of registers is the same for every store. A store may
 /// lose everything: processes go on alone, and tell a [new store](News::store) what still holds.
