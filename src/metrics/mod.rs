@@ -158,8 +158,7 @@
 //! microseconds in which it copies them. Tools beyond the bound share one lock.
 //!
 //! `cargo bench -p benches --bench overhead -- metrics` tells the time that a call takes on your
-//! machine; `cargo test --release --all-features --test metrics_speed -- --ignored --nocapture`
-//! also that of a snapshot.
+//! machine.
 
 mod breakers;
 mod counts;
