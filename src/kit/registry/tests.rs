@@ -9,13 +9,15 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Key, ToolCall};
 
+type Run = fn(&Registry<State>);
+
 /// A state that says itself how long it has to stay.
 #[derive(Debug, Default)]
 struct State {
     keep: AtomicU8,
     calls: AtomicUsize,
     /// Runs once, at this look at it for an eviction.
-    considered: OnceLock<(usize, fn(&Registry<State>))>,
+    considered: OnceLock<(usize, Run)>,
     of: OnceLock<Registry<State>>,
 }
 
@@ -194,7 +196,7 @@ fn of_a_long_name_little_is_kept_and_it_has_its_own_entry() {
 #[test]
 fn a_value_that_is_looked_up_during_an_eviction_stays() {
     static HELD: Mutex<Vec<Arc<Entry<State>>>> = Mutex::new(Vec::new());
-    let runs: [fn(&Registry<State>); 2] = [
+    let runs: [Run; 2] = [
         |registry| look(registry, "x").value().set(Keep::Always),
         |registry| HELD.lock().unwrap().push(look(registry, "x")),
     ];
