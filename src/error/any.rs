@@ -11,7 +11,8 @@ use crate::{
 /// It is [`BoxError`] for functions that return an error to a layer of this crate. Each layer asks
 /// that the error converts into [`ToolError`]. Within `tokio::spawn(async move { .. })` and other
 /// places that need a `Send` future, the compiler cannot prove that of a `BoxError`
-/// ("implementation of `From` is not general enough"). Of this type it can.
+/// ("implementation of `From`", or of `flow::again::Enter`, "is not general enough"). Of this type
+/// it can.
 ///
 /// It does not implement [`std::error::Error`], as otherwise it could not be made from all types
 /// that do. So it becomes no `BoxError` by `?`, and tower's own layers that ask for one

@@ -13,10 +13,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::{
-    event::event,
-    text::values::{Counter, are_more_than},
-};
+use crate::{event::event, text::values::Counter};
 
 /// The most values of a message, by default.
 pub(super) const MAX_VALUES: usize = 200_000;
@@ -158,8 +155,9 @@ impl<R: AsyncRead + Unpin> AsyncRead for McpLines<R> {
 
 /// Returns the text that is read of a message: its own, or what stands for one with too many
 /// values.
+#[cfg(feature = "mcp-http")]
 pub(super) fn bounded(text: String) -> Option<String> {
-    if !are_more_than(MAX_VALUES, text.as_bytes()) {
+    if !crate::text::values::are_more_than(MAX_VALUES, text.as_bytes()) {
         return Some(text);
     }
     let mut outline = Outline::default();
