@@ -6,7 +6,6 @@ use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     AnyError, ErrorKind, Execution, ReplaySafety, ToolCall, ToolError,
-    batch::Parallel,
     middleware::{self, Next},
     retry::RetryLayer,
     testing::{Script, Step},
@@ -202,6 +201,7 @@ async fn a_refused_call_that_waits_in_a_function_was_not_sent() {
 }
 
 /// S3: a call that is in a function counts for the limit of a batch, because it may be at work.
+#[cfg(feature = "batch")]
 #[tokio::test(start_paused = true)]
 async fn a_call_in_a_function_has_its_place_in_a_batch() {
     let tool = Script::always(kit::answers().after(Duration::from_secs(1)));
@@ -209,7 +209,7 @@ async fn a_call_in_a_function_has_its_place_in_a_batch() {
         sleep(Duration::from_secs(1)).await;
         next.run(call).await
     });
-    let batch = Parallel::new(slow.layer(tool.clone()))
+    let batch = tower_toolcall::batch::Parallel::new(slow.layer(tool.clone()))
         .with_limit(2)
         .unwrap();
     batch.run((0..8).map(|_| call())).await;
