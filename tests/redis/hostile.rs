@@ -88,8 +88,9 @@ async fn a_key_whose_type_changes_while_processes_run_is_replaced() {
     let [a, b] = fleet(&server.url()).await;
     for key in ["peers", "over", "text", "log", "meta"] {
         let name = format!("{{tt:default}}:{key}");
-        let _: usize = server.run(&[b"DEL", name.as_bytes()]).await;
-        let _: usize = server.run(&[b"RPUSH", name.as_bytes(), b"item"]).await;
+        // In one step: a process may write the key between two.
+        let _: usize = server.run(&[b"RPUSH", b"other", b"item"]).await;
+        let _: String = server.run(&[b"RENAME", b"other", name.as_bytes()]).await;
         a.fails(key);
         until(key, || b.state(key) == Open).await;
         until("meeting", || a.shared.snapshot().processes == 2).await;
