@@ -10,18 +10,19 @@
 //! it has ended. So calls on several threads do not write to the same reference count, and a key is
 //! in use while an entry of some lane has a second reference.
 //!
-//! When the map is full, a new key takes the place of one that is not in use: of the oldest ones
-//! that first which is not used again since the last look, and has no state to lose. If all of them
+//! When the map is full, a new key takes the place of one that is not in use. Of the oldest keys,
+//! the first goes that was not used since the last look and has no state to lose. If all of them
 //! must stay, the new key shares one overflow entry. An eviction removes the key from all lanes
 //! first. If it was in use or has to stay after all, it remains in the map. So a value is never
 //! evicted while a call has it, and not after a call has made it one to keep.
 //!
 //! Where names come from untrusted callers, a key is *known* once a call with it has succeeded, or
 //! because it was declared ([`Registry::declare`]). Keys that are not known have half of the places
-//! at most and are evicted first, so that invented names with open breakers do not take the places
-//! of real ones. If a key may be made of ids, a call of a principal that was [not
-//! verified](crate::ToolCall::with_unverified_ids) makes nothing known. A call that succeeds with
-//! the overflow entry makes its key known, and the next one has a place.
+//! at most, and displace a known one only if that has no state to lose. So invented names with open
+//! breakers take neither all places nor the state of a real one. If a key may be made of ids, a
+//! call of a principal that was [not verified](crate::ToolCall::with_unverified_ids) makes nothing
+//! known. A call that succeeds with the overflow entry makes its key known, and the next one has a
+//! place.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -551,10 +552,7 @@ impl<V: Evict> Registry<V> {
             return Ok(evicted);
         }
         // For a key that is not known, no known one goes that has a state to lose.
-        let most = match is_known {
-            true => Keep::IfPossible,
-            false => Keep::IfUsed,
-        };
+        let most = [Keep::IfUsed, Keep::IfPossible][usize::from(is_known)];
         let evicted = may_grow(main).then(|| self.evict(main, true, most));
         evicted.flatten().map(Some).ok_or(())
     }
@@ -579,7 +577,10 @@ impl<V: Evict> Registry<V> {
             }
         }
         stay.sort_by_key(|(rank, _)| *rank);
-        if evicted.is_none() {
+        // Enough of the others may have become known.
+        let (max, unknown) = (self.0.max, main.queues[0].len() + stay.len());
+        let has_room = !of_known && unknown < max.div_ceil(2) && main.nodes.len() < max;
+        if evicted.is_none() && !has_room {
             let goes = |(rank, node): &(_, _)| *rank > FIRST && self.removes(main, node, most);
             let at = stay.iter().position(goes);
             evicted = at.map(|at| stay.remove(at).1);

@@ -206,8 +206,6 @@ pub(super) struct Budgets {
 struct KeyBudget(RetryBudget);
 
 impl Evict for KeyBudget {
-    const IS_KNOWN: bool = false;
-
     fn keep(&self) -> Keep {
         match self.0.is_in_use(Instant::now()) {
             true => Keep::IfPossible,

@@ -240,6 +240,16 @@ fn known_keys_that_are_idle_outlive_invented_ones() {
     assert!(is_there(&registry, "declared") && registry.len() == 100);
 }
 
+/// V2: what has a state to lose is not evicted while there is room.
+#[test]
+fn a_state_stays_if_others_of_its_half_have_become_known() {
+    let registry = registry(100);
+    assert!(leaves(&registry, "failing", Keep::IfPossible));
+    (0..49).for_each(|n| assert!(succeeds(&registry, &format!("real-{n}"))));
+    assert_eq!(look(&registry, "new").name(), Some("new"));
+    assert!(is_there(&registry, "failing"));
+}
+
 #[test]
 fn keys_that_wait_for_a_place_are_bounded() {
     let registry = registry(1);
