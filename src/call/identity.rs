@@ -258,7 +258,7 @@ impl ToolCall {
     }
 
     /// Returns whether the [replay safety](Self::replay_safety) is what a table knows of the tool.
-    /// It then holds where neither the caller nor a setting decides.
+    /// A listed one holds where neither the caller nor a setting decides.
     pub fn is_replay_safety_listed(&self) -> bool {
         self.replay.is_listed
     }

@@ -118,7 +118,7 @@ crate::text::debug_fields! {
 #[derive(Clone)]
 pub(super) struct Job {
     job: JobRef,
-    /// Whether an earlier attempt at the call has started it. Else it was given to the call.
+    /// Set if an earlier attempt at the call has started it, and not if it was given to the call.
     is_own: bool,
 }
 

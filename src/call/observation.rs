@@ -73,9 +73,9 @@ impl Observation {
     }
 
     /// Puts a listener on the call: until this observation ends, every layer below gives it the
-    /// events of this call, beside its own listener, and each event once. Not that of a refused
-    /// name ([`Event::NotStarted`](crate::Event::NotStarted)), which is the call's result. Observers
-    /// nest, and each receives the events below it.
+    /// events of this call, beside its own listener, and each event once. It does not receive
+    /// [`Event::NotStarted`](crate::Event::NotStarted) of a refused name, which is the call's
+    /// result. Observers nest, and each receives the events below it.
     ///
     /// The listener is not kept alive. A circuit breaker that changes without a call, by its handle
     /// for example, tells the last four listeners whose calls it saw; keys that are forgotten

@@ -79,20 +79,25 @@ async fn what_is_forced_while_the_store_is_away_holds_when_it_is_back() {
     );
 }
 
-/// C8: an opening and its end after a reset do not hide that from a process that was away.
+/// C8: an opening after a reset, and its end by a period or a probe, do not hide the reset from a
+/// process that was away.
 #[tokio::test(start_paused = true)]
 async fn a_reset_is_heard_later_although_an_opening_followed_it() {
-    let [a, b] = fleet().await;
-    a.breaker("search").disable();
-    settle().await;
-    b.link.is(Way::Cut);
-    a.breaker("search").reset();
-    a.fails("search");
-    sleep(secs(100)).await;
-    assert_eq!(b.state("search"), Disabled);
-    b.link.is(Way::Good);
-    sleep(secs(2)).await;
-    assert_eq!(b.state("search"), Closed);
+    for (away, probes) in [(100, false), (66, true)] {
+        let [a, b] = fleet().await;
+        a.breaker("search").disable();
+        settle().await;
+        b.link.is(Way::Cut);
+        a.breaker("search").reset();
+        a.fails("search");
+        sleep(secs(away)).await;
+        assert!(!probes || a.calls("search", true));
+        settle().await;
+        assert_eq!(b.state("search"), Disabled);
+        b.link.is(Way::Good);
+        sleep(secs(2)).await;
+        assert_eq!(b.state("search"), Closed);
+    }
 }
 
 /// C8: a state that found no place is no reset, and gets its place as soon as there is one.
@@ -232,21 +237,4 @@ async fn the_openings_and_closings_of_others_leave_what_is_disabled_here() {
         settle().await;
         assert_eq!(b.state("search"), Disabled, "closed, {was_reset}");
     }
-}
-
-/// C8: a closing is also the end of a forced state, if that was reset before.
-#[tokio::test(start_paused = true)]
-async fn a_reset_is_heard_later_although_a_closing_followed_it() {
-    let [a, b] = fleet().await;
-    a.breaker("search").disable();
-    settle().await;
-    b.link.is(Way::Cut);
-    a.breaker("search").reset();
-    a.fails("search");
-    sleep(secs(66)).await;
-    assert!(a.calls("search", true));
-    settle().await;
-    b.link.is(Way::Good);
-    sleep(secs(2)).await;
-    assert_eq!(b.state("search"), Closed);
 }

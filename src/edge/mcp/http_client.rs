@@ -27,7 +27,7 @@ const MAX_RESUMES: usize = 4;
 
 /// An HTTP client for rmcp's streamable HTTP transport.
 ///
-/// It differs from rmcp's own client in three things:
+/// Three things differ from rmcp's own client:
 ///
 /// - **A message of many small values**, which takes 100 times its bytes once it is parsed. A
 ///   message with more than 200,000 values or 16 MiB becomes what [`McpLines`] makes of it: an

@@ -533,7 +533,7 @@ settings! {
         /// The number of latest calls of which the shares are, instead of `window`. Default: none.
         window_calls: Option<u32> = None, "TOOLCALL_CIRCUIT_BREAKER_WINDOW_CALLS",
             "how many calls the rates are of, instead of the window";
-        /// The calls that share a breaker: `tool`, `tool_name`, `server` or `agent`. Default: `tool`.
+        /// The key of a breaker: `tool`, `tool_name`, `server` or `agent`. Default: `tool`.
         key: KeyBy = KeyBy::Tool, "TOOLCALL_CIRCUIT_BREAKER_KEY", "which calls share a breaker: tool, tool_name, server or agent";
         /// The most breakers that are kept. Default 10,000.
         max_keys: usize = DEFAULT_MAX_KEYS, "TOOLCALL_CIRCUIT_BREAKER_MAX_KEYS", "how many breakers are kept";

@@ -16,7 +16,7 @@ const MAX_KEPT: usize = 100_000;
 
 /// A [`Store`] in memory: for tests, and for several stacks of one process. Clones share it.
 ///
-/// It keeps 100,000 registers, and leaves out more.
+/// At most 100,000 registers are kept; more are refused.
 #[derive(Clone)]
 pub struct MemoryStore {
     registers: Arc<Mutex<Registers>>,

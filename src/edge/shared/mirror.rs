@@ -204,11 +204,11 @@ impl<S: Store> Mirror<S> {
             {
                 self.say(&key, by_hand(state), Duration::ZERO);
             }
-            // It is a new breaker, or had no place when another process forced it.
+            // A new breaker, or one without a place when another process forced it.
             (state, _, Some(State::Forced(forced))) if state != forced => {
                 breaker.adopt_state(forced);
             }
-            // What others have added to an opening that is known is not told as its own.
+            // An opening that others have prolonged is not told as its own.
             (BreakerState::Open, _, known) if !seen.adopted && known != Some(State::Open) => {
                 self.say(&key, State::Open, left);
             }

@@ -1,4 +1,4 @@
-//! The registers that are known, one of each key. Pure: time is an argument, counted from any fixed moment.
+//! The known registers, one of each key. Pure: time is an argument, counted from any fixed moment.
 //!
 //! Each key has one register, with a version. A process that learns something by itself writes the
 //! next version. The store takes a version only if it is higher than its own, so of two processes
