@@ -245,7 +245,6 @@ impl CallInfo {
     }
 
     /// Returns whether a layer holds the call back: no attempt runs.
-    #[allow(dead_code, reason = "batches ask for it")]
     pub(crate) fn is_held(&self) -> bool {
         self.ident.record.is_held()
     }

@@ -325,7 +325,6 @@ impl Record {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    #[allow(dead_code, reason = "batches ask for it")]
     pub(super) fn is_held(&self) -> bool {
         self.way.load(Relaxed) & HELD != 0
     }

@@ -90,8 +90,9 @@ impl Shared {
             return policy(how);
         }
         let limit = self.abandoned_after.or(self.rules.slow_call());
-        // A deadline that had passed before the call began to wait says nothing of the tool.
-        let timed_out = how.past_deadline && !how.pending.is_zero();
+        // A deadline that had passed before the call began to wait says nothing of the tool, nor
+        // does one that passed because the call was held back.
+        let timed_out = how.past_deadline && !how.pending.is_zero() && !how.was_held;
         match timed_out || how.pending >= limit.unwrap_or_else(|| call.patience()) {
             true => Count::Failure,
             false => Count::Neutral,

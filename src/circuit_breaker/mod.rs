@@ -26,9 +26,10 @@
 //!   denial, a rate limit, or a text alone prove nothing.
 //! - **Its future is dropped**: this is a failure if the call's deadline has passed, because a
 //!   layer or caller above has then enforced a timeout (unless an untrusted caller set the
-//!   deadline). It is also a failure if the call had been pending for about its timeout, or 30 s
-//!   ([`with_abandoned_after`](CircuitBreakerBuilder::with_abandoned_after)). Otherwise it does not
-//!   count.
+//!   deadline, or a layer below had held the call back). It is also a failure if the call had been
+//!   pending for about its timeout, or 30 s
+//!   ([`with_abandoned_after`](CircuitBreakerBuilder::with_abandoned_after)). That time is counted
+//!   from the sending: a wait in a layer below is not part of it. Otherwise it does not count.
 //! - **It panics**: a failure; the panic passes.
 //! - **It ends after the breaker has changed its state**: the result is stale and decides nothing.
 //!

@@ -155,7 +155,8 @@ impl Rates {
     /// Sets the share of calls of at least `slow_call` that opens the breaker, above 0 and at
     /// most 1. Default: none. A call that took so long and succeeded counts as slow; one that
     /// failed, or was dropped, as slow and as a failure. A slow probe is a failed one. The time
-    /// runs from the first wait of the call, so work that blocks before it is not seen.
+    /// runs from the first wait of the call that is not one in a layer below, so work that blocks
+    /// before it is not seen.
     pub const fn with_slow_call_rate(mut self, rate: f64, slow_call: Duration) -> Self {
         self.slow_call_rate = Some(rate);
         self.slow_call = Some(slow_call);

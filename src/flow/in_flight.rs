@@ -11,11 +11,14 @@ use crate::call::ToolCall;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Abandoned {
-    /// How long it had been pending; zero if it never was.
+    /// The time for which it had been pending since it was sent; zero if it never was.
     pub pending: Duration,
     /// Whether its deadline had passed. Then the drop is a timeout of an outer layer or of the
     /// caller.
     pub past_deadline: bool,
+    /// Whether a layer below held it back before it was sent. Then the deadline may have passed
+    /// because of that wait.
+    pub was_held: bool,
 }
 
 /// A guard of a call in flight. Reports exactly one of three ends: the result, the panic, or the
@@ -29,6 +32,7 @@ pub(crate) struct InFlight<T: Ticket> {
     deadline: Option<Instant>,
     since: Option<Instant>,
     stage: Stage,
+    was_held: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +53,7 @@ impl<T: Ticket> InFlight<T> {
             deadline,
             since: None,
             stage: Stage::Waiting,
+            was_held: false,
         }
     }
 
@@ -96,14 +101,20 @@ impl<T: Ticket> InFlight<T> {
         self.ticket.as_ref().expect("there until the end")
     }
 
-    /// Ends a poll that was `Pending`. Only the first one reads the clock, so a call that answers
-    /// immediately reads none.
+    /// Ends a poll that was `Pending`. Only the first one of a call that was sent reads the clock,
+    /// so a call that answers immediately reads none.
     #[inline]
     pub(crate) fn wait(&mut self) {
         if T::REPORTS {
-            let ticket = self.ticket.as_ref();
-            self.since = self.since.or_else(|| ticket.map(T::pending_since));
             self.stage = Stage::Waiting;
+            if self.since.is_none()
+                && let Some(ticket) = &self.ticket
+            {
+                match ticket.info().is_held() {
+                    true => self.was_held = true,
+                    false => self.since = Some(ticket.pending_since()),
+                }
+            }
         }
     }
 
@@ -115,7 +126,7 @@ impl<T: Ticket> InFlight<T> {
         finish(ticket.0.as_mut().expect("there until the end"))
     }
 
-    /// Returns since when the call is pending. `None` if it never was.
+    /// Returns since when the call is pending, from its sending on. `None` if it never was.
     #[inline]
     pub(super) fn since(&self) -> Option<Instant> {
         self.since
@@ -136,6 +147,7 @@ impl<T: Ticket> InFlight<T> {
                 _ => Duration::ZERO,
             },
             past_deadline: matches!((now, self.deadline), (Some(now), Some(at)) if now >= at),
+            was_held: self.was_held,
         });
     }
 }
@@ -274,6 +286,7 @@ mod tests {
         let expected = Abandoned {
             pending: Duration::from_secs(2),
             past_deadline: false,
+            was_held: false,
         };
         assert_eq!(*log.0.borrow(), [format!("{expected:?}")]);
     }

@@ -317,7 +317,8 @@ pub trait Ticket {
         call.trusted_deadline()
     }
 
-    /// Returns since when the call counts as pending. Asked at its first `Pending`. Default: now.
+    /// Returns since when the call counts as pending. Asked at its first `Pending` at which no layer
+    /// below holds it back. Default: now.
     fn pending_since(&self) -> Instant {
         Instant::now()
     }
@@ -414,7 +415,8 @@ pub trait Ends<Res>: Ticket {
 
     /// Records the result, and may change it in its place. Default: nothing.
     ///
-    /// `since` is the moment from which the call was pending: `None` if it never was, or if
+    /// `since` is the moment from which the call was pending, a wait in a layer below apart: `None`
+    /// if it never was, or if
     /// [`REPORTS`](Ticket::REPORTS) is `false`. An error that this puts in the place of a result
     /// has the names of the call only by [`ToolError::for_call`].
     fn ended(

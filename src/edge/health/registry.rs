@@ -319,7 +319,7 @@ impl Ticket for Visit {
     fn dropped(&mut self, how: Abandoned) {
         // A call that was not sent, or had not begun to wait, says nothing of the server.
         let has_waited = !how.pending.is_zero() && !self.info.is_unsent();
-        let is_late = how.past_deadline || how.pending >= self.info.patience();
+        let is_late = how.past_deadline && !how.was_held || how.pending >= self.info.patience();
         let sign = match has_waited && is_late {
             true => Sign::Failure(Reason::Timeout),
             false => Sign::Nothing,
