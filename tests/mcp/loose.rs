@@ -11,7 +11,7 @@ use std::{
 use axum::{
     Json, Router,
     extract::{Request, State},
-    http::{HeaderMap, StatusCode},
+    http::{HeaderMap, HeaderName, StatusCode},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::post,
@@ -58,6 +58,20 @@ fn error(status: u16, id: Value, code: i32, message: &str) -> Response {
 
 fn text(status: u16, text: &'static str) -> Response {
     (StatusCode::from_u16(status).unwrap(), text).into_response()
+}
+
+fn with_header(answer: Response, name: &'static str, value: &'static str) -> Response {
+    ([(HeaderName::from_static(name), value)], answer).into_response()
+}
+
+fn challenge(status: u16) -> Response {
+    with_header(text(status, ""), "www-authenticate", "Bearer")
+}
+
+/// An answer as an event.
+fn event(message: &Value) -> Response {
+    let event = format!("data: {message}\n\n");
+    ([("content-type", "text/event-stream")], event).into_response()
 }
 
 async fn serve(
@@ -157,6 +171,147 @@ async fn an_answer_without_the_requests_id_is_the_answer_to_the_request() {
     }
 }
 
+/// M-5: the same in a stream of events, whose other events stay as they are.
+#[tokio::test]
+async fn an_event_without_the_requests_id_is_the_answer_to_the_request() {
+    let refusal = json!({ "code": -32603, "message": "no luck" });
+    for id in [Value::Null, json!("server-error"), json!(4711)] {
+        let (loose, server) = serve(|_| text(404, "no")).await;
+        server.connect().await.unwrap();
+        let body = json!({ "jsonrpc": "2.0", "id": id, "error": refusal });
+        *loose.call.lock().unwrap() = Some(Arc::new(move |_| event(&body)));
+        let error = call(&server).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Upstream, "{id}: {error}");
+        assert!(error.message().contains("no luck"), "{error}");
+        // A result, after a notification.
+        let found = json!({ "jsonrpc": "2.0", "id": id, "result": { "content": [] } });
+        let note = json!({ "level": "info", "data": { "id": 7, "error": "none" } });
+        let note = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": note });
+        let both = format!("data: {note}\n\ndata: {found}\n\n");
+        let answer = move |_: &Value| {
+            let both = both.clone();
+            ([("content-type", "text/event-stream")], both).into_response()
+        };
+        *loose.call.lock().unwrap() = Some(Arc::new(answer));
+        call(&server).await.unwrap();
+        assert_eq!(loose.session.load(SeqCst), 1);
+    }
+}
+
+/// H-1, K-6: the delay stands in a header, in the JSON or in the words of the answer.
+#[tokio::test]
+async fn a_limit_is_read_wherever_the_answer_names_it() {
+    use ErrorKind::{Denied, RateLimited, Upstream};
+    use Execution::{NotStarted, Unknown};
+    type Words = fn(&Value) -> Response;
+    let rows: [(Words, ErrorKind, Execution, Option<u64>); 12] = [
+        // GitHub's secondary limit.
+        (
+            |_| with_header(text(403, "slow down"), "retry-after", "7"),
+            RateLimited,
+            NotStarted,
+            Some(7_000),
+        ),
+        (
+            |_| with_header(text(403, "no"), "x-ratelimit-remaining", "0"),
+            RateLimited,
+            NotStarted,
+            None,
+        ),
+        (
+            |id| {
+                with_header(
+                    error(403, id.clone(), -32000, "no"),
+                    "retry-after-ms",
+                    "1500",
+                )
+            },
+            RateLimited,
+            NotStarted,
+            Some(1_500),
+        ),
+        (|_| text(403, "not for you"), Denied, NotStarted, None),
+        (
+            |_| with_header(text(429, ""), "x-ms-retry-after-ms", "1500"),
+            RateLimited,
+            NotStarted,
+            Some(1_500),
+        ),
+        (
+            |_| with_header(text(429, "try again in 20s"), "retry-after", "7"),
+            RateLimited,
+            NotStarted,
+            Some(7_000),
+        ),
+        (
+            |_| text(429, "try again in 20s"),
+            RateLimited,
+            NotStarted,
+            Some(20_000),
+        ),
+        (
+            |_| text(429, r#"{"retry_after": 12}"#),
+            RateLimited,
+            NotStarted,
+            Some(12_000),
+        ),
+        (
+            |id| {
+                let error = json!({ "code": -32000, "message": "", "data": { "retryAfter": 3 } });
+                let body = json!({ "jsonrpc": "2.0", "id": id, "error": error });
+                (StatusCode::TOO_MANY_REQUESTS, Json(body)).into_response()
+            },
+            RateLimited,
+            NotStarted,
+            Some(3_000),
+        ),
+        (
+            |_| with_header(text(503, "busy"), "retry-after-ms", "250"),
+            Upstream,
+            NotStarted,
+            Some(250),
+        ),
+        (
+            |id| with_header(error(503, id.clone(), -32603, "busy"), "retry-after", "9"),
+            Upstream,
+            NotStarted,
+            Some(9_000),
+        ),
+        (
+            |_| text(503, "try again in 20s"),
+            Upstream,
+            Unknown,
+            Some(20_000),
+        ),
+    ];
+    let (loose, server) = serve(|_| text(404, "no")).await;
+    server.connect().await.unwrap();
+    for (nth, (answer, kind, execution, delay)) in rows.into_iter().enumerate() {
+        *loose.call.lock().unwrap() = Some(Arc::new(answer));
+        let error = call(&server).await.unwrap_err();
+        let found = (error.kind(), error.execution(), error.retry_after());
+        let delay = delay.map(Duration::from_millis);
+        assert_eq!(found, (kind, execution, delay), "{nth}: {error}");
+        assert!(error.status().is_some(), "{nth}: {error}");
+    }
+    assert_eq!(loose.session.load(SeqCst), 1);
+}
+
+/// H-1: an endless body of a limit holds no call.
+#[tokio::test]
+async fn of_the_body_of_a_limit_a_bounded_part_is_read() {
+    let (loose, server) = serve(|_| text(404, "no")).await;
+    server.connect().await.unwrap();
+    let answer = |_: &Value| {
+        let body = futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>("x".repeat(1024)));
+        let body = axum::body::Body::from_stream(body);
+        (StatusCode::TOO_MANY_REQUESTS, body).into_response()
+    };
+    *loose.call.lock().unwrap() = Some(Arc::new(answer));
+    let error = call(&server).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RateLimited);
+}
+
 /// M-5: the answer to the first request of a connection.
 #[tokio::test]
 async fn a_refusal_without_an_id_ends_the_attempt_to_connect() {
@@ -177,34 +332,45 @@ async fn a_refusal_without_an_id_ends_the_attempt_to_connect() {
 /// M-6: each call fails once, and the next one has a new session.
 #[tokio::test]
 async fn a_lost_session_is_known_in_any_words() {
+    use ErrorKind::{ConnectionFailed as Lost, Denied};
+    use Execution::{NotStarted, Unknown};
     type Words = fn(&Value) -> Response;
-    let unknown = Execution::Unknown;
-    let words: [(Words, Execution); 8] = [
-        (|id| error(400, id.clone(), -32600, "who are you?"), unknown),
+    let words: [(Words, ErrorKind, Execution); 11] = [
+        (
+            |id| error(400, id.clone(), -32600, "who are you?"),
+            Lost,
+            Unknown,
+        ),
         (
             |_| error(400, Value::Null, -32000, "Server not initialized"),
-            unknown,
+            Lost,
+            Unknown,
         ),
         (
             |id| error(400, id.clone(), -32602, "Invalid session"),
-            unknown,
+            Lost,
+            Unknown,
         ),
-        (|_| error(410, Value::Null, -32001, "gone"), unknown),
+        (|_| error(410, Value::Null, -32001, "gone"), Lost, Unknown),
         (
             |id| error(422, id.clone(), 4711, "expected initialize request"),
-            unknown,
+            Lost,
+            Unknown,
         ),
-        (|_| text(400, "unknown client"), Execution::NotStarted),
-        (|_| text(410, ""), Execution::NotStarted),
-        (|_| text(404, "no"), Execution::NotStarted),
+        (|_| text(400, "unknown client"), Lost, NotStarted),
+        (|_| text(404, "no"), Lost, NotStarted),
+        (|_| text(408, "session timed out"), Lost, Unknown),
+        (|_| text(410, ""), Lost, NotStarted),
+        (|_| challenge(401), Denied, NotStarted),
+        (|_| challenge(403), Denied, NotStarted),
     ];
-    for (nth, (stranger, execution)) in words.into_iter().enumerate() {
+    for (nth, (stranger, kind, execution)) in words.into_iter().enumerate() {
         let (loose, server) = serve(stranger).await;
         server.connect().await.unwrap();
         call(&server).await.unwrap();
         loose.forget();
         let error = call(&server).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConnectionFailed, "{nth}: {error}");
+        assert_eq!(error.kind(), kind, "{nth}: {error}");
         assert_eq!(error.execution(), execution, "{nth}: {error}");
         assert!(!server.connection().is_connected(), "{nth}");
         call(&server).await.unwrap();
@@ -214,16 +380,17 @@ async fn a_lost_session_is_known_in_any_words() {
 /// M-6: the server knows the session, whatever it says to a call.
 #[tokio::test]
 async fn a_refused_call_is_not_a_lost_session_if_the_server_answers_a_ping() {
-    for status in [400, 403, 409, 410] {
-        let (loose, server) = serve(|_| text(404, "no")).await;
-        server.connect().await.unwrap();
-        let answer = move |id: &Value| error(status, id.clone(), -32600, "Bad Request");
-        *loose.call.lock().unwrap() = Some(Arc::new(answer));
-        for _ in 0..3 {
+    let (loose, server) = serve(|_| text(404, "no")).await;
+    server.connect().await.unwrap();
+    for status in [400, 401, 403, 408, 409, 410] {
+        let json = move |id: &Value| error(status, id.clone(), -32600, "Bad Request");
+        let answers: [Answer; 2] = [Arc::new(json), Arc::new(move |_| challenge(status))];
+        for answer in answers {
+            *loose.call.lock().unwrap() = Some(answer);
             call(&server).await.unwrap_err();
         }
-        assert_eq!(loose.session.load(SeqCst), 1, "{status}");
     }
+    assert_eq!(loose.session.load(SeqCst), 1);
 }
 
 /// A 404 of an endpoint with sessions: the retry layer sends the call again, and nothing below it.

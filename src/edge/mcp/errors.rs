@@ -28,7 +28,7 @@ use crate::{
 /// | `McpError` with a code that is an HTTP status | that status' kind |
 /// | `McpError` -32603 | a rate limit or timeout by its message, else `Upstream` |
 /// | any other `McpError`, -32000 and -32001 too | by its message, else `Failed`, retryable |
-/// | `TransportSend`, over HTTP (feature `mcp-http`) | the status' kind, with `Retry-After` |
+/// | `TransportSend`, over HTTP (feature `mcp-http`) | the status' kind, with `Retry-After`; of `McpHttpClient` as [`from_http`](ToolError::from_http) |
 /// | `TransportSend` otherwise, `TransportClosed` | `ConnectionFailed` |
 /// | `ClientInitializeError`: of its transport, or of the server | that error's kind |
 /// | `Timeout` | `Timeout` |
@@ -148,16 +148,18 @@ pub(super) fn is_connection_refused(error: &ErrorData) -> bool {
 }
 
 /// Returns whether an answer may be that of a server that does not know the session, whatever its
-/// words are: a JSON-RPC error or a status that is not about the server's own state.
+/// words are: a JSON-RPC error or a status that is not about the server's own state, or a limit.
 pub(super) fn is_of_lost_session(error: &ToolError) -> bool {
     use ErrorKind::*;
-    let kind = error.kind();
-    matches!(
-        kind,
-        InvalidInput | NotFound | Failed | ConnectionFailed | Denied
-    ) && match protocol_code(error) {
-        Some(code) => !(UNSUPPORTED_VERSION..=HEADER_MISMATCH).contains(&code),
-        None => error.status().is_some(),
+    match protocol_code(error) {
+        Some(UNSUPPORTED_VERSION..=HEADER_MISMATCH) => false,
+        Some(_) => matches!(
+            error.kind(),
+            InvalidInput | NotFound | Failed | ConnectionFailed | Denied
+        ),
+        None => error
+            .status()
+            .is_some_and(|status| status.is_client_error() && error.kind() != RateLimited),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Errors of rmcp's streamable HTTP client.
 
-use std::{error::Error as StdError, time::SystemTime};
+use std::{error::Error as StdError, io, time::SystemTime};
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use rmcp::{
     service::{ClientInitializeError, ServiceError},
     transport::streamable_http_client::StreamableHttpError,
@@ -31,16 +31,16 @@ pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
         Http::HttpStatus(failure) => {
             let status = StatusCode::from_u16(failure.status).ok()?;
             let error = ToolError::from_status(status, error.to_string());
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "an HTTP date can be compared with the wall clock only"
-            )]
-            let now = SystemTime::now();
             let hint = failure.retry_after.as_deref();
-            error.hinted(hint.and_then(|hint| hint::retry_after(hint, now)))
+            error.hinted(hint.and_then(|hint| hint::retry_after(hint, wall_clock())))
         }
+        Http::Io(error) => match error.get_ref().and_then(|error| error.downcast_ref()) {
+            Some(refused) => ToolError::clone(refused),
+            None => new(ErrorKind::ConnectionFailed),
+        },
         Http::Client(error) => from_request(error),
-        Http::AuthRequired(_) | Http::InsufficientScope(_) => new(ErrorKind::Denied),
+        Http::AuthRequired(_) => new(ErrorKind::Denied).with_status(StatusCode::UNAUTHORIZED),
+        Http::InsufficientScope(_) => new(ErrorKind::Denied).with_status(StatusCode::FORBIDDEN),
         Http::ResponseBodyTooLarge { .. } => new(ErrorKind::Reported),
         // Refused with a 404, and again after rmcp's own attempt at a new session; or that attempt
         // was refused.
@@ -57,6 +57,31 @@ pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
         Http::UnexpectedContentType(_) | Http::Deserialize(_) => new(ErrorKind::Failed),
         _ => new(ErrorKind::ConnectionFailed),
     })
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an HTTP date can be compared with the wall clock only"
+)]
+fn wall_clock() -> SystemTime {
+    SystemTime::now()
+}
+
+/// Returns the error of an answer to `McpHttpClient`, in a type of rmcp's that has room for it.
+pub(super) fn refused(status: StatusCode, headers: &HeaderMap, body: &str) -> io::Error {
+    let message = format!("HTTP {status}: {body}");
+    let error = ToolError::from_http(status, headers, body, wall_clock());
+    io::Error::other(match is_session_refused(&message) {
+        true => ToolError::new(ErrorKind::ConnectionFailed, message)
+            .with_execution(Execution::NotStarted),
+        false => error.named(message.trim_end_matches(": ")),
+    })
+}
+
+/// Returns whether headers ask to wait.
+pub(super) fn ask_to_wait(headers: &HeaderMap) -> bool {
+    let hint = hint::from_headers(headers, wall_clock());
+    hint.is_some_and(|hint| hint.delay.is_some())
 }
 
 /// A text that was made of `error`, with the server's name instead of the address, which may be a

@@ -2,6 +2,7 @@
 //! are bounded before they are parsed.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     io,
     sync::Arc,
@@ -21,9 +22,14 @@ use rmcp::{
         },
     },
 };
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Map, Value, json};
 use sse_stream::{Sse, SseStream};
 
-use super::lines::{MAX_VALUES, TOO_LARGE, bounded, too_long, too_many};
+use super::{
+    http::{ask_to_wait, refused},
+    lines::{MAX_VALUES, TOO_LARGE, bounded, too_long, too_many},
+};
 use crate::text::values::Counter;
 
 pub(super) type Headers = HashMap<HeaderName, HeaderValue>;
@@ -104,51 +110,48 @@ async fn success(response: Response, id: Option<RequestId>, limits: Limits) -> A
     let (body, excess) = read(response, limits.max_json_response_size).await?;
     let message = match excess {
         Some(why) => too_large(why, id),
-        None => serde_json::from_slice(&body)
-            .map(|message| with_id(message, Some(id)))
+        None => serde_json::from_slice(&addressed(&body, &id))
             .map_err(|error| unexpected(format!("{error}: {}", shown(&body, MAX_SHOWN))))?,
     };
     Ok(Posted::Json(message, session))
 }
 
-/// Returns the JSON-RPC error of an answer that is not successful, or else its status.
+/// Returns the JSON-RPC error of an answer that is not successful, or else the error that its
+/// status, headers and body mean.
 async fn failure(
     response: Response,
     id: Option<RequestId>,
     is_discovery: bool,
     limits: Limits,
 ) -> Answer {
-    let status = response.status();
-    let of_status = HttpStatusError::new(status.as_u16(), text_of(&response, header::RETRY_AFTER));
+    let (status, headers) = (response.status(), response.headers().clone());
     let is_json = is(&response, names::JSON_MIME_TYPE);
-    let is_limit = status == StatusCode::TOO_MANY_REQUESTS;
-    if is_limit || status.is_server_error() && !is_json {
-        return Err(of_status.into());
-    }
     let session = text_of(&response, names::HEADER_SESSION_ID);
     let max = match is_json {
         true => limits.max_json_response_size,
         false => limits.max_error_response_size,
     };
     let (body, excess) = read(response, max).await.unwrap_or_default();
-    let is_refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-    if excess.is_none()
-        && !is_refused
-        && let Ok(error @ ServerJsonRpcMessage::Error(_)) = serde_json::from_slice(&body)
-    {
-        return Ok(Posted::Json(with_id(error, id), session));
+    let says_more = match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS => true,
+        StatusCode::SERVICE_UNAVAILABLE => ask_to_wait(&headers),
+        _ => false,
+    };
+    let may_be_message = excess.is_none() && (is_json || !status.is_server_error());
+    if may_be_message && !says_more {
+        let answer = id.as_ref().map(|id| addressed(&body, id));
+        let answer = serde_json::from_slice(answer.as_deref().unwrap_or(&body));
+        if let Ok(error @ ServerJsonRpcMessage::Error(_)) = answer {
+            return Ok(Posted::Json(error, session));
+        }
     }
     let text = shown(&body, limits.max_error_response_size);
-    let text = format!("HTTP {status}: {text}");
-    match status.is_server_error() {
-        true => Err(of_status.into()),
+    if is_discovery && !says_more && !status.is_server_error() {
         // rmcp then speaks a revision without `server/discover`.
-        false if is_discovery && !is_refused => {
-            let error = ErrorData::invalid_request(text, None);
-            Ok(Posted::Json(ServerJsonRpcMessage::error(error, id), None))
-        }
-        false => Err(unexpected(text)),
+        let error = ErrorData::invalid_request(format!("HTTP {status}: {text}"), None);
+        return Ok(Posted::Json(ServerJsonRpcMessage::error(error, id), None));
     }
+    Err(refused(status, &headers, &text).into())
 }
 
 fn unexpected(text: String) -> Failed {
@@ -159,15 +162,22 @@ fn shown(body: &[u8], max: usize) -> String {
     String::from_utf8_lossy(&body[..body.len().min(max)]).into_owned()
 }
 
-/// Makes a message the answer to the request of this id: HTTP has no other one on the same
-/// exchange.
-fn with_id(mut message: ServerJsonRpcMessage, id: Option<RequestId>) -> ServerJsonRpcMessage {
-    match (&mut message, id) {
-        (ServerJsonRpcMessage::Error(error), Some(id)) => error.id = Some(id),
-        (ServerJsonRpcMessage::Response(response), Some(id)) => response.id = id,
-        _ => {}
+/// Returns a message with the id of the request, if it is an answer: HTTP has no other one on the
+/// same exchange.
+fn addressed<'a>(message: &'a [u8], id: &RequestId) -> Cow<'a, [u8]> {
+    #[derive(Deserialize)]
+    struct Head {
+        id: Option<RequestId>,
+        method: Option<IgnoredAny>,
     }
-    message
+    let is_other = |head: Head| head.method.is_none() && head.id.as_ref() != Some(id);
+    if serde_json::from_slice(message).is_ok_and(is_other)
+        && let Ok(mut members) = serde_json::from_slice::<Map<String, Value>>(message)
+    {
+        members.insert("id".to_owned(), json!(id));
+        return Value::from(members).to_string().into_bytes().into();
+    }
+    message.into()
 }
 
 fn too_large(why: String, id: RequestId) -> ServerJsonRpcMessage {
@@ -216,7 +226,7 @@ async fn read(
 }
 
 /// Returns the events of the answer to a request. An error of the request replaces one that is too
-/// long.
+/// long, and an answer has the request's id.
 fn events(response: Response, max: usize, id: Option<RequestId>) -> BoxedSseResponse {
     // The bytes that have arrived since the last event.
     let arrived = Arc::new(AtomicUsize::new(0));
@@ -228,6 +238,7 @@ fn events(response: Response, max: usize, id: Option<RequestId>) -> BoxedSseResp
             false => Ok(chunk),
         }
     });
+    let of = id.clone();
     let events = SseStream::from_bytes_stream(bytes).map(move |event| match (event, &id) {
         (Err(_), Some(id)) if pending.load(Relaxed) > max => {
             let error = serde_json::to_string(&too_large(too_long(max), id.clone()));
@@ -238,7 +249,16 @@ fn events(response: Response, max: usize, id: Option<RequestId>) -> BoxedSseResp
             event
         }
     });
-    bounded_events(events.boxed())
+    let events = bounded_events(events.boxed()).map(move |event| {
+        let mut event = event?;
+        if let (Some(data), Some(id)) = (&event.data, &of)
+            && let Cow::Owned(answer) = addressed(data.as_bytes(), id)
+        {
+            event.data = String::from_utf8(answer).ok();
+        }
+        Ok(event)
+    });
+    events.boxed()
 }
 
 /// Returns events of which none has more than [`MAX_VALUES`] values.
