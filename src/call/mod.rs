@@ -338,7 +338,6 @@ impl ToolCall {
     }
 
     /// The same as a value: an object.
-    #[cfg(feature = "validate")]
     pub(crate) fn arguments_value(&self) -> &Value {
         self.data.arguments.value()
     }

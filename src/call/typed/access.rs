@@ -46,7 +46,7 @@ impl<'de> SeqAccess<'de> for &mut Items<'de> {
         let Some((index, value)) = self.left.next() else {
             return Ok(None);
         };
-        let read = seed.deserialize(Node::from(value));
+        let read = seed.deserialize(Node(value));
         read.map(Some)
             .map_err(|mismatch| mismatch.under(Step::Item(index)))
     }
@@ -98,7 +98,7 @@ impl<'de> MapAccess<'de> for &mut Entries<'de> {
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Mismatch> {
         let (name, value) = self.value.take().ok_or_else(Mismatch::unfit)?;
-        let read = seed.deserialize(Node::from(value));
+        let read = seed.deserialize(Node(value));
         read.map_err(|mismatch| mismatch.under(Step::to(name, self.known)))
     }
 
@@ -234,7 +234,7 @@ impl<'de> VariantAccess<'de> for Variant<'de> {
 
     fn unit_variant(self) -> Result<(), Mismatch> {
         match self.value {
-            None | Some(Node::Other(Value::Null)) => Ok(()),
+            None | Some(Node(Value::Null)) => Ok(()),
             Some(other) => Err(Mismatch::expected("a string", &other.kind())),
         }
     }
@@ -252,9 +252,9 @@ impl<'de> VariantAccess<'de> for Variant<'de> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Mismatch> {
-        self.read(|node| match node {
-            Node::Object(map) => Entries::read(map, fields, visitor),
-            other => Err(Mismatch::expected("an object", &other.kind())),
+        self.read(|node| match node.0 {
+            Value::Object(map) => Entries::read(map, fields, visitor),
+            _ => Err(Mismatch::expected("an object", &node.kind())),
         })
     }
 }

@@ -58,10 +58,9 @@ impl ToolCall {
     pub fn arguments_as<'de, T: Deserialize<'de>>(&'de self) -> Result<T, ToolError> {
         // Reading what is nested too deeply would overflow the stack.
         self.check()?;
-        let map = self.arguments();
-        T::deserialize(Node::Object(map)).or_else(|mismatch| {
-            if map.is_empty() {
-                let null = T::deserialize(Node::Other(&Value::Null));
+        T::deserialize(Node(self.arguments_value())).or_else(|mismatch| {
+            if self.arguments().is_empty() {
+                let null = T::deserialize(Node(&Value::Null));
                 return null.map_err(|_| refused(self, &mismatch));
             }
             Err(refused(self, &mismatch))

@@ -1,8 +1,9 @@
 use serde::{
     Deserializer,
     de::{Unexpected, Visitor},
+    forward_to_deserialize_any,
 };
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
 use super::{
     access::{Entries, Items, Variant},
@@ -12,127 +13,73 @@ use super::{
 /// JSON as serde_json's own `&Value` reads it, except for the errors, which keep no value and know
 /// their place.
 #[derive(Clone, Copy)]
-pub(super) enum Node<'de> {
-    Object(&'de Map<String, Value>),
-    Other(&'de Value),
-}
-
-impl<'de> From<&'de Value> for Node<'de> {
-    fn from(value: &'de Value) -> Self {
-        match value {
-            Value::Object(map) => Self::Object(map),
-            other => Self::Other(other),
-        }
-    }
-}
+pub(super) struct Node<'de>(pub(super) &'de Value);
 
 impl Node<'_> {
     /// Its type, without the value.
-    pub(super) fn kind(&self) -> Unexpected<'static> {
-        match self {
-            Self::Object(_) | Self::Other(Value::Object(_)) => Unexpected::Map,
-            Self::Other(Value::Null) => Unexpected::Unit,
-            Self::Other(Value::Bool(_)) => Unexpected::Bool(false),
-            Self::Other(Value::Number(n)) if n.is_f64() => Unexpected::Float(0.0),
-            Self::Other(Value::Number(_)) => Unexpected::Unsigned(0),
-            Self::Other(Value::String(_)) => Unexpected::Str(""),
-            Self::Other(Value::Array(_)) => Unexpected::Seq,
-        }
-    }
-
-    fn into_value(self) -> Value {
-        match self {
-            Self::Object(map) => Value::Object(map.clone()),
-            Self::Other(value) => value.clone(),
+    pub(super) fn kind(self) -> Unexpected<'static> {
+        match self.0 {
+            Value::Null => Unexpected::Unit,
+            Value::Bool(_) => Unexpected::Bool(false),
+            Value::Number(n) if n.is_f64() => Unexpected::Float(0.0),
+            Value::Number(_) => Unexpected::Unsigned(0),
+            Value::String(_) => Unexpected::Str(""),
+            Value::Array(_) => Unexpected::Seq,
+            Value::Object(_) => Unexpected::Map,
         }
     }
 }
 
-/// Methods that read what fits one of their patterns; whatever else there is does not fit.
-macro_rules! read {
-    ($([$($method:ident)+] $arguments:tt $patterns:tt)*) => {
-        $($(read!(@one $method $arguments $patterns);)+)*
-    };
-    (@one $method:ident ($($argument:ident: $type:ty),*) {
-        $($pattern:pat => |$visitor:ident| $visit:expr),+ $(,)?
-    }) => {
-        fn $method<V: Visitor<'de>>(self, $($argument: $type,)* visitor: V) -> Result<V::Value, Mismatch> {
-            match self {
-                $($pattern => {
-                    let $visitor = visitor;
-                    $visit
-                })+
-                other => Err(Mismatch::of_type(&other.kind(), &visitor)),
-            }
-        }
-    };
-}
-
+/// A visitor refuses the types that it cannot read.
 impl<'de> Deserializer<'de> for Node<'de> {
     type Error = Mismatch;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
-        match self {
-            Self::Object(map) | Self::Other(Value::Object(map)) => Entries::read(map, &[], visitor),
-            Self::Other(Value::Array(items)) => Items::read(items, None, visitor),
-            Self::Other(Value::Null) => visitor.visit_unit(),
-            Self::Other(Value::Bool(b)) => visitor.visit_bool(*b),
-            Self::Other(Value::Number(n)) => number(n, visitor),
-            Self::Other(Value::String(s)) => visitor.visit_borrowed_str(s),
+        match self.0 {
+            Value::Object(map) => Entries::read(map, &[], visitor),
+            Value::Array(items) => Items::read(items, None, visitor),
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(b) => visitor.visit_bool(*b),
+            Value::Number(n) => number(n, visitor),
+            Value::String(s) => visitor.visit_borrowed_str(s),
         }
     }
 
-    read! {
-        [
-            deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
-            deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128
-            deserialize_f32 deserialize_f64
-        ]() {
-            Self::Other(Value::Number(n)) => |visitor| number(n, visitor),
-        }
-        [deserialize_char deserialize_str deserialize_string deserialize_identifier]() {
-            Self::Other(Value::String(s)) => |visitor| visitor.visit_borrowed_str(s),
-        }
-        [deserialize_bool]() {
-            Self::Other(Value::Bool(b)) => |visitor| visitor.visit_bool(*b),
-        }
-        [deserialize_bytes deserialize_byte_buf]() {
-            Self::Other(Value::String(s)) => |visitor| visitor.visit_borrowed_str(s),
-            Self::Other(Value::Array(items)) => |visitor| Items::read(items, None, visitor),
-        }
-        [deserialize_unit]() {
-            Self::Other(Value::Null) => |visitor| visitor.visit_unit(),
-        }
-        [deserialize_unit_struct](_name: &'static str) {
-            Self::Other(Value::Null) => |visitor| visitor.visit_unit(),
-        }
-        [deserialize_seq]() {
-            Self::Other(Value::Array(items)) => |visitor| Items::read(items, None, visitor),
-        }
-        [deserialize_tuple](len: usize) {
-            Self::Other(Value::Array(items)) => |visitor| Items::read(items, Some(len), visitor),
-        }
-        [deserialize_tuple_struct](_name: &'static str, len: usize) {
-            Self::Other(Value::Array(items)) => |visitor| Items::read(items, Some(len), visitor),
-        }
-        [deserialize_map]() {
-            Self::Object(map) => |visitor| Entries::read(map, &[], visitor),
-        }
-        [deserialize_struct](_name: &'static str, fields: &'static [&'static str]) {
-            Self::Object(map) => |visitor| Entries::read(map, fields, visitor),
-            Self::Other(Value::Array(items)) => |visitor| {
-                Items::read(items, Some(fields.len()), visitor)
-            },
+    fn deserialize_tuple<V: Visitor<'de>>(
+        self,
+        len: usize,
+        visitor: V,
+    ) -> Result<V::Value, Mismatch> {
+        match self.0 {
+            Value::Array(items) => Items::read(items, Some(len), visitor),
+            _ => self.deserialize_any(visitor),
         }
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
-        visitor.visit_unit()
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        len: usize,
+        visitor: V,
+    ) -> Result<V::Value, Mismatch> {
+        self.deserialize_tuple(len, visitor)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mismatch> {
+        match self.0 {
+            Value::Object(map) => Entries::read(map, fields, visitor),
+            _ => self.deserialize_tuple(fields.len(), visitor),
+        }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
-        match self {
-            Self::Other(Value::Null) => visitor.visit_none(),
+        match self.0 {
+            Value::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
@@ -144,7 +91,7 @@ impl<'de> Deserializer<'de> for Node<'de> {
     ) -> Result<V::Value, Mismatch> {
         // serde_json's own kinds of values ask by such names for what only its `Value` has.
         if name.starts_with("$serde_json::private::") {
-            let read = self.into_value().deserialize_newtype_struct(name, visitor);
+            let read = self.0.deserialize_newtype_struct(name, visitor);
             return read.map_err(|_| Mismatch::unfit());
         }
         visitor.visit_newtype_struct(self)
@@ -156,21 +103,23 @@ impl<'de> Deserializer<'de> for Node<'de> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Mismatch> {
-        match self {
-            Self::Object(map) => match map.iter().next() {
-                Some((name, value)) if map.len() == 1 => {
-                    visitor.visit_enum(Variant::new(name, Some(value.into()), variants))
+        let (name, value) = match self.0 {
+            Value::String(name) => (name, None),
+            Value::Object(map) => match map.iter().next() {
+                Some((name, value)) if map.len() == 1 => (name, Some(Node(value))),
+                _ => {
+                    let single = "an object with a single field";
+                    return Err(Mismatch::expected(single, &self.kind()));
                 }
-                _ => Err(Mismatch::expected(
-                    "an object with a single field",
-                    &self.kind(),
-                )),
             },
-            Self::Other(Value::String(name)) => {
-                visitor.visit_enum(Variant::new(name, None, variants))
-            }
-            Self::Other(_) => Err(Mismatch::expected("a string or an object", &self.kind())),
-        }
+            _ => return Err(Mismatch::expected("a string or an object", &self.kind())),
+        };
+        visitor.visit_enum(Variant::new(name, value, variants))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
+        seq map identifier ignored_any
     }
 }
 
