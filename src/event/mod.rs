@@ -509,18 +509,16 @@ pub enum InertReason {
     NotEnforced,
 }
 
-impl InertReason {
+crate::text::names! {
     /// The reason's name in events and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NoPrincipal => "no_principal",
-            Self::NoSchema => "no_schema",
-            Self::NotMarkedSafe => "not_marked_safe",
-            Self::MarkedUnsafe => "marked_unsafe",
-            Self::NoKey => "no_key",
-            Self::NoAgent => "no_agent",
-            Self::NotEnforced => "not_enforced",
-        }
+    InertReason {
+        NoPrincipal = "no_principal",
+        NoSchema = "no_schema",
+        NotMarkedSafe = "not_marked_safe",
+        MarkedUnsafe = "marked_unsafe",
+        NoKey = "no_key",
+        NoAgent = "no_agent",
+        NotEnforced = "not_enforced",
     }
 }
 
@@ -544,27 +542,14 @@ pub enum RetryRefusal {
     TooLong,
 }
 
-impl RetryRefusal {
-    /// Every reason, in the order of their declaration.
-    #[cfg(feature = "metrics")]
-    pub(crate) const ALL: [Self; 6] = [
-        Self::Exhausted,
-        Self::NotMarkedSafe,
-        Self::Unsafe,
-        Self::Budget,
-        Self::Deadline,
-        Self::TooLong,
-    ];
-
+crate::text::names! {
     /// The reason's name in events.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Exhausted => "exhausted",
-            Self::NotMarkedSafe => "not_marked_safe",
-            Self::Unsafe => "unsafe",
-            Self::Budget => "budget",
-            Self::Deadline => "deadline",
-            Self::TooLong => "too_long",
-        }
+    pub(crate) RetryRefusal {
+        Exhausted = "exhausted",
+        NotMarkedSafe = "not_marked_safe",
+        Unsafe = "unsafe",
+        Budget = "budget",
+        Deadline = "deadline",
+        TooLong = "too_long",
     }
 }

@@ -27,18 +27,6 @@ pub enum CallOutcome {
 }
 
 impl CallOutcome {
-    /// Every outcome, in the order of their declaration.
-    #[cfg(feature = "metrics")]
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Success,
-        Self::Error,
-        Self::Timeout,
-        Self::Skipped,
-        Self::Cancelled,
-        Self::Panicked,
-        Self::Rejected,
-    ];
-
     /// The outcome of a call that ended with this error.
     pub fn of_error(error: &ToolError) -> Self {
         Self::of_failure(error.kind(), error.is_own_refusal())
@@ -66,7 +54,7 @@ impl CallOutcome {
 
 crate::text::names! {
     /// Its name as a label.
-    CallOutcome {
+    pub(crate) CallOutcome {
         Success = "success",
         Error = "error",
         Timeout = "timeout",
@@ -128,15 +116,9 @@ pub enum TokenOutcome {
     Failed,
 }
 
-impl TokenOutcome {
-    /// Every outcome, in the order of their declaration.
-    #[cfg(any(feature = "metrics", feature = "token"))]
-    pub(crate) const ALL: [Self; 4] = [Self::Hit, Self::Exchanged, Self::Shared, Self::Failed];
-}
-
 crate::text::names! {
     /// Its name as a label.
-    TokenOutcome {
+    pub(crate) TokenOutcome {
         Hit = "hit",
         Exchanged = "exchanged",
         Shared = "shared",

@@ -103,17 +103,6 @@ pub(crate) struct OpenCause {
 }
 
 impl OpenCause {
-    const REASONS: [TransitionReason; 9] = [
-        TransitionReason::ConsecutiveFailures,
-        TransitionReason::FailuresInWindow,
-        TransitionReason::FailureRate,
-        TransitionReason::SlowCallRate,
-        TransitionReason::PeriodElapsed,
-        TransitionReason::ProbesSucceeded,
-        TransitionReason::ProbeFailed,
-        TransitionReason::Forced,
-        TransitionReason::Shared,
-    ];
     /// The bits of each count.
     const COUNT: u32 = 28;
     const MOST: u32 = (1 << Self::COUNT) - 1;
@@ -121,10 +110,8 @@ impl OpenCause {
     /// In one word, which is not 0, so that a refusal reads it with one load. Counts above 2^28 are
     /// cut.
     pub(crate) fn to_bits(self) -> u64 {
-        let is_it = |reason: &TransitionReason| *reason == self.reason;
-        let reason = Self::REASONS.iter().position(is_it).map_or(0, |n| n + 1);
         let count = |n: u32| u64::from(n.min(Self::MOST));
-        (reason as u64) << (2 * Self::COUNT)
+        (self.reason as u64 + 1) << (2 * Self::COUNT)
             | count(self.failures) << Self::COUNT
             | count(self.calls)
     }
@@ -133,7 +120,7 @@ impl OpenCause {
     pub(crate) fn from_bits(bits: u64) -> Option<Self> {
         let reason = (bits >> (2 * Self::COUNT)) as usize;
         Some(Self {
-            reason: *Self::REASONS.get(reason.checked_sub(1)?)?,
+            reason: *TransitionReason::ALL.get(reason.checked_sub(1)?)?,
             failures: (bits >> Self::COUNT) as u32 & Self::MOST,
             calls: bits as u32 & Self::MOST,
         })
@@ -232,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_cause_comes_back_from_its_word() {
-        for reason in OpenCause::REASONS {
+        for reason in TransitionReason::ALL {
             for (failures, calls) in [
                 (0, 0),
                 (5, 5),

@@ -55,10 +55,14 @@ macro_rules! debug_fields {
 }
 pub(crate) use debug_fields;
 
-/// The table of the names of an enum's variants: its function `name`, and `Display`.
+/// The table of the names of an enum's variants: its function `name`, its list `ALL`, and `Display`.
 macro_rules! names {
-    ($(#[$doc:meta])* $type:ident { $($variant:ident = $name:literal),+ $(,)? }) => {
+    ($(#[$doc:meta])* $all:vis $type:ident { $($variant:ident = $name:literal),+ $(,)? }) => {
         impl $type {
+            /// Every value, in the order of their declaration.
+            #[allow(dead_code, reason = "not every list is used, nor with every feature")]
+            $all const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
+
             $(#[$doc])*
             pub const fn name(self) -> &'static str {
                 match self {

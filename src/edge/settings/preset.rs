@@ -27,20 +27,9 @@ pub enum Preset {
     HttpProxy,
 }
 
-impl Preset {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Default,
-        Self::AgentLibrary,
-        Self::AgentLoop,
-        Self::Gateway,
-        Self::HttpProxy,
-    ];
-}
-
 crate::text::names! {
     /// As it is written: `agent_library`.
-    Preset {
+    pub Preset {
         Default = "default",
         AgentLibrary = "agent_library",
         AgentLoop = "agent_loop",
