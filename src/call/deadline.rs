@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use tokio::time::Instant;
 
@@ -114,14 +114,8 @@ impl ToolCall {
     /// [`CallInfo::patience`].
     #[inline]
     pub(crate) fn share_limit(&self) {
-        self.data.ident.record.set_limit_ms(self.limit_ms);
-    }
-
-    /// Marks that the call is sent to the inner service. An earlier attempt, or an earlier call
-    /// with the same record, may have left it [held](CallInfo::hold).
-    #[inline]
-    pub(crate) fn release(&self) {
-        self.data.ident.record.release(self.recording);
+        let shared = &self.data.ident.record.limit_ms;
+        shared.store(self.limit_ms, Relaxed);
     }
 
     /// Keeps a reserve from the deadline for its owner; what is spent of it at `now` is spent.

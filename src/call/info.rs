@@ -1,4 +1,7 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use http::Extensions;
 
@@ -145,7 +148,7 @@ pub(super) use getters;
 #[derive(Clone)]
 pub struct CallInfo {
     ident: Arc<Ident>,
-    recording: u32,
+    pub(super) recording: u32,
     replay: ReplaySafety,
 }
 
@@ -202,62 +205,24 @@ impl CallInfo {
     /// it by now; 0 if there is none. Clones that run at the same time without an observer share
     /// it.
     pub(crate) fn limit_ms(&self) -> u32 {
-        self.ident.record.limit_ms()
-    }
-
-    /// Marks that a layer holds the call back, until it [releases](Self::release) it: an observer
-    /// that sees the future dropped meanwhile knows that the call was not sent. Clones that run
-    /// together share it, but for a clone that is observed alone.
-    pub(crate) fn hold(self) -> Held {
-        let is_held = self.ident.record.hold(self.recording);
-        Held(is_held.then_some(self))
-    }
-
-    /// Marks that a function has the call: it was not sent, as far as is known, until it is
-    /// [released](Self::release). Unlike a held call it may be at work.
-    pub(crate) fn enter_function(&self) {
-        self.ident.record.enter_function(self.recording);
-    }
-
-    /// Marks that the call is sent to the inner service.
-    #[inline]
-    pub(crate) fn release(&self) {
-        self.ident.record.release(self.recording);
-    }
-
-    /// Marks that an attempt has ended, and another one follows.
-    pub(crate) fn end_attempt(&self, may_have_run: bool) {
-        self.ident.record.end_attempt(self.recording, may_have_run);
+        self.ident.record.limit_ms.load(Relaxed)
     }
 
     /// Keeps the error of an attempt, with its number, for the layer that may end the next one, or
     /// forgets it.
     pub(crate) fn set_failed(&self, error: Option<(u32, ToolError)>) {
-        self.ident.record.set_failed(self.recording, error);
+        let record = &self.ident.record;
+        if record.is_free_for(self.recording) {
+            drop(record.put(|rare| std::mem::replace(&mut rare.failed, error)));
+        }
     }
 
     /// Returns the error of the attempt before the one that runs, unless it came before attempt
     /// `first`: then an outer layer has made it.
     pub(crate) fn failed_since(&self, first: u32) -> Option<ToolError> {
-        let failed = self.ident.record.failed();
-        let (_, error) = failed.as_ref().filter(|(attempt, _)| *attempt >= first)?;
-        Some(error.clone())
-    }
-
-    /// Returns whether a layer holds the call back: no attempt runs.
-    pub(crate) fn is_held(&self) -> bool {
-        self.ident.record.is_held()
-    }
-
-    /// Returns whether a layer holds the call back, or a function has not sent it yet.
-    pub(crate) fn is_unsent(&self) -> bool {
-        self.ident.record.is_unsent()
-    }
-
-    /// Returns whether a layer held the call back when it was dropped, so that it was not sent and
-    /// never will be. Needs an observer.
-    pub(crate) fn is_lost_unsent(&self) -> bool {
-        self.recording != 0 && self.ident.record.is_lost_unsent()
+        let rare = self.ident.record.get_rare()?;
+        let (attempt, error) = rare.failed.as_ref()?;
+        (*attempt >= first).then(|| error.clone())
     }
 
     /// Writes to the call's record, if an observer [observes](super::ToolCall::observe) it.
@@ -332,26 +297,5 @@ crate::text::debug_fields! {
         server: this.server().map(Short::name),
         id: this.id().map(Short::name),
         ..
-    }
-}
-
-/// A call that a layer holds back.
-#[derive(Debug, Default)]
-pub(crate) struct Held(Option<CallInfo>);
-
-impl Held {
-    /// Marks that the call is sent. Without this it stays held, also after the drop.
-    pub(crate) fn release(&self) {
-        if let Some(call) = &self.0 {
-            call.release();
-        }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        if let Some(call) = &self.0 {
-            call.ident.record.end_hold();
-        }
     }
 }

@@ -1,12 +1,6 @@
 //! Jobs: work that goes on after the answer to the call that has started it.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{
-        AtomicBool,
-        Ordering::{Acquire, Release},
-    },
-};
+use std::sync::Arc;
 
 use http::Extensions;
 use serde::{Deserialize, Serialize};
@@ -122,56 +116,25 @@ pub(super) struct Job {
     is_own: bool,
 }
 
-/// The job of one recording.
-#[derive(Default)]
-pub(super) struct JobSlot {
-    job: Mutex<Option<(u32, JobRef)>>,
-    /// Whether there ever was one: most calls have none, and take no lock.
-    used: AtomicBool,
-}
-
-crate::text::opaque_debug!({} JobSlot);
-
-impl JobSlot {
-    fn lock(&self) -> MutexGuard<'_, Option<(u32, JobRef)>> {
-        self.job.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, recording: u32, job: JobRef) {
-        *self.lock() = Some((recording, job));
-        self.used.store(true, Release);
-    }
-
-    /// Unless there is another one by now.
-    fn clear(&self, job: &JobRef) {
-        self.lock().take_if(|(_, current)| current == job);
-    }
-
-    fn get(&self, recording: u32) -> Option<JobRef> {
-        if !self.used.load(Acquire) {
-            return None;
-        }
-        let slot = self.lock();
-        let current = slot.as_ref().filter(|(of, _)| *of == recording)?;
-        Some(current.1.clone())
-    }
-}
-
 impl Record {
     /// Leaves the job that the tool has started, for further attempts at this call and for
     /// observers above.
     pub fn set_job(&self, job: JobRef) {
-        self.job.set(self.recording(), job);
+        let job = (self.recording(), job);
+        drop(self.put(|rare| rare.job.replace(job)));
     }
 
     /// The job is over, or was cancelled.
     pub fn clear_job(&self, job: &JobRef) {
-        self.job.clear(job);
+        // Unless there is another one by now.
+        drop(self.put(|rare| rare.job.take_if(|(_, current)| current == job)));
     }
 
     /// The job that an attempt at this call has started, and that may still run.
     pub fn job(&self) -> Option<JobRef> {
-        self.job.get(self.recording())
+        let rare = self.get_rare()?;
+        let (of, job) = rare.job.as_ref()?;
+        (*of == self.recording()).then(|| job.clone())
     }
 }
 

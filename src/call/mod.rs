@@ -14,7 +14,6 @@
 mod arguments;
 mod claim;
 mod deadline;
-mod extension;
 mod hash;
 mod identity;
 mod info;
@@ -26,6 +25,7 @@ mod progress;
 mod record;
 mod recording;
 mod typed;
+mod way;
 mod wire;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
@@ -58,10 +58,10 @@ pub use self::{
     record::{IdempotencyKey, Record},
 };
 pub(crate) use self::{
-    info::Held,
     observation::Recorded,
     principal::Whose,
-    record::{Known, nanos},
+    record::{known, nanos},
+    way::Held,
 };
 
 /// A tool name longer than this many bytes is refused by [`ToolCall::check`].
@@ -479,7 +479,7 @@ impl Clone for ToolCall {
     #[inline]
     fn clone(&self) -> Self {
         if self.recording != 0 {
-            self.data.ident.record.set_copied();
+            self.data.ident.record.way.set_copied();
         }
         self.copy()
     }

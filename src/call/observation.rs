@@ -3,7 +3,7 @@ use std::{
     time::Duration,
 };
 
-use super::{CallInfo, Known, Record};
+use super::{CallInfo, Record, known};
 use crate::{error::ToolError, event::Listen, redact::Rules};
 
 /// An observer's view of a call's [`Record`]; see [`ToolCall::observe`](super::ToolCall::observe).
@@ -43,15 +43,12 @@ impl Observation {
     /// put rules on it: so what it ended with is shown by them.
     #[inline]
     pub(crate) fn adopt_rules(&mut self) {
-        if self.record().has_rules() && *self.call().rules() == Rules::default() {
-            self.adopt_rules_of_record();
-        }
-    }
-
-    #[cold]
-    fn adopt_rules_of_record(&mut self) {
-        let rules = self.record().rules();
-        if let Some(call) = &mut self.call {
+        if let Some(rules) = self.record().rules()
+            && let Some(call) = self
+                .call
+                .as_mut()
+                .filter(|call| *call.rules() == Rules::default())
+        {
             call.set_rules(rules);
         }
     }
@@ -136,9 +133,9 @@ impl Observation {
     pub(crate) fn recorded(&self) -> Recorded {
         let record = self.record();
         Recorded {
-            timeout: record.timeout.get(),
-            configured_timeout: record.configured.get(),
-            output_bytes: record.output_bytes.get(),
+            timeout: record.timeout.load(Relaxed),
+            configured_timeout: record.configured.load(Relaxed),
+            output_bytes: record.output_bytes.load(Relaxed),
             waited_nanos: record.waited_nanos.load(Relaxed),
             max_attempts: record.max_attempts.load(Relaxed),
             refusals: record.refusals.load(Relaxed),
@@ -165,7 +162,7 @@ impl Observation {
         let is_reused = self.is_reused();
         let sent = match error {
             Some(error) => self.sent_before(error, self.attempts() - u32::from(is_reused)),
-            None => self.attempts() - u32::from(is_reused || self.record().is_last_unsent()),
+            None => self.attempts() - u32::from(is_reused || self.is_last_unsent()),
         };
         sent.saturating_sub(u32::from(self.first).saturating_sub(1))
     }
@@ -176,9 +173,7 @@ impl Observation {
         let is_ours = error.tool().is_none_or(|tool| tool == self.call().tool());
         match error.attempts().filter(|_| is_ours) {
             Some(said) => said,
-            None if error.is_own_refusal() || self.record().is_last_unsent() => {
-                begun.saturating_sub(1)
-            }
+            None if error.is_own_refusal() || self.is_last_unsent() => begun.saturating_sub(1),
             None => begun,
         }
     }
@@ -218,12 +213,12 @@ impl Observation {
     /// The timeout in force at the last attempt; `None` without one. What a deadline leaves of it
     /// is known once the call has waited.
     pub fn timeout(&self) -> Option<Duration> {
-        self.record().timeout()
+        known(self.record().timeout.load(Relaxed)).map(Duration::from_nanos)
     }
 
     /// The timeout as configured, before a deadline shortened it.
     pub fn configured_timeout(&self) -> Option<Duration> {
-        self.record().configured.get().duration()
+        known(self.record().configured.load(Relaxed)).map(Duration::from_nanos)
     }
 
     /// How many attempts there may be; `None` if no layer repeats the call.
@@ -239,7 +234,7 @@ impl Observation {
 
     /// How many bytes the answer has, as compact JSON, if the leaf, or a layer, has said.
     pub fn output_bytes(&self) -> Option<u64> {
-        self.record().output_bytes.get().get()
+        known(self.record().output_bytes.load(Relaxed))
     }
 
     /// Returns whether a timeout layer found the call slow.
@@ -268,9 +263,10 @@ impl Observation {
 /// The figures of a record at one moment, in the record's own units, as few of them are ever read.
 #[derive(Clone, Default)]
 pub(crate) struct Recorded {
-    pub(crate) timeout: Known,
-    pub(crate) configured_timeout: Known,
-    pub(crate) output_bytes: Known,
+    /// One more than the number, or 0 if it is not [known], as the two below.
+    pub(crate) timeout: u64,
+    pub(crate) configured_timeout: u64,
+    pub(crate) output_bytes: u64,
     pub(crate) waited_nanos: u64,
     /// 0 if unknown.
     pub(crate) max_attempts: u32,

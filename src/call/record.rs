@@ -11,11 +11,9 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    extension::{Attempt, AttemptExtensions},
-    job::JobSlot,
-    listeners::Listeners,
-};
+use http::Extensions;
+
+use super::{JobRef, listeners::Listeners, way::Way};
 use crate::{error::ToolError, redact::Rules};
 
 /// What happened below an observer during one logical call: layers write it, those above read it
@@ -47,41 +45,37 @@ pub struct Record {
     pub(super) known: AtomicBool,
     pub(super) listeners: Listeners,
     pub(super) dispatched: AtomicBool,
-    pub(super) timeout: Shared,
-    pub(super) configured: Shared,
+    /// The timeouts, in nanoseconds, and the size: one more than the number, or 0 if it is not known.
+    pub(super) timeout: AtomicU64,
+    pub(super) configured: AtomicU64,
+    pub(super) output_bytes: AtomicU64,
     pub(super) waited_nanos: AtomicU64,
-    pub(super) output_bytes: Shared,
     pub(super) wants_output_bytes: AtomicBool,
-    /// Where the attempt that runs is: [`HELD`], [`BETWEEN`], [`AGAIN`], [`IN_FUNCTION`],
-    /// and the number of [`HOLDER`]s. Written also without an observer.
-    way: AtomicU32,
+    pub(super) way: Way,
     /// The shortest timeout on the way of the attempt that runs, in milliseconds; 0 if there is
     /// none. Written also without an observer, as circuit breakers judge by it.
-    limit_ms: AtomicU32,
+    pub(super) limit_ms: AtomicU32,
     /// The beginning of the idempotency keys of its recordings; 0 before the first one is asked
     /// for.
     key: AtomicU64,
-    extensions: AttemptExtensions,
-    pub(super) job: JobSlot,
-    /// Whether there are `rules` of this recording.
-    has_rules: AtomicBool,
-    /// The number and the error of the attempt before the one that runs. Written also without an
-    /// observer.
-    failed: Mutex<Option<(u32, ToolError)>>,
-    /// The redaction rules that a layer below the outermost observer has put on the call.
-    rules: Mutex<Rules>,
+    rare: Mutex<Rare>,
+    /// Whether anything was put into `rare`: most calls take no lock.
+    has_rare: AtomicBool,
 }
 
-/// A layer holds the call back: this attempt was not sent.
-const HELD: u32 = 1;
-/// The attempt before has ended, and the next one has no number yet.
-const BETWEEN: u32 = 2;
-/// The call was copied, or an attempt before may have run.
-const AGAIN: u32 = 4;
-/// A function has the call. It was not sent, unless the function sends it elsewhere.
-const IN_FUNCTION: u32 = 8;
-/// A future that holds the call back is alive.
-const HOLDER: u32 = 16;
+/// The facts that few calls have, each with the number of the recording or the attempt.
+#[derive(Default)]
+pub(super) struct Rare {
+    /// The values that a leaf or a layer leaves about one attempt.
+    extensions: Option<((u32, u32), Extensions)>,
+    pub(super) job: Option<(u32, JobRef)>,
+    /// The error of the attempt before the one that runs. Written also without an observer.
+    pub(super) failed: Option<(u32, ToolError)>,
+    /// The redaction rules that a layer below the outermost observer has put on the call.
+    rules: Option<(u32, Rules)>,
+}
+
+crate::text::opaque_debug!({} Rare);
 
 /// Tells repetitions of a call from other calls; see
 /// [`ToolCall::idempotency_key`](super::ToolCall::idempotency_key).
@@ -99,67 +93,9 @@ impl fmt::Display for IdempotencyKey {
     }
 }
 
-/// A number that may not be known, in the space of a number: the largest stands for that, and what
-/// is as large counts as one less.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Known(u64);
-
-impl Known {
-    const NONE: Self = Self(u64::MAX);
-
-    #[inline]
-    pub(crate) fn get(self) -> Option<u64> {
-        (self != Self::NONE).then_some(self.0)
-    }
-
-    pub(crate) fn duration(self) -> Option<Duration> {
-        self.get().map(Duration::from_nanos)
-    }
-}
-
-impl Default for Known {
-    fn default() -> Self {
-        Self::NONE
-    }
-}
-
-impl From<Option<u64>> for Known {
-    fn from(number: Option<u64>) -> Self {
-        number.map_or(Self::NONE, |number| Self(number.min(u64::MAX - 1)))
-    }
-}
-
-impl From<Option<Duration>> for Known {
-    fn from(d: Option<Duration>) -> Self {
-        d.map(nanos).into()
-    }
-}
-
-/// The same, shared.
-#[derive(Debug)]
-pub(super) struct Shared(AtomicU64);
-
-impl Shared {
-    #[inline]
-    fn set(&self, value: u64) {
-        self.0.store(value, Relaxed);
-    }
-
-    #[inline]
-    fn forget(&self) {
-        self.set(Known::NONE.0);
-    }
-
-    #[inline]
-    pub(super) fn get(&self) -> Known {
-        Known(self.0.load(Relaxed))
-    }
-}
-
-impl Default for Shared {
-    fn default() -> Self {
-        Self(AtomicU64::new(Known::NONE.0))
-    }
+/// Returns a number of a record that may not be known: it is one more, or 0.
+pub(crate) fn known(number: u64) -> Option<u64> {
+    number.checked_sub(1)
 }
 
 /// Whole nanoseconds; a duration of 584 years and more is the largest number.
@@ -181,7 +117,7 @@ impl Record {
         self.state
             .compare_exchange(state, recording, SeqCst, Relaxed)
             .ok()?;
-        if self.way.load(SeqCst) != 0 && !self.forget_way() {
+        if !self.way.forget() {
             self.end(recording);
             return None;
         }
@@ -195,16 +131,7 @@ impl Record {
         self.dispatched.store(false, Relaxed);
         self.wants_output_bytes.store(false, Relaxed);
         self.waited_nanos.store(0, Relaxed);
-        self.has_rules.store(false, Relaxed);
         Some(recording)
-    }
-
-    /// Forgets where an earlier call was. Returns false for a clone that is held: its hold comes
-    /// before this, or sees that the record is in use.
-    #[cold]
-    fn forget_way(&self) -> bool {
-        let forget = |way| (way & HELD == 0 || way < HOLDER).then_some(way & !(HOLDER - 1));
-        self.way.fetch_update(SeqCst, SeqCst, forget).is_ok()
     }
 
     /// An observation begins.
@@ -251,107 +178,34 @@ impl Record {
     pub fn set_timeout(&self, in_force: Duration, configured: Duration) {
         let in_force = nanos(in_force);
         // What is not known is the largest.
-        if in_force < self.timeout.get().0 {
-            self.timeout.set(in_force);
-            self.configured.set(nanos(configured));
+        if in_force < self.timeout.load(Relaxed).wrapping_sub(1) {
+            self.timeout.store(in_force + 1, Relaxed);
+            self.configured
+                .store(nanos(configured).wrapping_add(1), Relaxed);
         }
     }
 
-    pub(super) fn timeout(&self) -> Option<Duration> {
-        self.timeout.get().duration()
+    /// Puts something into what few calls have. Returns what `put` does, to be dropped after the
+    /// lock.
+    pub(super) fn put<T>(&self, put: impl FnOnce(&mut Rare) -> T) -> T {
+        let before = put(&mut self.rare());
+        self.has_rare.store(true, Release);
+        before
+    }
+
+    /// Returns what few calls have, if it ever was there.
+    pub(super) fn get_rare(&self) -> Option<MutexGuard<'_, Rare>> {
+        self.has_rare.load(Acquire).then(|| self.rare())
+    }
+
+    fn rare(&self) -> MutexGuard<'_, Rare> {
+        self.rare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether this recording may write, or no other one runs.
-    fn is_free_for(&self, recording: u32) -> bool {
+    pub(super) fn is_free_for(&self, recording: u32) -> bool {
         let state = self.state.load(SeqCst);
         state & 1 == 0 || state == recording
-    }
-
-    /// Returns whether the call is held now. It is not if a clone is being recorded.
-    pub(super) fn hold(&self, recording: u32) -> bool {
-        let hold = |way| Some((way | HELD) + HOLDER);
-        let _ = self.way.fetch_update(SeqCst, Relaxed, hold);
-        let is_free = self.is_free_for(recording);
-        if !is_free {
-            self.way.fetch_and(!HELD, Relaxed);
-            self.end_hold();
-        }
-        is_free
-    }
-
-    pub(super) fn end_hold(&self) {
-        self.way.fetch_sub(HOLDER, Relaxed);
-    }
-
-    pub(super) fn enter_function(&self, recording: u32) {
-        if self.is_free_for(recording) {
-            self.way.fetch_or(IN_FUNCTION, Relaxed);
-        }
-    }
-
-    pub(super) fn set_copied(&self) {
-        self.way.fetch_or(AGAIN, Relaxed);
-    }
-
-    /// The attempt is sent to the inner service.
-    #[inline]
-    pub(super) fn release(&self, recording: u32) {
-        const UNSENT: u32 = HELD | IN_FUNCTION;
-        if self.way.load(Relaxed) & UNSENT != 0 && self.is_free_for(recording) {
-            self.way.fetch_and(!UNSENT, Relaxed);
-        }
-    }
-
-    /// An attempt has ended, and another one follows.
-    pub(super) fn end_attempt(&self, recording: u32, may_have_run: bool) {
-        if !self.is_free_for(recording) {
-            return;
-        }
-        let again = if may_have_run { AGAIN } else { 0 };
-        self.way.fetch_or(BETWEEN | again, Relaxed);
-    }
-
-    /// Sets the number and the error of the attempt before the one that runs.
-    pub(super) fn set_failed(&self, recording: u32, failed: Option<(u32, ToolError)>) {
-        if self.is_free_for(recording) {
-            let mut kept = self.failed();
-            let before = std::mem::replace(&mut *kept, failed);
-            drop(kept);
-            drop(before);
-        }
-    }
-
-    pub(super) fn failed(&self) -> MutexGuard<'_, Option<(u32, ToolError)>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn is_held(&self) -> bool {
-        self.way.load(Relaxed) & HELD != 0
-    }
-
-    pub(super) fn is_unsent(&self) -> bool {
-        self.way.load(Relaxed) & (HELD | IN_FUNCTION) != 0
-    }
-
-    /// Returns whether no attempt has run and none will: the only copy was held back, and the
-    /// future that held it is gone. Not so of a function, which may have sent the call elsewhere.
-    pub(super) fn is_lost_unsent(&self) -> bool {
-        self.way.load(Relaxed) & !BETWEEN == HELD
-    }
-
-    /// Returns whether the attempt with the last number was not sent.
-    pub(super) fn is_last_unsent(&self) -> bool {
-        self.is_unsent() && self.way.load(Relaxed) & BETWEEN == 0
-    }
-
-    #[inline]
-    pub(super) fn set_limit_ms(&self, ms: u32) {
-        self.limit_ms.store(ms, Relaxed);
-    }
-
-    #[inline]
-    pub(super) fn limit_ms(&self) -> u32 {
-        self.limit_ms.load(Relaxed)
     }
 
     /// Sets how many attempts there may be.
@@ -369,7 +223,7 @@ impl Record {
     /// Sets how many bytes the answer has, as compact JSON. For code that knows it: the tool
     /// itself, or a layer that has measured it.
     pub fn set_output_bytes(&self, bytes: u64) {
-        self.output_bytes.set(bytes);
+        self.output_bytes.store(bytes.wrapping_add(1), Relaxed);
     }
 
     /// Marks the call as slow.
@@ -408,36 +262,29 @@ impl Record {
 
     /// The first ones stay: those of the outermost layer, and not of another stack to which the
     /// tool sends its call on.
-    #[cold]
     pub(super) fn set_rules(&self, rules: Rules) {
-        let mut slot = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.has_rules() {
-            *slot = rules;
-            self.has_rules.store(true, Release);
-        }
+        let recording = self.recording();
+        self.put(|rare| {
+            if rare.rules.as_ref().is_none_or(|(of, _)| *of != recording) {
+                rare.rules = Some((recording, rules));
+            }
+        });
     }
 
-    #[inline]
-    pub(super) fn has_rules(&self) -> bool {
-        self.has_rules.load(Acquire)
-    }
-
-    pub(super) fn rules(&self) -> Rules {
-        let rules = self.rules.lock();
-        rules.unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn rules(&self) -> Option<Rules> {
+        let rare = self.get_rare()?;
+        let (of, rules) = rare.rules.as_ref()?;
+        (*of == self.recording()).then(|| rules.clone())
     }
 
     /// Begins attempt `n`: its timeout and its answer are not known yet.
     #[inline]
     pub fn begin_attempt(&self, n: u32) {
         self.attempts.store(n, Relaxed);
-        const BEFORE: u32 = HELD | IN_FUNCTION | BETWEEN;
-        if self.way.load(Relaxed) & BEFORE != 0 {
-            self.way.fetch_and(!BEFORE, Relaxed);
-        }
-        self.timeout.forget();
-        self.configured.forget();
-        self.output_bytes.forget();
+        self.way.begin_attempt();
+        self.timeout.store(0, Relaxed);
+        self.configured.store(0, Relaxed);
+        self.output_bytes.store(0, Relaxed);
         self.reported.store(false, Relaxed);
         self.reused.store(false, Relaxed);
     }
@@ -446,19 +293,29 @@ impl Record {
     /// [`TraceHooks`](crate::trace::TraceHooks) of the same author. It replaces one of the same
     /// type, and is gone with the next attempt.
     pub fn insert_extension<T: Clone + Send + Sync + 'static>(&self, value: T) {
-        self.extensions.insert(self.attempt(), value);
+        let attempt = self.attempt();
+        self.put(|rare| {
+            let before = rare.extensions.take_if(|(of, _)| *of != attempt);
+            let (_, values) = rare
+                .extensions
+                .get_or_insert_with(|| (attempt, Extensions::new()));
+            (before, values.insert(value))
+        });
     }
 
     /// The value of this type that the last attempt has left.
     pub fn extension<T: Clone + Send + Sync + 'static>(&self) -> Option<T> {
-        self.extensions.get(self.attempt())
+        let rare = self.get_rare()?;
+        let (of, values) = rare.extensions.as_ref()?;
+        values.get().filter(|_| *of == self.attempt()).cloned()
     }
 
     pub(super) fn recording(&self) -> u32 {
         self.state.load(Relaxed)
     }
 
-    fn attempt(&self) -> Attempt {
+    /// The numbers of the recording and of the attempt in it.
+    fn attempt(&self) -> (u32, u32) {
         (self.recording(), self.attempts.load(Relaxed))
     }
 

@@ -15,7 +15,7 @@ use super::{
     tool_result::{About, ToolResult},
 };
 use crate::{
-    call::{Known, Observation, ToolCall},
+    call::{Observation, ToolCall},
     error::{ErrorKind, ToolError},
     kit::preparing::Preparing,
     outcome::{Classify, Outcome},
@@ -153,7 +153,7 @@ impl Pending {
         let attempts = self.below.sent(error.as_ref());
         if data.is_none() {
             // The size is of an answer that is not handed on.
-            below.output_bytes = Known::default();
+            below.output_bytes = 0;
         }
         let error = error.map(|error| self.failed(error, &mut duration, attempts));
         ToolResult {

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::call::Recorded;
+use crate::call::{Recorded, known};
 
 /// What the layers below a [`ToolResultLayer`](super::ToolResultLayer) did for a call,
 /// and values that the caller adds.
@@ -28,12 +28,12 @@ impl Metadata {
 
     /// The timeout in force at the last attempt.
     pub fn timeout(&self) -> Option<Duration> {
-        self.below.timeout.duration()
+        known(self.below.timeout).map(Duration::from_nanos)
     }
 
     /// The same as configured, before a deadline shortened it.
     pub fn configured_timeout(&self) -> Option<Duration> {
-        self.below.configured_timeout.duration()
+        known(self.below.configured_timeout).map(Duration::from_nanos)
     }
 
     /// Returns whether the call took more than its fraction of the timeout.
@@ -54,7 +54,7 @@ impl Metadata {
     /// How many bytes the answer has as JSON, if the tool or a layer has
     /// [said](crate::Record::set_output_bytes).
     pub fn output_bytes(&self) -> Option<u64> {
-        self.below.output_bytes.get()
+        known(self.below.output_bytes)
     }
 
     /// The value that the caller has added under this key.

@@ -146,6 +146,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ToolResult<T> {
         let duration = Duration::try_from_secs_f64(wire.duration_ms / 1e3)
             .map_err(|_| de::Error::custom("`duration_ms` is no duration"))?;
         let metadata = wire.metadata;
+        let or_unknown = |number: Option<u64>| number.map_or(0, |number| number.wrapping_add(1));
         let mut call = ToolCall::new(wire.tool);
         call.set_names([
             wire.server,
@@ -161,9 +162,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ToolResult<T> {
             attempts: wire.attempts,
             metadata: Metadata {
                 below: Recorded {
-                    timeout: metadata.timeout_ms.into(),
-                    configured_timeout: metadata.configured_timeout_ms.into(),
-                    output_bytes: metadata.output_bytes.into(),
+                    timeout: or_unknown(metadata.timeout_ms.map(nanos)),
+                    configured_timeout: or_unknown(metadata.configured_timeout_ms.map(nanos)),
+                    output_bytes: or_unknown(metadata.output_bytes),
                     waited_nanos: metadata.waited_ms.map_or(0, nanos),
                     max_attempts: metadata.max_attempts.unwrap_or(0),
                     refusals: metadata.refused_retries,

@@ -1,0 +1,162 @@
+//! Where a call is on its way: held back, sent, or between two attempts.
+
+use std::sync::atomic::{
+    AtomicU32,
+    Ordering::{Relaxed, SeqCst},
+};
+
+use super::{CallInfo, Observation, Record, ToolCall};
+
+/// Where the attempt that runs is: [`HELD`], [`BETWEEN`], [`AGAIN`], [`IN_FUNCTION`], and the
+/// number of [`HOLDER`]s. Written also without an observer.
+#[derive(Debug, Default)]
+pub(super) struct Way(AtomicU32);
+
+/// A layer holds the call back: this attempt was not sent.
+const HELD: u32 = 1;
+/// The attempt before has ended, and the next one has no number yet.
+const BETWEEN: u32 = 2;
+/// The call was copied, or an attempt before may have run.
+const AGAIN: u32 = 4;
+/// A function has the call. It was not sent, unless the function sends it elsewhere.
+const IN_FUNCTION: u32 = 8;
+/// A future that holds the call back is alive.
+const HOLDER: u32 = 16;
+const UNSENT: u32 = HELD | IN_FUNCTION;
+
+impl Way {
+    #[inline]
+    fn has(&self, bits: u32) -> bool {
+        self.0.load(Relaxed) & bits != 0
+    }
+
+    /// Forgets where an earlier call was. Returns false for a clone that is held: its hold comes
+    /// before this, or sees that the record is in use.
+    #[inline]
+    pub(super) fn forget(&self) -> bool {
+        let forget = |way| (way & HELD == 0 || way < HOLDER).then_some(way & !(HOLDER - 1));
+        self.0.load(SeqCst) == 0 || self.0.fetch_update(SeqCst, SeqCst, forget).is_ok()
+    }
+
+    #[inline]
+    pub(super) fn begin_attempt(&self) {
+        if self.has(UNSENT | BETWEEN) {
+            self.0.fetch_and(!(UNSENT | BETWEEN), Relaxed);
+        }
+    }
+
+    pub(super) fn set_copied(&self) {
+        self.0.fetch_or(AGAIN, Relaxed);
+    }
+}
+
+impl Record {
+    #[inline]
+    fn release(&self, recording: u32) {
+        if self.way.has(UNSENT) && self.is_free_for(recording) {
+            self.way.0.fetch_and(!UNSENT, Relaxed);
+        }
+    }
+}
+
+impl ToolCall {
+    /// Marks that the call is sent to the inner service. An earlier attempt, or an earlier call
+    /// with the same record, may have left it [held](CallInfo::hold).
+    #[inline]
+    pub(crate) fn release(&self) {
+        self.data.ident.record.release(self.recording);
+    }
+}
+
+impl CallInfo {
+    fn way(&self) -> &Way {
+        &self.observed().way
+    }
+
+    /// Returns whether its recording may write, or no other one runs.
+    fn is_free(&self) -> bool {
+        self.observed().is_free_for(self.recording)
+    }
+
+    /// Marks that a layer holds the call back, until it [releases](Held::release) it: an observer
+    /// that sees the future dropped meanwhile knows that the call was not sent. Clones that run
+    /// together share it, but for a clone that is observed alone.
+    pub(crate) fn hold(self) -> Held {
+        let hold = |way| Some((way | HELD) + HOLDER);
+        let _ = self.way().0.fetch_update(SeqCst, Relaxed, hold);
+        if self.is_free() {
+            return Held(Some(self));
+        }
+        // A clone is being recorded.
+        self.way().0.fetch_and(!HELD, Relaxed);
+        self.way().0.fetch_sub(HOLDER, Relaxed);
+        Held(None)
+    }
+
+    /// Marks that a function has the call: it was not sent, as far as is known, until it is
+    /// [released](Self::release). Unlike a held call it may be at work.
+    pub(crate) fn enter_function(&self) {
+        if self.is_free() {
+            self.way().0.fetch_or(IN_FUNCTION, Relaxed);
+        }
+    }
+
+    /// Marks that the call is sent to the inner service.
+    pub(crate) fn release(&self) {
+        self.observed().release(self.recording);
+    }
+
+    /// Marks that an attempt has ended, and another one follows.
+    pub(crate) fn end_attempt(&self, may_have_run: bool) {
+        if self.is_free() {
+            let again = if may_have_run { AGAIN } else { 0 };
+            self.way().0.fetch_or(BETWEEN | again, Relaxed);
+        }
+    }
+
+    /// Returns whether a layer holds the call back: no attempt runs.
+    pub(crate) fn is_held(&self) -> bool {
+        self.way().has(HELD)
+    }
+
+    /// Returns whether a layer holds the call back, or a function has not sent it yet.
+    #[inline]
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.way().has(UNSENT)
+    }
+
+    /// Returns whether no attempt has run and none will: the only copy was held back, and the
+    /// future that held it is gone. Not so of a function, which may have sent the call elsewhere.
+    /// Needs an observer.
+    pub(crate) fn is_lost_unsent(&self) -> bool {
+        self.recording != 0 && self.way().0.load(Relaxed) & !BETWEEN == HELD
+    }
+}
+
+impl Observation {
+    /// Returns whether the attempt with the last number was not sent.
+    pub(super) fn is_last_unsent(&self) -> bool {
+        self.call().is_unsent() && !self.call().way().has(BETWEEN)
+    }
+}
+
+/// A call that a layer holds back.
+#[derive(Debug, Default)]
+pub(crate) struct Held(Option<CallInfo>);
+
+impl Held {
+    /// Marks that the call is sent. Without this it stays held, also after the drop.
+    pub(crate) fn release(&self) {
+        if let Some(call) = &self.0 {
+            call.release();
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(call) = &self.0 {
+            call.way().0.fetch_sub(HOLDER, Relaxed);
+        }
+    }
+}
