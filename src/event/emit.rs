@@ -84,11 +84,16 @@ fn detail_or<T>(matters: bool, value: T) -> Option<T> {
     (matters || details_are_heard()).then_some(value)
 }
 
-/// The level of the event of a call that ended with this kind of error: INFO for mistakes of
-/// callers.
-pub(crate) const fn level_of(kind: ErrorKind) -> Level {
+/// Statuses that a caller's next call can mend: what it asked for does not fit the state of things.
+const CALLERS: [u16; 4] = [409, 412, 416, 423];
+
+/// The level of the event of a call that ended with this error: INFO for mistakes of callers.
+pub(crate) fn level_of_error(error: &ToolError) -> Level {
     use ErrorKind as Kind;
-    match kind {
+    let is_callers =
+        |error: &ToolError| CALLERS.contains(&error.status().map_or(0, |s| s.as_u16()));
+    match error.kind() {
+        Kind::Failed if is_callers(error) => Level::INFO,
         Kind::InvalidInput
         | Kind::NotFound
         | Kind::Denied
@@ -106,19 +111,6 @@ pub(crate) const fn level_of(kind: ErrorKind) -> Level {
         | Kind::TokenExchange
         | Kind::Panicked
         | Kind::Internal => Level::ERROR,
-    }
-}
-
-/// Statuses that a caller's next call can mend: what it asked for does not fit the state of things.
-const CALLERS: [u16; 4] = [409, 412, 416, 423];
-
-/// The level of the event of a call that ended with this error.
-pub(crate) fn level_of_error(error: &ToolError) -> Level {
-    match error.status().map(|status| status.as_u16()) {
-        Some(status) if error.kind() == ErrorKind::Failed && CALLERS.contains(&status) => {
-            Level::INFO
-        }
-        _ => level_of(error.kind()),
     }
 }
 

@@ -93,7 +93,7 @@ pub(crate) mod transition;
 use std::time::Duration;
 
 pub(crate) use self::{
-    emit::{Line, details_are_heard, emit, event, level_of, level_of_error, ms, short, width},
+    emit::{Line, details_are_heard, emit, event, level_of_error, ms, short, width},
     listen::Audience,
 };
 pub use self::{

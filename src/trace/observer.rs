@@ -1,4 +1,4 @@
-use std::{marker::PhantomData, time::Duration};
+use std::{borrow::Cow, fmt, marker::PhantomData, time::Duration};
 
 use tokio::time::Instant;
 use tracing::{Level, Span, field::display, record_all};
@@ -13,8 +13,8 @@ use crate::{
     call::{CallInfo, Claim, Observation, ToolCall},
     error::{ErrorKind, MAX_TEXT, ToolError},
     event::{
-        CallOutcome, Event, InertReason, details_are_heard, emit, heard::heard, level_of,
-        level_of_error, ms, names::span as names, short,
+        CallOutcome, Event, InertReason, details_are_heard, emit, heard::heard, level_of_error, ms,
+        names::span as names, short,
     },
     flow::{Abandoned, Ticket},
     foreign,
@@ -75,63 +75,10 @@ fn debug_spans_are_heard() -> bool {
     heard!(SPAN DEBUG)
 }
 
-/// A failure as spans and events show it.
-struct Failure<'a> {
-    kind: ErrorKind,
-    outcome: CallOutcome,
-    code: &'a str,
-    text: &'a str,
-    level: Level,
-}
-
-impl Failure<'static> {
-    fn of_kind(kind: ErrorKind, text: &'static str) -> Self {
-        Self {
-            kind,
-            outcome: CallOutcome::of(kind),
-            code: kind.code(),
-            text,
-            level: level_of(kind),
-        }
-    }
-
-    fn of_answer(kind: ErrorKind, text: &'static str, outcome: &Outcome) -> Self {
-        let failure = Self::of_kind(kind, text);
-        match outcome.is_mistake() {
-            true => Self {
-                level: Level::INFO,
-                ..failure
-            },
-            false => failure,
-        }
-    }
-}
-
-impl<'a> From<&'a ToolError> for Failure<'a> {
-    fn from(error: &'a ToolError) -> Self {
-        Self {
-            kind: error.kind(),
-            outcome: CallOutcome::of_error(error),
-            code: error.code(),
-            text: error.message(),
-            level: level_of_error(error),
-        }
-    }
-}
-
 /// Returns whether a subscriber listens to events like ours, on any level. A filter by the name of
 /// an event cannot be asked here.
 fn some_event_is_heard() -> bool {
     heard!(EVENT ERROR) || heard!(EVENT WARN) || heard!(EVENT INFO) || heard!(EVENT DEBUG)
-}
-
-/// The fields of the event at the end of a call.
-struct Facts {
-    duration_ms: f64,
-    attempts: u32,
-    max_attempts: Option<u32>,
-    output_bytes: Option<u64>,
-    is_reused: bool,
 }
 
 impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
@@ -199,24 +146,24 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
 
     /// The call has a result.
     pub(super) fn ended(&self, result: &Result<Res, ToolError>, outcome: &Outcome) {
-        if let Some(seen) = &self.seen {
-            self.tell_end(seen, result, outcome);
-        }
-    }
-
-    /// Apart, as all that is for listeners: calls without listeners are not to carry its weight.
-    fn tell_end(&self, seen: &Seen, result: &Result<Res, ToolError>, outcome: &Outcome) {
+        let Some(seen) = &self.seen else { return };
         let _entered = seen.span.enter();
         let failure = match result {
             Ok(_) => {
                 let word = || Outcome::reported().failure_of_answer();
                 let reported = seen.below.is_reported().then(word).flatten();
                 let failure = outcome.failure_of_answer().or(reported);
-                failure.map(|(kind, text)| Failure::of_answer(kind, text, outcome))
+                failure.map(|(kind, text)| Cow::Owned(ToolError::new(kind, text)))
             }
-            Err(error) => Some(error.into()),
+            Err(error) => Some(Cow::Borrowed(error)),
         };
-        self.report(seen, Some(result.as_ref()), failure.as_ref());
+        let is_mistake = result.is_ok() && outcome.is_mistake();
+        let level = |error| match is_mistake {
+            true => Level::INFO,
+            false => level_of_error(error),
+        };
+        let failure = failure.as_deref().map(|error| (error, level(error)));
+        self.report(seen, Some(result.as_ref()), failure);
     }
 
     /// Records the end in the span, and emits the event of a call.
@@ -224,19 +171,19 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         &self,
         seen: &Seen,
         result: Option<Result<&Res, &ToolError>>,
-        failure: Option<&Failure<'_>>,
+        failure: Option<(&ToolError, Level)>,
     ) {
-        let facts = self.record(seen, result, failure);
+        let (end, output_bytes) = self.record(seen, result, failure.map(|(error, _)| error));
         if self.layer.show.scope == Scope::Call {
-            self.check_limits(seen, failure.is_none(), &facts);
-            tell(&self.info, failure, result.and_then(Result::err), &facts);
+            self.check_limits(seen, &end);
+            self.tell(&seen.below, &end, output_bytes, failure);
         }
     }
 
     /// Counts a call that was sent, and that succeeded after a limit that no layer enforces.
-    fn check_limits(&self, seen: &Seen, is_success: bool, facts: &Facts) {
+    fn check_limits(&self, seen: &Seen, end: &End<'_, Res>) {
         let (info, layer) = (&self.info, &self.layer);
-        if info.limit_ms() > 0 || facts.attempts == 0 || !is_success {
+        if info.limit_ms() > 0 || end.attempts == 0 || end.failure.is_some() {
             return;
         }
         let timeout = info.timeout().and_then(|t| seen.since.checked_add(t));
@@ -247,16 +194,16 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         }
     }
 
-    /// Records the end in the span, and tells the hooks.
-    fn record(
+    /// Records the end in the span, and tells the hooks. Returns the end, and the answer's size.
+    fn record<'a>(
         &self,
         seen: &Seen,
-        result: Option<Result<&Res, &ToolError>>,
-        failure: Option<&Failure<'_>>,
-    ) -> Facts {
+        result: Option<Result<&'a Res, &'a ToolError>>,
+        failure: Option<&ToolError>,
+    ) -> (End<'a, Res>, Option<u64>) {
         let end = End {
             result,
-            failure: failure.map(|f| f.kind),
+            failure: failure.map(ToolError::kind),
             duration: seen.since.elapsed(),
             attempts: seen.below.sent(result.and_then(Result::err)),
         };
@@ -266,13 +213,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         };
         self.fill(seen, &end, failure, output_bytes, answer);
         self.layer.hooks.on_end(&self.info, &end, &seen.span);
-        Facts {
-            duration_ms: ms(end.duration),
-            attempts: end.attempts,
-            max_attempts: seen.below.max_attempts(),
-            output_bytes,
-            is_reused: seen.below.is_reused(),
-        }
+        (end, output_bytes)
     }
 
     /// Fills the fields of the span that are known at the end.
@@ -280,7 +221,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         &self,
         seen: &Seen,
         end: &End<'_, Res>,
-        failure: Option<&Failure<'_>>,
+        failure: Option<&ToolError>,
         output_bytes: Option<u64>,
         answer: Option<Answer<'_>>,
     ) {
@@ -291,17 +232,19 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         let is_unnamed = self.info.server().is_none();
         let server = is_unnamed.then(|| below.server()).flatten();
         let waited = Some(below.waited()).filter(|waited| !waited.is_zero());
-        let outcome = failure.map_or(CallOutcome::Success, |f| f.outcome);
+        let outcome = failure.map_or(CallOutcome::Success, CallOutcome::of_error);
         let error_type = end.error().and_then(|e| self.layer.hooks.error_type(e));
-        let error_type = failure.map(|f| error_type.as_deref().unwrap_or(f.kind.error_type()));
+        let error_type = failure.map(|f| error_type.as_deref().unwrap_or(f.kind().error_type()));
         // A call that its caller has cancelled has not failed.
-        let status = failure.filter(|f| f.outcome != CallOutcome::Cancelled);
+        let status = failure.filter(|_| outcome != CallOutcome::Cancelled);
         let rules = self.info.rules();
-        let (text, json) = match &answer {
-            Some(Answer::Text(text)) => (Some(display(rules.text(text, MAX_TEXT))), None),
-            Some(Answer::Json(json)) => (None, Some(display(rules.json(json)))),
-            None => (None, None),
-        };
+        let result = answer.as_ref().map(|answer| -> Box<dyn fmt::Display> {
+            match answer {
+                Answer::Text(text) => Box::new(rules.text(text, MAX_TEXT)),
+                Answer::Json(json) => Box::new(rules.json(json)),
+            }
+        });
+        let result = || result.as_ref().map(display);
         // All at once: a subscriber that writes text writes the whole span anew each time. The
         // status comes before its description: OpenTelemetry's layer drops a description that comes
         // first.
@@ -318,14 +261,12 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             { names::CONFIGURED_TIMEOUT_MS } = below.configured_timeout().map(ms),
             { names::WAITED_MS } = waited.map(ms),
             { names::ERROR_TYPE } = error_type,
-            { names::ERROR_CODE } = failure.map(|f| f.code),
+            { names::ERROR_CODE } = failure.map(ToolError::code),
             { names::OTEL_STATUS_CODE } = status.map(|_| "ERROR"),
-            { names::OTEL_STATUS_DESCRIPTION } = status.map(|f| f.text),
+            { names::OTEL_STATUS_DESCRIPTION } = status.map(ToolError::message),
             { names::OUTPUT_BYTES } = output_bytes,
-            { names::RESULT } = text.as_ref(),
-            { names::RESULT } = json.as_ref(),
-            { names::ATTEMPT_RESULT } = text,
-            { names::ATTEMPT_RESULT } = json,
+            { names::RESULT } = result(),
+            { names::ATTEMPT_RESULT } = result(),
         );
     }
 
@@ -347,57 +288,53 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         let bytes = bytes.or_else(|| answer.as_ref().map(Answer::bytes));
         (bytes, answer.filter(|_| show))
     }
-}
 
-fn tell(call: &CallInfo, failure: Option<&Failure<'_>>, error: Option<&ToolError>, facts: &Facts) {
-    let Facts {
-        duration_ms,
-        attempts,
-        is_reused,
-        ..
-    } = *facts;
-    let all = details_are_heard();
-    // A short line has room for one of the two.
-    let reused = is_reused.then_some(true);
-    let attempts = Some(attempts).filter(|_| all || !is_reused);
-    let max_attempts = facts.max_attempts.filter(|_| all);
-    let output_bytes = facts.output_bytes.filter(|_| all);
-    let error = error.filter(|_| all);
-    let Some(&Failure {
-        code,
-        text,
-        outcome,
-        level,
-        ..
-    }) = failure
-    else {
-        return emit!(INFO SUCCESS, call, DURATION_MS = duration_ms, ATTEMPTS = attempts, REUSED = reused,
-            MAX_ATTEMPTS = max_attempts, OUTPUT_BYTES = output_bytes);
-    };
-    macro_rules! failed {
-        ($level:ident) => {
-            emit!($level FAILURE, call, code: code, error: text, DURATION_MS = duration_ms,
-                ATTEMPTS = attempts, REUSED = reused, MAX_ATTEMPTS = max_attempts, OUTPUT_BYTES = output_bytes,
-                STATUS = error.and_then(ToolError::status).map(|s| s.as_u16()))
+    /// Emits the event of a call.
+    fn tell(
+        &self,
+        below: &Observation,
+        end: &End<'_, Res>,
+        output_bytes: Option<u64>,
+        failure: Option<(&ToolError, Level)>,
+    ) {
+        let (call, duration_ms) = (&self.info, ms(end.duration));
+        let all = details_are_heard();
+        // A short line has room for one of the two.
+        let reused = below.is_reused().then_some(true);
+        let attempts = Some(end.attempts).filter(|_| all || reused.is_none());
+        let max_attempts = below.max_attempts().filter(|_| all);
+        let output_bytes = output_bytes.filter(|_| all);
+        let Some((error, level)) = failure else {
+            return emit!(INFO SUCCESS, call, DURATION_MS = duration_ms, ATTEMPTS = attempts, REUSED = reused,
+                MAX_ATTEMPTS = max_attempts, OUTPUT_BYTES = output_bytes);
         };
-    }
-    match outcome {
-        CallOutcome::Timeout => emit!(WARN TIMEOUT, call, code: code, error: text,
-            DURATION_MS = duration_ms, ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts,
-            TIMEOUT_MS = error.and_then(ToolError::timeout).map(ms),
-            CONFIGURED_TIMEOUT_MS = error.and_then(ToolError::configured_timeout).map(ms)),
-        CallOutcome::Skipped => emit!(WARN SKIPPED, call, code: code, error: text,
-            DURATION_MS = duration_ms),
-        CallOutcome::Cancelled => emit!(INFO CANCELLED, call, DURATION_MS = duration_ms,
-            ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts),
-        CallOutcome::Rejected => emit!(INFO REJECTED, call, code: code, error: text,
-            DURATION_MS = duration_ms, ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts,
-            RETRY_AFTER_MS = error.and_then(ToolError::retry_after).map(ms)),
-        _ => match level {
-            Level::INFO => failed!(INFO),
-            Level::WARN => failed!(WARN),
-            _ => failed!(ERROR),
-        },
+        let (code, text) = (error.code(), error.message());
+        let detail = |of: fn(&ToolError) -> Option<Duration>| of(error).filter(|_| all).map(ms);
+        macro_rules! failed {
+            ($level:ident) => {
+                emit!($level FAILURE, call, code: code, error: text, DURATION_MS = duration_ms,
+                    ATTEMPTS = attempts, REUSED = reused, MAX_ATTEMPTS = max_attempts, OUTPUT_BYTES = output_bytes,
+                    STATUS = error.status().filter(|_| all).map(|s| s.as_u16()))
+            };
+        }
+        match CallOutcome::of_error(error) {
+            CallOutcome::Timeout => emit!(WARN TIMEOUT, call, code: code, error: text,
+                DURATION_MS = duration_ms, ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts,
+                TIMEOUT_MS = detail(ToolError::timeout),
+                CONFIGURED_TIMEOUT_MS = detail(ToolError::configured_timeout)),
+            CallOutcome::Skipped => emit!(WARN SKIPPED, call, code: code, error: text,
+                DURATION_MS = duration_ms),
+            CallOutcome::Cancelled => emit!(INFO CANCELLED, call, DURATION_MS = duration_ms,
+                ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts),
+            CallOutcome::Rejected => emit!(INFO REJECTED, call, code: code, error: text,
+                DURATION_MS = duration_ms, ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts,
+                RETRY_AFTER_MS = detail(ToolError::retry_after)),
+            _ => match level {
+                Level::INFO => failed!(INFO),
+                Level::WARN => failed!(WARN),
+                _ => failed!(ERROR),
+            },
+        }
     }
 }
 
@@ -413,10 +350,9 @@ impl<H: TraceHooks<Res>, Res> Ticket for Observer<H, Res> {
     fn dropped(&mut self, how: Abandoned) {
         let _entered = self.span().map(Span::enter);
         if let Some(seen) = &self.seen {
-            let failure = if how.past_deadline {
-                Failure::of_kind(ErrorKind::Timeout, "dropped after its deadline")
-            } else {
-                Failure::of_kind(ErrorKind::Cancelled, "dropped unfinished")
+            let failure = match how.past_deadline {
+                true => ToolError::new(ErrorKind::Timeout, "dropped after its deadline"),
+                false => ToolError::new(ErrorKind::Cancelled, "dropped unfinished"),
             };
             self.record(seen, None, Some(&failure));
         }
@@ -432,8 +368,8 @@ impl<H: TraceHooks<Res>, Res> Ticket for Observer<H, Res> {
     fn panicked(&mut self) {
         let Some(seen) = &self.seen else { return };
         let _entered = seen.span.enter();
-        let failure = Failure::of_kind(ErrorKind::Panicked, "the tool panicked");
-        self.report(seen, None, Some(&failure));
+        let failure = ToolError::new(ErrorKind::Panicked, "the tool panicked");
+        self.report(seen, None, Some((&failure, Level::ERROR)));
     }
 }
 

@@ -42,10 +42,29 @@ impl Scope {
             text: Short::field(call.tool(), 64),
             times: Cell::new(0),
         };
-        match self {
-            Self::Call => fill_call(span, call, &name),
-            Self::Attempt => fill_attempt(span, call, &name),
-        }
+        let attempt = call.attempt();
+        let otel_name = match self {
+            Self::Call => format!("execute_tool {}", name.text),
+            Self::Attempt => format!("attempt {attempt} {}", name.text),
+        };
+        // Each kind of span takes those that it has.
+        record_all!(
+            span,
+            { span::OTEL_NAME } = %otel_name,
+            { span::OTEL_KIND } = "internal",
+            { span::OPERATION_NAME } = "execute_tool",
+            { span::TOOL_NAME } = %name,
+            { span::TOOL } = %name,
+            { span::CALL_ID } = call.id().map(short),
+            { span::ATTEMPT_CALL_ID } = call.id().map(short),
+            { span::TOOL_TYPE } = "function",
+            { span::CONVERSATION_ID } = call.session_id().map(short),
+            { span::SERVER } = call.server().map(short),
+            { span::AGENT_ID } = call.agent_id().map(short),
+            { span::TRACE_ID } = call.trace_id().map(short),
+            { span::SESSION_ID } = call.session_id().map(short),
+            { span::ATTEMPT_NUMBER } = attempt,
+        );
         name.times.get()
     }
 }
@@ -98,23 +117,6 @@ fn call_span() -> Span {
     )
 }
 
-fn fill_call(span: &Span, call: &ToolCall, read: &Read<'_>) {
-    record_all!(
-        span,
-        { span::OTEL_NAME } = %format_args!("execute_tool {}", read.text),
-        { span::OTEL_KIND } = "internal",
-        { span::OPERATION_NAME } = "execute_tool",
-        { span::TOOL_NAME } = %read,
-        { span::CALL_ID } = call.id().map(short),
-        { span::TOOL_TYPE } = "function",
-        { span::CONVERSATION_ID } = call.session_id().map(short),
-        { span::SERVER } = call.server().map(short),
-        { span::AGENT_ID } = call.agent_id().map(short),
-        { span::TRACE_ID } = call.trace_id().map(short),
-        { span::SESSION_ID } = call.session_id().map(short),
-    );
-}
-
 /// Without OpenTelemetry's names for a tool's execution (`gen_ai.*`): backends count by them, and
 /// this is a part of one.
 fn attempt_span() -> Span {
@@ -142,21 +144,6 @@ fn attempt_span() -> Span {
         { span::TIMEOUT_MS } = Empty,
         { span::CONFIGURED_TIMEOUT_MS } = Empty,
     )
-}
-
-fn fill_attempt(span: &Span, call: &ToolCall, read: &Read<'_>) {
-    let attempt = call.attempt();
-    record_all!(
-        span,
-        { span::OTEL_NAME } = %format_args!("attempt {attempt} {}", read.text),
-        { span::OTEL_KIND } = "internal",
-        { span::TOOL } = %read,
-        { span::ATTEMPT_CALL_ID } = call.id().map(short),
-        { span::SERVER } = call.server().map(short),
-        { span::TRACE_ID } = call.trace_id().map(short),
-        { span::SESSION_ID } = call.session_id().map(short),
-        { span::ATTEMPT_NUMBER } = attempt,
-    );
 }
 
 /// A function that is given the span of a call before the span is entered: the last moment in which
