@@ -29,7 +29,7 @@ impl<'de> Items<'de> {
             left: items.iter().enumerate(),
         };
         let read = match visitor.visit_seq(&mut items) {
-            Ok(_) if items.left.len() > 0 => Err(Mismatch::fewer("elements")),
+            Ok(_) if items.left.len() > 0 => Err(Mismatch::length()),
             read => read,
         };
         read.map_err(|mismatch| mismatch.of_length(declared, all))
@@ -77,7 +77,7 @@ impl<'de> Entries<'de> {
         let value = visitor.visit_map(&mut entries)?;
         match entries.left.len() {
             0 => Ok(value),
-            _ => Err(Mismatch::fewer("fields")),
+            _ => Err(Mismatch::length()),
         }
     }
 }

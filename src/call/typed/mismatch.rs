@@ -12,12 +12,14 @@ const MAX_STEPS: usize = 8;
 
 /// Why arguments do not fit, without a value of theirs.
 ///
-/// serde tells its errors by type before it makes texts of them: here they stay what they are. What
-/// it shows is written in the program: names of fields and variants, the lengths of tuples, serde's
-/// own words for types. Any other text may have a value in it, in whatever way, so none is kept.
+/// serde tells its errors by type before it makes texts of them: here only such texts are kept as
+/// are written in the program: names of fields and variants, the lengths of tuples, serde's own
+/// words for types. Any other text may have a value in it, in whatever way, so none is kept.
 #[derive(Debug)]
 pub(super) struct Mismatch {
-    what: What,
+    text: String,
+    /// A length is wrong: of what, is not known.
+    is_length: bool,
     /// From the inside out.
     path: Vec<Step>,
 }
@@ -40,65 +42,42 @@ impl Step {
     }
 }
 
-#[derive(Debug)]
-enum What {
-    /// The expected type, and the type that came.
-    Other(String, String),
-    /// How many elements were declared, and how many came.
-    Length(usize, usize),
-    /// A length is wrong: whose, is not known.
-    SomeLength,
-    /// There is more than was read.
-    Fewer(&'static str),
-    /// One of these was expected.
-    NoneOf(&'static [&'static str]),
-    /// A field that is not one of these.
-    Unknown(&'static [&'static str]),
-    Missing(&'static str),
-    Twice(&'static str),
-    /// Nothing is known, or nothing that may be shown.
-    Unfit,
-}
-
 impl Mismatch {
-    fn new(what: What) -> Self {
+    fn new(text: String) -> Self {
         Self {
-            what,
+            text,
+            is_length: false,
             path: Vec::new(),
         }
     }
 
+    /// Nothing is known, or nothing that may be shown.
     pub(super) fn unfit() -> Self {
-        Self::new(What::Unfit)
+        Self::new("the value does not fit".to_owned())
+    }
+
+    /// There are more elements, or fields, than were read, or a length is wrong in another way.
+    pub(super) fn length() -> Self {
+        Self {
+            is_length: true,
+            ..Self::unfit()
+        }
     }
 
     /// The type of a value is another.
-    pub(super) fn expected(expected: &'static str, came: &Unexpected<'_>) -> Self {
-        Self::new(What::Other(expected.to_owned(), a(kind(came))))
+    pub(super) fn expected(expected: &str, came: &Unexpected<'_>) -> Self {
+        Self::new(format!("expected {expected}, not {}", a(kind(came))))
     }
 
     /// The same in the words of a type.
     pub(super) fn of_type(came: &Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::other(expected, a(kind(came)))
-    }
-
-    /// There are more elements, or fields, than were read.
-    pub(super) fn fewer(what: &'static str) -> Self {
-        Self::new(What::Fewer(what))
-    }
-
-    fn other(expected: &dyn Expected, came: String) -> Self {
-        Self::new(match plain(expected) {
-            Some(expected) => What::Other(expected, came),
-            None => What::Unfit,
-        })
+        plain(expected).map_or_else(Self::unfit, |expected| Self::expected(&expected, came))
     }
 
     /// The same where an array is read that should have `declared` elements, and has `all`.
     pub(super) fn of_length(mut self, declared: Option<usize>, all: usize) -> Self {
-        let own = self.path.is_empty() && matches!(self.what, What::SomeLength | What::Fewer(_));
-        if let (true, Some(declared)) = (own, declared) {
-            self.what = What::Length(declared, all);
+        if let (true, true, Some(declared)) = (self.path.is_empty(), self.is_length, declared) {
+            self.text = format!("expected {declared} elements, not {all}");
         }
         self
     }
@@ -127,46 +106,19 @@ impl Mismatch {
 /// Says what is wrong. A type that wraps this error in one of its own gets no values either.
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.what {
-            What::Other(expected, came) => write!(f, "expected {expected}, not {came}"),
-            What::Length(declared, all) => write!(f, "expected {declared} elements, not {all}"),
-            What::Fewer(what) => write!(f, "expected fewer {what}"),
-            What::NoneOf([]) => f.write_str("no value fits"),
-            What::NoneOf(names) => write!(f, "expected {}", one_of(names)),
-            What::Unknown([]) => f.write_str("expected no fields"),
-            What::Unknown(names) => write!(f, "unknown field, expected {}", one_of(names)),
-            What::Missing(name) => write!(f, "the field `{}` is missing", Short::name(name)),
-            What::Twice(name) => write!(f, "the field `{}` is there twice", Short::name(name)),
-            What::SomeLength | What::Unfit => f.write_str("the value does not fit"),
-        }
+        f.write_str(&self.text)
     }
 }
 
 impl std::error::Error for Mismatch {}
 
 /// What types of serde and of the standard library expect, in their own words.
-const WORDS: &[&str] = &[
-    "a string",
-    "a borrowed string",
-    "a character",
-    "a boolean",
-    "a number",
-    "option",
-    "an array",
-    "an object",
-    "any valid JSON value",
-    "IP address",
-    "IPv4 address",
-    "IPv6 address",
-    "socket address",
-    "path string",
-];
+const WORDS: &str = "a string, a borrowed string, a character, a boolean, a number, option, an array, \
+    an object, any valid JSON value, IP address, IPv4 address, IPv6 address, socket address, \
+    path string";
 
 /// The same of numbers: these words, alone or behind `a nonzero`.
-const NUMBERS: &[&str] = &[
-    "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32",
-    "f64",
-];
+const NUMBERS: &str = "u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64";
 
 /// How serde's words for types of the program begin, and what these types are in JSON: names of
 /// Rust types mean nothing to a model.
@@ -194,8 +146,9 @@ fn plain(expected: &dyn Expected) -> Option<String> {
         _ => match TYPES.iter().find(|(start, _)| expected.starts_with(start)) {
             Some((_, json)) => json,
             None => {
+                let has = |words: &str, word: &str| words.split(", ").any(|known| known == word);
                 let number = expected.strip_prefix("a nonzero ").unwrap_or(&expected);
-                let known = WORDS.contains(&&*expected) || NUMBERS.contains(&number);
+                let known = has(WORDS, &expected) || has(NUMBERS, number);
                 return known.then_some(expected);
             }
         },
@@ -254,28 +207,40 @@ impl Error for Mismatch {
     }
 
     fn invalid_value(unexpected: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::other(expected, format!("this {}", kind(&unexpected)))
+        let not = |expected| {
+            Self::new(format!(
+                "expected {expected}, not this {}",
+                kind(&unexpected)
+            ))
+        };
+        plain(expected).map_or_else(Self::unfit, not)
     }
 
     /// The number may be that of the characters of a secret.
     fn invalid_length(_: usize, _: &dyn Expected) -> Self {
-        Self::new(What::SomeLength)
+        Self::length()
     }
 
     fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(What::NoneOf(expected))
+        Self::new(match expected {
+            [] => "no value fits".to_owned(),
+            names => format!("expected {}", one_of(names)),
+        })
     }
 
     fn unknown_field(_: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(What::Unknown(expected))
+        Self::new(match expected {
+            [] => "expected no fields".to_owned(),
+            names => format!("unknown field, expected {}", one_of(names)),
+        })
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::new(What::Missing(field))
+        Self::new(format!("the field `{}` is missing", Short::name(field)))
     }
 
     fn duplicate_field(field: &'static str) -> Self {
-        Self::new(What::Twice(field))
+        Self::new(format!("the field `{}` is there twice", Short::name(field)))
     }
 }
 

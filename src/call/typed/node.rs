@@ -77,6 +77,14 @@ impl<'de> Deserializer<'de> for Node<'de> {
         }
     }
 
+    /// Others read maps of `null` as well.
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+        match self.0 {
+            Value::Object(map) => Entries::read(map, &[], visitor),
+            _ => Err(Mismatch::of_type(&self.kind(), &visitor)),
+        }
+    }
+
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         match self.0 {
             Value::Null => visitor.visit_none(),
@@ -119,7 +127,7 @@ impl<'de> Deserializer<'de> for Node<'de> {
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
-        seq map identifier ignored_any
+        seq identifier ignored_any
     }
 }
 
