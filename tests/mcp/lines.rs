@@ -62,3 +62,18 @@ async fn the_beginning_of_a_dropped_line_is_no_message() {
     let read = read(&format!("{line}\n"), 7).await;
     assert!(read.is_empty(), "{read:?}");
 }
+
+/// 46-A4: no call is known to be meant, so an event reports it. The second one comes in two pieces.
+#[tokio::test]
+async fn an_error_without_an_id_is_dropped_with_an_event() {
+    let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#;
+    for (line, piece) in [
+        (error.to_owned(), 4096),
+        (error.replace(r#""id":null,"#, ""), 7),
+    ] {
+        let (seen, _guard) = watch();
+        read(&format!("{line}\n"), piece).await;
+        let events = &seen.0.lock().unwrap().1;
+        assert_eq!(*events, [(Level::WARN, "tool.message_dropped".to_owned())]);
+    }
+}

@@ -13,7 +13,10 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::{event::event, text::values::Counter};
+use crate::{
+    event::event,
+    text::{Short, values::Counter},
+};
 
 /// The most values of a message, by default.
 pub(super) const MAX_VALUES: usize = 200_000;
@@ -23,6 +26,9 @@ const MAX_DROPPED: usize = 4 * MAX_BYTES;
 
 /// The most text that is kept of a message that is dropped: its id is in it.
 const MAX_OUTLINE: usize = 4 << 10;
+
+/// How much of an error that is dropped is shown, in characters.
+const MAX_SHOWN: usize = 120;
 
 /// Marks what stands for a message that was too large: the method of a request, the data of an
 /// error.
@@ -55,6 +61,7 @@ pub(super) const TOO_LARGE: &str = "tower-toolcall/too_large";
 /// | an answer | an error of its call: [`Reported`](crate::ErrorKind::Reported), completed |
 /// | a request | an error for its sender: -32600 from a `GatewayHandler`, else -32601 |
 /// | a notification, or one whose id is not found | the event `tool.message_dropped` |
+/// | an error of any size with `id: null` or none, which no call waits for | the same event |
 /// | a line of more than 64 MiB | the event, and the end of the connection |
 pub struct McpLines<R> {
     reader: R,
@@ -117,10 +124,11 @@ impl<R> McpLines<R> {
         }
         if piece.ends_with(b"\n") {
             let line = take(line);
-            if let Some(why) = line.dropped
-                && let Some(message) = line.outline.stand_in(&why)
-            {
+            if let Some(why) = line.dropped {
+                let message = line.outline.stand_in(&why).unwrap_or_default();
                 self.out.extend(message.as_bytes());
+            } else {
+                line.outline.report_unaddressed(piece);
             }
         }
         Ok(())
@@ -197,6 +205,28 @@ impl Outline {
             if before.min(self.depth) <= 1 && self.text.len() < MAX_OUTLINE {
                 self.text.push(*byte);
             }
+        }
+    }
+
+    /// Reports an error that names no request: rmcp drops it. `piece`: the end of its line.
+    fn report_unaddressed(&self, piece: &[u8]) {
+        #[derive(Deserialize)]
+        struct Unaddressed {
+            id: Option<IgnoredAny>,
+            error: Said,
+        }
+        #[derive(Deserialize)]
+        struct Said {
+            #[serde(default)]
+            message: String,
+        }
+        let is_error = self.text.windows(7).any(|name| name == b"\"error\"");
+        let texts = [piece, &self.text].into_iter().filter(|_| is_error);
+        let mut read = texts.filter_map(|text| serde_json::from_slice(text).ok());
+        if let Some(Unaddressed { id: None, error }) = read.next() {
+            let text = format!("an error without the id of a request: {}", error.message);
+            let text = Short::new(text.trim_end_matches([':', ' ']), MAX_SHOWN).to_string();
+            event!(WARN MESSAGE_DROPPED, ERROR = text);
         }
     }
 
