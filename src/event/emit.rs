@@ -283,11 +283,14 @@ fn cut(text: &str, room: usize, frame: usize) -> Option<Cow<'_, str>> {
     };
     let room = room - width(tail);
     let ends = text.char_indices().map(|(at, _)| &text[..at]);
+    // Letters of a single word say nothing.
     let head = ends
         .take_while(|head| width(head) <= room)
         .last()
+        .map(str::trim_end)
+        .filter(|head| head.contains(' ') || tail.is_empty())
         .unwrap_or("");
-    Some(format!("{}{DOTS}{tail}", head.trim_end()).into())
+    Some(format!("{head}{DOTS}{tail}").into())
 }
 
 /// A name of a caller or a peer, as the fields of events and spans have it.

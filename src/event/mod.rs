@@ -62,10 +62,11 @@
 //! ([`ToolError::is_own_refusal`](crate::ToolError::is_own_refusal)): an open breaker, a cooling
 //! gate, a quota or a queue without a place, a server that is unavailable, a name that a router
 //! does not know. What closed the gate is an event of its own (`tool.breaker`, `tool.rate_limited`,
-//! `tool.health`). `attempts` counts those that were sent: 0 if the call was only refused. That of
-//! an identity layer, which has no attempts, has neither these nor `retry_after_ms`; put the layer
-//! outside of trace, or the refusal is reported twice. Nor has that of a request that never became
-//! a call: a body that axum's routes refuse, or a call of a `Turn` that cannot run.
+//! `tool.health`). `attempts` counts those that were sent: 0 if the call was only refused. The
+//! polls of a job are no attempts. The event of an identity layer, which has no attempts, has
+//! neither these nor `retry_after_ms`; put the layer outside of trace, or the refusal is reported
+//! twice. Nor has that of a request that never became a call: a body that axum's routes refuse, or
+//! a call of a `Turn` that cannot run.
 //!
 //! `tool.timeout` and `tool.cancelled` of a call whose future was dropped have no attempts, nor has
 //! `tool.cancelled` of a call that waited in a batch. `tool.exhausted` comes before the

@@ -102,6 +102,30 @@ async fn a_text_that_is_cut_fills_the_line() {
     assert!(lines[0].contains(" is not there\" "), "{lines:?}");
 }
 
+/// 46-A6: `e...connection closed` names no beginning. Each length of a name leaves another room for the text.
+#[tokio::test(start_paused = true)]
+async fn a_cut_text_begins_with_words_or_with_its_cause() {
+    let (log, _guard) = Log::at(Level::INFO);
+    let text =
+        "the request failed: error sending request: connection closed before message completed";
+    let tool = Script::<()>::always(Step::error(ToolError::new(ErrorKind::Failed, text)));
+    let stack = ServiceBuilder::new().tool_trace().service(tool);
+    for length in 1..=64 {
+        let call = ToolCall::new("x".repeat(length));
+        stack.clone().oneshot(call).await.unwrap_err();
+    }
+    let lines = log.lines();
+    let heads = lines.iter().filter_map(|line| {
+        let (_, text) = line.split_once("error=\"")?;
+        Some(text.split_once("...")?.0)
+    });
+    let heads: Vec<_> = heads.collect();
+    assert!(heads.len() > 10, "{lines:?}");
+    for head in heads {
+        assert!(head.is_empty() || head.contains(' '), "{head}");
+    }
+}
+
 /// Sends calls through a layer inside of trace, to a tool that fails.
 async fn through<L>(layer: L, calls: &[ToolCall], step: &Step<&'static str>) -> Vec<String>
 where
