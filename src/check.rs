@@ -56,7 +56,7 @@ use tower_layer::Layer;
 use crate::{
     answer::{NoSize, json_bytes},
     call::{CallInfo, ToolCall},
-    error::{AnyError, ErrorKind, ToolError},
+    error::{AnyError, ToolError},
     flow::{Ends, Gate, Readiness, Sent, Ticket, Watched},
     text::Bounded,
 };
@@ -198,7 +198,7 @@ impl<Res, K: Check<Res>> Ends<Res> for Unchecked<K> {
         {
             let why = why.into_inner();
             let reason = Bounded::print(MAX_REASON, &why);
-            let error = ToolError::new(ErrorKind::Reported, reason).with_source(why);
+            let error = ToolError::unusable(reason).with_source(why);
             *result = Err(error.for_call(&self.info));
         }
     }

@@ -67,7 +67,7 @@ impl JobRef {
             server: call.server().map(str::to_owned),
             values,
         };
-        Self::try_from(data).map_err(|text| ToolError::new(ErrorKind::Reported, text))
+        Self::try_from(data).map_err(|text| ToolError::unusable(text))
     }
 
     /// The values with which it can be asked for. Not redacted.

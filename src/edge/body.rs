@@ -10,7 +10,7 @@ use http::{
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 
-use crate::error::{AnyError, ErrorKind, Execution, ToolError};
+use crate::error::{AnyError, Execution, ToolError};
 
 /// Returns whether a body is compressed, or otherwise encoded (RFC 9110, section 8.4).
 pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
@@ -34,7 +34,7 @@ where
 {
     if is_encoded(headers) {
         let text = "the answer is compressed, which was not asked for";
-        return Err(ToolError::new(ErrorKind::Reported, text));
+        return Err(ToolError::unusable(text));
     }
     let length = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok());
     if length.is_some_and(|n| n.parse::<u64>().is_ok_and(|n| n > max as u64)) {
@@ -75,7 +75,7 @@ where
 
 fn too_large(max: usize) -> ToolError {
     let text = format!("the answer has more than {max} bytes");
-    ToolError::new(ErrorKind::Reported, text)
+    ToolError::unusable(text)
 }
 
 #[expect(

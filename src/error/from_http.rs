@@ -8,11 +8,30 @@ use serde_json::Value;
 use super::{ErrorKind, Execution, ToolError};
 use crate::{
     hint::{self, HintSource},
+    redact::Rules,
     text::prefix,
 };
 
 /// A longer body is not parsed, in bytes.
 const MAX_JSON: usize = 64 << 10;
+
+/// How much of a body stands in the error's message, in characters.
+const MAX_REASON: usize = 200;
+
+/// Where bodies have a text for people, as large APIs, RFC 9457 and JSON:API write it.
+const REASONS: &[&str] = &[
+    "/error/message",
+    "/message",
+    "/detail",
+    "/error_description",
+    "/errors/0/message",
+    "/errors/0/detail",
+    "/errors/0",
+    "/errorMessages/0",
+    "/reason",
+    "/error",
+    "/title",
+];
 
 /// Members with the errors of an answer. What stands in others, as an echoed request, is only
 /// words.
@@ -44,8 +63,9 @@ impl ToolError {
     /// | a code of the error in a JSON body: Google's `rateLimitExceeded`, Salesforce's `REQUEST_LIMIT_EXCEEDED` | `Word` |
     /// | words in a body: "secondary rate limit" | [`Inferred`](super::Evidence::Inferred) |
     ///
-    /// The `reason` in a body of [`to_http`](Self::to_http) is the message, so that the model reads
-    /// it.
+    /// The message has the status and the text for people in a JSON body: `error.message`,
+    /// `message`, `detail` or `title` of RFC 9457 and the like, else the beginning of the body. The
+    /// `reason` in a body of [`to_http`](Self::to_http) is the whole message.
     ///
     /// A 503 has not started if it has `Retry-After` or `retry-after-ms`. `now` is the wall clock's
     /// time, for HTTP dates.
@@ -63,8 +83,7 @@ impl ToolError {
     /// assert_eq!(error.retry_after(), Some(Duration::from_secs(60)));
     /// ```
     pub fn from_http(status: StatusCode, headers: &HeaderMap, body: &str, now: SystemTime) -> Self {
-        let message = Self::reason_in(body).unwrap_or_else(|| format!("HTTP {status}"));
-        let error = Self::from_status(status, message);
+        let error = Self::from_status(status, Self::reason_in(status, body, &Rules::default()));
         let error = match body {
             "" => error,
             body => error.with_body(body),
@@ -92,13 +111,32 @@ impl ToolError {
         }
     }
 
-    /// Returns the reason for which a server of ours refused arguments: [`to_http`](Self::to_http)
-    /// writes it for a model.
-    pub(crate) fn reason_in(body: &str) -> Option<String> {
-        let error = &parsed(body)?["error"];
+    /// Returns the message of an answer. That of a server of ours that refused arguments is written
+    /// for a model by [`to_http`](Self::to_http).
+    pub(crate) fn reason_in(status: StatusCode, body: &str, rules: &Rules) -> String {
+        let json = parsed(body).unwrap_or_default();
+        let error = &json["error"];
         let is_ours = error["code"] == ErrorKind::InvalidInput.code();
-        let reason = error["reason"].as_str().filter(|_| is_ours)?;
-        Some(reason.to_owned())
+        if let Some(reason) = error["reason"].as_str().filter(|_| is_ours) {
+            return reason.to_owned();
+        }
+        let texts = REASONS.iter().filter_map(|at| json.pointer(at)?.as_str());
+        let text = texts.filter(|text| !text.trim().is_empty()).next();
+        // The text may say no more than that there are errors.
+        let errors = json.get("errors").map(Value::to_string);
+        let errors =
+            errors.filter(|errors| errors.len() > 2 && !text.is_some_and(|t| errors.contains(t)));
+        let text = match (text, errors) {
+            (Some(text), Some(errors)) => &format!("{text}: {errors}"),
+            (Some(text), None) => text,
+            // A page for people who browse says less than its status.
+            (None, _) if body.trim_start().starts_with('<') => "",
+            (None, _) => body,
+        };
+        match text {
+            "" => format!("HTTP {status}"),
+            text => format!("HTTP {status}: {}", rules.text(text, MAX_REASON)),
+        }
     }
 
     /// Makes a denial by status 403 a rate limit if the body of the same answer names one.

@@ -54,19 +54,35 @@ fn shown(e: &ToolError, text: &str, max: usize) -> String {
 }
 
 /// Fills a template: `'{tool}'` is the tool's name, `{wait}` the seconds to wait, `{limit}` the
-/// milliseconds of the timeout, `{why}` as much of the reason as there is room for.
+/// milliseconds of the timeout, `{ran}` what is known of the execution, `{why}` as much of the
+/// reason as there is room for. An error of a server alone, without a tool, names the server.
 fn sentence(e: &ToolError, template: &str, why: &str) -> String {
     let wait = e.retry_after_seconds().unwrap_or(0).to_string();
     let limit = e
         .timeout()
         .map(|limit| format!(" ({} ms)", limit.as_millis()));
     let limit = limit.unwrap_or_default();
+    let ran = match e.execution() {
+        Execution::Completed => "ran",
+        _ => "may have run",
+    };
     let filled = |part: &str| {
         let part = part.replace("{wait}", &wait).replace("{limit}", &limit);
-        part.replace("'{tool}'", &name_of(e, MAX_NAME))
+        let part = part.replace("{ran}", ran);
+        match e.server().filter(|_| e.tool().is_none()) {
+            Some(server) => {
+                let name = quoted(e, server, MAX_NAME);
+                let part = part.replace("Tool '{tool}'", &format!("Server {name}"));
+                part.replace("tool '{tool}'", &format!("server {name}"))
+            }
+            None => part.replace("'{tool}'", &name_of(e, MAX_NAME)),
+        }
     };
     match template.split_once("{why}") {
-        Some((before, after)) => because(&filled(before), why, after),
+        Some((before, after)) if why.is_empty() => {
+            fit(filled(&format!("{}{after}", before.trim_end_matches(": "))))
+        }
+        Some((before, after)) => because(&filled(before), why, &filled(after)),
         None => fit(filled(template)),
     }
 }
@@ -95,6 +111,15 @@ const ONCE_LATER: &str = "Try again once, later, or continue without it.";
 const IF_SAFE: &str = "Repeat it only if it may run twice, or continue without it.";
 const ON: &str = "Continue without it.";
 
+/// Of an answer that this side cannot use: it is not known whether the tool changes something.
+pub(crate) const UNUSABLE: Words = Words {
+    user: "The tool '{tool}' {ran}, but its answer could not be used.",
+    user_later: "",
+    problem: "Tool '{tool}' {ran}; its answer is unusable: {why}.",
+    stop: "Do not repeat it if it changes something.",
+    again: IF_SAFE,
+};
+
 #[rustfmt::skip]
 const fn w(user: &'static str, user_later: &'static str, problem: &'static str, stop: &'static str, again: &'static str) -> Words {
     Words { user, user_later, problem, stop, again }
@@ -110,7 +135,7 @@ fn words(e: &ToolError) -> Words {
     match e.kind() {
         // It may have run, and must not run twice: another tool might do the same again.
         ErrorKind::Upstream | ErrorKind::RateLimited | ErrorKind::Overloaded | ErrorKind::CircuitOpen if e.0.must_not_repeat && !not_started =>
-            w("The tool '{tool}' failed, and may have run all the same.", "", "Tool '{tool}' failed; it may have run all the same.", STOP, STOP),
+            w("The tool '{tool}' failed, and may have run all the same.", "", "Tool '{tool}' may have run all the same, but failed: {why}.", STOP, STOP),
         ErrorKind::Timeout if e.execution() == Execution::Completed => w("The tool '{tool}' took too long to answer{limit}.", "",
             "Tool '{tool}' has run to its end, but too late for its answer to be passed on.", STOP, IF_SAFE),
         ErrorKind::Timeout if not_started => w("The tool '{tool}' took too long to answer{limit}.", "",
@@ -135,7 +160,10 @@ fn words(e: &ToolError) -> Words {
         ErrorKind::ConnectionFailed if !not_started => w("The connection to the tool '{tool}' was lost.", "",
             "The connection to tool '{tool}' was lost; it may have run all the same.", STOP, IF_SAFE),
         ErrorKind::ConnectionFailed => w("The tool '{tool}' could not be reached.", "", "Tool '{tool}' could not be reached.", GO_ON, GO_ON),
-        ErrorKind::Upstream => w("The service behind the tool '{tool}' failed.", "", "The service behind tool '{tool}' failed.", GO_ON, GO_ON),
+        ErrorKind::Upstream if not_started => w("The service behind the tool '{tool}' failed.", "", "The service behind tool '{tool}' failed: {why}.", GO_ON, GO_ON),
+        ErrorKind::Upstream => w("The service behind the tool '{tool}' failed.", "", "The service behind tool '{tool}' failed: {why}.",
+            "It {ran}. Do not repeat the same call; continue without it.",
+            "It {ran}: repeat it only if it may run twice, or continue without it."),
         ErrorKind::Denied => w("Access to the tool '{tool}' was denied.", "", "Access to tool '{tool}' was denied.",
             "Do not call it again; tell the user, or continue without it.", "Tell the user, or continue without it."),
         // The status is about what the tool looked for, not about the tool.

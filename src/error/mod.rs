@@ -74,8 +74,8 @@
 //!                     None => new,
 //!                 }
 //!             }
-//!             // The model's mistake: no breaker counts it, and the model reads the text, which it does not of a
-//!             // status. By its kind it would count as not started; here the API has judged it.
+//!             // The model's mistake: no breaker counts it. By its kind it would count as not
+//!             // started; here the API has judged it.
 //!             ApiError::NoSuchCity(_) => ToolError::new(ErrorKind::InvalidInput, text)
 //!                 .with_execution(Execution::Completed),
 //!         }
@@ -152,7 +152,10 @@ pub use self::{
     kind::{ErrorKind, Evidence, Execution},
     outage::Outage,
 };
-pub(crate) use self::{inner::NORMALIZE, message::Words};
+pub(crate) use self::{
+    inner::NORMALIZE,
+    message::{UNUSABLE, Words},
+};
 #[cfg(feature = "validate")]
 use crate::text::{TRUNCATED, prefix};
 use crate::{
@@ -333,6 +336,13 @@ impl ToolError {
             e.stamp(call);
         })
         .redacted_by(call.rules())
+    }
+
+    /// The error of an answer that this side cannot use. The tool ran, and would run twice if the
+    /// model repeated the call.
+    #[allow(dead_code, reason = "used by features that read answers")]
+    pub(crate) fn unusable(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Reported, message).with_words(&UNUSABLE)
     }
 
     /// The refusal of arguments, for reasons in which every foreign word was redacted and cut by

@@ -6,7 +6,7 @@ use tower_layer::Layer;
 use super::{Cut, Shorten};
 use crate::{
     call::{CallInfo, ToolCall},
-    error::{ErrorKind, ToolError},
+    error::ToolError,
     event::emit,
     flow::{Ends, Gate, Readiness, Sent, Ticket, Watched},
     text::Bounded,
@@ -75,7 +75,7 @@ impl FitLayer {
                 "the answer has more than {max} characters; {advice}. It cannot be shortened: {why}"
             ),
         );
-        let error = ToolError::new(ErrorKind::Reported, message);
+        let error = ToolError::unusable(message);
         Err(error.with_source(why).for_call(call))
     }
 }

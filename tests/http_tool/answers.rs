@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use expect_test::expect;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use rmcp::model::CallToolResponse;
 use serde_json::{Value, json};
@@ -590,4 +591,106 @@ async fn a_result_is_not_looked_for_in_an_error() {
     assert_eq!(error.kind(), ErrorKind::NotFound);
     let kept = HttpAnswer::of_error(&error).unwrap().clone();
     assert_eq!(kept.into_json(), json!({ "data": 1 }));
+}
+
+/// 46-A1: the tool ran and would run twice. Too large, compressed, and without the result.
+#[tokio::test]
+async fn a_model_reads_that_a_tool_ran_whose_answer_cannot_be_used() {
+    let mut texts = String::new();
+    for (tool, encoding) in [
+        (
+            tool(Method::POST).with_max_bytes(1_000).unwrap(),
+            "identity",
+        ),
+        (tool(Method::POST), "gzip"),
+        (tool(Method::POST).with_result("data").unwrap(), "identity"),
+    ] {
+        let leaf = answered_by(tool, move |_| {
+            let answer = Response::builder().header("content-encoding", encoding);
+            answer.body(full(vec![b'1'; 1_001])).unwrap()
+        });
+        let error = leaf.send(no_arguments()).await.unwrap_err();
+        assert_eq!(error.execution(), Execution::Completed, "{error}");
+        assert!(!error.is_retryable(), "{error}");
+        texts += &format!("{}\n", error.model_message());
+    }
+    expect![[r#"
+        Tool 'order' ran; its answer is unusable: the answer has more than 1000 bytes. Do not repeat it if it changes something.
+        Tool 'order' ran; its answer is unusable: the answer is compressed, which was not asked for. Do not repeat it if it changes something.
+        Tool 'order' ran; its answer is unusable: the answer has nothing at `$.data`. Do not repeat it if it changes something.
+    "#]]
+    .assert_eq(&texts);
+}
+
+/// 46-A2: a status of 5xx, as a lost connection, does not say that nothing has happened. A 503 with `Retry-After` does.
+#[tokio::test]
+async fn a_model_reads_that_a_call_may_have_run_whose_server_failed() {
+    for (status, header, may_have_run) in [
+        (500, "x-request-id: 7", true),
+        (507, "x-request-id: 7", true),
+        (503, "x-request-id: 7", true),
+        (503, "retry-after: 7", false),
+    ] {
+        let error = refused_with(status, header, "").await;
+        let text = error.model_message();
+        assert_eq!(text.contains("may have run"), may_have_run, "{text}");
+        assert_eq!(text.contains("another tool"), !may_have_run, "{text}");
+    }
+}
+
+/// 46-A3: what APIs write of their errors is read, and not the JSON around it. The last ones have nothing to read.
+#[tokio::test]
+async fn a_model_reads_the_reason_in_a_body() {
+    let mut texts = String::new();
+    for (status, body) in [
+        (
+            404,
+            r#"{"error": {"code": "no_such_item", "docs": "https://api.example.com/docs", "message": "Item 9 was deleted; items 10 to 12 exist"}}"#,
+        ),
+        (
+            422,
+            r#"{"type": "https://example.com/probs/out-of-credit", "title": "Out of credit.", "detail": "Your balance is 30, and this costs 50."}"#,
+        ),
+        (
+            410,
+            r#"{"type": "about:blank", "title": "Gone", "status": 410}"#,
+        ),
+        (
+            400,
+            r#"{"errorMessages": ["The value 'X' does not exist for the field 'project'."], "errors": {}}"#,
+        ),
+        (
+            422,
+            r#"{"detail": [{"loc": ["body", "city"], "msg": "field required", "type": "value_error"}]}"#,
+        ),
+        (
+            404,
+            r#"{"errors": [{"status": "404", "title": "Not Found", "detail": "no order 7"}]}"#,
+        ),
+        (
+            422,
+            r#"{"message": "Validation Failed", "errors": [{"resource": "Issue", "field": "title"}]}"#,
+        ),
+        (409, r#"{"ok": false, "error": "already_archived"}"#),
+        (500, r#"{"message": "the ledger is locked"}"#),
+        (404, r#"{"id": 7, "message": {"en": "no"}}"#),
+        (502, "<html><body>Bad Gateway</body></html>"),
+    ] {
+        let error = refused_with(status, "x-request-id: 7", body).await;
+        texts += &format!("{}\n", error.model_message());
+    }
+    expect![[r#"
+        Tool 'order' did not find what it was asked for: HTTP 404 Not Found: Item 9 was deleted; items 10 to 12 exist. Check the arguments, or continue without it.
+        Tool 'order' refused its arguments: HTTP 422 Unprocessable Entity: Your balance is 30, and this costs 50. Correct them and call it again.
+        Tool 'order' did not find what it was asked for: HTTP 410 Gone: Gone. Check the arguments, or continue without it.
+        Tool 'order' refused its arguments: HTTP 400 Bad Request: The value 'X' does not exist for the field 'project'. Correct them and call it again.
+        Tool 'order' refused its arguments: HTTP 422 Unprocessable Entity: {"detail":[{"loc":["body","city"],"msg":"field required","type":"value_error"}]}. Correct them and call it again.
+        Tool 'order' did not find what it was asked for: HTTP 404 Not Found: no order 7. Check the arguments, or continue without it.
+        Tool 'order' refused its arguments: HTTP 422 Unprocessable Entity: Validation Failed: [{"field":"title","resource":"Issue"}]. Correct them and call it again.
+        Tool 'order' failed: HTTP 409 Conflict: already_archived. Do not repeat the same call; change it or continue without it.
+        The service behind tool 'order' failed: HTTP 500 Internal Server Error: the ledger is locked. It may have run: repeat it only if it may run twice, or continue without it.
+        Tool 'order' did not find what it was asked for: HTTP 404 Not Found: {"id":7,"message":{"en":"no"}}. Check the arguments, or continue without it.
+        The service behind tool 'order' failed: HTTP 502 Bad Gateway. It may have run: repeat it only if it may run twice, or continue without it.
+    "#]]
+    .assert_eq(&texts);
 }

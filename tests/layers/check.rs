@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use expect_test::expect;
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
@@ -32,6 +33,8 @@ async fn an_answer_of_the_largest_size_passes_and_a_larger_one_does_not() {
     assert_eq!(error.execution(), Execution::Completed);
     assert_eq!(error.tool(), Some("search"));
     assert!(!error.is_retryable());
+    // 46-A1: it would run twice.
+    expect!["Tool 'search' ran; its answer is unusable: the answer has more than 9 bytes. Do not repeat it if it changes something."].assert_eq(&error.model_message());
 }
 
 /// X7: a bad answer is never retried, not even of a call that may run twice.

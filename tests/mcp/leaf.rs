@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use expect_test::expect;
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
@@ -106,6 +107,13 @@ async fn protocol_errors_have_their_kinds() {
         assert_eq!((error.tool(), error.server()), (Some(tool), Some("docs")));
         assert!(std::error::Error::source(&error).is_some());
     }
+}
+
+/// 46-A2: the server's words, and that the tool may have run.
+#[tokio::test(start_paused = true)]
+async fn a_model_reads_the_words_of_a_server_that_failed() {
+    let text = run(ToolCall::new("broken")).await.unwrap_err();
+    expect!["The service behind tool 'broken' failed: MCP error -32603: the database is on fire. It may have run: repeat it only if it may run twice, or continue without it."].assert_eq(&text.model_message());
 }
 
 /// T4: a dropped call tells the server, seen at the server.

@@ -76,8 +76,7 @@ pub(super) fn to_json<T: Serialize>(answer: &T) -> Result<Vec<u8>, ToolError> {
     match limited::write(&mut json, answer, MAX_DEPTH) {
         Ok(()) => Ok(json),
         // The error's text is the answer's own.
-        Err(_) => Err(ToolError::new(
-            ErrorKind::Reported,
+        Err(_) => Err(ToolError::unusable(
             "the tool's answer cannot be written as JSON",
         )),
     }

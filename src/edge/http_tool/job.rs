@@ -255,7 +255,7 @@ impl Job<HttpAnswer> for HttpJob {
                     let job = job.map_err(|e| e.with_source(Refused::new(answer.clone())))?;
                     Ok(Started::Running(job, answer.retry_after))
                 }
-                Err(text) => Err(reported(text, answer)),
+                Err(text) => Err(ToolError::unusable(text).with_source(Refused::new(answer))),
             },
         }
     }

@@ -32,10 +32,6 @@ use crate::{
     redact::Rules,
 };
 
-/// How much of the body of an answer with an error status stands in the error's message, in
-/// characters.
-const MAX_REASON: usize = 200;
-
 /// How much of the body of an answer with an error status is read, in bytes.
 const MAX_REFUSAL: usize = 64 << 10;
 
@@ -288,7 +284,7 @@ fn picked(tool: &HttpTool, mut answer: HttpAnswer) -> Result<HttpAnswer, ToolErr
     };
     let Some(found) = found else {
         let text = format!("the answer has nothing at `{path}`");
-        return Err(ToolError::new(ErrorKind::Reported, text).with_source(Refused::new(answer)));
+        return Err(ToolError::unusable(text).with_source(Refused::new(answer)));
     };
     answer.body = Body::Json(found);
     Ok(answer)
@@ -320,14 +316,9 @@ fn refused(answer: HttpAnswer, headers: &HeaderMap, rules: &Rules, now: SystemTi
         Answer::Json(json) if json.is_null() => String::new(),
         Answer::Json(json) => json.to_string(),
     };
-    let message = if is_redirect(status) {
-        "the server redirects, which is not followed".to_owned()
-    } else if let Some(reason) = ToolError::reason_in(&body) {
-        reason
-    } else if body.is_empty() {
-        format!("HTTP {status}")
-    } else {
-        format!("HTTP {status}: {}", rules.text(&body, MAX_REASON))
+    let message = match is_redirect(status) {
+        true => "the server redirects, which is not followed".to_owned(),
+        false => ToolError::reason_in(status, &body, rules),
     };
     ToolError::from_http(status, headers, &body, now)
         .named(&message)

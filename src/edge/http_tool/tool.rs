@@ -475,9 +475,7 @@ impl HttpTool {
             Some(path) => {
                 let url = Some(path).filter(|path| !path.is_empty());
                 let url = url.and_then(|path| format!("{}{path}", self.origin).parse().ok());
-                url.ok_or_else(|| {
-                    ToolError::new(ErrorKind::Reported, "the job's location is not a URL")
-                })?
+                url.ok_or_else(|| ToolError::unusable("the job's location is not a URL"))?
             }
             None => self.templates.url(&scope, &self.origin)?,
         };

@@ -199,7 +199,7 @@ fn transport(failed: &DynamicTransportError) -> ToolError {
 fn service(error: &ServiceError) -> ToolError {
     match error {
         ServiceError::McpError(error) if error.data.as_ref().is_some_and(|d| d == TOO_LARGE) => {
-            ToolError::new(ErrorKind::Reported, error.message.clone())
+            ToolError::unusable(error.message.clone())
         }
         ServiceError::McpError(error) => protocol(error),
         ServiceError::TransportSend(failed) => transport(failed),
@@ -209,10 +209,9 @@ fn service(error: &ServiceError) -> ToolError {
         ),
         ServiceError::Timeout { .. } => ToolError::new(ErrorKind::Timeout, error.to_string()),
         ServiceError::Cancelled { .. } => ToolError::new(ErrorKind::Upstream, error.to_string()),
-        ServiceError::UnexpectedResponse => ToolError::new(
-            ErrorKind::Reported,
-            "the MCP server answered with something that is no tool result",
-        ),
+        ServiceError::UnexpectedResponse => {
+            ToolError::unusable("the MCP server answered with something that is no tool result")
+        }
         other => ToolError::new(ErrorKind::Failed, other.to_string()),
     }
 }

@@ -11,8 +11,9 @@ use rmcp::{
 use super::errors;
 use crate::{
     edge::reqwest::{from_request, without_url},
-    error::{ErrorKind, Execution, ToolError},
+    error::{ErrorKind, Execution, ToolError, UNUSABLE},
     hint,
+    redact::Rules,
 };
 
 /// rmcp's error is transparent: walking its sources does not reach the status, only a downcast
@@ -41,7 +42,9 @@ pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
         Http::Client(error) => from_request(error),
         Http::AuthRequired(_) => new(ErrorKind::Denied).with_status(StatusCode::UNAUTHORIZED),
         Http::InsufficientScope(_) => new(ErrorKind::Denied).with_status(StatusCode::FORBIDDEN),
-        Http::ResponseBodyTooLarge { .. } => new(ErrorKind::Reported),
+        Http::ResponseBodyTooLarge { .. } => {
+            ToolError::unusable(without_address(error.to_string(), error))
+        }
         // Refused with a 404, and again after rmcp's own attempt at a new session; or that attempt
         // was refused.
         Http::SessionExpired | Http::ReinitializationFailed(_) => not_started(),
@@ -50,11 +53,14 @@ pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
             _ if is_session_refused(text) => not_started(),
             Some(status) => {
                 let (_, body) = text.split_once(": ").unwrap_or_default();
-                ToolError::from_status(status, error.to_string()).limited_by_body(body)
+                let reason = ToolError::reason_in(status, body, &Rules::default());
+                ToolError::from_status(status, reason).limited_by_body(body)
             }
             None => new(ErrorKind::Failed),
         },
-        Http::UnexpectedContentType(_) | Http::Deserialize(_) => new(ErrorKind::Failed),
+        Http::UnexpectedContentType(_) | Http::Deserialize(_) => {
+            new(ErrorKind::Failed).with_words(&UNUSABLE)
+        }
         _ => new(ErrorKind::ConnectionFailed),
     })
 }
@@ -74,7 +80,7 @@ pub(super) fn refused(status: StatusCode, headers: &HeaderMap, body: &str) -> io
     io::Error::other(match is_session_refused(&message) {
         true => ToolError::new(ErrorKind::ConnectionFailed, message)
             .with_execution(Execution::NotStarted),
-        false => error.named(message.trim_end_matches(": ")),
+        false => error,
     })
 }
 

@@ -1,7 +1,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::error::{ErrorKind, ToolError};
+use crate::error::ToolError;
 
 /// Converts a tool's answer to that of a router of `Res`.
 ///
@@ -14,7 +14,7 @@ pub trait IntoAnswer<Res> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Reported`]: the tool has run, and its answer cannot be written.
+    /// [`Reported`](crate::ErrorKind::Reported): the tool has run; its answer cannot be written.
     fn into_answer(self) -> Result<Res, ToolError>;
 }
 
@@ -26,7 +26,7 @@ impl<T: Serialize> Json<T> {
     fn into_value(self) -> Result<Value, ToolError> {
         serde_json::to_value(self.0).map_err(|error| {
             let message = format!("the tool's answer cannot be written as JSON: {error}");
-            ToolError::new(ErrorKind::Reported, message)
+            ToolError::unusable(message)
         })
     }
 }
