@@ -51,7 +51,11 @@ pub(crate) fn without_address(text: String, error: &(dyn StdError + 'static)) ->
 /// secret as a whole.
 pub(super) fn without_url(text: String, error: &reqwest::Error) -> String {
     match error.url() {
-        Some(url) => text.replace(url.as_str(), url.host_str().unwrap_or("the server")),
+        Some(url) => {
+            let host = url.host_str().unwrap_or("the server");
+            let text = text.replace(&format!("for url ({url})"), &format!("to {host}"));
+            text.replace(url.as_str(), host)
+        }
         None => text,
     }
 }

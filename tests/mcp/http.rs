@@ -316,7 +316,7 @@ async fn an_attempt_to_connect_fails_in_plain_words() {
             done"#
         ))
     };
-    let mut texts = String::new();
+    let (mut texts, mut models) = (String::new(), Vec::new());
     for server in [
         McpServer::http("docs", "http://127.0.0.1:1/mcp"),
         McpServer::command("docs", "no-such-program", ["x"]),
@@ -326,14 +326,19 @@ async fn an_attempt_to_connect_fails_in_plain_words() {
     ] {
         let error = server.connect().await.unwrap_err();
         texts += &format!("{}\n", error.message());
+        models.push(error.model_message());
         server.close().await;
     }
     expect![[r#"
-        cannot connect to the MCP server: error sending request for url (127.0.0.1): client error (Connect): tcp connect error: Connection refused (os error 111)
-        cannot connect to the MCP server: No such file or directory (os error 2)
-        cannot connect to the MCP server: the server has closed the connection
-        cannot connect to the MCP server: the server has not answered the handshake with its result
-        cannot connect to the MCP server: the server answered with error -32603: no database
+        cannot connect to the MCP server `docs`: error sending request to 127.0.0.1: client error (Connect): tcp connect error: Connection refused (os error 111)
+        cannot connect to the MCP server `docs`: cannot start `no-such-program`: No such file or directory (os error 2)
+        cannot connect to the MCP server `docs`: `sh` has ended with exit status: 3
+        cannot connect to the MCP server `docs`: the server has not answered the handshake with its result
+        cannot connect to the MCP server `docs`: the server answered with error -32603: no database
     "#]]
     .assert_eq(&texts);
+    // 46-A5: no call was made, so no tool has failed.
+    for text in models {
+        assert!(text.starts_with("Server 'docs' "), "{text}");
+    }
 }

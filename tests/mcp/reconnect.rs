@@ -303,7 +303,7 @@ async fn an_attempt_that_hangs_ends_at_its_timeout() {
     let leaf = lab.leaf().with_max_wait(ms(60_000));
     let error = run(&leaf, echo()).await.unwrap_err();
     assert_not_sent(&error, 500);
-    expect!["cannot connect to the MCP server: no connection after 10000ms"]
+    expect!["cannot connect to the MCP server `docs`: no connection after 10000ms"]
         .assert_eq(error.message());
     assert_eq!((lab.now(), lab.attempts()), (10_000, vec![0]));
     lab.settles_at(0).await;
@@ -729,7 +729,7 @@ fn an_attempt_ends_with_its_runtime() {
     let third = runtime();
     let error = third.block_on(waits).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
-    expect!["cannot connect to the MCP server: the runtime of the attempt has shut down"]
+    expect!["cannot connect to the MCP server `docs`: the runtime of the attempt has shut down"]
         .assert_eq(error.message());
     lab.set(How::Works);
     third.block_on(async {
@@ -749,7 +749,7 @@ fn an_attempt_ends_with_its_runtime() {
         std::task::Poll::Ready(answer) => answer.unwrap_err(),
         std::task::Poll::Pending => panic!("it waits for ever"),
     };
-    expect!["cannot connect to the MCP server: the runtime of the attempt has shut down"]
+    expect!["cannot connect to the MCP server `docs`: the runtime of the attempt has shut down"]
         .assert_eq(error.message());
 }
 

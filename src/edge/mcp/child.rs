@@ -1,4 +1,10 @@
-use std::{future::Future, io, process::Stdio, time::Duration};
+use std::{
+    future::Future,
+    io,
+    process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 #[cfg(unix)]
 use nix::{
@@ -21,6 +27,24 @@ use super::McpLines;
 /// How long a process has to end by itself, and again when it was told to.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// How long a process that has closed its stdout has to end, so that its status is known.
+const ENDING: Duration = Duration::from_millis(500);
+
+/// How the process of a server has ended, for the error of an attempt to connect.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ended(Arc<Mutex<Option<String>>>);
+
+impl Ended {
+    fn set(&self, how: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = how;
+    }
+
+    /// Returns the cause of an error, if that is the end of the process.
+    pub(super) fn take(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 /// A server's process, and those that it has started itself: often the program only runs the
 /// server.
 pub(super) struct Child {
@@ -30,14 +54,21 @@ pub(super) struct Child {
     /// `None` once it was told to end.
     #[cfg(unix)]
     group: Option<Pid>,
+    program: String,
+    ended: Ended,
 }
 
 impl Child {
-    pub(super) fn start(mut command: Command) -> io::Result<Self> {
+    pub(super) fn start(mut command: Command, ended: Ended) -> io::Result<Self> {
+        let program = command.as_std().get_program().to_string_lossy();
+        let program = program.into_owned();
+        ended.set(None);
         #[cfg(unix)]
         command.process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.stderr(Stdio::inherit()).spawn()?;
+        let process = command.stderr(Stdio::inherit()).spawn();
+        let mut process = process
+            .map_err(|e| io::Error::new(e.kind(), format!("cannot start `{program}`: {e}")))?;
         let (Some(stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(io::Error::other("the process has no pipes"));
         };
@@ -49,6 +80,8 @@ impl Child {
                 .map(Pid::from_raw),
             process: Some(process),
             pipes: AsyncRwTransport::new(McpLines::new(stdout), stdin),
+            program,
+            ended,
         })
     }
 
@@ -73,8 +106,15 @@ impl Transport<RoleClient> for Child {
         self.pipes.send(message)
     }
 
-    fn receive(&mut self) -> impl Future<Output = Option<RxJsonRpcMessage<RoleClient>>> + Send {
-        self.pipes.receive()
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let message = self.pipes.receive().await;
+        if let (None, Some(process)) = (&message, &mut self.process)
+            && let Ok(Ok(status)) = timeout(ENDING, process.wait()).await
+        {
+            let how = format!("`{}` has ended with {status}", self.program);
+            self.ended.set(Some(how));
+        }
+        message
     }
 
     async fn close(&mut self) -> io::Result<()> {

@@ -19,14 +19,14 @@ use tower_service::Service;
 
 use super::{
     Catalog, McpConnection, McpNotifications, McpReconnect, McpService, McpTools, ResponseFuture,
-    child::Child,
+    child::{Child, Ended},
 };
 #[cfg(feature = "mcp-http")]
 use super::{McpHttpClient, http_client};
 use crate::{
     call::{Identity, ReplaySafety, ToolCall},
     config::ConfigError,
-    error::{AnyError, ToolError},
+    error::{AnyError, BoxError, ErrorKind, ToolError},
     identity::Resolve,
     policy::{Annotate, Annotations},
 };
@@ -116,10 +116,13 @@ impl McpServer {
         server: impl Into<Arc<str>>,
         command: impl Fn() -> Command + Send + Sync + 'static,
     ) -> Self {
-        Self::new(server, move || {
-            let child = Child::start(command());
+        let ended = Ended::default();
+        let how = ended.clone();
+        let transport = move || {
+            let child = Child::start(command(), ended.clone());
             async { child }
-        })
+        };
+        Self::reached(server.into(), transport, move || how.take())
     }
 
     /// Returns a server that is reached by any transport of rmcp's. Each connection calls
@@ -142,27 +145,33 @@ impl McpServer {
         TransportError: std::error::Error + Send + Sync + 'static,
         Adapter: 'static,
     {
-        let server = server.into();
+        Self::reached(server.into(), transport, || None)
+    }
+
+    /// `why` returns the cause of an error that says less.
+    fn reached<F, Fut, T, E, TransportError, Adapter>(
+        server: Arc<str>,
+        transport: F,
+        why: impl Fn() -> Option<String> + Clone + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<T, E>> + Send + 'static,
+        T: IntoTransport<RoleClient, TransportError, Adapter>,
+        E: Into<AnyError>,
+        TransportError: std::error::Error + Send + Sync + 'static,
+        Adapter: 'static,
+    {
         let tools = McpTools::new(Catalog::default().with_server(Arc::clone(&server)));
         let list = tools.clone();
         let calls = McpReconnect::new(server, move || {
-            let (list, transport) = (list.clone(), transport());
+            let (list, transport, why) = (list.clone(), transport(), why.clone());
             async move {
-                let transport = transport.await.map_err(|e| e.into().into_inner())?;
-                let handler = McpNotifications::new().with_tools(list);
-                let newest = ClientLifecycleMode::Auto {
-                    preferred_versions: vec![ProtocolVersion::LATEST],
-                    legacy_version: None,
-                };
-                let client = handler.serve_with_lifecycle(transport, newest).await?;
-                let listens = follow(client.service().tools(), client.peer()).await;
-                client.service().tools().refresh(client.peer()).await?;
-                if let Some(listens) = listens {
-                    tokio::spawn(listens);
-                }
-                let progress = client.service().progress().clone();
-                let service = McpService::new(client.peer().clone()).with_progress(progress);
-                Ok::<_, crate::error::BoxError>(McpConnection::of_client(client, service))
+                let connected = connected(list, transport).await;
+                connected.map_err(|error| match why() {
+                    Some(why) => ToolError::new(ErrorKind::ConnectionFailed, why).into(),
+                    None => error,
+                })
             }
         });
         let calls = calls.with_long_connect_timeout(CONNECT_TIMEOUT);
@@ -287,6 +296,34 @@ impl McpServer {
     pub async fn close(&self) {
         self.calls.close().await;
     }
+}
+
+/// Connects and reads the list of tools.
+async fn connected<T, E, TransportError, Adapter>(
+    list: McpTools,
+    transport: impl Future<Output = Result<T, E>>,
+) -> Result<McpConnection, BoxError>
+where
+    T: IntoTransport<RoleClient, TransportError, Adapter>,
+    E: Into<AnyError>,
+    TransportError: std::error::Error + Send + Sync + 'static,
+    Adapter: 'static,
+{
+    let transport = transport.await.map_err(|e| e.into().into_inner())?;
+    let handler = McpNotifications::new().with_tools(list);
+    let newest = ClientLifecycleMode::Auto {
+        preferred_versions: vec![ProtocolVersion::LATEST],
+        legacy_version: None,
+    };
+    let client = handler.serve_with_lifecycle(transport, newest).await?;
+    let listens = follow(client.service().tools(), client.peer()).await;
+    client.service().tools().refresh(client.peer()).await?;
+    if let Some(listens) = listens {
+        tokio::spawn(listens);
+    }
+    let progress = client.service().progress().clone();
+    let service = McpService::new(client.peer().clone()).with_progress(progress);
+    Ok(McpConnection::of_client(client, service))
 }
 
 /// In revisions from 2026-07-28 on changes of the list are reported to clients that ask for them.

@@ -49,6 +49,7 @@ impl Attempt {
         let (tell, ended) = watch::channel(None);
         let since = Instant::now();
         let limit = leaf.settings.connect_timeout;
+        let server = Arc::clone(&leaf.shared.server);
         let (connect, leaf) = (Arc::clone(&leaf.shared.connect), leaf.downgrade());
         let outage = outage.clone();
         let connecting = async move { timeout(limit, connect()).await };
@@ -62,8 +63,8 @@ impl Attempt {
                 result: None,
             };
             ending.result = Some(match connecting.instrument(span).await {
-                Ok(connected) => connected.map_err(|error| failure(error, &outage)),
-                Err(_) => Err(timed_out(limit)),
+                Ok(connected) => connected.map_err(|error| failure(error, &server, &outage)),
+                Err(_) => Err(timed_out(limit, &server)),
             });
         };
         Self {
@@ -100,8 +101,11 @@ impl Drop for Ending {
             return;
         };
         let unfinished = || match std::thread::panicking() {
-            true => Err(no_connection("the function that connects panicked")),
-            false => Err(interrupted()),
+            true => Err(no_connection(
+                &leaf.shared.server,
+                "the function that connects panicked",
+            )),
+            false => Err(interrupted(&leaf.shared.server)),
         };
         let result = self.result.take().unwrap_or_else(unfinished);
         let result = leaf.ended(result, self.since);
@@ -110,7 +114,7 @@ impl Drop for Ending {
 }
 
 /// The error of the calls that needed the connection. Nothing was sent, whatever went wrong.
-fn failure(error: AnyError, outage: &Outage) -> ToolError {
+fn failure(error: AnyError, server: &str, outage: &Outage) -> ToolError {
     let cause = ToolError::from(error);
     let kind = match cause.kind() {
         // These tell a caller more than that there is no connection. Others would mislead: the
@@ -118,7 +122,7 @@ fn failure(error: AnyError, outage: &Outage) -> ToolError {
         kind @ (ErrorKind::Denied | ErrorKind::RateLimited | ErrorKind::TokenExchange) => kind,
         _ => ErrorKind::ConnectionFailed,
     };
-    let message = format!("cannot connect to the MCP server: {}", cause.message());
+    let message = cannot_connect(server, cause.message());
     let delay = cause.retry_after();
     let answered = errors::is_answer(&cause);
     let mut error = ToolError::new(kind, message).with_source(cause);
@@ -128,15 +132,22 @@ fn failure(error: AnyError, outage: &Outage) -> ToolError {
     error.hinted(delay).with_execution(Execution::NotStarted)
 }
 
-fn timed_out(limit: Duration) -> ToolError {
-    no_connection(&format!("no connection after {}ms", limit.as_millis()))
+fn timed_out(limit: Duration, server: &str) -> ToolError {
+    no_connection(
+        server,
+        &format!("no connection after {}ms", limit.as_millis()),
+    )
 }
 
-pub(super) fn interrupted() -> ToolError {
-    no_connection("the runtime of the attempt has shut down")
+pub(super) fn interrupted(server: &str) -> ToolError {
+    no_connection(server, "the runtime of the attempt has shut down")
 }
 
-fn no_connection(why: &str) -> ToolError {
-    let message = format!("cannot connect to the MCP server: {why}");
+fn cannot_connect(server: &str, why: &str) -> String {
+    format!("cannot connect to the MCP server `{server}`: {why}")
+}
+
+fn no_connection(server: &str, why: &str) -> ToolError {
+    let message = cannot_connect(server, why);
     ToolError::new(ErrorKind::ConnectionFailed, message).with_execution(Execution::NotStarted)
 }

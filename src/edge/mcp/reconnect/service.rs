@@ -321,7 +321,9 @@ impl McpReconnect {
             Some(Ok(())) => self.usable().ok_or_else(|| self.lost()),
             Some(Err(error)) => Err(self.failed(error)),
             // The task was dropped before it had begun.
-            None => self.usable().ok_or_else(interrupted),
+            None => self
+                .usable()
+                .ok_or_else(|| interrupted(&self.shared.server)),
         }
     }
 }
