@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 
 use super::rate::Quota;
 
-/// How many given back turns are kept for others at most; more are lost.
+/// The most refunded turns that are kept for other calls; more are lost.
 const MOST_FREE: usize = 1024;
 
-/// How fast units come back, and how many there are.
+/// The rate at which units come back, and the most that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rate {
     /// The time between two units.

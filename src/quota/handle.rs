@@ -28,8 +28,8 @@ impl QuotaHandle {
         self.registry.inert().calls()
     }
 
-    /// How many units the calls with this call's key could use now: none while calls wait for
-    /// theirs. Of the call only what the key is made of matters.
+    /// Returns the units that the calls with this call's key could use now: none while calls wait
+    /// for theirs. Of the call only what the key is made of matters.
     pub fn remaining(&self, call: &ToolCall) -> u32 {
         match self.registry.peek(&call.info()) {
             Some(entry) => {

@@ -107,7 +107,7 @@ impl QuotaBuilder {
         self
     }
 
-    /// Sets how many units a call of this tool costs, by both its names as in
+    /// Sets the units that a call of this tool costs, by both its names as in
     /// [`with_tool`](Self::with_tool). Default: what the function of [`with_cost`](Self::with_cost)
     /// says.
     pub fn with_tool_cost(mut self, name: impl Into<Box<str>>, cost: u32) -> Self {
@@ -115,7 +115,7 @@ impl QuotaBuilder {
         self
     }
 
-    /// Sets how many units a call costs. Default: one. A call that costs none always passes; one
+    /// Sets the units that a call costs. Default: one. A call that costs none always passes; one
     /// that costs more than the quota's [burst](Quota::burst) never does, and is refused with the
     /// code [`QUOTA_IMPOSSIBLE`](super::QUOTA_IMPOSSIBLE).
     pub fn with_cost(mut self, cost: impl Fn(&CallInfo) -> u32 + Send + Sync + 'static) -> Self {

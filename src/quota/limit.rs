@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// How many units a call costs.
+/// The units that a call costs.
 pub(super) type CostFn = dyn Fn(&CallInfo) -> u32 + Send + Sync;
 
 /// Shared by all quotas of one layer value.
@@ -46,7 +46,7 @@ impl Settings {
         nanos(self.origin.elapsed())
     }
 
-    /// How many units the key of this call has, and how fast they come back.
+    /// The units that the key of this call has, and the rate at which they come back.
     pub(super) fn rate(&self, call: &ToolCall) -> Rate {
         let own = self.tools.get_of_key(call);
         Rate::of(own.unwrap_or(&self.quota))

@@ -274,6 +274,16 @@ impl McpServer {
         &self.tools
     }
 
+    /// Keeps the schemas of its tools in `schemas`, as [`McpTools::with_schemas`] does, for a
+    /// [`ValidateLayer`](crate::validate::ValidateLayer).
+    #[cfg(feature = "validate")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "validate")))]
+    #[must_use]
+    pub fn with_schemas(self, schemas: &crate::validate::Schemas) -> Self {
+        let _ = self.tools.clone().with_schemas(schemas);
+        self
+    }
+
     /// Connects and reads the list of tools, if there is no connection.
     ///
     /// # Errors
