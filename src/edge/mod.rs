@@ -24,6 +24,7 @@ pub mod mcp;
 #[cfg(any(feature = "router", feature = "settings"))]
 mod names;
 #[cfg(any(
+    feature = "http-tool",
     feature = "mcp",
     feature = "router",
     feature = "settings",
@@ -32,6 +33,8 @@ mod names;
 mod nearest;
 #[cfg(feature = "otel")]
 pub mod otel;
+#[cfg(any(feature = "http-tool", feature = "settings"))]
+mod reader;
 #[cfg(any(feature = "http-client", feature = "mcp-http"))]
 pub(crate) mod reqwest;
 #[cfg(feature = "router")]

@@ -11,7 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::config::{ConfigError, refuse_if};
 
 /// The longest delay that a setting may name: a year.
-const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(crate) const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// A larger factor reaches every cap immediately.
+const MAX_FACTOR: f64 = 1000.0;
 
 /// Delays between attempts: growing by a factor up to a cap, with jitter.
 ///
@@ -75,10 +78,10 @@ impl Backoff {
     ///
     /// # Errors
     ///
-    /// If the factor is not a number of at least 1, or the base longer than a year.
+    /// If the factor is not a number from 1 to 1,000, or the base longer than a year.
     pub fn exponential(base: Duration, factor: f64) -> Result<Self, ConfigError> {
-        let reason = format!("{factor} is not a number of at least 1");
-        refuse_if(!(factor >= 1.0 && factor.is_finite()), "factor", reason)?;
+        let reason = format!("{factor} is not a number from 1 to 1000");
+        refuse_if(!(1.0..=MAX_FACTOR).contains(&factor), "factor", reason)?;
         let reason = format!("{base:?} is longer than a year");
         refuse_if(base > MAX_DELAY, "base", reason)?;
         let default = Self::default();

@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    fmt::{Debug, Write as _},
     future::{Future, ready},
     pin::Pin,
     sync::{
@@ -31,6 +32,8 @@ use tower_toolcall::{
     ToolCall, ToolError,
     http_tool::{HttpAnswer, HttpTool, ReqwestClient},
 };
+use tracing::{Level, field::Field};
+use tracing_subscriber::layer::SubscriberExt as _;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -218,4 +221,32 @@ pub(crate) fn call(arguments: Value) -> ToolCall {
 
 pub(crate) fn no_arguments() -> Value {
     json!({})
+}
+
+/// Hears the warnings of a thread.
+#[derive(Clone, Default)]
+pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    pub(crate) fn heard() -> (Self, tracing::subscriber::DefaultGuard) {
+        let warnings = Self::default();
+        let subscriber = tracing_subscriber::registry().with(warnings.clone());
+        (warnings, tracing::subscriber::set_default(subscriber))
+    }
+
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Warnings {
+    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+        let mut text = event.metadata().name().to_owned();
+        event.record(&mut |field: &Field, value: &dyn Debug| {
+            let _ = write!(text, " {field}={value:?}");
+        });
+        if *event.metadata().level() == Level::WARN {
+            self.0.lock().unwrap().push(text);
+        }
+    }
 }

@@ -168,7 +168,11 @@ fn a_file_that_cannot_work_names_the_part() {
         move |json: &mut Value| json["execution_profile"]["poll_config"][key] = value.clone()
     };
     refused(&|json| json["name"] = json!(""), "name", "empty");
-    refused(&profile("method", json!("PO ST")), "method", "none of HTTP");
+    refused(
+        &profile("method", json!("PO ST")),
+        "method",
+        "is none of `GET`",
+    );
     refused(
         &profile("url_template", json!("{{ host }}/x")),
         "url",

@@ -1,13 +1,9 @@
 //! Mistakes of operators and models, and how they are told.
 
 use std::{
-    fmt::{Debug, Write as _},
     fs,
     path::PathBuf,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
 use http::Method;
@@ -18,10 +14,7 @@ use tower_toolcall::{
     http_tool::{HttpTool, ToolManifest},
 };
 
-use tracing::{Level, field::Field};
-use tracing_subscriber::layer::SubscriberExt as _;
-
-use crate::kit::{Server, answered_by, call, full, no_arguments};
+use crate::kit::{Server, Warnings, answered_by, call, full, no_arguments};
 
 /// Names of headers that have secrets.
 const SECRET: [&str; 6] = [
@@ -269,39 +262,22 @@ async fn a_call_that_made_no_request_has_no_attempt() {
     );
 }
 
-/// Hears warnings.
-#[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<String>>>);
-
-impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Warnings {
-    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
-        let mut text = String::new();
-        event.record(&mut |field: &Field, value: &dyn Debug| {
-            let _ = write!(text, "{field}={value:?} ");
-        });
-        if *event.metadata().level() == Level::WARN {
-            self.0.lock().unwrap().push(text);
-        }
-    }
+/// The number of tools in a folder, and the warnings.
+fn warned(folder: &Folder) -> (usize, Vec<String>) {
+    let (warnings, _guard) = Warnings::heard();
+    let count = ToolManifest::read_dir(&folder.0).unwrap().len();
+    (count, warnings.take())
 }
 
 /// Stumble 15: an empty folder, and one whose files are of another kind.
 #[test]
 fn a_folder_without_tools_is_a_warning() {
-    let warned = |folder: &Folder| {
-        let warnings = Warnings::default();
-        let subscriber = tracing_subscriber::registry().with(warnings.clone());
-        let read = || ToolManifest::read_dir(&folder.0).unwrap().len();
-        let count = tracing::subscriber::with_default(subscriber, read);
-        let warnings = warnings.0.lock().unwrap().clone();
-        (count, warnings)
-    };
     let empty = Folder::new();
     let other = Folder::new();
     fs::write(other.0.join("tool.yaml"), "name: weather").unwrap();
     for folder in [&empty, &other] {
         let (count, warnings) = warned(folder);
-        let [warning] = &warnings[..] else {
+        let [.., warning] = &warnings[..] else {
             panic!("{warnings:?}")
         };
         let name = folder.0.display().to_string();
@@ -309,4 +285,132 @@ fn a_folder_without_tools_is_a_warning() {
     }
     let one = Folder::of(&manifest("weather", json!({ "method": "GET" })));
     assert_eq!(warned(&one), (1, vec![]));
+}
+
+/// Stumble A3: a file beside the tools that may be meant as one is named.
+#[test]
+fn a_file_of_a_folder_that_is_not_read_is_a_warning() {
+    for (name, is_warned) in [
+        ("pay.toml", true),
+        ("pay.json.txt", true),
+        ("pay", true),
+        ("README.md", false),
+        (".DS_Store", false),
+    ] {
+        let folder = Folder::of(&manifest("weather", json!({ "method": "GET" })));
+        fs::write(folder.0.join(name), "name = 'pay'").unwrap();
+        let (count, warnings) = warned(&folder);
+        assert_eq!(
+            (count, warnings.len()),
+            (1, usize::from(is_warned)),
+            "{name}"
+        );
+        assert!(
+            warnings.iter().all(|text| text.contains(name)),
+            "{warnings:?}"
+        );
+    }
+    let upper = Folder::new();
+    let tool = manifest("weather", json!({ "method": "GET" })).to_string();
+    fs::write(upper.0.join("WEATHER.JSON"), tool).unwrap();
+    assert_eq!(warned(&upper), (1, vec![]));
+}
+
+/// Stumble A3: fields with a closed set of values, or a range.
+#[test]
+fn a_value_that_a_field_cannot_have_is_refused() {
+    let poll = |field: &str, value: Value| {
+        let mut config = json!({
+            "status_url_template": "https://api.example.com/jobs/{{ id }}",
+            "status_field_path": "state",
+        });
+        config[field] = value;
+        json!({ "mode": "async_poll", "poll_config": config })
+    };
+    for (profile, parts) in [
+        (
+            json!({ "method": "FETCH" }),
+            ["`method`", "`FETCH`", "`PATCH`"],
+        ),
+        (
+            json!({ "method": "CONNECT" }),
+            ["`method`", "`CONNECT`", "`GET`"],
+        ),
+        (
+            poll("pending_statuses", json!([202, 200])),
+            ["`pending_statuses`", "200", "202"],
+        ),
+        (
+            poll("pending_statuses", json!([404])),
+            ["`pending_statuses`", "404", "2xx"],
+        ),
+        (
+            poll("interval_seconds", json!(1e9)),
+            ["`interval_seconds`", "1000000000", "a year"],
+        ),
+        (
+            poll("max_interval_seconds", json!(1e9)),
+            ["`max_interval_seconds`", "1000000000", "a year"],
+        ),
+        (
+            poll("backoff_multiplier", json!(1e6)),
+            ["`backoff_multiplier`", "1000000", "1000"],
+        ),
+        (
+            poll("backoff_multiplier", json!(0.5)),
+            ["`backoff_multiplier`", "0.5", "1"],
+        ),
+        (
+            json!({ "required_audience": "" }),
+            ["`required_audience`", "empty", ""],
+        ),
+    ] {
+        let shown = Folder::of(&manifest("weather", profile)).error();
+        for part in parts {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+    let lower = manifest("weather", json!({ "method": "get" }));
+    assert_eq!(warned(&Folder::of(&lower)), (1, vec![]));
+}
+
+/// Stumble A3: the error of a value of another type names its key, in plain words.
+#[test]
+fn a_value_of_another_type_names_its_key() {
+    let shown = |profile: Value| Folder::of(&manifest("weather", profile)).error();
+    let poll = |config: Value| json!({ "mode": "async_poll", "poll_config": config });
+    for (profile, text) in [
+        (
+            poll(json!({ "interval_seconds": "2s" })),
+            "expected a number for `interval_seconds`",
+        ),
+        (
+            poll(json!({ "max_attempts": -1 })),
+            "`max_attempts`: `-1` is not a whole number from 0 to 4,294,967,295",
+        ),
+        (
+            json!({ "replay_safe": "yes" }),
+            "expected a boolean for `replay_safe`",
+        ),
+        (
+            json!({ "kept_headers": ["etag", 7] }),
+            "expected a string for `kept_headers`",
+        ),
+        (
+            json!({ "required_scopes": "read" }),
+            "expected a list for `required_scopes`",
+        ),
+        (
+            json!({ "url_tmplate": "x" }),
+            "unknown key `url_tmplate`; did you mean `url_template`?",
+        ),
+        (
+            json!({ "mode": "async" }),
+            "`mode`: unknown value `async`; did you mean",
+        ),
+    ] {
+        let shown = shown(profile);
+        assert!(shown.contains(text), "{shown}");
+        assert!(shown.contains("tool.json"), "{shown}");
+    }
 }

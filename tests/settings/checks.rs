@@ -281,7 +281,7 @@ fn jobs_that_are_never_asked_for() {
         invalid `poll.cap`: 35s is shorter than `poll.interval` (40s)
         invalid `fit.max_chars`: is less than 1000: there would be little room beside the mark
         invalid `poll.interval`: is zero
-        invalid `poll.factor`: 0.5 is not a number of at least 1
+        invalid `poll.factor`: 0.5 is not a number from 1 to 1000
         invalid `poll.polls`: is not above 0
         invalid `poll.budget`: it is zero: no call would have time
         invalid `http.max_bytes`: is not above 0

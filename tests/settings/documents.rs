@@ -21,9 +21,14 @@ fn examples() -> Vec<(&'static str, &'static str, &'static str)> {
         .collect()
 }
 
-fn first_upper(text: &str) -> String {
-    let (first, rest) = text.split_at(1);
-    first.to_uppercase() + rest
+/// Text between backticks as HTML.
+fn html(text: &str) -> String {
+    let parts = text.split('`').enumerate();
+    let part = |(n, part): (usize, &str)| match n % 2 {
+        0 => part.to_owned(),
+        _ => format!("<code>{part}</code>"),
+    };
+    parts.map(part).collect()
 }
 
 #[test]
@@ -32,7 +37,7 @@ fn the_example_of_an_environment_has_each_variable_with_its_line() {
     assert_eq!(examples.len(), VARIABLES.len());
     for ((line, name, _), variable) in examples.iter().zip(VARIABLES) {
         assert_eq!(format!("TOOLCALL_{name}"), variable.name());
-        assert_eq!(*line, format!("# {}", first_upper(variable.help())));
+        assert_eq!(*line, format!("# {}", variable.help()));
     }
 }
 
@@ -111,7 +116,7 @@ fn the_list_in_the_docs_has_each_variable() {
             format!("<dt><code>{name}</code></dt>"),
             format!(
                 "<dd>{}. <code>{key}</code>, default <code>{value}</code></dd>",
-                first_upper(help)
+                html(help)
             ),
         ]
     };

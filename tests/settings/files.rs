@@ -122,12 +122,12 @@ fn a_number_that_is_not_a_duration_is_an_error_that_says_why() {
     let values = ["-30", "-0.5", "nan", "inf", "1e30", "true"];
     let files = values.map(|value| format!("[timeout]\ndefault = {value}"));
     expect![[r#"
-        TOML parse error at line 2, column 11: `-30` is negative: a duration is at least 0
-        TOML parse error at line 2, column 11: `-0.5` is negative: a duration is at least 0
-        TOML parse error at line 2, column 11: `NaN` is not a number of seconds
-        TOML parse error at line 2, column 11: `inf` is too large for a number of seconds
-        TOML parse error at line 2, column 11: `1000000000000000000000000000000` is too large for a number of seconds
-        TOML parse error at line 2, column 11: invalid type: boolean `true`, expected a duration such as "30s", or a number of seconds"#]].assert_eq(&errors(&files.each_ref().map(String::as_str)));
+        TOML parse error at line 2, column 11: `default`: `-30` is negative: a duration is at least 0
+        TOML parse error at line 2, column 11: `default`: `-0.5` is negative: a duration is at least 0
+        TOML parse error at line 2, column 11: `default`: `NaN` is not a number of seconds
+        TOML parse error at line 2, column 11: `default`: `inf` is too large for a number of seconds
+        TOML parse error at line 2, column 11: `default`: `1000000000000000000000000000000` is too large for a number of seconds
+        TOML parse error at line 2, column 11: `default`: `true` is not a duration such as "30s", or a number of seconds"#]].assert_eq(&errors(&files.each_ref().map(String::as_str)));
 }
 
 /// P15: an unknown key is an error with its line and the nearest keys.
@@ -156,10 +156,10 @@ fn an_unknown_key_suggests_the_nearest() {
 #[test]
 fn an_unknown_value_suggests_the_nearest() {
     expect![[r#"
-        TOML parse error at line 1, column 10: unknown value `gatewya`; did you mean `gateway`?
-        TOML parse error at line 2, column 10: unknown value `upward`; did you mean `upwards`?
-        TOML parse error at line 2, column 9: unknown value `safe_call`; did you mean `safe_calls` or `any_call`?
-        TOML parse error at line 2, column 7: unknown value `session`; expected one of `tool`, `tool_name`, `server`, `agent`"#]].assert_eq(&errors(&[
+        TOML parse error at line 1, column 10: `preset`: unknown value `gatewya`; did you mean `gateway`?
+        TOML parse error at line 2, column 10: `jitter`: unknown value `upward`; did you mean `upwards`?
+        TOML parse error at line 2, column 9: `probe`: unknown value `safe_call`; did you mean `safe_calls` or `any_call`?
+        TOML parse error at line 2, column 7: `key`: unknown value `session`; expected one of `tool`, `tool_name`, `server`, `agent`"#]].assert_eq(&errors(&[
         "preset = \"gatewya\"",
         "[retry]\njitter = \"upward\"",
         "[circuit_breaker]\nprobe = \"safe_call\"",
@@ -168,6 +168,37 @@ fn an_unknown_value_suggests_the_nearest() {
     let error = "agent_lop".parse::<Preset>().unwrap_err().to_string();
     expect!["invalid `preset`: unknown value `agent_lop`; did you mean `agent_loop`?"]
         .assert_eq(&error);
+}
+
+/// Stumble A4: the error of a value of another type is in plain words, and names its key.
+#[test]
+fn a_value_of_another_type_is_told_in_plain_words() {
+    let of_json = |file: &str| {
+        serde_json::from_str::<Settings>(file)
+            .unwrap_err()
+            .to_string()
+    };
+    expect![[r#"
+        invalid type: string "x", expected a whole number from 0 to 4,294,967,295 for `attempts` at line 1 column 28
+        `max_keys`: `-1` is not a whole number of at least 0 at line 1 column 27
+        `limit`: `0` is not a whole number of at least 1 at line 1 column 26
+        invalid type: boolean `true`, expected a number for `slow_fraction` at line 1 column 36
+        invalid type: string "rm", expected a list for `deny` at line 1 column 26
+        invalid type: integer `5`, expected a table for `retry` at line 1 column 12
+        invalid type: string "no", expected a boolean for `replay_safe` at line 1 column 39"#]]
+    .assert_eq(
+        &[
+            r#"{ "retry": { "attempts": "x" } }"#,
+            r#"{ "quota": { "max_keys": -1 } }"#,
+            r#"{ "parallel": { "limit": 0 } }"#,
+            r#"{ "timeout": { "slow_fraction": true } }"#,
+            r#"{ "policy": { "deny": "rm" } }"#,
+            r#"{ "retry": 5 }"#,
+            r#"{ "tools": { "x": { "replay_safe": "no" } } }"#,
+        ]
+        .map(of_json)
+        .join("\n"),
+    );
 }
 
 /// A section alone suggests as well.
@@ -256,16 +287,15 @@ fn tools_have_their_own_settings() {
         );
         assert_eq!(settings.timeout.default, secs(30));
     }
-    let wrong = [
-        "timeout = \"45 s.\"",
-        "timeout_ms = \"45s\"",
-        "timeout = \"45s\"\ntimeout_ms = 45000",
-    ];
+    let wrong = ["timeout = \"45 s.\"", "timeout_ms = \"45s\""];
     let files = wrong.map(|timeout| format!("[tools.import]\n{timeout}"));
     expect![[r#"
-        TOML parse error at line 2, column 11: `45 s.` is not a duration such as 30s, 500ms or 1m30s, or a number of seconds
-        TOML parse error at line 2, column 14: invalid type: string "45s", expected u64
-        TOML parse error at line 1, column 1: `timeout` is set, and `timeout_ms` too"#]].assert_eq(&errors(&files.each_ref().map(String::as_str)));
+        TOML parse error at line 2, column 11: `timeout`: `45 s.` is not a duration such as 30s, 500ms or 1m30s, or a number of seconds
+        TOML parse error at line 2, column 14: `timeout_ms`: `45s` is not a whole number of at least 0"#]].assert_eq(&errors(&files.each_ref().map(String::as_str)));
+    let both: Settings =
+        toml::from_str("[tools.import]\ntimeout = \"45s\"\ntimeout_ms = 45000").unwrap();
+    expect!["invalid `tools.import.timeout_ms`: `tools.import.timeout` is set too"]
+        .assert_eq(&both.check().unwrap_err().to_string());
 }
 
 /// G1: in JSON, `null` is as if the key were missing, of a key of any type.

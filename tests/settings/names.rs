@@ -182,6 +182,27 @@ fn layers_alone_are_checked_against_a_table() {
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 
+impl Written {
+    /// Hears the warnings of this thread.
+    fn heard() -> (Self, tracing::subscriber::DefaultGuard) {
+        let written = Self::default();
+        let to = written.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::WARN)
+            .with_ansi(false)
+            .with_writer(move || to.clone())
+            .finish();
+        let guard = tracing::subscriber::set_default(subscriber);
+        LazyLock::force(&ANOTHER);
+        tracing::callsite::rebuild_interest_cache();
+        (written, guard)
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
 impl std::io::Write for Written {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend(bytes);
@@ -203,16 +224,7 @@ where
     L: Layer<tower::util::BoxCloneSyncService<ToolCall, &'static str, ToolError>>,
     L::Service: Service<ToolCall, Response = &'static str, Error: std::fmt::Debug> + Clone,
 {
-    let written = Written::default();
-    let to = written.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::WARN)
-        .with_ansi(false)
-        .with_writer(move || to.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
-    LazyLock::force(&ANOTHER);
-    tracing::callsite::rebuild_interest_cache();
+    let (written, _guard) = Written::heard();
     let tool = service_fn(|_: ToolCall| async { Ok::<_, ToolError>("done") });
     let tools = layer.layer(tower::util::BoxCloneSyncService::new(tool));
     for _ in 0..calls {
@@ -222,7 +234,7 @@ where
             .await
             .unwrap();
     }
-    String::from_utf8(written.0.lock().unwrap().clone()).unwrap()
+    written.text()
 }
 
 /// P6: without a table a pattern that has matched nothing is a warning after 1,000 calls, once.
@@ -276,4 +288,35 @@ async fn a_name_that_a_table_has_is_no_warning() {
     assert_eq!(layer.tool_names().unmatched(), ["delete_*", "docs__fetch"]);
     let written = warnings(&layer, 1_001).await;
     assert!(written.contains("tool.unmatched"), "{written}");
+}
+
+/// Stumble A4: a name that decides who may call is not checked without a table, and the start says so.
+#[test]
+fn a_policy_without_a_table_of_tools_is_a_warning() {
+    let warned = |file: &str, with_table: bool| {
+        let settings: Settings = toml::from_str(file).unwrap();
+        let stack = settings.stack();
+        let stack = if with_table {
+            stack.with_identity(Table)
+        } else {
+            stack
+        };
+        let (written, _guard) = Written::heard();
+        let _ = stack.build().unwrap();
+        written.text()
+    };
+    let deny = "[policy]\ndeny = [\"delete_file\"]";
+    let text = warned(deny, false);
+    for part in ["policy.deny", "with_identity"] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(
+        warned(
+            "[policy]\nallow = [\"fetch\"]\ndeny_by_default = true",
+            false
+        )
+        .contains("policy.allow")
+    );
+    assert_eq!(warned(deny, true), "");
+    assert_eq!(warned("[tools.fetch]\ntimeout = 5", false), "");
 }

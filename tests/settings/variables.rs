@@ -524,3 +524,72 @@ fn the_environment_can_be_read() {
         assert_eq!(Settings::from_env().unwrap(), Settings::default());
     }
 }
+
+/// Stumble A4: a start reports each variable that cannot be read, and then all checks that fail.
+#[test]
+fn all_errors_are_reported_together() {
+    let error = |vars: &[(&str, &str)]| {
+        let error = Settings::default().with_env_from(vars.iter().copied());
+        error.unwrap_err().to_string()
+    };
+    expect![[r#"
+        invalid `TOOLCALL_RETRY_ATTEMPTS`: `x` is not a whole number from 0 to 4,294,967,295; and invalid `TOOLCALL_SLOW_FRACTON`: there is no such variable; did you mean `TOOLCALL_SLOW_FRACTION`?; and invalid `TOOLCALL_TIMEOUT`: `soon` is not a duration such as 30s, 500ms or 1m30s, or a number of seconds"#]]
+    .assert_eq(&error(&[
+        ("TOOLCALL_TIMEOUT", "soon"),
+        ("TOOLCALL_SLOW_FRACTON", "0.5"),
+        ("TOOLCALL_RETRY_ATTEMPTS", "x"),
+        ("TOOLCALL_FIT_ENABLED", "yes"),
+    ]));
+    let checks = error(&[
+        ("TOOLCALL_TIMEOUT", "0s"),
+        ("TOOLCALL_RETRY_FACTOR", "0.5"),
+        ("TOOLCALL_FIT_MAX_CHARS", "1"),
+        ("TOOLCALL_SEQUENCE_BUDGET", "1s"),
+        ("TOOLCALL_SEQUENCE_RESERVE", "2s"),
+    ]);
+    for name in [
+        "TIMEOUT",
+        "RETRY_FACTOR",
+        "FIT_MAX_CHARS",
+        "SEQUENCE_RESERVE",
+    ] {
+        assert_eq!(
+            checks
+                .matches(&format!("invalid `TOOLCALL_{name}`"))
+                .count(),
+            1,
+            "{checks}"
+        );
+    }
+    // The same of a file.
+    let file = "[timeout]\ndefault = 0\n[http]\nmax_bytes = 0\n[tools.x]\naudience = \"\"";
+    let settings: Settings = toml::from_str(file).unwrap();
+    let error = settings.check().unwrap_err().to_string();
+    for key in ["timeout.default", "http.max_bytes", "tools.x.audience"] {
+        assert!(error.contains(&format!("invalid `{key}`")), "{error}");
+    }
+}
+
+/// Stumble A4: a name with a unit is one without it, and a unit in the value.
+#[test]
+fn a_name_with_a_unit_suggests_the_unit_of_the_value() {
+    for (name, meant) in [
+        ("TOOLCALL_TIMEOUT_MS", "`TOOLCALL_TIMEOUT`"),
+        (
+            "TOOLCALL_DEADLINE_BUDGET_SECONDS",
+            "`TOOLCALL_DEADLINE_BUDGET`",
+        ),
+    ] {
+        let error = env(name, "500").unwrap_err().to_string();
+        assert!(
+            error.contains(meant) && error.contains("`500ms`"),
+            "{error}"
+        );
+    }
+    let file = toml::from_str::<Settings>("[poll]\ninterval_secs = 2");
+    let error = file.unwrap_err().to_string();
+    assert!(
+        error.contains("`interval`?") && error.contains("`30s`"),
+        "{error}"
+    );
+}

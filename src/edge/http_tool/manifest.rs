@@ -19,10 +19,22 @@ use super::{HttpJob, HttpTool, job::word, template::IDEMPOTENCY_KEY};
 use crate::{
     call::ReplaySafety,
     config::{ConfigError, refuse_if},
+    edge::reader::Reader,
     event::event,
-    kit::backoff::Backoff,
+    kit::backoff::{Backoff, MAX_DELAY},
     poll::PollLayer,
 };
+
+/// The methods of tools.
+const METHODS: [Method; 7] = [
+    Method::GET,
+    Method::POST,
+    Method::PUT,
+    Method::PATCH,
+    Method::DELETE,
+    Method::HEAD,
+    Method::OPTIONS,
+];
 
 /// The longest file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -80,7 +92,7 @@ const MAX_FILES: usize = 1000;
 /// | `input_schema` | the JSON Schema of its arguments: checked before anything is sent (feature `validate`). Templates may name its properties only |
 /// | `source_path` | where it came from; not used here |
 /// | `execution_profile.mode` | `sync_http` (the default; also `sync`) or `async_poll`, in small or capital letters |
-/// | `.method` | `POST` by default |
+/// | `.method` | `GET`, `POST` (the default), `PUT`, `PATCH`, `DELETE`, `HEAD` or `OPTIONS`, in small or capital letters |
 /// | `.url_template`, `.body_template` | templates of an [`HttpTool`]; the body is JSON |
 /// | `.headers_template` | a JSON object of names and templates, or the text of one: it is parsed first, so that no value adds a header |
 /// | | [Keys of the operator](super#keys-of-the-operator) are no part of it |
@@ -88,7 +100,7 @@ const MAX_FILES: usize = 1000;
 /// | `.kept_headers` | names of headers of answers that [are kept](HttpTool::with_kept_header) |
 /// | `.result_field_path`, `.error_field_path` | JSONPaths of the [result](HttpTool::with_result) of a 2xx, and of the [reason](HttpTool::with_error) of a failure in one |
 /// | `.replay_safe` | whether a call may run twice; by default the method says it, and for `async_poll` it is unknown |
-/// | `.poll_config.pending_statuses` | statuses by which a job goes on, for example `[202]`. Without `status_field_path` any other 2xx is the result; without a URL below, a tool's own request by GET is sent again |
+/// | `.poll_config.pending_statuses` | statuses by which a job goes on, for example `[202]`: any 2xx but 200. Without `status_field_path` any other 2xx is the result; without a URL below, a tool's own request by GET is sent again |
 /// | `.poll_config.status_url_header` | the header, for example `Location`, with the URL that is asked; it has to be on the tool's host |
 /// | `.poll_config.status_url_template` | the URL that is asked, by GET with the same headers, but for those of the body and of the idempotency key. A variable that is no property of the schema (without a schema: not in the URL above) is the field of that name in the answer that has started the job; there has to be one |
 /// | `.poll_config.job_values` | names and JSONPaths of such values, where they are other fields; they go before arguments |
@@ -97,16 +109,31 @@ const MAX_FILES: usize = 1000;
 /// | `.poll_config.interval_seconds`, `backoff_multiplier`, `max_interval_seconds`, `max_attempts` | as [`PollLayer`] has them: 1, 1.5, 30, 60. Also `initial_interval_seconds`, `poll_interval_seconds`, `max_poll_attempts` |
 ///
 /// Any other field is an error; `null` is a field that is not there.
+#[derive(Clone, Debug)]
+pub struct ToolManifest {
+    file: File,
+    passes_subject: bool,
+}
+
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ToolManifest {
+struct File {
     name: String,
     description: Option<String>,
     input_schema: Option<Value>,
     source_path: Option<String>,
     execution_profile: Profile,
-    #[serde(skip)]
-    passes_subject: bool,
+}
+
+impl<'de> Deserialize<'de> for ToolManifest {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let file = File::deserialize(Reader::new(from))?;
+        let passes_subject = false;
+        Ok(Self {
+            file,
+            passes_subject,
+        })
+    }
 }
 
 #[derive(Clone, Deserialize)]
@@ -249,6 +276,10 @@ impl PollConfig {
     ) -> Result<PollLayer<HttpJob>, ConfigError> {
         let seconds = |field: &'static str, n: Option<f64>, default: Duration| match n {
             None => Ok(default),
+            Some(n) if n > MAX_DELAY.as_secs_f64() => Err(ConfigError::new(
+                field,
+                format!("{n} s is longer than a year"),
+            )),
             Some(n) => Duration::try_from_secs_f64(n)
                 .map_err(|_| ConfigError::new(field, format!("{n} is no time in seconds"))),
         };
@@ -296,11 +327,21 @@ impl Profile {
     fn method(&self) -> &str {
         self.method.as_deref().unwrap_or("POST")
     }
+
+    fn known_method(&self) -> Result<Method, ConfigError> {
+        let name = self.method();
+        let is_it = |method: &&Method| method.as_str().eq_ignore_ascii_case(name);
+        METHODS.iter().find(is_it).cloned().ok_or_else(|| {
+            let known = METHODS.each_ref().map(Method::as_str).join("`, `");
+            ConfigError::new("method", format!("`{name}` is none of `{known}`"))
+        })
+    }
 }
 
 impl ToolManifest {
-    /// The manifests of a folder, by the names of their files: all that end in `.json`. They are
-    /// checked. If there are none, the event `tool.settings` says so at WARN.
+    /// Returns the manifests of a folder, by the names of their files: all that end in `.json`. They
+    /// are checked. The event `tool.settings` reports at WARN that there are none, and a file that is
+    /// not read, unless it is hidden or ends in `.md`.
     ///
     /// # Errors
     ///
@@ -317,11 +358,21 @@ impl ToolManifest {
         let mut files = Vec::new();
         for entry in fs::read_dir(folder).map_err(unread)? {
             let path = entry.map_err(unread)?.path();
-            let extension = path.extension();
+            let ends_in = |end| {
+                let extension = path.extension();
+                extension.is_some_and(|extension| extension.eq_ignore_ascii_case(end))
+            };
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
             // A pipe of that name would be waited for.
-            if extension.is_some_and(|extension| extension == "json") && path.is_file() {
-                files.push(path);
+            if !path.is_file() || name.starts_with('.') || ends_in("md") {
+                continue;
             }
+            if !ends_in("json") {
+                event!(WARN SETTINGS, SETTING = path.display().to_string(),
+                    REASON = "is not read: a tool is a file that ends in `.json`");
+                continue;
+            }
+            files.push(path);
             if files.len() > MAX_FILES {
                 let folder = folder.display().to_string();
                 return Err(ConfigError::new(folder, "has more than 1,000 files"));
@@ -340,11 +391,11 @@ impl ToolManifest {
             let lenient = manifest.clone().pass_subject_without_audience();
             let checked = lenient.tool().and_then(|_| lenient.poll_layer());
             checked.map_err(|e| of_file(format!("`{}`: {}", e.field(), e.reason())))?;
-            match names.insert(manifest.name.clone()) {
+            match names.insert(manifest.name().to_owned()) {
                 true => Ok(manifest),
                 false => Err(of_file(format!(
                     "`{}` is another file's tool",
-                    manifest.name
+                    manifest.name()
                 ))),
             }
         });
@@ -362,40 +413,40 @@ impl ToolManifest {
 
     /// The tool's name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.file.name
     }
 
     /// What it does, for models.
     pub fn description(&self) -> Option<&str> {
-        self.description.as_deref()
+        self.file.description.as_deref()
     }
 
     /// The JSON Schema of the arguments.
     pub fn input_schema(&self) -> Option<&Value> {
-        self.input_schema.as_ref()
+        self.file.input_schema.as_ref()
     }
 
     /// For whom the tool's token has to be.
     pub fn required_audience(&self) -> Option<&str> {
-        self.execution_profile.required_audience.as_deref()
+        self.file.execution_profile.required_audience.as_deref()
     }
 
     /// The scopes that the tool's token has to have.
     pub fn required_scopes(&self) -> &[String] {
-        let scopes = self.execution_profile.required_scopes.as_deref();
+        let scopes = self.file.execution_profile.required_scopes.as_deref();
         scopes.unwrap_or_default()
     }
 
     /// Where it came from.
     pub fn source_path(&self) -> Option<&str> {
-        let of_profile = self.execution_profile.source_path.as_deref();
-        self.source_path.as_deref().or(of_profile)
+        let of_profile = self.file.execution_profile.source_path.as_deref();
+        self.file.source_path.as_deref().or(of_profile)
     }
 
     /// How it runs, in the manifest's word.
     #[cfg(feature = "otel")]
     pub(crate) fn mode(&self) -> &'static str {
-        match self.execution_profile.mode() {
+        match self.file.execution_profile.mode() {
             Mode::Sync => "sync_http",
             Mode::Poll => "async_poll",
         }
@@ -414,16 +465,16 @@ impl ToolManifest {
     /// Adds the tool's name to an error. It stands behind the reason, because a name in front of
     /// it may look like the key of a secret.
     fn naming(&self, error: ConfigError) -> ConfigError {
-        let reason = format!("{} (tool `{}`)", error.reason(), self.name);
+        let reason = format!("{} (tool `{}`)", error.reason(), self.name());
         ConfigError::new(error.field().to_owned(), reason)
     }
 
     fn to_tool(&self) -> Result<HttpTool, ConfigError> {
-        let profile = &self.execution_profile;
-        refuse_if(self.name.is_empty(), "name", "is empty")?;
-        let method = profile.method().to_ascii_uppercase();
-        let method = Method::from_bytes(method.as_bytes());
-        let method = method.map_err(|_| ConfigError::new("method", "is none of HTTP"))?;
+        let profile = &self.file.execution_profile;
+        refuse_if(self.name().is_empty(), "name", "is empty")?;
+        let audience = self.required_audience();
+        refuse_if(audience == Some(""), "required_audience", "is empty")?;
+        let method = profile.known_method()?;
         let mut tool = self.request(method, &profile.url_template, true)?;
         if profile.mode() == Mode::Poll {
             // A job that is started twice runs twice.
@@ -443,7 +494,7 @@ impl ToolManifest {
             tool = tool.with_kept_header(header_name("kept_headers", name)?)?;
         }
         if let Some(name) = location {
-            tool = tool.keep(header_name("kept_headers", name)?, true)?;
+            tool = tool.keep(header_name("status_url_header", name)?, true)?;
         }
         let [result, error] = [&profile.result_field_path, &profile.error_field_path];
         tool = with_path(tool, result, "result_field_path", HttpTool::with_result)?;
@@ -460,7 +511,7 @@ impl ToolManifest {
     fn request(&self, method: Method, url: &str, has_body: bool) -> Result<HttpTool, ConfigError> {
         let mut tool = HttpTool::new(method.clone(), url)?;
         // What headers may name is checked against it.
-        if let Some(schema) = self.input_schema.as_ref().filter(|_| has_body) {
+        if let Some(schema) = self.file.input_schema.as_ref().filter(|_| has_body) {
             tool = tool.with_input_schema(schema)?;
         }
         for (name, template) in self.headers()? {
@@ -490,7 +541,7 @@ impl ToolManifest {
     fn headers(&self) -> Result<Vec<(String, String)>, ConfigError> {
         let refuse = |reason: String| ConfigError::new("headers_template", reason);
         let no_object = || refuse("is no JSON object of names and templates".to_owned());
-        let fields = match &self.execution_profile.headers_template {
+        let fields = match &self.file.execution_profile.headers_template {
             None => return Ok(Vec::new()),
             Some(Headers::Text(text)) if text.trim().is_empty() => return Ok(Vec::new()),
             Some(Headers::Text(text)) => serde_json::from_str(text).map_err(|_| no_object())?,
@@ -520,7 +571,7 @@ impl ToolManifest {
     }
 
     fn to_job(&self) -> Result<Option<HttpJob>, ConfigError> {
-        let profile = &self.execution_profile;
+        let profile = &self.file.execution_profile;
         let config = match (&profile.poll_config, profile.mode()) {
             (None, Mode::Sync) => return Ok(None),
             (Some(_), Mode::Sync) => {
@@ -539,8 +590,15 @@ impl ToolManifest {
             "belongs into `poll_config`, where the mode is `async_poll`",
         )?;
         let pending = config.pending_statuses.iter().flatten().map(|n| {
+            let refuse = |reason| ConfigError::new("pending_statuses", reason);
             let status = StatusCode::from_u16(*n).ok().filter(StatusCode::is_success);
-            status.ok_or_else(|| ConfigError::new("pending_statuses", format!("{n} is not a 2xx")))
+            match status.ok_or_else(|| refuse(format!("{n} is not a 2xx")))? {
+                StatusCode::OK => Err(refuse(
+                    "200 is the status of a result: a job has another one, for example 202"
+                        .to_owned(),
+                )),
+                status => Ok(status),
+            }
         });
         let pending: Vec<StatusCode> = pending.collect::<Result<_, _>>()?;
         // The tool's own URL is asked again, or one of its host.
@@ -560,7 +618,7 @@ impl ToolManifest {
         let status = self.request(Method::GET, url, false);
         let status = status.map_err(in_config("status_url_template"))?;
         // Never those of headers: a caller could name another's job.
-        let schema = self.input_schema.as_ref();
+        let schema = self.file.input_schema.as_ref();
         let properties = schema.and_then(|schema| schema.get("properties"));
         let none = BTreeMap::new();
         let named = config.job_values.as_ref().unwrap_or(&none);
@@ -645,7 +703,8 @@ impl ToolManifest {
         all: &Schedule,
         layer: impl FnOnce(HttpJob) -> Result<PollLayer<HttpJob>, ConfigError>,
     ) -> Result<Option<PollLayer<HttpJob>>, ConfigError> {
-        let (Some(job), Some(config)) = (self.job()?, &self.execution_profile.poll_config) else {
+        let (Some(job), Some(config)) = (self.job()?, &self.file.execution_profile.poll_config)
+        else {
             return Ok(None);
         };
         let layer = config.layer(all, || layer(job));
@@ -660,12 +719,12 @@ impl ToolManifest {
     pub fn definition(&self) -> rmcp::model::Tool {
         use rmcp::model::{Tool, ToolAnnotations};
 
-        let mut schema = match &self.input_schema {
+        let mut schema = match &self.file.input_schema {
             Some(Value::Object(schema)) => schema.clone(),
             _ => serde_json::Map::from_iter([("type".to_owned(), "object".into())]),
         };
         schema.entry("$schema").or_insert_with(|| DRAFT_7.into());
-        let profile = &self.execution_profile;
+        let profile = &self.file.execution_profile;
         let may_repeat = profile.replay_safe;
         let is = |names: &[&str]| {
             let is_one = names
@@ -681,8 +740,8 @@ impl ToolManifest {
             annotations = annotations.idempotent(true);
         }
         let mut tool = Tool::new_with_raw(
-            self.name.clone(),
-            self.description.clone().map(Into::into),
+            self.file.name.clone(),
+            self.file.description.clone().map(Into::into),
             std::sync::Arc::new(schema),
         );
         tool.annotations = Some(annotations);

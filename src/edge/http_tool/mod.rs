@@ -238,6 +238,9 @@
 //! # let _ = main; }
 //! ```
 //!
+//! A timeout outside of this router ends jobs too: give their tools a longer one there, for example
+//! `tools.report.timeout` of the settings. The event `tool.inert` reports such a timeout.
+//!
 //! Operations of real APIs, with what their files need:
 //!
 //! | operation | `url_template`, without its host | and |

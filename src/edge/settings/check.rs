@@ -4,9 +4,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use super::{
-    KeyBy, PolicySettings, Settings, base::Explicit, duration::show, names::in_section, tools,
-};
+use super::{KeyBy, Settings, base::Explicit, duration::show, names::in_section, tools};
 use crate::{
     circuit_breaker::MAX_PERIOD,
     config::{ConfigError, refuse_if},
@@ -17,45 +15,66 @@ use crate::{
 
 type Checked = Result<(), ConfigError>;
 
-type Warnings = Vec<ConfigError>;
+/// Errors, or warnings.
+type Errors = Vec<ConfigError>;
 
 const DAY: (Duration, &str) = (Duration::from_secs(24 * 3600), "a day");
 const YEAR: (Duration, &str) = (MAX_PERIOD, "a year");
 
 const COOLDOWN: &str = "rate_limit.default_cooldown";
 
-/// Errors name keys, and so do their reasons, in backticks: `Names` puts variables in their place.
-pub(super) fn whole(settings: &Settings) -> Checked {
-    names(settings)?;
-    heading(settings)?;
-    spans(settings)?;
-    layers(settings)?;
-    Whole::of(settings).check()
+/// Returns all errors. They name keys, and so do their reasons, in backticks: `Names` puts
+/// variables in their place.
+pub(super) fn whole(settings: &Settings) -> Errors {
+    let mut all = Errors::new();
+    all.extend(names(settings).err());
+    all.extend(heading(settings).err());
+    spans(settings, &mut all);
+    layers(settings, &mut all);
+    all.extend(Whole::of(settings).check());
+    all
+}
+
+/// Returns one error of several, without those about a setting that has one already.
+pub(super) fn joined(errors: impl IntoIterator<Item = ConfigError>) -> Checked {
+    let mut all = Errors::new();
+    for error in errors {
+        let is_about =
+            |field: &str| field == error.field() || error.reason().contains(&format!("`{field}`"));
+        if !all.iter().any(|other| is_about(other.field())) {
+            all.push(error);
+        }
+    }
+    let Some((first, others)) = all.split_first() else {
+        return Ok(());
+    };
+    let reason = others
+        .iter()
+        .fold(first.reason().to_owned(), |text, error| {
+            format!("{text}; and {error}")
+        });
+    Err(ConfigError::new(first.field().to_owned(), reason))
 }
 
 /// The settings that have an effect and look wrong.
-pub(super) fn warnings(settings: &Settings) -> Warnings {
+pub(super) fn warnings(settings: &Settings) -> Errors {
     Whole::of(settings).warnings()
 }
 
 fn names(s: &Settings) -> Checked {
-    match s.tools.contains_key("") {
-        true => Err(ConfigError::new(r#"tools."""#, "a tool has a name")),
-        false => Ok(()),
+    refuse_if(s.tools.contains_key(""), r#"tools."""#, "a tool has a name")?;
+    match s.tools.iter().find(|(_, tool)| tool.timeout_ms.is_some()) {
+        Some((name, _)) => Err(ConfigError::new(
+            tools::key(name, "timeout_ms"),
+            format!("`{}` is set too", tools::key(name, "timeout")),
+        )),
+        None => Ok(()),
     }
 }
 
 /// Each name or pattern of the settings matches one of these tools.
 pub(super) fn names_match(s: &Settings, known: &[Identity]) -> Checked {
-    let PolicySettings {
-        deny, ask, allow, ..
-    } = &s.policy;
-    let lists = [
-        ("policy.deny", deny),
-        ("policy.ask", ask),
-        ("policy.allow", allow),
-    ];
-    for (key, patterns) in lists {
+    for (key, patterns) in s.policy.lists() {
         for pattern in patterns {
             check_name(key, &Name::new(Glob::new(pattern), None), known)?;
         }
@@ -73,7 +92,7 @@ fn heading(s: &Settings) -> Checked {
 }
 
 /// No budget is zero, and no time is longer than its bound.
-fn spans(s: &Settings) -> Checked {
+fn spans(s: &Settings, all: &mut Errors) {
     let budgets = [
         ("timeout.default", Some(s.timeout.default)),
         ("deadline.budget", s.deadline.budget),
@@ -87,15 +106,16 @@ fn spans(s: &Settings) -> Checked {
     let tools = tools.map(|(name, tool)| (tools::key(name, "timeout"), tool.timeout));
     for (key, time) in budgets.into_iter().chain(tools) {
         if time.is_some_and(|time| time.is_zero()) {
-            return Err(ConfigError::new(key, "it is zero: no call would have time"));
+            all.push(ConfigError::new(key, "it is zero: no call would have time"));
+        } else {
+            all.extend(within(key, time, YEAR).err());
         }
-        within(key, time, YEAR)?;
     }
     let a_day = [COOLDOWN, "rate_limit.max_cooldown", "repeat_guard.window"];
-    s.durations().into_iter().try_for_each(|(key, time)| {
+    all.extend(s.durations().into_iter().filter_map(|(key, time)| {
         let most = if a_day.contains(&key) { DAY } else { YEAR };
-        within(key, time, most)
-    })
+        within(key, time, most).err()
+    }));
 }
 
 fn within(
@@ -113,37 +133,52 @@ fn within(
 }
 
 /// The checks of each layer itself, switched off or not.
-fn layers(s: &Settings) -> Checked {
-    s.redaction_rules()?;
-    s.timeout_layer().map(drop)?;
-    s.retry_policy().map(drop)?;
-    s.poll_layer(()).map(drop)?;
-    s.policy_layer().map(drop)?;
-    s.once_layer().map(drop)?;
-    s.cache_layer().map(drop)?;
-    s.check_token()?;
-    s.check_shared()?;
-    refuse_if(
-        s.fit.max_chars < 1_000,
-        "fit.max_chars",
-        "is less than 1000: there would be little room beside the mark",
-    )?;
-    refuse_if(s.http.max_bytes == 0, "http.max_bytes", "is not above 0")?;
-    tool_limits(s)?;
+fn layers(s: &Settings, all: &mut Errors) {
+    let breaker = s.circuit_breaker_builder().and_then(|breaker| {
+        let layer = breaker.build().map(drop);
+        layer.map_err(in_section("circuit_breaker"))
+    });
+    let checks = [
+        s.redaction_rules().map(drop),
+        s.timeout_layer().map(drop),
+        s.retry_policy().map(drop),
+        s.poll_layer(()).map(drop),
+        s.policy_layer().map(drop),
+        s.once_layer().map(drop),
+        s.cache_layer().map(drop),
+        s.check_token(),
+        s.check_shared(),
+        refuse_if(
+            s.fit.max_chars < 1_000,
+            "fit.max_chars",
+            "is less than 1000: there would be little room beside the mark",
+        ),
+        refuse_if(s.http.max_bytes == 0, "http.max_bytes", "is not above 0"),
+        tool_limits(s).and_then(|()| shared_limits(s)),
+        s.rate_limit_builder()
+            .build()
+            .map(drop)
+            .map_err(in_section("rate_limit")),
+        s.repeat_guard_builder()
+            .build()
+            .map(drop)
+            .map_err(in_section("repeat_guard")),
+        s.health_builder()
+            .build()
+            .map(drop)
+            .map_err(in_section("health")),
+        breaker,
+    ];
+    all.extend(checks.into_iter().filter_map(Result::err));
+}
+
+fn shared_limits(s: &Settings) -> Checked {
     if let Some(quota) = s.quota_builder()? {
         quota.build().map(drop).map_err(in_section("quota"))?;
     }
-    if let Some(limit) = s.concurrency_limit_builder() {
-        limit.build().map(drop).map_err(in_section("concurrency"))?;
-    }
-    let limit = s.rate_limit_builder().build();
-    limit.map(drop).map_err(in_section("rate_limit"))?;
-    let guard = s.repeat_guard_builder().build();
-    guard.map(drop).map_err(in_section("repeat_guard"))?;
-    let registry = s.health_builder().build();
-    registry.map(drop).map_err(in_section("health"))?;
-    let breaker = s.circuit_breaker_builder()?.build();
-    breaker.map(drop).map_err(in_section("circuit_breaker"))
+    let limit = s.concurrency_limit_builder().map(|limit| limit.build());
+    let limit = limit.transpose().map(drop);
+    limit.map_err(in_section("concurrency"))
 }
 
 /// How many calls of a key run, and what tools have of their own.
@@ -193,15 +228,13 @@ impl Whole {
         }
     }
 
-    fn check(&self) -> Checked {
-        self.reserves()?;
-        self.cap()?;
-        self.cooldown()?;
-        self.waits()
+    fn check(&self) -> Errors {
+        let checks = [self.reserves(), self.cap(), self.cooldown(), self.waits()];
+        checks.into_iter().filter_map(Result::err).collect()
     }
 
     /// A call may bring a longer timeout of its own, and failures that are no timeouts are quicker.
-    fn warnings(&self) -> Warnings {
+    fn warnings(&self) -> Errors {
         let checks = [
             self.idle(),
             self.slow_call(),
@@ -213,8 +246,8 @@ impl Whole {
     }
 
     /// Settings of single tools that mean nothing.
-    fn own(&self) -> Warnings {
-        let (s, mut all) = (&self.settings, Warnings::new());
+    fn own(&self) -> Errors {
+        let (s, mut all) = (&self.settings, Errors::new());
         let off = |is_on: bool, key: &str| (!is_on).then(|| key.to_owned());
         for (name, tool) in &s.tools {
             let checks = match tool.validate {

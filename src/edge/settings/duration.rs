@@ -7,7 +7,8 @@ use serde::{
     de::{self, Visitor},
 };
 
-use super::text::{is_none, quoted};
+use super::text::is_none;
+use crate::edge::reader::quoted;
 
 /// Reads a duration with a unit, or a number of seconds.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    DeadlineSettings, SanitizeSettings, Settings, duration::show, names::in_section,
-    retry::growing, tools,
+    DeadlineSettings, PolicySettings, SanitizeSettings, Settings, duration::show,
+    names::in_section, tools,
 };
 #[cfg(feature = "http-tool")]
 use crate::edge::http_tool::{HttpJob, HttpTool, ToolManifest, manifest::Schedule};
@@ -18,7 +18,7 @@ use crate::{
     edge::health::{Health, HealthBuilder},
     fit::FitLayer,
     key::{Key, Keys},
-    kit::backoff::Jitter,
+    kit::backoff::{Backoff, Jitter},
     once::{OnceBuilder, OnceLayer},
     policy::{PolicyLayer, Rule},
     poll::PollLayer,
@@ -29,6 +29,18 @@ use crate::{
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
+
+impl PolicySettings {
+    /// The patterns of tools, with their keys, in the order in which they decide.
+    pub(super) fn lists(&self) -> impl Iterator<Item = (&'static str, &[String])> {
+        let lists: [(_, &[String]); 3] = [
+            ("policy.deny", &self.deny),
+            ("policy.ask", &self.ask),
+            ("policy.allow", &self.allow),
+        ];
+        lists.into_iter()
+    }
+}
 
 impl Settings {
     /// The timeout layer alone, with the tools' own timeouts.
@@ -105,10 +117,11 @@ impl Settings {
                 show(poll.interval)
             ),
         )?;
-        let interval = growing(poll.interval, poll.factor).map_err(|e| match e.field() {
-            "base" => e.with_field("poll.interval"),
-            _ => e.with_field("poll.factor"),
-        })?;
+        let interval =
+            Backoff::exponential(poll.interval, poll.factor).map_err(|e| match e.field() {
+                "base" => e.with_field("poll.interval"),
+                _ => e.with_field("poll.factor"),
+            })?;
         let interval = interval.with_cap(poll.cap).with_jitter(Jitter::None);
         let layer = PollLayer::new(job)
             .with_interval(interval)
@@ -290,15 +303,14 @@ impl Settings {
             true => layer.deny_by_default(),
             false => layer,
         };
-        let denied = policy.deny.iter().map(|t| ("policy.deny", Rule::deny(t)));
-        let asked = policy.ask.iter().map(|t| ("policy.ask", Rule::ask(t)));
-        let allowed = policy.allow.iter();
-        let allowed = allowed.map(|t| ("policy.allow", Rule::allow(t)));
         let mut says = policy.deny_by_default;
-        for (key, rule) in denied.chain(asked).chain(allowed) {
-            says = true;
-            let added = layer.try_rule(rule);
-            layer = added.map_err(|error| error.with_field(key))?;
+        let rules: [fn(&str) -> Rule; 3] = [Rule::deny, Rule::ask, Rule::allow];
+        for ((key, tools), rule) in policy.lists().zip(rules) {
+            for tool in tools {
+                says = true;
+                let added = layer.try_rule(rule(tool));
+                layer = added.map_err(|error| error.with_field(key))?;
+            }
         }
         Ok(says.then_some(layer))
     }

@@ -147,11 +147,11 @@
 //! # Variables
 //!
 //! Unset or blank: unchanged. Durations have a unit (`500ms`, `30s`, `1m30s`); a number without one
-//! is seconds. Both hold for files as well. `none` takes a setting away, and empties a list.
-//! [`VARIABLES`] is this list, with the key in a file and its default. Keys are the names of the
-//! layers' methods, where there is one for the setting alone: `with_open_for` of the circuit
-//! breaker is `circuit_breaker.open_for`. A tool's timeout may also be `timeout_ms`, in
-//! milliseconds.
+//! is seconds. Both hold for files as well. A list has commas between its words. `none` takes a
+//! setting away, and empties a list. [`VARIABLES`] is this list, with the key in a file and its
+//! default. Keys are the names of the layers' methods, where there is one for the setting alone:
+//! `with_open_for` of the circuit breaker is `circuit_breaker.open_for`. A tool's timeout may also
+//! be `timeout_ms`, in milliseconds.
 //!
 //! A variable whose name begins with `TOOLCALL_` and is not in the list is an error that names the
 //! nearest. Others are not read, except five that an MCP gateway may have already:
@@ -281,7 +281,6 @@ mod retry;
 mod sections;
 mod shared;
 mod stack;
-mod suggest;
 mod text;
 mod token;
 mod tools;

@@ -3,7 +3,7 @@ use std::{str::FromStr, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{KeyBy, Settings, text::Text};
-use crate::config::ConfigError;
+use crate::{config::ConfigError, edge::reader::Reader};
 
 const fn secs(secs: u64) -> Option<Duration> {
     Some(Duration::from_secs(secs))
@@ -42,7 +42,7 @@ impl FromStr for Preset {
     type Err = ConfigError;
 
     fn from_str(name: &str) -> Result<Self, ConfigError> {
-        let preset = Self::deserialize(Text::new(name));
+        let preset = Self::deserialize(Reader::without_keys(Text::new(name)));
         preset.map_err(|e| ConfigError::new("preset", e.to_string()))
     }
 }
@@ -127,7 +127,9 @@ impl Settings {
     /// An HTTP tool proxy: a call is made once, and answered within 30 s; a breaker per server
     /// opens after 5 failures in a row, for 30 s, and closes after 3 successful probes; a tool
     /// without a server has a breaker of its own. Rate limits as in [`gateway`](Self::gateway).
-    /// Wrong arguments are `Argument validation failed: a: ..; b: ..`, where they are checked.
+    /// Wrong arguments are `Argument validation failed: a: ..; b: ..`, where they are checked. The
+    /// timeout bounds a job as well, if the tool waits for it inside of the stack: give that tool
+    /// a `tools.x.timeout` of its own.
     pub fn http_proxy() -> Self {
         let mut settings = Self::begun(Preset::HttpProxy);
         settings.timeout.default = Duration::from_secs(30);

@@ -2,24 +2,14 @@ use std::time::Duration;
 
 use super::{RetrySettings, Settings, names::in_section, tools};
 use crate::{
-    config::{ConfigError, refuse_if},
+    config::ConfigError,
     kit::backoff::{Backoff, Jitter},
     retry::{RetryBudget, RetryPolicy},
 };
 
-/// A larger one reaches every cap at once.
-const MAX_FACTOR: f64 = 1000.0;
-
-/// Delays that grow by a factor.
-pub(super) fn growing(base: Duration, factor: f64) -> Result<Backoff, ConfigError> {
-    let reason = format!("{factor} is more than {MAX_FACTOR}");
-    refuse_if(factor > MAX_FACTOR, "factor", reason)?;
-    Backoff::exponential(base, factor)
-}
-
 impl RetrySettings {
     fn backoff(&self) -> Result<Backoff, ConfigError> {
-        let backoff = growing(self.base, self.factor).map_err(in_section("retry"))?;
+        let backoff = Backoff::exponential(self.base, self.factor).map_err(in_section("retry"))?;
         Ok(backoff.with_cap(self.cap).with_jitter(self.jitter))
     }
 

@@ -1,36 +1,19 @@
 //! The text of a variable as a value of a file.
 
-use std::str::FromStr;
-
 use serde::{
     Deserializer,
     de::{
-        Error as _, IntoDeserializer, Visitor,
+        IntoDeserializer, Visitor,
         value::{Error, SeqDeserializer},
     },
     forward_to_deserialize_any,
 };
 
-use super::suggest;
-use crate::text::Short;
-
-/// Longer values are not quoted: they are not typing errors, and may be secrets.
-const MAX_QUOTED: usize = 40;
-
-/// A short value, redacted.
-pub(super) fn quoted(text: &str) -> String {
-    match text.chars().count() {
-        0..=MAX_QUOTED => format!("`{}`", Short::new(text, MAX_QUOTED)),
-        n => format!("a value of {n} characters"),
-    }
-}
-
 pub(super) fn is_none(text: &str) -> bool {
     text.eq_ignore_ascii_case("none")
 }
 
-/// Deserializes the text as the type that its setting has. No error quotes it whole, as it may be a
-/// secret.
+/// Deserializes the text as the type that its setting has.
 #[derive(Clone, Copy)]
 pub(super) struct Text<'a> {
     text: &'a str,
@@ -45,15 +28,6 @@ impl<'a> Text<'a> {
             text,
             is_value: false,
         }
-    }
-
-    fn number<T: FromStr>(self, what: &str) -> Result<T, Error> {
-        let number = self.text.parse();
-        number.map_err(|_| self.is_not(what))
-    }
-
-    fn is_not(self, what: &str) -> Error {
-        Error::custom(format!("{} is not {what}", quoted(self.text)))
     }
 }
 
@@ -76,26 +50,26 @@ impl<'de> Deserializer<'de> for Text<'de> {
         match &*self.text.to_ascii_lowercase() {
             "true" | "yes" | "on" | "1" => visitor.visit_bool(true),
             "false" | "no" | "off" | "0" => visitor.visit_bool(false),
-            _ => {
-                let reason = format!("{} is neither true nor false", quoted(self.text));
-                Err(Error::custom(reason))
-            }
+            _ => visitor.visit_str(self.text),
+        }
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.text.parse() {
+            Ok(number) => visitor.visit_u64(number),
+            Err(_) => visitor.visit_str(self.text),
         }
     }
 
     fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_u32(self.number("a whole number from 0 to 4,294,967,295")?)
-    }
-
-    /// That of `usize` and `NonZeroUsize`.
-    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let number = self.number("a whole number of at least 0")?;
-        let value = visitor.visit_u64(number);
-        value.map_err(|_: Error| self.is_not("a whole number of at least 1"))
+        self.deserialize_u64(visitor)
     }
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_f64(self.number("a number")?)
+        match self.text.parse() {
+            Ok(number) => visitor.visit_f64(number),
+            Err(_) => visitor.visit_str(self.text),
+        }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -121,13 +95,10 @@ impl<'de> Deserializer<'de> for Text<'de> {
         names: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        let name = names
-            .iter()
-            .find(|name| name.eq_ignore_ascii_case(self.text));
-        match name {
-            Some(name) => visitor.visit_enum(IntoDeserializer::<Error>::into_deserializer(*name)),
-            None => Err(Error::custom(suggest::unknown("value", self.text, names))),
-        }
+        let mut names = names.iter();
+        let name = names.find(|name| name.eq_ignore_ascii_case(self.text));
+        let name = name.copied().unwrap_or(self.text);
+        visitor.visit_enum(IntoDeserializer::<Error>::into_deserializer(name))
     }
 
     forward_to_deserialize_any! {
@@ -144,10 +115,10 @@ mod tests {
         super::{KeyBy, Preset},
         *,
     };
-    use crate::kit::backoff::Jitter;
+    use crate::{edge::reader::Reader, kit::backoff::Jitter};
 
     fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, String> {
-        let value = Option::deserialize(Text::new(text));
+        let value = Option::deserialize(Reader::without_keys(Text::new(text)));
         value.map(Option::unwrap).map_err(|e| e.to_string())
     }
 

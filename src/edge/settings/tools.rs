@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{Deserialize, Serialize};
 
 use super::{KeyBy, Settings, duration};
 use crate::{
@@ -16,26 +16,26 @@ use crate::{
 /// (`[tools.pay__charge]`), which goes first, and the tool's own (`[tools.charge]`), which holds
 /// for the tools of this name of all servers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, remote = "Self")]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ToolSettings {
-    /// How long one attempt may take. A file may also have it in milliseconds, as `timeout_ms`.
+    /// The timeout of one attempt. A file may also have it in milliseconds, as `timeout_ms`.
     #[serde(with = "duration", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// Nothing, once the file is read.
-    #[serde(skip_serializing)]
-    timeout_ms: Option<u64>,
-    /// How often the retry layer sends a call at most, the first time included. With 1 it leaves
-    /// the call alone; the rate-limit layer still sends one that met a limit up to
+    /// Only until a file is laid over settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) timeout_ms: Option<u64>,
+    /// The most attempts that the retry layer makes, the first one included. With 1 it leaves the
+    /// call alone; the rate-limit layer still sends one that met a limit up to
     /// `rate_limit.attempts` times. A warning where `retry.enabled` is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// Whether a call may run twice. Goes before the function of
-    /// [`with_replay_safety`](super::StackBuilder::with_replay_safety), not before the call's own
-    /// word.
+    /// Declares that a call may run twice, or may not. It takes precedence over the function of
+    /// [`with_replay_safety`](super::StackBuilder::with_replay_safety), and the call's own mark over
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay_safe: Option<bool>,
-    /// How many calls of it run at a time, instead of `concurrency.max`, or where that is not set.
+    /// The most calls of it that run together, instead of `concurrency.max`, or if that is not set.
     /// An error where `concurrency.key` is not `tool`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<usize>,
@@ -46,43 +46,34 @@ pub struct ToolSettings {
     /// The units that a call costs. Default: 1. An error without `quota.tokens`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_cost: Option<u32>,
-    /// Whether its arguments are checked. Default: `validate.enabled`.
+    /// Checks its arguments. Default: `validate.enabled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validate: Option<bool>,
-    /// Whether its arguments are changed if they only have the wrong type. `true` is a warning
-    /// where they are not checked.
+    /// Changes its arguments if they only have the wrong type. `true` is a warning if they are not
+    /// checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair: Option<bool>,
-    /// Whether a caller is stopped that repeats a failing call of this tool. Default: as
-    /// `repeat_guard.enabled` says, and `true` is a warning where that is false.
+    /// Stops a caller that repeats a failing call of this tool. Default: `repeat_guard.enabled`, and
+    /// `true` is a warning if that is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat_guard: Option<bool>,
-    /// For whom its tokens have to be: the name that the identity provider knows its service by. An
+    /// The audience of its tokens: the name by which the identity provider knows its service. An
     /// error without `token.endpoint`. Of a call with a server only the flat name counts
     /// (`[tools.pay__charge]`): no other server gets the token by a tool of the same name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audience: Option<String>,
-    /// The scopes that they have to have. An error without an `audience`.
+    /// The scopes of its tokens. An error without an `audience`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
 }
 
-impl Serialize for ToolSettings {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        Self::serialize(self, to)
-    }
-}
-
-impl<'de> Deserialize<'de> for ToolSettings {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut tool = Self::deserialize(from)?;
-        if let Some(millis) = tool.timeout_ms.take() {
-            if tool.timeout.is_some() {
-                return Err(D::Error::custom("`timeout` is set, and `timeout_ms` too"));
-            }
-            tool.timeout = Some(Duration::from_millis(millis));
+impl ToolSettings {
+    /// Makes `timeout` of `timeout_ms`, unless both are set.
+    pub(super) fn with_one_timeout(mut self) -> Self {
+        if self.timeout.is_none() {
+            self.timeout = self.timeout_ms.take().map(Duration::from_millis);
         }
-        Ok(tool)
+        self
     }
 }
 

@@ -7,17 +7,11 @@ use serde::{
     de::value::{Error, MapDeserializer},
 };
 
-use super::{
-    Settings, VARIABLES, check,
-    names::Names,
-    sections::File,
-    text::{Text, quoted},
-    token,
-};
+use super::{Settings, VARIABLES, check, names::Names, sections::File, text::Text, token};
 use crate::{
     config::ConfigError,
-    edge::nearest::nearest,
-    text::{Short, did_you_mean},
+    edge::reader::{Reader, meant, quoted},
+    text::Short,
 };
 
 /// An environment variable and the setting that it holds. See [`VARIABLES`].
@@ -32,7 +26,7 @@ impl Variable {
     pub(super) const PRESET: Self = Self {
         name: "TOOLCALL_PRESET",
         key: "preset",
-        help: "the preset to begin with: default, agent_library, agent_loop, gateway or http_proxy",
+        help: "The preset to begin with: `default`, `agent_library`, `agent_loop`, `gateway` or `http_proxy`",
     };
 
     /// Returns its name: `TOOLCALL_TIMEOUT`.
@@ -53,9 +47,11 @@ impl Variable {
         self.key
     }
 
-    /// Its meaning, in a line.
-    pub const fn help(&self) -> &'static str {
-        self.help
+    /// Returns its meaning, in a sentence without the full stop.
+    pub fn help(&self) -> &'static str {
+        let text = self.help.trim();
+        let first = text.split_once(". ").map_or(text, |(first, _)| first);
+        first.trim_end_matches('.')
     }
 
     /// Reads its text as a file that has this key alone.
@@ -64,9 +60,13 @@ impl Variable {
         match self.key.split_once('.') {
             Some((section, key)) => {
                 let keys = MapDeserializer::new(iter::once((key, value)));
-                File::deserialize(MapDeserializer::new(iter::once((section, keys))))
+                let section = MapDeserializer::new(iter::once((section, keys)));
+                File::deserialize(Reader::without_keys(section))
             }
-            None => File::deserialize(MapDeserializer::new(iter::once((self.key, value)))),
+            None => {
+                let key = MapDeserializer::new(iter::once((self.key, value)));
+                File::deserialize(Reader::without_keys(key))
+            }
         }
     }
 }
@@ -168,7 +168,7 @@ impl Settings {
     /// If a value is not valid, if a name begins with `TOOLCALL_` and is not in the
     /// [table](super::VARIABLES), if a variable and its alias differ, and if the settings as a
     /// whole fail the [check](Self::check). The error names the variable if the setting came from
-    /// one, else its key, and the variable that would set it.
+    /// one, else its key, and the variable that would set it; its reason has all other errors.
     pub fn with_env_from<K, V>(
         mut self,
         vars: impl IntoIterator<Item = (K, V)>,
@@ -177,7 +177,7 @@ impl Settings {
         K: AsRef<str>,
         V: AsRef<str>,
     {
-        let mut chosen = Vec::new();
+        let (mut chosen, mut wrong) = (Vec::new(), Vec::new());
         for (name, text) in vars {
             let (name, text) = (name.as_ref(), text.as_ref());
             if name == token::SECRET {
@@ -188,19 +188,23 @@ impl Settings {
             match find(name) {
                 Some(_) if text.is_empty() => {}
                 Some(variable) => chosen.push(Chosen::new(variable, name, text)),
-                None if is_ours(name) => return Err(unknown(name)),
+                None if is_ours(name) => wrong.push(unknown(name)),
                 None => {}
             }
         }
-        // The first error is the same in every environment.
+        // The last one is the same in every environment.
         chosen.sort_by_key(|chosen| (chosen.variable.name, chosen.name));
         for pair in chosen.windows(2) {
-            let [one, other] = pair else { continue };
-            one.agrees_with(other)?;
+            wrong.extend(pair[0].agrees_with(&pair[1]).err());
         }
         for chosen in &chosen {
-            self.apply(chosen.read()?);
+            match chosen.read() {
+                Ok(file) => self.apply(file),
+                Err(error) => wrong.push(error),
+            }
         }
+        wrong.sort_by(|one, other| one.field().cmp(other.field()));
+        check::joined(wrong)?;
         let values = serde_json::to_value(self.file_of(true)).unwrap_or_default();
         let names = chosen.iter().map(|set| {
             let key = set.variable.key;
@@ -208,20 +212,17 @@ impl Settings {
             (key, set.name, value.clone())
         });
         self.names = Names(names.collect());
-        check::whole(&self).map_err(|e| self.names.rename(e))?;
+        let errors = check::whole(&self).into_iter();
+        check::joined(errors.map(|error| self.names.rename(error)))?;
         Ok(self)
     }
 }
 
 fn unknown(name: &str) -> ConfigError {
-    let bare = |name: &'static str| name.trim_start_matches(PREFIX);
-    let known = VARIABLES.iter().map(|variable| bare(variable.name));
-    let meant = nearest(
-        name.trim_start_matches(PREFIX),
-        known.chain([bare(token::SECRET)]),
-    );
-    let meant: Vec<_> = meant.iter().map(|name| format!("{PREFIX}{name}")).collect();
-    let reason = match did_you_mean(&meant) {
+    let known = VARIABLES.iter().map(|variable| variable.name);
+    let known = known.chain([token::SECRET]);
+    let known: Vec<_> = known.map(|name| name.trim_start_matches(PREFIX)).collect();
+    let reason = match meant(name.trim_start_matches(PREFIX), &known, PREFIX) {
         Some(meant) => format!("there is no such variable; {meant}"),
         None => "there is no such variable; `settings::VARIABLES` has them all".to_owned(),
     };

@@ -8,9 +8,8 @@ use super::{
     Preset, QuotaSettings, RateLimitSettings, RepeatGuardSettings, RetrySettings, SanitizeSettings,
     SequenceSettings, SharedSettings, StackBuilder, TimeoutSettings, TokenSettings, ToolSettings,
     TraceSettings, ValidateSettings, base::Explicit, check, names::Names, sections::File,
-    suggest::Suggest,
 };
-use crate::{config::ConfigError, identity::Identity};
+use crate::{config::ConfigError, edge::reader::Reader, identity::Identity};
 
 /// The settings of all layers. See the [module docs](super) for an example.
 ///
@@ -88,9 +87,10 @@ impl Settings {
     /// # Errors
     ///
     /// If a layer refuses its settings, a disabled one too, or if two of them contradict each
-    /// other; see the [module docs](super#errors). The error names the key.
+    /// other; see the [module docs](super#errors). The error names the key, and its reason has all
+    /// others.
     pub fn check(&self) -> Result<(), ConfigError> {
-        check::whole(self)
+        check::joined(check::whole(self))
     }
 
     /// Checks that each name or pattern of tools matches one of `tools`.
@@ -116,7 +116,7 @@ impl Serialize for Settings {
 
 impl<'de> Deserialize<'de> for Settings {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        File::deserialize(Suggest(from)).map(Self::from)
+        File::deserialize(Reader::new(from)).map(Self::from)
     }
 }
 

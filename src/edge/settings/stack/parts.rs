@@ -137,9 +137,13 @@ impl Parts {
             event!(WARN SETTINGS, SETTING = setting, REASON = reason);
         }
         let known = self.identity.as_ref().and_then(IdentityLayer::identities);
+        let policy = &self.settings.policy;
         if let Some(tools) = &known {
             self.settings.check_names(tools)?;
             self.names.check_all(tools)?;
+        } else if let Some((key, _)) = policy.lists().find(|(_, tools)| !tools.is_empty()) {
+            event!(WARN SETTINGS, SETTING = key, REASON = "the stack has no table of \
+                tools to check the names with: set `StackBuilder::with_identity`");
         }
         Ok(known.is_some())
     }
