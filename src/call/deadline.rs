@@ -110,6 +110,11 @@ impl ToolCall {
         self.share_limit();
     }
 
+    /// Returns the shortest timeout of the outer layers.
+    pub(crate) fn outer_timeout(&self) -> Option<Duration> {
+        (self.limit_ms > 0).then(|| Duration::from_millis(self.limit_ms.into()))
+    }
+
     /// Lets those who judge the end of this call know the shortest timeout so far: see
     /// [`CallInfo::patience`].
     #[inline]

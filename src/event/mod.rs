@@ -508,6 +508,8 @@ pub enum InertReason {
     NoAgent,
     /// A timeout or a deadline that no layer enforces.
     NotEnforced,
+    /// An outer timeout ends before the wait for the call's job does.
+    OuterTimeout,
 }
 
 crate::text::names! {
@@ -520,6 +522,7 @@ crate::text::names! {
         NoKey = "no_key",
         NoAgent = "no_agent",
         NotEnforced = "not_enforced",
+        OuterTimeout = "outer_timeout",
     }
 }
 

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 
@@ -8,6 +8,7 @@ use crate::{
     kit::{
         attempts::Template,
         backoff::{Backoff, Jitter},
+        inert::Inert,
         lane::Spread,
     },
 };
@@ -18,6 +19,7 @@ use crate::{
 pub struct PollLayer<J> {
     pub(super) job: J,
     pub(super) limits: Limits,
+    pub(super) inert: Arc<Inert>,
 }
 
 crate::text::debug_fields!({J} |this| PollLayer<J> { limits: this.limits, .. });
@@ -42,7 +44,8 @@ impl<J> PollLayer<J> {
             budget: None,
             cancels: true,
         };
-        Self { job, limits }
+        let inert = Arc::new(Inert::new("poll"));
+        Self { job, limits, inert }
     }
 
     /// Sets the time before each poll; its jitter is left out. Default: 1 s, half as long again
@@ -80,6 +83,12 @@ impl<J> PollLayer<J> {
         refuse_if(budget.is_zero(), "budget", "is zero")?;
         self.limits.budget = Some(budget);
         Ok(self)
+    }
+
+    /// Returns the number of calls with a job that an outer timeout ends too early: see
+    /// [order](super#order). The first one is the event `tool.inert`.
+    pub fn inert(&self) -> u64 {
+        self.inert.calls()
     }
 
     /// Leaves jobs running whose callers have gone. Default: they are

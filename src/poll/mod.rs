@@ -37,7 +37,10 @@
 //!
 //! # Order
 //!
-//! Below the deadline, above retry, breaker and timeout: they then act on single requests. A poll
+//! Inside of the deadline, outside of retry, breaker and timeout: they then act on single requests.
+//! An outer timeout ends the wait too. Where it is shorter than the wait may be, as around a router
+//! whose tools have poll layers, the first call is the event `tool.inert`, with the reason
+//! `outer_timeout`: give such a tool a timeout as long as its jobs. A poll
 //! is a call of its own with the names, arguments, extensions and deadline of the first; it may run
 //! twice, and has no claims and no timeout of the call's. Readiness is passed through; polls are
 //! made on fresh instances, which wait for their own. Without a timeout below, and without a

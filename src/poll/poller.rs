@@ -19,6 +19,7 @@ use super::{
 use crate::{
     call::{JobRef, Observation, ToolCall},
     error::{ErrorKind, ToolError},
+    event::{InertReason, Listener},
     flow::{
         Step,
         again::{After, Again, Before, Way},
@@ -216,10 +217,13 @@ where
 
     /// There is a job now. If it is another call's, that call's end is its end.
     fn attend(&mut self, is_own: bool) {
+        self.check_timeout();
         let work = self.work.0.as_mut().expect("a job was started");
         let job = &work.job;
         self.call.record(|r| r.set_job(job.clone()));
-        let PollLayer { job: kind, limits } = &self.shared.settings;
+        let PollLayer {
+            job: kind, limits, ..
+        } = &self.shared.settings;
         let cancels = is_own && limits.cancels;
         let cancel = cancels.then(|| kind.cancel(&self.call, job));
         if let Some(cancel) = cancel.flatten() {
@@ -234,6 +238,30 @@ where
 impl<S, J> Poller<S, J> {
     fn work(&mut self) -> Option<&mut Work> {
         self.work.0.as_deref_mut()
+    }
+
+    /// Counts a call whose outer timeout is over before its wait is.
+    fn check_timeout(&self) {
+        let Some(timeout) = self.call.outer_timeout() else {
+            return;
+        };
+        let PollLayer { limits, inert, .. } = &self.shared.settings;
+        let waits_longer = match self.end {
+            Some(end) => end.saturating_duration_since(Instant::now()) > timeout,
+            None => {
+                let mut waits = (1..=limits.polls).scan(Duration::ZERO, |all, n| {
+                    *all = all.saturating_add(limits.interval.delay(n, 0));
+                    Some(*all)
+                });
+                waits.any(|all| all > timeout)
+            }
+        };
+        if waits_longer {
+            let (call, reason) = (self.call.info(), InertReason::OuterTimeout);
+            let help =
+                "set the timeout of this tool longer, or a `TimeoutLayer` inside of this layer";
+            inert.pass(&Listener::default(), &call, reason, help);
+        }
     }
 
     fn polls(&self) -> u32 {

@@ -16,11 +16,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    AnyError, ErrorKind, Execution, ReplaySafety, ServiceBuilderExt, ToolCall, http_tool::HttpTool,
-    retry::RetryPolicy, router::Router,
+    AnyError, ErrorKind, Execution, ReplaySafety, ServiceBuilderExt, ToolCall,
+    http_tool::{HttpJob, HttpTool},
+    poll::PollLayer,
+    retry::RetryPolicy,
+    router::Router,
 };
 
-use crate::kit::{Server, answered_by, call, full, leaves, no_arguments};
+use crate::kit::{Server, Warnings, answered_by, call, full, leaves, no_arguments};
 
 /// The first answer, then 200.
 async fn first(status: u16) -> Server {
@@ -200,4 +203,73 @@ async fn a_delay_in_the_body_of_a_503_repeats_no_post() {
         .service(leaf);
     stack.oneshot(call(no_arguments())).await.unwrap_err();
     assert_eq!(sent.load(SeqCst), 1);
+}
+
+/// Returns the warnings of a call that starts a job of 12 s, inside of a timeout.
+async fn warnings_of_job(
+    limits: impl Fn(PollLayer<HttpJob>) -> PollLayer<HttpJob>,
+    timeout: u64,
+) -> Vec<String> {
+    let begun = Instant::now();
+    let client = service_fn(move |_: Request<Bytes>| {
+        let state = match begun.elapsed() > Duration::from_secs(12) {
+            true => "completed",
+            false => "running",
+        };
+        let answer = json!({ "id": 7, "status": state }).to_string();
+        ready(Ok::<_, AnyError>(Response::new(Full::<Bytes>::from(
+            answer,
+        ))))
+    });
+    let tool = |path: &str| HttpTool::new(Method::GET, format!("http://h/{path}")).unwrap();
+    let job = HttpJob::new(tool("{{ job }}"), "$.status", ["completed"], [""; 0]);
+    let job = job.and_then(|job| job.with_value("job", "$.id")).unwrap();
+    let report = ServiceBuilder::new()
+        .layer(limits(PollLayer::new(job)))
+        .tool_timeout(Duration::from_secs(2))
+        .service(tool("").client(client));
+    let router = Router::<Value>::builder().tool("report", report);
+    let stack = ServiceBuilder::new()
+        .tool_deadline(Duration::from_secs(60))
+        .tool_timeout(Duration::from_secs(timeout))
+        .service(router.build().unwrap());
+    let (warnings, _guard) = Warnings::heard();
+    for _ in 0..2 {
+        let _ = stack.clone().oneshot(ToolCall::new("report")).await;
+    }
+    let is_inert = |text: &String| text.starts_with("tool.inert");
+    warnings.take().into_iter().filter(is_inert).collect()
+}
+
+/// Stumble A1: a timeout outside of the poll layer, as in README's stack around a router, cuts jobs.
+#[tokio::test(start_paused = true)]
+async fn a_timeout_that_ends_before_the_wait_for_a_job_is_a_warning() {
+    for warnings in [
+        warnings_of_job(|poll| poll, 10).await,
+        // A budget of its own that the timeout does not leave.
+        warnings_of_job(
+            |poll| poll.with_budget(Duration::from_secs(30)).unwrap(),
+            20,
+        )
+        .await,
+    ] {
+        let [warning] = &warnings[..] else {
+            panic!("{warnings:?}")
+        };
+        for part in ["poll", "outer_timeout", "timeout"] {
+            assert!(warning.contains(part), "{warning}");
+        }
+    }
+}
+
+/// A timeout that leaves the wait all of its time cuts nothing.
+#[tokio::test(start_paused = true)]
+async fn a_timeout_longer_than_the_wait_for_a_job_is_no_warning() {
+    let budget = |poll: PollLayer<HttpJob>| poll.with_budget(Duration::from_secs(15)).unwrap();
+    for warnings in [
+        warnings_of_job(budget, 20).await,
+        warnings_of_job(|poll| poll, 3_600).await,
+    ] {
+        assert_eq!(warnings, [""; 0]);
+    }
 }
