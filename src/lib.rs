@@ -163,7 +163,7 @@
 //! | `mcp-http` | [`mcp::McpServer::http`]: servers over streamable HTTP, with status and `Retry-After` of their errors; TLS is a feature of reqwest's, in your own `Cargo.toml` |
 //! | `mcp-server` | [`mcp::GatewayHandler`]: an MCP server whose tools run through a stack (`rmcp`, server side, no HTTP) |
 //! | `mcp-server-http` | [`mcp::McpSessions`]: rmcp's streamable HTTP server, with bounds of sessions and bodies |
-//! | `http-tool` | [`http_tool`], over any HTTP client (`minijinja`, `serde_json_path`) |
+//! | `http-tool` | [`http_tool`], over any HTTP client (`minijinja`, `serde_json_path`); with `validate` |
 //! | `http-client` | [`http_tool::ReqwestClient`]; TLS is a feature of reqwest's, in your own `Cargo.toml` |
 //! | `router` | [`router`] (`strsim`) |
 //! | `schemars` | [`router::RouterBuilder::typed_tool`]: the type of a function's arguments is the tool's schema (`schemars`) |

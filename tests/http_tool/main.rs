@@ -7,7 +7,7 @@ mod codes;
 mod ends;
 mod events;
 mod forbidden;
-#[cfg(all(feature = "mcp-server-http", feature = "validate"))]
+#[cfg(feature = "mcp-server-http")]
 mod gateway;
 mod http2;
 mod job;

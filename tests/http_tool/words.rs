@@ -177,7 +177,6 @@ fn manifest(at: &str, profile: Value) -> ToolManifest {
 }
 
 /// H-5: without any layer, as the snippet of the docs has it.
-#[cfg(feature = "validate")]
 #[tokio::test]
 async fn the_schema_of_a_file_is_enforced_unless_switched_off() {
     let server = Server::start(|_, _| http::Response::new(full("1"))).await;

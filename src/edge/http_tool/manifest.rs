@@ -89,7 +89,7 @@ const MAX_FILES: usize = 1000;
 /// |---|---|
 /// | `name` | the tool's name |
 /// | `description` | what it does, for models |
-/// | `input_schema` | the JSON Schema of its arguments: checked before anything is sent (feature `validate`). Templates may name its properties only |
+/// | `input_schema` | the JSON Schema of its arguments: checked before anything is sent. Templates may name its properties only |
 /// | `source_path` | where it came from; not used here |
 /// | `execution_profile.mode` | `sync_http` (the default; also `sync`) or `async_poll`, in small or capital letters |
 /// | `.method` | `GET`, `POST` (the default), `PUT`, `PATCH`, `DELETE`, `HEAD` or `OPTIONS`, in small or capital letters |

@@ -175,7 +175,7 @@
 //!
 //! | what happens | kind | did the tool run? |
 //! |---|---|---|
-//! | arguments do not fit the [schema](HttpTool::with_input_schema) (feature `validate`) | `InvalidInput` | no |
+//! | arguments do not fit the [schema](HttpTool::with_input_schema) | `InvalidInput` | no |
 //! | an argument is missing, or cannot stand at its place | `InvalidInput`, as a refusal; names it, never its value | no |
 //! | a header needs `upstream_token` and the call has none, or one that cannot be in a header | `TokenExchange` | no |
 //! | the template gives no JSON, or no URL, or cannot be rendered with any arguments; reqwest cannot make the request, or has no TLS | `Internal`, as a [refusal](crate::ToolError::is_own_refusal) | no |

@@ -14,7 +14,6 @@ use super::{
     service::HttpService,
     template::{MAX_BYTES, Scope, Sketch, TOKEN, Templates, encoded},
 };
-#[cfg(feature = "validate")]
 use crate::validate::{Draft, Schema, Validation};
 use crate::{
     call::{ReplaySafety, ToolCall},
@@ -70,7 +69,6 @@ pub struct HttpTool {
     bare_key: bool,
     result: Option<Path>,
     error: Option<Path>,
-    #[cfg(feature = "validate")]
     schema: Option<Schema>,
 }
 
@@ -118,7 +116,6 @@ impl HttpTool {
             bare_key: false,
             result: None,
             error: None,
-            #[cfg(feature = "validate")]
             schema: None,
         };
         let sketch = tool.add("url", url)?;
@@ -220,8 +217,8 @@ impl HttpTool {
         Ok(self)
     }
 
-    /// Sets the JSON Schema of the arguments. With the feature `validate`, arguments that do not
-    /// fit it are `InvalidInput`, and nothing is sent.
+    /// Sets the JSON Schema of the arguments. Arguments that do not fit it are `InvalidInput`, and
+    /// nothing is sent.
     ///
     /// Checks that templates use no argument that the JSON Schema of the arguments does not have
     /// among its `properties`; those that are added later, too. A schema without `properties` says
@@ -230,14 +227,10 @@ impl HttpTool {
     ///
     /// # Errors
     ///
-    /// The part whose template uses it. With the feature `validate`, `input_schema`: it is not a
-    /// schema.
+    /// The part whose template uses it. `input_schema`: it is not a schema.
     pub fn with_input_schema(mut self, schema: &Value) -> Result<Self, ConfigError> {
-        #[cfg(feature = "validate")]
-        {
-            let compiled = Schema::compile_trusted(schema, Draft::Draft7);
-            self.schema = Some(compiled.map_err(|error| error.with_field("input_schema"))?);
-        }
+        let compiled = Schema::compile_trusted(schema, Draft::Draft7);
+        self.schema = Some(compiled.map_err(|error| error.with_field("input_schema"))?);
         let properties = schema.get("properties").and_then(Value::as_object);
         self.known = properties.map(|properties| properties.keys().cloned().collect());
         self.check_arguments()?;
@@ -246,8 +239,6 @@ impl HttpTool {
 
     /// Sets whether arguments are checked against the [schema](Self::with_input_schema) before
     /// anything is sent. Default: they are, unless the call is marked `Validation::Off`.
-    #[cfg(feature = "validate")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "validate")))]
     pub fn with_validation(mut self, checks: bool) -> Self {
         self.schema = self.schema.filter(|_| checks);
         self
@@ -465,7 +456,6 @@ impl HttpTool {
 
     /// The request of a call.
     pub(super) fn request(&self, call: &ToolCall) -> Result<Request<Bytes>, ToolError> {
-        #[cfg(feature = "validate")]
         self.validate(call)?;
         let scope = Scope::new(call);
         let (body, content_type) = self.payload(&scope)?;
@@ -498,7 +488,6 @@ impl HttpTool {
         Ok(request)
     }
 
-    #[cfg(feature = "validate")]
     fn validate(&self, call: &ToolCall) -> Result<(), ToolError> {
         let is_off = call.extensions().get() == Some(&Validation::Off);
         let arguments = call.arguments_value();

@@ -562,7 +562,6 @@ fn a_body_that_is_never_json_is_refused_when_the_tool_is_built() {
     }
 }
 
-#[cfg(feature = "validate")]
 #[test]
 fn what_is_no_schema_of_arguments_is_refused() {
     let error = post().with_input_schema(&json!({ "type": 7 })).unwrap_err();
