@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower::{Layer, Service, util::BoxCloneSyncService};
 use tower_toolcall::{
-    Claim, Listen, ReplaySafety, ToolCall, ToolError,
+    Claim, Evidence, Execution, Listen, ReplaySafety, ToolCall, ToolError,
     event::{Event, Listener, RetryRefusal},
     middleware::{self, Next},
 };
@@ -72,7 +72,7 @@ async fn repeat<Res>(
         let why = match error.execution() {
             _ if error.is_own_refusal() || !error.is_retryable() => return Err(error),
             _ if attempt >= settings.attempts => Some(RetryRefusal::Exhausted),
-            tower_toolcall::Execution::NotStarted => None,
+            Execution::NotStarted if error.evidence() != Evidence::Inferred => None,
             _ if call.replay_safety() == ReplaySafety::Safe => None,
             _ if call.replay_safety() == ReplaySafety::Unsafe => Some(RetryRefusal::Unsafe),
             _ => Some(RetryRefusal::NotMarkedSafe),
@@ -90,7 +90,9 @@ async fn repeat<Res>(
             retry = retry.hinted();
         }
         settings.listener.tell(&retry);
-        tokio::time::sleep(pause).await;
+        if next.wait(&call, tokio::time::sleep(pause)).await.is_err() {
+            return Err(error);
+        }
         call.record(|record| record.add_wait(pause));
         call.next_attempt();
     }

@@ -2,10 +2,12 @@
 
 mod again;
 mod index;
+mod pace;
 mod quota;
 
 pub use self::{
     again::AgainLayer,
     index::{Index, Shard},
+    pace::PaceLayer,
     quota::QuotaLayer,
 };

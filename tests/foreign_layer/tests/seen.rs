@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use foreign_layer::{AgainLayer, Index, QuotaLayer};
+use foreign_layer::{AgainLayer, Index, PaceLayer, QuotaLayer};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     AnyError, ErrorKind, Execution, ReplaySafety, ToolCall, ToolError,
@@ -226,19 +228,78 @@ async fn what_a_foreign_leaf_reports_is_a_failure_for_all_that_observe_it() {
     assert_eq!(snapshot.tool(Some("docs"), "index").unwrap().successes, 0);
 }
 
-/// A foreign leaf that is a transport says by type what its errors prove.
+/// The pause ends at the call's deadline, and when its caller cancels.
+#[tokio::test(start_paused = true)]
+async fn the_pause_of_a_foreign_layer_ends_with_its_call() {
+    let stack = AgainLayer::new(3, Duration::from_secs(60)).layer(flaky().0);
+    let began = Instant::now();
+    let brief = call("search").with_deadline(began + Duration::from_secs(5));
+    stack.clone().oneshot(brief).await.unwrap_err();
+    let token = CancellationToken::new();
+    let cancelled = call("search").with_cancellation(token.clone());
+    let call = tokio::spawn(stack.oneshot(cancelled));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    token.cancel();
+    call.await.unwrap().unwrap_err();
+    assert!(began.elapsed() <= Duration::from_secs(6));
+}
+
+/// The waits of a foreign layer hold no call past its deadline, and are no attempts.
+#[tokio::test(start_paused = true)]
+async fn a_foreign_layer_lets_calls_wait() {
+    let metrics = Metrics::new();
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("sunny") });
+    let stack = ServiceBuilder::new()
+        .layer(metrics.layer())
+        .layer(PaceLayer::new(Duration::from_secs(10)))
+        .service(tool);
+    let began = Instant::now();
+    let send = |call| stack.clone().oneshot(call);
+    let brief = call("weather").with_deadline(began + Duration::from_secs(5));
+    let (first, second, third, late) = tokio::join!(
+        send(call("weather")),
+        send(call("weather")),
+        send(call("weather")),
+        send(brief)
+    );
+    assert!(first.is_ok() && second.is_ok() && third.is_ok());
+    assert_eq!(began.elapsed(), Duration::from_secs(20));
+    let late = late.unwrap_err();
+    assert_eq!(
+        (late.kind(), late.execution(), late.tool()),
+        (
+            ErrorKind::DeadlineExceeded,
+            Execution::NotStarted,
+            Some("weather")
+        )
+    );
+    let snapshot = metrics.snapshot();
+    let stats = snapshot.tool(Some("docs"), "weather").unwrap();
+    assert_eq!((stats.calls, stats.attempts), (4, 3));
+}
+
+/// A foreign leaf that is a transport says by type what its errors prove. Those of another leaf
+/// prove nothing.
 #[tokio::test(start_paused = true)]
 async fn a_foreign_transport_proves_that_a_call_was_not_sent() {
     let leaf = service_fn(|_: ToolCall| async {
         Err::<(), _>(io::Error::from(io::ErrorKind::ConnectionRefused))
     });
-    let stack = ServiceBuilder::new()
-        .layer(again())
-        .service(transport(leaf));
-    let unsafe_call = call("pay").with_replay_safety(ReplaySafety::Unsafe);
-    let error = stack.oneshot(unsafe_call).await.unwrap_err();
+    let unsafe_call = || call("pay").with_replay_safety(ReplaySafety::Unsafe);
+    let stack = again().layer(transport(leaf));
+    let error = stack.oneshot(unsafe_call()).await.unwrap_err();
     assert_eq!(
         (error.execution(), error.attempts()),
         (Execution::NotStarted, Some(3))
+    );
+    let leaf = leaf.map_err(ToolError::from);
+    let error = again()
+        .layer(leaf)
+        .oneshot(unsafe_call())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.execution(), error.attempts()),
+        (Execution::Unknown, None)
     );
 }
