@@ -23,23 +23,23 @@ use rmcp::transport::{
     streamable_http_server::session::local::LocalSessionManager,
 };
 use rmcp::{ServiceExt as _, model::CallToolResponse};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::{
     io::DuplexStream,
     task::AbortHandle,
     time::{Instant, sleep, timeout},
 };
-use tower::{Layer as _, ServiceBuilder, ServiceExt as _, util::BoxCloneSyncService};
+use tower::{Layer as _, Service, ServiceBuilder, ServiceExt as _, util::BoxCloneSyncService};
 use tower_toolcall::{
     AnyError, ErrorKind, ServiceBuilderExt as _, ToolCall, ToolError,
     circuit_breaker::{BreakerState, CircuitBreakerHandle, CircuitBreakerLayer, Probe},
     health::{Availability, Health},
+    identity::Resolve,
     mcp::McpServer,
     redact::Rules,
     retry::RetryPolicy,
     settings::Settings,
-    timeout::TimeoutLayer,
 };
 
 use crate::server::Server;
@@ -51,9 +51,21 @@ pub(crate) const SOON: Duration = Duration::from_millis(1500);
 
 /// README's stack.
 pub(crate) fn readme(server: McpServer, breaker: CircuitBreakerLayer) -> Tools {
+    readme_of(server.clone(), server, breaker)
+}
+
+/// The same with names from elsewhere.
+pub(crate) fn readme_of<S>(names: impl Resolve, server: S, breaker: CircuitBreakerLayer) -> Tools
+where
+    S: Service<ToolCall, Response = CallToolResponse, Error = ToolError, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+{
     let stack = ServiceBuilder::new()
         .tool_sanitize(Rules::new())
-        .tool_identity(server.clone())
+        .tool_identity(names)
         .tool_trace()
         .tool_deadline(Duration::from_secs(60))
         .tool_retry(RetryPolicy::new())
@@ -351,29 +363,27 @@ async fn lost_connections_of_two_servers_are_two_failures() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_answers_opens_the_breaker() {
     // One that is connected and hangs, and one that never answers the first request.
-    for (tool, how) in [("hang", How::Works), ("echo", How::NeverAnswers)] {
-        let (lab, breaker) = (Lab::new(), CircuitBreakerLayer::new());
+    for how in [How::Works, How::NeverAnswers] {
+        let lab = Lab::new();
         lab.set(how);
-        let tools = ServiceBuilder::new()
-            .layer(breaker.clone())
-            .layer(TimeoutLayer::new(Duration::from_secs(10)))
-            .service(lab.mcp());
-        let opens = async {
-            while tools
-                .clone()
-                .oneshot(ToolCall::new(tool))
-                .await
-                .unwrap_err()
-                .kind()
-                != ErrorKind::CircuitOpen
-            {
-                sleep(Duration::from_millis(50)).await;
-            }
-        };
-        let limit = Duration::from_secs(600);
-        timeout(limit, opens).await.expect("it does not open");
-        let seen = breaker.handle().snapshot().remove(0);
-        assert!(seen.retry_after > Some(Duration::from_secs(50)), "{seen:?}");
+        for tools in [
+            readme(lab.mcp(), CircuitBreakerLayer::new()),
+            gateway(lab.mcp()),
+        ] {
+            let opens = async {
+                loop {
+                    let call = echo().with_json(json!({ "hangs": true })).unwrap();
+                    let error = tools.clone().oneshot(call).await.unwrap_err();
+                    if error.kind() == ErrorKind::CircuitOpen {
+                        break error.retry_after();
+                    }
+                    sleep(Duration::from_millis(50)).await;
+                }
+            };
+            let limit = Duration::from_secs(3600);
+            let opened = timeout(limit, opens).await.expect("it does not open");
+            assert!(opened > Some(Duration::from_secs(20)), "{opened:?}");
+        }
     }
 }
 

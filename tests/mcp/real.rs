@@ -141,17 +141,14 @@ fn stack(
         .service(server)
 }
 
-/// M-1: GitHub's case, in front of both SDKs: the first call of a program, and a client that has
-/// never listed the tools.
+/// M-1: GitHub's case, in front of both SDKs, through README's stack: the first call of a program,
+/// and a client that has never listed the tools.
 #[tokio::test]
 async fn a_tool_with_a_header_is_called_without_a_list_before() {
     for command in [python, typescript] {
         let server = Server::start(command).await;
         let list = || call("repositories", json!({ "owner": "me" }));
-        let tools = stack(McpServer::http("github", server.url()));
-        let answer = tools.oneshot(list()).await;
-        assert_eq!(answer.unwrap().model_text(), "those of me");
-
+        let github = || McpServer::http("github", server.url());
         let url = server.url();
         let unlisted = McpReconnect::new("github", move || {
             let transport = StreamableHttpClientTransport::from_uri(url.as_str());
@@ -162,8 +159,13 @@ async fn a_tool_with_a_header_is_called_without_a_list_before() {
                 Ok::<_, BoxError>(().serve_with_lifecycle(transport, newest).await?)
             }
         });
-        let answer = unlisted.oneshot(list()).await.unwrap();
-        assert_eq!(answer.model_text(), "those of me");
+        for tools in [
+            outage::readme(github(), CircuitBreakerLayer::new()),
+            outage::readme_of(github(), unlisted, CircuitBreakerLayer::new()),
+        ] {
+            let answer = tools.oneshot(list()).await.unwrap();
+            assert_eq!(answer.model_text(), "those of me");
+        }
     }
 }
 

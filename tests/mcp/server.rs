@@ -13,8 +13,9 @@ use rmcp::{
     ServiceExt,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
-        InputRequiredResult, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
-        ProtocolVersion, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+        InputRequiredResult, JsonObject, ListToolsResult, PaginatedRequestParams,
+        ProgressNotificationParam, ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
+        ToolAnnotations,
     },
     service::{RequestContext, RunningService},
 };
@@ -69,7 +70,12 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         self.started.fetch_add(1, SeqCst);
         let text = |s: &str| Ok(CallToolResult::success(vec![ContentBlock::text(s)]).into());
-        match &*call.name {
+        let hangs = |arguments: &JsonObject| arguments.contains_key("hangs");
+        let name = match call.arguments.as_ref().is_some_and(hangs) {
+            true => "hang",
+            false => &*call.name,
+        };
+        match name {
             "echo" => text(&Value::from(call.arguments.unwrap_or_default()).to_string()),
             "meta" => text(&Value::from(cx.meta.0.0).to_string()),
             "structured" => Ok(CallToolResult::structured(json!({ "sum": 3 })).into()),
