@@ -1,5 +1,5 @@
-//! The parts that layers share: an inner service and its readiness, one report per call, state by
-//! key, values by key, shares, time.
+//! The parts that layers share: an inner service and its readiness, state by key, values by key,
+//! shares, time.
 
 pub(crate) mod attempts;
 pub mod backoff;

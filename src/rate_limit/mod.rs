@@ -28,8 +28,8 @@
 //!
 //! A limit that the upstream has for each user is no other user's: with
 //! [`with_keys`](RateLimitBackoffBuilder::with_keys) and
-//! [`Key::per_principal`](crate::Key::per_principal) user B does not wait for A's 429. Settings do
-//! so by default where tokens are exchanged.
+//! [`Key::per_principal`](crate::Key::per_principal) user B does not wait for A's 429. Settings
+//! with `token.endpoint` do so by default.
 //!
 //! # Order
 //!

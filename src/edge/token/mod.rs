@@ -87,7 +87,8 @@
 //!
 //! An upstream that knows the user by this token may limit each user. Key the
 //! [rate limit](crate::rate_limit) by principal: `Key::Tool.per_principal()`. Settings with
-//! `token.endpoint` do so by default.
+//! `token.endpoint` do so by default. Beside a layer that code adds to a stack of settings, set
+//! `rate_limit.per_principal`.
 //!
 //! # Strangers
 //!
