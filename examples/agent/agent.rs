@@ -196,6 +196,7 @@ where
         calls += turn.len();
         println!();
         show.head(&match turn.len() {
+            0 if is_paused => format!("turn {n}: the model pauses"),
             0 if breaks_off => format!("turn {n}: the model breaks off"),
             0 => format!("turn {n}: the model ends"),
             1 => format!("turn {n}: the model makes a call"),

@@ -75,6 +75,7 @@ pub(crate) struct Script {
     /// The last calls, and whose they are.
     open: Vec<(usize, Call)>,
     calls: usize,
+    has_paused: bool,
 }
 
 impl Script {
@@ -88,6 +89,7 @@ impl Script {
             seen: Vec::new(),
             open: Vec::new(),
             calls: 0,
+            has_paused: false,
         }
     }
 
@@ -99,7 +101,12 @@ impl Script {
     pub(crate) fn answer(&mut self, request: &Value) -> anyhow::Result<Value> {
         let conversation = self.conversation(request)?;
         let new = &conversation[self.seen.len()..];
-        let results = dialect::results(self.format, new)?;
+        // A paused turn goes back as it is, and nothing follows it.
+        let goes_on = self.has_paused && new.is_empty();
+        let results = match goes_on {
+            true => Vec::new(),
+            false => dialect::results(self.format, new)?,
+        };
         let ids: Vec<_> = self.open.iter().map(|(_, call)| &call.id).collect();
         let answered: Vec<_> = results.iter().map(|(id, _)| id).collect();
         ensure!(
@@ -130,6 +137,12 @@ impl Script {
         let calls: Vec<_> = self.open.iter().map(|(_, call)| call).collect();
         let (response, said) = match calls.is_empty() {
             false => dialect::say_calls(self.format, &calls),
+            true if self.format == Format::Anthropic && !self.has_paused => {
+                self.has_paused = true;
+                let (mut response, said) = dialect::say_text(self.format, "Let me sum up.");
+                response["stop_reason"] = "pause_turn".into();
+                (response, said)
+            }
             true => dialect::say_text(
                 self.format,
                 "It is 12 degrees in Oslo, a table for 12 is booked, and 500 guests are imported. \

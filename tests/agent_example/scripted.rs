@@ -42,8 +42,13 @@ async fn the_loop_ends_in_each_format() {
         let has_text = format.starts_with("openai");
         assert_eq!(said.contains("not valid JSON"), has_text);
         let calls = if has_text { 14 } else { 13 };
-        let summary =
-            format!("7 turns, {calls} calls, {calls} ids answered; refused by the provider: 0");
+        // T-3: one provider pauses turns.
+        let pauses = format == &"anthropic";
+        assert_eq!(said.contains("the model pauses"), pauses, "{said}");
+        let turns = if pauses { 8 } else { 7 };
+        let summary = format!(
+            "{turns} turns, {calls} calls, {calls} ids answered; refused by the provider: 0"
+        );
         assert!(said.contains(&summary), "{format}: {said}");
         assert!(!said.contains("hunter2"), "{format}: {said}");
         let widest = said.lines().map(|line| line.chars().count()).max();
