@@ -131,16 +131,10 @@ impl Outcome {
 
     /// The server asks for patience, for as long as it says. Neutral; the call did not run.
     pub const fn rate_limited(retry_after: Option<Duration>) -> Self {
-        Self {
-            count: Count::Neutral,
-            retryable: true,
-            rate_limited: true,
-            reported: false,
-            mistake: false,
-            weak: false,
-            retry_after,
-            cooldown: None,
-        }
+        let mut outcome = Self::new(Count::Neutral, true);
+        outcome.rate_limited = true;
+        outcome.retry_after = retry_after;
+        outcome
     }
 
     /// The tool ran and its answer is an error in its own words, as MCP's `isError` says. Neutral

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     call::{CallInfo, ToolCall},
-    error::{Outage, ToolError},
+    error::{ErrorKind, Outage, ToolError},
     event::{
         Event,
         transition::{BreakerState, OpenCause, Opening, Transition},
@@ -170,10 +170,13 @@ impl Breaker {
         if let Some(call) = call {
             self.introduce(call);
         }
+        let open = |cause| {
+            let (kind, text) = (ErrorKind::CircuitOpen, "Circuit breaker open");
+            ToolError::not_admitted(call, kind, text, refused.retry_after, cause)
+        };
         match refused.of_principal {
-            None => ToolError::circuit_open(call, refused.retry_after, circuit.cell.cause()),
-            Some(cause) => ToolError::circuit_open(call, refused.retry_after, cause)
-                .with_detail("refused_for", "principal"),
+            None => open(circuit.cell.cause()),
+            Some(cause) => open(cause).with_detail("refused_for", "principal"),
         }
     }
 

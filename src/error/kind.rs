@@ -128,55 +128,52 @@ struct Row {
     grpc: i32,
 }
 
+/// In the order of the kinds.
 #[rustfmt::skip]
-const fn row(kind: ErrorKind) -> Row {
+const ROWS: [(ErrorKind, Row); 17] = {
     use Count::{Failure, Neutral, ToolFailure};
+    use ErrorKind as K;
     use Execution::{Completed, NotStarted, Unknown};
-    const fn r(code: &'static str, error_type: &'static str, retryable: bool, execution: Execution, count: Count, (json_rpc, http, grpc): (i32, u16, i32)) -> Row {
-        Row { code, error_type, retryable, execution, count, json_rpc, http, grpc }
+    const fn r(kind: K, code: &'static str, error_type: &'static str, retryable: bool, execution: Execution, count: Count, (json_rpc, http, grpc): (i32, u16, i32)) -> (K, Row) {
+        (kind, Row { code, error_type, retryable, execution, count, json_rpc, http, grpc })
     }
-    match kind {
-        ErrorKind::Timeout          => r("TOOL_TIMEOUT",           "timeout",           true,  Unknown,    Failure,     (-32000, 504, 4)),
-        ErrorKind::DeadlineExceeded => r("TOOL_DEADLINE_EXCEEDED", "deadline_exceeded", false, NotStarted, Neutral,     (-32000, 504, 4)),
-        ErrorKind::RateLimited      => r("RATE_LIMITED",           "rate_limited",      true,  NotStarted, Neutral,     (-32603, 429, 8)),
-        ErrorKind::CircuitOpen      => r("CIRCUIT_OPEN",           "circuit_open",      true,  NotStarted, Neutral,     (-32001, 503, 14)),
-        ErrorKind::Overloaded       => r("OVERLOADED",             "overloaded",        true,  NotStarted, Neutral,     (-32603, 503, 14)),
-        ErrorKind::ConnectionFailed => r("CONNECTION_FAILED",      "connection_failed", true,  Unknown,    Failure,     (-32603, 502, 14)),
-        ErrorKind::Upstream         => r("UPSTREAM_ERROR",         "upstream",          true,  Unknown,    Failure,     (-32603, 502, 14)),
-        ErrorKind::Denied           => r("TOOL_UNAVAILABLE",       "denied",            false, NotStarted, Neutral,     (-32603, 403, 7)),
-        ErrorKind::NotFound         => r("TOOL_NOT_FOUND",         "not_found",         false, NotStarted, Neutral,     (-32602, 404, 5)),
-        ErrorKind::InvalidInput     => r("TOOL_INVALID_INPUT",     "invalid_arguments", false, NotStarted, Neutral,     (-32602, 400, 3)),
-        ErrorKind::Failed           => r("TOOL_EXECUTION_FAILED",  "failed",            false, Unknown,    ToolFailure, (-32603, 502, 2)),
-        ErrorKind::Reported         => r("TOOL_EXECUTION_FAILED",  "tool_error",        false, Completed,  Neutral,     (-32603, 502, 2)),
-        ErrorKind::Cancelled        => r("CANCELLED",              "cancelled",         false, Unknown,    Neutral,     (-32603, 499, 1)),
-        ErrorKind::TokenExchange    => r("TOKEN_EXCHANGE_FAILED",  "token_exchange",    false, NotStarted, Neutral,     (-32603, 502, 14)),
-        ErrorKind::PollTimeout      => r("POLL_TIMEOUT",           "poll_timeout",      true,  Unknown,    Neutral,     (-32603, 504, 4)),
-        ErrorKind::Panicked         => r("INTERNAL_ERROR",         "panicked",          false, Unknown,    Failure,     (-32603, 500, 13)),
-        ErrorKind::Internal         => r("INTERNAL_ERROR",         "internal",          false, Unknown,    Failure,     (-32603, 500, 13)),
-    }
+    [
+        r(K::Timeout,          "TOOL_TIMEOUT",           "timeout",           true,  Unknown,    Failure,     (-32000, 504, 4)),
+        r(K::DeadlineExceeded, "TOOL_DEADLINE_EXCEEDED", "deadline_exceeded", false, NotStarted, Neutral,     (-32000, 504, 4)),
+        r(K::RateLimited,      "RATE_LIMITED",           "rate_limited",      true,  NotStarted, Neutral,     (-32603, 429, 8)),
+        r(K::CircuitOpen,      "CIRCUIT_OPEN",           "circuit_open",      true,  NotStarted, Neutral,     (-32001, 503, 14)),
+        r(K::Overloaded,       "OVERLOADED",             "overloaded",        true,  NotStarted, Neutral,     (-32603, 503, 14)),
+        r(K::ConnectionFailed, "CONNECTION_FAILED",      "connection_failed", true,  Unknown,    Failure,     (-32603, 502, 14)),
+        r(K::Upstream,         "UPSTREAM_ERROR",         "upstream",          true,  Unknown,    Failure,     (-32603, 502, 14)),
+        r(K::Denied,           "TOOL_UNAVAILABLE",       "denied",            false, NotStarted, Neutral,     (-32603, 403, 7)),
+        r(K::NotFound,         "TOOL_NOT_FOUND",         "not_found",         false, NotStarted, Neutral,     (-32602, 404, 5)),
+        r(K::InvalidInput,     "TOOL_INVALID_INPUT",     "invalid_arguments", false, NotStarted, Neutral,     (-32602, 400, 3)),
+        r(K::Failed,           "TOOL_EXECUTION_FAILED",  "failed",            false, Unknown,    ToolFailure, (-32603, 502, 2)),
+        r(K::Reported,         "TOOL_EXECUTION_FAILED",  "tool_error",        false, Completed,  Neutral,     (-32603, 502, 2)),
+        r(K::Cancelled,        "CANCELLED",              "cancelled",         false, Unknown,    Neutral,     (-32603, 499, 1)),
+        r(K::TokenExchange,    "TOKEN_EXCHANGE_FAILED",  "token_exchange",    false, NotStarted, Neutral,     (-32603, 502, 14)),
+        r(K::PollTimeout,      "POLL_TIMEOUT",           "poll_timeout",      true,  Unknown,    Neutral,     (-32603, 504, 4)),
+        r(K::Panicked,         "INTERNAL_ERROR",         "panicked",          false, Unknown,    Failure,     (-32603, 500, 13)),
+        r(K::Internal,         "INTERNAL_ERROR",         "internal",          false, Unknown,    Failure,     (-32603, 500, 13)),
+    ]
+};
+
+const fn row(kind: ErrorKind) -> &'static Row {
+    &ROWS[kind as usize].1
 }
 
 impl ErrorKind {
     /// Every kind, in the table's order.
-    pub const ALL: &'static [Self] = &[
-        Self::Timeout,
-        Self::DeadlineExceeded,
-        Self::RateLimited,
-        Self::CircuitOpen,
-        Self::Overloaded,
-        Self::ConnectionFailed,
-        Self::Upstream,
-        Self::Denied,
-        Self::NotFound,
-        Self::InvalidInput,
-        Self::Failed,
-        Self::Reported,
-        Self::Cancelled,
-        Self::TokenExchange,
-        Self::PollTimeout,
-        Self::Panicked,
-        Self::Internal,
-    ];
+    pub const ALL: &'static [Self] = &{
+        let mut all = [Self::Timeout; ROWS.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = ROWS[at].0;
+            assert!(all[at] as usize == at);
+            at += 1;
+        }
+        all
+    };
 
     /// The stable code, as results and logs carry it.
     pub const fn code(self) -> &'static str {

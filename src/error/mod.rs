@@ -359,39 +359,19 @@ impl ToolError {
             .edit_more(|m| m.for_model = Some(ForModel::Why(told.join("; "))))
     }
 
-    /// The refusal of a call that a layer does not let pass yet.
+    /// The refusal of a call that a layer does not let pass yet. The details say why a circuit
+    /// breaker has `opened`.
     pub(crate) fn not_admitted(
         call: Option<&CallInfo>,
         kind: ErrorKind,
         message: &'static str,
         retry_after: Duration,
-    ) -> Self {
-        Self::not_admitted_with(call, kind, message, |e| e.retry_after = Some(retry_after))
-    }
-
-    /// The refusal of a circuit breaker. Why it has opened is among the details.
-    pub(crate) fn circuit_open(
-        call: Option<&CallInfo>,
-        retry_after: Duration,
-        cause: Option<OpenCause>,
-    ) -> Self {
-        let kind = ErrorKind::CircuitOpen;
-        Self::not_admitted_with(call, kind, "Circuit breaker open", |e| {
-            e.retry_after = Some(retry_after);
-            e.cause = cause;
-        })
-    }
-
-    #[inline]
-    fn not_admitted_with(
-        call: Option<&CallInfo>,
-        kind: ErrorKind,
-        message: &'static str,
-        fill: impl FnOnce(&mut Inner),
+        opened: Option<OpenCause>,
     ) -> Self {
         let error = Self::made(kind, message.into(), |e| {
             e.refuse();
-            fill(e);
+            e.retry_after = Some(retry_after);
+            e.cause = opened;
             if let Some(call) = call {
                 e.stamp(call);
             }

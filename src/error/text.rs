@@ -87,40 +87,35 @@ fn normalise(text: &str, out: &mut String) {
         }
     };
     let mut before = ' ';
-    // Of the identifier: what joins its words, and whether `-` does, because it is a flag's.
-    let (mut blank, mut is_flag, mut dashes) = (' ', false, 0);
+    // What joins the words of the identifier.
+    let mut blank = ' ';
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         let next = chars.peek().copied().unwrap_or(' ');
-        if c.is_alphanumeric() {
-            if !(before.is_alphanumeric() || before == '_' || is_flag && before == '-') {
-                is_flag = dashes > 1;
-                blank = if c.is_lowercase() { '_' } else { '-' };
-            }
-            dashes = 0;
-            let starts_word = c.is_uppercase()
-                && (before.is_lowercase() || before.is_uppercase() && next.is_lowercase());
-            if starts_word {
-                join(out, blank);
-            }
-            match c.is_ascii() {
-                true => out.push(c.to_ascii_lowercase()),
-                false => out.extend(c.to_lowercase()),
-            }
-        } else {
-            let inside = before.is_alphanumeric() && next.is_alphanumeric();
-            dashes = if c == '-' { dashes + 1 } else { 0 };
-            match c {
-                '_' if inside => join(out, blank),
-                '-' if inside && is_flag => join(out, blank),
-                '.' if inside => mark(out, "·"),
-                '\'' | '`' if inside => {} // an apostrophe
-                '"' | '\'' | '`' => mark(out, "\""),
-                ':' | ';' | ',' | '.' | '(' | ')' | '=' | '?' | '!' | '/' => {
-                    mark(out, c.encode_utf8(&mut [0; 4]));
+        let inside = before.is_alphanumeric() && next.is_alphanumeric();
+        match c {
+            _ if c.is_alphanumeric() => {
+                if !before.is_alphanumeric() && before != '_' {
+                    blank = if c.is_lowercase() { '_' } else { '-' };
                 }
-                _ => mark(out, ""),
+                let starts_word = c.is_uppercase()
+                    && (before.is_lowercase() || before.is_uppercase() && next.is_lowercase());
+                if starts_word {
+                    join(out, blank);
+                }
+                match c.is_ascii() {
+                    true => out.push(c.to_ascii_lowercase()),
+                    false => out.extend(c.to_lowercase()),
+                }
             }
+            '_' if inside => join(out, blank),
+            '.' if inside => mark(out, "·"),
+            '\'' | '`' if inside => {} // an apostrophe
+            '"' | '\'' | '`' => mark(out, "\""),
+            ':' | ';' | ',' | '.' | '(' | ')' | '=' | '?' | '!' | '/' => {
+                mark(out, c.encode_utf8(&mut [0; 4]));
+            }
+            _ => mark(out, ""),
         }
         before = c;
     }
@@ -183,10 +178,22 @@ fn find(words: &str, text: &str) -> Option<usize> {
     starts(words).find(|at| begins(&words[*at..], text))
 }
 
+/// Words beside a phrase with which it means something else.
+#[rustfmt::skip]
+const OTHERWISE: &[(&str, &[&str])] = &[
+    ("rate", &["first", "second", "flat"]),
+    ("quota exceeded", &["disk", "storage", "mailbox"]),
+    ("unexpected eof", &["parsing", "syntax"]),
+    ("forbidden", &["character", "characters", "word", "words", "pattern", "patterns", "value", "values"]),
+];
+
 /// Returns whether the words around a phrase show that it is the error and not its subject.
 fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
     let Around {
-        before, earlier, ..
+        before,
+        earlier,
+        after,
+        then,
     } = Around::of(head, tail);
     let next = split(tail).next().unwrap_or_default();
     let negated = |w: &str| matches!(w, "no" | "not" | "never" | "without" | "zero");
@@ -196,36 +203,26 @@ fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
             .rev()
             .find(|w| *w != "\"")
             .is_some_and(is_unannounced);
+    let is_other = |(of, others): &(&str, &[&str])| {
+        let mut beside = [before, earlier, after, then].into_iter();
+        phrase.starts_with(of) && beside.any(|w| others.contains(&w))
+    };
     if negated(before)
         || matches!(before, "a" | "an" | "any" | "the") && negated(earlier)
         || head.ends_with(" / ")
         || matches!(next, "·" | "/")
         || tail.starts_with(" \" : ")
         || is_quoted
+        || OTHERWISE.iter().any(is_other)
     {
         return false;
     }
+    // Alone, or as the cause: others name what the text is about.
+    let is_cause = || before.is_empty() || head.ends_with(" : ") && !is_unannounced(before);
     match phrase {
+        "network" => matches!(next, "" | "." | "!") && is_cause(),
         "timeout" | "throttling" => !is_setting(head, tail),
-        _ if phrase.starts_with("rate") => {
-            !is_setting(head, tail) && !matches!(before, "first" | "second" | "flat")
-        }
-        "quota exceeded" => !matches!(before, "disk" | "storage" | "mailbox"),
-        // Alone, or as the cause: others name what the text is about.
-        "network" => {
-            let is_cause = head.ends_with(" : ") && !is_unannounced(before);
-            matches!(next, "" | "." | "!") && (before.is_empty() || is_cause)
-        }
-        // Of a text that was parsed.
-        "unexpected eof" => !tail.contains(" parsing ") && !head.contains(" syntax "),
-        "forbidden" => {
-            let subject = split(tail).find(|w| *w != "\"").unwrap_or_default();
-            !matches!(
-                subject.trim_end_matches('s'),
-                "character" | "word" | "pattern" | "value"
-            ) && !head.contains(" character ")
-        }
-        _ => true,
+        _ => !phrase.starts_with("rate") || !is_setting(head, tail),
     }
 }
 
@@ -271,7 +268,7 @@ const OF_SETTINGS: &[&str] = &[
     "arguments", "parameter", "option", "keyword", "field", "flag", "key", "variable", "property",
     "value", "increase", "your", "checking", "header", "headers", "must", "should", "cannot", "is",
     "was", "not", "remaining", "policy", "disabled", "enabled", "updated", "changed", "accepts",
-    "expects",
+    "expects", "ms", "secs", "seconds",
 ];
 
 /// Words that say that something has happened.
@@ -283,35 +280,20 @@ const EVENTS: &[&str] = &[
 /// Returns whether a noun names a setting: `timeout must be`, `connect_timeout`, `retry_limit`. It
 /// names an event where it says so (`request_timeout_error`), or where the name of an error stands.
 fn is_setting(head: &str, tail: &str) -> bool {
-    #[rustfmt::skip]
-    const UNITS: &[&str] = &[
-        "ms", "millis", "milliseconds", "s", "sec", "secs", "seconds", "minutes",
-    ];
-    // The rest of the identifier.
-    let first = head.rsplit(' ').next().unwrap_or_default();
-    let last = tail.split(' ').next().unwrap_or_default();
-    let (head, tail) = (&head[..head.len() - first.len()], &tail[last.len()..]);
+    let is_variable = head.ends_with('_') || tail.starts_with('_');
+    let head = &head[..head.rfind(' ').map_or(0, |at| at + 1)];
     let Around {
         before,
-        earlier,
         after,
         then,
+        ..
     } = Around::of(head, tail);
-    let mut own = split(first).chain(split(last)).chain([after]);
-    if own.any(|w| EVENTS.contains(&w)) || EVENTS.contains(&then) && after == "was" {
-        return false;
-    }
-    let is_variable = first.ends_with('_') || last.starts_with('_');
-    [before, after].iter().any(|w| OF_SETTINGS.contains(w))
-        || matches!(
-            earlier,
-            "key" | "name" | "attribute" | "value" | "parameter" | "argument"
-        )
-        || after == "="
-        || matches!(before, "for" | "within")
-        || split(last).any(|w| UNITS.contains(&w))
-        || tail.starts_with(" \" : ")
-        || is_variable && is_unannounced(before)
+    let is_event = EVENTS.contains(&after) || after == "was" && EVENTS.contains(&then);
+    !is_event
+        && (is_variable && is_unannounced(before)
+            || [before, after].iter().any(|w| OF_SETTINGS.contains(w))
+            || after == "="
+            || tail.starts_with(" \" : "))
 }
 
 /// `tool 'x' not found`, `tool x does not exist`: only the name is in between.

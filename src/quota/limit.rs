@@ -302,5 +302,5 @@ impl Drop for Units {
 #[cold]
 fn used_up(wait: u64) -> ToolError {
     let (kind, wait) = (ErrorKind::RateLimited, Duration::from_nanos(wait));
-    ToolError::not_admitted(None, kind, "the quota is used up", wait)
+    ToolError::not_admitted(None, kind, "the quota is used up", wait, None)
 }

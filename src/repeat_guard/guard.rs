@@ -255,6 +255,7 @@ fn refused(call: &CallInfo, why: Repeated) -> ToolError {
         ErrorKind::InvalidInput,
         "the same call has failed again and again",
         wait,
+        None,
     )
     .with_code(TOOL_REPEATED)
     .with_detail("failures", times)
