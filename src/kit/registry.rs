@@ -227,7 +227,7 @@ impl<V> Entry<V> {
 
 /// Spreads a hash over all bits, because a user's function may return small numbers.
 #[derive(Debug, Default)]
-struct Spreading(u64);
+pub(crate) struct Spreading(u64);
 
 impl Hasher for Spreading {
     #[inline]
@@ -245,7 +245,7 @@ impl Hasher for Spreading {
     }
 }
 
-type Table<T> = HashMap<u64, T, BuildHasherDefault<Spreading>>;
+pub(crate) type Table<T> = HashMap<u64, T, BuildHasherDefault<Spreading>>;
 
 /// The keys that some threads have used. On a cache line of its own: its lock is written to by
 /// each look-up.

@@ -3,12 +3,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tower_layer::Layer;
 
-use super::{
-    misfits::Misfits,
-    schema::Schema,
-    schemas::Schemas,
-    service::{Checks, Validate},
-};
+use super::{misfits::Misfits, schema::Schema, schemas::Schemas, service::Validate};
 use crate::{
     call::{CallInfo, Record, ToolCall},
     config::ConfigError,
@@ -45,7 +40,7 @@ pub enum Validation {
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ValidateLayer {
-    settings: Arc<Settings>,
+    pub(super) settings: Arc<Settings>,
 }
 
 /// Shared by all services of one layer value.
@@ -132,7 +127,7 @@ impl<S> Layer<S> for ValidateLayer {
     type Service = Validate<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Validate::new(inner, Checks(Arc::clone(&self.settings)))
+        Validate::new(inner, self.clone())
     }
 }
 
@@ -215,7 +210,7 @@ impl Settings {
         call.check().map_err(ToolError::into_own_refusal)?;
         let arguments = call.arguments_value();
         if validation == Validation::Repair
-            && let Some((Value::Object(repaired), paths)) = schema.repaired_wrong(arguments)
+            && let Some((Value::Object(repaired), paths)) = schema.repaired(arguments)
         {
             let repaired = call.copy().with_arguments(repaired);
             if repaired.check().is_ok() {
@@ -225,7 +220,7 @@ impl Settings {
                 return Ok(());
             }
         }
-        Err(self.refusal(info, &schema.misfits_of_wrong(arguments)))
+        Err(self.refusal(info, &schema.misfits(arguments)))
     }
 
     fn refusal(&self, call: &CallInfo, misfits: &Misfits) -> ToolError {

@@ -22,7 +22,8 @@ const MAX_LEVELS: usize = 64;
 /// once.
 const MAX_TRUSTED_LEVELS: usize = 256;
 
-/// Values that the compiler keeps copies of, with references followed: 64 MiB.
+/// Values in all subschemas, with references followed: those of which the compiler keeps copies
+/// are at most 64 MiB.
 const MAX_KEPT: u64 = 1 << 20;
 
 /// Subschemas with references followed. Lists of two references, one inside the other twenty times,
@@ -119,7 +120,7 @@ pub(super) struct Size {
     pub(super) path: u64,
     /// Names of `required`, each of which may be an error, for one value.
     pub(super) names: u64,
-    /// Values of keywords that the compiler keeps copies of.
+    /// Values in all subschemas, of which the compiler keeps some.
     kept: u64,
 }
 
@@ -186,23 +187,17 @@ impl Size {
         self.looks.saturating_add(self.cost)
     }
 
-    /// Adds a subschema that looks at the same value, or beside others at a part of it.
-    fn add(&mut self, inner: Self) {
-        self.looks = self.looks.saturating_add(inner.looks);
-        self.cost = self.cost.saturating_add(inner.cost);
-        self.names = self.names.saturating_add(inner.names);
-        self.note(inner);
-    }
-
-    /// Adds a subschema of which only one looks at each part of the value.
-    fn add_part(&mut self, inner: Self) {
-        self.looks = self.looks.max(inner.looks);
-        self.cost = self.cost.max(inner.cost);
-        self.names = self.names.max(inner.names);
-        self.note(inner);
-    }
-
-    fn note(&mut self, inner: Self) {
+    /// Adds a subschema that looks at the same value, or beside others at a part of it; or one of
+    /// which only one looks at each part of the value.
+    fn add(&mut self, inner: Self, is_part: bool) {
+        let join = if is_part {
+            u64::max
+        } else {
+            u64::saturating_add
+        };
+        self.looks = join(self.looks, inner.looks);
+        self.cost = join(self.cost, inner.cost);
+        self.names = join(self.names, inner.names);
         self.subschemas = self.subschemas.saturating_add(inner.subschemas);
         self.kept = self.kept.saturating_add(inner.kept);
         self.is_set |= inner.is_set;
@@ -227,20 +222,6 @@ const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
 /// Keywords with schemas that only references use.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
-
-/// Keywords of which the compiler keeps no copy, in any draft.
-const COMPILED: [&str; 10] = [
-    "properties",
-    "patternProperties",
-    "additionalProperties",
-    "items",
-    "additionalItems",
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "definitions",
-    "dependencies",
-];
 
 /// Sizes of the subschemas of a document.
 struct Sizes<'s> {
@@ -294,12 +275,12 @@ impl<'s> Sizes<'s> {
                 inner.levels += 1;
                 inner.path += (keyword.len() + name.len() + 6) as u64;
                 match PARTS.contains(&keyword.as_str()) {
-                    true => parts.add_part(inner),
-                    false => size.add(inner),
+                    true => parts.add(inner, true),
+                    false => size.add(inner, false),
                 }
             }
         }
-        size.add(parts);
+        size.add(parts, false);
         self.known.insert(schema, Some(size));
         Ok(size)
     }
@@ -354,7 +335,7 @@ fn own(schema: &Map<String, Value>) -> Size {
         Some(Value::Object(map)) => map.len() as u64,
         _ => 0,
     };
-    let values = |keyword| {
+    let values = |keyword: &str| {
         let value = schema.get(keyword);
         value.map_or(0, |value| Extent::of(value, MAX_LEVELS).values)
     };
@@ -364,9 +345,6 @@ fn own(schema: &Map<String, Value>) -> Size {
     let compared = length("required") + length("properties") + values("enum") + values("const");
     // An error has a copy of what is in `not`.
     let copied = values("not") + values("dependencies") + values("dependentRequired");
-    let kept = schema
-        .iter()
-        .filter(|(keyword, _)| !COMPILED.contains(&keyword.as_str()));
     Size {
         subschemas: 1,
         looks: 1 + compared / 8 + copied,
@@ -375,9 +353,7 @@ fn own(schema: &Map<String, Value>) -> Size {
         levels: 1,
         path: 0,
         names: length("required"),
-        kept: kept
-            .map(|(_, value)| Extent::of(value, MAX_LEVELS).values)
-            .sum(),
+        kept: schema.keys().map(|keyword| values(keyword)).sum(),
     }
 }
 

@@ -141,10 +141,7 @@ impl fmt::Display for Misfits {
 
 impl Misfit {
     fn of(value: &Value, error: &ValidationError<'_>, knows: impl Fn(&str) -> bool) -> Self {
-        let alternatives = match error.kind() {
-            Kind::AnyOf { context } | Kind::OneOfNotValid { context } => Some(context),
-            _ => None,
-        };
+        let alternatives = alternatives(error);
         let at = error.instance_path();
         let last = keywords(error.schema_path().as_str()).last().flatten();
         let (place, keyword, message) = match (alternatives.and_then(|of| options(of)), last) {
@@ -213,32 +210,30 @@ fn message(error: &ValidationError<'_>) -> String {
         types.sort_unstable();
         return format!("is not of type {}", either(&types));
     }
+    if let Some(alternatives) = alternatives(error) {
+        return match flat(alternatives) {
+            Some(all) => {
+                let all: Vec<_> = all.take(MAX_WORDS).map(message).collect();
+                all.join(", or else ")
+            }
+            None => "is none of what it may be".to_owned(),
+        };
+    }
     match error.kind() {
-        Kind::AdditionalItems { limit } => {
-            format!("has more than {}", count(*limit as u64, "item", "items"))
-        }
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
             match unexpected.len() {
                 1 => "has a property that is not allowed".to_owned(),
                 n => format!("has {n} properties that are not allowed"),
             }
         }
-        Kind::UnevaluatedItems { .. } => "has items that are not allowed".to_owned(),
-        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => match flat(context) {
-            Some(all) => {
-                let all: Vec<_> = all.take(MAX_WORDS).map(message).collect();
-                all.join(", or else ")
-            }
-            None => "is none of what it may be".to_owned(),
-        },
+        Kind::AdditionalItems { .. } | Kind::UnevaluatedItems { .. } => {
+            "has items that are not allowed".to_owned()
+        }
         Kind::OneOfMultipleValid { .. } => "is more than one of what it may be".to_owned(),
         Kind::Constant { expected_value } => format!("is not {}", word(expected_value)),
         Kind::Contains => "has too few, or too many, items of a kind".to_owned(),
         Kind::Enum { options } => format!("is not {}", one_of(options)),
         Kind::FalseSchema => "is not allowed".to_owned(),
-        Kind::MultipleOf { multiple_of } => {
-            format!("is not a multiple of {}", short(&multiple_of.to_string()))
-        }
         Kind::Not { .. } => "is what it must not be".to_owned(),
         Kind::Pattern { pattern } => format!("does not match \"{}\"", short(pattern)),
         Kind::BacktrackLimitExceeded { .. } | Kind::RegexEngineFailure { .. } => {
@@ -246,40 +241,13 @@ fn message(error: &ValidationError<'_>) -> String {
         }
         Kind::PropertyNames { error } => format!("has a property whose name {}", message(error)),
         Kind::Required { property } => format!("{} is a required property", word(property)),
-        Kind::UniqueItems => "has equal items".to_owned(),
-        kind => beyond(kind).unwrap_or_else(|| "does not fit the schema".to_owned()),
+        // The value is beyond a limit, of which the crate's text says no more than the number.
+        _ => {
+            let text = error.masked_with("it").to_string();
+            let text = text.strip_prefix("it ");
+            short(text.unwrap_or("does not fit the schema")).to_string()
+        }
     }
-}
-
-/// Describes a value that is beyond a limit.
-fn beyond(kind: &Kind) -> Option<String> {
-    Some(match kind {
-        Kind::ExclusiveMaximum { limit } => format!("is not less than {}", word(limit)),
-        Kind::ExclusiveMinimum { limit } => format!("is not greater than {}", word(limit)),
-        Kind::MaxItems { limit } => format!("has more than {}", count(*limit, "item", "items")),
-        Kind::MinItems { limit } => format!("has fewer than {}", count(*limit, "item", "items")),
-        Kind::Maximum { limit } => format!("is greater than {}", word(limit)),
-        Kind::Minimum { limit } => format!("is less than {}", word(limit)),
-        Kind::MaxLength { limit } => format!(
-            "is longer than {}",
-            count(*limit, "character", "characters")
-        ),
-        Kind::MinLength { limit } => format!(
-            "is shorter than {}",
-            count(*limit, "character", "characters")
-        ),
-        Kind::MaxProperties { limit } => {
-            format!("has more than {}", count(*limit, "property", "properties"))
-        }
-        Kind::MinProperties { limit } => {
-            format!("has fewer than {}", count(*limit, "property", "properties"))
-        }
-        _ => return None,
-    })
-}
-
-fn count(n: u64, one: &str, many: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { many })
 }
 
 fn short(text: &str) -> Short<'_> {
@@ -319,6 +287,14 @@ fn either(words: &[String]) -> String {
     }
 }
 
+/// The errors of each alternative, where none fits.
+fn alternatives<'e>(error: &'e ValidationError<'_>) -> Option<&'e [Vec<ValidationError<'static>>]> {
+    match error.kind() {
+        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => Some(context),
+        _ => None,
+    }
+}
+
 /// How deep alternatives in alternatives are looked at.
 const MAX_UNIONS: usize = 8;
 
@@ -333,9 +309,7 @@ fn causes_within<'e>(
     error: &'e ValidationError<'_>,
     levels: usize,
 ) -> Option<Vec<&'e ValidationError<'e>>> {
-    let (Kind::AnyOf { context } | Kind::OneOfNotValid { context }) = error.kind() else {
-        return None;
-    };
+    let context = alternatives(error)?;
     if flat(context).is_some() || options(context).is_some() {
         return None;
     }
@@ -370,12 +344,9 @@ fn flat<'e>(
 ) -> Option<impl Iterator<Item = &'e ValidationError<'static>>> {
     let first = context.first()?.first()?.instance_path();
     let mut all = context.iter();
-    let is_flat = all.all(|a| {
-        let is_union = |e: &ValidationError<'_>| {
-            matches!(e.kind(), Kind::AnyOf { .. } | Kind::OneOfNotValid { .. })
-        };
-        matches!(&**a, [only] if only.instance_path() == first && !is_union(only))
-    });
+    let is_flat = all.all(
+        |a| matches!(&**a, [only] if only.instance_path() == first && alternatives(only).is_none()),
+    );
     is_flat.then(|| context.iter().flatten())
 }
 
@@ -410,20 +381,20 @@ fn options<'e>(
 /// alternatives that differ in their types.
 pub(super) fn types_wanted(error: &ValidationError<'_>) -> Option<JsonTypeSet> {
     match error.kind() {
-        Kind::Type { kind } => Some(match kind {
-            TypeKind::Single(kind) => (*kind).into(),
-            TypeKind::Multiple(kinds) => *kinds,
-        }),
-        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
-            let mut all = JsonTypeSet::empty();
-            for alternative in context {
-                let [only] = &**alternative else { return None };
-                let of_it = only.instance_path() == error.instance_path();
-                let is_type = of_it && matches!(only.kind(), Kind::Type { .. });
-                all = all.union(types_wanted(only).filter(|_| is_type)?);
-            }
-            Some(all)
-        }
-        _ => None,
+        Kind::Type {
+            kind: TypeKind::Single(kind),
+        } => return Some((*kind).into()),
+        Kind::Type {
+            kind: TypeKind::Multiple(kinds),
+        } => return Some(*kinds),
+        _ => {}
     }
+    let mut all = JsonTypeSet::empty();
+    for alternative in alternatives(error)? {
+        let [only] = &**alternative else { return None };
+        let of_it = only.instance_path() == error.instance_path();
+        let is_type = of_it && matches!(only.kind(), Kind::Type { .. });
+        all = all.union(types_wanted(only).filter(|_| is_type)?);
+    }
+    Some(all)
 }

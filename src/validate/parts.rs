@@ -85,7 +85,7 @@ impl Parts {
         for (keyword, value) in map {
             match (keyword.as_str(), value) {
                 ("pattern", Value::String(text)) => _ = self.patterns.insert(text.as_str().into()),
-                (hidden @ ("unevaluatedItems" | "unevaluatedProperties"), _) => {
+                (hidden, _) if UNEVALUATED.contains(&hidden) => {
                     self.unevaluated.insert(hidden.into());
                 }
                 ("anyOf" | "oneOf", _) => self.has_alternatives = true,
@@ -123,56 +123,40 @@ impl Parts {
     }
 }
 
-/// Where a part of the schema asks for less, these may let fewer values pass.
-const ALWAYS: [&str; 3] = ["maxContains", "unevaluatedItems", "unevaluatedProperties"];
+/// Keywords that see what other keywords have left.
+pub(super) const UNEVALUATED: [&str; 2] = ["unevaluatedItems", "unevaluatedProperties"];
 
-/// And these, if the part is in one of them.
-const AROUND: [&[&str]; 3] = [&["not"], &["if", "then", "else"], &["oneOf"]];
+/// Keywords that may let fewer values pass if a part of the schema asks for less.
+const STRICTER: [&str; 7] = [
+    "not",
+    "if",
+    "then",
+    "else",
+    "maxContains",
+    UNEVALUATED[0],
+    UNEVALUATED[1],
+];
 
 /// The schema without some of its patterns, and without keywords that might refuse more values
 /// then: it lets all values pass that the whole one does.
-pub(super) fn without(schema: &Value, patterns: &BTreeSet<Box<str>>) -> Value {
-    let mut copy = schema.clone();
-    each_schema(&mut copy, |map| {
-        leave_out(map, patterns);
-        for keywords in AROUND {
-            let mut inner = keywords.iter().filter_map(|keyword| map.get(*keyword));
-            if !inner.any(|schema| has_one_of(schema, patterns)) {
-                continue;
-            }
-            for keyword in keywords {
-                if let Some(alternatives) = map.remove(*keyword).filter(|_| *keyword == "oneOf") {
-                    map.entry("anyOf").or_insert(alternatives);
-                }
+pub(super) fn without(schema: &mut Value, patterns: &BTreeSet<Box<str>>) {
+    each_schema(schema, |map| {
+        map.retain(|keyword, value| match (keyword.as_str(), value) {
+            ("pattern", Value::String(pattern)) => !patterns.contains(&**pattern),
+            (keyword, _) => !STRICTER.contains(&keyword),
+        });
+        if let Some(alternatives) = map.remove("oneOf") {
+            map.entry("anyOf").or_insert(alternatives);
+        }
+        if let Some(Value::Object(keys)) = map.get_mut("patternProperties") {
+            let before = keys.len();
+            keys.retain(|pattern, _| !patterns.contains(&**pattern));
+            if keys.len() < before {
+                // They would all be additional.
+                map.remove("additionalProperties");
             }
         }
     });
-    copy
-}
-
-/// Returns whether one of these patterns may be in the schema, or where a reference in it leads, or
-/// a keyword that is always taken out.
-fn has_one_of(schema: &Value, patterns: &BTreeSet<Box<str>>) -> bool {
-    let mut rest = vec![schema];
-    while let Some(value) = rest.pop() {
-        match value {
-            Value::Array(items) => rest.extend(items),
-            Value::Object(map) => {
-                let is_one = |(key, value): (&String, &Value)| {
-                    patterns.contains(key.as_str())
-                        || value.as_str().is_some_and(|text| patterns.contains(text))
-                        || ["$ref", "$dynamicRef", "$recursiveRef"].contains(&key.as_str())
-                        || ALWAYS.contains(&key.as_str())
-                };
-                if map.iter().any(is_one) {
-                    return true;
-                }
-                rest.extend(map.values());
-            }
-            _ => {}
-        }
-    }
-    false
 }
 
 /// Keywords with an identifier of a schema.
@@ -212,22 +196,6 @@ fn each_schema(schema: &mut Value, mut edit: impl FnMut(&mut Map<String, Value>)
             }
             _ => {}
         }
-    }
-}
-
-fn leave_out(map: &mut Map<String, Value>, patterns: &BTreeSet<Box<str>>) {
-    map.retain(|keyword, value| match (keyword.as_str(), value) {
-        ("pattern", Value::String(pattern)) => !patterns.contains(&**pattern),
-        (keyword, _) => !ALWAYS.contains(&keyword),
-    });
-    let Some(Value::Object(keys)) = map.get_mut("patternProperties") else {
-        return;
-    };
-    let before = keys.len();
-    keys.retain(|pattern, _| !patterns.contains(&**pattern));
-    if keys.len() < before {
-        // They would all be additional.
-        map.remove("additionalProperties");
     }
 }
 

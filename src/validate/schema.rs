@@ -151,18 +151,14 @@ impl Schema {
     }
 
     fn build(schema: &Value, draft: Draft, is_trusted: bool) -> Result<Self, ConfigError> {
-        let is_empty = match schema {
-            Value::Null | Value::Bool(true) => true,
-            Value::Object(map) => map.is_empty(),
-            _ => false,
-        };
-        if is_empty {
-            return Ok(Self(None));
+        match schema {
+            Value::Null | Value::Bool(true) => return Ok(Self(None)),
+            Value::Object(map) if map.is_empty() => return Ok(Self(None)),
+            _ => {}
         }
         let compiled = Compiled::new(schema, draft, is_trusted);
-        compiled
-            .map(|compiled| Self(Some(Arc::new(compiled))))
-            .map_err(|reason| ConfigError::new("schema", reason))
+        let compiled = compiled.map_err(|reason| ConfigError::new("schema", reason))?;
+        Ok(Self(Some(Arc::new(compiled))))
     }
 
     /// Returns whether a value fits, or is beyond the [limits](Self#limits). Allocates nothing,
@@ -186,16 +182,10 @@ impl Schema {
     /// value does not fit: what is searched is bounded in time and memory. So it is with values of
     /// more than 8 levels, if the schema refers to itself.
     pub fn misfits(&self, value: &Value) -> Misfits {
-        match self.is_valid(value) {
-            true => Misfits::default(),
-            false => self.misfits_of_wrong(value),
+        match &self.0 {
+            Some(compiled) if !compiled.fits(value) => compiled.misfits(value),
+            _ => Misfits::default(),
         }
-    }
-
-    /// The same of a value that is known not to be valid.
-    pub(super) fn misfits_of_wrong(&self, value: &Value) -> Misfits {
-        let compiled = self.0.as_ref();
-        compiled.map_or_else(Misfits::default, |compiled| compiled.misfits(value))
     }
 
     /// The value with texts made numbers, truth values, arrays and objects where the schema wants
@@ -227,24 +217,16 @@ impl Schema {
     /// # Ok::<_, tower_toolcall::ConfigError>(())
     /// ```
     pub fn repaired(&self, value: &Value) -> Option<(Value, Vec<String>)> {
-        match self.is_valid(value) {
-            true => None,
-            false => self.repaired_wrong(value),
-        }
-    }
-
-    /// The same of a value that is known not to be valid.
-    pub(super) fn repaired_wrong(&self, value: &Value) -> Option<(Value, Vec<String>)> {
-        self.0.as_ref()?.repaired(value)
+        let compiled = self.0.as_ref().filter(|compiled| !compiled.fits(value))?;
+        compiled.repaired(value)
     }
 
     /// Returns the regular expressions that are not enforced, because they are beyond the
     /// [limits](Self#limits) or no engine takes them, and `unevaluatedItems` and
     /// `unevaluatedProperties` if they are not.
     ///
-    /// The rest of the schema is enforced, but for `not`, `if`, `then`, `else` and `oneOf` (as
-    /// `anyOf`) with such a part or a reference in them, and for `unevaluated...` and
-    /// `maxContains`.
+    /// If there are some, the rest of the schema is enforced, but for `not`, `if`, `then`, `else`,
+    /// `oneOf` (as `anyOf`), `unevaluated...` and `maxContains`.
     pub fn omitted(&self) -> impl Iterator<Item = &str> {
         let compiled = self.0.as_deref();
         compiled
@@ -284,7 +266,7 @@ impl Compiled {
         let parts = Parts::of(&mut copy, is_trusted, dialect);
         let omitted = parts.omitted(is_trusted, dialect);
         if !omitted.is_empty() {
-            copy = without(&copy, &omitted);
+            without(&mut copy, &omitted);
         }
         let size = Size::of(&copy, parts.has_ids, is_trusted)?;
         if let Value::Object(map) = &mut copy {
@@ -302,10 +284,6 @@ impl Compiled {
             names: parts.names,
             omitted,
         })
-    }
-
-    fn knows(&self, name: &str) -> bool {
-        self.names.contains(name)
     }
 
     fn fits(&self, value: &Value) -> bool {
@@ -340,9 +318,8 @@ impl Compiled {
         errors.saturating_mul(copies) <= MAX_STEPS_TO_ALL
     }
 
-    #[cold]
     fn misfits(&self, value: &Value) -> Misfits {
-        let knows = |name: &str| self.knows(name);
+        let knows = |name: &str| self.names.contains(name);
         match self.takes_to_all(value) {
             true => Misfits::of(value, self.validator.iter_errors(value), knows),
             false if self.has_alternatives => Misfits::unknown(),
@@ -350,13 +327,12 @@ impl Compiled {
         }
     }
 
-    #[cold]
     fn repaired(&self, value: &Value) -> Option<(Value, Vec<String>)> {
         if !self.takes_to_all(value) {
             return None;
         }
-        let errors = self.validator.iter_errors(value);
-        let (repaired, paths) = repair::repair(value, errors, |name| self.knows(name))?;
+        let knows = |name: &str| self.names.contains(name);
+        let (repaired, paths) = repair::repair(value, self.validator.iter_errors(value), knows)?;
         let fits = self.takes(&repaired) && self.validator.is_valid(&repaired);
         fits.then_some((repaired, paths))
     }

@@ -1,16 +1,13 @@
-use std::{
-    collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::schema::Schema;
+use super::{parts::UNEVALUATED, schema::Schema};
 use crate::{
     call::{CallInfo, hash_of},
     config::ConfigError,
     event::{event, short},
+    kit::registry::Table,
 };
 
 /// How many schemas are kept.
@@ -70,33 +67,13 @@ pub struct Schemas(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    table: ArcSwap<Table>,
+    table: ArcSwap<Schemata>,
     writing: Mutex<()>,
 }
 
-/// By the hash of server and tool, which calls know. Of two names with one hash, which nobody will
-/// see, the first has the place.
-type Table = HashMap<u64, Arc<Entry>, BuildHasherDefault<AsItIs>>;
-
-/// Takes a hash for the hash of itself.
-#[derive(Clone, Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
+/// By the hash of server and tool, which calls know. Of two names with one hash, the first has the
+/// place.
+type Schemata = Table<Arc<Entry>>;
 
 struct Entry {
     server: Option<Box<str>>,
@@ -122,10 +99,8 @@ impl Entry {
             Err(error) => Some(error.clone()),
             Ok(schema) => {
                 let part = schema.omitted().next()?;
-                let kind = match part {
-                    "unevaluatedItems" | "unevaluatedProperties" => "keyword",
-                    _ => "pattern",
-                };
+                let is_keyword = UNEVALUATED.contains(&part);
+                let kind = if is_keyword { "keyword" } else { "pattern" };
                 let reason = format!("has a {kind} that is left out: {}", short(part));
                 Some(ConfigError::new("schema", reason))
             }
@@ -154,7 +129,7 @@ impl Schemas {
         server: Option<&str>,
         list: impl IntoIterator<Item = (N, Result<Schema, ConfigError>)>,
     ) {
-        let mut new = Table::default();
+        let mut new = Schemata::default();
         let (mut tools, mut lost) = (0_usize, 0_usize);
         for (tool, schema) in list {
             tools += 1;
@@ -254,13 +229,10 @@ impl Schemas {
         (entry.is_of(server) && *entry.tool == *tool).then(|| read(&entry.schema))
     }
 
-    fn write<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
-        let _writing: MutexGuard<'_, ()> = self
-            .0
-            .writing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut table = Table::clone(&self.0.table.load());
+    fn write<T>(&self, change: impl FnOnce(&mut Schemata) -> T) -> T {
+        let writing = self.0.writing.lock();
+        let _writing = writing.unwrap_or_else(PoisonError::into_inner);
+        let mut table = Schemata::clone(&self.0.table.load());
         let changed = change(&mut table);
         self.0.table.store(Arc::new(table));
         changed
@@ -269,7 +241,7 @@ impl Schemas {
 
 /// Returns whether there was room for it.
 fn add(
-    table: &mut Table,
+    table: &mut Schemata,
     most: usize,
     server: Option<&str>,
     tool: &str,

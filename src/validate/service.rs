@@ -1,6 +1,4 @@
-use std::sync::Arc;
-
-use super::layer::Settings;
+use super::layer::ValidateLayer;
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
@@ -8,23 +6,18 @@ use crate::{
 };
 
 /// Checks the arguments of calls. See the [module docs](super) for an example.
-pub type Validate<S> = Gated<S, Checks>;
+pub type Validate<S> = Gated<S, ValidateLayer>;
 
 /// Response future for [`Validate`].
 pub type ResponseFuture<S, F> = Flow<S, F, CallInfo>;
 
-#[derive(Clone)]
-pub struct Checks(pub(super) Arc<Settings>);
-
-crate::text::opaque_debug!({} Checks);
-
-impl<Res> Gate<Res> for Checks {
+impl<Res> Gate<Res> for ValidateLayer {
     type Ticket = CallInfo;
 
     #[inline]
     fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<CallInfo, ToolError> {
         let info = call.info();
-        self.0.admit(call, &info)?;
+        self.settings.admit(call, &info)?;
         Ok(info)
     }
 }

@@ -136,19 +136,19 @@ fn each_keyword_has_its_words() {
         {"enum":[1,2,3,4]} "x": root: is not one of 1, 2 or 2 others
         {"const":"a"} "x": root: is not "a"
         {"const":{"a":1}} "x": root: is not the object of the schema
-        {"minimum":1} 0: root: is less than 1
-        {"maximum":1.5} 2: root: is greater than 1.5
-        {"exclusiveMinimum":1} 1: root: is not greater than 1
-        {"exclusiveMaximum":1} 1: root: is not less than 1
+        {"minimum":1} 0: root: is less than the minimum of 1
+        {"maximum":1.5} 2: root: is greater than the maximum of 1.5
+        {"exclusiveMinimum":1} 1: root: is less than or equal to the minimum of 1
+        {"exclusiveMaximum":1} 1: root: is greater than or equal to the maximum of 1
         {"multipleOf":5} 1: root: is not a multiple of 5
         {"minLength":2} "x": root: is shorter than 2 characters
         {"maxLength":1} "xy": root: is longer than 1 character
         {"pattern":"^a+$"} "x": root: does not match "^a+$"
-        {"minItems":1} []: root: has fewer than 1 item
+        {"minItems":1} []: root: has less than 1 item
         {"maxItems":0} [1]: root: has more than 0 items
-        {"uniqueItems":true} [1,1]: root: has equal items
+        {"uniqueItems":true} [1,1]: root: has non-unique elements
         {"contains":{"type":"string"}} [1]: root: has too few, or too many, items of a kind
-        {"minProperties":1} {}: root: has fewer than 1 property
+        {"minProperties":1} {}: root: has less than 1 property
         {"maxProperties":0} {"a":1}: root: has more than 0 properties
         {"additionalProperties":false} {"x":1}: root: has properties, and none is allowed
         {"additionalProperties":false,"properties":{"a":{}}} {"x":1}: root: has a property that is not allowed
