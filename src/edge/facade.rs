@@ -30,7 +30,7 @@ use crate::{
     event::{BreakerState, InertReason, TokenOutcome},
     metrics::{
         CallEnd, Labels, Sink, ToolSink,
-        names::{self, Metric, Series, label},
+        names::{self, Series, label},
     },
 };
 
@@ -51,14 +51,14 @@ impl Facade {
             names::INERT,
             names::TOKEN_FAILURES,
         ];
-        for Metric { name, help, .. } in Series::all().map(Series::metric).chain(others) {
-            describe_counter!(name, help);
+        for name in Series::all().map(Series::metric).chain(others) {
+            describe_counter!(name, names::help(name));
         }
-        for Metric { name, help, .. } in [names::IN_FLIGHT, names::STATE] {
-            describe_gauge!(name, help);
+        for name in [names::IN_FLIGHT, names::STATE] {
+            describe_gauge!(name, names::help(name));
         }
-        for Metric { name, help, .. } in [names::DURATION, names::TOKEN_EXCHANGE] {
-            describe_histogram!(name, Unit::Milliseconds, help);
+        for name in [names::DURATION, names::TOKEN_EXCHANGE] {
+            describe_histogram!(name, Unit::Milliseconds, names::help(name));
         }
         Self::default()
     }
@@ -78,24 +78,24 @@ impl Sink for Facade {
 
     fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {
         let labels = of(labels);
-        counter!(names::OPENINGS.name, labels.clone()).increment(opened.into());
+        counter!(names::OPENINGS, labels.clone()).increment(opened.into());
         if let Some(state) = state {
-            gauge!(names::STATE.name, labels).set(state.level());
+            gauge!(names::STATE, labels).set(state.level());
         }
     }
 
     fn inert(&self, layer: &'static str, reason: InertReason) {
         let labels = [(label::LAYER, layer), (label::REASON, reason.name())];
-        counter!(names::INERT.name, &labels).increment(1);
+        counter!(names::INERT, &labels).increment(1);
     }
 
     fn token(&self, outcome: TokenOutcome, exchange: Option<Duration>, failure: Option<ErrorKind>) {
-        counter!(names::TOKENS.name, label::OUTCOME => outcome.name()).increment(1);
+        counter!(names::TOKENS, label::OUTCOME => outcome.name()).increment(1);
         if let Some(kind) = failure {
-            counter!(names::TOKEN_FAILURES.name, label::CODE => kind.code()).increment(1);
+            counter!(names::TOKEN_FAILURES, label::CODE => kind.code()).increment(1);
         }
         if let Some(took) = exchange {
-            histogram!(names::TOKEN_EXCHANGE.name).record(took.as_secs_f64() * 1e3);
+            histogram!(names::TOKEN_EXCHANGE).record(took.as_secs_f64() * 1e3);
         }
     }
 }
@@ -122,9 +122,9 @@ impl Tool {
         let labels = of(labels);
         let tool = Self {
             counters: [const { OnceLock::new() }; Series::COUNT],
-            duration: histogram!(names::DURATION.name, labels.clone()),
+            duration: histogram!(names::DURATION, labels.clone()),
             aliases,
-            in_flight: gauge!(names::IN_FLIGHT.name, labels.clone()),
+            in_flight: gauge!(names::IN_FLIGHT, labels.clone()),
             labels,
         };
         for series in Series::all().filter(|series| series.is_always_there()) {
@@ -134,7 +134,7 @@ impl Tool {
     }
 
     fn counter(&self, series: Series) -> &Counter {
-        let name = series.metric().name;
+        let name = series.metric();
         self.counters[series.place()].get_or_init(|| labelled(name, &self.labels, series.label()))
     }
 }
@@ -164,7 +164,7 @@ impl ToolSink for Tool {
         }
         if let Some(code) = end.code {
             let count = |name, key| labelled(name, &self.labels, Some((key, code))).increment(1);
-            count(names::ERRORS.name, label::CODE);
+            count(names::ERRORS, label::CODE);
             if self.aliases {
                 count(names::ERRORS_ALIAS, label::ERROR_CODE);
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::labels::Labels;
-use crate::event::{BreakerState, Transition};
+use crate::event::BreakerState;
 
 /// One breaker, or the openings of all breakers beyond the bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,94 +14,51 @@ pub(super) struct Breaker {
     generation: u32,
 }
 
-impl Breaker {
-    /// Takes over the state that was reported, `from` another one if that was reported too.
-    fn set(&mut self, from: Option<BreakerState>, to: BreakerState, generation: u32) {
-        // Two threads may report in the wrong order. A breaker that was forgotten while it was
-        // closed begins to count its states anew.
-        let newer = generation.wrapping_sub(self.generation) as i32 > 0;
-        if self.state.is_some_and(|known| newer || from == Some(known)) {
-            (self.state, self.generation) = (Some(to), generation);
-        }
-    }
-}
-
 /// All circuit breakers, by the labels of their keys.
 pub(super) type Breakers = BTreeMap<Labels, Breaker>;
 
-/// Changes the row of a breaker, which begins in `state` if it is new. There are at most `max` rows
-/// and that of all other breakers. Returns the labels of the row, and its state if that is known.
-fn change(
+/// Records the state of a breaker that calls have met, or its change `from` another one. There are
+/// at most `max` rows and that of all other breakers. Returns the labels of the row, and its state
+/// if that is known.
+pub(super) fn seen(
     breakers: &mut Breakers,
     max: usize,
     labels: Labels,
+    from: Option<BreakerState>,
     (state, generation): (BreakerState, u32),
-    change: impl FnOnce(&mut Breaker),
 ) -> (Labels, Option<BreakerState>) {
     let fits = breakers.len() < max || breakers.contains_key(&labels);
     let labels = if fits { labels } else { Labels::other() };
     let breaker = breakers.entry(labels.clone()).or_insert(Breaker {
-        state: fits.then_some(state),
+        state: fits.then_some(from.unwrap_or(state)),
         openings: 0,
-        generation,
+        generation: generation.wrapping_sub(from.is_some().into()),
     });
-    change(breaker);
+    breaker.openings += u64::from(from.is_some() && state == BreakerState::Open);
+    // Two threads may report in the wrong order. A breaker that was forgotten while it was closed
+    // begins to count its states anew.
+    let newer = generation.wrapping_sub(breaker.generation) as i32 > 0;
+    if breaker
+        .state
+        .is_some_and(|known| newer || from == Some(known))
+    {
+        (breaker.state, breaker.generation) = (Some(state), generation);
+    }
     (labels, breaker.state)
-}
-
-/// Records a breaker's change of state.
-pub(super) fn changed(
-    breakers: &mut Breakers,
-    max: usize,
-    labels: Labels,
-    t: &Transition,
-) -> (Labels, Option<BreakerState>) {
-    let before = (t.from, t.generation.wrapping_sub(1));
-    change(breakers, max, labels, before, |breaker| {
-        breaker.openings += u64::from(t.to == BreakerState::Open);
-        breaker.set(Some(t.from), t.to, t.generation);
-    })
-}
-
-/// Records the state of a breaker that calls have met.
-pub(super) fn met(
-    breakers: &mut Breakers,
-    max: usize,
-    labels: Labels,
-    (state, generation): (BreakerState, u32),
-) -> (Labels, Option<BreakerState>) {
-    change(breakers, max, labels, (state, generation), |breaker| {
-        breaker.set(None, state, generation);
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{
-        BreakerState::{Closed, HalfOpen, Open},
-        TransitionReason,
-    };
+    use BreakerState::{Closed, HalfOpen, Open};
 
-    fn of(generation: u32, from: BreakerState, to: BreakerState) -> Transition {
-        Transition {
-            server: None,
-            tool: Some("t".into()),
-            from,
-            to,
-            reason: TransitionReason::Forced,
-            generation,
-            calls: 0,
-            failures: 0,
-            slow_calls: 0,
-            open_for: None,
-        }
-    }
+    type Change = (u32, BreakerState, BreakerState);
 
-    fn told(changes: &[Transition]) -> (Option<BreakerState>, u64) {
+    fn told(changes: &[Change]) -> (Option<BreakerState>, u64) {
         let mut all = Breakers::new();
-        for change in changes {
-            changed(&mut all, 10, Labels::new(None, "t"), change);
+        for (n, from, to) in changes {
+            let labels = Labels::new(None, "t");
+            seen(&mut all, 10, labels, Some(*from), (*to, *n));
         }
         let told = all.values().next().expect("one breaker");
         (told.state, told.openings)
@@ -109,19 +66,19 @@ mod tests {
 
     #[test]
     fn what_is_told_late_counts_and_decides_nothing() {
-        let opened = of(1, Closed, Open);
-        let half = of(2, Open, HalfOpen);
-        let closed = of(3, HalfOpen, Closed);
-        let in_order = told(&[opened.clone(), half.clone(), closed.clone()]);
+        let opened = (1, Closed, Open);
+        let half = (2, Open, HalfOpen);
+        let closed = (3, HalfOpen, Closed);
+        let in_order = told(&[opened, half, closed]);
         assert_eq!(in_order, (Some(Closed), 1));
-        assert_eq!(told(&[opened.clone(), closed, half.clone()]), in_order);
+        assert_eq!(told(&[opened, closed, half]), in_order);
         assert_eq!(told(&[half, opened]), (Some(HalfOpen), 1));
     }
 
     #[test]
     fn a_breaker_that_was_forgotten_begins_anew() {
-        let first = [of(7, Closed, Open), of(9, HalfOpen, Closed)];
-        let again = of(1, Closed, Open);
+        let first = [(7, Closed, Open), (9, HalfOpen, Closed)];
+        let again = (1, Closed, Open);
         assert_eq!(told(&[&first[..], &[again]].concat()), (Some(Open), 2));
     }
 
@@ -130,7 +87,7 @@ mod tests {
         let mut all = Breakers::new();
         for n in 0..100 {
             let labels = Labels::new(None, &format!("t{n}"));
-            changed(&mut all, 2, labels, &of(1, Closed, Open));
+            seen(&mut all, 2, labels, Some(Closed), (Open, 1));
         }
         assert_eq!(all.len(), 3);
         let other = &all[&Labels::other()];

@@ -18,31 +18,78 @@ use crate::{
 /// How many codes of a tool are distinguished. The rest is `_other`.
 const MAX_CODES: usize = 16;
 
-/// The counters of one tool. They only ever grow.
+/// Counters, failures by code, and a histogram. They only ever grow.
 #[derive(Clone, Debug)]
-pub(super) struct Counts {
-    series: [u64; Series::COUNT],
-    /// Failed calls by error code, redacted and short.
+pub(super) struct Figures<const N: usize> {
+    counts: [u64; N],
+    /// By error code, redacted and short.
     pub(super) codes: BTreeMap<Arc<str>, u64>,
     pub(super) latencies: Latencies,
 }
 
-impl Counts {
+/// The figures of one tool.
+pub(super) type Counts = Figures<{ Series::COUNT }>;
+
+/// The tokens that calls of all tools needed.
+pub(super) type Tokens = Figures<{ TokenOutcome::ALL.len() }>;
+
+impl<const N: usize> Figures<N> {
     pub(super) fn new(range: Range) -> Self {
         Self {
-            series: [0; Series::COUNT],
+            counts: [0; N],
             codes: BTreeMap::new(),
             latencies: Latencies::new(range),
         }
     }
 
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (ours, theirs) in self.counts.iter_mut().zip(other.counts) {
+            *ours += theirs;
+        }
+        for (label, n) in &other.codes {
+            *self.codes.entry(Arc::clone(label)).or_default() += n;
+        }
+        self.latencies.add(&other.latencies);
+    }
+
+    fn subtract(&mut self, earlier: &Self) {
+        for (ours, earlier) in self.counts.iter_mut().zip(earlier.counts) {
+            *ours = ours.saturating_sub(earlier);
+        }
+        subtract(&mut self.codes, &earlier.codes);
+        self.latencies.subtract(&earlier.latencies);
+    }
+}
+
+impl Tokens {
+    pub(super) fn needed(
+        &mut self,
+        outcome: TokenOutcome,
+        exchange: Option<Duration>,
+        failure: Option<ErrorKind>,
+    ) {
+        self.counts[outcome as usize] += 1;
+        if let Some(took) = exchange {
+            self.latencies.record(took);
+        }
+        if let Some(kind) = failure {
+            *self.codes.entry(kind.code().into()).or_default() += 1;
+        }
+    }
+
+    pub(super) fn of(&self, outcome: TokenOutcome) -> u64 {
+        self.counts[outcome as usize]
+    }
+}
+
+impl Counts {
     #[inline]
     pub(super) fn add(&mut self, series: Series, n: u64) {
-        self.series[series.place()] += n;
+        self.counts[series.place()] += n;
     }
 
     pub(super) fn of(&self, series: Series) -> u64 {
-        self.series[series.place()]
+        self.counts[series.place()]
     }
 
     /// Returns a counter's value, if the counter is there.
@@ -52,7 +99,7 @@ impl Counts {
     }
 
     pub(super) fn is_zero(&self) -> bool {
-        self.series == [0; Series::COUNT]
+        self.counts == [0; Series::COUNT]
     }
 
     /// Counts a call that has ended, but for its code.
@@ -79,24 +126,6 @@ impl Counts {
         *self.codes.entry(Arc::clone(&label)).or_default() += 1;
         label
     }
-
-    pub(super) fn merge(&mut self, other: &Self) {
-        for (ours, theirs) in self.series.iter_mut().zip(other.series) {
-            *ours += theirs;
-        }
-        for (label, n) in &other.codes {
-            *self.codes.entry(Arc::clone(label)).or_default() += n;
-        }
-        self.latencies.add(&other.latencies);
-    }
-
-    fn subtract(&mut self, earlier: &Self) {
-        for (ours, earlier) in self.series.iter_mut().zip(earlier.series) {
-            *ours = ours.saturating_sub(earlier);
-        }
-        subtract(&mut self.codes, &earlier.codes);
-        self.latencies.subtract(&earlier.latencies);
-    }
 }
 
 /// Returns a code as a label: redacted and short.
@@ -110,51 +139,6 @@ fn subtract<K: Ord>(counts: &mut BTreeMap<K, u64>, earlier: &BTreeMap<K, u64>) {
         *n = n.saturating_sub(*earlier.get(key).unwrap_or(&0));
         *n > 0
     });
-}
-
-/// The tokens that calls of all tools needed.
-#[derive(Clone, Debug)]
-pub(super) struct Tokens {
-    outcomes: [u64; TokenOutcome::ALL.len()],
-    pub(super) failures: BTreeMap<&'static str, u64>,
-    pub(super) exchanges: Latencies,
-}
-
-impl Tokens {
-    pub(super) fn new(range: Range) -> Self {
-        Self {
-            outcomes: [0; TokenOutcome::ALL.len()],
-            failures: BTreeMap::new(),
-            exchanges: Latencies::new(range),
-        }
-    }
-
-    pub(super) fn add(
-        &mut self,
-        outcome: TokenOutcome,
-        exchange: Option<Duration>,
-        failure: Option<ErrorKind>,
-    ) {
-        self.outcomes[outcome as usize] += 1;
-        if let Some(took) = exchange {
-            self.exchanges.record(took);
-        }
-        if let Some(kind) = failure {
-            *self.failures.entry(kind.code()).or_default() += 1;
-        }
-    }
-
-    pub(super) fn of(&self, outcome: TokenOutcome) -> u64 {
-        self.outcomes[outcome as usize]
-    }
-
-    fn subtract(&mut self, earlier: &Self) {
-        for (count, earlier) in self.outcomes.iter_mut().zip(earlier.outcomes) {
-            *count = count.saturating_sub(earlier);
-        }
-        subtract(&mut self.failures, &earlier.failures);
-        self.exchanges.subtract(&earlier.exchanges);
-    }
 }
 
 /// The counters that do not belong to one tool. They rarely change, so they share a lock.

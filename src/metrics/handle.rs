@@ -13,7 +13,7 @@ use super::{
     prometheus::Prometheus,
     row::{Row, Seat, Shared},
     service::MetricsLayer,
-    sink::{CallEnd, Sink, Sinks},
+    sink::{CallEnd, Sink},
     snapshot::Snapshot,
 };
 use crate::{
@@ -37,16 +37,17 @@ const MOST_TOOLS: usize = 1 << 20;
 /// [listener](Listen) as well, for layers that no call with its layer passes; an event that reaches
 /// it both ways counts once. See the [module docs](super) for an example.
 #[derive(Clone)]
-pub struct Metrics(Arc<Inner>);
+pub struct Metrics(pub(super) Arc<Inner>);
 
-struct Inner {
+pub(super) struct Inner {
     rows: Registry<Arc<Row>>,
     common: Mutex<Common>,
     max: usize,
     shared: Arc<Shared>,
     /// Since the last reset.
     period: Mutex<Period>,
-    listener: Weak<dyn Listen>,
+    /// The listener that its layer puts on the records of calls.
+    pub(super) listener: Weak<dyn Listen>,
 }
 
 impl Default for Metrics {
@@ -109,17 +110,6 @@ impl Metrics {
         f(&mut period.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The listener that its layer puts on the records of calls.
-    #[inline]
-    pub(super) fn listener(&self) -> &Weak<dyn Listen> {
-        &self.0.listener
-    }
-
-    #[inline]
-    pub(super) fn seat(&self, call: &CallInfo) -> Seat {
-        self.0.seat(call)
-    }
-
     /// All that was ever counted.
     pub(super) fn collect(&self) -> Collected {
         let Inner { rows, .. } = &*self.0;
@@ -142,7 +132,7 @@ impl Metrics {
 impl Inner {
     /// Returns a seat for a call at its tool's row, which is not forgotten while a call has a seat.
     #[inline]
-    fn seat(&self, call: &CallInfo) -> Seat {
+    pub(super) fn seat(&self, call: &CallInfo) -> Seat {
         let Self { rows, shared, .. } = self;
         let make = || {
             let other = rows.overflow().value();
@@ -173,13 +163,13 @@ impl Inner {
 
     /// Calls the sinks. No lock is held.
     fn tell(&self, tell: impl Fn(&dyn Sink)) {
-        self.shared.sinks.0.iter().for_each(|sink| tell(&**sink));
+        self.shared.sinks.iter().for_each(|sink| tell(&**sink));
     }
 
     /// Reports a breaker to the sinks, and again if its state has changed meanwhile: so the state
     /// that they receive last is the last one.
     fn breaker(&self, (labels, mut state): (Labels, Option<BreakerState>), mut opened: bool) {
-        while !self.shared.sinks.0.is_empty() {
+        while !self.shared.sinks.is_empty() {
             self.tell(|sink| sink.breaker(&labels, state, opened));
             let now = self.common().breakers.get(&labels).and_then(|it| it.state);
             if now == state {
@@ -196,7 +186,7 @@ impl Listen for Metrics {
     }
 
     fn includes(&self, other: &Weak<dyn Listen>) -> bool {
-        other.ptr_eq(self.listener())
+        other.ptr_eq(&self.0.listener)
     }
 }
 
@@ -212,7 +202,8 @@ impl Listen for Inner {
             Event::Transition { transition: t, .. } => {
                 let (server, tool) = (t.server.as_deref(), t.tool.as_deref());
                 let (max, labels) = (self.max, Labels::new(server, tool.unwrap_or_default()));
-                let row = breakers::changed(&mut self.common().breakers, max, labels, t);
+                let (from, to) = (Some(t.from), (t.to, t.generation));
+                let row = breakers::seen(&mut self.common().breakers, max, labels, from, to);
                 self.breaker(row, t.to == BreakerState::Open);
             }
             Event::Breaker {
@@ -224,7 +215,7 @@ impl Listen for Inner {
             } => {
                 let labels = Labels::new(server, tool.unwrap_or_default());
                 let (max, seen) = (self.max, (state, generation));
-                let row = breakers::met(&mut self.common().breakers, max, labels, seen);
+                let row = breakers::seen(&mut self.common().breakers, max, labels, None, seen);
                 self.breaker(row, false);
             }
             Event::Token {
@@ -235,7 +226,7 @@ impl Listen for Inner {
             } => {
                 let (failure, range) = (error.map(ToolError::kind), self.shared.range);
                 let make = || Tokens::new(range);
-                let count = |tokens: &mut Tokens| tokens.add(outcome, exchange, failure);
+                let count = |tokens: &mut Tokens| tokens.needed(outcome, exchange, failure);
                 count(self.common().tokens.get_or_insert_with(make));
                 self.tell(|sink| sink.token(outcome, exchange, failure));
             }
@@ -259,13 +250,16 @@ crate::text::debug_fields! {
 }
 
 /// Settings of a [`Metrics`].
-#[derive(Debug)]
 #[must_use]
 pub struct MetricsBuilder {
     max_tools: usize,
     latency: Result<Range, ConfigError>,
-    sinks: Sinks,
+    sinks: Vec<Box<dyn Sink>>,
     aliases: bool,
+}
+
+crate::text::debug_fields! {
+    {} |this| MetricsBuilder { max_tools: this.max_tools, latency: this.latency, .. }
 }
 
 impl Default for MetricsBuilder {
@@ -273,7 +267,7 @@ impl Default for MetricsBuilder {
         Self {
             max_tools: DEFAULT_MAX_TOOLS,
             latency: Ok(Range::default()),
-            sinks: Sinks::default(),
+            sinks: Vec::new(),
             aliases: false,
         }
     }
@@ -307,7 +301,7 @@ impl MetricsBuilder {
 
     /// Adds a sink, which receives all figures as they are counted. Default: none.
     pub fn with_sink(mut self, sink: impl Sink + 'static) -> Self {
-        self.sinks.0.push(Box::new(sink));
+        self.sinks.push(Box::new(sink));
         self
     }
 

@@ -2,69 +2,55 @@
 
 use crate::event::{CallOutcome, RetryRefusal};
 
-/// A metric: its name in Prometheus' text and in the facade, and its help text.
-pub(crate) struct Metric {
-    pub(crate) name: &'static str,
-    pub(crate) help: &'static str,
-}
-
-const fn metric(name: &'static str, help: &'static str) -> Metric {
-    Metric { name, help }
-}
-
 /// A counter with the error code as a label.
-pub(crate) const ERRORS: Metric = metric(
-    "tool_execution_errors_total",
-    "Calls that did not succeed, by error code.",
-);
-
+pub(crate) const ERRORS: &str = "tool_execution_errors_total";
 /// Its name in an HTTP tool proxy.
 pub(crate) const ERRORS_ALIAS: &str = "tool_execution_errors";
-
 /// A histogram.
-pub(crate) const DURATION: Metric = metric(
-    "tool_execution_duration_ms",
-    "How long calls took, in milliseconds, without those that this side refused.",
-);
-
+pub(crate) const DURATION: &str = "tool_execution_duration_ms";
 /// A gauge.
-pub(crate) const IN_FLIGHT: Metric = metric("tool_in_flight", "Calls in flight.");
-
+pub(crate) const IN_FLIGHT: &str = "tool_in_flight";
 /// A counter of each circuit breaker.
-pub(crate) const OPENINGS: Metric = metric(
-    "circuit_breaker_open_total",
-    "How often a circuit breaker has opened.",
-);
-
+pub(crate) const OPENINGS: &str = "circuit_breaker_open_total";
 /// A gauge of each circuit breaker.
-pub(crate) const STATE: Metric = metric(
-    "circuit_breaker_state",
-    "State of a circuit breaker: 0 closed, 1 half-open, 2 open.",
-);
-
+pub(crate) const STATE: &str = "circuit_breaker_state";
 /// A counter by layer and reason.
-pub(crate) const INERT: Metric = metric(
-    "tool_inert_total",
-    "Calls for which a layer could do nothing, by layer and reason.",
-);
-
+pub(crate) const INERT: &str = "tool_inert_total";
 /// A counter by outcome.
-pub(crate) const TOKENS: Metric = metric(
-    "token_exchange_total",
-    "Calls that needed a token, by what became of that.",
-);
-
+pub(crate) const TOKENS: &str = "token_exchange_total";
 /// A counter by error code.
-pub(crate) const TOKEN_FAILURES: Metric = metric(
-    "token_exchange_failures_total",
-    "Calls that got no token, by the error code of the cause.",
-);
-
+pub(crate) const TOKEN_FAILURES: &str = "token_exchange_failures_total";
 /// A histogram.
-pub(crate) const TOKEN_EXCHANGE: Metric = metric(
-    "token_exchange_duration_ms",
-    "How long the identity provider took for a token, in milliseconds.",
-);
+pub(crate) const TOKEN_EXCHANGE: &str = "token_exchange_duration_ms";
+
+/// The help texts, each after the name of its metric.
+const HELP: &str = "\
+tool_executions_total Calls that have ended, by outcome.
+tool_attempts_total Attempts that were sent, of all calls that have ended.
+tool_execution_duration_ms How long calls took, in milliseconds, without those that this side refused.
+tool_execution_errors_total Calls that did not succeed, by error code.
+tool_execution_errors Calls that did not succeed, by error code.
+tool_timeout_total Calls that were started and did not end in time.
+tool_slow_total Calls that took more than their fraction of the timeout.
+tool_retries_total Attempts that failed and were repeated by a retry layer.
+tool_retries_refused_total Calls that failed and were not sent again, by reason.
+tool_rate_limited_total Rate limits that were met.
+tool_reused_total Calls that got the answer of another call.
+tool_in_flight Calls in flight.
+tool_inert_total Calls for which a layer could do nothing, by layer and reason.
+circuit_breaker_rejected_total Calls that a circuit breaker refused.
+circuit_breaker_open_total How often a circuit breaker has opened.
+circuit_breaker_state State of a circuit breaker: 0 closed, 1 half-open, 2 open.
+token_exchange_total Calls that needed a token, by what became of that.
+token_exchange_failures_total Calls that got no token, by the error code of the cause.
+token_exchange_duration_ms How long the identity provider took for a token, in milliseconds.
+";
+
+/// Returns the help text of a metric.
+pub(crate) fn help(metric: &str) -> &'static str {
+    let of_it = |line: &'static str| line.strip_prefix(metric)?.strip_prefix(' ');
+    HELP.lines().find_map(of_it).unwrap_or_default()
+}
 
 /// One counter of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,41 +108,17 @@ impl Series {
     }
 
     /// The metric that it is a series of.
-    pub(crate) const fn metric(self) -> Metric {
+    pub(crate) const fn metric(self) -> &'static str {
         match self {
-            Self::Executions(_) => metric(
-                "tool_executions_total",
-                "Calls that have ended, by outcome.",
-            ),
-            Self::Attempts => metric(
-                "tool_attempts_total",
-                "Attempts that were sent, of all calls that have ended.",
-            ),
-            Self::Timeouts => metric(
-                "tool_timeout_total",
-                "Calls that were started and did not end in time.",
-            ),
-            Self::Slow => metric(
-                "tool_slow_total",
-                "Calls that took more than their fraction of the timeout.",
-            ),
-            Self::Retries => metric(
-                "tool_retries_total",
-                "Attempts that failed and were repeated by a retry layer.",
-            ),
-            Self::Refused(_) => metric(
-                "tool_retries_refused_total",
-                "Calls that failed and were not sent again, by reason.",
-            ),
-            Self::RateLimited => metric("tool_rate_limited_total", "Rate limits that were met."),
-            Self::Rejected => metric(
-                "circuit_breaker_rejected_total",
-                "Calls that a circuit breaker refused.",
-            ),
-            Self::Reused => metric(
-                "tool_reused_total",
-                "Calls that got the answer of another call.",
-            ),
+            Self::Executions(_) => "tool_executions_total",
+            Self::Attempts => "tool_attempts_total",
+            Self::Timeouts => "tool_timeout_total",
+            Self::Slow => "tool_slow_total",
+            Self::Retries => "tool_retries_total",
+            Self::Refused(_) => "tool_retries_refused_total",
+            Self::RateLimited => "tool_rate_limited_total",
+            Self::Rejected => "circuit_breaker_rejected_total",
+            Self::Reused => "tool_reused_total",
         }
     }
 
@@ -202,5 +164,6 @@ mod tests {
     fn every_series_has_its_own_place() {
         let places: Vec<_> = Series::all().map(Series::place).collect();
         assert_eq!(places, (0..Series::COUNT).collect::<Vec<_>>());
+        assert!(Series::all().all(|series| !help(series.metric()).is_empty()));
     }
 }

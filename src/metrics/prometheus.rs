@@ -1,12 +1,12 @@
 //! The text format of Prometheus, version 0.0.4.
 
-use std::fmt::{self, Display, Write as _};
+use std::fmt::{self, Display};
 
 use super::{
-    counts::{Collected, Tool},
+    counts::Collected,
     labels::Labels,
     latency::Latencies,
-    names::{self, BOUNDS_MS, Metric, Series, label},
+    names::{self, BOUNDS_MS, Series, help, label},
 };
 use crate::event::{BreakerState, TokenOutcome};
 
@@ -21,63 +21,43 @@ type Sample<'a> = (Vec<(&'a str, &'a str)>, u64);
 
 impl fmt::Display for Prometheus<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A name without a row has calls in flight and nothing else; it is no label yet.
+        let all = || self.all.tools.iter();
+        let tools = || all().filter(|(_, tool)| tool.is_known);
         let series: Vec<Series> = Series::all().collect();
-        let same_metric = |a: &Series, b: &Series| a.metric().name == b.metric().name;
-        for series in series.chunk_by(same_metric) {
-            numbers(f, "counter", series[0].metric(), self.counts(series))?;
+        for series in series.chunk_by(|a, b| a.metric() == b.metric()) {
+            let counts = tools().flat_map(|(labels, tool)| {
+                let count = |s: &Series| Some((of(labels, s.label()), tool.counts.get(*s)?));
+                series.iter().filter_map(count)
+            });
+            numbers(f, "counter", series[0].metric(), counts)?;
             if let [Series::Attempts] = series {
-                histograms(f, names::DURATION, self.latencies())?;
-                numbers(f, "counter", names::ERRORS, self.errors(label::CODE))?;
-                let alias = Metric {
-                    name: names::ERRORS_ALIAS,
-                    ..names::ERRORS
+                let latencies = tools().map(|(labels, t)| (of(labels, None), &t.counts.latencies));
+                histograms(f, names::DURATION, latencies)?;
+                let errors = |label| {
+                    tools().flat_map(move |(labels, tool)| {
+                        let codes = tool.counts.codes.iter();
+                        codes.map(move |(code, n)| (of(labels, Some((label, code))), *n))
+                    })
                 };
-                let errors = self.errors(label::ERROR_CODE).filter(|_| self.aliases);
-                numbers(f, "counter", alias, errors)?;
+                numbers(f, "counter", names::ERRORS, errors(label::CODE))?;
+                let errors = errors(label::ERROR_CODE).filter(|_| self.aliases);
+                numbers(f, "counter", names::ERRORS_ALIAS, errors)?;
             }
         }
-        numbers(f, "gauge", names::IN_FLIGHT, self.in_flight())?;
+        let without_row = all().filter(|(_, tool)| !tool.is_known);
+        let without_row: u64 = without_row.map(|(_, tool)| tool.in_flight).sum();
+        let in_flight = tools().map(|(labels, tool)| {
+            let is_other = *labels == Labels::other();
+            let more = if is_other { without_row } else { 0 };
+            (of(labels, None), tool.in_flight + more)
+        });
+        numbers(f, "gauge", names::IN_FLIGHT, in_flight)?;
         self.common(f)
     }
 }
 
-impl<'a> Prometheus<'a> {
-    fn tools(&self) -> impl Iterator<Item = (&'a Labels, &'a Tool)> + use<'a> {
-        // A name without a row has calls in flight and nothing else; it is no label yet.
-        self.all.tools.iter().filter(|(_, tool)| tool.is_known)
-    }
-
-    /// The series of one metric.
-    fn counts(&self, series: &[Series]) -> impl Iterator<Item = Sample<'a>> {
-        self.tools().flat_map(move |(labels, tool)| {
-            series.iter().filter_map(move |series| {
-                Some((of(labels, series.label()), tool.counts.get(*series)?))
-            })
-        })
-    }
-
-    fn latencies(&self) -> impl Iterator<Item = (Vec<(&'a str, &'a str)>, &'a Latencies)> {
-        self.tools()
-            .map(|(labels, tool)| (of(labels, None), &tool.counts.latencies))
-    }
-
-    fn errors(&self, label: &'static str) -> impl Iterator<Item = Sample<'a>> {
-        self.tools().flat_map(move |(labels, tool)| {
-            let codes = tool.counts.codes.iter();
-            codes.map(move |(code, n)| (of(labels, Some((label, code))), *n))
-        })
-    }
-
-    fn in_flight(&self) -> impl Iterator<Item = Sample<'a>> {
-        let without_row = self.all.tools.values().filter(|tool| !tool.is_known);
-        let without_row: u64 = without_row.map(|tool| tool.in_flight).sum();
-        self.tools().map(move |(labels, tool)| {
-            let is_other = *labels == Labels::other();
-            let more = if is_other { without_row } else { 0 };
-            (of(labels, None), tool.in_flight + more)
-        })
-    }
-
+impl Prometheus<'_> {
     /// The counters that do not belong to one tool.
     fn common(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let common = &self.all.common;
@@ -102,10 +82,10 @@ impl<'a> Prometheus<'a> {
             (of, tokens.of(outcome))
         };
         numbers(f, "counter", names::TOKENS, TokenOutcome::ALL.map(outcome))?;
-        let failures = tokens.failures.iter();
-        let failures = failures.map(|(code, n)| (vec![(label::CODE, *code)], *n));
+        let failures = tokens.codes.iter();
+        let failures = failures.map(|(code, n)| (vec![(label::CODE, &**code)], *n));
         numbers(f, "counter", names::TOKEN_FAILURES, failures)?;
-        let exchanges = [(Vec::new(), &tokens.exchanges)];
+        let exchanges = [(Vec::new(), &tokens.latencies)];
         histograms(f, names::TOKEN_EXCHANGE, exchanges)
     }
 }
@@ -119,42 +99,38 @@ fn of<'a>(labels: &'a Labels, more: Option<(&'a str, &'a str)>) -> Vec<(&'a str,
 fn numbers<'a>(
     f: &mut fmt::Formatter<'_>,
     kind: &str,
-    metric: Metric,
+    metric: &str,
     samples: impl IntoIterator<Item = Sample<'a>>,
 ) -> fmt::Result {
     let mut samples = samples.into_iter().peekable();
     if samples.peek().is_some() {
-        head(f, kind, &metric)?;
+        head(f, kind, metric)?;
     }
-    samples.try_for_each(|(labels, n)| line(f, metric.name, "", &labels, &n))
+    samples.try_for_each(|(labels, n)| line(f, metric, "", &labels, &n))
 }
 
 fn histograms<'a>(
     f: &mut fmt::Formatter<'_>,
-    metric: Metric,
+    metric: &str,
     all: impl IntoIterator<Item = (Vec<(&'a str, &'a str)>, &'a Latencies)>,
 ) -> fmt::Result {
-    head(f, "histogram", &metric)?;
+    head(f, "histogram", metric)?;
     for (labels, latencies) in all {
         for (le, n) in cumulative(latencies) {
             let labels = [&labels[..], &[(label::LE, &*le)]].concat();
-            line(f, metric.name, "_bucket", &labels, &n)?;
+            line(f, metric, "_bucket", &labels, &n)?;
         }
         let sum = latencies.sum_us as f64 / 1e3;
-        line(f, metric.name, "_sum", &labels, &sum)?;
+        line(f, metric, "_sum", &labels, &sum)?;
         let count = latencies.histogram.len();
-        line(f, metric.name, "_count", &labels, &count)?;
+        line(f, metric, "_count", &labels, &count)?;
     }
     Ok(())
 }
 
 /// The two lines before the first one of a metric.
-fn head(f: &mut fmt::Formatter<'_>, kind: &str, Metric { name, help }: &Metric) -> fmt::Result {
-    writeln!(
-        f,
-        "# HELP {name} {help}
-# TYPE {name} {kind}"
-    )
+fn head(f: &mut fmt::Formatter<'_>, kind: &str, name: &str) -> fmt::Result {
+    writeln!(f, "# HELP {name} {}\n# TYPE {name} {kind}", help(name))
 }
 
 fn line(
@@ -167,24 +143,11 @@ fn line(
     write!(f, "{name}{part}")?;
     for (n, (label, text)) in labels.iter().enumerate() {
         let before = if n == 0 { '{' } else { ',' };
-        write!(f, "{before}{label}=\"{}\"", Escaped(text))?;
+        let text = text.replace('\\', r"\\").replace('"', "\\\"");
+        write!(f, "{before}{label}=\"{}\"", text.replace('\n', r"\n"))?;
     }
     let after = if labels.is_empty() { "" } else { "}" };
     writeln!(f, "{after} {value}")
-}
-
-/// The value of a label, as the text format wants it.
-struct Escaped<'a>(&'a str);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|c| match c {
-            '\\' => f.write_str("\\\\"),
-            '"' => f.write_str("\\\""),
-            '\n' => f.write_str("\\n"),
-            c => f.write_char(c),
-        })
-    }
 }
 
 /// How many latencies are at most as long as each bound, in milliseconds, the last one without

@@ -8,14 +8,14 @@ use super::{
     labels::Labels,
     latency::Range,
     names::Series,
-    sink::{CallEnd, Sinks, ToolSink},
+    sink::{CallEnd, Sink, ToolSink},
 };
 use crate::kit::registry::{Entry, Evict, Keep};
 
 /// The settings and sinks of all rows of a [`Metrics`](super::Metrics).
 pub(super) struct Shared {
     pub(super) range: Range,
-    pub(super) sinks: Sinks,
+    pub(super) sinks: Vec<Box<dyn Sink>>,
     /// Whether Prometheus' text has other systems' names too.
     pub(super) aliases: bool,
 }
@@ -76,7 +76,7 @@ impl Row {
 
     #[inline]
     fn has_sinks(&self) -> bool {
-        !self.shared.sinks.0.is_empty()
+        !self.shared.sinks.is_empty()
     }
 
     /// Calls the sinks. Not of a row that is not known.
@@ -84,7 +84,7 @@ impl Row {
         if self.has_sinks() {
             // A sink that is made may call the tool itself: nothing is locked.
             if self.sinks.get().is_none() {
-                let sinks = self.shared.sinks.0.iter();
+                let sinks = self.shared.sinks.iter();
                 let all = sinks.map(|sink| sink.tool(&self.labels)).collect();
                 let _ = self.sinks.set(all);
             }

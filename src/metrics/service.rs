@@ -62,8 +62,8 @@ impl<Res, C: Classify<Res> + Clone> Gate<Res> for MetricsLayer<C> {
         // A clone that panics leaves nothing in flight.
         let classifier = self.classifier.clone();
         let mut below = call.observe();
-        below.listen(self.metrics.listener());
-        let seat = self.metrics.seat(below.call());
+        below.listen(&self.metrics.0.listener);
+        let seat = self.metrics.0.seat(below.call());
         Ok(Observer {
             began_as_known: seat.value().began(),
             seat,
@@ -89,13 +89,11 @@ pub struct Observer<C> {
 }
 
 impl<C> Observer<C> {
-    #[inline]
     fn end(&self, error: Option<&ToolError>) -> CallEnd<'static> {
         let duration = Instant::now().saturating_duration_since(self.since);
         CallEnd::success(duration, self.below.sent(error), self.below.is_slow())
     }
 
-    #[inline]
     fn count(&self, end: &CallEnd<'_>) {
         self.seat.value().ended(self.began_as_known, end);
     }
@@ -113,17 +111,14 @@ impl<C> Observer<C> {
 }
 
 impl<C> Ticket for Observer<C> {
-    #[inline]
     fn info(&self) -> &CallInfo {
         self.below.call()
     }
 
-    #[inline]
     fn deadline(&self, call: &ToolCall) -> Option<Instant> {
         call.deadline()
     }
 
-    #[inline]
     fn pending_since(&self) -> Instant {
         self.since
     }

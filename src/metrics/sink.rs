@@ -1,4 +1,4 @@
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use super::{labels::Labels, names::Series};
 use crate::{
@@ -136,15 +136,5 @@ impl CallEnd<'_> {
     /// nothing of the tool.
     pub fn was_sent(&self) -> bool {
         self.sent
-    }
-}
-
-/// All sinks of a [`Metrics`](super::Metrics).
-#[derive(Default)]
-pub(super) struct Sinks(pub(super) Vec<Box<dyn Sink>>);
-
-impl fmt::Debug for Sinks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sinks({})", self.0.len())
     }
 }

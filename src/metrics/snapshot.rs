@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -238,8 +238,8 @@ impl TokenStats {
             exchanged: tokens.of(TokenOutcome::Exchanged),
             shared: tokens.of(TokenOutcome::Shared),
             failed: tokens.of(TokenOutcome::Failed),
-            failures: owned(&tokens.failures),
-            exchange: Latency::of(&tokens.exchanges, with_histogram),
+            failures: owned(&tokens.codes),
+            exchange: Latency::of(&tokens.latencies, with_histogram),
         }
     }
 }
@@ -280,7 +280,7 @@ impl Stats {
     }
 }
 
-fn owned<K: ToString>(counts: &BTreeMap<K, u64>) -> BTreeMap<String, u64> {
+fn owned(counts: &BTreeMap<Arc<str>, u64>) -> BTreeMap<String, u64> {
     let counts = counts.iter().map(|(name, n)| (name.to_string(), *n));
     counts.collect()
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::snapshot::{BreakerRow, Snapshot, Stats, TokenStats};
+use super::snapshot::{Snapshot, Stats, TokenStats};
 use crate::{event::BreakerState, text::Short};
 
 /// The width of names.
@@ -18,15 +18,13 @@ impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(HEADER)?;
         for row in &self.tools {
-            let breaker = self.breaker_of(row.server.as_deref(), &row.tool);
-            line(
-                f,
-                &name(row.server.as_deref(), &row.tool),
-                &row.stats,
-                breaker,
-            )?;
+            let server = row.server.as_deref();
+            let breaker = self.breaker_of(server, &row.tool);
+            line(f, &name(server, &row.tool), &row.stats, breaker)?;
         }
-        line(f, &self.caption(), &self.total, None)?;
+        let (tools, period) = (self.tools.len(), self.period);
+        let caption = format!("total of {tools} in {period:.1?}");
+        line(f, &caption, &self.total, None)?;
         if let Some(reused) = self.total.reused {
             writeln!(f, "reused answers: {reused}")?;
         }
@@ -40,17 +38,12 @@ impl fmt::Display for Snapshot {
 }
 
 impl Snapshot {
-    fn caption(&self) -> String {
-        let tools = self.tools.len();
-        format!("total of {tools} in {}", period(self.period))
-    }
-
     /// The tool's own breaker, or that of its server.
     fn breaker_of(&self, server: Option<&str>, tool: &str) -> Option<BreakerState> {
         let state = |tool| {
-            let is =
-                |row: &&BreakerRow| row.server.as_deref() == server && row.tool.as_deref() == tool;
-            self.breakers.iter().find(is)?.state
+            let mut rows = self.breakers.iter();
+            let row = rows.find(|r| (r.server.as_deref(), r.tool.as_deref()) == (server, tool));
+            row?.state
         };
         state(Some(tool)).or_else(|| state(None))
     }
@@ -62,27 +55,11 @@ fn line(
     stats: &Stats,
     breaker: Option<BreakerState>,
 ) -> fmt::Result {
-    let latency = &stats.latency;
-    write!(
-        f,
-        "{name:NAME$} {:>9} {:>6.2}",
-        stats.calls,
-        stats.error_rate * 100.0
-    )?;
-    let times = [
-        latency.mean,
-        latency.p50,
-        latency.p90,
-        latency.p95,
-        latency.p99,
-        latency.p999,
-        latency.max,
-    ];
-    for time in times {
-        match latency.count {
-            0 => write!(f, " {:>7}", "-")?,
-            _ => write!(f, " {:>7}", millis(time))?,
-        }
+    let (calls, rate, of) = (stats.calls, stats.error_rate * 100.0, &stats.latency);
+    write!(f, "{name:NAME$} {calls:>9} {rate:>6.2}")?;
+    for time in [of.mean, of.p50, of.p90, of.p95, of.p99, of.p999, of.max] {
+        let time = reported((of.count > 0).then(|| millis(time)));
+        write!(f, " {time:>7}")?;
     }
     let numbers = format!(
         " {:>5} {:>6} {:>6} {:>4} {}",
@@ -96,28 +73,19 @@ fn line(
 }
 
 fn tokens(f: &mut fmt::Formatter<'_>, all: &TokenStats) -> fmt::Result {
-    let TokenStats {
-        hits,
-        exchanged,
-        shared,
-        failed,
-        exchange,
-        ..
-    } = all;
-    write!(
-        f,
-        "tokens: {hits} hits, {exchanged} exchanged, {shared} shared, {failed} failed"
-    )?;
-    if exchange.count > 0 {
-        let (p50, p99) = (millis(exchange.p50), millis(exchange.p99));
+    let (hits, exchanged) = (all.hits, all.exchanged);
+    write!(f, "tokens: {hits} hits, {exchanged} exchanged, ")?;
+    write!(f, "{} shared, {} failed", all.shared, all.failed)?;
+    if all.exchange.count > 0 {
+        let (p50, p99) = (millis(all.exchange.p50), millis(all.exchange.p99));
         write!(f, ", exchanges p50 {p50} ms, p99 {p99} ms")?;
     }
     writeln!(f)
 }
 
-/// A number, or a dash if no such event came.
-fn reported(count: Option<u64>) -> String {
-    count.map_or_else(|| "-".to_owned(), |n| n.to_string())
+/// A figure, or a dash if there is none.
+fn reported(figure: Option<impl ToString>) -> String {
+    figure.map_or_else(|| "-".to_owned(), |figure| figure.to_string())
 }
 
 /// `server/tool`; of a long one the end is cut off.
@@ -140,14 +108,6 @@ fn millis(d: Duration) -> String {
         ..9.995 => format!("{ms:.2}"),
         ..99.95 => format!("{ms:.1}"),
         _ => format!("{ms:.0}"),
-    }
-}
-
-fn period(d: Duration) -> String {
-    match d.as_secs() {
-        0..60 => format!("{:.1} s", d.as_secs_f64()),
-        60..3600 => format!("{:.1} min", d.as_secs_f64() / 60.0),
-        _ => format!("{:.1} h", d.as_secs_f64() / 3600.0),
     }
 }
 

@@ -69,7 +69,7 @@ use crate::{
     event::{BreakerState, InertReason, TokenOutcome, names::span},
     metrics::{
         CallEnd, Labels, Sink, ToolSink,
-        names::{self, Metric, Series, label},
+        names::{self, Series, label},
     },
 };
 
@@ -129,14 +129,16 @@ impl OtelMetrics {
                 MCP_BOUNDS,
                 "How long a request to an MCP server took, as its sender sees it.",
             ),
-            in_flight: in_flight.with_description(names::IN_FLIGHT.help).build(),
-            tokens: counter(meter, "token.exchanges", "{call}", names::TOKENS.help),
-            inert: counter(meter, "tool.inert", "{call}", names::INERT.help),
+            in_flight: in_flight
+                .with_description(names::help(names::IN_FLIGHT))
+                .build(),
+            tokens: counter(meter, "token.exchanges", "{call}", names::TOKENS),
+            inert: counter(meter, "tool.inert", "{call}", names::INERT),
             token_failures: counter(
                 meter,
                 "token.exchange.failures",
                 "{call}",
-                names::TOKEN_FAILURES.help,
+                names::TOKEN_FAILURES,
             ),
             token_exchange: histogram(
                 "token.exchange.duration",
@@ -158,10 +160,10 @@ impl OtelMetrics {
     /// Records under [other systems' names](self#other-systems-names) as well. Default: no.
     pub fn with_aliases(mut self, meter: &Meter) -> Self {
         let bounds = names::BOUNDS_MS.map(|ms| ms as f64);
-        let millis = |metric: Metric| {
-            let histogram = meter.f64_histogram(metric.name).with_unit("ms");
+        let millis = |metric| {
+            let histogram = meter.f64_histogram(metric).with_unit("ms");
             let histogram = histogram.with_boundaries(bounds.to_vec());
-            histogram.with_description(metric.help).build()
+            histogram.with_description(names::help(metric)).build()
         };
         self.aliases = Some(Aliases {
             duration: millis(names::DURATION),
@@ -207,14 +209,9 @@ impl Sink for OtelMetrics {
     }
 }
 
-fn counter(
-    meter: &Meter,
-    name: &'static str,
-    unit: &'static str,
-    help: &'static str,
-) -> Counter<u64> {
+fn counter(meter: &Meter, name: &'static str, unit: &'static str, metric: &str) -> Counter<u64> {
     let counter = meter.u64_counter(name).with_unit(unit);
-    counter.with_description(help).build()
+    counter.with_description(names::help(metric)).build()
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -235,7 +232,7 @@ impl Names {
             (Self::Ours, Series::RateLimited) => Some(("tool.rate_limited", "{limit}")),
             (Self::Ours, Series::Reused) => Some(("tool.reused", "{call}")),
             (Self::Aliases, Series::Executions(_) | Series::Timeouts) => {
-                Some((series.metric().name, "{call}"))
+                Some((series.metric(), "{call}"))
             }
             _ => None,
         }
@@ -265,7 +262,7 @@ impl Names {
 #[derive(Debug)]
 struct Counters {
     names: Names,
-    /// The counters of the series that have a name here, by the name of their [`Metric`].
+    /// The counters of the series that have a name here, by the name of their metric.
     series: BTreeMap<&'static str, Counter<u64>>,
     errors: Counter<u64>,
     openings: Counter<u64>,
@@ -274,14 +271,13 @@ struct Counters {
 
 impl Counters {
     fn new(meter: &Meter, names: Names) -> Self {
-        let counter = |name, unit, help| counter(meter, name, unit, help);
+        let counter = |name, unit, metric| counter(meter, name, unit, metric);
         let mut series = BTreeMap::new();
         for one in Series::all() {
             if let Some((name, unit)) = names.instrument(one) {
-                let Metric { name: key, help } = one.metric();
-                series
-                    .entry(key)
-                    .or_insert_with(|| counter(name, unit, help));
+                let key = one.metric();
+                let entry = series.entry(key);
+                entry.or_insert_with(|| counter(name, unit, key));
             }
         }
         let [errors, openings, state] = match names {
@@ -290,15 +286,15 @@ impl Counters {
                 "circuit_breaker.openings",
                 "circuit_breaker.state",
             ],
-            Names::Aliases => [names::ERRORS_ALIAS, names::OPENINGS.name, names::STATE.name],
+            Names::Aliases => [names::ERRORS_ALIAS, names::OPENINGS, names::STATE],
         };
         let state = meter.u64_gauge(state).with_unit("1");
         Self {
             names,
             series,
-            errors: counter(errors, "{call}", names::ERRORS.help),
-            openings: counter(openings, "{opening}", names::OPENINGS.help),
-            state: state.with_description(names::STATE.help).build(),
+            errors: counter(errors, "{call}", names::ERRORS),
+            openings: counter(openings, "{opening}", names::OPENINGS),
+            state: state.with_description(names::help(names::STATE)).build(),
         }
     }
 
@@ -332,7 +328,7 @@ impl ToolCounters {
         let names = counters.names;
         let of = names.attributes(labels);
         let with_attributes = |series: Series| {
-            let counter = counters.series.get(series.metric().name)?;
+            let counter = counters.series.get(series.metric())?;
             let of = match series.label() {
                 Some((label, value)) => and(&of, names.key(label), value),
                 None => of.clone(),

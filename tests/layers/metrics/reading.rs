@@ -181,7 +181,7 @@ async fn the_table_is_aligned_and_readable() {
         docs/hangs                           0   0.00       -       -       -       -       -       -       -     0      -      -    1
         docs/takes_a_second                 15   0.00    1000    1004    1004    1004    1004    1004    1004     0      -      -    0
         docs/times_out                       2 100.00   0.000   0.001   0.001   0.001   0.001   0.001   0.001     2      -      -    0 forced_closed
-        total of 5 in 15.0 s               200   2.50    75.0   0.001   0.001    1004    1004    1004    1004     2      -      -    1
+        total of 5 in 15.0s                200   2.50    75.0   0.001   0.001    1004    1004    1004    1004     2      -      -    1
         breaker docs/fails: open, openings: 1
     "#]].assert_eq(&table);
 }
