@@ -57,7 +57,7 @@ use crate::{
     answer::{NoSize, json_bytes},
     call::{CallInfo, ToolCall},
     error::{AnyError, ToolError},
-    flow::{Ends, Gate, Readiness, Sent, Ticket, Watched},
+    flow::{Ends, Gate, Held, Readiness, Sent, Watched},
     text::Bounded,
 };
 
@@ -158,43 +158,25 @@ crate::text::debug_fields! { {K} |_| CheckLayer<K> { check: format_args!("{}", t
 pub type CheckService<S, K> = Watched<S, CheckLayer<K>>;
 
 /// Response future for [`CheckService`].
-pub type ResponseFuture<F, K> = Sent<F, Unchecked<K>>;
-
-/// A call whose answer is checked.
-pub struct Unchecked<K> {
-    check: K,
-    info: CallInfo,
-}
-
-crate::text::debug_fields! { {K} |this| Unchecked<K> { info: this.info, .. } }
+pub type ResponseFuture<F, K> = Sent<F, Held<CheckLayer<K>>>;
 
 impl<Res, K: Check<Res> + Clone> Gate<Res> for CheckLayer<K> {
-    type Ticket = Unchecked<K>;
+    type Ticket = Held<Self>;
 
     #[inline]
-    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Unchecked<K>, ToolError> {
-        let check = self.check.clone();
-        let info = call.info();
-        Ok(Unchecked { check, info })
+    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Held<Self>, ToolError> {
+        let (own, info) = (self.clone(), call.info());
+        Ok(Held { info, own })
     }
 }
 
-impl<K> Ticket for Unchecked<K> {
-    const REPORTS: bool = false;
-
-    #[inline]
-    fn info(&self) -> &CallInfo {
-        &self.info
-    }
-}
-
-impl<Res, K: Check<Res>> Ends<Res> for Unchecked<K> {
+impl<Res, K: Check<Res>> Ends<Res> for Held<CheckLayer<K>> {
     type Class = ();
 
     #[inline]
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
         if let Ok(answer) = result
-            && let Err(why) = self.check.check(&self.info, answer)
+            && let Err(why) = self.own.check.check(&self.info, answer)
         {
             let why = why.into_inner();
             let reason = Bounded::print(MAX_REASON, &why);

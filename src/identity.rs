@@ -133,7 +133,7 @@ use crate::{
     call::{CallInfo, Record, ToolCall},
     error::ToolError,
     event::{Audience, Event, Listen, Listener},
-    flow::{Ends, Sent, Ticket},
+    flow::{Ends, Held, Sent},
 };
 
 /// A table that knows the tools. See the [module docs](self) for an example.
@@ -281,8 +281,8 @@ where
         let info = call.info();
         let fut = self.inner.call(call);
         self.shared.audience.learn(&info);
-        let call = info;
-        Sent::new(fut, Resolved { call, spelled })
+        let own = Spelled(spelled);
+        Sent::new(fut, Held { info, own })
     }
 }
 
@@ -291,31 +291,18 @@ crate::text::debug_fields! {
 }
 
 /// Response future for [`IdentityService`].
-pub type ResponseFuture<F> = Sent<F, Resolved>;
+pub type ResponseFuture<F> = Sent<F, Held<Spelled>>;
 
-/// A call under the names of its identity.
-pub struct Resolved {
-    call: CallInfo,
-    // The caller's names, if they are others.
-    spelled: Option<CallInfo>,
-}
+/// The caller's names of a call, if they are others than those of its identity.
+#[derive(Debug)]
+pub struct Spelled(Option<CallInfo>);
 
-impl Ticket for Resolved {
-    const REPORTS: bool = false;
-
-    fn info(&self) -> &CallInfo {
-        &self.call
-    }
-}
-
-impl<Res> Ends<Res> for Resolved {
+impl<Res> Ends<Res> for Held<Spelled> {
     type Class = ();
 
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
-        if let (Err(error), Some(spelled)) = (result, &self.spelled) {
-            error.readdress(&self.call, spelled);
+        if let (Err(error), Some(spelled)) = (result, &self.own.0) {
+            error.readdress(&self.info, spelled);
         }
     }
 }
-
-crate::text::opaque_debug!({} Resolved);

@@ -324,7 +324,6 @@ impl<Res> Next<Res> {
     }
 
     /// Takes the error of an attempt, after `made` others.
-    #[cold]
     fn failed(&mut self, error: ToolError, attempt: &ToolCall, made: u32) -> ToolError {
         let replay = attempt.replay_safety();
         let is_unsent = error.is_surely_not_started(replay) && !error.is_after_ambiguous();

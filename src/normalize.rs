@@ -55,53 +55,27 @@
 //!
 //! Clones share the code mapper.
 
-use std::{
-    any::Any,
-    fmt,
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{any::Any, sync::Arc};
 
-use pin_project_lite::pin_project;
 use tower_layer::Layer;
-use tower_service::Service;
 
 use crate::{
-    call::{CallInfo, ToolCall},
     error::{BoxError, ToolError},
     foreign,
-    kit::inner,
+    kit::converted::{Convert, Converted, Converting},
 };
 
 /// Layer that gives a stack our error type. See the [module docs](self) for an example.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 #[must_use]
 pub struct NormalizeLayer {
-    codes: Codes,
+    /// Gives errors other codes; `None` leaves them alone.
+    codes: Option<Arc<CodeFn>>,
 }
-
-/// Gives errors other codes; `None` leaves them alone.
-#[derive(Clone, Default)]
-struct Codes(Option<Arc<CodeFn>>);
 
 type CodeFn = dyn Fn(&ToolError) -> Option<&'static str> + Send + Sync;
 
-impl Codes {
-    fn apply(&self, error: ToolError) -> ToolError {
-        match self.0.as_ref().and_then(|codes| codes(&error)) {
-            Some(code) => error.with_code(code),
-            None => error,
-        }
-    }
-}
-
-impl fmt::Debug for Codes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Some(..)" } else { "None" })
-    }
-}
+crate::text::debug_fields! { {} |this| NormalizeLayer { codes: this.codes.is_some() } }
 
 impl NormalizeLayer {
     /// A layer that converts errors.
@@ -115,7 +89,7 @@ impl NormalizeLayer {
     where
         F: Fn(&ToolError) -> Option<&'static str> + Send + Sync + 'static,
     {
-        self.codes = Codes(Some(Arc::new(codes)));
+        self.codes = Some(Arc::new(codes));
         self
     }
 }
@@ -124,79 +98,28 @@ impl<S> Layer<S> for NormalizeLayer {
     type Service = Normalize<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Normalize {
-            inner,
-            codes: self.codes.clone(),
-        }
+        Normalize::new(inner, self.clone())
     }
 }
 
 /// Gives a service our error type. See the [module docs](self) for an example.
-#[derive(Clone, Debug)]
-pub struct Normalize<S> {
-    inner: S,
-    codes: Codes,
-}
+pub type Normalize<S> = Converted<S, NormalizeLayer>;
 
-crate::kit::inner::accessors!({S} Normalize<S>, inner);
+/// Response future for [`Normalize`].
+pub type ResponseFuture<F> = Converting<F, NormalizeLayer>;
 
-impl<S> Service<ToolCall> for Normalize<S>
-where
-    S: Service<ToolCall>,
-    S::Error: Into<ToolError> + 'static,
-{
-    type Response = S::Response;
-    type Error = ToolError;
-    type Future = ResponseFuture<S::Future>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner
-            .poll_ready(cx)
-            .map_err(|e| self.codes.apply(converted(e)))
-    }
-
-    fn call(&mut self, call: ToolCall) -> Self::Future {
-        let info = call.info();
-        ResponseFuture {
-            fut: Some(self.inner.call(call)),
-            info,
-            codes: self.codes.clone(),
+impl<E: Into<ToolError> + 'static> Convert<E> for NormalizeLayer {
+    /// Returns the error; as a refusal, if it is that of a layer below.
+    fn convert(&self, error: E) -> ToolError {
+        let boxed = (&error as &dyn Any).downcast_ref::<BoxError>();
+        let refused = boxed.is_some_and(|error| foreign::is_refusal(&**error));
+        let error = match refused {
+            true => error.into().into_own_refusal(),
+            false => error.into(),
+        };
+        match self.codes.as_ref().and_then(|codes| codes(&error)) {
+            Some(code) => error.with_code(code),
+            None => error,
         }
-    }
-}
-
-/// The error; as a refusal, if it is that of a layer below.
-fn converted<E: Into<ToolError> + 'static>(error: E) -> ToolError {
-    let boxed = (&error as &dyn Any).downcast_ref::<BoxError>();
-    let refused = boxed.is_some_and(|error| foreign::is_refusal(&**error));
-    let error = error.into();
-    match refused {
-        true => error.into_own_refusal(),
-        false => error,
-    }
-}
-
-pin_project! {
-    /// Response future for [`Normalize`].
-    #[derive(Debug)]
-    #[must_use = "futures do nothing unless polled"]
-    pub struct ResponseFuture<F> {
-        #[pin]
-        fut: Option<F>,
-        info: CallInfo,
-        codes: Codes,
-    }
-}
-
-impl<F, Res, E> Future for ResponseFuture<F>
-where
-    F: Future<Output = Result<Res, E>>,
-    E: Into<ToolError> + 'static,
-{
-    type Output = Result<Res, ToolError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        inner::poll(this.fut, cx).map_err(|e| this.codes.apply(converted(e).for_call(this.info)))
     }
 }

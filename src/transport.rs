@@ -106,26 +106,17 @@
 //!
 //! A clone holds a clone of the client, and is ready only if that is.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll},
-};
-
-use pin_project_lite::pin_project;
 use tower_layer::Layer;
-use tower_service::Service;
 
 use crate::{
-    call::{CallInfo, ToolCall},
     error::{AnyError, ToolError},
-    kit::inner,
+    kit::converted::{Convert, Converted, Converting},
 };
 
 /// Declares that a tool service is a transport. See the [module docs](self) for an example, and for
 /// [your own error type](self#your-own-error-type), whose conversion is not used.
 pub fn transport<S>(leaf: S) -> Transport<S> {
-    Transport { inner: leaf }
+    Transport::new(leaf, TransportLayer(()))
 }
 
 /// Layer that declares the inner service a transport: [`transport`] for a `ServiceBuilder`.
@@ -150,57 +141,13 @@ impl<S> Layer<S> for TransportLayer {
 
 /// A tool service that is a transport. Made by [`transport`] and [`TransportLayer`]; see the
 /// [module docs](self).
-#[derive(Clone, Debug)]
-pub struct Transport<S> {
-    inner: S,
-}
+pub type Transport<S> = Converted<S, TransportLayer>;
 
-crate::kit::inner::accessors!({S} Transport<S>, inner);
+/// Response future for [`Transport`].
+pub type ResponseFuture<F> = Converting<F, TransportLayer>;
 
-impl<S> Service<ToolCall> for Transport<S>
-where
-    S: Service<ToolCall>,
-    S::Error: Into<AnyError>,
-{
-    type Response = S::Response;
-    type Error = ToolError;
-    type Future = ResponseFuture<S::Future>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        let ready = self.inner.poll_ready(cx);
-        ready.map_err(ToolError::from_transport)
-    }
-
-    fn call(&mut self, call: ToolCall) -> Self::Future {
-        let info = call.info();
-        ResponseFuture {
-            fut: Some(self.inner.call(call)),
-            info,
-        }
-    }
-}
-
-pin_project! {
-    /// Response future for [`Transport`].
-    #[derive(Debug)]
-    #[must_use = "futures do nothing unless polled"]
-    pub struct ResponseFuture<F> {
-        #[pin]
-        fut: Option<F>,
-        info: CallInfo,
-    }
-}
-
-impl<F, Res, E> Future for ResponseFuture<F>
-where
-    F: Future<Output = Result<Res, E>>,
-    E: Into<AnyError>,
-{
-    type Output = Result<Res, ToolError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        inner::poll(this.fut, cx)
-            .map_err(|error| ToolError::from_transport(error).for_call(this.info))
+impl<E: Into<AnyError>> Convert<E> for TransportLayer {
+    fn convert(&self, error: E) -> ToolError {
+        ToolError::from_transport(error)
     }
 }

@@ -1,10 +1,13 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use tower_layer::Layer;
 
 use super::{
-    handle::{CacheHandle, Counts},
-    service::{Cache, Kept, Key},
+    handle::CacheHandle,
+    service::{Cache, Key},
 };
 use crate::{
     call::CallInfo,
@@ -14,6 +17,7 @@ use crate::{
     kit::{
         fingerprint::Seed,
         flights::Flights,
+        inert::Inert,
         per_tool::{PerTool, ToolNames},
         principal::Principal,
         reuse::{AnyAnswer, Store},
@@ -32,14 +36,17 @@ const MAX_ANSWERS: usize = 1_000;
 #[derive(Clone)]
 #[must_use]
 pub struct CacheLayer<C = ByError> {
-    rules: Arc<Rules>,
-    classifier: C,
+    pub(super) rules: Arc<Rules>,
+    pub(super) classifier: C,
 }
 
 /// Shared by all of a layer value.
 pub(super) struct Rules {
     pub(super) flights: Arc<Flights<Key, AnyAnswer>>,
-    pub(super) counts: Arc<Counts>,
+    pub(super) hits: AtomicU64,
+    pub(super) shared: AtomicU64,
+    pub(super) misses: AtomicU64,
+    pub(super) inert: Inert,
     /// The tools whose answers are kept.
     pub(super) tools: PerTool<Tool>,
     pub(super) store: Store,
@@ -49,8 +56,7 @@ pub(super) struct Rules {
 impl Rules {
     /// Counts a call whose answer is not kept although its tool is named.
     pub(super) fn pass(&self, call: &CallInfo, reason: InertReason, help: &'static str) {
-        let inert = &self.counts.inert;
-        inert.pass(&Listener::default(), call, reason, help);
+        self.inert.pass(&Listener::default(), call, reason, help);
     }
 }
 
@@ -88,8 +94,7 @@ impl CacheLayer {
         let builder = CacheBuilder {
             rules: CacheRules {
                 tools: PerTool::new("cache"),
-                shortest: ttl,
-                longest: ttl,
+                ttl,
                 classifier: ByError,
             },
             store: Store::new(Principal::Ids { narrow: true }, MAX_ANSWERS),
@@ -107,10 +112,7 @@ impl<C> CacheLayer<C> {
 
     /// Counts hits and misses, and forgets answers.
     pub fn handle(&self) -> CacheHandle {
-        CacheHandle::new(
-            Arc::clone(&self.rules.flights),
-            Arc::clone(&self.rules.counts),
-        )
+        CacheHandle(Arc::clone(&self.rules))
     }
 }
 
@@ -118,20 +120,12 @@ impl<S, C: Clone> Layer<S> for CacheLayer<C> {
     type Service = Cache<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let gate = Kept {
-            rules: Arc::clone(&self.rules),
-            classifier: self.classifier.clone(),
-        };
-        Cache::new(inner, gate)
+        Cache::new(inner, self.clone())
     }
 }
 
-impl<C> fmt::Debug for CacheLayer<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheLayer")
-            .field("counts", &self.handle().counts())
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {C} |this| CacheLayer<C> { counts: this.handle().counts(), .. }
 }
 
 /// The settings of a [`CacheLayer`].
@@ -141,8 +135,8 @@ pub type CacheBuilder<C = ByError> = StoreBuilder<CacheRules<C>>;
 #[derive(Clone)]
 pub struct CacheRules<C = ByError> {
     tools: PerTool<Tool>,
-    shortest: Duration,
-    longest: Duration,
+    /// The time of the tools that were named first.
+    ttl: Duration,
     classifier: C,
 }
 
@@ -155,10 +149,7 @@ impl<C> CacheBuilder<C> {
             name: (*name).into(),
             ttl,
         };
-        let rules = &mut self.rules;
-        rules.tools.set(name, tool);
-        rules.shortest = rules.shortest.min(ttl);
-        rules.longest = rules.longest.max(ttl);
+        self.rules.tools.set(name, tool);
         self
     }
 
@@ -170,8 +161,7 @@ impl<C> CacheBuilder<C> {
         CacheBuilder {
             rules: CacheRules {
                 tools: self.rules.tools,
-                shortest: self.rules.shortest,
-                longest: self.rules.longest,
+                ttl: self.rules.ttl,
                 classifier,
             },
             store: self.store,
@@ -193,12 +183,16 @@ impl<C> CacheBuilder<C> {
     ///
     /// If a setting is zero, or beyond its bound. The error names it.
     pub fn build(self) -> Result<CacheLayer<C>, ConfigError> {
-        let times = [self.rules.shortest, self.rules.longest];
+        let own = self.rules.tools.values().map(|tool| tool.ttl);
+        let times = own.chain([self.rules.ttl]);
         self.store.check(times, "nothing would be kept")?;
         Ok(CacheLayer {
             rules: Arc::new(Rules {
                 flights: self.store.flights(true),
-                counts: Arc::default(),
+                hits: AtomicU64::default(),
+                shared: AtomicU64::default(),
+                misses: AtomicU64::default(),
+                inert: Inert::new("cache"),
                 tools: self.rules.tools,
                 store: self.store,
                 seed: Seed::default(),

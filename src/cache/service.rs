@@ -6,7 +6,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::layer::Rules;
+use super::layer::{CacheLayer, Rules};
 use crate::{
     call::{CallInfo, Observation, ReplaySafety, ToolCall},
     error::{ErrorKind, ToolError},
@@ -14,31 +14,21 @@ use crate::{
     flow::{Flow, Gate, Gated, Readiness},
     foreign,
     kit::{
-        fingerprint::Fingerprint,
         flights::{Failed, Flight, FlightKey, Source, is_for_one},
         principal::MAX_PRINCIPAL,
-        reuse::{self, AnyAnswer, AtKey, Reuse, Reused},
+        reuse::{self, AnyAnswer, AtKey, Request, Reuse, Reused},
     },
     outcome::{ByError, Classify, Count},
 };
 
 /// Answers calls with what the same call has got before.
 /// See the [module docs](super) for an example.
-pub type Cache<S, C = ByError> = Gated<S, Kept<C>>;
+pub type Cache<S, C = ByError> = Gated<S, CacheLayer<C>>;
 
 /// Response future for [`Cache`].
 pub type ResponseFuture<S, F, C> = Flow<S, F, Reused<InCache<C>>>;
 
-/// The answers of one layer value.
-#[derive(Clone)]
-pub struct Kept<C> {
-    pub(super) rules: Arc<Rules>,
-    pub(super) classifier: C,
-}
-
-crate::text::opaque_debug!({C} Kept<C>);
-
-impl<Res, C> Gate<Res> for Kept<C>
+impl<Res, C> Gate<Res> for CacheLayer<C>
 where
     Res: Clone + Send + Sync + 'static,
     C: Classify<Res> + Clone,
@@ -58,11 +48,7 @@ pub(crate) struct Key {
     owner: Arc<str>,
     /// As the layer names the tool.
     name: Arc<str>,
-    server: Option<Arc<str>>,
-    tool: Arc<str>,
-    arguments: Fingerprint,
-    /// The type of the answer: services of several types may share a layer.
-    answer: TypeId,
+    request: Request,
 }
 
 impl Key {
@@ -95,7 +81,7 @@ pub struct InCache<C> {
 
 crate::text::opaque_debug!({C} InCache<C>);
 
-impl<C: Clone> Kept<C> {
+impl<C: Clone> CacheLayer<C> {
     /// The call at its key, if its answer may be kept.
     fn enter(&self, call: &mut ToolCall, answer: TypeId) -> Option<InCache<C>> {
         let rules = &self.rules;
@@ -122,10 +108,7 @@ impl<C: Clone> Kept<C> {
         let key = Key {
             owner,
             name: Arc::clone(&tool.name),
-            server: info.shared_server().cloned(),
-            tool: Arc::clone(info.shared_tool()),
-            arguments: rules.seed.fingerprint(call.arguments()),
-            answer,
+            request: Request::new(call, &info, &rules.seed, answer),
         };
         // What is fresh makes room.
         let mut flight = rules.flights.enter(key).ok()?;
@@ -165,11 +148,11 @@ where
         source: Source,
         info: &CallInfo,
     ) -> Result<Res, ToolError> {
-        let counts = &self.rules.counts;
-        match source {
-            Source::Kept => counts.hits.fetch_add(1, Relaxed),
-            _ => counts.shared.fetch_add(1, Relaxed),
+        let count = match source {
+            Source::Kept => &self.rules.hits,
+            _ => &self.rules.shared,
         };
+        count.fetch_add(1, Relaxed);
         reuse::tell(info, "cache");
         let answer = end.map_err(|error| error.for_call(info))?;
         let answer = reuse::copy_of::<Res>(&answer);
@@ -177,7 +160,7 @@ where
     }
 
     fn begin(&mut self) {
-        self.rules.counts.misses.fetch_add(1, Relaxed);
+        self.rules.misses.fetch_add(1, Relaxed);
     }
 
     fn end(&mut self, result: &Result<Res, ToolError>) {

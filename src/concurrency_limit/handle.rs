@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -66,13 +66,7 @@ impl ConcurrencyLimitHandle {
     }
 }
 
-impl fmt::Debug for ConcurrencyLimitHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConcurrencyLimitHandle")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
-    }
-}
+crate::text::debug_fields! { {} |this| ConcurrencyLimitHandle { settings: this.settings, .. } }
 
 /// A key of which calls run or wait.
 #[derive(Clone, PartialEq, Eq, Serialize)]
@@ -88,14 +82,12 @@ pub struct Load {
     pub waiting: usize,
 }
 
-/// Shows the key short and redacted, as events do.
-impl fmt::Debug for Load {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Load")
-            .field("server", &self.server.as_deref().map(Short::name))
-            .field("tool", &self.tool.as_deref().map(Short::name))
-            .field("running", &self.running)
-            .field("waiting", &self.waiting)
-            .finish()
+crate::text::debug_fields! {
+    /// Shows the key short and redacted, as events do.
+    {} |this| Load {
+        server: this.server.as_deref().map(Short::name),
+        tool: this.tool.as_deref().map(Short::name),
+        running: this.running,
+        waiting: this.waiting,
     }
 }

@@ -125,13 +125,10 @@ impl ConcurrencyLimitBuilder {
     }
 
     fn build_checked(self) -> ConcurrencyLimitLayer {
-        let settings = Arc::new(self.settings);
-        let (overflow, make) = (KeyLimit::overflow(&settings), |call: &_| {
-            KeyLimit::new(&settings, call)
-        });
-        let registry = self
-            .keys
-            .registry("concurrency_limit", self.listener, overflow, make);
+        let (keys, settings) = (self.keys, Arc::new(self.settings));
+        let make = |call: &_| KeyLimit::new(&settings, call);
+        let overflow = KeyLimit::overflow(&settings);
+        let registry = keys.registry("concurrency_limit", self.listener, overflow, make);
         ConcurrencyLimitLayer {
             limits: ConcurrencyLimitHandle { registry, settings },
         }

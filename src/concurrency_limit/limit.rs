@@ -17,9 +17,9 @@ use tokio::{
 };
 
 use crate::{
-    call::{CallInfo, Claim, ToolCall},
+    call::{Claim, ToolCall},
     error::{ErrorKind, ToolError},
-    flow::{Ends, Step, Ticket},
+    flow::{Ends, Held, Step},
     kit::{
         per_tool::PerTool,
         preparing::GivenUp,
@@ -113,7 +113,6 @@ impl Evict for KeyLimit {
 
 /// The place of a call: outside, in the queue, or among those that run.
 pub struct Place {
-    info: CallInfo,
     entry: Arc<Entry<KeyLimit>>,
     stage: Stage,
 }
@@ -140,17 +139,15 @@ impl Drop for Queued {
 }
 
 impl Place {
-    pub(super) fn new(info: CallInfo, entry: Arc<Entry<KeyLimit>>) -> Self {
+    pub(super) fn new(entry: Arc<Entry<KeyLimit>>) -> Self {
         let stage = Stage::Outside;
-        Self { info, entry, stage }
+        Self { entry, stage }
     }
 
     fn limit(&self) -> &KeyLimit {
         self.entry.value()
     }
-}
 
-impl Place {
     /// Takes a place among those that run, if one is free.
     fn take(&mut self) -> bool {
         let permit = self.limit().permits.try_acquire();
@@ -191,24 +188,15 @@ impl Place {
     }
 }
 
-impl Ticket for Place {
-    const REPORTS: bool = false;
-
-    #[inline]
-    fn info(&self) -> &CallInfo {
-        &self.info
-    }
-}
-
-impl<Res> Ends<Res> for Place {
+impl<Res> Ends<Res> for Held<Place> {
     type Class = ();
 
     fn admit(&mut self, call: &mut ToolCall) -> Result<Step, ToolError> {
-        if matches!(self.stage, Stage::Running) || self.take() {
+        if matches!(self.own.stage, Stage::Running) || self.own.take() {
             return Ok(Step::Go);
         }
         GivenUp::refuse(call)?;
-        self.enter(call)?;
+        self.own.enter(call)?;
         Ok(Step::Wait)
     }
 
@@ -217,9 +205,9 @@ impl<Res> Ends<Res> for Place {
         _: &mut ToolCall,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Res>, ToolError>> {
-        if let Stage::Queued(turn) = &mut self.stage {
+        if let Stage::Queued(turn) = &mut self.own.stage {
             ready!(turn.as_mut().poll(cx));
-            self.stage = Stage::Running;
+            self.own.stage = Stage::Running;
         }
         Poll::Ready(Ok(None))
     }
@@ -231,7 +219,7 @@ impl<Res> Ends<Res> for Place {
     #[inline]
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
         if result.is_ok() {
-            self.entry.prove(&self.info);
+            self.own.entry.prove(&self.info);
         }
     }
 }
@@ -245,7 +233,6 @@ impl Drop for Place {
     }
 }
 
-#[cold]
 fn overloaded() -> ToolError {
     let text = "the concurrency limit is reached, and no more calls may wait";
     ToolError::refusal(ErrorKind::Overloaded, text)

@@ -5,7 +5,7 @@ use super::{
 use crate::{
     call::ToolCall,
     error::ToolError,
-    flow::{Flow, Gate, Gated, Readiness},
+    flow::{Flow, Gate, Gated, Held, Readiness},
     kit::preparing::GivenUp,
 };
 
@@ -13,22 +13,22 @@ use crate::{
 pub type ConcurrencyLimit<S> = Gated<S, ConcurrencyLimitHandle>;
 
 /// Response future for [`ConcurrencyLimit`].
-pub type ResponseFuture<S, F> = Flow<S, F, Place>;
+pub type ResponseFuture<S, F> = Flow<S, F, Held<Place>>;
 
 impl<Res> Gate<Res> for ConcurrencyLimitHandle {
-    type Ticket = Place;
+    type Ticket = Held<Place>;
 
-    fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Place, ToolError> {
+    fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Held<Place>, ToolError> {
         let info = call.info();
         self.settings.tools.look(call);
         let entry = self
             .registry
             .keep(&info, || KeyLimit::new(&self.settings, call));
-        let place = Place::new(info, entry);
+        let own = Place::new(entry);
         if !ready.is_yes() {
             GivenUp::refuse(call)?;
-            place.refusal(call).map_or(Ok(()), Err)?;
+            own.refusal(call).map_or(Ok(()), Err)?;
         }
-        Ok(place)
+        Ok(Held { info, own })
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
     event::emit,
-    flow::{Ends, Gate, Readiness, Sent, Ticket, Watched},
+    flow::{Ends, Gate, Held, Readiness, Sent, Watched},
     text::Bounded,
 };
 
@@ -100,43 +100,26 @@ crate::text::debug_fields! {
 pub type Fit<S> = Watched<S, FitLayer>;
 
 /// Response future for [`Fit`].
-pub type ResponseFuture<F> = Sent<F, Fitting>;
-
-/// A call whose answer has to fit.
-#[derive(Debug)]
-pub struct Fitting {
-    layer: FitLayer,
-    info: CallInfo,
-}
+pub type ResponseFuture<F> = Sent<F, Held<FitLayer>>;
 
 impl<Res: Shorten> Gate<Res> for FitLayer {
-    type Ticket = Fitting;
+    type Ticket = Held<Self>;
 
     #[inline]
-    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Fitting, ToolError> {
-        let layer = self.clone();
-        let info = call.info();
-        Ok(Fitting { layer, info })
+    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Held<Self>, ToolError> {
+        let (own, info) = (self.clone(), call.info());
+        Ok(Held { info, own })
     }
 }
 
-impl Ticket for Fitting {
-    const REPORTS: bool = false;
-
-    #[inline]
-    fn info(&self) -> &CallInfo {
-        &self.info
-    }
-}
-
-impl<Res: Shorten> Ends<Res> for Fitting {
+impl<Res: Shorten> Ends<Res> for Held<FitLayer> {
     type Class = ();
 
     #[inline]
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
         if let Ok(answer) = result
-            && !answer.fits(self.layer.max_chars)
-            && let Err(error) = self.layer.shorten(&self.info, answer)
+            && !answer.fits(self.own.max_chars)
+            && let Err(error) = self.own.shorten(&self.info, answer)
         {
             *result = Err(error);
         }

@@ -262,6 +262,7 @@
 
 pub(crate) mod again;
 mod future;
+mod held;
 pub(crate) mod in_flight;
 mod sent;
 mod service;
@@ -277,7 +278,7 @@ use tokio::time::Instant;
 #[doc(inline)]
 pub use self::in_flight::Abandoned;
 pub use self::{future::Flow, service::Gated};
-pub(crate) use self::{sent::Sent, service::Watched};
+pub(crate) use self::{held::Held, sent::Sent, service::Watched};
 #[doc(inline)]
 pub use crate::kit::ready::Readiness;
 use crate::{

@@ -5,6 +5,7 @@ pub(crate) mod attempts;
 pub mod backoff;
 pub(crate) mod caller;
 pub(crate) mod cold;
+pub(crate) mod converted;
 pub(crate) mod drain;
 pub(crate) mod fingerprint;
 pub(crate) mod flights;

@@ -4,7 +4,7 @@
 //! for its turn, or for the answer, without a reservation of the inner service.
 
 use std::{
-    any::Any,
+    any::{Any, TypeId},
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
@@ -13,6 +13,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
+    fingerprint::{Fingerprint, Seed},
     flights::{Flight, FlightKey, Flights, Source, Turn},
     principal::Principal,
     share::Units,
@@ -58,6 +59,27 @@ pub(crate) trait Reuse<Res>: AtKey {
     }
 }
 
+/// The tool and the arguments of a call.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Request {
+    server: Option<Arc<str>>,
+    tool: Arc<str>,
+    arguments: Fingerprint,
+    /// The type of the answer: services of several types may share a layer.
+    answer: TypeId,
+}
+
+impl Request {
+    pub(crate) fn new(call: &ToolCall, info: &CallInfo, seed: &Seed, answer: TypeId) -> Self {
+        Self {
+            server: info.shared_server().cloned(),
+            tool: Arc::clone(info.shared_tool()),
+            arguments: seed.fingerprint(call.arguments()),
+            answer,
+        }
+    }
+}
+
 /// Tells the observers of a call that it has another one's answer.
 pub(crate) fn tell(info: &CallInfo, layer: &'static str) {
     info.record(|record| record.set_reused());
@@ -73,7 +95,6 @@ pub struct Reused<R> {
 crate::text::opaque_debug!({R} Reused<R>);
 
 impl<R: AtKey> Ticket for Reused<R> {
-    #[inline]
     fn info(&self) -> &CallInfo {
         &self.info
     }
@@ -232,13 +253,14 @@ impl Store {
     /// Refuses what cannot work. `if_zero` is what would happen with a time of zero.
     pub(crate) fn check(
         &self,
-        [shortest, longest]: [Duration; 2],
+        times: impl IntoIterator<Item = Duration>,
         if_zero: &str,
     ) -> Result<(), ConfigError> {
-        let zero = format!("it is zero: {if_zero}");
-        refuse_if(shortest.is_zero(), "ttl", zero)?;
-        let long = format!("{longest:?} is longer than a year");
-        refuse_if(longest > MAX_TTL, "ttl", long)?;
+        for time in times {
+            refuse_if(time.is_zero(), "ttl", format!("it is zero: {if_zero}"))?;
+            let long = format!("{time:?} is longer than a year");
+            refuse_if(time > MAX_TTL, "ttl", long)?;
+        }
         check_max("max_keys", self.max_keys)?;
         let share = self.share(self.max_bytes);
         let reason = format!(

@@ -1,12 +1,11 @@
 use std::{
-    any::TypeId,
     hash::{Hash, Hasher},
     sync::Arc,
 };
 
 use crate::{
     call::ToolCall,
-    kit::{fingerprint::Fingerprint, flights::FlightKey},
+    kit::{flights::FlightKey, reuse::Request},
 };
 
 /// The caller's own key: an extension.
@@ -43,16 +42,6 @@ pub(crate) struct Key {
     /// The caller's own key. Without one the request itself is the key.
     pub(super) id: Option<Box<str>>,
     pub(super) request: Request,
-}
-
-/// Equal in all calls with one key.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct Request {
-    pub(super) server: Option<Arc<str>>,
-    pub(super) tool: Arc<str>,
-    pub(super) arguments: Fingerprint,
-    /// The type of the answer: services of several types may share a layer.
-    pub(super) answer: TypeId,
 }
 
 impl PartialEq for Key {

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 
@@ -29,7 +29,7 @@ pub struct OnceLayer {
 }
 
 /// Shared by all of a layer value.
-pub struct Rules {
+pub(super) struct Rules {
     /// Calls with keys of their callers.
     pub(super) keyed: Arc<Flights<Key, Kept>>,
     /// Calls without, by their arguments. The oldest are forgotten if there is no room.
@@ -40,8 +40,6 @@ pub struct Rules {
     pub(super) within: Duration,
     pub(super) inert: Inert,
 }
-
-crate::text::opaque_debug!({} Rules);
 
 impl OnceLayer {
     /// A layer with the default settings: callers' keys count for 24 hours, equal arguments for ten
@@ -83,18 +81,12 @@ impl<S> Layer<S> for OnceLayer {
     type Service = Once<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Once::new(inner, Arc::clone(&self.rules))
+        Once::new(inner, self.clone())
     }
 }
 
-impl fmt::Debug for OnceLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OnceLayer")
-            .field("ttl", &self.rules.ttl)
-            .field("repeat_within", &self.rules.within)
-            .field("len", &self.len())
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {} |this| OnceLayer { ttl: this.rules.ttl, repeat_within: this.rules.within, len: this.len(), .. }
 }
 
 /// The settings of an [`OnceLayer`].
@@ -148,8 +140,8 @@ impl OnceBuilder {
     ///
     /// If a setting is zero, or beyond its bound. The error names it.
     pub fn build(self) -> Result<OnceLayer, ConfigError> {
-        let times = [self.rules.ttl; 2];
-        self.store.check(times, "every call would run again")?;
+        self.store
+            .check([self.rules.ttl], "every call would run again")?;
         let long = format!("{:?} is longer than a year", self.rules.repeat_within);
         refuse_if(self.rules.repeat_within > MAX_TTL, "repeat_within", long)?;
         Ok(self.build_checked())

@@ -3,8 +3,8 @@ use std::{any::TypeId, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    key::{Key, Request},
-    layer::Rules,
+    key::Key,
+    layer::{OnceLayer, Rules},
 };
 use crate::{
     call::{CallInfo, Observation, ReplaySafety, ToolCall},
@@ -15,7 +15,7 @@ use crate::{
     kit::{
         flights::{Flight, NoPlace, Source},
         principal::MAX_PRINCIPAL,
-        reuse::{self, AnyAnswer, AtKey, Reuse, Reused},
+        reuse::{self, AnyAnswer, AtKey, Request, Reuse, Reused},
         share,
     },
 };
@@ -34,16 +34,16 @@ pub const TOOL_ALREADY_DONE: &str = "TOOL_ALREADY_DONE";
 const MAX_ID: usize = 1024;
 
 /// Runs a repeated call once. See the [module docs](super) for an example.
-pub type Once<S> = Gated<S, Arc<Rules>>;
+pub type Once<S> = Gated<S, OnceLayer>;
 
 /// Response future for [`Once`].
 pub type ResponseFuture<S, F> = Flow<S, F, Reused<InOnce>>;
 
-impl<Res: Clone + Send + Sync + 'static> Gate<Res> for Arc<Rules> {
+impl<Res: Clone + Send + Sync + 'static> Gate<Res> for OnceLayer {
     type Ticket = Reused<InOnce>;
 
     fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Reused<InOnce>, ToolError> {
-        let reuse = enter(self, call, TypeId::of::<Res>())?;
+        let reuse = enter(&self.rules, call, TypeId::of::<Res>())?;
         let info = call.info();
         Ok(Reused { info, reuse })
     }
@@ -52,11 +52,8 @@ impl<Res: Clone + Send + Sync + 'static> Gate<Res> for Arc<Rules> {
 /// What is kept of a call that was sent.
 #[derive(Clone)]
 pub(crate) enum Kept {
-    Answer {
-        answer: AnyAnswer,
-        /// Whether the leaf has said that it is an error in the tool's own words.
-        is_reported: bool,
-    },
+    /// With whether the leaf has said that it is an error in the tool's own words.
+    Answer(AnyAnswer, bool),
     /// It has an end that is too large, or for which there was no more room.
     NoRoom,
     Failed(ToolError),
@@ -116,12 +113,7 @@ fn enter(
         Some(_) => (&rules.keyed, rules.ttl),
         None => (&rules.repeats, rules.within),
     };
-    let request = Request {
-        server: info.shared_server().cloned(),
-        tool: Arc::clone(info.shared_tool()),
-        arguments: rules.seed.fingerprint(call.arguments()),
-        answer,
-    };
+    let request = Request::new(call, &info, &rules.seed, answer);
     let is_by_arguments = id.is_none();
     let key = Key { owner, id, request };
     match flights.enter(key) {
@@ -154,10 +146,7 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
         info: &CallInfo,
     ) -> Result<Res, ToolError> {
         let refusal = match end {
-            Ok(Kept::Answer {
-                answer,
-                is_reported,
-            }) => {
+            Ok(Kept::Answer(answer, is_reported)) => {
                 info.record(|record| record.set_reported(is_reported));
                 reuse::tell(info, "once");
                 let answer = reuse::copy_of::<Res>(&answer);
@@ -188,16 +177,7 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
         let (bytes, kept) = match result {
             Ok(answer) if foreign::asks(answer) => return self.flight.end_unmade(),
             Ok(answer) => match self.rules.store.size.keep(answer) {
-                Some((answer, bytes)) => {
-                    let is_reported = self.below.is_reported();
-                    (
-                        bytes,
-                        Kept::Answer {
-                            answer,
-                            is_reported,
-                        },
-                    )
-                }
+                Some((answer, bytes)) => (bytes, Kept::Answer(answer, self.below.is_reported())),
                 None => (0, Kept::NoRoom),
             },
             Err(error) if is_definite(error) => {
@@ -236,14 +216,11 @@ impl InOnce {
 /// is merely recognised by its text included.
 fn is_definite(error: &ToolError) -> bool {
     use ErrorKind::{Denied, Failed, InvalidInput, NotFound, Reported};
-    let is_tools = matches!(
-        error.kind(),
-        Failed | Reported | InvalidInput | NotFound | Denied
-    );
+    let kind = error.kind();
     match error.execution() {
         Execution::NotStarted => false,
         Execution::Completed => true,
-        Execution::Unknown => is_tools,
+        Execution::Unknown => matches!(kind, Failed | Reported | InvalidInput | NotFound | Denied),
     }
 }
 
@@ -259,22 +236,19 @@ fn no_place(why: NoPlace) -> ToolError {
                     "This call has the key of another one with other arguments, and was not made. Give it a key of its own.",
                 )
         }
-        NoPlace::NoRoom(share::NoRoom::Full) => ToolError::refusal(
-            ErrorKind::Overloaded,
-            "there is no place for another key: none is forgotten before its time",
-        ),
-        NoPlace::NoRoom(share::NoRoom::Unverified) => ToolError::refusal(
-            ErrorKind::Overloaded,
-            "there is no place for another key of a principal that was not verified: none is forgotten before its time",
-        ),
-        NoPlace::NoRoom(share::NoRoom::Share) => ToolError::refusal(
-            ErrorKind::Overloaded,
-            "there is no place for another key of this principal: none is forgotten before its time",
-        ),
+        NoPlace::NoRoom(why) => {
+            let of = match why {
+                share::NoRoom::Full => "",
+                share::NoRoom::Unverified => " of a principal that was not verified",
+                share::NoRoom::Share => " of this principal",
+            };
+            let text =
+                format!("there is no place for another key{of}: none is forgotten before its time");
+            ToolError::refusal(ErrorKind::Overloaded, text)
+        }
     }
 }
 
-#[cold]
 fn already_done() -> ToolError {
     let text = "the call was made before, and its answer was not kept";
     ToolError::refusal(ErrorKind::Failed, text)
@@ -286,7 +260,6 @@ fn already_done() -> ToolError {
 }
 
 /// The error of an equal call. Without a key its caller does not know that this one has not run.
-#[cold]
 fn not_run_again(error: ToolError) -> ToolError {
     let text = error.model_message();
     error
@@ -296,7 +269,6 @@ fn not_run_again(error: ToolError) -> ToolError {
         ))
 }
 
-#[cold]
 fn unknown(first: Option<&ToolError>) -> ToolError {
     let text = "the call was made before, and may have run";
     let refusal = ToolError::refusal(ErrorKind::Failed, text)

@@ -1,13 +1,12 @@
 use std::{
     fmt::{self, Write as _},
-    future::{Future, poll_fn},
+    future::Future,
     pin::Pin,
     sync::Arc,
 };
 
 use serde_json::{Map, Value};
 use tokio::time::Instant;
-use tower_service::Service;
 
 use crate::{
     call::ToolCall,
@@ -225,28 +224,7 @@ crate::text::debug_fields! {
 pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Verdict, ToolError>> + Send>>;
 
 /// An approver of any type.
-pub(super) trait Approve: Send + Sync {
-    fn ask(&self, approval: Approval) -> Answer;
-}
-
-/// A service that approves.
-pub(super) struct Approver<A>(pub(super) A);
-
-impl<A> Approve for Approver<A>
-where
-    A: Service<Approval, Response = Verdict> + Clone + Send + Sync + 'static,
-    A::Error: Into<ToolError>,
-    A::Future: Send,
-{
-    fn ask(&self, approval: Approval) -> Answer {
-        let mut approver = self.0.clone();
-        Box::pin(async move {
-            let ready = poll_fn(|cx| approver.poll_ready(cx)).await;
-            ready.map_err(Into::into)?;
-            approver.call(approval).await.map_err(Into::into)
-        })
-    }
-}
+pub(super) type Approve = dyn Fn(Approval) -> Answer + Send + Sync;
 
 #[cfg(test)]
 mod tests {

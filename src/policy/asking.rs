@@ -14,7 +14,7 @@ use crate::{
     call::{CallInfo, ToolCall},
     error::{APPROVAL_MISSING, APPROVAL_UNANSWERED, ToolError},
     event::PolicyOutcome,
-    flow::{Ends, Step, Ticket},
+    flow::{Ends, Held, Step},
     kit::{cold::Cold, timer::Timer},
     text::Short,
 };
@@ -25,12 +25,13 @@ const MAX_REASON: usize = 80;
 const MAX_NAME: usize = 40;
 
 /// A call that is allowed, or waits for its approval.
-pub struct Permit {
-    info: CallInfo,
-    asking: Cold<Box<Asking>>,
-}
+pub(super) type Permit = Held<Wait>;
 
-crate::text::opaque_debug!({} Permit);
+/// The wait for an approval, if the call has one.
+#[derive(Default)]
+pub struct Wait(Cold<Box<Asking>>);
+
+crate::text::opaque_debug!({} Wait);
 
 /// An approval that is waited for, on a limit of its own.
 struct Asking {
@@ -47,14 +48,14 @@ struct Asking {
 impl Permit {
     #[inline]
     pub(super) fn open(info: CallInfo) -> Self {
-        let asking = Cold::default();
-        Self { info, asking }
+        let own = Wait::default();
+        Self { info, own }
     }
 
     pub(super) fn asked(
         call: &ToolCall,
         info: CallInfo,
-        approver: &Arc<dyn Approve>,
+        approver: &Approve,
         rule: &Rule,
         policy: &Arc<Policy>,
     ) -> Self {
@@ -64,25 +65,16 @@ impl Permit {
         let approval = question.about(call, rule.shared_reason(), seen);
         Self {
             info,
-            asking: Cold::new(Asking {
-                answer: Mutex::new(Some(approver.ask(approval))),
+            own: Wait(Cold::new(Asking {
+                answer: Mutex::new(Some(approver(approval))),
                 question,
                 rule: rule.clone(),
                 policy: Arc::clone(policy),
                 is_told: false,
                 timer: Timer::default(),
                 until,
-            }),
+            })),
         }
-    }
-}
-
-impl Ticket for Permit {
-    const REPORTS: bool = false;
-
-    #[inline]
-    fn info(&self) -> &CallInfo {
-        &self.info
     }
 }
 
@@ -92,7 +84,7 @@ impl<Res> Ends<Res> for Permit {
     /// Nothing is reserved while the approver thinks.
     #[inline]
     fn arrive(&mut self) -> Step {
-        match self.asking.0 {
+        match self.own.0.0 {
             Some(_) => Step::Wait,
             None => Step::Go,
         }
@@ -103,10 +95,10 @@ impl<Res> Ends<Res> for Permit {
         call: &mut ToolCall,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Res>, ToolError>> {
-        if let Some(asking) = &mut self.asking.0 {
+        if let Some(asking) = &mut self.own.0.0 {
             ready!(asking.poll(call, &self.info, cx))?;
             // The approver's future goes before the call is sent.
-            self.asking = Cold::default();
+            self.own = Wait::default();
         }
         Poll::Ready(Ok(None))
     }

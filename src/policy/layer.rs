@@ -1,4 +1,4 @@
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, future::poll_fn, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tower_layer::Layer;
@@ -7,7 +7,7 @@ use tracing::Level;
 
 use super::{
     annotations::{Annotate, Annotations},
-    approval::{Approval, Approve, Approver, Verdict},
+    approval::{Answer, Approval, Approve, Verdict},
     rules::{Decision, Rule, first_for},
     service::PolicyService,
 };
@@ -28,28 +28,20 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct PolicyLayer {
-    policy: Arc<Policy>,
+    pub(super) policy: Arc<Policy>,
 }
 
 /// Shared by all services of one layer value.
 #[derive(Clone)]
-pub struct Policy {
+pub(super) struct Policy {
     rules: Vec<Rule>,
     watch: Arc<Watch>,
     default: Decision,
     annotations: Vec<Arc<dyn Annotate>>,
-    pub(super) approver: Option<Arc<dyn Approve>>,
+    pub(super) approver: Option<Arc<Approve>>,
     pub(super) limit: Duration,
     listener: Listener,
     inert: Arc<Inert>,
-}
-
-/// What the policy says of a call.
-pub(super) enum Ruled<'p> {
-    Allowed,
-    Refused(ToolError),
-    /// It has to be approved, by this rule.
-    Ask(&'p Arc<dyn Approve>, &'p Rule),
 }
 
 impl PolicyLayer {
@@ -134,7 +126,15 @@ impl PolicyLayer {
         A::Error: Into<ToolError>,
         A::Future: Send,
     {
-        self.edit(|p| p.approver = Some(Arc::new(Approver(approver))))
+        let ask = move |approval| -> Answer {
+            let mut approver = approver.clone();
+            Box::pin(async move {
+                let ready = poll_fn(|cx| approver.poll_ready(cx)).await;
+                ready.map_err(Into::into)?;
+                approver.call(approval).await.map_err(Into::into)
+            })
+        };
+        self.edit(|p| p.approver = Some(Arc::new(ask)))
     }
 
     /// Sets how long a call waits for its approval at most. Default: 5 minutes. [`Duration::MAX`]:
@@ -172,6 +172,12 @@ impl PolicyLayer {
         (1..=self.policy.rules.len()).try_for_each(|n| self.policy.check_last(n))
     }
 
+    /// Returns how many calls were allowed without an agent id, although a rule denies calls of
+    /// agents or asks before them. The first one is the event `tool.inert`.
+    pub fn inert(&self) -> u64 {
+        self.policy.inert.calls()
+    }
+
     fn edit(mut self, change: impl FnOnce(&mut Policy)) -> Self {
         change(Arc::make_mut(&mut self.policy));
         self
@@ -184,63 +190,53 @@ impl Default for PolicyLayer {
     }
 }
 
-impl PolicyLayer {
-    /// Returns how many calls were allowed without an agent id, although a rule denies calls of
-    /// agents or asks before them. The first one is the event `tool.inert`.
-    pub fn inert(&self) -> u64 {
-        self.policy.inert.calls()
-    }
-}
-
 impl<S> Layer<S> for PolicyLayer {
     type Service = PolicyService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        PolicyService::new(inner, Arc::clone(&self.policy))
+        PolicyService::new(inner, self.clone())
     }
 }
 
 impl Policy {
-    #[cold]
-    fn lacks_agent(&self, info: &CallInfo) {
-        let help = "set an agent id on calls, or add a rule for all calls";
-        let reason = InertReason::NoAgent;
-        self.inert.pass(&self.listener, info, reason, help);
-    }
-
-    pub(super) fn rule_on(&self, call: &ToolCall, info: &CallInfo) -> Ruled<'_> {
+    /// Returns the approver and the rule of a call that has to be approved.
+    pub(super) fn rule_on(
+        &self,
+        call: &ToolCall,
+        info: &CallInfo,
+    ) -> Result<Option<(&Arc<Approve>, &Rule)>, ToolError> {
         self.watch.count(self.names());
-        let known = || self.annotations(call);
-        let rule = first_for(&self.rules, call, known);
-        match (
-            rule.map_or(self.default, Rule::decision),
-            rule,
-            &self.approver,
-        ) {
+        let rule = first_for(&self.rules, call, || self.annotations(call));
+        let decision = rule.map_or(self.default, Rule::decision);
+        let (outcome, why) = match (decision, rule, &self.approver) {
             (Decision::Allow, ..) => {
                 let lacks_agent = call.agent_id().is_none_or(str::is_empty);
                 if lacks_agent && self.rules.iter().any(Rule::holds_back_agents) {
-                    self.lacks_agent(info);
+                    let help = "set an agent id on calls, or add a rule for all calls";
+                    let reason = InertReason::NoAgent;
+                    self.inert.pass(&self.listener, info, reason, help);
                 }
                 if self.listener.hears(Level::DEBUG) {
                     self.tell(info, PolicyOutcome::Allowed, rule);
                 }
-                Ruled::Allowed
+                return Ok(None);
             }
-            (Decision::Ask, Some(rule), Some(approver)) => Ruled::Ask(approver, rule),
+            (Decision::Ask, Some(rule), Some(approver)) => return Ok(Some((approver, rule))),
             (Decision::Ask, ..) => {
                 let why = "the call needs an approval, and no approver is set";
-                Ruled::Refused(self.refusal(info, PolicyOutcome::NoApprover, rule, why))
+                (PolicyOutcome::NoApprover, why)
             }
-            (Decision::Deny, Some(_), _) => {
-                let why = "the policy denies the call";
-                Ruled::Refused(self.refusal(info, PolicyOutcome::Denied, rule, why))
-            }
+            (Decision::Deny, Some(_), _) => (PolicyOutcome::Denied, "the policy denies the call"),
             (Decision::Deny, None, _) => {
                 let why = "no rule of the policy allows the call";
-                Ruled::Refused(self.refusal(info, PolicyOutcome::Denied, rule, why))
+                (PolicyOutcome::Denied, why)
             }
-        }
+        };
+        let error = match rule.and_then(Rule::reason) {
+            Some(reason) => not_approved(format!("{why}: {reason}"), outcome),
+            None => not_approved(why, outcome),
+        };
+        Err(self.refuse(info, outcome, rule, error))
     }
 
     fn names(&self) -> impl Iterator<Item = &Arc<Name>> {
@@ -257,24 +253,7 @@ impl Policy {
         now.checked_add(self.limit)
     }
 
-    /// A refusal by a rule, with its reason.
-    #[cold]
-    fn refusal(
-        &self,
-        call: &CallInfo,
-        outcome: PolicyOutcome,
-        rule: Option<&Rule>,
-        why: &'static str,
-    ) -> ToolError {
-        let error = match rule.and_then(Rule::reason) {
-            Some(reason) => not_approved(format!("{why}: {reason}"), outcome),
-            None => not_approved(why, outcome),
-        };
-        self.refuse(call, outcome, rule, error)
-    }
-
     /// Tells of a refusal.
-    #[cold]
     pub(super) fn refuse(
         &self,
         call: &CallInfo,
@@ -298,40 +277,33 @@ impl Policy {
         let Some((last, earlier)) = self.rules.get(..n).and_then(<[Rule]>::split_last) else {
             return Ok(());
         };
-        refuse_if(
-            last.tool().is_empty(),
-            "rules",
-            "a pattern is empty: no tool has such a name",
-        )?;
+        let reason = "a pattern is empty: no tool has such a name";
+        refuse_if(last.tool().is_empty(), "rules", reason)?;
         let first = earlier.iter().find(|rule| rule.covers(last));
         // What is said twice does no harm.
-        match first.filter(|first| first.decision() != last.decision()) {
-            Some(first) => Err(ConfigError::new(
-                "rules",
-                format!(
-                    "`{} {}` can never decide: `{} {}` comes first and covers it",
-                    last.decision(),
-                    Short::name(last.tool()),
-                    first.decision(),
-                    Short::name(first.tool())
-                ),
-            )),
-            None => Ok(()),
-        }
+        let Some(first) = first.filter(|first| first.decision() != last.decision()) else {
+            return Ok(());
+        };
+        let said = |rule: &Rule| format!("`{} {}`", rule.decision(), Short::name(rule.tool()));
+        let (last, first) = (said(last), said(first));
+        let reason = format!("{last} can never decide: {first} comes first and covers it");
+        Err(ConfigError::new("rules", reason))
     }
 }
 
 /// A refusal, with the outcome as the detail `policy`. Only what was denied is
 /// [`ErrorKind::Denied`].
 pub(super) fn not_approved(why: impl Into<Cow<'static, str>>, outcome: PolicyOutcome) -> ToolError {
-    let (kind, own) = match outcome {
-        PolicyOutcome::Unanswered => (
-            ErrorKind::Overloaded,
-            Some((APPROVAL_UNANSWERED, &UNANSWERED)),
-        ),
-        PolicyOutcome::Failed => (ErrorKind::Overloaded, Some((APPROVAL_FAILED, &FAILED))),
-        PolicyOutcome::NoApprover => (ErrorKind::Internal, Some((APPROVAL_MISSING, &MISSING))),
-        _ => (ErrorKind::Denied, None),
+    let own = match outcome {
+        PolicyOutcome::Unanswered => Some((APPROVAL_UNANSWERED, &UNANSWERED)),
+        PolicyOutcome::Failed => Some((APPROVAL_FAILED, &FAILED)),
+        PolicyOutcome::NoApprover => Some((APPROVAL_MISSING, &MISSING)),
+        _ => None,
+    };
+    let kind = match outcome {
+        PolicyOutcome::Unanswered | PolicyOutcome::Failed => ErrorKind::Overloaded,
+        PolicyOutcome::NoApprover => ErrorKind::Internal,
+        _ => ErrorKind::Denied,
     };
     let error = ToolError::refusal(kind, why).with_detail("policy", outcome.name());
     match own {

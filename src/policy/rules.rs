@@ -196,10 +196,24 @@ impl Rule {
     }
 
     fn is_named(&self, names: &Names<'_>) -> bool {
+        let Names { call, flat, .. } = *names;
         let (tool, server) = (&self.name.tool, self.name.server.as_ref());
+        let is_of = |name: Option<&str>| {
+            server.is_none_or(|glob| name.is_some_and(|name| glob.matches(name)))
+        };
+        let is_flat = tool.matches(flat);
         let is_it = match self.decision {
-            Decision::Allow => names.are_narrowly(tool, server),
-            Decision::Deny | Decision::Ask => names.are_widely(tool, server),
+            Decision::Allow => {
+                let is_own = !names.has_separator;
+                is_of(call.server()) && (is_flat || is_own && tool.matches(call.tool()))
+            }
+            Decision::Deny | Decision::Ask => {
+                (is_flat || tool.matches(call.tool())) && is_of(call.server())
+                    || names.readings().any(|(before, own)| {
+                        (is_flat || tool.matches(own))
+                            && (is_of(Some(before)) || is_of(call.server()))
+                    })
+            }
         };
         if is_it {
             self.name.matched();
@@ -209,11 +223,12 @@ impl Rule {
 
     /// `known` is asked at most once, and only if the names fit.
     fn is_for(&self, names: &Names<'_>, known: &mut impl FnMut() -> Annotations) -> bool {
-        let of_agent = |agent: &Glob| names.call.agent_id().is_some_and(|id| agent.matches(id));
+        let call = names.call;
+        let of_agent = |agent: &Glob| call.agent_id().is_some_and(|id| agent.matches(id));
         self.agent.as_ref().is_none_or(of_agent)
             && self.is_named(names)
             && self.effect.is_none_or(|effect| effect.is_of(known()))
-            && self.when.as_ref().is_none_or(|is_it| is_it(names.call))
+            && self.when.as_ref().is_none_or(|is_it| is_it(call))
     }
 }
 
@@ -255,7 +270,11 @@ pub(super) fn first_for<'r>(
     let mut found = None;
     let mut known = || *found.get_or_insert_with(&known);
     let mut first = |flat: &str| {
-        let names = Names::new(call, flat);
+        let names = Names {
+            call,
+            flat,
+            has_separator: call.tool().contains(call.separator()),
+        };
         rules.iter().find(|rule| rule.is_for(&names, &mut known))
     };
     match call.server() {
@@ -277,54 +296,15 @@ struct Names<'a> {
     has_separator: bool,
 }
 
-impl<'a> Names<'a> {
-    fn new(call: &'a ToolCall, flat: &'a str) -> Self {
-        Self {
-            call,
-            flat,
-            has_separator: call.tool().contains(call.separator()),
-        }
-    }
-
-    /// Returns whether a rule that allows is for them.
-    fn are_narrowly(&self, tool: &Glob, server: Option<&Glob>) -> bool {
-        let is_of_server = match (server, self.call.server()) {
-            (None, _) => true,
-            (Some(glob), Some(server)) => glob.matches(server),
-            (Some(_), None) => false,
-        };
-        is_of_server
-            && (tool.matches(self.flat) || !self.has_separator && tool.matches(self.call.tool()))
-    }
-
-    /// Returns whether a rule that holds calls back is for them.
-    fn are_widely(&self, tool: &Glob, server: Option<&Glob>) -> bool {
-        let is_of_server = |name: Option<&str>| match server {
-            None => true,
-            Some(glob) => name.is_some_and(|name| glob.matches(name)),
-        };
-        let is_it = tool.matches(self.flat) || tool.matches(self.call.tool());
-        if is_it && is_of_server(self.call.server()) {
-            return true;
-        }
-        self.readings().any(|(before, own)| {
-            (tool.matches(self.flat) || tool.matches(own))
-                && (is_of_server(Some(before)) || is_of_server(self.call.server()))
-        })
-    }
-
+impl Names<'_> {
     /// What a router may make of a name that was not resolved: servers, and tools of theirs.
-    fn readings(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
-        let name = self.call.tool();
-        let separator = self.call.separator();
+    fn readings(&self) -> impl Iterator<Item = (&str, &str)> {
+        let (name, separator) = (self.call.tool(), self.call.separator());
         // One that is longer is sent by no leaf.
         let is_open =
             self.has_separator && !self.call.is_resolved() && name.len() <= MAX_NAME_BYTES;
         let places = is_open.then(|| name.char_indices()).into_iter().flatten();
-        places.filter_map(move |(at, _)| {
-            let own = name[at..].strip_prefix(separator)?;
-            Some((&name[..at], own))
-        })
+        places.filter_map(move |(at, _)| Some((&name[..at], name[at..].strip_prefix(separator)?)))
     }
 }
 

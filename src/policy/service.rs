@@ -1,9 +1,4 @@
-use std::sync::Arc;
-
-use super::{
-    asking::Permit,
-    layer::{Policy, Ruled},
-};
+use super::{asking::Permit, layer::PolicyLayer};
 use crate::{
     call::ToolCall,
     error::ToolError,
@@ -12,23 +7,22 @@ use crate::{
 };
 
 /// Allows calls, denies them, or asks for approval. See the [module docs](super) for an example.
-pub type PolicyService<S> = Gated<S, Arc<Policy>>;
+pub type PolicyService<S> = Gated<S, PolicyLayer>;
 
 /// Response future for [`PolicyService`].
 pub type ResponseFuture<S, F> = Flow<S, F, Permit>;
 
-impl<Res> Gate<Res> for Arc<Policy> {
+impl<Res> Gate<Res> for PolicyLayer {
     type Ticket = Permit;
 
     #[inline]
     fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Permit, ToolError> {
         let info = call.info();
-        match self.rule_on(call, &info) {
-            Ruled::Allowed => Ok(Permit::open(info)),
-            Ruled::Refused(error) => Err(error),
-            Ruled::Ask(approver, rule) => {
+        match self.policy.rule_on(call, &info)? {
+            None => Ok(Permit::open(info)),
+            Some((approver, rule)) => {
                 may_ask(call, ready)?;
-                Ok(Permit::asked(call, info, approver, rule, self))
+                Ok(Permit::asked(call, info, &**approver, rule, &self.policy))
             }
         }
     }

@@ -1,12 +1,10 @@
 //! The end of a job for which nobody waits any more.
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
-    time::Duration,
-};
+use std::time::Duration;
 
 use tokio::{
     runtime::Handle,
+    sync::Semaphore,
     time::{Instant, timeout},
 };
 use tower_service::Service;
@@ -19,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How many may run at the same time, in this process; others are not sent.
 const AT_ONCE: usize = 100;
 
-static RUNNING: AtomicUsize = AtomicUsize::new(0);
+static PLACES: Semaphore = Semaphore::const_new(AT_ONCE);
 
 /// What is done when it is dropped: whether it could be.
 #[derive(Default)]
@@ -38,7 +36,7 @@ impl Abandoned {
         S::Future: Send,
     {
         Self(Some(Box::new(move || {
-            let (Ok(runtime), Some(place)) = (Handle::try_current(), Place::take()) else {
+            let (Ok(runtime), Ok(place)) = (Handle::try_current(), PLACES.try_acquire()) else {
                 return false;
             };
             leave();
@@ -75,20 +73,5 @@ async fn send<S: Service<ToolCall>>(mut svc: S, call: ToolCall) {
     if std::future::poll_fn(|cx| svc.poll_ready(cx)).await.is_ok() {
         // Its answer changes nothing: the job has ended, or it runs on.
         let _ = svc.call(call).await;
-    }
-}
-
-struct Place;
-
-impl Place {
-    fn take() -> Option<Self> {
-        let taken = RUNNING.fetch_update(Relaxed, Relaxed, |n| (n < AT_ONCE).then_some(n + 1));
-        taken.is_ok().then_some(Self)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        RUNNING.fetch_sub(1, Relaxed);
     }
 }

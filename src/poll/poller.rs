@@ -162,12 +162,6 @@ where
                 }
             },
             (Some(seen), Ok(answer)) => match kind.read(&self.call, answer) {
-                Err(error) => return self.over(&seen, Err(error)),
-                Ok(Polled::Done(answer)) => return self.over(&seen, Ok(answer)),
-                Ok(Polled::Paused(answer)) => {
-                    self.tell(&seen);
-                    return Err(Ok(answer));
-                }
                 Ok(Polled::Running { after, note }) => {
                     let rules = self.call.rules();
                     let note = note.map(|note| rules.text(&note, MAX_NOTE).to_string());
@@ -176,12 +170,14 @@ where
                     }
                     after
                 }
+                Ok(Polled::Paused(answer)) => {
+                    self.tell(&seen);
+                    return Err(Ok(answer));
+                }
+                Ok(Polled::Done(answer)) => return Err(self.over(&seen, Ok(answer))),
+                Err(error) => return Err(self.over(&seen, Err(error))),
             },
-            (Some(_), Err(error)) => match self.bear(&error) {
-                Ok(after) => after,
-                Err(Some(instead)) => return Err(Err(instead)),
-                Err(None) => return Err(Err(self.given_up(error))),
-            },
+            (Some(_), Err(error)) => self.bear(error).map_err(Err)?,
         };
         self.report();
         self.next_poll(after).ok_or_else(|| Err(self.timed_out()))
@@ -268,18 +264,26 @@ impl<S, J> Poller<S, J> {
         self.work.0.as_ref().map_or(0, |work| work.polls)
     }
 
-    /// An error of a poll: when to ask again at the earliest, or an error of the call: another one,
-    /// or this.
-    fn bear(&mut self, error: &ToolError) -> Result<Option<Duration>, Option<ToolError>> {
-        match error.kind() {
+    /// Takes the error of a poll: returns when to ask again at the earliest, or the error of the
+    /// call.
+    fn bear(&mut self, error: ToolError) -> Result<Option<Duration>, ToolError> {
+        let is_borne = match error.kind() {
             ErrorKind::Cancelled if Caller::has_cancelled(&self.call) => {
-                return Err(Some(self.cancelled()));
+                return Err(self.cancelled());
             }
             // The time of one poll: that of the job is looked at next.
-            ErrorKind::DeadlineExceeded => {}
-            ErrorKind::NotFound if self.polls() <= NOT_THERE_YET => {}
-            _ if error.is_retryable() => {}
-            _ => return Err(None),
+            ErrorKind::DeadlineExceeded => true,
+            ErrorKind::NotFound if self.polls() <= NOT_THERE_YET => true,
+            _ => error.is_retryable(),
+        };
+        if !is_borne {
+            // If a poll cannot be sent, none ever can be. The job is cancelled, as far as that can
+            // be sent, so the error names it all the same.
+            if error.kind() == ErrorKind::Internal && error.is_own_refusal() {
+                self.leave();
+            }
+            // It proves nothing of the call that has started the job.
+            return Err(self.with_job(error.into_inferred().with_attempts(0)));
         }
         if let Some(work) = self.work() {
             work.note = Some(error.code().to_owned());
@@ -304,12 +308,12 @@ impl<S, J> Poller<S, J> {
     }
 
     /// The job is over.
-    fn over<Res>(&mut self, seen: &Observation, result: End<Res>) -> Result<Instant, End<Res>> {
+    fn over<Res>(&self, seen: &Observation, result: End<Res>) -> End<Res> {
         self.tell(seen);
         if let Some(work) = &self.work.0 {
             self.call.record(|r| r.clear_job(&work.job));
         }
-        Err(result)
+        result
     }
 
     /// What is known of the last answer is left on the call's record.
@@ -324,13 +328,11 @@ impl<S, J> Poller<S, J> {
 
     /// When to [report](Self::report) next while the call waits until `at`.
     fn wake(&self, at: Instant) -> Instant {
-        let Some(progress) = self.call.progress() else {
-            return at;
-        };
-        let often = (progress.allowed() / 2).max(Duration::from_millis(1));
-        Instant::now()
-            .checked_add(often)
-            .map_or(at, |next| next.min(at))
+        let next = self.call.progress().and_then(|progress| {
+            let often = (progress.allowed() / 2).max(Duration::from_millis(1));
+            Instant::now().checked_add(often)
+        });
+        next.map_or(at, |next| next.min(at))
     }
 
     /// Tells those who wait for signs of life that the job is waited for.
@@ -338,22 +340,6 @@ impl<S, J> Poller<S, J> {
         if let Some(progress) = self.call.progress() {
             progress.report();
         }
-    }
-
-    /// An error that was met while asking for the job: it proves nothing of the call that has
-    /// started it.
-    fn of_job(&self, error: ToolError) -> ToolError {
-        let error = error.into_inferred().with_attempts(0);
-        self.with_job(error)
-    }
-
-    /// The error of a poll that ends the call. One that could not be sent tells that none ever can
-    /// be: the job is cancelled, as far as that can be sent, so the error names it all the same.
-    fn given_up(&mut self, error: ToolError) -> ToolError {
-        if error.kind() == ErrorKind::Internal && error.is_own_refusal() {
-            self.leave();
-        }
-        self.of_job(error)
     }
 
     fn with_job(&self, error: ToolError) -> ToolError {

@@ -7,12 +7,7 @@
 //! back, for then the units that it takes are there. A call that waits takes its units at once, so
 //! that its turn is known and comes in any case.
 
-use std::collections::BTreeMap;
-
 use super::rate::Quota;
-
-/// The most refunded turns that are kept for other calls; more are lost.
-const MOST_FREE: usize = 1024;
 
 /// The rate at which units come back, and the most that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,62 +58,5 @@ impl Rate {
     pub(super) fn remaining(&self, full_at: u64, now: u64) -> u32 {
         let missing = full_at.saturating_sub(now).div_ceil(self.interval);
         self.burst - missing.min(self.burst.into()) as u32
-    }
-}
-
-/// Turns that were given back and come before others that were not: by when the bucket is full
-/// after them, the time of their units.
-#[derive(Debug, Default)]
-pub(super) struct Free(BTreeMap<u64, u64>);
-
-impl Free {
-    /// The first of these turns that a call can take over: those that were given back, and have not
-    /// passed.
-    pub(super) fn find(&self, rate: &Rate, now: u64, time: u64) -> Option<Turn> {
-        let from = now.saturating_add(rate.capacity());
-        let mut free = self.0.range(from..);
-        let (&full_at, &found) = free.find(|(_, found)| **found >= time)?;
-        // As if its call had been two, of which this is the first.
-        let full_at = full_at - (found - time);
-        let at = full_at.saturating_sub(rate.capacity());
-        Some(Turn { at, full_at, time })
-    }
-
-    /// Takes what [`find`](Self::find) has found. The rest of the place stays.
-    pub(super) fn take(&mut self, turn: Turn) {
-        if let Some((&full_at, found)) = self.0.range_mut(turn.full_at..).next() {
-            *found -= turn.time;
-            if *found == 0 {
-                self.0.remove(&full_at);
-            }
-        }
-    }
-
-    pub(super) fn put(&mut self, turn: Turn) {
-        self.0.insert(turn.full_at, turn.time);
-    }
-
-    /// The last of them.
-    pub(super) fn last(&self) -> Option<(u64, u64)> {
-        self.0
-            .last_key_value()
-            .map(|(full_at, time)| (*full_at, *time))
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(super) fn pop_last(&mut self) {
-        self.0.pop_last();
-    }
-
-    /// Forgets those whose moment has passed.
-    pub(super) fn forget_past(&mut self, rate: &Rate, now: u64) {
-        self.0 = self.0.split_off(&now.saturating_add(rate.capacity()));
-        while self.0.len() > MOST_FREE {
-            self.0.pop_first();
-        }
     }
 }

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use super::limit::{KeyQuota, Settings};
 use crate::{call::ToolCall, kit::registry::Registry};
@@ -32,19 +32,10 @@ impl QuotaHandle {
     /// for theirs. Of the call only what the key is made of matters.
     pub fn remaining(&self, call: &ToolCall) -> u32 {
         match self.registry.peek(&call.info()) {
-            Some(entry) => {
-                let KeyQuota { bucket, rate, .. } = entry.value();
-                rate.remaining(bucket.full_at(), self.settings.now())
-            }
+            Some(entry) => entry.value().bucket.remaining(self.settings.now()),
             None => self.settings.rate(call).burst,
         }
     }
 }
 
-impl fmt::Debug for QuotaHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QuotaHandle")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
-    }
-}
+crate::text::debug_fields! { {} |this| QuotaHandle { settings: this.settings, .. } }

@@ -5,7 +5,7 @@ use tower_layer::Layer;
 
 use super::{
     handle::QuotaHandle,
-    limit::{CostFn, KeyQuota, Settings},
+    limit::{KeyQuota, Settings},
     rate::Quota,
     service::QuotaService,
 };
@@ -63,12 +63,8 @@ impl<S> Layer<S> for QuotaLayer {
 #[derive(Clone)]
 #[must_use]
 pub struct QuotaBuilder {
-    quota: Quota,
-    tools: PerTool<Quota>,
-    costs: PerTool<u32>,
-    cost: Option<Arc<CostFn>>,
+    settings: Settings,
     waits: bool,
-    max_wait: Duration,
     keys: Keys,
     listener: Listener,
 }
@@ -77,12 +73,15 @@ impl QuotaBuilder {
     /// The default settings, with this quota.
     pub fn new(quota: Quota) -> Self {
         Self {
-            quota,
-            tools: PerTool::new("quota"),
-            costs: PerTool::new("quota"),
-            cost: None,
+            settings: Settings {
+                quota,
+                tools: PerTool::new("quota"),
+                costs: PerTool::new("quota"),
+                cost: None,
+                max_wait: Duration::from_secs(30),
+                origin: Instant::now(),
+            },
             waits: true,
-            max_wait: Duration::from_secs(30),
             keys: Keys::default(),
             listener: Listener::default(),
         }
@@ -103,7 +102,7 @@ impl QuotaBuilder {
     /// which goes first, and the tool's own (`charge`), which holds for the tools of this name of
     /// all servers.
     pub fn with_tool(mut self, name: impl Into<Box<str>>, quota: Quota) -> Self {
-        self.tools.set(name.into(), quota);
+        self.settings.tools.set(name.into(), quota);
         self
     }
 
@@ -111,7 +110,7 @@ impl QuotaBuilder {
     /// [`with_tool`](Self::with_tool). Default: what the function of [`with_cost`](Self::with_cost)
     /// says.
     pub fn with_tool_cost(mut self, name: impl Into<Box<str>>, cost: u32) -> Self {
-        self.costs.set(name.into(), cost);
+        self.settings.costs.set(name.into(), cost);
         self
     }
 
@@ -119,7 +118,7 @@ impl QuotaBuilder {
     /// that costs more than the quota's [burst](Quota::burst) never does, and is refused with the
     /// code [`QUOTA_IMPOSSIBLE`](super::QUOTA_IMPOSSIBLE).
     pub fn with_cost(mut self, cost: impl Fn(&CallInfo) -> u32 + Send + Sync + 'static) -> Self {
-        self.cost = Some(Arc::new(cost));
+        self.settings.cost = Some(Arc::new(cost));
         self
     }
 
@@ -132,7 +131,7 @@ impl QuotaBuilder {
     /// Sets the longest time that a call waits for its units. One that would have to wait longer,
     /// or beyond its deadline, is refused immediately, with the full time. Default 30 s.
     pub fn with_max_wait(mut self, max: Duration) -> Self {
-        self.max_wait = max;
+        self.settings.max_wait = max;
         self
     }
 
@@ -151,36 +150,22 @@ impl QuotaBuilder {
     /// so that no call of the tool would be admitted.
     pub fn build(self) -> Result<QuotaLayer, ConfigError> {
         self.keys.check()?;
-        self.keys.check_tools(&self.tools)?;
-        let (dearest, burst) = (self.costs.values().max(), self.largest_burst());
+        let Settings { tools, costs, .. } = &self.settings;
+        self.keys.check_tools(tools)?;
+        let (dearest, burst) = (costs.values().max(), self.settings.largest_burst());
         let reason = format!("it is more than the {burst} units of the largest burst");
         refuse_if(dearest > Some(&burst), "tool_cost", reason)?;
         Ok(self.build_checked())
     }
 
-    fn largest_burst(&self) -> u32 {
-        let own = self.tools.values().map(Quota::burst);
-        own.fold(self.quota.burst(), u32::max)
-    }
-
-    fn build_checked(self) -> QuotaLayer {
-        let burst = self.largest_burst();
-        let settings = Arc::new(Settings {
-            quota: self.quota,
-            tools: self.tools,
-            costs: self.costs,
-            cost: self.cost,
-            max_wait: if self.waits {
-                self.max_wait
-            } else {
-                Duration::ZERO
-            },
-            origin: Instant::now(),
-        });
-        let (overflow, make) = (KeyQuota::overflow(&settings, burst), |call: &_| {
-            KeyQuota::new(&settings, call)
-        });
-        let registry = self.keys.registry("quota", self.listener, overflow, make);
+    fn build_checked(mut self) -> QuotaLayer {
+        if !self.waits {
+            self.settings.max_wait = Duration::ZERO;
+        }
+        let (keys, settings) = (self.keys, Arc::new(self.settings));
+        let make = |call: &_| KeyQuota::new(&settings, call);
+        let overflow = KeyQuota::overflow(&settings);
+        let registry = keys.registry("quota", self.listener, overflow, make);
         QuotaLayer {
             quotas: QuotaHandle { registry, settings },
         }
@@ -189,9 +174,8 @@ impl QuotaBuilder {
 
 crate::text::debug_fields! {
     {} |this| QuotaBuilder {
-        quota: this.quota,
+        settings: this.settings,
         waits: this.waits,
-        max_wait: this.max_wait,
         keys: this.keys,
         ..
     }

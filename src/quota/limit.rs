@@ -1,7 +1,6 @@
 //! The quota of one key, and the units of a call.
 
 use std::{
-    fmt,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
@@ -17,7 +16,7 @@ use super::{
 use crate::{
     call::{CallInfo, ToolCall},
     error::{ErrorKind, QUOTA_IMPOSSIBLE, ToolError, Words},
-    flow::{Ends, Step, Ticket},
+    flow::{Ends, Held, Step},
     kit::{
         per_tool::PerTool,
         preparing::GivenUp,
@@ -30,6 +29,7 @@ use crate::{
 pub(super) type CostFn = dyn Fn(&CallInfo) -> u32 + Send + Sync;
 
 /// Shared by all quotas of one layer value.
+#[derive(Clone)]
 pub(super) struct Settings {
     pub(super) quota: Quota,
     /// Those of tools that have their own.
@@ -65,6 +65,12 @@ impl Settings {
         }
     }
 
+    /// The largest burst of all quotas.
+    pub(super) fn largest_burst(&self) -> u32 {
+        let own = self.tools.values().map(Quota::burst);
+        own.fold(self.quota.burst(), u32::max)
+    }
+
     /// The latest turn for a call that comes now, which is never too late for one now; nothing is
     /// sent at the deadline itself.
     fn latest(&self, now: u64, call: &ToolCall) -> u64 {
@@ -77,13 +83,8 @@ impl Settings {
     }
 }
 
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("quota", &self.quota)
-            .field("max_wait", &self.max_wait)
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {} |this| Settings { quota: this.quota, max_wait: this.max_wait, .. }
 }
 
 /// As far as they can be counted: for 584 years.
@@ -95,7 +96,6 @@ fn nanos(time: Duration) -> u64 {
 #[derive(Debug)]
 pub(super) struct KeyQuota {
     pub(super) bucket: Bucket,
-    pub(super) rate: Rate,
     settings: Arc<Settings>,
     /// Shared by all keys beyond the bound: never empty.
     is_overflow: bool,
@@ -108,16 +108,16 @@ impl KeyQuota {
 
     fn of(rate: Rate, settings: &Arc<Settings>) -> Self {
         Self {
-            bucket: Bucket::default(),
-            rate,
+            bucket: Bucket::new(rate),
             settings: Arc::clone(settings),
             is_overflow: false,
         }
     }
 
     /// The quota of the keys beyond the bound: one of them must not use up that of all others
-    /// there. `burst` is the largest that one of them could have.
-    pub(super) fn overflow(settings: &Arc<Settings>, burst: u32) -> Self {
+    /// there. Its burst is the largest that one of them could have.
+    pub(super) fn overflow(settings: &Arc<Settings>) -> Self {
+        let burst = settings.largest_burst();
         let rate = Rate::of(&settings.quota);
         Self {
             is_overflow: true,
@@ -140,7 +140,6 @@ impl Evict for KeyQuota {
 
 /// The units that a call costs, and has taken.
 pub struct Units {
-    info: CallInfo,
     entry: Arc<Entry<KeyQuota>>,
     cost: u32,
     /// Those of a call that has waited, until it is sent.
@@ -151,9 +150,8 @@ pub struct Units {
 crate::text::opaque_debug!({} Units);
 
 impl Units {
-    pub(super) fn new(info: CallInfo, entry: Arc<Entry<KeyQuota>>, cost: u32) -> Self {
+    pub(super) fn new(entry: Arc<Entry<KeyQuota>>, cost: u32) -> Self {
         Self {
-            info,
             entry,
             cost,
             turn: None,
@@ -164,7 +162,7 @@ impl Units {
     /// The time in which the units come back, or the error of a call that costs more than there
     /// ever are.
     fn time(&self) -> Result<u64, ToolError> {
-        let rate = self.entry.value().rate;
+        let rate = self.entry.value().bucket.rate;
         rate.time(self.cost).ok_or_else(|| {
             let Rate { burst, .. } = rate;
             let text = format!(
@@ -189,15 +187,10 @@ static IMPOSSIBLE: Words = Words {
 impl Units {
     /// Takes the units of a call that does not have to wait.
     fn take(&mut self) -> bool {
-        let KeyQuota {
-            bucket,
-            rate,
-            settings,
-            is_overflow,
-        } = self.entry.value();
-        match rate.time(self.cost) {
+        let quota = self.entry.value();
+        match quota.bucket.rate.time(self.cost) {
             Some(0) => true,
-            Some(time) => *is_overflow || bucket.take(rate, settings.now(), time),
+            Some(time) => quota.is_overflow || quota.bucket.take(quota.settings.now(), time),
             None => false,
         }
     }
@@ -208,55 +201,38 @@ impl Units {
             Ok(time) => time,
             Err(error) => return Some(error),
         };
-        let KeyQuota {
-            bucket,
-            rate,
-            settings,
-            is_overflow,
-        } = self.entry.value();
-        if *is_overflow || time == 0 {
+        let quota = self.entry.value();
+        if quota.is_overflow || time == 0 {
             return None;
         }
-        let now = settings.now();
-        let late = bucket.too_late(rate, now, settings.latest(now, call), time);
+        let now = quota.settings.now();
+        let latest = quota.settings.latest(now, call);
+        let late = quota.bucket.too_late(now, latest, time);
         late.map(|at| used_up(at - now))
     }
 
     /// Takes a turn for a call that has to wait, or refuses it.
     fn enter(&mut self, call: &ToolCall) -> Result<(), ToolError> {
         let time = self.time()?;
-        let KeyQuota {
-            bucket,
-            rate,
-            settings,
-            ..
-        } = self.entry.value();
-        let now = settings.now();
-        let turn = bucket.reserve(rate, now, settings.latest(now, call), time);
+        let quota = self.entry.value();
+        let now = quota.settings.now();
+        let latest = quota.settings.latest(now, call);
+        let turn = quota.bucket.reserve(now, latest, time);
         self.turn = Some(turn.map_err(|at| used_up(at - now))?);
         Ok(())
     }
 }
 
-impl Ticket for Units {
-    const REPORTS: bool = false;
-
-    #[inline]
-    fn info(&self) -> &CallInfo {
-        &self.info
-    }
-}
-
-impl<Res> Ends<Res> for Units {
+impl<Res> Ends<Res> for Held<Units> {
     type Class = ();
 
     fn admit(&mut self, call: &mut ToolCall) -> Result<Step, ToolError> {
         // The turn of a call that has waited is used up when it is sent.
-        if self.turn.take().is_some() || self.take() {
+        if self.own.turn.take().is_some() || self.own.take() {
             return Ok(Step::Go);
         }
         GivenUp::refuse(call)?;
-        self.enter(call)?;
+        self.own.enter(call)?;
         Ok(Step::Wait)
     }
 
@@ -265,10 +241,11 @@ impl<Res> Ends<Res> for Units {
         _: &mut ToolCall,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Res>, ToolError>> {
-        let origin = self.entry.value().settings.origin;
-        if let Some(turn) = self.turn {
+        let own = &mut self.own;
+        let origin = own.entry.value().settings.origin;
+        if let Some(turn) = own.turn {
             let at = || origin.checked_add(Duration::from_nanos(turn.at));
-            ready!(self.timer.poll(cx, at));
+            ready!(own.timer.poll(cx, at));
         }
         Poll::Ready(Ok(None))
     }
@@ -280,7 +257,7 @@ impl<Res> Ends<Res> for Units {
     #[inline]
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
         if result.is_ok() {
-            self.entry.prove(&self.info);
+            self.own.entry.prove(&self.info);
         }
     }
 }
@@ -288,18 +265,12 @@ impl<Res> Ends<Res> for Units {
 impl Drop for Units {
     fn drop(&mut self) {
         if let Some(turn) = self.turn.take() {
-            let KeyQuota {
-                bucket,
-                rate,
-                settings,
-                ..
-            } = self.entry.value();
-            bucket.give_back(rate, settings.now(), turn);
+            let quota = self.entry.value();
+            quota.bucket.give_back(quota.settings.now(), turn);
         }
     }
 }
 
-#[cold]
 fn used_up(wait: u64) -> ToolError {
     let (kind, wait) = (ErrorKind::RateLimited, Duration::from_nanos(wait));
     ToolError::not_admitted(None, kind, "the quota is used up", wait, None)

@@ -41,16 +41,10 @@ impl Quota {
     /// `tokens`: if they are zero, or more than one per microsecond. `period`: if it is zero, or
     /// longer than a year.
     pub fn new(units: u32, period: Duration) -> Result<Self, ConfigError> {
-        refuse_if(
-            units == 0,
-            "tokens",
-            "it is zero: no call would be admitted",
-        )?;
-        refuse_if(
-            period.is_zero(),
-            "period",
-            "it is zero: nothing would be limited",
-        )?;
+        let reason = "it is zero: no call would be admitted";
+        refuse_if(units == 0, "tokens", reason)?;
+        let reason = "it is zero: nothing would be limited";
+        refuse_if(period.is_zero(), "period", reason)?;
         let reason = format!("{period:?} is longer than a year");
         refuse_if(period > MAX_PERIOD, "period", reason)?;
         let reason = format!("{units} per {period:?} are more than one per microsecond");

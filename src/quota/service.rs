@@ -5,7 +5,7 @@ use super::{
 use crate::{
     call::ToolCall,
     error::ToolError,
-    flow::{Flow, Gate, Gated, Readiness},
+    flow::{Flow, Gate, Gated, Held, Readiness},
     kit::preparing::GivenUp,
 };
 
@@ -13,21 +13,21 @@ use crate::{
 pub type QuotaService<S> = Gated<S, QuotaHandle>;
 
 /// Response future for [`QuotaService`].
-pub type ResponseFuture<S, F> = Flow<S, F, Units>;
+pub type ResponseFuture<S, F> = Flow<S, F, Held<Units>>;
 
 impl<Res> Gate<Res> for QuotaHandle {
-    type Ticket = Units;
+    type Ticket = Held<Units>;
 
-    fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Units, ToolError> {
+    fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Held<Units>, ToolError> {
         let info = call.info();
         let entry = self
             .registry
             .keep(&info, || KeyQuota::new(&self.settings, call));
-        let units = Units::new(info, entry, self.settings.cost(call));
+        let own = Units::new(entry, self.settings.cost(call));
         if !ready.is_yes() {
             GivenUp::refuse(call)?;
-            units.refusal(call).map_or(Ok(()), Err)?;
+            own.refusal(call).map_or(Ok(()), Err)?;
         }
-        Ok(units)
+        Ok(Held { info, own })
     }
 }

@@ -2,7 +2,6 @@
 
 use std::{
     any::Any,
-    fmt,
     hash::{BuildHasher, Hash, Hasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -28,6 +27,7 @@ use crate::{
 pub const TOOL_REPEATED: &str = "TOOL_REPEATED";
 
 /// Shared by all of a layer value.
+#[derive(Clone)]
 pub(super) struct Rules {
     pub(super) limits: Limits,
     /// Arguments that are not compared.
@@ -55,11 +55,7 @@ impl Rules {
     }
 }
 
-impl fmt::Debug for Rules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.limits.fmt(f)
-    }
-}
+crate::text::debug_fields! { {} |this| Rules { limits: this.limits, tools: this.tools, .. } }
 
 /// The value of a principal in the registry.
 #[derive(Debug)]
@@ -70,18 +66,9 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn new(rules: &Arc<Rules>) -> Self {
-        Self {
-            rules: Arc::clone(rules),
-            history: Some(Mutex::default()),
-        }
-    }
-
-    pub(super) fn overflow(rules: &Arc<Rules>) -> Self {
-        Self {
-            rules: Arc::clone(rules),
-            history: None,
-        }
+    pub(super) fn new(rules: &Arc<Rules>, history: Option<Mutex<History>>) -> Self {
+        let rules = Arc::clone(rules);
+        Self { rules, history }
     }
 
     fn lock(&self) -> Option<MutexGuard<'_, History>> {
@@ -118,18 +105,16 @@ pub(super) struct Watched {
     below: Observation,
 }
 
-/// A call that may be watched: one without a principal is not.
-pub(super) type MaybeWatched = Option<Watched>;
-
 impl Guard {
-    pub(super) fn watch(&self, call: &mut ToolCall, info: &CallInfo) -> MaybeWatched {
+    /// Watches a call, unless its tool is exempt or it has no principal.
+    pub(super) fn watch(&self, call: &mut ToolCall, info: &CallInfo) -> Option<Watched> {
         let tools = &self.rules.tools;
         let is_exempt = !tools.is_empty() && tools.get(call) == Some(&false);
         // Arguments that are too deep are never sent, and are not looked at.
         if is_exempt || call.is_too_deep() {
             return None;
         }
-        let make = || Memory::new(&self.rules);
+        let make = || Memory::new(&self.rules, Some(Mutex::default()));
         let Some(memory) = self.histories.keep_if_any(info, make) else {
             let help = "set a session or agent id, or use `with_keys`";
             let (inert, reason) = (self.histories.inert(), InertReason::NoPrincipal);
@@ -146,15 +131,11 @@ impl Guard {
 }
 
 impl Watched {
-    /// The refusal of a call that is to wait first. Changes nothing.
-    pub(super) fn refusal(&self, info: &CallInfo) -> Option<ToolError> {
-        let repeated = self.ask(|history, now, limits| history.refusal(self.call, now, limits));
-        Some(refused(info, repeated.flatten()?))
-    }
-
-    /// Lets the call through, which is about to be sent.
-    pub(super) fn admit(&self, info: &CallInfo) -> Result<(), ToolError> {
-        let admitted = self.ask(|history, now, limits| history.admit(self.call, now, limits));
+    /// Lets the call through, which is about to be sent, or refuses it. Changes nothing unless it
+    /// `is_sent`: else it waits first.
+    pub(super) fn admit(&self, info: &CallInfo, is_sent: bool) -> Result<(), ToolError> {
+        let admitted =
+            self.ask(|history, now, limits| history.admit(self.call, now, limits, is_sent));
         let admitted = admitted.unwrap_or(Ok(()));
         admitted.map_err(|repeated| refused(info, repeated))
     }
@@ -164,44 +145,38 @@ impl Watched {
         &self,
         ask: impl FnOnce(&mut History, &dyn Fn() -> Duration, Limits) -> T,
     ) -> Option<T> {
-        let memory = self.memory.value();
-        let mut history = self.is_first.then(|| memory.lock())??;
-        Some(ask(
-            &mut history,
-            &|| memory.rules.now(),
-            memory.rules.limits,
-        ))
+        let Memory { rules, .. } = self.memory.value();
+        let mut history = self.is_first.then(|| self.memory.value().lock())??;
+        Some(ask(&mut history, &|| rules.now(), rules.limits))
     }
 
     /// The call has its answer: what the classifier says of that.
     pub(super) fn answered<Res: Any>(&self, info: &CallInfo, answer: &Res, outcome: &Outcome) {
         match outcome.failure_of_answer() {
-            None => self.succeeded(info, self.fingerprint_of(answer)),
+            None => self.succeeded(info, answer),
             // What it says is not known here: all answers that are errors are the same.
             Some((kind, _)) if counts(kind) => self.failed(&kind, || None),
             Some(_) => {}
         }
     }
 
-    /// By what an answer is known again; 0 if its type is not known.
-    fn fingerprint_of(&self, answer: &dyn Any) -> u64 {
-        let mut hasher = self.memory.value().rules.seed.build_hasher();
-        match foreign::hash_into(answer, &mut hasher) {
+    fn succeeded(&self, info: &CallInfo, answer: &dyn Any) {
+        let memory = self.memory.value();
+        let rules = &memory.rules;
+        let mut hasher = rules.seed.build_hasher();
+        // 0 if its type is not known.
+        let answer = match foreign::hash_into(answer, &mut hasher) {
             true => hasher.finish().max(1),
             false => 0,
-        }
-    }
-
-    fn succeeded(&self, info: &CallInfo, answer: u64) {
-        let memory = self.memory.value();
+        };
         let Some(mut history) = memory.lock() else {
             return;
         };
-        let times = history.succeeded(self.call, answer, memory.rules.now(), memory.rules.limits);
+        let times = history.succeeded(self.call, answer, rules.now(), rules.limits);
         drop(history);
-        let listener = &memory.rules.listener;
         if let Some(times) = times {
-            listener.tell(&Event::Repeated { call: info, times });
+            let event = Event::Repeated { call: info, times };
+            rules.listener.tell(&event);
         }
     }
 

@@ -71,25 +71,8 @@ impl History {
         self.0.iter().position(is_it)
     }
 
-    /// Returns whether the call would be refused now. Changes nothing.
-    pub(super) fn refusal(
-        &self,
-        call: u64,
-        now: impl FnOnce() -> Duration,
-        limits: Limits,
-    ) -> Option<Repeated> {
-        let past = self.0[self.position(call)?].as_ref()?;
-        if !past.fails_too_often(limits) {
-            return None;
-        }
-        Some(Repeated {
-            times: past.times,
-            wait: past.left(now(), limits)?,
-            why: past.why.clone(),
-        })
-    }
-
-    /// Lets the call through, or refuses it. The clock is read only if the call is known.
+    /// Lets the call through, or refuses it. The clock is read only if the call is known. Changes
+    /// nothing unless the call `is_sent`.
     ///
     /// Of a call that has failed too often one is let through in each window, however many are
     /// asked for.
@@ -98,22 +81,27 @@ impl History {
         call: u64,
         now: impl FnOnce() -> Duration,
         limits: Limits,
+        is_sent: bool,
     ) -> Result<(), Repeated> {
         let Some(at) = self.position(call) else {
             return Ok(());
         };
+        let Some(past) = &mut self.0[at] else {
+            return Ok(());
+        };
         let now = now();
-        if let Some(refusal) = self.refusal(call, || now, limits) {
-            return Err(refusal);
-        }
-        match &mut self.0[at] {
-            Some(past) if past.left(now, limits).is_some() => {}
-            Some(past) if past.fails_too_often(limits) => past.at = now,
+        match (past.left(now, limits), past.fails_too_often(limits)) {
+            (Some(wait), true) => {
+                let (times, why) = (past.times, past.why.clone());
+                return Err(Repeated { times, wait, why });
+            }
+            (None, true) if is_sent => past.at = now,
             // Too long ago to be repeated.
-            past => {
-                *past = None;
+            (None, false) if is_sent => {
+                self.0[at] = None;
                 self.0[at..].rotate_left(1);
             }
+            _ => {}
         }
         Ok(())
     }

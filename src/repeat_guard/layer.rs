@@ -1,4 +1,8 @@
-use std::{fmt, hash::RandomState, sync::Arc, time::Duration};
+use std::{
+    hash::RandomState,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 use tower_layer::Layer;
@@ -6,7 +10,7 @@ use tower_layer::Layer;
 use super::{
     guard::{Guard, Memory, Rules},
     history::Limits,
-    service::{RepeatGuard, Watch},
+    service::RepeatGuard,
 };
 use crate::{
     config::{ConfigError, refuse_if},
@@ -27,8 +31,8 @@ const MAX_WINDOW: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone)]
 #[must_use]
 pub struct RepeatGuardLayer<C = ByError> {
-    guard: Guard,
-    classifier: C,
+    pub(super) guard: Guard,
+    pub(super) classifier: C,
 }
 
 impl RepeatGuardLayer {
@@ -68,33 +72,20 @@ impl<S, C: Clone> Layer<S> for RepeatGuardLayer<C> {
     type Service = RepeatGuard<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        RepeatGuard::new(
-            inner,
-            Watch {
-                guard: self.guard.clone(),
-                classifier: self.classifier.clone(),
-            },
-        )
+        RepeatGuard::new(inner, self.clone())
     }
 }
 
-impl<C> fmt::Debug for RepeatGuardLayer<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RepeatGuardLayer")
-            .field("limits", &self.guard.rules.limits)
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {C} |this| RepeatGuardLayer<C> { rules: this.guard.rules, .. }
 }
 
 /// The settings of a [`RepeatGuardLayer`].
 #[derive(Clone)]
 #[must_use]
 pub struct RepeatGuardBuilder<C = ByError> {
-    limits: Limits,
+    rules: Rules,
     keys: Keys,
-    ignored: Vec<Box<str>>,
-    tools: PerTool<bool>,
-    listener: Listener,
     classifier: C,
 }
 
@@ -108,14 +99,18 @@ impl RepeatGuardBuilder {
     /// The default settings; see [`RepeatGuardLayer::new`].
     pub fn new() -> Self {
         Self {
-            limits: Limits {
-                failures: 3,
-                window: Duration::from_secs(60),
+            rules: Rules {
+                limits: Limits {
+                    failures: 3,
+                    window: Duration::from_secs(60),
+                },
+                ignored: Vec::new(),
+                tools: PerTool::new("repeat_guard"),
+                listener: Listener::default(),
+                seed: RandomState::new(),
+                origin: Instant::now(),
             },
             keys: Keys::by(Key::Session),
-            ignored: Vec::new(),
-            tools: PerTool::new("repeat_guard"),
-            listener: Listener::default(),
             classifier: ByError,
         }
     }
@@ -124,7 +119,7 @@ impl RepeatGuardBuilder {
 impl<C> RepeatGuardBuilder<C> {
     /// Sets how often in a row the same call has to fail before it is refused. Default 3.
     pub fn with_failures(mut self, failures: u32) -> Self {
-        self.limits.failures = failures;
+        self.rules.limits.failures = failures;
         self
     }
 
@@ -134,7 +129,7 @@ impl<C> RepeatGuardBuilder<C> {
     /// After this time a call that was refused is let through once. If it fails again, it is
     /// refused for as long again.
     pub fn with_window(mut self, window: Duration) -> Self {
-        self.limits.window = window;
+        self.rules.limits.window = window;
         self
     }
 
@@ -152,7 +147,7 @@ impl<C> RepeatGuardBuilder<C> {
     /// Leaves an argument out of the comparison, of all tools: a time or an id, for example, that
     /// is another one in each call. Default: all are compared.
     pub fn with_ignored_argument(mut self, name: impl Into<Box<str>>) -> Self {
-        self.ignored.push(name.into());
+        self.rules.ignored.push(name.into());
         self
     }
 
@@ -164,14 +159,14 @@ impl<C> RepeatGuardBuilder<C> {
     /// which goes first, and the tool's own (`charge`), which holds for the tools of this name of
     /// all servers.
     pub fn with_tool(mut self, name: impl Into<Box<str>>, is_watched: bool) -> Self {
-        self.tools.set(name.into(), is_watched);
+        self.rules.tools.set(name.into(), is_watched);
         self
     }
 
     /// Sets the listener for calls that succeed again and again, and for evictions. Default: none.
     /// The events are emitted through `tracing` in any case.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
-        self.listener = Listener::new(listen);
+        self.rules.listener = Listener::new(listen);
         self
     }
 
@@ -180,11 +175,8 @@ impl<C> RepeatGuardBuilder<C> {
     /// is cloned for each call: put large parts in an [`Arc`].
     pub fn with_classifier<D>(self, classifier: D) -> RepeatGuardBuilder<D> {
         RepeatGuardBuilder {
-            limits: self.limits,
+            rules: self.rules,
             keys: self.keys,
-            ignored: self.ignored,
-            tools: self.tools,
-            listener: self.listener,
             classifier,
         }
     }
@@ -204,7 +196,7 @@ impl<C> RepeatGuardBuilder<C> {
     ///
     /// If a setting is zero, or beyond its bound. The error names it.
     pub fn build(self) -> Result<RepeatGuardLayer<C>, ConfigError> {
-        let Limits { failures, window } = self.limits;
+        let Limits { failures, window } = self.rules.limits;
         let reason = "it is zero: no call would be let through";
         refuse_if(failures == 0, "failures", reason)?;
         let reason = "it is zero: no call would be refused";
@@ -216,18 +208,10 @@ impl<C> RepeatGuardBuilder<C> {
     }
 
     fn build_checked(self) -> RepeatGuardLayer<C> {
-        let rules = Arc::new(Rules {
-            limits: self.limits,
-            ignored: self.ignored,
-            tools: self.tools,
-            listener: self.listener.clone(),
-            seed: RandomState::new(),
-            origin: Instant::now(),
-        });
-        let (overflow, make) = (Memory::overflow(&rules), |_: &_| Memory::new(&rules));
-        let histories = self
-            .keys
-            .registry("repeat_guard", self.listener, overflow, make);
+        let (keys, rules) = (self.keys, Arc::new(self.rules));
+        let make = |_: &_| Memory::new(&rules, Some(Mutex::default()));
+        let (overflow, listener) = (Memory::new(&rules, None), rules.listener.clone());
+        let histories = keys.registry("repeat_guard", listener, overflow, make);
         RepeatGuardLayer {
             guard: Guard { rules, histories },
             classifier: self.classifier,
@@ -235,12 +219,6 @@ impl<C> RepeatGuardBuilder<C> {
     }
 }
 
-impl<C> fmt::Debug for RepeatGuardBuilder<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RepeatGuardBuilder")
-            .field("limits", &self.limits)
-            .field("tools", &self.tools)
-            .field("keys", &self.keys)
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {C} |this| RepeatGuardBuilder<C> { rules: this.rules, keys: this.keys, .. }
 }

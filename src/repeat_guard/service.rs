@@ -1,83 +1,65 @@
 use tokio::time::Instant;
 
-use super::guard::{Guard, MaybeWatched};
+use super::{guard::Watched, layer::RepeatGuardLayer};
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::ToolCall,
     error::ToolError,
-    flow::{Ends, Flow, Gate, Gated, Readiness, Step, Ticket},
+    flow::{Ends, Flow, Gate, Gated, Held, Readiness, Step},
     outcome::{ByError, Classify, Outcome},
 };
 
 /// Stops a caller that makes the same failing call again and again.
 /// See the [module docs](super) for an example.
-pub type RepeatGuard<S, C = ByError> = Gated<S, Watch<C>>;
+pub type RepeatGuard<S, C = ByError> = Gated<S, RepeatGuardLayer<C>>;
 
 /// Response future for [`RepeatGuard`].
-pub type ResponseFuture<S, F, C> = Flow<S, F, Repeatable<C>>;
+pub type ResponseFuture<S, F, C> = Flow<S, F, Held<Repeatable<C>>>;
 
-/// The guard of one layer value.
-#[derive(Clone)]
-pub struct Watch<C> {
-    pub(super) guard: Guard,
-    pub(super) classifier: C,
-}
-
-crate::text::opaque_debug!({C} Watch<C>);
-
-/// A call, and what it is compared with.
+/// What a call is compared with, if it is watched.
 pub struct Repeatable<C> {
-    info: CallInfo,
-    watched: MaybeWatched,
+    watched: Option<Watched>,
     classifier: C,
 }
 
 crate::text::opaque_debug!({C} Repeatable<C>);
 
-impl<Res: 'static, C: Classify<Res> + Clone> Gate<Res> for Watch<C> {
-    type Ticket = Repeatable<C>;
+impl<Res: 'static, C: Classify<Res> + Clone> Gate<Res> for RepeatGuardLayer<C> {
+    type Ticket = Held<Repeatable<C>>;
 
     #[inline]
-    fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Repeatable<C>, ToolError> {
+    fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Self::Ticket, ToolError> {
         let info = call.info();
         let watched = self.guard.watch(call, &info);
-        let refusal = match &watched {
-            Some(watched) if !ready.is_yes() => watched.refusal(&info),
-            _ => None,
-        };
-        match refusal {
-            Some(refusal) => Err(refusal),
-            None => Ok(Repeatable {
-                info,
-                watched,
-                classifier: self.classifier.clone(),
-            }),
+        if !ready.is_yes()
+            && let Some(watched) = &watched
+        {
+            watched.admit(&info, false)?;
         }
+        let classifier = self.classifier.clone();
+        let own = Repeatable {
+            watched,
+            classifier,
+        };
+        Ok(Held { info, own })
     }
 }
 
-impl<C> Ticket for Repeatable<C> {
-    const REPORTS: bool = false;
-
-    #[inline]
-    fn info(&self) -> &CallInfo {
-        &self.info
-    }
-}
-
-impl<Res: 'static, C: Classify<Res>> Ends<Res> for Repeatable<C> {
+impl<Res: 'static, C: Classify<Res>> Ends<Res> for Held<Repeatable<C>> {
     type Class = Option<Outcome>;
 
     /// Judged again: calls that were queued here may have failed too often by now.
     #[inline]
     fn admit(&mut self, _: &mut ToolCall) -> Result<Step, ToolError> {
-        let admitted = self.watched.as_ref().map(|w| w.admit(&self.info));
-        admitted.transpose().map(|_| Step::Go)
+        if let Some(watched) = &self.own.watched {
+            watched.admit(&self.info, true)?;
+        }
+        Ok(Step::Go)
     }
 
     #[inline]
     fn judge(&self, result: &Result<Res, ToolError>) -> Option<Outcome> {
-        let answer = self.watched.as_ref().and(result.as_ref().ok());
-        answer.map(|answer| self.classifier.classify(Ok(answer)))
+        let answer = self.own.watched.as_ref().and(result.as_ref().ok());
+        answer.map(|answer| self.own.classifier.classify(Ok(answer)))
     }
 
     #[inline]
@@ -87,7 +69,7 @@ impl<Res: 'static, C: Classify<Res>> Ends<Res> for Repeatable<C> {
         answer: Option<Outcome>,
         _: Option<Instant>,
     ) {
-        if let Some(watched) = &self.watched {
+        if let Some(watched) = &self.own.watched {
             match (&*result, &answer) {
                 (Ok(res), Some(outcome)) => watched.answered(&self.info, res, outcome),
                 (Ok(_), None) => {}

@@ -21,7 +21,7 @@ impl Loop {
 
     fn admit(&mut self, call: u64) -> Result<(), Repeated> {
         let now = self.now;
-        self.history.admit(call, || now, LIMITS)
+        self.history.admit(call, || now, LIMITS, true)
     }
 
     /// Returns whether it was let through. It then fails with this error.
