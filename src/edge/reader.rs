@@ -8,6 +8,7 @@ use serde::{
         self, DeserializeSeed, EnumAccess, Expected, IntoDeserializer, MapAccess, SeqAccess,
         Unexpected, Visitor,
     },
+    forward_to_deserialize_any,
 };
 
 use super::nearest::nearest;
@@ -87,10 +88,10 @@ impl<'a, T> Reader<'a, T> {
 }
 
 macro_rules! pass_on {
-    ($($method:ident($($arg:ident: $type:ty),*),)*) => {$(
-        fn $method<V: Visitor<'de>>(self, $($arg: $type,)* visitor: V) -> Result<V::Value, D::Error> {
+    ($($method:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
             let visitor = self.of(visitor);
-            self.inner.$method($($arg,)* visitor)
+            self.inner.$method(visitor)
         }
     )*};
 }
@@ -99,19 +100,33 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Reader<'_, D> {
     type Error = D::Error;
 
     pass_on! {
-        deserialize_any(), deserialize_bool(), deserialize_i8(), deserialize_i16(),
-        deserialize_i32(), deserialize_i64(), deserialize_i128(), deserialize_u8(),
-        deserialize_u16(), deserialize_u32(), deserialize_u64(), deserialize_u128(),
-        deserialize_f32(), deserialize_f64(), deserialize_char(), deserialize_str(),
-        deserialize_string(), deserialize_bytes(), deserialize_byte_buf(), deserialize_unit(),
-        deserialize_seq(), deserialize_identifier(), deserialize_ignored_any(),
-        deserialize_option(), deserialize_map(),
-        deserialize_unit_struct(name: &'static str),
-        deserialize_newtype_struct(name: &'static str),
-        deserialize_tuple(len: usize),
-        deserialize_tuple_struct(name: &'static str, len: usize),
-        deserialize_struct(name: &'static str, fields: &'static [&'static str]),
-        deserialize_enum(name: &'static str, variants: &'static [&'static str]),
+        deserialize_any deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32
+        deserialize_i64 deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64
+        deserialize_f32 deserialize_f64 deserialize_seq deserialize_option
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        let visitor = self.of(visitor);
+        self.inner.deserialize_newtype_struct(name, visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        names: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        let visitor = self.of(visitor);
+        self.inner.deserialize_enum(name, names, visitor)
+    }
+
+    forward_to_deserialize_any! {
+        i128 u128 char str string bytes byte_buf unit unit_struct tuple tuple_struct map struct
+        identifier ignored_any
     }
 
     fn is_human_readable(&self) -> bool {
@@ -120,8 +135,8 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Reader<'_, D> {
 }
 
 macro_rules! read {
-    ($($method:ident($($value:ident: $type:ty)?),)*) => {$(
-        fn $method<E: de::Error>(self, $($value: $type)?) -> Result<V::Value, E> {
+    ($($method:ident($($value:ident: $type:ty)?))*) => {$(
+        fn $method<E: de::Error>(self $(, $value: $type)?) -> Result<V::Value, E> {
             let key = self.key;
             self.inner.$method($($value)?).map_err(|error: Plain| error.at(key))
         }
@@ -142,10 +157,8 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Reader<'_, V> {
     }
 
     read! {
-        visit_bool(v: bool), visit_i64(v: i64), visit_i128(v: i128), visit_u64(v: u64),
-        visit_u128(v: u128), visit_f64(v: f64), visit_char(v: char), visit_str(v: &str),
-        visit_borrowed_str(v: &'de str), visit_string(v: String), visit_bytes(v: &[u8]),
-        visit_none(), visit_unit(),
+        visit_bool(v: bool) visit_i64(v: i64) visit_u64(v: u64) visit_f64(v: f64)
+        visit_str(v: &str) visit_none() visit_unit()
     }
 
     fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<V::Value, D::Error> {

@@ -241,7 +241,8 @@ async fn warnings_of_job(
     warnings.take().into_iter().filter(is_inert).collect()
 }
 
-/// Stumble A1: a timeout outside of the poll layer, as in README's stack around a router, cuts jobs.
+/// Stumble A1: a timeout outside of the poll layer, as in README's stack around a router, cuts
+/// jobs.
 #[tokio::test(start_paused = true)]
 async fn a_timeout_that_ends_before_the_wait_for_a_job_is_a_warning() {
     for warnings in [

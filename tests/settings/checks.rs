@@ -582,9 +582,9 @@ fn rates_say_what_they_are_a_share_of() {
         &few,
     ];
     expect![[r#"
-        invalid `circuit_breaker.failure_rate`: what is it a share of? Set `circuit_breaker.window` or `circuit_breaker.window_calls` too
+        invalid `circuit_breaker.failure_rate`: needs `circuit_breaker.window` or `circuit_breaker.window_calls`
         invalid `circuit_breaker.window_calls`: `circuit_breaker.window` is set too; the rates are over one of them
-        invalid `circuit_breaker.slow_call_rate`: from when on is a call slow? Set `circuit_breaker.slow_call` too
+        invalid `circuit_breaker.slow_call_rate`: needs `circuit_breaker.slow_call`
         invalid `circuit_breaker.minimum_calls`: neither `circuit_breaker.failure_rate` nor `circuit_breaker.slow_call_rate` is set, so it means nothing
         invalid `circuit_breaker.window_calls`: neither `circuit_breaker.failure_rate` nor `circuit_breaker.slow_call_rate` is set, so it means nothing
         invalid `circuit_breaker.window_calls`: the breaker could never open: it holds no call"#]].assert_eq(&refused(&changes));
@@ -603,7 +603,7 @@ fn reported_failures_need_a_key_that_names_the_tool() {
         s.circuit_breaker.key = KeyBy::Server;
         s.circuit_breaker.reported_failures = true;
     };
-    expect!["invalid `circuit_breaker.reported_failures`: they tell of one tool, and by `circuit_breaker.key` the tools of a server share a breaker"].assert_eq(&refused(&[&change]));
+    expect!["invalid `circuit_breaker.reported_failures`: each is of one tool, and by `circuit_breaker.key` the tools of a server share a breaker"].assert_eq(&refused(&[&change]));
 }
 
 /// What is just enough passes.

@@ -184,7 +184,7 @@ fn a_value_of_another_type_is_told_in_plain_words() {
         `limit`: `0` is not a whole number of at least 1 at line 1 column 26
         invalid type: boolean `true`, expected a number for `slow_fraction` at line 1 column 36
         invalid type: string "rm", expected a list for `deny` at line 1 column 26
-        invalid type: integer `5`, expected a table for `retry` at line 1 column 12
+        `retry`: `5` is not a table at line 1 column 12
         invalid type: string "no", expected a boolean for `replay_safe` at line 1 column 39"#]]
     .assert_eq(
         &[

@@ -290,7 +290,8 @@ async fn a_name_that_a_table_has_is_no_warning() {
     assert!(written.contains("tool.unmatched"), "{written}");
 }
 
-/// Stumble A4: a name that decides who may call is not checked without a table, and the start says so.
+/// Stumble A4: a name that decides who may call is not checked without a table, and the start says
+/// so.
 #[test]
 fn a_policy_without_a_table_of_tools_is_a_warning() {
     let warned = |file: &str, with_table: bool| {

@@ -11,7 +11,7 @@ use tower_toolcall::{
     BoxError, ErrorKind, Event, ToolCall, ToolError,
     outcome::ByError,
     policy::Approval,
-    settings::{KeyBy, Preset, ResponseFuture, Settings, Stack, StackBuilder, StackLayer},
+    settings::{KeyBy, Preset, Settings, Stack, StackBuilder, StackLayer},
     testing::{Events, Script, Step},
 };
 
@@ -24,7 +24,6 @@ assert_impl_all!(Preset: Send, Sync, Copy);
 assert_impl_all!(StackBuilder: Send, Sync, Clone);
 assert_impl_all!(StackLayer<ByError>: Send, Sync, Unpin, Clone);
 assert_impl_all!(Stack<Svc>: Send, Sync, Unpin, Clone);
-assert_impl_all!(ResponseFuture<std::future::Ready<()>>: Send, Sync);
 
 #[tokio::test]
 async fn around_a_function_that_cannot_fail() {

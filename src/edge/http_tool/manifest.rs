@@ -339,9 +339,9 @@ impl Profile {
 }
 
 impl ToolManifest {
-    /// Returns the manifests of a folder, by the names of their files: all that end in `.json`. They
-    /// are checked. The event `tool.settings` reports at WARN that there are none, and a file that is
-    /// not read, unless it is hidden or ends in `.md`.
+    /// Returns the manifests of a folder, by the names of their files: all that end in `.json`.
+    /// They are checked. The event `tool.settings` reports at WARN that there are none, and a file
+    /// that is not read, unless it is hidden or ends in `.md`.
     ///
     /// # Errors
     ///

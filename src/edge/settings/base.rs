@@ -1,26 +1,15 @@
 //! The settings that were set over a preset, and the defaults that give way to them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::Settings;
 use crate::circuit_breaker::MAX_PERIOD;
 
-/// The keys that a file or a variable has set, be it to the value of the preset.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Explicit(pub(super) BTreeSet<&'static str>);
-
-/// Settings are equal if their values are.
-impl PartialEq for Explicit {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
 impl Settings {
     /// The keys that were set: by a file, by a variable, or in code to another value than the
     /// preset's.
-    pub(super) fn keys_set(&self) -> Explicit {
-        Self::from(self.to_file()).explicit
+    pub(super) fn keys_set(&self) -> BTreeSet<&'static str> {
+        Self::from(self.to_file()).origin.keys
     }
 
     /// The settings in force: defaults, those of a preset too, give way to settings that were set.
@@ -28,25 +17,22 @@ impl Settings {
     /// themselves, which the [check](super::check) refuses.
     pub(super) fn in_force(&self) -> Self {
         let set = self.keys_set();
-        let is_set = |key| set.0.contains(key);
+        let is_set = |key| set.contains(key);
         let mut s = self.clone();
-        if !is_set("poll.cap") {
-            s.poll.cap = s.poll.cap.max(s.poll.interval);
-        }
-        if !is_set("retry.cap") {
-            s.retry.cap = s.retry.cap.max(s.retry.base);
-        }
+        let raise = |key, value: &mut Duration, least: Duration| {
+            if !set.contains(key) {
+                *value = least.max(*value);
+            }
+        };
+        raise("poll.cap", &mut s.poll.cap, s.poll.interval);
+        raise("retry.cap", &mut s.retry.cap, s.retry.base);
+        let limit = &mut s.rate_limit;
         if is_set("rate_limit.default_cooldown") {
-            let limit = &mut s.rate_limit;
-            if !is_set("rate_limit.max_wait") {
-                limit.max_wait = limit.max_wait.max(limit.default_cooldown);
-            }
-            if !is_set("rate_limit.max_cooldown") {
-                limit.max_cooldown = limit.max_cooldown.max(limit.default_cooldown);
-            }
-        } else if !s.rate_limit.max_cooldown.is_zero() {
-            s.rate_limit.default_cooldown =
-                s.rate_limit.default_cooldown.min(s.rate_limit.max_cooldown);
+            let least = limit.default_cooldown;
+            raise("rate_limit.max_wait", &mut limit.max_wait, least);
+            raise("rate_limit.max_cooldown", &mut limit.max_cooldown, least);
+        } else if !limit.max_cooldown.is_zero() {
+            limit.default_cooldown = limit.default_cooldown.min(limit.max_cooldown);
         }
         // With a user's own token the upstream counts per user; ids of users are not for a store.
         if s.rate_limit.per_principal.is_none()

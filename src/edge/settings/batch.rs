@@ -1,10 +1,11 @@
 use std::time::Duration;
 
-#[cfg(feature = "batch")]
-use super::ParallelSettings;
 use super::SequenceSettings;
 #[cfg(feature = "batch")]
-use crate::batch::{Parallel, Sequence};
+use {
+    super::{ParallelSettings, layers::by},
+    crate::batch::{Parallel, Sequence},
+};
 
 impl SequenceSettings {
     /// The reserve, or a tenth of the budget if the reserve would leave nothing of it.
@@ -20,23 +21,15 @@ impl SequenceSettings {
     #[cfg(feature = "batch")]
     pub fn apply<S, E>(&self, sequence: Sequence<S, E>) -> Sequence<S, E> {
         let sequence = sequence.with_reserve(self.reserve_in_force());
-        match self.budget {
-            Some(budget) => sequence.with_budget(budget),
-            None => sequence,
-        }
+        by(self.budget, sequence, Sequence::with_budget)
     }
 }
 
 #[cfg(feature = "batch")]
 impl ParallelSettings {
     /// A batch with these settings: `settings.parallel.apply(Parallel::new(tools))`.
-    pub fn apply<S, E>(&self, mut parallel: Parallel<S, E>) -> Parallel<S, E> {
-        if let Some(limit) = self.limit {
-            parallel = parallel.limited_to(limit);
-        }
-        match self.budget {
-            Some(budget) => parallel.with_budget(budget),
-            None => parallel,
-        }
+    pub fn apply<S, E>(&self, parallel: Parallel<S, E>) -> Parallel<S, E> {
+        let parallel = by(self.limit, parallel, Parallel::limited_to);
+        by(self.budget, parallel, Parallel::with_budget)
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Waits are taken at their shortest: only what can never work is refused.
 
-use std::{borrow::Cow, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
-use super::{KeyBy, Settings, base::Explicit, duration::show, names::in_section, tools};
+use super::{KeyBy, Settings, duration::show, stack::Parts, tools};
 use crate::{
     circuit_breaker::MAX_PERIOD,
     config::{ConfigError, refuse_if},
@@ -29,7 +29,7 @@ pub(super) fn whole(settings: &Settings) -> Errors {
     let mut all = Errors::new();
     all.extend(names(settings).err());
     all.extend(heading(settings).err());
-    spans(settings, &mut all);
+    all.extend(spans(settings));
     layers(settings, &mut all);
     all.extend(Whole::of(settings).check());
     all
@@ -91,53 +91,41 @@ fn heading(s: &Settings) -> Checked {
     refuse_if(is_empty, "validate.heading", "it is empty")
 }
 
+/// The keys of the times without which no call can run, besides `tools.*.timeout`.
+const BUDGETS: [&str; 6] = [
+    "timeout.default",
+    "deadline.budget",
+    "sequence.budget",
+    "parallel.budget",
+    "poll.budget",
+    "token.timeout",
+];
+
 /// No budget is zero, and no time is longer than its bound.
-fn spans(s: &Settings, all: &mut Errors) {
-    let budgets = [
-        ("timeout.default", Some(s.timeout.default)),
-        ("deadline.budget", s.deadline.budget),
-        ("sequence.budget", s.sequence.budget),
-        ("parallel.budget", s.parallel.budget),
-        ("poll.budget", s.poll.budget),
-        ("token.timeout", Some(s.token.timeout)),
-    ];
-    let budgets = budgets.map(|(key, time)| (key.to_owned(), time));
+fn spans(s: &Settings) -> Errors {
+    let all = s.durations().into_iter();
+    let all = all.map(|(key, time)| (key.to_owned(), time));
     let tools = s.tools.iter();
     let tools = tools.map(|(name, tool)| (tools::key(name, "timeout"), tool.timeout));
-    for (key, time) in budgets.into_iter().chain(tools) {
-        if time.is_some_and(|time| time.is_zero()) {
-            all.push(ConfigError::new(key, "it is zero: no call would have time"));
-        } else {
-            all.extend(within(key, time, YEAR).err());
-        }
-    }
-    let a_day = [COOLDOWN, "rate_limit.max_cooldown", "repeat_guard.window"];
-    all.extend(s.durations().into_iter().filter_map(|(key, time)| {
-        let most = if a_day.contains(&key) { DAY } else { YEAR };
-        within(key, time, most).err()
-    }));
-}
-
-fn within(
-    key: impl Into<Cow<'static, str>>,
-    time: Option<Duration>,
-    (most, name): (Duration, &str),
-) -> Checked {
-    match time {
-        Some(time) if time > most => {
-            let reason = format!("{} is longer than {name}", show(time));
-            Err(ConfigError::new(key, reason))
-        }
-        _ => Ok(()),
-    }
+    let wrong = all.chain(tools).filter_map(|(key, time)| {
+        let is_budget = BUDGETS.contains(&&*key) || key.starts_with("tools.");
+        let (most, name) = match &*key {
+            COOLDOWN | "rate_limit.max_cooldown" | "repeat_guard.window" => DAY,
+            _ => YEAR,
+        };
+        let reason = match time? {
+            Duration::ZERO if is_budget => "it is zero: no call would have time".to_owned(),
+            time if time > most => format!("{} is longer than {name}", show(time)),
+            _ => return None,
+        };
+        Some(ConfigError::new(key, reason))
+    });
+    wrong.collect()
 }
 
 /// The checks of each layer itself, switched off or not.
 fn layers(s: &Settings, all: &mut Errors) {
-    let breaker = s.circuit_breaker_builder().and_then(|breaker| {
-        let layer = breaker.build().map(drop);
-        layer.map_err(in_section("circuit_breaker"))
-    });
+    let [limits, others @ ..] = Parts::checks(s);
     let checks = [
         s.redaction_rules().map(drop),
         s.timeout_layer().map(drop),
@@ -154,62 +142,47 @@ fn layers(s: &Settings, all: &mut Errors) {
             "is less than 1000: there would be little room beside the mark",
         ),
         refuse_if(s.http.max_bytes == 0, "http.max_bytes", "is not above 0"),
-        tool_limits(s).and_then(|()| shared_limits(s)),
-        s.rate_limit_builder()
-            .build()
-            .map(drop)
-            .map_err(in_section("rate_limit")),
-        s.repeat_guard_builder()
-            .build()
-            .map(drop)
-            .map_err(in_section("repeat_guard")),
-        s.health_builder()
-            .build()
-            .map(drop)
-            .map_err(in_section("health")),
-        breaker,
+        tool_limits(s).and(limits),
     ];
-    all.extend(checks.into_iter().filter_map(Result::err));
+    let checks = checks.into_iter().chain(others);
+    all.extend(checks.filter_map(Result::err));
 }
 
-fn shared_limits(s: &Settings) -> Checked {
-    if let Some(quota) = s.quota_builder()? {
-        quota.build().map(drop).map_err(in_section("quota"))?;
-    }
-    let limit = s.concurrency_limit_builder().map(|limit| limit.build());
-    let limit = limit.transpose().map(drop);
-    limit.map_err(in_section("concurrency"))
-}
-
-/// How many calls of a key run, and what tools have of their own.
+/// The limits of calls that run together, and those that tools have of their own.
 fn tool_limits(s: &Settings) -> Checked {
     let zero = "it is zero: every call would be refused";
     refuse_if(s.concurrency.max == Some(0), "concurrency.max", zero)?;
-    let (shares_limit, shares_quota) =
-        (s.concurrency.key != KeyBy::Tool, s.quota.key != KeyBy::Tool);
-    let has_quota = s.quota.tokens.is_some();
+    let shares_limit = s.concurrency.key != KeyBy::Tool;
+    let (has_quota, shares_quota) = (s.quota.tokens.is_some(), s.quota.key != KeyBy::Tool);
+    let nothing = "without `quota.tokens` it means nothing";
+    let limit = "`concurrency.key` is not `tool`: tools share their limit";
+    let units = "`quota.key` is not `tool`: tools share their units";
     for (name, tool) in &s.tools {
-        let check = |field, own: bool, is_bad: bool, reason: &str| match own && is_bad {
-            true => Err(ConfigError::new(tools::key(name, field), reason.to_owned())),
-            false => Ok(()),
-        };
-        let own = tool.concurrency.is_some();
-        check("concurrency", own, tool.concurrency == Some(0), zero)?;
-        let shared = "`concurrency.key` is not `tool`: tools share their limit";
-        check("concurrency", own, shares_limit, shared)?;
-
-        let nothing = "without `quota.tokens` it means nothing";
         let own = tool.quota_tokens.is_some();
-        check("quota_tokens", own, !has_quota, nothing)?;
-        let shared = "`quota.key` is not `tool`: tools share their units";
-        check("quota_tokens", own, shares_quota, shared)?;
-
-        let own = tool.quota_cost.is_some();
-        check("quota_cost", own, !has_quota, nothing)?;
+        let cost = tool.quota_cost.unwrap_or_default();
         let burst = tool.quota_tokens.or(s.quota.burst).or(s.quota.tokens);
-        let (cost, burst) = (tool.quota_cost.unwrap_or(1), burst.unwrap_or_default());
+        let burst = burst.unwrap_or_default();
         let dear = format!("{cost} is more than the {burst} units of the largest burst");
-        check("quota_cost", own, cost > burst, &dear)?;
+        for (field, is_bad, reason) in [
+            ("concurrency", tool.concurrency == Some(0), zero),
+            (
+                "concurrency",
+                tool.concurrency.is_some() && shares_limit,
+                limit,
+            ),
+            ("quota_tokens", own && !has_quota, nothing),
+            ("quota_tokens", own && shares_quota, units),
+            (
+                "quota_cost",
+                tool.quota_cost.is_some() && !has_quota,
+                nothing,
+            ),
+            ("quota_cost", cost > burst, &dear),
+        ] {
+            if is_bad {
+                return Err(ConfigError::new(tools::key(name, field), reason.to_owned()));
+            }
+        }
     }
     Ok(())
 }
@@ -217,13 +190,16 @@ fn tool_limits(s: &Settings) -> Checked {
 /// The contradictions between settings that were set. A layer that is off contradicts nothing.
 struct Whole {
     settings: Settings,
-    set: Explicit,
+    set: BTreeSet<&'static str>,
+    longest: (String, Duration),
 }
 
 impl Whole {
     fn of(settings: &Settings) -> Self {
+        let in_force = settings.in_force();
         Self {
-            settings: settings.in_force(),
+            longest: in_force.longest_attempt(),
+            settings: in_force,
             set: settings.keys_set(),
         }
     }
@@ -235,34 +211,34 @@ impl Whole {
 
     /// A call may bring a longer timeout of its own, and failures that are no timeouts are quicker.
     fn warnings(&self) -> Errors {
+        let mut all = self.own();
         let checks = [
             self.idle(),
             self.slow_call(),
             self.window(),
             self.probe_wait(),
         ];
-        let found = checks.into_iter().filter_map(Result::err);
-        self.own().into_iter().chain(found).collect()
+        all.extend(checks.into_iter().filter_map(Result::err));
+        all
     }
 
     /// Settings of single tools that mean nothing.
     fn own(&self) -> Errors {
         let (s, mut all) = (&self.settings, Errors::new());
-        let off = |is_on: bool, key: &str| (!is_on).then(|| key.to_owned());
         for (name, tool) in &s.tools {
             let checks = match tool.validate {
-                Some(is_on) => off(is_on, &tools::key(name, "validate")),
-                None => off(s.validate.enabled, "validate.enabled"),
+                Some(is_on) => (is_on, tools::key(name, "validate")),
+                None => (s.validate.enabled, "validate.enabled".to_owned()),
             };
-            let guard = off(s.repeat_guard.enabled, "repeat_guard.enabled");
-            let retry = off(s.retry.enabled, "retry.enabled");
-            for (field, is_set, off) in [
+            let guard = (s.repeat_guard.enabled, "repeat_guard.enabled".to_owned());
+            let retry = (s.retry.enabled, "retry.enabled".to_owned());
+            for (field, is_set, (is_on, switch)) in [
                 ("attempts", tool.attempts.is_some(), retry),
                 ("repair", tool.repair == Some(true), checks),
                 ("repeat_guard", tool.repeat_guard == Some(true), guard),
             ] {
-                if let Some(off) = off.filter(|_| is_set) {
-                    let reason = format!("`{off}` is false, so it means nothing");
+                if is_set && !is_on {
+                    let reason = format!("`{switch}` is false, so it means nothing");
                     all.push(ConfigError::new(tools::key(name, field), reason));
                 }
             }
@@ -272,91 +248,76 @@ impl Whole {
 
     fn reserves(&self) -> Checked {
         let s = &self.settings;
-        let (run, reserve) = (s.sequence.budget, s.sequence.reserve);
-        if let Some(budget) = run.filter(|budget| reserve >= *budget) {
-            let is = ("sequence.reserve", reserve);
-            let why = "no call would have time; shorten it";
-            return refused(is, "not less than", ("sequence.budget", budget), why);
-        }
-        let reserve = ("deadline.reserve", s.deadline.reserve);
-        match s.parallel.budget.filter(|budget| *budget <= reserve.1) {
-            Some(budget) if self.set.0.contains("parallel.budget") => {
-                let why = "every call of a batch would be skipped; lengthen it";
-                refused(("parallel.budget", budget), "not more than", reserve, why)
-            }
-            Some(budget) => {
-                let why = "every call of a batch would be skipped; shorten it";
-                refused(reserve, "not less than", ("parallel.budget", budget), why)
-            }
-            None => Ok(()),
-        }
+        let (sequence, batch) = (s.sequence.budget, s.parallel.budget);
+        let is = ("sequence.reserve", s.sequence.reserve);
+        let budget = ("sequence.budget", sequence.unwrap_or_default());
+        let why = "no call would have time; shorten it";
+        let is_late = sequence.is_some_and(|budget| is.1 >= budget);
+        refuse(is_late, is, "not less than", budget, why)?;
+
+        let is = ("deadline.reserve", s.deadline.reserve);
+        let budget = ("parallel.budget", batch.unwrap_or_default());
+        let is_late = batch.is_some_and(|budget| is.1 >= budget);
+        let why = "every call of a batch would be skipped; lengthen it";
+        let is_set = self.set.contains(budget.0);
+        refuse(is_late && is_set, budget, "not more than", is, why)?;
+        let why = "every call of a batch would be skipped; shorten it";
+        refuse(is_late, is, "not less than", budget, why)
     }
 
     fn idle(&self) -> Checked {
-        let (key, longest) = self.settings.longest_attempt();
-        match self.settings.timeout.idle_timeout {
-            Some(idle) if idle >= longest => {
-                let is = ("timeout.idle_timeout", idle);
-                let why = "it would never matter; shorten it";
-                refused(is, "not less than", (&key, longest), why)
-            }
-            _ => Ok(()),
-        }
+        let (key, longest) = &self.longest;
+        let idle = self.settings.timeout.idle_timeout;
+        let is = ("timeout.idle_timeout", idle.unwrap_or_default());
+        let is_late = idle.is_some_and(|idle| idle >= *longest);
+        let why = "it would never matter; shorten it";
+        refuse(is_late, is, "not less than", (key, *longest), why)
     }
 
     fn slow_call(&self) -> Checked {
+        let (key, longest) = &self.longest;
         let breaker = &self.settings.circuit_breaker;
-        let (key, longest) = self.settings.longest_attempt();
-        match breaker.slow_call {
-            Some(slow) if breaker.enabled && slow > longest => {
-                let is = ("circuit_breaker.slow_call", slow);
-                let why = "no call is ever that slow; shorten it";
-                refused(is, "more than", (&key, longest), why)
-            }
-            _ => Ok(()),
-        }
+        let slow = breaker.slow_call.unwrap_or_default();
+        let is = ("circuit_breaker.slow_call", slow);
+        let why = "no call is ever that slow; shorten it";
+        let is_late = breaker.enabled && slow > *longest;
+        refuse(is_late, is, "more than", (key, *longest), why)
     }
 
     fn window(&self) -> Checked {
+        let (key, longest) = &self.longest;
         let breaker = &self.settings.circuit_breaker;
         let is_watched = breaker.enabled && !breaker.opens_at_once();
-        let (key, longest) = self.settings.longest_attempt();
-        match breaker.window {
-            Some(window) if is_watched && window <= longest => {
-                let (window, longest) = (show(window), show(longest));
-                let reason = format!(
-                    "window ({window}) must be longer than the longest timeout \
-                     (`{key}`, {longest}), or two timeouts never fall into one window"
-                );
-                Err(ConfigError::new("circuit_breaker.window", reason))
-            }
-            _ => Ok(()),
-        }
+        let is_short = breaker.window.is_some_and(|window| window <= *longest);
+        let [window, longest] = [breaker.window.unwrap_or_default(), *longest].map(show);
+        let reason = format!(
+            "window ({window}) must be longer than the longest timeout (`{key}`, {longest}), or two \
+             timeouts never fall into one window"
+        );
+        refuse_if(is_watched && is_short, "circuit_breaker.window", reason)
     }
 
     /// The limit is outside the breaker.
     fn probe_wait(&self) -> Checked {
         let breaker = &self.settings.circuit_breaker;
-        match (breaker.probe_wait, self.settings.concurrency.max) {
-            (Some(wait), Some(max)) if breaker.enabled && !wait.is_zero() => {
-                let reason = format!(
-                    "calls wait up to {} for a probe with a permit of `concurrency.max` ({max}), \
-                     and other calls of its key wait behind them; shorten it",
-                    show(wait)
-                );
-                Err(ConfigError::new("circuit_breaker.probe_wait", reason))
-            }
-            _ => Ok(()),
-        }
+        let wait = breaker.probe_wait.unwrap_or_default();
+        let max = self.settings.concurrency.max;
+        let reason = format!(
+            "calls wait up to {} for a probe with a permit of `concurrency.max` ({}), and other calls \
+             of its key wait behind them; shorten it",
+            show(wait),
+            max.unwrap_or_default()
+        );
+        let waits = breaker.enabled && !wait.is_zero() && max.is_some();
+        refuse_if(waits, "circuit_breaker.probe_wait", reason)
     }
 
     fn cap(&self) -> Checked {
         let retry = &self.settings.retry;
-        if !retry.enabled || retry.cap >= retry.base || !self.set.0.contains("retry.base") {
-            return Ok(());
-        }
-        let is = ("retry.cap", retry.cap);
-        refused(is, "less than", ("retry.base", retry.base), "raise it")
+        let is_set = retry.enabled && self.set.contains("retry.base");
+        let (is, base) = (("retry.cap", retry.cap), ("retry.base", retry.base));
+        let is_short = is_set && retry.cap < retry.base;
+        refuse(is_short, is, "less than", base, "raise it")
     }
 
     /// Returns whether a layer waits out rate limits.
@@ -370,56 +331,47 @@ impl Whole {
 
     fn cooldown(&self) -> Checked {
         let limit = &self.settings.rate_limit;
-        let is_set = self.set.0.contains(COOLDOWN);
-        if !is_set || !self.waits_out_limits() || limit.default_cooldown <= limit.max_wait {
-            return Ok(());
-        }
+        let is_watched = self.set.contains(COOLDOWN) && self.waits_out_limits();
+        let is_long = is_watched && limit.default_cooldown > limit.max_wait;
         let is = (COOLDOWN, limit.default_cooldown);
+        let most = ("rate_limit.max_wait", limit.max_wait);
         let why = "no call would wait until it ends; raise the other, or shorten it";
-        refused(
-            is,
-            "more than",
-            ("rate_limit.max_wait", limit.max_wait),
-            why,
-        )
-    }
-
-    /// The time that each budget leaves to a call at most.
-    fn budgets(&self) -> impl Iterator<Item = (&'static str, Duration)> + use<> {
-        let s = &self.settings;
-        let all = [
-            ("deadline.budget", s.deadline.budget, Duration::ZERO),
-            ("sequence.budget", s.sequence.budget, s.sequence.reserve),
-            ("parallel.budget", s.parallel.budget, s.deadline.reserve),
-        ];
-        let left = |(key, budget, reserve)| Some((key, Duration::saturating_sub(budget?, reserve)));
-        all.into_iter().filter_map(left)
+        refuse(is_long, is, "more than", most, why)
     }
 
     /// A wait that was set and cannot end in time is never begun: the layer would be there for
     /// nothing. Nothing is sent at the deadline itself.
     fn waits(&self) -> Checked {
         let (s, cooldown) = (&self.settings, self.settings.rate_limit.default_cooldown);
-        let waits = |key| self.set.0.contains(key);
-        let first = s
-            .retry
-            .first_delay()
-            .filter(|_| s.retries() && waits("retry.base"));
-        let waits_out = self.waits_out_limits() && waits(COOLDOWN);
-        for (budget, time) in self.budgets() {
-            if first.is_some_and(|delay| delay >= time) {
-                return too_late("retry.base", s.retry.base, budget, time);
-            }
-            if waits_out && cooldown >= time {
-                return too_late(COOLDOWN, cooldown, budget, time);
+        let retries = s.retries() && self.set.contains("retry.base");
+        let first = s.retry.first_delay().filter(|_| retries);
+        let waits_out = self.waits_out_limits() && self.set.contains(COOLDOWN);
+        for (budget, time, reserve) in [
+            ("deadline.budget", s.deadline.budget, Duration::ZERO),
+            ("sequence.budget", s.sequence.budget, s.sequence.reserve),
+            ("parallel.budget", s.parallel.budget, s.deadline.reserve),
+        ] {
+            let Some(time) = time.map(|time| time.saturating_sub(reserve)) else {
+                continue;
+            };
+            for (key, wait, is_late) in [
+                ("retry.base", s.retry.base, first.is_some_and(|d| d >= time)),
+                (COOLDOWN, cooldown, waits_out && cooldown >= time),
+            ] {
+                let (wait, time) = (show(wait), show(time));
+                let why = "no call would wait for its end; raise the budget, or shorten it";
+                let reason =
+                    format!("{wait} is too long for the {time} that `{budget}` leaves: {why}");
+                refuse_if(is_late, key, reason)?;
             }
         }
         Ok(())
     }
 }
 
-/// The error of a setting that contradicts another one.
-fn refused(
+/// Refuses a setting that contradicts another one, if it does.
+fn refuse(
+    contradicts: bool,
     (key, is): (&'static str, Duration),
     relation: &str,
     (other_key, other): (&str, Duration),
@@ -427,12 +379,5 @@ fn refused(
 ) -> Checked {
     let (is, other) = (show(is), show(other));
     let reason = format!("{is} is {relation} `{other_key}` ({other}): {why}");
-    Err(ConfigError::new(key, reason))
-}
-
-fn too_late(key: &'static str, wait: Duration, budget: &str, time: Duration) -> Checked {
-    let (wait, time) = (show(wait), show(time));
-    let why = "no call would wait for its end; raise the budget, or shorten it";
-    let reason = format!("{wait} is too long for the {time} that `{budget}` leaves: {why}");
-    Err(ConfigError::new(key, reason))
+    refuse_if(contradicts, key, reason)
 }

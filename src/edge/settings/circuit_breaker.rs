@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{CircuitBreakerSettings, KeyBy, Settings};
+use super::{CircuitBreakerSettings, KeyBy, Settings, layers::by};
 use crate::{
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, MAX_PERIOD, Rates, Trip},
     config::ConfigError,
@@ -35,16 +35,12 @@ impl CircuitBreakerSettings {
                 "it is false, so failures would add up for ever: set `circuit_breaker.window` too";
             return Err(refused("success_resets", reason));
         }
-        let unused = [
-            ("window_calls", self.window_calls.is_some()),
-            ("minimum_calls", self.minimum_calls.is_some()),
-            ("slow_call", self.slow_call.is_some()),
-        ];
-        if let Some((key, _)) = unused.iter().find(|(_, is_set)| *is_set) {
-            return Err(refused(
-                key,
-                "neither `circuit_breaker.failure_rate` nor `circuit_breaker.slow_call_rate` is set, so it means nothing",
-            ));
+        let unused = self.window_calls.map(|_| "window_calls");
+        let unused = unused.or(self.minimum_calls.map(|_| "minimum_calls"));
+        if let Some(key) = unused.or(self.slow_call.map(|_| "slow_call")) {
+            let reason = "neither `circuit_breaker.failure_rate` nor \
+                          `circuit_breaker.slow_call_rate` is set, so it means nothing";
+            return Err(refused(key, reason));
         }
         Ok(match self.window {
             Some(window) if self.success_resets => {
@@ -67,24 +63,19 @@ impl CircuitBreakerSettings {
                 let rate = self
                     .failure_rate
                     .map_or("slow_call_rate", |_| "failure_rate");
-                let reason = "what is it a share of? Set `circuit_breaker.window` or \
-                              `circuit_breaker.window_calls` too";
+                let reason = "needs `circuit_breaker.window` or `circuit_breaker.window_calls`";
                 return Err(refused(rate, reason));
             }
         };
-        if let Some(rate) = self.failure_rate {
-            rates = rates.with_failure_rate(rate);
-        }
-        if let Some(calls) = self.minimum_calls {
-            rates = rates.with_minimum_calls(calls);
-        }
+        rates = by(self.failure_rate, rates, Rates::with_failure_rate);
+        rates = by(self.minimum_calls, rates, Rates::with_minimum_calls);
         match (self.slow_call_rate, self.slow_call) {
             (Some(rate), Some(slow)) => Ok(rates.with_slow_call_rate(rate, slow)),
             (None, None) => Ok(rates),
-            (Some(_), None) => {
-                let reason = "from when on is a call slow? Set `circuit_breaker.slow_call` too";
-                Err(refused("slow_call_rate", reason))
-            }
+            (Some(_), None) => Err(refused(
+                "slow_call_rate",
+                "needs `circuit_breaker.slow_call`",
+            )),
             (None, Some(_)) => {
                 let reason = "`circuit_breaker.slow_call_rate` is not set, so it means nothing";
                 Err(refused("slow_call", reason))
@@ -104,7 +95,7 @@ impl Settings {
     pub fn circuit_breaker_builder(&self) -> Result<CircuitBreakerBuilder, ConfigError> {
         let breaker = &self.in_force().circuit_breaker;
         if breaker.reported_failures && breaker.key == KeyBy::Server {
-            let reason = "they tell of one tool, and by `circuit_breaker.key` the tools of a server \
+            let reason = "each is of one tool, and by `circuit_breaker.key` the tools of a server \
                           share a breaker";
             return Err(refused("reported_failures", reason));
         }
@@ -119,10 +110,8 @@ impl Settings {
             .with_keys(self.keys(breaker.key, breaker.max_keys))
             .with_reported_failures(breaker.reported_failures)
             .with_weak_failures(breaker.weak_failures);
-        Ok(match breaker.successes {
-            Some(successes) => builder.with_successes(successes),
-            None => builder,
-        })
+        let change = CircuitBreakerBuilder::with_successes;
+        Ok(by(breaker.successes, builder, change))
     }
 }
 

@@ -51,39 +51,17 @@ fn is_number(text: &str) -> bool {
 }
 
 /// A duration as a value of a file: text, or a number of seconds.
-pub(super) trait Written: From<Duration> {
-    const EXPECTED: &'static str;
-
-    fn parse(text: &str) -> Result<Self, String>;
-
-    fn show(&self) -> String;
+pub(super) trait Written: From<Duration> + Into<Option<Duration>> + Copy {
+    /// The value of `none`, if there is one.
+    const NONE: Option<Self>;
 }
 
 impl Written for Duration {
-    const EXPECTED: &'static str = "a duration such as \"30s\", or a number of seconds";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        parse(text)
-    }
-
-    fn show(&self) -> String {
-        show(*self)
-    }
+    const NONE: Option<Self> = None;
 }
 
 impl Written for Option<Duration> {
-    const EXPECTED: &'static str = "a duration such as \"30s\", a number of seconds, or \"none\"";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        match is_none(text) {
-            true => Ok(None),
-            false => parse(text).map(Some),
-        }
-    }
-
-    fn show(&self) -> String {
-        self.map_or("none".into(), show)
-    }
+    const NONE: Option<Self> = Some(None);
 }
 
 #[expect(clippy::ref_option, reason = "serde calls it so")]
@@ -91,56 +69,57 @@ pub(super) fn serialize<T: Written, S: Serializer>(
     value: &Option<T>,
     to: S,
 ) -> Result<S::Ok, S::Error> {
-    value.as_ref().map(T::show).serialize(to)
+    let text = |value: T| value.into().map_or("none".to_owned(), show);
+    value.map(text).serialize(to)
 }
 
 /// `null` is as if the key were missing.
 pub(super) fn deserialize<'de, T: Written, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
-    let text = Option::<FromText<T>>::deserialize(from)?;
-    Ok(text.map(|FromText(value)| value))
+    let text = Option::<Form<T>>::deserialize(from)?;
+    Ok(text.map(|Form(value)| value))
 }
 
-struct FromText<T>(T);
+struct Form<T>(T);
 
-impl<'de, T: Written> Deserialize<'de> for FromText<T> {
+impl<'de, T: Written> Deserialize<'de> for Form<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Text<T>(PhantomData<T>);
-        impl<T: Written> Text<T> {
-            fn seconds<E: de::Error>(number: f64) -> Result<FromText<T>, E> {
-                let duration = seconds(number, &number.to_string()).map_err(E::custom)?;
-                Ok(FromText(duration.into()))
-            }
+        // By its type: an integer before any other number.
+        from.deserialize_any(Form(PhantomData)).map(Form)
+    }
+}
+
+impl<T: Written> Visitor<'_> for Form<PhantomData<T>> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let none = T::NONE.map_or("", |_| ", or \"none\"");
+        write!(
+            f,
+            "a duration such as \"30s\", or a number of seconds{none}"
+        )
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        match T::NONE.filter(|_| is_none(text.trim())) {
+            Some(none) => Ok(none),
+            None => parse(text.trim()).map(T::from).map_err(E::custom),
         }
+    }
 
-        impl<T: Written> Visitor<'_> for Text<T> {
-            type Value = FromText<T>;
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+        Ok(Duration::from_secs(number).into())
+    }
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(T::EXPECTED)
-            }
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        self.visit_f64(number as f64)
+    }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<FromText<T>, E> {
-                T::parse(text.trim()).map(FromText).map_err(E::custom)
-            }
-
-            fn visit_u64<E: de::Error>(self, number: u64) -> Result<FromText<T>, E> {
-                Ok(FromText(Duration::from_secs(number).into()))
-            }
-
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<FromText<T>, E> {
-                match u64::try_from(number) {
-                    Ok(number) => self.visit_u64(number),
-                    Err(_) => Self::seconds(number as f64),
-                }
-            }
-
-            fn visit_f64<E: de::Error>(self, number: f64) -> Result<FromText<T>, E> {
-                Self::seconds(number)
-            }
-        }
-        from.deserialize_any(Text(PhantomData))
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
+        seconds(number, &number.to_string())
+            .map(T::from)
+            .map_err(E::custom)
     }
 }
 

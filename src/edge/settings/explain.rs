@@ -134,8 +134,8 @@ impl Table<'_> {
         let key = format!("{section}.{name}");
         let (s, of_preset) = (self.settings, &self.preset[section][name]);
         let value = &self.written[section][name];
-        let is_set = s.explicit.0.contains(&*key) || value != of_preset;
-        let mut names = s.names.0.iter();
+        let is_set = s.origin.keys.contains(&*key) || value != of_preset;
+        let mut names = s.origin.variables.iter();
         match names.find(|(of, _, was)| *of == key && was == value) {
             Some((_, variable, _)) => format!(" [{variable}]"),
             None if is_set => " [set]".to_owned(),
@@ -154,14 +154,14 @@ impl Table<'_> {
             }
             None => {
                 let longest = s.longest_attempt().0;
-                let is_set = longest.starts_with("tools.") || s.keys_set().0.contains(&*longest);
+                let is_set = longest.starts_with("tools.") || s.keys_set().contains(&*longest);
                 match is_set {
                     true => longest,
                     false => "circuit_breaker.threshold".to_owned(),
                 }
             }
         };
-        s.names.in_text(&format!("`{other}`"))
+        s.origin.in_text(&format!("`{other}`"))
     }
 }
 

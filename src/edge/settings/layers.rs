@@ -30,6 +30,22 @@ use crate::{
     trace::TraceLayer,
 };
 
+/// Changes a layer if a switch is on.
+pub(super) fn when<T>(is_on: bool, layer: T, change: impl FnOnce(T) -> T) -> T {
+    match is_on {
+        true => change(layer),
+        false => layer,
+    }
+}
+
+/// Changes a layer by a value, if there is one.
+pub(super) fn by<T, V>(value: Option<V>, layer: T, change: impl FnOnce(T, V) -> T) -> T {
+    match value {
+        Some(value) => change(layer, value),
+        None => layer,
+    }
+}
+
 impl PolicySettings {
     /// The patterns of tools, with their keys, in the order in which they decide.
     pub(super) fn lists(&self) -> impl Iterator<Item = (&'static str, &[String])> {
@@ -50,13 +66,11 @@ impl Settings {
     /// If one of its settings cannot work.
     pub fn timeout_layer(&self) -> Result<TimeoutLayer, ConfigError> {
         let timeout = &self.timeout;
-        let mut layer = TimeoutLayer::new(timeout.default)
-            .with_slow_fraction(timeout.slow_fraction)
-            .map_err(in_section("timeout"))?;
-        if let Some(idle) = timeout.idle_timeout {
-            let idle = layer.with_idle_timeout(idle);
-            layer = idle.map_err(in_section("timeout"))?;
-        }
+        let layer = TimeoutLayer::new(timeout.default).with_slow_fraction(timeout.slow_fraction);
+        let layer = by(timeout.idle_timeout, layer, |layer, idle| {
+            layer?.with_idle_timeout(idle)
+        });
+        let mut layer = layer.map_err(in_section("timeout"))?;
         for (name, tool) in &self.tools {
             if let Some(timeout) = tool.timeout {
                 layer = layer.with_tool(name.as_str(), timeout);
@@ -107,16 +121,9 @@ impl Settings {
     /// If one of its settings cannot work.
     pub fn poll_layer<J>(&self, job: J) -> Result<PollLayer<J>, ConfigError> {
         let poll = self.in_force().poll;
-        let is_short = poll.cap < poll.interval;
-        refuse_if(
-            is_short,
-            "poll.cap",
-            format!(
-                "{} is shorter than `poll.interval` ({})",
-                show(poll.cap),
-                show(poll.interval)
-            ),
-        )?;
+        let [cap, interval] = [poll.cap, poll.interval].map(show);
+        let reason = format!("{cap} is shorter than `poll.interval` ({interval})");
+        refuse_if(poll.cap < poll.interval, "poll.cap", reason)?;
         let interval =
             Backoff::exponential(poll.interval, poll.factor).map_err(|e| match e.field() {
                 "base" => e.with_field("poll.interval"),
@@ -125,16 +132,12 @@ impl Settings {
         let interval = interval.with_cap(poll.cap).with_jitter(Jitter::None);
         let layer = PollLayer::new(job)
             .with_interval(interval)
-            .and_then(|layer| layer.with_polls(poll.polls))
-            .map_err(in_section("poll"))?;
-        let layer = match poll.budget {
-            Some(budget) => layer.with_budget(budget).map_err(in_section("poll"))?,
-            None => layer,
-        };
-        Ok(match poll.cancel {
-            true => layer,
-            false => layer.without_cancel(),
-        })
+            .and_then(|layer| layer.with_polls(poll.polls));
+        let layer = by(poll.budget, layer, |layer, budget| {
+            layer?.with_budget(budget)
+        });
+        let layer = layer.map_err(in_section("poll"))?;
+        Ok(when(!poll.cancel, layer, PollLayer::without_cancel))
     }
 
     /// The layer that waits for the jobs of a manifest's tool, as [`poll_layer`](Self::poll_layer)
@@ -170,20 +173,14 @@ impl Settings {
     #[cfg(feature = "http-tool")]
     pub fn http_tool(&self, tool: HttpTool) -> Result<HttpTool, ConfigError> {
         let http = &self.http;
-        let tool = match self.keys_set().0.contains("http.max_bytes") {
-            true => tool
-                .with_max_bytes(http.max_bytes)
-                .map_err(in_section("http"))?,
-            false => tool,
-        };
-        let tool = match http.empty_undefined {
-            true => tool.with_empty_undefined(),
-            false => tool,
-        };
-        Ok(match http.bare_idempotency_key {
-            true => tool.with_bare_idempotency_key(),
-            false => tool,
-        })
+        let is_set = self.keys_set().contains("http.max_bytes");
+        let tool = when(is_set, Ok(tool), |tool| {
+            tool?.with_max_bytes(http.max_bytes)
+        });
+        let tool = tool.map_err(in_section("http"))?;
+        let tool = when(http.empty_undefined, tool, HttpTool::with_empty_undefined);
+        let is_bare = http.bare_idempotency_key;
+        Ok(when(is_bare, tool, HttpTool::with_bare_idempotency_key))
     }
 
     /// The layer that checks arguments alone, with these schemas. If it is not enabled, it checks
@@ -196,13 +193,9 @@ impl Settings {
             (true, false) => Validation::On,
         };
         let all = &self.validate;
-        let mut layer = ValidateLayer::new(schemas).with_validation(of(all.enabled, all.repair));
-        if all.strict {
-            layer = layer.strict();
-        }
-        if let Some(heading) = &all.heading {
-            layer = layer.with_heading(heading);
-        }
+        let layer = ValidateLayer::new(schemas).with_validation(of(all.enabled, all.repair));
+        let layer = when(all.strict, layer, ValidateLayer::strict);
+        let mut layer = by(all.heading.as_deref(), layer, ValidateLayer::with_heading);
         for (name, tool) in &self.tools {
             if tool.validate.is_some() || tool.repair.is_some() {
                 let checks = tool.validate.unwrap_or(all.enabled);
@@ -299,10 +292,7 @@ impl Settings {
         let layer = PolicyLayer::new()
             .with_approval_timeout(policy.approval_timeout)
             .map_err(in_section("policy"))?;
-        let mut layer = match policy.deny_by_default {
-            true => layer.deny_by_default(),
-            false => layer,
-        };
+        let mut layer = when(policy.deny_by_default, layer, PolicyLayer::deny_by_default);
         let mut says = policy.deny_by_default;
         let rules: [fn(&str) -> Rule; 3] = [Rule::deny, Rule::ask, Rule::allow];
         for ((key, tools), rule) in policy.lists().zip(rules) {
@@ -332,9 +322,9 @@ impl Settings {
         let Some(tokens) = settings.tokens else {
             return Ok(None);
         };
-        let quota = Quota::new(tokens, settings.period).and_then(|quota| match settings.burst {
-            Some(burst) => quota.with_burst(burst),
-            None => Ok(quota),
+        let quota = Quota::new(tokens, settings.period);
+        let quota = by(settings.burst, quota, |quota, burst| {
+            quota?.with_burst(burst)
         });
         let mut builder = QuotaLayer::builder(quota.map_err(in_section("quota"))?)
             .with_max_wait(settings.max_wait)
@@ -349,10 +339,8 @@ impl Settings {
                 builder = builder.with_tool_cost(name.as_str(), cost);
             }
         }
-        Ok(Some(match settings.fail_fast {
-            true => builder.with_fail_fast(),
-            false => builder,
-        }))
+        let builder = when(settings.fail_fast, builder, QuotaBuilder::with_fail_fast);
+        Ok(Some(builder))
     }
 
     /// The concurrency limit alone, to be completed and built. `None` without `concurrency.max` and
@@ -375,20 +363,17 @@ impl Settings {
             Some(true) => Keys::by(Key::from(limit.key).per_principal()).at_most(limit.max_keys),
             _ => self.keys(limit.key, limit.max_keys),
         };
-        let mut builder = RateLimitBackoffLayer::builder()
+        let builder = RateLimitBackoffLayer::builder()
             .with_default_cooldown(limit.default_cooldown)
             .with_max_wait(limit.max_wait)
             .with_max_cooldown(limit.max_cooldown)
             .with_jitter(self.retry.jitter)
             .with_attempts(limit.attempts)
             .with_keys(keys);
-        if limit.text_limits {
-            builder = builder.with_text_limits();
-        }
-        if limit.fail_fast {
-            builder = builder.with_fail_fast();
-        }
-        builder
+        let change = RateLimitBackoffBuilder::with_text_limits;
+        let builder = when(limit.text_limits, builder, change);
+        let change = RateLimitBackoffBuilder::with_fail_fast;
+        when(limit.fail_fast, builder, change)
     }
 
     /// The health registry alone, to be completed and built, whether its layer is enabled or not.
@@ -418,15 +403,14 @@ impl Settings {
                 .with_max_depth(sanitize.max_depth)?
                 .with_max_nodes(sanitize.max_nodes)
         };
-        let named = |key| move |e: ConfigError| e.with_field(key);
         let mut rules = limited().map_err(in_section("sanitize"))?;
         for word in &sanitize.sensitive_keys {
             let added = rules.with_sensitive_key(word);
-            rules = added.map_err(named("sanitize.sensitive_keys"))?;
+            rules = added.map_err(|e| e.with_field("sanitize.sensitive_keys"))?;
         }
         for word in &sanitize.harmless_keys {
             let added = rules.with_harmless_key(word);
-            rules = added.map_err(named("sanitize.harmless_keys"))?;
+            rules = added.map_err(|e| e.with_field("sanitize.harmless_keys"))?;
         }
         Ok(rules)
     }

@@ -293,17 +293,10 @@ pub use self::token::TokenExchange;
 pub use self::{
     key::{KeyBy, ProbeBy},
     preset::Preset,
-    sections::{
-        CacheSettings, CircuitBreakerSettings, ConcurrencySettings, DeadlineSettings, FitSettings,
-        HealthSettings, HttpSettings, OnceSettings, ParallelSettings, PolicySettings, PollSettings,
-        QuotaSettings, RateLimitSettings, RepeatGuardSettings, RetrySettings, SanitizeSettings,
-        SequenceSettings, SharedSettings, TimeoutSettings, TokenSettings, TraceSettings, VARIABLES,
-        ValidateSettings,
-    },
+    sections::*,
     shared::ServerUrl,
-    stack::{Below, Own, Place, ResponseFuture, Stack, StackBuilder, StackLayer},
+    stack::{Below, Own, Place, Stack, StackBuilder, StackLayer},
     token::TokenAuth,
     tools::ToolSettings,
     variables::Variable,
-    whole::Settings,
 };

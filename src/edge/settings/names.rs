@@ -1,6 +1,8 @@
 //! The names of settings in errors: that of the variable if the setting came from one, else its
 //! key.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{VARIABLES, Variable};
@@ -14,30 +16,38 @@ pub(super) fn in_section(section: &'static str) -> impl Fn(ConfigError) -> Confi
     }
 }
 
-/// The keys that variables have set, each with the name or alias of its variable and the value.
+/// The keys that a file or a variable has set, be it to the value of the preset.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names(pub(super) Vec<(&'static str, &'static str, Value)>);
+pub(super) struct Origin {
+    pub(super) keys: BTreeSet<&'static str>,
+    /// The keys of variables, each with the name or alias of its variable and the value.
+    pub(super) variables: Vec<(&'static str, &'static str, Value)>,
+}
 
 /// Settings are equal if their values are.
-impl PartialEq for Names {
+impl PartialEq for Origin {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Names {
+impl Origin {
     /// The same error as the operator knows the settings: those that came from variables by these,
     /// and where the one at fault did not, with the variable that sets it, if there are variables
     /// at all.
     pub(super) fn rename(&self, error: ConfigError) -> ConfigError {
         let error = ConfigError::new(error.field().to_owned(), self.in_text(error.reason()));
-        if let Some((_, name, _)) = self.0.iter().find(|(key, ..)| *key == error.field()) {
+        if let Some((_, name, _)) = self
+            .variables
+            .iter()
+            .find(|(key, ..)| *key == error.field())
+        {
             return error.with_field(*name);
         }
         let is_it = |variable: &&Variable| variable.key() == error.field();
         // Without a variable the operator uses files.
         let variable = VARIABLES.iter().find(is_it);
-        match variable.filter(|_| !self.0.is_empty()) {
+        match variable.filter(|_| !self.variables.is_empty()) {
             Some(variable) => {
                 let reason = format!("{} ({})", error.reason(), variable.name());
                 ConfigError::new(variable.key(), reason)
@@ -49,7 +59,7 @@ impl Names {
     /// Keys stand in backticks.
     pub(super) fn in_text(&self, reason: &str) -> String {
         let quoted = |name: &str| format!("`{name}`");
-        self.0
+        self.variables
             .iter()
             .fold(reason.to_owned(), |text, (key, name, _)| {
                 text.replace(&quoted(key), &quoted(name))

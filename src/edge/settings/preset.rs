@@ -59,7 +59,7 @@ impl Settings {
         }
     }
 
-    /// The defaults, from which a preset is made.
+    /// The defaults, from which a preset is made: it sets what differs.
     fn begun(preset: Preset) -> Self {
         Self {
             preset,
@@ -76,9 +76,7 @@ impl Settings {
     pub fn agent_library() -> Self {
         let mut settings = Self::begun(Preset::AgentLibrary);
         settings.timeout.default = Duration::from_secs(5);
-        settings.timeout.slow_fraction = 0.8;
         settings.sequence.budget = secs(30);
-        settings.sequence.reserve = Duration::from_millis(500);
         settings.parallel.budget = secs(60);
         settings.retry.attempts = 1;
         settings.rate_limit.default_cooldown = Duration::from_secs(10);
@@ -100,9 +98,6 @@ impl Settings {
     /// ```
     pub fn agent_loop() -> Self {
         let mut settings = Self::begun(Preset::AgentLoop);
-        settings.timeout.default = Duration::from_secs(30);
-        settings.retry.attempts = 3;
-        settings.rate_limit.default_cooldown = Duration::from_secs(30);
         settings.rate_limit.text_limits = true;
         settings.circuit_breaker.enabled = false;
         settings
@@ -118,9 +113,7 @@ impl Settings {
         let mut settings = Self::begun(Preset::Gateway);
         settings.timeout.default = Duration::from_secs(60);
         settings.answers_once();
-        settings.circuit_breaker.threshold = 5;
         settings.circuit_breaker.window = secs(300);
-        settings.circuit_breaker.open_for = Duration::from_secs(60);
         settings
     }
 
@@ -132,9 +125,7 @@ impl Settings {
     /// a `tools.x.timeout` of its own.
     pub fn http_proxy() -> Self {
         let mut settings = Self::begun(Preset::HttpProxy);
-        settings.timeout.default = Duration::from_secs(30);
         settings.answers_once();
-        settings.circuit_breaker.threshold = 5;
         settings.circuit_breaker.open_for = Duration::from_secs(30);
         settings.circuit_breaker.probes = 3;
         settings.validate.heading = Some("Argument validation failed".into());

@@ -1,6 +1,11 @@
 use std::time::Duration;
 
-use super::{RetrySettings, Settings, names::in_section, tools};
+use super::{
+    RetrySettings, Settings,
+    layers::{by, when},
+    names::in_section,
+    tools,
+};
 use crate::{
     config::ConfigError,
     kit::backoff::{Backoff, Jitter},
@@ -43,23 +48,20 @@ impl Settings {
     pub fn retry_policy(&self) -> Result<RetryPolicy, ConfigError> {
         let s = self.in_force();
         let backoff = s.retry.backoff()?;
-        let mut policy = RetryPolicy::new()
+        let policy = RetryPolicy::new()
             .with_attempts(s.retry.attempts)
             .map_err(in_section("retry"))?
             .with_backoff(backoff)
             .with_budget(s.retry.budget("retry.budget_ratio", s.retry.budget_ratio)?)
             .with_rate_limit_delay(s.rate_limit.default_cooldown)
             .with_max_delay(s.rate_limit.max_wait);
-        if let Some(ratio) = s.retry.total_budget_ratio {
-            let budget = s.retry.budget("retry.total_budget_ratio", ratio)?;
-            policy = policy.with_total_budget(budget);
-        }
-        if s.rate_limit.enabled && s.rate_limit.fail_fast {
-            policy = policy.without_rate_limits();
-        }
-        if s.retry.assume_replay_safe {
-            policy = policy.assume_replay_safe();
-        }
+        let ratio = s.retry.total_budget_ratio;
+        let total = ratio.map(|ratio| s.retry.budget("retry.total_budget_ratio", ratio));
+        let policy = by(total.transpose()?, policy, RetryPolicy::with_total_budget);
+        let fails = s.rate_limit.enabled && s.rate_limit.fail_fast;
+        let policy = when(fails, policy, RetryPolicy::without_rate_limits);
+        let is_safe = s.retry.assume_replay_safe;
+        let mut policy = when(is_safe, policy, RetryPolicy::assume_replay_safe);
         for (name, tool) in &self.tools {
             if let Some(attempts) = tool.attempts {
                 policy = policy

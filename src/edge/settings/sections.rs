@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, num::NonZeroUsize, path::PathBuf, time::Duratio
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    KeyBy, Preset, ProbeBy, ServerUrl, Settings, TokenAuth, ToolSettings, Variable, duration,
+    KeyBy, Preset, ProbeBy, ServerUrl, TokenAuth, ToolSettings, Variable, duration, names::Origin,
     token::ClientSecret,
 };
 use crate::{
@@ -76,6 +76,24 @@ macro_rules! settings {
             )?}
         )*
 
+        /// The settings of all layers. See the [module docs](super) for an example.
+        ///
+        /// In a file they begin with those of its `preset`, if it names one. Written, they are such
+        /// a file: the preset, and what was set over it.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        #[non_exhaustive]
+        pub struct Settings {
+            /// The preset that the others begin with.
+            pub(super) preset: Preset,
+            pub(super) origin: Origin,
+            $(
+                $(#[$about])*
+                pub $section: $settings,
+            )*
+            /// The settings of single tools, by their names.
+            pub tools: BTreeMap<String, ToolSettings>,
+        }
+
         /// The content of a file: its preset, and some of the settings.
         #[derive(Default, PartialEq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
@@ -116,7 +134,7 @@ macro_rules! settings {
                         $key: {
                             let (value, default) = (&self.$section.$key, &base.$section.$key);
                             let key = concat!(stringify!($section), ".", stringify!($key));
-                            let is_set = all || value != default || self.explicit.0.contains(key);
+                            let is_set = all || value != default || self.origin.keys.contains(key);
                             is_set.then(|| value.clone())
                         },
                     )* $(
@@ -149,7 +167,7 @@ macro_rules! settings {
                 }
                 $($(if let Some(value) = file.$section.$key {
                     self.$section.$key = value;
-                    self.explicit.0.insert(concat!(stringify!($section), ".", stringify!($key)));
+                    self.origin.keys.insert(concat!(stringify!($section), ".", stringify!($key)));
                 })*)*
                 $($(self.$section.$field.add(file.$section.$field);)?)*
                 let tools = file.tools.into_iter();

@@ -204,17 +204,13 @@ impl Settings {
         &self,
         read: impl FnOnce(&Path) -> Result<Secret, ConfigError>,
     ) -> Result<Secret, ConfigError> {
-        match (
-            &self.token.client_secret.secret,
-            &self.token.client_secret_file,
-        ) {
-            (Some(secret), _) => Ok(secret.clone()),
-            (None, Some(file)) => read(file),
-            (None, None) => Err(ConfigError::new(
-                "token.client_secret_file",
-                format!("is not set, and neither is {SECRET}"),
-            )),
+        let token = &self.token;
+        if let Some(secret) = &token.client_secret.secret {
+            return Ok(secret.clone());
         }
+        let reason = || format!("is not set, and neither is {SECRET}");
+        let missing = || ConfigError::new("token.client_secret_file", reason());
+        read(token.client_secret_file.as_deref().ok_or_else(missing)?)
     }
 }
 

@@ -31,8 +31,8 @@ pub struct ToolSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
     /// Declares that a call may run twice, or may not. It takes precedence over the function of
-    /// [`with_replay_safety`](super::StackBuilder::with_replay_safety), and the call's own mark over
-    /// it.
+    /// [`with_replay_safety`](super::StackBuilder::with_replay_safety), and the call's own mark
+    /// over it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay_safe: Option<bool>,
     /// The most calls of it that run together, instead of `concurrency.max`, or if that is not set.
@@ -53,8 +53,8 @@ pub struct ToolSettings {
     /// checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair: Option<bool>,
-    /// Stops a caller that repeats a failing call of this tool. Default: `repeat_guard.enabled`, and
-    /// `true` is a warning if that is false.
+    /// Stops a caller that repeats a failing call of this tool. Default: `repeat_guard.enabled`,
+    /// and `true` is a warning if that is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat_guard: Option<bool>,
     /// The audience of its tokens: the name by which the identity provider knows its service. An

@@ -1,13 +1,13 @@
 //! Environment variables, over settings.
 
-use std::{env, iter};
+use std::{env, iter, mem};
 
 use serde::{
     Deserialize as _,
     de::value::{Error, MapDeserializer},
 };
 
-use super::{Settings, VARIABLES, check, names::Names, sections::File, text::Text, token};
+use super::{Settings, VARIABLES, check, sections::File, text::Text, token};
 use crate::{
     config::ConfigError,
     edge::reader::{Reader, meant, quoted},
@@ -56,18 +56,15 @@ impl Variable {
 
     /// Reads its text as a file that has this key alone.
     fn read(&self, text: &str) -> Result<File, Error> {
+        let (section, key) = self.key.split_once('.').unwrap_or((self.key, ""));
         let value = Text::new(text);
-        match self.key.split_once('.') {
-            Some((section, key)) => {
-                let keys = MapDeserializer::new(iter::once((key, value)));
-                let section = MapDeserializer::new(iter::once((section, keys)));
-                File::deserialize(Reader::without_keys(section))
-            }
-            None => {
-                let key = MapDeserializer::new(iter::once((self.key, value)));
-                File::deserialize(Reader::without_keys(key))
-            }
+        if key.is_empty() {
+            let file = MapDeserializer::new(iter::once((section, value)));
+            return File::deserialize(Reader::without_keys(file));
         }
+        let keys = MapDeserializer::new(iter::once((key, value)));
+        let file = MapDeserializer::new(iter::once((section, keys)));
+        File::deserialize(Reader::without_keys(file))
     }
 }
 
@@ -95,39 +92,35 @@ fn is_ours(name: &str) -> bool {
     name.starts_with(PREFIX) || ALIASES.contains(&name)
 }
 
-/// A variable that was set: by its name or alias, and the text.
+/// A variable that was set: by its name or alias, the text, and what it says.
 struct Chosen {
     variable: &'static Variable,
     name: &'static str,
     text: String,
+    file: File,
 }
 
 impl Chosen {
-    fn new(variable: &'static Variable, name: &str, text: &str) -> Self {
+    fn new(variable: &'static Variable, name: &str, text: &str) -> Result<Self, ConfigError> {
         let alias = variable.alias().filter(|alias| *alias == name);
-        Self {
+        let name = alias.unwrap_or(variable.name);
+        let file = variable.read(text);
+        Ok(Self {
             variable,
-            name: alias.unwrap_or(variable.name),
+            name,
             text: text.to_owned(),
-        }
+            file: file.map_err(|e| ConfigError::new(name, e.to_string()))?,
+        })
     }
 
-    fn read(&self) -> Result<File, ConfigError> {
-        let file = self.variable.read(&self.text);
-        file.map_err(|e| ConfigError::new(self.name, e.to_string()))
-    }
-
-    /// An error if `other` sets the same variable by its other name to another value.
+    /// Returns an error if `other` sets the same variable by its other name to another value.
     fn agrees_with(&self, other: &Self) -> Result<(), ConfigError> {
         let is_same = self.variable.key != other.variable.key || self.name == other.name;
-        if is_same || self.read()? == other.read()? {
+        if is_same || self.file == other.file {
             return Ok(());
         }
-        let (it, text) = (other.name, quoted(&other.text));
-        let reason = format!(
-            "{} differs from `{it}`, which is {text}",
-            quoted(&self.text)
-        );
+        let [text, others] = [self, other].map(|set| quoted(&set.text));
+        let reason = format!("{text} differs from `{}`, which is {others}", other.name);
         Err(ConfigError::new(self.name, reason))
     }
 }
@@ -187,7 +180,10 @@ impl Settings {
             let text = text.trim();
             match find(name) {
                 Some(_) if text.is_empty() => {}
-                Some(variable) => chosen.push(Chosen::new(variable, name, text)),
+                Some(variable) => match Chosen::new(variable, name, text) {
+                    Ok(set) => chosen.push(set),
+                    Err(error) => wrong.push(error),
+                },
                 None if is_ours(name) => wrong.push(unknown(name)),
                 None => {}
             }
@@ -197,23 +193,20 @@ impl Settings {
         for pair in chosen.windows(2) {
             wrong.extend(pair[0].agrees_with(&pair[1]).err());
         }
-        for chosen in &chosen {
-            match chosen.read() {
-                Ok(file) => self.apply(file),
-                Err(error) => wrong.push(error),
-            }
-        }
         wrong.sort_by(|one, other| one.field().cmp(other.field()));
         check::joined(wrong)?;
+        for set in &mut chosen {
+            self.apply(mem::take(&mut set.file));
+        }
         let values = serde_json::to_value(self.file_of(true)).unwrap_or_default();
-        let names = chosen.iter().map(|set| {
+        let set = chosen.iter().map(|set| {
             let key = set.variable.key;
             let value = key.split('.').fold(&values, |value, name| &value[name]);
             (key, set.name, value.clone())
         });
-        self.names = Names(names.collect());
+        self.origin.variables = set.collect();
         let errors = check::whole(&self).into_iter();
-        check::joined(errors.map(|error| self.names.rename(error)))?;
+        check::joined(errors.map(|error| self.origin.rename(error)))?;
         Ok(self)
     }
 }

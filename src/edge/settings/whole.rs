@@ -1,76 +1,7 @@
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{
-    CacheSettings, CircuitBreakerSettings, ConcurrencySettings, DeadlineSettings, FitSettings,
-    HealthSettings, HttpSettings, OnceSettings, ParallelSettings, PolicySettings, PollSettings,
-    Preset, QuotaSettings, RateLimitSettings, RepeatGuardSettings, RetrySettings, SanitizeSettings,
-    SequenceSettings, SharedSettings, StackBuilder, TimeoutSettings, TokenSettings, ToolSettings,
-    TraceSettings, ValidateSettings, base::Explicit, check, names::Names, sections::File,
-};
+use super::{Settings, StackBuilder, check, sections::File};
 use crate::{config::ConfigError, edge::reader::Reader, identity::Identity};
-
-/// The settings of all layers. See the [module docs](super) for an example.
-///
-/// In a file they begin with those of its `preset`, if it names one. Written, they are such a file:
-/// the preset, and what was set over it.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Settings {
-    /// The preset that the others begin with.
-    pub(super) preset: Preset,
-    pub(super) explicit: Explicit,
-    /// The settings of variables, by the names that they had.
-    pub(super) names: Names,
-    /// Arguments.
-    pub validate: ValidateSettings,
-    /// Calls that fail again and again.
-    pub repeat_guard: RepeatGuardSettings,
-    /// Answers that are too long: in the stack by `with_fit`, see [`fit_layer`](Self::fit_layer).
-    pub fit: FitSettings,
-    /// Calls that are allowed, denied, or asked for.
-    pub policy: PolicySettings,
-    /// Calls that are made again: in the stack by `with_once`, see
-    /// [`once_layer`](Self::once_layer).
-    pub once: OnceSettings,
-    /// Answers that are kept: in the stack by `with_cache`, see [`cache_layer`](Self::cache_layer).
-    pub cache: CacheSettings,
-    /// Jobs: not in the [stack](Self::stack) by themselves, see [`poll_layer`](Self::poll_layer).
-    pub poll: PollSettings,
-    /// HTTP tools: likewise, see `http_tool` (feature `http-tool`).
-    pub http: HttpSettings,
-    /// What processes share: likewise, see `shared` (feature `redis`).
-    pub shared: SharedSettings,
-    /// Tokens for tools: likewise, see `token_layer` (feature `token`).
-    pub token: TokenSettings,
-    /// One attempt's time.
-    pub timeout: TimeoutSettings,
-    /// A whole call's time.
-    pub deadline: DeadlineSettings,
-    /// The units that callers may use.
-    pub quota: QuotaSettings,
-    /// Calls that are sent again.
-    pub retry: RetrySettings,
-    /// Rate limits.
-    pub rate_limit: RateLimitSettings,
-    /// Servers that are there or not.
-    pub health: HealthSettings,
-    /// Calls at a time.
-    pub concurrency: ConcurrencySettings,
-    /// Tools that are no longer called.
-    pub circuit_breaker: CircuitBreakerSettings,
-    /// Calls one after the other: not in the [stack](Self::stack), but around it (feature `batch`).
-    pub sequence: SequenceSettings,
-    /// Calls at the same time: likewise.
-    pub parallel: ParallelSettings,
-    /// Redaction.
-    pub sanitize: SanitizeSettings,
-    /// Spans.
-    pub trace: TraceSettings,
-    /// The settings of single tools, by their names.
-    pub tools: BTreeMap<String, ToolSettings>,
-}
 
 impl Settings {
     /// Returns the settings that work and look wrong, each with the reason; see the
@@ -78,7 +9,9 @@ impl Settings {
     /// WARN.
     pub fn warnings(&self) -> Vec<ConfigError> {
         let warnings = check::warnings(self).into_iter();
-        warnings.map(|warning| self.names.rename(warning)).collect()
+        warnings
+            .map(|warning| self.origin.rename(warning))
+            .collect()
     }
 
     /// Checks that these settings can work together. [`StackBuilder::build`] and
@@ -96,10 +29,7 @@ impl Settings {
     /// Checks that each name or pattern of tools matches one of `tools`.
     pub(super) fn check_names(&self, tools: &[Identity]) -> Result<(), ConfigError> {
         let checked = check::names_match(self, tools);
-        checked.map_err(|error| match self.names.0.is_empty() {
-            true => error,
-            false => self.names.rename(error),
-        })
+        checked.map_err(|error| self.origin.rename(error))
     }
 
     /// The documented stack with these settings, to be completed and built.

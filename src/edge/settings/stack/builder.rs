@@ -117,11 +117,8 @@ impl<C, O> StackBuilder<C, O> {
         O: Into<Own<Res>>,
         Res: Shorten + 'static,
     {
-        self.edit(|own| {
-            if let Some(fit) = fit.into() {
-                own.add_fit(fit);
-            }
-        })
+        let fit = fit.into();
+        self.edit(|own| fit.map_or((), |fit| own.add_fit(fit)))
     }
 
     /// Runs no call again that is made again: at [`Place::Allowed`], below the layers that are
@@ -141,11 +138,8 @@ impl<C, O> StackBuilder<C, O> {
         O: Into<Own<Res>>,
         Res: Clone + Send + Sync + 'static,
     {
-        self.edit(|own| {
-            if let Some(once) = once.into() {
-                own.add_layer(Place::Allowed, once, true);
-            }
-        })
+        let once = once.into();
+        self.edit(|own| once.map_or((), |once| own.add_layer(Place::Allowed, once, true)))
     }
 
     /// Answers calls of the tools that are named with what they have got before, as

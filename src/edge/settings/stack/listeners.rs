@@ -1,7 +1,4 @@
-use std::{
-    fmt,
-    sync::{Arc, Weak},
-};
+use std::sync::{Arc, Weak};
 
 use crate::event::{Event, Listen};
 
@@ -32,11 +29,5 @@ impl Listen for Listeners {
 
     fn includes(&self, other: &Weak<dyn Listen>) -> bool {
         self.0.iter().any(|listen| listen.includes(other))
-    }
-}
-
-impl fmt::Debug for Listeners {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} listeners", self.0.len())
     }
 }

@@ -8,9 +8,10 @@ mod own;
 mod parts;
 mod service;
 
+pub(super) use self::parts::Parts;
 pub use self::{
     builder::StackBuilder,
     layer::StackLayer,
     own::{Below, Own, Place},
-    service::{ResponseFuture, Stack},
+    service::Stack,
 };

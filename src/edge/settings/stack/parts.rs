@@ -13,12 +13,13 @@ use crate::{
     config::{ConfigError, refuse_if},
     edge::{
         health::Health,
-        settings::{Settings, names::in_section},
+        settings::{Settings, layers::by, names::in_section},
     },
     event::event,
     identity::{IdentityLayer, ToolNames},
     kit::per_tool::PerTool,
     normalize::NormalizeLayer,
+    outcome::ByError,
     policy::PolicyLayer,
     quota::QuotaLayer,
     rate_limit::RateLimitBackoffLayer,
@@ -35,9 +36,12 @@ type Rule<T> = Arc<dyn Fn(&ToolCall) -> T + Send + Sync>;
 /// Gives a policy its approver.
 type Approves = Arc<dyn Fn(PolicyLayer) -> PolicyLayer + Send + Sync>;
 
+/// A layer, unless it is off.
+type Built<L> = Result<Option<L>, ConfigError>;
+
 /// The parts of a stack's layers, except those with a type of the user's.
-#[derive(Clone)]
-pub(super) struct Parts {
+#[derive(Clone, Default)]
+pub(in crate::edge::settings) struct Parts {
     pub(super) settings: Settings,
     pub(super) replay_safety: Option<Rule<ReplaySafety>>,
     pub(super) timeout: Option<Rule<Option<Duration>>>,
@@ -57,18 +61,21 @@ impl Parts {
     pub(super) fn new(settings: Settings) -> Self {
         Self {
             settings,
-            replay_safety: None,
-            timeout: None,
-            identity: None,
-            codes: None,
-            approver: None,
-            listeners: Arc::default(),
-            names: ToolNames::default(),
-            #[cfg(feature = "metrics")]
-            metrics: None,
-            #[cfg(feature = "validate")]
-            schemas: None,
+            ..Self::default()
         }
+    }
+
+    /// Checks the layers that only a stack builds.
+    pub(in crate::edge::settings) fn checks(settings: &Settings) -> [Result<(), ConfigError>; 5] {
+        let parts = Self::new(settings.clone());
+        let limits = parts.quota().and_then(|_| parts.concurrency());
+        [
+            limits.map(drop),
+            parts.rate_limit(ByError).map(drop),
+            parts.repeat_guard(ByError).map(drop),
+            parts.health().map(drop),
+            parts.circuit_breaker(ByError).map(drop),
+        ]
     }
 
     pub(super) fn build<C: Clone, O>(
@@ -149,17 +156,15 @@ impl Parts {
     }
 
     fn identity(&self) -> Option<IdentityLayer> {
-        let layer = self.identity.clone()?;
+        let mut listeners = (*self.listeners).clone();
         #[cfg(feature = "metrics")]
         if let Some(metrics) = &self.metrics {
-            let mut heard = (*self.listeners).clone();
-            heard.add(metrics.clone());
-            return Some(layer.with_listener(heard));
+            listeners.add(metrics.clone());
         }
-        Some(layer.with_listener(Arc::clone(&self.listeners)))
+        Some(self.identity.clone()?.with_listener(listeners))
     }
 
-    fn repeat_guard<C>(&self, classifier: C) -> Result<Option<RepeatGuardLayer<C>>, ConfigError> {
+    fn repeat_guard<C>(&self, classifier: C) -> Built<RepeatGuardLayer<C>> {
         let builder = self.settings.repeat_guard_builder();
         let builder = builder.with_classifier(classifier);
         let layer = builder.with_listener(Arc::clone(&self.listeners)).build();
@@ -173,67 +178,47 @@ impl Parts {
         Some(self.settings.validate_layer(schemas))
     }
 
-    fn policy(&self) -> Result<Option<PolicyLayer>, ConfigError> {
+    fn policy(&self) -> Built<PolicyLayer> {
         let asks = !self.settings.policy.ask.is_empty();
         let in_vain = asks && self.approver.is_none();
         refuse_if(in_vain, "policy.ask", "the stack has no approver")?;
-        let Some(layer) = self.settings.policy_layer()? else {
-            return Ok(None);
-        };
-        let layer = self.listeners.of(layer, PolicyLayer::with_listener);
-        Ok(Some(match &self.approver {
-            Some(approves) => approves(layer),
-            None => layer,
+        let layer = self.settings.policy_layer()?;
+        Ok(layer.map(|layer| {
+            let layer = self.listeners.of(layer, PolicyLayer::with_listener);
+            by(self.approver.as_ref(), layer, |layer, approves| {
+                approves(layer)
+            })
         }))
     }
 
-    fn quota(&self) -> Result<Option<QuotaLayer>, ConfigError> {
+    fn quota(&self) -> Built<QuotaLayer> {
         let listeners = Arc::clone(&self.listeners);
         let builder = self.settings.quota_builder()?;
         let layer = builder.map(|builder| builder.with_listener(listeners).build());
         layer.transpose().map_err(in_section("quota"))
     }
 
-    fn concurrency(&self) -> Result<Option<ConcurrencyLimitLayer>, ConfigError> {
+    fn concurrency(&self) -> Built<ConcurrencyLimitLayer> {
         let listeners = Arc::clone(&self.listeners);
         let builder = self.settings.concurrency_limit_builder();
         let layer = builder.map(|builder| builder.with_listener(listeners).build());
         layer.transpose().map_err(in_section("concurrency"))
     }
 
-    fn retry<C>(
-        &self,
-        classifier: C,
-        safety: PerTool<ReplaySafety>,
-    ) -> Result<Option<RetryLayer<C>>, ConfigError> {
-        if !self.settings.retries() {
-            return Ok(None);
-        }
-        let policy = self
-            .settings
-            .retry_policy()?
-            .with_classifier(classifier)
-            .with_listener(Arc::clone(&self.listeners))
-            .with_replay_safety(self.replay_safety(safety));
-        Ok(Some(RetryLayer::new(policy)))
-    }
-
-    fn replay_safety(
-        &self,
-        tools: PerTool<ReplaySafety>,
-    ) -> impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static + use<> {
+    fn retry<C>(&self, classifier: C, tools: PerTool<ReplaySafety>) -> Built<RetryLayer<C>> {
         let rule = self.replay_safety.clone();
-        move |call| match (tools.get(call), &rule) {
+        let safety = move |call: &ToolCall| match (tools.get(call), &rule) {
             (Some(said), _) => *said,
             (None, Some(rule)) => rule(call),
             (None, None) => ReplaySafety::Unknown,
-        }
+        };
+        let policy = self.settings.retry_policy()?.with_classifier(classifier);
+        let policy = policy.with_listener(Arc::clone(&self.listeners));
+        let layer = || RetryLayer::new(policy.with_replay_safety(safety));
+        Ok(self.settings.retries().then(layer))
     }
 
-    fn rate_limit<C>(
-        &self,
-        classifier: C,
-    ) -> Result<Option<RateLimitBackoffLayer<C>>, ConfigError> {
+    fn rate_limit<C>(&self, classifier: C) -> Built<RateLimitBackoffLayer<C>> {
         let builder = self.settings.rate_limit_builder();
         let builder = builder.with_classifier(classifier);
         let layer = builder.with_listener(Arc::clone(&self.listeners)).build();
@@ -259,9 +244,8 @@ impl Parts {
     fn timeout(&self) -> Result<TimeoutLayer, ConfigError> {
         let layer = self.settings.timeout_layer()?;
         let layer = self.listeners.of(layer, TimeoutLayer::with_listener);
-        Ok(match self.timeout.clone() {
-            Some(timeout) => layer.with_timeout_fn(move |call| timeout(call)),
-            None => layer,
-        })
+        Ok(by(self.timeout.clone(), layer, |layer, timeout| {
+            layer.with_timeout_fn(move |call| timeout(call))
+        }))
     }
 }

@@ -1,10 +1,5 @@
-use std::{
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::task::{Context, Poll};
 
-use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::layer::Coded;
@@ -28,36 +23,15 @@ where
 {
     type Response = S::Response;
     type Error = ToolError;
-    type Future = ResponseFuture<<Sanitize<Coded<S, C>> as Service<ToolCall>>::Future>;
+    type Future = <Sanitize<Coded<S, C>> as Service<ToolCall>>::Future;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        ResponseFuture {
-            fut: self.inner.call(call),
-        }
+        self.inner.call(call)
     }
 }
 
 crate::text::opaque_debug!({S: Service<ToolCall> + Clone, C: Clone} Stack<S, C>);
-
-pin_project! {
-    /// Response future for [`Stack`].
-    #[must_use = "futures do nothing unless polled"]
-    pub struct ResponseFuture<F> {
-        #[pin]
-        fut: F,
-    }
-}
-
-impl<F: Future> Future for ResponseFuture<F> {
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        self.project().fut.poll(cx)
-    }
-}
-
-crate::text::opaque_debug!({F} ResponseFuture<F>);
