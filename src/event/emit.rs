@@ -61,12 +61,12 @@ macro_rules! emit {
         });
         $crate::event::event!(
             $level $name,
-            TOOL = line.tool(),
-            SERVER = line.server(),
-            CALL_ID = line.call_id(),
-            TRACE_ID = line.trace_id(),
+            TOOL = &line.tool,
+            SERVER = &line.server,
+            CALL_ID = &line.call_id,
+            TRACE_ID = &line.trace_id,
             CODE = line.code,
-            $text = line.text(),
+            $text = line.text.as_deref(),
             $($field = $value),*
         )
     }};
@@ -165,11 +165,13 @@ impl<'a> From<&'a CallInfo> for Named<'a> {
 /// The names and texts of an event: all of them where [details are heard](details_are_heard), else
 /// as much of tool, server and text as fits into a line.
 pub(crate) struct Line<'a> {
-    named: Named<'a>,
+    /// `None` for a request that names no tool.
+    pub(crate) tool: Option<DisplayValue<Short<'a>>>,
+    pub(crate) server: Option<DisplayValue<Short<'a>>>,
+    pub(crate) call_id: Option<DisplayValue<Short<'a>>>,
+    pub(crate) trace_id: Option<DisplayValue<Short<'a>>>,
     pub(crate) code: Option<&'a str>,
-    text: Option<Cow<'a, str>>,
-    /// How much of the tool's name, and whether the server; `None` for all.
-    room: Option<(usize, bool)>,
+    pub(crate) text: Option<Cow<'a, str>>,
 }
 
 impl<'a> Line<'a> {
@@ -181,79 +183,50 @@ impl<'a> Line<'a> {
         (field, text): (&str, Option<&'a str>),
         rest: impl FnOnce() -> usize,
     ) -> Self {
-        if details_are_heard() {
-            return Self {
-                named,
-                code,
-                text: text.map(Cow::from),
-                room: None,
-            };
+        let all = details_are_heard();
+        let detail = |of: fn(&'a CallInfo) -> Option<&'a str>| {
+            let call = named.call.filter(|_| all);
+            call.and_then(of).map(short)
+        };
+        let mut line = Self {
+            tool: Some(named.tool).filter(|tool| !tool.is_empty()).map(short),
+            server: named.server.map(short),
+            call_id: detail(CallInfo::id),
+            trace_id: detail(CallInfo::trace_id),
+            code,
+            text: text.map(Cow::from),
+        };
+        if !all {
+            let left = MAX_LINE.saturating_sub(head() + rest() + width("code", &code));
+            line.fit(named.tool, (field, text), left);
         }
-        let code_width = code.map_or(0, |code| width(names::field::CODE, &code));
-        let left = MAX_LINE.saturating_sub(head() + rest() + code_width);
-        let text_width = text.map_or(0, |text| width(field, &text));
+        line
+    }
+
+    /// Cuts the tool's name and the text to what is left of a line. A server that leaves too little
+    /// of the text is left out.
+    fn fit(&mut self, tool: &'a str, (field, text): (&str, Option<&'a str>), mut left: usize) {
+        let cut = |max| display(Short::field(tool, max));
+        let lengths = (0..=MAX_NAME).rev();
+        let mut tools = lengths.map(|max| (cut(max), width("tool", &cut(max))));
+        let (tool, taken) = tools
+            .find(|(_, taken)| *taken <= left)
+            .unwrap_or((cut(0), left));
+        self.tool = self.tool.take().map(|_| tool);
+        left -= taken;
+        let text_width = width(field, &text);
         // Advice is shown whole.
         let least = match field {
             names::field::HELP => text_width,
             _ => text_width.min(BESIDE_SERVER),
         };
-        let (tool, server, left) = room(named, left, least);
-        let cut = |text| cut(text, left, width(field, &""));
-        Self {
-            named,
-            code,
-            text: text.and_then(cut),
-            room: Some((tool, server)),
+        let server = width("server", &self.server);
+        match server + least <= left {
+            true => left -= server,
+            false => self.server = None,
         }
+        self.text = text.and_then(|text| cut_middle(text, left, width(field, &"")));
     }
-
-    /// `None` for a request that names no tool.
-    pub(crate) fn tool(&self) -> Option<DisplayValue<Short<'a>>> {
-        let tool = Some(self.named.tool).filter(|tool| !tool.is_empty())?;
-        Some(match self.room {
-            Some((max, _)) => display(Short::field(tool, max)),
-            None => short(tool),
-        })
-    }
-
-    pub(crate) fn server(&self) -> Option<DisplayValue<Short<'a>>> {
-        let fits = self.room.is_none_or(|(_, server)| server);
-        self.named.server.filter(|_| fits).map(short)
-    }
-
-    pub(crate) fn call_id(&self) -> Option<DisplayValue<Short<'a>>> {
-        self.detail(CallInfo::id)
-    }
-
-    pub(crate) fn trace_id(&self) -> Option<DisplayValue<Short<'a>>> {
-        self.detail(CallInfo::trace_id)
-    }
-
-    fn detail(&self, of: fn(&'a CallInfo) -> Option<&'a str>) -> Option<DisplayValue<Short<'a>>> {
-        let call = self.named.call.filter(|_| self.room.is_none());
-        call.and_then(of).map(short)
-    }
-
-    pub(crate) fn text(&self) -> Option<&str> {
-        self.text.as_deref()
-    }
-}
-
-/// Returns how much of the tool's name has room, whether the server has, and how much is left for a
-/// text, which takes `least`.
-fn room(named: Named<'_>, left: usize, least: usize) -> (usize, bool, usize) {
-    let width = |field, name, max| width(field, &display(Short::field(name, max)));
-    let left_by = |max| left.checked_sub(width("tool", named.tool, max));
-    let (max, left) = (0..=MAX_NAME)
-        .rev()
-        .find_map(|max| Some((max, left_by(max)?)))
-        .unwrap_or_default();
-    let server = named
-        .server
-        .map_or(0, |server| width("server", server, MAX_NAME));
-    // A server that leaves too little of the text is left out.
-    let fits = server + least <= left;
-    (max, fits, if fits { left - server } else { left })
 }
 
 /// The least that is shown of a text beside the server, with its name and its quotes.
@@ -264,7 +237,7 @@ const LEAST: usize = 20;
 
 /// Cuts a text that is printed between quotes to `room` characters, `frame` of them for its name
 /// and quotes. The middle goes: the innermost cause of an error stands at its end.
-fn cut(text: &str, room: usize, frame: usize) -> Option<Cow<'_, str>> {
+fn cut_middle(text: &str, room: usize, frame: usize) -> Option<Cow<'_, str>> {
     const DOTS: &str = "...";
     let room = room.checked_sub(frame).filter(|_| room >= LEAST)?;
     let width = |text: &str| format!("{text:?}").chars().count() - "\"\"".len();
@@ -354,7 +327,16 @@ impl Event<'_> {
                 FAILURES = change.failures, GENERATION = detail_or(false, change.generation)),
             Event::Repeated { call, times } => emit!(WARN REPEATED, call, CALLS = times),
             Event::Reused { call, layer } => emit!(DEBUG REUSED, call, LAYER = layer),
-            Event::Inert { .. } => inert(self),
+            // Of the calls for which a layer can do nothing only the first is emitted.
+            Event::Inert {
+                call,
+                layer,
+                reason,
+                help,
+                is_first: true,
+            } => {
+                emit!(WARN INERT, call, text: HELP = help, LAYER = layer, REASON = reason.name())
+            }
             Event::Policy {
                 call,
                 outcome,
@@ -362,22 +344,8 @@ impl Event<'_> {
                 error,
             } => policy(call, outcome, rule, error),
             Event::Evicted { keys, kept } => event!(DEBUG EVICTED, KEYS = keys, KEPT = kept),
-            Event::Breaker { .. } | Event::Token { .. } => {}
+            Event::Inert { .. } | Event::Breaker { .. } | Event::Token { .. } => {}
         }
-    }
-}
-
-/// Of the calls for which a layer can do nothing only the first is emitted.
-fn inert(event: &Event<'_>) {
-    if let Event::Inert {
-        call,
-        layer,
-        reason,
-        help,
-        is_first: true,
-    } = *event
-    {
-        emit!(WARN INERT, call, text: HELP = help, LAYER = layer, REASON = reason.name());
     }
 }
 

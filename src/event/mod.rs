@@ -382,33 +382,6 @@ impl<'a> Event<'a> {
         Self::Reused { call, layer }
     }
 
-    /// [`Event::Inert`]
-    pub const fn inert(
-        call: &'a CallInfo,
-        layer: &'static str,
-        reason: InertReason,
-        help: &'static str,
-        is_first: bool,
-    ) -> Self {
-        Self::Inert {
-            call,
-            layer,
-            reason,
-            help,
-            is_first,
-        }
-    }
-
-    /// [`Event::Policy`], without an error. See [`with_error`](Self::with_error).
-    pub const fn policy(call: &'a CallInfo, outcome: PolicyOutcome, rule: Option<&'a str>) -> Self {
-        Self::Policy {
-            call,
-            outcome,
-            rule,
-            error: None,
-        }
-    }
-
     /// Adds what the attempt failed with, or the refusal. Only of retries, done or refused,
     /// policies, and calls that were not started.
     #[must_use]

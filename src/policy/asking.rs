@@ -115,7 +115,7 @@ impl Asking {
         if !self.is_told {
             self.is_told = true;
             self.policy
-                .tell(info, PolicyOutcome::Asked, Some(&self.rule));
+                .tell(info, PolicyOutcome::Asked, Some(&self.rule), None);
         }
         let slot = self.answer.get_mut();
         let slot = slot.unwrap_or_else(PoisonError::into_inner);
@@ -134,7 +134,7 @@ impl Asking {
         Poll::Ready(match refused {
             None => {
                 self.policy
-                    .tell(info, PolicyOutcome::Approved, Some(&self.rule));
+                    .tell(info, PolicyOutcome::Approved, Some(&self.rule), None);
                 Ok(())
             }
             Some((outcome, error)) => {

@@ -217,7 +217,7 @@ impl Policy {
                     self.inert.pass(&self.listener, info, reason, help);
                 }
                 if self.listener.hears(Level::DEBUG) {
-                    self.tell(info, PolicyOutcome::Allowed, rule);
+                    self.tell(info, PolicyOutcome::Allowed, rule, None);
                 }
                 return Ok(None);
             }
@@ -262,14 +262,23 @@ impl Policy {
         error: ToolError,
     ) -> ToolError {
         let error = error.for_call(call);
-        let event = Event::policy(call, outcome, rule.map(Rule::tool));
-        self.listener.tell(&event.with_error(&error));
+        self.tell(call, outcome, rule, Some(&error));
         error
     }
 
-    pub(super) fn tell(&self, call: &CallInfo, outcome: PolicyOutcome, rule: Option<&Rule>) {
-        let event = Event::policy(call, outcome, rule.map(Rule::tool));
-        self.listener.tell(&event);
+    pub(super) fn tell(
+        &self,
+        call: &CallInfo,
+        outcome: PolicyOutcome,
+        rule: Option<&Rule>,
+        error: Option<&ToolError>,
+    ) {
+        self.listener.tell(&Event::Policy {
+            call,
+            outcome,
+            rule: rule.map(Rule::tool),
+            error,
+        });
     }
 
     /// Returns whether the `n`th rule, from 1, can decide.

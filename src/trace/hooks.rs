@@ -1,4 +1,4 @@
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, time::Duration};
 
 use tracing::Span;
 
@@ -78,32 +78,6 @@ pub trait TraceHooks<Res> {
 
 /// No hooks.
 impl<Res> TraceHooks<Res> for () {}
-
-impl<Res, H: TraceHooks<Res> + ?Sized> TraceHooks<Res> for Arc<H> {
-    fn classify(&self, result: Result<&Res, &ToolError>) -> Outcome {
-        (**self).classify(result)
-    }
-
-    fn output_bytes(&self, response: &Res) -> Option<u64> {
-        (**self).output_bytes(response)
-    }
-
-    fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
-        (**self).answer(response)
-    }
-
-    fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
-        (**self).error_type(error)
-    }
-
-    fn on_start(&self, call: &ToolCall, span: &Span) {
-        (**self).on_start(call, span);
-    }
-
-    fn on_end(&self, call: &CallInfo, end: &End<'_, Res>, span: &Span) {
-        (**self).on_end(call, end, span);
-    }
-}
 
 /// The default hooks: a classifier, and the answers of [the usual types](Answer::of_usual).
 ///
