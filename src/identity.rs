@@ -190,7 +190,7 @@ impl Shared {
     fn refuse(&self, call: &CallInfo, error: ToolError) -> ToolError {
         let error = error.into_own_refusal().for_call(call);
         let event = Event::not_started(call, error.kind()).with_error(&error);
-        self.listener.tell_below(&self.audience, &event);
+        self.listener.tell_with(Some(&self.audience), false, &event);
         error
     }
 }

@@ -55,7 +55,6 @@ impl Claims {
         *self.0.get_mut() |= KEYED;
     }
 
-    #[inline]
     pub(super) fn is_keyed(&self) -> bool {
         self.has(KEYED)
     }

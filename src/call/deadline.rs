@@ -68,7 +68,6 @@ impl ToolCall {
 
     /// Returns whether the [deadline](Self::deadline) was set by a caller who is not trusted: see
     /// [`tighten_from_wire`](Self::tighten_from_wire).
-    #[inline]
     pub fn is_deadline_untrusted(&self) -> bool {
         self.deadline_trust == Trust::Untrusted
     }
@@ -79,12 +78,6 @@ impl ToolCall {
         // It is another one.
         (self.deadline_trust, self.is_reserved) = (Trust::Trusted, false);
         self.claims.withdraw(Claim::Drain);
-    }
-
-    /// The deadline, unless it was set by a caller who is not trusted.
-    #[inline]
-    pub(crate) fn trusted_deadline(&self) -> Option<Instant> {
-        self.deadline.filter(|_| !self.is_deadline_untrusted())
     }
 
     /// Returns whether it can show that a tool works again: not one whose caller, who is not

@@ -44,15 +44,13 @@ impl Hash {
     #[inline]
     fn get(&self, make: impl FnOnce() -> u64) -> u64 {
         match self.0.load(Relaxed) {
-            0 => self.set(make()),
+            0 => {
+                let hash = make();
+                self.0.store(hash, Relaxed);
+                hash
+            }
             hash => hash,
         }
-    }
-
-    #[cold]
-    fn set(&self, hash: u64) -> u64 {
-        self.0.store(hash, Relaxed);
-        hash
     }
 }
 
@@ -97,7 +95,6 @@ struct SipHash {
 }
 
 impl SipHash {
-    #[inline]
     fn new([k0, k1]: [u64; 2]) -> Self {
         Self {
             v0: k0 ^ 0x736f_6d65_7073_6575,

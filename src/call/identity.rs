@@ -1,6 +1,6 @@
 use std::{cmp::Ordering, sync::Arc, time::Duration};
 
-use super::{Claim, Given, Place, ReplaySafety, ToolCall, hash::Hashes, info::Ident};
+use super::{Claim, Given, Place, ReplaySafety, ToolCall, hash::Hashes};
 use crate::text::Short;
 
 /// The separator of server and tool in a flat name, unless a table sets another.
@@ -28,24 +28,28 @@ const SEPARATOR: &str = "__";
 #[derive(Clone)]
 #[must_use]
 pub struct Identity {
-    tool: Arc<str>,
-    server: Option<Arc<str>>,
-    separator: Option<Arc<str>>,
-    is_listed: bool,
-    hashes: Hashes,
+    names: Names,
     replay: ReplaySafety,
     timeout: Option<Duration>,
+}
+
+/// The names of a tool.
+#[derive(Clone)]
+pub(super) struct Names {
+    pub(super) tool: Arc<str>,
+    pub(super) server: Option<Arc<str>>,
+    /// The separator of a flat name, if it is not the usual one.
+    pub(super) separator: Option<Arc<str>>,
+    /// Whether the name may be a key: false where the server's list of tools was not read.
+    pub(super) is_listed: bool,
+    pub(super) hashes: Hashes,
 }
 
 impl Identity {
     /// A tool without a server, under its own name.
     pub fn new(tool: impl Into<Arc<str>>) -> Self {
         Self {
-            tool: tool.into(),
-            server: None,
-            separator: None,
-            is_listed: true,
-            hashes: Hashes::default(),
+            names: Names::new(tool.into()),
             replay: ReplaySafety::Unknown,
             timeout: None,
         }
@@ -53,15 +57,15 @@ impl Identity {
 
     /// Sets the server that has the tool. Default: none, which is a tool of this program.
     pub fn with_server(mut self, server: impl Into<Arc<str>>) -> Self {
-        self.server = Some(server.into());
-        self.hashes = Hashes::default();
+        self.names.server = Some(server.into());
+        self.names.hashes = Hashes::default();
         self
     }
 
     /// Sets what stands between server and tool in the flat name, by which settings may name the
     /// tool. Default: `__`.
     pub fn with_separator(mut self, separator: impl Into<Arc<str>>) -> Self {
-        self.separator = Some(separator.into()).filter(|s: &Arc<str>| &**s != SEPARATOR);
+        self.names.separator = Some(separator.into()).filter(|s: &Arc<str>| &**s != SEPARATOR);
         self
     }
 
@@ -71,8 +75,8 @@ impl Identity {
     /// All such calls of a server have one key in layers that keep state for each tool, and one
     /// label in metrics: invented names make none of their own.
     pub fn unlisted(mut self) -> Self {
-        self.is_listed = false;
-        self.hashes = Hashes::default();
+        self.names.is_listed = false;
+        self.names.hashes = Hashes::default();
         self
     }
 
@@ -90,28 +94,27 @@ impl Identity {
 
     /// Returns the flat name: server, separator and tool; of a tool without a server its own name.
     pub fn flat(&self) -> String {
-        let separator = self.separator.as_deref().unwrap_or(SEPARATOR);
-        match &self.server {
-            Some(server) => [server, separator, &self.tool].concat(),
-            None => self.tool.to_string(),
+        match &self.names.server {
+            Some(server) => [server, self.names.separator(), &self.names.tool].concat(),
+            None => self.names.tool.to_string(),
         }
     }
 
     /// The tool's own name.
     #[doc(alias = "name")]
     pub fn tool(&self) -> &str {
-        &self.tool
+        &self.names.tool
     }
 
     /// The server that has the tool; `None` for a tool of this program.
     pub fn server(&self) -> Option<&str> {
-        self.server.as_deref()
+        self.names.server.as_deref()
     }
 
     /// Returns whether the tool is in a list; `false` if its server's list was [not
     /// read](Self::unlisted) yet.
     pub fn is_listed(&self) -> bool {
-        self.is_listed
+        self.names.is_listed
     }
 
     /// Returns whether calls of the tool may run twice.
@@ -123,31 +126,39 @@ impl Identity {
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
-
-    fn write(&self, ident: &mut Ident) {
-        ident.name = Arc::clone(&self.tool);
-        ident.server = self.server.clone();
-        ident.separator = self.separator.clone();
-        ident.is_listed = self.is_listed;
-        ident.hashes = self.hashes.clone();
-    }
 }
 
-impl Ident {
-    fn is_of(&self, identity: &Identity) -> bool {
-        self.name == identity.tool
-            && self.server == identity.server
-            && self.separator == identity.separator
-            && self.is_listed == identity.is_listed
+impl Names {
+    pub(super) fn new(tool: Arc<str>) -> Self {
+        Self {
+            tool,
+            server: None,
+            separator: None,
+            is_listed: true,
+            hashes: Hashes::default(),
+        }
+    }
+
+    fn are(&self, other: &Self) -> bool {
+        self.tool == other.tool
+            && self.server == other.server
+            && self.separator == other.separator
+            && self.is_listed == other.is_listed
+    }
+
+    /// The hash of (server, name), made once.
+    #[inline]
+    pub(super) fn tool_hash(&self) -> u64 {
+        self.hashes.tool(self.server.as_deref(), self.key_tool())
     }
 
     /// The tool's name in its key; none where it is not known to exist.
     pub(super) fn key_tool(&self) -> Option<&str> {
-        self.is_listed.then_some(&*self.name)
+        self.is_listed.then_some(&*self.tool)
     }
 
     pub(super) fn is_named(&self, name: &str) -> bool {
-        name == &*self.name || self.cmp_flat(name).is_eq()
+        name == &*self.tool || self.cmp_flat(name).is_eq()
     }
 
     /// What stands between server and tool in the flat name.
@@ -158,9 +169,9 @@ impl Ident {
     /// How `name` compares with the flat name of the tool.
     fn cmp_flat(&self, name: &str) -> Ordering {
         let Some(server) = &self.server else {
-            return name.cmp(&self.name);
+            return name.cmp(&self.tool);
         };
-        let flat = [server, self.separator(), &self.name];
+        let flat = [server, self.separator(), &self.tool];
         name.bytes().cmp(flat.into_iter().flat_map(str::bytes))
     }
 }
@@ -191,22 +202,21 @@ impl ToolCall {
     /// The same call under these names.
     pub(crate) fn renamed(mut self, identity: &Identity) -> Self {
         // Made for the first call of the identity, and kept there.
-        let listed = identity.is_listed.then_some(identity.tool());
-        identity.hashes.tool(identity.server(), listed);
+        identity.names.tool_hash();
         if self.has_names_of(identity) {
-            self.data.ident.hashes.adopt(&identity.hashes);
+            self.data.ident.names.hashes.adopt(&identity.names.hashes);
             return self;
         }
         if self.server() != identity.server() {
             self.claims.withdraw(Claim::Health);
         }
-        identity.write(self.data_mut().ident_mut());
+        self.data_mut().ident_mut().names = identity.names.clone();
         self
     }
 
     /// Returns whether it has these names already.
     pub(crate) fn has_names_of(&self, identity: &Identity) -> bool {
-        self.data.ident.is_of(identity)
+        self.data.ident.names.are(&identity.names)
     }
 
     /// Returns whether server and tool are an [identity](Identity), and not what a caller wrote.
@@ -244,17 +254,17 @@ impl ToolCall {
     /// assert!(!call.is_named("shop__charge"));
     /// ```
     pub fn is_named(&self, name: &str) -> bool {
-        self.data.ident.is_named(name)
+        self.data.ident.names.is_named(name)
     }
 
     /// What stands between server and tool in the flat name.
     pub(crate) fn separator(&self) -> &str {
-        self.data.ident.separator()
+        self.data.ident.names.separator()
     }
 
     /// How `name` compares with the flat name of the tool.
     pub(crate) fn cmp_flat(&self, name: &str) -> Ordering {
-        self.data.ident.cmp_flat(name)
+        self.data.ident.names.cmp_flat(name)
     }
 
     /// Returns whether the [replay safety](Self::replay_safety) is what a table knows of the tool.
@@ -275,9 +285,9 @@ impl ToolCall {
 crate::text::debug_fields! {
     /// Shows names, never a value.
     {} |this| Identity {
-        tool: Short::name(&this.tool),
+        tool: Short::name(this.tool()),
         server: this.server().map(Short::name),
-        is_listed: this.is_listed,
+        is_listed: this.is_listed(),
         replay_safety: this.replay,
         timeout: this.timeout,
     }

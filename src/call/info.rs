@@ -6,7 +6,8 @@ use std::{
 use http::Extensions;
 
 use super::{
-    Given, Listeners, Progress, Record, ReplaySafety, arguments::Arguments, hash::Hashes, job::Job,
+    Given, Listeners, Progress, Record, ReplaySafety, arguments::Arguments, identity::Names,
+    job::Job,
 };
 use crate::{error::ToolError, redact::Rules, text::Short};
 
@@ -27,12 +28,7 @@ pub(super) struct Data {
 /// in an error keeps no arguments alive, and the tool can take them without a copy.
 #[derive(Clone)]
 pub(super) struct Ident {
-    pub(super) name: Arc<str>,
-    pub(super) server: Option<Arc<str>>,
-    /// The separator of a flat name, if it is not the usual one.
-    pub(super) separator: Option<Arc<str>>,
-    /// Whether the name may be a key: false where the server's list of tools was not read.
-    pub(super) is_listed: bool,
+    pub(super) names: Names,
     pub(super) id: Option<Arc<str>>,
     pub(super) agent_id: Option<Arc<str>>,
     pub(super) trace_id: Option<Arc<str>>,
@@ -43,7 +39,6 @@ pub(super) struct Ident {
     pub(super) unverified: u8,
     pub(super) timeout: Option<Given<Duration>>,
     pub(super) rules: Rules,
-    pub(super) hashes: Hashes,
     pub(super) record: Arc<Record>,
 }
 
@@ -51,10 +46,7 @@ impl Data {
     pub(super) fn new(name: Arc<str>) -> Self {
         Self {
             ident: Arc::new(Ident {
-                name,
-                server: None,
-                separator: None,
-                is_listed: true,
+                names: Names::new(name),
                 id: None,
                 agent_id: None,
                 trace_id: None,
@@ -63,7 +55,6 @@ impl Data {
                 unverified: 0,
                 timeout: None,
                 rules: Rules::default(),
-                hashes: Hashes::default(),
                 record: Arc::default(),
             }),
             arguments: Arguments::default(),
@@ -96,13 +87,13 @@ macro_rules! getters {
             /// The tool's name.
             #[inline]
             pub fn tool(&self) -> &str {
-                &self.$($ident).+.name
+                &self.$($ident).+.names.tool
             }
 
             /// The server that has the tool, if known.
             #[inline]
             pub fn server(&self) -> Option<&str> {
-                self.$($ident).+.server.as_deref()
+                self.$($ident).+.names.server.as_deref()
             }
 
             /// The call's id, if it has one.
@@ -125,8 +116,20 @@ macro_rules! getters {
                 self.$($ident).+.session_id.as_deref()
             }
 
+            /// Returns whether the principal of the call was
+            /// [not verified](ToolCall::with_unverified_ids): its subject, else its agent, else its
+            /// session. `false` for a call without a principal.
+            pub fn has_unverified_principal(&self) -> bool {
+                let ident = &self.$($ident).+;
+                ident.whose().is_some_and(|whose| ident.is_unverified(whose))
+            }
+
+            /// The id that names the principal.
+            pub(crate) fn whose(&self) -> Option<$crate::call::Whose<'_>> {
+                self.$($ident).+.whose()
+            }
+
             /// The timeout set on the call itself.
-            #[inline]
             pub fn timeout(&self) -> Option<Duration> {
                 self.$($ident).+.timeout.map(|timeout| timeout.value)
             }
@@ -163,7 +166,6 @@ impl CallInfo {
     }
 
     /// Returns whether the call is marked as one that must not run twice.
-    #[inline]
     pub(crate) fn is_unsafe(&self) -> bool {
         self.replay == ReplaySafety::Unsafe
     }
@@ -172,7 +174,6 @@ impl CallInfo {
         &self.ident
     }
 
-    #[cold]
     pub(super) fn set_rules(&mut self, rules: Rules) {
         Arc::make_mut(&mut self.ident).rules = rules;
     }
@@ -198,7 +199,7 @@ impl CallInfo {
     /// Returns whether this is a name of the tool: see
     /// [`ToolCall::is_named`](super::ToolCall::is_named).
     pub(crate) fn is_named(&self, name: &str) -> bool {
-        self.ident.is_named(name)
+        self.ident.names.is_named(name)
     }
 
     /// The shortest timeout on the call's way, in milliseconds, as far as its layers have reported
@@ -250,18 +251,12 @@ impl CallInfo {
         &self.ident.record
     }
 
-    /// Ends its recording.
-    #[inline]
-    pub(super) fn end_recording(&self) {
-        self.ident.record.end(self.recording);
-    }
-
     pub(crate) fn shared_tool(&self) -> &Arc<str> {
-        &self.ident.name
+        &self.ident.names.tool
     }
 
     pub(crate) fn shared_server(&self) -> Option<&Arc<str>> {
-        self.ident.server.as_ref()
+        self.ident.names.server.as_ref()
     }
 
     pub(crate) fn shared_id(&self) -> Option<&Arc<str>> {
@@ -272,19 +267,19 @@ impl CallInfo {
     /// read, so that [all its tools](crate::Identity::unlisted) are one.
     #[inline]
     pub fn listed_tool(&self) -> Option<&str> {
-        self.ident.key_tool()
+        self.ident.names.key_tool()
     }
 
     /// The hash of (server, name), made once per call.
     #[inline]
     pub(crate) fn tool_hash(&self) -> u64 {
-        self.ident.hashes.tool(self.server(), self.listed_tool())
+        self.ident.names.tool_hash()
     }
 
     /// The hash of the server alone, likewise.
     #[inline]
     pub(crate) fn server_hash(&self) -> u64 {
-        self.ident.hashes.server(self.server())
+        self.ident.names.hashes.server(self.server())
     }
 }
 

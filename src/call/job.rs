@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::{Given, Observation, Place, ToolCall, arguments::Arguments, claim::Claims};
+use super::{
+    Given, Observation, Place, ToolCall, arguments::Arguments, claim::Claims, identity::Names,
+};
 use crate::{
     answer::json_bytes,
     call::{Record, ReplaySafety},
@@ -231,9 +233,7 @@ impl ToolCall {
         data.extensions = Extensions::new();
         data.progress = None;
         let ident = data.ident_mut();
-        ident.name = tool.into();
-        (ident.server, ident.separator, ident.is_listed) = (None, None, true);
-        ident.hashes = Default::default();
+        ident.names = Names::new(tool.into());
         ident.record = Arc::default();
         call
     }

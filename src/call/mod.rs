@@ -255,11 +255,9 @@ impl ToolCall {
     /// Sets the server that has the tool; part of the default [`Key`](crate::key::Key).
     #[must_use]
     pub fn with_server(mut self, server: impl Into<Arc<str>>) -> Self {
-        let ident = self.data_mut().ident_mut();
-        ident.server = Some(server.into());
-        ident.separator = None;
-        ident.is_listed = true;
-        ident.hashes = Default::default();
+        let names = &mut self.data_mut().ident_mut().names;
+        (names.server, names.separator, names.is_listed) = (Some(server.into()), None, true);
+        names.hashes = Default::default();
         self.claims.withdraw(Claim::Health);
         self.place = Place::Asked;
         self
@@ -351,7 +349,6 @@ impl ToolCall {
     }
 
     /// Returns whether the call may run twice.
-    #[inline]
     pub fn replay_safety(&self) -> ReplaySafety {
         self.replay.value
     }
@@ -434,7 +431,6 @@ impl ToolCall {
     }
 
     /// Returns whether the arguments are nested deeper than [`MAX_DEPTH`] levels.
-    #[inline]
     pub(crate) fn is_too_deep(&self) -> bool {
         self.data.arguments.is_too_deep()
     }

@@ -24,7 +24,7 @@ pub struct Observation {
 impl Observation {
     #[inline]
     pub(super) fn new(call: CallInfo, owner: bool, first: u16) -> Self {
-        call.observed().set_observed();
+        call.observed().observed.store(true, Relaxed);
         Self {
             call: Some(call),
             owner,
@@ -150,7 +150,7 @@ impl Observation {
             call.record(|record| record.listeners.remove(bit));
         }
         if self.owner {
-            call.end_recording();
+            call.observed().end(call.recording);
         }
     }
 
@@ -238,7 +238,6 @@ impl Observation {
     }
 
     /// Returns whether a timeout layer found the call slow.
-    #[inline]
     pub fn is_slow(&self) -> bool {
         self.record().slow.load(Relaxed)
     }

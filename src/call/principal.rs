@@ -43,7 +43,7 @@ impl fmt::Display for Whose<'_> {
 }
 
 impl Ident {
-    fn whose(&self) -> Option<Whose<'_>> {
+    pub(super) fn whose(&self) -> Option<Whose<'_>> {
         let given = |id: &'_ Option<Arc<str>>| id.as_deref().is_some_and(|id| !id.is_empty());
         if self.subject != 0 {
             Some(Whose::Subject(self.subject))
@@ -56,7 +56,7 @@ impl Ident {
         }
     }
 
-    fn is_unverified(&self, whose: Whose<'_>) -> bool {
+    pub(super) fn is_unverified(&self, whose: Whose<'_>) -> bool {
         self.unverified & whose.bit() != 0
     }
 
@@ -185,17 +185,6 @@ impl ToolCall {
         self
     }
 
-    /// Returns whether the principal of the call was [not verified](Self::with_unverified_ids): its
-    /// subject, else its agent, else its session. `false` for a call without a principal.
-    pub fn has_unverified_principal(&self) -> bool {
-        self.data.ident.has_unverified_principal()
-    }
-
-    /// The id that names the principal.
-    pub(crate) fn whose(&self) -> Option<Whose<'_>> {
-        self.data.ident.whose()
-    }
-
     /// Names the subject by its token, which is kept elsewhere; `None` if there is none.
     #[cfg(feature = "token")]
     pub(crate) fn set_subject(&mut self, token: Option<&str>) {
@@ -205,23 +194,7 @@ impl ToolCall {
     }
 }
 
-impl Ident {
-    fn has_unverified_principal(&self) -> bool {
-        self.whose().is_some_and(|whose| self.is_unverified(whose))
-    }
-}
-
 impl CallInfo {
-    /// Returns whether the principal of the call was [not verified](ToolCall::with_unverified_ids).
-    pub fn has_unverified_principal(&self) -> bool {
-        self.ident().has_unverified_principal()
-    }
-
-    /// The id that names the principal.
-    pub(crate) fn whose(&self) -> Option<Whose<'_>> {
-        self.ident().whose()
-    }
-
     /// A hash that stands for the principal; `None` for a call without one. One that was not
     /// verified has another.
     pub(crate) fn principal_hash(&self) -> Option<u64> {

@@ -36,7 +36,7 @@ pub struct Record {
     pub(super) slow: AtomicBool,
     /// Whether there is an observation: not so of a recording that a layer keeps for its own
     /// attempts.
-    observed: AtomicBool,
+    pub(super) observed: AtomicBool,
     /// Whether the answer is an error in the tool's own words.
     pub(super) reported: AtomicBool,
     /// Whether the answer is one that another call has got.
@@ -134,16 +134,9 @@ impl Record {
         Some(recording)
     }
 
-    /// An observation begins.
-    #[inline]
-    pub(super) fn set_observed(&self) {
-        self.observed.store(true, Relaxed);
-    }
-
     /// Returns whether an [observation](super::ToolCall::observe) reads the record. A layer that
     /// repeats a call has a record too, which no observation reads; then a fact that costs a
     /// reading of the clock need not be recorded.
-    #[inline]
     pub fn is_observed(&self) -> bool {
         self.observed.load(Relaxed)
     }

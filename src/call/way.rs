@@ -69,6 +69,7 @@ impl ToolCall {
 }
 
 impl CallInfo {
+    #[inline]
     fn way(&self) -> &Way {
         &self.observed().way
     }
@@ -115,6 +116,7 @@ impl CallInfo {
     }
 
     /// Returns whether a layer holds the call back: no attempt runs.
+    #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.way().has(HELD)
     }

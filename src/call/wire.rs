@@ -86,12 +86,12 @@ impl ToolCall {
     pub(crate) fn set_names(&mut self, names: [Option<String>; 5]) {
         let ident = self.data_mut().ident_mut();
         [
-            ident.server,
+            ident.names.server,
             ident.id,
             ident.agent_id,
             ident.trace_id,
             ident.session_id,
         ] = names.map(|name| name.map(Into::into));
-        ident.hashes = Default::default();
+        ident.names.hashes = Default::default();
     }
 }

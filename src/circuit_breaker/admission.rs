@@ -264,7 +264,7 @@ impl Breaker {
             principal: &whose.to_string(),
             call,
         };
-        shared.listener.tell_also(audience, &event);
+        shared.listener.tell_with(Some(audience), true, &event);
     }
 
     /// Emits a transition of this breaker, which does not name it yet.
@@ -286,7 +286,7 @@ impl Breaker {
             call,
         };
         cell.wake();
-        shared.listener.tell_also(audience, &event);
+        shared.listener.tell_with(Some(audience), true, &event);
         if let Some(subscribers) = shared.subscribers.get() {
             // The error means that there is no subscriber now.
             let _ = subscribers.send((self.0.hash(), transition));

@@ -75,7 +75,6 @@ impl Audience {
 
     /// Puts the listeners that are present on the call before the others. Returns those that are
     /// new.
-    #[cold]
     pub(crate) fn meet(&self, call: &CallInfo) -> Vec<Arc<dyn Listen>> {
         let listeners = call.present_listeners();
         let mut met = self.met();
@@ -110,7 +109,6 @@ impl Listener {
     /// No listener.
     pub(crate) const NONE: Self = Self(None);
 
-    #[inline]
     pub(crate) fn is_set(&self) -> bool {
         self.0.is_some()
     }
@@ -133,18 +131,9 @@ impl Listener {
         self.tell_with(None, true, event);
     }
 
-    /// Like [`tell`](Self::tell), and gives it to those of `audience` as well.
-    pub(crate) fn tell_also(&self, audience: &Audience, event: &Event<'_>) {
-        self.tell_with(Some(audience), true, event);
-    }
-
-    /// Like [`tell_also`](Self::tell_also) without those of the call: the layers above see the end
-    /// of the call themselves.
-    pub(crate) fn tell_below(&self, audience: &Audience, event: &Event<'_>) {
-        self.tell_with(Some(audience), false, event);
-    }
-
-    fn tell_with(&self, audience: Option<&Audience>, above: bool, event: &Event<'_>) {
+    /// Like [`tell`](Self::tell), and gives it to those of `audience` as well. Without `above` those
+    /// of the call do not get it: the layers above see the end of the call themselves.
+    pub(crate) fn tell_with(&self, audience: Option<&Audience>, above: bool, event: &Event<'_>) {
         event.trace();
         let own = self.0.as_deref();
         let is_own = |listen| own.is_some_and(|own| own.includes(listen));

@@ -315,7 +315,7 @@ pub trait Ticket {
     /// Returns the deadline after which a drop is late. Asked when the call is sent. Default: the
     /// deadline of the call, unless an untrusted caller has set it.
     fn deadline(&self, call: &ToolCall) -> Option<Instant> {
-        call.trusted_deadline()
+        call.deadline().filter(|_| !call.is_deadline_untrusted())
     }
 
     /// Returns since when the call counts as pending. Asked at its first `Pending` at which no layer

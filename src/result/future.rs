@@ -163,7 +163,7 @@ impl Pending {
                 error,
                 duration,
                 attempts,
-                metadata: Metadata::of(below),
+                metadata: Metadata { below, extra: None },
             },
         }
     }

@@ -16,11 +16,6 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    #[inline]
-    pub(super) fn of(below: Recorded) -> Self {
-        Self { below, extra: None }
-    }
-
     /// How many attempts there might have been; none if no layer repeats calls.
     pub fn max_attempts(&self) -> Option<u32> {
         Some(self.below.max_attempts).filter(|n| *n > 0)

@@ -70,11 +70,6 @@ impl Seen {
     }
 }
 
-/// Returns whether a subscriber listens to spans of ours at DEBUG: then they have their fields.
-fn debug_spans_are_heard() -> bool {
-    heard!(SPAN DEBUG)
-}
-
 /// Returns whether a subscriber listens to events like ours, on any level. A filter by the name of
 /// an event cannot be asked here.
 fn some_event_is_heard() -> bool {
@@ -90,7 +85,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         let scope = layer.show.scope;
         let span = scope.span();
         let is_filled = !span.is_disabled()
-            && (layer.show.fields || debug_spans_are_heard() || foreign::is_exported(&span));
+            && (layer.show.fields || heard!(SPAN DEBUG) || foreign::is_exported(&span));
         let readers = is_filled.then(|| scope.fill(&span, call));
         let heard = !span.is_disabled() || scope == Scope::Call && some_event_is_heard();
         if heard {
