@@ -93,10 +93,7 @@ pub(crate) fn dismantle(value: Value) {
 fn extent(map: &Map<String, Value>, limit: usize) -> (bool, usize) {
     let nested = |v: &&Value| v.is_array() || v.is_object();
     let mut values = 1 + 2 * map.len();
-    // Flat arguments, the usual case, need no list of places to visit.
-    if !map.values().any(|v| nested(&v)) {
-        return (limit == 0, values);
-    }
+    // Flat arguments, the usual case, allocate nothing here.
     let mut rest: Vec<(&Value, usize)> = map.values().filter(nested).map(|v| (v, 2)).collect();
     while let Some((value, level)) = rest.pop() {
         if level > limit {

@@ -68,6 +68,7 @@ impl ToolCall {
 
     /// Returns whether the [deadline](Self::deadline) was set by a caller who is not trusted: see
     /// [`tighten_from_wire`](Self::tighten_from_wire).
+    #[inline]
     pub fn is_deadline_untrusted(&self) -> bool {
         self.deadline_trust == Trust::Untrusted
     }

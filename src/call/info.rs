@@ -130,6 +130,7 @@ macro_rules! getters {
             }
 
             /// The timeout set on the call itself.
+            #[inline]
             pub fn timeout(&self) -> Option<Duration> {
                 self.$($ident).+.timeout.map(|timeout| timeout.value)
             }

@@ -22,6 +22,7 @@ pub(crate) struct Listeners {
 
 impl Listeners {
     /// Adds a listener. Returns its bit, or 0 if it was there; `None` if there is no place.
+    #[inline]
     pub(super) fn add(&self, listen: &Weak<dyn Listen>) -> Option<u8> {
         let mut places = self.places();
         let present = self.present.load(Relaxed);
@@ -74,6 +75,7 @@ impl Listeners {
     }
 }
 
+#[inline]
 fn of(places: &Places, present: u8) -> impl Iterator<Item = &Weak<dyn Listen>> {
     let is_present = move |n: &usize| present & 1 << *n != 0;
     let places = (0..MAX_LISTENERS).filter(is_present).map(|n| &places[n]);

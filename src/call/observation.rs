@@ -238,6 +238,7 @@ impl Observation {
     }
 
     /// Returns whether a timeout layer found the call slow.
+    #[inline]
     pub fn is_slow(&self) -> bool {
         self.record().slow.load(Relaxed)
     }

@@ -30,10 +30,7 @@ impl ToolCall {
     #[inline]
     pub(crate) fn begin_repeated(&mut self, attempts: u32) -> bool {
         self.claims.set_keyed();
-        let is_new = !self.is_recorded();
-        if is_new {
-            self.start_recording();
-        }
+        let is_new = self.start_recording();
         self.data.ident.record.set_max_attempts(attempts);
         is_new
     }
@@ -63,27 +60,25 @@ impl ToolCall {
     /// the call before it sends it on.
     #[inline]
     pub fn observe(&mut self) -> Observation {
-        let is_new = !self.is_recorded();
-        if is_new {
-            self.start_recording();
-        }
+        let is_new = self.start_recording();
         Observation::new(self.info(), is_new, self.attempt)
     }
 
-    /// A recording that is over belongs to an earlier call that this one was cloned from.
+    /// Starts a recording, unless the call has one. One that is over belongs to an earlier call that
+    /// this one was cloned from. Returns whether it is a new one.
     #[inline]
-    fn is_recorded(&self) -> bool {
-        self.recording != 0 && self.data.ident.record.is_current(self.recording)
-    }
-
-    #[inline]
-    fn start_recording(&mut self) {
-        self.recording = match self.data.ident.record.start() {
+    fn start_recording(&mut self) -> bool {
+        let record = &self.data.ident.record;
+        if self.recording != 0 && record.is_current(self.recording) {
+            return false;
+        }
+        self.recording = match record.start() {
             Some(recording) => recording,
             None => self.start_fresh_recording(),
         };
         // The record may be new, or may have the limit of an earlier call.
         self.share_limit();
+        true
     }
 
     /// A clone of this call is being observed: this one gets a record of its own.

@@ -2,64 +2,63 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use serde_json::{Map, Value};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeMap as _,
+};
+use serde_json::Value;
 
 use super::{Given, ReplaySafety, ToolCall};
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-struct Wire<'a, A> {
-    #[serde(borrow)]
-    name: std::borrow::Cow<'a, str>,
-    #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
-    arguments: Option<A>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    server: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    agent_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    trace_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    session_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    timeout_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    replay_safe: Option<bool>,
-}
 
 /// Writes the real arguments: for a wire or a queue, not for a log.
 impl Serialize for ToolCall {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let owned = |s: Option<&str>| s.map(str::to_owned);
         self.check().map_err(serde::ser::Error::custom)?;
-        Wire {
-            name: self.tool().into(),
-            arguments: Some(self.arguments()).filter(|a| !a.is_empty()),
-            id: owned(self.id()),
-            server: owned(self.server()),
-            agent_id: owned(self.agent_id()),
-            trace_id: owned(self.trace_id()),
-            session_id: owned(self.session_id()),
-            timeout_ms: self
-                .timeout()
-                .map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
-            replay_safe: match self.replay_safety() {
-                ReplaySafety::Unknown => None,
-                other => Some(other == ReplaySafety::Safe),
-            },
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("name", self.tool())?;
+        if !self.arguments().is_empty() {
+            map.serialize_entry("arguments", self.arguments())?;
         }
-        .serialize(serializer)
+        for (field, name) in [
+            ("id", self.id()),
+            ("server", self.server()),
+            ("agent_id", self.agent_id()),
+            ("trace_id", self.trace_id()),
+            ("session_id", self.session_id()),
+        ] {
+            if let Some(name) = name {
+                map.serialize_entry(field, name)?;
+            }
+        }
+        if let Some(timeout) = self.timeout() {
+            let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+            map.serialize_entry("timeout_ms", &ms)?;
+        }
+        if self.replay_safety() != ReplaySafety::Unknown {
+            let is_safe = self.replay_safety() == ReplaySafety::Safe;
+            map.serialize_entry("replay_safe", &is_safe)?;
+        }
+        map.end()
     }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    name: String,
+    arguments: Option<Value>,
+    id: Option<String>,
+    server: Option<String>,
+    agent_id: Option<String>,
+    trace_id: Option<String>,
+    session_id: Option<String>,
+    timeout_ms: Option<u64>,
+    replay_safe: Option<bool>,
 }
 
 impl<'de> Deserialize<'de> for ToolCall {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let wire = Wire::<Value>::deserialize(deserializer)?;
-        let mut call = ToolCall::new(wire.name.into_owned())
-            .with_json(wire.arguments.unwrap_or_else(|| Value::Object(Map::new())))
+        let wire = Wire::deserialize(deserializer)?;
+        let mut call = ToolCall::new(wire.name)
+            .with_json(wire.arguments.unwrap_or_default())
             .map_err(D::Error::custom)?;
         call.set_names([
             wire.server,
