@@ -385,9 +385,7 @@ impl Settings {
     fn lacks_safety(&self, info: &CallInfo, error: Option<&ToolError>) {
         let help = match error {
             Some(error) if error.is_shed() => NORMALIZE,
-            _ => {
-                "set `replay_safe` (manifest, settings), trust annotations, or use `with_replay_safety`"
-            }
+            _ => "set `replay_safe`/`with_replay_safety` or trust annotations",
         };
         let reason = InertReason::NotMarkedSafe;
         self.inert.pass(&self.listener, info, reason, help);
