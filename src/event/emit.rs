@@ -327,16 +327,7 @@ impl Event<'_> {
                 FAILURES = change.failures, GENERATION = detail_or(false, change.generation)),
             Event::Repeated { call, times } => emit!(WARN REPEATED, call, CALLS = times),
             Event::Reused { call, layer } => emit!(DEBUG REUSED, call, LAYER = layer),
-            // Of the calls for which a layer can do nothing only the first is emitted.
-            Event::Inert {
-                call,
-                layer,
-                reason,
-                help,
-                is_first: true,
-            } => {
-                emit!(WARN INERT, call, text: HELP = help, LAYER = layer, REASON = reason.name())
-            }
+            Event::Inert { .. } => inert(self),
             Event::Policy {
                 call,
                 outcome,
@@ -344,8 +335,22 @@ impl Event<'_> {
                 error,
             } => policy(call, outcome, rule, error),
             Event::Evicted { keys, kept } => event!(DEBUG EVICTED, KEYS = keys, KEPT = kept),
-            Event::Inert { .. } | Event::Breaker { .. } | Event::Token { .. } => {}
+            Event::Breaker { .. } | Event::Token { .. } => {}
         }
+    }
+}
+
+/// Of the calls for which a layer can do nothing only the first is emitted.
+fn inert(event: &Event<'_>) {
+    if let Event::Inert {
+        call,
+        layer,
+        reason,
+        help,
+        is_first: true,
+    } = *event
+    {
+        emit!(WARN INERT, call, text: HELP = help, LAYER = layer, REASON = reason.name());
     }
 }
 
