@@ -14,10 +14,21 @@ use crate::{
     text::limited::{self, LEVELS},
 };
 
-/// Recognises an error as a leaf that is a transport met it on its own wire; `None` if no edge
-/// knows its type.
-pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
-    const KNOWN: &[fn(&(dyn StdError + 'static)) -> Option<ToolError>] = &[
+/// Defines questions to each edge that is compiled in. The first one that knows the answer has it.
+macro_rules! ask {
+    ($($(#[$doc:meta])* $name:ident($arg:ty) -> $out:ty, $how:ident: [$($known:tt)*];)*) => {$(
+        $(#[$doc])*
+        pub(crate) fn $name(arg: $arg) -> $out {
+            const KNOWN: &[fn($arg) -> $out] = &[$($known)*];
+            KNOWN.iter().$how(|known| known(arg))
+        }
+    )*};
+}
+
+ask! {
+    /// Recognises an error as a leaf that is a transport met it on its own wire; `None` if no edge
+    /// knows its type.
+    cause(&(dyn StdError + 'static)) -> Option<ToolError>, find_map: [
         #[cfg(feature = "tower")]
         crate::edge::tower::cause,
         #[cfg(feature = "hyper")]
@@ -31,29 +42,46 @@ pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
         #[cfg(feature = "tonic")]
         crate::edge::tonic::on_wire,
     ];
-    KNOWN.iter().find_map(|known| known(error))
-}
-
-/// Returns whether an error wraps another and adds nothing.
-pub(crate) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
-    const KNOWN: &[fn(&(dyn StdError + 'static)) -> bool] = &[
+    /// Returns whether an error wraps another and adds nothing.
+    is_transparent(&(dyn StdError + 'static)) -> bool, any: [
         #[cfg(feature = "tower")]
         crate::edge::tower::is_transparent,
         #[cfg(feature = "tonic")]
         crate::edge::tonic::is_transparent,
     ];
-    KNOWN.iter().any(|known| known(error))
-}
-
-/// Returns the text of an error whose own is not for people.
-pub(crate) fn shown(error: &(dyn StdError + 'static)) -> Option<String> {
-    const KNOWN: &[fn(&(dyn StdError + 'static)) -> Option<String>] = &[
+    /// Returns the text of an error whose own is not for people.
+    shown(&(dyn StdError + 'static)) -> Option<String>, find_map: [
         #[cfg(feature = "mcp")]
         crate::edge::mcp::shown,
         #[cfg(feature = "tonic")]
         crate::edge::tonic::shown,
     ];
-    KNOWN.iter().find_map(|known| known(error))
+    /// Returns whether a layer of another crate refused the call.
+    is_refusal(&(dyn StdError + 'static)) -> bool, any: [
+        #[cfg(feature = "tower")]
+        crate::edge::tower::is_refusal,
+    ];
+    /// Returns whether a layer of another crate exports the span. The span is new, and was not
+    /// entered yet.
+    is_exported(&Span) -> bool, any: [
+        #[cfg(feature = "otel")]
+        crate::edge::otel::is_exported,
+    ];
+    /// Returns whether the sampler of another crate drops a span.
+    is_sampled_out(&Span) -> bool, any: [
+        #[cfg(feature = "otel")]
+        crate::edge::otel::is_sampled_out,
+    ];
+    /// Returns the token of the one for whom a call is made.
+    subject(&ToolCall) -> Option<&str>, find_map: [
+        #[cfg(feature = "token")]
+        |call| call.subject_token().map(crate::edge::token::Secret::expose),
+    ];
+    /// Returns whether an answer only asks for input: the call is made again with it.
+    asks(&dyn Any) -> bool, any: [
+        #[cfg(feature = "mcp")]
+        crate::edge::mcp::asks,
+    ];
 }
 
 /// A text that was made of an error, without the address in it: that may be a secret as a whole.
@@ -65,43 +93,6 @@ pub(crate) fn without_address(text: String, error: &(dyn StdError + 'static)) ->
         crate::edge::mcp::without_address,
     ];
     KNOWN.iter().fold(text, |text, known| known(text, error))
-}
-
-/// Returns whether a layer of another crate refused the call.
-pub(crate) fn is_refusal(error: &(dyn StdError + 'static)) -> bool {
-    const KNOWN: &[fn(&(dyn StdError + 'static)) -> bool] = &[
-        #[cfg(feature = "tower")]
-        crate::edge::tower::is_refusal,
-    ];
-    KNOWN.iter().any(|known| known(error))
-}
-
-/// Returns whether a layer of another crate exports the span. The span is new, and was not entered
-/// yet.
-pub(crate) fn is_exported(span: &Span) -> bool {
-    const KNOWN: &[fn(&Span) -> bool] = &[
-        #[cfg(feature = "otel")]
-        crate::edge::otel::is_exported,
-    ];
-    KNOWN.iter().any(|known| known(span))
-}
-
-/// Returns whether the sampler of another crate drops a span.
-pub(crate) fn is_sampled_out(span: &Span) -> bool {
-    const KNOWN: &[fn(&Span) -> bool] = &[
-        #[cfg(feature = "otel")]
-        crate::edge::otel::is_sampled_out,
-    ];
-    KNOWN.iter().any(|known| known(span))
-}
-
-/// The token of the one for whom a call is made.
-pub(crate) fn subject(call: &ToolCall) -> Option<&str> {
-    const KNOWN: &[fn(&ToolCall) -> Option<&str>] = &[
-        #[cfg(feature = "token")]
-        |call| call.subject_token().map(crate::edge::token::Secret::expose),
-    ];
-    KNOWN.iter().find_map(|known| known(call))
 }
 
 /// An answer of a known type, as it is kept.
@@ -155,15 +146,6 @@ pub(crate) fn hash_json<T: Serialize>(answer: &T, hasher: &mut dyn Hasher) -> bo
     let len = MAX_HASHED - rest.len();
     hasher.write(&json[..len]);
     is_whole || len == MAX_HASHED
-}
-
-/// Returns whether an answer only asks for input: the call is made again with it.
-pub(crate) fn asks(answer: &dyn Any) -> bool {
-    const KNOWN: &[fn(&dyn Any) -> bool] = &[
-        #[cfg(feature = "mcp")]
-        crate::edge::mcp::asks,
-    ];
-    KNOWN.iter().any(|known| known(answer))
 }
 
 /// The answer that has this JSON.

@@ -120,8 +120,8 @@ impl ToolError {
         if let Some(reason) = error["reason"].as_str().filter(|_| is_ours) {
             return reason.to_owned();
         }
-        let texts = REASONS.iter().filter_map(|at| json.pointer(at)?.as_str());
-        let text = texts.filter(|text| !text.trim().is_empty()).next();
+        let mut texts = REASONS.iter().filter_map(|at| json.pointer(at)?.as_str());
+        let text = texts.find(|text| !text.trim().is_empty());
         // The text may say no more than that there are errors.
         let errors = json.get("errors").map(Value::to_string);
         let errors =

@@ -17,13 +17,13 @@ use self::{
     status::status,
 };
 use super::ErrorKind;
-use crate::{hint, text::with_buffer};
+use crate::text::with_buffer;
 
 /// The kind that the text means, if it is clear, and the HTTP status that it names.
 pub(super) fn classify(text: &str) -> Option<(ErrorKind, Option<StatusCode>)> {
     with_buffer(|words| {
         normalise(text, words);
-        if find(words, "message larger than ").is_some() {
+        if words.contains(" message larger than ") {
             return None;
         }
         if let Some(known) = grpc::classify(text) {
@@ -35,31 +35,19 @@ pub(super) fn classify(text: &str) -> Option<(ErrorKind, Option<StatusCode>)> {
                 Some((ErrorKind::RateLimited, Some(StatusCode::FORBIDDEN)))
             }
             Some(status) => Some((ErrorKind::from_http_status(status.as_u16())?, Some(status))),
-            None => Some((by_words(text, words)?, None)),
+            None => Some((by_words(words)?, None)),
         }
     })
 }
 
-fn by_words(text: &str, words: &str) -> Option<ErrorKind> {
+fn by_words(words: &str) -> Option<ErrorKind> {
     match first_meant(words) {
         Some(kind) => Some(kind),
         None if names_missing_tool(words) => Some(ErrorKind::NotFound),
-        None if words.ends_with(" : eof ") => Some(ErrorKind::ConnectionFailed),
-        None => asks_for_patience(text, words).then_some(ErrorKind::RateLimited),
+        None => words
+            .ends_with(" : eof ")
+            .then_some(ErrorKind::ConnectionFailed),
     }
-}
-
-/// A delay beside words of a limit. A delay alone means no limit: a server that is down may ask for
-/// one as well.
-fn asks_for_patience(text: &str, words: &str) -> bool {
-    hint::from_text(text).is_some()
-        && starts(words).any(|at| {
-            let (head, tail) = words.split_at(at);
-            let word = tail.split(BLANKS).next().unwrap_or_default();
-            let tail = &tail[word.len()..];
-            let is_bare = head.ends_with(' ') && tail.starts_with(' ');
-            hint::LIMITS.contains(&word) && (is_bare || !is_setting(head, tail))
-        })
 }
 
 /// What stands between words. Inside an identifier it is `_` if that begins in lower case, as
@@ -161,21 +149,12 @@ fn split(words: &str) -> impl DoubleEndedIterator<Item = &str> {
     words.split(BLANKS).filter(|w| !w.is_empty())
 }
 
-/// Returns whether the words at a place are these, as a whole.
+/// Returns whether the words at a place are these, whatever stands between them.
 fn stands_at(words: &str, at: usize, phrase: &str) -> bool {
-    let end = words.as_bytes().get(at + phrase.len());
-    end.is_some_and(|end| is_blank(*end)) && begins(&words[at..], phrase)
-}
-
-/// Returns whether the words begin with these, whatever stands between them.
-fn begins(words: &str, text: &str) -> bool {
-    let mut pairs = words.bytes().zip(text.bytes());
-    words.len() >= text.len() && pairs.all(|(w, t)| w == t || t == b' ' && is_blank(w))
-}
-
-/// Where a word begins that these characters follow from.
-fn find(words: &str, text: &str) -> Option<usize> {
-    starts(words).find(|at| begins(&words[*at..], text))
+    let (words, phrase) = (&words.as_bytes()[at..], phrase.as_bytes());
+    let mut pairs = words.iter().zip(phrase);
+    words.get(phrase.len()).is_some_and(|end| is_blank(*end))
+        && pairs.all(|(w, t)| w == t || *t == b' ' && is_blank(*w))
 }
 
 /// Words beside a phrase with which it means something else.

@@ -38,7 +38,7 @@ const OF_LIMITS: &[&[&str]] = &[
 ];
 
 /// Words of a limit.
-pub(crate) const LIMITS: &[&str] = &[
+const LIMITS: &[&str] = &[
     "limit",
     "limits",
     "limited",
