@@ -85,8 +85,10 @@ impl McpServer {
     /// `server` is its name in errors and events. The process is started with the connection, and
     /// started again when it has ended.
     ///
-    /// stdin and stdout are pipes, and stderr is that of this program. A message of more than 16
-    /// MiB or 200,000 values is an error of its call: see [`McpLines`](super::McpLines).
+    /// stdin and stdout are pipes. A message of more than 16 MiB or 200,000 values is an error of
+    /// its call: see [`McpLines`](super::McpLines). stderr is that of this program, as it is: what
+    /// the process writes there is neither redacted nor escaped, because it has this program's
+    /// rights anyway, and its last words must not be lost when it crashes.
     ///
     /// # Process
     ///
