@@ -45,6 +45,7 @@ pub(crate) const MOST_KEYS: usize = 1 << 24;
 /// | [`quota`](crate::quota) | units are used up, if there is another key to evict | calls pass |
 /// | [`concurrency_limit`](crate::concurrency_limit) | calls run or wait | calls pass |
 /// | [`repeat_guard`](crate::repeat_guard) | a failure is recent, if there is another key to evict | calls are not compared |
+/// | [`retry`](crate::retry), for budgets | retries were made lately | keys share one budget |
 ///
 /// A key is also kept as long as a call with it is in flight.
 ///

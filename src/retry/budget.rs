@@ -13,7 +13,7 @@ use crate::{
     call::{CallInfo, ToolCall},
     config::{ConfigError, refuse_if},
     event::Listener,
-    key::{DEFAULT_MAX_KEYS, Key},
+    key::Keys,
     kit::{
         lane::{here, lanes},
         registry::{Evict, Keep, Registry},
@@ -197,7 +197,8 @@ pub(super) struct Budgets {
     /// The size of the budget of each key. It counts nothing itself.
     each: RetryBudget,
     pub(super) total: Option<RetryBudget>,
-    keys: Registry<KeyBudget>,
+    keys: Keys,
+    of_keys: Registry<KeyBudget>,
     /// Whether a retry was asked for: before that no call of a key has to be counted.
     is_used: Arc<AtomicBool>,
 }
@@ -215,11 +216,11 @@ impl Evict for KeyBudget {
 }
 
 impl Budgets {
-    pub(super) fn new(each: RetryBudget, key: Key) -> Self {
-        let overflow = KeyBudget(each.of_key(Instant::now()));
-        let keys = Registry::new(key, DEFAULT_MAX_KEYS, overflow, Listener::default());
+    pub(super) fn new(each: RetryBudget, keys: Keys) -> Self {
+        let unused = || KeyBudget(each.of_key(Instant::now()));
         Self {
-            keys: keys.of_layer("retry"),
+            of_keys: keys.registry("retry", Listener::default(), unused(), |_| unused()),
+            keys,
             each,
             total: None,
             is_used: Arc::default(),
@@ -227,11 +228,13 @@ impl Budgets {
     }
 
     /// Budgets that nothing has used, of another size or for other keys.
-    pub(super) fn unused(&self, each: Option<RetryBudget>, key: Option<Key>) -> Self {
+    pub(super) fn unused(&self, each: Option<RetryBudget>, more: Keys) -> Self {
         let each = each.unwrap_or_else(|| self.each.clone());
+        let mut keys = self.keys.clone();
+        keys.set(more);
         Self {
             total: self.total.clone(),
-            ..Self::new(each, key.unwrap_or_else(|| self.keys.key().clone()))
+            ..Self::new(each, keys)
         }
     }
 
@@ -240,7 +243,7 @@ impl Budgets {
             total.deposit(Instant::now);
         }
         if self.is_used.load(Relaxed)
-            && let Some(entry) = self.keys.peek(&call.info())
+            && let Some(entry) = self.of_keys.peek(&call.info())
         {
             entry.value().0.deposit(Instant::now);
         }
@@ -250,7 +253,7 @@ impl Budgets {
     pub(super) fn withdraw(&self, call: &CallInfo, now: Instant) -> bool {
         self.is_used.store(true, Relaxed);
         let make = || KeyBudget(self.each.of_key(now));
-        let entry = self.keys.keep(call, make);
+        let entry = self.of_keys.keep(call, make);
         let total = || self.total.as_ref().is_none_or(|total| total.withdraw(now));
         entry.value().0.withdraw_if(now, total)
     }

@@ -8,7 +8,7 @@ use crate::{
     config::{ConfigError, refuse_if},
     error::{NORMALIZE, ToolError},
     event::{Event, InertReason, Listen, Listener, RetryRefusal},
-    key::Key,
+    key::Keys,
     kit::{
         backoff::{Backoff, Random},
         caller::Caller,
@@ -73,7 +73,7 @@ impl RetryPolicy {
                 max_delay: Duration::from_secs(300),
                 rate_limit_delay: Duration::from_secs(30),
                 repeats_rate_limits: true,
-                budgets: Some(Budgets::new(RetryBudget::default(), Key::default())),
+                budgets: Some(Budgets::new(RetryBudget::default(), Keys::default())),
                 rule: None,
                 assumes_safe: false,
                 listener: Listener::default(),
@@ -164,7 +164,7 @@ impl<C> RetryPolicy<C> {
     /// Each key has its minimum: if 50 tools of a server fail together, they may send up to 500
     /// retries in 20 s. [`with_total_budget`](Self::with_total_budget) bounds the sum.
     pub fn with_budget(self, budget: RetryBudget) -> Self {
-        self.edit_budgets(|budgets| *budgets = budgets.unused(Some(budget), None))
+        self.edit_budgets(|budgets| *budgets = budgets.unused(Some(budget), Keys::default()))
     }
 
     /// Sets a budget for the retries of all keys together, beside their own. Default: none.
@@ -175,10 +175,17 @@ impl<C> RetryPolicy<C> {
         self.edit_budgets(|budgets| budgets.total = Some(budget))
     }
 
-    /// Sets what calls share a budget. Default: those of one tool of one server. At most 10,000
-    /// keys are kept; those beyond share one budget.
-    pub fn with_budget_key(self, key: Key) -> Self {
-        self.edit_budgets(|budgets| *budgets = budgets.unused(None, Some(key)))
+    /// Sets which calls share a budget, how many keys are kept, and which are known. See [`Keys`].
+    /// Default: one for each tool of each server; 10,000 are kept, and those beyond share one.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Keys`].
+    pub fn with_budget_keys(self, keys: impl Into<Keys>) -> Result<Self, ConfigError> {
+        let mut all = Keys::default();
+        all.set(keys);
+        all.check()?;
+        Ok(self.edit_budgets(|budgets| *budgets = budgets.unused(None, all)))
     }
 
     /// Removes the budgets: each call is retried as often as its attempts allow, whatever the state
@@ -249,7 +256,7 @@ impl<C> RetryPolicy<C> {
 
     fn edit_budgets(self, change: impl FnOnce(&mut Budgets)) -> Self {
         self.edit(|s| {
-            let default = || Budgets::new(RetryBudget::default(), Key::default());
+            let default = || Budgets::new(RetryBudget::default(), Keys::default());
             change(s.budgets.get_or_insert_with(default));
         })
     }

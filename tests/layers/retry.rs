@@ -10,7 +10,7 @@ use std::{
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_toolcall::{
-    ErrorKind, Event, Execution, Key, Outcome, ReplaySafety, ToolCall, ToolError, Trust,
+    ErrorKind, Event, Execution, Key, Keys, Outcome, ReplaySafety, ToolCall, ToolError, Trust,
     backoff::{Backoff, Jitter},
     deadline::DeadlineLayer,
     rate_limit::RateLimitBackoffLayer,
@@ -561,7 +561,7 @@ async fn each_tool_has_a_budget_of_its_own() {
     });
     // Without a delay: all within one window.
     let quick = || policy().with_backoff(Backoff::fixed(Duration::ZERO).unwrap());
-    let by_server = || quick().with_budget_key(Key::Server);
+    let by_server = || quick().with_budget_keys(Key::Server).unwrap();
     let in_all = || quick().with_total_budget(RetryBudget::default());
     for (policy, well, other_server) in [
         (quick(), 10, 10),
@@ -574,6 +574,25 @@ async fn each_tool_has_a_budget_of_its_own() {
         assert_eq!(repaired(&stack, "well", "docs", 10).await, well);
         assert_eq!(repaired(&stack, "well", "wiki", 10).await, other_server);
     }
+}
+
+/// D6: keys beyond the bound share a budget.
+#[tokio::test(start_paused = true)]
+async fn budgets_take_keys_as_other_layers_do() {
+    for max in [0, usize::MAX] {
+        let error = policy().with_budget_keys(Keys::default().at_most(max));
+        assert_eq!(error.unwrap_err().field(), "max_keys");
+    }
+    let (_, tool) = tool(|_, call| match (call.tool(), call.attempt()) {
+        ("well", 2..) => Ok(1),
+        _ => Err(upstream()),
+    });
+    let policy = policy().with_backoff(Backoff::fixed(Duration::ZERO).unwrap());
+    let keys = Keys::by(Key::Server).at_most(1).known(["docs"]);
+    let stack = RetryLayer::new(policy.with_budget_keys(keys).unwrap()).layer(tool);
+    assert_eq!(repaired(&stack, "flaky", "wiki", 10).await, 0);
+    assert_eq!(repaired(&stack, "well", "docs", 10).await, 10);
+    assert_eq!(repaired(&stack, "well", "web", 10).await, 0);
 }
 
 /// D6: the budget of one tool is bounded as before, whatever the others do.
