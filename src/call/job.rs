@@ -69,7 +69,7 @@ impl JobRef {
             server: call.server().map(str::to_owned),
             values,
         };
-        Self::try_from(data).map_err(|text| ToolError::unusable(text))
+        Self::try_from(data).map_err(ToolError::unusable)
     }
 
     /// The values with which it can be asked for. Not redacted.

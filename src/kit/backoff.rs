@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_base_of_zero_stays_zero() {
-        let backoff = Backoff::exponential(Duration::ZERO, f64::MAX).unwrap();
+        let backoff = Backoff::exponential(Duration::ZERO, 1000.0).unwrap();
         assert_eq!(backoff.delay(u32::MAX, u64::MAX), Duration::ZERO);
     }
 
@@ -263,7 +263,7 @@ mod tests {
         #[test]
         fn a_delay_stays_within_its_jitter(
             base in (0u64..=31_536_000_000).prop_map(Duration::from_millis),
-            factor in 1.0f64..1e300,
+            factor in 1.0f64..=1000.0,
             cap in any::<u64>().prop_map(Duration::from_millis),
             n in any::<u32>(),
             random in any::<u64>(),
