@@ -1,14 +1,13 @@
 use std::{
-    collections::VecDeque,
-    fmt,
+    collections::{HashSet, VecDeque},
     future::poll_fn,
+    hash::{BuildHasher, RandomState},
     pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll, ready},
-    time::Duration,
     vec,
 };
 
@@ -19,162 +18,17 @@ use tower_service::Service;
 
 use super::{
     child::{Child, Guard, Guarded, Place, Unsettled, Untold, guarded, tell},
-    ids,
+    plan::Plan,
 };
 use crate::{
     call::{Claim, ToolCall},
     error::{ErrorKind, ToolError},
-    event::Listener,
     outcome::{ByError, Classify},
     result::ToolResult,
 };
 
 /// How many calls are begun before those that run are polled again.
 const BEGIN_AT_ONCE: usize = 32;
-
-/// How a batch is run.
-#[derive(Clone, Debug)]
-pub(super) struct Plan {
-    /// How many calls at a time.
-    pub(super) limit: usize,
-    /// A call that only waits leaves its place to others; else the calls keep their order.
-    pub(super) gives_way: bool,
-    /// For all of them.
-    pub(super) budget: Option<Duration>,
-    /// When all of them must have ended.
-    pub(super) deadline: Option<Instant>,
-    /// The reserve, which is kept back from each call's time.
-    pub(super) reserve: Option<Duration>,
-    pub(super) listener: Listener,
-    /// Changes each call before it begins.
-    pub(super) map: MapCalls,
-}
-
-/// A function of the user, if there is one.
-#[derive(Clone, Default)]
-pub(super) struct MapCalls(Option<Arc<dyn Fn(ToolCall) -> ToolCall + Send + Sync>>);
-
-impl MapCalls {
-    pub(super) fn new(map: impl Fn(ToolCall) -> ToolCall + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(map)))
-    }
-
-    pub(super) fn collect(&self, calls: impl IntoIterator<Item = ToolCall>) -> Vec<ToolCall> {
-        let calls = calls.into_iter();
-        match &self.0 {
-            Some(map) => calls.map(|call| map(call)).collect(),
-            None => calls.collect(),
-        }
-    }
-}
-
-impl fmt::Debug for MapCalls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Some(..)" } else { "None" })
-    }
-}
-
-impl Plan {
-    pub(super) fn new(limit: usize, reserve: Option<Duration>) -> Self {
-        Self {
-            limit,
-            gives_way: reserve.is_none(),
-            budget: None,
-            deadline: None,
-            reserve,
-            listener: Listener::default(),
-            map: MapCalls::default(),
-        }
-    }
-
-    pub(super) fn set_budget(&mut self, budget: Duration) {
-        self.budget = Some(budget).filter(|budget| *budget != Duration::MAX);
-    }
-
-    /// The end of a batch that begins `now`. `None`: no clock reaches it.
-    fn end(&self, now: Instant) -> Option<Instant> {
-        let budget = self.budget.and_then(|budget| now.checked_add(budget));
-        budget.into_iter().chain(self.deadline).min()
-    }
-}
-
-/// The settings that both ways of running calls have.
-macro_rules! settings {
-    ($batch:ident) => {
-        impl<S, C> $batch<S, C> {
-            /// Sets the classifier that decides whether an answer is an error result. Default: it
-            /// is a success, unless the tool service has [reported](crate::Record::set_reported) an
-            /// error, as `McpService` does (`isError`). That holds with any classifier.
-            pub fn with_classifier<D>(self, classifier: D) -> $batch<S, D> {
-                $batch {
-                    service: self.service,
-                    plan: self.plan,
-                    classifier,
-                }
-            }
-
-            /// Sets the time that the calls have together, from [`run`](Self::run) on. Default: no
-            /// limit but their own timeouts and deadlines.
-            /// [`Duration::MAX`](std::time::Duration::MAX) is none.
-            pub fn with_budget(mut self, budget: std::time::Duration) -> Self {
-                self.plan.set_budget(budget);
-                self
-            }
-
-            /// Sets the moment by which all calls must have ended. With a budget as well, the
-            /// earlier end holds.
-            pub fn with_deadline(mut self, at: tokio::time::Instant) -> Self {
-                self.plan.deadline = Some(at);
-                self
-            }
-
-            /// Sets a function that changes each call before it begins. Default: calls stay as they
-            /// are.
-            ///
-            /// It puts on all calls what the layers of the stack need of their caller: a session,
-            /// an agent, a trace id, a subject's token.
-            ///
-            /// ```
-            /// # use tower::service_fn;
-            /// # use tower_toolcall::{AnyError, ToolCall};
-            #[doc = concat!("use tower_toolcall::batch::", stringify!($batch), ";")]
-            ///
-            /// # let stack = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
-            #[doc = concat!("let batch = ", stringify!($batch), "::new(stack)")]
-            ///     .map_calls(|call| call.with_session_id("chat 17").with_agent_id("concierge"));
-            /// # let _ = batch;
-            /// ```
-            pub fn map_calls(
-                mut self,
-                map: impl Fn(ToolCall) -> ToolCall + Send + Sync + 'static,
-            ) -> Self {
-                self.plan.map = $crate::edge::batch::completions::MapCalls::new(map);
-                self
-            }
-
-            /// Sets the listener for calls that were not started. Default: none; the events are
-            /// emitted either way.
-            pub fn with_listener(mut self, listen: impl $crate::event::Listen + 'static) -> Self {
-                self.plan.listener = $crate::event::Listener::new(listen);
-                self
-            }
-        }
-
-        impl<S, C> $batch<S, C>
-        where
-            S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-            C: Clone,
-        {
-            fn completions(&self, calls: Vec<ToolCall>) -> Completions<S, C> {
-                let (service, classifier) = (self.service.clone(), self.classifier.clone());
-                Completions::new(service, self.plan.clone(), classifier, calls)
-            }
-        }
-
-        crate::text::debug_fields! { {S, C} |this| $batch<S, C> { plan: this.plan, .. } }
-    };
-}
-pub(super) use settings;
 
 /// The results of a batch in the order in which its calls end. See the [module docs](super).
 ///
@@ -206,7 +60,7 @@ where
     pub(super) fn new(service: S, plan: Plan, classifier: C, calls: Vec<ToolCall>) -> Self {
         Self {
             service: guarded(service),
-            queue: ids::given(calls).into_iter(),
+            queue: with_ids(calls).into_iter(),
             next: 0,
             running: FuturesUnordered::new(),
             places: (plan.gives_way && plan.limit != usize::MAX).then(Arc::default),
@@ -253,10 +107,9 @@ where
     }
 
     fn untold(&self, stopped: &[(usize, Unsettled)]) -> Vec<Untold> {
-        let untold = stopped.iter();
-        untold
-            .filter_map(|(_, call)| call.untold(Some(ErrorKind::Cancelled)))
-            .collect()
+        let untold = stopped.iter().map(|(_, call)| call);
+        let untold = untold.filter_map(|call| call.untold(Some(ErrorKind::Cancelled)));
+        untold.collect()
     }
 
     /// Drops the calls that run, and takes those that wait.
@@ -394,4 +247,32 @@ crate::text::debug_fields! {
         running: this.running.len(),
         ..
     }
+}
+
+/// Gives an id to each call that has none, or one that an earlier call has: some models number
+/// their calls again from 1 with each answer, or not at all, and two results with one id would look
+/// like one result.
+fn with_ids(mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
+    let mut taken = HashSet::with_capacity(calls.len());
+    let mut unnamed = Vec::new();
+    for (n, call) in calls.iter().enumerate() {
+        let info = call.info();
+        let id = info.shared_id().filter(|id| !id.trim().is_empty());
+        if !id.is_some_and(|id| taken.insert(Arc::clone(id))) {
+            unnamed.push(n);
+        }
+    }
+    let random = RandomState::new();
+    let mut count = 0_u64;
+    for n in unnamed {
+        let id = loop {
+            count += 1;
+            let id: Arc<str> = format!("call_{:016x}", random.hash_one(count)).into();
+            if taken.insert(Arc::clone(&id)) {
+                break id;
+            }
+        };
+        calls[n].set_id(id);
+    }
+    calls
 }

@@ -126,16 +126,13 @@
 
 mod child;
 mod completions;
-mod ids;
-mod parallel;
+mod plan;
 mod report;
 mod running;
-mod sequence;
 
 pub use self::{
     completions::Completions,
-    parallel::Parallel,
+    plan::{Batch, OneByOne, Parallel, Sequence, SideBySide},
     report::{SequenceReport, Tally},
-    running::Running,
-    sequence::{RunningSequence, Sequence},
+    running::{Running, RunningSequence},
 };

@@ -1,16 +1,23 @@
 use std::{
     future::Future,
+    mem,
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use futures_util::Stream as _;
+use tokio::time::Instant;
 use tower_service::Service;
 
-use super::completions::Completions;
+use super::{
+    completions::Completions,
+    report::{SequenceReport, Tally},
+};
 use crate::{
     call::ToolCall,
     error::ToolError,
+    event::{event, ms, short},
     outcome::{ByError, Classify},
     result::ToolResult,
 };
@@ -96,16 +103,131 @@ where
             results[n] = Some(result);
         }
         let results = this.results.take().into_iter().flatten();
-        Poll::Ready(
-            results
-                .map(|result| result.expect("each call has one"))
-                .collect(),
-        )
+        let results = results.map(|result| result.expect("each call has one"));
+        Poll::Ready(results.collect())
     }
 }
 
 crate::text::debug_fields! {
     {S: Service<ToolCall, Error: Into<ToolError>> + Clone, C} |this| Running<S, C> {
         completions: this.completions,
+    }
+}
+
+/// Future of a [`Sequence`]: its [report](SequenceReport).
+///
+/// Can be polled through `&mut`. At its end, or when it is dropped, there is an event
+/// [`tool.sequence`](crate::event).
+#[must_use = "futures do nothing unless polled"]
+pub struct RunningSequence<S, C = ByError>
+where
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+{
+    completions: Completions<S, C>,
+    results: Vec<ToolResult<S::Response>>,
+    /// Until the end.
+    account: Option<Account>,
+}
+
+impl<S, C> RunningSequence<S, C>
+where
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+{
+    pub(super) fn new(completions: Completions<S, C>, account: Account) -> Self {
+        Self {
+            results: Vec::with_capacity(completions.remaining()),
+            completions,
+            account: Some(account),
+        }
+    }
+
+    /// Drops the call that runs, which cancels it, and begins no other. The future is ready then,
+    /// with a report of all calls: those that had ended keep their results, the others' status is
+    /// `cancelled`.
+    pub fn cancel(&mut self)
+    where
+        C: Classify<S::Response>,
+    {
+        self.completions.cancel();
+    }
+}
+
+impl<S, C> Unpin for RunningSequence<S, C> where S: Service<ToolCall, Error: Into<ToolError>> + Clone
+{}
+
+impl<S, C> Future for RunningSequence<S, C>
+where
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    C: Classify<S::Response>,
+{
+    type Output = SequenceReport<S::Response>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let account = this.account.as_mut().expect("polled after completion");
+        // They come in order, because one runs at a time.
+        while let Some((_, result)) = ready!(Pin::new(&mut this.completions).poll_next(cx)) {
+            account.tally.count(&result);
+            this.results.push(result);
+        }
+        let report = SequenceReport {
+            results: mem::take(&mut this.results),
+            tally: account.tally,
+            duration: account.since.elapsed(),
+            budget: account.budget,
+        };
+        this.account = None;
+        Poll::Ready(report)
+    }
+}
+
+crate::text::debug_fields! {
+    {S: Service<ToolCall, Error: Into<ToolError>> + Clone, C} |this| RunningSequence<S, C> {
+        completions: this.completions,
+        account: this.account,
+    }
+}
+
+/// Emits the event of a sequence when it is dropped, whichever way the sequence ends.
+#[derive(Debug)]
+pub(super) struct Account {
+    since: Instant,
+    budget: Option<Duration>,
+    calls: usize,
+    trace_id: Option<Box<str>>,
+    tally: Tally,
+}
+
+impl Account {
+    pub(super) fn new(calls: &[ToolCall], budget: Option<Duration>) -> Self {
+        let mut ids = calls.iter().filter_map(ToolCall::trace_id);
+        Self {
+            since: Instant::now(),
+            budget,
+            calls: calls.len(),
+            trace_id: ids.next().map(Into::into),
+            tally: Tally::default(),
+        }
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        let tally = self.tally;
+        // Those without a result, because the sequence was dropped.
+        let dropped = self.calls - tally.calls;
+        event!(
+            INFO SEQUENCE,
+            TRACE_ID = self.trace_id.as_deref().map(short),
+            CALLS = self.calls,
+            SUCCEEDED = tally.succeeded,
+            FAILED = tally.failed,
+            TIMED_OUT = tally.timed_out,
+            SKIPPED = tally.skipped,
+            CANCELLED = tally.cancelled + dropped,
+            SLOW_CALLS = tally.slow,
+            DURATION_MS = ms(self.since.elapsed()),
+            BUDGET_MS = self.budget.map(ms),
+        );
     }
 }
