@@ -254,8 +254,7 @@ impl<S, J> Poller<S, J> {
         };
         if waits_longer {
             let (call, reason) = (self.call.info(), InertReason::OuterTimeout);
-            let help =
-                "set the timeout of this tool longer, or a `TimeoutLayer` inside of this layer";
+            let help = "give the tool a longer timeout, or a `TimeoutLayer` inside";
             inert.pass(&Listener::default(), &call, reason, help);
         }
     }
