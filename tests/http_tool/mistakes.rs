@@ -394,7 +394,7 @@ fn a_value_of_another_type_names_its_key() {
         ),
         (
             json!({ "kept_headers": ["etag", 7] }),
-            "expected a string for `kept_headers`",
+            "`kept_headers`: `7` is not a string",
         ),
         (
             json!({ "required_scopes": "read" }),
