@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use super::{
     breaker::{Breaker, Permit},
-    circuit::{Circuit, End, Shared},
-    state::{Pass, Recorded},
-    weak::{Place, WeakFailures},
+    circuit::{Circuit, End, Report},
+    state::{Admission, Pass, Refused},
+    weak::WeakFailures,
     window::Verdict,
 };
 use crate::{
@@ -19,10 +19,10 @@ use crate::{
     error::{ErrorKind, Outage, ToolError},
     event::{
         Event,
-        transition::{BreakerState, OpenCause, Opening, Transition},
+        transition::{BreakerState, Opening, Transition},
     },
     flow::Abandoned,
-    outcome::{Classify, Count},
+    outcome::Count,
 };
 
 /// The longest delay of a failing server that makes an open period longer.
@@ -59,278 +59,137 @@ impl Breaker {
         new.iter().for_each(|listen| listen.on(&event));
     }
 
-    /// Admits a call, or returns when to come back.
+    /// Admits a call, or one by hand.
     #[inline]
-    pub(super) fn admit_call(&self, call: &ToolCall) -> Result<Admission, Refused> {
-        let circuit = self.circuit();
-        match circuit.cell.pass() {
-            Some(pass) if !circuit.has_principals.load(Relaxed) => Ok(pass.into()),
-            _ => self.admit_with_principal(call),
-        }
-    }
-
-    /// The same where the breaker is not closed, or principals have circuits of their own.
-    #[cold]
-    fn admit_with_principal(&self, call: &ToolCall) -> Result<Admission, Refused> {
-        let (circuit, info) = (self.circuit(), call.info());
-        let Shared {
-            principals, rules, ..
-        } = &*circuit.shared;
-        if !circuit.has_principals.load(Relaxed) {
-            return Ok(self.admit_any(Some(call))?.into());
-        }
-        let now = circuit.shared.now();
-        // Asked first: of a refused call no probe's place has to be given back.
-        let may_probe = circuit.may_probe(call);
-        if let Some((retry_after, cause)) =
-            principals.refuses(self.place(), &info, may_probe, now, rules)
-        {
-            return Err(Refused::of_principal(retry_after, cause));
-        }
-        let pass = self.admit_any(Some(call))?;
-        // The ping goes first, and the call asks again after it.
-        if self.ping_for(pass.is_probe()).is_some() {
-            return Ok(pass.into());
-        }
-        match principals.admit(self.place(), &info, may_probe, now, rules) {
-            Ok(own) => Ok(Admission { pass, own }),
-            Err((retry_after, cause)) => {
-                Permit::new(self, Some(pass)).end(None, None, None);
-                Err(Refused::of_principal(retry_after, cause))
-            }
-        }
-    }
-
-    /// Where the circuits of principals at this breaker's key are.
-    fn place(&self) -> Place<'_> {
-        Place {
-            key: self.0.hash(),
-            mark: &self.circuit().has_principals,
-        }
-    }
-
-    /// Forgets the circuits of principals.
-    pub(super) fn forget_principals(&self) {
-        self.circuit().shared.principals.forget(self.place());
-    }
-
-    /// Admits a call, or one by hand, whoever its principal is.
-    pub(super) fn admit_any(&self, call: Option<&ToolCall>) -> Result<Pass, Duration> {
+    pub(super) fn admit_call(
+        &self,
+        call: Option<(&ToolCall, &CallInfo)>,
+    ) -> Result<Admission, Refused> {
         match self.circuit().cell.pass() {
-            Some(pass) => Ok(pass),
-            None => self.admit_unless_closed(call),
+            Some(pass) => Ok(pass.into()),
+            None => self.admit_or_refuse(call),
         }
     }
 
     #[cold]
-    fn admit_unless_closed(&self, call: Option<&ToolCall>) -> Result<Pass, Duration> {
+    fn admit_or_refuse(&self, call: Option<(&ToolCall, &CallInfo)>) -> Result<Admission, Refused> {
         let circuit = self.circuit();
         let Circuit { cell, shared, .. } = circuit;
-        let may_probe = || call.is_none_or(|call| circuit.may_probe(call));
-        let (admission, transition) = cell.admit(|| shared.now(), may_probe, &shared.rules);
+        let may_probe = || call.is_none_or(|(call, _)| circuit.may_probe(call));
+        let info = call.map(|(_, info)| info);
+        let (passes, transition) = cell.admit(info, may_probe, shared.now(), shared.rules())?;
         if let Some(transition) = transition {
             // A listener that panics must not cost a probe's place.
-            let mut permit = Permit::new(self, admission.ok());
-            self.emit(transition, call.map(ToolCall::info).as_ref());
+            let mut permit = Permit::new(self, Some(passes.pass));
+            self.emit(transition, info);
             permit.pass = None;
         }
-        admission
-    }
-
-    /// The error of a call whose inner service failed to become ready. It counts as a result, if
-    /// the call is admitted.
-    pub(super) fn not_ready<Res>(
-        &self,
-        call: &ToolCall,
-        error: ToolError,
-        classifier: &impl Classify<Res>,
-    ) -> ToolError {
-        // Foreign code, and it may panic: before there is a permit.
-        let outcome = classifier.classify(Err(&error));
-        let info = call.info();
-        match self.admit_call(call) {
-            Ok(admission) => {
-                let mut admitted = Admitted::later(self.clone(), info);
-                admitted.admit(admission);
-                admitted.ended(End::not_ready(&outcome), Some(&error), None);
-                error
-            }
-            Err(refused) => self.refused(Some(&info), refused),
-        }
+        Ok(passes)
     }
 
     /// Counts a refusal, and returns the error of the call.
     #[cold]
     pub(super) fn refused(&self, call: Option<&CallInfo>, refused: Refused) -> ToolError {
-        let circuit = self.circuit();
-        match refused.of_principal {
-            None => circuit.cell.rejected.fetch_add(1, Relaxed),
-            Some(_) => circuit.rejected_for_principals.fetch_add(1, Relaxed),
-        };
+        self.circuit().rejected[usize::from(refused.of_principal)].fetch_add(1, Relaxed);
         if let Some(call) = call {
             self.introduce(call);
         }
-        let open = |cause| {
-            let (kind, text) = (ErrorKind::CircuitOpen, "Circuit breaker open");
-            ToolError::not_admitted(call, kind, text, refused.retry_after, cause)
-        };
+        let (kind, text) = (ErrorKind::CircuitOpen, "Circuit breaker open");
+        let Refused { retry_after, cause, .. } = refused;
+        let error = ToolError::not_admitted(call, kind, text, retry_after, cause);
         match refused.of_principal {
-            None => open(circuit.cell.cause()),
-            Some(cause) => open(cause).with_detail("refused_for", "principal"),
+            true => error.with_detail("refused_for", "principal"),
+            false => error,
         }
     }
 
-    /// Takes the end of an admitted call; true if it has just opened the breaker. Only then
-    /// `latency` is asked for how long the call took, if that is known.
-    #[inline]
-    pub(super) fn end(
-        &self,
-        pass: Pass,
-        verdict: Option<Verdict>,
-        outage: Option<&Outage>,
-        latency: impl FnOnce() -> Option<Duration>,
-        call: Option<&CallInfo>,
-    ) -> bool {
+    /// Takes the end of an admitted call; true if it has just opened the breaker.
+    pub(super) fn end(&self, passes: Admission, report: Report<'_>) -> bool {
+        let Report {
+            verdict, own, call, ..
+        } = report;
         let Circuit { cell, shared, .. } = self.circuit();
-        let recorded = cell.record(pass, verdict, outage, || shared.now(), &shared.rules);
-        if pass.is_probe() {
-            cell.wake();
+        if own != Some(Verdict::FAILURE) && cell.ignores(passes.pass, verdict) {
+            return false;
         }
-        match recorded {
-            Recorded::Counted(Some(transition)) => {
-                let opens = transition.to == BreakerState::Open;
-                if let (true, Some(latency)) = (opens, latency()) {
-                    self.note_latency(transition.generation, latency);
-                }
-                self.emit(transition, call);
-                opens
+        let (transition, opens, own) = self.circuit().with(|kept, now, rules| {
+            let machine = &mut kept.machine;
+            if let Some(delay) = report.delay {
+                machine.announced(delay.min(MAX_ANNOUNCED), now);
             }
-            Recorded::Counted(None) | Recorded::Stale => false,
+            let transition = machine.record(passes.pass, verdict, report.outage, now, rules);
+            let opens = transition.is_some() && machine.state == BreakerState::Open;
+            if let (true, Some(opened)) = (opens, &mut machine.last_opening) {
+                opened.latency = report.since.map(|since| since.elapsed());
+            }
+            let (principals, own) = (&mut kept.principals, (passes.own, own));
+            let record = |call| principals.record(call, own, now, rules, &shared.places);
+            (transition, opens, call.and_then(record))
+        });
+        if let Some(transition) = transition {
+            self.emit(transition, call);
         }
-    }
-
-    /// A failing server says when it is back: an open period ends no earlier.
-    fn announced(&self, delay: Duration) {
-        let Circuit { cell, shared, .. } = self.circuit();
-        cell.announced(delay.min(MAX_ANNOUNCED), shared.now(), &shared.rules);
-    }
-
-    #[cold]
-    fn note_latency(&self, generation: u32, latency: Duration) {
-        let ms = u32::try_from(latency.as_millis()).unwrap_or(u32::MAX);
-        let word = u64::from(generation) << 32 | u64::from(ms.saturating_add(1));
-        self.circuit().latency.store(word, Relaxed);
+        if let (Some(own), Some(call)) = (own, call) {
+            self.emit_of_principal(own, call);
+        }
+        opens
     }
 
     /// The last time that it opened; `None` if it never has.
     ///
     /// It stays when the breaker closes or is reset, until it opens again.
     pub fn last_opening(&self) -> Option<Opening> {
-        let Circuit {
-            cell,
-            shared,
-            latency,
-            ..
-        } = self.circuit();
-        let opened = cell.last_opening()?;
-        let latency = latency.load(Relaxed);
-        // A result that opens the breaker tells this a moment later.
-        let is_its_own = (latency >> 32) as u32 == opened.generation;
-        let ms = (latency as u32).checked_sub(1).filter(|_| is_its_own);
+        let Circuit { cell, shared, .. } = self.circuit();
+        let opened = cell.peek(|kept| kept.machine.last_opening)??;
         Some(Opening {
             reason: opened.cause.reason,
             at: shared.origin + opened.at,
             calls: opened.cause.calls,
             failures: opened.cause.failures,
             slow_calls: opened.slow_calls,
-            latency: ms.map(|ms| Duration::from_millis(ms.into())),
+            latency: opened.latency,
         })
+    }
+
+    fn named(&self, transition: Transition) -> Transition {
+        Transition {
+            server: self.server().map(Arc::from),
+            tool: self.tool().map(Arc::from),
+            ..transition
+        }
     }
 
     /// Emits a transition of a principal's own circuit.
     #[cold]
     fn emit_of_principal(&self, transition: Transition, call: &CallInfo) {
-        let transition = Transition {
-            server: self.server().map(Arc::from),
-            tool: self.tool().map(Arc::from),
-            ..transition
-        };
         let Circuit {
             shared, audience, ..
         } = self.circuit();
         let Some(whose) = call.whose() else { return };
         let event = Event::PrincipalTransition {
-            transition: &transition,
+            transition: &self.named(transition),
             principal: &whose.to_string(),
             call,
         };
-        shared.listener.tell_with(Some(audience), true, &event);
+        shared.settings.listener.tell_with(Some(audience), true, &event);
     }
 
     /// Emits a transition of this breaker, which does not name it yet.
     #[cold]
     pub(super) fn emit(&self, transition: Transition, call: Option<&CallInfo>) {
-        let transition = Transition {
-            server: self.server().map(Arc::from),
-            tool: self.tool().map(Arc::from),
-            ..transition
-        };
+        let transition = self.named(transition);
         let Circuit {
-            cell,
-            shared,
-            audience,
-            ..
+            shared, audience, ..
         } = self.circuit();
         let event = Event::Transition {
             transition: &transition,
             call,
         };
-        cell.wake();
-        shared.listener.tell_with(Some(audience), true, &event);
+        shared.settings.listener.tell_with(Some(audience), true, &event);
         if let Some(subscribers) = shared.subscribers.get() {
             // The error means that there is no subscriber now.
             let _ = subscribers.send((self.0.hash(), transition));
         }
-    }
-}
-
-/// Why a call is not admitted, and when to come back.
-pub(super) struct Refused {
-    pub(super) retry_after: Duration,
-    /// It is its principal that is refused, for this reason.
-    pub(super) of_principal: Option<Option<OpenCause>>,
-}
-
-impl Refused {
-    fn of_principal(retry_after: Duration, cause: Option<OpenCause>) -> Self {
-        Self {
-            retry_after,
-            of_principal: Some(cause),
-        }
-    }
-}
-
-impl From<Duration> for Refused {
-    fn from(retry_after: Duration) -> Self {
-        Self {
-            retry_after,
-            of_principal: None,
-        }
-    }
-}
-
-/// The passes of an admitted call: that of the breaker, and that of its principal's own circuit.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Admission {
-    pub(super) pass: Pass,
-    own: Pass,
-}
-
-impl From<Pass> for Admission {
-    #[inline]
-    fn from(pass: Pass) -> Self {
-        let own = Pass::FIRST;
-        Self { pass, own }
     }
 }
 
@@ -339,11 +198,11 @@ impl From<Pass> for Admission {
 pub(super) struct Admitted {
     pub(super) breaker: Breaker,
     pub(super) info: CallInfo,
-    passes: Admission,
+    pub(super) passes: Admission,
 }
 
 impl Admitted {
-    /// A call that is [admitted](Self::admit) later.
+    /// A call that is admitted later.
     #[inline]
     pub(super) fn later(breaker: Breaker, info: CallInfo) -> Self {
         Self {
@@ -356,26 +215,7 @@ impl Admitted {
     /// Returns why the call would not be admitted now. Reserves nothing.
     #[inline]
     pub(super) fn refuses(&self) -> Option<Refused> {
-        let Circuit {
-            cell,
-            shared,
-            has_principals,
-            ..
-        } = self.breaker.circuit();
-        if has_principals.load(Relaxed) {
-            let (now, principals) = (shared.now(), &shared.principals);
-            if let Some((retry_after, cause)) =
-                principals.refuses(self.breaker.place(), &self.info, true, now, &shared.rules)
-            {
-                return Some(Refused::of_principal(retry_after, cause));
-            }
-        }
-        cell.refuses(|| shared.now(), &shared.rules).map(Into::into)
-    }
-
-    #[inline]
-    pub(super) fn admit(&mut self, passes: Admission) {
-        self.passes = passes;
+        self.breaker.circuit().refuses(Some(&self.info), || true)
     }
 
     /// The call has a result. Forced inline: a call of it takes 39 of the 333 instructions of a
@@ -387,10 +227,8 @@ impl Admitted {
         if succeeded {
             self.breaker.0.prove(&self.info);
         }
-        let circuit = self.breaker.circuit();
-        let is_quiet =
-            || circuit.cell.is_quiet(self.passes.pass) && !circuit.has_principals.load(Relaxed);
-        if !(succeeded && is_quiet()) {
+        let cell = &self.breaker.circuit().cell;
+        if !(succeeded && cell.ignores(self.passes.pass, Some(Verdict::SUCCESS))) {
             self.record(end, error.and_then(ToolError::outage), since);
         }
         // A neutral result does not show that there is such a tool. After the verdict: a listener
@@ -400,91 +238,76 @@ impl Admitted {
         }
     }
 
-    /// Keeps the call's shortest timeout for later probes: they are chosen before the layers below
-    /// have set theirs.
-    fn learn_limit(&self) {
-        // A call that was refused on its way has met none.
-        match self.info.limit_ms() {
-            0 => {}
-            ms => self.breaker.circuit().limit_ms.store(ms, Relaxed),
-        }
-    }
-
     #[inline(never)]
     fn record(&self, end: End, outage: Option<&Outage>, since: Option<Instant>) {
-        self.learn_limit();
+        let Circuit {
+            cell,
+            shared,
+            limit_ms,
+            ..
+        } = self.breaker.circuit();
+        // Kept for later probes: they are chosen before the layers below have set their timeouts.
+        // A call that was refused on its way has met none.
+        if let ms @ 1.. = self.info.limit_ms() {
+            limit_ms.store(ms, Relaxed);
+        }
         let elapsed = || since.map_or(Duration::ZERO, |since| since.elapsed());
-        let shared = &self.breaker.circuit().shared;
-        let verdict = shared.verdict(end, elapsed);
+        let verdict = shared.settings.verdict(end, elapsed);
+        let is_failure = verdict.is_some_and(|verdict| verdict.failure);
+        // Where calls have no principals, or the breaker lets all of them pass, none is refused.
+        let is_of_principal = || {
+            let state = cell.peek(|kept| kept.machine.state);
+            let lets_pass = [BreakerState::ForcedClosed, BreakerState::Disabled];
+            self.info.whose().is_some() && !state.is_some_and(|state| lets_pass.contains(&state))
+        };
+        let is_own = match shared.settings.weak_failures {
+            _ if !(is_failure && end.weak) => false,
+            WeakFailures::Shared => false,
+            WeakFailures::PerPrincipal => is_of_principal(),
+            WeakFailures::Ignored => true,
+        };
         // That it was slow is known by our own clock: it counts for all, as that of a success.
         let slow = verdict.filter(|verdict| verdict.slow);
         let slow = slow.map(|slow| Verdict {
             failure: false,
             ..slow
         });
-        let (verdict, own) = match (verdict, end.weak, shared.weak_failures) {
-            (Some(Verdict { failure: true, .. }), true, WeakFailures::Ignored) => (slow, None),
-            (Some(Verdict { failure: true, .. }), true, WeakFailures::PerPrincipal)
-                if self.counts_for_principal() =>
-            {
-                (slow, Some(Verdict::FAILURE))
+        let (verdict, own) = match verdict {
+            Some(Verdict::ANSWERS) => (verdict, verdict),
+            Some(Verdict { failure: false, .. }) => (verdict, Some(Verdict::SUCCESS)),
+            _ if is_own => {
+                let counts = shared.settings.weak_failures == WeakFailures::PerPrincipal;
+                (slow, counts.then_some(Verdict::FAILURE))
             }
-            (Some(Verdict::ANSWERS), ..) => (verdict, verdict),
-            (Some(Verdict { failure: false, .. }), ..) => (verdict, Some(Verdict::SUCCESS)),
-            (verdict, ..) => (verdict, None),
+            _ => (verdict, None),
         };
-        if let (Some(delay), Some(Verdict { failure: true, .. })) = (end.delay, verdict) {
-            self.breaker.announced(delay);
-        }
-        let turned = self.end_own(own);
-        let latency = || since.map(|since| since.elapsed());
-        let (pass, call) = (self.passes.pass, Some(&self.info));
-        self.breaker.end(pass, verdict, outage, latency, call);
-        if let Some(transition) = turned {
-            self.breaker.emit_of_principal(transition, &self.info);
-        }
+        let report = Report {
+            verdict,
+            own,
+            delay: end.delay.filter(|_| verdict.is_some_and(|v| v.failure)),
+            outage,
+            since,
+            call: Some(&self.info),
+        };
+        self.breaker.end(self.passes, report);
     }
 
-    /// Returns whether a weak failure is its principal's: not where calls have none, or the breaker
-    /// lets all of them pass.
-    fn counts_for_principal(&self) -> bool {
-        let lets_all_pass = [BreakerState::ForcedClosed, BreakerState::Disabled];
-        self.info.whose().is_some() && !lets_all_pass.contains(&self.breaker.state())
-    }
-
-    /// Ends the call in its principal's circuit, if there is one, or a failure makes one.
-    fn end_own(&self, verdict: Option<Verdict>) -> Option<Transition> {
-        let circuit = self.breaker.circuit();
-        if !circuit.has_principals.load(Relaxed) && verdict != Some(Verdict::FAILURE) {
-            return None;
-        }
-        let Shared {
-            principals, rules, ..
-        } = &*circuit.shared;
-        let (place, end) = (self.breaker.place(), (self.passes.own, verdict));
-        principals.record(place, &self.info, end, circuit.shared.now(), rules)
-    }
-}
-
-impl Admitted {
     pub(super) fn dropped(&self, how: Abandoned) {
-        self.learn_limit();
-        let shared = &self.breaker.circuit().shared;
-        self.end_own(None);
         // A policy that panics must not cost a probe's place.
         let mut permit = Permit::new(&self.breaker, Some(self.passes.pass));
         let count = match self.info.is_unsent() {
             true => Count::Neutral,
-            false => shared.abandoned(&how, &self.info),
+            false => {
+                let settings = &self.breaker.circuit().shared.settings;
+                settings.abandoned(&how, &self.info)
+            }
         };
-        let verdict = shared.verdict(End::seen(count), || how.pending);
-        permit.end(verdict, Some(how.pending), Some(&self.info));
+        permit.pass = None;
+        let since = Instant::now().checked_sub(how.pending);
+        self.record(End::seen(count), None, since);
     }
 
     pub(super) fn panicked(&self) {
-        self.end_own(None);
-        let (pass, verdict) = (self.passes.pass, Some(Verdict::FAILURE));
-        self.breaker
-            .end(pass, verdict, None, || None, Some(&self.info));
+        self.record(End::seen(Count::Failure), None, None);
     }
 }

@@ -5,7 +5,9 @@ use std::{
 };
 
 use super::{
-    circuit::{Circuit, Shared},
+    cell::Kept,
+    circuit::{Circuit, Report},
+    rules::Rules,
     snapshot::BreakerSnapshot,
     state::Pass,
     weak::PrincipalRefused,
@@ -79,12 +81,15 @@ impl Breaker {
 
     /// State and counters, without the key.
     pub(super) fn look(&self) -> BreakerSnapshot {
-        let Circuit { cell, shared, .. } = self.circuit();
-        let mut seen = cell.snapshot(shared.now(), &shared.rules);
-        let of_principals = self.circuit().rejected_for_principals.load(Relaxed);
-        seen.principals_rejected_total = of_principals;
-        seen.rejected_total += of_principals;
-        seen
+        let circuit = self.circuit();
+        let [of_all, of_principals] = circuit.rejected.each_ref().map(|n| n.load(Relaxed));
+        BreakerSnapshot {
+            principals_rejected_total: of_principals,
+            rejected_total: of_all + of_principals,
+            ..circuit
+                .cell
+                .snapshot(circuit.shared.now(), circuit.shared.rules())
+        }
     }
 
     /// The principals for whom alone it refuses calls now, after [weak
@@ -99,10 +104,9 @@ impl Breaker {
     /// }
     /// ```
     pub fn principals(&self) -> Vec<PrincipalRefused> {
-        let Shared {
-            principals, rules, ..
-        } = &*self.circuit().shared;
-        principals.refused(self.0.hash(), self.circuit().shared.now(), rules)
+        let Circuit { cell, shared, .. } = self.circuit();
+        let refused = cell.peek(|kept| kept.principals.refused(shared.now(), shared.rules()));
+        refused.unwrap_or_default()
     }
 
     /// Refuses every call until it is reset.
@@ -127,9 +131,10 @@ impl Breaker {
     }
 
     pub(super) fn force(&self, state: BreakerState) {
-        self.forget_principals();
-        self.take_over(|Circuit { cell, shared, .. }| {
-            cell.force(state, TransitionReason::Forced, shared.now(), &shared.rules)
+        self.take_over(|kept, now, rules| {
+            kept.principals.forget();
+            let machine = &mut kept.machine;
+            machine.force(state, TransitionReason::Forced, now, rules)
         });
     }
 
@@ -142,9 +147,9 @@ impl Breaker {
 
     /// Takes over an opening whose probe is later by `jitter`, also beyond the longest period.
     pub(crate) fn adopt_later(&self, remaining: Duration, jitter: Duration) {
-        self.take_over(|Circuit { cell, shared, .. }| {
-            let period = shared.rules.bounded(remaining).saturating_add(jitter);
-            cell.adopt(period, shared.now(), &shared.rules)
+        self.take_over(|kept, now, rules| {
+            let period = rules.bounded(remaining).saturating_add(jitter);
+            kept.machine.adopt(period, now)
         });
     }
 
@@ -157,17 +162,18 @@ impl Breaker {
         if is_opening || self.state() == state {
             return;
         }
-        self.take_over(|Circuit { cell, shared, .. }| {
-            cell.force(state, TransitionReason::Shared, shared.now(), &shared.rules)
+        self.take_over(|kept, now, rules| {
+            let machine = &mut kept.machine;
+            machine.force(state, TransitionReason::Shared, now, rules)
         });
     }
 
-    pub(super) fn take_over(&self, work: impl FnOnce(&Circuit) -> Option<Transition>) {
+    fn take_over(&self, work: impl FnOnce(&mut Kept, Duration, &Rules) -> Option<Transition>) {
         // It belongs to many keys, and only one of them is meant.
         if self.circuit().is_overflow {
             return;
         }
-        if let Some(transition) = work(self.circuit()) {
+        if let Some(transition) = self.circuit().with(work) {
             self.emit(transition, None);
         }
     }
@@ -179,10 +185,10 @@ impl Breaker {
     ///
     /// [`CircuitOpen`](crate::ErrorKind::CircuitOpen), with a `retry_after`.
     pub fn admit(&self) -> Result<Permit, ToolError> {
-        match self.admit_any(None) {
-            Ok(pass) => Ok(Permit::new(self, Some(pass))),
-            Err(retry_after) => {
-                let mut error = self.refused(None, retry_after.into());
+        match self.admit_call(None) {
+            Ok(passes) => Ok(Permit::new(self, Some(passes.pass))),
+            Err(refused) => {
+                let mut error = self.refused(None, refused);
                 if let Some(tool) = self.tool() {
                     error = error.with_tool(tool);
                 }
@@ -206,12 +212,15 @@ impl Breaker {
     }
 
     fn record(&self, verdict: Verdict) -> bool {
-        let Circuit { cell, shared, .. } = self.circuit();
-        let (pass, transition) = cell.present(shared.now(), &shared.rules);
+        let (pass, transition) = self.circuit().with(|kept, now, _| {
+            let transition = kept.machine.end_period(now);
+            let (generation, ticket) = (kept.machine.generation, 0);
+            (Pass { generation, ticket }, transition)
+        });
         if let Some(transition) = transition {
             self.emit(transition, None);
         }
-        self.end(pass, Some(verdict), None, || None, None)
+        self.end(pass.into(), Report::of(verdict))
     }
 }
 
@@ -241,38 +250,37 @@ impl Permit {
 
     /// The call succeeded.
     pub fn success(mut self) {
-        self.end(Some(Verdict::SUCCESS), None, None);
+        self.end(Report::of(Verdict::SUCCESS));
     }
 
     /// The call failed. Returns whether that has just opened the breaker.
     pub fn failure(mut self) -> bool {
-        self.end(Some(Verdict::FAILURE), None, None)
+        self.end(Report::of(Verdict::FAILURE))
     }
 
     /// Counts the end of a ping, whose failure is part of the outage that goes on.
     pub(super) fn end_ping(&mut self, verdict: Verdict, call: &CallInfo) {
-        if let Some(pass) = self.pass.take() {
-            let outage = self.breaker.circuit().cell.outage();
-            let outage = outage.as_ref();
-            self.breaker
-                .end(pass, Some(verdict), outage, || None, Some(call));
-        }
+        let outage = self
+            .breaker
+            .circuit()
+            .cell
+            .peek(|kept| kept.machine.outage());
+        self.end(Report {
+            outage: outage.flatten().as_ref(),
+            call: Some(call),
+            ..Report::of(verdict)
+        });
     }
 
-    pub(super) fn end(
-        &mut self,
-        verdict: Option<Verdict>,
-        latency: Option<Duration>,
-        call: Option<&CallInfo>,
-    ) -> bool {
+    fn end(&mut self, report: Report<'_>) -> bool {
         let pass = self.pass.take();
-        pass.is_some_and(|pass| self.breaker.end(pass, verdict, None, || latency, call))
+        pass.is_some_and(|pass| self.breaker.end(pass.into(), report))
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.end(None, None, None);
+        self.end(Report::default());
     }
 }
 

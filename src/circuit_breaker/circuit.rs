@@ -12,21 +12,25 @@ use std::{
 use tokio::{sync::broadcast, time::Instant};
 
 use super::{
-    cell::Cell,
+    cell::{Cell, Kept},
     probe::Ping,
     rules::Rules,
-    weak::{Principals, WeakFailures},
+    state::Refused,
+    weak::WeakFailures,
     window::Verdict,
 };
 use crate::{
     call::{CallInfo, ReplaySafety, ToolCall},
-    error::ToolError,
+    error::{Outage, ToolError},
     event::{
         Audience, Listener,
         transition::{BreakerState, Transition},
     },
     flow::Abandoned,
-    kit::registry::{Evict, Keep},
+    kit::{
+        registry::{Evict, Keep},
+        share::Units,
+    },
     outcome::{Count, Outcome},
 };
 
@@ -36,8 +40,9 @@ pub(super) const BACKLOG: usize = 256;
 /// Decides how a call counts that was dropped unfinished.
 pub(super) type AbandonedFn = dyn Fn(&Abandoned) -> Count + Send + Sync;
 
-/// Shared by all breakers of one layer value.
-pub(super) struct Shared {
+/// The settings of a layer.
+#[derive(Clone, Default)]
+pub(super) struct Settings {
     pub(super) rules: Rules,
     /// Sent in place of a probe.
     pub(super) ping: Option<Ping>,
@@ -45,13 +50,18 @@ pub(super) struct Shared {
     pub(super) counts_tools: bool,
     pub(super) counts_reported: bool,
     pub(super) weak_failures: WeakFailures,
-    /// What weak failures have led to.
-    pub(super) principals: Principals,
     /// How long a call may be pending before a drop counts as a failure.
     pub(super) abandoned_after: Option<Duration>,
     /// Decides instead of `abandoned_after`.
     pub(super) abandoned_policy: Option<Arc<AbandonedFn>>,
     pub(super) listener: Listener,
+}
+
+/// Shared by all breakers of one layer value.
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    /// The places of principals with weak failures.
+    pub(super) places: Arc<Units>,
     /// Whether new breakers are disabled.
     pub(super) disabled: AtomicBool,
     /// Held while all breakers are forced.
@@ -65,6 +75,12 @@ impl Shared {
         self.origin.elapsed()
     }
 
+    pub(super) fn rules(&self) -> &Rules {
+        &self.settings.rules
+    }
+}
+
+impl Settings {
     /// What the end of a call says; `None`: nothing.
     pub(super) fn verdict(&self, end: End, elapsed: impl FnOnce() -> Duration) -> Option<Verdict> {
         let failure = match end.count {
@@ -151,9 +167,34 @@ impl Default for End {
     }
 }
 
+/// The end of an admitted call, as a breaker records it.
+#[derive(Default)]
+pub(super) struct Report<'a> {
+    /// Without one it only gives back a probe's place.
+    pub(super) verdict: Option<Verdict>,
+    /// For the circuit of the call's principal.
+    pub(super) own: Option<Verdict>,
+    /// A failing server says when it is back: an open period ends no earlier.
+    pub(super) delay: Option<Duration>,
+    pub(super) outage: Option<&'a Outage>,
+    /// When the call began to wait.
+    pub(super) since: Option<Instant>,
+    pub(super) call: Option<&'a CallInfo>,
+}
+
+impl Report<'_> {
+    pub(super) fn of(verdict: Verdict) -> Self {
+        let verdict = Some(verdict);
+        Self {
+            verdict,
+            ..Self::default()
+        }
+    }
+}
+
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.rules.fmt(f)
+        self.settings.rules.fmt(f)
     }
 }
 
@@ -167,15 +208,10 @@ pub(super) struct Circuit {
     /// The shortest timeout on the way of the last call that was judged and had one, in
     /// milliseconds; 0 if none was.
     pub(super) limit_ms: AtomicU32,
-    /// `generation << 32 | milliseconds + 1`: how long the call took whose result has opened it
-    /// last.
-    pub(super) latency: AtomicU64,
     /// The listeners of calls that have met this breaker.
     pub(super) audience: Audience,
-    /// Whether principals have circuits of their own here.
-    pub(super) has_principals: AtomicBool,
-    /// Calls that were refused to their principals alone.
-    pub(super) rejected_for_principals: AtomicU64,
+    /// Refusals that callers got: of all of them, and of calls of single principals.
+    pub(super) rejected: [AtomicU64; 2],
     /// The hash of the first tool of a server with which a call has succeeded; or 0, or
     /// [`SEVERAL`](super::server::SEVERAL).
     pub(super) tool: AtomicU64,
@@ -188,21 +224,41 @@ impl Circuit {
             false => BreakerState::Closed,
         };
         Self {
-            cell: Cell::new(state, &shared.rules),
+            cell: Cell::new(state, shared.rules()),
             shared: Arc::clone(shared),
             is_overflow: false,
             limit_ms: AtomicU32::new(0),
-            latency: AtomicU64::new(0),
             audience: Audience::default(),
-            has_principals: AtomicBool::new(shared.principals.are_there()),
-            rejected_for_principals: AtomicU64::new(0),
+            rejected: Default::default(),
             tool: AtomicU64::new(0),
         }
     }
 
+    /// Changes the state.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Kept, Duration, &Rules) -> T) -> T {
+        let (now, rules) = (self.shared.now(), self.shared.rules());
+        self.cell.with(rules, |kept| work(kept, now, rules))
+    }
+
+    /// Why a call would be refused. Admits nothing. One load while every call is admitted.
+    #[inline]
+    pub(super) fn refuses(
+        &self,
+        call: Option<&CallInfo>,
+        may_probe: impl Fn() -> bool,
+    ) -> Option<Refused> {
+        if self.cell.pass().is_some() {
+            return None;
+        }
+        let (now, rules) = (self.shared.now(), self.shared.rules());
+        let refuses = |kept: &mut Kept| kept.refuses(call, may_probe, now, rules);
+        self.cell.peek(refuses).flatten()
+    }
+
     /// Returns whether a call can show that the tool works again.
     pub(super) fn may_probe(&self, call: &ToolCall) -> bool {
-        let is_safe = !self.shared.rules.safe_probes || call.replay_safety() == ReplaySafety::Safe;
+        let is_safe =
+            !self.shared.rules().safe_probes || call.replay_safety() == ReplaySafety::Safe;
         is_safe && call.may_probe(self.limit_ms.load(Relaxed))
     }
 
@@ -210,7 +266,7 @@ impl Circuit {
     /// does not stop all others there.
     pub(super) fn overflow(shared: &Arc<Shared>) -> Self {
         Self {
-            cell: Cell::new(BreakerState::Disabled, &shared.rules),
+            cell: Cell::new(BreakerState::Disabled, shared.rules()),
             is_overflow: true,
             ..Self::new(shared)
         }
@@ -221,9 +277,6 @@ impl Evict for Circuit {
     const IS_KNOWN: bool = false;
 
     fn keep(&self) -> Keep {
-        match self.cell.keep(self.shared.now()) {
-            Keep::IfUsed if self.has_principals.load(Relaxed) => Keep::IfPossible,
-            keep => keep,
-        }
+        self.cell.keep(self.shared.now())
     }
 }

@@ -10,6 +10,7 @@ use tokio::{
 
 use super::{
     breaker::Breaker,
+    cell::Kept,
     circuit::{BACKLOG, Circuit, Shared},
     snapshot::BreakerSnapshot,
 };
@@ -99,9 +100,10 @@ impl CircuitBreakerHandle {
     pub fn next_period_end(&self, since: Instant) -> Option<Instant> {
         let since = since.saturating_duration_since(self.shared.origin);
         let entries = self.circuits.entries();
-        let rests = entries
-            .iter()
-            .filter_map(|e| e.value().cell.rest(since, &self.shared.rules));
+        let rests = entries.iter().filter_map(|entry| {
+            let rest = |kept: &mut Kept| kept.machine.rest_if_open(since);
+            entry.value().cell.peek(rest)?
+        });
         Some(self.shared.origin + since + rests.min()?)
     }
 
@@ -162,7 +164,7 @@ impl CircuitBreakerHandle {
 impl fmt::Debug for CircuitBreakerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CircuitBreakerHandle")
-            .field("rules", &self.shared.rules)
+            .field("rules", self.shared.rules())
             .finish_non_exhaustive()
     }
 }

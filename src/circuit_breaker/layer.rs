@@ -8,12 +8,12 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 
 use super::{
-    circuit::{AbandonedFn, Circuit, Shared},
+    circuit::{Circuit, Settings, Shared},
     handle::CircuitBreakerHandle,
-    probe::{Kind, Probe},
-    rules::{Rules, Trip, period},
+    probe::{Kind, Ping, Probe},
+    rules::{Trip, period},
     service::{Breakers, CircuitBreaker},
-    weak::{Principals, WeakFailures},
+    weak::WeakFailures,
 };
 use crate::{
     config::{ConfigError, refuse_if},
@@ -21,6 +21,7 @@ use crate::{
     event::{Listen, Listener},
     flow::Abandoned,
     key::{Key, Keys},
+    kit::share::Units,
     outcome::{ByError, Classify, Count, Outcome},
 };
 
@@ -75,7 +76,7 @@ impl<S, C: Clone> Layer<S> for CircuitBreakerLayer<C> {
 impl<C> fmt::Debug for CircuitBreakerLayer<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CircuitBreakerLayer")
-            .field("rules", &self.breakers.shared.rules)
+            .field("rules", self.breakers.shared.rules())
             .finish_non_exhaustive()
     }
 }
@@ -84,15 +85,9 @@ impl<C> fmt::Debug for CircuitBreakerLayer<C> {
 #[derive(Clone)]
 #[must_use]
 pub struct CircuitBreakerBuilder<C = ByError> {
-    rules: Rules,
-    probe: Probe,
+    settings: Settings,
     keys: Keys,
     counts_tools: Option<bool>,
-    counts_reported: bool,
-    weak_failures: WeakFailures,
-    abandoned_after: Option<Duration>,
-    abandoned_policy: Option<Arc<AbandonedFn>>,
-    listener: Listener,
     classifier: C,
 }
 
@@ -106,15 +101,9 @@ impl CircuitBreakerBuilder {
     /// The default settings; see [`CircuitBreakerLayer::new`].
     pub fn new() -> Self {
         Self {
-            rules: Rules::default(),
-            probe: Probe::default(),
+            settings: Settings::default(),
             keys: Keys::default(),
             counts_tools: None,
-            counts_reported: false,
-            weak_failures: WeakFailures::default(),
-            abandoned_after: None,
-            abandoned_policy: None,
-            listener: Listener::default(),
             classifier: ByError,
         }
     }
@@ -131,8 +120,8 @@ impl CircuitBreakerBuilder {
             .with_open_for(period)
             .with_probe_lease(period)
             .with_keys(Keys::by(Key::Server).at_most(max));
-        builder.rules.counts_attempts = true;
-        builder.listener = listener;
+        builder.settings.rules.counts_attempts = true;
+        builder.settings.listener = listener;
         builder.build_checked().handle()
     }
 
@@ -165,34 +154,34 @@ impl<C> CircuitBreakerBuilder<C> {
     /// # let _ = breaker; Ok(()) }
     /// ```
     pub fn with_trip(mut self, trip: impl Into<Trip>) -> Self {
-        self.rules.trip = trip.into().0;
+        self.settings.rules.trip = trip.into().0;
         self
     }
 
     /// Sets how long a breaker stays open before it tries again. Default 60 s; at most a year.
     pub fn with_open_for(mut self, period: Duration) -> Self {
-        self.rules.open_for = period;
+        self.settings.rules.open_for = period;
         self
     }
 
     /// Makes the open period longer by `factor` for each failed probe in a row, up to `max`.
     /// Default: it stays the same.
     pub fn with_growth(mut self, factor: f64, max: Duration) -> Self {
-        self.rules.growth = factor;
-        self.rules.max_open_for = max;
+        self.settings.rules.growth = factor;
+        self.settings.rules.max_open_for = max;
         self
     }
 
     /// Sets how many probes may run at a time in a half-open breaker, and how many successes
     /// close it. Default 1. At most [`MAX_PROBES`](super::MAX_PROBES).
     pub fn with_probes(mut self, probes: u32) -> Self {
-        self.rules.probes = probes;
+        self.settings.rules.probes = probes;
         self
     }
 
     /// Sets how many successful probes close the breaker, if not as many as may run at a time.
     pub fn with_successes(mut self, successes: u32) -> Self {
-        self.rules.successes = Some(successes);
+        self.settings.rules.successes = Some(successes);
         self
     }
 
@@ -200,15 +189,19 @@ impl<C> CircuitBreakerBuilder<C> {
     /// may run twice, or a ping. Default: [any call](Probe::any_call). Admissions [by
     /// hand](super::Breaker::admit) are not asked.
     pub fn with_probe(mut self, probe: Probe) -> Self {
-        self.rules.safe_probes = matches!(probe.0, Kind::SafeCalls);
-        self.probe = probe;
+        self.settings.rules.safe_probes = matches!(probe.0, Kind::SafeCalls);
+        self.settings.rules.pings = matches!(probe.0, Kind::Ping(_));
+        self.settings.ping = match probe.0 {
+            Kind::Ping(ping) => Some(ping),
+            Kind::AnyCall | Kind::SafeCalls => None,
+        };
         self
     }
 
     /// Sets how long a probe keeps its place. One that runs longer goes on, and its result
     /// counts, but another probe may start. Default 120 s; should be longer than a call may take.
     pub fn with_probe_lease(mut self, lease: Duration) -> Self {
-        self.rules.lease = lease;
+        self.settings.rules.lease = lease;
         self
     }
 
@@ -224,7 +217,7 @@ impl<C> CircuitBreakerBuilder<C> {
     /// [concurrency limit](crate::concurrency_limit), so that calls of one tool may delay those of
     /// another with the same limit. Give each tool a limit of its own, or keep the wait short.
     pub fn with_probe_wait(mut self, most: Duration) -> Self {
-        self.rules.probe_wait = most;
+        self.settings.rules.probe_wait = most;
         self
     }
 
@@ -249,7 +242,7 @@ impl<C> CircuitBreakerBuilder<C> {
     /// classifier knows as a [mistake](crate::Outcome::mistake) never counts. Needs
     /// [`with_tool_failures`](Self::with_tool_failures).
     pub fn with_reported_failures(mut self, count: bool) -> Self {
-        self.counts_reported = count;
+        self.settings.counts_reported = count;
         self
     }
 
@@ -261,7 +254,7 @@ impl<C> CircuitBreakerBuilder<C> {
     /// verified](crate::ToolCall::with_unverified_ids) have half of the places at most. One that
     /// has not called for the longest time is forgotten first; one that is refused is kept.
     pub fn with_weak_failures(mut self, count: WeakFailures) -> Self {
-        self.weak_failures = count;
+        self.settings.weak_failures = count;
         self
     }
 
@@ -274,8 +267,8 @@ impl<C> CircuitBreakerBuilder<C> {
     /// caller](crate::ToolCall::tighten_from_wire), or a layer below had held the call back. Other
     /// drops do not count.
     pub fn with_abandoned_after(mut self, pending: Duration) -> Self {
-        self.abandoned_after = Some(pending);
-        self.abandoned_policy = None;
+        self.settings.abandoned_after = Some(pending);
+        self.settings.abandoned_policy = None;
         self
     }
 
@@ -286,15 +279,15 @@ impl<C> CircuitBreakerBuilder<C> {
         mut self,
         policy: impl Fn(&Abandoned) -> Count + Send + Sync + 'static,
     ) -> Self {
-        self.abandoned_after = None;
-        self.abandoned_policy = Some(Arc::new(policy));
+        self.settings.abandoned_after = None;
+        self.settings.abandoned_policy = Some(Arc::new(policy));
         self
     }
 
     /// Sets the listener for breaker transitions and evictions. Default: none. The events are
     /// emitted through `tracing` in any case.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
-        self.listener = Listener::new(listen);
+        self.settings.listener = Listener::new(listen);
         self
     }
 
@@ -302,15 +295,9 @@ impl<C> CircuitBreakerBuilder<C> {
     /// parts in an [`Arc`](std::sync::Arc).
     pub fn with_classifier<D>(self, classifier: D) -> CircuitBreakerBuilder<D> {
         CircuitBreakerBuilder {
-            rules: self.rules,
-            probe: self.probe,
+            settings: self.settings,
             keys: self.keys,
             counts_tools: self.counts_tools,
-            counts_reported: self.counts_reported,
-            weak_failures: self.weak_failures,
-            abandoned_after: self.abandoned_after,
-            abandoned_policy: self.abandoned_policy,
-            listener: self.listener,
             classifier,
         }
     }
@@ -331,22 +318,21 @@ impl<C> CircuitBreakerBuilder<C> {
     /// If a breaker with these settings could never open, or never close again, or if a setting is
     /// beyond its bound. The error names the setting.
     pub fn build(self) -> Result<CircuitBreakerLayer<C>, ConfigError> {
-        self.rules.check()?;
-        if let Kind::Ping(ping) = &self.probe.0 {
+        let Settings { rules, ping, .. } = &self.settings;
+        rules.check()?;
+        if let Some(Ping { limit, .. }) = ping {
             let reason = "the limit of the ping is zero: none could succeed";
-            refuse_if(ping.limit.is_zero(), "probe", reason)?;
+            refuse_if(limit.is_zero(), "probe", reason)?;
             let reason =
                 "the limit of the ping is longer than `probe_lease`: another would start meanwhile";
-            refuse_if(ping.limit > self.rules.lease, "probe", reason)?;
+            refuse_if(*limit > rules.lease, "probe", reason)?;
         }
         self.keys.check()?;
         let reason = "they tell of a tool, and `tool_failures` do not count for this key";
-        refuse_if(
-            self.counts_reported && !self.counts_tools(),
-            "reported_failures",
-            reason,
-        )?;
-        period("abandoned_after", self.abandoned_after.unwrap_or_default())?;
+        let is_bad = self.settings.counts_reported && !self.counts_tools();
+        refuse_if(is_bad, "reported_failures", reason)?;
+        let abandoned_after = self.settings.abandoned_after;
+        period("abandoned_after", abandoned_after.unwrap_or_default())?;
         Ok(self.build_checked())
     }
 
@@ -355,20 +341,13 @@ impl<C> CircuitBreakerBuilder<C> {
         self.counts_tools.unwrap_or(named)
     }
 
-    fn build_checked(self) -> CircuitBreakerLayer<C> {
+    fn build_checked(mut self) -> CircuitBreakerLayer<C> {
+        self.settings.counts_tools = self.counts_tools();
+        let listener = self.settings.listener.clone();
+        let places = self.keys.max() as u64;
         let shared = Arc::new(Shared {
-            counts_tools: self.counts_tools(),
-            rules: self.rules,
-            ping: match self.probe.0 {
-                Kind::Ping(ping) => Some(ping),
-                Kind::AnyCall | Kind::SafeCalls => None,
-            },
-            counts_reported: self.counts_reported,
-            weak_failures: self.weak_failures,
-            principals: Principals::new(self.keys.max()),
-            abandoned_after: self.abandoned_after,
-            abandoned_policy: self.abandoned_policy,
-            listener: self.listener.clone(),
+            settings: self.settings,
+            places: Units::new(places, places),
             disabled: AtomicBool::new(false),
             forcing: Mutex::new(()),
             subscribers: OnceLock::new(),
@@ -377,7 +356,7 @@ impl<C> CircuitBreakerBuilder<C> {
         let (overflow, make) = (Circuit::overflow(&shared), |_: &_| Circuit::new(&shared));
         let circuits = self
             .keys
-            .registry("circuit_breaker", self.listener, overflow, make);
+            .registry("circuit_breaker", listener, overflow, make);
         CircuitBreakerLayer {
             breakers: CircuitBreakerHandle { circuits, shared },
             classifier: self.classifier,
@@ -388,7 +367,7 @@ impl<C> CircuitBreakerBuilder<C> {
 impl<C> fmt::Debug for CircuitBreakerBuilder<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CircuitBreakerBuilder")
-            .field("rules", &self.rules)
+            .field("rules", &self.settings.rules)
             .field("keys", &self.keys)
             .finish_non_exhaustive()
     }

@@ -176,9 +176,9 @@
 //!
 //! At most 10,000 breakers are kept ([`Keys`](crate::Keys)). When there is no place for another
 //! one, the layer evicts closed breakers that were not used for a while, first those without a
-//! failure in their window. An open, half-open or forced breaker is kept, unless its open period
-//! has been over for an hour and no call came. If all places are taken, calls with new keys pass
-//! without a breaker.
+//! failure in their window. An open, half-open or forced breaker, or one that refuses a principal,
+//! is kept, unless its open period has been over for an hour and no call came. If all places are
+//! taken, calls with new keys pass without a breaker.
 //!
 //! As many principals are kept as keys, those with weak failures since their last success, until
 //! they have made no call for an hour. Principals that were [not
@@ -214,11 +214,9 @@
 //! Finding the breaker of a known key takes a read lock that few other threads use; it waits only
 //! while a table of breakers is replaced. While the breaker is closed, admission is one atomic
 //! load. With consecutive failures or failures in a window, a success is another load, with no
-//! clock and no allocation; a success that resets a count takes the mutex. With [`Rates`], a
-//! success is a compare-and-swap, and over time also one read of the clock. Failures, and all
-//! operations in the other states, take a mutex for a moment, except refusals of an open breaker.
-//! While principals have weak failures at a key, its calls with a principal take one mutex of the
-//! layer three times. `tokio`'s clock is monotonic: a wall clock that is set back changes nothing.
+//! clock and no allocation. All else takes the breaker's mutex for a moment: a success with
+//! [`Rates`] or after failures, a failure, a refusal, and every call while principals have weak
+//! failures there. `tokio`'s clock is monotonic: a wall clock that is set back changes nothing.
 //!
 //! # Clone
 //!

@@ -9,9 +9,9 @@ use proptest::prelude::*;
 
 use super::{
     cell::Cell,
-    rules::{Kind, Rates, Rules, Span, Trip},
-    state::{Pass, Recorded},
-    window::{BUCKETS, Tally, Verdict},
+    rules::{BUCKETS, Kind, Rates, Rules, Span, Trip},
+    state::{Machine, Pass},
+    window::{Tally, Verdict},
 };
 use crate::event::transition::{BreakerState as State, Transition, TransitionReason};
 
@@ -112,6 +112,7 @@ fn rules() -> impl Strategy<Value = Rules> {
                 lease: millis(lease),
                 probe_wait: Duration::ZERO,
                 safe_probes,
+                pings: false,
                 counts_attempts: false,
             },
         )
@@ -346,7 +347,7 @@ impl Naive {
         match &rules.trip {
             Kind::Failures { threshold, .. } => tally.failures >= *threshold,
             Kind::Rates(rates) => {
-                let (failure_rate, slow_rate) = rates.rates();
+                let (failure_rate, slow_rate) = (rates.failure_rate, rates.slow_call_rate);
                 tally.calls >= rates.minimum()
                     && (failure_rate.is_some_and(|r| share(tally.failures) >= r)
                         || slow_rate.is_some_and(|r| share(tally.slow) >= r))
@@ -355,12 +356,42 @@ impl Naive {
     }
 }
 
+/// A breaker as its callers use it.
+struct Shared<'a>(Cell, &'a Rules);
+
+impl Shared<'_> {
+    fn admit(
+        &self,
+        may_probe: bool,
+        now: Duration,
+    ) -> Result<(Pass, Option<Transition>), Duration> {
+        if let Some(pass) = self.0.pass() {
+            return Ok((pass, None));
+        }
+        match self.0.admit(None, || may_probe, now, self.1) {
+            Ok((passes, change)) => Ok((passes.pass, change)),
+            Err(refused) => Err(refused.retry_after),
+        }
+    }
+
+    fn record(&self, pass: Pass, verdict: Option<Verdict>, now: Duration) -> Option<Transition> {
+        if self.0.ignores(pass, verdict) {
+            return None;
+        }
+        self.with(|machine| machine.record(pass, verdict, None, now, self.1))
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Machine) -> T) -> T {
+        self.0.with(self.1, |kept| work(&mut kept.machine))
+    }
+}
+
 /// Runs a schedule through both and compares every verdict.
 ///
 /// A snapshot makes the breaker add the successes that it had put off; so one is taken after every
 /// step, or only at the end.
 fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseError> {
-    let cell = Cell::new(State::Closed, rules);
+    let cell = Shared(Cell::new(State::Closed, rules), rules);
     let mut naive = Naive {
         state: State::Closed,
         period: 0,
@@ -377,15 +408,18 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
     let mut now = Duration::ZERO;
     let mut calls: Vec<(usize, Pass, u32)> = Vec::new();
     let mut changes: Vec<Transition> = Vec::new();
+    let mut stales = 0;
     let last = steps.len() - 1;
     for (n, step) in steps.into_iter().enumerate() {
         match step {
             Step::Admit(may_probe) => {
-                let (admission, change) = cell.admit(|| now, || may_probe, rules);
-                changes.extend(change);
+                let admission = cell.admit(may_probe, now);
                 prop_assert_eq!(admission.is_ok(), naive.admits(n, may_probe, now, rules));
                 match admission {
-                    Ok(pass) => calls.push((n, pass, naive.period)),
+                    Ok((pass, change)) => {
+                        changes.extend(change);
+                        calls.push((n, pass, naive.period));
+                    }
                     Err(retry_after) => prop_assert!(!retry_after.is_zero()),
                 }
             }
@@ -394,7 +428,9 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
                 let (call, pass, period) = calls.swap_remove(which);
                 // Without a rate of slow calls no call is slow.
                 let end = match end {
-                    End::Result(failure, slow) => End::Result(failure, slow && rules.times_calls()),
+                    End::Result(failure, slow) => {
+                        End::Result(failure, slow && rules.slow_call().is_some())
+                    }
                     end => end,
                 };
                 let verdict = match end {
@@ -405,19 +441,16 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
                 };
                 let stale = period != naive.period;
                 naive.ends(call, period, end, now, rules);
-                match cell.record(pass, verdict, None, || now, rules) {
-                    Recorded::Stale => prop_assert!(stale),
-                    Recorded::Counted(change) => {
-                        prop_assert!(!stale);
-                        changes.extend(change);
-                    }
-                }
+                let change = cell.record(pass, verdict, now);
+                prop_assert!(!(stale && change.is_some()));
+                changes.extend(change);
+                stales += u64::from(stale && matches!(end, End::Result(..)));
             }
             Step::End(..) => {}
             Step::Wait(ms) => now += millis(ms.into()),
             Step::Back(ms) if watched => {
                 let early = now.saturating_sub(millis(ms.into()));
-                let look = cell.snapshot(early, rules);
+                let look = cell.0.snapshot(early, rules);
                 prop_assert_eq!(look.state, naive.state);
             }
             Step::Back(_) => {}
@@ -425,25 +458,27 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
                 if naive.state != state || state == State::Closed {
                     naive.turn(state, now);
                 }
-                changes.extend(cell.force(state, TransitionReason::Forced, now, rules));
+                let reason = TransitionReason::Forced;
+                changes.extend(cell.with(|machine| machine.force(state, reason, now, rules)));
             }
             Step::Adopt(ms) => {
                 naive.adopts(now + millis(ms.into()), now);
-                changes.extend(cell.adopt(millis(ms.into()), now, rules));
+                changes.extend(cell.with(|machine| machine.adopt(millis(ms.into()), now)));
             }
             Step::Announce(ms) => {
                 naive.announces(now + millis(ms.into()));
-                cell.announced(millis(ms.into()), now, rules);
+                cell.with(|machine| machine.announced(millis(ms.into()), now));
             }
         }
         if !watched && n < last {
             continue;
         }
-        let look = cell.snapshot(now, rules);
+        let look = cell.0.snapshot(now, rules);
         prop_assert_eq!(look.state, naive.state);
         let is_open = matches!(naive.state, State::Open | State::HalfOpen);
         prop_assert_eq!(look.adopted, naive.adopted && is_open);
         prop_assert_eq!(look.generation, naive.period);
+        prop_assert_eq!(look.stale_total, stales);
         prop_assert!(look.probes <= rules.probes as usize);
         if matches!(naive.state, State::Closed | State::ForcedClosed) {
             let tally = Tally {
@@ -470,17 +505,17 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
 /// Whatever happened, and whichever calls hang: once calls succeed, the breaker closes, also if
 /// none of them should probe.
 fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let cell = Cell::new(State::Closed, rules);
+    let cell = Shared(Cell::new(State::Closed, rules), rules);
     let mut now = Duration::ZERO;
     let mut calls = Vec::new();
     for step in steps {
         match step {
             Step::Admit(may_probe) => {
-                calls.extend(cell.admit(|| now, || may_probe, rules).0.ok());
+                calls.extend(cell.admit(may_probe, now).map(|(pass, _)| pass).ok());
             }
             Step::End(n, End::Result(failure, slow)) if !calls.is_empty() => {
                 let pass = calls.swap_remove(usize::from(n) % calls.len());
-                cell.record(pass, Some(verdict(failure, slow)), None, || now, rules);
+                cell.record(pass, Some(verdict(failure, slow)), now);
             }
             Step::Wait(ms) => now += millis(ms.into()),
             // Calls that are never heard of again.
@@ -488,10 +523,11 @@ fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
             // Handles allow no longer ones.
             Step::Adopt(ms) => {
                 let period = rules.bounded(millis(ms.into()));
-                cell.adopt(period, now, rules);
+                cell.with(|machine| machine.adopt(period, now));
             }
             Step::Announce(ms) => {
-                cell.announced(rules.bounded(millis(ms.into())), now, rules);
+                let delay = rules.bounded(millis(ms.into()));
+                cell.with(|machine| machine.announced(delay, now));
             }
             Step::Back(_) | Step::Force(_) => {}
         }
@@ -499,11 +535,11 @@ fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
     // It may open once more, by the failures that are in its window still.
     for _ in 0..3 * (rules.successes() + 12) {
         now += rules.max_open_for + rules.lease;
-        if let Ok(pass) = cell.admit(|| now, || !rules.safe_probes, rules).0 {
-            cell.record(pass, Some(Verdict::SUCCESS), None, || now, rules);
+        if let Ok((pass, _)) = cell.admit(!rules.safe_probes, now) {
+            cell.record(pass, Some(Verdict::SUCCESS), now);
         }
     }
-    prop_assert_eq!(cell.snapshot(now, rules).state, State::Closed);
+    prop_assert_eq!(cell.0.snapshot(now, rules).state, State::Closed);
     Ok(())
 }
 

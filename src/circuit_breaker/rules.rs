@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use super::window::{BUCKETS, Tally};
-use crate::{
-    config::{ConfigError, refuse_if},
-    event::transition::TransitionReason,
-};
+use crate::config::{ConfigError, refuse_if};
 
 /// The maximum number of results in a window.
 pub const MAX_WINDOW_CALLS: u32 = 10_000;
@@ -16,6 +12,9 @@ pub const MAX_PROBES: u32 = 1_000;
 
 /// The longest duration of a setting: one year.
 pub const MAX_PERIOD: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Buckets of a time window.
+pub(super) const BUCKETS: usize = 32;
 
 /// What opens a breaker.
 ///
@@ -111,8 +110,8 @@ impl From<Rates> for Trip {
 pub struct Rates {
     pub(super) span: Span,
     minimum: Option<u32>,
-    failure_rate: Option<f64>,
-    slow_call_rate: Option<f64>,
+    pub(super) failure_rate: Option<f64>,
+    pub(super) slow_call_rate: Option<f64>,
     slow_call: Option<Duration>,
 }
 
@@ -179,45 +178,6 @@ impl Rates {
         }
     }
 
-    #[cfg(all(test, not(toolcall_loom)))]
-    pub(super) fn rates(&self) -> (Option<f64>, Option<f64>) {
-        (self.failure_rate, self.slow_call_rate)
-    }
-
-    pub(super) fn verdict(&self, tally: Tally) -> Option<TransitionReason> {
-        if tally.calls < self.minimum() {
-            return None;
-        }
-        let reaches = |part: u32, rate: Option<f64>| {
-            rate.is_some_and(|rate| f64::from(part) / f64::from(tally.calls) >= rate)
-        };
-        if reaches(tally.failures, self.failure_rate) {
-            Some(TransitionReason::FailureRate)
-        } else if reaches(tally.slow, self.slow_call_rate) {
-            Some(TransitionReason::SlowCallRate)
-        } else {
-            None
-        }
-    }
-
-    /// How many successes may be added before the verdict has to be computed.
-    pub(super) fn room(&self, tally: Tally) -> u32 {
-        // Bounds the counter of successes outside the window.
-        const MANY: u32 = 1 << 30;
-        if tally.is_clean() {
-            return MANY;
-        }
-        match self.minimum().checked_sub(tally.calls) {
-            // The success that completes the minimum may open the breaker.
-            Some(missing) if missing > 0 => missing - 1,
-            // So may the next one, if the results that left the window were better than those in
-            // it.
-            _ if self.verdict(tally).is_some() => 0,
-            // Any other success only lowers the rates.
-            _ => MANY,
-        }
-    }
-
     fn check(&self) -> Result<(), ConfigError> {
         match self.span {
             Span::Calls(calls) => {
@@ -271,6 +231,8 @@ pub(super) struct Rules {
     /// Whether the place of a probe is kept for calls that may be one also after many without a
     /// verdict: there are calls that must not be.
     pub(super) safe_probes: bool,
+    /// Whether a ping is sent in place of a probe.
+    pub(super) pings: bool,
     /// Whether each failed attempt to connect counts, and not only the outage.
     pub(super) counts_attempts: bool,
 }
@@ -287,6 +249,7 @@ impl Default for Rules {
             lease: Duration::from_secs(120),
             probe_wait: Duration::ZERO,
             safe_probes: false,
+            pings: false,
             counts_attempts: false,
         }
     }
@@ -321,11 +284,6 @@ impl Rules {
     /// Returns whether a call with this duration counts as slow.
     pub(super) fn is_slow(&self, elapsed: impl FnOnce() -> Duration) -> bool {
         self.slow_call().is_some_and(|limit| elapsed() >= limit)
-    }
-
-    /// Returns whether the duration of calls matters.
-    pub(super) fn times_calls(&self) -> bool {
-        self.slow_call().is_some()
     }
 
     /// The duration from which a call is slow, if that matters.

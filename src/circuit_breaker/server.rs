@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     breaker::Breaker,
+    cell::Kept,
     circuit::Circuit,
     rules::Rules,
     state::{Machine, Pass, SERVER},
@@ -44,15 +45,21 @@ impl Breaker {
     /// Returns when to come back, if a call would be refused. Admits nothing.
     #[inline]
     pub(crate) fn refuses(&self) -> Option<Duration> {
-        let Circuit { cell, shared, .. } = self.circuit();
-        cell.refuses(|| shared.now(), &shared.rules)
+        let refused = self.circuit().refuses(None, || true);
+        refused.map(|refused| refused.retry_after)
     }
 
     /// Admits a call, or returns when to come back. Emits no transition.
     #[inline]
     pub(crate) fn enter(&self) -> Result<Pass, Duration> {
         let Circuit { cell, shared, .. } = self.circuit();
-        cell.admit(|| shared.now(), || true, &shared.rules).0
+        match cell.pass() {
+            Some(pass) => Ok(pass),
+            None => match cell.admit(None, || true, shared.now(), shared.rules()) {
+                Ok((passes, _)) => Ok(passes.pass),
+                Err(refused) => Err(refused.retry_after),
+            },
+        }
     }
 
     /// Records that a call has succeeded: there is the server, and this tool of it. Returns whether
@@ -65,7 +72,7 @@ impl Breaker {
         if tool != SEVERAL && tool != call.tool_hash() {
             self.learn(call);
         }
-        circuit.cell.is_quiet(pass)
+        circuit.cell.ignores(pass, Some(Verdict::SUCCESS))
     }
 
     #[cold]
@@ -100,16 +107,15 @@ impl Breaker {
         against: Option<u64>,
         outage: Option<&Outage>,
     ) -> bool {
-        let Circuit { cell, shared, .. } = self.circuit();
-        let (now, rules) = (shared.now(), &shared.rules);
-        let (change, has_changed) = cell.with(rules, |machine| {
+        let (change, has_changed) = self.circuit().with(|kept, now, rules| {
+            let machine = &mut kept.machine;
             let (from, before) = machine.availability();
             // The time of a probe changes when one ends, or when calls begin to be refused.
             let news = |machine: &Machine| (machine.failed_with, machine.probe_at(now).is_some());
             let known = news(machine);
             match sign {
                 Sign::Answer => machine.answered(now, rules),
-                Sign::Failure(reason) if pass.generation == machine.generation() => {
+                Sign::Failure(reason) if pass.generation == machine.generation => {
                     let kept = (machine.blamed, machine.failed_with, machine.failures);
                     machine.blame(against.unwrap_or(UNLISTED));
                     machine.failed_with = Some(reason);
@@ -120,7 +126,7 @@ impl Breaker {
                     }
                 }
                 Sign::Failure(_) => {}
-                Sign::Nothing => drop(machine.record(pass, None, None, now, rules)),
+                Sign::Nothing => _ = machine.record(pass, None, None, now, rules),
             }
             let (to, failures) = machine.availability();
             let has_changed = from != to || pass.is_probe() || known != news(machine);
@@ -139,7 +145,8 @@ impl Breaker {
             (change, has_changed)
         });
         if let Some(change) = &change {
-            shared.listener.tell(&Event::Health { change, call });
+            let listener = &self.circuit().shared.settings.listener;
+            listener.tell(&Event::Health { change, call });
         }
         has_changed
     }
@@ -148,7 +155,6 @@ impl Breaker {
     pub(crate) fn health(&self) -> ServerHealth {
         let Circuit { cell, shared, .. } = self.circuit();
         let now = shared.now();
-        let mut kept = cell.lock();
         let mut seen = ServerHealth {
             server: self.server().map(Arc::from),
             state: Availability::Available,
@@ -157,14 +163,14 @@ impl Breaker {
             since: shared.origin,
             probe_at: None,
         };
-        if let Some(machine) = kept.as_deref_mut() {
+        cell.peek(|Kept { machine, .. }| {
             (seen.state, seen.failures) = machine.availability();
             seen.reason = machine.failed_with;
             seen.since += machine.since;
             seen.probe_at = machine
                 .probe_at(now)
                 .and_then(|at| shared.origin.checked_add(at));
-        }
+        });
         seen
     }
 }
@@ -172,7 +178,7 @@ impl Breaker {
 impl Machine {
     /// Returns the availability of a server, and its failures in a row.
     fn availability(&mut self) -> (Availability, u32) {
-        match self.state() {
+        match self.state {
             BreakerState::Open | BreakerState::HalfOpen => (
                 Availability::Unavailable,
                 self.tripped.failures.saturating_add(self.failed_probes),

@@ -3,10 +3,11 @@ use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
 use super::{
-    admission::{Admitted, Refused},
+    admission::Admitted,
     breaker::Permit,
     circuit::End,
     handle::CircuitBreakerHandle,
+    state::Refused,
     turn::{Pinging, Turn, Wait},
 };
 use crate::{
@@ -79,10 +80,10 @@ impl<C> Entrant<C> {
     fn wait_or_refuse(&mut self, call: &ToolCall, refused: Refused) -> Result<Step, ToolError> {
         let Admitted { breaker, info, .. } = &self.admitted;
         let circuit = breaker.circuit();
-        let most = circuit.shared.rules.probe_wait;
+        let most = circuit.shared.rules().probe_wait;
         // One that has closed since admits the call when its turn is polled.
         let is_open = || [BreakerState::Open, BreakerState::ForcedOpen].contains(&breaker.state());
-        if most.is_zero() || refused.of_principal.is_some() || is_open() {
+        if most.is_zero() || refused.of_principal || is_open() {
             return Err(breaker.refused(Some(info), refused));
         }
         let now = Instant::now();
@@ -130,19 +131,21 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
     #[inline(always)]
     fn admit(&mut self, call: &mut ToolCall) -> Result<Step, ToolError> {
         call.share_limit();
-        let breaker = &self.admitted.breaker;
-        let passes = match breaker.admit_call(call) {
+        let Admitted { breaker, info, .. } = &self.admitted;
+        let passes = match breaker.admit_call(Some((call, info))) {
             Ok(passes) => passes,
             Err(refused) => return self.wait_or_refuse(call, refused),
         };
-        if let Some(ping) = breaker.ping_for(passes.pass.is_probe()) {
+        if passes.pass.is_probe()
+            && let Some(ping) = &breaker.circuit().shared.settings.ping
+        {
             let permit = Permit::new(breaker, Some(passes.pass));
             let pinging = Pinging::new(ping, permit, call);
             let turn = self.turn.0.get_or_insert_default();
             turn.wait = Some(Wait::Ping(pinging));
             return Ok(Step::Wait);
         }
-        self.admitted.admit(passes);
+        self.admitted.passes = passes;
         Ok(Step::Go)
     }
 
@@ -162,10 +165,20 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
         }
     }
 
+    /// The error counts as a result, if the call is admitted.
     fn not_ready(&mut self, call: &ToolCall, error: ToolError) -> ToolError {
-        self.admitted
-            .breaker
-            .not_ready(call, error, &self.classifier)
+        // Foreign code, and it may panic: before the call is admitted.
+        let outcome = self.classifier.classify(Err(&error));
+        let Admitted { breaker, info, .. } = &self.admitted;
+        match breaker.admit_call(Some((call, info))) {
+            Ok(passes) => {
+                self.admitted.passes = passes;
+                let end = End::not_ready(&outcome);
+                self.admitted.ended(end, Some(&error), None);
+                error
+            }
+            Err(refused) => breaker.refused(Some(info), refused),
+        }
     }
 
     #[inline]

@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, futures::OwnedNotified};
 
 use super::{
     rules::Rules,
@@ -24,10 +24,10 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) struct Machine {
-    state: BreakerState,
+    pub(super) state: BreakerState,
     /// Why it is in that state; `None`: it has never been in another.
     reason: Option<TransitionReason>,
-    generation: u32,
+    pub(super) generation: u32,
     pub(super) window: Window,
     /// The window as it was when the breaker opened.
     pub(super) tripped: Tally,
@@ -38,7 +38,7 @@ pub(super) struct Machine {
     probe_from: Duration,
     /// The probes of a half-open breaker: the ticket of each, and when its lease ends. A probe that
     /// hangs loses its place then.
-    probes: Vec<(u32, Duration)>,
+    pub(super) probes: Vec<(u32, Duration)>,
     /// Probes that succeeded since the breaker became half-open.
     successes: u32,
     /// Probes in a row that ended without a verdict.
@@ -58,7 +58,8 @@ pub(super) struct Machine {
     /// The failures that have counted.
     pub(super) failures: u64,
     opened: u64,
-    last_opening: Option<Opened>,
+    /// By whatever means.
+    pub(super) last_opening: Option<Opened>,
     /// Whether it would be open if the failures were evidence against the server.
     pub(super) overdue: bool,
     /// Why the last call failed, of those that a registry of servers has recorded.
@@ -69,8 +70,8 @@ pub(super) struct Machine {
     /// How often the availability of the server has changed, and when it has last.
     pub(super) changes: u64,
     pub(super) since: Duration,
-    /// How many successes may be counted outside, to be [added](Self::add_successes) later.
-    pub(super) room: u32,
+    /// Results that came in a later state than the one that admitted them.
+    stale: u64,
     /// Wakes the calls that wait for the verdict of a probe.
     pub(super) verdicts: Option<Arc<Notify>>,
 }
@@ -81,8 +82,8 @@ pub(super) struct Opened {
     pub(super) cause: OpenCause,
     pub(super) slow_calls: u32,
     pub(super) at: Duration,
-    /// That of the state in which it was open.
-    pub(super) generation: u32,
+    /// How long the call took whose result has opened it.
+    pub(super) latency: Option<Duration>,
 }
 
 /// An admission: what its result has to come with.
@@ -105,13 +106,29 @@ impl Pass {
     }
 }
 
-/// The effect of a recorded result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Recorded {
-    /// With the transition that it caused. The transition does not name the breaker.
-    Counted(Option<Transition>),
-    /// It was admitted in an earlier state.
-    Stale,
+/// The passes of an admitted call: that of the breaker, and that of its principal's own circuit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Admission {
+    pub(super) pass: Pass,
+    pub(super) own: Pass,
+}
+
+impl From<Pass> for Admission {
+    #[inline]
+    fn from(pass: Pass) -> Self {
+        let own = Pass::FIRST;
+        Self { pass, own }
+    }
+}
+
+/// Why a call is not admitted, and when to come back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused {
+    pub(super) retry_after: Duration,
+    /// Why the circuit has opened last.
+    pub(super) cause: Option<OpenCause>,
+    /// Whether only the principal of the call is refused.
+    pub(super) of_principal: bool,
 }
 
 /// While probes run, the end of the state is unknown: look again soon.
@@ -166,35 +183,19 @@ impl Machine {
             blamed: None,
             changes: 0,
             since: Duration::ZERO,
-            room: 0,
+            stale: 0,
             verdicts: None,
         }
     }
 
-    pub(super) fn state(&self) -> BreakerState {
-        self.state
-    }
-
-    pub(super) fn generation(&self) -> u32 {
-        self.generation
-    }
-
-    /// The last opening, by whatever means; `None` if there was none.
-    pub(super) fn last_opening(&self) -> Option<Opened> {
-        self.last_opening
-    }
-
-    /// Why it has opened last.
-    pub(super) fn cause(&self) -> Option<OpenCause> {
-        self.last_opening.map(|opened| opened.cause)
-    }
-
     /// Returns whether it is closed and remembers nothing that matters.
-    pub(super) fn is_as_new(&self, now: Duration) -> bool {
-        self.state == BreakerState::Closed && self.failed_probes == 0 && self.window.is_clean(now)
+    pub(super) fn is_as_new(&mut self, now: Duration) -> bool {
+        self.state == BreakerState::Closed
+            && self.failed_probes == 0
+            && self.window.tally(now).is_clean()
     }
 
-    /// State and counters, without the key and what is counted outside.
+    /// State and counters, without the key and the refusals.
     pub(super) fn snapshot(&mut self, now: Duration, rules: &Rules) -> BreakerSnapshot {
         let now = self.now.max(now);
         let tally = match self.counts() {
@@ -218,25 +219,35 @@ impl Machine {
             principals_refused: 0,
             principals_rejected_total: 0,
             rejected_total: 0,
-            stale_total: 0,
+            stale_total: self.stale,
         }
     }
 
-    /// Admits a call, or returns when to come back. A call for which `may_probe` is false becomes a
-    /// probe only after another period without any other.
-    pub(super) fn admit(
-        &mut self,
+    /// Why a call would be refused `now`. A call that may not probe becomes a probe only after
+    /// another period without any other. Changes nothing.
+    pub(super) fn refuses(
+        &self,
         now: Duration,
-        may_probe: bool,
+        may_probe: impl Fn() -> bool,
         rules: &Rules,
-    ) -> (Result<Pass, Duration>, Option<Transition>) {
-        if !may_probe && self.wants_another(now, rules) {
-            return (Err(half_open_retry_after(rules)), None);
-        }
+    ) -> Option<Refused> {
+        let retry_after = match self.look(now, rules) {
+            Err(retry_after) => retry_after,
+            Ok(()) if self.wants_another(now, rules) && !may_probe() => {
+                half_open_retry_after(rules)
+            }
+            Ok(()) => return None,
+        };
+        Some(Refused {
+            retry_after,
+            cause: self.last_opening.map(|opened| opened.cause),
+            of_principal: false,
+        })
+    }
+
+    /// Admits a call that is not [refused](Self::refuses).
+    pub(super) fn admit(&mut self, now: Duration, rules: &Rules) -> (Pass, Option<Transition>) {
         let transition = self.end_period(now);
-        if let Err(retry_after) = self.look(now, rules) {
-            return (Err(retry_after), transition);
-        }
         let mut ticket = 0;
         if self.state == BreakerState::HalfOpen && !self.admits_all() {
             self.probes.retain(|(_, until)| *until > self.now);
@@ -248,21 +259,23 @@ impl Machine {
                 .push((ticket, self.now.saturating_add(rules.lease)));
         }
         let generation = self.generation;
-        (Ok(Pass { generation, ticket }), transition)
+        (Pass { generation, ticket }, transition)
     }
 
-    /// Returns whether a call would be refused `now`: as [`look`](Self::look), for one that may be
-    /// a probe, or may not.
-    pub(super) fn look_for(
-        &self,
+    /// Returns the next end of a probe, and when to look again even without one, if a half-open
+    /// breaker would refuse a call.
+    pub(super) fn next_verdict(
+        &mut self,
         now: Duration,
         may_probe: bool,
         rules: &Rules,
-    ) -> Result<(), Duration> {
-        match !may_probe && self.wants_another(now, rules) {
-            true => Err(half_open_retry_after(rules)),
-            false => self.look(now, rules),
+    ) -> Option<(OwnedNotified, Duration)> {
+        let refused = self.refuses(now, || may_probe, rules)?;
+        if self.state != BreakerState::HalfOpen {
+            return None;
         }
+        let verdicts = Arc::clone(self.verdicts.get_or_insert_default());
+        Some((verdicts.notified_owned(), refused.retry_after))
     }
 
     /// Returns whether the place of a probe is kept for a call that may probe.
@@ -298,15 +311,15 @@ impl Machine {
         lost.unwrap_or_else(|| self.probe_from.saturating_sub(now))
     }
 
-    /// Returns whether it is open or half-open for a lost connection: its period ends when
-    /// there is another one.
-    pub(super) fn is_lost(&self) -> bool {
-        self.lost.is_some()
-    }
-
     /// That lost connection, unless there is another one.
     pub(super) fn outage(&self) -> Option<Outage> {
         self.lost.clone().filter(|lost| !lost.is_over())
+    }
+
+    /// How long it stays open.
+    pub(super) fn rest_if_open(&self, now: Duration) -> Option<Duration> {
+        let rest = self.rest(self.now.max(now));
+        (self.state == BreakerState::Open && !rest.is_zero()).then_some(rest)
     }
 
     /// Returns whether a half-open breaker admits one more call.
@@ -339,7 +352,8 @@ impl Machine {
     }
 
     /// Takes the end of an admitted call, and the outage that it failed with; without a verdict it
-    /// only gives back a probe's place.
+    /// only gives back a probe's place. Returns the transition that it caused, without the names of
+    /// the breaker.
     pub(super) fn record(
         &mut self,
         pass: Pass,
@@ -347,10 +361,11 @@ impl Machine {
         outage: Option<&Outage>,
         now: Duration,
         rules: &Rules,
-    ) -> Recorded {
+    ) -> Option<Transition> {
         self.now = self.now.max(now);
         if pass.generation != self.generation {
-            return Recorded::Stale;
+            self.stale += u64::from(verdict.is_some_and(|verdict| !verdict.answers));
+            return None;
         }
         // Only the owner gives a place back: it is gone if the lease was over.
         let running = self.probes.len();
@@ -359,7 +374,7 @@ impl Machine {
             Some(_) => self.undecided = 0,
             None => self.undecided += u32::from(self.probes.len() < running),
         }
-        Recorded::Counted(verdict.and_then(|verdict| self.count(verdict, outage, rules)))
+        self.count(verdict?, outage, rules)
     }
 
     /// Returns whether a failure is part of an outage that has counted. A half-open breaker then
@@ -381,7 +396,7 @@ impl Machine {
         }
         self.probe_from = self.now;
         self.lost = watched(outage);
-        self.is_lost()
+        self.lost.is_some()
     }
 
     fn count(
@@ -433,13 +448,14 @@ impl Machine {
     }
 
     /// How much harm it would do to forget it.
-    pub(super) fn keep(&self, now: Duration) -> Keep {
+    pub(super) fn keep(&mut self, now: Duration) -> Keep {
         const LONG: Duration = Duration::from_secs(3600);
         let is_over = |since: Duration| now >= since.saturating_add(LONG);
+        let is_as_new = self.is_as_new(now);
         match self.state {
             BreakerState::Open if is_over(self.probe_from) => Keep::IfPossible,
             BreakerState::HalfOpen if is_over(self.now) => Keep::IfPossible,
-            BreakerState::Closed if self.is_as_new(now) => Keep::IfUsed,
+            BreakerState::Closed if is_as_new => Keep::IfUsed,
             BreakerState::Closed if self.overdue && !is_over(self.now) => Keep::Always,
             BreakerState::Closed => Keep::IfPossible,
             _ => Keep::Always,
@@ -454,21 +470,17 @@ impl Machine {
         )
     }
 
-    /// Successes of this generation that ended before now and need no look at the clock.
-    pub(super) fn add_successes(&mut self, count: u32) {
-        if self.counts() {
-            self.window.add_successes(count);
-        }
+    /// Returns whether every call is admitted.
+    pub(super) fn admits(&self) -> bool {
+        self.counts() || self.state == BreakerState::Disabled
     }
 
-    /// How many successes may be [added](Self::add_successes) later, and in a window of time before
-    /// which moment. `None` if a success changes nothing.
-    pub(super) fn room(&self, rules: &Rules) -> Option<(u32, Option<Duration>)> {
+    /// Returns whether one more success changes nothing, now and later.
+    pub(super) fn ignores_successes(&self, rules: &Rules) -> bool {
+        let is_quiet = || rules.slow_call().is_none() && self.window.ignores_successes();
         match self.state {
-            BreakerState::Closed if self.failed_probes > 0 => Some((0, None)),
-            BreakerState::Closed | BreakerState::ForcedClosed => self.window.room(&rules.trip),
-            BreakerState::Disabled => None,
-            _ => Some((0, None)),
+            BreakerState::Disabled => true,
+            _ => self.counts() && self.failed_probes == 0 && is_quiet(),
         }
     }
 
@@ -602,7 +614,7 @@ impl Machine {
                 },
                 slow_calls: tally.slow,
                 at: self.now,
-                generation: self.generation,
+                latency: None,
             });
         }
         self.probes = Vec::new();

@@ -5,7 +5,7 @@ use loom::sync;
 #[cfg(not(toolcall_loom))]
 use std::sync;
 
-pub(super) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+pub(super) use std::sync::atomic::Ordering::{Acquire, Release};
 pub(super) use sync::{Mutex, MutexGuard, atomic::AtomicU64};
 
 /// No code that may panic runs under the mutex.

@@ -40,8 +40,11 @@ impl Wait {
     pub(super) fn verdict(breaker: Breaker, may_probe: bool, latest: Instant) -> Self {
         Self::Verdict(Box::pin(async move {
             let Circuit { cell, shared, .. } = breaker.circuit();
-            let next = || cell.next_verdict(shared.now(), may_probe, &shared.rules);
-            while let Some((verdict, rest)) = next() {
+            let next = || {
+                let (now, rules) = (shared.now(), shared.rules());
+                cell.peek(|kept| kept.machine.next_verdict(now, may_probe, rules))
+            };
+            while let Some(Some((verdict, rest))) = next() {
                 let now = Instant::now();
                 if now >= latest {
                     return;
@@ -103,16 +106,5 @@ impl Pinging {
         };
         self.permit.end_ping(verdict, info);
         Poll::Ready(())
-    }
-}
-
-impl Breaker {
-    /// The ping that this admission needs first, if it is that of a probe.
-    #[inline]
-    pub(super) fn ping_for(&self, is_probe: bool) -> Option<&Ping> {
-        match is_probe {
-            true => self.circuit().shared.ping.as_ref(),
-            false => None,
-        }
     }
 }

@@ -4,11 +4,8 @@
 
 use std::{collections::VecDeque, mem, time::Duration};
 
-use super::rules::{Kind, Rates, Span};
+use super::rules::{BUCKETS, Kind, Rates, Span};
 use crate::event::transition::TransitionReason;
-
-/// Buckets of a time window.
-pub(super) const BUCKETS: usize = 32;
 
 /// The results in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,15 +89,20 @@ pub(super) enum Window {
         window: Duration,
         in_a_row: bool,
     },
-    Calls(Ring),
+    /// The last results, exactly. Only counted until the first one that is not a success.
+    Calls {
+        results: VecDeque<Verdict>,
+        capacity: u32,
+        tally: Tally,
+    },
     Time(Box<Buckets>),
 }
 
 impl Window {
     pub(super) fn new(trip: &Kind) -> Self {
-        match trip {
+        match *trip {
             Kind::Failures { window: None, .. } => Self::Consecutive { failures: 0 },
-            &Kind::Failures {
+            Kind::Failures {
                 threshold,
                 window: Some(window),
                 in_a_row,
@@ -110,8 +112,12 @@ impl Window {
                 window,
                 in_a_row,
             },
-            Kind::Rates(Rates { span, .. }) => match *span {
-                Span::Calls(calls) => Self::Calls(Ring::new(calls)),
+            Kind::Rates(Rates { span, .. }) => match span {
+                Span::Calls(capacity) => Self::Calls {
+                    results: VecDeque::new(),
+                    capacity,
+                    tally: Tally::default(),
+                },
                 Span::Time(window) => Self::Time(Box::new(Buckets::new(window))),
             },
         }
@@ -120,10 +126,9 @@ impl Window {
     /// Records a result that ended `now`.
     pub(super) fn record(&mut self, verdict: Verdict, now: Duration) {
         match self {
-            Self::Consecutive { failures } if verdict.failure => {
-                *failures = failures.saturating_add(1);
+            Self::Consecutive { failures } => {
+                *failures = u32::from(verdict.failure) * failures.saturating_add(1);
             }
-            Self::Consecutive { failures } => *failures = 0,
             Self::Within {
                 failures,
                 threshold,
@@ -135,26 +140,36 @@ impl Window {
                 failures.push_back(now);
             }
             Self::Within {
-                failures,
-                in_a_row: true,
-                ..
-            } => failures.clear(),
-            Self::Within { .. } => {}
-            Self::Calls(ring) => ring.push(verdict),
+                failures, in_a_row, ..
+            } => {
+                if *in_a_row {
+                    failures.clear();
+                }
+            }
+            Self::Calls {
+                results,
+                capacity,
+                tally,
+            } => {
+                let is_full = tally.calls == *capacity;
+                if results.is_empty() {
+                    if verdict == Verdict::SUCCESS {
+                        tally.calls += u32::from(!is_full);
+                        return;
+                    }
+                    results.reserve_exact(*capacity as usize);
+                    results.resize(tally.calls as usize, Verdict::SUCCESS);
+                }
+                if is_full && let Some(oldest) = results.pop_front() {
+                    tally.remove(oldest.into());
+                }
+                results.push_back(verdict);
+                tally.merge(verdict.into());
+            }
             Self::Time(buckets) => {
                 buckets.advance(now);
                 buckets.add(verdict.into());
             }
-        }
-    }
-
-    /// Records successes that ended before the window was last looked at.
-    pub(super) fn add_successes(&mut self, count: u32) {
-        match self {
-            Self::Consecutive { failures } if count > 0 => *failures = 0,
-            Self::Consecutive { .. } | Self::Within { .. } => {}
-            Self::Calls(ring) => ring.push_successes(count),
-            Self::Time(buckets) => buckets.add(Tally::of(count)),
         }
     }
 
@@ -172,7 +187,7 @@ impl Window {
                 // At most the threshold, which is a u32.
                 failures.len() as u32
             }
-            Self::Calls(ring) => return ring.tally,
+            Self::Calls { tally, .. } => return *tally,
             Self::Time(buckets) => {
                 buckets.advance(now);
                 return buckets.tally;
@@ -182,24 +197,6 @@ impl Window {
             calls: failures,
             failures,
             slow: 0,
-        }
-    }
-
-    /// Returns whether it is as good as new `now`. Removes nothing.
-    pub(super) fn is_clean(&self, now: Duration) -> bool {
-        match self {
-            Self::Consecutive { failures } => *failures == 0,
-            Self::Within {
-                failures, window, ..
-            } => {
-                let last = failures.back();
-                last.is_none_or(|&at| now.saturating_sub(at) >= *window)
-            }
-            Self::Calls(ring) => ring.tally.is_clean(),
-            Self::Time(buckets) => {
-                let last = buckets.present.saturating_add(BUCKETS as u64);
-                buckets.tally.is_clean() || nanos(now) / buckets.width >= last
-            }
         }
     }
 
@@ -219,79 +216,33 @@ impl Window {
         }
     }
 
-    /// How many successes may be added later instead of being recorded one by one, and in a window
-    /// of time before which moment. `None` if a success changes nothing, now and later.
-    pub(super) fn room(&self, trip: &Kind) -> Option<(u32, Option<Duration>)> {
-        let (tally, until) = match self {
-            Self::Consecutive { failures: 0 } => return None,
+    /// Returns whether one more success changes nothing, now and later.
+    pub(super) fn ignores_successes(&self) -> bool {
+        match self {
+            Self::Consecutive { failures } => *failures == 0,
             Self::Within {
                 failures, in_a_row, ..
-            } if failures.is_empty() || !in_a_row => return None,
-            Self::Consecutive { .. } | Self::Within { .. } => return Some((0, None)),
-            Self::Calls(ring) if ring.tally.is_clean() => {
-                return match ring.room() {
-                    0 => None,
-                    room => Some((room, None)),
-                };
-            }
-            Self::Calls(ring) => (ring.tally, None),
-            Self::Time(buckets) => (buckets.tally, Some(buckets.end())),
+            } => failures.is_empty() || !in_a_row,
+            Self::Calls {
+                capacity, tally, ..
+            } => tally.is_clean() && tally.calls == *capacity,
+            Self::Time(_) => false,
+        }
+    }
+}
+
+impl Rates {
+    fn verdict(&self, tally: Tally) -> Option<TransitionReason> {
+        if tally.is_clean() || tally.calls < self.minimum() {
+            return None;
+        }
+        let reaches = |part: u32, rate: Option<f64>| {
+            rate.is_some_and(|rate| f64::from(part) / f64::from(tally.calls) >= rate)
         };
-        match trip {
-            Kind::Rates(rates) => Some((rates.room(tally), until)),
-            Kind::Failures { .. } => Some((0, None)),
-        }
-    }
-}
-
-/// The last `n` results, exactly.
-#[derive(Debug)]
-pub(super) struct Ring {
-    /// Empty until the first result that is not a success.
-    results: VecDeque<Verdict>,
-    capacity: u32,
-    tally: Tally,
-}
-
-impl Ring {
-    fn new(capacity: u32) -> Self {
-        Self {
-            results: VecDeque::new(),
-            capacity,
-            tally: Tally::default(),
-        }
-    }
-
-    /// How many more results fit in.
-    fn room(&self) -> u32 {
-        self.capacity - self.tally.calls
-    }
-
-    fn push(&mut self, verdict: Verdict) {
-        if self.results.is_empty() {
-            if verdict == Verdict::SUCCESS {
-                return self.push_successes(1);
-            }
-            self.results.reserve_exact(self.capacity as usize);
-            self.results
-                .resize(self.tally.calls as usize, Verdict::SUCCESS);
-        }
-        if self.room() == 0
-            && let Some(oldest) = self.results.pop_front()
-        {
-            self.tally.remove(oldest.into());
-        }
-        self.results.push_back(verdict);
-        self.tally.merge(verdict.into());
-    }
-
-    fn push_successes(&mut self, count: u32) {
-        if self.results.is_empty() {
-            self.tally.calls += count.min(self.room());
-            return;
-        }
-        for _ in 0..count.min(self.capacity) {
-            self.push(Verdict::SUCCESS);
+        match () {
+            () if reaches(tally.failures, self.failure_rate) => Some(TransitionReason::FailureRate),
+            () if reaches(tally.slow, self.slow_call_rate) => Some(TransitionReason::SlowCallRate),
+            () => None,
         }
     }
 }
@@ -333,15 +284,10 @@ impl Buckets {
         self.tally.merge(what);
         self.buckets[self.present as usize % BUCKETS].merge(what);
     }
-
-    /// When the present bucket ends.
-    fn end(&self) -> Duration {
-        Duration::from_nanos(self.width.saturating_mul(self.present + 1))
-    }
 }
 
 /// Whole nanoseconds; 584 years at most.
-pub(super) fn nanos(d: Duration) -> u64 {
+fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -380,20 +326,6 @@ mod tests {
         assert_eq!(window.tally(secs(0)).calls, 3);
     }
 
-    #[test]
-    fn successes_that_are_added_later_push_failures_out() {
-        let (mut window, _) = window(Rates::over_calls(3).with_failure_rate(1.0));
-        window.record(FAILURE, secs(0));
-        window.add_successes(2);
-        assert_eq!(window.tally(secs(0)).failures, 1);
-        window.add_successes(u32::MAX);
-        let clean = Tally {
-            calls: 3,
-            ..Tally::default()
-        };
-        assert_eq!(window.tally(secs(0)), clean);
-    }
-
     /// Trap 16, from both sides.
     #[test]
     fn a_result_stays_in_a_window_of_time_for_31_buckets_and_leaves_with_the_32nd() {
@@ -425,28 +357,5 @@ mod tests {
                 .verdict(&trip, secs(20) - Duration::from_nanos(1))
                 .is_some()
         );
-    }
-
-    /// The model found it: a look at the window moved it on, the shares were above their limit
-    /// without a failure, and successes went by unheard.
-    #[test]
-    fn a_success_is_heard_where_what_has_left_was_better_than_what_is_there() {
-        let rates = Rates::over_time(secs(32)).with_failure_rate(0.5);
-        let (mut window, trip) = window(rates.with_minimum_calls(2));
-        window.record(SUCCESS, secs(0));
-        window.record(SUCCESS, secs(0));
-        window.record(FAILURE, secs(20));
-        assert_eq!(window.verdict(&trip, secs(20)), None);
-        window.record(SUCCESS, secs(20));
-        window.tally(secs(32));
-        assert!(matches!(window.room(&trip), Some((0, _))));
-    }
-
-    #[test]
-    fn the_success_that_completes_the_minimum_is_heard() {
-        let rates = Rates::over_calls(10).with_failure_rate(0.1);
-        let (mut window, trip) = window(rates.with_minimum_calls(5));
-        window.record(FAILURE, secs(0));
-        assert_eq!(window.room(&trip), Some((3, None)));
     }
 }

@@ -102,31 +102,6 @@ pub(crate) struct OpenCause {
     pub(crate) calls: u32,
 }
 
-impl OpenCause {
-    /// The bits of each count.
-    const COUNT: u32 = 28;
-    const MOST: u32 = (1 << Self::COUNT) - 1;
-
-    /// In one word, which is not 0, so that a refusal reads it with one load. Counts above 2^28 are
-    /// cut.
-    pub(crate) fn to_bits(self) -> u64 {
-        let count = |n: u32| u64::from(n.min(Self::MOST));
-        (self.reason as u64 + 1) << (2 * Self::COUNT)
-            | count(self.failures) << Self::COUNT
-            | count(self.calls)
-    }
-
-    /// `None` of 0.
-    pub(crate) fn from_bits(bits: u64) -> Option<Self> {
-        let reason = (bits >> (2 * Self::COUNT)) as usize;
-        Some(Self {
-            reason: *TransitionReason::ALL.get(reason.checked_sub(1)?)?,
-            failures: (bits >> Self::COUNT) as u32 & Self::MOST,
-            calls: bits as u32 & Self::MOST,
-        })
-    }
-}
-
 /// A circuit breaker's change of state.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -187,9 +162,8 @@ pub struct Opening {
     pub failures: u32,
     /// Slow calls among them.
     pub slow_calls: u32,
-    /// How long the call took whose end opened it, in whole milliseconds, cut after 49 days; from
-    /// its first wait. `None` if that is not known: it did not wait, it panicked, or no call's end
-    /// opened the breaker.
+    /// How long the call took whose end opened it, from its first wait. `None` if that is not
+    /// known: it did not wait, it panicked, or no call's end opened the breaker.
     pub latency: Option<Duration>,
 }
 
@@ -210,43 +184,5 @@ pub(crate) mod millis {
         d: D,
     ) -> Result<Option<Duration>, D::Error> {
         Ok(Option::<u64>::deserialize(d)?.map(Duration::from_millis))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cause_comes_back_from_its_word() {
-        for reason in TransitionReason::ALL {
-            for (failures, calls) in [
-                (0, 0),
-                (5, 5),
-                (7, 1000),
-                (OpenCause::MOST, OpenCause::MOST),
-            ] {
-                let cause = OpenCause {
-                    reason,
-                    failures,
-                    calls,
-                };
-                assert_ne!(cause.to_bits(), 0);
-                assert_eq!(OpenCause::from_bits(cause.to_bits()), Some(cause));
-            }
-            let huge = OpenCause {
-                reason,
-                failures: u32::MAX,
-                calls: u32::MAX,
-            };
-            let cut = OpenCause {
-                reason,
-                failures: OpenCause::MOST,
-                calls: OpenCause::MOST,
-            };
-            assert_eq!(OpenCause::from_bits(huge.to_bits()), Some(cut));
-        }
-        assert_eq!(OpenCause::from_bits(0), None);
-        assert_eq!(OpenCause::from_bits(u64::MAX), None);
     }
 }

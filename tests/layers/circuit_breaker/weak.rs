@@ -457,9 +457,9 @@ async fn weak_failures_that_are_slow_are_slow_calls_for_all() {
     }
 }
 
-/// Rule 6: a principal that is refused stays so when its tool's breaker makes room for another one's.
+/// Rule 6: a principal that is refused stays so when other tools need its breaker's place.
 #[tokio::test(start_paused = true)]
-async fn a_principal_is_refused_although_the_breaker_was_forgotten() {
+async fn a_principal_is_refused_although_other_tools_need_the_place() {
     let rig = Rig::new(at_most(2));
     let search = |name: &str| tool(name).with_agent_id("alice");
     for _ in 0..5 {
@@ -470,12 +470,6 @@ async fn a_principal_is_refused_although_the_breaker_was_forgotten() {
     for name in ["b", "c", "b", "c", "d", "e"] {
         rig.send(search(name)).await.unwrap();
     }
-    let known = rig.handle.snapshot();
-    assert!(
-        known
-            .iter()
-            .all(|seen| seen.tool.as_deref() != Some("broken"))
-    );
     assert_eq!(
         kind(rig.send(search("broken")).await),
         ErrorKind::CircuitOpen
