@@ -26,16 +26,19 @@ async fn what_others_write_is_left_out() {
     let server = Server::redis().await;
     let [a, b] = fleet(&server.url()).await;
     let long = "x".repeat(1 << 20);
-    let far = b"9007199254740000 9007199254740000 1 open 0 0";
+    let far = b"9007199254740000 9007199254740000 2 open 0 0 0 reset 0";
     let entries: &[(&[u8], &[u8])] = &[
         (b"", b""),
         (b"no key", b"no text"),
         (b"\xff\xfe", b"1 2 \xff"),
-        (b"tools\x1f=s\x1f=a", b"NaN 1e400 1 open 0 0"),
-        (b"tools\x1f=s\x1f=b", b"99999999999999999999 1 1 open 0 0"),
+        (b"tools\x1f=s\x1f=a", b"NaN 1e400 2 open 0 0 0 reset 0"),
+        (
+            b"tools\x1f=s\x1f=b",
+            b"99999999999999999999 1 2 open 0 0 0 reset 0",
+        ),
         (b"tools\x1f=s\x1f=c", long.as_bytes()),
         (b"tools\x1f=s\x1f=d", far),
-        (long.as_bytes(), b"1 2 1 open 0 0"),
+        (long.as_bytes(), b"1 2 2 open 0 0 0 reset 0"),
         (b"other\x1f=s\x1f=e", far),
     ];
     for (key, text) in entries {
@@ -64,7 +67,7 @@ async fn what_others_write_is_left_out() {
 async fn an_opening_that_others_write_lasts_no_longer_than_the_settings_allow() {
     let server = Server::redis().await;
     let [_a, b] = fleet(&server.url()).await;
-    let text = b"1 9007199254740000 1 open 0 0";
+    let text = b"1 9007199254740000 2 open 0 0 0 reset 0";
     write(&server, b"tools\x1f=s\x1f=a", text).await;
     until("an opening", || b.state("a") == Open).await;
     let left = b.breaker("a").snapshot().retry_after;

@@ -280,6 +280,30 @@ async fn a_slow_store_is_given_up_after_a_second() {
     assert_eq!(b.state("search"), Open);
 }
 
+/// C8: an opening of its own that a process missed among many is told, if it is longer than what
+/// the others know.
+#[tokio::test(start_paused = true)]
+async fn a_longer_opening_that_was_missed_is_told() {
+    let [a] = fleet().await;
+    let long = || CircuitBreakerLayer::builder().with_open_for(secs(300));
+    let [b, c] = [(); 2].map(|()| Process::with(a.link.another(), &long().build().unwrap()));
+    settle().await;
+    b.breakers.disable_all();
+    assert_eq!(b.state("search"), Disabled);
+    a.fails("search");
+    settle().await;
+    b.breakers.reset_all();
+    b.fails("search");
+    // More than a subscriber is given to keep.
+    for _ in 0..200 {
+        b.breaker("other").force_open();
+        b.breaker("other").reset();
+    }
+    sleep(secs(2)).await;
+    assert!(b.left("search") > secs(290));
+    assert!(c.left("search") > secs(290), "{:?}", c.left("search"));
+}
+
 /// C8: names that were cut might be two tools.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_too_long_is_not_shared() {

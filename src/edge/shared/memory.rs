@@ -33,40 +33,22 @@ struct Registers {
 
 struct Kept {
     seq: u64,
-    version: u64,
-    value: String,
+    entry: Entry,
     until: Instant,
 }
 
-impl Registers {
-    /// Returns whether it was written; else the register, if there is one, is to be read.
-    fn write(&mut self, entry: &Entry, until: Instant) -> bool {
-        let is_written = match self.kept.get(&entry.key) {
-            Some(kept) => kept.version < entry.version || kept.version - entry.version > MAX_STEP,
-            None => self.kept.len() < MAX_KEPT,
-        };
-        if is_written {
-            self.seq += 1;
-            let kept = Kept {
-                seq: self.seq,
-                version: entry.version,
-                value: entry.value.clone(),
-                until,
-            };
-            self.kept.insert(entry.key.clone(), kept);
+impl Kept {
+    fn record(&self, now: Instant) -> Record {
+        Record {
+            key: self.entry.key.clone(),
+            version: self.entry.version,
+            value: self.entry.value.clone(),
+            left: self.until - now,
         }
-        is_written
     }
+}
 
-    fn record(&self, key: &str, now: Instant) -> Option<Record> {
-        self.kept.get(key).map(|kept| Record {
-            key: key.to_owned(),
-            version: kept.version,
-            value: kept.value.clone(),
-            left: kept.until - now,
-        })
-    }
-
+impl Registers {
     fn exchange(&mut self, exchange: &Exchange<'_>, now: Instant) -> News {
         self.kept.retain(|_, kept| kept.until > now);
         self.peers.retain(|_, until| *until > now);
@@ -75,24 +57,34 @@ impl Registers {
         self.peers.insert(peer, after(exchange.present_for));
         let mut records = Vec::new();
         for entry in exchange.entries {
-            if !self.write(entry, after(entry.lasts)) {
-                records.extend(self.record(&entry.key, now));
+            let is_ahead = |kept: &&Kept| {
+                let ahead = kept.entry.version.checked_sub(entry.version);
+                ahead.is_some_and(|ahead| ahead <= MAX_STEP)
+            };
+            let known = self.kept.get(&entry.key);
+            if let Some(kept) = known.filter(is_ahead) {
+                records.push(kept.record(now));
+            } else if known.is_some() || self.kept.len() < MAX_KEPT {
+                self.seq += 1;
+                let kept = Kept {
+                    seq: self.seq,
+                    entry: entry.clone(),
+                    until: after(entry.lasts),
+                };
+                self.kept.insert(entry.key.clone(), kept);
             }
         }
-        let since = match *exchange.store == *self.id {
-            true => exchange.since,
-            false => 0,
-        };
-        let new = self.kept.iter().filter(|(_, kept)| kept.seq > since);
-        let mut new: Vec<_> = new.map(|(key, kept)| (kept.seq, key)).collect();
-        new.sort_unstable();
+        let is_known = *exchange.store == *self.id;
+        let since = if is_known { exchange.since } else { 0 };
+        let mut new: Vec<_> = self.kept.values().filter(|kept| kept.seq > since).collect();
+        new.sort_unstable_by_key(|kept| kept.seq);
         let more = new.len() > MAX_ENTRIES;
         new.truncate(MAX_ENTRIES);
-        records.extend(new.iter().filter_map(|(_, key)| self.record(key, now)));
+        records.extend(new.iter().map(|kept| kept.record(now)));
         News {
             store: self.id.clone(),
             seq: match new.last() {
-                Some(last) if more => last.0,
+                Some(last) if more => last.seq,
                 _ => self.seq,
             },
             more,

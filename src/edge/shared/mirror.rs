@@ -1,6 +1,6 @@
 //! The future that tells a store what happens here, and takes over what happens elsewhere.
 
-use std::{collections::BTreeSet, mem::take, pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt as _, StreamExt as _,
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::{
     handle::Status,
     layers::{All, Layer, Layers, Learnt, State as Of},
-    register::{Heard, MAX_KEYS, Registers, State},
+    register::{Change, Hand, Heard, MAX_KEYS, Registers, SLACK, State},
     store::{Entry, Exchange, MAX_ENTRIES, News, Record, Store},
 };
 use crate::{
@@ -49,8 +49,6 @@ pub(super) struct Mirror<S> {
     /// The store, and the number up to which it was read.
     read: (String, u64),
     registers: Registers,
-    /// Keys that were forced elsewhere, and had no place here.
-    unplaced: BTreeSet<String>,
 }
 
 impl<S: Store> Mirror<S> {
@@ -63,7 +61,6 @@ impl<S: Store> Mirror<S> {
     ) -> Self {
         let random = Random::default();
         let me = random.next();
-        let turn = part(Duration::from_secs(1), random.next()).as_secs_f64();
         Self {
             store,
             layers: Layers(layers),
@@ -74,8 +71,7 @@ impl<S: Store> Mirror<S> {
             origin: Instant::now(),
             me: format!("{me:016x}"),
             read: (String::new(), 0),
-            registers: Registers::new(me, turn),
-            unplaced: BTreeSet::new(),
+            registers: Registers::new(me),
         }
     }
 
@@ -91,7 +87,7 @@ impl<S: Store> Mirror<S> {
                 let Self { store, status, .. } = &mut self;
                 let changed = async {
                     // Whatever a store that is down calls, it is asked in its time.
-                    if !status.is_up_or_unknown() {
+                    if status.lock().is_up == Some(false) {
                         return pending().await;
                     }
                     if let Some(last) = last_sync {
@@ -111,7 +107,7 @@ impl<S: Store> Mirror<S> {
                     self.learn(first);
                     self.learn_all(&mut learnt);
                     // A store that is down is asked again in its time; what is to be told waits.
-                    if !self.registers.has_news() || !self.status.is_up_or_unknown() {
+                    if !self.registers.has_news() || self.status.lock().is_up == Some(false) {
                         continue;
                     }
                 }
@@ -148,14 +144,14 @@ impl<S: Store> Mirror<S> {
             return;
         };
         if own.is_cleared {
-            self.say(&key, State::Reset, Duration::ZERO);
+            self.say(&key, Change::Hand(None));
         }
         if let Some(remaining) = own.remaining {
             let state = match own.is_met {
                 true => State::Limited,
                 false => State::Cooling,
             };
-            self.say(&key, state, remaining);
+            self.say(&key, Change::State(state, remaining));
         }
     }
 
@@ -165,13 +161,13 @@ impl<S: Store> Mirror<S> {
         let Some(key) = self.layers.key(layer, hash, parts) else {
             return;
         };
-        let state = match (t.reason, t.to) {
+        let change = match (t.reason, t.to) {
             (TransitionReason::Shared, _) | (_, BreakerState::HalfOpen) => return,
-            (TransitionReason::Forced, state) => by_hand(state),
-            (_, BreakerState::Open) => State::Open,
-            _ => State::Closed,
+            (TransitionReason::Forced, state) => Change::Hand(by_hand(state)),
+            (_, BreakerState::Open) => Change::State(State::Open, t.open_for.unwrap_or_default()),
+            _ => Change::State(State::Closed, Duration::ZERO),
         };
-        self.say(&key, state, t.open_for.unwrap_or_default());
+        self.say(&key, change);
     }
 
     /// Looks at all keys of a layer: some news was missed, or nothing has listened yet.
@@ -194,46 +190,38 @@ impl<S: Store> Mirror<S> {
         let Some(key) = self.layers.key(layer, breaker.hash(), parts) else {
             return;
         };
-        let known = self.registers.state(&key, self.now());
-        let is_forced = matches!(known, Some(State::Forced(_)));
+        let (hand, known) = self.registers.see(&key, self.now());
+        let is_open = matches!(known, Some((State::Open, _)));
+        // As long as others may have made it.
+        let known = known.map_or(Duration::ZERO, |(_, left)| left + self.grace + SLACK);
         let left = seen.retry_after.unwrap_or_default();
-        match (seen.state, seen.reason, known) {
+        let change = match (seen.state, seen.reason) {
             // A reset of what holds nowhere ends nothing.
-            (state, Some(TransitionReason::Forced), _)
-                if state != BreakerState::Closed || is_forced || known == Some(State::Open) =>
+            (state, Some(TransitionReason::Forced))
+                if state != BreakerState::Closed || hand.is_some() || is_open =>
             {
-                self.say(&key, by_hand(state), Duration::ZERO);
+                Change::Hand(by_hand(state))
             }
-            // A new breaker, or one without a place when another process forced it.
-            (state, _, Some(State::Forced(forced))) if state != forced => {
-                breaker.adopt_state(forced);
+            (BreakerState::Open, _) if !seen.adopted && (!is_open || left > known) => {
+                Change::State(State::Open, left)
             }
-            // An opening that others have prolonged is not told as its own.
-            (BreakerState::Open, _, known) if !seen.adopted && known != Some(State::Open) => {
-                self.say(&key, State::Open, left);
+            (BreakerState::Closed, Some(TransitionReason::ProbesSucceeded)) => {
+                Change::State(State::Closed, Duration::ZERO)
             }
-            (BreakerState::Closed, Some(TransitionReason::ProbesSucceeded), _) => {
-                self.say(&key, State::Closed, Duration::ZERO);
-            }
-            _ => {}
-        }
+            _ => return,
+        };
+        self.say(&key, change);
     }
 
-    fn say(&mut self, key: &str, state: State, lasts: Duration) {
-        self.unplaced.remove(key);
-        if !self.registers.say(key, state, lasts, self.now()) {
-            self.status.drop_some(1);
+    fn say(&mut self, key: &str, change: Change) {
+        if !self.registers.say(key, change, self.now()) {
+            self.status.lock().dropped_total += 1;
         }
     }
 
     /// Tells what is to be told, and takes over what is new.
     async fn sync(&mut self, learnt: &mut All) {
         let begun = Instant::now();
-        for key in take(&mut self.unplaced) {
-            if let Some(State::Forced(state)) = self.registers.state(&key, self.now()) {
-                self.place(&key, state);
-            }
-        }
         let mut has_all = false;
         for _ in 0..MAX_EXCHANGES {
             self.learn_all(learnt);
@@ -246,7 +234,7 @@ impl<S: Store> Mirror<S> {
                     break;
                 }
             };
-            if self.status.set_up(true) {
+            if self.status.lock().is_up.replace(true) != Some(true) {
                 event!(INFO STORE, TO = "up");
             }
             // What a person did meanwhile comes after what the store tells.
@@ -261,8 +249,16 @@ impl<S: Store> Mirror<S> {
         let unanswered = self.registers.end();
         if has_all {
             self.registers.tend(self.now());
+            // One that had no place may have one now. A person's change here is not undone.
+            for (key, state) in self.registers.forced() {
+                self.layers.with_breaker(key, true, |breaker| {
+                    if breaker.snapshot().reason != Some(TransitionReason::Forced) {
+                        breaker.adopt_state(state);
+                    }
+                });
+            }
             // The store is full. It may have room the next time.
-            self.status.drop_some(unanswered as u64);
+            self.status.lock().dropped_total += unanswered as u64;
         }
     }
 
@@ -284,7 +280,11 @@ impl<S: Store> Mirror<S> {
     }
 
     fn failed(&self, error: &ToolError) {
-        if self.status.set_up(false) {
+        let mut status = self.status.lock();
+        status.failed_total += 1;
+        let is_news = status.is_up.replace(false) != Some(false);
+        drop(status);
+        if is_news {
             event!(WARN STORE, TO = "down", ERROR = error.message());
         }
     }
@@ -302,7 +302,7 @@ impl<S: Store> Mirror<S> {
             self.hear_of(record, now);
         }
         let processes = news.processes.clamp(1, MAX_PROCESSES);
-        self.status.see(processes);
+        self.status.lock().processes = processes;
         self.layers.share_limits(processes);
     }
 
@@ -315,80 +315,60 @@ impl<S: Store> Mirror<S> {
             }
             None => Heard::Dropped,
         };
-        let is_adopted = match heard {
-            Heard::Nothing => return,
-            Heard::Dropped => false,
-            Heard::Told(state) => {
-                self.status.tell();
-                // What was taken over in the same moment does not undo it.
-                if let State::Forced(state) = state {
-                    self.place(key, state);
+        match heard {
+            Heard::Nothing => {}
+            Heard::Told => self.status.lock().told_total += 1,
+            Heard::Adopt(hand, state) => {
+                let has_hand = hand.is_none_or(|hand| self.take_hand(key, hand));
+                let has_state = state.is_none_or(|(state, left)| self.take_state(key, state, left));
+                match has_hand && has_state {
+                    true => self.status.lock().adopted_total += 1,
+                    false => self.status.lock().dropped_total += 1,
                 }
-                return;
             }
-            Heard::Adopt {
-                state,
-                left,
-                shortens,
-            } => self.adopt(key, state, left, shortens),
-        };
-        match is_adopted {
-            true => self.status.adopt(),
-            false => self.status.drop_some(1),
+            Heard::Dropped => self.status.lock().dropped_total += 1,
         }
     }
 
-    /// False: it says nothing of such a key, or there is no place for it.
-    fn adopt(&mut self, key: &str, state: State, left: Duration, shortens: bool) -> bool {
-        self.unplaced.remove(key);
+    /// Takes over what a person has done elsewhere. False: there is no place for the key.
+    fn take_hand(&self, key: &str, hand: Hand) -> bool {
+        let state = hand.unwrap_or(BreakerState::Closed);
+        match self.layers.find(key) {
+            Some((Of::Gates(_), ..)) => self.layers.with_gate(key, None),
+            _ => {
+                let layers = &self.layers;
+                layers.with_breaker(key, hand.is_some(), |breaker| breaker.adopt_state(state))
+            }
+        }
+    }
+
+    /// Takes over a state. False: there is no place for the key.
+    fn take_state(&mut self, key: &str, state: State, left: Duration) -> bool {
         // At random, so that processes do not probe together.
         let jitter = part(self.grace, self.random.next());
         let layers = &self.layers;
-        let has_gate = matches!(layers.find(key), Some((Of::Gates(_), ..)));
         match state {
-            State::Open => layers.with_breaker(key, true, |breaker| {
-                // Its reset was never in the store.
-                if shortens && matches!(by_hand(breaker.state()), State::Forced(_)) {
-                    breaker.adopt_state(BreakerState::Closed);
-                }
-                breaker.adopt_later(left, jitter);
-            }),
-            State::Reset if has_gate => layers.with_gate(key, None),
-            State::Closed if has_gate => !shortens || layers.with_gate(key, None),
-            // The success of a probe ends no forced state that was never told.
-            State::Closed | State::Reset => layers.with_breaker(key, false, |breaker| {
-                let is_open =
-                    matches!(breaker.state(), BreakerState::Open | BreakerState::HalfOpen);
-                if is_open || shortens || state == State::Reset {
+            State::Open => {
+                layers.with_breaker(key, true, |breaker| breaker.adopt_later(left, jitter))
+            }
+            State::Closed => layers.with_breaker(key, false, |breaker| {
+                if matches!(breaker.state(), BreakerState::Open | BreakerState::HalfOpen) {
                     breaker.adopt_state(BreakerState::Closed);
                 }
             }),
-            State::Forced(state) => self.place(key, state),
             State::Cooling | State::Limited => {
-                let is_met = state == State::Limited;
-                (!shortens || layers.with_gate(key, None))
-                    && layers.with_gate(key, Some((left, is_met)))
+                layers.with_gate(key, Some((left, state == State::Limited)))
             }
         }
-    }
-
-    /// Forces a state as another process has; again later, if there is no place for it now.
-    fn place(&mut self, key: &str, state: BreakerState) -> bool {
-        let layers = &self.layers;
-        let is_placed = layers.with_breaker(key, true, |b| b.adopt_state(state));
-        if !is_placed && matches!(layers.find(key), Some((Of::Breakers(_), ..))) {
-            self.unplaced.insert(key.to_owned());
-        }
-        is_placed
     }
 }
 
 /// The state that a person has given a breaker.
-fn by_hand(state: BreakerState) -> State {
+fn by_hand(state: BreakerState) -> Hand {
     match state {
         BreakerState::ForcedOpen | BreakerState::ForcedClosed | BreakerState::Disabled => {
-            State::Forced(state)
+            Some(state)
         }
-        _ => State::Reset,
+        _ => None,
     }
 }

@@ -1,10 +1,9 @@
 //! The known registers, one of each key. Pure: time is an argument, counted from any fixed moment.
 //!
-//! Each key has one register, with a version. A process that learns something by itself writes the
-//! next version. The store takes a version only if it is higher than its own, so of two processes
-//! that write the same version one is refused, reads what the other has written, and decides anew.
-//! However often a process changes its mind before the store has answered, it writes the version
-//! after the one that it has read.
+//! A register has a version, the state of a breaker or a rate limit, and what a person has done
+//! last. A process that learns something by itself writes the next version. The store takes a
+//! version only if it is higher than its own, so of two processes that write the same version one
+//! is refused, reads what the other has written, and writes on top of that what still holds.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,7 +13,7 @@ use std::{
 use super::store::{Entry, MAX_ENTRIES, MAX_KEY_BYTES, MAX_STEP, MAX_VALUE_BYTES, Record};
 use crate::event::transition::BreakerState;
 
-/// The most keys of each kind of state that are known here.
+/// The most keys of each kind that are known here.
 pub(super) const MAX_KEYS: usize = 10_000;
 
 /// For how long a closing is kept in the store.
@@ -25,163 +24,152 @@ const LINGER: Duration = Duration::from_secs(60);
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Openings of two processes that end within this time are one.
-const SLACK: Duration = Duration::from_secs(1);
+pub(super) const SLACK: Duration = Duration::from_secs(1);
 
 /// The state of a breaker, or of a rate limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
     Open,
-    /// Probes have succeeded.
+    /// Probes have succeeded; or, without time, nothing holds.
+    #[default]
     Closed,
     /// A success has used up what the server grants, or a person has begun a cooldown.
     Cooling,
     /// A limit was met.
     Limited,
-    /// A person has reset a breaker, or ended a cooldown.
-    Reset,
-    /// A person has forced a breaker.
-    Forced(BreakerState),
 }
 
-const WORDS: [(&str, State); 8] = [
+/// The state that a person has forced; `None`: a reset, or the end of a cooldown.
+pub(super) type Hand = Option<BreakerState>;
+
+/// What a process learns by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    Hand(Hand),
+    /// With the time that an opening or a cooldown lasts.
+    State(State, Duration),
+}
+
+const STATES: [(&str, State); 4] = [
     ("open", State::Open),
     ("closed", State::Closed),
     ("cooling", State::Cooling),
     ("limited", State::Limited),
-    ("reset", State::Reset),
-    ("forced_open", State::Forced(BreakerState::ForcedOpen)),
-    ("forced_closed", State::Forced(BreakerState::ForcedClosed)),
-    ("disabled", State::Forced(BreakerState::Disabled)),
 ];
 
-impl State {
-    fn name(self) -> &'static str {
-        let word = WORDS.iter().find(|(_, state)| *state == self);
-        word.map_or("", |(name, _)| name)
-    }
+const HANDS: [(&str, Hand); 4] = [
+    ("reset", None),
+    ("forced_open", Some(BreakerState::ForcedOpen)),
+    ("forced_closed", Some(BreakerState::ForcedClosed)),
+    ("disabled", Some(BreakerState::Disabled)),
+];
 
-    fn is_by_hand(self) -> bool {
-        matches!(self, Self::Reset | Self::Forced(_))
-    }
-
-    /// Returns whether a layer with gates, or one with breakers, may have it.
-    fn fits(self, has_gates: bool) -> bool {
-        match self {
-            Self::Cooling | Self::Limited => has_gates,
-            Self::Reset => true,
-            _ => !has_gates,
-        }
-    }
-
-    /// Each kind of state has its own places.
-    fn kind(self) -> usize {
-        match self {
-            Self::Open | Self::Closed => 0,
-            Self::Cooling | Self::Limited => 1,
-            Self::Reset | Self::Forced(_) => 2,
-        }
-    }
+fn word<T: PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
+    let word = words.iter().find(|(_, known)| *known == value);
+    word.map_or("", |(word, _)| word)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+fn value<T: Copy>(words: &[(&str, T)], word: &str) -> Option<T> {
+    let value = words.iter().find(|(known, _)| *known == word);
+    value.map(|(_, value)| *value)
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Register {
-    state: State,
+    /// 0: there is none.
     version: u64,
     /// The process that has written it.
     origin: u64,
+    state: State,
     until: Duration,
-    /// Until when a reset before it is remembered; else as `until`.
-    kept_until: Duration,
+    /// How many changes persons have made, the last of them, and until when it is remembered.
+    changes: u32,
+    hand: Hand,
+    hand_until: Duration,
 }
 
 impl Register {
+    fn kept_until(&self) -> Duration {
+        self.until.max(self.hand_until)
+    }
+
     fn encode(&self) -> String {
-        let after = self.kept_until.saturating_sub(self.until).as_millis();
-        format!("1 {} {:016x} {after}", self.state.name(), self.origin)
+        let before = |until| (self.kept_until() - until).as_millis();
+        format!(
+            "2 {} {:016x} {} {} {} {}",
+            word(&STATES, self.state),
+            self.origin,
+            before(self.until),
+            self.changes,
+            word(&HANDS, self.hand),
+            before(self.hand_until),
+        )
     }
 
-    fn decode(record: &Record, now: Duration) -> Option<Self> {
-        let is_long = record.value.len() > MAX_VALUE_BYTES;
-        let rest = record.value.strip_prefix("1 ").filter(|_| !is_long)?;
-        let (name, rest) = rest.split_once(' ')?;
-        let (origin, after) = rest.split_once(' ')?;
+    fn decode(record: &Record, has_gates: bool, now: Duration) -> Option<Self> {
+        if record.value.len() > MAX_VALUE_BYTES {
+            return None;
+        }
+        let mut fields = record.value.strip_prefix("2 ")?.split(' ');
         let left = record.left.min(KEPT);
-        let after = Duration::from_millis(after.parse().ok()?);
-        Some(Self {
-            state: WORDS.iter().find(|(word, _)| *word == name)?.1,
+        let until = |before: &str| {
+            let before = Duration::from_millis(before.parse().ok()?);
+            Some(now + left.saturating_sub(before))
+        };
+        let register = Self {
             version: record.version,
-            origin: u64::from_str_radix(origin, 16).ok()?,
-            until: now + left.saturating_sub(after),
-            kept_until: now + left,
-        })
+            state: value(&STATES, fields.next()?)?,
+            origin: u64::from_str_radix(fields.next()?, 16).ok()?,
+            until: until(fields.next()?)?,
+            changes: fields.next()?.parse().ok()?,
+            hand: value(&HANDS, fields.next()?)?,
+            hand_until: until(fields.next()?)?,
+        };
+        let fits = match register.state {
+            State::Open => !has_gates,
+            State::Closed => true,
+            State::Cooling | State::Limited => has_gates,
+        };
+        let is_fit = fits && !(has_gates && register.hand.is_some()) && fields.next().is_none();
+        is_fit.then_some(register)
     }
 
-    /// When it is over, a reset before it holds again: a process may not have heard of that yet.
-    fn at(mut self, now: Duration) -> Self {
-        if self.until <= now && now < self.kept_until {
-            (self.state, self.until) = (State::Reset, self.kept_until);
-        }
-        self
+    /// The state that holds, and for how long.
+    fn holds(&self, now: Duration) -> Option<(State, Duration)> {
+        let left = self.until.saturating_sub(now);
+        (!left.is_zero()).then_some((self.state, left))
     }
 
-    /// What follows for another process: of what is over no more than the end.
-    fn news(&self, now: Duration) -> State {
-        match self.at(now).state {
-            State::Reset if self.state != State::Reset => State::Closed,
-            state => state,
-        }
-    }
-
-    fn has_reset(&self) -> bool {
-        self.state == State::Reset || self.kept_until > self.until
-    }
-
-    /// Returns whether the store has this change, of those that one process has made.
-    fn is(&self, other: &Self, now: Duration) -> bool {
-        let is_timed = !self.state.is_by_hand() && self.state != State::Closed;
-        let apart = self.until.max(now).abs_diff(other.until.max(now));
-        (self.origin, self.state) == (other.origin, other.state)
-            && (!is_timed || apart <= 2 * SLACK)
-    }
-
-    /// Returns whether it holds beside what another process has written at the same time.
+    /// Returns whether its state is news beside that of another one.
     fn outlasts(&self, other: &Self, now: Duration) -> bool {
-        if other.until <= now {
-            return true;
-        }
-        match (self.state, other.state) {
+        match (self.state, other.holds(now)) {
+            (_, None) => true,
             // A closing ends the openings that it knew.
             (State::Closed, _) => false,
-            (own, other) if own.is_by_hand() => !other.is_by_hand(),
-            (_, State::Forced(_)) => false,
-            (State::Open, State::Open) => self.until > other.until + SLACK,
-            (State::Cooling | State::Limited, State::Cooling | State::Limited) => {
-                self.until > other.until
-            }
-            _ => true,
+            (_, Some((State::Closed, _))) => true,
+            (State::Open, _) => self.until > other.until + SLACK,
+            _ => self.until > other.until,
         }
     }
+
+    /// Returns whether both have one state, until about the same moment.
+    fn has_state_of(&self, other: &Self, now: Duration) -> bool {
+        let apart = self.until.max(now).abs_diff(other.until.max(now));
+        self.state == other.state && apart <= 2 * SLACK
+    }
+
+    fn has_hand_of(&self, other: &Self) -> bool {
+        (self.changes, self.hand) == (other.changes, other.hand)
+    }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Known {
     register: Register,
-    /// Learnt by this process, and the store was not heard to have it: its version is the one after
-    /// that which was read.
-    is_own: bool,
-    /// A person has done it in this process meanwhile: it replaces whatever the store has.
-    by_hand: bool,
-    /// The kind among which it was counted.
-    kind: usize,
-}
-
-impl Known {
-    /// This process writes the version after one that it has read.
-    fn replaces(&mut self, version: u64, me: u64) {
-        self.register.version = version + 1;
-        self.register.origin = me;
-        self.is_own = true;
-    }
+    /// The state, and what a person has done, was learnt by this process, and the store was not
+    /// heard to have it. The version is the one after that which was read.
+    own_state: bool,
+    own_hand: bool,
 }
 
 /// What follows from a record.
@@ -190,14 +178,10 @@ pub(super) enum Heard {
     /// The store is as far as this process, or less far.
     Nothing,
     /// The store has what this process has told.
-    Told(State),
-    /// Another process has written it, with the time that is left.
-    Adopt {
-        state: State,
-        left: Duration,
-        /// What was known before, a cooldown or a forced state, would have lasted longer.
-        shortens: bool,
-    },
+    Told,
+    /// Another process has written it: what a person has done, and after that the state, with the
+    /// time that is left.
+    Adopt(Option<Hand>, Option<(State, Duration)>),
     /// It is no register, or there is no place for its key.
     Dropped,
 }
@@ -206,154 +190,136 @@ pub(super) enum Heard {
 pub(super) struct Registers {
     me: u64,
     known: HashMap<String, Known>,
-    /// How many are known of each kind.
-    counts: [usize; 3],
     /// When what is over was forgotten last.
     forgotten: Duration,
     /// The keys that the store is to be told of.
     due: BTreeSet<String>,
     /// Those among them that it was told of, and has not answered.
     asked: BTreeSet<String>,
-    /// From 0 to 1, different in each process: what all would repeat is repeated by one.
-    turn: f64,
 }
 
 impl Registers {
-    pub(super) fn new(me: u64, turn: f64) -> Self {
+    pub(super) fn new(me: u64) -> Self {
         Self {
             me,
             known: HashMap::new(),
-            counts: [0; 3],
             forgotten: Duration::ZERO,
             due: BTreeSet::new(),
             asked: BTreeSet::new(),
-            turn,
         }
     }
 
-    /// The state that holds, as far as this process knows.
-    pub(super) fn state(&self, key: &str, now: Duration) -> Option<State> {
-        let known = self.known.get(key);
-        let register = known.map(|known| known.register.at(now));
-        register.filter(|r| r.until > now).map(|r| r.state)
+    /// What is known of a key and not over; else a register without a version.
+    fn get(&self, key: &str, now: Duration) -> Known {
+        let known = self.known.get(key).copied();
+        let known = known.filter(|known| known.register.kept_until() > now);
+        known.unwrap_or_default()
     }
 
-    /// Takes what this process has learnt by itself; `lasts` of an opening and a cooldown. False:
-    /// there is no place for another key.
-    pub(super) fn say(&mut self, key: &str, state: State, lasts: Duration, now: Duration) -> bool {
-        // What is over counts from the beginning, as in a process that has forgotten it.
-        let known = self.known.get(key);
-        let known = known.filter(|known| known.register.kept_until > now);
-        let by_hand = known.is_some_and(|known| known.is_own && known.by_hand);
-        let until = now.saturating_add(match state {
-            State::Closed => LINGER,
-            State::Reset | State::Forced(_) => KEPT,
-            _ => lasts,
-        });
-        let register = known.map(|known| known.register);
-        let reset = register.filter(Register::has_reset);
-        let own = Register {
-            state,
-            version: known.map_or(1, |known| known.register.version + u64::from(!known.is_own)),
-            origin: self.me,
-            until,
-            kept_until: reset.map_or(until, |reset| until.max(reset.kept_until)),
-        };
-        // A reset that an opening came after does not tell of this.
-        let before = register.filter(|r| r.until > now).map(|r| r.state);
-        let is_news = match (state, register) {
-            (State::Reset | State::Forced(_), _) => before != Some(state),
-            (State::Closed, _) => matches!(before, None | Some(State::Open)),
-            (_, Some(r)) => by_hand || own.outlasts(&r.at(now), now),
-            (_, None) => true,
-        };
-        if !is_news {
-            return true;
+    /// What a person has done last, and the state that holds, as far as this process knows.
+    pub(super) fn see(&self, key: &str, now: Duration) -> (Hand, Option<(State, Duration)>) {
+        let Known { register, .. } = self.get(key, now);
+        (register.hand, register.holds(now))
+    }
+
+    /// The keys that persons have forced.
+    pub(super) fn forced(&self) -> impl Iterator<Item = (&str, BreakerState)> {
+        let known = self.known.iter();
+        known.filter_map(|(key, known)| Some((&**key, known.register.hand?)))
+    }
+
+    /// Takes what this process has learnt by itself. False: there is no place for another key.
+    pub(super) fn say(&mut self, key: &str, change: Change, now: Duration) -> bool {
+        let mut known = self.get(key, now);
+        let Known {
+            register,
+            own_state,
+            own_hand,
+            ..
+        } = &mut known;
+        let before = *register;
+        let is_own = *own_state || *own_hand;
+        match change {
+            Change::Hand(hand) => {
+                register.hand = hand;
+                register.hand_until = now + KEPT;
+                *own_hand = true;
+                if hand.is_none() {
+                    (register.state, register.until) = (State::Closed, now);
+                    *own_state = false;
+                }
+                // A reset of nothing is news if no other one is known.
+                let ends = before.state != State::Closed || before.changes == 0;
+                if before.hand == hand && !(hand.is_none() && ends) {
+                    return true;
+                }
+                register.changes = register.changes.saturating_add(1);
+            }
+            Change::State(state, lasts) => {
+                let lasts = if state == State::Closed {
+                    LINGER
+                } else {
+                    lasts
+                };
+                (register.state, register.until) = (state, now.saturating_add(lasts));
+                *own_state = true;
+                let is_news = match state {
+                    State::Closed => before.state == State::Open || before.version == 0,
+                    _ => register.outlasts(&before, now),
+                };
+                if !is_news {
+                    return true;
+                }
+            }
         }
-        let has_place = self.keep(key, own, true, by_hand || state.is_by_hand(), now);
+        register.version += u64::from(!is_own);
+        register.origin = self.me;
+        let has_place = self.keep(key, known, now);
         if has_place {
-            self.due.insert(key.to_owned());
+            self.again(key);
         }
         has_place
     }
 
-    /// False: there is no place for another key.
-    fn keep(
-        &mut self,
-        key: &str,
-        register: Register,
-        is_own: bool,
-        by_hand: bool,
-        now: Duration,
-    ) -> bool {
+    /// False: there is no place for another key. Cooldowns leave places for openings, and both for
+    /// what persons do.
+    fn keep(&mut self, key: &str, known: Known, now: Duration) -> bool {
         self.due.remove(key);
         self.asked.remove(key);
-        let kind = register.at(now).state.kind();
-        if self.counts[kind] >= MAX_KEYS && !self.known.contains_key(key) {
-            // All keys are looked at, so this is not done for each of many.
-            if now > self.forgotten + SLACK {
-                self.forget(now);
-            }
-            if self.counts[kind] >= MAX_KEYS && !self.forgets_reset(kind, now) {
-                return false;
-            }
+        let most = MAX_KEYS
+            * match known.register.state {
+                _ if known.register.changes > 0 => 3,
+                State::Open | State::Closed => 2,
+                State::Cooling | State::Limited => 1,
+            };
+        // All keys are looked at, so this is not done for each of many.
+        if self.known.len() >= most && now > self.forgotten + SLACK {
+            self.forget(now);
         }
-        let known = Known {
-            register,
-            is_own,
-            by_hand,
-            kind,
-        };
-        self.counts[kind] += 1;
-        if let Some(before) = self.known.insert(key.to_owned(), known) {
-            self.counts[before.kind] -= 1;
+        let has_place = self.known.len() < most || self.known.contains_key(key);
+        if has_place {
+            self.known.insert(key.to_owned(), known);
         }
-        true
-    }
-
-    /// Makes room among what persons have done: the oldest reset is the least that can be
-    /// forgotten. False: there is none.
-    fn forgets_reset(&mut self, kind: usize, now: Duration) -> bool {
-        if kind != State::Reset.kind() {
-            return false;
-        }
-        let resets = self.known.iter().filter(|(_, known)| {
-            known.kind == kind && known.register.at(now).state == State::Reset
-        });
-        let oldest = resets.min_by_key(|(_, known)| known.register.kept_until);
-        let Some((oldest, _)) = oldest else {
-            return false;
-        };
-        let oldest = oldest.clone();
-        self.counts[kind] -= 1;
-        self.known.remove(&oldest);
-        self.due.remove(&oldest);
-        true
+        has_place
     }
 
     fn forget(&mut self, now: Duration) {
-        (self.forgotten, self.counts) = (now, [0; 3]);
-        self.known.retain(|_, known| {
-            known.kind = known.register.at(now).state.kind();
-            let is_kept = known.register.kept_until > now;
-            self.counts[known.kind] += usize::from(is_kept);
-            is_kept
-        });
+        self.forgotten = now;
+        let is_kept = |known: &Known| known.register.kept_until() > now;
+        self.known.retain(|_, known| is_kept(known));
         self.due.retain(|key| self.known.contains_key(key));
     }
 
     /// Forgets what is over, and writes forced states again before the store forgets them. Called
     /// when all that the store has was read.
     pub(super) fn tend(&mut self, now: Duration) {
-        let period = KEPT / 2 + (KEPT / 4).mul_f64(self.turn);
         for (key, known) in &mut self.known {
-            let register = known.register.at(now);
-            if matches!(register.state, State::Forced(_)) && now + KEPT >= register.until + period {
-                let register = &mut known.register;
-                register.version += u64::from(!std::mem::replace(&mut known.is_own, true));
+            let is_own = known.own_state || known.own_hand;
+            let register = &mut known.register;
+            if register.hand.is_some() && now + KEPT / 2 >= register.hand_until {
+                register.version += u64::from(!is_own);
                 register.origin = self.me;
-                register.until = now + KEPT;
-                register.kept_until = register.until;
+                register.hand_until = now + KEPT;
                 self.due.insert(key.clone());
             }
         }
@@ -363,7 +329,7 @@ impl Registers {
     /// Another store than before is to be told all that holds.
     pub(super) fn repeat_all(&mut self, now: Duration) {
         let all = self.known.iter();
-        let all = all.filter(|(_, known)| known.register.kept_until > now);
+        let all = all.filter(|(_, known)| known.register.kept_until() > now);
         self.due.extend(all.map(|(key, _)| key.clone()));
     }
 
@@ -377,18 +343,18 @@ impl Registers {
         let keys: Vec<_> = keys.take(MAX_ENTRIES).collect();
         let mut entries = Vec::with_capacity(keys.len());
         for key in keys {
-            match self.known.get(&key).map(|known| known.register) {
-                Some(register) if register.kept_until > now => {
-                    self.asked.insert(key.clone());
-                    entries.push(Entry {
-                        version: register.version,
-                        value: register.encode(),
-                        lasts: register.kept_until - now,
-                        key,
-                    });
-                }
-                _ => _ = self.due.remove(&key),
+            let register = self.get(&key, now).register;
+            if register.version == 0 {
+                self.due.remove(&key);
+                continue;
             }
+            self.asked.insert(key.clone());
+            entries.push(Entry {
+                version: register.version,
+                value: register.encode(),
+                lasts: register.kept_until() - now,
+                key,
+            });
         }
         entries
     }
@@ -403,62 +369,81 @@ impl Registers {
     /// Takes what the store has of a key, of a layer with gates or of one with breakers.
     pub(super) fn hear(&mut self, record: &Record, has_gates: bool, now: Duration) -> Heard {
         let key = &*record.key;
-        let known = self.known.get_mut(key);
-        let version = known.as_ref().map_or(0, |known| known.register.version);
-        if key.len() > MAX_KEY_BYTES || record.version > version.saturating_add(MAX_STEP) {
+        let known = self.get(key, now);
+        let own = known.register;
+        if key.len() > MAX_KEY_BYTES || record.version > own.version.saturating_add(MAX_STEP) {
             return Heard::Dropped;
         }
-        let new = Register::decode(record, now).filter(|new| new.state.fits(has_gates));
-        let Some(raw) = new else {
+        let Some(theirs) = Register::decode(record, has_gates, now) else {
             // What this process knows replaces it.
-            if let Some(known) = known {
-                if record.version >= version {
-                    known.replaces(record.version, self.me);
+            if own.version > 0
+                && let Some(known) = self.known.get_mut(key)
+            {
+                if record.version >= own.version {
+                    (known.register.version, known.register.origin) = (record.version + 1, self.me);
                 }
                 self.again(key);
             }
             return Heard::Dropped;
         };
-        let new = raw.at(now);
-        let mut shortens = false;
-        if let Some(known) = known {
-            let own = known.register.at(now);
-            let holds = own.until > now;
-            let is_tie = raw.version == version;
-            if raw.version < version && holds {
-                self.again(key);
-                return Heard::Nothing;
-            }
-            if is_tie && raw.is(&known.register, now) {
-                let is_told = std::mem::take(&mut known.is_own);
-                self.due.remove(key);
-                self.asked.remove(key);
-                return match is_told {
-                    true => Heard::Told(own.state),
-                    false => Heard::Nothing,
-                };
-            }
-            // A later change of this process replaces what it has told itself.
-            let replaces = known.is_own && (known.by_hand || raw.origin == self.me);
-            let is_own = known.is_own || is_tie;
-            if holds && (replaces || is_own && own.outlasts(&new, now)) {
-                if raw.has_reset() && !own.state.is_by_hand() {
-                    known.register.kept_until = own.kept_until.max(raw.kept_until);
-                }
-                known.replaces(raw.version, self.me);
-                self.again(key);
-                return Heard::Nothing;
-            }
-            let is_plain = matches!(own.state, State::Open | State::Closed | State::Reset);
-            shortens = holds && own.until > raw.until && !is_plain;
+        if theirs.version < own.version {
+            self.again(key);
+            return Heard::Nothing;
         }
-        match self.keep(key, raw, false, false, now) {
-            true => Heard::Adopt {
-                state: raw.news(now),
-                left: new.until.saturating_sub(now),
-                shortens,
-            },
-            false => Heard::Dropped,
+        let (is_same_hand, is_same_state) =
+            (theirs.has_hand_of(&own), theirs.has_state_of(&own, now));
+        let is_tie = (theirs.version, theirs.origin) == (own.version, own.origin);
+        if is_tie && is_same_hand && is_same_state {
+            let is_told = known.own_state || known.own_hand;
+            if let Some(known) = self.known.get_mut(key) {
+                (known.own_state, known.own_hand) = (false, false);
+            }
+            self.due.remove(key);
+            self.asked.remove(key);
+            return match is_told {
+                true => Heard::Told,
+                false => Heard::Nothing,
+            };
+        }
+        // A later change of this process replaces what it has told itself, and a reset by hand
+        // whatever it ended.
+        let replaces =
+            known.own_hand && own.hand.is_none() || known.own_state && theirs.origin == self.me;
+        let is_own = known.own_state || theirs.version == own.version;
+        let keeps_state =
+            replaces || is_own && own.holds(now).is_some() && own.outlasts(&theirs, now);
+        let keeps_hand = known.own_hand || own.changes > theirs.changes;
+        let mut merged = theirs;
+        if keeps_state {
+            (merged.state, merged.until) = (own.state, own.until);
+        }
+        if keeps_hand {
+            let next = theirs.changes.saturating_add(known.own_hand.into());
+            merged.changes = own.changes.max(next);
+            (merged.hand, merged.hand_until) = (own.hand, own.hand_until);
+        }
+        let is_again = keeps_state || keeps_hand;
+        if is_again {
+            (merged.version, merged.origin) = (theirs.version + 1, self.me);
+        }
+        let merged = Known {
+            register: merged,
+            own_state: keeps_state,
+            own_hand: known.own_hand,
+        };
+        if !self.keep(key, merged, now) {
+            return Heard::Dropped;
+        }
+        if is_again {
+            self.again(key);
+        }
+        let hand = (!keeps_hand && !is_same_hand).then_some(theirs.hand);
+        // A reset ends what is here, and what holds comes after it.
+        let is_news = hand.is_some() || !keeps_state && !is_same_state;
+        let state = merged.register.holds(now).filter(|_| is_news);
+        match (hand, state) {
+            (None, None) => Heard::Nothing,
+            (hand, state) => Heard::Adopt(hand, state),
         }
     }
 
@@ -474,9 +459,14 @@ mod tests {
     use super::*;
 
     const NOW: Duration = Duration::from_secs(1_000);
+    const RESET: Change = Change::Hand(None);
 
     fn secs(n: u64) -> Duration {
         Duration::from_secs(n)
+    }
+
+    fn state(state: State) -> Change {
+        Change::State(state, secs(30))
     }
 
     fn record(key: &str, version: u64, value: &str, left: u64) -> Record {
@@ -505,15 +495,24 @@ mod tests {
     /// C8.
     #[test]
     fn a_register_is_read_as_it_was_written() {
-        for (_, state) in WORDS {
-            let mut one = Registers::new(7, 0.0);
-            assert!(one.say("k", state, secs(30), NOW));
+        let states = STATES.map(|(_, kind)| state(kind));
+        let hands = HANDS.map(|(_, hand)| Change::Hand(hand));
+        for change in states.into_iter().chain(hands) {
+            let mut one = Registers::new(u64::MAX);
+            assert!(one.say("k", change, NOW));
             let written = written(&mut one, NOW);
-            let has_gates = state.fits(true);
-            let mut other = Registers::new(8, 0.0);
-            let heard = other.hear(&written, has_gates, NOW);
-            assert!(matches!(heard, Heard::Adopt { state: read, .. } if read == state));
-            assert_eq!(one.hear(&written, has_gates, NOW), Heard::Told(state));
+            assert!(written.value.len() <= MAX_VALUE_BYTES);
+            let is_cool = matches!(change, Change::State(State::Cooling | State::Limited, _));
+            let heard = Registers::new(8).hear(&written, is_cool, NOW);
+            let expected = match change {
+                Change::Hand(hand) => Heard::Adopt(Some(hand), None),
+                Change::State(State::Closed, _) => {
+                    Heard::Adopt(None, Some((State::Closed, LINGER)))
+                }
+                Change::State(state, lasts) => Heard::Adopt(None, Some((state, lasts))),
+            };
+            assert_eq!(heard, expected);
+            assert_eq!(one.hear(&written, is_cool, NOW), Heard::Told);
             assert!(!one.has_news());
         }
     }
@@ -521,187 +520,89 @@ mod tests {
     /// C8: of two processes that have written the same version, the second decides anew.
     #[test]
     fn a_change_that_was_refused_holds_or_gives_way() {
-        let forced = State::Forced(BreakerState::ForcedOpen);
+        let forced = Change::Hand(Some(BreakerState::ForcedOpen));
         // Ours lasts for 30 s, what the store has for 60 s, or 10 s.
         for (ours, theirs, left, holds) in [
-            (State::Open, "open", 60, false),
-            (State::Open, "open", 10, true),
-            (State::Open, "closed", 60, true),
-            (State::Open, "forced_closed", 60, false),
-            (State::Closed, "open", 60, false),
-            (State::Limited, "cooling", 60, false),
-            (State::Limited, "cooling", 10, true),
-            (State::Limited, "reset", 60, true),
-            (State::Reset, "limited", 60, true),
-            (forced, "forced_closed", 60, true),
+            (state(State::Open), "open 8 0 0 reset 60000", 60, false),
+            (state(State::Open), "open 8 0 0 reset 10000", 10, true),
+            (state(State::Open), "closed 8 0 0 reset 60000", 60, true),
+            (state(State::Closed), "open 8 0 0 reset 60000", 60, false),
+            (
+                state(State::Limited),
+                "cooling 8 0 0 reset 60000",
+                60,
+                false,
+            ),
+            (state(State::Limited), "cooling 8 0 0 reset 10000", 10, true),
+            (state(State::Limited), "closed 8 60000 1 reset 0", 60, true),
+            (RESET, "limited 8 0 0 reset 60000", 60, true),
+            (forced, "closed 8 60000 1 forced_closed 0", 60, true),
         ] {
-            let mut registers = Registers::new(7, 0.0);
-            registers.say("k", ours, secs(30), NOW);
+            let mut registers = Registers::new(7);
+            registers.say("k", ours, NOW);
             registers.next(NOW);
-            let theirs_is = record("k", 1, &format!("1 {theirs} 8 0"), left);
-            let has_gates = matches!(ours, State::Limited) || theirs == "limited";
-            let heard = registers.hear(&theirs_is, has_gates, NOW);
-            assert_eq!(heard == Heard::Nothing, holds, "{ours:?} {theirs} {left}");
+            let theirs_is = record("k", 1, &format!("2 {theirs}"), left);
+            let has_gates =
+                matches!(ours, Change::State(State::Limited, _)) || theirs.starts_with("limited");
+            registers.hear(&theirs_is, has_gates, NOW);
             let versions: Vec<_> = registers.next(NOW).iter().map(|e| e.version).collect();
             let expected: &[u64] = if holds { &[2] } else { &[] };
             assert_eq!(versions, expected, "{ours:?} {theirs} {left}");
         }
     }
 
-    /// C8: a process that was faster to change its mind than the store to answer.
+    /// C8: a reset ends what was open, and an opening after it leaves the reset known.
     #[test]
-    fn changes_that_were_not_told_yet_overtake_nothing() {
-        for (changes, theirs) in [
-            (
-                &[State::Open, State::Closed, State::Open][..],
-                "forced_open",
-            ),
-            (&[State::Open, State::Closed], "open"),
-            (&[State::Limited, State::Cooling, State::Limited], "limited"),
-        ] {
-            let has_gates = theirs == "limited";
-            let mut registers = Registers::new(7, 0.0);
-            for (n, state) in changes.iter().enumerate() {
-                registers.say("k", *state, secs(10 + n as u64), NOW);
-            }
-            assert_eq!(written(&mut registers, NOW).version, 1, "{theirs}");
-            let theirs_is = record("k", 1, &format!("1 {theirs} 8 0"), 200);
-            let heard = registers.hear(&theirs_is, has_gates, NOW);
-            let is_whole = |heard| match heard {
-                Heard::Adopt { left, shortens, .. } => left == secs(200) && !shortens,
-                _ => false,
-            };
-            assert!(is_whole(heard), "{theirs}: {heard:?}");
-        }
-    }
-
-    /// C8: the store has the change before the last one, whose answer was late.
-    #[test]
-    fn a_change_is_told_although_the_one_before_it_has_its_version() {
-        for (first, then, lasts) in [
-            (State::Open, State::Closed, 0),
-            (State::Open, State::Open, 60),
-            (State::Reset, State::Open, 60),
-        ] {
-            let mut registers = Registers::new(7, 0.0);
-            registers.say("k", first, secs(30), NOW);
-            let late = written(&mut registers, NOW);
-            registers.say("k", then, secs(lasts), NOW);
-            assert_eq!(registers.hear(&late, false, NOW), Heard::Nothing);
-            let last = written(&mut registers, NOW);
-            assert_eq!(last.version, 2, "{then:?}");
-            assert_eq!(registers.hear(&last, false, NOW), Heard::Told(then));
-            assert!(!registers.has_news());
-        }
-    }
-
-    /// C8: for a process that was away meanwhile.
-    #[test]
-    fn an_opening_that_outlasts_a_reset_remembers_it() {
-        let after_reset = format!("1 open 8 {}", secs(3_600).as_millis());
-        for (theirs, left) in [("1 reset 8 0", 3_600), (&after_reset, 3_610)] {
-            let mut registers = Registers::new(7, 0.0);
-            registers.say("k", State::Open, secs(30), NOW);
-            registers.next(NOW);
-            let theirs = record("k", 1, theirs, left);
-            assert_eq!(registers.hear(&theirs, false, NOW), Heard::Nothing);
-            let ours = written(&mut registers, NOW + secs(40));
-            let mut away = Registers::new(9, 0.0);
-            let forced = record("k", 1, "1 disabled 8 0", 3_600);
-            away.hear(&forced, false, NOW);
-            let heard = away.hear(&ours, false, NOW + secs(40));
-            let is_end = matches!(
-                heard,
-                Heard::Adopt {
-                    state: State::Closed,
-                    shortens: true,
-                    ..
-                }
-            );
-            assert!(is_end, "{heard:?}");
-        }
-    }
-
-    /// C8: it is written under the name of the process that writes it.
-    #[test]
-    fn a_forced_state_that_is_written_again_undoes_no_reset() {
-        let mut registers = Registers::new(7, 0.0);
-        let forced = record("k", 1, "1 forced_open 8 0", KEPT.as_secs());
-        registers.hear(&forced, false, NOW);
-        let later = NOW + KEPT.mul_f64(0.6);
-        registers.tend(later);
-        let again = written(&mut registers, later);
-        assert_eq!(again.version, 2);
-        let reset = record("k", 2, "1 reset 8 0", KEPT.as_secs());
-        let heard = registers.hear(&reset, false, later);
-        let is_reset = |heard| matches!(heard, Heard::Adopt { state, .. } if state == State::Reset);
-        assert!(is_reset(heard), "{heard:?}");
-    }
-
-    /// C8: the reset was before the opening.
-    #[test]
-    fn the_end_of_an_opening_is_told_although_a_reset_came_before() {
-        for (after, end, is_told) in [
-            (State::Open, State::Closed, true),
-            (State::Open, State::Reset, true),
-            (State::Reset, State::Closed, false),
-            (State::Reset, State::Reset, false),
-        ] {
-            let mut registers = Registers::new(7, 0.0);
-            for state in [State::Reset, after] {
-                registers.say("k", state, secs(30), NOW);
-            }
-            let told = written(&mut registers, NOW);
-            assert_eq!(registers.hear(&told, false, NOW), Heard::Told(after));
-            // A look at all keys in between changes nothing.
-            registers.tend(NOW + secs(40));
-            registers.say("k", end, secs(0), NOW + secs(40));
-            assert_eq!(registers.has_news(), is_told, "{after:?} {end:?}");
-        }
-    }
-
-    /// C8: a process that has forgotten a key counts from the beginning.
-    #[test]
-    fn another_change_is_heard_under_a_version_that_was_used_before() {
-        for theirs in ["1 open 8 0", "1 forced_open 8 0"] {
-            let mut registers = Registers::new(7, 0.0);
-            registers.hear(&record("k", 1, "1 open 8 0", 30), false, NOW);
-            let again = record("k", 1, theirs, 60);
-            let heard = registers.hear(&again, false, NOW + secs(30));
-            assert!(matches!(heard, Heard::Adopt { .. }), "{theirs}: {heard:?}");
-            let heard = registers.hear(&again, false, NOW + secs(30));
-            assert_eq!(heard, Heard::Nothing);
-        }
+    fn an_opening_after_a_reset_is_heard_with_it() {
+        let mut registers = Registers::new(7);
+        registers.say("k", state(State::Open), NOW);
+        registers.say("k", RESET, NOW);
+        registers.say("k", state(State::Open), NOW);
+        let written = written(&mut registers, NOW);
+        let mut away = Registers::new(9);
+        away.hear(
+            &record("k", 1, "2 closed 8 0 1 disabled 0", 3_600),
+            false,
+            NOW,
+        );
+        let heard = away.hear(&record("k", 2, &written.value, 604_800), false, NOW);
+        // The numbers of changes are the same: the persons did not know of each other.
+        assert_eq!(
+            heard,
+            Heard::Adopt(Some(None), Some((State::Open, secs(30))))
+        );
     }
 
     /// C8: what comes in is bounded, and dropped where it is no register.
     #[test]
     fn what_a_hostile_process_writes_is_dropped() {
-        let mut registers = Registers::new(7, 0.0);
+        let mut registers = Registers::new(7);
         let long = "k".repeat(MAX_KEY_BYTES + 1);
-        let padded = format!("1 open {:064} 0", 8);
+        let padded = format!("2 open {:064} 0 0 reset 0", 8);
+        let good = "2 open 8 0 0 reset 30000";
         for (key, version, value) in [
-            (&*long, 1, "1 open 8 0"),
+            (&*long, 1, good),
             ("k", 1, ""),
-            ("k", 1, "2 open 8 0"),
-            ("k", 1, "1 ajar 8 0"),
-            ("k", 1, "1 open x 0"),
+            ("k", 1, "1 open 8 0 0 reset 0"),
+            ("k", 1, "2 ajar 8 0 0 reset 0"),
+            ("k", 1, "2 open x 0 0 reset 0"),
+            ("k", 1, "2 open 8 0 0 reset 0 0"),
             ("k", 1, &padded),
-            ("k", MAX_STEP + 1, "1 open 8 0"),
-            ("k", 1, "1 limited 8 0"),
+            ("k", MAX_STEP + 1, good),
+            ("k", 1, "2 limited 8 0 0 reset 0"),
         ] {
             let heard = registers.hear(&record(key, version, value, 30), false, NOW);
             assert_eq!(heard, Heard::Dropped, "{value:?}");
         }
         // No gate can be forced, and no process keeps such a register alive.
-        let forced = record("k", 1, "1 forced_open 8 0", 30);
+        let forced = record("k", 1, "2 closed 8 0 1 forced_open 0", 30);
         assert_eq!(registers.hear(&forced, true, NOW), Heard::Dropped);
-        for n in 0..MAX_KEYS + 100 {
-            registers.hear(&record(&n.to_string(), 1, "1 open 8 0", 30), false, NOW);
+        for n in 0..2 * MAX_KEYS + 100 {
+            registers.hear(&record(&n.to_string(), 1, good, 30), false, NOW);
         }
-        assert_eq!(registers.known.len(), MAX_KEYS);
+        assert_eq!(registers.known.len(), 2 * MAX_KEYS);
         // A person is heard all the same.
-        assert!(registers.say("k", State::Reset, secs(0), NOW));
+        assert!(registers.say("k", RESET, NOW));
         registers.tend(NOW + secs(100));
         assert_eq!(registers.known.len(), 1);
     }
