@@ -101,8 +101,11 @@ impl CircuitBreakerHandle {
         let since = since.saturating_duration_since(self.shared.origin);
         let entries = self.circuits.entries();
         let rests = entries.iter().filter_map(|entry| {
-            let rest = |kept: &mut Kept| kept.machine.rest_if_open(since);
-            entry.value().cell.peek(rest)?
+            let rest = |Kept { machine, .. }: &mut Kept| {
+                let is_open = machine.state == BreakerState::Open;
+                is_open.then(|| machine.look(since, self.shared.rules()).err())
+            };
+            entry.value().cell.peek(rest)??
         });
         Some(self.shared.origin + since + rests.min()?)
     }

@@ -7,8 +7,9 @@ use super::{
     breaker::Permit,
     circuit::End,
     handle::CircuitBreakerHandle,
+    probe::Ping,
     state::Refused,
-    turn::{Pinging, Turn, Wait},
+    turn::{Turn, ping, verdict},
 };
 use crate::{
     call::{CallInfo, ToolCall},
@@ -93,7 +94,7 @@ impl<C> Entrant<C> {
             return Err(breaker.refused(Some(info), refused));
         }
         let may_probe = circuit.may_probe(call);
-        turn.wait = Some(Wait::verdict(breaker.clone(), may_probe, latest));
+        turn.begin(verdict(breaker.clone(), may_probe, latest));
         Ok(Step::Wait)
     }
 }
@@ -137,12 +138,11 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
             Err(refused) => return self.wait_or_refuse(call, refused),
         };
         if passes.pass.is_probe()
-            && let Some(ping) = &breaker.circuit().shared.settings.ping
+            && let Some(Ping { send, limit }) = &breaker.circuit().shared.settings.ping
         {
             let permit = Permit::new(breaker, Some(passes.pass));
-            let pinging = Pinging::new(ping, permit, call);
-            let turn = self.turn.0.get_or_insert_default();
-            turn.wait = Some(Wait::Ping(pinging));
+            let wait = ping(send(info), *limit, permit, info.clone());
+            self.turn.0.get_or_insert_default().begin(wait);
             return Ok(Step::Wait);
         }
         self.admitted.passes = passes;
@@ -156,7 +156,7 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
     ) -> Poll<Result<Option<Res>, ToolError>> {
         loop {
             if let Some(turn) = &mut self.turn.0 {
-                ready!(turn.poll(cx, &self.admitted.info));
+                ready!(turn.poll(cx));
             }
             let Some(refused) = self.admitted.refuses() else {
                 return Poll::Ready(Ok(None));

@@ -1,4 +1,4 @@
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// A breaker at one moment.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BreakerSnapshot {
     /// The server part of its key, the first 256 bytes.
@@ -58,27 +58,25 @@ pub struct BreakerSnapshot {
     pub stale_total: u64,
 }
 
-/// Shows the key short and redacted, as events do.
-impl fmt::Debug for BreakerSnapshot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BreakerSnapshot")
-            .field("server", &self.server.as_deref().map(Short::name))
-            .field("tool", &self.tool.as_deref().map(Short::name))
-            .field("state", &self.state)
-            .field("reason", &self.reason)
-            .field("generation", &self.generation)
-            .field("calls", &self.calls)
-            .field("failures", &self.failures)
-            .field("slow_calls", &self.slow_calls)
-            .field("probes", &self.probes)
-            .field("retry_after", &self.retry_after)
-            .field("adopted", &self.adopted)
-            .field("failed_total", &self.failed_total)
-            .field("opened_total", &self.opened_total)
-            .field("principals_refused", &self.principals_refused)
-            .field("rejected_total", &self.rejected_total)
-            .field("principals_rejected_total", &self.principals_rejected_total)
-            .field("stale_total", &self.stale_total)
-            .finish()
+crate::text::debug_fields! {
+    /// Shows the key short and redacted, as events do.
+    {} |this| BreakerSnapshot {
+        server: this.server.as_deref().map(Short::name),
+        tool: this.tool.as_deref().map(Short::name),
+        state: this.state,
+        reason: this.reason,
+        generation: this.generation,
+        calls: this.calls,
+        failures: this.failures,
+        slow_calls: this.slow_calls,
+        probes: this.probes,
+        retry_after: this.retry_after,
+        adopted: this.adopted,
+        failed_total: this.failed_total,
+        opened_total: this.opened_total,
+        principals_refused: this.principals_refused,
+        rejected_total: this.rejected_total,
+        principals_rejected_total: this.principals_rejected_total,
+        stale_total: this.stale_total,
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     kit::registry::Keep,
 };
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Machine {
     pub(super) state: BreakerState,
     /// Why it is in that state; `None`: it has never been in another.
@@ -47,7 +47,8 @@ pub(super) struct Machine {
     outages: Vec<(Outage, u64)>,
     /// The outage that it is open or half-open for.
     lost: Option<Outage>,
-    /// Whether the opening was another process', and none of this one's results led to it.
+    /// Whether the opening was another process', and none of this one's results led to it; while
+    /// it is open or half-open.
     adopted: bool,
     /// When a failing server is back, by its own word: no open period ends earlier. Zero if none
     /// has said so.
@@ -161,30 +162,8 @@ impl Machine {
             state,
             // A layer whose breakers are all disabled makes further ones so.
             reason: (state != BreakerState::Closed).then_some(TransitionReason::Forced),
-            generation: 0,
             window: Window::new(&rules.trip),
-            tripped: Tally::default(),
-            failed_probes: 0,
-            probe_from: Duration::ZERO,
-            probes: Vec::new(),
-            successes: 0,
-            undecided: 0,
-            outages: Vec::new(),
-            lost: None,
-            adopted: false,
-            announced: Duration::ZERO,
-            now: Duration::ZERO,
-            tickets: 0,
-            failures: 0,
-            opened: 0,
-            last_opening: None,
-            overdue: false,
-            failed_with: None,
-            blamed: None,
-            changes: 0,
-            since: Duration::ZERO,
-            stale: 0,
-            verdicts: None,
+            ..Self::default()
         }
     }
 
@@ -203,8 +182,6 @@ impl Machine {
             false => self.tripped,
         };
         BreakerSnapshot {
-            server: None,
-            tool: None,
             state: self.state,
             reason: self.reason,
             generation: self.generation,
@@ -213,13 +190,11 @@ impl Machine {
             slow_calls: tally.slow,
             probes: self.running(now),
             retry_after: self.look(now, rules).err(),
-            adopted: self.is_adopted(),
+            adopted: self.adopted,
             failed_total: self.failures,
             opened_total: self.opened,
-            principals_refused: 0,
-            principals_rejected_total: 0,
-            rejected_total: 0,
             stale_total: self.stale,
+            ..BreakerSnapshot::default()
         }
     }
 
@@ -314,12 +289,6 @@ impl Machine {
     /// That lost connection, unless there is another one.
     pub(super) fn outage(&self) -> Option<Outage> {
         self.lost.clone().filter(|lost| !lost.is_over())
-    }
-
-    /// How long it stays open.
-    pub(super) fn rest_if_open(&self, now: Duration) -> Option<Duration> {
-        let rest = self.rest(self.now.max(now));
-        (self.state == BreakerState::Open && !rest.is_zero()).then_some(rest)
     }
 
     /// Returns whether a half-open breaker admits one more call.
@@ -561,10 +530,6 @@ impl Machine {
         }
     }
 
-    fn is_adopted(&self) -> bool {
-        self.adopted && matches!(self.state, BreakerState::Open | BreakerState::HalfOpen)
-    }
-
     fn open(
         &mut self,
         reason: TransitionReason,
@@ -602,7 +567,7 @@ impl Machine {
         let from = std::mem::replace(&mut self.state, state);
         self.reason = Some(reason);
         if !matches!(state, BreakerState::Open | BreakerState::HalfOpen) {
-            self.lost = None;
+            (self.lost, self.adopted) = (None, false);
         }
         self.generation = self.generation.wrapping_add(1);
         if state.is_open() {

@@ -98,10 +98,16 @@ pub(super) enum Window {
     Time(Box<Buckets>),
 }
 
+impl Default for Window {
+    fn default() -> Self {
+        Self::Consecutive { failures: 0 }
+    }
+}
+
 impl Window {
     pub(super) fn new(trip: &Kind) -> Self {
         match *trip {
-            Kind::Failures { window: None, .. } => Self::Consecutive { failures: 0 },
+            Kind::Failures { window: None, .. } => Self::default(),
             Kind::Failures {
                 threshold,
                 window: Some(window),

@@ -8,11 +8,12 @@ use tokio::time::Instant;
 use crate::text::Short;
 
 /// The state of a circuit breaker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BreakerState {
     /// Calls pass.
+    #[default]
     Closed,
     /// Calls are refused until the open period is over.
     Open,
