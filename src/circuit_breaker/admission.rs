@@ -194,7 +194,6 @@ impl Breaker {
 }
 
 /// An admitted call, until its end is known.
-#[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) breaker: Breaker,
     pub(super) info: CallInfo,
@@ -251,35 +250,35 @@ impl Admitted {
         if let ms @ 1.. = self.info.limit_ms() {
             limit_ms.store(ms, Relaxed);
         }
-        let elapsed = || since.map_or(Duration::ZERO, |since| since.elapsed());
-        let verdict = shared.settings.verdict(end, elapsed);
-        let is_failure = verdict.is_some_and(|verdict| verdict.failure);
-        // Where calls have no principals, or the breaker lets all of them pass, none is refused.
-        let is_of_principal = || {
+        let settings = &shared.settings;
+        let verdict = settings.verdict(end, || since.map_or(Duration::ZERO, |it| it.elapsed()));
+        let lets_all_pass = || {
             let state = cell.peek(|kept| kept.machine.state);
-            let lets_pass = [BreakerState::ForcedClosed, BreakerState::Disabled];
-            self.info.whose().is_some() && !state.is_some_and(|state| lets_pass.contains(&state))
+            matches!(
+                state,
+                Some(BreakerState::ForcedClosed | BreakerState::Disabled)
+            )
         };
-        let is_own = match shared.settings.weak_failures {
-            _ if !(is_failure && end.weak) => false,
-            WeakFailures::Shared => false,
-            WeakFailures::PerPrincipal => is_of_principal(),
-            WeakFailures::Ignored => true,
-        };
-        // That it was slow is known by our own clock: it counts for all, as that of a success.
-        let slow = verdict.filter(|verdict| verdict.slow);
-        let slow = slow.map(|slow| Verdict {
-            failure: false,
-            ..slow
-        });
-        let (verdict, own) = match verdict {
-            Some(Verdict::ANSWERS) => (verdict, verdict),
-            Some(Verdict { failure: false, .. }) => (verdict, Some(Verdict::SUCCESS)),
-            _ if is_own => {
-                let counts = shared.settings.weak_failures == WeakFailures::PerPrincipal;
-                (slow, counts.then_some(Verdict::FAILURE))
+        // Where calls have no principals, or all of them pass, none is refused.
+        let counts_for = || match settings.weak_failures {
+            WeakFailures::PerPrincipal if self.info.whose().is_none() || lets_all_pass() => {
+                WeakFailures::Shared
             }
-            _ => (verdict, None),
+            count => count,
+        };
+        let weak = verdict.filter(|verdict| verdict.failure && end.weak);
+        let (verdict, own) = match (verdict, weak.map(|_| counts_for())) {
+            // That it was slow is known by our own clock: it counts for all, as that of a success.
+            (Some(Verdict { slow, .. }), Some(count)) if count != WeakFailures::Shared => (
+                slow.then_some(Verdict {
+                    slow,
+                    ..Verdict::SUCCESS
+                }),
+                (count == WeakFailures::PerPrincipal).then_some(Verdict::FAILURE),
+            ),
+            (None | Some(Verdict { failure: true, .. }), _) => (verdict, None),
+            (Some(Verdict::ANSWERS), _) => (verdict, verdict),
+            _ => (verdict, Some(Verdict::SUCCESS)),
         };
         let report = Report {
             verdict,

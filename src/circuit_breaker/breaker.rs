@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -224,13 +223,12 @@ impl Breaker {
     }
 }
 
-impl fmt::Debug for Breaker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Breaker")
-            .field("server", &self.server().map(Short::name))
-            .field("tool", &self.tool().map(Short::name))
-            .field("state", &self.state())
-            .finish_non_exhaustive()
+crate::text::debug_fields! {
+    {} |this| Breaker {
+        server: this.server().map(Short::name),
+        tool: this.tool().map(Short::name),
+        state: this.state(),
+        ..
     }
 }
 

@@ -5,13 +5,22 @@
 //! an await. `word` is what the machine last published: its generation, and which operations need
 //! no mutex.
 
-use std::time::Duration;
+#[cfg(toolcall_loom)]
+use loom::sync::{Mutex, MutexGuard, atomic::AtomicU64};
+#[cfg(not(toolcall_loom))]
+use std::sync::{Mutex, MutexGuard, atomic::AtomicU64};
+use std::{
+    sync::{
+        PoisonError,
+        atomic::Ordering::{Acquire, Release},
+    },
+    time::Duration,
+};
 
 use super::{
     rules::Rules,
     snapshot::BreakerSnapshot,
     state::{Admission, Machine, Pass, Refused},
-    sync::{Acquire, AtomicU64, Mutex, Release, lock},
     weak::Principals,
     window::Verdict,
 };
@@ -30,7 +39,6 @@ fn generation(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-#[derive(Debug)]
 pub(super) struct Cell {
     /// `generation << 32 | flags`.
     word: AtomicU64,
@@ -40,7 +48,6 @@ pub(super) struct Cell {
 }
 
 /// The state behind the mutex.
-#[derive(Debug)]
 pub(super) struct Kept {
     pub(super) machine: Machine,
     /// What the weak failures of single principals have led to.
@@ -114,7 +121,7 @@ impl Cell {
             kept: Mutex::new(None),
         };
         if state != BreakerState::Closed {
-            *lock(&cell.kept) = Some(Box::new(kept));
+            *cell.lock() = Some(Box::new(kept));
         }
         cell
     }
@@ -166,12 +173,17 @@ impl Cell {
 
     /// Looks at the state, if there is one. Nothing that a call asks for may change.
     pub(super) fn peek<T>(&self, look: impl FnOnce(&mut Kept) -> T) -> Option<T> {
-        lock(&self.kept).as_deref_mut().map(look)
+        self.lock().as_deref_mut().map(look)
+    }
+
+    /// No code that may panic runs under the mutex.
+    fn lock(&self) -> MutexGuard<'_, Option<Box<Kept>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the state, and wakes the calls that wait for the verdict of a probe.
     pub(super) fn with<T>(&self, rules: &Rules, work: impl FnOnce(&mut Kept) -> T) -> T {
-        let mut kept = lock(&self.kept);
+        let mut kept = self.lock();
         let new = || Box::new(Kept::new(BreakerState::Closed, rules));
         let state = kept.get_or_insert_with(new);
         let (generation, probes) = (state.machine.generation, state.machine.probes.len());

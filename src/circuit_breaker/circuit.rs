@@ -1,7 +1,6 @@
 //! One breaker as the layer uses it: the cell, its settings and its listeners.
 
 use std::{
-    fmt,
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -9,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::broadcast, time::Instant};
+use tokio::{
+    sync::{broadcast, watch},
+    time::Instant,
+};
 
 use super::{
     cell::{Cell, Kept},
@@ -24,6 +26,7 @@ use crate::{
     error::{Outage, ToolError},
     event::{
         Audience, Listener,
+        availability::ServerHealth,
         transition::{BreakerState, Transition},
     },
     flow::Abandoned,
@@ -192,14 +195,7 @@ impl Report<'_> {
     }
 }
 
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.settings.rules.fmt(f)
-    }
-}
-
 /// The value of a key in the registry.
-#[derive(Debug)]
 pub(super) struct Circuit {
     pub(super) cell: Cell,
     pub(super) shared: Arc<Shared>,
@@ -215,6 +211,8 @@ pub(super) struct Circuit {
     /// The hash of the first tool of a server with which a call has succeeded; or 0, or
     /// [`SEVERAL`](super::server::SEVERAL).
     pub(super) tool: AtomicU64,
+    /// The watchers of the availability of a server.
+    pub(super) watchers: OnceLock<watch::Sender<ServerHealth>>,
 }
 
 impl Circuit {
@@ -231,6 +229,7 @@ impl Circuit {
             audience: Audience::default(),
             rejected: Default::default(),
             tool: AtomicU64::new(0),
+            watchers: OnceLock::new(),
         }
     }
 
@@ -277,6 +276,9 @@ impl Evict for Circuit {
     const IS_KNOWN: bool = false;
 
     fn keep(&self) -> Keep {
-        self.cell.keep(self.shared.now())
+        match self.watchers.get() {
+            Some(watchers) if watchers.receiver_count() > 0 => Keep::Always,
+            _ => self.cell.keep(self.shared.now()),
+        }
     }
 }

@@ -164,12 +164,33 @@ impl CircuitBreakerHandle {
     }
 }
 
-impl fmt::Debug for CircuitBreakerHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CircuitBreakerHandle")
-            .field("rules", self.shared.rules())
-            .finish_non_exhaustive()
+/// For a mirror between processes.
+#[cfg(feature = "shared")]
+impl CircuitBreakerHandle {
+    /// The breaker of a key by its hash, if there is one.
+    pub(crate) fn find_hash(&self, hash: u64) -> Option<Breaker> {
+        self.circuits.find(hash).map(Breaker)
     }
+
+    /// The breaker of a key by its hash and its texts, made if there is none yet.
+    pub(crate) fn of_parts(
+        &self,
+        hash: u64,
+        parts: (Option<&str>, Option<&str>),
+    ) -> Option<Breaker> {
+        let make = || Circuit::new(&self.shared);
+        let breaker = Breaker(self.circuits.of_parts(hash, parts, make));
+        (!breaker.circuit().is_overflow).then_some(breaker)
+    }
+
+    /// What its breakers are kept by.
+    pub(crate) fn key(&self) -> &crate::key::Key {
+        self.circuits.key()
+    }
+}
+
+crate::text::debug_fields! {
+    {} |this| CircuitBreakerHandle { rules: this.shared.rules(), .. }
 }
 
 /// The transitions of a layer's breakers, from [`CircuitBreakerHandle::subscribe`].

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
@@ -73,12 +72,8 @@ impl<S, C: Clone> Layer<S> for CircuitBreakerLayer<C> {
     }
 }
 
-impl<C> fmt::Debug for CircuitBreakerLayer<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CircuitBreakerLayer")
-            .field("rules", self.breakers.shared.rules())
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {C} |this| CircuitBreakerLayer<C> { rules: this.breakers.shared.rules(), .. }
 }
 
 /// The settings of a [`CircuitBreakerLayer`].
@@ -364,11 +359,6 @@ impl<C> CircuitBreakerBuilder<C> {
     }
 }
 
-impl<C> fmt::Debug for CircuitBreakerBuilder<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CircuitBreakerBuilder")
-            .field("rules", &self.settings.rules)
-            .field("keys", &self.keys)
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {C} |this| CircuitBreakerBuilder<C> { rules: this.settings.rules, keys: this.keys, .. }
 }

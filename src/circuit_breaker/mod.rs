@@ -237,12 +237,8 @@ mod probe;
 mod rules;
 mod server;
 mod service;
-#[cfg(feature = "shared")]
-mod shared;
 mod snapshot;
 mod state;
-mod sync;
-mod turn;
 mod weak;
 mod window;
 

@@ -1,6 +1,6 @@
 //! What shows a half-open breaker whether a tool works again.
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use crate::call::CallInfo;
 
@@ -96,10 +96,4 @@ pub(super) struct Ping {
     pub(super) limit: Duration,
 }
 
-impl fmt::Debug for Ping {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ping")
-            .field("limit", &self.limit)
-            .finish_non_exhaustive()
-    }
-}
+crate::text::debug_fields! { {} |this| Ping { limit: this.limit, .. } }

@@ -1,9 +1,12 @@
 //! The operations of breakers for a health registry.
 
 use std::{
+    mem,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
+
+use tokio::sync::watch;
 
 use super::{
     breaker::Breaker,
@@ -149,6 +152,26 @@ impl Breaker {
             listener.tell(&Event::Health { change, call });
         }
         has_changed
+    }
+
+    /// Watches the health of the server, which is not evicted as long as it is watched.
+    pub(crate) fn watch(&self) -> watch::Receiver<ServerHealth> {
+        let make = || watch::Sender::new(self.health());
+        let watchers = self.circuit().watchers.get_or_init(make);
+        self.publish();
+        watchers.subscribe()
+    }
+
+    /// Notifies the watchers. The value is read under the sender's lock, so that the last one sent
+    /// is the latest. Sending waits for receivers that borrow the value, and wakes tasks: no lock
+    /// may be held.
+    pub(crate) fn publish(&self) {
+        if let Some(watchers) = self.circuit().watchers.get() {
+            watchers.send_if_modified(|seen| {
+                let before = mem::replace(seen, self.health());
+                before.news() != seen.news()
+            });
+        }
     }
 
     /// Returns the health of the server. Makes no machine.

@@ -115,7 +115,6 @@ pub(super) struct Admission {
 }
 
 impl From<Pass> for Admission {
-    #[inline]
     fn from(pass: Pass) -> Self {
         let own = Pass::FIRST;
         Self { pass, own }

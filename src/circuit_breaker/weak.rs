@@ -189,11 +189,3 @@ impl Own {
         }
     }
 }
-
-crate::text::debug_fields!(
-    {} | this
-        | Principals {
-            circuits: this.circuits.len(),
-            ..
-        }
-);

@@ -31,6 +31,13 @@ pub struct ServerHealth {
     pub probe_at: Option<Instant>,
 }
 
+impl ServerHealth {
+    /// Returns the part that watchers are notified of.
+    pub(crate) fn news(&self) -> impl PartialEq + use<> {
+        (self.server.clone(), self.state, self.reason, self.probe_at)
+    }
+}
+
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

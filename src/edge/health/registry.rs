@@ -1,7 +1,7 @@
 use std::{
     collections::HashMap,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -15,7 +15,7 @@ use crate::{
     call::{CallInfo, Claim, ToolCall},
     circuit_breaker::{Breaker, CircuitBreakerHandle, Pass, SERVER, Sign},
     error::{ErrorKind, Outage, ToolError},
-    event::availability::{Availability, Reason},
+    event::availability::Reason,
     flow::{Abandoned, Ends, Gate, Readiness, Step, Ticket},
 };
 
@@ -32,12 +32,8 @@ struct Servers {
     nameless: CallInfo,
     /// By the hash of the server.
     lists: Mutex<HashMap<u64, HasMore>>,
-    watched: Mutex<Vec<Watched>>,
     all: watch::Sender<Vec<ServerHealth>>,
 }
-
-/// A server and its watchers. It keeps its place.
-type Watched = (Breaker, watch::Sender<ServerHealth>);
 
 /// Returns whether a server has more than one tool.
 type HasMore = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -60,7 +56,6 @@ impl Health {
             refuses,
             nameless: ToolCall::new("").info(),
             lists: Mutex::default(),
-            watched: Mutex::default(),
             all: watch::Sender::default(),
         }))
     }
@@ -88,19 +83,7 @@ impl Health {
     /// If there is no place for another one, nothing ever changes. Borrow its value for a moment
     /// only: a call whose end changes the value waits for the borrow to end, as with any [`watch`].
     pub fn subscribe(&self, server: &str) -> watch::Receiver<ServerHealth> {
-        // Frees the places of servers that are no longer watched.
-        drop(self.watched());
-        let breaker = self.0.breakers.breaker(&named(server));
-        let mut watched = self.watched();
-        let known = watched
-            .iter()
-            .find(|(known, _)| known.hash() == breaker.hash());
-        if let Some((_, watchers)) = known {
-            return watchers.subscribe();
-        }
-        let (watchers, receiver) = watch::channel(breaker.health());
-        watched.push((breaker, watchers));
-        receiver
+        self.0.breakers.breaker(&named(server)).watch()
     }
 
     /// Watches all servers: the receiver has the present [snapshot](Self::snapshot), and one for
@@ -152,37 +135,16 @@ impl Health {
         })
     }
 
-    /// Locks the watched servers, and drops those whose watchers are gone.
-    fn watched(&self) -> MutexGuard<'_, Vec<Watched>> {
-        let watched = self.0.watched.lock();
-        let mut watched = watched.unwrap_or_else(PoisonError::into_inner);
-        watched.retain(|(_, watchers)| watchers.receiver_count() > 0);
-        watched
-    }
-
     /// Returns the names by which a call's breaker is kept.
     #[inline]
     fn key<'a>(&'a self, info: &'a CallInfo) -> &'a CallInfo {
         info.server().map_or(&self.0.nameless, |_| info)
     }
 
-    /// Notifies the watchers of a server, and after a change those of all servers. Values are read
-    /// under the sender's lock, so that the last one sent is the latest.
+    /// Notifies the watchers of a server, and after a change those of all servers.
     #[cold]
     fn publish(&self, breaker: &Breaker, has_changed: bool) {
-        // Sending waits for receivers that borrow the value, and wakes tasks: not under this lock.
-        let watchers = {
-            let watched = self.watched();
-            let mut watched = watched.iter();
-            let known = watched.find(|(known, _)| known.hash() == breaker.hash());
-            known.map(|(_, watchers)| watchers.clone())
-        };
-        if let Some(watchers) = watchers {
-            watchers.send_if_modified(|seen| {
-                let before = mem::replace(seen, breaker.health());
-                news(&before) != news(seen)
-            });
-        }
+        breaker.publish();
         if has_changed && self.0.all.receiver_count() > 0 {
             self.tell_all();
         }
@@ -191,19 +153,10 @@ impl Health {
     fn tell_all(&self) {
         self.0.all.send_if_modified(|seen| {
             let before = mem::replace(seen, self.snapshot());
+            let news = ServerHealth::news;
             !before.iter().map(news).eq(seen.iter().map(news))
         });
     }
-}
-
-/// Returns the part of a server's health that watchers are notified of.
-fn news(seen: &ServerHealth) -> (Option<&str>, Availability, Option<Reason>, Option<Instant>) {
-    (
-        seen.server.as_deref(),
-        seen.state,
-        seen.reason,
-        seen.probe_at,
-    )
 }
 
 /// Returns a call that names this server.
@@ -234,16 +187,11 @@ impl<Res> Gate<Res> for Health {
         let info = call.info();
         let is_claimed = call.is_claimed(Claim::Health);
         let breaker = (!is_claimed).then(|| self.0.breakers.keep(self.key(&info)));
-        if let Some(breaker) = &breaker {
-            if breaker.is_overflow() {
-                // Frees places for the next calls.
-                drop(self.watched());
-            }
-            if !ready.is_yes()
-                && let Some(wait) = breaker.refuses()
-            {
-                return Err(unavailable(wait));
-            }
+        if let Some(breaker) = &breaker
+            && !ready.is_yes()
+            && let Some(wait) = breaker.refuses()
+        {
+            return Err(unavailable(wait));
         }
         Ok(Visit {
             health: self.clone(),

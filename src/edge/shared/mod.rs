@@ -93,7 +93,7 @@ mod redis;
 mod register;
 mod store;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
@@ -277,13 +277,11 @@ impl<S: Store> SharedState<S> {
     }
 }
 
-impl<S> fmt::Debug for SharedState<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let layers = self.layers.iter().map(|layer| &layer.name);
-        f.debug_struct("SharedState")
-            .field("layers", &layers.collect::<Vec<_>>())
-            .field("grace", &self.grace)
-            .field("resync", &self.resync)
-            .finish_non_exhaustive()
+crate::text::debug_fields! {
+    {S} |this| SharedState<S> {
+        layers: this.layers.iter().map(|layer| &layer.name).collect::<Vec<_>>(),
+        grace: this.grace,
+        resync: this.resync,
+        ..
     }
 }

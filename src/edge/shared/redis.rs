@@ -1,6 +1,6 @@
 //! A store on a Redis or Valkey server.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use redis::{
     AsyncConnectionConfig, Client, IntoConnectionInfo as _, ProtocolVersion, PushInfo, RedisError,
@@ -235,11 +235,7 @@ impl Store for RedisStore {
     }
 }
 
-/// Without the URL, which may have a password.
-impl fmt::Debug for RedisStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore")
-            .field("namespace", &self.keys.namespace)
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    /// Without the URL, which may have a password.
+    {} |this| RedisStore { namespace: this.keys.namespace, .. }
 }
