@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use super::{
     breaker::{Breaker, Permit},
     circuit::{Circuit, End, Report},
-    state::{Admission, Pass, Refused},
+    snapshot::Refused,
+    state::{Admission, Pass},
     weak::WeakFailures,
     window::Verdict,
 };
@@ -95,7 +96,9 @@ impl Breaker {
             self.introduce(call);
         }
         let (kind, text) = (ErrorKind::CircuitOpen, "Circuit breaker open");
-        let Refused { retry_after, cause, .. } = refused;
+        let Refused {
+            retry_after, cause, ..
+        } = refused;
         let error = ToolError::not_admitted(call, kind, text, retry_after, cause);
         match refused.of_principal {
             true => error.with_detail("refused_for", "principal"),
@@ -171,7 +174,10 @@ impl Breaker {
             principal: &whose.to_string(),
             call,
         };
-        shared.settings.listener.tell_with(Some(audience), true, &event);
+        shared
+            .settings
+            .listener
+            .tell_with(Some(audience), true, &event);
     }
 
     /// Emits a transition of this breaker, which does not name it yet.
@@ -185,7 +191,10 @@ impl Breaker {
             transition: &transition,
             call,
         };
-        shared.settings.listener.tell_with(Some(audience), true, &event);
+        shared
+            .settings
+            .listener
+            .tell_with(Some(audience), true, &event);
         if let Some(subscribers) = shared.subscribers.get() {
             // The error means that there is no subscriber now.
             let _ = subscribers.send((self.0.hash(), transition));

@@ -19,8 +19,8 @@ use std::{
 
 use super::{
     rules::Rules,
-    snapshot::BreakerSnapshot,
-    state::{Admission, Machine, Pass, Refused},
+    snapshot::{BreakerSnapshot, Refused},
+    state::{Admission, Machine, Pass},
     weak::Principals,
     window::Verdict,
 };

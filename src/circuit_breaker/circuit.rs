@@ -17,7 +17,7 @@ use super::{
     cell::{Cell, Kept},
     probe::Ping,
     rules::Rules,
-    state::Refused,
+    snapshot::Refused,
     weak::WeakFailures,
     window::Verdict,
 };

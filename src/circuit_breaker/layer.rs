@@ -246,8 +246,9 @@ impl<C> CircuitBreakerBuilder<C> {
     ///
     /// The same trip and open period hold for a principal as for the breaker. As many principals
     /// are kept as [keys](Keys::at_most), and those that were [not
-    /// verified](crate::ToolCall::with_unverified_ids) have half of the places at most. One that
-    /// has not called for the longest time is forgotten first; one that is refused is kept.
+    /// verified](crate::ToolCall::with_unverified_ids) have half of the places at most. If no place
+    /// is left, those of the same key go that have not called for the longest time; one that is
+    /// refused is kept.
     pub fn with_weak_failures(mut self, count: WeakFailures) -> Self {
         self.settings.weak_failures = count;
         self

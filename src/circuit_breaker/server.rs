@@ -112,10 +112,9 @@ impl Breaker {
     ) -> bool {
         let (change, has_changed) = self.circuit().with(|kept, now, rules| {
             let machine = &mut kept.machine;
-            let (from, before) = machine.availability();
             // The time of a probe changes when one ends, or when calls begin to be refused.
             let news = |machine: &Machine| (machine.failed_with, machine.probe_at(now).is_some());
-            let known = news(machine);
+            let ((from, before), known) = (machine.availability(), news(machine));
             match sign {
                 Sign::Answer => machine.answered(now, rules),
                 Sign::Failure(reason) if pass.generation == machine.generation => {
@@ -177,24 +176,20 @@ impl Breaker {
     /// Returns the health of the server. Makes no machine.
     pub(crate) fn health(&self) -> ServerHealth {
         let Circuit { cell, shared, .. } = self.circuit();
-        let now = shared.now();
-        let mut seen = ServerHealth {
-            server: self.server().map(Arc::from),
-            state: Availability::Available,
-            reason: None,
-            failures: 0,
-            since: shared.origin,
-            probe_at: None,
-        };
-        cell.peek(|Kept { machine, .. }| {
-            (seen.state, seen.failures) = machine.availability();
-            seen.reason = machine.failed_with;
-            seen.since += machine.since;
-            seen.probe_at = machine
-                .probe_at(now)
-                .and_then(|at| shared.origin.checked_add(at));
+        let seen = cell.peek(|Kept { machine, .. }| {
+            let probe_at = machine.probe_at(shared.now());
+            let (reason, since) = (machine.failed_with, machine.since);
+            (machine.availability(), reason, since, probe_at)
         });
-        seen
+        let ((state, failures), reason, since, probe_at) = seen.unwrap_or_default();
+        ServerHealth {
+            server: self.server().map(Arc::from),
+            state,
+            reason,
+            failures,
+            since: shared.origin + since,
+            probe_at: probe_at.and_then(|at| shared.origin.checked_add(at)),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     circuit::{Circuit, End},
     handle::CircuitBreakerHandle,
     probe::{Ping, PingFuture},
-    state::Refused,
+    snapshot::Refused,
     window::Verdict,
 };
 use crate::{

@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    event::transition::{BreakerState, TransitionReason, millis},
+    event::transition::{BreakerState, OpenCause, TransitionReason, millis},
     text::Short,
 };
 
@@ -79,4 +79,24 @@ crate::text::debug_fields! {
         principals_rejected_total: this.principals_rejected_total,
         stale_total: this.stale_total,
     }
+}
+
+/// The last opening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Opened {
+    pub(super) cause: OpenCause,
+    pub(super) slow_calls: u32,
+    pub(super) at: Duration,
+    /// How long the call took whose result has opened it.
+    pub(super) latency: Option<Duration>,
+}
+
+/// Why a call is not admitted, and when to come back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused {
+    pub(super) retry_after: Duration,
+    /// Why the circuit has opened last.
+    pub(super) cause: Option<OpenCause>,
+    /// Whether only the principal of the call is refused.
+    pub(super) of_principal: bool,
 }

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, futures::OwnedNotified};
 
 use super::{
     rules::Rules,
-    snapshot::BreakerSnapshot,
+    snapshot::{BreakerSnapshot, Opened, Refused},
     window::{Tally, Verdict, Window},
 };
 use crate::{
@@ -77,16 +77,6 @@ pub(super) struct Machine {
     pub(super) verdicts: Option<Arc<Notify>>,
 }
 
-/// The last opening.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Opened {
-    pub(super) cause: OpenCause,
-    pub(super) slow_calls: u32,
-    pub(super) at: Duration,
-    /// How long the call took whose result has opened it.
-    pub(super) latency: Option<Duration>,
-}
-
 /// An admission: what its result has to come with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pass {
@@ -119,16 +109,6 @@ impl From<Pass> for Admission {
         let own = Pass::FIRST;
         Self { pass, own }
     }
-}
-
-/// Why a call is not admitted, and when to come back.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Refused {
-    pub(super) retry_after: Duration,
-    /// Why the circuit has opened last.
-    pub(super) cause: Option<OpenCause>,
-    /// Whether only the principal of the call is refused.
-    pub(super) of_principal: bool,
 }
 
 /// While probes run, the end of the state is unknown: look again soon.

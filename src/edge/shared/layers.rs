@@ -86,20 +86,12 @@ impl Layers {
         let Some((State::Breakers(handle), hash, parts)) = self.find(key) else {
             return false;
         };
-        loop {
-            let breaker = match makes {
-                true => handle.of_parts(hash, parts),
-                false => handle.find_hash(hash),
-            };
-            match &breaker {
-                Some(breaker) => work(breaker),
-                None => return !makes,
-            }
-            // A sweep may have dropped it meanwhile. It drops none that is open or forced.
-            if !makes || handle.find_hash(hash).is_some() {
-                return true;
-            }
-        }
+        let breaker = match makes {
+            true => handle.of_parts(hash, parts),
+            false => handle.find_hash(hash),
+        };
+        breaker.iter().for_each(work);
+        breaker.is_some() || !makes
     }
 
     /// The same for gates: what remains of a cooldown, and whether a limit was met. `None`: a

@@ -9,8 +9,9 @@ use futures_util::{
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{
+    SharedState,
     handle::Status,
-    layers::{All, Layer, Layers, Learnt, State as Of},
+    layers::{All, Layers, Learnt, State as Of},
     register::{Change, Hand, Heard, MAX_KEYS, Registers, SLACK, State},
     store::{Entry, Exchange, MAX_ENTRIES, News, Record, Store},
 };
@@ -52,13 +53,14 @@ pub(super) struct Mirror<S> {
 }
 
 impl<S: Store> Mirror<S> {
-    pub(super) fn new(
-        store: S,
-        layers: Vec<Layer>,
-        grace: Duration,
-        resync: Duration,
-        status: Arc<Status>,
-    ) -> Self {
+    pub(super) fn new(shared: SharedState<S>) -> Self {
+        let SharedState {
+            store,
+            layers,
+            grace,
+            resync,
+            status,
+        } = shared;
         let random = Random::default();
         let me = random.next();
         Self {
@@ -101,17 +103,15 @@ impl<S: Store> Mirror<S> {
                     Either::Right(_) => None,
                 }
             };
-            match woken {
-                Some(None) => return,
-                Some(Some(first)) => {
-                    self.learn(first);
-                    self.learn_all(&mut learnt);
-                    // A store that is down is asked again in its time; what is to be told waits.
-                    if !self.registers.has_news() || self.status.lock().is_up == Some(false) {
-                        continue;
-                    }
+            if let Some(first) = woken {
+                let Some(first) = first else { return };
+                self.learn(first);
+                self.learn_all(&mut learnt);
+                // A store that is down is asked again in its time; what is to be told waits.
+                let is_down = self.status.lock().is_up == Some(false);
+                if !self.registers.has_news() || is_down {
+                    continue;
                 }
-                None => {}
             }
             self.sync(&mut learnt).await;
             let now = Instant::now();

@@ -264,16 +264,7 @@ impl<S: Store> SharedState<S> {
     /// two exchanges. The event `tool.store` tells when the store is down (WARN), and when it is up
     /// again (INFO).
     pub async fn run(self) {
-        let Self {
-            store,
-            layers,
-            grace,
-            resync,
-            status,
-        } = self;
-        Mirror::new(store, layers, grace, resync, status)
-            .run()
-            .await;
+        Mirror::new(self).run().await;
     }
 }
 

@@ -172,6 +172,38 @@ struct Known {
     own_hand: bool,
 }
 
+impl Known {
+    /// What is known after another process has written: its register; or the version after that,
+    /// if something of this one holds beside it.
+    fn beside(&self, theirs: Register, me: u64, now: Duration) -> Self {
+        let (own, own_hand) = (self.register, self.own_hand);
+        // A later change of this process replaces what it has told itself, and a reset by hand
+        // whatever it ended.
+        let replaces = own_hand && own.hand.is_none() || self.own_state && theirs.origin == me;
+        let is_own = self.own_state || theirs.version == own.version;
+        let holds = is_own && own.holds(now).is_some();
+        let own_state = replaces || holds && own.outlasts(&theirs, now);
+        let mut register = theirs;
+        if own_state {
+            (register.state, register.until) = (own.state, own.until);
+        }
+        let keeps_hand = own_hand || own.changes > theirs.changes;
+        if keeps_hand {
+            let next = theirs.changes.saturating_add(own_hand.into());
+            register.changes = own.changes.max(next);
+            (register.hand, register.hand_until) = (own.hand, own.hand_until);
+        }
+        if own_state || keeps_hand {
+            (register.version, register.origin) = (theirs.version + 1, me);
+        }
+        Self {
+            register,
+            own_state,
+            own_hand,
+        }
+    }
+}
+
 /// What follows from a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
@@ -405,36 +437,13 @@ impl Registers {
                 false => Heard::Nothing,
             };
         }
-        // A later change of this process replaces what it has told itself, and a reset by hand
-        // whatever it ended.
-        let replaces =
-            known.own_hand && own.hand.is_none() || known.own_state && theirs.origin == self.me;
-        let is_own = known.own_state || theirs.version == own.version;
-        let keeps_state =
-            replaces || is_own && own.holds(now).is_some() && own.outlasts(&theirs, now);
-        let keeps_hand = known.own_hand || own.changes > theirs.changes;
-        let mut merged = theirs;
-        if keeps_state {
-            (merged.state, merged.until) = (own.state, own.until);
-        }
-        if keeps_hand {
-            let next = theirs.changes.saturating_add(known.own_hand.into());
-            merged.changes = own.changes.max(next);
-            (merged.hand, merged.hand_until) = (own.hand, own.hand_until);
-        }
-        let is_again = keeps_state || keeps_hand;
-        if is_again {
-            (merged.version, merged.origin) = (theirs.version + 1, self.me);
-        }
-        let merged = Known {
-            register: merged,
-            own_state: keeps_state,
-            own_hand: known.own_hand,
-        };
+        let merged = known.beside(theirs, self.me, now);
+        let keeps_state = merged.own_state;
+        let keeps_hand = !merged.register.has_hand_of(&theirs);
         if !self.keep(key, merged, now) {
             return Heard::Dropped;
         }
-        if is_again {
+        if keeps_state || keeps_hand {
             self.again(key);
         }
         let hand = (!keeps_hand && !is_same_hand).then_some(theirs.hand);
