@@ -64,14 +64,11 @@ impl Kept {
 
     /// Which operations need no mutex.
     fn word(&self, rules: &Rules) -> u64 {
-        let flags = match self.principals.is_empty() {
-            true => {
-                u64::from(self.machine.admits()) * ADMITS
-                    | u64::from(self.machine.ignores_successes(rules)) * QUIET
-            }
-            false => 0,
-        };
-        u64::from(self.machine.generation) << 32 | flags
+        let is_shared = self.principals.is_empty();
+        let flag = |is_set: bool, flag: u64| u64::from(is_shared && is_set) * flag;
+        let admits = flag(self.machine.admits(), ADMITS);
+        let quiet = flag(self.machine.ignores_successes(rules), QUIET);
+        u64::from(self.machine.generation) << 32 | admits | quiet
     }
 
     /// Why a call would be refused `now`. A call by hand has no principal.
