@@ -75,35 +75,40 @@ fn normalise(text: &str, out: &mut String) {
         }
     };
     let mut before = ' ';
-    // What joins the words of the identifier.
-    let mut blank = ' ';
+    // Of the identifier: what joins its words, and whether `-` does, because it is a flag's.
+    let (mut blank, mut is_flag, mut dashes) = (' ', false, 0);
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         let next = chars.peek().copied().unwrap_or(' ');
-        let inside = before.is_alphanumeric() && next.is_alphanumeric();
-        match c {
-            _ if c.is_alphanumeric() => {
-                if !before.is_alphanumeric() && before != '_' {
-                    blank = if c.is_lowercase() { '_' } else { '-' };
-                }
-                let starts_word = c.is_uppercase()
-                    && (before.is_lowercase() || before.is_uppercase() && next.is_lowercase());
-                if starts_word {
-                    join(out, blank);
-                }
-                match c.is_ascii() {
-                    true => out.push(c.to_ascii_lowercase()),
-                    false => out.extend(c.to_lowercase()),
-                }
+        if c.is_alphanumeric() {
+            if !(before.is_alphanumeric() || before == '_' || is_flag && before == '-') {
+                is_flag = dashes > 1;
+                blank = if c.is_lowercase() { '_' } else { '-' };
             }
-            '_' if inside => join(out, blank),
-            '.' if inside => mark(out, "·"),
-            '\'' | '`' if inside => {} // an apostrophe
-            '"' | '\'' | '`' => mark(out, "\""),
-            ':' | ';' | ',' | '.' | '(' | ')' | '=' | '?' | '!' | '/' => {
-                mark(out, c.encode_utf8(&mut [0; 4]));
+            dashes = 0;
+            let starts_word = c.is_uppercase()
+                && (before.is_lowercase() || before.is_uppercase() && next.is_lowercase());
+            if starts_word {
+                join(out, blank);
             }
-            _ => mark(out, ""),
+            match c.is_ascii() {
+                true => out.push(c.to_ascii_lowercase()),
+                false => out.extend(c.to_lowercase()),
+            }
+        } else {
+            let inside = before.is_alphanumeric() && next.is_alphanumeric();
+            dashes = if c == '-' { dashes + 1 } else { 0 };
+            match c {
+                '_' if inside => join(out, blank),
+                '-' if inside && is_flag => join(out, blank),
+                '.' if inside => mark(out, "·"),
+                '\'' | '`' if inside => {} // an apostrophe
+                '"' | '\'' | '`' => mark(out, "\""),
+                ':' | ';' | ',' | '.' | '(' | ')' | '=' | '?' | '!' | '/' => {
+                    mark(out, c.encode_utf8(&mut [0; 4]));
+                }
+                _ => mark(out, ""),
+            }
         }
         before = c;
     }
@@ -247,7 +252,7 @@ const OF_SETTINGS: &[&str] = &[
     "arguments", "parameter", "option", "keyword", "field", "flag", "key", "variable", "property",
     "value", "increase", "your", "checking", "header", "headers", "must", "should", "cannot", "is",
     "was", "not", "remaining", "policy", "disabled", "enabled", "updated", "changed", "accepts",
-    "expects", "ms", "secs", "seconds",
+    "expects",
 ];
 
 /// Words that say that something has happened.
@@ -259,20 +264,35 @@ const EVENTS: &[&str] = &[
 /// Returns whether a noun names a setting: `timeout must be`, `connect_timeout`, `retry_limit`. It
 /// names an event where it says so (`request_timeout_error`), or where the name of an error stands.
 fn is_setting(head: &str, tail: &str) -> bool {
-    let is_variable = head.ends_with('_') || tail.starts_with('_');
-    let head = &head[..head.rfind(' ').map_or(0, |at| at + 1)];
+    #[rustfmt::skip]
+    const UNITS: &[&str] = &[
+        "ms", "millis", "milliseconds", "s", "sec", "secs", "seconds", "minutes",
+    ];
+    // The rest of the identifier.
+    let first = head.rsplit(' ').next().unwrap_or_default();
+    let last = tail.split(' ').next().unwrap_or_default();
+    let (head, tail) = (&head[..head.len() - first.len()], &tail[last.len()..]);
     let Around {
         before,
+        earlier,
         after,
         then,
-        ..
     } = Around::of(head, tail);
-    let is_event = EVENTS.contains(&after) || after == "was" && EVENTS.contains(&then);
-    !is_event
-        && (is_variable && is_unannounced(before)
-            || [before, after].iter().any(|w| OF_SETTINGS.contains(w))
-            || after == "="
-            || tail.starts_with(" \" : "))
+    let mut own = split(first).chain(split(last)).chain([after]);
+    if own.any(|w| EVENTS.contains(&w)) || EVENTS.contains(&then) && after == "was" {
+        return false;
+    }
+    let is_variable = first.ends_with('_') || last.starts_with('_');
+    [before, after].iter().any(|w| OF_SETTINGS.contains(w))
+        || matches!(
+            earlier,
+            "key" | "name" | "attribute" | "value" | "parameter" | "argument"
+        )
+        || after == "="
+        || matches!(before, "for" | "within")
+        || split(last).any(|w| UNITS.contains(&w))
+        || tail.starts_with(" \" : ")
+        || is_variable && is_unannounced(before)
 }
 
 /// `tool 'x' not found`, `tool x does not exist`: only the name is in between.

@@ -28,6 +28,27 @@ const NAMES: [&str; 17] = [
     "outofrange", "unimplemented", "internal", "unavailable", "dataloss", "unauthenticated",
 ];
 
+/// What tonic writes from 0.14 on, in the order of the numbers.
+const DESCRIPTIONS: [&str; 17] = [
+    "The operation completed successfully",
+    "The operation was cancelled",
+    "Unknown error",
+    "Client specified an invalid argument",
+    "Deadline expired before operation could complete",
+    "Some requested entity was not found",
+    "Some entity that we attempted to create already exists",
+    "The caller does not have permission to execute the specified operation",
+    "Some resource has been exhausted",
+    "The system is not in a state required for the operation's execution",
+    "The operation was aborted",
+    "Operation was attempted past the valid range",
+    "Operation is not implemented or not supported",
+    "Internal error",
+    "The service is currently unavailable",
+    "Unrecoverable data loss or corruption",
+    "The request does not have valid authentication credentials",
+];
+
 /// `UNKNOWN` has no meaning of its own: the description may have one.
 const UNKNOWN: i32 = 2;
 
@@ -74,10 +95,16 @@ fn numbered(text: &str) -> Option<i32> {
 /// The code whose name or description the text begins with, perhaps in quotes, and what follows.
 fn code(text: &str) -> Option<(i32, &str)> {
     let text = text.trim_start_matches(['\\', '"']);
-    let is_name = |c: char| c.is_ascii_alphabetic() || c == '_';
-    let len = text.find(|c| !is_name(c)).unwrap_or(text.len());
-    let name = text[..len.min(24)].to_ascii_lowercase().replace('_', "");
-    let name = name.replace("canceled", "cancelled");
-    let at = NAMES.iter().position(|known| *known == name)?;
+    let described = |what: &&str| text.starts_with(*what);
+    let (at, len) = match DESCRIPTIONS.iter().position(described) {
+        Some(at) => (at, DESCRIPTIONS[at].len()),
+        None => {
+            let is_name = |c: char| c.is_ascii_alphabetic() || c == '_';
+            let len = text.find(|c| !is_name(c)).unwrap_or(text.len());
+            let name = text[..len.min(24)].to_ascii_lowercase().replace('_', "");
+            let name = name.replace("canceled", "cancelled");
+            (NAMES.iter().position(|known| *known == name)?, len)
+        }
+    };
     Some((i32::try_from(at).ok()?, &text[len..]))
 }

@@ -19,10 +19,10 @@ pub(super) const PHRASES: &[Phrase] = phrases! {
     RateLimited {
         "rate limit" "rate limits" "rate limited" "rate limiting" "ratelimit" "ratelimited" "too many requests"
         "quota exceeded" "limit reached" "limit has been reached" "slow down" "insufficient quota" "exceeded your current quota" "daily limit exceeded"
-        "request limit exceeded" "requests limit exceeded" "resource exhausted" "resource has been exhausted" "throttled" "throttling"
+        "request limit exceeded" "requests limit exceeded" "resource exhausted" "throttled" "throttling"
     }
     Timeout {
-        "timeout" "timed out" "deadline expired" "request time out" "gateway time out" "deadline exceeded" "deadline has elapsed" "etimedout"
+        "timeout" "timed out" "request time out" "gateway time out" "deadline exceeded" "deadline has elapsed" "etimedout"
         "esockettimedout"
         // Clients that give up name it so.
         "abort error" "request aborted" "request was aborted" "user aborted a request" "operation was aborted"
@@ -73,15 +73,15 @@ pub(super) const PHRASES: &[Phrase] = phrases! {
         "cancelled on client" "cancel error" "canceled error" "cancelled error" "canceled exception"
         "cancelled exception" "cancellation exception" "canceling statement due to user request"
         "internal server error" "bad gateway" "service unavailable" "temporarily unavailable" "overloaded error"
-        "no healthy upstream" "service is currently unavailable"
+        "no healthy upstream"
     }
     Denied {
         "unauthorized" "unauthorised" "unauthenticated" "forbidden" "access denied" "permission denied"
         "authentication failed" "authentication required" "authentication error" "invalid api key" "incorrect api key"
-        "insufficient scope" "valid authentication credentials" "not have permission" "insufficient permissions"
+        "insufficient scope" "insufficient permissions"
     }
     NotFound {
-        "unknown tool" "requested entity was not found" "tool not found" "no such tool" "method not found"
+        "unknown tool" "tool not found" "no such tool" "method not found"
     }
     InvalidInput {
         "bad request" "unprocessable entity" "unprocessable content" "validation error" "validation errors"
