@@ -275,7 +275,8 @@ where
             Err(error) => {
                 // The reservation of the one that was ready is given back.
                 self.inner = self.inner.clone();
-                return Sent::refused(self.shared.refuse(&call.info(), error));
+                let info = call.info();
+                return Sent::refused(self.shared.refuse(&info, error), info);
             }
         };
         let info = call.info();

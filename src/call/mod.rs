@@ -396,6 +396,12 @@ impl ToolCall {
         self.data.progress.clone()
     }
 
+    /// Returns whether a timeout layer in idle mode waits for progress reports.
+    #[inline]
+    pub(crate) fn asks_for_progress(&self) -> bool {
+        self.data.progress.is_some()
+    }
+
     /// Asks the tool for progress reports, one within every `allowed`; earlier askers get
     /// the reports as well.
     pub(crate) fn ask_for_progress(&mut self, allowed: Duration) -> Progress {

@@ -125,7 +125,7 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
     /// A call that was refused while the inner service was not ready waits.
     #[inline]
     fn arrive(&mut self) -> Step {
-        match self.turn.0 {
+        match *self.turn.0 {
             Some(_) => Step::Wait,
             None => Step::Go,
         }
@@ -160,7 +160,7 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Res>, ToolError>> {
         loop {
-            if let Some(turn) = &mut self.turn.0 {
+            if let Some(turn) = &mut *self.turn.0 {
                 ready!(turn.poll(cx));
             }
             let Some(refused) = self.admitted.refuses() else {

@@ -14,8 +14,11 @@ use std::{
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::wait::{self, End, Wait};
 pub(crate) use super::wait::{Before, Way};
+use super::{
+    refusal::Refusal,
+    wait::{self, End, Wait},
+};
 use crate::{
     call::ToolCall,
     error::ToolError,
@@ -96,13 +99,13 @@ where
     #[inline(never)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let mut ticket = match self.gate.enter(&mut call) {
-            Ok(ticket) => Cold(Some(ticket)),
+            Ok(ticket) => Cold::of(ticket),
             Err(refusal) => {
                 self.inner.renew();
-                return Repeated::refused(refusal.for_call(&call.info()));
+                return Repeated::refused(refusal, &call);
             }
         };
-        let begun = match &mut ticket.0 {
+        let begun = match ticket.0.as_mut() {
             Some(ticket) if !G::PASSES => wait::begin(&mut self.inner, &mut call, ticket),
             _ => Ok(None),
         };
@@ -117,7 +120,7 @@ where
                 })
             }
             Ok(Some(wait)) => Repeated::waits(wait, call, ticket),
-            Err(error) => Repeated::refused(error),
+            Err(error) => Repeated::refused(error, &call),
         }
     }
 }
@@ -144,19 +147,19 @@ pin_project! {
         fut: Option<F>,
         // Waiting to be sent. Boxed, because few calls wait and all futures would carry the size.
         wait: Option<Box<Wait<S>>>,
-        // Refused, or the inner service failed to become ready.
-        refused: Option<ToolError>,
         ticket: Option<T>,
+        // Refused, or the inner service failed to become ready.
+        refused: Option<Refusal>,
     }
 }
 
 impl<S, F, T> Repeated<S, F, T> {
     #[cold]
-    fn refused(error: ToolError) -> Self {
+    fn refused(error: ToolError, call: &ToolCall) -> Self {
         Self {
             fut: None,
             wait: None,
-            refused: Some(error),
+            refused: Some(Refusal::new(error, call.info())),
             ticket: None,
         }
     }
@@ -185,8 +188,8 @@ where
         let mut this = self.project();
         loop {
             if this.fut.is_none() {
-                if let Some(error) = this.refused.take() {
-                    return Poll::Ready(Err(error));
+                if let Some(refusal) = this.refused {
+                    return Poll::Ready(Err(refusal.take()));
                 }
                 let wait = this.wait.as_mut().expect("polled after completion");
                 let sent = ready!(poll_wait(this.fut.as_mut(), wait, this.ticket, cx));

@@ -28,9 +28,9 @@ pin_project! {
 
 impl<S, F, T: Ticket> Flow<S, F, T> {
     #[cold]
-    fn refused(error: ToolError) -> Self {
+    fn refused(error: ToolError, call: &ToolCall) -> Self {
         Self {
-            sent: Sent::unsent(Some(error), None),
+            sent: Sent::refused(error, call.info()),
             wait: None,
         }
     }
@@ -38,7 +38,7 @@ impl<S, F, T: Ticket> Flow<S, F, T> {
     #[cold]
     fn waits(wait: (S, Way), call: ToolCall, ticket: T) -> Self {
         Self {
-            sent: Sent::unsent(None, Some(ticket)),
+            sent: Sent::unsent(ticket),
             wait: Some(Box::new(Wait::new(wait, call))),
         }
     }
@@ -55,7 +55,7 @@ impl<S, F, T: Ticket> Flow<S, F, T> {
             Ok(ticket) => ticket,
             Err(refusal) => {
                 inner.renew();
-                return Self::refused(refusal.for_call(&call.info()));
+                return Self::refused(refusal, &call);
             }
         };
         match wait::begin(inner, &mut call, &mut Of(&mut ticket)) {
@@ -65,7 +65,7 @@ impl<S, F, T: Ticket> Flow<S, F, T> {
                 Sent::call(inner.get(), call, ticket, wrap)
             }
             Ok(Some(wait)) => Self::waits(wait, call, ticket),
-            Err(error) => Self::refused(error),
+            Err(error) => Self::refused(error, &call),
         }
     }
 }

@@ -4,8 +4,12 @@ use std::{mem::ManuallyDrop, time::Duration};
 
 use tokio::time::Instant;
 
-use super::Ticket;
-use crate::call::ToolCall;
+use super::{Ticket, refusal::Refusal};
+use crate::{
+    call::{CallInfo, ToolCall},
+    error::ToolError,
+    kit::cold::Cold,
+};
 
 /// How a call was abandoned: its response future was dropped unfinished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,58 +31,97 @@ pub struct Abandoned {
 /// `thread::panicking()` cannot distinguish a panic from a drop, because it is false again above a
 /// `catch_unwind`; the stage can.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct InFlight<T: Ticket> {
-    ticket: Option<T>,
-    deadline: Option<Instant>,
-    since: Option<Instant>,
+    // A word without padding before the ticket: else LLVM would join the two, and copy the ticket
+    // twice.
     stage: Stage,
+    ticket: Cold<T>,
+    times: Times,
     was_held: bool,
 }
 
+/// The times of a call that is sent, in whose place another one has its refusal.
+#[derive(Debug)]
+enum Times {
+    Sent {
+        deadline: Option<Instant>,
+        since: Option<Instant>,
+    },
+    Unsent(Refusal),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
 enum Stage {
     /// The call was not sent yet. Its drop is not reported.
     Unsent,
     Waiting,
-    /// The call is being polled. Seen after the poll, it means that the call panicked.
+    /// The call is being sent or polled. Seen afterwards, it means that the call panicked.
     Polling,
     Ended,
 }
 
 impl<T: Ticket> InFlight<T> {
+    /// Guards a call that was not sent yet.
     #[inline]
-    fn new(ticket: Option<T>, deadline: Option<Instant>) -> Self {
+    pub(super) fn unsent(ticket: T) -> Self {
+        Self::at(Stage::Unsent, Cold::of(ticket), None)
+    }
+
+    #[inline]
+    fn at(stage: Stage, ticket: Cold<T>, deadline: Option<Instant>) -> Self {
+        let since = None;
         Self {
             ticket,
-            deadline,
-            since: None,
-            stage: Stage::Waiting,
+            times: Times::Sent { deadline, since },
+            stage,
             was_held: false,
         }
     }
 
-    /// Guards a call that was not sent yet.
-    pub(super) fn unsent(ticket: Option<T>) -> Self {
-        let mut unsent = Self::new(ticket, None);
-        unsent.stage = Stage::Unsent;
-        unsent
+    /// Holds the error of a call that is not sent.
+    #[cold]
+    pub(super) fn refused(error: ToolError, call: CallInfo) -> Self {
+        Self {
+            ticket: Cold::default(),
+            times: Times::Unsent(Refusal::new(error, call)),
+            stage: Stage::Unsent,
+            was_held: false,
+        }
+    }
+
+    /// Returns the error of a call that is not sent.
+    #[cold]
+    pub(super) fn refusal(&mut self) -> ToolError {
+        match &mut self.times {
+            Times::Unsent(refusal) => refusal.take(),
+            Times::Sent { .. } => panic!("polled after completion"),
+        }
     }
 
     /// Returns the ticket, until the end.
     #[inline]
     pub(crate) fn ticket(&self) -> Option<&T> {
-        self.ticket.as_ref()
+        self.ticket.0.as_ref()
     }
 
     #[inline]
     pub(super) fn ticket_mut(&mut self) -> &mut T {
-        self.ticket.as_mut().expect("there until the end")
+        self.ticket.0.as_mut().expect("there until the end")
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        matches!(&self.times, Times::Unsent(refusal) if refusal.is_open())
     }
 
     /// Sends a call. If `send` does not return, the call panicked.
     pub(super) fn send<F>(&mut self, call: ToolCall, send: impl FnOnce(ToolCall) -> F) -> F {
         self.stage = Stage::Polling;
-        self.deadline = deadline(self.ticket.as_ref(), &call);
+        self.times = Times::Sent {
+            deadline: deadline(self.ticket_mut(), &call),
+            since: None,
+        };
         let fut = send(call);
         self.stage = Stage::Waiting;
         fut
@@ -87,18 +130,17 @@ impl<T: Ticket> InFlight<T> {
     /// Drops the ticket of a call that is not sent.
     pub(super) fn give_up(&mut self) {
         self.stage = Stage::Ended;
-        self.ticket = None;
+        *self.ticket.0 = None;
     }
 
     /// Begins a poll. If neither `wait` nor `finish` follows, the call panicked.
     #[inline]
-    pub(crate) fn begin_poll(&mut self) -> &T {
+    pub(crate) fn begin_poll(&mut self) {
         if T::REPORTS {
             // A second report would follow from here.
             assert!(self.stage != Stage::Ended, "polled after completion");
             self.stage = Stage::Polling;
         }
-        self.ticket.as_ref().expect("there until the end")
     }
 
     /// Ends a poll that was `Pending`. Only the first one of a call that was sent reads the clock,
@@ -107,12 +149,13 @@ impl<T: Ticket> InFlight<T> {
     pub(crate) fn wait(&mut self) {
         if T::REPORTS {
             self.stage = Stage::Waiting;
-            if self.since.is_none()
-                && let Some(ticket) = &self.ticket
+            if let Times::Sent { since, .. } = &mut self.times
+                && since.is_none()
+                && let Some(ticket) = &*self.ticket.0
             {
                 match ticket.info().is_held() {
                     true => self.was_held = true,
-                    false => self.since = Some(ticket.pending_since()),
+                    false => *since = Some(ticket.pending_since()),
                 }
             }
         }
@@ -122,39 +165,45 @@ impl<T: Ticket> InFlight<T> {
     #[inline]
     pub(crate) fn finish<R>(&mut self, finish: impl FnOnce(&mut T) -> R) -> R {
         self.stage = Stage::Ended;
-        let ticket = DropTicket(&mut self.ticket);
+        let ticket = DropTicket(&mut self.ticket.0);
         finish(ticket.0.as_mut().expect("there until the end"))
     }
 
     /// Returns since when the call is pending, from its sending on. `None` if it never was.
     #[inline]
     pub(super) fn since(&self) -> Option<Instant> {
-        self.since
+        match self.times {
+            Times::Sent { since, .. } => since,
+            Times::Unsent(_) => None,
+        }
     }
 
     #[cold]
     fn unfinished(&mut self) {
-        let Some(mut ticket) = self.ticket.take() else {
+        let Times::Sent { deadline, since } = &self.times else {
+            return;
+        };
+        let Some(ticket) = &mut *self.ticket.0 else {
             return;
         };
         if self.stage == Stage::Polling {
             return ticket.panicked();
         }
-        let now = (self.since.is_some() || self.deadline.is_some()).then(Instant::now);
+        let now = (since.is_some() || deadline.is_some()).then(Instant::now);
         ticket.dropped(Abandoned {
-            pending: match (now, self.since) {
-                (Some(now), Some(since)) => now.saturating_duration_since(since),
+            pending: match (now, since) {
+                (Some(now), Some(since)) => now.saturating_duration_since(*since),
                 _ => Duration::ZERO,
             },
-            past_deadline: matches!((now, self.deadline), (Some(now), Some(at)) if now >= at),
+            past_deadline: matches!((now, deadline), (Some(now), Some(at)) if now >= *at),
             was_held: self.was_held,
         });
     }
 }
 
 #[inline]
-fn deadline<T: Ticket>(ticket: Option<&T>, call: &ToolCall) -> Option<Instant> {
-    ticket.filter(|_| T::REPORTS)?.deadline(call)
+fn deadline<T: Ticket>(ticket: &T, call: &ToolCall) -> Option<Instant> {
+    T::REPORTS.then(|| ticket.deadline(call)).flatten()
 }
 
 /// A guard that drops a ticket in its place, after its end or a panic.
@@ -181,7 +230,7 @@ pub(crate) struct Beginning<T: Ticket> {
 impl<T: Ticket> Beginning<T> {
     #[inline]
     pub(crate) fn new(ticket: T, call: &ToolCall) -> Self {
-        let deadline = deadline(Some(&ticket), call);
+        let deadline = deadline(&ticket, call);
         let ticket = ManuallyDrop::new(Some(ticket));
         Self { ticket, deadline }
     }
@@ -196,7 +245,8 @@ impl<T: Ticket> Beginning<T> {
     #[inline]
     pub(crate) fn begun(&mut self) -> InFlight<T> {
         let deadline = self.deadline.filter(|_| T::REPORTS);
-        InFlight::new(self.ticket.take(), deadline)
+        let ticket = Cold(ManuallyDrop::new(self.ticket.take()));
+        InFlight::at(Stage::Waiting, ticket, deadline)
     }
 }
 
@@ -233,9 +283,16 @@ mod tests {
         }
     }
 
+    impl Log {
+        fn sent(&self, deadline: Option<Instant>) -> InFlight<Log> {
+            InFlight::at(Stage::Waiting, Cold::of(self.clone()), deadline)
+        }
+    }
+
     impl InFlight<Log> {
         fn poll<T>(&mut self, poll: impl FnOnce(&Log) -> Poll<T>) -> Poll<T> {
-            let polled = poll(self.begin_poll());
+            self.begin_poll();
+            let polled = poll(self.ticket().unwrap());
             match polled {
                 Poll::Ready(_) => self.finish(|_| ()),
                 Poll::Pending => self.wait(),
@@ -259,7 +316,7 @@ mod tests {
     #[test]
     fn a_call_that_has_its_result_is_not_reported_again() {
         let log = Log::default();
-        let mut flight = InFlight::new(Some(log.clone()), None);
+        let mut flight = log.sent(None);
         assert_eq!(flight.poll(|_| Poll::Ready(1)), Poll::Ready(1));
         drop(flight);
         assert!(log.0.borrow().is_empty());
@@ -279,7 +336,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_drop_in_flight_tells_how_long_it_was_pending() {
         let log = Log::default();
-        let mut flight = InFlight::new(Some(log.clone()), None);
+        let mut flight = log.sent(None);
         assert!(flight.poll(|_| Poll::<()>::Pending).is_pending());
         tokio::time::advance(Duration::from_secs(2)).await;
         drop(flight);
@@ -294,10 +351,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_drop_after_the_deadline_is_reported_as_such() {
         let log = Log::default();
-        let flight = InFlight::new(
-            Some(log.clone()),
-            Some(Instant::now() + Duration::from_secs(1)),
-        );
+        let flight = log.sent(Some(Instant::now() + Duration::from_secs(1)));
         tokio::time::advance(Duration::from_secs(1)).await;
         drop(flight);
         assert!(log.0.borrow()[0].contains("past_deadline: true"));
@@ -306,7 +360,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_is_pending_since_the_first_time() {
         let log = Log::default();
-        let mut flight = InFlight::new(Some(log.clone()), None);
+        let mut flight = log.sent(None);
         for _ in 0..2 {
             assert!(flight.poll(|_| Poll::<()>::Pending).is_pending());
             tokio::time::advance(Duration::from_secs(1)).await;
@@ -318,7 +372,7 @@ mod tests {
     #[test]
     fn a_call_that_is_polled_after_its_end_is_not_reported_again() {
         let log = Log::default();
-        let mut flight = InFlight::new(Some(log.clone()), None);
+        let mut flight = log.sent(None);
         assert!(flight.poll(|_| Poll::Ready(())).is_ready());
         let polled = panic::catch_unwind(panic::AssertUnwindSafe(|| {
             flight.poll(|_| -> Poll<()> { panic!("boom") })
@@ -332,7 +386,7 @@ mod tests {
     #[test]
     fn a_panic_is_distinguished_from_a_drop_even_below_a_catch() {
         let log = Log::default();
-        let mut flight = InFlight::new(Some(log.clone()), None);
+        let mut flight = log.sent(None);
         let polled = panic::catch_unwind(panic::AssertUnwindSafe(|| {
             flight.poll(|_| -> Poll<()> { panic!("boom") })
         }));

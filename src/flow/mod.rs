@@ -259,11 +259,17 @@
 //!    result.
 //! 7. The inner future is made in its place, and dropped with its result. A call that is sent
 //!    immediately allocates nothing.
+//! 8. If the inner service fails to become ready, the next call that arrives gets the error, and a
+//!    clone takes the place of the service. [`Service`](tower_service::Service) asks to discard a
+//!    service that failed. [`Gated`] has no other instance, because a spare one would be cloned for
+//!    each layer and each connection. So the clone of a service that failed must be able to become
+//!    ready, or fail again: it must not repeat what the failed instance kept.
 
 pub(crate) mod again;
 mod future;
 mod held;
 pub(crate) mod in_flight;
+mod refusal;
 mod sent;
 mod service;
 mod wait;

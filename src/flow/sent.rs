@@ -12,7 +12,11 @@ use super::{
     Ends, Gate, Readiness, Ticket,
     in_flight::{Beginning, InFlight},
 };
-use crate::{call::ToolCall, error::ToolError, kit::inner::call_in_place};
+use crate::{
+    call::{CallInfo, ToolCall},
+    error::ToolError,
+    kit::inner::call_in_place,
+};
 
 pin_project! {
     /// A call that was sent, or refused when it arrived.
@@ -20,11 +24,10 @@ pin_project! {
     #[repr(C)]
     #[must_use = "futures do nothing unless polled"]
     pub struct Sent<F, T: Ticket> {
-        // No variant of an enum, and in this order: else it would be copied to its place. A pointer
+        // No variant of an enum, and in this order: else it would be copied to its place. A word
         // follows it, because LLVM would join it with a field that is copied as well.
         #[pin]
         pub(super) fut: Option<F>,
-        pub(super) refused: Option<ToolError>,
         pub(super) flight: InFlight<T>,
     }
 }
@@ -34,14 +37,16 @@ impl<F, T: Ticket> Sent<F, T> {
     pub(crate) fn new(fut: F, ticket: T) -> Self {
         Self {
             fut: Some(fut),
-            refused: None,
-            flight: InFlight::unsent(Some(ticket)),
+            flight: InFlight::unsent(ticket),
         }
     }
 
     /// Ends a call with the error that keeps it from being sent.
-    pub(crate) fn refused(error: ToolError) -> Self {
-        Self::unsent(Some(error), None)
+    pub(crate) fn refused(error: ToolError, call: CallInfo) -> Self {
+        Self {
+            fut: None,
+            flight: InFlight::refused(error, call),
+        }
     }
 
     pub(super) fn parts(self: Pin<&mut Self>) -> (Pin<&mut Option<F>>, &mut InFlight<T>) {
@@ -49,11 +54,10 @@ impl<F, T: Ticket> Sent<F, T> {
         (this.fut, this.flight)
     }
 
-    /// Holds a call that is not sent yet, or never.
-    pub(super) fn unsent(refused: Option<ToolError>, ticket: Option<T>) -> Self {
+    /// Holds a call that is not sent yet.
+    pub(super) fn unsent(ticket: T) -> Self {
         Self {
             fut: None,
-            refused,
             flight: InFlight::unsent(ticket),
         }
     }
@@ -68,7 +72,7 @@ impl<F, T: Ticket> Sent<F, T> {
     {
         match gate.look(&mut call, &Readiness::Yes) {
             Ok(ticket) => Self::call(svc, call, ticket, |sent| sent),
-            Err(refusal) => Self::unsent(Some(refusal.for_call(&call.info())), None),
+            Err(refusal) => Self::refused(refusal, call.info()),
         }
     }
 
@@ -88,7 +92,6 @@ impl<F, T: Ticket> Sent<F, T> {
         call_in_place(svc, call, |fut| {
             wrap(Self {
                 fut: Some(fut),
-                refused: None,
                 flight: beginning.begun(),
             })
         })
@@ -107,7 +110,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let Some(fut) = this.fut.as_mut().as_pin_mut() else {
-            return Poll::Ready(Err(refusal(this.refused)));
+            return Poll::Ready(Err(this.flight.refusal()));
         };
         // Converting and judging run foreign code: a panic there is the call's.
         this.flight.begin_poll();
@@ -136,17 +139,12 @@ where
     }
 }
 
-#[cold]
-fn refusal(refused: &mut Option<ToolError>) -> ToolError {
-    refused.take().expect("polled after completion")
-}
-
 impl<F, T: Ticket> fmt::Debug for Sent<F, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match (&self.fut, &self.refused) {
-            (Some(_), _) => "Called",
-            (None, Some(_)) => "Refused",
-            (None, None) => "Ended",
+        let state = match &self.fut {
+            Some(_) => "Called",
+            None if self.flight.is_refused() => "Refused",
+            None => "Ended",
         };
         f.debug_tuple("Sent")
             .field(&format_args!("{state}"))

@@ -164,7 +164,7 @@ where
     inner.renew();
     match way {
         Ok((svc, way)) => Ok(Some((svc.unwrap_or_else(|| inner.svc.clone()), way))),
-        Err(error) => Err(ticket.stamp(error)),
+        Err(error) => Err(error),
     }
 }
 

@@ -1,21 +1,30 @@
-//! The part of a future that few calls have.
+//! Parts of a future whose drop is outlined.
 
-/// A pointer that few futures have. Its drop is outlined, or the drop of each future would call a
-/// function for it.
+use std::mem::ManuallyDrop;
+
+/// A part that few futures have when they are dropped. Its drop is outlined, or the drop of each
+/// future would call a function for it.
 #[derive(Debug)]
-pub(crate) struct Cold<P>(pub(crate) Option<P>);
+pub(crate) struct Cold<P>(pub(crate) ManuallyDrop<Option<P>>);
 
 impl<T> Cold<Box<T>> {
     #[cold]
     pub(crate) fn new(value: T) -> Self {
-        Self(Some(Box::new(value)))
+        Self::of(Box::new(value))
+    }
+}
+
+impl<P> Cold<P> {
+    #[inline]
+    pub(crate) fn of(pointer: P) -> Self {
+        Self(ManuallyDrop::new(Some(pointer)))
     }
 }
 
 impl<P> Default for Cold<P> {
     #[inline]
     fn default() -> Self {
-        Self(None)
+        Self(ManuallyDrop::new(None))
     }
 }
 
@@ -24,11 +33,12 @@ impl<P> Drop for Cold<P> {
     fn drop(&mut self) {
         #[cold]
         #[inline(never)]
-        fn end<P>(pointer: P) {
+        fn end<P>(pointer: Option<P>) {
             drop(pointer);
         }
-        if let Some(pointer) = self.0.take() {
-            end(pointer);
+        // Taken only then: nothing is written for a pointer that is not there.
+        if self.0.is_some() {
+            end(self.0.take());
         }
     }
 }

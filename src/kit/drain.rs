@@ -42,7 +42,7 @@ impl Drain {
     /// tool is told to stop, and [`poll`](Self::poll) waits.
     #[cold]
     pub(crate) fn begin(&mut self, error: ToolError, timer: &mut Timer) -> Result<(), ToolError> {
-        let Some(set) = &mut self.set.0 else {
+        let Some(set) = &mut *self.set.0 else {
             return Err(error);
         };
         timer.reset();
@@ -61,7 +61,7 @@ impl Drain {
     /// Ready with the error once the wait is over; never before it has begun.
     #[cold]
     pub(crate) fn poll(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<ToolError> {
-        let Some(set) = &mut self.set.0 else {
+        let Some(set) = &mut *self.set.0 else {
             return Poll::Pending;
         };
         let Some(begun) = &set.begun else {

@@ -108,7 +108,7 @@ impl<S> Prepared<S> {
     {
         let ready = mem::replace(&mut self.ready, Readiness::No);
         // The instance that was polled has a place in the queue: it moves into the future, and the
-        // clone stays.
+        // clone stays. Of one that failed it may have the state: see the docs of `flow`.
         let fresh = self.svc.clone();
         let polled = mem::replace(&mut self.svc, fresh);
         match ready {

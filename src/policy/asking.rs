@@ -84,7 +84,7 @@ impl<Res> Ends<Res> for Permit {
     /// Nothing is reserved while the approver thinks.
     #[inline]
     fn arrive(&mut self) -> Step {
-        match self.own.0.0 {
+        match *self.own.0.0 {
             Some(_) => Step::Wait,
             None => Step::Go,
         }
@@ -95,7 +95,7 @@ impl<Res> Ends<Res> for Permit {
         call: &mut ToolCall,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Res>, ToolError>> {
-        if let Some(asking) = &mut self.own.0.0 {
+        if let Some(asking) = &mut *self.own.0.0 {
             ready!(asking.poll(call, &self.info, cx))?;
             // The approver's future goes before the call is sent.
             self.own = Wait::default();

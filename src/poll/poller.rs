@@ -309,7 +309,7 @@ impl<S, J> Poller<S, J> {
     /// The job is over.
     fn over<Res>(&self, seen: &Observation, result: End<Res>) -> End<Res> {
         self.tell(seen);
-        if let Some(work) = &self.work.0 {
+        if let Some(work) = &*self.work.0 {
             self.call.record(|r| r.clear_job(&work.job));
         }
         result
@@ -342,7 +342,7 @@ impl<S, J> Poller<S, J> {
     }
 
     fn with_job(&self, error: ToolError) -> ToolError {
-        match &self.work.0 {
+        match &*self.work.0 {
             Some(work) => error.with_job(work.job.clone()),
             None => error,
         }
@@ -441,7 +441,7 @@ where
     /// The inner layers bound the call that starts the job; a poll is bounded here.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<ToolError> {
         self.resume();
-        let Some(work) = &mut self.work.0 else {
+        let Some(work) = &mut *self.work.0 else {
             return Poll::Pending;
         };
         let call = &self.call;

@@ -23,7 +23,7 @@ pub(super) const SLOW_FRACTION: f64 = 0.8;
 /// Shared by all services of one layer value.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    default: Duration,
+    pub(super) default: Duration,
     tools: PerTool<Duration>,
     rule: Option<Rule>,
     pub(super) is_plain: bool,
@@ -54,10 +54,16 @@ impl Settings {
         set.unwrap_or(self.default)
     }
 
-    /// Returns whether a timeout is all that calls get from the layer.
+    /// Returns whether one timeout is all that calls get from the layer.
     fn is_plain(&self) -> bool {
-        let is_told_by_default = self.slow_fraction == SLOW_FRACTION && !self.listener.is_set();
-        is_told_by_default && self.idle.is_none() && self.drain.is_none()
+        let is_of_tool = !self.tools.is_empty() || self.rule.is_some();
+        let is_bounded = self.idle.is_some() || self.drain.is_some();
+        !is_of_tool && !is_bounded && self.is_told_by_default()
+    }
+
+    /// Returns whether slow calls are reported as they are by default.
+    pub(super) fn is_told_by_default(&self) -> bool {
+        self.slow_fraction == SLOW_FRACTION && !self.listener.is_set()
     }
 
     #[inline(never)]

@@ -5,6 +5,7 @@ use std::{
 };
 
 use tokio::time::Instant;
+use tower_service::Service;
 use tracing::Level;
 
 use super::layer::{SLOW_FRACTION, Settings, TimeoutLayer};
@@ -12,92 +13,138 @@ use crate::{
     call::{CallInfo, Claim, Progress, ToolCall},
     error::{ErrorKind, TimeoutLimit, ToolError},
     event::{Event, Listener},
-    flow::{Ends, Gate, Readiness, Sent, Ticket, Watched},
-    kit::{cold::Cold, drain::Drain, timer::Timer},
+    flow::{Ends, Sent, Ticket},
+    kit::{cold::Cold, drain::Drain, inner::Parked, timer::Timer},
 };
 
 /// Bounds each call's time. See the [module docs](super) for an example.
-pub type Timeout<S> = Watched<S, TimeoutLayer>;
+#[derive(Clone)]
+pub struct Timeout<S> {
+    inner: S,
+    layer: TimeoutLayer,
+    parked: Parked<Part>,
+}
+
+crate::kit::inner::accessors!({S} Timeout<S>, inner);
+
+crate::text::debug_fields! {
+    {S: std::fmt::Debug} |this| Timeout<S> { inner: this.inner, .. }
+}
 
 /// Response future for [`Timeout`].
 pub type ResponseFuture<F> = Sent<F, Timed>;
 
 /// A call and its limits.
 #[derive(Debug)]
+// In this order the part is copied in words.
+#[repr(C)]
 pub struct Timed {
-    info: CallInfo,
+    // Always there: an `Option`, as the service keeps it while the inner one is called.
+    part: Option<Part>,
     timeout: Duration,
-    deadline: Option<Deadline>,
+    deadline: Option<Instant>,
+    /// Whether an outer layer enforces the deadline, if there is one.
+    is_owned: bool,
+    is_untrusted: bool,
     /// When the call began to wait.
     since: Option<Instant>,
     timer: Timer,
-    /// Only of a layer that sets more than timeouts.
-    settings: Cold<Arc<Settings>>,
-    rare: Cold<Box<Rare>>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Deadline {
-    at: Instant,
-    /// Whether an outer layer enforces it.
-    is_owned: bool,
-    is_untrusted: bool,
+/// The part of a ticket that has to be dropped.
+#[derive(Debug)]
+struct Part {
+    info: CallInfo,
+    own: Cold<Own>,
+}
+
+/// The settings of a layer that sets more than timeouts.
+#[derive(Debug)]
+enum Own {
+    /// They only say what is reported.
+    Told(Arc<Settings>),
+    Bounds(Box<Rare>),
 }
 
 /// The limits that few calls have.
 #[derive(Debug)]
 struct Rare {
+    settings: Arc<Settings>,
     /// Only in idle mode, or inside a layer in idle mode.
     idle: Option<Progress>,
     drain: Drain,
 }
 
-impl<Res> Gate<Res> for TimeoutLayer {
-    type Ticket = Timed;
-
-    #[expect(clippy::inline_always, reason = "measured")]
-    #[inline(always)]
-    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Timed, ToolError> {
-        let settings = &self.settings;
-        let timeout = settings.timeout_of(call);
-        call.limit(timeout);
-        call.record(|record| record.set_timeout(timeout, timeout));
-        let (mut own, mut rare) = (Cold::default(), Cold::default());
-        if !settings.is_plain || call.progress().is_some() {
-            own = Cold(Some(Arc::clone(settings)));
-            rare = Rare::of(settings, call);
+impl<S> Timeout<S> {
+    pub(super) fn new(inner: S, layer: TimeoutLayer) -> Self {
+        Self {
+            inner,
+            layer,
+            parked: Parked::default(),
         }
-        let deadline = call.deadline().map(|at| Deadline {
-            at,
-            is_owned: call.is_claimed(Claim::Drain),
-            is_untrusted: call.is_deadline_untrusted(),
-        });
-        Ok(Timed {
-            info: call.info(),
-            timeout,
-            deadline,
-            since: None,
-            timer: Timer::default(),
-            settings: own,
-            rare,
-        })
     }
 }
 
-impl Rare {
+impl<S> Service<ToolCall> for Timeout<S>
+where
+    S: Service<ToolCall, Error: Into<ToolError>>,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = ResponseFuture<S::Future>;
+
+    #[inline]
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    #[inline(never)]
+    fn call(&mut self, mut call: ToolCall) -> Self::Future {
+        let settings = &self.layer.settings;
+        let (timeout, own) = match settings.is_plain && !call.asks_for_progress() {
+            true => (call.timeout().unwrap_or(settings.default), Cold::default()),
+            false => Own::of(settings, &mut call),
+        };
+        call.limit(timeout);
+        call.record(|record| record.set_timeout(timeout, timeout));
+        let deadline = call.deadline();
+        let is_owned = call.is_claimed(Claim::Drain);
+        let is_untrusted = call.is_deadline_untrusted();
+        let info = call.info();
+        self.parked.park(Part { info, own });
+        let fut = self.inner.call(call);
+        let ticket = Timed {
+            part: self.parked.take(),
+            timeout,
+            deadline,
+            is_owned,
+            is_untrusted,
+            since: None,
+            timer: Timer::default(),
+        };
+        Sent::new(fut, ticket)
+    }
+}
+
+impl Own {
     #[cold]
     #[inline(never)]
-    fn of(settings: &Settings, call: &mut ToolCall) -> Cold<Box<Self>> {
+    fn of(settings: &Arc<Settings>, call: &mut ToolCall) -> (Duration, Cold<Self>) {
+        let timeout = settings.timeout_of(call);
         // Who is inside an idle timeout may pause this one too.
         let asks = || call.progress().map(|_| Duration::MAX);
         let idle = settings.idle.or_else(asks);
-        if idle.is_none() && settings.drain.is_none() {
-            return Cold::default();
-        }
-        Cold::new(Self {
-            idle: idle.map(|allowed| call.ask_for_progress(allowed)),
-            drain: Drain::of(call, settings.drain),
-        })
+        let own = || Arc::clone(settings);
+        let own = match idle.is_none() && settings.drain.is_none() {
+            true if settings.is_told_by_default() => return (timeout, Cold::default()),
+            true => Self::Told(own()),
+            false => Self::Bounds(Box::new(Rare {
+                idle: idle.map(|allowed| call.ask_for_progress(allowed)),
+                drain: Drain::of(call, settings.drain),
+                settings: own(),
+            })),
+        };
+        (timeout, Cold::of(own))
     }
 }
 
@@ -106,7 +153,7 @@ impl Ticket for Timed {
 
     #[inline]
     fn info(&self) -> &CallInfo {
-        &self.info
+        &self.part.as_ref().expect("always there").info
     }
 }
 
@@ -121,7 +168,7 @@ impl<Res> Ends<Res> for Timed {
     #[inline]
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
         if let Some(since) = self.since {
-            match &mut self.rare.0 {
+            match rare(&mut self.part) {
                 Some(rare) if rare.drain.has_begun() => rare.drain.settle(result),
                 _ => self.answered(since, result.as_ref().err()),
             }
@@ -130,15 +177,22 @@ impl<Res> Ends<Res> for Timed {
 }
 
 impl Timed {
+    fn own(&self) -> Option<&Own> {
+        self.part.as_ref()?.own.0.as_ref()
+    }
+
     fn idle(&self) -> Option<&Progress> {
-        self.rare.0.as_ref()?.idle.as_ref()
+        match self.own()? {
+            Own::Bounds(rare) => rare.idle.as_ref(),
+            Own::Told(_) => None,
+        }
     }
 
     /// Ready with the error once the call has to end. Outlined, so that a call that does not wait
     /// does not pay for it.
     #[inline(never)]
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<ToolError> {
-        if let Some(rare) = &mut self.rare.0
+        if let Some(rare) = rare(&mut self.part)
             && rare.drain.has_begun()
         {
             return rare.drain.poll(&mut self.timer, cx);
@@ -164,13 +218,13 @@ impl Timed {
     fn begin(&mut self) -> (Instant, Option<Instant>) {
         let since = Instant::now();
         let end = since.checked_add(self.timeout);
-        let mut at = earlier(end, self.deadline.map(|deadline| deadline.at));
+        let mut at = earlier(end, self.deadline);
         if at != end
             && let Some(share) = self.share(since)
         {
-            self.info.record(|r| r.set_timeout(share, self.timeout));
+            self.info().record(|r| r.set_timeout(share, self.timeout));
         }
-        if self.rare.0.is_some() || self.deadline.is_some_and(|deadline| deadline.is_owned) {
+        if self.own().is_some() || self.is_owned {
             at = self.limit(since);
         }
         (*self.since.insert(since), at)
@@ -184,7 +238,7 @@ impl Timed {
             let at = self.limit(since);
             if at.is_some_and(|at| at <= Instant::now()) {
                 let error = self.error(since, at);
-                let Some(Rare { drain, .. }) = self.rare.0.as_deref_mut() else {
+                let Some(Rare { drain, .. }) = rare(&mut self.part) else {
                     return Poll::Ready(error);
                 };
                 return match drain.begin(error, &mut self.timer) {
@@ -206,8 +260,7 @@ impl Timed {
 
     /// When the call has to end whatever its progress.
     fn hard(&self, since: Instant) -> Option<Instant> {
-        let own = self.deadline.filter(|deadline| !deadline.is_owned);
-        let deadline = own.map(|deadline| deadline.at);
+        let deadline = self.deadline.filter(|_| !self.is_owned);
         earlier(since.checked_add(self.timeout()), deadline)
     }
 
@@ -219,7 +272,7 @@ impl Timed {
 
     /// The time that the deadline leaves, if it is less than the timeout.
     fn share(&self, since: Instant) -> Option<Duration> {
-        let share = self.deadline?.at.saturating_duration_since(since);
+        let share = self.deadline?.saturating_duration_since(since);
         (share < self.timeout()).then_some(share)
     }
 
@@ -227,27 +280,25 @@ impl Timed {
     fn error(&self, since: Instant, at: Option<Instant>) -> ToolError {
         let (time, limit) = match (self.idle(), self.share(since)) {
             (Some(idle), _) if at != self.hard(since) => (idle.allowed(), TimeoutLimit::Idle),
-            (_, Some(share)) if self.deadline.is_some_and(|deadline| deadline.is_untrusted) => {
-                (share, TimeoutLimit::Caller)
-            }
+            (_, Some(share)) if self.is_untrusted => (share, TimeoutLimit::Caller),
             (_, Some(share)) => (share, TimeoutLimit::Deadline),
             (_, None) => (self.timeout, TimeoutLimit::Timeout),
         };
-        ToolError::timed_out(&self.info, time, self.timeout, limit)
+        ToolError::timed_out(self.info(), time, self.timeout, limit)
     }
 
     /// Reports a call that was slow.
     #[inline(never)]
     fn answered(&self, since: Instant, error: Option<&ToolError>) {
-        let own = self
-            .settings
-            .0
-            .as_ref()
-            .map(|own| (own.slow_fraction, &own.listener));
+        let own = self.own().map(|own| match own {
+            Own::Told(settings) => settings,
+            Own::Bounds(rare) => &rare.settings,
+        });
+        let own = own.map(|own| (own.slow_fraction, &own.listener));
         let (slow_fraction, listener) = own.unwrap_or((SLOW_FRACTION, &Listener::NONE));
         // The clock is not read if no listener, subscriber or observation takes the event.
         let mut heard = listener.hears(Level::WARN);
-        self.info.record(|r| heard |= r.is_observed());
+        self.info().record(|r| heard |= r.is_observed());
         if heard {
             self.tell_if_slow(since, error, slow_fraction, listener);
         }
@@ -266,13 +317,21 @@ impl Timed {
         let timed_out = error.is_some_and(|e| e.kind() == ErrorKind::Timeout);
         let timeout = self.share(since).unwrap_or(self.timeout);
         if elapsed.as_secs_f64() > slow_fraction * timeout.as_secs_f64() && !timed_out {
-            self.info.record(|r| r.set_slow());
+            self.info().record(|r| r.set_slow());
             listener.tell(&Event::Slow {
-                call: &self.info,
+                call: self.info(),
                 elapsed,
                 timeout,
             });
         }
+    }
+}
+
+#[inline]
+fn rare(part: &mut Option<Part>) -> Option<&mut Rare> {
+    match part.as_mut()?.own.0.as_mut()? {
+        Own::Bounds(rare) => Some(rare),
+        Own::Told(_) => None,
     }
 }
 

@@ -67,7 +67,8 @@ where
         };
         // If nothing follows, it panicked. Converting and classifying run foreign code, too: before
         // the end.
-        let observer = flight.begin_poll();
+        flight.begin_poll();
+        let observer = flight.ticket().expect("there until the end");
         let entered = observer.span().map(Span::enter);
         let Poll::Ready(result) = inner::poll(this.fut, cx) else {
             drop(entered);

@@ -104,11 +104,10 @@ where
     L: Layer<Limited, Service: kit::Stack>,
 {
     let _heard = tracing_subscriber::registry().set_default();
-    for (i, before) in BEFORE.into_iter().enumerate() {
+    for before in BEFORE {
         for (first, replay) in FIRST {
             for ready in [Ready::Always, Ready::Never, Ready::Later, Ready::Once] {
-                // A refusal that is dropped before it was polled has not been seen.
-                let mut polls = u32::from(i > 0);
+                let mut polls = 0;
                 while drop_after(polls, &layer(), before(), first(), replay, ready).await {
                     polls += 1;
                 }

@@ -120,7 +120,7 @@ macro_rules! service {
                 let info = $call.info();
                 match $call.arguments_as() {
                     Ok($arguments) => Sent::new($run, info),
-                    Err(error) => Sent::refused(error.for_call(&info)),
+                    Err(error) => Sent::refused(error, info),
                 }
             }
         }

@@ -39,7 +39,7 @@ impl Timer {
         cx: &mut Context<'_>,
         at: impl FnOnce() -> Option<Instant>,
     ) -> Poll<()> {
-        if let Some(place) = &self.0.0 {
+        if let Some(place) = &*self.0.0 {
             match place.look(cx.waker()) {
                 Seen::Waiting => return Poll::Pending,
                 Seen::Rung => return Poll::Ready(()),
