@@ -1,13 +1,16 @@
 //! A tool's answer as the model reads it ([`ModelText`]), and as observers see it ([`Answer`]): its
 //! size, and a view of it to be redacted.
 
-use std::{any::Any, borrow::Cow, fmt, sync::Arc};
+use std::{any::Any, borrow::Cow, fmt, io, sync::Arc};
 
 use serde::Serialize;
 use serde_json::Value;
 
-pub(crate) use crate::text::limited::NoSize;
-use crate::text::{Grouped, limited, plain, prefix};
+use crate::text::{
+    Grouped,
+    limited::{self, LEVELS},
+    plain, prefix,
+};
 
 /// An answer as text for the model, as the tool gave it: not redacted, of any length.
 ///
@@ -243,10 +246,10 @@ impl<'a> Answer<'a> {
         Some(Self::Text(text))
     }
 
-    /// Any answer that can be serialised, by way of a copy. `None` if it cannot be written as JSON,
-    /// is nested deeper than JSON parsers go, or has more than 16 MiB.
+    /// Any answer that can be serialised, by way of a copy, without what lies deeper than JSON
+    /// parsers go. `None` if it cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(answer: &T) -> Option<Self> {
-        let json = limited::collect(answer).ok()?;
+        let json = limited::collect(answer, LEVELS, usize::MAX).ok()?;
         Some(Self::Json(Cow::Owned(json)))
     }
 
@@ -266,17 +269,50 @@ impl fmt::Debug for Answer<'_> {
     }
 }
 
+/// Why the size of an answer is not known.
+#[derive(Debug)]
+pub(crate) enum NoSize {
+    /// It is more than was asked about.
+    TooLarge,
+    /// It cannot be written as JSON, or has more levels than parsers take.
+    NotJson(serde_json::Error),
+}
+
 /// How many bytes `value` has as compact JSON, if not more than `max`. Stops there, so the work is
 /// bounded.
 pub(crate) fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> Result<u64, NoSize> {
-    limited::size(value, max, <[u8]>::len)
+    json_size(value, max, <[u8]>::len)
 }
 
 /// The same in characters.
 pub(crate) fn json_chars<T: Serialize + ?Sized>(value: &T, max: u64) -> Result<u64, NoSize> {
     // All bytes of UTF-8 but those that continue a character.
     let begins = |byte: &&u8| **byte & 0xC0 != 0x80;
-    limited::size(value, max, |bytes| bytes.iter().filter(begins).count())
+    json_size(value, max, |bytes| bytes.iter().filter(begins).count())
+}
+
+fn json_size<T: Serialize + ?Sized>(
+    value: &T,
+    max: u64,
+    size: impl Fn(&[u8]) -> usize,
+) -> Result<u64, NoSize> {
+    struct Room<F>(u64, F);
+    impl<F: Fn(&[u8]) -> usize> io::Write for Room<F> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let left = self.0.checked_sub((self.1)(bytes) as u64);
+            self.0 = left.ok_or(io::ErrorKind::FileTooLarge)?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut room = Room(max, size);
+    match limited::write(&mut room, value, LEVELS) {
+        Ok(()) => Ok(max - room.0),
+        Err(error) if error.is_io() => Err(NoSize::TooLarge),
+        Err(error) => Err(NoSize::NotJson(error)),
+    }
 }
 
 fn leaf_bytes<T: Serialize + ?Sized>(leaf: &T) -> u64 {

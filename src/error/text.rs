@@ -17,13 +17,13 @@ use self::{
     status::status,
 };
 use super::ErrorKind;
-use crate::text::with_buffer;
+use crate::{hint, text::with_buffer};
 
 /// The kind that the text means, if it is clear, and the HTTP status that it names.
 pub(super) fn classify(text: &str) -> Option<(ErrorKind, Option<StatusCode>)> {
     with_buffer(|words| {
         normalise(text, words);
-        if words.contains(" message larger than ") {
+        if find(words, "message larger than ").is_some() {
             return None;
         }
         if let Some(known) = grpc::classify(text) {
@@ -35,19 +35,31 @@ pub(super) fn classify(text: &str) -> Option<(ErrorKind, Option<StatusCode>)> {
                 Some((ErrorKind::RateLimited, Some(StatusCode::FORBIDDEN)))
             }
             Some(status) => Some((ErrorKind::from_http_status(status.as_u16())?, Some(status))),
-            None => Some((by_words(words)?, None)),
+            None => Some((by_words(text, words)?, None)),
         }
     })
 }
 
-fn by_words(words: &str) -> Option<ErrorKind> {
+fn by_words(text: &str, words: &str) -> Option<ErrorKind> {
     match first_meant(words) {
         Some(kind) => Some(kind),
         None if names_missing_tool(words) => Some(ErrorKind::NotFound),
-        None => words
-            .ends_with(" : eof ")
-            .then_some(ErrorKind::ConnectionFailed),
+        None if words.ends_with(" : eof ") => Some(ErrorKind::ConnectionFailed),
+        None => asks_for_patience(text, words).then_some(ErrorKind::RateLimited),
     }
+}
+
+/// A delay beside words of a limit. A delay alone means no limit: a server that is down may ask for
+/// one as well.
+fn asks_for_patience(text: &str, words: &str) -> bool {
+    hint::from_text(text).is_some()
+        && starts(words).any(|at| {
+            let (head, tail) = words.split_at(at);
+            let word = tail.split(BLANKS).next().unwrap_or_default();
+            let tail = &tail[word.len()..];
+            let is_bare = head.ends_with(' ') && tail.starts_with(' ');
+            hint::LIMITS.contains(&word) && (is_bare || !is_setting(head, tail))
+        })
 }
 
 /// What stands between words. Inside an identifier it is `_` if that begins in lower case, as
@@ -154,30 +166,27 @@ fn split(words: &str) -> impl DoubleEndedIterator<Item = &str> {
     words.split(BLANKS).filter(|w| !w.is_empty())
 }
 
-/// Returns whether the words at a place are these, whatever stands between them.
+/// Returns whether the words at a place are these, as a whole.
 fn stands_at(words: &str, at: usize, phrase: &str) -> bool {
-    let (words, phrase) = (&words.as_bytes()[at..], phrase.as_bytes());
-    let mut pairs = words.iter().zip(phrase);
-    words.get(phrase.len()).is_some_and(|end| is_blank(*end))
-        && pairs.all(|(w, t)| w == t || *t == b' ' && is_blank(*w))
+    let end = words.as_bytes().get(at + phrase.len());
+    end.is_some_and(|end| is_blank(*end)) && begins(&words[at..], phrase)
 }
 
-/// Words beside a phrase with which it means something else.
-#[rustfmt::skip]
-const OTHERWISE: &[(&str, &[&str])] = &[
-    ("rate", &["first", "second", "flat"]),
-    ("quota exceeded", &["disk", "storage", "mailbox"]),
-    ("unexpected eof", &["parsing", "syntax"]),
-    ("forbidden", &["character", "characters", "word", "words", "pattern", "patterns", "value", "values"]),
-];
+/// Returns whether the words begin with these, whatever stands between them.
+fn begins(words: &str, text: &str) -> bool {
+    let mut pairs = words.bytes().zip(text.bytes());
+    words.len() >= text.len() && pairs.all(|(w, t)| w == t || t == b' ' && is_blank(w))
+}
+
+/// Where a word begins that these characters follow from.
+fn find(words: &str, text: &str) -> Option<usize> {
+    starts(words).find(|at| begins(&words[*at..], text))
+}
 
 /// Returns whether the words around a phrase show that it is the error and not its subject.
 fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
     let Around {
-        before,
-        earlier,
-        after,
-        then,
+        before, earlier, ..
     } = Around::of(head, tail);
     let next = split(tail).next().unwrap_or_default();
     let negated = |w: &str| matches!(w, "no" | "not" | "never" | "without" | "zero");
@@ -187,26 +196,36 @@ fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
             .rev()
             .find(|w| *w != "\"")
             .is_some_and(is_unannounced);
-    let is_other = |(of, others): &(&str, &[&str])| {
-        let mut beside = [before, earlier, after, then].into_iter();
-        phrase.starts_with(of) && beside.any(|w| others.contains(&w))
-    };
     if negated(before)
         || matches!(before, "a" | "an" | "any" | "the") && negated(earlier)
         || head.ends_with(" / ")
         || matches!(next, "·" | "/")
         || tail.starts_with(" \" : ")
         || is_quoted
-        || OTHERWISE.iter().any(is_other)
     {
         return false;
     }
-    // Alone, or as the cause: others name what the text is about.
-    let is_cause = || before.is_empty() || head.ends_with(" : ") && !is_unannounced(before);
     match phrase {
-        "network" => matches!(next, "" | "." | "!") && is_cause(),
         "timeout" | "throttling" => !is_setting(head, tail),
-        _ => !phrase.starts_with("rate") || !is_setting(head, tail),
+        _ if phrase.starts_with("rate") => {
+            !is_setting(head, tail) && !matches!(before, "first" | "second" | "flat")
+        }
+        "quota exceeded" => !matches!(before, "disk" | "storage" | "mailbox"),
+        // Alone, or as the cause: others name what the text is about.
+        "network" => {
+            let is_cause = head.ends_with(" : ") && !is_unannounced(before);
+            matches!(next, "" | "." | "!") && (before.is_empty() || is_cause)
+        }
+        // Of a text that was parsed.
+        "unexpected eof" => !tail.contains(" parsing ") && !head.contains(" syntax "),
+        "forbidden" => {
+            let subject = split(tail).find(|w| *w != "\"").unwrap_or_default();
+            !matches!(
+                subject.trim_end_matches('s'),
+                "character" | "word" | "pattern" | "value"
+            ) && !head.contains(" character ")
+        }
+        _ => true,
     }
 }
 

@@ -42,6 +42,7 @@ pub(crate) use self::headers::is_used_up;
 #[cfg(feature = "hints")]
 #[cfg_attr(docsrs, doc(cfg(feature = "hints")))]
 pub use self::headers::{exhausted, from_headers, retry_after};
+pub(crate) use self::text::LIMITS;
 pub use self::{
     json::from_json,
     text::from_text,

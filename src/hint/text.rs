@@ -38,7 +38,7 @@ const OF_LIMITS: &[&[&str]] = &[
 ];
 
 /// Words of a limit.
-const LIMITS: &[&str] = &[
+pub(crate) const LIMITS: &[&str] = &[
     "limit",
     "limits",
     "limited",

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt, ops::RangeInclusive, sync::Arc};
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
@@ -212,6 +213,13 @@ impl Rules {
     /// The view of any JSON value.
     pub fn json<'a>(&'a self, value: &'a Value) -> Redacted<'a> {
         Redacted::new(self, Source::Value(value))
+    }
+
+    /// A value of any type as JSON, no deeper and no wider than a view shows.
+    pub(crate) fn collect<T: Serialize + ?Sized>(&self, value: &T) -> serde_json::Result<Value> {
+        let Limits { depth, nodes, .. } = self.limits();
+        // One more of both, so that the view shows that something is missing.
+        crate::text::limited::collect(value, depth + 1, nodes + 1)
     }
 
     /// The first `max` characters of a text without its secrets, and whether any are missing.

@@ -1,144 +1,321 @@
-//! Writing values of any type as JSON with bounds: a `Serialize` of a user may be as deep and as
-//! large as it likes, and unbounded recursion on it would overflow the stack.
+//! Serialising values of any type with bounds: a `Serialize` of a user may be as deep and as wide
+//! as it likes, and unbounded recursion on it would overflow the stack.
 
-use std::io;
+use std::{cell::Cell, fmt::Display, io};
 
-use serde::{Serialize, ser::Error as _};
+use serde::{
+    Serialize, Serializer,
+    ser::{
+        Error as _, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant,
+        SerializeTuple, SerializeTupleStruct, SerializeTupleVariant,
+    },
+};
 use serde_json::{Error, Value};
 
 /// More levels than any JSON parser takes.
 pub(crate) const LEVELS: usize = 128;
 
-/// The largest value that is collected, in bytes of its JSON.
-const MAX_COLLECTED: u64 = 16 << 20;
-
-/// Why the size of a value is not known.
-#[derive(Debug)]
-pub(crate) enum NoSize {
-    /// It is more than was asked about.
-    TooLarge,
-    /// It cannot be written as JSON, or has more levels than parsers take.
-    NotJson(Error),
-}
-
-/// Returns `value` as JSON, unless it has more than 16 MiB or too many levels.
-pub(crate) fn collect<T: Serialize + ?Sized>(value: &T) -> Result<Value, Error> {
-    match size(value, MAX_COLLECTED, <[u8]>::len) {
-        Ok(_) => serde_json::to_value(value),
-        Err(NoSize::TooLarge) => Err(Error::custom("more than 16 MiB")),
-        Err(NoSize::NotJson(error)) => Err(error),
-    }
-}
-
-/// Returns the size of `value` as compact JSON by a `measure` of bytes, if it is not more than
-/// `max`. Stops there, so the work is bounded.
-pub(crate) fn size<T: Serialize + ?Sized>(
+/// `value` as JSON, without what lies below `levels` and what comes after `nodes` values. The
+/// recursion ends there, however deep the value is.
+pub(crate) fn collect<T: Serialize + ?Sized>(
     value: &T,
-    max: u64,
-    measure: impl Fn(&[u8]) -> usize,
-) -> Result<u64, NoSize> {
-    struct Room<F>(u64, F);
-    impl<F: Fn(&[u8]) -> usize> io::Write for Room<F> {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let left = self.0.checked_sub((self.1)(bytes) as u64);
-            self.0 = left.ok_or(io::ErrorKind::FileTooLarge)?;
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut room = Room(max, measure);
-    match write(&mut room, value, LEVELS) {
-        Ok(()) => Ok(max - room.0),
-        Err(error) if error.is_io() => Err(NoSize::TooLarge),
-        Err(error) => Err(NoSize::NotJson(error)),
-    }
+    levels: usize,
+    nodes: usize,
+) -> Result<Value, Error> {
+    let budget = Budget::new(nodes);
+    let limits = Limits::new(levels, &budget);
+    value.serialize(Limited::new(serde_json::value::Serializer, limits))
 }
 
-/// Writes `value` as JSON if it has no more than these levels. The recursion ends there: each level
-/// writes its bracket before its members.
+/// Writes `value` as JSON if it has no more than these levels.
 pub(crate) fn write<T: Serialize + ?Sized>(
     to: impl io::Write,
     value: &T,
     levels: usize,
 ) -> Result<(), Error> {
-    let mut bounded = Bounded {
-        to,
-        levels: Some(levels),
-        is_text: false,
-        is_escaped: false,
-    };
-    let written = value.serialize(&mut serde_json::Serializer::new(&mut bounded));
-    match bounded.levels {
-        Some(_) => written,
-        None => Err(Error::custom("nested too deeply")),
+    let budget = Budget::new(usize::MAX);
+    let limits = Limits::new(levels, &budget);
+    let mut to = serde_json::Serializer::new(to);
+    value.serialize(Limited::new(&mut to, limits))?;
+    match budget.too_deep.get() {
+        true => Err(Error::custom("nested too deeply")),
+        false => Ok(()),
     }
 }
 
-/// Passes on JSON up to a number of levels.
-struct Bounded<W> {
-    to: W,
-    /// How many levels may still follow; `None` after one too many.
-    levels: Option<usize>,
-    is_text: bool,
-    is_escaped: bool,
+/// What is left for the whole value, and whether it was too deep.
+struct Budget {
+    nodes: Cell<usize>,
+    too_deep: Cell<bool>,
 }
 
-impl<W: io::Write> io::Write for Bounded<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        for byte in bytes {
-            match byte {
-                _ if self.is_escaped => self.is_escaped = false,
-                b'\\' if self.is_text => self.is_escaped = true,
-                b'"' => self.is_text = !self.is_text,
-                b'{' | b'[' if !self.is_text => {
-                    self.levels = self.levels.and_then(|levels| levels.checked_sub(1));
-                    self.levels.ok_or(io::ErrorKind::InvalidData)?;
+impl Budget {
+    fn new(nodes: usize) -> Self {
+        Self {
+            nodes: Cell::new(nodes),
+            too_deep: Cell::new(false),
+        }
+    }
+
+    fn below(&self, depth: usize) -> Option<usize> {
+        self.too_deep.set(self.too_deep.get() || depth == 0);
+        depth.checked_sub(1)
+    }
+}
+
+/// How many wrappers may follow each other: `Some(..)`, or a struct around one value. They are no
+/// levels of the JSON, but recursion all the same.
+const WRAPPERS: usize = 8;
+
+/// The prefix of the structs by which `serde_json` passes on a number or raw JSON.
+const PRIVATE: &str = "$serde_json::private::";
+
+#[derive(Clone, Copy)]
+struct Limits<'n> {
+    /// How many levels may still follow.
+    levels: usize,
+    wrappers: usize,
+    /// It is a [`PRIVATE`] struct, which without its one member is nothing.
+    whole: bool,
+    budget: &'n Budget,
+}
+
+impl<'n> Limits<'n> {
+    fn new(levels: usize, budget: &'n Budget) -> Self {
+        Self {
+            levels,
+            wrappers: WRAPPERS,
+            whole: false,
+            budget,
+        }
+    }
+
+    /// What is left for one more member, if there is a place for it.
+    fn member(self) -> Option<Self> {
+        if self.whole {
+            return Some(self);
+        }
+        let left = self.budget.nodes.get();
+        self.budget.nodes.set(left.saturating_sub(1));
+        let levels = self.budget.below(self.levels)?;
+        (left > 0).then(|| Self::new(levels, self.budget))
+    }
+
+    /// The same for what is inside a wrapper.
+    fn wrapped(self) -> Option<Self> {
+        let wrappers = self.budget.below(self.wrappers)?;
+        Some(Self { wrappers, ..self })
+    }
+
+    fn of<'a, T: ?Sized>(self, value: &'a T) -> Below<'a, 'n, T> {
+        let limits = self;
+        Below { value, limits }
+    }
+}
+
+/// A value one level further down.
+struct Below<'a, 'n, T: ?Sized> {
+    value: &'a T,
+    limits: Limits<'n>,
+}
+
+impl<T: Serialize + ?Sized> Serialize for Below<'_, '_, T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(Limited::new(to, self.limits))
+    }
+}
+
+/// Passes on to a serializer, or to what it has begun, no more than the limits allow.
+struct Limited<'n, S> {
+    to: S,
+    limits: Limits<'n>,
+    /// Of a map: what is left for the value whose key was given on.
+    value: Option<Limits<'n>>,
+}
+
+impl<'n, S> Limited<'n, S> {
+    fn new(to: S, limits: Limits<'n>) -> Self {
+        let value = None;
+        Self { to, limits, value }
+    }
+
+    fn begun<C, E>(limits: Limits<'n>, to: Result<C, E>) -> Result<Limited<'n, C>, E> {
+        to.map(|to| Limited::new(to, limits))
+    }
+}
+
+/// Methods for values without members.
+macro_rules! leaves {
+    ($($method:ident($($arg:ident: $type:ty),*);)*) => {$(
+        fn $method(self, $($arg: $type),*) -> Result<S::Ok, S::Error> {
+            self.to.$method($($arg),*)
+        }
+    )*};
+}
+
+/// Methods that begin a value with members.
+macro_rules! begins {
+    ($($method:ident($($arg:ident: $type:ty),*) -> $begun:ident;)*) => {$(
+        fn $method(self, $($arg: $type),*) -> Result<Self::$begun, S::Error> {
+            Self::begun(self.limits, self.to.$method($($arg),*))
+        }
+    )*};
+}
+
+impl<'n, S: Serializer> Serializer for Limited<'n, S> {
+    type Ok = S::Ok;
+    type Error = S::Error;
+    type SerializeSeq = Limited<'n, S::SerializeSeq>;
+    type SerializeTuple = Limited<'n, S::SerializeTuple>;
+    type SerializeTupleStruct = Limited<'n, S::SerializeTupleStruct>;
+    type SerializeTupleVariant = Limited<'n, S::SerializeTupleVariant>;
+    type SerializeMap = Limited<'n, S::SerializeMap>;
+    type SerializeStruct = Limited<'n, S::SerializeStruct>;
+    type SerializeStructVariant = Limited<'n, S::SerializeStructVariant>;
+
+    leaves! {
+        serialize_bool(v: bool);
+        serialize_i8(v: i8);
+        serialize_i16(v: i16);
+        serialize_i32(v: i32);
+        serialize_i64(v: i64);
+        serialize_i128(v: i128);
+        serialize_u8(v: u8);
+        serialize_u16(v: u16);
+        serialize_u32(v: u32);
+        serialize_u64(v: u64);
+        serialize_u128(v: u128);
+        serialize_f32(v: f32);
+        serialize_f64(v: f64);
+        serialize_char(v: char);
+        serialize_str(v: &str);
+        serialize_none();
+        serialize_unit();
+        serialize_unit_struct(name: &'static str);
+        serialize_unit_variant(name: &'static str, index: u32, variant: &'static str);
+    }
+
+    begins! {
+        serialize_tuple(len: usize) -> SerializeTuple;
+        serialize_tuple_struct(name: &'static str, len: usize) -> SerializeTupleStruct;
+        serialize_tuple_variant(name: &'static str, index: u32, variant: &'static str, len: usize) -> SerializeTupleVariant;
+        serialize_struct_variant(name: &'static str, index: u32, variant: &'static str, len: usize) -> SerializeStructVariant;
+    }
+
+    /// As an array of numbers, which JSON makes of it.
+    fn serialize_bytes(self, v: &[u8]) -> Result<S::Ok, S::Error> {
+        let nodes = v.len().min(self.limits.budget.nodes.get());
+        self.to.serialize_bytes(&v[..nodes])
+    }
+
+    fn collect_str<T: Display + ?Sized>(self, v: &T) -> Result<S::Ok, S::Error> {
+        self.to.collect_str(v)
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, v: &T) -> Result<S::Ok, S::Error> {
+        match self.limits.wrapped() {
+            None => self.to.serialize_none(),
+            Some(left) => self.to.serialize_some(&left.of(v)),
+        }
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        v: &T,
+    ) -> Result<S::Ok, S::Error> {
+        self.serialize_some(v)
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        v: &T,
+    ) -> Result<S::Ok, S::Error> {
+        let to = self.to;
+        match self.limits.member() {
+            None => to.serialize_unit_variant(name, index, variant),
+            Some(left) => to.serialize_newtype_variant(name, index, variant, &left.of(v)),
+        }
+    }
+
+    fn serialize_seq(self, _: Option<usize>) -> Result<Self::SerializeSeq, S::Error> {
+        Self::begun(self.limits, self.to.serialize_seq(None))
+    }
+
+    fn serialize_map(self, _: Option<usize>) -> Result<Self::SerializeMap, S::Error> {
+        Self::begun(self.limits, self.to.serialize_map(None))
+    }
+
+    fn serialize_struct(
+        self,
+        name: &'static str,
+        len: usize,
+    ) -> Result<Self::SerializeStruct, S::Error> {
+        let mut limits = self.limits;
+        limits.whole = name.starts_with(PRIVATE);
+        Self::begun(limits, self.to.serialize_struct(name, len))
+    }
+}
+
+macro_rules! members {
+    ($($trait:ident: $method:ident($($key:ident: $type:ty)?);)*) => {$(
+        impl<S: $trait> $trait for Limited<'_, S> {
+            type Ok = S::Ok;
+            type Error = S::Error;
+
+            fn $method<T: Serialize + ?Sized>(
+                &mut self,
+                $($key: $type,)?
+                v: &T,
+            ) -> Result<(), S::Error> {
+                match self.limits.member() {
+                    Some(left) => self.to.$method($($key,)? &left.of(v)),
+                    None => Ok(()),
                 }
-                b'}' | b']' if !self.is_text => self.levels = self.levels.map(|levels| levels + 1),
-                _ => {}
+            }
+
+            fn end(self) -> Result<S::Ok, S::Error> {
+                self.to.end()
             }
         }
-        self.to.write_all(bytes)?;
-        Ok(bytes.len())
+    )*};
+}
+
+members! {
+    SerializeSeq: serialize_element();
+    SerializeTuple: serialize_element();
+    SerializeTupleStruct: serialize_field();
+    SerializeTupleVariant: serialize_field();
+    SerializeStruct: serialize_field(key: &'static str);
+    SerializeStructVariant: serialize_field(key: &'static str);
+}
+
+impl<S: SerializeMap> SerializeMap for Limited<'_, S> {
+    type Ok = S::Ok;
+    type Error = S::Error;
+
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), S::Error> {
+        self.value = self.limits.member();
+        match self.value {
+            Some(_) => self.to.serialize_key(key),
+            None => Ok(()),
+        }
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        self.to.flush()
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, v: &T) -> Result<(), S::Error> {
+        match self.value.take() {
+            Some(left) => self.to.serialize_value(&left.of(v)),
+            None => Ok(()),
+        }
+    }
+
+    fn end(self) -> Result<S::Ok, S::Error> {
+        self.to.end()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn nested(levels: usize) -> Value {
-        (0..levels).fold(json!("]\"}\\"), |inner, _| Value::Array(vec![inner]))
-    }
-
-    #[test]
-    fn recursion_ends_however_deep_a_value_is() {
-        let deep = nested(10_000);
-        assert!(collect(&deep).is_err());
-        std::mem::forget(deep);
-    }
-
-    #[test]
-    fn as_many_levels_are_written_as_parsers_take() {
-        let written = |levels| write(io::sink(), &nested(levels), LEVELS);
-        assert!(written(LEVELS).is_ok());
-        assert!(written(LEVELS + 1).is_err());
-        // Of them serde_json reads all but one back.
-        let text = serde_json::to_string(&nested(LEVELS - 1)).unwrap();
-        assert!(serde_json::from_str::<Value>(&text).is_ok());
-    }
-
-    #[test]
-    fn levels_that_have_ended_count_no_more() {
-        let wide = Value::from(vec![nested(LEVELS - 1); 3]);
-        assert_eq!(collect(&wide).unwrap(), wide);
-    }
-}
+mod tests;

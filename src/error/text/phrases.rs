@@ -18,7 +18,7 @@ macro_rules! phrases {
 pub(super) const PHRASES: &[Phrase] = phrases! {
     RateLimited {
         "rate limit" "rate limits" "rate limited" "rate limiting" "ratelimit" "ratelimited" "too many requests"
-        "quota exceeded" "limit reached" "limit has been reached" "slow down" "insufficient quota" "exceeded your current quota" "daily limit exceeded"
+        "quota exceeded" "insufficient quota" "exceeded your current quota" "daily limit exceeded"
         "request limit exceeded" "requests limit exceeded" "resource exhausted" "throttled" "throttling"
     }
     Timeout {

@@ -39,14 +39,7 @@ fn numbers(text: &str) -> impl Iterator<Item = (StatusCode, Range<usize>)> {
     })
 }
 
-const STATUSES: &[&str] = &[
-    "http",
-    "https",
-    "status",
-    "httpstatus",
-    "response",
-    "upstream",
-];
+const STATUSES: &[&str] = &["http", "https", "status", "httpstatus"];
 #[rustfmt::skip]
 const VERBS: &[&str] = &[
     "failed", "rejected", "returned", "returns", "responded", "answered", "replied", "got",
@@ -86,22 +79,31 @@ fn is_meant(head: &str, tail: &str, status: StatusCode) -> bool {
     let clause = head.trim_end_matches(is_gap);
     let mut words = clause.rsplit(|c: char| !c.is_alphanumeric());
     let word = words.next().unwrap_or_default();
-    let earlier: Vec<_> = words.filter(|w| !w.is_empty()).take(3).collect();
-    let before = earlier.first().copied().unwrap_or_default();
+    let mut words = words.filter(|w| !w.is_empty());
+    let earlier = words.next().unwrap_or_default();
     if has_reason(tail, status) {
         return !matches!(word, "port" | "line" | "row");
     }
-    if word == "exit" || earlier.iter().any(|w| matches!(*w, "exit" | "exited")) {
+    if [word, earlier]
+        .into_iter()
+        .chain(words.take(2))
+        .any(|w| matches!(w, "exit" | "exited"))
+    {
         return false;
     }
-    let [first, _] = words_of(tail.trim_start());
+    let end = tail.trim_start();
+    let first = end
+        .split(|c: char| !c.is_alphanumeric())
+        .next()
+        .unwrap_or_default();
     // After text in another script there may be no blank before the word.
-    let word = word.trim_start_matches(|c: char| !c.is_ascii());
-    if STATUSES.contains(&word)
+    if STATUSES.contains(&word.trim_start_matches(|c: char| !c.is_ascii()))
         || word.ends_with("statuscode")
-        || clause.ends_with("状态码")
-        || matches!(word, "0" | "1" | "2") && clause.contains("http/")
-        || word == "code" && STATUSES.contains(&before)
+        || word.ends_with("状态码")
+        || ["http/1.0", "http/1.1", "http/2", "http/2.0"]
+            .iter()
+            .any(|v| clause.ends_with(v))
+        || word == "code" && ["status", "http", "response"].contains(&earlier)
     {
         return !COUNTED.contains(&first);
     }
@@ -110,33 +112,32 @@ fn is_meant(head: &str, tail: &str, status: StatusCode) -> bool {
     status.as_u16() >= 400
         && (first.is_empty() || FOLLOWS.contains(&first))
         && match word {
-            "" => clause.is_empty() && !tail.trim_start().starts_with(','),
-            "code" => !CODES.contains(&before),
-            "with" if matches!(before, "responded" | "replied" | "answered" | "error") => true,
-            "a" => VERBS.contains(&before),
+            "" => clause.is_empty() && !end.starts_with(','),
+            "code" => !CODES.contains(&earlier),
+            "response" | "upstream" => true,
+            "with" if matches!(earlier, "responded" | "replied" | "answered" | "error") => true,
+            "a" => VERBS.contains(&earlier),
             "occurred" | "found" => head.trim_end().ends_with(['(', '[']),
             word if VERBS.contains(&word) => near.any(|w| SUBJECTS.contains(&w)),
             word => word.ends_with("error") || word.ends_with("exception"),
         }
 }
 
-/// The first two words.
-fn words_of(text: &str) -> [&str; 2] {
-    let mut words = text.split(|c: char| !c.is_alphanumeric());
-    [(); 2].map(|()| words.next().unwrap_or_default())
-}
-
 /// Returns whether the status' own reason phrase stands after it, or its beginning.
 fn has_reason(tail: &str, status: StatusCode) -> bool {
     let tail = tail.trim_start_matches(|c: char| c.is_whitespace() || "(-:\"'".contains(c));
-    let [start, second] = words_of(tail);
-    let own = status
-        .canonical_reason()
-        .unwrap_or_default()
-        .to_ascii_lowercase();
-    let [first, next] = words_of(&own);
-    let others = [next, "temporarily", "error", "time", "entity", "content"];
-    !start.is_empty() && start == first && (next.is_empty() || others.contains(&second))
+    let own = status.canonical_reason().unwrap_or_default();
+    let (first, rest) = own.split_once(' ').unwrap_or((own, ""));
+    let next = rest.split(' ').next().unwrap_or_default();
+    let mut words = tail.split(|c: char| !c.is_alphanumeric());
+    let (start, second) = (
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or_default(),
+    );
+    let others = ["temporarily", "error", "time", "entity", "content"];
+    let is_own = start.eq_ignore_ascii_case(first)
+        && (next.is_empty() || second.eq_ignore_ascii_case(next) || others.contains(&second));
+    !start.is_empty() && is_own
         || tail.starts_with("page not found")
-        || status.as_u16() >= 400 && matches!([start, second], ["client" | "server", "error"])
+        || status.as_u16() >= 400 && matches!((start, second), ("client" | "server", "error"))
 }

@@ -7,7 +7,7 @@ use crate::{
     call::{CallInfo, MAX_NAME_BYTES, ToolCall},
     error::{Evidence, Execution, ToolError},
     redact::Rules,
-    text::{Short, TRUNCATED, limited},
+    text::{Short, TRUNCATED},
 };
 
 /// `A`: an [`Asked`], or a reference to one.
@@ -121,7 +121,7 @@ fn whole<T: Serialize>(rules: &Rules, answer: &T) -> Option<Value> {
         let text = json.to_string();
         text.matches(TRUNCATED).count() + text.matches("\"[...]\"").count()
     }
-    let answer = limited::collect(answer).ok()?;
+    let answer = rules.collect(answer).ok()?;
     let shown = serde_json::to_value(rules.json(&answer)).ok()?;
     (cuts(&shown) <= cuts(&answer)).then_some(shown)
 }
