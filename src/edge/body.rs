@@ -1,16 +1,88 @@
 //! Answers of HTTP servers, as tool services read them.
 
-use std::{pin::pin, time::SystemTime};
+use std::{
+    future::poll_fn,
+    pin::pin,
+    time::{Duration, SystemTime},
+};
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 use http::{
-    HeaderMap, HeaderValue,
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_LENGTH},
+    response::Parts,
 };
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
+use tokio::time::{Instant, timeout};
+use tower_service::Service;
 
 use crate::error::{AnyError, Execution, ToolError};
+
+/// All but the unreserved characters (RFC 3986, section 2.3).
+pub(super) const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// The most bytes that are read of a refusal.
+const MAX_REFUSAL: usize = 64 << 10;
+
+/// The longest time that the body of a refusal is waited for. What has arrived by then will do.
+const REFUSAL_TIME: Duration = Duration::from_secs(2);
+
+/// The answer to a request, without its body.
+pub(super) struct Exchanged {
+    pub(super) head: Parts,
+    pub(super) elapsed: Duration,
+    /// Fails if the body of a 2xx cannot be taken. `false`: the body of a refusal was cut.
+    pub(super) whole: Result<bool, ToolError>,
+}
+
+/// Sends a request, once the client is ready, and reads up to `max` bytes of the answer's body.
+/// That of a refusal is read if `on_head` returns `true`.
+pub(super) async fn exchange<C, B, R>(
+    mut client: C,
+    request: Request<Bytes>,
+    max: usize,
+    bytes: &mut Vec<u8>,
+    on_head: impl FnOnce(&Parts) -> bool,
+) -> Result<Exchanged, ToolError>
+where
+    C: Service<Request<B>, Response = Response<R>, Error: Into<AnyError>>,
+    B: From<Bytes>,
+    R: HttpBody<Error: Into<AnyError>>,
+{
+    let is_head = *request.method() == Method::HEAD;
+    let ready = poll_fn(|cx| client.poll_ready(cx)).await;
+    ready
+        .map_err(|error| ToolError::from_transport(error).with_execution(Execution::NotStarted))?;
+    let begun = Instant::now();
+    let sent = client.call(request.map(B::from));
+    let response = sent.await.map_err(ToolError::from_transport)?;
+    let (head, body) = response.into_parts();
+    let reads_refusal = on_head(&head);
+    let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
+    let whole = if is_head || bodiless.contains(&head.status) {
+        drop(body);
+        Ok(true)
+    } else if head.status.is_success() {
+        let read = read_all(body, &head.headers, max, bytes).await;
+        read.map(|()| true)
+    } else if !reads_refusal {
+        Ok(true)
+    } else {
+        let read = timeout(REFUSAL_TIME, read(body, max.min(MAX_REFUSAL), bytes)).await;
+        Ok(matches!(read, Ok(Ok(()))))
+    };
+    Ok(Exchanged {
+        head,
+        elapsed: begun.elapsed(),
+        whole,
+    })
+}
 
 /// Returns whether a body is compressed, or otherwise encoded (RFC 9110, section 8.4).
 pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
@@ -22,15 +94,14 @@ pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
 }
 
 /// Reads the body of a 2xx, unless its headers say already that it cannot be taken.
-pub(super) async fn read_all<R>(
+async fn read_all<R>(
     body: R,
     headers: &HeaderMap,
     max: usize,
     bytes: &mut Vec<u8>,
 ) -> Result<(), ToolError>
 where
-    R: HttpBody,
-    R::Error: Into<AnyError>,
+    R: HttpBody<Error: Into<AnyError>>,
 {
     if is_encoded(headers) {
         let text = "the answer is compressed, which was not asked for";
@@ -44,10 +115,9 @@ where
 }
 
 /// Reads a body, up to `max` bytes of it.
-pub(super) async fn read<R>(body: R, max: usize, bytes: &mut Vec<u8>) -> Result<(), ToolError>
+async fn read<R>(body: R, max: usize, bytes: &mut Vec<u8>) -> Result<(), ToolError>
 where
-    R: HttpBody,
-    R::Error: Into<AnyError>,
+    R: HttpBody<Error: Into<AnyError>>,
 {
     let mut body = pin!(body);
     while let Some(frame) = body.frame().await {

@@ -11,6 +11,13 @@ mod body;
 pub mod builder;
 #[cfg(feature = "metrics-facade")]
 pub mod facade;
+#[cfg(any(
+    feature = "http-tool",
+    feature = "mcp",
+    feature = "router",
+    feature = "token"
+))]
+mod future;
 #[cfg(any(feature = "hyper", feature = "tonic"))]
 pub(crate) mod h2;
 mod headers;

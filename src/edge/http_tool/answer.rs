@@ -241,10 +241,8 @@ pub(super) struct KeptHeaders(pub(super) HeaderMap);
 pub(super) fn to_json(headers: &HeaderMap) -> Map<String, Value> {
     let joined = |name| {
         let values = headers.get_all(name).iter();
-        let values: Vec<_> = values
-            .map(|v| String::from_utf8_lossy(v.as_bytes()))
-            .collect();
-        values.join(", ").into()
+        let values = values.map(|v| String::from_utf8_lossy(v.as_bytes()));
+        values.collect::<Vec<_>>().join(", ").into()
     };
     let names = headers.keys();
     names.map(|name| (name.to_string(), joined(name))).collect()

@@ -1,7 +1,6 @@
 use std::{
     error::Error as StdError,
     fmt,
-    future::Future,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -11,7 +10,10 @@ use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use tower_service::Service;
 
-use crate::{config::ConfigError, edge::reqwest::lacks_tls};
+use crate::{
+    config::ConfigError,
+    edge::{future::Boxed, reqwest::lacks_tls},
+};
 
 /// reqwest as the client of HTTP tools.
 ///
@@ -73,29 +75,18 @@ impl Service<Request<Bytes>> for ReqwestClient {
 
     fn call(&mut self, request: Request<Bytes>) -> ReqwestFuture {
         let client = self.0.clone();
-        ReqwestFuture(Box::pin(async move {
+        Boxed::new(async move {
             let request = request.try_into().map_err(ReqwestError::new)?;
             let answer = client.execute(request).await.map_err(ReqwestError::new)?;
             Ok(Response::from(answer).map(ReqwestBody))
-        }))
+        })
     }
 }
 
 type Answer = Result<Response<ReqwestBody>, ReqwestError>;
 
 /// Response future of [`ReqwestClient`]. Boxed: reqwest's own future has no public name.
-#[must_use = "futures do nothing unless polled"]
-pub struct ReqwestFuture(Pin<Box<dyn Future<Output = Answer> + Send>>);
-
-crate::text::opaque_debug!({} ReqwestFuture);
-
-impl Future for ReqwestFuture {
-    type Output = Answer;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx)
-    }
-}
+pub type ReqwestFuture = Boxed<Answer>;
 
 /// The body of an answer that comes through [`ReqwestClient`].
 pub struct ReqwestBody(reqwest::Body);

@@ -1,13 +1,10 @@
 //! Requests and answers as DEBUG events, and the span of a request. Nothing is written unless
 //! somebody listens.
 
-use std::{
-    fmt::{self, Write as _},
-    time::Duration,
-};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode, Uri, uri::Scheme};
+use http::{HeaderMap, HeaderName, Request, StatusCode, Uri, uri::Scheme};
 use tracing::{
     Span,
     field::{Empty, display},
@@ -28,7 +25,7 @@ const MAX: usize = 500;
 /// The span of a request, by OpenTelemetry's conventions for HTTP clients.
 pub(super) fn span(call: &CallInfo, tool: &HttpTool, request: &Request<Bytes>) -> Span {
     let (method, uri) = (request.method().as_str(), request.uri());
-    let template = || Template(call.rules(), tool.url_template());
+    let template = || template(call.rules(), &tool.url_template());
     tracing::debug_span!(
         target: "tower_toolcall::http",
         names::HTTP,
@@ -61,9 +58,9 @@ pub(super) fn ended(span: &Span, result: &Result<HttpAnswer, ToolError>) {
 
 pub(super) fn request(call: &CallInfo, tool: &HttpTool, request: &Request<Bytes>) {
     emit!(DEBUG HTTP_REQUEST, call, METHOD = request.method().as_str(),
-        URL = display(Url { rules: call.rules(), uri: request.uri(), template: &tool.url_template() }),
-        HEADERS = display(Names(request.headers())),
-        BODY = display(Text(call.rules(), request.body())));
+        URL = display(url(call.rules(), request.uri(), &tool.url_template())),
+        HEADERS = display(listed(request.headers())),
+        BODY = display(text(call.rules(), request.body())));
 }
 
 pub(super) fn response(
@@ -74,69 +71,42 @@ pub(super) fn response(
     elapsed: Duration,
 ) {
     emit!(DEBUG HTTP_RESPONSE, call, STATUS = status.as_u16(), DURATION_MS = ms(elapsed),
-        HEADERS = display(Names(headers)), BODY = display(Text(call.rules(), body)));
+        HEADERS = display(listed(headers)), BODY = display(text(call.rules(), body)));
 }
 
-/// Redacted, cut, and without hidden characters.
-struct Text<'a>(&'a Rules, &'a [u8]);
-
-impl fmt::Display for Text<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = String::from_utf8_lossy(self.1);
-        let shown = self.0.text(&text, MAX).to_string();
-        shown.chars().try_for_each(|c| f.write_char(plain(c)))
-    }
+/// Returns a text redacted, cut, and without hidden characters.
+fn text(rules: &Rules, text: &[u8]) -> String {
+    let shown = rules.text(&String::from_utf8_lossy(text), MAX).to_string();
+    shown.chars().map(plain).collect()
 }
 
-/// The path of a URL's template.
-struct Template<'a>(&'a Rules, String);
-
-impl fmt::Display for Template<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (_, url) = self.1.split_once("://").unwrap_or_default();
-        let (url, _) = url.split_once('?').unwrap_or((url, ""));
-        let path = url.find('/').map_or("/", |at| &url[at..]);
-        Text(self.0, path.as_bytes()).fmt(f)
-    }
+/// Returns the path of a URL's template.
+fn template(rules: &Rules, source: &str) -> String {
+    let (_, url) = source.split_once("://").unwrap_or_default();
+    let (url, _) = url.split_once('?').unwrap_or((url, ""));
+    let path = url.find('/').map_or("/", |at| &url[at..]);
+    text(rules, path.as_bytes())
 }
 
-/// A URL without the values of its query, and without names that are values.
-struct Url<'a> {
-    rules: &'a Rules,
-    uri: &'a Uri,
-    template: &'a str,
-}
-
-impl fmt::Display for Url<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = self.uri.to_string();
-        let (path, query) = whole.split_once('?').unwrap_or((&whole, ""));
-        let mut shown = path.to_owned();
-        let mut before = "?";
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            match pair.split_once('=') {
-                Some((name, _)) if self.template.contains(name) => {
-                    shown.extend([before, name, "=*"]);
-                }
-                Some(_) => shown.extend([before, "*=*"]),
-                None => shown.extend([before, "*"]),
-            }
-            before = "&";
+/// Returns a URL without the values of its query, and without names that are values.
+fn url(rules: &Rules, uri: &Uri, template: &str) -> String {
+    let whole = uri.to_string();
+    let (path, query) = whole.split_once('?').unwrap_or((&whole, ""));
+    let mut shown = path.to_owned();
+    let mut before = "?";
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=') {
+            Some((name, _)) if template.contains(name) => shown.extend([before, name, "=*"]),
+            Some(_) => shown.extend([before, "*=*"]),
+            None => shown.extend([before, "*"]),
         }
-        Text(self.rules, shown.as_bytes()).fmt(f)
+        before = "&";
     }
+    text(rules, shown.as_bytes())
 }
 
-/// The names of headers.
-struct Names<'a>(&'a HeaderMap);
-
-impl fmt::Display for Names<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut before = "";
-        for name in self.0.keys().take(64) {
-            write!(f, "{before}{name}")?;
-            before = ", ";
-        }
-        Ok(())
-    }
+/// Returns the names of headers.
+fn listed(headers: &HeaderMap) -> String {
+    let names: Vec<_> = headers.keys().take(64).map(HeaderName::as_str).collect();
+    names.join(", ")
 }

@@ -210,19 +210,16 @@ impl ExecutionResult {
     #[cfg(feature = "axum")]
     pub(crate) fn completed(tool: &str, took: Duration, result: Value, seen: &Observation) -> Self {
         let record = seen.record();
-        let status = record
-            .extension()
-            .map(|UpstreamStatus(status)| status.as_u16());
-        let kept = record
-            .extension()
-            .map(|KeptHeaders(headers)| to_json(&headers));
+        let (status, kept) = (record.extension(), record.extension());
         Self {
             tool_id: tool.to_owned(),
             status: ExecutionStatus::Completed,
             result,
             execution_time_ms: ms(took),
-            upstream_status: status,
-            metadata: kept.unwrap_or_default(),
+            upstream_status: status.map(|UpstreamStatus(status)| status.as_u16()),
+            metadata: kept
+                .map(|KeptHeaders(kept)| to_json(&kept))
+                .unwrap_or_default(),
         }
     }
 

@@ -120,7 +120,7 @@ impl HttpJob {
         failed: impl IntoIterator<Item = U>,
     ) -> Result<Self, ConfigError> {
         refuse_if(
-            status.result().is_some(),
+            status.result.is_some(),
             "status",
             "has a result of its own: that is the job's to have",
         )?;
@@ -351,11 +351,8 @@ impl Inner {
         });
         let mut found: Map<_, _> = found.collect::<Result<_, _>>()?;
         if let Some(name) = &self.location {
-            let path = answer
-                .headers
-                .get(name)
-                .and_then(|value| value.to_str().ok());
-            let path = path.map(|url| url.strip_prefix(self.status.origin()).unwrap_or(url));
+            let path = answer.headers.get(name).and_then(|v| v.to_str().ok());
+            let path = path.map(|url| url.strip_prefix(&*self.status.origin).unwrap_or(url));
             let Some(path) = path.filter(is_path) else {
                 return Err(format!("the answer has no `{name}` on the host of the job"));
             };

@@ -1,19 +1,17 @@
 use std::{
     future::{Future, poll_fn},
     marker::PhantomData,
-    pin::{Pin, pin},
+    pin::pin,
     sync::Arc,
     task::{Context, Poll},
     time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode, response::Parts};
 use http_body::Body as HttpBody;
 use serde_json::Value;
-use tokio::time::{Instant, timeout};
 use tower_service::Service;
-use tracing::Span;
 
 use super::{
     HttpTool, MAX_ANSWER,
@@ -25,21 +23,18 @@ use super::{
 use crate::{
     answer::Answer,
     call::{CallInfo, ReplaySafety, ToolCall},
-    edge::body::{is_encoded, read, read_all, wall_clock},
-    error::{AnyError, ErrorKind, Execution, ToolError},
+    edge::{
+        body::{Exchanged, exchange, is_encoded, wall_clock},
+        future::Boxed,
+    },
+    error::{AnyError, ErrorKind, ToolError},
     event::names::span as names,
     hint::{self, HintSource},
     redact::Rules,
 };
 
-/// How much of the body of an answer with an error status is read, in bytes.
-const MAX_REFUSAL: usize = 64 << 10;
-
 /// Stands behind a body that was not read to its end.
 const CUT: &str = "... [the rest of the body was not read]";
-
-/// How long the body of an answer with an error status is waited for: its status is what counts.
-const REFUSAL_TIME: Duration = Duration::from_secs(2);
 
 /// The tool service of an [`HttpTool`]: sends one request for each call. Made by
 /// [`HttpTool::client`].
@@ -77,13 +72,10 @@ crate::text::debug_fields! { {C, B} |this| HttpService<C, B> { tool: this.tool, 
 
 impl<C, B, R> Service<ToolCall> for HttpService<C, B>
 where
-    C: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-    C::Error: Into<AnyError>,
+    C: Service<Request<B>, Response = Response<R>, Error: Into<AnyError>> + Clone + Send + 'static,
     C::Future: Send,
     B: From<Bytes> + Send + 'static,
-    R: HttpBody + Send + 'static,
-    R::Data: Send,
-    R::Error: Into<AnyError>,
+    R: HttpBody<Data: Send, Error: Into<AnyError>> + Send + 'static,
 {
     type Response = HttpAnswer;
     type Error = ToolError;
@@ -99,50 +91,25 @@ where
             Some(asked) => Arc::clone(&asked.tool),
             None => Arc::clone(&self.tool),
         };
-        let max = tool.max_bytes().or(self.tool.max_bytes());
+        let max = tool.max_bytes.or(self.tool.max_bytes);
         let max = max.unwrap_or(MAX_ANSWER);
-        ResponseFuture(Box::pin(answer(tool, max, self.client.clone(), call)))
+        let client = self.client.clone();
+        Boxed::new(async move {
+            let info = call.info();
+            let answer = run(&tool, max, client, call, &info).await;
+            answer.map_err(|error| {
+                let mut error = error.for_call(&info);
+                if tool.replay_safety() == ReplaySafety::Unsafe {
+                    error.set_unsafe();
+                }
+                error
+            })
+        })
     }
 }
 
-/// Response future of [`HttpService`]. Boxed: one allocation beside the dozens of a request.
-#[must_use = "futures do nothing unless polled"]
-pub struct ResponseFuture(Pin<Box<dyn Future<Output = Result<HttpAnswer, ToolError>> + Send>>);
-
-crate::text::opaque_debug!({} ResponseFuture);
-
-impl Future for ResponseFuture {
-    type Output = Result<HttpAnswer, ToolError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx)
-    }
-}
-
-/// Sends a call; its errors name it.
-async fn answer<C, B, R>(
-    tool: Arc<HttpTool>,
-    max_bytes: usize,
-    client: C,
-    call: ToolCall,
-) -> Result<HttpAnswer, ToolError>
-where
-    C: Service<Request<B>, Response = Response<R>>,
-    C::Error: Into<AnyError>,
-    B: From<Bytes>,
-    R: HttpBody,
-    R::Error: Into<AnyError>,
-{
-    let info = call.info();
-    let answer = run(&tool, max_bytes, client, call, &info).await;
-    answer.map_err(|error| {
-        let mut error = error.for_call(&info);
-        if tool.replay_safety() == ReplaySafety::Unsafe {
-            error.set_unsafe();
-        }
-        error
-    })
-}
+/// Response future of [`HttpService`].
+pub type ResponseFuture = Boxed<Result<HttpAnswer, ToolError>>;
 
 async fn run<C, B, R>(
     tool: &HttpTool,
@@ -152,11 +119,9 @@ async fn run<C, B, R>(
     info: &CallInfo,
 ) -> Result<HttpAnswer, ToolError>
 where
-    C: Service<Request<B>, Response = Response<R>>,
-    C::Error: Into<AnyError>,
+    C: Service<Request<B>, Response = Response<R>, Error: Into<AnyError>>,
     B: From<Bytes>,
-    R: HttpBody,
-    R::Error: Into<AnyError>,
+    R: HttpBody<Error: Into<AnyError>>,
 {
     call.check()?;
     #[cfg_attr(not(feature = "otel"), expect(unused_mut))]
@@ -177,65 +142,48 @@ where
     };
     // Nothing below needs the call, and the answer may be long in coming.
     drop(call);
-    info.record(|r| r.set_server(Arc::clone(tool.shared_host())));
+    info.record(|r| r.set_server(Arc::clone(&tool.host)));
     let span = events::span(info, tool, &request);
     #[cfg(feature = "otel")]
     span.in_scope(|| super::tool::propagate(request.headers_mut()));
-    // In its place: `Instrument` would move it.
-    let mut sent = pin!(send(tool, max_bytes, client, request, info, &span));
+    let sent = async {
+        events::request(info, tool, &request);
+        let mut bytes = Vec::new();
+        let on_head = |head: &Parts| {
+            span.record(names::STATUS_CODE, head.status.as_u16());
+            !is_encoded(&head.headers)
+        };
+        let exchanged = exchange(client, request, max_bytes, &mut bytes, on_head).await?;
+        answered(tool, exchanged, &bytes, info)
+    };
+    // Polled in its place: `Instrument` would move it.
+    let mut sent = pin!(sent);
     let result = poll_fn(|cx| span.in_scope(|| sent.as_mut().poll(cx))).await;
     events::ended(&span, &result);
     result
 }
 
-async fn send<C, B, R>(
+fn answered(
     tool: &HttpTool,
-    max_bytes: usize,
-    mut client: C,
-    request: Request<Bytes>,
+    exchanged: Exchanged,
+    bytes: &[u8],
     info: &CallInfo,
-    span: &Span,
-) -> Result<HttpAnswer, ToolError>
-where
-    C: Service<Request<B>, Response = Response<R>>,
-    C::Error: Into<AnyError>,
-    B: From<Bytes>,
-    R: HttpBody,
-    R::Error: Into<AnyError>,
-{
-    events::request(info, tool, &request);
-    let ready = poll_fn(|cx| client.poll_ready(cx)).await;
-    // Whatever it is, nothing was sent.
-    ready
-        .map_err(|error| ToolError::from_transport(error).with_execution(Execution::NotStarted))?;
-    let begun = Instant::now();
-    let sent = client.call(request.map(B::from));
-    let response = sent.await.map_err(ToolError::from_transport)?;
-
-    let (head, body) = response.into_parts();
-    span.record(names::STATUS_CODE, head.status.as_u16());
+) -> Result<HttpAnswer, ToolError> {
+    let Exchanged {
+        head,
+        elapsed,
+        whole,
+    } = exchanged;
     let is_success = head.status.is_success();
-    let (mut bytes, mut whole, mut is_cut) = (Vec::new(), Ok(()), false);
-    if !has_body(tool.method(), head.status) {
-        drop(body);
-    } else if is_success {
-        whole = read_all(body, &head.headers, max_bytes, &mut bytes).await;
-    } else if !is_encoded(&head.headers) {
-        let max = max_bytes.min(MAX_REFUSAL);
-        // What there is of it will do.
-        let read = timeout(REFUSAL_TIME, read(body, max, &mut bytes)).await;
-        is_cut = !matches!(read, Ok(Ok(())));
-    }
-    let elapsed = begun.elapsed();
-    events::response(info, head.status, &head.headers, &bytes, elapsed);
+    events::response(info, head.status, &head.headers, bytes, elapsed);
     info.record(|r| r.insert_extension(UpstreamStatus(head.status)));
-    whole?;
+    let is_whole = whole?;
     let now = wall_clock();
     let answer = HttpAnswer {
         status: head.status,
-        body: match is_cut {
-            true => Body::Text(format!("{}{CUT}", String::from_utf8_lossy(&bytes))),
-            false => Body::of(&bytes),
+        body: match is_whole {
+            true => Body::of(bytes),
+            false => Body::Text(format!("{}{CUT}", String::from_utf8_lossy(bytes))),
         },
         headers: tool.kept(&head.headers),
         elapsed,
@@ -257,16 +205,9 @@ where
     Ok(answer)
 }
 
-/// Returns whether an answer can have a body (RFC 9110, section 6.4.1): else its `Content-Length`
-/// is that of another answer.
-fn has_body(method: &Method, status: StatusCode) -> bool {
-    let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
-    *method != Method::HEAD && !bodiless.contains(&status)
-}
-
 /// The answer with the tool's result as its body.
 fn picked(tool: &HttpTool, mut answer: HttpAnswer) -> Result<HttpAnswer, ToolError> {
-    if let (Some(path), Body::Json(json)) = (tool.error(), &answer.body)
+    if let (Some(path), Body::Json(json)) = (&tool.error, &answer.body)
         && let Some(why) = path.first(json).filter(|why| is_something(why))
     {
         let text = match why {
@@ -275,7 +216,7 @@ fn picked(tool: &HttpTool, mut answer: HttpAnswer) -> Result<HttpAnswer, ToolErr
         };
         return Err(ToolError::new(ErrorKind::Reported, text).with_source(Refused::new(answer)));
     }
-    let Some(path) = tool.result() else {
+    let Some(path) = &tool.result else {
         return Ok(answer);
     };
     let found = match &answer.body {

@@ -55,8 +55,8 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub struct HttpTool {
     method: Method,
     /// Scheme and authority: `https://api.example.com`.
-    origin: String,
-    host: Arc<str>,
+    pub(super) origin: String,
+    pub(super) host: Arc<str>,
     templates: Templates,
     /// The properties of the arguments' schema, if there is one.
     known: Option<BTreeSet<String>>,
@@ -64,11 +64,11 @@ pub struct HttpTool {
     payload: Payload,
     /// Names, each with whether a model may not read the value.
     kept: Vec<(HeaderName, bool)>,
-    max_bytes: Option<usize>,
+    pub(super) max_bytes: Option<usize>,
     replay: ReplaySafety,
     bare_key: bool,
-    result: Option<Path>,
-    error: Option<Path>,
+    pub(super) result: Option<Path>,
+    pub(super) error: Option<Path>,
     schema: Option<Schema>,
 }
 
@@ -364,26 +364,6 @@ impl HttpTool {
         HttpService::new(Arc::new(self), client)
     }
 
-    pub(super) fn shared_host(&self) -> &Arc<str> {
-        &self.host
-    }
-
-    pub(super) fn max_bytes(&self) -> Option<usize> {
-        self.max_bytes
-    }
-
-    pub(super) fn result(&self) -> Option<&Path> {
-        self.result.as_ref()
-    }
-
-    pub(super) fn error(&self) -> Option<&Path> {
-        self.error.as_ref()
-    }
-
-    pub(super) fn origin(&self) -> &str {
-        &self.origin
-    }
-
     /// The URL as the operator wrote it.
     pub(super) fn url_template(&self) -> String {
         self.templates.source("url")
@@ -409,9 +389,8 @@ impl HttpTool {
 
     /// Returns whether a header names the token.
     pub(super) fn names_token(&self) -> bool {
-        self.headers
-            .iter()
-            .any(|(_, part)| self.templates.has_token(part))
+        let mut parts = self.headers.iter().map(|(_, part)| part);
+        parts.any(|part| self.templates.has_token(part))
     }
 
     /// Returns whether a header names this variable.
@@ -587,11 +566,8 @@ fn origin(url: &str) -> Result<(String, Arc<str>), ConfigError> {
         return refuse("does not begin with `https://` or `http://`");
     };
     let host = url[scheme.len()..].split('/').next().unwrap_or_default();
-    let authority = host.parse::<Authority>();
-    let Some(authority) = authority
-        .ok()
-        .filter(|_| !host.contains(['{', '@', '?', '%']))
-    else {
+    let is_literal = !host.contains(['{', '@', '?', '%']);
+    let Some(authority) = host.parse::<Authority>().ok().filter(|_| is_literal) else {
         return refuse("has no literal host before its path");
     };
     if authority.host() != host && authority.port_u16().is_none_or(|port| port == 0) {

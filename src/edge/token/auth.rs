@@ -1,19 +1,12 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::HeaderValue;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use zeroize::Zeroizing;
 
 use super::Secret;
-use crate::error::AnyError;
-
-/// All but the unreserved characters (RFC 3986, section 2.3), which forms leave as they are too.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
+use crate::{edge::body::ENCODED, error::AnyError};
 
 /// How this program signs in to the identity provider (RFC 6749, section 2.3).
 #[derive(Clone, Debug)]
@@ -155,11 +148,7 @@ where
 #[derive(Clone)]
 pub struct Signer(Arc<dyn Assertion>);
 
-impl fmt::Debug for Signer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Signer")
-    }
-}
+crate::text::opaque_debug!({} Signer);
 
 /// A form, which is wiped.
 #[derive(Default)]

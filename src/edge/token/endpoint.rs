@@ -1,15 +1,12 @@
 use std::{
     borrow::Cow,
-    future::{Future, poll_fn},
     marker::PhantomData,
-    pin::Pin,
     str::from_utf8,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -18,7 +15,6 @@ use http::{
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE},
 };
 use http_body::Body as HttpBody;
-use tokio::time::timeout;
 use tower_service::Service;
 use zeroize::Zeroizing;
 
@@ -26,13 +22,16 @@ use super::{
     Secret,
     answer::{ACCESS_TOKEN, Gap, Token, issued, refused},
     auth::{ClientAuth, Form},
-    subject::TokenRequest,
+    target::TokenRequest,
 };
 use crate::{
     call::{CallInfo, ToolCall},
     config::{ConfigError, refuse_if},
-    edge::body::{read, read_all, wall_clock},
-    error::{AnyError, ErrorKind, Execution, ToolError},
+    edge::{
+        body::{Exchanged, exchange, wall_clock},
+        future::Boxed,
+    },
+    error::{AnyError, ErrorKind, ToolError},
     event::event,
 };
 
@@ -43,9 +42,6 @@ const MAX_ANSWER: usize = 64 << 10;
 const MAX_DESCRIPTION: usize = 200;
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
-/// How long the body of an answer with an error status is waited for.
-const REFUSAL_TIME: Duration = Duration::from_secs(2);
-
 /// The token endpoint of an identity provider: exchanges the token of a [`TokenRequest`] for one
 /// that has its target (RFC 8693), by one POST of a form over any HTTP client.
 ///
@@ -163,13 +159,10 @@ crate::text::debug_fields! {
 
 impl<C, B, R> Service<ToolCall> for TokenEndpoint<C, B>
 where
-    C: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-    C::Error: Into<AnyError>,
+    C: Service<Request<B>, Response = Response<R>, Error: Into<AnyError>> + Clone + Send + 'static,
     C::Future: Send,
     B: From<Bytes> + Send + 'static,
-    R: HttpBody + Send + 'static,
-    R::Data: Send,
-    R::Error: Into<AnyError>,
+    R: HttpBody<Data: Send, Error: Into<AnyError>> + Send + 'static,
 {
     type Response = Token;
     type Error = ToolError;
@@ -182,41 +175,28 @@ where
 
     fn call(&mut self, call: ToolCall) -> ExchangeFuture {
         let (settings, client) = (Arc::clone(&self.settings), self.client.clone());
-        ExchangeFuture(Box::pin(async move {
+        Boxed::new(async move {
             let info = call.info();
             info.record(|r| r.set_server(Arc::clone(&settings.host)));
-            let token = exchange(&settings, client, call, &info).await;
+            let token = ask(&settings, client, call, &info).await;
             token.map_err(|error| error.for_call(&info))
-        }))
+        })
     }
 }
 
 /// Response future of [`TokenEndpoint`].
-#[must_use = "futures do nothing unless polled"]
-pub struct ExchangeFuture(Pin<Box<dyn Future<Output = Result<Token, ToolError>> + Send>>);
+pub type ExchangeFuture = Boxed<Result<Token, ToolError>>;
 
-crate::text::opaque_debug!({} ExchangeFuture);
-
-impl Future for ExchangeFuture {
-    type Output = Result<Token, ToolError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx)
-    }
-}
-
-async fn exchange<C, B, R>(
+async fn ask<C, B, R>(
     settings: &Settings,
-    mut client: C,
+    client: C,
     call: ToolCall,
     info: &CallInfo,
 ) -> Result<Token, ToolError>
 where
-    C: Service<Request<B>, Response = Response<R>>,
-    C::Error: Into<AnyError>,
+    C: Service<Request<B>, Response = Response<R>, Error: Into<AnyError>>,
     B: From<Bytes>,
-    R: HttpBody,
-    R::Error: Into<AnyError>,
+    R: HttpBody<Error: Into<AnyError>>,
 {
     let Some(asked) = call.extensions().get::<TokenRequest>().cloned() else {
         let text = "the call asks for no token";
@@ -224,31 +204,21 @@ where
     };
     drop(call);
     let request = settings.request(&asked)?;
-    let ready = poll_fn(|cx| client.poll_ready(cx)).await;
-    ready
-        .map_err(|error| ToolError::from_transport(error).with_execution(Execution::NotStarted))?;
-    let response = client
-        .call(request.map(B::from))
-        .await
-        .map_err(ToolError::from_transport)?;
-    let (head, body) = response.into_parts();
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_ANSWER));
+    let Exchanged { head, whole, .. } =
+        exchange(client, request, MAX_ANSWER, &mut bytes, |_| true).await?;
     if !head.status.is_success() {
         let error = ToolError::from_http(head.status, &head.headers, "", wall_clock());
-        // What there is of it will do.
-        let _ = timeout(REFUSAL_TIME, read(body, MAX_ANSWER, &mut bytes)).await;
         if error.is_retryable() {
             // Of this body only the delay is kept.
             return Err(error.delayed_by_body(from_utf8(&bytes).unwrap_or_default()));
         }
         return Err(refusal(head.status, &bytes, &settings.sent(&asked), info));
     }
-    read_all(body, &head.headers, MAX_ANSWER, &mut bytes)
-        .await
-        .map_err(|error| match error.kind() {
-            ErrorKind::Reported => invalid(error.message().to_owned()),
-            _ => error,
-        })?;
+    whole.map_err(|error| match error.kind() {
+        ErrorKind::Reported => invalid(error.message().to_owned()),
+        _ => error,
+    })?;
     let (token, gaps) = issued(&bytes, asked.target(), settings.needs_audience).map_err(invalid)?;
     for gap in gaps {
         settings.warn(gap);

@@ -1,8 +1,12 @@
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 
-use super::{exchange::Exchange, handle::TokenHandle, service::Tokens, target::Target};
+use super::{
+    exchange::{Exchange, TokenHandle},
+    service::Tokens,
+    target::Target,
+};
 use crate::{
     call::{CallInfo, ToolCall},
     config::{ConfigError, refuse_if},
@@ -211,13 +215,7 @@ impl<S: Clone, X> Layer<S> for TokenLayer<X> {
     }
 }
 
-impl<X> fmt::Debug for TokenLayer<X> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenLayer")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
-    }
-}
+crate::text::debug_fields! { {X} |this| TokenLayer<X> { settings: this.settings, .. } }
 
 crate::text::debug_fields! {
     {} |this| Settings {

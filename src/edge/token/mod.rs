@@ -154,32 +154,24 @@ mod endpoint;
 #[cfg(feature = "token")]
 mod exchange;
 #[cfg(feature = "token")]
-mod handle;
-#[cfg(feature = "token")]
-mod jwt;
-#[cfg(feature = "token")]
 mod layer;
 mod secret;
 #[cfg(feature = "token")]
 mod service;
 #[cfg(feature = "token")]
-mod subject;
-#[cfg(feature = "token")]
 mod target;
-mod upstream;
 
 #[cfg(all(feature = "settings", feature = "token"))]
 pub(in crate::edge) use self::endpoint::parsed as parsed_endpoint;
+pub use self::secret::{Secret, UpstreamToken};
 #[cfg(feature = "token")]
 #[cfg_attr(docsrs, doc(cfg(feature = "token")))]
 pub use self::{
     answer::Token,
     auth::{Assertion, ClientAuth, Signer},
     endpoint::{ExchangeFuture, TokenEndpoint},
-    handle::{TokenCounts, TokenHandle},
+    exchange::{TokenCounts, TokenHandle},
     layer::TokenLayer,
     service::{ResponseFuture, Tokens},
-    subject::TokenRequest,
-    target::Target,
+    target::{Target, TokenRequest},
 };
-pub use self::{secret::Secret, upstream::UpstreamToken};

@@ -10,7 +10,7 @@ use super::{
     answer::Token,
     exchange::{Asking, Exchange, Kept},
     layer::{Needs, Settings},
-    subject::TokenRequest,
+    target::TokenRequest,
 };
 use crate::{
     call::{CallInfo, ToolCall},

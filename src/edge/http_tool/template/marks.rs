@@ -18,7 +18,7 @@ pub(super) const MARK: char = '\u{10FFFE}';
 pub(in super::super) const MAX_BYTES: usize = 16 << 20;
 
 /// A value that a template prints.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Slot {
     Text(String),
     /// A number or a truth value, as JSON has it.
@@ -36,14 +36,8 @@ pub(super) enum Slot {
 
 impl Slot {
     fn of(value: &Value) -> Result<Self, Error> {
-        if let Some(Json(text)) = value.downcast_object_ref() {
-            return Ok(Self::Json(text.clone()));
-        }
-        if let Some(Segments { text, are_one }) = value.downcast_object_ref() {
-            return Ok(match are_one {
-                true => Self::Segment(text.clone()),
-                false => Self::Path(text.clone()),
-            });
+        if let Some(Written(slot)) = value.downcast_object_ref() {
+            return Ok(slot.clone());
         }
         if let Some(text) = value.as_str() {
             return Ok(Self::Text(text.to_owned()));
@@ -177,34 +171,17 @@ impl Marked {
     }
 }
 
-/// What `tojson` makes: JSON, which no other filter can forge.
+/// What a filter has made, with its place: printed, it is written as it is.
 #[derive(Debug)]
-struct Json(String);
+struct Written(Slot);
 
-impl Object for Json {
+impl Object for Written {
     fn repr(self: &std::sync::Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
     }
 
     fn render(self: &std::sync::Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// What `path` makes: segments with `/` between them; and `segment`: one with `/` in it.
-#[derive(Debug)]
-struct Segments {
-    text: String,
-    are_one: bool,
-}
-
-impl Object for Segments {
-    fn repr(self: &std::sync::Arc<Self>) -> ObjectRepr {
-        ObjectRepr::Plain
-    }
-
-    fn render(self: &std::sync::Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(self.0.text())
     }
 }
 
@@ -239,30 +216,33 @@ pub(super) fn to_json(state: &State<'_, '_>, value: &Value) -> Result<Value, Err
     if value.is_undefined() {
         return Err(ErrorKind::UndefinedError.into());
     }
-    if value.downcast_object_ref::<Json>().is_some() {
+    if let Some(Written(Slot::Json(_))) = value.downcast_object_ref() {
         return Ok(value.clone());
     }
     let json = json(value)?;
     charge(state, &json)?;
-    Ok(Value::from_object(Json(json)))
+    Ok(Value::from_object(Written(Slot::Json(json))))
 }
 
 /// The filter `path`.
 pub(super) fn path(state: &State<'_, '_>, value: &Value) -> Result<Value, Error> {
-    segments(state, value, false)
+    segments(state, value, Slot::Path)
 }
 
 /// The filter `segment`.
 pub(super) fn segment(state: &State<'_, '_>, value: &Value) -> Result<Value, Error> {
-    segments(state, value, true)
+    segments(state, value, Slot::Segment)
 }
 
-fn segments(state: &State<'_, '_>, value: &Value, are_one: bool) -> Result<Value, Error> {
+fn segments(
+    state: &State<'_, '_>,
+    value: &Value,
+    slot: fn(String) -> Slot,
+) -> Result<Value, Error> {
     match value.as_str() {
         Some(text) => {
             charge(state, text)?;
-            let text = text.to_owned();
-            Ok(Value::from_object(Segments { text, are_one }))
+            Ok(Value::from_object(Written(slot(text.to_owned()))))
         }
         None if value.is_undefined() => Err(ErrorKind::UndefinedError.into()),
         None => Err(Fault::Value(None, "is no text, as a path takes it").into()),

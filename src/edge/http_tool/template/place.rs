@@ -1,26 +1,20 @@
 //! Puts values in at their places.
 
 use http::{HeaderValue, Uri};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 
 use super::{
     Fault,
     json::{self, Broken},
     marks::{Marked, Piece, Slot},
 };
+use crate::edge::body::ENCODED;
 
 /// The longest URL, in bytes.
 const MAX_URL: usize = 16 << 10;
 
 /// The longest value of a header, in bytes.
 const MAX_HEADER: usize = 16 << 10;
-
-/// All but the unreserved characters (RFC 3986, section 2.3).
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
 
 /// A URL whose scheme and authority are those of `origin`.
 pub(super) fn url(marked: &Marked, origin: &str) -> Result<Uri, Fault> {

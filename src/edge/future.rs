@@ -1,0 +1,43 @@
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+#[cfg(feature = "mcp")]
+use std::{future::poll_fn, pin::pin};
+
+/// A boxed future, as tool services and clients of this crate return it.
+///
+/// Boxed, because the futures in it have no names.
+#[must_use = "futures do nothing unless polled"]
+pub struct Boxed<T>(Pin<Box<dyn Future<Output = T> + Send>>);
+
+impl<T> Boxed<T> {
+    pub(in crate::edge) fn new(fut: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(Box::pin(fut))
+    }
+}
+
+crate::text::opaque_debug!({T} Boxed<T>);
+
+impl<T> Future for Boxed<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+/// Runs both until one ends: `Ok` if that is `call`, which is polled before `other`.
+#[cfg(feature = "mcp")]
+pub(in crate::edge) async fn first<A, B>(
+    call: impl Future<Output = A>,
+    other: impl Future<Output = B>,
+) -> Result<A, B> {
+    let (mut call, mut other) = (pin!(call), pin!(other));
+    poll_fn(|cx| match call.as_mut().poll(cx) {
+        Poll::Ready(answer) => Poll::Ready(Ok(answer)),
+        Poll::Pending => other.as_mut().poll(cx).map(Err),
+    })
+    .await
+}
