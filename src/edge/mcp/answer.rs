@@ -1,6 +1,11 @@
 //! MCP's results as JSON, as text for the model, and their size.
 
-use std::{any::Any, borrow::Cow, hash::Hasher, iter};
+use std::{
+    any::Any,
+    borrow::{Borrow, Cow},
+    hash::Hasher,
+    iter,
+};
 
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ResourceContents};
 use serde::{Serialize, Serializer, ser::Error as _};
@@ -36,20 +41,11 @@ use crate::{
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-pub struct McpJson(pub CallToolResponse);
+pub struct McpJson<T = CallToolResponse>(pub T);
 
-impl Serialize for McpJson {
+impl<T: Borrow<CallToolResponse>> Serialize for McpJson<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        AsJson(&self.0).serialize(to)
-    }
-}
-
-/// The JSON of a borrowed answer.
-pub(super) struct AsJson<'a>(pub(super) &'a CallToolResponse);
-
-impl Serialize for AsJson<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
+        match self.0.borrow() {
             CallToolResponse::Complete(result) => result.serialize(to),
             CallToolResponse::InputRequired(result) => result.serialize(to),
             CallToolResponse::Task(result) => result.serialize(to),
@@ -143,7 +139,7 @@ pub(crate) fn parse_into(place: &mut dyn Any, json: &str) {
 
 /// How many bytes the result has as compact JSON, if not more than `max`.
 pub(super) fn response_bytes(response: &CallToolResponse, max: u64) -> Result<u64, NoSize> {
-    json_bytes(&AsJson(response), max)
+    json_bytes(&McpJson(response), max)
 }
 
 impl ModelText for [ContentBlock] {
@@ -152,11 +148,10 @@ impl ModelText for [ContentBlock] {
         match (texts.next(), texts.len()) {
             (None, _) => Cow::Borrowed(""),
             (Some(only), 0) => only,
-            (Some(first), _) => iter::once(first)
-                .chain(texts)
-                .collect::<Vec<_>>()
-                .join("\n")
-                .into(),
+            (Some(first), _) => {
+                let all: Vec<_> = iter::once(first).chain(texts).collect();
+                all.join("\n").into()
+            }
         }
     }
 
@@ -189,13 +184,10 @@ pub(super) fn part(block: &ContentBlock) -> ModelPart<'_> {
             let words = |text: &str| prefix(text, 256).0.chars().map(plain).collect::<String>();
             let (name, uri) = (words(&link.name), words(&link.uri));
             let mime_type = words(link.mime_type.as_deref().unwrap_or(file));
-            let size = link
-                .size
-                .map(|size| format!(", {size} bytes"))
-                .unwrap_or_default();
-            ModelPart::Text(
-                format!("[link to a resource: {name}, {mime_type}{size}, {uri}]").into(),
-            )
+            let size = link.size.map(|size| format!(", {size} bytes"));
+            let size = size.unwrap_or_default();
+            let text = format!("[link to a resource: {name}, {mime_type}{size}, {uri}]");
+            ModelPart::Text(text.into())
         }
         _ => ModelPart::Text("[content of an unknown type left out]".into()),
     }
@@ -253,7 +245,7 @@ impl ModelText for CallToolResponse {
     fn model_text(&self) -> Cow<'_, str> {
         match self {
             Self::Complete(result) => result.model_text(),
-            other => json(&AsJson(other)),
+            other => json(&McpJson(other)),
         }
     }
 

@@ -168,10 +168,8 @@ impl Catalog {
         if let Some(own) = self.own.get(tool) {
             return *own;
         }
-        let hints = self
-            .get(tool)
-            .and_then(|t| t.annotations.as_ref())
-            .filter(|_| self.trusted);
+        let hints = self.get(tool).filter(|_| self.trusted);
+        let hints = hints.and_then(|tool| tool.annotations.as_ref());
         let Some(hints) = hints else {
             return ReplaySafety::Unknown;
         };

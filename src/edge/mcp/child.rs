@@ -76,8 +76,7 @@ impl Child {
             #[cfg(unix)]
             group: process
                 .id()
-                .and_then(|id| i32::try_from(id).ok())
-                .map(Pid::from_raw),
+                .and_then(|id| Some(Pid::from_raw(id.try_into().ok()?))),
             process: Some(process),
             pipes: AsyncRwTransport::new(McpLines::new(stdout), stdin),
             program,

@@ -66,7 +66,6 @@ mod extras;
 mod fit;
 #[cfg(feature = "mcp-server")]
 mod gateway;
-mod hooks;
 #[cfg(feature = "mcp-http")]
 mod http;
 #[cfg(feature = "mcp-http")]
@@ -74,11 +73,8 @@ mod http_client;
 #[cfg(feature = "mcp-http")]
 mod http_post;
 mod lines;
-mod notifications;
 #[cfg(feature = "otel")]
 mod otel;
-#[cfg(feature = "validate")]
-mod output;
 mod progress;
 mod reconnect;
 #[cfg(feature = "validate")]
@@ -88,26 +84,24 @@ mod service;
 mod task;
 mod tools;
 
-#[cfg(feature = "mcp-server-http")]
-pub use self::gateway::{BodyError, CountedBody, McpBodies, McpBodiesFuture, McpSessions};
 #[cfg(feature = "mcp-server")]
 pub use self::gateway::{ERROR_META, GatewayHandler, ListTools, McpElicitation};
+#[cfg(feature = "mcp-server-http")]
+pub use self::gateway::{McpBodies, McpSessions};
 #[cfg(feature = "mcp-http")]
 pub(crate) use self::http::without_address;
 #[cfg(feature = "mcp-http")]
 pub use self::http_client::McpHttpClient;
 #[cfg(feature = "validate")]
-pub use self::output::{McpOutput, OnMisfit};
+pub use self::schemas::{McpOutput, OnMisfit};
 pub use self::{
     answer::{McpJson, McpMaxBytes},
     catalog::Catalog,
-    classify::McpClassifier,
+    classify::{McpClassifier, McpHooks},
     errors::recognise,
     extras::McpExtras,
-    hooks::McpHooks,
     lines::McpLines,
-    notifications::McpNotifications,
-    progress::McpProgress,
+    progress::{McpNotifications, McpProgress},
     reconnect::{McpConnection, McpReconnect},
     server::McpServer,
     service::{IDEMPOTENCY_KEY_META, McpService, ResponseFuture},

@@ -23,6 +23,7 @@ use super::{
 use crate::{
     answer::{NoSize, json_bytes},
     call::ToolCall,
+    edge::future::{Boxed, first},
     error::{ErrorKind, Execution, Outage, ToolError},
     kit::preparing::WaitLimit,
 };
@@ -240,35 +241,12 @@ impl Service<ToolCall> for McpService {
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        ResponseFuture::new(self.clone().answer(call))
+        Boxed::new(self.clone().answer(call))
     }
 }
 
 /// Response future of [`McpService`] and [`McpReconnect`](super::McpReconnect).
-///
-/// Boxed, because rmcp's own futures have no names. One allocation beside the dozens of a message.
-#[must_use = "futures do nothing unless polled"]
-pub struct ResponseFuture(
-    Pin<Box<dyn Future<Output = Result<CallToolResponse, ToolError>> + Send>>,
-);
-
-impl ResponseFuture {
-    pub(super) fn new(
-        response: impl Future<Output = Result<CallToolResponse, ToolError>> + Send + 'static,
-    ) -> Self {
-        Self(Box::pin(response))
-    }
-}
-
-crate::text::opaque_debug!({} ResponseFuture);
-
-impl Future for ResponseFuture {
-    type Output = Result<CallToolResponse, ToolError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx)
-    }
-}
+pub type ResponseFuture = Boxed<Result<CallToolResponse, ToolError>>;
 
 /// A request whose answer has not come. Dropped in this state, it tells the peer that no
 /// caller waits any more, and rmcp that it may forget the request.
@@ -304,9 +282,8 @@ impl<R: ServiceRole> Drop for Pending<R> {
         }));
         // The first poll puts the notification into rmcp's queue, before anything that is sent
         // later. Unconstrained, because the task that drops us may have used up its budget.
-        let first = notify
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()));
+        let mut cx = Context::from_waker(Waker::noop());
+        let first = notify.as_mut().poll(&mut cx);
         // If the queue was full, the rest needs a task that waits for it. It ends with the
         // connection.
         if first.is_pending()
@@ -350,12 +327,9 @@ pub(super) async fn within<F: Future>(
     mut limit: Pin<&mut WaitLimit>,
     waited: F,
 ) -> Option<F::Output> {
-    let mut waited = pin!(waited);
-    poll_fn(|cx| match waited.as_mut().poll(cx) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => limit.as_mut().poll(cx).map(|_| None),
-    })
-    .await
+    first(waited, poll_fn(|cx| limit.as_mut().poll(cx)))
+        .await
+        .ok()
 }
 
 /// Refuses what the server's transport would drop without a word. Returns the size.

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     sync::{
         Arc, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -119,9 +118,8 @@ impl McpTools {
 
     /// Changes the settings of the catalog.
     pub(super) fn configure(&self, change: impl Fn(Catalog) -> Catalog) {
-        self.0
-            .catalog
-            .rcu(|catalog| change(Catalog::clone(catalog)));
+        let catalog = &self.0.catalog;
+        catalog.rcu(|catalog| change(Catalog::clone(catalog)));
     }
 
     /// Calls `f` from now on whenever an answer of the server has brought another list, when the
@@ -260,8 +258,4 @@ impl Annotate for McpTools {
     }
 }
 
-impl fmt::Debug for McpTools {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("McpTools").field(&self.catalog()).finish()
-    }
-}
+crate::text::debug_fields! { {} |this| McpTools { catalog: this.catalog() } }

@@ -17,6 +17,65 @@ const OBSERVATION_TYPE: &str = "langfuse.observation.type";
 const OBSERVATION_LEVEL: &str = "langfuse.observation.level";
 const USER_ID: &str = "user.id";
 
+/// Hooks that do what the hooks `H` do, and add attributes: see [`LangfuseHooks`].
+#[derive(Clone, Copy, Debug)]
+pub struct Adding<H, A> {
+    inner: H,
+    pub(super) adds: A,
+}
+
+/// The attributes that are added to a span.
+pub(super) trait Adds {
+    fn on_start(&self, call: &ToolCall, span: &Span);
+
+    fn on_end<Res>(&self, call: &CallInfo, end: &End<'_, Res>, span: &Span);
+}
+
+/// Around the default hooks.
+impl<A: Default> Default for Adding<DefaultHooks, A> {
+    fn default() -> Self {
+        Self::new(DefaultHooks::default())
+    }
+}
+
+impl<H, A: Default> Adding<H, A> {
+    /// Adds to what `hooks` do.
+    pub fn new(hooks: H) -> Self {
+        Self {
+            inner: hooks,
+            adds: A::default(),
+        }
+    }
+}
+
+impl<Res, H: TraceHooks<Res>, A: Adds + Send + Sync + 'static> TraceHooks<Res> for Adding<H, A> {
+    fn classify(&self, result: Result<&Res, &ToolError>) -> Outcome {
+        self.inner.classify(result)
+    }
+
+    fn output_bytes(&self, response: &Res) -> Option<u64> {
+        self.inner.output_bytes(response)
+    }
+
+    fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
+        self.inner.answer(response)
+    }
+
+    fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
+        self.inner.error_type(error)
+    }
+
+    fn on_start(&self, call: &ToolCall, span: &Span) {
+        self.adds.on_start(call, span);
+        self.inner.on_start(call, span);
+    }
+
+    fn on_end(&self, call: &CallInfo, end: &End<'_, Res>, span: &Span) {
+        self.adds.on_end(call, end, span);
+        self.inner.on_end(call, end, span);
+    }
+}
+
 /// Hooks that add to the spans what Langfuse reads beyond OpenTelemetry's conventions: the type of
 /// the observation (`tool` for a call, `span` for an attempt), its level, and the user's id.
 ///
@@ -36,52 +95,23 @@ const USER_ID: &str = "user.id";
 /// let mut call = ToolCall::new("search").with_session_id("conversation-7");
 /// call.extensions_mut().insert(UserId::new("u-12"));
 /// ```
-#[derive(Clone, Copy, Debug)]
-pub struct LangfuseHooks<H = DefaultHooks> {
-    inner: H,
-}
+pub type LangfuseHooks<H = DefaultHooks> = Adding<H, Langfuse>;
 
-/// Around the default hooks.
-impl Default for LangfuseHooks {
-    fn default() -> Self {
-        Self::new(DefaultHooks::default())
-    }
-}
+/// The attributes of [`LangfuseHooks`].
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Langfuse;
 
-impl<H> LangfuseHooks<H> {
-    /// Adds to what `hooks` do.
-    pub fn new(hooks: H) -> Self {
-        Self { inner: hooks }
-    }
-}
-
-impl<Res, H: TraceHooks<Res>> TraceHooks<Res> for LangfuseHooks<H> {
-    fn classify(&self, result: Result<&Res, &ToolError>) -> Outcome {
-        self.inner.classify(result)
-    }
-
-    fn output_bytes(&self, response: &Res) -> Option<u64> {
-        self.inner.output_bytes(response)
-    }
-
-    fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
-        self.inner.answer(response)
-    }
-
-    fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
-        self.inner.error_type(error)
-    }
-
+impl Adds for Langfuse {
     fn on_start(&self, call: &ToolCall, span: &Span) {
         let of_call = span.metadata().is_some_and(|m| m.name() == CALL);
         span.set_attribute(OBSERVATION_TYPE, if of_call { "tool" } else { "span" });
         if let Some(UserId(id)) = call.extensions().get() {
             span.set_attribute(USER_ID, Short::name(id).to_string());
         }
-        self.inner.on_start(call, span);
     }
 
-    fn on_end(&self, call: &CallInfo, end: &End<'_, Res>, span: &Span) {
+    fn on_end<Res>(&self, _: &CallInfo, end: &End<'_, Res>, span: &Span) {
         match end.failure() {
             Some(ErrorKind::Timeout | ErrorKind::DeadlineExceeded) => {
                 span.set_attribute(OBSERVATION_LEVEL, "WARNING");
@@ -90,7 +120,6 @@ impl<Res, H: TraceHooks<Res>> TraceHooks<Res> for LangfuseHooks<H> {
             // Langfuse reads the status.
             _ => {}
         }
-        self.inner.on_end(call, end, span);
     }
 }
 

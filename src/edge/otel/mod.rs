@@ -207,20 +207,16 @@
 #[cfg(feature = "http-tool")]
 mod execution;
 mod langfuse;
-#[cfg(feature = "mcp")]
-pub(crate) mod mcp;
 #[cfg(feature = "metrics")]
 pub mod metrics;
-mod parent;
 mod propagate;
 mod w3c;
 
 #[cfg(feature = "http-tool")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http-tool")))]
-pub use self::execution::ExecutionHooks;
-pub(crate) use self::parent::{is_exported, is_sampled_out};
+pub use self::execution::{ExecutionAttributes, ExecutionHooks};
+pub(crate) use self::propagate::{is_exported, is_sampled_out};
 pub use self::{
-    langfuse::{LangfuseHooks, UserId},
-    parent::set_parent,
-    propagate::{inject_headers, inject_meta, parent_from_headers, parent_from_meta},
+    langfuse::{Adding, Langfuse, LangfuseHooks, UserId},
+    propagate::{inject_headers, inject_meta, parent_from_headers, parent_from_meta, set_parent},
 };

@@ -1,10 +1,15 @@
-use std::{future::Future, mem, sync::Arc};
+use std::{
+    future::Future,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use tokio::{sync::watch, task::coop::unconstrained};
+use tokio_util::sync::CancellationToken;
 
-use super::first::first;
 use crate::{
     call::CallInfo,
+    edge::future::first,
     error::{ErrorKind, Execution, ToolError},
     text::Short,
 };
@@ -14,29 +19,22 @@ const SERVER_CLOSING: &str = "SERVER_CLOSING";
 
 /// Counts the calls that run, and ends them. Clones share the count.
 #[derive(Clone, Default)]
-pub(super) struct Drain(Arc<watch::Sender<State>>);
+pub(super) struct Drain(Arc<Inner>);
 
 #[derive(Default)]
-struct State {
-    running: usize,
-    phase: Phase,
-    /// The tools of the calls that were cut short.
-    cut: Vec<String>,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, PartialOrd)]
-enum Phase {
-    #[default]
-    Open,
+struct Inner {
+    running: watch::Sender<usize>,
     /// No call begins.
-    Closed,
+    closed: CancellationToken,
     /// No call goes on.
-    Cut,
+    cut: CancellationToken,
+    /// The tools of the calls that were cut short.
+    tools: Mutex<Vec<String>>,
 }
 
 impl Drain {
     pub(super) fn running(&self) -> usize {
-        self.0.borrow().running
+        *self.0.running.borrow()
     }
 
     /// Runs a call, unless no call begins any more, and as long as calls go on.
@@ -45,70 +43,49 @@ impl Drain {
         info: &CallInfo,
         call: impl Future<Output = Result<T, ToolError>>,
     ) -> Result<T, ToolError> {
-        let running = self.enter().ok_or_else(refused)?;
-        let cut = unconstrained(self.reached(Phase::Cut));
+        // Counted first: `drained` waits for every call that finds the server open.
+        self.0.running.send_if_modified(|n| {
+            *n += 1;
+            false
+        });
+        let _running = Running(&self.0.running);
+        if self.0.closed.is_cancelled() {
+            return Err(refused());
+        }
+        let cut = unconstrained(self.0.cut.cancelled());
         first(call, cut).await.unwrap_or_else(|()| {
-            running.note_cut(name(info));
+            self.tools().push(name(info));
             Err(cut_short(info.tool()))
         })
     }
 
-    /// Counts one more call until the guard is dropped; `None` if no call begins any more.
-    fn enter(&self) -> Option<Running<'_>> {
-        let mut entered = false;
-        // No one waits for the count to rise.
-        self.0.send_if_modified(|state| {
-            entered = state.phase == Phase::Open;
-            state.running += usize::from(entered);
-            false
-        });
-        entered.then(|| Running(self))
+    fn tools(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn close(&self) {
-        self.advance(Phase::Closed);
+        self.0.closed.cancel();
     }
 
     pub(super) async fn closed(&self) {
-        self.reached(Phase::Closed).await;
+        self.0.closed.cancelled().await;
     }
 
-    /// For after [`close`](Self::close): calls that end before wake no one.
+    /// Waits until no call runs.
     pub(super) async fn drained(&self) {
-        self.until(|state| state.running == 0).await;
+        // The sender is here, so it cannot fail.
+        let _ = self.0.running.subscribe().wait_for(|n| *n == 0).await;
     }
 
     /// Cuts short what runs, and waits until nothing does. The tools of the calls, in order, each
     /// once more for each call.
     pub(super) async fn cut_short(&self) -> Vec<String> {
-        self.advance(Phase::Cut);
+        self.close();
+        self.0.cut.cancel();
         self.drained().await;
-        let mut tools = Vec::new();
-        self.0.send_if_modified(|state| {
-            tools = mem::take(&mut state.cut);
-            false
-        });
+        let mut tools = mem::take(&mut *self.tools());
         tools.sort();
         tools
-    }
-
-    fn advance(&self, to: Phase) {
-        self.0.send_if_modified(|state| {
-            let advances = state.phase < to;
-            if advances {
-                state.phase = to;
-            }
-            advances
-        });
-    }
-
-    async fn reached(&self, phase: Phase) {
-        self.until(|state| state.phase >= phase).await;
-    }
-
-    async fn until(&self, is_so: impl Fn(&State) -> bool) {
-        // The sender is here, so it cannot fail.
-        let _ = self.0.subscribe().wait_for(|state| is_so(state)).await;
     }
 }
 
@@ -143,22 +120,13 @@ fn cut_short(tool: &str) -> ToolError {
 }
 
 /// One of those that run.
-struct Running<'a>(&'a Drain);
-
-impl Running<'_> {
-    fn note_cut(&self, tool: String) {
-        self.0.0.send_if_modified(|state| {
-            state.cut.push(tool);
-            false
-        });
-    }
-}
+struct Running<'a>(&'a watch::Sender<usize>);
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.0.0.send_if_modified(|state| {
-            state.running -= 1;
-            state.phase > Phase::Open && state.running == 0
+        self.0.send_if_modified(|n| {
+            *n -= 1;
+            *n == 0
         });
     }
 }
@@ -183,9 +151,12 @@ mod tests {
     #[tokio::test]
     async fn it_is_drained_when_the_last_one_ends() {
         let drain = Drain::default();
-        let (a, b) = (drain.enter().unwrap(), drain.enter().unwrap());
+        let info = info("a");
+        let run = || tokio_test::task::spawn(drain.run::<()>(&info, pending()));
+        let (mut a, mut b, mut late) = (run(), run(), run());
+        assert!(a.poll().is_pending() && b.poll().is_pending());
         drain.close();
-        assert!(drain.enter().is_none());
+        assert!(late.poll().is_ready());
         let mut drained = tokio_test::task::spawn(drain.drained());
         assert!(drained.poll().is_pending());
         drop(a);
@@ -202,7 +173,7 @@ mod tests {
         let drain = Drain::default();
         let mut closed = tokio_test::task::spawn(drain.closed());
         assert!(closed.poll().is_pending());
-        drop(drain.enter());
+        drain.run(&info("a"), ready(Ok(7))).await.unwrap();
         assert!(!closed.is_woken());
         drain.close();
         assert!(closed.is_woken());
@@ -221,7 +192,7 @@ mod tests {
         let mut call = tokio_test::task::spawn(drain.run(&a, call));
         assert!(call.poll().is_pending());
         go.notify_one();
-        drain.advance(Phase::Cut);
+        drain.0.cut.cancel();
         assert!(matches!(call.poll(), Poll::Ready(Ok(7))));
         drop(call);
         assert!(drain.cut_short().await.is_empty());

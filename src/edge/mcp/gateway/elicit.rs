@@ -1,8 +1,4 @@
-use std::{
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::task::{Context, Poll};
 
 use rmcp::{
     model::{
@@ -15,7 +11,10 @@ use tower_service::Service;
 
 use crate::{
     call::ToolCall,
-    edge::mcp::{errors, service::Pending},
+    edge::{
+        future::Boxed,
+        mcp::{errors, service::Pending},
+    },
     error::{APPROVAL_MISSING, APPROVAL_UNANSWERED, ErrorKind, ToolError},
     policy::{Approval, Verdict},
 };
@@ -57,9 +56,8 @@ struct Client(Peer<RoleServer>);
 /// Notes on the call whose client could be asked.
 pub(super) fn note_client(call: &mut ToolCall, cx: &RequestContext<RoleServer>) {
     let info = cx.peer.peer_info();
-    let offered = info
-        .as_ref()
-        .and_then(|i| i.capabilities.elicitation.as_ref());
+    let info = info.as_ref();
+    let offered = info.and_then(|i| i.capabilities.elicitation.as_ref());
     // By the revision that knew forms alone, nothing said means forms.
     if offered.is_some_and(|offered| offered.form.is_some() || offered.url.is_none()) {
         call.extensions_mut().insert(Client(cx.peer.clone()));
@@ -69,7 +67,7 @@ pub(super) fn note_client(call: &mut ToolCall, cx: &RequestContext<RoleServer>) 
 impl Service<Approval> for McpElicitation {
     type Response = Verdict;
     type Error = ToolError;
-    type Future = Pin<Box<dyn Future<Output = Result<Verdict, ToolError>> + Send>>;
+    type Future = Boxed<Result<Verdict, ToolError>>;
 
     /// Always ready.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
@@ -77,7 +75,7 @@ impl Service<Approval> for McpElicitation {
     }
 
     fn call(&mut self, approval: Approval) -> Self::Future {
-        Box::pin(async move {
+        Boxed::new(async move {
             let client = approval.call().extensions().get::<Client>();
             let Some(Client(peer)) = client.cloned() else {
                 let why = "the client that makes the call cannot ask a person";

@@ -1,20 +1,25 @@
-use std::{num::NonZeroUsize, sync::Arc};
+use std::{future::Future, num::NonZeroUsize, sync::Arc};
 
-use rmcp::model::{CallToolResponse, Implementation, ServerCapabilities, ServerConfig};
-use tokio::time::{Instant, timeout_at};
+use rmcp::model::{CallToolResponse, Implementation, ServerCapabilities, ServerConfig, Tool};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
 use tower::{ServiceExt as _, service_fn, util::BoxCloneSyncService};
 use tower_layer::Layer as _;
 use tower_service::Service;
 
-use super::{ListTools, changes::Changes, drain::Drain, list::Listed, session::Session};
+use super::{drain::Drain, session::Session};
+#[cfg(feature = "router")]
+use crate::router::Router;
 use crate::{
-    call::{ToolCall, Trust},
+    call::{Identity, ToolCall, Trust},
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerHandle,
     config::ConfigError,
     edge::{health::Health, mcp::McpTools},
     error::ToolError,
-    identity::IdentityLayer,
+    identity::{IdentityLayer, Resolve},
 };
 
 pub(super) type Stack = BoxCloneSyncService<ToolCall, CallToolResponse, ToolError>;
@@ -421,5 +426,102 @@ crate::text::debug_fields! {
         name: this.settings.info.server_info.name,
         in_flight: this.in_flight(),
         ..
+    }
+}
+
+/// The source of the list of tools that a [`GatewayHandler`](super::GatewayHandler) gives its
+/// clients: a `Router` of MCP servers, the [`McpTools`] of one server, or a function that returns
+/// it.
+///
+/// ```
+/// use rmcp::model::{JsonObject, Tool};
+/// use tower_toolcall::mcp::ListTools;
+///
+/// let list = || vec![Tool::new("search", "finds things", JsonObject::new())];
+/// assert!(list.find("search").is_some());
+/// ```
+pub trait ListTools: Send + Sync + 'static {
+    /// The tools as they are now, in any order.
+    fn list(&self) -> Vec<Tool>;
+
+    /// The one of this name. Asked for with each call over HTTP of a client of 2026-07-28, so a
+    /// long list should not be walked for it, as it is where this is left out.
+    fn find(&self, name: &str) -> Option<Tool> {
+        self.list().into_iter().find(|tool| tool.name == name)
+    }
+
+    /// The identity of the tool that a call names, as [`Resolve::resolve`] has it. Where it is left
+    /// out the list cannot tell: calls go on under the client's names, without a server.
+    ///
+    /// # Errors
+    ///
+    /// The refusal of a tool that does not exist.
+    fn resolve(&self, _call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+        Ok(None)
+    }
+}
+
+/// A list as the table of an identity layer.
+pub(super) struct Listed(pub(super) Arc<dyn ListTools>);
+
+impl Resolve for Listed {
+    fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+        self.0.resolve(call)
+    }
+}
+
+impl<F: Fn() -> Vec<Tool> + Send + Sync + 'static> ListTools for F {
+    fn list(&self) -> Vec<Tool> {
+        self()
+    }
+}
+
+impl ListTools for McpTools {
+    fn list(&self) -> Vec<Tool> {
+        self.catalog().tools().cloned().collect()
+    }
+
+    fn find(&self, name: &str) -> Option<Tool> {
+        self.catalog().get(name).cloned()
+    }
+
+    fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+        Resolve::resolve(self, call)
+    }
+}
+
+#[cfg(feature = "router")]
+impl<Res: 'static> ListTools for Router<Res> {
+    fn list(&self) -> Vec<Tool> {
+        self.mcp_tools()
+    }
+
+    fn find(&self, name: &str) -> Option<Tool> {
+        self.definition(name)
+    }
+
+    fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+        Resolve::resolve(self, call)
+    }
+}
+
+/// The news that the list of tools has changed. A slow client that misses several changes gets one
+/// message.
+#[derive(Clone, Default)]
+pub(super) struct Changes(Arc<watch::Sender<()>>);
+
+impl Changes {
+    pub(super) fn tell(&self) {
+        self.0.send_modify(|()| ());
+    }
+
+    /// Calls `notify` for each change from now on, until it fails.
+    pub(super) fn each<F, Fut, E>(&self, notify: F) -> impl Future<Output = ()> + use<F, Fut, E>
+    where
+        F: Fn() -> Fut,
+        Fut: Future<Output = Result<(), E>>,
+    {
+        let mut changes = self.0.subscribe();
+        async move { while changes.changed().await.is_ok() && notify().await.is_ok() {} }
     }
 }

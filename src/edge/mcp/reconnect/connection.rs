@@ -1,21 +1,29 @@
 use std::{
-    future::Future,
-    pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use rmcp::{
     ClientHandler, RoleClient,
-    model::CallToolResponse,
-    service::{RunningService, ServiceError},
+    model::{CallToolResponse, ClientRequest, PingRequest},
+    service::{Peer, RunningService, ServiceError},
 };
-use tokio::time::Instant;
+use tokio::{
+    runtime::Handle,
+    time::{Instant, timeout},
+};
 
-use super::super::{McpService, errors};
-use crate::error::{ErrorKind, Outage, ToolError};
+use super::{McpReconnect, shared::WeakLeaf};
+use crate::{
+    edge::{
+        future::Boxed,
+        mcp::{McpService, errors},
+    },
+    error::{ErrorKind, Outage, ToolError},
+};
 
 /// The result of the function of a [`McpReconnect`](super::McpReconnect): a connection, and the
 /// service that calls through it.
@@ -25,45 +33,21 @@ use crate::error::{ErrorKind, Outage, ToolError};
 /// What keeps it up is dropped when the connection is replaced and its last call has ended.
 pub struct McpConnection {
     service: McpService,
-    /// Dropped, it ends the connection. `None` once it was closed.
-    keep: Mutex<Option<Box<dyn Upkeep>>>,
+    /// Ends the connection, which ends as well if this is dropped. `None` once it was closed.
+    close: Mutex<Option<Close>>,
 }
 
-/// The owner of a connection, which keeps it up.
-trait Upkeep: Send {
-    /// Ends the connection, and waits for its end as far as it can.
-    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
-}
-
-impl<H: ClientHandler> Upkeep for RunningService<RoleClient, H> {
-    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(async move { drop(self.cancel().await) })
-    }
-}
-
-/// Something of the user's, which is only dropped.
-struct Foreign<K>(K);
-
-impl<K: Send> Upkeep for Foreign<K> {
-    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(std::future::ready(()))
-    }
-}
+type Close = Box<dyn FnOnce() -> Boxed<()> + Send>;
 
 impl McpConnection {
-    fn new(service: McpService, keep: impl Upkeep + 'static) -> Self {
-        Self {
-            service,
-            keep: Mutex::new(Some(Box::new(keep))),
-        }
-    }
-
     /// A connection that ends with this client.
     pub(in crate::edge::mcp) fn of_client<H: ClientHandler>(
         client: RunningService<RoleClient, H>,
         service: McpService,
     ) -> Self {
-        Self::new(service, client)
+        let close = || Boxed::new(async move { drop(client.cancel().await) });
+        let close = Mutex::new(Some(Box::new(close) as Close));
+        Self { service, close }
     }
 }
 
@@ -76,7 +60,9 @@ impl<H: ClientHandler> From<RunningService<RoleClient, H>> for McpConnection {
 
 impl<K: Send + Sync + 'static> From<(K, McpService)> for McpConnection {
     fn from((keep, service): (K, McpService)) -> Self {
-        Self::new(service, Foreign(keep))
+        let close = || Boxed::new(async move { drop(keep) });
+        let close = Mutex::new(Some(Box::new(close) as Close));
+        Self { service, close }
     }
 }
 
@@ -121,10 +107,10 @@ impl Live {
 
     /// Ends it, with the calls that it has.
     pub(super) async fn close(&self) {
-        let keep = self.connection.keep.lock();
-        let keep = keep.unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(keep) = keep {
-            keep.close().await;
+        let close = self.connection.close.lock();
+        let close = close.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(close) = close {
+            close().await;
         }
     }
 
@@ -166,5 +152,97 @@ pub(super) fn is_loss(error: &ToolError) -> bool {
         // Over HTTP it may be a status: then the connection is as good as before.
         Some(ServiceError::TransportSend(_)) => error.kind() == ErrorKind::ConnectionFailed,
         _ => false,
+    }
+}
+
+/// How long an answer to a ping is awaited after an error, if no ping is set.
+const LIMIT: Duration = Duration::from_secs(1);
+
+const METHOD_NOT_FOUND: i32 = -32601;
+
+/// A call that has been sent. Dropped before it is answered, it has the server pinged.
+pub(super) struct Unanswered<'a> {
+    pub(super) leaf: &'a McpReconnect,
+    /// `None` once it is answered.
+    pub(super) live: Option<&'a Arc<Live>>,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        let (Some(live), Some(limit)) = (self.live, self.leaf.settings.ping) else {
+            return;
+        };
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        let current = self.leaf.current();
+        let is_current = current.is_some_and(|current| Arc::ptr_eq(&current, live));
+        // One at a time. It holds nothing up, and ends at its limit.
+        if is_current && live.begin_ping() {
+            let peer = live.service().peer().clone();
+            runtime.spawn(ping(
+                peer,
+                limit,
+                self.leaf.downgrade(),
+                Arc::downgrade(live),
+            ));
+        }
+    }
+}
+
+/// Pings the server. Returns an error if the connection is of no use any more.
+async fn refuses(peer: &Peer<RoleClient>) -> Option<ToolError> {
+    let request = ClientRequest::PingRequest(PingRequest::default());
+    let refusal = errors::from_service(peer.send_request(request).await.err()?);
+    if is_loss(&refusal) {
+        return Some(refusal);
+    }
+    // It may have no pings. Without a session each of its errors is an answer.
+    if !has_session(peer) || errors::protocol_code(&refusal) == Some(METHOD_NOT_FOUND) {
+        return None;
+    }
+    peer.list_tools(None).await.err().map(errors::from_service)
+}
+
+fn has_session(peer: &Peer<RoleClient>) -> bool {
+    let server = peer.peer_info();
+    server.is_some_and(|server| server.protocol_version.has_initialize())
+}
+
+/// Returns whether an error of a call is that of a session that the server does not know any more.
+/// There are many words for that, so what counts is that it refuses other requests as well.
+pub(super) async fn has_lost_session(
+    peer: &Peer<RoleClient>,
+    error: &ToolError,
+    limit: Option<Duration>,
+) -> bool {
+    if !errors::is_of_lost_session(error) || !has_session(peer) {
+        return false;
+    }
+    match timeout(limit.unwrap_or(LIMIT), refuses(peer)).await {
+        Ok(refusal) => refusal.is_some(),
+        // A process may be busy. Over HTTP only a status is certain to be an answer of its own.
+        Err(_) => limit.is_some() || error.status().is_some(),
+    }
+}
+
+async fn ping(peer: Peer<RoleClient>, limit: Duration, leaf: WeakLeaf, live: Weak<Live>) {
+    let lost = timeout(limit, refuses(&peer)).await;
+    let (Some(leaf), Some(live)) = (McpReconnect::upgrade(&leaf), live.upgrade()) else {
+        return;
+    };
+    live.end_ping();
+    let lost = match lost {
+        Ok(lost) => lost,
+        Err(_) => Some(ToolError::new(
+            ErrorKind::ConnectionFailed,
+            format!(
+                "the MCP server has not answered a ping within {}ms",
+                limit.as_millis()
+            ),
+        )),
+    };
+    if let Some(error) = lost {
+        leaf.lose(&live, &error);
     }
 }

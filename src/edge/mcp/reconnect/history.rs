@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::settings::Settings;
-use crate::{
-    error::{Execution, ToolError},
-    kit::backoff::Backoff,
-};
+use super::service::Settings;
+use crate::error::{Execution, ToolError};
 
 /// The longest time without an attempt, whatever the settings or the server say.
 const MAX_WINDOW: Duration = Duration::from_secs(3600);
@@ -17,7 +14,7 @@ const MAX_WINDOW: Duration = Duration::from_secs(3600);
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// Failed attempts, one after the other.
-    failures: u32,
+    pub(super) failures: u32,
     /// A connection has answered a call.
     has_answered: bool,
     refused: Option<Refused>,
@@ -44,19 +41,6 @@ impl Refused {
 }
 
 impl History {
-    /// How many attempts in a row have failed.
-    pub(super) fn failures(&self) -> u32 {
-        self.failures
-    }
-
-    /// The delays after attempts that fail now.
-    pub(super) fn backoff<'s>(&self, settings: &'s Settings) -> &'s Backoff {
-        match self.has_answered {
-            true => &settings.backoff,
-            false => &settings.start_backoff,
-        }
-    }
-
     /// A connection has ended that had answered a call.
     pub(super) fn answered(&mut self) {
         *self = Self {
@@ -71,51 +55,28 @@ impl History {
         self.refused = None;
     }
 
-    /// The attempt has failed. Returns how long there is no other one.
+    /// Counts a failure, and returns how long there is no attempt after `from`. A connection that
+    /// is lost before it has answered is no better than a failed attempt; the call that loses it
+    /// reports it.
     pub(super) fn fail(
         &mut self,
-        now: Instant,
-        backoff: &Backoff,
+        from: Instant,
+        settings: &Settings,
         random: u64,
         error: ToolError,
+        is_reported: bool,
     ) -> Duration {
+        let backoff = match self.has_answered {
+            true => &settings.backoff,
+            false => &settings.start_backoff,
+        };
         self.failures = self.failures.saturating_add(1);
         let own = backoff.delay(self.failures, random);
         // Never earlier than the server asks.
         let delay = own.max(error.retry_after().unwrap_or_default());
-        self.refuse(now, delay, error, false)
-    }
-
-    /// A connection is lost that was made at `since`. One that has never answered was no better
-    /// than a failed attempt.
-    pub(super) fn lose(
-        &mut self,
-        since: Instant,
-        has_answered: bool,
-        backoff: &Backoff,
-        random: u64,
-        error: ToolError,
-    ) {
-        if has_answered {
-            self.answered();
-        } else {
-            self.failures = self.failures.saturating_add(1);
-            let delay = backoff.delay(self.failures, random);
-            self.refuse(since, delay, error, true);
-        }
-    }
-
-    fn refuse(
-        &mut self,
-        from: Instant,
-        delay: Duration,
-        error: ToolError,
-        is_reported: bool,
-    ) -> Duration {
         let delay = delay.min(MAX_WINDOW);
-        let until = from + delay;
         self.refused = Some(Refused {
-            until,
+            until: from + delay,
             error,
             is_reported,
         });
@@ -165,16 +126,26 @@ pub(super) fn refused(error: ToolError, wait: Duration) -> ToolError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ErrorKind, kit::backoff::Jitter};
+    use crate::{
+        ErrorKind,
+        kit::backoff::{Backoff, Jitter},
+    };
 
     fn ms(n: u64) -> Duration {
         Duration::from_millis(n)
     }
 
-    fn backoff() -> Backoff {
-        Backoff::exponential(ms(500), 2.0)
-            .unwrap()
-            .with_jitter(Jitter::None)
+    fn settings() -> Settings {
+        let growing = Backoff::exponential(ms(500), 2.0).unwrap();
+        of(growing.with_jitter(Jitter::None))
+    }
+
+    fn of(backoff: Backoff) -> Settings {
+        Settings {
+            backoff,
+            start_backoff: backoff,
+            ..Settings::default()
+        }
     }
 
     fn error() -> ToolError {
@@ -185,7 +156,7 @@ mod tests {
     fn each_failure_doubles_the_window_up_to_the_cap() {
         let (mut history, now) = (History::default(), Instant::now());
         for delay in [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000] {
-            assert_eq!(history.fail(now, &backoff(), 0, error()), ms(delay));
+            assert_eq!(history.fail(now, &settings(), 0, error(), false), ms(delay));
             assert_eq!(history.window(now).unwrap(), ms(delay));
             assert_eq!(
                 history.window(now + ms(delay - 1)).unwrap(),
@@ -201,41 +172,47 @@ mod tests {
     fn a_server_that_asks_for_patience_gets_it_up_to_an_hour() {
         let (mut history, now) = (History::default(), Instant::now());
         let busy = |delay| error().with_retry_after(delay);
-        assert_eq!(history.fail(now, &backoff(), 0, busy(ms(9000))), ms(9000));
-        assert_eq!(history.fail(now, &backoff(), 0, busy(ms(1))), ms(1000));
-        let forever = history.fail(now, &backoff(), 0, busy(Duration::MAX));
+        assert_eq!(
+            history.fail(now, &settings(), 0, busy(ms(9000)), false),
+            ms(9000)
+        );
+        assert_eq!(
+            history.fail(now, &settings(), 0, busy(ms(1)), false),
+            ms(1000)
+        );
+        let forever = history.fail(now, &settings(), 0, busy(Duration::MAX), false);
         assert_eq!(forever, MAX_WINDOW);
     }
 
     #[test]
     fn a_connection_that_never_answered_counts_as_a_failed_attempt() {
         let (mut history, since) = (History::default(), Instant::now());
-        history.lose(since, false, &backoff(), 0, error());
-        history.lose(since, false, &backoff(), 0, error());
+        history.fail(since, &settings(), 0, error(), true);
+        history.fail(since, &settings(), 0, error(), true);
         assert_eq!(history.window(since).unwrap(), ms(1000));
         // The window is that of its beginning: one that stood for longer is replaced at once.
         assert!(history.window(since + ms(1000)).is_none());
 
-        history.lose(since, true, &backoff(), 0, error());
+        history.answered();
         assert!(history.window(since).is_none());
-        assert_eq!(history.fail(since, &backoff(), 0, error()), ms(500));
+        assert_eq!(history.fail(since, &settings(), 0, error(), false), ms(500));
     }
 
     /// A success forgets the window, not the count: the connection may be lost immediately.
     #[test]
     fn a_connection_alone_does_not_reset_the_count() {
         let (mut history, now) = (History::default(), Instant::now());
-        history.fail(now, &backoff(), 0, error());
+        history.fail(now, &settings(), 0, error(), false);
         history.connected();
         assert!(history.window(now).is_none());
-        assert_eq!(history.fail(now, &backoff(), 0, error()), ms(1000));
+        assert_eq!(history.fail(now, &settings(), 0, error(), false), ms(1000));
     }
 
     #[test]
     fn a_delay_of_nothing_is_still_shared_by_those_who_waited() {
-        let none = Backoff::fixed(Duration::ZERO).unwrap();
+        let none = of(Backoff::fixed(Duration::ZERO).unwrap());
         let (mut history, now) = (History::default(), Instant::now());
-        history.fail(now, &none, 0, error());
+        history.fail(now, &none, 0, error(), false);
         assert!(history.refuses(now).is_none());
         let error = history.shares(now, error());
         assert_eq!(error.retry_after(), Some(Duration::ZERO));
@@ -246,13 +223,13 @@ mod tests {
     fn one_call_tells_of_a_failed_attempt_and_others_are_refused() {
         let (mut history, now) = (History::default(), Instant::now());
         for _ in 0..2 {
-            history.fail(now, &backoff(), 0, error());
+            history.fail(now, &settings(), 0, error(), false);
             assert!(!history.refuses(now).unwrap().is_own_refusal());
             assert!(history.refuses(now).unwrap().is_own_refusal());
             assert!(history.shares(now, error()).is_own_refusal());
         }
         // The call that loses a connection tells of it itself.
-        history.lose(now, false, &backoff(), 0, error());
+        history.fail(now, &settings(), 0, error(), true);
         assert!(history.refuses(now).unwrap().is_own_refusal());
     }
 }
