@@ -187,23 +187,20 @@
 //! # }
 //! ```
 
+mod capture;
 mod events;
 mod fault;
-mod future;
-mod record;
 mod replay;
 mod script;
 mod step;
-mod tally;
 
 pub use self::{
-    events::Events,
+    capture::{Capture, CaptureFuture, CaptureLayer, CaptureService},
+    events::{Events, RecordSnapshot},
     fault::{Fault, FaultFuture, FaultLayer, Faults},
-    future::StepFuture,
-    record::RecordSnapshot,
-    replay::{Capture, CaptureFuture, CaptureLayer, CaptureService, Replay},
+    replay::Replay,
     script::Script,
-    step::Step,
+    step::{Step, StepFuture},
 };
 
 /// How many calls a [`Script`] keeps; further ones are counted only.

@@ -1,0 +1,530 @@
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::{
+    MAX_TOOLS,
+    script::lock,
+    step::{Step, StepFuture},
+};
+use crate::{
+    call::{CallInfo, ToolCall},
+    config::{ConfigError, refuse_if},
+    error::{Execution, ToolError},
+    kit::{
+        backoff::Random,
+        inner::{self, call_in_place},
+        per_tool::PerTool,
+        preparing::{Preparing, WaitLimit},
+        ready::{Prepared, Taken},
+    },
+};
+
+/// Layer that makes calls fail, at random and repeatably.
+///
+/// What happens to a call is decided by the seed, the tool (its server and its name) and the number
+/// of the call among those of this tool: the same in each run, however the calls of different tools
+/// come in between. Calls of one tool that run at the same time are numbered as they come.
+/// [`MAX_TOOLS`] are counted one by one, and all further ones together.
+///
+/// See the [module docs](crate::testing#faults) for an example.
+///
+/// # Order
+///
+/// Innermost, directly around the tool: for the layers above it is the tool. Each attempt is a
+/// call.
+///
+/// # Errors
+///
+/// Those of the faults, and of the tool, stamped with the call's names.
+///
+/// # Clone
+///
+/// Clones, and the services made from them, share the numbers of the calls.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct FaultLayer {
+    seed: u64,
+    faults: Arc<Faults>,
+    tools: PerTool<Arc<Faults>>,
+    counted: Arc<Counted>,
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    /// How many calls there were, by the tool.
+    calls: Mutex<HashMap<u64, u64>>,
+    injected: AtomicU64,
+}
+
+impl FaultLayer {
+    /// A layer with these faults for all tools. Another seed is another run.
+    pub fn new(seed: u64, faults: Faults) -> Self {
+        Self {
+            seed,
+            faults: Arc::new(faults),
+            tools: PerTool::new("fault"),
+            counted: Arc::default(),
+        }
+    }
+
+    /// Sets the faults of one tool, by its own name or the flat one (`server__tool`), instead of
+    /// those for all.
+    pub fn with_tool(mut self, name: impl Into<Box<str>>, faults: Faults) -> Self {
+        self.tools.set(name.into(), Arc::new(faults));
+        self
+    }
+
+    /// How many faults were injected so far, delays included.
+    pub fn injected(&self) -> u64 {
+        self.counted.injected.load(Relaxed)
+    }
+
+    /// What happens to this call.
+    fn next(&self, call: &ToolCall) -> Option<Happens> {
+        let tool = hash(call);
+        let n = self.counted.next(tool);
+        let faults = self.tools.get(call).unwrap_or(&self.faults);
+        let happens = faults.at(draw(self.seed, tool, n))?;
+        self.counted.injected.fetch_add(1, Relaxed);
+        Some(happens.clone())
+    }
+}
+
+impl Counted {
+    /// The number of a tool's call, from 0.
+    fn next(&self, tool: u64) -> u64 {
+        /// All tools beyond [`MAX_TOOLS`].
+        const OTHERS: u64 = 0;
+        let mut calls = lock(&self.calls);
+        let is_counted = calls.len() < MAX_TOOLS || calls.contains_key(&tool);
+        let n = calls.entry(if is_counted { tool } else { OTHERS });
+        let n = n.or_default();
+        *n += 1;
+        *n - 1
+    }
+}
+
+impl<S> Layer<S> for FaultLayer {
+    type Service = Fault<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Fault::new(inner, self.clone())
+    }
+}
+
+/// A number from 0 to just below 1.
+fn draw(seed: u64, tool: u64, n: u64) -> f64 {
+    let of_tool = Random::seeded(seed ^ tool).next();
+    let random = Random::seeded(of_tool.wrapping_add(n)).next();
+    // 53 bits, as many as an `f64` holds.
+    (random >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// FNV-1a of server and name: the keyed layers' own hash is another one in each run.
+fn hash(call: &ToolCall) -> u64 {
+    let server = call.server().unwrap_or_default().bytes();
+    // No byte of UTF-8.
+    let parts = server.chain([0xff]).chain(call.tool().bytes());
+    parts.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Which faults the calls of a tool meet, and how often; all other calls pass. See
+/// [`FaultLayer`](super::FaultLayer).
+///
+/// A rate is the share of the calls that meet the fault, 0 to 1; all of them together are 1 at the
+/// most, as a call meets one fault or none. Each method may be called several times, with different
+/// steps.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_toolcall::testing::{Faults, Step};
+///
+/// let faults = Faults::new()
+///     .with_fault(0.1, Step::status(429).with_retry_after(Duration::from_secs(1)))?
+///     .with_fault(0.01, Step::hang())?
+///     .with_lost_answer(0.05, Step::status(502))?
+///     .with_delay(0.2, Duration::from_secs(3))?;
+/// assert!(faults.with_fault(0.65, Step::hang()).is_err());
+/// # Ok::<_, tower_toolcall::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Faults(Vec<(f64, Happens)>);
+
+/// What happens to a call.
+#[derive(Clone, Debug)]
+enum Happens {
+    /// The tool is not called.
+    Instead(Step<Infallible>),
+    /// The tool is called, and its answer is lost.
+    Afterwards(Step<Infallible>),
+    /// The tool is called later.
+    Delay(Duration),
+}
+
+impl Faults {
+    /// No faults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets this happen instead of a call: **the tool is not called**. Whether the layers above
+    /// know that is up to the error: of a 429 they do, of a 502, a panic or a hang they do not.
+    ///
+    /// # Errors
+    ///
+    /// If the rate is not 0 to 1, or all rates together are more than 1.
+    pub fn with_fault(self, rate: f64, step: Step<Infallible>) -> Result<Self, ConfigError> {
+        self.with("fault", rate, Happens::Instead(step))
+    }
+
+    /// Lets this happen after a call: **the tool runs to its end**, whatever its answer is, and the
+    /// caller gets this instead. It is what a layer that repeats calls has to be tested with. If
+    /// the error of the step says that the tool did not run, as a 429 does, whether it ran becomes
+    /// [unknown](crate::Execution::Unknown).
+    ///
+    /// # Errors
+    ///
+    /// As of [`with_fault`](Self::with_fault).
+    pub fn with_lost_answer(self, rate: f64, step: Step<Infallible>) -> Result<Self, ConfigError> {
+        self.with("lost_answer", rate, Happens::Afterwards(step))
+    }
+
+    /// Lets a call reach the tool so much later. Its answer is the tool's. The delay ends early
+    /// with the call's deadline or its cancellation: the tool is not called then.
+    ///
+    /// # Errors
+    ///
+    /// As of [`with_fault`](Self::with_fault).
+    pub fn with_delay(self, rate: f64, delay: Duration) -> Result<Self, ConfigError> {
+        self.with("delay", rate, Happens::Delay(delay))
+    }
+
+    fn with(mut self, field: &'static str, rate: f64, what: Happens) -> Result<Self, ConfigError> {
+        let is_rate = (0.0..=1.0).contains(&rate);
+        refuse_if(!is_rate, field, "its rate is not 0 to 1")?;
+        self.0.push((rate, what));
+        let sum: f64 = self.0.iter().map(|(rate, _)| rate).sum();
+        // Ten tenths are a little more than one.
+        let reason = "the rates are more than 1 together";
+        refuse_if(sum > 1.0 + 1e-9, field, reason)?;
+        Ok(self)
+    }
+
+    /// What happens to a call that has drawn this number, from 0 to just below 1.
+    fn at(&self, drawn: f64) -> Option<&Happens> {
+        let mut below = 0.0;
+        self.0.iter().find_map(|(rate, what)| {
+            below += rate;
+            (drawn < below).then_some(what)
+        })
+    }
+}
+
+/// Makes calls fail, at random and repeatably. See [`FaultLayer`].
+#[derive(Clone, Debug)]
+pub struct Fault<S> {
+    inner: Prepared<S>,
+    layer: FaultLayer,
+}
+
+impl<S> Fault<S> {
+    fn new(inner: S, layer: FaultLayer) -> Self {
+        let inner = Prepared::new(inner);
+        Self { inner, layer }
+    }
+}
+
+crate::kit::inner::accessors!(@kept {S} Fault<S>, inner.svc);
+
+impl<S> Service<ToolCall> for Fault<S>
+where
+    S: Service<ToolCall> + Clone,
+    S::Error: Into<ToolError>,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = FaultFuture<S, S::Future>;
+
+    /// Always ready.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.inner.poll(cx);
+        Poll::Ready(Ok(()))
+    }
+
+    #[inline(never)]
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        let mut info = Some(call.info());
+        let mut lost = match self.layer.next(&call) {
+            None => None,
+            Some(Happens::Afterwards(step)) => Some((step, call.copy())),
+            // Neither needs what is reserved below, and nothing sleeps on it.
+            Some(Happens::Instead(step)) => {
+                self.inner.renew();
+                let step = StepFuture::new(step, call, None);
+                let ran = false;
+                return FaultFuture::new(State::Step { step, ran }, info);
+            }
+            Some(Happens::Delay(delay)) => {
+                self.inner.renew();
+                let state = State::Delayed {
+                    delay: StepFuture::new(Step::ok(()).after(delay), call.copy(), None),
+                    limit: WaitLimit::of(&call),
+                    svc: Some(self.inner.svc.clone()),
+                    call: Some(call),
+                };
+                return FaultFuture::new(state, info);
+            }
+        };
+        let state = match self.inner.take() {
+            Taken::Ready => {
+                call.release();
+                return call_in_place(self.inner.get(), call, |fut| {
+                    let (fut, lost) = (Some(fut), lost.take());
+                    FaultFuture::new(State::Called { fut, lost }, info.take())
+                });
+            }
+            Taken::Wait(svc) => State::preparing(svc, call, lost),
+            // No step of a fault: the error of the tool, which never ran.
+            Taken::Failed(error) => {
+                let (step, ran) = (StepFuture::new(Step::error(error), call, None), false);
+                State::Step { step, ran }
+            }
+        };
+        FaultFuture::new(state, info)
+    }
+}
+
+pin_project! {
+    /// Response future for [`Fault`](super::Fault).
+    #[project(!Unpin)]
+    #[must_use = "futures do nothing unless polled"]
+    pub struct FaultFuture<S, F> {
+        #[pin]
+        state: State<S, F>,
+        // There from the beginning: an `Option` for `kit::inner::call_in_place`.
+        info: Option<CallInfo>,
+    }
+}
+
+/// What happens after the call, and the call.
+type Lost = Option<(Step<Infallible>, ToolCall)>;
+
+pin_project! {
+    #[project = StateProj]
+    enum State<S, F> {
+        // The fault is a delay: nothing is reserved below.
+        Delayed { #[pin] delay: StepFuture<()>, #[pin] limit: WaitLimit, svc: Option<S>, call: Option<ToolCall> },
+        // The tool was not ready: waiting for it.
+        Preparing { #[pin] preparing: Preparing<S>, call: Option<ToolCall>, lost: Lost },
+        // Waiting for the tool's answer, which may be lost.
+        Called { #[pin] fut: Option<F>, lost: Lost },
+        // Instead of the call, or after it ran.
+        Step { #[pin] step: StepFuture<Infallible>, ran: bool },
+    }
+}
+
+impl<S, F> State<S, F> {
+    fn preparing(svc: S, call: ToolCall, lost: Lost) -> Self {
+        Self::Preparing {
+            preparing: Preparing::new(svc, &call),
+            call: Some(call),
+            lost,
+        }
+    }
+}
+
+impl<S, F> FaultFuture<S, F> {
+    fn new(state: State<S, F>, info: Option<CallInfo>) -> Self {
+        Self { state, info }
+    }
+}
+
+impl<S> Future for FaultFuture<S, S::Future>
+where
+    S: Service<ToolCall>,
+    S::Error: Into<ToolError>,
+{
+    type Output = Result<S::Response, ToolError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let info = this.info.as_ref().expect("there from the beginning");
+        loop {
+            let next = match this.state.as_mut().project() {
+                StateProj::Delayed {
+                    delay,
+                    mut limit,
+                    svc,
+                    call,
+                } => match delay.poll(cx) {
+                    Poll::Ready(_) => {
+                        let (svc, call) = svc.take().zip(call.take()).expect("taken once");
+                        State::preparing(svc, call, None)
+                    }
+                    Poll::Pending => {
+                        let error = ready!(limit.as_mut().poll(cx)).error();
+                        limit.release();
+                        return Poll::Ready(Err(error.for_call(info)));
+                    }
+                },
+                StateProj::Preparing {
+                    preparing,
+                    call,
+                    lost,
+                } => match ready!(preparing.poll(cx)) {
+                    Ok(svc) => {
+                        let fut = svc.call(call.take().expect("called once"));
+                        let (fut, lost) = (Some(fut), lost.take());
+                        State::Called { fut, lost }
+                    }
+                    Err(why) => return Poll::Ready(Err(why.into_error().for_call(info))),
+                },
+                StateProj::Called { fut, lost } => {
+                    let result = ready!(inner::poll(fut, cx));
+                    let Some((step, call)) = lost.take() else {
+                        return Poll::Ready(result.map_err(|e| e.into().for_call(info)));
+                    };
+                    let step = StepFuture::new(step, call, None);
+                    State::Step { step, ran: true }
+                }
+                StateProj::Step { step, ran } => {
+                    let Err(error) = ready!(step.poll(cx));
+                    let denies = *ran && error.execution() == Execution::NotStarted;
+                    let error = error.for_call(info);
+                    return Poll::Ready(Err(match denies {
+                        true => error.into_inferred(),
+                        false => error,
+                    }));
+                }
+            };
+            this.state.set(next);
+        }
+    }
+}
+
+crate::text::debug_fields! {
+    {S, F} |this| FaultFuture<S, F> { info: this.info, .. }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Step;
+
+    fn layer(seed: u64) -> FaultLayer {
+        let faults = Faults::new().with_fault(0.5, Step::hang()).unwrap();
+        FaultLayer::new(seed, faults)
+    }
+
+    fn struck(layer: &FaultLayer, tool: &str) -> Vec<bool> {
+        let call = ToolCall::new(tool);
+        (0..64).map(|_| layer.next(&call).is_some()).collect()
+    }
+
+    #[test]
+    fn a_seed_is_a_run() {
+        assert_eq!(struck(&layer(1), "a"), struck(&layer(1), "a"));
+        assert_ne!(struck(&layer(1), "a"), struck(&layer(2), "a"));
+        assert_ne!(struck(&layer(1), "a"), struck(&layer(1), "b"));
+    }
+
+    /// A change of these numbers changes the runs of users.
+    #[test]
+    fn the_draw_is_the_same_in_each_version() {
+        let seen: String = struck(&layer(7), "search")[..16]
+            .iter()
+            .map(|struck| if *struck { 'x' } else { '.' })
+            .collect();
+        assert_eq!(seen, ".x.......xx.x.x.");
+    }
+
+    #[test]
+    fn calls_of_other_tools_in_between_change_nothing() {
+        let (alone, mixed) = (layer(3), layer(3));
+        let alone = struck(&alone, "a");
+        let mixed: Vec<_> = (0..64)
+            .map(|n| {
+                for _ in 0..n % 3 {
+                    mixed.next(&ToolCall::new("b"));
+                }
+                mixed.next(&ToolCall::new("a")).is_some()
+            })
+            .collect();
+        assert_eq!(alone, mixed);
+    }
+
+    #[test]
+    fn the_rate_is_kept() {
+        let layer = layer(4);
+        let struck = (0..10_000).filter(|_| layer.next(&ToolCall::new("a")).is_some());
+        let struck = struck.count();
+        assert!((4_800..5_200).contains(&struck), "{struck}");
+        assert_eq!(layer.injected(), struck as u64);
+    }
+
+    #[test]
+    fn the_tools_that_are_counted_are_bounded() {
+        let layer = layer(5);
+        for n in 0..2 * MAX_TOOLS {
+            layer.next(&ToolCall::new(format!("tool_{n}")));
+        }
+        assert_eq!(lock(&layer.counted.calls).len(), MAX_TOOLS + 1);
+    }
+
+    use proptest::prelude::*;
+
+    fn hang() -> Step<Infallible> {
+        Step::hang()
+    }
+
+    #[test]
+    fn what_is_no_rate_is_refused() {
+        for rate in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+            let error = Faults::new().with_fault(rate, hang()).unwrap_err();
+            assert_eq!(error.field(), "fault", "{rate}");
+        }
+        let whole = Faults::new().with_fault(0.6, hang()).unwrap();
+        let more = whole.with_delay(0.5, Duration::ZERO).unwrap_err();
+        assert_eq!(
+            more.to_string(),
+            "invalid `delay`: the rates are more than 1 together"
+        );
+    }
+
+    #[test]
+    fn ten_tenths_are_one() {
+        let tenths = (0..10).try_fold(Faults::new(), |faults, _| faults.with_fault(0.1, hang()));
+        assert!(tenths.unwrap().at(0.999_999).is_some());
+    }
+
+    proptest! {
+        /// Each fault has its share of the numbers that can be drawn, and the rest passes.
+        #[test]
+        fn a_number_meets_the_fault_that_has_it(drawn in 0.0..1.0) {
+            let faults = Faults::new().with_fault(0.25, hang()).unwrap();
+            let faults = faults.with_delay(0.5, Duration::ZERO).unwrap();
+            match faults.at(drawn) {
+                Some(Happens::Instead(_)) => prop_assert!(drawn < 0.25),
+                Some(Happens::Delay(_)) => prop_assert!((0.25..0.75).contains(&drawn)),
+                _ => prop_assert!(drawn >= 0.75),
+            }
+        }
+    }
+}
