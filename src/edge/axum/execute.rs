@@ -48,7 +48,7 @@ pub(super) async fn execute(State(routes): State<Routes>, request: Request) -> R
     let for_caller = routes.for_caller(request.headers(), request.extensions());
     // The route has no server.
     let on_server = |call, _: &str| Ok(call);
-    let call = request::read_as(request, &(), on_server, for_caller, with_arguments).await;
+    let call = request::read(request, &(), on_server, for_caller, with_arguments).await;
     match call {
         Ok(call) => answer(routes, call, None).await,
         Err(rejection) => rejected(&rejection),

@@ -109,30 +109,14 @@ impl<S: Send + Sync> FromRequest<S> for ToolCall {
             let message = "a `ToolCall` out of a request takes no parameter `server`";
             Err(ToolError::new(ErrorKind::Internal, message))
         };
-        read(request, state, takes_server, |call| call).await
+        let with_body = ToolCall::with_json_str;
+        read(request, state, takes_server, |call| call, with_body).await
     }
 }
 
-/// The call that a request asks for. What names a server in the path goes to `on_server`, the call
-/// to `for_caller`, before the body is read.
+/// Returns the call that a request asks for. The server in its path goes to `on_server`, the call to
+/// `for_caller`, before the body is read.
 pub(super) async fn read<S: Send + Sync>(
-    request: Request,
-    state: &S,
-    on_server: impl FnOnce(ToolCall, &str) -> Result<ToolCall, ToolError>,
-    for_caller: impl FnOnce(ToolCall) -> ToolCall,
-) -> Result<ToolCall, Rejection> {
-    read_as(
-        request,
-        state,
-        on_server,
-        for_caller,
-        ToolCall::with_json_str,
-    )
-    .await
-}
-
-/// As above, where the body is not the arguments alone.
-pub(super) async fn read_as<S: Send + Sync>(
     mut request: Request,
     state: &S,
     on_server: impl FnOnce(ToolCall, &str) -> Result<ToolCall, ToolError>,

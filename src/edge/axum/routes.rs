@@ -177,9 +177,8 @@ impl Routes {
         headers: &HeaderMap,
         extensions: &Extensions,
     ) -> impl Fn(ToolCall) -> ToolCall + use<> {
-        let taken = self
-            .deadlines
-            .and_then(|trust| Some((deadline_of(headers)?, trust)));
+        let trust = self.deadlines;
+        let taken = trust.and_then(|trust| Some((deadline_of(headers)?, trust)));
         #[cfg(feature = "token")]
         let subject = self.bearer.then(|| bearer_of(headers)).flatten();
         #[cfg(feature = "token")]
@@ -283,10 +282,11 @@ impl Routes {
 async fn call(State(routes): State<Routes>, request: Request) -> Response {
     let on_server = |call, server: &str| routes.servers.put_on(call, server);
     let for_caller = routes.for_caller(request.headers(), request.extensions());
-    let call = match request::read(request, &(), on_server, for_caller).await {
-        Ok(call) => call,
-        Err(rejection) => return rejection.into_response(),
-    };
+    let call =
+        match request::read(request, &(), on_server, for_caller, ToolCall::with_json_str).await {
+            Ok(call) => call,
+            Err(rejection) => return rejection.into_response(),
+        };
     let info = call.info();
     let lacks_subject = routes.lacks_subject(&call);
     match routes.stack.oneshot(call).await {

@@ -9,7 +9,7 @@ use tower_service::Service;
 
 use super::{
     Definition, IntoAnswer, Router, ToolList, names,
-    route::{Route, route},
+    service::{Route, route},
     table::{Local, Server, Table},
 };
 #[cfg(feature = "mcp")]

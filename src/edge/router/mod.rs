@@ -230,11 +230,9 @@ mod builder;
 mod definition;
 mod list;
 mod names;
-mod route;
 mod service;
 mod table;
 mod typed;
-mod unknown;
 
 pub use self::{
     answer::{IntoAnswer, Json},

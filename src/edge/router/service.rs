@@ -1,7 +1,7 @@
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     ops::ControlFlow,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
 };
@@ -12,18 +12,17 @@ use serde_json::Value;
 use tower_service::Service;
 
 use super::{
-    Definition, RouterBuilder,
-    route::Boxed,
-    table::{Table, Target},
-    unknown::Asked,
+    Definition, IntoAnswer, RouterBuilder,
+    table::{Asked, Table, Target},
 };
 #[cfg(feature = "validate")]
 use crate::validate::{Draft, Schema, Schemas};
 use crate::{
-    call::{Identity, Record, ReplaySafety, ToolCall},
+    call::{CallInfo, Identity, Record, ReplaySafety, ToolCall},
     circuit_breaker::CircuitBreakerHandle,
     error::ToolError,
     identity::{IdentityLayer, Resolve},
+    kit::preparing::{Preparing, Unprepared},
 };
 
 /// Brings each call to the tool of its name. See the [module docs](super) for an example.
@@ -298,3 +297,58 @@ impl<Res> Future for ResponseFuture<Res> {
 }
 
 crate::text::opaque_debug!({Res} ResponseFuture<Res>);
+
+pub(super) type Boxed<Res> = Pin<Box<dyn Future<Output = Result<Res, ToolError>> + Send>>;
+
+/// A service behind a name, its type erased. Its second argument is the names that the caller used,
+/// if the call has others by now.
+pub(super) type Route<Res> = Box<dyn Fn(ToolCall, Option<CallInfo>) -> Boxed<Res> + Send + Sync>;
+
+/// The route to a service.
+pub(super) fn route<S, Res>(service: S) -> Route<Res>
+where
+    S: Service<ToolCall> + Clone + Send + Sync + 'static,
+    S::Response: IntoAnswer<Res>,
+    S::Error: Into<ToolError>,
+    S::Future: Send,
+    Res: 'static,
+{
+    Box::new(move |call, known_as| {
+        let (svc, info) = (service.clone(), call.info());
+        Box::pin(async move {
+            run(svc, call).await.map_err(|mut error| {
+                match known_as {
+                    Some(outer) => error.readdress(&info, &outer),
+                    None => error.address(&info),
+                }
+                error
+            })
+        })
+    })
+}
+
+/// Waits for this very instance to be ready, within the call's deadline and until its caller
+/// cancels, and calls it.
+async fn run<S, Res>(mut svc: S, call: ToolCall) -> Result<Res, ToolError>
+where
+    S: Service<ToolCall>,
+    S::Response: IntoAnswer<Res>,
+    S::Error: Into<ToolError>,
+{
+    let first = poll_fn(|cx| Poll::Ready(svc.poll_ready(cx).map_err(Into::into))).await;
+    let response = match first {
+        Poll::Ready(ready) => {
+            ready?;
+            let response = svc.call(call);
+            drop(svc);
+            response
+        }
+        Poll::Pending => {
+            let mut waits = pin!(Preparing::new(svc, &call));
+            let ready = poll_fn(|cx| waits.as_mut().poll(cx).map_ok(drop)).await;
+            ready.map_err(Unprepared::into_error)?;
+            waits.service().call(call)
+        }
+    };
+    response.await.map_err(Into::into)?.into_answer()
+}

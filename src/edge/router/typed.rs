@@ -52,7 +52,7 @@ use crate::{
 /// }
 /// # Ok(()) }
 /// ```
-pub fn tool_fn<A, F, Fut, R, E>(f: F) -> ToolFn<F, A>
+pub fn tool_fn<A, F, Fut, R, E>(f: F) -> ToolFn<F, (A,)>
 where
     A: DeserializeOwned,
     F: Fn(A) -> Fut,
@@ -80,72 +80,78 @@ where
     F: Fn(ToolCall, A) -> Fut,
     Fut: Future<Output = Result<R, E>>,
 {
-    ToolFnWithCall {
+    ToolFn {
         f,
         arguments: PhantomData,
     }
 }
 
-/// The service that [`tool_fn`] makes. Always ready.
+/// The service that [`tool_fn`] makes, and [`tool_fn_with_call`]. Always ready.
 pub struct ToolFn<F, A> {
     f: F,
     arguments: PhantomData<fn() -> A>,
 }
 
-/// The service that [`tool_fn_with_call`] makes. Always ready.
-pub struct ToolFnWithCall<F, A> {
-    f: F,
-    arguments: PhantomData<fn() -> A>,
+/// The service that [`tool_fn_with_call`] makes.
+pub type ToolFnWithCall<F, A> = ToolFn<F, (ToolCall, A)>;
+
+/// What a function takes of a call.
+trait Arguments<F> {
+    type Future;
+
+    fn run(f: &F, call: ToolCall) -> Result<Self::Future, ToolError>;
 }
 
-macro_rules! service {
-    ($name:ident, ($($argument:ty),*), |$f:ident, $call:ident, $arguments:ident| $run:expr) => {
-        impl<F, A, Fut, R, E> Service<ToolCall> for $name<F, A>
-        where
-            A: DeserializeOwned,
-            F: Fn($($argument),*) -> Fut,
-            Fut: Future<Output = Result<R, E>>,
-            E: Into<ToolError>,
-        {
-            type Response = R;
-            type Error = ToolError;
-            type Future = ToolFnFuture<Fut>;
+impl<F: Fn(A) -> Fut, A: DeserializeOwned, Fut> Arguments<F> for (A,) {
+    type Future = Fut;
 
-            fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-                Poll::Ready(Ok(()))
-            }
-
-            fn call(&mut self, $call: ToolCall) -> Self::Future {
-                let $f = &self.f;
-                let info = $call.info();
-                match $call.arguments_as() {
-                    Ok($arguments) => Sent::new($run, info),
-                    Err(error) => Sent::refused(error, info),
-                }
-            }
-        }
-
-        impl<F: Clone, A> Clone for $name<F, A> {
-            fn clone(&self) -> Self {
-                Self {
-                    f: self.f.clone(),
-                    arguments: PhantomData,
-                }
-            }
-        }
-
-        crate::text::opaque_debug!({F, A} $name<F, A>);
-    };
+    fn run(f: &F, call: ToolCall) -> Result<Fut, ToolError> {
+        let arguments = call.arguments_as()?;
+        drop(call);
+        Ok(f(arguments))
+    }
 }
 
-service!(ToolFn, (A), |f, call, arguments| {
-    // A tool that takes its time keeps no call alive.
-    drop(call);
-    f(arguments)
-});
-service!(ToolFnWithCall, (ToolCall, A), |f, call, arguments| {
-    f(call, arguments)
-});
+impl<F: Fn(ToolCall, A) -> Fut, A: DeserializeOwned, Fut> Arguments<F> for (ToolCall, A) {
+    type Future = Fut;
+
+    fn run(f: &F, call: ToolCall) -> Result<Fut, ToolError> {
+        let arguments = call.arguments_as()?;
+        Ok(f(call, arguments))
+    }
+}
+
+impl<F, A, Fut, R, E> Service<ToolCall> for ToolFn<F, A>
+where
+    A: Arguments<F, Future = Fut>,
+    Fut: Future<Output = Result<R, E>>,
+    E: Into<ToolError>,
+{
+    type Response = R;
+    type Error = ToolError;
+    type Future = ToolFnFuture<Fut>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        let info = call.info();
+        match A::run(&self.f, call) {
+            Ok(fut) => Sent::new(fut, info),
+            Err(error) => Sent::refused(error, info),
+        }
+    }
+}
+
+impl<F: Clone, A> Clone for ToolFn<F, A> {
+    fn clone(&self) -> Self {
+        let (f, arguments) = (self.f.clone(), PhantomData);
+        Self { f, arguments }
+    }
+}
+
+crate::text::opaque_debug!({F, A} ToolFn<F, A>);
 
 /// Response future of [`ToolFn`] and [`ToolFnWithCall`].
 pub type ToolFnFuture<F> = Sent<F, CallInfo>;

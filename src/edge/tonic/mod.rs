@@ -106,16 +106,373 @@
 //!
 //! A client that cancels, or is gone, drops its method's future, and with it the call.
 
-mod metadata;
-mod received;
-mod sent;
+use std::{collections::HashMap, error::Error as StdError, sync::Arc, time::Duration};
 
-#[cfg(doc)]
-use ::tonic::Status;
-
-pub(crate) use self::received::{is_transparent, on_wire, shown};
-pub use self::{
-    metadata::timeout,
-    received::{from_trusted_peer, recognise},
-    sent::DOMAIN,
+use ::tonic::{Code, ConnectError, Status, TimeoutExpired, metadata::MetadataMap};
+use http::{HeaderMap, StatusCode};
+use prost::Message as _;
+use serde::{
+    Deserialize,
+    de::{
+        IntoDeserializer as _,
+        value::{Error, StrDeserializer},
+    },
 };
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tonic_types::{ErrorDetails, ErrorInfo, RetryInfo, StatusExt as _, pb};
+
+use super::headers::{digits, the_only};
+use crate::{
+    call::{ToolCall, Trust},
+    error::{ErrorKind, Execution, ToolError, recognise::cause_by_type},
+    hint::{self, Hint},
+};
+
+const NANOS: i128 = 1_000_000_000;
+
+/// Recognises an error of tonic; `None` for an error of another crate. See [the
+/// table](crate::tonic#an-error-from-a-status). Whether the tool ran is unknown, as for [every
+/// foreign error](crate::error).
+pub fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
+    on_wire(error).map(ToolError::into_inferred)
+}
+
+/// Recognises an error that a tool service met on its own connection.
+pub(crate) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
+    if let Some(status) = error.downcast_ref::<Status>() {
+        return Some(of_status(status, from_peer));
+    }
+    let (kind, execution) = if error.is::<ConnectError>() {
+        (ErrorKind::ConnectionFailed, Execution::NotStarted)
+    } else if error.is::<TimeoutExpired>() {
+        (ErrorKind::Timeout, Execution::Unknown)
+    } else {
+        return None;
+    };
+    Some(ToolError::new(kind, error.to_string()).with_execution(execution))
+}
+
+/// See [the table](crate::tonic#an-error-from-a-status).
+impl From<Status> for ToolError {
+    fn from(status: Status) -> Self {
+        Self::from_box(status.into())
+    }
+}
+
+/// Returns the text of a status in a chain of errors: tonic's own shows a cause as Rust writes it.
+pub(crate) fn shown(error: &(dyn StdError + 'static)) -> Option<String> {
+    error.downcast_ref().map(text)
+}
+
+/// Returns the reason for which a peer with this crate refused arguments, which is for the model,
+/// or else code and message.
+fn text(status: &Status) -> String {
+    let reason = || info(status)?.metadata.remove("reason");
+    let is_of_arguments = status.code() == Code::InvalidArgument;
+    let reason = is_of_arguments.then(reason).flatten();
+    reason.unwrap_or_else(|| format!("gRPC {:?}: {}", status.code(), status.message()))
+}
+
+/// The error of a status from a peer that is trusted, such as a gateway or a mesh of one's own: it
+/// is also believed whether the tool ran, and what it says is [the tool service's
+/// word](crate::Evidence::Word).
+///
+/// For tool services only, which get the status as the answer to the call itself. Any other status
+/// is read as `From<Status>` does, with nothing of it believed that a
+/// [`transport`](crate::transport) does not believe.
+///
+/// ```
+/// use tonic::Status;
+/// use tower_toolcall::{ErrorKind, Execution, ToolError, tonic::from_trusted_peer};
+///
+/// // As it arrives: the details alone cross the wire.
+/// let sent = Status::from(ToolError::new(ErrorKind::CircuitOpen, "5 failures in a row"));
+/// let arrived =
+///     || Status::with_details(sent.code(), sent.message(), sent.details().to_vec().into());
+///
+/// assert_eq!(from_trusted_peer(arrived()).execution(), Execution::NotStarted);
+/// assert_eq!(ToolError::from(arrived()).execution(), Execution::Unknown);
+/// ```
+pub fn from_trusted_peer(status: Status) -> ToolError {
+    match ours(&status) {
+        Some(ours) => ours.clone(),
+        None => of_status(&status, from_trusted).with_source(status),
+    }
+}
+
+/// The error that a status of this process was made of.
+fn ours(status: &Status) -> Option<&ToolError> {
+    status.source()?.downcast_ref()
+}
+
+/// Reads the error that a peer with this crate reports.
+type ReadInfo = fn(Code, &ErrorInfo, String) -> Option<ToolError>;
+
+/// A status that was made of our own error shares its verdict.
+pub(crate) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
+    let source = error.downcast_ref::<Status>().and_then(StdError::source);
+    source.is_some_and(|source| source.is::<ToolError>())
+}
+
+fn of_status(status: &Status, read: ReadInfo) -> ToolError {
+    let message = text(status);
+    // What came over the wire has no source; what this side met has one.
+    if let Some(cause) = status.source().and_then(cause_by_type) {
+        return cause.named(&message);
+    }
+    let told = info(status).and_then(|info| read(status.code(), &info, message.clone()));
+    let error = told.unwrap_or_else(|| foreign(status, message));
+    error
+        .hinted(delay(status))
+        .delayed_by_text(status.message())
+}
+
+/// The details of a peer with this crate.
+fn info(status: &Status) -> Option<ErrorInfo> {
+    let info = status.get_details_error_info();
+    info.filter(|info| info.domain == DOMAIN)
+}
+
+/// The error of a peer without this crate.
+fn foreign(status: &Status, message: String) -> ToolError {
+    let error = ToolError::new(by_code(status), message).with_execution(Execution::Unknown);
+    let error = match status.code() {
+        // What was asked for, not the method: gRPC's own table makes a 404 of it.
+        Code::NotFound => error.with_status(StatusCode::NOT_FOUND),
+        Code::AlreadyExists => error.with_status(StatusCode::CONFLICT),
+        _ => error,
+    };
+    match pushback(status.metadata().as_ref()) {
+        Some(hint) if retry_info(status).is_none() && hint.retry == Some(false) => {
+            error.with_retryable(false)
+        }
+        _ => error,
+    }
+}
+
+fn by_code(status: &Status) -> ErrorKind {
+    match status.code() {
+        Code::Cancelled if status.message() == "Timeout expired" => ErrorKind::Timeout,
+        // Cancelled on this side, by a client without its connection.
+        Code::Cancelled if status.source().is_some() => ErrorKind::ConnectionFailed,
+        // It may be the request or the answer.
+        Code::ResourceExhausted | Code::OutOfRange if is_about_size(status.message()) => {
+            ErrorKind::InvalidInput
+        }
+        code => ErrorKind::from_grpc_code(code.into()).unwrap_or(ErrorKind::Failed),
+    }
+}
+
+/// As tonic, grpc-go, grpc-java and the C core say it.
+fn is_about_size(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    let too_large = [
+        "length too large",
+        "larger than max",
+        "exceeds maximum size",
+    ];
+    let mut texts = too_large
+        .map(|words| format!("message {words}"))
+        .into_iter();
+    texts.any(|text| message.contains(&text))
+}
+
+/// The error as a peer with this crate had it, without whether its tool ran. `None` if it
+/// contradicts the status.
+fn from_peer(code: Code, info: &ErrorInfo, message: String) -> Option<ToolError> {
+    let fact = |key: &str| info.metadata.get(key).map(String::as_str);
+    let theirs: ErrorKind = named(fact("kind")?)?;
+    if Code::from_i32(theirs.grpc_code()) != code {
+        return None;
+    }
+    // It was met there, not here: this peer has answered.
+    let kind = match theirs {
+        ErrorKind::Cancelled | ErrorKind::ConnectionFailed => ErrorKind::Upstream,
+        kind => kind,
+    };
+    let mut error = ToolError::new(kind, message).with_execution(Execution::Unknown);
+    if kind == ErrorKind::Timeout {
+        // As an HTTP server says so.
+        error = error.with_status(StatusCode::GATEWAY_TIMEOUT);
+    }
+    if info.reason != theirs.code() {
+        error = error.with_code(info.reason.clone());
+    }
+    if let Some(retryable) = fact("retryable").and_then(|text| text.parse().ok()) {
+        error = error.with_retryable(retryable);
+    }
+    Some(error)
+}
+
+/// The same, with whether its tool ran.
+fn from_trusted(code: Code, info: &ErrorInfo, message: String) -> Option<ToolError> {
+    let error = from_peer(code, info, message)?;
+    let execution = info.metadata.get("execution");
+    Some(match execution.and_then(|name| named(name)) {
+        Some(execution) => error.with_execution(execution),
+        None => error,
+    })
+}
+
+/// A value that its name stands for.
+fn named<'a, T: Deserialize<'a>>(name: &'a str) -> Option<T> {
+    let name: StrDeserializer<'a, Error> = name.into_deserializer();
+    T::deserialize(name).ok()
+}
+
+/// When to come back, if the peer says so.
+fn delay(status: &Status) -> Option<Duration> {
+    retry_info(status).or_else(|| pushback(status.metadata().as_ref())?.delay)
+}
+
+/// The delay of `google.rpc.RetryInfo`; a negative one is over. Not as `tonic-types` reads it: a
+/// peer's `i64::MIN` seconds make `prost-types` 0.14 overflow.
+fn retry_info(status: &Status) -> Option<Duration> {
+    let details = pb::Status::decode(status.details()).ok()?.details;
+    let info = details
+        .iter()
+        .find(|any| any.type_url == RetryInfo::TYPE_URL)?;
+    let delay = pb::RetryInfo::decode(&*info.value).ok()?.retry_delay?;
+    let nanos = i128::from(delay.seconds) * NANOS + i128::from(delay.nanos);
+    let seconds = u64::try_from((nanos / NANOS).max(0)).ok()?;
+    let rest = u32::try_from((nanos % NANOS).max(0)).ok()?;
+    Some(Duration::new(seconds, rest))
+}
+
+/// An unreadable value, or several values, forbid a repeat: as in grpc-go.
+fn pushback(headers: &HeaderMap) -> Option<Hint> {
+    let is_there = headers.contains_key(PUSHBACK);
+    let value = the_only(headers, PUSHBACK).unwrap_or_default();
+    is_there.then(|| hint::from_grpc_pushback(value))
+}
+
+/// How long the client waits, as the request's `grpc-timeout` has it: at most eight digits and a
+/// unit.
+///
+/// ```
+/// use std::time::Duration;
+/// use tonic::metadata::MetadataMap;
+///
+/// let mut metadata = MetadataMap::new();
+/// metadata.insert("grpc-timeout", "1500m".parse()?);
+/// assert_eq!(tower_toolcall::tonic::timeout(&metadata), Some(Duration::from_millis(1500)));
+/// # Ok::<_, tower_toolcall::BoxError>(())
+/// ```
+pub fn timeout(metadata: &MetadataMap) -> Option<Duration> {
+    let value = the_only(metadata.as_ref(), "grpc-timeout")?;
+    let (unit, number) = (value.chars().next_back()?, value.get(..value.len() - 1)?);
+    let n = Some(number).filter(|n| n.len() <= 8).and_then(digits)?;
+    Some(match unit {
+        'H' => Duration::from_secs(n * 3600),
+        'M' => Duration::from_secs(n * 60),
+        'S' => Duration::from_secs(n),
+        'm' => Duration::from_millis(n),
+        'u' => Duration::from_micros(n),
+        'n' => Duration::from_nanos(n),
+        _ => return None,
+    })
+}
+
+impl ToolCall {
+    /// Takes up what the metadata of a gRPC request says of the call: what
+    /// [`with_request_headers`](Self::with_request_headers) does, so no deadline.
+    #[must_use]
+    pub fn with_grpc_metadata(self, metadata: &MetadataMap) -> Self {
+        self.with_request_headers(metadata.as_ref())
+    }
+
+    /// Takes up how long the client waits: `grpc-timeout` becomes the call's deadline, if that is
+    /// earlier than the one it has, and what [`with_request_deadline`](Self::with_request_deadline)
+    /// reads, which says what `trust` means.
+    #[must_use]
+    pub fn with_grpc_deadline(self, metadata: &MetadataMap, trust: Trust) -> Self {
+        let mut call = self.with_request_deadline(metadata.as_ref(), trust);
+        if let Some(at) = timeout(metadata).and_then(|t| Instant::now().checked_add(t)) {
+            call.tighten_from_wire(at, trust);
+        }
+        call
+    }
+}
+
+/// The domain of the `google.rpc.ErrorInfo` that this crate writes.
+pub const DOMAIN: &str = "tower-toolcall";
+
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+
+/// See [the table](crate::tonic#a-status-from-an-error).
+impl From<ToolError> for Status {
+    fn from(error: ToolError) -> Self {
+        let mut details = ErrorDetails::new();
+        details.set_error_info(error.code(), DOMAIN, facts(&error));
+        let mut metadata = MetadataMap::new();
+        if let Some(delay) = error.retry_after() {
+            details.set_retry_info(Some(delay));
+            metadata.insert(PUSHBACK, pushback_of(delay).into());
+        }
+        let mut status = Self::with_error_details_and_metadata(
+            Code::from_i32(error.kind().grpc_code()),
+            error.public_message(),
+            details,
+            metadata,
+        );
+        status.set_source(Arc::new(error));
+        status
+    }
+}
+
+/// A signed number of 32 bits: a longer delay cannot be expressed, so it forbids the repeat.
+fn pushback_of(delay: Duration) -> i32 {
+    i32::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(-1)
+}
+
+/// The facts that the receiver may know, as text, except what has a place of its own.
+fn facts(error: &ToolError) -> HashMap<String, String> {
+    let mut facts = error.public_body();
+    for elsewhere in ["code", "message", "retry_after_seconds"] {
+        facts.remove(elsewhere);
+    }
+    facts.insert("kind".to_owned(), json!(error.kind()));
+    let text = |value| match value {
+        Value::Null => None,
+        Value::String(text) => Some(text),
+        other => Some(other.to_string()),
+    };
+    let facts = facts.into_iter();
+    facts
+        .filter_map(|(key, value)| Some((key, text(value)?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rule 8: a value, or nothing.
+    #[test]
+    fn a_timeout_is_eight_digits_and_a_unit() {
+        for (value, nanos) in [
+            ("1H", Some(3_600_000_000_000)),
+            ("2M", Some(120_000_000_000)),
+            ("3S", Some(3_000_000_000)),
+            ("4m", Some(4_000_000)),
+            ("5u", Some(5_000)),
+            ("6n", Some(6)),
+            ("0S", Some(0)),
+            ("99999999H", Some(359_999_996_400_000_000_000)),
+            ("100000000n", None),
+            ("1s", None),
+            ("1", None),
+            ("S", None),
+            ("", None),
+            ("-1S", None),
+            ("+1S", None),
+            ("1.5S", None),
+            ("1 S", None),
+        ] {
+            let mut metadata = MetadataMap::new();
+            metadata.insert("grpc-timeout", value.parse().unwrap());
+            assert_eq!(timeout(&metadata).map(|d| d.as_nanos()), nanos, "{value}");
+        }
+    }
+}

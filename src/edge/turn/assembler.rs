@@ -1,14 +1,14 @@
 //! Streams: chunks in, a turn out.
 
-use std::{borrow::Cow, fmt};
+use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
 use super::{
     MAX_BYTES,
-    error::TurnError,
     format::{CUSTOM_TOOL_CALL, End, Format, check_depth},
     read::Turn,
+    reply::TurnError,
 };
 use crate::{answer::Answer, call::MAX_VALUES, text::values};
 
@@ -99,33 +99,24 @@ impl Assembler {
     /// As [`Turn::read`].
     pub fn finish(mut self) -> Result<Turn, TurnError> {
         let (format, end) = (self.format, self.end);
-        let message = std::mem::take(&mut self.message);
+        let mut message = std::mem::take(&mut self.message);
         let said = match format {
             Format::OpenAiChat => {
-                let mut message = message;
                 if !self.blocks.is_empty() {
                     let calls = self.blocks.into_iter().map(Block::into_chat_call);
                     message.insert("tool_calls".into(), calls.collect());
                 }
                 let said = message.values().any(|value| !value.is_null());
-                if said {
-                    vec![message.into()]
-                } else {
-                    Vec::new()
-                }
+                said.then(|| message.into()).into_iter().collect()
             }
             Format::OpenAiResponses => {
-                let items = self
-                    .blocks
-                    .into_iter()
-                    .filter(|block| block.done || end == End::Whole || block.text_key().is_some());
+                let is_item = |b: &Block| b.done || end == End::Whole || b.text_key().is_some();
+                let items = self.blocks.into_iter().filter(is_item);
                 items.map(Block::into_item).collect()
             }
             Format::Anthropic | Format::Bedrock => {
-                let content = self
-                    .blocks
-                    .into_iter()
-                    .map(|block| block.into_block(format));
+                let blocks = self.blocks.into_iter();
+                let content = blocks.map(|block| block.into_block(format));
                 vec![json!({ "role": "assistant", "content": content.collect::<Value>() })]
             }
             Format::Gemini => {
@@ -235,10 +226,8 @@ impl Assembler {
                 let block = &mut self.blocks[at];
                 block.value = item.clone();
                 block.done = done;
-                if block
-                    .text_key()
-                    .is_some_and(|key| text(item.get(key)).is_some())
-                {
+                let has_text = |key: &str| text(item.get(key)).is_some();
+                if block.text_key().is_some_and(has_text) {
                     block.json.clear();
                 }
             }
@@ -385,9 +374,8 @@ impl Assembler {
 
     /// The last block with this number.
     fn numbered(&self, index: Option<u64>) -> Option<usize> {
-        self.blocks
-            .iter()
-            .rposition(|block| index.is_some() && block.index == index)
+        let is_it = |block: &Block| index.is_some() && block.index == index;
+        self.blocks.iter().rposition(is_it)
     }
 
     /// The block that a fragment belongs to: that with its number, or else the last that it can
@@ -493,22 +481,19 @@ impl Block {
     }
 }
 
-/// Shows sizes, never what was said.
-impl fmt::Debug for Assembler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Assembler")
-            .field("format", &self.format)
-            .field("blocks", &self.blocks.len())
-            .field("bytes", &self.bytes)
-            .field("ended", &(self.end != End::BrokenOff))
-            .finish()
+crate::text::debug_fields! {
+    /// Shows sizes, never what was said.
+    {} |this| Assembler {
+        format: this.format,
+        blocks: this.blocks.len(),
+        bytes: this.bytes,
+        ended: this.end != End::BrokenOff,
     }
 }
 
 fn text(value: Option<&Value>) -> Option<&str> {
-    value
-        .and_then(Value::as_str)
-        .filter(|text| !text.trim().is_empty())
+    let text = value.and_then(Value::as_str);
+    text.filter(|text| !text.trim().is_empty())
 }
 
 fn is_blank(value: &Value) -> bool {
@@ -542,9 +527,7 @@ fn merge_reasoning(block: &mut Map<String, Value>, part: &Value) {
         if key == "redactedContent" {
             merge(reasoning, key, value);
         } else {
-            let text = reasoning
-                .entry("reasoningText")
-                .or_insert_with(|| json!({}));
+            let text = reasoning.entry("reasoningText").or_insert(json!({}));
             if let Some(text) = text.as_object_mut() {
                 merge(text, key, value);
             }

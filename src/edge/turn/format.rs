@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    error::TurnError,
-    names::{MAX_TOOL_NAME, is_allowed},
+    reply::TurnError,
+    tools::{MAX_TOOL_NAME, is_allowed},
 };
 use crate::{
     answer::{ModelPart, is_base64, type_of},
@@ -119,9 +119,8 @@ impl Format {
                 None => return Err(TurnError::NotATurn),
             },
             Self::Bedrock => {
-                let message = value
-                    .get("output")
-                    .map_or(value, |output| &output["message"]);
+                let output = value.get("output");
+                let message = output.map_or(value, |output| &output["message"]);
                 (of_content(&message["content"])?, &value["stopReason"])
             }
         };
@@ -149,21 +148,15 @@ impl Format {
             }
         }
         if self == Self::OpenAiChat {
-            let is_said = |message: &Value| {
-                let map = message.as_object();
-                map.is_some_and(|map| map.contains_key("content") || has_more(map))
-            };
-            said.retain(is_said);
-        }
-        if self != Self::OpenAiChat {
+            let is_said = |map: &Map<String, Value>| map.contains_key("content") || has_more(map);
+            said.retain(|message| message.as_object().is_some_and(is_said));
+        } else {
             let is_empty = match self.entries(said) {
                 Some(entries) => {
                     entries.retain(|entry| !is_blank_text(entry));
                     entries.is_empty()
                 }
-                None => !said
-                    .first()
-                    .is_some_and(|message| has_text(&message["content"])),
+                None => !said.first().is_some_and(|m| has_text(&m["content"])),
             };
             if is_empty {
                 said.clear();
@@ -512,10 +505,8 @@ fn tidy_chat(message: &mut Map<String, Value>) {
     if message.get("content").is_some_and(Value::is_null) && !has_more(message) {
         message.remove("content");
         // Reasoning without a word, for example.
-        if message
-            .iter()
-            .any(|(key, value)| key != "role" && !is_nothing(value))
-        {
+        let is_more = |(key, value): (&String, &Value)| key != "role" && !is_nothing(value);
+        if message.iter().any(is_more) {
             message.insert("content".into(), "".into());
         }
     }
@@ -523,9 +514,8 @@ fn tidy_chat(message: &mut Map<String, Value>) {
 
 /// Returns whether a chat message has what stands for its content.
 fn has_more(message: &Map<String, Value>) -> bool {
-    ["tool_calls", "function_call", "audio"]
-        .iter()
-        .any(|key| message.contains_key(*key))
+    let keys = ["tool_calls", "function_call", "audio"];
+    keys.iter().any(|key| message.contains_key(*key))
 }
 
 fn is_nothing(value: &Value) -> bool {
@@ -555,11 +545,7 @@ fn is_blank_text(block: &Value) -> bool {
     let Some(map) = block.as_object() else {
         return true;
     };
-    let only = map
-        .keys()
-        .all(|key| key == "text" || key == "type" || key == "citations");
-    only && map
-        .get("text")
-        .and_then(Value::as_str)
-        .is_some_and(|t| t.trim().is_empty())
+    let is_of_text = |key: &String| ["text", "type", "citations"].contains(&key.as_str());
+    let text = map.get("text").and_then(Value::as_str);
+    map.keys().all(is_of_text) && text.is_some_and(|text| text.trim().is_empty())
 }

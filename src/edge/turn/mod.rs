@@ -165,9 +165,7 @@
 //! Arguments that come as text have at most [`MAX_VALUES`](crate::MAX_VALUES) values in all calls
 //! of a turn: a call beyond that is [invalid](Turn::invalid), and its arguments are not parsed.
 mod assembler;
-mod error;
 mod format;
-mod names;
 mod read;
 mod reply;
 #[cfg(test)]
@@ -176,12 +174,10 @@ mod tools;
 
 pub use self::{
     assembler::Assembler,
-    error::TurnError,
     format::Format,
-    names::{MAX_TOOL_NAME, Names},
     read::Turn,
-    reply::Reply,
-    tools::ToolDefinition,
+    reply::{Reply, TurnError},
+    tools::{MAX_TOOL_NAME, Names, ToolDefinition},
 };
 
 /// The most calls of a turn.

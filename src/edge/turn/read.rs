@@ -1,7 +1,6 @@
 use std::{
     borrow::Cow,
     collections::{HashMap, HashSet, hash_map::Entry},
-    fmt,
     hash::{BuildHasher, RandomState},
     sync::Arc,
 };
@@ -10,10 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::{
     MAX_CALLS,
-    error::TurnError,
     format::{End, Fields, Format},
-    names::{self, Names},
-    reply::Reply,
+    reply::{Reply, TurnError},
+    tools::{self, Names},
 };
 use crate::{
     answer::ModelText,
@@ -158,7 +156,7 @@ impl Turn {
             };
             let bare = ToolCall::new(fields.name.as_str()).with_id(own);
             if !format.takes_name(&fields.name) {
-                fields.name = names::made(&fields.name, 0);
+                fields.name = tools::made(&fields.name, 0);
                 format.set_name(call, &fields.name);
             }
             let made = made(format, bare.clone(), &fields, problem, &mut left);
@@ -238,18 +236,6 @@ impl Turn {
     /// answered as cancelled. A second result of a call and one of an unknown call are
     /// [refused](Reply::refused).
     pub fn answer<T: ModelText>(self, results: impl IntoIterator<Item = ToolResult<T>>) -> Reply {
-        self.answer_with(results, |_| None)
-    }
-
-    /// The same, with the content of an answer in the provider's own form where `content` makes
-    /// one: a list of blocks with an image, for example (`content` of Anthropic and Bedrock,
-    /// `output` of OpenAI's responses), or an object for Gemini and Bedrock. What it makes is sent
-    /// unchecked.
-    pub fn answer_with<T: ModelText>(
-        self,
-        results: impl IntoIterator<Item = ToolResult<T>>,
-        mut content: impl FnMut(&T) -> Option<Value>,
-    ) -> Reply {
         let format = self.format;
         let runs = self.slots.iter().enumerate();
         let runs = runs.filter(|(_, slot)| slot.error.is_none());
@@ -266,10 +252,8 @@ impl Turn {
             // Anthropic takes nothing but text in a failure.
             let parts = || result.data().filter(|_| result.is_success());
             let images = || format.with_images(parts()?.model_parts());
-            let own = result.data().and_then(&mut content);
-            let own = own.map(|own| (own, Vec::new())).or_else(images);
-            let (said, beside) =
-                own.unwrap_or_else(|| (result.model_text().into_owned().into(), Vec::new()));
+            let text = || (result.model_text().into_owned().into(), Vec::new());
+            let (said, beside) = images().unwrap_or_else(text);
             let mut answer = self.slots[n].result(format, said, !result.is_success());
             if !beside.is_empty() {
                 answer["functionResponse"]["parts"] = beside.into();
@@ -321,15 +305,12 @@ impl Slot {
     }
 }
 
-/// Shows names and sizes, never arguments.
-impl fmt::Debug for Turn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let calls: Vec<_> = self.slots.iter().map(|slot| &slot.call).collect();
-        f.debug_struct("Turn")
-            .field("format", &self.format)
-            .field("said", &self.said.len())
-            .field("calls", &calls)
-            .finish()
+crate::text::debug_fields! {
+    /// Shows names and sizes, never arguments.
+    {} |this| Turn {
+        format: this.format,
+        said: this.said.len(),
+        calls: this.slots.iter().map(|slot| &slot.call).collect::<Vec<_>>(),
     }
 }
 

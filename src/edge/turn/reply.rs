@@ -2,6 +2,9 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::{MAX_BYTES, MAX_CALLS, assembler::MAX_BLOCKS};
+use crate::text::limited::LEVELS;
+
 /// What goes back to the provider after a turn: what the model said, and exactly one result for
 /// each of its calls.
 #[derive(Clone)]
@@ -38,13 +41,42 @@ impl Reply {
     }
 }
 
-/// Shows sizes, never what was said.
-impl fmt::Debug for Reply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reply")
-            .field("said", &self.said.len())
-            .field("results", &self.results.len())
-            .field("refused", &self.refused.len())
-            .finish()
+crate::text::debug_fields! {
+    /// Shows sizes, never what was said.
+    {} |this| Reply {
+        said: this.said.len(),
+        results: this.results.len(),
+        refused: this.refused.len(),
     }
 }
+
+/// Why what a model sent cannot be read as a turn. A call with bad arguments is none of these: it
+/// has its answer in the turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TurnError {
+    /// It is no response or message of the format.
+    NotATurn,
+    /// It has more than [`MAX_CALLS`] calls.
+    TooManyCalls,
+    /// A stream has more than [`MAX_BYTES`] bytes, or 1,024 blocks.
+    TooLarge,
+    /// It is nested deeper than JSON parsers go: 128 levels.
+    TooDeep,
+}
+
+impl fmt::Display for TurnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotATurn => f.write_str("this is no response of a model in the given format"),
+            Self::TooManyCalls => write!(f, "the turn has more than {MAX_CALLS} tool calls"),
+            Self::TooLarge => write!(
+                f,
+                "the stream has more than {MAX_BYTES} bytes or {MAX_BLOCKS} blocks"
+            ),
+            Self::TooDeep => write!(f, "the turn is nested deeper than {LEVELS} levels"),
+        }
+    }
+}
+
+impl std::error::Error for TurnError {}

@@ -1,20 +1,155 @@
-//! Bodies of requests: whatever they are, they become calls and errors.
+//! The JSON-RPC 2.0 endpoint.
 
-use http::HeaderMap;
+use ::axum::{
+    body::Bytes,
+    extract::{Request, State},
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
 
-use super::answer::{
-    Answers, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, refusal,
+use super::{
+    request::{Rejection, Servers, checked, json_body},
+    response::{of_json, shown},
+    routes::Routes,
 };
 use crate::{
+    batch::Parallel,
     call::ToolCall,
-    edge::{
-        axum::request::{Servers, checked},
-        headers::is_usable_id,
-    },
+    edge::{headers::is_usable_id, log_refusal},
     error::ToolError,
+    result::ToolResult,
 };
+
+pub(super) async fn answer(State(routes): State<Routes>, request: Request) -> Response {
+    let headers = request.headers().clone();
+    let extensions = request.extensions().clone();
+    let for_caller = routes.for_caller(&headers, &extensions);
+    let to_call = |asked: Asked| {
+        let call = asked.with_headers(&headers);
+        for_caller(call.with_request_extensions(&extensions))
+    };
+    let answers = match json_body(request, &()).await {
+        Ok(body) => run(&routes, to_call, body).await,
+        Err(rejection) => return of_rejection(&rejection),
+    };
+    match answers.into_json() {
+        Some(json) => of_json(StatusCode::OK, json),
+        None => StatusCode::NO_CONTENT.into_response(),
+    }
+}
+
+/// axum adds which method is allowed.
+pub(super) async fn no_post() -> Response {
+    of_rejection(&Rejection::no_post())
+}
+
+/// The response to a body that was not read.
+fn of_rejection(rejection: &Rejection) -> Response {
+    log_refusal(rejection.error());
+    let error = refusal(INVALID_REQUEST, rejection.error().message());
+    let answer = Answers::of_unknown(&error).into_json();
+    of_json(rejection.status(), answer.unwrap_or_default())
+}
+
+async fn run(routes: &Routes, to_call: impl Fn(Asked) -> ToolCall, body: Bytes) -> Answers {
+    let message = match Message::read(&body, routes.max_batch) {
+        Ok(message) => message,
+        Err(error) => return Answers::of_unknown(&error),
+    };
+    let mut calls = Vec::new();
+    let mut call = |asked: Asked| calls.push(to_call(asked));
+    let entries = message
+        .entries(routes.servers)
+        .map(|entry| (entry.id, entry.asked.map(&mut call)));
+    let entries: Vec<_> = entries.collect();
+    let results = Parallel::new(routes.stack.clone()).run(calls).await;
+    answered(message.answers(), entries, results)
+}
+
+/// To each its own: there is a result for each call, in their order.
+fn answered(
+    mut answers: Answers,
+    entries: Vec<(Id<'_>, Result<(), Value>)>,
+    results: Vec<ToolResult<Vec<u8>>>,
+) -> Answers {
+    let mut results = results.into_iter().map(ToolResult::into_result);
+    for (id, called) in entries {
+        let result = called.map(|()| results.next().expect("each call has a result"));
+        match result {
+            Ok(Ok(json)) => answers.succeed(id, &json),
+            Ok(Err(error)) => answers.refuse(id, &shown(error).to_json_rpc()),
+            Err(error) => answers.refuse(id, &error),
+        }
+    }
+    answers
+}
+
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+const METHOD_NOT_FOUND: i32 = -32601;
+const INVALID_PARAMS: i32 = -32602;
+
+/// An error object of the protocol's own.
+fn refusal(code: i32, message: &str) -> Value {
+    json!({ "code": code, "message": message })
+}
+
+/// The answers to requests with an id, as JSON. Written by hand: the tools' answers are JSON
+/// already.
+#[derive(Default)]
+struct Answers {
+    json: Vec<u8>,
+    batch: bool,
+}
+
+impl Answers {
+    /// One error, for a request whose id is not known.
+    fn of_unknown(error: &Value) -> Self {
+        let mut answers = Self::default();
+        answers.refuse(Id::UNKNOWN, error);
+        answers
+    }
+
+    fn of(batch: bool) -> Self {
+        Self {
+            batch,
+            ..Self::default()
+        }
+    }
+
+    fn succeed(&mut self, id: Id<'_>, result: &[u8]) {
+        self.add(id, "result", result);
+    }
+
+    fn refuse(&mut self, id: Id<'_>, error: &Value) {
+        self.add(id, "error", error.to_string().as_bytes());
+    }
+
+    fn add(&mut self, id: Id<'_>, member: &str, json: &[u8]) {
+        let Some(id) = id.echoed() else { return };
+        if self.batch {
+            let first = self.json.is_empty();
+            self.json.push(if first { b'[' } else { b',' });
+        }
+        let head = format!(r#"{{"jsonrpc":"2.0","id":{id},"{member}":"#);
+        self.json.extend_from_slice(head.as_bytes());
+        self.json.extend_from_slice(json);
+        self.json.push(b'}');
+    }
+
+    /// `None` if there is nothing to answer.
+    fn into_json(mut self) -> Option<Vec<u8>> {
+        if self.json.is_empty() {
+            return None;
+        }
+        if self.batch {
+            self.json.push(b']');
+        }
+        Some(self.json)
+    }
+}
 
 const METHOD: &str = "tools/call";
 
@@ -23,13 +158,13 @@ const UNREADABLE: &str =
     "`params` has too many levels, or a number or an escape that nobody can read";
 
 /// A request, or a batch of them, as they were written.
-pub(super) enum Message<'a> {
+enum Message<'a> {
     One(&'a RawValue),
     Batch(Vec<&'a RawValue>),
 }
 
 impl<'a> Message<'a> {
-    pub(super) fn read(body: &'a [u8], max_batch: usize) -> Result<Self, Value> {
+    fn read(body: &'a [u8], max_batch: usize) -> Result<Self, Value> {
         let whole: &RawValue =
             serde_json::from_slice(body).map_err(|_| refusal(PARSE_ERROR, "Parse error"))?;
         if !whole.get().starts_with('[') {
@@ -46,11 +181,11 @@ impl<'a> Message<'a> {
         }
     }
 
-    pub(super) fn answers(&self) -> Answers {
+    fn answers(&self) -> Answers {
         Answers::of(matches!(self, Self::Batch(_)))
     }
 
-    pub(super) fn entries(&self, servers: Servers) -> impl Iterator<Item = Entry<'a>> {
+    fn entries(&self, servers: Servers) -> impl Iterator<Item = Entry<'a>> {
         let entries = match self {
             Self::One(one) => std::slice::from_ref(one),
             Self::Batch(batch) => batch,
@@ -61,11 +196,11 @@ impl<'a> Message<'a> {
 
 /// The id to answer with.
 #[derive(Clone, Copy)]
-pub(super) struct Id<'a>(Option<&'a str>);
+struct Id<'a>(Option<&'a str>);
 
 impl<'a> Id<'a> {
     /// The id of a request whose id cannot be read.
-    pub(super) const UNKNOWN: Self = Self(Some("null"));
+    const UNKNOWN: Self = Self(Some("null"));
 
     /// A notification has none. `Err` for what is no id, or none that every parser takes:
     /// `"\ud800"`, `1e999`.
@@ -80,7 +215,7 @@ impl<'a> Id<'a> {
     }
 
     /// As it was written.
-    pub(super) fn echoed(self) -> Option<&'a str> {
+    fn echoed(self) -> Option<&'a str> {
         self.0
     }
 
@@ -96,9 +231,9 @@ impl<'a> Id<'a> {
 }
 
 /// A request, and the call that it asks for or the error that answers it.
-pub(super) struct Entry<'a> {
-    pub(super) id: Id<'a>,
-    pub(super) asked: Result<Asked, Value>,
+struct Entry<'a> {
+    id: Id<'a>,
+    asked: Result<Asked, Value>,
 }
 
 impl<'a> Entry<'a> {
@@ -156,7 +291,7 @@ fn present<'de, D: Deserializer<'de>>(d: D) -> Result<Option<&'de RawValue>, D::
 }
 
 /// The call that a request asks for.
-pub(super) struct Asked {
+struct Asked {
     call: ToolCall,
     id: Option<String>,
     #[cfg(feature = "otel")]
@@ -189,7 +324,7 @@ impl Asked {
     }
 
     /// The call. What the request says itself is nearer than the headers.
-    pub(super) fn with_headers(self, headers: &HeaderMap) -> ToolCall {
+    fn with_headers(self, headers: &HeaderMap) -> ToolCall {
         let mut call = self.call.with_request_headers(headers);
         if let Some(id) = self.id {
             call = call.with_id(id);
