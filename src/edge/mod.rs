@@ -11,12 +11,7 @@ mod body;
 pub mod builder;
 #[cfg(feature = "metrics-facade")]
 pub mod facade;
-#[cfg(any(
-    feature = "http-tool",
-    feature = "mcp",
-    feature = "router",
-    feature = "token"
-))]
+#[cfg(any(feature = "http-tool", feature = "mcp", feature = "token"))]
 mod future;
 #[cfg(any(feature = "hyper", feature = "tonic"))]
 pub(crate) mod h2;

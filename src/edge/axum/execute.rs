@@ -13,8 +13,7 @@ use tower::ServiceExt as _;
 
 use super::{
     jobs::Jobs,
-    request::{self, Rejection},
-    response::{of_json, shown, to_json},
+    request::{self, Rejection, of_json, shown, to_json},
     routes::Routes,
 };
 use crate::{
@@ -101,7 +100,7 @@ async fn answer(routes: Routes, mut call: ToolCall, id: Option<u128>) -> Respons
         Err(error) => {
             let error = shown(error.for_call(&info));
             let Some(mut result) = ExecutionResult::of_error(info.tool(), took, &error) else {
-                return refused(&error, super::response::status(&error, lacks_subject));
+                return refused(&error, request::status(&error, lacks_subject));
             };
             let is_pending = result.status == ExecutionStatus::Pending;
             if let (true, Some((jobs, asked)), Some(job)) = (is_pending, jobs, error.job()) {

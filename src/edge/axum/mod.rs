@@ -281,7 +281,6 @@ mod execute;
 #[cfg(feature = "http-tool")]
 mod jobs;
 mod request;
-mod response;
 mod routes;
 mod rpc;
 

@@ -2,18 +2,21 @@ use std::{borrow::Cow, error::Error as StdError, fmt, net::SocketAddr};
 
 use ::axum::{
     RequestExt as _,
-    body::Bytes,
+    body::{Body, Bytes},
     extract::{
         ConnectInfo, FromRequest, RawPathParams, Request, rejection::RawPathParamsRejection,
     },
+    response::{IntoResponse, Response},
 };
-use http::{Extensions, HeaderMap, StatusCode, header::CONTENT_TYPE};
+use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
+use serde::Serialize;
 
 use crate::{
-    call::{CallInfo, MAX_NAME_BYTES, MAX_VALUES, ToolCall},
-    edge::headers::the_only,
+    call::{CallInfo, MAX_DEPTH, MAX_NAME_BYTES, MAX_VALUES, ToolCall},
+    edge::{headers::the_only, log_refusal},
     error::{ErrorKind, ToolError},
-    text::values,
+    result::ToolResult,
+    text::{limited, values},
 };
 
 /// A request that is no tool call. As a response it has the body of an error, which says what is
@@ -114,8 +117,8 @@ impl<S: Send + Sync> FromRequest<S> for ToolCall {
     }
 }
 
-/// Returns the call that a request asks for. The server in its path goes to `on_server`, the call to
-/// `for_caller`, before the body is read.
+/// Returns the call that a request asks for. The server in its path goes to `on_server`, the call
+/// to `for_caller`, before the body is read.
 pub(super) async fn read<S: Send + Sync>(
     mut request: Request,
     state: &S,
@@ -250,6 +253,74 @@ fn is_json(headers: &HeaderMap) -> bool {
         return false;
     };
     subtype == "json" || subtype.ends_with("+json")
+}
+
+/// As [`ToolError::to_http`] has it.
+impl IntoResponse for ToolError {
+    fn into_response(self) -> Response {
+        self.to_http().map(Body::from)
+    }
+}
+
+/// No layer sees the request, so the response is the event `tool.rejected`, at INFO.
+impl IntoResponse for Rejection {
+    fn into_response(self) -> Response {
+        log_refusal(self.error());
+        self.error().to_http_as(self.status()).map(Body::from)
+    }
+}
+
+/// A tool's answer is 200 and that answer as JSON, real and as it is, also where the classifier
+/// takes it for an error: the tool's own words are for the caller. Anything else is the error's
+/// response. To have an error of such an answer too, answer with
+/// [`into_result`](ToolResult::into_result); to send the whole result, duration, attempts and all,
+/// with `Json` of [`exposed`](ToolResult::exposed).
+impl<T: Serialize> IntoResponse for ToolResult<T> {
+    fn into_response(self) -> Response {
+        let info = self.call().clone();
+        match self.into_answer().and_then(|answer| to_json(&answer)) {
+            Ok(json) => of_json(StatusCode::OK, json),
+            Err(error) => error.for_call(&info).into_response(),
+        }
+    }
+}
+
+/// The error of a tool that does not exist here says which ones are near.
+pub(super) fn shown(error: ToolError) -> ToolError {
+    match error.kind() {
+        ErrorKind::NotFound if error.is_own_refusal() => {
+            let text = error.model_message();
+            error.with_user_message(text)
+        }
+        _ => error,
+    }
+}
+
+/// The status of an error's answer: 401 if a call was denied for want of a token that its caller
+/// could have sent.
+pub(super) fn status(error: &ToolError, lacks_subject: bool) -> StatusCode {
+    let is_denied = error.kind() == ErrorKind::Denied && error.is_own_refusal();
+    match lacks_subject && is_denied {
+        true => StatusCode::UNAUTHORIZED,
+        false => error.http_status(),
+    }
+}
+
+pub(super) fn of_json(status: StatusCode, json: Vec<u8>) -> Response {
+    let json_type = HeaderValue::from_static("application/json");
+    (status, [(CONTENT_TYPE, json_type)], json).into_response()
+}
+
+/// An answer, if it can be written. The tool has run by then.
+pub(super) fn to_json<T: Serialize>(answer: &T) -> Result<Vec<u8>, ToolError> {
+    let mut json = Vec::new();
+    match limited::write(&mut json, answer, MAX_DEPTH) {
+        Ok(()) => Ok(json),
+        // The error's text is the answer's own.
+        Err(_) => Err(ToolError::unusable(
+            "the tool's answer cannot be written as JSON",
+        )),
+    }
 }
 
 #[cfg(test)]

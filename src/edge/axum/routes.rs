@@ -14,8 +14,7 @@ use tower_service::Service;
 #[cfg(feature = "http-tool")]
 use super::jobs::Jobs;
 use super::{
-    request::{self, Rejection, Servers},
-    response::{of_json, shown, status, to_json},
+    request::{self, Rejection, Servers, of_json, shown, status, to_json},
     rpc,
 };
 #[cfg(feature = "token")]
@@ -66,10 +65,8 @@ impl Routes {
     /// ```
     pub fn new<S>(stack: S) -> Self
     where
-        S: Service<ToolCall> + Clone + Send + Sync + 'static,
+        S: Service<ToolCall, Error: Into<ToolError>, Future: Send> + Clone + Send + Sync + 'static,
         S::Response: Serialize,
-        S::Error: Into<ToolError>,
-        S::Future: Send,
     {
         let to_json = |answer: Result<S::Response, ToolError>| to_json(&answer?);
         let stack = stack.map_err(Into::into).map_result(to_json);

@@ -10,8 +10,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    request::{Rejection, Servers, checked, json_body},
-    response::{of_json, shown},
+    request::{Rejection, Servers, checked, json_body, of_json, shown},
     routes::Routes,
 };
 use crate::{

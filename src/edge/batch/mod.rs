@@ -127,12 +127,10 @@
 mod child;
 mod completions;
 mod plan;
-mod report;
 mod running;
 
 pub use self::{
     completions::Completions,
     plan::{Batch, OneByOne, Parallel, Sequence, SideBySide},
-    report::{SequenceReport, Tally},
-    running::{Running, RunningSequence},
+    running::{Running, RunningSequence, SequenceReport, Tally},
 };

@@ -119,27 +119,10 @@ pub struct ExecutionError {
     pub details: Map<String, Value>,
 }
 
-crate::text::debug_fields! {
-    /// Shows no data.
-    {} |this| ExecutionResult {
-        tool_id: crate::text::Short::name(&this.tool_id),
-        status: this.status,
-        execution_time_ms: this.execution_time_ms,
-        upstream_status: this.upstream_status,
-        ..
-    }
-}
+crate::text::debug_fields! { {} |this| ExecutionResult { status: this.status, .. } }
 
 crate::text::debug_fields! {
-    {} |this| ExecutionError {
-        message: this.message,
-        error_code: this.error_code,
-        tool_id: crate::text::Short::name(&this.tool_id),
-        upstream_status: this.upstream_status,
-        is_retryable: this.is_retryable,
-        execution: this.execution,
-        ..
-    }
+    {} |this| ExecutionError { error_code: this.error_code, message: this.message, .. }
 }
 
 impl fmt::Display for ExecutionError {
@@ -195,32 +178,34 @@ fn ms(time: Duration) -> u64 {
 }
 
 impl ExecutionResult {
-    fn of(tool: &str, took: Duration, status: ExecutionStatus, answer: &HttpAnswer) -> Self {
+    fn new(tool: &str, took: Duration, status: ExecutionStatus, result: Value) -> Self {
         Self {
             tool_id: tool.to_owned(),
             status,
-            result: answer.clone().into_json(),
+            result,
             execution_time_ms: ms(took),
-            upstream_status: Some(answer.upstream_status().as_u16()),
-            metadata: answer.kept_headers(),
+            upstream_status: None,
+            metadata: Map::new(),
         }
+    }
+
+    fn of(tool: &str, took: Duration, status: ExecutionStatus, answer: &HttpAnswer) -> Self {
+        let mut result = Self::new(tool, took, status, answer.clone().into_json());
+        result.upstream_status = Some(answer.upstream_status().as_u16());
+        result.metadata = answer.kept_headers();
+        result
     }
 
     /// A success whose answer is JSON already.
     #[cfg(feature = "axum")]
     pub(crate) fn completed(tool: &str, took: Duration, result: Value, seen: &Observation) -> Self {
-        let record = seen.record();
+        let (record, status) = (seen.record(), ExecutionStatus::Completed);
+        let mut result = Self::new(tool, took, status, result);
         let (status, kept) = (record.extension(), record.extension());
-        Self {
-            tool_id: tool.to_owned(),
-            status: ExecutionStatus::Completed,
-            result,
-            execution_time_ms: ms(took),
-            upstream_status: status.map(|UpstreamStatus(status)| status.as_u16()),
-            metadata: kept
-                .map(|KeptHeaders(kept)| to_json(&kept))
-                .unwrap_or_default(),
-        }
+        result.upstream_status = status.map(|UpstreamStatus(status)| status.as_u16());
+        let kept = kept.map(|KeptHeaders(kept)| to_json(&kept));
+        result.metadata = kept.unwrap_or_default();
+        result
     }
 
     /// What an error is, if it is a result: an upstream's answer, or a call whose job still runs.
@@ -228,14 +213,7 @@ impl ExecutionResult {
         if let Some(answer) = HttpAnswer::of_error(error) {
             return Some(Self::of(tool, took, ExecutionStatus::Failed, answer));
         }
-        is_pending(error).then(|| Self {
-            tool_id: tool.to_owned(),
-            status: ExecutionStatus::Pending,
-            result: Value::Null,
-            execution_time_ms: ms(took),
-            upstream_status: None,
-            metadata: Map::new(),
-        })
+        is_pending(error).then(|| Self::new(tool, took, ExecutionStatus::Pending, Value::Null))
     }
 }
 

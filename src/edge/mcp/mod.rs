@@ -81,7 +81,6 @@ mod reconnect;
 mod schemas;
 mod server;
 mod service;
-mod task;
 mod tools;
 
 #[cfg(feature = "mcp-server")]
@@ -99,13 +98,12 @@ pub use self::{
     catalog::Catalog,
     classify::{McpClassifier, McpHooks},
     errors::recognise,
-    extras::McpExtras,
+    extras::{McpExtras, McpTask},
     lines::McpLines,
     progress::{McpNotifications, McpProgress},
     reconnect::{McpConnection, McpReconnect},
     server::McpServer,
     service::{IDEMPOTENCY_KEY_META, McpService, ResponseFuture},
-    task::McpTask,
     tools::McpTools,
 };
 pub(crate) use self::{

@@ -1,6 +1,6 @@
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use rmcp::{
@@ -10,7 +10,10 @@ use rmcp::{
 };
 
 use super::McpTools;
-use crate::call::{Progress, ToolCall};
+use crate::{
+    call::{Progress, ToolCall},
+    edge::future::lock,
+};
 
 /// Brings a server's progress notifications to the calls that they belong to.
 ///
@@ -54,7 +57,9 @@ impl McpProgress {
 
     /// Reports to the call that the notification belongs to, if it is still in flight.
     pub fn report(&self, notification: &ProgressNotificationParam) {
-        let to = self.lock().get(&notification.progress_token).cloned();
+        let to = lock(&self.routes)
+            .get(&notification.progress_token)
+            .cloned();
         if let Some(to) = to {
             to.report(notification);
         }
@@ -62,15 +67,11 @@ impl McpProgress {
 
     /// Routes notifications with this token to a call, until the route is dropped.
     pub(super) fn route(&self, token: ProgressToken, to: Reports) -> Route {
-        self.lock().insert(token.clone(), to);
+        lock(&self.routes).insert(token.clone(), to);
         Route {
             all: self.clone(),
             token,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ProgressToken, Reports>> {
-        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,7 +85,7 @@ impl ClientHandler for McpProgress {
     }
 }
 
-crate::text::debug_fields! { {} |this| McpProgress { calls: this.lock().len() } }
+crate::text::debug_fields! { {} |this| McpProgress { calls: lock(&this.routes).len() } }
 
 /// The observers of a call's progress.
 #[derive(Clone)]
@@ -122,7 +123,7 @@ pub(super) struct Route {
 
 impl Drop for Route {
     fn drop(&mut self) {
-        self.all.lock().remove(&self.token);
+        lock(&self.all.routes).remove(&self.token);
     }
 }
 

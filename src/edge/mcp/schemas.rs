@@ -14,7 +14,7 @@ use crate::{
     error::AnyError,
     event::emit,
     text::Bounded,
-    validate::{Draft, Misfits, Schema, Schemas},
+    validate::{Draft, Schema, Schemas},
 };
 
 /// How long the schemas of one list may take to compile, together: an honest list takes
@@ -219,12 +219,6 @@ impl McpOutput {
     }
 }
 
-/// Why an answer does not fit.
-enum Wrong {
-    Missing,
-    Misfits(Misfits),
-}
-
 impl Check<CallToolResponse> for McpOutput {
     fn check(&self, call: &CallInfo, answer: &CallToolResponse) -> Result<(), AnyError> {
         let CallToolResponse::Complete(result) = answer else {
@@ -236,18 +230,15 @@ impl Check<CallToolResponse> for McpOutput {
         let wrong = self.schemas.of(call, |schema| {
             let schema = schema.as_ref().ok()?;
             let Some(content) = &result.structured_content else {
-                return Some(Wrong::Missing);
+                return Some(("the structured content is missing".to_owned(), false));
             };
             let misfits = schema.misfits(content);
-            (!misfits.is_empty()).then_some(Wrong::Misfits(misfits))
+            let text = || format!("the structured content does not fit: {misfits}");
+            let report = self.misfit == OnMisfit::Report;
+            (!misfits.is_empty()).then(|| (text(), report))
         });
-        let (text, report) = match wrong.flatten() {
-            None => return Ok(()),
-            Some(Wrong::Missing) => ("the structured content is missing".to_owned(), false),
-            Some(Wrong::Misfits(misfits)) => {
-                let text = format!("the structured content does not fit: {misfits}");
-                (text, self.misfit == OnMisfit::Report)
-            }
+        let Some((text, report)) = wrong.flatten() else {
+            return Ok(());
         };
         if report {
             return Err(text.into());

@@ -17,8 +17,8 @@ use serde_json::{Map, Value};
 use tower_service::Service;
 
 use super::{
-    McpExtras, McpProgress, answer::response_bytes, catalog, errors, progress::Reports,
-    task::TaskRequest,
+    McpExtras, McpProgress, answer::response_bytes, catalog, errors, extras::TaskRequest,
+    progress::Reports,
 };
 use crate::{
     answer::{NoSize, json_bytes},

@@ -1,6 +1,6 @@
 use std::{
     sync::{
-        Arc, MutexGuard, PoisonError,
+        Arc, MutexGuard,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
@@ -16,6 +16,7 @@ use tokio::{
 use super::{Catalog, catalog};
 use crate::{
     call::{Identity, ToolCall},
+    edge::future::lock,
     error::ToolError,
     identity::Resolve,
     policy::{Annotate, Annotations},
@@ -144,8 +145,7 @@ impl McpTools {
     }
 
     fn listeners(&self) -> MutexGuard<'_, Vec<OnChange>> {
-        let listeners = self.0.on_change.lock();
-        listeners.unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.on_change)
     }
 
     /// The tool's name, if there is such a tool.

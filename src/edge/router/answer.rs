@@ -1,7 +1,12 @@
-use serde::Serialize;
-use serde_json::Value;
+use std::sync::Arc;
 
-use crate::error::ToolError;
+#[cfg(feature = "schemars")]
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::names;
+use crate::{config::ConfigError, error::ToolError};
 
 /// Converts a tool's answer to that of a router of `Res`.
 ///
@@ -95,5 +100,113 @@ mod mcp {
         fn into_answer(self) -> Result<CallToolResponse, ToolError> {
             self.into_value()?.into_answer()
         }
+    }
+}
+
+/// The definition of a tool of this program: its name, its description for models, and the JSON
+/// Schema of its arguments.
+///
+/// A [router](super::RouterBuilder::described_tool) lists it, checks arguments by it
+/// (`Router::schemas`), and a model's request has it (`turn::Format::tools`). Clones share the
+/// texts.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    name: Arc<str>,
+    description: Arc<str>,
+    schema: Arc<Map<String, Value>>,
+}
+
+impl Definition {
+    /// A tool with a schema that is written by hand.
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        description: impl Into<Arc<str>>,
+        schema: impl Into<Arc<Map<String, Value>>>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            schema: schema.into(),
+        }
+    }
+
+    /// A tool with the schema of the type `A` of its arguments, in draft 2020-12.
+    ///
+    /// Arguments are always an object: the schema of `()` is an object without properties, and that
+    /// of `Option<T>` is that of `T`. A type that is no object in JSON fits no call, so
+    /// [`RouterBuilder::build`](super::RouterBuilder::build) refuses its definition.
+    #[cfg(feature = "schemars")]
+    pub fn of<A: JsonSchema>(name: impl Into<Arc<str>>, description: impl Into<Arc<str>>) -> Self {
+        let schema =
+            SchemaGenerator::new(SchemaSettings::draft2020_12()).into_root_schema_for::<A>();
+        let mut schema = match schema.to_value() {
+            Value::Object(map) => map,
+            _ => Map::new(), // `true`
+        };
+        let is_object = match schema.get("type") {
+            Some(Value::String(of)) => of == "null",
+            Some(Value::Array(of)) => of.contains(&"object".into()),
+            _ => true,
+        };
+        if is_object {
+            schema.insert("type".to_owned(), "object".into());
+        }
+        Self::new(name, description, schema)
+    }
+
+    /// The tool's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What a model is told of the tool.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Fails if the schema is that of another type than an object.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let is_object = |of: &Value| match of {
+            Value::Array(of) => of.contains(&"object".into()),
+            of => of == "object",
+        };
+        match self.schema.get("type") {
+            Some(of) if !is_object(of) => {
+                let reason = format!("has a schema of type {of}, and arguments are an object");
+                Err(names::of("tool", &self.name, &reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The JSON Schema of the arguments.
+    pub fn schema(&self) -> &Map<String, Value> {
+        &self.schema
+    }
+}
+
+#[cfg(feature = "mcp")]
+impl From<&Definition> for rmcp::model::Tool {
+    fn from(of: &Definition) -> Self {
+        Self::new(
+            of.name.to_string(),
+            of.description.to_string(),
+            Arc::clone(&of.schema),
+        )
+    }
+}
+
+#[cfg(feature = "mcp")]
+impl From<&rmcp::model::Tool> for Definition {
+    fn from(tool: &rmcp::model::Tool) -> Self {
+        let description = tool.description.as_deref().unwrap_or("");
+        Self::new(&*tool.name, description, Arc::clone(&tool.input_schema))
+    }
+}
+
+#[cfg(feature = "turn")]
+impl<'a> From<&'a Definition> for crate::edge::turn::ToolDefinition<'a> {
+    fn from(of: &'a Definition) -> Self {
+        Self::new(&of.name, &of.schema).with_description(&of.description)
     }
 }

@@ -65,10 +65,8 @@ impl<Res: 'static> RouterBuilder<Res> {
     /// policy](crate::retry::RetryPolicy::with_replay_safety), by its name.
     pub fn tool<S>(mut self, name: impl Into<Arc<str>>, service: S) -> Self
     where
-        S: Service<ToolCall> + Clone + Send + Sync + 'static,
+        S: Service<ToolCall, Error: Into<ToolError>, Future: Send> + Clone + Send + Sync + 'static,
         S::Response: IntoAnswer<Res>,
-        S::Error: Into<ToolError>,
-        S::Future: Send,
     {
         self.local.push((name.into(), route(service)));
         self
@@ -78,10 +76,8 @@ impl<Res: 'static> RouterBuilder<Res> {
     /// lists, and `Router::mcp_tools`.
     pub fn described_tool<S>(mut self, definition: Definition, service: S) -> Self
     where
-        S: Service<ToolCall> + Clone + Send + Sync + 'static,
+        S: Service<ToolCall, Error: Into<ToolError>, Future: Send> + Clone + Send + Sync + 'static,
         S::Response: IntoAnswer<Res>,
-        S::Error: Into<ToolError>,
-        S::Future: Send,
     {
         #[cfg(feature = "mcp")]
         self.definitions.push((&definition).into());
@@ -117,10 +113,8 @@ impl<Res: 'static> RouterBuilder<Res> {
     #[cfg(feature = "mcp")]
     pub fn mcp_tool<S>(mut self, definition: rmcp::model::Tool, service: S) -> Self
     where
-        S: Service<ToolCall> + Clone + Send + Sync + 'static,
+        S: Service<ToolCall, Error: Into<ToolError>, Future: Send> + Clone + Send + Sync + 'static,
         S::Response: IntoAnswer<Res>,
-        S::Error: Into<ToolError>,
-        S::Future: Send,
     {
         let name = Arc::from(definition.name.as_ref());
         self.described.push((&definition).into());
@@ -137,10 +131,8 @@ impl<Res: 'static> RouterBuilder<Res> {
         tools: impl Into<ToolList>,
     ) -> Self
     where
-        S: Service<ToolCall> + Clone + Send + Sync + 'static,
+        S: Service<ToolCall, Error: Into<ToolError>, Future: Send> + Clone + Send + Sync + 'static,
         S::Response: IntoAnswer<Res>,
-        S::Error: Into<ToolError>,
-        S::Future: Send,
     {
         let tools = tools.into();
         let server: MakeServer<Res> = Box::new(|name, separator, health| {

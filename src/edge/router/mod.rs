@@ -227,7 +227,6 @@
 
 mod answer;
 mod builder;
-mod definition;
 mod list;
 mod names;
 mod service;
@@ -235,9 +234,8 @@ mod table;
 mod typed;
 
 pub use self::{
-    answer::{IntoAnswer, Json},
+    answer::{Definition, IntoAnswer, Json},
     builder::RouterBuilder,
-    definition::Definition,
     list::ToolList,
     service::{ResponseFuture, Router},
     typed::{ToolFn, ToolFnFuture, ToolFnWithCall, tool_fn, tool_fn_with_call},

@@ -307,10 +307,8 @@ pub(super) type Route<Res> = Box<dyn Fn(ToolCall, Option<CallInfo>) -> Boxed<Res
 /// The route to a service.
 pub(super) fn route<S, Res>(service: S) -> Route<Res>
 where
-    S: Service<ToolCall> + Clone + Send + Sync + 'static,
+    S: Service<ToolCall, Error: Into<ToolError>, Future: Send> + Clone + Send + Sync + 'static,
     S::Response: IntoAnswer<Res>,
-    S::Error: Into<ToolError>,
-    S::Future: Send,
     Res: 'static,
 {
     Box::new(move |call, known_as| {
@@ -331,9 +329,8 @@ where
 /// cancels, and calls it.
 async fn run<S, Res>(mut svc: S, call: ToolCall) -> Result<Res, ToolError>
 where
-    S: Service<ToolCall>,
+    S: Service<ToolCall, Error: Into<ToolError>>,
     S::Response: IntoAnswer<Res>,
-    S::Error: Into<ToolError>,
 {
     let first = poll_fn(|cx| Poll::Ready(svc.poll_ready(cx).map_err(Into::into))).await;
     let response = match first {

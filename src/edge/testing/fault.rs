@@ -255,8 +255,7 @@ crate::kit::inner::accessors!(@kept {S} Fault<S>, inner.svc);
 
 impl<S> Service<ToolCall> for Fault<S>
 where
-    S: Service<ToolCall> + Clone,
-    S::Error: Into<ToolError>,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
 {
     type Response = S::Response;
     type Error = ToolError;
@@ -358,15 +357,14 @@ impl<S, F> FaultFuture<S, F> {
 
 impl<S> Future for FaultFuture<S, S::Future>
 where
-    S: Service<ToolCall>,
-    S::Error: Into<ToolError>,
+    S: Service<ToolCall, Error: Into<ToolError>>,
 {
     type Output = Result<S::Response, ToolError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let info = this.info.as_ref().expect("there from the beginning");
-        loop {
+        let error = loop {
             let next = match this.state.as_mut().project() {
                 StateProj::Delayed {
                     delay,
@@ -381,7 +379,7 @@ where
                     Poll::Pending => {
                         let error = ready!(limit.as_mut().poll(cx)).error();
                         limit.release();
-                        return Poll::Ready(Err(error.for_call(info)));
+                        break error;
                     }
                 },
                 StateProj::Preparing {
@@ -394,7 +392,7 @@ where
                         let (fut, lost) = (Some(fut), lost.take());
                         State::Called { fut, lost }
                     }
-                    Err(why) => return Poll::Ready(Err(why.into_error().for_call(info))),
+                    Err(why) => break why.into_error(),
                 },
                 StateProj::Called { fut, lost } => {
                     let result = ready!(inner::poll(fut, cx));
@@ -415,7 +413,11 @@ where
                 }
             };
             this.state.set(next);
-        }
+        };
+        // Nothing is held any more.
+        let (fut, lost) = (None, None);
+        this.state.set(State::Called { fut, lost });
+        Poll::Ready(Err(error.for_call(info)))
     }
 }
 

@@ -167,7 +167,7 @@ crate::text::debug_fields! {
     }
 }
 
-/// Nothing that is locked here can be left half-way by a panic.
+/// Locks. Nothing that is locked here can be left half-way by a panic.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,7 +4,7 @@ use std::{
     future::{Future, poll_fn},
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     call::{CallInfo, ToolCall},
-    edge::body::wall_clock,
+    edge::{body::wall_clock, future::lock},
     error::{ErrorKind, ToolError},
     event::{Event, Listener, TokenOutcome},
     kit::{
@@ -89,7 +89,7 @@ impl<X> Exchange<X> {
     where
         X: Clone,
     {
-        let svc = self.svc.lock().unwrap_or_else(PoisonError::into_inner);
+        let svc = lock(&self.svc);
         Exchange {
             svc: Arc::new(Mutex::new(map(svc.clone()))),
             flights: Arc::clone(&self.flights),
@@ -177,8 +177,7 @@ where
     }
 
     async fn send(&self, ask: ToolCall) -> Result<Token, ToolError> {
-        let svc = self.svc.lock();
-        let mut svc = svc.unwrap_or_else(PoisonError::into_inner).clone();
+        let mut svc = lock(&self.svc).clone();
         let ready = poll_fn(|cx| svc.poll_ready(cx)).await;
         ready.map_err(Into::into)?;
         svc.call(ask).await.map_err(Into::into)

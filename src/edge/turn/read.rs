@@ -1,6 +1,6 @@
 use std::{
     borrow::Cow,
-    collections::{HashMap, HashSet, hash_map::Entry},
+    collections::{HashMap, hash_map::Entry},
     hash::{BuildHasher, RandomState},
     sync::Arc,
 };
@@ -377,7 +377,6 @@ impl Fields {
 /// The ids of a turn.
 struct Ids {
     given: HashMap<String, bool>,
-    made: HashSet<String>,
     random: RandomState,
     count: u64,
 }
@@ -386,7 +385,6 @@ impl Ids {
     fn new<'a>(given: impl Iterator<Item = &'a str>) -> Self {
         Self {
             given: given.map(|id| (id.to_owned(), false)).collect(),
-            made: HashSet::new(),
             random: RandomState::new(),
             count: 0,
         }
@@ -416,7 +414,8 @@ impl Ids {
                     digit
                 })
                 .collect();
-            if !self.given.contains_key(&id) && self.made.insert(id.clone()) {
+            if !self.given.contains_key(&id) {
+                self.given.insert(id.clone(), true);
                 return id;
             }
         }

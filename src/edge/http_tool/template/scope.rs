@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher, RandomState},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use minijinja::{
@@ -12,7 +12,10 @@ use minijinja::{
 };
 
 use super::super::job::Asked;
-use crate::{call::ToolCall, edge::token::UpstreamToken};
+use crate::{
+    call::ToolCall,
+    edge::{future::lock, token::UpstreamToken},
+};
 
 /// The variable that has the upstream's token.
 pub(in super::super) const TOKEN: &str = "upstream_token";
@@ -45,7 +48,7 @@ impl Variables {
         if let Some(value) = Asked::of(&self.call).and_then(|asked| asked.value(name)) {
             return value.map(|value| Value::from(Serde(value)));
         }
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = lock(&self.used);
         if let Some(value) = used.get(name) {
             return Some(value.clone());
         }

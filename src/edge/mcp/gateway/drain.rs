@@ -1,7 +1,7 @@
 use std::{
     future::Future,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use tokio::{sync::watch, task::coop::unconstrained};
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     call::CallInfo,
-    edge::future::first,
+    edge::future::{first, lock},
     error::{ErrorKind, Execution, ToolError},
     text::Short,
 };
@@ -54,13 +54,9 @@ impl Drain {
         }
         let cut = unconstrained(self.0.cut.cancelled());
         first(call, cut).await.unwrap_or_else(|()| {
-            self.tools().push(name(info));
+            lock(&self.0.tools).push(name(info));
             Err(cut_short(info.tool()))
         })
-    }
-
-    fn tools(&self) -> MutexGuard<'_, Vec<String>> {
-        self.0.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn close(&self) {
@@ -83,7 +79,7 @@ impl Drain {
         self.close();
         self.0.cut.cancel();
         self.drained().await;
-        let mut tools = mem::take(&mut *self.tools());
+        let mut tools = mem::take(&mut *lock(&self.0.tools));
         tools.sort();
         tools
     }

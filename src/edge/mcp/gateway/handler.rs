@@ -210,9 +210,8 @@ impl GatewayHandler {
     /// it does not compile here.
     pub fn new<S>(stack: S, tools: impl ListTools) -> Self
     where
-        S: Service<ToolCall, Response = CallToolResponse> + Clone + Send + Sync + 'static,
-        S::Error: Into<ToolError>,
-        S::Future: Send,
+        S: Service<ToolCall, Error: Into<ToolError>, Future: Send> + Clone + Send + Sync + 'static,
+        S: Service<ToolCall, Response = CallToolResponse>,
     {
         let (stack, tools): (_, Arc<dyn ListTools>) = (stack.map_err(Into::into), Arc::new(tools));
         let can = ServerCapabilities::builder().enable_tools();

@@ -1,7 +1,5 @@
 //! An MCP server whose tools run through a stack. The docs are those of [`GatewayHandler`].
 
-#[cfg(feature = "mcp-server-http")]
-mod bodies;
 mod drain;
 mod elicit;
 mod handler;
@@ -11,7 +9,7 @@ mod session;
 mod sessions;
 
 #[cfg(feature = "mcp-server-http")]
-pub use self::{bodies::McpBodies, sessions::McpSessions};
+pub use self::sessions::{McpBodies, McpSessions};
 pub use self::{
     elicit::McpElicitation,
     handler::{GatewayHandler, ListTools},

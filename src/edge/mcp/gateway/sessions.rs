@@ -1,10 +1,22 @@
 use std::{
     collections::HashMap,
+    convert::Infallible,
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
 };
 
-use futures_util::{Stream, StreamExt as _};
+use bytes::{Buf as _, Bytes};
+use futures_util::{FutureExt as _, Stream, StreamExt as _};
+use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
+use http_body::Body;
+use http_body_util::{
+    BodyExt as _, BodyStream, Full, StreamBody,
+    combinators::{BoxBody, UnsyncBoxBody},
+};
 use rmcp::{
     model::{ClientJsonRpcMessage, ServerJsonRpcMessage},
     transport::streamable_http_server::session::{
@@ -15,8 +27,16 @@ use rmcp::{
         },
     },
 };
+use serde_json::json;
+use tower_service::Service;
 
-use crate::config::{ConfigError, refuse_if};
+use crate::{
+    call::MAX_VALUES,
+    config::{ConfigError, refuse_if},
+    edge::future::{Boxed, lock},
+    error::BoxError,
+    text::values::Counter,
+};
 
 /// The sessions of a streamable HTTP server, in memory as rmcp's `LocalSessionManager` has them,
 /// but a bounded number of them.
@@ -74,10 +94,10 @@ struct Use {
 
 impl Table {
     /// Adds a session, if there is room. Returns the one that it replaces.
-    fn admit(&mut self, id: &SessionId, max: usize) -> Result<Option<SessionId>, Full> {
+    fn admit(&mut self, id: &SessionId, max: usize) -> Result<Option<SessionId>, NoRoom> {
         let replaced = match self.sessions.len() < max {
             true => None,
-            false => Some(self.least_used(max).ok_or(Full)?),
+            false => Some(self.least_used(max).ok_or(NoRoom)?),
         };
         if let Some(replaced) = &replaced {
             self.sessions.remove(replaced);
@@ -106,7 +126,7 @@ impl Table {
 }
 
 /// No session is idle.
-struct Full;
+struct NoRoom;
 
 /// A stream of a session. Dropped, it is closed.
 struct Open {
@@ -118,10 +138,6 @@ impl Drop for Open {
     fn drop(&mut self) {
         lock(&self.table).touch(&self.id, |used| used.streams -= 1);
     }
-}
-
-fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
-    table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl McpSessions {
@@ -197,7 +213,7 @@ impl SessionManager for McpSessions {
                 replaced.into_iter().for_each(|id| self.close(id));
                 Ok((id, transport))
             }
-            Err(Full) => {
+            Err(NoRoom) => {
                 self.close(id);
                 let full = format!("all {} sessions are in use", self.max);
                 Err(SessionError::from(io::Error::other(full)).into())
@@ -269,4 +285,100 @@ where
     stream.inspect(move |_| {
         let _until_dropped = &open;
     })
+}
+
+/// Bounds the values in the bodies of requests to rmcp's `StreamableHttpService`.
+///
+/// rmcp bounds the bytes of a body, 4 MiB by default. Many small values take 100 times as much once
+/// they are parsed. This service counts them while the body arrives: a body with more than
+/// [`MAX_VALUES`](crate::MAX_VALUES) values is refused with 413 and a JSON-RPC error (-32600), and
+/// is neither read to its end nor parsed.
+///
+/// ```
+/// use std::sync::Arc;
+/// use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+/// use tower_toolcall::mcp::{GatewayHandler, McpBodies, McpSessions};
+///
+/// # fn serve(gateway: GatewayHandler) {
+/// let sessions = Arc::new(McpSessions::default());
+/// let config = StreamableHttpServerConfig::default();
+/// let mcp = StreamableHttpService::new(move || Ok(gateway.clone()), sessions, config);
+/// let app: axum::Router = axum::Router::new().nest_service("/mcp", McpBodies::new(mcp));
+/// # let _ = app; }
+/// ```
+#[derive(Clone)]
+pub struct McpBodies<S>(S);
+
+impl<S> McpBodies<S> {
+    /// Wraps rmcp's service.
+    pub fn new(mcp: S) -> Self {
+        Self(mcp)
+    }
+}
+
+crate::text::opaque_debug!({S} McpBodies<S>);
+
+type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+impl<S, B> Service<Request<B>> for McpBodies<S>
+where
+    S: Service<
+            Request<UnsyncBoxBody<Bytes, BoxError>>,
+            Response = Answer,
+            Error: 'static,
+            Future: Send + 'static,
+        >,
+    B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
+{
+    type Response = Answer;
+    type Error = S::Error;
+    type Future = Boxed<Result<Answer, S::Error>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let is_refused = Arc::new(AtomicBool::new(false));
+        let answer = self
+            .0
+            .call(request.map(|body| counted(body, Arc::clone(&is_refused))));
+        // rmcp answers every error of a body with 500.
+        Boxed::new(answer.map(move |answer| match is_refused.load(Relaxed) {
+            true => Ok(refusal()),
+            false => answer,
+        }))
+    }
+}
+
+fn too_many() -> String {
+    format!("the body has more than {MAX_VALUES} values")
+}
+
+/// Counts the values of a body, which fails when it has too many.
+fn counted<B>(body: B, is_refused: Arc<AtomicBool>) -> UnsyncBoxBody<Bytes, BoxError>
+where
+    B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
+{
+    let mut counter = Counter::default();
+    let frames = BodyStream::new(body).map(move |frame| {
+        let frame = frame.map_err(Into::into)?;
+        let frame = frame.map_data(|mut data| data.copy_to_bytes(data.remaining()));
+        if frame.data_ref().map_or(0, |data| counter.add(data)) > MAX_VALUES {
+            is_refused.store(true, Relaxed);
+            return Err(too_many().into());
+        }
+        Ok(frame)
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+fn refusal() -> Answer {
+    let error = json!({ "code": -32600, "message": too_many() });
+    let body = json!({ "jsonrpc": "2.0", "id": null, "error": error }).to_string();
+    let mut answer = Response::new(Full::from(body).boxed());
+    *answer.status_mut() = StatusCode::PAYLOAD_TOO_LARGE;
+    let json = http::HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(CONTENT_TYPE, json);
+    answer
 }

@@ -1,6 +1,6 @@
 use std::{
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
@@ -19,7 +19,7 @@ use tokio::{
 use super::{McpReconnect, shared::WeakLeaf};
 use crate::{
     edge::{
-        future::Boxed,
+        future::{Boxed, lock},
         mcp::{McpService, errors},
     },
     error::{ErrorKind, Outage, ToolError},
@@ -107,8 +107,7 @@ impl Live {
 
     /// Ends it, with the calls that it has.
     pub(super) async fn close(&self) {
-        let close = self.connection.close.lock();
-        let close = close.unwrap_or_else(PoisonError::into_inner).take();
+        let close = lock(&self.connection.close).take();
         if let Some(close) = close {
             close().await;
         }

@@ -1,5 +1,5 @@
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, Weak},
     time::Duration,
 };
 
@@ -18,7 +18,10 @@ use super::{
     service::Settings,
 };
 use crate::{
-    edge::{future::Boxed, mcp::errors},
+    edge::{
+        future::{Boxed, lock},
+        mcp::errors,
+    },
     error::{AnyError, ErrorKind, Execution, Outage, ToolError},
     event::{TARGET, event, ms, names::span, short},
     kit::backoff::Random,
@@ -70,8 +73,7 @@ impl McpReconnect {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        let state = self.shared.state.lock();
-        state.unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.state)
     }
 
     /// The connection, unless it is known to be lost.
