@@ -30,10 +30,12 @@ pub type Sequence<S, C = ByError> = Batch<S, C, OneByOne>;
 
 /// Calls that run side by side.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum SideBySide {}
 
 /// Calls that run one after the other.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum OneByOne {}
 
 /// A service that runs several calls, as [`Parallel`] or as [`Sequence`].
