@@ -36,6 +36,7 @@ const REFUSAL_TIME: Duration = Duration::from_secs(2);
 /// The answer to a request, without its body.
 pub(super) struct Exchanged {
     pub(super) head: Parts,
+    #[cfg_attr(not(feature = "http-tool"), expect(dead_code))]
     pub(super) elapsed: Duration,
     /// Fails if the body of a 2xx cannot be taken. `false`: the body of a refusal was cut.
     pub(super) whole: Result<bool, ToolError>,
