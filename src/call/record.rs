@@ -45,7 +45,8 @@ pub struct Record {
     pub(super) known: AtomicBool,
     pub(super) listeners: Listeners,
     pub(super) dispatched: AtomicBool,
-    /// The timeouts, in nanoseconds, and the size: one more than the number, or 0 if it is not known.
+    /// The timeouts, in nanoseconds, and the size: one more than the number, or 0 if it is not
+    /// known.
     pub(super) timeout: AtomicU64,
     pub(super) configured: AtomicU64,
     pub(super) output_bytes: AtomicU64,

@@ -64,8 +64,8 @@ impl ToolCall {
         Observation::new(self.info(), is_new, self.attempt)
     }
 
-    /// Starts a recording, unless the call has one. One that is over belongs to an earlier call that
-    /// this one was cloned from. Returns whether it is a new one.
+    /// Starts a recording, unless the call has one. One that is over belongs to an earlier call
+    /// that this one was cloned from. Returns whether it is a new one.
     #[inline]
     fn start_recording(&mut self) -> bool {
         let record = &self.data.ident.record;

@@ -258,8 +258,8 @@ impl<C> CircuitBreakerBuilder<C> {
     /// Default: the duration of a slow call, if [`Rates`](super::Rates) set one; else 99 % of the
     /// shortest timeout of the [`TimeoutLayer`](crate::timeout::TimeoutLayer)s above and below, as
     /// configured, else of the call's own timeout, else of 30 s. The time is counted from the
-    /// sending. A call that had to wait for its answer and is dropped after its deadline is always a
-    /// failure, unless the deadline was set by an [untrusted
+    /// sending. A call that had to wait for its answer and is dropped after its deadline is always
+    /// a failure, unless the deadline was set by an [untrusted
     /// caller](crate::ToolCall::tighten_from_wire), or a layer below had held the call back. Other
     /// drops do not count.
     pub fn with_abandoned_after(mut self, pending: Duration) -> Self {

@@ -131,8 +131,8 @@ impl Listener {
         self.tell_with(None, true, event);
     }
 
-    /// Like [`tell`](Self::tell), and gives it to those of `audience` as well. Without `above` those
-    /// of the call do not get it: the layers above see the end of the call themselves.
+    /// Like [`tell`](Self::tell), and gives it to those of `audience` as well. Without `above`
+    /// those of the call do not get it: the layers above see the end of the call themselves.
     pub(crate) fn tell_with(&self, audience: Option<&Audience>, above: bool, event: &Event<'_>) {
         event.trace();
         let own = self.0.as_deref();

@@ -324,8 +324,8 @@ pub trait Ticket {
         call.deadline().filter(|_| !call.is_deadline_untrusted())
     }
 
-    /// Returns since when the call counts as pending. Asked at its first `Pending` at which no layer
-    /// below holds it back. Default: now.
+    /// Returns since when the call counts as pending. Asked at its first `Pending` at which no
+    /// layer below holds it back. Default: now.
     fn pending_since(&self) -> Instant {
         Instant::now()
     }

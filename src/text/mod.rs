@@ -55,7 +55,8 @@ macro_rules! debug_fields {
 }
 pub(crate) use debug_fields;
 
-/// The table of the names of an enum's variants: its function `name`, its list `ALL`, and `Display`.
+/// The table of the names of an enum's variants: its function `name`, its list `ALL`, and
+/// `Display`.
 macro_rules! names {
     ($(#[$doc:meta])* $all:vis $type:ident { $($variant:ident = $name:literal),+ $(,)? }) => {
         impl $type {

@@ -326,8 +326,8 @@ async fn answers_are_not_held_back_for_an_acknowledgement() {
     let client = reqwest::Client::new();
     let id = session(&client, &url).await;
     let arguments = json!({ "text": "one two" });
-    // A client acknowledges after 40 ms, and all but a few calls would wait for that in each round. A busy machine
-    // delays the calls of some rounds as well.
+    // A client acknowledges after 40 ms, and all but a few calls would wait for that in each round.
+    // A busy machine delays the calls of some rounds as well.
     let mut quick = 0;
     for round in 0..100 {
         let mut slow = 0;

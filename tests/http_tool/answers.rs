@@ -622,7 +622,8 @@ async fn a_model_reads_that_a_tool_ran_whose_answer_cannot_be_used() {
     .assert_eq(&texts);
 }
 
-/// 46-A2: a status of 5xx, as a lost connection, does not say that nothing has happened. A 503 with `Retry-After` does.
+/// 46-A2: a status of 5xx, as a lost connection, does not say that nothing has happened. A 503 with
+/// `Retry-After` does.
 #[tokio::test]
 async fn a_model_reads_that_a_call_may_have_run_whose_server_failed() {
     for (status, header, may_have_run) in [
@@ -638,7 +639,8 @@ async fn a_model_reads_that_a_call_may_have_run_whose_server_failed() {
     }
 }
 
-/// 46-A3: what APIs write of their errors is read, and not the JSON around it. The last ones have nothing to read.
+/// 46-A3: what APIs write of their errors is read, and not the JSON around it. The last ones have
+/// nothing to read.
 #[tokio::test]
 async fn a_model_reads_the_reason_in_a_body() {
     let mut texts = String::new();

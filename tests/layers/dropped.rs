@@ -224,8 +224,8 @@ async fn observers_of_a_layer_that_waits_report_what_was_sent() {
     observers_report_what_was_sent(breaker).await;
 }
 
-/// Makes a call that waits 29 s at a limit below `observer`, and then ends, or is dropped, `after` it
-/// was sent.
+/// Makes a call that waits 29 s at a limit below `observer`, and then ends, or is dropped, `after`
+/// it was sent.
 async fn end_after_queue<L>(observer: &L, call: ToolCall, step: Step<&'static str>, after: Duration)
 where
     L: Layer<concurrency_limit::ConcurrencyLimit<Tool>, Service: kit::Stack>,

@@ -41,7 +41,7 @@ where
         } => {
             assert!(help.len() > 40, "{help}");
             // Users' row 6: functions and HTTP tools are declared by the policy.
-            let names_rule = help.contains("`RetryPolicy::with_replay_safety`");
+            let names_rule = help.contains("with_replay_safety`");
             assert_eq!(*reason == InertReason::NotMarkedSafe, names_rule, "{help}");
             assert_eq!(event.name(), is_first.then_some("tool.inert"));
             Some((*layer, *reason, *is_first))

@@ -104,7 +104,8 @@ impl Process {
     ) -> io::Result<(Arc<Self>, Child)> {
         let mut process = Command::new(&command[0]);
         process.args(&command[1..]);
-        // stderr stays the server's own, unescaped: it has our rights anyway, and may have colours for a terminal.
+        // stderr stays the server's own, unescaped: it has our rights anyway, and may have colours
+        // for a terminal.
         process.stdin(Stdio::piped()).stdout(Stdio::piped());
         process.kill_on_drop(true);
         // What `npx` or `uv run` start, too, is to end.

@@ -37,8 +37,9 @@ const MAX_RESUMES: usize = 4;
 ///   to the request that was posted.
 /// - **A status of 404.** rmcp begins a session anew and sends the request again, below all layers.
 ///   Here the call fails, not started, and the next one connects.
-/// - **A limit.** rmcp keeps `Retry-After` of a 429 or a 5xx only. Here a refusal has the meaning of
-///   [`ToolError::from_http`](crate::ToolError::from_http): by its status, its headers and its body.
+/// - **A limit.** rmcp keeps `Retry-After` of a 429 or a 5xx only. Here a refusal has the meaning
+///   of [`ToolError::from_http`](crate::ToolError::from_http): by its status, its headers and its
+///   body.
 ///
 /// [`McpServer::http`](crate::mcp::McpServer::http) has such a client. For OAuth, give it to rmcp's
 /// `AuthClient`. For a transport of your own:
