@@ -1,6 +1,7 @@
 //! Servers over HTTP that answer as the specification does not ask for.
 
 use std::{
+    io,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -10,12 +11,14 @@ use std::{
 
 use axum::{
     Json, Router,
+    body::Body,
     extract::{Request, State},
     http::{HeaderMap, HeaderName, StatusCode},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::post,
 };
+use futures_util::{StreamExt as _, future, stream};
 use rmcp::{
     RoleServer, ServerHandler,
     model::{
@@ -302,14 +305,101 @@ async fn a_limit_is_read_wherever_the_answer_names_it() {
 async fn of_the_body_of_a_limit_a_bounded_part_is_read() {
     let (loose, server) = serve(|_| text(404, "no")).await;
     server.connect().await.unwrap();
-    let answer = |_: &Value| {
-        let body = futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>("x".repeat(1024)));
-        let body = axum::body::Body::from_stream(body);
-        (StatusCode::TOO_MANY_REQUESTS, body).into_response()
-    };
+    for media_type in ["text/plain", "application/json"] {
+        let kib = Arc::new(AtomicUsize::new(0));
+        let sent = Arc::clone(&kib);
+        let answer = move |_: &Value| {
+            let sent = Arc::clone(&sent);
+            let body = stream::repeat_with(move || {
+                sent.fetch_add(1, SeqCst);
+                Ok::<_, io::Error>("x".repeat(1024))
+            });
+            let answer = (StatusCode::TOO_MANY_REQUESTS, Body::from_stream(body));
+            with_header(answer.into_response(), "content-type", media_type)
+        };
+        *loose.call.lock().unwrap() = Some(Arc::new(answer));
+        let error = call(&server).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::RateLimited);
+        // Some of it waits in buffers of sockets.
+        let kib = kib.load(SeqCst);
+        assert!(kib < 12 << 10, "{media_type}: {kib}");
+    }
+}
+
+/// H-1: a stalled body of a refusal holds no call, and what has arrived of it is read.
+#[tokio::test]
+async fn the_rest_of_a_refusal_that_does_not_arrive_is_not_waited_for() {
+    type Row = (u16, &'static str, &'static str, ErrorKind, u64);
+    let rows: [Row; 3] = [
+        (429, "application/json", "{", ErrorKind::RateLimited, 7),
+        (
+            429,
+            "text/plain",
+            "try again in 9s",
+            ErrorKind::RateLimited,
+            7,
+        ),
+        (
+            503,
+            "application/json",
+            "try again in 9s",
+            ErrorKind::Upstream,
+            9,
+        ),
+    ];
+    let checked = rows.map(async |(status, media_type, begun, kind, delay)| {
+        let (loose, server) = serve(|_| text(404, "no")).await;
+        server.connect().await.unwrap();
+        let answer = move |_: &Value| {
+            let begun = stream::iter([Ok::<_, io::Error>(begun)]).chain(stream::pending());
+            let status = StatusCode::from_u16(status).unwrap();
+            let answer = (status, Body::from_stream(begun)).into_response();
+            let answer = with_header(answer, "content-type", media_type);
+            match status.as_u16() {
+                429 => with_header(answer, "retry-after", "7"),
+                _ => answer,
+            }
+        };
+        *loose.call.lock().unwrap() = Some(Arc::new(answer));
+        let error = call(&server).await.unwrap_err();
+        let found = (error.kind(), error.retry_after());
+        assert_eq!(found, (kind, Some(Duration::from_secs(delay))), "{error}");
+    });
+    future::join_all(checked).await;
+}
+
+/// A tool may have run whose answer is cut, or is a page of a proxy's that is marked as JSON.
+#[tokio::test]
+async fn a_model_reads_one_order_of_an_answer_that_is_no_json() {
+    let (loose, server) = serve(|_| text(404, "no")).await;
+    server.connect().await.unwrap();
+    for body in [r#"{"jsonrpc":"2.0","id":"#, "<html>Welcome</html>"] {
+        let answer =
+            move |_: &Value| with_header(text(200, body), "content-type", "application/json");
+        *loose.call.lock().unwrap() = Some(Arc::new(answer));
+        let error = call(&server).await.unwrap_err();
+        let text = error.model_message();
+        assert!(text.contains("its answer is unusable"), "{text}");
+        assert!(!text.contains("change it"), "{text}");
+    }
+}
+
+/// A session that is not known: the text is as long as that of other refusals.
+#[tokio::test]
+async fn of_a_long_refusal_of_a_session_the_beginning_is_read() {
+    let (loose, server) = serve(|_| text(404, "no")).await;
+    server.connect().await.unwrap();
+    let long = format!("no such session{}", " x".repeat(400));
+    let answer = move |_: &Value| (StatusCode::BAD_REQUEST, long.clone()).into_response();
     *loose.call.lock().unwrap() = Some(Arc::new(answer));
     let error = call(&server).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::RateLimited);
+    assert_eq!(error.execution(), Execution::NotStarted);
+    let message = error.message();
+    assert!(
+        message.contains("HTTP 400 Bad Request: no such session"),
+        "{message}"
+    );
+    assert!(message.chars().count() < 300, "{message}");
 }
 
 /// M-5: the answer to the first request of a connection.

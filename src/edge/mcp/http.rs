@@ -56,7 +56,7 @@ pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
                 let reason = ToolError::reason_in(status, body, &Rules::default());
                 ToolError::from_status(status, reason).limited_by_body(body)
             }
-            None => new(ErrorKind::Failed),
+            None => new(ErrorKind::Failed).with_words(&UNUSABLE),
         },
         Http::UnexpectedContentType(_) | Http::Deserialize(_) => {
             new(ErrorKind::Failed).with_words(&UNUSABLE)
@@ -75,12 +75,14 @@ fn wall_clock() -> SystemTime {
 
 /// Returns the error of an answer to `McpHttpClient`, in a type of rmcp's that has room for it.
 pub(super) fn refused(status: StatusCode, headers: &HeaderMap, body: &str) -> io::Error {
-    let message = format!("HTTP {status}: {body}");
-    let error = ToolError::from_http(status, headers, body, wall_clock());
-    io::Error::other(match is_session_refused(&message) {
-        true => ToolError::new(ErrorKind::ConnectionFailed, message)
-            .with_execution(Execution::NotStarted),
-        false => error,
+    let is_lost = is_session_refused(&format!("HTTP {status}: {body}"));
+    io::Error::other(match is_lost {
+        true => {
+            let reason = ToolError::reason_in(status, body, &Rules::default());
+            ToolError::new(ErrorKind::ConnectionFailed, reason)
+                .with_execution(Execution::NotStarted)
+        }
+        false => ToolError::from_http(status, headers, body, wall_clock()),
     })
 }
 

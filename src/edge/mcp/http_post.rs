@@ -7,6 +7,7 @@ use std::{
     io,
     sync::Arc,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::Duration,
 };
 
 use futures_util::StreamExt as _;
@@ -25,6 +26,7 @@ use rmcp::{
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value, json};
 use sse_stream::{Sse, SseStream};
+use tokio::time::timeout;
 
 use super::{
     http::{ask_to_wait, refused},
@@ -35,6 +37,9 @@ use crate::text::values::Counter;
 pub(super) type Headers = HashMap<HeaderName, HeaderValue>;
 pub(super) type Failed = StreamableHttpError<reqwest::Error>;
 pub(super) type Answer = Result<Posted, Failed>;
+
+/// How long the body of a refusal is waited for: its status is what counts.
+const REFUSAL_TIME: Duration = Duration::from_secs(2);
 
 /// How much is shown of a body that is not a message.
 const MAX_SHOWN: usize = 256;
@@ -107,7 +112,8 @@ async fn success(response: Response, id: Option<RequestId>, limits: Limits) -> A
         let found = text_of(&response, header::CONTENT_TYPE);
         return Err(Failed::UnexpectedContentType(found));
     }
-    let (body, excess) = read(response, limits.max_json_response_size).await?;
+    let mut body = Vec::new();
+    let excess = read(response, limits.max_json_response_size, &mut body).await?;
     let message = match excess {
         Some(why) => too_large(why, id),
         None => serde_json::from_slice(&addressed(&body, &id))
@@ -127,18 +133,20 @@ async fn failure(
     let (status, headers) = (response.status(), response.headers().clone());
     let is_json = is(&response, names::JSON_MIME_TYPE);
     let session = text_of(&response, names::HEADER_SESSION_ID);
-    let max = match is_json {
-        true => limits.max_json_response_size,
-        false => limits.max_error_response_size,
-    };
-    let (body, excess) = read(response, max).await.unwrap_or_default();
     let says_more = match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS => true,
         StatusCode::SERVICE_UNAVAILABLE => ask_to_wait(&headers),
         _ => false,
     };
-    let may_be_message = excess.is_none() && (is_json || !status.is_server_error());
-    if may_be_message && !says_more {
+    let max = match is_json && !says_more {
+        true => limits.max_json_response_size,
+        false => limits.max_error_response_size,
+    };
+    let mut body = Vec::new();
+    // What there is of it will do.
+    let read = timeout(REFUSAL_TIME, read(response, max, &mut body)).await;
+    let fits = !matches!(read, Ok(Ok(Some(_))));
+    if fits && !says_more && (is_json || !status.is_server_error()) {
         let answer = id.as_ref().map(|id| addressed(&body, id));
         let answer = serde_json::from_slice(answer.as_deref().unwrap_or(&body));
         if let Ok(error @ ServerJsonRpcMessage::Error(_)) = answer {
@@ -206,12 +214,13 @@ fn scope(challenge: &str) -> Option<&str> {
     }
 }
 
-/// Returns a body, and why its end was not read, if it is too large.
+/// Reads a body. Returns why its end was not read, if it is too large.
 async fn read(
     mut response: Response,
     max: usize,
-) -> Result<(Vec<u8>, Option<String>), reqwest::Error> {
-    let (mut body, mut values) = (Vec::new(), Counter::default());
+    body: &mut Vec<u8>,
+) -> Result<Option<String>, reqwest::Error> {
+    let mut values = Counter::default();
     while let Some(chunk) = response.chunk().await? {
         body.extend_from_slice(&chunk);
         let excess = match values.add(&chunk) > MAX_VALUES {
@@ -219,10 +228,10 @@ async fn read(
             false => (body.len() > max).then(|| too_long(max)),
         };
         if excess.is_some() {
-            return Ok((body, excess));
+            return Ok(excess);
         }
     }
-    Ok((body, None))
+    Ok(None)
 }
 
 /// Returns the events of the answer to a request. An error of the request replaces one that is too
