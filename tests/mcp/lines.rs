@@ -67,9 +67,13 @@ async fn the_beginning_of_a_dropped_line_is_no_message() {
 #[tokio::test]
 async fn an_error_without_an_id_is_dropped_with_an_event() {
     let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#;
+    let large = format!(r#""error":{{"data":{},"#, json!(vec![0; 30]));
+    let large = error.replace(r#""error":{"#, &large);
     for (line, piece) in [
         (error.to_owned(), 4096),
         (error.replace(r#""id":null,"#, ""), 7),
+        (large.replace(r#""id":null,"#, ""), 4096),
+        (large, 7),
     ] {
         let (seen, _guard) = watch();
         read(&format!("{line}\n"), piece).await;

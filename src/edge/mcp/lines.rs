@@ -125,7 +125,7 @@ impl<R> McpLines<R> {
         if piece.ends_with(b"\n") {
             let line = take(line);
             if let Some(why) = line.dropped {
-                let message = line.outline.stand_in(&why).unwrap_or_default();
+                let message = line.outline.stand_in(&why, false).unwrap_or_default();
                 self.out.extend(message.as_bytes());
             } else {
                 line.outline.report_unaddressed(piece);
@@ -170,7 +170,7 @@ pub(super) fn bounded(text: String) -> Option<String> {
     }
     let mut outline = Outline::default();
     outline.add(text.as_bytes());
-    outline.stand_in(&too_many(MAX_VALUES))
+    outline.stand_in(&too_many(MAX_VALUES), true)
 }
 
 pub(super) fn too_many(max: usize) -> String {
@@ -231,14 +231,16 @@ impl Outline {
     }
 
     /// Returns the line that is read instead of the message. Reports that it is dropped if it is
-    /// not known to need an answer.
-    fn stand_in(&self, why: &str) -> Option<String> {
+    /// not known to need an answer. `null` is an id where its caller replaces it.
+    fn stand_in(&self, why: &str, takes_null: bool) -> Option<String> {
         #[derive(Deserialize)]
         struct Message {
             id: Value,
             method: Option<IgnoredAny>,
         }
-        let Ok(Message { id, method }) = serde_json::from_slice(&self.text) else {
+        let read = serde_json::from_slice(&self.text).ok();
+        let read = read.filter(|Message { id, .. }| takes_null || !id.is_null());
+        let Some(Message { id, method }) = read else {
             event!(WARN MESSAGE_DROPPED, ERROR = why);
             return None;
         };
