@@ -342,3 +342,27 @@ async fn an_attempt_to_connect_fails_in_plain_words() {
         assert!(text.starts_with("Server 'docs' "), "{text}");
     }
 }
+
+/// 20b: a program that ends before it is written to, as with a wrong flag. This thread is busy
+/// until then.
+#[cfg(unix)]
+#[tokio::test]
+async fn how_a_process_has_ended_is_known_if_it_never_read() {
+    let server = McpServer::command("docs", "sh", ["-c", "exit 3"]);
+    let busy = async {
+        loop {
+            std::thread::sleep(Duration::from_millis(300));
+            tokio::task::yield_now().await;
+        }
+    };
+    let error = tokio::select! {
+        biased;
+        ended = server.connect() => ended.unwrap_err(),
+        () = busy => unreachable!(),
+    };
+    let message = error.message();
+    assert!(
+        message.ends_with("`sh` has ended with exit status: 3"),
+        "{message}"
+    );
+}

@@ -1,8 +1,9 @@
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     io,
-    process::Stdio,
-    sync::{Arc, Mutex, PoisonError},
+    pin::pin,
+    process::{ExitStatus, Stdio},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -27,7 +28,7 @@ use super::McpLines;
 /// How long a process has to end by itself, and again when it was told to.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// How long a process that has closed its stdout has to end, so that its status is known.
+/// How long a process that has closed a pipe has to end, so that its status is known.
 const ENDING: Duration = Duration::from_millis(500);
 
 /// How the process of a server has ended, for the error of an attempt to connect.
@@ -45,23 +46,46 @@ impl Ended {
     }
 }
 
+/// A process that is waited for in more than one place.
+#[derive(Clone)]
+struct Process {
+    child: Arc<Mutex<process::Child>>,
+    program: Arc<str>,
+    ended: Ended,
+}
+
+impl Process {
+    fn child(&self) -> MutexGuard<'_, process::Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn end(&self, within: Duration) -> Option<ExitStatus> {
+        let end = poll_fn(|cx| pin!(self.child().wait()).poll(cx));
+        timeout(within, end).await.ok()?.ok()
+    }
+
+    /// Notes how the process ends, if it does after it has closed a pipe.
+    async fn note_end(&self) {
+        if let Some(status) = self.end(ENDING).await {
+            let how = format!("`{}` has ended with {status}", self.program);
+            self.ended.set(Some(how));
+        }
+    }
+}
+
 /// A server's process, and those that it has started itself: often the program only runs the
 /// server.
 pub(super) struct Child {
-    /// `None` once it has ended.
-    process: Option<process::Child>,
+    process: Process,
     pipes: AsyncRwTransport<RoleClient, McpLines<ChildStdout>, ChildStdin>,
     /// `None` once it was told to end.
     #[cfg(unix)]
     group: Option<Pid>,
-    program: String,
-    ended: Ended,
 }
 
 impl Child {
     pub(super) fn start(mut command: Command, ended: Ended) -> io::Result<Self> {
-        let program = command.as_std().get_program().to_string_lossy();
-        let program = program.into_owned();
+        let program = Arc::from(command.as_std().get_program().to_string_lossy());
         ended.set(None);
         #[cfg(unix)]
         command.process_group(0);
@@ -77,10 +101,12 @@ impl Child {
             group: process
                 .id()
                 .and_then(|id| Some(Pid::from_raw(id.try_into().ok()?))),
-            process: Some(process),
+            process: Process {
+                child: Arc::new(Mutex::new(process)),
+                program,
+                ended,
+            },
             pipes: AsyncRwTransport::new(McpLines::new(stdout), stdin),
-            program,
-            ended,
         })
     }
 
@@ -102,34 +128,32 @@ impl Transport<RoleClient> for Child {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        self.pipes.send(message)
+        let (sent, process) = (self.pipes.send(message), self.process.clone());
+        async move {
+            let sent = sent.await;
+            if sent.is_err() {
+                process.note_end().await;
+            }
+            sent
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let message = self.pipes.receive().await;
-        if let (None, Some(process)) = (&message, &mut self.process)
-            && let Ok(Ok(status)) = timeout(ENDING, process.wait()).await
-        {
-            let how = format!("`{}` has ended with {status}", self.program);
-            self.ended.set(Some(how));
+        if message.is_none() {
+            self.process.note_end().await;
         }
         message
     }
 
     async fn close(&mut self) -> io::Result<()> {
         self.pipes.close().await?;
-        if let Some(process) = &mut self.process
-            && timeout(GRACE, process.wait()).await.is_ok()
-        {
-            self.process = None;
-        }
+        let has_ended = self.process.end(GRACE).await.is_some();
         self.terminate();
-        if let Some(process) = &mut self.process
-            && timeout(GRACE, process.wait()).await.is_err()
-        {
-            process.kill().await?;
+        if !has_ended && self.process.end(GRACE).await.is_none() {
+            self.process.child().start_kill()?;
+            self.process.end(GRACE).await;
         }
-        self.process = None;
         Ok(())
     }
 }
@@ -138,10 +162,11 @@ impl Drop for Child {
     fn drop(&mut self) {
         self.terminate();
         // A runtime that is shutting down leaves it at that.
-        if let (Some(mut process), Ok(runtime)) = (self.process.take(), Handle::try_current()) {
+        if let Ok(runtime) = Handle::try_current() {
+            let process = self.process.clone();
             runtime.spawn(async move {
-                if timeout(GRACE, process.wait()).await.is_err() {
-                    let _ = process.kill().await;
+                if process.end(GRACE).await.is_none() {
+                    let _ = process.child().start_kill();
                 }
             });
         }
