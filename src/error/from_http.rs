@@ -124,8 +124,10 @@ impl ToolError {
         let text = texts.find(|text| !text.trim().is_empty());
         // The text may say no more than that there are errors.
         let errors = json.get("errors").map(Value::to_string);
-        let errors =
-            errors.filter(|errors| errors.len() > 2 && !text.is_some_and(|t| errors.contains(t)));
+        let errors = errors.filter(|errors| {
+            let is_in = |t| errors.contains(Value::from(t).to_string().trim_matches('"'));
+            errors.len() > 2 && !text.is_some_and(is_in)
+        });
         let text = match (text, errors) {
             (Some(text), Some(errors)) => &format!("{text}: {errors}"),
             (Some(text), None) => text,

@@ -673,6 +673,7 @@ async fn a_model_reads_the_reason_in_a_body() {
             422,
             r#"{"message": "Validation Failed", "errors": [{"resource": "Issue", "field": "title"}]}"#,
         ),
+        (404, r#"{"errors": [{"message": "no \"order\"\n7"}]}"#),
         (409, r#"{"ok": false, "error": "already_archived"}"#),
         (500, r#"{"message": "the ledger is locked"}"#),
         (404, r#"{"id": 7, "message": {"en": "no"}}"#),
@@ -689,6 +690,7 @@ async fn a_model_reads_the_reason_in_a_body() {
         Tool 'order' refused its arguments: HTTP 422 Unprocessable Entity: {"detail":[{"loc":["body","city"],"msg":"field required","type":"value_error"}]}. Correct them and call it again.
         Tool 'order' did not find what it was asked for: HTTP 404 Not Found: no order 7. Check the arguments, or continue without it.
         Tool 'order' refused its arguments: HTTP 422 Unprocessable Entity: Validation Failed: [{"field":"title","resource":"Issue"}]. Correct them and call it again.
+        Tool 'order' did not find what it was asked for: HTTP 404 Not Found: no "order" 7. Check the arguments, or continue without it.
         Tool 'order' failed: HTTP 409 Conflict: already_archived. Do not repeat the same call; change it or continue without it.
         The service behind tool 'order' failed: HTTP 500 Internal Server Error: the ledger is locked. It may have run: repeat it only if it may run twice, or continue without it.
         Tool 'order' did not find what it was asked for: HTTP 404 Not Found: {"id":7,"message":{"en":"no"}}. Check the arguments, or continue without it.

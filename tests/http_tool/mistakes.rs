@@ -316,6 +316,18 @@ fn a_file_of_a_folder_that_is_not_read_is_a_warning() {
     assert_eq!(warned(&upper), (1, vec![]));
 }
 
+/// Stumble A3: a folder full of other files, as of logs.
+#[test]
+fn the_warnings_of_files_that_are_not_read_are_bounded() {
+    let folder = Folder::of(&manifest("weather", json!({ "method": "GET" })));
+    for nth in 0..30 {
+        fs::write(folder.0.join(format!("{nth}.log")), "").unwrap();
+    }
+    let (count, warnings) = warned(&folder);
+    assert_eq!((count, warnings.len()), (1, 11), "{warnings:?}");
+    assert!(warnings[10].contains("30 files"), "{warnings:?}");
+}
+
 /// Stumble A3: fields with a closed set of values, or a range.
 #[test]
 fn a_value_that_a_field_cannot_have_is_refused() {

@@ -46,6 +46,9 @@ const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";
 /// The most files of a folder.
 const MAX_FILES: usize = 1000;
 
+/// The most files that are not read and are named.
+const MAX_NAMED: usize = 10;
+
 /// An HTTP tool as it is stored: JSON with a name, a schema of the arguments, and what is sent for
 /// a call.
 ///
@@ -340,8 +343,9 @@ impl Profile {
 
 impl ToolManifest {
     /// Returns the manifests of a folder, by the names of their files: all that end in `.json`.
-    /// They are checked. The event `tool.settings` reports at WARN that there are none, and a file
-    /// that is not read, unless it is hidden or ends in `.md`.
+    /// They are checked. The event `tool.settings` reports at WARN that there are none, and each
+    /// of up to ten files that are not read, unless it is hidden or ends in `.md`. Of more files it
+    /// has the number.
     ///
     /// # Errors
     ///
@@ -355,7 +359,7 @@ impl ToolManifest {
                 format!("cannot be read: {error}"),
             )
         };
-        let mut files = Vec::new();
+        let (mut files, mut others) = (Vec::new(), 0);
         for entry in fs::read_dir(folder).map_err(unread)? {
             let path = entry.map_err(unread)?.path();
             let ends_in = |end| {
@@ -368,8 +372,11 @@ impl ToolManifest {
                 continue;
             }
             if !ends_in("json") {
-                event!(WARN SETTINGS, SETTING = path.display().to_string(),
-                    REASON = "is not read: a tool is a file that ends in `.json`");
+                others += 1;
+                if others <= MAX_NAMED {
+                    event!(WARN SETTINGS, SETTING = path.display().to_string(),
+                        REASON = "is not read: a tool is a file that ends in `.json`");
+                }
                 continue;
             }
             files.push(path);
@@ -379,6 +386,10 @@ impl ToolManifest {
             }
         }
         files.sort();
+        if others > MAX_NAMED {
+            event!(WARN SETTINGS, SETTING = folder.display().to_string(),
+                REASON = format!("has {others} files that are not read"));
+        }
         if files.is_empty() {
             event!(WARN SETTINGS, SETTING = folder.display().to_string(),
                 REASON = "has no file that ends in `.json`: no tool is read");
