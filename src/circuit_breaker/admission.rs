@@ -9,7 +9,9 @@ use tokio::time::Instant;
 
 use super::{
     breaker::{Breaker, Permit},
+    cell::Kept,
     circuit::{Circuit, End, Report},
+    rules::Rules,
     snapshot::Refused,
     state::{Admission, Pass},
     weak::WeakFailures,
@@ -81,9 +83,9 @@ impl Breaker {
         let (passes, transition) = cell.admit(info, may_probe, shared.now(), shared.rules())?;
         if let Some(transition) = transition {
             // A listener that panics must not cost a probe's place.
-            let mut permit = Permit::new(self, Some(passes.pass));
+            let mut permit = Permit::new(self, Some(passes), info);
             self.emit(transition, info);
-            permit.pass = None;
+            permit.passes = None;
         }
         Ok(passes)
     }
@@ -115,6 +117,11 @@ impl Breaker {
         if own != Some(Verdict::FAILURE) && cell.ignores(passes.pass, verdict) {
             return false;
         }
+        let record_own = |kept: &mut Kept, now, rules: &Rules| {
+            let principals = &mut kept.principals;
+            let end = (passes.own, own);
+            call.map(|call| principals.record(call, end, now, rules, &shared.places))
+        };
         let (transition, opens, own) = self.circuit().with(|kept, now, rules| {
             let machine = &mut kept.machine;
             if let Some(delay) = report.delay {
@@ -125,14 +132,21 @@ impl Breaker {
             if let (true, Some(opened)) = (opens, &mut machine.last_opening) {
                 opened.latency = report.since.map(|since| since.elapsed());
             }
-            let (principals, own) = (&mut kept.principals, (passes.own, own));
-            let record = |call| principals.record(call, own, now, rules, &shared.places);
-            (transition, opens, call.and_then(record))
+            (transition, opens, record_own(kept, now, rules))
         });
         if let Some(transition) = transition {
             self.emit(transition, call);
         }
-        if let (Some(own), Some(call)) = (own, call) {
+        let Some((call, own)) = call.zip(own) else {
+            return opens;
+        };
+        let own = match own {
+            Err(_) if shared.makes_room(call.has_unverified_principal()) => {
+                self.circuit().with(record_own).and_then(Result::ok)
+            }
+            own => own.ok(),
+        };
+        if let Some(own) = own.flatten() {
             self.emit_of_principal(own, call);
         }
         opens
@@ -302,7 +316,7 @@ impl Admitted {
 
     pub(super) fn dropped(&self, how: Abandoned) {
         // A policy that panics must not cost a probe's place.
-        let mut permit = Permit::new(&self.breaker, Some(self.passes.pass));
+        let mut permit = Permit::new(&self.breaker, Some(self.passes), Some(&self.info));
         let count = match self.info.is_unsent() {
             true => Count::Neutral,
             false => {
@@ -310,7 +324,7 @@ impl Admitted {
                 settings.abandoned(&how, &self.info)
             }
         };
-        permit.pass = None;
+        permit.passes = None;
         let since = Instant::now().checked_sub(how.pending);
         self.record(End::seen(count), None, since);
     }

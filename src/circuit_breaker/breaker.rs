@@ -8,7 +8,7 @@ use super::{
     circuit::{Circuit, Report},
     rules::Rules,
     snapshot::BreakerSnapshot,
-    state::Pass,
+    state::{Admission, Pass},
     weak::PrincipalRefused,
     window::Verdict,
 };
@@ -79,7 +79,7 @@ impl Breaker {
     }
 
     /// State and counters, without the key.
-    pub(super) fn look(&self) -> BreakerSnapshot {
+    pub(crate) fn look(&self) -> BreakerSnapshot {
         let circuit = self.circuit();
         let [of_all, of_principals] = circuit.rejected.each_ref().map(|n| n.load(Relaxed));
         BreakerSnapshot {
@@ -129,12 +129,18 @@ impl Breaker {
         self.force(BreakerState::Closed);
     }
 
-    pub(super) fn force(&self, state: BreakerState) {
-        self.take_over(|kept, now, rules| {
+    fn force(&self, state: BreakerState) {
+        self.emit_any(self.turn(state, TransitionReason::Forced));
+    }
+
+    /// Forces a state, which lets refused principals in. The transition is not emitted yet.
+    pub(super) fn turn(&self, state: BreakerState, reason: TransitionReason) -> Option<Transition> {
+        self.change(|kept, now, rules| {
             kept.principals.forget();
-            let machine = &mut kept.machine;
-            machine.force(state, TransitionReason::Forced, now, rules)
-        });
+            // A closed breaker keeps what it has counted when another process closes.
+            let is_news = reason == TransitionReason::Forced || kept.machine.state != state;
+            is_news.then(|| kept.machine.force(state, reason, now, rules))?
+        })
     }
 
     /// Takes over an opening of another process, for `remaining` from now on: calls are refused
@@ -146,33 +152,32 @@ impl Breaker {
 
     /// Takes over an opening whose probe is later by `jitter`, also beyond the longest period.
     pub(crate) fn adopt_later(&self, remaining: Duration, jitter: Duration) {
-        self.take_over(|kept, now, rules| {
+        self.emit_any(self.change(|kept, now, rules| {
             let period = rules.bounded(remaining).saturating_add(jitter);
             kept.machine.adopt(period, now)
-        });
+        }));
     }
 
     /// Takes over a state that another process reports: closed, or what a handle made of it there.
-    /// [`Closed`](BreakerState::Closed) ends an open period and a forced state. `Open` and
-    /// `HalfOpen` change nothing: an opening is taken over by [`adopt`](Self::adopt).
+    /// [`Closed`](BreakerState::Closed) ends an open period and a forced state. What is refused to
+    /// [single principals](Self::principals) ends with each of them. `Open` and `HalfOpen` change
+    /// nothing: an opening is taken over by [`adopt`](Self::adopt).
     pub fn adopt_state(&self, state: BreakerState) {
-        let is_opening = matches!(state, BreakerState::Open | BreakerState::HalfOpen);
-        // A closed breaker keeps what it has counted.
-        if is_opening || self.state() == state {
-            return;
+        if !matches!(state, BreakerState::Open | BreakerState::HalfOpen) {
+            self.emit_any(self.turn(state, TransitionReason::Shared));
         }
-        self.take_over(|kept, now, rules| {
-            let machine = &mut kept.machine;
-            machine.force(state, TransitionReason::Shared, now, rules)
-        });
     }
 
-    fn take_over(&self, work: impl FnOnce(&mut Kept, Duration, &Rules) -> Option<Transition>) {
+    fn change(
+        &self,
+        work: impl FnOnce(&mut Kept, Duration, &Rules) -> Option<Transition>,
+    ) -> Option<Transition> {
         // It belongs to many keys, and only one of them is meant.
-        if self.circuit().is_overflow {
-            return;
-        }
-        if let Some(transition) = self.circuit().with(work) {
+        (!self.circuit().is_overflow).then(|| self.circuit().with(work))?
+    }
+
+    fn emit_any(&self, transition: Option<Transition>) {
+        if let Some(transition) = transition {
             self.emit(transition, None);
         }
     }
@@ -185,7 +190,7 @@ impl Breaker {
     /// [`CircuitOpen`](crate::ErrorKind::CircuitOpen), with a `retry_after`.
     pub fn admit(&self) -> Result<Permit, ToolError> {
         match self.admit_call(None) {
-            Ok(passes) => Ok(Permit::new(self, Some(passes.pass))),
+            Ok(passes) => Ok(Permit::new(self, Some(passes), None)),
             Err(refused) => {
                 let mut error = self.refused(None, refused);
                 if let Some(tool) = self.tool() {
@@ -237,13 +242,23 @@ crate::text::debug_fields! {
 pub struct Permit {
     breaker: Breaker,
     /// Given back by the drop.
-    pub(super) pass: Option<Pass>,
+    pub(super) passes: Option<Admission>,
+    /// Without it only the pass of the breaker is given back.
+    call: Option<CallInfo>,
 }
 
 impl Permit {
-    pub(super) fn new(breaker: &Breaker, pass: Option<Pass>) -> Self {
-        let breaker = breaker.clone();
-        Self { breaker, pass }
+    pub(super) fn new(
+        breaker: &Breaker,
+        passes: Option<Admission>,
+        call: Option<&CallInfo>,
+    ) -> Self {
+        let (breaker, call) = (breaker.clone(), call.cloned());
+        Self {
+            breaker,
+            passes,
+            call,
+        }
     }
 
     /// The call succeeded.
@@ -271,8 +286,9 @@ impl Permit {
     }
 
     fn end(&mut self, report: Report<'_>) -> bool {
-        let pass = self.pass.take();
-        pass.is_some_and(|pass| self.breaker.end(pass.into(), report))
+        let (passes, own) = (self.passes.take(), self.call.take());
+        let call = report.call.or(own.as_ref());
+        passes.is_some_and(|passes| self.breaker.end(passes, Report { call, ..report }))
     }
 }
 

@@ -168,7 +168,7 @@ impl Cell {
         keep.unwrap_or(Keep::IfUsed)
     }
 
-    /// Looks at the state, if there is one. Nothing that a call asks for may change.
+    /// Looks at the state, if there is one. No change is published that lets more calls pass.
     pub(super) fn peek<T>(&self, look: impl FnOnce(&mut Kept) -> T) -> Option<T> {
         self.lock().as_deref_mut().map(look)
     }

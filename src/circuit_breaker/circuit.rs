@@ -31,7 +31,7 @@ use crate::{
     },
     flow::Abandoned,
     kit::{
-        registry::{Evict, Keep},
+        registry::{Evict, Keep, WeakRegistry},
         share::Units,
     },
     outcome::{Count, Outcome},
@@ -65,6 +65,10 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     /// The places of principals with weak failures.
     pub(super) places: Arc<Units>,
+    /// When a place was looked for last: for principals that were verified, and for others.
+    pub(super) looked: Mutex<[Option<Duration>; 2]>,
+    /// All breakers of the layer.
+    pub(super) circuits: OnceLock<WeakRegistry<Circuit>>,
     /// Whether new breakers are disabled.
     pub(super) disabled: AtomicBool,
     /// Held while all breakers are forced.

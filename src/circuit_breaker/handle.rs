@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     call::{CallInfo, ToolCall},
-    event::transition::{BreakerState, Transition},
+    event::transition::{BreakerState, Transition, TransitionReason},
     kit::registry::Registry,
 };
 
@@ -145,12 +145,19 @@ impl CircuitBreakerHandle {
 
     fn force_all(&self, state: BreakerState) {
         let forcing = self.shared.forcing.lock();
-        let _one_after_the_other = forcing.unwrap_or_else(PoisonError::into_inner);
+        let forcing = forcing.unwrap_or_else(PoisonError::into_inner);
         // First: a breaker that is made meanwhile sees it, or is among the entries.
         let disabled = state == BreakerState::Disabled;
         self.shared.disabled.store(disabled, Relaxed);
-        for breaker in self.breakers() {
-            breaker.force(state);
+        let turn = |breaker: Breaker| {
+            let transition = breaker.turn(state, TransitionReason::Forced)?;
+            Some((breaker, transition))
+        };
+        let turned: Vec<_> = self.breakers().into_iter().filter_map(turn).collect();
+        // A listener may force all breakers itself.
+        drop(forcing);
+        for (breaker, transition) in turned {
+            breaker.emit(transition, None);
         }
     }
 

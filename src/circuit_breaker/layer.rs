@@ -247,8 +247,8 @@ impl<C> CircuitBreakerBuilder<C> {
     /// The same trip and open period hold for a principal as for the breaker. As many principals
     /// are kept as [keys](Keys::at_most), and those that were [not
     /// verified](crate::ToolCall::with_unverified_ids) have half of the places at most. If no place
-    /// is left, those of the same key go that have not called for the longest time; one that is
-    /// refused is kept.
+    /// is left, those go that have not called for the longest time, whatever their keys are; one
+    /// that is refused is kept.
     pub fn with_weak_failures(mut self, count: WeakFailures) -> Self {
         self.settings.weak_failures = count;
         self
@@ -344,6 +344,8 @@ impl<C> CircuitBreakerBuilder<C> {
         let shared = Arc::new(Shared {
             settings: self.settings,
             places: Units::new(places, places),
+            looked: Mutex::default(),
+            circuits: OnceLock::new(),
             disabled: AtomicBool::new(false),
             forcing: Mutex::new(()),
             subscribers: OnceLock::new(),
@@ -353,6 +355,7 @@ impl<C> CircuitBreakerBuilder<C> {
         let circuits = self
             .keys
             .registry("circuit_breaker", listener, overflow, make);
+        let _ = shared.circuits.set(circuits.downgrade());
         CircuitBreakerLayer {
             breakers: CircuitBreakerHandle { circuits, shared },
             classifier: self.classifier,

@@ -180,8 +180,10 @@
 //! is kept, unless its open period has been over for an hour and no call came. If all places are
 //! taken, calls with new keys pass without a breaker.
 //!
-//! As many principals are kept as keys, those with weak failures since their last success, until
-//! they have made no call for an hour. Principals that were [not
+//! As many principals are kept as keys, for all keys together: those with weak failures since their
+//! last success. When all places are taken, an eighth of them is forgotten, at most once a second:
+//! those that have made no call for the longest time, and are not refused. A call forgets those of
+//! its key that have made none for an hour. Principals that were [not
 //! verified](crate::ToolCall::with_unverified_ids) have half of these places at most, and take none
 //! from others. One that has no place is not refused.
 //!

@@ -145,7 +145,7 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
         if passes.pass.is_probe()
             && let Some(Ping { send, limit }) = &breaker.circuit().shared.settings.ping
         {
-            let permit = Permit::new(breaker, Some(passes.pass));
+            let permit = Permit::new(breaker, Some(passes), None);
             let wait = ping(send(info), *limit, permit, info.clone());
             self.turn.0.get_or_insert_default().begin(wait);
             return Ok(Step::Wait);

@@ -1,10 +1,16 @@
 //! The circuits of principals: what the weak failures of one principal at one key lead to.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
+    cell::Kept,
+    circuit::Shared,
     rules::Rules,
     state::{Machine, Pass},
     window::Verdict,
@@ -13,8 +19,8 @@ use crate::{
     call::CallInfo,
     event::transition::{BreakerState, Transition},
     kit::{
-        registry::Keep,
-        share::{Room, Units},
+        registry::{Keep, WeakRegistry},
+        share::{NoRoom, Room, Units},
     },
 };
 
@@ -59,8 +65,6 @@ const SWEEP: Duration = Duration::from_secs(60);
 pub(super) struct Principals {
     /// By the hash of the principal.
     circuits: BTreeMap<u64, Own>,
-    /// When a place was looked for last: for principals that were verified, and for others.
-    looked: [Option<Duration>; 2],
     swept: Duration,
 }
 
@@ -101,7 +105,7 @@ impl Principals {
     }
 
     /// Takes the end of a call; without a verdict it only gives back a probe's place. Returns the
-    /// transition that it caused.
+    /// transition that it caused; an error if there is no place for the principal.
     pub(super) fn record(
         &mut self,
         call: &CallInfo,
@@ -109,23 +113,27 @@ impl Principals {
         now: Duration,
         rules: &Rules,
         places: &Arc<Units>,
-    ) -> Option<Transition> {
+    ) -> Result<Option<Transition>, NoRoom> {
         let is_first = verdict == Some(Verdict::FAILURE) && pass == Pass::FIRST;
         if self.is_empty() && !is_first {
-            return None;
+            return Ok(None);
         }
-        let principal = call.principal_hash()?;
+        let Some(principal) = call.principal_hash() else {
+            return Ok(None);
+        };
         if !self.circuits.contains_key(&principal) && is_first {
-            let room = self.make_room(call.has_unverified_principal(), places, now, rules)?;
+            let room = places.take(None, call.has_unverified_principal(), 1)?;
             self.circuits.insert(principal, Own::new(call, room, rules));
         }
-        let own = self.circuits.get_mut(&principal)?;
+        let Some(own) = self.circuits.get_mut(&principal) else {
+            return Ok(None);
+        };
         own.last = own.last.max(now);
         let transition = own.machine.record(pass, verdict, None, now, rules);
         if own.machine.is_as_new(now) {
             self.circuits.remove(&principal);
         }
-        transition
+        Ok(transition)
     }
 
     /// How much harm it would do to forget them.
@@ -148,33 +156,49 @@ impl Principals {
         refused
     }
 
-    /// A place for one more. If there is none, the eighth of those here goes that have not been
-    /// used for the longest time and refuse nothing; for a principal that was not verified, only
-    /// others that were not.
-    fn make_room(
-        &mut self,
-        is_unverified: bool,
-        places: &Arc<Units>,
-        now: Duration,
-        rules: &Rules,
-    ) -> Option<Room> {
-        let take = || places.take(None, is_unverified, 1).ok();
-        let looked = &mut self.looked[usize::from(is_unverified)];
-        let room = take();
-        if room.is_some() || looked.is_some_and(|looked| now < LOOK_AGAIN.saturating_add(looked)) {
-            return room;
+    /// When those were used last whose places another principal may have: they refuse nothing, and
+    /// were not verified if that one was not.
+    fn idle(&self, is_unverified: bool, now: Duration, rules: &Rules) -> Vec<Duration> {
+        let own = self.circuits.values();
+        let idle = own.filter(|own| own.may_go(is_unverified, now, rules));
+        idle.map(|own| own.last).collect()
+    }
+}
+
+impl Shared {
+    /// Forgets the eighth of all principals that were not used for the longest time, of those that
+    /// are [idle](Principals::idle). Returns whether there was one, and the last look for one was
+    /// long enough ago. Takes the locks of all breakers, one after the other.
+    pub(super) fn makes_room(&self, is_unverified: bool) -> bool {
+        let now = self.now();
+        {
+            let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+            let looked = &mut looked[usize::from(is_unverified)];
+            if looked.is_some_and(|looked| now < LOOK_AGAIN.saturating_add(looked)) {
+                return false;
+            }
+            *looked = Some(now);
         }
-        *looked = Some(now);
-        let may_go = |own: &Own| {
-            (own.room.is_unverified || !is_unverified) && own.machine.look(now, rules).is_ok()
-        };
-        let idle = self.circuits.values().filter(|own| may_go(own));
-        let mut idle: Vec<Duration> = idle.map(|own| own.last).collect();
+        let circuits = self.circuits.get().and_then(WeakRegistry::upgrade);
+        let mut circuits = circuits.map_or_else(Vec::new, |circuits| circuits.entries());
+        let mut idle = Vec::new();
+        circuits.retain(|circuit| {
+            let look = |kept: &mut Kept| kept.principals.idle(is_unverified, now, self.rules());
+            let here = circuit.value().cell.peek(look).unwrap_or_default();
+            idle.extend_from_slice(&here);
+            !here.is_empty()
+        });
         idle.sort_unstable();
-        let last = *idle.get(idle.len() / 8)?;
-        self.circuits
-            .retain(|_, own| !may_go(own) || own.last > last);
-        take()
+        let Some(last) = idle.get(idle.len() / 8) else {
+            return false;
+        };
+        for circuit in circuits {
+            circuit.value().with(|kept, now, rules| {
+                let own = &mut kept.principals.circuits;
+                own.retain(|_, own| own.last > *last || !own.may_go(is_unverified, now, rules));
+            });
+        }
+        true
     }
 }
 
@@ -187,5 +211,9 @@ impl Own {
             last: Duration::ZERO,
             room,
         }
+    }
+
+    fn may_go(&self, is_unverified: bool, now: Duration, rules: &Rules) -> bool {
+        (self.room.is_unverified || !is_unverified) && self.machine.look(now, rules).is_ok()
     }
 }

@@ -28,7 +28,7 @@ use std::{
     collections::{HashMap, VecDeque},
     hash::{BuildHasherDefault, Hasher},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
         atomic::{
             AtomicBool, AtomicU8,
             Ordering::{Acquire, Relaxed},
@@ -313,7 +313,21 @@ impl<V> Clone for Registry<V> {
     }
 }
 
+/// The map, for its own values: it is not kept by this.
+#[derive(Debug)]
+pub(crate) struct WeakRegistry<V>(Weak<Shared<V>>);
+
+impl<V> WeakRegistry<V> {
+    pub(crate) fn upgrade(&self) -> Option<Registry<V>> {
+        self.0.upgrade().map(Registry)
+    }
+}
+
 impl<V: Evict> Registry<V> {
+    pub(crate) fn downgrade(&self) -> WeakRegistry<V> {
+        WeakRegistry(Arc::downgrade(&self.0))
+    }
+
     /// Makes a map of at most `max` keys, at least 1. `overflow` is shared by the keys beyond.
     pub(crate) fn new(key: Key, max: usize, overflow: V, listener: Listener) -> Self {
         let no_key = key.of_none();

@@ -3,8 +3,9 @@
 use std::{
     future::Future,
     pin::pin,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock, mpsc},
     task::{Context, Waker},
+    thread,
 };
 
 use tokio::time::advance;
@@ -174,6 +175,31 @@ async fn a_listener_may_use_the_handle() {
     rig.half_opens().await;
     rig.ask(ok()).await.unwrap();
     assert_eq!(*seen.lock().unwrap(), [Open, HalfOpen, Closed]);
+}
+
+/// C6, C7: a listener is told of a forced state while no lock is held: it may force all breakers.
+#[test]
+fn a_listener_may_force_all_breakers() {
+    let slot: Arc<OnceLock<CircuitBreakerHandle>> = Arc::default();
+    let known = slot.clone();
+    let builder = CircuitBreakerLayer::builder().with_listener(move |event: &Event<'_>| {
+        if let Event::Transition { transition, .. } = event
+            && transition.to == BreakerState::Disabled
+        {
+            known.get().unwrap().reset_all();
+        }
+    });
+    let handle = builder.build().unwrap().handle();
+    let breakers = ["search", "fetch"].map(|name| handle.breaker(&tool(name)));
+    slot.set(handle.clone()).unwrap();
+    let (done, is_done) = mpsc::channel();
+    // On a thread of its own, so that a lock that is never free fails the test.
+    thread::spawn(move || {
+        handle.disable_all();
+        let _ = done.send(());
+    });
+    is_done.recv_timeout(secs(30)).unwrap();
+    assert_eq!(breakers.map(|breaker| breaker.state()), [Closed, Closed]);
 }
 
 /// C7: the handle lists every breaker with its state and counters, in the order of server and tool.

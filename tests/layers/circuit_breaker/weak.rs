@@ -390,6 +390,76 @@ async fn invented_ids_cannot_push_out_a_verified_principal() {
     }
 }
 
+/// Rule 6: principals at one tool hold no places that those of another tool need.
+#[tokio::test(start_paused = true)]
+async fn principals_of_a_tool_that_is_called_no_more_give_their_places_back() {
+    let of_one = |n: usize| tool("other").with_agent_id(format!("a{n}"));
+    type Of = fn(ToolCall) -> ToolCall;
+    let verified: Of = |call| call;
+    for (places, of) in [(8, verified), (4, ToolCall::with_unverified_ids)] {
+        let rig = Rig::new(at_most(8));
+        for n in 0..places {
+            rig.tool.set_then(boom());
+            let _ = rig.send(of(of_one(n))).await;
+        }
+        advance(secs(2)).await;
+        for _ in 0..5 {
+            rig.tool.set_then(boom());
+            let _ = rig.send(of(call().with_agent_id("alice"))).await;
+        }
+        let refused = rig.send(of(call().with_agent_id("alice"))).await;
+        assert_eq!(kind(refused), ErrorKind::CircuitOpen, "{places}");
+    }
+}
+
+/// Rule 6: nor do those take them that are refused there.
+#[tokio::test(start_paused = true)]
+async fn a_principal_that_is_refused_keeps_its_place_whatever_happens_at_other_tools() {
+    let rig = Rig::new(at_most(2));
+    rig.ask(ok()).await.unwrap();
+    rig.shuts_out("alice").await;
+    for n in 0..20 {
+        rig.tool.set_then(boom());
+        let _ = rig.send(tool("other").with_agent_id(format!("a{n}"))).await;
+        advance(secs(2)).await;
+    }
+    assert_eq!(
+        kind(rig.ask_as("alice", ok()).await),
+        ErrorKind::CircuitOpen
+    );
+}
+
+/// C8: a person's word of another process reaches the principals that are refused here.
+#[tokio::test(start_paused = true)]
+async fn a_state_that_is_taken_over_ends_the_refusals_of_principals() {
+    for state in [
+        BreakerState::ForcedClosed,
+        BreakerState::Disabled,
+        BreakerState::Closed,
+    ] {
+        let rig = default_rig();
+        rig.shuts_out("alice").await;
+        rig.breaker().adopt_state(state);
+        rig.ask_as("alice", ok()).await.unwrap();
+    }
+}
+
+/// Trap 1: a listener that panics costs no place of a probe, of the principal either.
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_a_listener_leaves_the_places_of_both_probes() {
+    let builder = CircuitBreakerLayer::builder().with_listener(|event: &Event<'_>| {
+        if let Event::Transition { transition, .. } = event {
+            assert_ne!(transition.to, BreakerState::HalfOpen, "meant to panic");
+        }
+    });
+    let rig = Rig::new(builder);
+    rig.shuts_out("alice").await;
+    rig.half_opens().await;
+    let panics = tokio::spawn(rig.svc.clone().oneshot(of("alice"))).await;
+    assert!(panics.unwrap_err().is_panic());
+    rig.ask_as("alice", ok()).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_invented_id_is_not_the_verified_one_of_the_same_text() {
     let rig = default_rig();
