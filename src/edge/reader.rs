@@ -25,6 +25,18 @@ pub(in crate::edge) fn quoted(text: &str) -> String {
     }
 }
 
+/// Quotes a text of the wrong type that the format itself shows whole: it may be a secret.
+fn requoted<E: de::Error>(error: E) -> E {
+    let text = error.to_string();
+    let quoted = text
+        .split_once("invalid type: string \"")
+        .and_then(|(before, rest)| {
+            let (shown, expected) = rest.rsplit_once("\", expected ")?;
+            Some(format!("{before}{} is not {expected}", quoted(shown)))
+        });
+    quoted.map_or(error, E::custom)
+}
+
 /// The ends of names that stand for the unit of a duration.
 const UNITS: [&str; 8] = [
     "_ms", "_millis", "_s", "_sec", "_secs", "_seconds", "_minutes", "_hours",
@@ -91,7 +103,7 @@ macro_rules! pass_on {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
             let visitor = self.of(visitor);
-            self.inner.$method(visitor)
+            self.inner.$method(visitor).map_err(requoted)
         }
     )*};
 }

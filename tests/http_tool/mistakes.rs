@@ -394,7 +394,7 @@ fn a_value_of_another_type_names_its_key() {
     for (profile, text) in [
         (
             poll(json!({ "interval_seconds": "2s" })),
-            "expected a number for `interval_seconds`",
+            "`2s` is not a number for `interval_seconds`",
         ),
         (
             poll(json!({ "max_attempts": -1 })),
@@ -402,7 +402,7 @@ fn a_value_of_another_type_names_its_key() {
         ),
         (
             json!({ "replay_safe": "yes" }),
-            "expected a boolean for `replay_safe`",
+            "`yes` is not a boolean for `replay_safe`",
         ),
         (
             json!({ "kept_headers": ["etag", 7] }),
@@ -410,7 +410,12 @@ fn a_value_of_another_type_names_its_key() {
         ),
         (
             json!({ "required_scopes": "read" }),
-            "expected a list for `required_scopes`",
+            "`read` is not a list for `required_scopes`",
+        ),
+        // Review 12: it may be a secret.
+        (
+            json!({ "required_scopes": format!("ghp_{}", "a1B2c3D4e5F6".repeat(4)) }),
+            "a value of 52 characters is not a list for `required_scopes`",
         ),
         (
             json!({ "url_tmplate": "x" }),

@@ -179,13 +179,13 @@ fn a_value_of_another_type_is_told_in_plain_words() {
             .to_string()
     };
     expect![[r#"
-        invalid type: string "x", expected a whole number from 0 to 4,294,967,295 for `attempts` at line 1 column 28
+        `x` is not a whole number from 0 to 4,294,967,295 for `attempts` at line 1 column 28
         `max_keys`: `-1` is not a whole number of at least 0 at line 1 column 27
         `limit`: `0` is not a whole number of at least 1 at line 1 column 26
         invalid type: boolean `true`, expected a number for `slow_fraction` at line 1 column 36
-        invalid type: string "rm", expected a list for `deny` at line 1 column 26
+        `rm` is not a list for `deny` at line 1 column 26
         `retry`: `5` is not a table at line 1 column 12
-        invalid type: string "no", expected a boolean for `replay_safe` at line 1 column 39"#]]
+        `no` is not a boolean for `replay_safe` at line 1 column 39"#]]
     .assert_eq(
         &[
             r#"{ "retry": { "attempts": "x" } }"#,
@@ -199,6 +199,33 @@ fn a_value_of_another_type_is_told_in_plain_words() {
         .map(of_json)
         .join("\n"),
     );
+}
+
+/// Review 12: a token in the wrong line of a file is not shown, whatever the format says of it.
+#[test]
+fn a_token_of_the_wrong_type_is_not_shown() {
+    let token = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+    for token in [
+        &token[..40],
+        &token,
+        "a \", expected ghp_a1B2c3D4e5F6a1B2c3D4e5F6a1B2c3D4",
+    ] {
+        for (section, key) in [
+            ("retry", "attempts"),
+            ("retry", "enabled"),
+            ("timeout", "slow_fraction"),
+            ("policy", "deny"),
+            ("timeout", "default"),
+        ] {
+            let file = json!({ section: { key: token } });
+            let of_text = serde_json::from_str::<Settings>(&file.to_string()).unwrap_err();
+            let of_value = serde_json::from_value::<Settings>(file).unwrap_err();
+            for error in [of_text, of_value] {
+                assert!(!error.to_string().contains("a1B2c3"), "{error}");
+                assert!(error.to_string().contains(key), "{error}");
+            }
+        }
+    }
 }
 
 /// A section alone suggests as well.
