@@ -27,6 +27,9 @@ use crate::{
     kit::{attempts::Template, caller::Caller, cold::Cold, lane::Kept, timer::Timer},
 };
 
+/// Waits that are added one by one.
+const STEPS: u32 = 64;
+
 /// The last poll begins so long before the time is over, ...
 const LAST_POLL: Duration = Duration::from_millis(500);
 
@@ -242,17 +245,13 @@ impl<S, J> Poller<S, J> {
             return;
         };
         let PollLayer { limits, inert, .. } = &self.shared.settings;
-        let waits_longer = match self.end {
-            Some(end) => end.saturating_duration_since(Instant::now()) > timeout,
-            None => {
-                let mut waits = (1..=limits.polls).scan(Duration::ZERO, |all, n| {
-                    *all = all.saturating_add(limits.interval.delay(n, 0));
-                    Some(*all)
-                });
-                waits.any(|all| all > timeout)
-            }
-        };
-        if waits_longer {
+        let ends_later = |end: Instant| end.saturating_duration_since(Instant::now()) > timeout;
+        // No wait is shorter than one before it.
+        let (steps, wait) = (limits.polls.min(STEPS), |n| limits.interval.delay(n, 0));
+        let first: Duration =
+            (1..=steps).fold(Duration::ZERO, |all, n| all.saturating_add(wait(n)));
+        let rest = wait(steps).saturating_mul(limits.polls - steps);
+        if self.end.is_none_or(ends_later) && first.saturating_add(rest) > timeout {
             let (call, reason) = (self.call.info(), InertReason::OuterTimeout);
             let help = "give the tool a longer timeout, or a `TimeoutLayer` inside";
             inert.pass(&Listener::default(), &call, reason, help);
