@@ -126,16 +126,11 @@ impl Parts {
 /// Keywords that see what other keywords have left.
 pub(super) const UNEVALUATED: [&str; 2] = ["unevaluatedItems", "unevaluatedProperties"];
 
-/// Keywords that may let fewer values pass if a part of the schema asks for less.
-const STRICTER: [&str; 7] = [
-    "not",
-    "if",
-    "then",
-    "else",
-    "maxContains",
-    UNEVALUATED[0],
-    UNEVALUATED[1],
-];
+/// Keywords that may let fewer values pass if any part of the schema asks for less.
+const ALWAYS: [&str; 3] = ["maxContains", UNEVALUATED[0], UNEVALUATED[1]];
+
+/// Keywords that may do so if the part is in one of them.
+const AROUND: [&[&str]; 3] = [&["not"], &["if", "then", "else"], &["oneOf"]];
 
 /// The schema without some of its patterns, and without keywords that might refuse more values
 /// then: it lets all values pass that the whole one does.
@@ -143,10 +138,18 @@ pub(super) fn without(schema: &mut Value, patterns: &BTreeSet<Box<str>>) {
     each_schema(schema, |map| {
         map.retain(|keyword, value| match (keyword.as_str(), value) {
             ("pattern", Value::String(pattern)) => !patterns.contains(&**pattern),
-            (keyword, _) => !STRICTER.contains(&keyword),
+            (keyword, _) => !ALWAYS.contains(&keyword),
         });
-        if let Some(alternatives) = map.remove("oneOf") {
-            map.entry("anyOf").or_insert(alternatives);
+        for keywords in AROUND {
+            let mut inner = keywords.iter().filter_map(|keyword| map.get(*keyword));
+            if !inner.any(|schema| has_one_of(schema, patterns)) {
+                continue;
+            }
+            for keyword in keywords {
+                if let Some(alternatives) = map.remove(*keyword).filter(|_| *keyword == "oneOf") {
+                    map.entry("anyOf").or_insert(alternatives);
+                }
+            }
         }
         if let Some(Value::Object(keys)) = map.get_mut("patternProperties") {
             let before = keys.len();
@@ -157,6 +160,31 @@ pub(super) fn without(schema: &mut Value, patterns: &BTreeSet<Box<str>>) {
             }
         }
     });
+}
+
+/// Returns whether one of these patterns may be in the schema, or where a reference in it leads, or
+/// a keyword that is always taken out.
+fn has_one_of(schema: &Value, patterns: &BTreeSet<Box<str>>) -> bool {
+    let mut rest = vec![schema];
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::String(text) if patterns.contains(&**text) => return true,
+            Value::Array(items) => rest.extend(items),
+            Value::Object(map) => {
+                let is_one = |key: &str| {
+                    patterns.contains(key)
+                        || ["$ref", "$dynamicRef", "$recursiveRef"].contains(&key)
+                        || ALWAYS.contains(&key)
+                };
+                if map.keys().any(|key| is_one(key)) {
+                    return true;
+                }
+                rest.extend(map.values());
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Keywords with an identifier of a schema.

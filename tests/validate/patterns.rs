@@ -144,6 +144,29 @@ fn what_cannot_become_stricter_stays() {
     }
 }
 
+/// Review 14: what has no such pattern in it is enforced as before.
+#[test]
+fn a_pattern_that_is_left_out_relaxes_nothing_beside_it() {
+    let schema = compile(json!({
+        "properties": {
+            "comment": { "pattern": LARGE },
+            "one": { "oneOf": [{ "minimum": 1 }, { "maximum": 9 }] },
+        },
+        "not": { "required": ["admin"] },
+        "if": { "required": ["from"] },
+        "then": { "required": ["to"] },
+    }));
+    assert_eq!(schema.omitted().count(), 1);
+    for wrong in [
+        json!({ "admin": true }),
+        json!({ "from": 1 }),
+        json!({ "one": 5 }),
+    ] {
+        assert!(!schema.is_valid(&wrong), "{wrong}");
+    }
+    assert!(schema.is_valid(&json!({ "comment": "1", "one": 0, "from": 1, "to": 2 })));
+}
+
 /// H-10: a pattern that cannot run is left out and listed; the rest of its schema is looked at.
 #[test]
 fn a_pattern_that_cannot_run_is_left_out_and_listed() {
