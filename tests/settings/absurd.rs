@@ -116,7 +116,7 @@ fn a_value_that_is_not_utf8_names_its_variable() {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt, process::Command};
 
     // A child of this test, as the environment of this process must not change.
-    let run = |name: &str| {
+    let run = |name: &str, attempts: &str| {
         Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
@@ -125,14 +125,19 @@ fn a_value_that_is_not_utf8_names_its_variable() {
                 "--nocapture",
             ])
             .env(name, OsStr::from_bytes(b"\xff"))
+            .env("TOOLCALL_RETRY_ATTEMPTS", attempts)
             .output()
             .unwrap()
     };
-    let said = |name| String::from_utf8_lossy(&run(name).stdout).into_owned();
-    assert!(
-        said("TOOLCALL_TIMEOUT").contains("invalid `TOOLCALL_TIMEOUT`: its value is not UTF-8")
-    );
-    assert!(said("SOMEBODY_ELSES").contains("fine"));
+    let said = |name, attempts| {
+        let output = run(name, attempts);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let both = said("TOOLCALL_TIMEOUT", "x");
+    assert!(both.contains("invalid `TOOLCALL_TIMEOUT`: its value is not UTF-8"));
+    // Review 11.
+    assert!(both.contains("invalid `TOOLCALL_RETRY_ATTEMPTS`: `x`"));
+    assert!(said("SOMEBODY_ELSES", "3").contains("fine"));
 }
 
 /// What the test above runs in a process of its own.

@@ -522,6 +522,13 @@ fn all_errors_are_reported_together() {
         ("TOOLCALL_RETRY_ATTEMPTS", "x"),
         ("TOOLCALL_FIT_ENABLED", "yes"),
     ]));
+    // Review 10: a name in the reason of another error hides neither.
+    let both = error(&[("TOOLCALL_TIMEOUT", "soon"), ("TOOLCALL_TIMEOUT_MS", "500")]);
+    assert!(both.contains("`TOOLCALL_TIMEOUT`: `soon` is not"), "{both}");
+    assert!(
+        both.contains("; and invalid `TOOLCALL_TIMEOUT_MS`"),
+        "{both}"
+    );
     let checks = error(&[
         ("TOOLCALL_TIMEOUT", "0s"),
         ("TOOLCALL_RETRY_FACTOR", "0.5"),

@@ -23,8 +23,8 @@ const YEAR: (Duration, &str) = (MAX_PERIOD, "a year");
 
 const COOLDOWN: &str = "rate_limit.default_cooldown";
 
-/// Returns all errors. They name keys, and so do their reasons, in backticks: `Names` puts
-/// variables in their place.
+/// Returns all errors, without those about a setting that has one already. They name keys, and so
+/// do their reasons, in backticks: `Names` puts variables in their place.
 pub(super) fn whole(settings: &Settings) -> Errors {
     let mut all = Errors::new();
     all.extend(names(settings).err());
@@ -32,19 +32,20 @@ pub(super) fn whole(settings: &Settings) -> Errors {
     all.extend(spans(settings));
     layers(settings, &mut all);
     all.extend(Whole::of(settings).check());
-    all
-}
-
-/// Returns one error of several, without those about a setting that has one already.
-pub(super) fn joined(errors: impl IntoIterator<Item = ConfigError>) -> Checked {
-    let mut all = Errors::new();
-    for error in errors {
+    let mut first = Errors::new();
+    for error in all {
         let is_about =
             |field: &str| field == error.field() || error.reason().contains(&format!("`{field}`"));
-        if !all.iter().any(|other| is_about(other.field())) {
-            all.push(error);
+        if !first.iter().any(|other| is_about(other.field())) {
+            first.push(error);
         }
     }
+    first
+}
+
+/// Returns one error of several.
+pub(super) fn joined(errors: impl IntoIterator<Item = ConfigError>) -> Checked {
+    let all = Errors::from_iter(errors);
     let Some((first, others)) = all.split_first() else {
         return Ok(());
     };

@@ -142,15 +142,17 @@ impl Settings {
     /// As [`with_env_from`](Self::with_env_from), and if the value of one of our variables is not
     /// UTF-8.
     pub fn with_env(self) -> Result<Self, ConfigError> {
-        let vars: Result<Vec<_>, _> = env::vars_os()
+        let ours = env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
-            .filter(|(name, _)| is_ours(name))
-            .map(|(name, value)| match value.into_string() {
-                Ok(value) => Ok((name, value)),
-                Err(_) => Err(ConfigError::new(shown(&name), "its value is not UTF-8")),
-            })
-            .collect();
-        self.with_env_from(vars?)
+            .filter(|(name, _)| is_ours(name));
+        let (mut vars, mut wrong) = (Vec::new(), Vec::new());
+        for (name, value) in ours {
+            match value.into_string() {
+                Ok(value) => vars.push((name, value)),
+                Err(_) => wrong.push(ConfigError::new(shown(&name), "its value is not UTF-8")),
+            }
+        }
+        self.with_vars(vars, wrong)
     }
 
     /// These settings with what `vars` say, names and values. One that is blank changes nothing.
@@ -163,14 +165,23 @@ impl Settings {
     /// whole fail the [check](Self::check). The error names the variable if the setting came from
     /// one, else its key, and the variable that would set it; its reason has all other errors.
     pub fn with_env_from<K, V>(
-        mut self,
+        self,
         vars: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Self, ConfigError>
     where
         K: AsRef<str>,
         V: AsRef<str>,
     {
-        let (mut chosen, mut wrong) = (Vec::new(), Vec::new());
+        self.with_vars(vars, Vec::new())
+    }
+
+    /// Reads variables, besides those that are wrong already.
+    fn with_vars(
+        mut self,
+        vars: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
+        mut wrong: Vec<ConfigError>,
+    ) -> Result<Self, ConfigError> {
+        let mut chosen = Vec::new();
         for (name, text) in vars {
             let (name, text) = (name.as_ref(), text.as_ref());
             if name == token::SECRET {
