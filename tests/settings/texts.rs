@@ -86,7 +86,7 @@ fn the_name_of_a_tool_in_a_key() {
         invalid `tools."a b".timeout`: it is zero: no call would have time
         invalid `tools."a\"b".timeout`: it is zero: no call would have time
         invalid `tools."xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...".timeout`: it is zero: no call would have time
-        invalid `tools.""`: a tool has a name; and invalid `tools..timeout`: it is zero: no call would have time"#]].assert_eq(&refused(&changes));
+        invalid `tools.""`: a tool has a name; and invalid `tools."".timeout`: it is zero: no call would have time"#]].assert_eq(&refused(&changes));
 }
 
 /// A duration looks as in a file, and has no space.

@@ -112,7 +112,7 @@ pub(super) fn of(tool: &str) -> String {
 pub(super) fn key(tool: &str, field: &str) -> String {
     let tool = Short::name(tool).to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    match tool.chars().all(is_plain) {
+    match !tool.is_empty() && tool.chars().all(is_plain) {
         true => format!("tools.{tool}.{field}"),
         false => format!("tools.{tool:?}.{field}"),
     }
