@@ -346,6 +346,7 @@ async fn an_attempt_to_connect_fails_in_plain_words() {
 /// 20b: a program that ends before it is written to, as with a wrong flag. This thread is busy
 /// until then.
 #[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "it keeps the thread busy")]
 #[tokio::test]
 async fn how_a_process_has_ended_is_known_if_it_never_read() {
     let server = McpServer::command("docs", "sh", ["-c", "exit 3"]);
