@@ -10,7 +10,10 @@ use tower_toolcall::{
 
 use BreakerState::{Closed, Disabled, ForcedOpen, Open};
 
-use super::{Process, fleet, millis, secs, settle, store::Way};
+use super::{
+    Process, fleet, millis, secs, settle,
+    store::{Link, Way},
+};
 
 /// C8.
 #[tokio::test(start_paused = true)]
@@ -217,6 +220,18 @@ async fn an_opening_that_was_told_twice_is_one() {
     assert_eq!(b.state("search"), Open);
     assert_eq!(a.shared.snapshot().told_total, 1);
     assert_eq!(b.shared.snapshot().adopted_total, 1);
+}
+
+/// C8: a store keeps nothing for longer than a week.
+#[tokio::test(start_paused = true)]
+async fn an_opening_of_more_than_a_week_is_told_once() {
+    let layer = CircuitBreakerLayer::builder().with_open_for(secs(8 * 24 * 3600));
+    let a = Process::with(Link::new(), &layer.build().unwrap());
+    settle().await;
+    a.fails("search");
+    sleep(secs(5)).await;
+    let seen = a.shared.snapshot();
+    assert_eq!((seen.told_total, seen.dropped_total), (1, 0));
 }
 
 /// C8.

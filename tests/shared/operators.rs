@@ -143,6 +143,39 @@ async fn a_person_is_heard_although_ten_thousand_keys_are_known() {
     assert_eq!(b.state("fetch"), Open);
 }
 
+/// C8: nor do the resets of many breakers, which are remembered for days.
+#[tokio::test(start_paused = true)]
+async fn limits_are_shared_although_ten_thousand_breakers_were_reset() {
+    let [a, b] = fleet().await;
+    for n in 0..10_000 {
+        a.breaker(&format!("tool{n}"));
+    }
+    a.breakers.disable_all();
+    sleep(secs(5)).await;
+    a.breakers.reset_all();
+    sleep(secs(5)).await;
+    let call = tower_toolcall::ToolCall::new("search");
+    a.limits.cool(&call, secs(60));
+    sleep(secs(2)).await;
+    assert!(b.limits.remaining(&call).is_some());
+}
+
+/// C8: a reset that a subscriber missed stands, although the breaker has opened since.
+#[tokio::test(start_paused = true)]
+async fn a_reset_that_was_missed_is_not_undone_by_an_opening_after_it() {
+    let [a, b] = fleet().await;
+    // More than a subscriber keeps.
+    let tools: Vec<_> = (0..300).map(|n| format!("tool{n}")).collect();
+    tools.iter().for_each(|tool| a.breaker(tool).force_open());
+    sleep(secs(2)).await;
+    a.breakers.reset_all();
+    a.fails("tool0");
+    sleep(secs(2)).await;
+    assert_eq!([a.state("tool0"), b.state("tool0")], [Open, Open]);
+    sleep(secs(70)).await;
+    assert!(a.calls("tool0", true) && b.calls("tool0", true));
+}
+
 /// C8: a store that had no room.
 #[tokio::test(start_paused = true)]
 async fn what_was_refused_is_told_when_there_is_room() {

@@ -80,6 +80,14 @@ impl Layers {
         encode(name, hash, parts, matches!(state.key(), Key::Hashed(_)))
     }
 
+    /// The breaker of a key by its hash, if there is one.
+    pub(super) fn breaker(&self, layer: usize, hash: u64) -> Option<Breaker> {
+        match &self.0[layer].state {
+            State::Breakers(handle) => handle.find_hash(hash),
+            State::Gates(_) => None,
+        }
+    }
+
     /// `makes`: also if there is no breaker of this key yet. False: no layer with breakers has this
     /// name, or the key has no place.
     pub(super) fn with_breaker(&self, key: &str, makes: bool, work: impl Fn(&Breaker)) -> bool {

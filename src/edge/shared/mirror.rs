@@ -1,6 +1,6 @@
 //! The future that tells a store what happens here, and takes over what happens elsewhere.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt as _, StreamExt as _,
@@ -50,6 +50,8 @@ pub(super) struct Mirror<S> {
     /// The store, and the number up to which it was read.
     read: (String, u64),
     registers: Registers,
+    /// The keys of forced states that have found no place.
+    homeless: BTreeSet<String>,
 }
 
 impl<S: Store> Mirror<S> {
@@ -74,6 +76,7 @@ impl<S: Store> Mirror<S> {
             me: format!("{me:016x}"),
             read: (String::new(), 0),
             registers: Registers::new(me),
+            homeless: BTreeSet::new(),
         }
     }
 
@@ -163,7 +166,15 @@ impl<S: Store> Mirror<S> {
         };
         let change = match (t.reason, t.to) {
             (TransitionReason::Shared, _) | (_, BreakerState::HalfOpen) => return,
-            (TransitionReason::Forced, state) => Change::Hand(by_hand(state)),
+            (TransitionReason::Forced, state) => {
+                // Of two changes in the same moment the later one may be told first.
+                let seen = self
+                    .layers
+                    .breaker(layer, hash)
+                    .map(|breaker| breaker.look());
+                let seen = seen.filter(|seen| seen.reason == Some(TransitionReason::Forced));
+                Change::Hand(by_hand(seen.map_or(state, |seen| seen.state)))
+            }
             (_, BreakerState::Open) => Change::State(State::Open, t.open_for.unwrap_or_default()),
             _ => Change::State(State::Closed, Duration::ZERO),
         };
@@ -185,12 +196,20 @@ impl<S: Store> Mirror<S> {
     }
 
     fn look_at(&mut self, layer: usize, breaker: &Breaker) {
-        let seen = breaker.snapshot();
+        let seen = breaker.look();
         let parts = (breaker.server(), breaker.tool());
         let Some(key) = self.layers.key(layer, breaker.hash(), parts) else {
             return;
         };
-        let (hand, known) = self.registers.see(&key, self.now());
+        let (mut hand, mut known) = self.registers.see(&key, self.now());
+        let by_itself = seen.reason.filter(|reason| {
+            !matches!(reason, TransitionReason::Forced | TransitionReason::Shared)
+        });
+        // A reset was missed, before the breaker changed by itself.
+        if hand.is_some() && by_itself.is_some() && !self.homeless.contains(&key) {
+            self.say(&key, Change::Hand(None));
+            (hand, known) = (None, None);
+        }
         let is_open = matches!(known, Some((State::Open, _)));
         // As long as others may have made it.
         let known = known.map_or(Duration::ZERO, |(_, left)| left + self.grace + SLACK);
@@ -250,13 +269,17 @@ impl<S: Store> Mirror<S> {
         if has_all {
             self.registers.tend(self.now());
             // One that had no place may have one now. A person's change here is not undone.
-            for (key, state) in self.registers.forced() {
-                self.layers.with_breaker(key, true, |breaker| {
-                    if breaker.snapshot().reason != Some(TransitionReason::Forced) {
+            let (now, registers, layers) = (self.now(), &self.registers, &self.layers);
+            self.homeless.retain(|key| {
+                let (Some(state), _) = registers.see(key, now) else {
+                    return false;
+                };
+                !layers.with_breaker(key, true, |breaker| {
+                    if breaker.look().reason != Some(TransitionReason::Forced) {
                         breaker.adopt_state(state);
                     }
-                });
-            }
+                })
+            });
             // The store is full. It may have room the next time.
             self.status.lock().dropped_total += unanswered as u64;
         }
@@ -320,6 +343,9 @@ impl<S: Store> Mirror<S> {
             Heard::Told => self.status.lock().told_total += 1,
             Heard::Adopt(hand, state) => {
                 let has_hand = hand.is_none_or(|hand| self.take_hand(key, hand));
+                if !has_hand {
+                    self.homeless.insert(key.to_owned());
+                }
                 let has_state = state.is_none_or(|(state, left)| self.take_state(key, state, left));
                 match has_hand && has_state {
                     true => self.status.lock().adopted_total += 1,

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::store::{Entry, MAX_ENTRIES, MAX_KEY_BYTES, MAX_STEP, MAX_VALUE_BYTES, Record};
-use crate::event::transition::BreakerState;
+use crate::{event::transition::BreakerState, kit::backoff::part};
 
 /// The most keys of each kind that are known here.
 pub(super) const MAX_KEYS: usize = 10_000;
@@ -22,6 +22,9 @@ const LINGER: Duration = Duration::from_secs(60);
 /// For how long the store keeps what a person has done: a process that is away for longer may miss
 /// a reset. Forced states are written again in time, resets are not.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A register that counts so many more changes than are known here is none.
+const MAX_CHANGES: u32 = 1 << 20;
 
 /// Openings of two processes that end within this time are one.
 pub(super) const SLACK: Duration = Duration::from_secs(1);
@@ -173,6 +176,14 @@ struct Known {
 }
 
 impl Known {
+    fn kind(&self) -> usize {
+        match self.register.state {
+            _ if self.register.changes > 0 => 0,
+            State::Open | State::Closed => 1,
+            State::Cooling | State::Limited => 2,
+        }
+    }
+
     /// What is known after another process has written: its register; or the version after that,
     /// if something of this one holds beside it.
     fn beside(&self, theirs: Register, me: u64, now: Duration) -> Self {
@@ -224,6 +235,8 @@ pub(super) struct Registers {
     known: HashMap<String, Known>,
     /// When what is over was forgotten last.
     forgotten: Duration,
+    /// How many are known of each kind: of what persons have done, openings, and cooldowns.
+    counts: [usize; 3],
     /// The keys that the store is to be told of.
     due: BTreeSet<String>,
     /// Those among them that it was told of, and has not answered.
@@ -236,6 +249,7 @@ impl Registers {
             me,
             known: HashMap::new(),
             forgotten: Duration::ZERO,
+            counts: [0; 3],
             due: BTreeSet::new(),
             asked: BTreeSet::new(),
         }
@@ -252,12 +266,6 @@ impl Registers {
     pub(super) fn see(&self, key: &str, now: Duration) -> (Hand, Option<(State, Duration)>) {
         let Known { register, .. } = self.get(key, now);
         (register.hand, register.holds(now))
-    }
-
-    /// The keys that persons have forced.
-    pub(super) fn forced(&self) -> impl Iterator<Item = (&str, BreakerState)> {
-        let known = self.known.iter();
-        known.filter_map(|(key, known)| Some((&**key, known.register.hand?)))
     }
 
     /// Takes what this process has learnt by itself. False: there is no place for another key.
@@ -288,10 +296,9 @@ impl Registers {
                 register.changes = register.changes.saturating_add(1);
             }
             Change::State(state, lasts) => {
-                let lasts = if state == State::Closed {
-                    LINGER
-                } else {
-                    lasts
+                let lasts = match state {
+                    State::Closed => LINGER,
+                    _ => lasts.min(KEPT),
                 };
                 (register.state, register.until) = (state, now.saturating_add(lasts));
                 *own_state = true;
@@ -313,42 +320,60 @@ impl Registers {
         has_place
     }
 
-    /// False: there is no place for another key. Cooldowns leave places for openings, and both for
-    /// what persons do.
+    /// False: there is no place for another key. Cooldowns and openings have places of their own,
+    /// which leave some for what persons do.
     fn keep(&mut self, key: &str, known: Known, now: Duration) -> bool {
         self.due.remove(key);
         self.asked.remove(key);
-        let most = MAX_KEYS
-            * match known.register.state {
-                _ if known.register.changes > 0 => 3,
-                State::Open | State::Closed => 2,
-                State::Cooling | State::Limited => 1,
-            };
+        let kind = known.kind();
+        let is_full = |this: &Self| match kind {
+            0 => this.known.len() >= 3 * MAX_KEYS,
+            _ => this.counts[kind] >= MAX_KEYS,
+        };
         // All keys are looked at, so this is not done for each of many.
-        if self.known.len() >= most && now > self.forgotten + SLACK {
+        if is_full(self) && now > self.forgotten + SLACK {
             self.forget(now);
         }
-        let has_place = self.known.len() < most || self.known.contains_key(key);
-        if has_place {
-            self.known.insert(key.to_owned(), known);
+        if is_full(self) && !self.known.contains_key(key) {
+            return false;
         }
-        has_place
+        self.counts[kind] += 1;
+        if let Some(before) = self.known.insert(key.to_owned(), known) {
+            self.counts[before.kind()] -= 1;
+        }
+        true
     }
 
     fn forget(&mut self, now: Duration) {
         self.forgotten = now;
-        let is_kept = |known: &Known| known.register.kept_until() > now;
-        self.known.retain(|_, known| is_kept(known));
+        let is_full = self.known.len() >= 3 * MAX_KEYS;
+        self.counts = [0; 3];
+        self.known.retain(|_, known| {
+            let Register {
+                until,
+                hand,
+                hand_until,
+                ..
+            } = known.register;
+            // The store remembers a reset for longer.
+            let early = is_full && hand.is_none() && !known.own_hand;
+            let hand_until = hand_until.saturating_sub((KEPT - LINGER) * u32::from(early));
+            let is_kept = until.max(hand_until) > now;
+            self.counts[known.kind()] += usize::from(is_kept);
+            is_kept
+        });
         self.due.retain(|key| self.known.contains_key(key));
     }
 
     /// Forgets what is over, and writes forced states again before the store forgets them. Called
     /// when all that the store has was read.
     pub(super) fn tend(&mut self, now: Duration) {
+        // Not by all processes in the same moment.
+        let left = KEPT / 2 - part(KEPT / 4, self.me);
         for (key, known) in &mut self.known {
             let is_own = known.own_state || known.own_hand;
             let register = &mut known.register;
-            if register.hand.is_some() && now + KEPT / 2 >= register.hand_until {
+            if register.hand.is_some() && now + left >= register.hand_until {
                 register.version += u64::from(!is_own);
                 register.origin = self.me;
                 register.hand_until = now + KEPT;
@@ -406,7 +431,9 @@ impl Registers {
         if key.len() > MAX_KEY_BYTES || record.version > own.version.saturating_add(MAX_STEP) {
             return Heard::Dropped;
         }
-        let Some(theirs) = Register::decode(record, has_gates, now) else {
+        let theirs = Register::decode(record, has_gates, now);
+        let most = own.changes.saturating_add(MAX_CHANGES);
+        let Some(theirs) = theirs.filter(|theirs| theirs.changes <= most) else {
             // What this process knows replaces it.
             if own.version > 0
                 && let Some(known) = self.known.get_mut(key)
@@ -597,6 +624,7 @@ mod tests {
             ("k", 1, "2 open x 0 0 reset 0"),
             ("k", 1, "2 open 8 0 0 reset 0 0"),
             ("k", 1, &padded),
+            ("k", 1, "2 closed 8 0 4294967295 reset 0"),
             ("k", MAX_STEP + 1, good),
             ("k", 1, "2 limited 8 0 0 reset 0"),
         ] {
@@ -606,10 +634,10 @@ mod tests {
         // No gate can be forced, and no process keeps such a register alive.
         let forced = record("k", 1, "2 closed 8 0 1 forced_open 0", 30);
         assert_eq!(registers.hear(&forced, true, NOW), Heard::Dropped);
-        for n in 0..2 * MAX_KEYS + 100 {
+        for n in 0..MAX_KEYS + 100 {
             registers.hear(&record(&n.to_string(), 1, good, 30), false, NOW);
         }
-        assert_eq!(registers.known.len(), 2 * MAX_KEYS);
+        assert_eq!(registers.known.len(), MAX_KEYS);
         // A person is heard all the same.
         assert!(registers.say("k", RESET, NOW));
         registers.tend(NOW + secs(100));
