@@ -83,13 +83,17 @@ impl CallInfo {
     /// that sees the future dropped meanwhile knows that the call was not sent. Clones that run
     /// together share it, but for a clone that is observed alone.
     pub(crate) fn hold(self) -> Held {
+        if !self.is_free() {
+            return Held(None);
+        }
         let hold = |way| Some((way | HELD) + HOLDER);
-        let _ = self.way().0.fetch_update(SeqCst, Relaxed, hold);
+        let hold = self.way().0.fetch_update(SeqCst, Relaxed, hold);
         if self.is_free() {
             return Held(Some(self));
         }
-        // A clone is being recorded.
-        self.way().0.fetch_and(!HELD, Relaxed);
+        // The recording of a clone has begun meanwhile. If that is held too, its mark stays.
+        let before = hold.unwrap_or_else(|way| way);
+        self.way().0.fetch_and(before | !HELD, Relaxed);
         self.way().0.fetch_sub(HOLDER, Relaxed);
         Held(None)
     }

@@ -295,6 +295,27 @@ async fn hang_up(stack: impl tower::Service<ToolCall, Response = &'static str, E
     assert_pending!(waiting.poll());
 }
 
+/// D1: a clone that waits beside an observed call changes nothing for it: it was not sent.
+#[tokio::test(start_paused = true)]
+async fn a_held_call_frees_its_key_although_its_clone_waits_too() {
+    let tool = Tool::always(Step::hang());
+    let busy = ConcurrencyLimitLayer::new(1).layer(tool.clone());
+    let mut running = task::spawn(busy.clone().oneshot(pay()));
+    assert_pending!(running.poll());
+    let (once, call) = (OnceLayer::new(), pay().with_timeout(secs(30)));
+    let breaker = CircuitBreakerLayer::builder().with_trip(1).build().unwrap();
+    let observed = once.layer(breaker.layer(busy.clone()));
+    let mut first = task::spawn(observed.oneshot(call.clone()));
+    assert_pending!(first.poll());
+    let mut second = task::spawn(busy.oneshot(call));
+    assert_pending!(second.poll());
+    advance(secs(60)).await;
+    drop(first);
+    assert_eq!(tool.count(), 1);
+    assert_eq!(breaker.handle().snapshot()[0].state, BreakerState::Closed);
+    assert_eq!(pay_again(&once).await.unwrap(), "paid");
+}
+
 /// D1: a call that was dropped while it was held leaves no trace on the next one that has its
 /// record.
 #[tokio::test(start_paused = true)]
