@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -21,7 +21,7 @@ pub(super) struct Bucket {
     /// When it is full again.
     full_at: AtomicU64,
     /// Turns that were given back before others that were not: the time of their units, by when the
-    /// bucket is full after them.
+    /// bucket is full after them. Calls that wait take them.
     free: Mutex<BTreeMap<u64, u64>>,
 }
 
@@ -46,12 +46,27 @@ impl Bucket {
 
     /// Takes units for a call that is sent now, if there are enough.
     pub(super) fn take(&self, now: u64, time: u64) -> bool {
-        self.reserve(now, now, time).is_ok()
+        self.append(now, now, time).is_ok()
     }
 
-    /// Takes units for a call that may be sent at `latest`, after all turns before. If they are not
-    /// there by then, the error is when they are.
+    /// Takes units for a call that may be sent at `latest`. If they are not there by then, the
+    /// error is when they are.
     pub(super) fn reserve(&self, now: u64, latest: u64, time: u64) -> Result<Turn, u64> {
+        let mut free = self.free();
+        let found = self.rate.find(&free, now, time);
+        let Some((place, turn)) = found.filter(|(_, turn)| turn.at <= latest) else {
+            let turn = self.append(now, latest, time);
+            return turn.map_err(|at| found.map_or(at, |(_, turn)| turn.at));
+        };
+        // The rest of the place stays.
+        if let Some(rest) = free.remove(&place).filter(|found| *found > time) {
+            free.insert(place, rest - time);
+        }
+        Ok(turn)
+    }
+
+    /// Takes a turn after all others.
+    fn append(&self, now: u64, latest: u64, time: u64) -> Result<Turn, u64> {
         let mut known = self.full_at();
         loop {
             let turn = self.rate.turn(known, now, time);
@@ -68,14 +83,16 @@ impl Bucket {
 
     /// When the units would be there, if that is after `latest`. Takes none.
     pub(super) fn too_late(&self, now: u64, latest: u64, time: u64) -> Option<u64> {
-        let at = self.rate.turn(self.full_at(), now, time).at;
+        let found = self.rate.find(&self.free(), now, time);
+        let last = || self.rate.turn(self.full_at(), now, time);
+        let at = found.map_or_else(last, |(_, turn)| turn).at;
         (at > latest).then_some(at)
     }
 
-    /// Gives back the turn of a call that is not sent. It counts once all turns after it are given
-    /// back too: others keep theirs.
+    /// Gives back the turn of a call that is not sent. If there are turns after it, it is for the
+    /// next call that waits: others keep theirs.
     pub(super) fn give_back(&self, now: u64, turn: Turn) {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.free();
         *free = free.split_off(&now);
         free.insert(turn.full_at, turn.time);
         while let Some(last) = free.last_entry()
@@ -89,6 +106,10 @@ impl Bucket {
         if free.len() > MOST_FREE {
             free.pop_first();
         }
+    }
+
+    fn free(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,6 +7,8 @@
 //! back, for then the units that it takes are there. A call that waits takes its units at once, so
 //! that its turn is known and comes in any case.
 
+use std::collections::BTreeMap;
+
 use super::rate::Quota;
 
 /// The rate at which units come back, and the most that there are.
@@ -52,6 +54,22 @@ impl Rate {
         let full_at = full_at.max(now).saturating_add(time);
         let at = full_at.saturating_sub(self.capacity());
         Turn { at, full_at, time }
+    }
+
+    /// The first returned turn that a call can have, and its place in `free`: those that have not
+    /// passed.
+    pub(super) fn find(
+        &self,
+        free: &BTreeMap<u64, u64>,
+        now: u64,
+        time: u64,
+    ) -> Option<(u64, Turn)> {
+        let mut free = free.range(now.saturating_add(self.capacity())..);
+        let (&place, &found) = free.find(|(_, found)| **found >= time)?;
+        // As if its call had been two, of which this is the first.
+        let full_at = place - (found - time);
+        let at = full_at.saturating_sub(self.capacity());
+        Some((place, Turn { at, full_at, time }))
     }
 
     /// The whole units in such a bucket.

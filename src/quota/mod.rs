@@ -17,7 +17,7 @@
 //! - **They will not be there in time**, or the layer [fails fast](QuotaBuilder::with_fail_fast):
 //!   it is refused immediately, with the time until they are.
 //! - **Its future is dropped before it was sent**: it gives its units back. Calls that wait behind
-//!   it keep their turns. While there are such calls, its turn passes unused.
+//!   it keep their turns. The next call that has to wait gets the returned one.
 //!
 //! The numbers are your own, and hold before a server has said anything. What to do after a
 //! server's 429 is the business of [`rate_limit`](crate::rate_limit).

@@ -251,6 +251,24 @@ async fn a_turn_that_is_given_back_leaves_the_turns_of_others() {
     assert_eq!(start.elapsed().as_secs(), 3);
 }
 
+/// A caller that queues and gives up takes nothing from others.
+#[tokio::test(start_paused = true)]
+async fn turns_that_are_given_back_before_others_are_for_the_next_calls() {
+    let svc = QuotaLayer::new(quota(1)).layer(answers());
+    svc.clone().oneshot(call()).await.unwrap();
+    let start = Instant::now();
+    let give_up: Vec<_> = (0..29).map(|_| begin(&svc, call())).collect();
+    let mut waits = begin(&svc, call());
+    drop(give_up);
+    for seconds in 1..30 {
+        svc.clone().oneshot(call()).await.unwrap();
+        assert_eq!(start.elapsed().as_secs(), seconds);
+    }
+    assert_pending!(waits.poll());
+    waits.await.unwrap();
+    assert_eq!(start.elapsed().as_secs(), 30);
+}
+
 /// No call is ever in the place of another: however many give up, no more pass than are granted.
 #[tokio::test(start_paused = true)]
 async fn callers_who_give_up_get_no_more_than_is_granted() {

@@ -85,6 +85,23 @@ fn turns_that_all_come_back_are_as_if_they_had_never_been() {
 }
 
 #[test]
+fn a_returned_turn_before_others_is_for_the_next_calls() {
+    let bucket = bucket(SECOND, 3);
+    taken(&bucket, 0, 3);
+    let large = bucket.reserve(0, u64::MAX, 3 * SECOND).unwrap();
+    let last = bucket.reserve(0, u64::MAX, SECOND).unwrap();
+    assert_eq!((large.at, last.at), (3 * SECOND, 4 * SECOND));
+    bucket.give_back(0, large);
+    // Three units, of which the first is there after a second.
+    assert_eq!(bucket.too_late(0, SECOND - 1, SECOND), Some(SECOND));
+    assert_eq!(bucket.reserve(0, SECOND - 1, SECOND), Err(SECOND));
+    let at: Vec<_> = (0..4)
+        .map(|_| bucket.reserve(0, u64::MAX, SECOND).unwrap().at)
+        .collect();
+    assert_eq!(at, [SECOND, 2 * SECOND, 3 * SECOND, 5 * SECOND]);
+}
+
+#[test]
 fn a_turn_that_has_come_is_lost_if_calls_wait_behind_it() {
     let bucket = bucket(SECOND, 1);
     taken(&bucket, 0, 1);
