@@ -1,6 +1,8 @@
 use std::{
+    any::Any,
     fmt,
     hash::{BuildHasher, RandomState},
+    mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{
@@ -10,8 +12,6 @@ use std::{
     },
     time::Duration,
 };
-
-use http::Extensions;
 
 use super::{JobRef, listeners::Listeners, way::Way};
 use crate::{error::ToolError, redact::Rules};
@@ -64,11 +64,14 @@ pub struct Record {
     has_rare: AtomicBool,
 }
 
+/// A value of any type. It is cloned without a lock, because its `Clone` may use the record.
+type Extension = Arc<dyn Any + Send + Sync>;
+
 /// The facts that few calls have, each with the number of the recording or the attempt.
 #[derive(Default)]
 pub(super) struct Rare {
     /// The values that a leaf or a layer leaves about one attempt.
-    extensions: Option<((u32, u32), Extensions)>,
+    extensions: Option<((u32, u32), Vec<Extension>)>,
     pub(super) job: Option<(u32, JobRef)>,
     /// The error of the attempt before the one that runs. Written also without an observer.
     pub(super) failed: Option<(u32, ToolError)>,
@@ -287,13 +290,15 @@ impl Record {
     /// [`TraceHooks`](crate::trace::TraceHooks) of the same author. It replaces one of the same
     /// type, and is gone with the next attempt.
     pub fn insert_extension<T: Clone + Send + Sync + 'static>(&self, value: T) {
-        let attempt = self.attempt();
+        let (attempt, value) = (self.attempt(), Arc::new(value) as Extension);
         self.put(|rare| {
             let before = rare.extensions.take_if(|(of, _)| *of != attempt);
-            let (_, values) = rare
-                .extensions
-                .get_or_insert_with(|| (attempt, Extensions::new()));
-            (before, values.insert(value))
+            let (_, values) = rare.extensions.get_or_insert_with(|| (attempt, Vec::new()));
+            let Some(old) = values.iter_mut().find(|old| old.is::<T>()) else {
+                values.push(value);
+                return (before, None);
+            };
+            (before, Some(mem::replace(old, value)))
         });
     }
 
@@ -301,7 +306,10 @@ impl Record {
     pub fn extension<T: Clone + Send + Sync + 'static>(&self) -> Option<T> {
         let rare = self.get_rare()?;
         let (of, values) = rare.extensions.as_ref()?;
-        values.get().filter(|_| *of == self.attempt()).cloned()
+        let mut values = values.iter().filter(|_| *of == self.attempt());
+        let value = values.find(|value| value.is::<T>()).cloned();
+        drop(rare);
+        value?.downcast_ref().cloned()
     }
 
     pub(super) fn recording(&self) -> u32 {

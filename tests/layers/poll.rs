@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
-    ErrorKind, Evidence, Execution, ReplaySafety, ToolCall, ToolError,
+    CallInfo, ErrorKind, Evidence, Execution, ReplaySafety, ToolCall, ToolError,
     backoff::Backoff,
     call::JobRef,
     circuit_breaker::CircuitBreakerLayer,
@@ -508,6 +508,27 @@ async fn a_dropped_clone_leaves_the_job_of_the_call_beside_it() {
         asks.iter().skip(1).all(|(_, asks)| *asks == status()),
         "{asks:?}"
     );
+}
+
+/// An extension of a record that reads the record when it is cloned.
+struct Reads(CallInfo);
+
+impl Clone for Reads {
+    fn clone(&self) -> Self {
+        self.0.record(|record| assert!(record.job().is_some()));
+        Self(self.0.clone())
+    }
+}
+
+#[test]
+fn a_value_in_the_record_of_a_job_may_read_the_record() {
+    let mut call = call();
+    let _observation = call.observe();
+    call.record(|record| {
+        record.set_job(job());
+        record.insert_extension(Reads(call.info()));
+        assert!(record.extension::<Reads>().is_some());
+    });
 }
 
 #[tokio::test(start_paused = true)]
