@@ -133,14 +133,16 @@ impl Rates {
         }
     }
 
-    /// Over the last `calls` results, at most [`MAX_WINDOW_CALLS`]. 2 bytes each per key, from the
-    /// first failure or slow call on.
+    /// Over the last `calls` results, at most [`MAX_WINDOW_CALLS`]. Each result takes 3 bytes, from
+    /// the first failure or slow call on. Each key has such a window, and each principal with a
+    /// weak failure has one of its own at that key.
     pub const fn over_calls(calls: u32) -> Self {
         Self::over(Span::Calls(calls))
     }
 
     /// Over the results of the last `window`, in 32 buckets: a result counts for at least 31/32 of
-    /// the window and at most all of it. 0.4 KiB per key.
+    /// the window and at most all of it. Takes 0.4 KiB for each key, and for each
+    /// principal with a weak failure at it.
     pub const fn over_time(window: Duration) -> Self {
         Self::over(Span::Time(window))
     }
