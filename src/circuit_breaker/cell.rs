@@ -1,4 +1,4 @@
-//! A state machine that many threads use at once.
+//! A state machine that many threads use at the same time.
 //!
 //! The common operations take no lock: the admission to a closed breaker, and a success that
 //! changes nothing, are one load each. Everything else takes the mutex, which is never held across
@@ -50,7 +50,7 @@ pub(super) struct Cell {
 /// The state behind the mutex.
 pub(super) struct Kept {
     pub(super) machine: Machine,
-    /// What the weak failures of single principals have led to.
+    /// The circuits of principals with weak failures.
     pub(super) principals: Principals,
 }
 

@@ -49,7 +49,7 @@ pub(super) struct Settings {
     pub(super) rules: Rules,
     /// Sent in place of a probe.
     pub(super) ping: Option<Ping>,
-    /// Whether [`Count::ToolFailure`] is a failure.
+    /// [`Count::ToolFailure`] is a failure.
     pub(super) counts_tools: bool,
     pub(super) counts_reported: bool,
     pub(super) weak_failures: WeakFailures,
@@ -69,7 +69,7 @@ pub(super) struct Shared {
     pub(super) looked: Mutex<[Option<Duration>; 2]>,
     /// All breakers of the layer.
     pub(super) circuits: OnceLock<WeakRegistry<Circuit>>,
-    /// Whether new breakers are disabled.
+    /// New breakers are disabled.
     pub(super) disabled: AtomicBool,
     /// Held while all breakers are forced.
     pub(super) forcing: Mutex<()>,
@@ -88,7 +88,7 @@ impl Shared {
 }
 
 impl Settings {
-    /// What the end of a call says; `None`: nothing.
+    /// Returns the verdict of the end of a call, if there is one.
     pub(super) fn verdict(&self, end: End, elapsed: impl FnOnce() -> Duration) -> Option<Verdict> {
         let failure = match end.count {
             Count::Success => false,
@@ -123,7 +123,7 @@ impl Settings {
     }
 }
 
-/// What the classifier says of the end of a call, as far as a breaker asks.
+/// The classifier's findings on the end of a call, as far as a breaker asks.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
     pub(super) count: Count,

@@ -190,7 +190,7 @@ impl CircuitBreakerHandle {
         (!breaker.circuit().is_overflow).then_some(breaker)
     }
 
-    /// What its breakers are kept by.
+    /// Returns the key that its breakers are kept by.
     pub(crate) fn key(&self) -> &crate::key::Key {
         self.circuits.key()
     }

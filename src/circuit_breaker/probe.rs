@@ -1,10 +1,10 @@
-//! What shows a half-open breaker whether a tool works again.
+//! The evidence that a tool works again, for a half-open breaker.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use crate::call::CallInfo;
 
-/// What shows a half-open breaker whether the tool works again. See
+/// The evidence that the tool works again, for a half-open breaker. See
 /// [`with_probe`](super::CircuitBreakerBuilder::with_probe).
 ///
 /// ```

@@ -16,7 +16,7 @@ pub const MAX_PERIOD: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Buckets of a time window.
 pub(super) const BUCKETS: usize = 32;
 
-/// What opens a breaker.
+/// The condition that opens a breaker.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,7 +40,7 @@ pub(super) enum Kind {
         threshold: u32,
         /// How long a failure counts; without end if there is none.
         window: Option<Duration>,
-        /// Whether a success resets the count.
+        /// A success resets the count.
         in_a_row: bool,
     },
     Rates(Rates),
@@ -230,12 +230,12 @@ pub(super) struct Rules {
     pub(super) lease: Duration,
     /// How long a call waits for the verdict of probes; zero if it does not.
     pub(super) probe_wait: Duration,
-    /// Whether the place of a probe is kept for calls that may be one also after many without a
+    /// The place of a probe is kept for calls that may be one also after many without a
     /// verdict: there are calls that must not be.
     pub(super) safe_probes: bool,
-    /// Whether a ping is sent in place of a probe.
+    /// A ping is sent in place of a probe.
     pub(super) pings: bool,
-    /// Whether each failed attempt to connect counts, and not only the outage.
+    /// Each failed attempt to connect counts, and not only the outage.
     pub(super) counts_attempts: bool,
 }
 

@@ -24,18 +24,18 @@ use crate::{
     },
 };
 
-/// What a weak failure counts for: one whose kind was only [inferred](crate::Evidence::Inferred),
+/// The use of a weak failure: one whose kind was only [inferred](crate::Evidence::Inferred),
 /// or that could not be classified. See [`Outcome::is_weak`](crate::Outcome::is_weak).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WeakFailures {
-    /// It counts for all callers, as any other failure.
+    /// Counts for all callers, as any other failure.
     Shared,
-    /// It counts for the principal of the call; for all callers if the call has none. The default.
+    /// Counts for the principal of the call; for all callers if the call has none. The default.
     #[default]
     PerPrincipal,
-    /// It does not count.
+    /// Does not count.
     Ignored,
 }
 

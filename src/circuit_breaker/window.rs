@@ -1,4 +1,4 @@
-//! What a breaker remembers while it is closed. Pure: time is an argument.
+//! The memory of a closed breaker. Pure: time is an argument.
 //!
 //! Each window has a fixed size, and recording a result takes constant time.
 
@@ -41,7 +41,7 @@ impl Tally {
     }
 }
 
-/// What a result says of the tool.
+/// The evidence of a result on the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(super) failure: bool,
@@ -179,7 +179,7 @@ impl Window {
         }
     }
 
-    /// What is in the window `now`.
+    /// Returns the counts of the window `now`.
     pub(super) fn tally(&mut self, now: Duration) -> Tally {
         let failures = match self {
             Self::Consecutive { failures } => *failures,

@@ -1,4 +1,4 @@
-//! A layer that allows calls, denies them, or asks somebody before they are sent.
+//! A layer that allows calls, denies them, or asks a person before they are sent.
 //!
 //! Rules are looked at in the order in which they were set, and the first one that is for a call
 //! decides. A call that no rule is for is allowed, or denied with [`PolicyLayer::deny_by_default`].

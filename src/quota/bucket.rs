@@ -1,4 +1,4 @@
-//! A bucket of units as many calls use it at once.
+//! A bucket of units that many calls use at the same time.
 
 use std::{
     collections::BTreeMap,

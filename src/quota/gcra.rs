@@ -16,7 +16,7 @@ use super::rate::Quota;
 pub(super) struct Rate {
     /// The time between two units.
     pub(super) interval: u64,
-    /// The most units at once.
+    /// The most units in one moment.
     pub(super) burst: u32,
 }
 

@@ -35,7 +35,7 @@ impl State {
     }
 }
 
-/// What a layer of this process tells.
+/// News of a layer of this process.
 pub(super) enum Learnt {
     Turned(u64, Transition),
     Cooled(OwnCooldown),
@@ -43,7 +43,7 @@ pub(super) enum Learnt {
     Missed,
 }
 
-/// What all layers tell, with their numbers.
+/// The news of all layers, with their numbers.
 pub(super) type All = SelectAll<BoxStream<'static, (usize, Learnt)>>;
 
 /// All of them.
@@ -102,8 +102,8 @@ impl Layers {
         breaker.is_some() || !makes
     }
 
-    /// The same for gates: what remains of a cooldown, and whether a limit was met. `None`: a
-    /// person has ended it.
+    /// Gives a gate the rest of a cooldown, and tells it if a limit was met. `None`: a person has
+    /// ended it.
     pub(super) fn with_gate(&self, key: &str, cooldown: Option<(Duration, bool)>) -> bool {
         match self.find(key) {
             Some((State::Gates(handle), hash, parts)) => handle.adopt(hash, parts, cooldown),

@@ -45,7 +45,7 @@ pub(super) enum State {
 /// The state that a person has forced; `None`: a reset, or the end of a cooldown.
 pub(super) type Hand = Option<BreakerState>;
 
-/// What a process learns by itself.
+/// A change that a process learns by itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
     Hand(Hand),
