@@ -10,7 +10,7 @@
 //! - **The same call runs**: this one waits for it, within its own deadline and its caller's token,
 //!   and gets its answer, or its failure. If that one is dropped, or ends by its own deadline,
 //!   timeout or token, the next one is sent. Where the operator has said who shares answers, all
-//!   who wait are then sent, at once; also after a failure that does not
+//!   calls that wait are then sent together; also after a failure that does not
 //!   [count](crate::ErrorKind::count) against the tool, as that may be about a caller's own rights,
 //!   or quota.
 //! - **Neither**: it is sent, and its answer is kept if it is a success.

@@ -113,7 +113,7 @@ impl<C: Clone> CacheLayer<C> {
         // What is fresh makes room.
         let mut flight = rules.flights.enter(key).ok()?;
         if rules.store.principal.is_of_many() {
-            // Nobody waits for a row of calls of somebody else that all end for themselves.
+            // No call waits for a row of calls of other callers that all end for themselves.
             flight.leave_behind(None);
         }
         Some(InCache {

@@ -79,7 +79,7 @@
 //! [`shared`](OnceBuilder::shared).
 //!
 //! **A subject's token that was renewed is another subject: what is asked for again with it runs
-//! again.** A token is not read, as nobody has checked what it says, and the ids beside it are its
+//! again.** A token is not read, as it was not verified here, and the ids beside it are its
 //! bearer's word. Where tokens are renewed between two askings, name the principal by
 //! [`with_principal`](OnceBuilder::with_principal): for example by an
 //! [extension](crate::ToolCall::extensions) with the user of a token that you have verified.

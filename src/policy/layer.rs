@@ -163,8 +163,8 @@ impl PolicyLayer {
     /// # Errors
     ///
     /// `rules`: a rule can never decide, because an earlier one with another decision covers it or
-    /// its pattern is empty. `approver`: a rule asks for approvals, and nobody is there to give
-    /// them.
+    /// its pattern is empty. `approver`: a rule asks for approvals, and there is none to
+    /// give them.
     pub fn check(&self) -> Result<(), ConfigError> {
         let asks = |rule: &Rule| rule.decision() == Decision::Ask;
         let in_vain = self.policy.approver.is_none() && self.policy.rules.iter().any(asks);

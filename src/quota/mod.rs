@@ -4,7 +4,7 @@
 //! units come back one by one at an even rate: 60 per minute are one per second. The bucket's size
 //! is the burst: the units that can be used together after a time without calls; by default as many
 //! as come back in a period. So in any span of time `t` calls are admitted for no more than
-//! `burst + units * t / period` units, and a call whose units are there is admitted now. Each
+//! `burst + units * t / period` units, and a call whose units are there passes immediately. Each
 //! tool of each server has a bucket of its own ([`Key`](crate::Key)).
 //!
 //! What happens to a call:
