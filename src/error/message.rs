@@ -135,7 +135,7 @@ fn words(e: &ToolError) -> Words {
     match e.kind() {
         // It may have run, and must not run twice: another tool might do the same again.
         ErrorKind::Upstream | ErrorKind::RateLimited | ErrorKind::Overloaded | ErrorKind::CircuitOpen if e.0.must_not_repeat && !not_started =>
-            w("The tool '{tool}' failed, and may have run all the same.", "", "Tool '{tool}' may have run all the same, but failed: {why}.", STOP, STOP),
+            w("The tool '{tool}' {ran}, but failed.", "", "Tool '{tool}' {ran}, but failed: {why}.", STOP, STOP),
         ErrorKind::Timeout if e.execution() == Execution::Completed => w("The tool '{tool}' took too long to answer{limit}.", "",
             "Tool '{tool}' has run to its end, but too late for its answer to be passed on.", STOP, IF_SAFE),
         ErrorKind::Timeout if not_started => w("The tool '{tool}' took too long to answer{limit}.", "",
@@ -158,7 +158,7 @@ fn words(e: &ToolError) -> Words {
         ErrorKind::ConnectionFailed if e.is_own_refusal() => w("The tool '{tool}' is unavailable for now.", LATER,
             "Tool '{tool}' is unavailable for the moment: its server does not answer.", GO_ON, GO_ON),
         ErrorKind::ConnectionFailed if !not_started => w("The connection to the tool '{tool}' was lost.", "",
-            "The connection to tool '{tool}' was lost; it may have run all the same.", STOP, IF_SAFE),
+            "The connection to tool '{tool}' was lost; it {ran} all the same.", STOP, IF_SAFE),
         ErrorKind::ConnectionFailed => w("The tool '{tool}' could not be reached.", "", "Tool '{tool}' could not be reached.", GO_ON, GO_ON),
         ErrorKind::Upstream if not_started => w("The service behind the tool '{tool}' failed.", "", "The service behind tool '{tool}' failed: {why}.", GO_ON, GO_ON),
         ErrorKind::Upstream => w("The service behind the tool '{tool}' failed.", "", "The service behind tool '{tool}' failed: {why}.",

@@ -783,6 +783,9 @@ fn texts_and_retryable_agree() {
                         };
                         let (model, user) = (error.model_message(), error.user_message());
                         let texts = format!("{kind:?} {execution:?}: {model} {user}");
+                        if execution == Execution::Completed {
+                            assert!(!texts.contains("may have run"), "{texts}");
+                        }
                         match error.is_retryable() {
                             true => assert!(!model.contains("Do not"), "{texts}"),
                             false => {
