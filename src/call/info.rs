@@ -117,8 +117,8 @@ macro_rules! getters {
             }
 
             /// Returns whether the principal of the call was
-            /// [not verified](ToolCall::with_unverified_ids): its subject, else its agent, else its
-            /// session. `false` for a call without a principal.
+            /// [not verified](crate::ToolCall::with_unverified_ids): its subject, else its agent,
+            /// else its session. `false` for a call without a principal.
             pub fn has_unverified_principal(&self) -> bool {
                 let ident = &self.$($ident).+;
                 ident.whose().is_some_and(|whose| ident.is_unverified(whose))

@@ -113,7 +113,7 @@ crate::text::debug_fields! {
     }
 }
 
-/// Future of a [`Sequence`]: its [report](SequenceReport).
+/// Future of a [`Sequence`](super::Sequence): its [report](SequenceReport).
 ///
 /// Can be polled through `&mut`. At its end, or when it is dropped, there is an event
 /// [`tool.sequence`](crate::event).
