@@ -66,10 +66,15 @@ impl fmt::Debug for ModelPart<'_> {
     }
 }
 
-/// The line that stands for data that are not text.
+/// The line that stands for data in Base64.
 pub(crate) fn left_out(what: &str, mime_type: &str, base64: &str) -> String {
     let digits = base64.trim_end_matches('=').len();
-    let bytes = Grouped(digits / 4 * 3 + digits % 4 * 3 / 4);
+    left_out_bytes(what, mime_type, digits / 4 * 3 + digits % 4 * 3 / 4)
+}
+
+/// The line that stands for data that are not text.
+pub(crate) fn left_out_bytes(what: &str, mime_type: &str, bytes: usize) -> String {
+    let bytes = Grouped(bytes);
     let mime_type: String = prefix(mime_type, 64).0.chars().map(plain).collect();
     format!("[{what} left out: {mime_type}, {bytes} bytes]")
 }

@@ -44,6 +44,35 @@ async fn a_body_is_json_or_text() {
     }
 }
 
+/// T-1: content that is not text does not become text. What a server calls text is, in any charset.
+#[tokio::test]
+async fn a_body_that_is_no_text_is_a_line() {
+    let png = b"\x89PNG\r\n\x1a\n\x00\xff";
+    for (media_type, body, read) in [
+        (
+            "image/png",
+            &png[..],
+            "[body left out: image/png, 10 bytes]",
+        ),
+        (
+            "application/zip; x=1",
+            b"PK\x03\xff",
+            "[body left out: application/zip, 4 bytes]",
+        ),
+        ("text/plain; charset=latin1", b"caf\xe9", "caf\u{fffd}"),
+        ("image/svg+xml", b"<svg>\xe9</svg>", "<svg>\u{fffd}</svg>"),
+        ("application/octet-stream", b"plain", "plain"),
+    ] {
+        let tool = HttpTool::new(Method::GET, "http://localhost/picture").unwrap();
+        let leaf = answered_by(tool, move |_| {
+            let answer = Response::builder().header("content-type", media_type);
+            answer.body(full(body.to_vec())).unwrap()
+        });
+        let answer = leaf.send(no_arguments()).await.unwrap();
+        assert_eq!(answer.model_text(), read, "{media_type}");
+    }
+}
+
 /// Users' row 3: the model reads the reason for which another server of ours refused its arguments, and not its JSON.
 #[tokio::test]
 async fn the_reason_in_an_answer_of_ours_is_the_models() {

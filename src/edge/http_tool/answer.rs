@@ -1,11 +1,11 @@
 use std::{borrow::Cow, error::Error as StdError, fmt, time::Duration};
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use serde_json::{Map, Value};
 
 use crate::{
-    answer::{Answer, ModelText},
+    answer::{Answer, ModelText, left_out_bytes},
     call::CallInfo,
     error::{AnyError, ToolError},
     fit::{Cut, Shorten},
@@ -45,8 +45,8 @@ pub(super) enum Body {
 }
 
 impl Body {
-    /// JSON if it is some, else text. Nothing is `null`.
-    pub(super) fn of(bytes: &[u8]) -> Self {
+    /// JSON if it is some, else text, or a line for what is neither. Nothing is `null`.
+    pub(super) fn of(bytes: &[u8], headers: &HeaderMap) -> Self {
         // The byte order mark, which JSON does not have (RFC 8259, section 8.1).
         let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
         if bytes.is_empty() {
@@ -54,9 +54,34 @@ impl Body {
         }
         match serde_json::from_slice(bytes) {
             Ok(json) => Self::Json(json),
-            Err(_) => Self::Text(String::from_utf8_lossy(bytes).into_owned()),
+            Err(_) => Self::Text(match str::from_utf8(bytes) {
+                Ok(text) => text.to_owned(),
+                Err(_) => match media_type(headers).filter(|of| !is_text(of)) {
+                    Some(of) => left_out_bytes("body", of, bytes.len()),
+                    None => String::from_utf8_lossy(bytes).into_owned(),
+                },
+            }),
         }
     }
+}
+
+/// The type of the content, without its parameters (RFC 9110, section 8.3).
+fn media_type(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    value.split(';').next().map(str::trim)
+}
+
+/// Returns whether content of this type is text, in whichever charset.
+fn is_text(media_type: &str) -> bool {
+    let of = media_type.to_ascii_lowercase();
+    let words = [
+        "text/",
+        "json",
+        "xml",
+        "javascript",
+        "x-www-form-urlencoded",
+    ];
+    words.iter().any(|word| of.contains(word))
 }
 
 impl HttpAnswer {
@@ -79,7 +104,9 @@ impl HttpAnswer {
     }
 
     /// The body: JSON, or text where it is none, with U+FFFD for what is no UTF-8, whatever the
-    /// server says of its charset. An empty body is `null`. Not redacted.
+    /// server says of its charset. A body that is no UTF-8 and has the `Content-Type` of an image,
+    /// a sound, an archive or the like is a line: `[body left out: image/png, 12 bytes]`. An empty
+    /// body is `null`. Not redacted.
     pub fn body(&self) -> Answer<'_> {
         match &self.body {
             Body::Json(json) => Answer::Json(Cow::Borrowed(json)),

@@ -182,7 +182,7 @@ fn answered(
     let answer = HttpAnswer {
         status: head.status,
         body: match is_whole {
-            true => Body::of(bytes),
+            true => Body::of(bytes, &head.headers),
             false => Body::Text(format!("{}{CUT}", String::from_utf8_lossy(bytes))),
         },
         headers: tool.kept(&head.headers),
