@@ -622,7 +622,7 @@ async fn a_result_is_not_looked_for_in_an_error() {
     assert_eq!(kept.into_json(), json!({ "data": 1 }));
 }
 
-/// 46-A1: the tool ran and would run twice. Too large, compressed, and without the result.
+/// The tool ran and would run twice. Too large, compressed, and without the result.
 #[tokio::test]
 async fn a_model_reads_that_a_tool_ran_whose_answer_cannot_be_used() {
     let mut texts = String::new();
@@ -651,7 +651,7 @@ async fn a_model_reads_that_a_tool_ran_whose_answer_cannot_be_used() {
     .assert_eq(&texts);
 }
 
-/// 46-A2: a status of 5xx, as a lost connection, does not say that nothing has happened. A 503 with
+/// A status of 5xx, as a lost connection, does not say that nothing has happened. A 503 with
 /// `Retry-After` does.
 #[tokio::test]
 async fn a_model_reads_that_a_call_may_have_run_whose_server_failed() {
@@ -668,7 +668,7 @@ async fn a_model_reads_that_a_call_may_have_run_whose_server_failed() {
     }
 }
 
-/// 46-A3: what APIs write of their errors is read, and not the JSON around it. The last ones have
+/// What APIs write of their errors is read, and not the JSON around it. The last ones have
 /// nothing to read.
 #[tokio::test]
 async fn a_model_reads_the_reason_in_a_body() {

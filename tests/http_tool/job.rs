@@ -176,7 +176,7 @@ async fn an_answer_without_the_jobs_values_is_reported() {
         let api = Api::new([answer]);
         let error = api.run(job()).await.unwrap_err();
         assert_eq!((error.kind(), error.message()), (ErrorKind::Reported, text));
-        // 46-A1: it would start another one.
+        // It would start another one.
         let told = error.model_message();
         assert!(told.contains("ran; its answer is unusable"), "{told}");
         assert_eq!(api.count(), 1);

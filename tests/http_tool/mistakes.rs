@@ -412,7 +412,7 @@ fn a_value_of_another_type_names_its_key() {
             json!({ "required_scopes": "read" }),
             "`read` is not a list for `required_scopes`",
         ),
-        // Review 12: it may be a secret.
+        // It may be a secret.
         (
             json!({ "required_scopes": format!("ghp_{}", "a1B2c3D4e5F6".repeat(4)) }),
             "a value of 52 characters is not a list for `required_scopes`",

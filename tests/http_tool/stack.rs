@@ -270,7 +270,7 @@ async fn a_timeout_longer_than_the_wait_for_a_job_is_no_warning() {
     for warnings in [
         warnings_of_job(budget, 20).await,
         warnings_of_job(|poll| poll, 3_600).await,
-        // Review 6: the polls are over before the deadline.
+        // The polls are over before the deadline.
         warnings_of_job(|poll| poll.with_polls(3).unwrap(), 30).await,
     ] {
         assert_eq!(warnings, [""; 0]);

@@ -33,7 +33,7 @@ async fn an_answer_of_the_largest_size_passes_and_a_larger_one_does_not() {
     assert_eq!(error.execution(), Execution::Completed);
     assert_eq!(error.tool(), Some("search"));
     assert!(!error.is_retryable());
-    // 46-A1: it would run twice.
+    // It would run twice.
     expect!["Tool 'search' ran; its answer is unusable: the answer has more than 9 bytes. Do not repeat it if it changes something."].assert_eq(&error.model_message());
 }
 

@@ -337,7 +337,7 @@ async fn an_attempt_to_connect_fails_in_plain_words() {
         cannot connect to the MCP server `docs`: the server answered with error -32603: no database
     "#]]
     .assert_eq(&texts);
-    // 46-A5: no call was made, so no tool has failed.
+    // No call was made, so no tool has failed.
     for text in models {
         assert!(text.starts_with("Server 'docs' "), "{text}");
     }

@@ -109,7 +109,7 @@ async fn protocol_errors_have_their_kinds() {
     }
 }
 
-/// 46-A2: the server's words, and that the tool may have run.
+/// The server's words, and that the tool may have run.
 #[tokio::test(start_paused = true)]
 async fn a_model_reads_the_words_of_a_server_that_failed() {
     let text = run(ToolCall::new("broken")).await.unwrap_err();

@@ -63,7 +63,7 @@ async fn the_beginning_of_a_dropped_line_is_no_message() {
     assert!(read.is_empty(), "{read:?}");
 }
 
-/// 46-A4: no call is known to be meant, so an event reports it. The second one comes in two pieces.
+/// No call is known to be meant, so an event reports it. The second one comes in two pieces.
 #[tokio::test]
 async fn an_error_without_an_id_is_dropped_with_an_event() {
     let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#;

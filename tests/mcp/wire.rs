@@ -121,7 +121,7 @@ async fn an_answer_that_is_no_tool_result_is_reported_and_not_repeated() {
     assert!(!error.is_retryable());
 }
 
-/// 46-A1: the tool ran and would run twice. The second one is the stand-in for a message that is
+/// The tool ran and would run twice. The second one is the stand-in for a message that is
 /// too large.
 #[tokio::test(start_paused = true)]
 async fn a_model_reads_that_a_tool_ran_whose_answer_cannot_be_used() {

@@ -135,7 +135,6 @@ fn a_value_that_is_not_utf8_names_its_variable() {
     };
     let both = said("TOOLCALL_TIMEOUT", "x");
     assert!(both.contains("invalid `TOOLCALL_TIMEOUT`: its value is not UTF-8"));
-    // Review 11.
     assert!(both.contains("invalid `TOOLCALL_RETRY_ATTEMPTS`: `x`"));
     assert!(said("SOMEBODY_ELSES", "3").contains("fine"));
 }

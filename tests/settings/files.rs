@@ -201,7 +201,7 @@ fn a_value_of_another_type_is_told_in_plain_words() {
     );
 }
 
-/// Review 12: a token in the wrong line of a file is not shown, whatever the format says of it.
+/// A token in the wrong line of a file is not shown, whatever the format says of it.
 #[test]
 fn a_token_of_the_wrong_type_is_not_shown() {
     let token = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));

@@ -522,7 +522,7 @@ fn all_errors_are_reported_together() {
         ("TOOLCALL_RETRY_ATTEMPTS", "x"),
         ("TOOLCALL_FIT_ENABLED", "yes"),
     ]));
-    // Review 10: a name in the reason of another error hides neither.
+    // A name in the reason of another error hides neither.
     let both = error(&[("TOOLCALL_TIMEOUT", "soon"), ("TOOLCALL_TIMEOUT_MS", "500")]);
     assert!(both.contains("`TOOLCALL_TIMEOUT`: `soon` is not"), "{both}");
     assert!(
@@ -557,6 +557,17 @@ fn all_errors_are_reported_together() {
     for key in ["timeout.default", "http.max_bytes", "tools.x.audience"] {
         assert!(error.contains(&format!("invalid `{key}`")), "{error}");
     }
+}
+
+/// The text of many errors has a bound.
+#[test]
+fn many_errors_are_one_text_of_bounded_length() {
+    let names: Vec<_> = (0..500).map(|n| format!("TOOLCALL_NOTHING_{n}")).collect();
+    let variables = names.iter().map(|name| (name.as_str(), "x"));
+    let error = Settings::default().with_env_from(variables).unwrap_err();
+    assert!(error.reason().len() <= 4_000, "{error}");
+    assert!(error.reason().contains("TOOLCALL_NOTHING_1`"), "{error}");
+    assert!(error.reason().ends_with(" more"), "{error}");
 }
 
 /// Stumble A4: a name with a unit is one without it, and a unit in the value.

@@ -102,7 +102,7 @@ async fn a_text_that_is_cut_fills_the_line() {
     assert!(lines[0].contains(" is not there\" "), "{lines:?}");
 }
 
-/// 46-A6: `e...connection closed` names no beginning. Each length of a name leaves another room for
+/// `e...connection closed` names no beginning. Each length of a name leaves another room for
 /// the text.
 #[tokio::test(start_paused = true)]
 async fn a_cut_text_begins_with_words_or_with_its_cause() {

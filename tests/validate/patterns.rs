@@ -144,7 +144,7 @@ fn what_cannot_become_stricter_stays() {
     }
 }
 
-/// Review 14: what has no such pattern in it is enforced as before.
+/// What has no such pattern in it is enforced as before.
 #[test]
 fn a_pattern_that_is_left_out_relaxes_nothing_beside_it() {
     let schema = compile(json!({

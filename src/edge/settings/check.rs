@@ -43,17 +43,27 @@ pub(super) fn whole(settings: &Settings) -> Errors {
     first
 }
 
-/// Returns one error of several.
+/// The longest text of several errors, in bytes.
+const MAX_TEXT: usize = 3_000;
+
+/// Returns one error of several, with the number of those that it has no room for.
 pub(super) fn joined(errors: impl IntoIterator<Item = ConfigError>) -> Checked {
     let all = Errors::from_iter(errors);
     let Some((first, others)) = all.split_first() else {
         return Ok(());
     };
-    let reason = others
-        .iter()
-        .fold(first.reason().to_owned(), |text, error| {
-            format!("{text}; and {error}")
-        });
+    let (mut reason, mut left) = (first.reason().to_owned(), 0);
+    for error in others {
+        let error = format!("; and {error}");
+        match reason.len() + error.len() <= MAX_TEXT {
+            true if reason.contains(&error) => {}
+            true => reason += &error,
+            false => left += 1,
+        }
+    }
+    if left > 0 {
+        reason += &format!("; and {left} more");
+    }
     Err(ConfigError::new(first.field().to_owned(), reason))
 }
 

@@ -156,6 +156,7 @@ impl Parts {
     }
 
     fn identity(&self) -> Option<IdentityLayer> {
+        #[cfg_attr(not(feature = "metrics"), expect(unused_mut))]
         let mut listeners = (*self.listeners).clone();
         #[cfg(feature = "metrics")]
         if let Some(metrics) = &self.metrics {
