@@ -1,8 +1,8 @@
 //! A layer that looks at an answer before it is handed on.
 //!
 //! A success that does not pass the [`Check`] becomes [`Reported`](crate::ErrorKind::Reported): the
-//! tool ran, and what it gave is no use. That is never retried and says nothing to a breaker. Errors
-//! pass, and a call that is dropped is not checked.
+//! tool ran, and its answer cannot be used. That is never retried and says nothing to a breaker.
+//! Errors pass, and a call that is dropped is not checked.
 //!
 //! # Order
 //!

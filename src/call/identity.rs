@@ -40,7 +40,7 @@ pub(super) struct Names {
     pub(super) server: Option<Arc<str>>,
     /// The separator of a flat name, if it is not the usual one.
     pub(super) separator: Option<Arc<str>>,
-    /// Whether the name may be a key: false where the server's list of tools was not read.
+    /// The name may be a key. False if the server's list of tools was not read.
     pub(super) is_listed: bool,
     pub(super) hashes: Hashes,
 }

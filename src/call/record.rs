@@ -60,7 +60,7 @@ pub struct Record {
     /// for.
     key: AtomicU64,
     rare: Mutex<Rare>,
-    /// Whether anything was put into `rare`: most calls take no lock.
+    /// Something was put into `rare`. Most calls take no lock.
     has_rare: AtomicBool,
 }
 

@@ -97,6 +97,6 @@ pub(super) struct Refused {
     pub(super) retry_after: Duration,
     /// Why the circuit has opened last.
     pub(super) cause: Option<OpenCause>,
-    /// Whether only the principal of the call is refused.
+    /// Only the principal of the call is refused.
     pub(super) of_principal: bool,
 }

@@ -47,8 +47,8 @@ pub(super) struct Machine {
     outages: Vec<(Outage, u64)>,
     /// The outage that it is open or half-open for.
     lost: Option<Outage>,
-    /// Whether the opening was another process', and none of this one's results led to it; while
-    /// it is open or half-open.
+    /// The opening came from another process, and no result of this one led to it. For an open or
+    /// half-open breaker.
     adopted: bool,
     /// When a failing server is back, by its own word: no open period ends earlier. Zero if none
     /// has said so.

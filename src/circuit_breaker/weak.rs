@@ -167,8 +167,8 @@ impl Principals {
 
 impl Shared {
     /// Forgets the eighth of all principals that were not used for the longest time, of those that
-    /// are [idle](Principals::idle). Returns whether there was one, and the last look for one was
-    /// long enough ago. Takes the locks of all breakers, one after the other.
+    /// are [idle](Principals::idle). Returns `false` if none is idle, or if the last look is less
+    /// than [`LOOK_AGAIN`] ago. Takes the locks of all breakers, one after the other.
     pub(super) fn makes_room(&self, is_unverified: bool) -> bool {
         let now = self.now();
         {

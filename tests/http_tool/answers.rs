@@ -54,10 +54,11 @@ async fn a_body_that_is_no_text_is_a_line() {
             &png[..],
             "[body left out: image/png, 10 bytes]",
         ),
+        // The name of this type has `xml` in it.
         (
-            "application/zip; x=1",
+            "application/vnd.openxmlformats; x=1",
             b"PK\x03\xff",
-            "[body left out: application/zip, 4 bytes]",
+            "[body left out: application/vnd.openxmlformats, 4 bytes]",
         ),
         ("text/plain; charset=latin1", b"caf\xe9", "caf\u{fffd}"),
         ("image/svg+xml", b"<svg>\xe9</svg>", "<svg>\u{fffd}</svg>"),

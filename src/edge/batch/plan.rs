@@ -24,7 +24,7 @@ pub type Parallel<S, C = ByError> = Batch<S, C, SideBySide>;
 /// example.
 ///
 /// A call that fails does not stop the others. With a budget, a call gets `min(its own timeout,
-/// what is left - reserve)`; if that is nothing, it is not started, and its result says so:
+/// rest of the budget - reserve)`. If that is zero, it is not started, and its result says so:
 /// `skipped`, with a duration of zero. The reserve is for the code that works with the results.
 pub type Sequence<S, C = ByError> = Batch<S, C, OneByOne>;
 
@@ -121,8 +121,8 @@ impl<S, C, K> Batch<S, C, K> {
     /// Sets a function that changes each call before it begins. Default: calls stay as they
     /// are.
     ///
-    /// It puts on all calls what the layers of the stack need of their caller: a session,
-    /// an agent, a trace id, a subject's token.
+    /// Sets the facts of the caller that layers of the stack need on all calls: a session, an
+    /// agent, a trace id, a subject's token.
     ///
     /// ```
     /// # use tower::service_fn;
@@ -232,7 +232,8 @@ where
         Running::new(self.stream(calls))
     }
 
-    /// The same, with the results as they come.
+    /// Runs the calls, and gives each result when its call ends. The budget begins now, the calls
+    /// when the stream is polled.
     pub fn stream(&self, calls: impl IntoIterator<Item = ToolCall>) -> Completions<S, C> {
         self.completions(self.collect(calls))
     }

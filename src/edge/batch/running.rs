@@ -250,7 +250,7 @@ impl<T> SequenceReport<T> {
         &self.results
     }
 
-    /// The same, taken out.
+    /// Takes the results out.
     pub fn into_results(self) -> Vec<ToolResult<T>> {
         self.results
     }

@@ -74,14 +74,8 @@ fn media_type(headers: &HeaderMap) -> Option<&str> {
 /// Returns whether content of this type is text, in whichever charset.
 fn is_text(media_type: &str) -> bool {
     let of = media_type.to_ascii_lowercase();
-    let words = [
-        "text/",
-        "json",
-        "xml",
-        "javascript",
-        "x-www-form-urlencoded",
-    ];
-    words.iter().any(|word| of.contains(word))
+    let ends = ["json", "xml", "javascript", "x-www-form-urlencoded"];
+    of.starts_with("text/") || ends.iter().any(|end| of.ends_with(end))
 }
 
 impl HttpAnswer {

@@ -3,7 +3,7 @@ use std::{
     io,
     pin::pin,
     process::{ExitStatus, Stdio},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -24,6 +24,7 @@ use tokio::{
 };
 
 use super::McpLines;
+use crate::edge::future::lock;
 
 /// How long a process has to end by itself, and again when it was told to.
 const GRACE: Duration = Duration::from_secs(3);
@@ -37,12 +38,12 @@ pub(super) struct Ended(Arc<Mutex<Option<String>>>);
 
 impl Ended {
     fn set(&self, how: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = how;
+        *lock(&self.0) = how;
     }
 
     /// Returns the cause of an error, if that is the end of the process.
     pub(super) fn take(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0).take()
     }
 }
 
@@ -56,7 +57,7 @@ struct Process {
 
 impl Process {
     fn child(&self) -> MutexGuard<'_, process::Child> {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.child)
     }
 
     async fn end(&self, within: Duration) -> Option<ExitStatus> {

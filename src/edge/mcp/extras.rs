@@ -148,8 +148,8 @@ const TASK_ID: &str = "taskId";
 /// `tasks/get` is sent as often as the layer allows, and not earlier than the server's
 /// `pollIntervalMs`. A task that ended with an error of JSON-RPC, or was cancelled, is an answer
 /// with `isError`. One that asks for input ends the wait: the answer is the server's request, and
-/// the task is [on the call's record](crate::Observation::job). A task for which nobody waits any
-/// more is cancelled (`tasks/cancel`).
+/// the task is [on the call's record](crate::Observation::job). A task that no caller
+/// waits for any more is cancelled (`tasks/cancel`).
 ///
 /// The client has to offer the extension when it connects. An [`McpServer`](super::McpServer) does
 /// not, so the tool service is an [`McpReconnect`](super::McpReconnect) or an

@@ -171,7 +171,7 @@ impl Marked {
     }
 }
 
-/// What a filter has made, with its place: printed, it is written as it is.
+/// The output of a filter, with its place. It is printed unchanged.
 #[derive(Debug)]
 struct Written(Slot);
 

@@ -114,7 +114,7 @@ impl Relayed {
                 Err(message) => message,
             };
             message.progress_token = self.token.clone();
-            // What the server says to the gateway alone.
+            // Its members are for the gateway alone.
             message.meta = None;
             let mut sending = pin!(self.peer.notify_progress(message));
             // A client that is gone is noticed by others.
