@@ -15,6 +15,12 @@ use crate::{
     edge::future::lock,
 };
 
+/// The most notifications that are kept until their token is known.
+const MAX_EARLY: usize = 64;
+
+/// The longest message of such a notification, in bytes.
+const MAX_EARLY_BYTES: usize = 4 << 10;
+
 /// Brings a server's progress notifications to the calls that they belong to.
 ///
 /// An [`McpServer`](super::McpServer) has one for each connection. For a client handler of your
@@ -43,10 +49,20 @@ use crate::{
 ///
 /// `McpProgress` is a client handler as well.
 ///
-/// Holds one entry per call in flight whose progress is observed. Clones share them.
+/// Holds one entry per call in flight whose progress is observed, and up to 64 notifications for
+/// calls that are being sent. Clones share them.
 #[derive(Clone, Default)]
 pub struct McpProgress {
-    routes: Arc<Mutex<HashMap<ProgressToken, Reports>>>,
+    routes: Arc<Mutex<Routes>>,
+}
+
+#[derive(Default)]
+struct Routes {
+    calls: HashMap<ProgressToken, Reports>,
+    /// Calls that are being sent: rmcp has chosen their tokens and has not returned them yet.
+    sending: usize,
+    /// Notifications that came before their token was known.
+    early: Vec<ProgressNotificationParam>,
 }
 
 impl McpProgress {
@@ -57,21 +73,24 @@ impl McpProgress {
 
     /// Reports to the call that the notification belongs to, if it is still in flight.
     pub fn report(&self, notification: &ProgressNotificationParam) {
-        let to = lock(&self.routes)
-            .get(&notification.progress_token)
-            .cloned();
+        let mut routes = lock(&self.routes);
+        let to = routes.calls.get(&notification.progress_token).cloned();
+        let length = notification.message.as_ref().map_or(0, String::len);
+        let is_kept = routes.early.len() < MAX_EARLY && length <= MAX_EARLY_BYTES;
+        if to.is_none() && routes.sending > 0 && is_kept {
+            routes.early.push(notification.clone());
+        }
+        drop(routes);
         if let Some(to) = to {
             to.report(notification);
         }
     }
 
-    /// Routes notifications with this token to a call, until the route is dropped.
-    pub(super) fn route(&self, token: ProgressToken, to: Reports) -> Route {
-        lock(&self.routes).insert(token.clone(), to);
-        Route {
-            all: self.clone(),
-            token,
-        }
+    /// Expects notifications for a call that is about to be sent.
+    pub(super) fn expect(&self, to: Reports) -> Expected {
+        lock(&self.routes).sending += 1;
+        let all = self.clone();
+        Expected { all, to }
     }
 }
 
@@ -85,7 +104,7 @@ impl ClientHandler for McpProgress {
     }
 }
 
-crate::text::debug_fields! { {} |this| McpProgress { calls: lock(&this.routes).len() } }
+crate::text::debug_fields! { {} |this| McpProgress { calls: lock(&this.routes).calls.len() } }
 
 /// The observers of a call's progress.
 #[derive(Clone)]
@@ -115,7 +134,39 @@ impl Reports {
     }
 }
 
-/// One call's entry; see [`McpProgress::route`].
+/// A call that is being sent. A server may report progress before the call's token is known.
+pub(super) struct Expected {
+    all: McpProgress,
+    to: Reports,
+}
+
+impl Expected {
+    /// Routes notifications with this token to the call, until the route is dropped.
+    pub(super) fn route(self, token: ProgressToken) -> Route {
+        let mut routes = lock(&self.all.routes);
+        routes.calls.insert(token.clone(), self.to.clone());
+        let of_call = |early: &mut ProgressNotificationParam| early.progress_token == token;
+        let early: Vec<_> = routes.early.extract_if(.., of_call).collect();
+        drop(routes);
+        for notification in &early {
+            self.to.report(notification);
+        }
+        let all = self.all.clone();
+        Route { all, token }
+    }
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        let mut routes = lock(&self.all.routes);
+        routes.sending -= 1;
+        if routes.sending == 0 {
+            routes.early.clear();
+        }
+    }
+}
+
+/// One call's entry; see [`Expected::route`].
 pub(super) struct Route {
     all: McpProgress,
     token: ProgressToken,
@@ -123,7 +174,7 @@ pub(super) struct Route {
 
 impl Drop for Route {
     fn drop(&mut self) {
-        lock(&self.all.routes).remove(&self.token);
+        lock(&self.all.routes).calls.remove(&self.token);
     }
 }
 
@@ -192,5 +243,51 @@ impl ClientHandler for McpNotifications {
     // rmcp runs each notification in a task of its own, so this may ask the server that it is from.
     async fn on_tool_list_changed(&self, context: NotificationContext<RoleClient>) {
         self.tools.changed(&context.peer).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::NumberOrString;
+
+    use super::*;
+
+    fn token(n: i64) -> ProgressToken {
+        ProgressToken(NumberOrString::Number(n))
+    }
+
+    fn reports() -> (Reports, Arc<Mutex<Vec<f64>>>) {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let to = Arc::clone(&seen);
+        let relay = move |n: &ProgressNotificationParam| lock(&to).push(n.progress);
+        let relay = Some(Relay(Arc::new(relay)));
+        (Reports { idle: None, relay }, seen)
+    }
+
+    /// A quick server reports progress while rmcp's send of the request has not returned.
+    #[test]
+    fn progress_before_the_token_is_known_reaches_the_call() {
+        let (all, (to, seen)) = (McpProgress::new(), reports());
+        let call = all.expect(to);
+        all.report(&ProgressNotificationParam::new(token(1), 0.25));
+        all.report(&ProgressNotificationParam::new(token(2), 0.5));
+        let _route = call.route(token(1));
+        all.report(&ProgressNotificationParam::new(token(1), 0.75));
+        assert_eq!(*lock(&seen), [0.25, 0.75]);
+        assert_eq!(lock(&all.routes).early.len(), 0, "all calls are sent");
+    }
+
+    #[test]
+    fn early_progress_is_bounded_and_kept_for_calls_only() {
+        let (all, (to, _)) = (McpProgress::new(), reports());
+        let early = ProgressNotificationParam::new(token(1), 0.25);
+        all.report(&early);
+        assert_eq!(lock(&all.routes).early.len(), 0);
+        let call = all.expect(to);
+        all.report(&early.clone().with_message("x".repeat(MAX_EARLY_BYTES + 1)));
+        (0..100).for_each(|_| all.report(&early));
+        assert_eq!(lock(&all.routes).early.len(), MAX_EARLY);
+        drop(call);
+        assert_eq!(lock(&all.routes).early.len(), 0);
     }
 }

@@ -166,6 +166,8 @@ impl McpService {
         // Nothing below needs the call, and the result may be long in coming.
         drop(call);
 
+        let reports = reports.zip(self.progress.as_ref());
+        let expected = reports.map(|(to, all)| all.expect(to));
         let sent = self.peer.send_cancellable_request(request, options).await;
         // What could not be sent has not run.
         let handle =
@@ -173,9 +175,7 @@ impl McpService {
         let pending = Pending::of(&handle);
         #[cfg(feature = "otel")]
         info.record(|r| r.insert_extension(self.sent(&handle.id)));
-        let _reports = reports
-            .zip(self.progress.as_ref())
-            .map(|(report_to, all)| all.route(handle.progress_token.clone(), report_to));
+        let _route = expected.map(|call| call.route(handle.progress_token.clone()));
 
         let answer = handle.await_response().await;
         pending.answered();
