@@ -215,6 +215,7 @@ pub mod policy;
 pub mod poll;
 pub mod quota;
 pub mod rate_limit;
+#[path = "../crates/redact/src/mod.rs"]
 pub mod redact;
 pub mod repeat_guard;
 pub mod result;
