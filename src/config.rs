@@ -1,55 +1,7 @@
-use std::{borrow::Cow, fmt};
+use std::borrow::Cow;
 
-/// A setting that cannot work. Names the field, and says why.
-///
-/// Layers check their settings when they are built, so that a mistake is found at the start of a
-/// program and not in its first bad hour.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ConfigError {
-    field: Cow<'static, str>,
-    reason: Cow<'static, str>,
-}
-
-impl ConfigError {
-    /// An error of the setting `field`. The reason goes on where the name ends: `is not above 0`.
-    pub fn new(field: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            field: field.into(),
-            reason: reason.into(),
-        }
-    }
-
-    /// The same reason, for a setting that its user knows by another name.
-    #[must_use]
-    pub fn with_field(self, field: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(field, self.reason)
-    }
-
-    /// The name of the setting.
-    pub fn field(&self) -> &str {
-        &self.field
-    }
-
-    /// Why the setting cannot work.
-    pub fn reason(&self) -> &str {
-        &self.reason
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "invalid `{}`: {}", self.field, self.reason)
-    }
-}
-
-/// As `Display`, because a program whose `main` returns the error prints it so.
-impl fmt::Debug for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for ConfigError {}
+#[doc(inline)]
+pub use toolcall_redact::ConfigError;
 
 /// The error of the setting `field`, if it is bad.
 pub(crate) fn refuse_if(

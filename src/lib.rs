@@ -215,8 +215,6 @@ pub mod policy;
 pub mod poll;
 pub mod quota;
 pub mod rate_limit;
-#[path = "../crates/redact/src/mod.rs"]
-pub mod redact;
 pub mod repeat_guard;
 pub mod result;
 pub mod retry;
@@ -272,6 +270,8 @@ pub use edge::tonic;
 #[cfg(feature = "turn")]
 pub use edge::turn;
 pub use kit::backoff;
+#[doc(inline)]
+pub use toolcall_redact as redact;
 
 #[cfg(all(doctest, feature = "mcp"))]
 #[doc = include_str!("../README.md")]

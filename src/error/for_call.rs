@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use serde_json::{Map, Value};
+
 use super::{Evidence, Execution, Message, Source, ToolError, inner::ForModel, safe};
 use crate::{
     answer::Answer,
@@ -157,7 +159,7 @@ impl ToolError {
                     Some(ForModel::Text(_)) | None => {}
                 }
                 // They are redacted when they are read, by the last rules alone.
-                more.details = e.rules.redacted(&more.details);
+                more.details = redacted(&e.rules, &more.details);
             }
             e.rules = rules.clone();
         });
@@ -174,5 +176,13 @@ impl ToolError {
         };
         another
             && (self.evidence() != Evidence::Inferred || self.execution() == Execution::NotStarted)
+    }
+}
+
+/// The redacted copy of an object, which other rules may redact further.
+fn redacted(rules: &Rules, object: &Map<String, Value>) -> Map<String, Value> {
+    match serde_json::to_value(rules.object(object)) {
+        Ok(Value::Object(map)) => map,
+        _ => Map::new(),
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     call::{Recorded, ToolCall, nanos},
     error::ToolError,
     event::{ms, transition::millis},
-    text::Short,
+    text::{Short, limited::collect_for},
 };
 
 #[derive(Serialize, Deserialize)]
@@ -113,7 +113,7 @@ impl<T: Serialize> Serialize for ToolResult<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let rules = self.call().rules();
         // A record for a log is not lost for data that is no JSON.
-        let collect = |data| rules.collect(data).unwrap_or_else(|_| "[not JSON]".into());
+        let collect = |data| collect_for(rules, data).unwrap_or_else(|_| "[not JSON]".into());
         let data = self.data().map(collect);
         let data = data.as_ref().map(|data| rules.json(data));
         let extra = self.metadata().extra.as_deref();

@@ -11,6 +11,7 @@ use serde::{
     },
 };
 use serde_json::{Error, Value};
+use toolcall_redact::Rules;
 
 /// More levels than any JSON parser takes.
 pub(crate) const LEVELS: usize = 128;
@@ -25,6 +26,12 @@ pub(crate) fn collect<T: Serialize + ?Sized>(
     let budget = Budget::new(nodes);
     let limits = Limits::new(levels, &budget);
     value.serialize(Limited::new(serde_json::value::Serializer, limits))
+}
+
+/// `value` as JSON, no deeper and no wider than a view by `rules` shows.
+pub(crate) fn collect_for<T: Serialize + ?Sized>(rules: &Rules, value: &T) -> Result<Value, Error> {
+    // One more of both, so that the view shows that something is missing.
+    collect(value, rules.max_depth() + 1, rules.max_nodes() + 1)
 }
 
 /// Writes `value` as JSON if it has no more than these levels.

@@ -9,7 +9,8 @@ use std::{
     mem,
 };
 
-use crate::redact::Rules;
+use toolcall_redact::Rules;
+pub(crate) use toolcall_redact::{TRUNCATED, is_hidden};
 
 /// `Debug` that prints the name of the type only.
 macro_rules! opaque_debug {
@@ -81,9 +82,6 @@ macro_rules! names {
 }
 pub(crate) use names;
 
-/// Marks that something was cut away.
-pub(crate) const TRUNCATED: &str = "...[truncated]";
-
 /// The longest prefix of `text` that has at most `max` characters, and whether anything is missing.
 pub(crate) fn prefix(text: &str, max: usize) -> (&str, bool) {
     if text.len() <= max {
@@ -124,24 +122,6 @@ pub(crate) fn floor(text: &str, at: usize) -> usize {
         at -= 1;
     }
     at
-}
-
-/// Returns whether a character is not visible or changes how others look: control characters, line
-/// separators, and [formats](is_format).
-pub(crate) fn is_hidden(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || is_format(c)
-}
-
-/// Returns whether a character only changes how others are shown: controls of the direction,
-/// characters without a width, tags. Unicode's `Default_Ignorable_Code_Point` and the marks of
-/// interlinear notes, without the 16 variation selectors that emoji have. The joiner of emoji is
-/// one of them.
-pub(crate) fn is_format(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
-        | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-        | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// A number with a comma before each group of three digits.

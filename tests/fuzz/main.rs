@@ -85,8 +85,8 @@ fn redaction() {
     let mut target = Target::new("redact", tokens, targets::redact::run);
     // Those of the tests of redaction, whose signs keep scanners quiet.
     for file in [
-        include_str!("../redaction/secrets.json"),
-        include_str!("../redaction/corpus/secrets.json"),
+        include_str!("../../crates/redact/tests/redaction/secrets.json"),
+        include_str!("../../crates/redact/tests/redaction/corpus/secrets.json"),
     ] {
         let entries: Vec<serde_json::Value> = serde_json::from_str(&file.replace('§', "")).unwrap();
         for entry in &entries {

@@ -11,7 +11,7 @@ use super::{
     shown::{self, MAX_NESTED},
     text::{bytes::looked_at, quote::Quote, value::bracket_end},
 };
-use crate::text::is_hidden;
+use crate::hidden::is_hidden;
 
 /// How many times its length of a text is parsed as JSON at most: nested brackets would be parsed
 /// again and again.

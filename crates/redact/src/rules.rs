@@ -2,7 +2,6 @@
 
 use std::{borrow::Cow, fmt, ops::RangeInclusive, sync::Arc};
 
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
@@ -14,8 +13,8 @@ use super::{
     view::Source,
 };
 use crate::{
+    TRUNCATED,
     config::{ConfigError, refuse_if},
-    text::TRUNCATED,
 };
 
 /// Added keys, words and prefixes together; more are refused.
@@ -27,7 +26,7 @@ pub const MAX_ENTRIES: usize = 256;
 ///
 /// ```
 /// use serde_json::json;
-/// use tower_toolcall::redact::Rules;
+/// use toolcall_redact::Rules;
 ///
 /// let rules = Rules::default()
 ///     .with_sensitive_key("iban")?
@@ -41,7 +40,7 @@ pub const MAX_ENTRIES: usize = 256;
 ///     rules.json(&arguments).to_string(),
 ///     r#"{"iban":"[REDACTED]","idempotency_key":"a","note":"by [REDACTED]"}"#,
 /// );
-/// # Ok::<(), tower_toolcall::ConfigError>(())
+/// # Ok::<(), toolcall_redact::ConfigError>(())
 /// ```
 ///
 /// # Limits
@@ -215,29 +214,25 @@ impl Rules {
         Redacted::new(self, Source::Value(value))
     }
 
-    /// A value of any type as JSON, no deeper and no wider than a view shows.
-    pub(crate) fn collect<T: Serialize + ?Sized>(&self, value: &T) -> serde_json::Result<Value> {
-        let Limits { depth, nodes, .. } = self.limits();
-        // One more of both, so that the view shows that something is missing.
-        crate::text::limited::collect(value, depth + 1, nodes + 1)
+    /// Returns how many levels are shown.
+    pub fn max_depth(&self) -> usize {
+        self.limits().depth
     }
 
-    /// The first `max` characters of a text without its secrets, and whether any are missing.
-    pub(crate) fn head<'t>(&self, text: &'t str, max: usize) -> (Cow<'t, str>, bool) {
+    /// Returns how many values are shown.
+    pub fn max_nodes(&self) -> usize {
+        self.limits().nodes
+    }
+
+    /// Returns the first `max` characters of a text without its secrets, and whether any are
+    /// missing.
+    pub fn head<'t>(&self, text: &'t str, max: usize) -> (Cow<'t, str>, bool) {
         shown::head(self, text, max, 0)
     }
 
-    /// The redacted copy of an object, which other rules may redact further.
-    pub(crate) fn redacted(&self, object: &Map<String, Value>) -> Map<String, Value> {
-        match serde_json::to_value(self.object(object)) {
-            Ok(Value::Object(map)) => map,
-            _ => Map::new(),
-        }
-    }
-
-    /// A text that was cut elsewhere, without a token of an own kind at its end: half a token may
-    /// be too short to be recognised.
-    pub(crate) fn without_cut_secret<'t>(&self, text: &'t str) -> Cow<'t, str> {
+    /// Hides a token of an own kind at the end of a text that was cut elsewhere and ends with
+    /// [`TRUNCATED`](super::TRUNCATED): half a token may be too short to be recognised.
+    pub fn without_cut_secret<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let Some(head) = text.strip_suffix(TRUNCATED) else {
             return Cow::Borrowed(text);
         };

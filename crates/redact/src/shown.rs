@@ -10,7 +10,7 @@ use super::{
     text,
     view::{Source, Walk},
 };
-use crate::text::{floor, prefix};
+use crate::text::bytes::{floor, prefix};
 
 /// A longer text, in bytes, is not parsed as JSON, but redacted as text.
 const MAX_JSON: usize = 64 * 1024;

@@ -1,10 +1,6 @@
 //! The lazy view of JSON.
 
-use std::{
-    borrow::Cow,
-    cell::Cell,
-    fmt::{self, Write as _},
-};
+use std::{borrow::Cow, cell::Cell, fmt, io};
 
 use serde::{
     Serialize, Serializer,
@@ -18,7 +14,7 @@ use super::{
     rules::{BUILT_IN, Limits, Rules},
     shown,
 };
-use crate::text::{Bounded, TRUNCATED, floor};
+use crate::{TRUNCATED, text::bytes::floor};
 
 /// A redacted view of JSON. `Display` prints JSON, `Serialize` gives the same structure.
 ///
@@ -63,10 +59,13 @@ impl Serialize for Redacted<'_> {
 impl fmt::Display for Redacted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let max = self.rules.limits().bytes;
-        let mut out = Utf8(Bounded::new(max));
+        let mut out = Head {
+            bytes: Vec::new(),
+            max,
+        };
         // An error means that the limit is reached: serde_json has no other reason to fail here.
         let whole = serde_json::to_writer(&mut out, self).is_ok();
-        let text = out.0.into_text();
+        let text = String::from_utf8_lossy(&out.bytes);
         if whole {
             return f.write_str(&text);
         }
@@ -81,17 +80,20 @@ impl fmt::Debug for Redacted<'_> {
     }
 }
 
-/// `serde_json` writes whole UTF-8 strings.
-struct Utf8(Bounded);
+/// Keeps the first `max` bytes, and refuses more.
+struct Head {
+    bytes: Vec<u8>,
+    max: usize,
+}
 
-impl std::io::Write for Utf8 {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let text = std::str::from_utf8(bytes).map_err(std::io::Error::other)?;
-        self.0.write_str(text).map_err(std::io::Error::other)?;
-        Ok(bytes.len())
+impl io::Write for Head {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let fit = bytes.len().min(self.max - self.bytes.len());
+        self.bytes.extend_from_slice(&bytes[..fit]);
+        Ok(fit)
     }
 
-    fn flush(&mut self) -> std::io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     error::{Evidence, Execution, ToolError},
     flow::{Abandoned, Ends, Gate, Readiness, Sent, Ticket, Watched},
     redact::Rules,
-    text::{Short, TRUNCATED},
+    text::{Short, TRUNCATED, limited},
 };
 
 /// The calls that pass a [layer](Self::layer) and how they end, as JSON lines for a
@@ -324,7 +324,7 @@ fn whole<T: Serialize>(rules: &Rules, answer: &T) -> Option<Value> {
         let text = json.to_string();
         text.matches(TRUNCATED).count() + text.matches("\"[...]\"").count()
     }
-    let answer = rules.collect(answer).ok()?;
+    let answer = limited::collect_for(rules, answer).ok()?;
     let shown = serde_json::to_value(rules.json(&answer)).ok()?;
     (cuts(&shown) <= cuts(&answer)).then_some(shown)
 }

@@ -1,7 +1,7 @@
 //! Keys that are sensitive, and their look-alikes.
 
 use super::*;
-use crate::redact::{filter::suspicious, words};
+use crate::{filter::suspicious, words};
 
 #[rustfmt::skip]
 const SENSITIVE: &[&str] = &[

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{redact::text::bytes::LOOKED_AT, text::TRUNCATED};
+use crate::text::bytes::LOOKED_AT;
 
 fn shown(text: &str, max: usize) -> String {
     BUILT_IN.text(text, max).to_string()

@@ -1,7 +1,6 @@
 //! Classes of bytes, and moving along a text by them.
 
-use crate::text::is_format;
-pub(in crate::redact) use crate::text::is_one_of;
+use crate::hidden::is_format;
 
 /// Bytes that runs are made of. Beyond ASCII, [`is_run`] decides by the character.
 pub(super) static RUN: [bool; 256] = {
@@ -20,13 +19,38 @@ pub(super) static RUN: [bool; 256] = {
 #[cfg(test)]
 std::thread_local! {
     /// How many bytes were read: the tests of limits compare the work by it.
-    pub(in crate::redact) static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    pub(crate) static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// Counts bytes that were read, in tests.
-pub(in crate::redact) fn looked_at(_bytes: usize) {
+pub(crate) fn looked_at(_bytes: usize) {
     #[cfg(test)]
     LOOKED_AT.set(LOOKED_AT.get() + _bytes);
+}
+
+/// The longest prefix of `text` that has at most `max` characters, and whether anything is missing.
+pub(crate) fn prefix(text: &str, max: usize) -> (&str, bool) {
+    if text.len() <= max {
+        return (text, false);
+    }
+    match text.char_indices().nth(max) {
+        Some((end, _)) => (&text[..end], true),
+        None => (text, false),
+    }
+}
+
+/// The highest boundary between characters up to `at`.
+pub(crate) fn floor(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// Returns whether one of `words` is `word`, in any case.
+pub(crate) fn is_one_of(word: &str, words: &[&str]) -> bool {
+    words.iter().any(|w| w.eq_ignore_ascii_case(word))
 }
 
 /// Returns whether a character belongs to runs: names, keys, paths and tokens are made of them.
@@ -97,14 +121,14 @@ pub(super) fn skip_colour(text: &str, at: usize, end: usize) -> usize {
 
 /// The text from `at` on, `len` bytes of it at most.
 pub(super) fn ahead(text: &str, at: usize, len: usize) -> &str {
-    let near = &text[at..crate::text::floor(text, at + len)];
+    let near = &text[at..floor(text, at + len)];
     looked_at(near.len());
     near
 }
 
 /// The text up to `at`, `len` bytes of it at most.
 pub(super) fn behind(text: &str, at: usize, len: usize) -> &str {
-    let near = &text[crate::text::floor(text, at.saturating_sub(len))..at];
+    let near = &text[floor(text, at.saturating_sub(len))..at];
     looked_at(near.len());
     near
 }
@@ -146,7 +170,7 @@ pub(super) fn is_digits(word: &str) -> bool {
 }
 
 /// Returns whether there is nothing but ASCII letters, digits and these marks.
-pub(in crate::redact) fn is_made_of(word: &str, marks: &str) -> bool {
+pub(crate) fn is_made_of(word: &str, marks: &str) -> bool {
     let marks = marks.as_bytes();
     word.bytes()
         .all(|b| b.is_ascii_alphanumeric() || marks.contains(&b))

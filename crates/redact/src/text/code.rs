@@ -11,7 +11,7 @@ use super::{
     quote::Quote,
     value,
 };
-use crate::redact::{keys::Strength, rules::BUILT_IN};
+use crate::{keys::Strength, rules::BUILT_IN};
 
 /// `password: str = "x"`: a type stands between the name and the value. Empty if there is no
 /// secret.

@@ -15,7 +15,7 @@ pub(super) const LINE: usize = 1024;
 
 /// A command that takes a password in a short flag.
 #[derive(Debug)]
-pub(in crate::redact) struct Command {
+pub(crate) struct Command {
     pub(super) names: &'static [&'static str],
     /// The flags before a word with the password.
     flags: &'static [&'static str],
@@ -66,7 +66,7 @@ const OPENSSL: &[&str] = &["openssl"];
 
 impl Command {
     /// The command that a word names, with or without a path.
-    pub(in crate::redact) fn of(word: &str) -> Option<&'static Self> {
+    pub(crate) fn of(word: &str) -> Option<&'static Self> {
         let name = word.rsplit('/').next().unwrap_or(word);
         // Most words are none, as their first and last letters show.
         let may_be = word.len() <= 64 && filter::may_trigger(name.as_bytes());
@@ -75,12 +75,12 @@ impl Command {
     }
 
     /// Returns whether the word after `flag` holds a password.
-    pub(in crate::redact) fn announces(&self, flag: &str) -> bool {
+    pub(crate) fn announces(&self, flag: &str) -> bool {
         self.flags.contains(&flag)
     }
 
     /// Returns whether a word is a flag with the password in it.
-    pub(in crate::redact) fn is_password(&self, word: &str) -> bool {
+    pub(crate) fn is_password(&self, word: &str) -> bool {
         let flag = self.glued.filter(|flag| word.starts_with(flag));
         flag.is_some_and(|flag| word.len() > flag.len())
     }

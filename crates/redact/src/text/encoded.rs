@@ -6,7 +6,7 @@ use super::{
     Run,
     bytes::{line_end, looked_at, skip},
 };
-use crate::redact::shown;
+use crate::shown;
 
 /// Lines of this length and more may go on in the next one.
 const LINE: usize = 48;

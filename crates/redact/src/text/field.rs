@@ -11,8 +11,8 @@ use super::{
     value,
 };
 use crate::{
-    redact::pairs::{NAME_FIELDS, VALUE_FIELDS},
-    text::floor,
+    pairs::{NAME_FIELDS, VALUE_FIELDS},
+    text::bytes::floor,
 };
 
 /// How far from the name its value's field may begin.

@@ -9,7 +9,7 @@ use super::{
     scheme::CAREFUL,
     vendors::may_begin,
 };
-use crate::redact::filter::suspicious_run;
+use crate::filter::suspicious_run;
 
 /// Longer words may be tokens.
 const SHORT: usize = 12;

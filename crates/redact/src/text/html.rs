@@ -8,7 +8,7 @@ use super::{
     bytes::{ahead, behind, is_one_of, looked_at, skip},
     table::{Columns, Found, HEAD, is_secret},
 };
-use crate::text::floor;
+use crate::text::bytes::floor;
 
 /// Elements that hold the value beside a name.
 const VALUES: &[&str] = &["td", "dd", "span", "code", "b", "strong", "div", "p"];

@@ -8,7 +8,7 @@ use super::{
     look::{is_mixed, looks_secret},
     name::Mark,
 };
-use crate::redact::keys::{self, Strength};
+use crate::keys::{self, Strength};
 
 /// A value that stands in the lines below its name: a YAML block, mapping or list. Empty if
 /// there is no value; `None` if the text has another form.

@@ -1,7 +1,7 @@
 //! What words look like.
 
 use super::bytes::{has_digit, is_digits, is_hex, is_made_of, is_one_of, strip_ignore_case};
-use crate::redact::{REDACTED, keys::Strength, rules::BUILT_IN};
+use crate::{REDACTED, keys::Strength, rules::BUILT_IN};
 
 /// Words that stand in prose after `password`, `token`, `Bearer` and the like.
 #[rustfmt::skip]
@@ -150,7 +150,7 @@ pub(super) fn is_mixed(word: &str) -> bool {
 
 /// `2026-01-31`, alone or with a time of day. Stricter than [`is_date`]: `1234-56-7890123456` may
 /// be a credential.
-pub(in crate::redact) fn is_moment(word: &str) -> bool {
+pub(crate) fn is_moment(word: &str) -> bool {
     let time = word.get(10..).unwrap_or_default();
     let of_day = time.starts_with(['T', ' ']) && time.get(3..4) == Some(":");
     is_date(word) && (time.is_empty() || of_day && word.len() <= MAX_MOMENT)
@@ -178,7 +178,7 @@ pub(super) fn is_small_number(value: &str) -> bool {
 }
 
 /// Returns whether a word is long and random, and neither an address nor a list of fields.
-pub(in crate::redact) fn is_opaque(word: &str) -> bool {
+pub(crate) fn is_opaque(word: &str) -> bool {
     let word = word.trim().trim_end_matches('=');
     word.len() >= 16
         && looks_secret(word)

@@ -9,7 +9,7 @@ use super::{
         skip_blanks, strip_ignore_case,
     },
 };
-use crate::redact::inside;
+use crate::inside;
 
 /// What stands between a name and its value.
 pub(super) struct Mark {

@@ -21,7 +21,7 @@ use super::{
     scheme::header,
     value::{self, SCHEMES},
 };
-use crate::redact::{
+use crate::{
     keys::{self, Strength},
     rules::BUILT_IN,
 };

@@ -12,7 +12,7 @@ use super::{
     quote::Quote,
     value::{self, bare_end},
 };
-use crate::text::floor;
+use crate::text::bytes::floor;
 
 /// Words that announce a secret by themselves.
 #[rustfmt::skip]

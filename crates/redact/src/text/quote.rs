@@ -12,7 +12,7 @@ use super::bytes::{behind, last_line, looked_at};
 
 /// A quote, and how many backslashes stand before it.
 #[derive(Clone, Copy)]
-pub(in crate::redact) struct Quote {
+pub(crate) struct Quote {
     mark: &'static str,
     slashes: usize,
 }
@@ -25,7 +25,7 @@ const MARKS: &[&str] = &[
 
 impl Quote {
     /// The quote that opens at `at`, its backslashes first.
-    pub(in crate::redact) fn at(text: &str, at: usize) -> Option<Self> {
+    pub(crate) fn at(text: &str, at: usize) -> Option<Self> {
         let rest = &text[at..];
         let slashes = rest.len() - rest.trim_start_matches('\\').len();
         let inner = &rest[slashes..];
@@ -48,11 +48,11 @@ impl Quote {
         Some(Self { mark, slashes })
     }
 
-    pub(in crate::redact) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.slashes + self.mark.len()
     }
 
-    pub(in crate::redact) fn mark(&self) -> &'static str {
+    pub(crate) fn mark(&self) -> &'static str {
         self.mark
     }
 
@@ -95,7 +95,7 @@ impl Quote {
 
     /// The quote that closes this one, its backslashes included, from `from` on. It is empty if the
     /// string is cut off by the end of the one around it.
-    pub(in crate::redact) fn close(&self, text: &str, from: usize) -> Option<Range<usize>> {
+    pub(crate) fn close(&self, text: &str, from: usize) -> Option<Range<usize>> {
         let mark = match self.mark {
             "\u{201c}" => "\u{201d}",
             "\u{201e}" => "\u{201c}",

@@ -16,7 +16,7 @@ use super::{
     },
     quote::Quote,
 };
-use crate::{redact::keys::Strength, text::floor};
+use crate::{keys::Strength, text::bytes::floor};
 
 /// The longest head of a table, in bytes.
 pub(super) const HEAD: usize = 1024;

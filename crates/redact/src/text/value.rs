@@ -7,7 +7,7 @@ use super::{
     bytes::{ahead, is_one_of, looked_at, prefix_of, run_end, skip, skip_blanks},
     quote::Quote,
 };
-use crate::{redact::REDACTED, text::floor};
+use crate::{REDACTED, text::bytes::floor};
 
 /// Schemes that stand before a credential.
 #[rustfmt::skip]
@@ -184,7 +184,7 @@ pub(super) fn encoded(text: &str, start: usize) -> Range<usize> {
 }
 
 /// The end of the bracketed text at `at`, its closing bracket included; the whole if there is none.
-pub(in crate::redact) fn bracket_end(text: &str, at: usize) -> usize {
+pub(crate) fn bracket_end(text: &str, at: usize) -> usize {
     let bytes = text.as_bytes();
     let (mut depth, mut i) = (0_usize, at);
     while let Some(b) = bytes.get(i) {

@@ -1,7 +1,7 @@
 //! How the tokens of well-known vendors begin.
 
 use self::Tail::{Any, Digit, Dotted, Hex, Upper};
-use crate::redact::words::bits;
+use crate::words::bits;
 
 /// What follows the prefix of a token.
 #[derive(Clone, Copy)]

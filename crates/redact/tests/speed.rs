@@ -1,14 +1,14 @@
-//! How fast redaction is: `cargo test --release --test redact_speed -- --nocapture --ignored`.
+//! How fast redaction is: `cargo test --release -p toolcall-redact --test speed -- --nocapture --ignored`.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
-use std::hint::black_box;
+use std::{hint::black_box, time::Instant};
 
 use serde_json::json;
-use tokio::time::Instant;
-use tower_toolcall::redact::{Redacted, is_sensitive_key, redact_text};
+use toolcall_redact::{Redacted, is_sensitive_key, redact_text};
 
 /// The best of some rounds, in nanoseconds for each of `n`.
 fn best(n: usize, mut work: impl FnMut()) -> f64 {
+    #[allow(clippy::disallowed_methods, reason = "no runtime, and no paused clock")]
     let round = |work: &mut dyn FnMut()| {
         let start = Instant::now();
         work();

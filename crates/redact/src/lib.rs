@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use serde_json::json;
-//! use tower_toolcall::redact::Redacted;
+//! use toolcall_redact::Redacted;
 //!
 //! let arguments = json!({ "city": "Oslo", "api_key": 7, "note": "postgres://ada:pw@db/x" });
 //! assert_eq!(
@@ -62,7 +62,9 @@
 
 use std::borrow::Cow;
 
+mod config;
 mod filter;
+mod hidden;
 mod inside;
 mod keys;
 mod pairs;
@@ -76,6 +78,8 @@ mod words;
 mod tests;
 
 pub use self::{
+    config::ConfigError,
+    hidden::is_hidden,
     rules::{MAX_ENTRIES, RedactedText, Rules},
     view::Redacted,
 };
@@ -84,6 +88,9 @@ use self::rules::BUILT_IN;
 
 /// Replaces a secret.
 pub const REDACTED: &str = "[REDACTED]";
+
+/// Marks that something was cut away.
+pub const TRUNCATED: &str = "...[truncated]";
 
 /// The length of a string in characters; the rest is cut.
 pub const MAX_STRING: usize = 200;
@@ -104,7 +111,7 @@ pub const MAX_BYTES: usize = 16 * 1024;
 /// sensitive.
 ///
 /// ```
-/// use tower_toolcall::redact::is_sensitive_key;
+/// use toolcall_redact::is_sensitive_key;
 ///
 /// assert!(is_sensitive_key("X-Api-Key") && is_sensitive_key("adminTokens"));
 /// assert!(!is_sensitive_key("max_tokens") && !is_sensitive_key("author"));
@@ -117,7 +124,7 @@ pub fn is_sensitive_key(key: &str) -> bool {
 /// nothing is found; a text that is JSON and has secrets is given back as compact JSON.
 ///
 /// ```
-/// use tower_toolcall::redact::redact_text;
+/// use toolcall_redact::redact_text;
 ///
 /// assert_eq!(
 ///     redact_text("GET /?api_key=s3cr3t&q=1 failed"),
@@ -128,3 +135,7 @@ pub fn is_sensitive_key(key: &str) -> bool {
 pub fn redact_text(text: &str) -> Cow<'_, str> {
     BUILT_IN.redact_text(text)
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

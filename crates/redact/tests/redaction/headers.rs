@@ -1,7 +1,7 @@
 //! Headers in every quoting: nothing of their values is seen, and what follows is.
 
 use serde_json::json;
-use tower_toolcall::redact::{REDACTED, redact_text};
+use toolcall_redact::{REDACTED, redact_text};
 
 use crate::none_of;
 

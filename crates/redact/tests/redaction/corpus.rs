@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tower_toolcall::redact::{REDACTED, Rules, redact_text};
+use toolcall_redact::{REDACTED, Rules, redact_text};
 
 use crate::{none_of, shows};
 
