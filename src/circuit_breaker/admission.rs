@@ -69,7 +69,7 @@ impl Breaker {
         call: Option<(&ToolCall, &CallInfo)>,
     ) -> Result<Admission, Refused> {
         match self.circuit().cell.pass() {
-            Some(pass) => Ok(pass.into()),
+            Some(passes) => Ok(passes),
             None => self.admit_or_refuse(call),
         }
     }
@@ -250,7 +250,8 @@ impl Admitted {
             self.breaker.0.prove(&self.info);
         }
         let cell = &self.breaker.circuit().cell;
-        if !(succeeded && cell.ignores(self.passes.pass, Some(Verdict::SUCCESS))) {
+        let ignores = || cell.ignores(self.passes.pass, Some(Verdict::SUCCESS));
+        if !(succeeded && (ignores() || self.counts(since))) {
             self.record(end, error.and_then(ToolError::outage), since);
         }
         // A neutral result does not show that there is such a tool. After the verdict: a listener
@@ -258,6 +259,16 @@ impl Admitted {
         if end.count != Count::Neutral {
             self.breaker.introduce(&self.info);
         }
+    }
+
+    /// Counts a success in a window of time that holds nothing else. Returns whether it is one.
+    #[inline(never)]
+    fn counts(&self, since: Option<Instant>) -> bool {
+        let Circuit { cell, shared, .. } = self.breaker.circuit();
+        let rules = shared.rules();
+        let elapsed = || since.map_or(Duration::ZERO, |it| it.elapsed());
+        let may_count = rules.is_over_time() && !rules.is_slow(elapsed);
+        may_count && cell.counts(self.passes.pass, shared.now())
     }
 
     #[inline(never)]

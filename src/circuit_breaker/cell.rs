@@ -10,12 +10,15 @@ use loom::sync::{Mutex, MutexGuard, atomic::AtomicU64};
 #[cfg(not(toolcall_loom))]
 use std::sync::{Mutex, MutexGuard, atomic::AtomicU64};
 use std::{
+    mem,
     sync::{
-        PoisonError,
+        Arc, PoisonError,
         atomic::Ordering::{Acquire, Release},
     },
     time::Duration,
 };
+
+use tokio::sync::{Notify, futures::OwnedNotified};
 
 use super::{
     rules::Rules,
@@ -40,7 +43,7 @@ fn generation(word: u64) -> u32 {
 }
 
 pub(super) struct Cell {
-    /// `generation << 32 | flags`.
+    /// `generation << 32 | epoch << 2 | flags`.
     word: AtomicU64,
     /// Made when it first has something to remember: most tools never fail, and a name should not
     /// cost much. Without one the breaker is closed.
@@ -52,6 +55,8 @@ pub(super) struct Kept {
     pub(super) machine: Machine,
     /// The circuits of principals with weak failures.
     pub(super) principals: Principals,
+    /// Wakes the calls that wait for the verdict of a probe.
+    verdicts: Option<Arc<Notify>>,
 }
 
 impl Kept {
@@ -59,6 +64,7 @@ impl Kept {
         Self {
             machine: Machine::new(state, rules),
             principals: Principals::default(),
+            verdicts: None,
         }
     }
 
@@ -68,7 +74,8 @@ impl Kept {
         let flag = |is_set: bool, flag: u64| u64::from(is_shared && is_set) * flag;
         let admits = flag(self.machine.admits(), ADMITS);
         let quiet = flag(self.machine.ignores_successes(rules), QUIET);
-        u64::from(self.machine.generation) << 32 | admits | quiet
+        let epoch = u64::from(self.principals.epoch) << 2;
+        u64::from(self.machine.generation) << 32 | epoch | admits | quiet
     }
 
     /// Why a call would be refused `now`. A call by hand has no principal.
@@ -99,7 +106,10 @@ impl Kept {
             return Err(refused);
         }
         let (pass, transition) = self.machine.admit(now, rules);
-        let mut passes = Admission::from(pass);
+        let mut passes = Admission {
+            pass,
+            own: self.principals.first(),
+        };
         // A ping goes first, and the call asks again after it.
         if !(rules.pings && pass.is_probe())
             && let Some(own) = call.and_then(|call| self.principals.of(call, now, rules))
@@ -107,6 +117,28 @@ impl Kept {
             passes.own = own.admit(now, rules).0;
         }
         Ok((passes, transition))
+    }
+
+    /// Returns the next end of a probe, and when to look again even without one, if a call would be
+    /// refused until the verdict of one.
+    pub(super) fn next_verdict(
+        &mut self,
+        call: &CallInfo,
+        may_probe: bool,
+        now: Duration,
+        rules: &Rules,
+    ) -> Option<(OwnedNotified, Duration)> {
+        let refused = self.refuses(Some(call), || may_probe, now, rules);
+        let rest = refused.filter(|refused| refused.is_half_open)?.retry_after;
+        let verdicts = Arc::clone(self.verdicts.get_or_insert_default());
+        Some((verdicts.notified_owned(), rest))
+    }
+
+    /// Returns the calls to wake, if something has changed that they wait for.
+    fn news(&mut self) -> Option<Arc<Notify>> {
+        let of_all = mem::take(&mut self.machine.has_news);
+        let of_principal = mem::take(&mut self.principals.has_news);
+        self.verdicts.clone().filter(|_| of_all || of_principal)
     }
 }
 
@@ -123,13 +155,13 @@ impl Cell {
         cell
     }
 
-    /// The pass of a call, if every call is admitted.
+    /// The passes of a call, if every call is admitted.
     #[inline]
-    pub(super) fn pass(&self) -> Option<Pass> {
+    pub(super) fn pass(&self) -> Option<Admission> {
         let word = self.word.load(Acquire);
-        (word & ADMITS != 0).then(|| Pass {
-            generation: generation(word),
-            ticket: 0,
+        (word & ADMITS != 0).then(|| Admission {
+            pass: Pass::of(generation(word)),
+            own: Pass::of(word as u32 >> 2),
         })
     }
 
@@ -143,6 +175,13 @@ impl Cell {
         };
         let word = self.word.load(Acquire);
         generation(word) == pass.generation && word & flag != 0
+    }
+
+    /// Counts a success in a window of time that holds nothing else. Returns whether it is one.
+    pub(super) fn counts(&self, pass: Pass, now: Duration) -> bool {
+        let counts =
+            |kept: &mut Kept| kept.principals.is_empty() && kept.machine.counts_success(pass, now);
+        self.peek(counts) == Some(true)
     }
 
     /// Admits a call, if the breaker does not admit every [call](Self::pass).
@@ -183,11 +222,8 @@ impl Cell {
         let mut kept = self.lock();
         let new = || Box::new(Kept::new(BreakerState::Closed, rules));
         let state = kept.get_or_insert_with(new);
-        let (generation, probes) = (state.machine.generation, state.machine.probes.len());
         let result = work(state);
-        let machine = &state.machine;
-        let is_verdict = machine.generation != generation || machine.probes.len() < probes;
-        let verdicts = machine.verdicts.clone().filter(|_| is_verdict);
+        let verdicts = state.news();
         self.word.store(state.word(rules), Release);
         drop(kept);
         if let Some(verdicts) = verdicts {

@@ -115,7 +115,7 @@ impl CircuitBreakerBuilder {
             .with_open_for(period)
             .with_probe_lease(period)
             .with_keys(Keys::by(Key::Server).at_most(max));
-        builder.settings.rules.counts_attempts = true;
+        builder.settings.rules.recounts_outages = true;
         builder.settings.listener = listener;
         builder.build_checked().handle()
     }
@@ -201,8 +201,9 @@ impl<C> CircuitBreakerBuilder<C> {
     }
 
     /// Sets how long a call waits for the verdict of the probes of a half-open breaker, instead of
-    /// being refused. It goes on once the breaker closes, or becomes a probe itself. Default: zero,
-    /// calls do not wait. At most a year.
+    /// being refused. It goes on once the breaker closes, or becomes a probe itself. A call that
+    /// is refused to its [principal](super#weak-failures) waits for the probe of that principal.
+    /// Default: zero, calls do not wait. At most a year.
     ///
     /// The wait ends at the call's deadline and when its caller cancels, with a call that has not
     /// started. If the breaker opens again, or the time has passed, the call is refused as usual. A

@@ -44,7 +44,7 @@ impl Shared {
 
     fn admit(&self, now: Duration) -> (Option<Pass>, Option<Transition>) {
         match self.cell.pass() {
-            Some(pass) => (Some(pass), None),
+            Some(passes) => (Some(passes.pass), None),
             None => match self.cell.admit(None, || true, now, &self.rules) {
                 Ok((passes, change)) => (Some(passes.pass), change),
                 Err(_) => (None, None),

@@ -113,7 +113,7 @@ fn rules() -> impl Strategy<Value = Rules> {
                 probe_wait: Duration::ZERO,
                 safe_probes,
                 pings: false,
-                counts_attempts: false,
+                recounts_outages: false,
             },
         )
 }
@@ -365,8 +365,8 @@ impl Shared<'_> {
         may_probe: bool,
         now: Duration,
     ) -> Result<(Pass, Option<Transition>), Duration> {
-        if let Some(pass) = self.0.pass() {
-            return Ok((pass, None));
+        if let Some(passes) = self.0.pass() {
+            return Ok((passes.pass, None));
         }
         match self.0.admit(None, || may_probe, now, self.1) {
             Ok((passes, change)) => Ok((passes.pass, change)),
@@ -375,7 +375,8 @@ impl Shared<'_> {
     }
 
     fn record(&self, pass: Pass, verdict: Option<Verdict>, now: Duration) -> Option<Transition> {
-        if self.0.ignores(pass, verdict) {
+        let is_success = verdict == Some(Verdict::SUCCESS);
+        if self.0.ignores(pass, verdict) || is_success && self.0.counts(pass, now) {
             return None;
         }
         self.with(|machine| machine.record(pass, verdict, None, now, self.1))

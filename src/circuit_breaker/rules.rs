@@ -235,8 +235,8 @@ pub(super) struct Rules {
     pub(super) safe_probes: bool,
     /// A ping is sent in place of a probe.
     pub(super) pings: bool,
-    /// Each failed attempt to connect counts, and not only the outage.
-    pub(super) counts_attempts: bool,
+    /// An outage that goes on counts again after each open period.
+    pub(super) recounts_outages: bool,
 }
 
 impl Default for Rules {
@@ -252,7 +252,7 @@ impl Default for Rules {
             probe_wait: Duration::ZERO,
             safe_probes: false,
             pings: false,
-            counts_attempts: false,
+            recounts_outages: false,
         }
     }
 }
@@ -281,6 +281,11 @@ impl Rules {
             true => self.open_for,
             false => self.max_open_for,
         })
+    }
+
+    /// Returns whether shares are those of a window of time.
+    pub(super) fn is_over_time(&self) -> bool {
+        matches!(&self.trip, Kind::Rates(rates) if matches!(rates.span, Span::Time(_)))
     }
 
     /// Returns whether a call with this duration counts as slow.

@@ -57,7 +57,7 @@ impl Breaker {
     pub(crate) fn enter(&self) -> Result<Pass, Duration> {
         let Circuit { cell, shared, .. } = self.circuit();
         match cell.pass() {
-            Some(pass) => Ok(pass),
+            Some(passes) => Ok(passes.pass),
             None => match cell.admit(None, || true, shared.now(), shared.rules()) {
                 Ok((passes, _)) => Ok(passes.pass),
                 Err(refused) => Err(refused.retry_after),

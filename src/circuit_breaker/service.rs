@@ -19,7 +19,6 @@ use super::{
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
-    event::transition::BreakerState,
     flow::{Abandoned, Ends, Flow, Gate, Gated, Readiness, Step, Ticket},
     kit::cold::Cold,
     outcome::{ByError, Classify},
@@ -87,9 +86,7 @@ impl<C> Entrant<C> {
         let Admitted { breaker, info, .. } = &self.admitted;
         let circuit = breaker.circuit();
         let most = circuit.shared.rules().probe_wait;
-        // One that has closed since admits the call when its turn is polled.
-        let is_open = || [BreakerState::Open, BreakerState::ForcedOpen].contains(&breaker.state());
-        if most.is_zero() || refused.of_principal || is_open() {
+        if most.is_zero() || !refused.is_half_open {
             return Err(breaker.refused(Some(info), refused));
         }
         let now = Instant::now();
@@ -99,7 +96,7 @@ impl<C> Entrant<C> {
             return Err(breaker.refused(Some(info), refused));
         }
         let may_probe = circuit.may_probe(call);
-        turn.begin(verdict(breaker.clone(), may_probe, latest));
+        turn.begin(verdict(breaker.clone(), info.clone(), may_probe, latest));
         Ok(Step::Wait)
     }
 }
@@ -227,11 +224,11 @@ impl Turn {
 }
 
 /// Waits until a half-open breaker may admit the call, or has another state; `latest` at most.
-async fn verdict(breaker: Breaker, may_probe: bool, latest: Instant) {
+async fn verdict(breaker: Breaker, call: CallInfo, may_probe: bool, latest: Instant) {
     let Circuit { cell, shared, .. } = breaker.circuit();
     let next = || {
         let (now, rules) = (shared.now(), shared.rules());
-        cell.peek(|kept| kept.machine.next_verdict(now, may_probe, rules))
+        cell.peek(|kept| kept.next_verdict(&call, may_probe, now, rules))
     };
     while let Some(Some((verdict, rest))) = next() {
         let now = Instant::now();

@@ -99,4 +99,6 @@ pub(super) struct Refused {
     pub(super) cause: Option<OpenCause>,
     /// Only the principal of the call is refused.
     pub(super) of_principal: bool,
+    /// A probe is to decide.
+    pub(super) is_half_open: bool,
 }

@@ -4,9 +4,7 @@
 //! with the state, or when a closed breaker is reset, and only then; a result of an earlier one is
 //! stale: it decides nothing.
 
-use std::{sync::Arc, time::Duration};
-
-use tokio::sync::{Notify, futures::OwnedNotified};
+use std::time::Duration;
 
 use super::{
     rules::Rules,
@@ -43,8 +41,8 @@ pub(super) struct Machine {
     successes: u32,
     /// Probes in a row that ended without a verdict.
     undecided: u32,
-    /// The outages of connections that have counted last, and after which attempts to connect.
-    outages: Vec<(Outage, u64)>,
+    /// The outages of connections that have counted last, and when.
+    outages: Vec<(Outage, Duration)>,
     /// The outage that it is open or half-open for.
     lost: Option<Outage>,
     /// The opening came from another process, and no result of this one led to it. For an open or
@@ -73,8 +71,8 @@ pub(super) struct Machine {
     pub(super) since: Duration,
     /// Results that came in a later state than the one that admitted them.
     stale: u64,
-    /// Wakes the calls that wait for the verdict of a probe.
-    pub(super) verdicts: Option<Arc<Notify>>,
+    /// The state has changed, or a probe has ended, and no call that waits for that knows it yet.
+    pub(super) has_news: bool,
 }
 
 /// An admission: what its result has to come with.
@@ -87,10 +85,13 @@ pub(crate) struct Pass {
 
 impl Pass {
     /// The pass of a call that came before there was anything to admit it.
-    pub(crate) const FIRST: Self = Self {
-        generation: 0,
-        ticket: 0,
-    };
+    pub(crate) const FIRST: Self = Self::of(0);
+
+    /// The pass of a call that is not a probe.
+    pub(super) const fn of(generation: u32) -> Self {
+        let ticket = 0;
+        Self { generation, ticket }
+    }
 
     pub(crate) fn is_probe(self) -> bool {
         self.ticket != 0
@@ -196,6 +197,7 @@ impl Machine {
             retry_after,
             cause: self.last_opening.map(|opened| opened.cause),
             of_principal: false,
+            is_half_open: self.state == BreakerState::HalfOpen,
         })
     }
 
@@ -214,22 +216,6 @@ impl Machine {
         }
         let generation = self.generation;
         (Pass { generation, ticket }, transition)
-    }
-
-    /// Returns the next end of a probe, and when to look again even without one, if a half-open
-    /// breaker would refuse a call.
-    pub(super) fn next_verdict(
-        &mut self,
-        now: Duration,
-        may_probe: bool,
-        rules: &Rules,
-    ) -> Option<(OwnedNotified, Duration)> {
-        let refused = self.refuses(now, || may_probe, rules)?;
-        if self.state != BreakerState::HalfOpen {
-            return None;
-        }
-        let verdicts = Arc::clone(self.verdicts.get_or_insert_default());
-        Some((verdicts.notified_owned(), refused.retry_after))
     }
 
     /// Returns whether the place of a probe is kept for a call that may probe.
@@ -318,29 +304,44 @@ impl Machine {
         // Only the owner gives a place back: it is gone if the lease was over.
         let running = self.probes.len();
         self.probes.retain(|(ticket, _)| *ticket != pass.ticket);
+        let is_freed = self.probes.len() < running;
+        self.has_news |= is_freed;
         match verdict {
             Some(_) => self.undecided = 0,
-            None => self.undecided += u32::from(self.probes.len() < running),
+            None => self.undecided += u32::from(is_freed),
         }
         self.count(verdict?, outage, rules)
+    }
+
+    /// Counts a success that changes nothing but the number of calls in a window of time. Returns
+    /// whether it is one.
+    pub(super) fn counts_success(&mut self, pass: Pass, now: Duration) -> bool {
+        self.now = self.now.max(now);
+        self.state == BreakerState::Closed
+            && self.generation == pass.generation
+            && self.failed_probes == 0
+            && self.window.counts_success(self.now)
     }
 
     /// Returns whether a failure is part of an outage that has counted. A half-open breaker then
     /// waits until the tool service connects again.
     fn has_counted(&mut self, outage: Option<&Outage>, rules: &Rules) -> bool {
         let Some(outage) = outage else { return false };
-        let attempt = outage.attempt();
         let known = self.outages.iter_mut().find(|(known, _)| known == outage);
-        let Some((_, seen)) = known else {
+        let Some((_, counted)) = known else {
             if self.outages.len() == MAX_OUTAGES {
                 self.outages.remove(0);
             }
-            self.outages.push((outage.clone(), attempt));
+            self.outages.push((outage.clone(), self.now));
             return false;
         };
-        let is_another = std::mem::replace(seen, attempt) != attempt && !outage.is_over();
         if self.state != BreakerState::HalfOpen {
-            return !(is_another && rules.counts_attempts);
+            let is_due = self.now >= counted.saturating_add(rules.open_for);
+            let counts = rules.recounts_outages && is_due && !outage.is_over();
+            if counts {
+                *counted = self.now;
+            }
+            return !counts;
         }
         self.probe_from = self.now;
         self.lost = watched(outage);
@@ -549,6 +550,7 @@ impl Machine {
             (self.lost, self.adopted) = (None, false);
         }
         self.generation = self.generation.wrapping_add(1);
+        self.has_news = true;
         if state.is_open() {
             self.last_opening = Some(Opened {
                 cause: OpenCause {

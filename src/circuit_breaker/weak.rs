@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    mem,
     sync::{Arc, PoisonError},
     time::Duration,
 };
@@ -60,12 +61,20 @@ const IDLE: Duration = Duration::from_secs(3600);
 /// Idle principals are looked for so often.
 const SWEEP: Duration = Duration::from_secs(60);
 
+/// The bits of an epoch.
+const EPOCHS: u32 = u32::MAX >> 2;
+
 /// The circuits of the principals at one key. A principal without a failure in its window has none.
 #[derive(Default)]
 pub(super) struct Principals {
     /// By the hash of the principal.
     circuits: BTreeMap<u64, Own>,
     swept: Duration,
+    /// The generation of a circuit that is made now, in 30 bits: none that was forgotten had a
+    /// later one, so that calls which it admitted decide nothing.
+    pub(super) epoch: u32,
+    /// News for calls that wait, as in [`Machine`].
+    pub(super) has_news: bool,
 }
 
 struct Own {
@@ -80,8 +89,27 @@ impl Principals {
         self.circuits.is_empty()
     }
 
+    /// Forgets all. The results of calls that are in flight do not count.
     pub(super) fn forget(&mut self) {
-        self.circuits.clear();
+        self.retain(|_| false);
+        self.epoch = (self.epoch + 1) & EPOCHS;
+        self.has_news = true;
+    }
+
+    fn retain(&mut self, keeps: impl Fn(&Own) -> bool) {
+        let epoch = &mut self.epoch;
+        self.circuits.retain(|_, own| {
+            let keeps = keeps(own);
+            if !keeps {
+                *epoch = own.machine.generation.max(*epoch) & EPOCHS;
+            }
+            keeps
+        });
+    }
+
+    /// The pass of a call whose principal has no circuit.
+    pub(super) fn first(&self) -> Pass {
+        Pass::of(self.epoch)
     }
 
     /// The circuit of a call's principal, if it has one.
@@ -96,7 +124,7 @@ impl Principals {
         }
         if now >= SWEEP.saturating_add(self.swept) {
             self.swept = now;
-            self.circuits.retain(|_, own| {
+            self.retain(|own| {
                 now < IDLE.saturating_add(own.last) || own.machine.look(now, rules).is_err()
             });
         }
@@ -114,7 +142,7 @@ impl Principals {
         rules: &Rules,
         places: &Arc<Units>,
     ) -> Result<Option<Transition>, NoRoom> {
-        let is_first = verdict == Some(Verdict::FAILURE) && pass == Pass::FIRST;
+        let is_first = verdict == Some(Verdict::FAILURE) && pass == self.first();
         if self.is_empty() && !is_first {
             return Ok(None);
         }
@@ -123,14 +151,17 @@ impl Principals {
         };
         if !self.circuits.contains_key(&principal) && is_first {
             let room = places.take(None, call.has_unverified_principal(), 1)?;
-            self.circuits.insert(principal, Own::new(call, room, rules));
+            self.circuits
+                .insert(principal, Own::new(call, room, self.epoch, rules));
         }
         let Some(own) = self.circuits.get_mut(&principal) else {
             return Ok(None);
         };
         own.last = own.last.max(now);
         let transition = own.machine.record(pass, verdict, None, now, rules);
+        self.has_news |= mem::take(&mut own.machine.has_news);
         if own.machine.is_as_new(now) {
+            self.epoch = own.machine.generation.max(self.epoch) & EPOCHS;
             self.circuits.remove(&principal);
         }
         Ok(transition)
@@ -194,8 +225,8 @@ impl Shared {
         };
         for circuit in circuits {
             circuit.value().with(|kept, now, rules| {
-                let own = &mut kept.principals.circuits;
-                own.retain(|_, own| own.last > *last || !own.may_go(is_unverified, now, rules));
+                let goes = |own: &Own| own.last <= *last && own.may_go(is_unverified, now, rules);
+                kept.principals.retain(|own| !goes(own));
             });
         }
         true
@@ -203,10 +234,12 @@ impl Shared {
 }
 
 impl Own {
-    fn new(call: &CallInfo, room: Room, rules: &Rules) -> Self {
+    fn new(call: &CallInfo, room: Room, generation: u32, rules: &Rules) -> Self {
         let name = call.whose().map(|whose| whose.to_string());
+        let mut machine = Machine::new(BreakerState::Closed, rules);
+        machine.generation = generation;
         Self {
-            machine: Machine::new(BreakerState::Closed, rules),
+            machine,
             name: name.unwrap_or_default().into(),
             last: Duration::ZERO,
             room,

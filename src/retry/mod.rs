@@ -34,7 +34,9 @@
 //! Layers do not know each other: where a failure has just opened the breaker below, the retry
 //! layer still waits for the next attempt. Its refusal is no attempt: the result is the tool's last
 //! error, with the breaker's remaining time as `retry_after` if it has none, and the refusal's code
-//! among its details. (Inside tower's layer, the refusal.)
+//! among its details. (Inside tower's layer, the refusal.) If the breaker lets calls [wait for a
+//! probe](crate::circuit_breaker::CircuitBreakerBuilder::with_probe_wait), an attempt does so as
+//! well, until the deadline at most.
 //!
 //! Dropping the response future drops the attempt that runs, or ends the wait. An attempt that
 //! failed is dropped before the wait for the next one. A cancellation token on the call, and its

@@ -847,6 +847,45 @@ fn a_change_that_is_over_at_once_does_not_stay_in_the_snapshot() {
     assert_eq!(all.borrow()[0].state, Unavailable);
 }
 
+/// D3, Z2: an outage is one failure, however many attempts to connect fail in it. One that goes on
+/// counts again after each probe period.
+#[tokio::test(start_paused = true)]
+async fn attempts_to_connect_are_one_failure_of_their_outage() {
+    for refuses in [false, true] {
+        let health = Health::builder().with_refusal(refuses).build().unwrap();
+        let (bench, outage) = (Bench::new(health), Outage::new());
+        let fails = async |seconds: u64| {
+            outage.retry_after(secs(seconds));
+            let error = ToolError::new(ErrorKind::ConnectionFailed, "closed");
+            bench.set(Step::error(error.with_outage(&outage)));
+            bench.call().await.unwrap_err();
+        };
+        for seconds in 1..=20 {
+            fails(seconds).await;
+        }
+        let reason = Some(Reason::ConnectionFailed);
+        bench.is(Degraded, 1, reason);
+        for failures in [2, 3] {
+            advance(secs(30)).await;
+            fails(1).await;
+            let state = if failures == 3 { Unavailable } else { Degraded };
+            bench.is(state, failures, reason);
+        }
+        outage.end();
+        bench.set(Step::ok(()));
+        bench.call().await.unwrap();
+        bench.is(Available, 0, None);
+        // One that is over does not count again.
+        fails(0).await;
+        outage.end();
+        advance(secs(30)).await;
+        let late = ToolError::new(ErrorKind::ConnectionFailed, "closed");
+        bench.set(Step::error(late.with_outage(&outage)));
+        bench.call().await.unwrap_err();
+        assert!(bench.health.server("docs").unwrap().failures <= 1);
+    }
+}
+
 /// A server whose tools end as they are named: `search` and `fetch` answer, other names hang, or fail.
 struct Tools {
     health: Health,

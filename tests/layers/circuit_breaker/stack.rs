@@ -4,17 +4,19 @@ use std::sync::{Arc, Mutex};
 
 use tokio::{
     sync::Semaphore,
-    time::{advance, timeout},
+    time::{Instant, advance, timeout},
 };
-use tokio_test::{assert_ready_err, task};
+use tokio_test::{assert_pending, assert_ready_err, task};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit};
 use tower_test::mock;
 use tower_toolcall::{
     ErrorKind, ToolCall, ToolError,
+    backoff::{Backoff, Jitter},
     catch_panic::CatchPanicLayer,
     circuit_breaker::{Abandoned, BreakerState, CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
     outcome::Count,
+    retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
 };
 
@@ -46,6 +48,36 @@ async fn a_full_half_open_breaker_answers_although_the_service_is_not_ready() {
     let mut response = task::spawn(layer.layer(mock).oneshot(call()));
     let error = assert_ready_err!(response.poll());
     assert_eq!(error.kind(), ErrorKind::CircuitOpen);
+}
+
+/// D11: an attempt that a retry layer makes waits for the verdict in the breaker, at most until the
+/// deadline.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_waits_for_the_verdict_of_a_probe() {
+    for (deadline, expected) in [(60, None), (3, Some((ErrorKind::Upstream, 3)))] {
+        let builder = CircuitBreakerLayer::builder().with_probe_wait(secs(10));
+        let rig = Rig::new(builder.with_trip(1).with_open_for(secs(1)));
+        let backoff = Backoff::exponential(secs(2), 1.0).unwrap();
+        let policy = RetryPolicy::new().assume_replay_safe();
+        let policy = policy.with_backoff(backoff.with_jitter(Jitter::None));
+        let retries = RetryLayer::new(policy).layer(rig.svc.clone());
+        let begun = Instant::now();
+        rig.tool.set_then(fails());
+        let call = call().with_deadline(begun + secs(deadline));
+        let mut retried = task::spawn(retries.oneshot(call));
+        assert_pending!(retried.poll());
+        assert!(rig.breaker().is_open());
+        advance(secs(1)).await;
+        let probe = rig.starts(ok().after(secs(5)), crate::kit::call());
+        rig.tool.set_then(ok());
+        let retried = async {
+            let error = retried.await.err()?;
+            Some((error.kind(), begun.elapsed().as_secs()))
+        };
+        assert_eq!(tokio::join!(probe, retried).1, expected);
+        let calls = if expected.is_none() { 3 } else { 2 };
+        assert_eq!(rig.tool.count(), calls);
+    }
 }
 
 /// The documented order: a timeout below counts.

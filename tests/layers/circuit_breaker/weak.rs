@@ -2,11 +2,11 @@
 
 use std::{io, time::Duration};
 
-use tokio::time::advance;
+use tokio::time::{Instant, advance, timeout};
 use tokio_test::task;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_toolcall::{
-    AnyError, ErrorKind, Event, Keys, ReplaySafety, ToolCall, ToolError,
+    AnyError, ErrorKind, Event, Execution, Keys, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::{
         BreakerState, CircuitBreakerBuilder, CircuitBreakerLayer, Probe, Rates, TransitionReason,
         WeakFailures,
@@ -237,6 +237,65 @@ async fn late_weak_failures_do_not_decide_the_probe_of_the_principal() {
     advance(secs(20)).await;
     assert!(probe.poll().is_ready());
     rig.ask_as("alice", ok()).await.unwrap();
+}
+
+/// Traps 2 and 22: nor do they count once the principal is let in again, by its probe or by a reset.
+#[tokio::test(start_paused = true)]
+async fn late_weak_failures_do_not_open_the_circuit_of_the_principal_again() {
+    for is_reset in [false, true] {
+        let rig = default_rig();
+        let late = (0..5).map(|_| rig.starts(boom().after(secs(70)), of("alice")));
+        let late: Vec<_> = late.collect();
+        if is_reset {
+            rig.breaker().reset();
+        } else {
+            rig.shuts_out("alice").await;
+            advance(secs(60)).await;
+            rig.ask_as("alice", ok()).await.unwrap();
+        }
+        for late in late {
+            late.await.unwrap_err();
+        }
+        rig.ask_as("alice", ok()).await.unwrap();
+        rig.shuts_out("alice").await;
+    }
+}
+
+/// D11: the calls of a principal that is refused wait for the verdict of its own probe.
+#[tokio::test(start_paused = true)]
+async fn calls_may_wait_for_the_verdict_of_a_probe_of_their_principal() {
+    let refused = (ErrorKind::CircuitOpen, 3);
+    let late = (ErrorKind::DeadlineExceeded, 2);
+    for (probe, deadline, expected) in [
+        (Some(ok()), 60, None),
+        (Some(boom()), 60, Some(refused)),
+        (Some(ok()), 2, Some(late)),
+        // Dropped: the call that waits is the next probe.
+        (None, 60, None),
+    ] {
+        let rig = Rig::new(CircuitBreakerLayer::builder().with_probe_wait(secs(10)));
+        rig.shuts_out("alice").await;
+        advance(secs(60)).await;
+        let begun = Instant::now();
+        let does = probe.clone().unwrap_or_else(Step::hang);
+        let running = rig.starts(does.after(secs(3)), of("alice"));
+        rig.tool.set_then(ok());
+        let ends = async {
+            match probe {
+                Some(_) => _ = running.await,
+                None => _ = timeout(secs(3), running).await,
+            }
+        };
+        let waits = async {
+            let call = of("alice").with_deadline(begun + secs(deadline));
+            let error = rig.send(call).await.err()?;
+            assert_eq!(error.execution(), Execution::NotStarted);
+            Some((error.kind(), begun.elapsed().as_secs()))
+        };
+        assert_eq!(tokio::join!(ends, waits).1, expected);
+        // Other principals do not wait.
+        rig.ask_as("bob", ok()).await.unwrap();
+    }
 }
 
 /// P3: a weak failure of a probe neither opens the breaker again, nor keeps others out.
