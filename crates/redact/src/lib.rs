@@ -36,6 +36,9 @@
 //! | labels | `**Password:** x`, names and values with colours of a terminal between them |
 //! | sentences | `password is hunter2`, `the token abc123def456`: where the word after looks like a secret; one-time codes, recovery codes and phrases |
 //!
+//! Each secret is found by one of the [`rules`]. [`Rules::explain`] tells which, and
+//! [`Rules::without_rule`] switches off one that hides an innocent text.
+//!
 //! A value ends at the quote that opened it, however many backslashes stand before both. Names are
 //! compared without separators and invisible characters; Cyrillic, Greek, full-width and
 //! mathematical letters count as the Latin ones that they look like.
@@ -68,6 +71,7 @@ mod hidden;
 mod inside;
 mod keys;
 mod pairs;
+mod rule;
 mod rules;
 mod shown;
 mod text;
@@ -80,6 +84,7 @@ mod tests;
 pub use self::{
     config::ConfigError,
     hidden::is_hidden,
+    rule::{Finding, Rule, rules},
     rules::{MAX_ENTRIES, RedactedText, Rules},
     view::Redacted,
 };

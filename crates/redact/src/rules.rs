@@ -8,6 +8,7 @@ use super::{
     REDACTED, Redacted,
     filter::suspicious,
     keys::{self, Strength, folded},
+    rule::{self, Finding, Log},
     shown,
     text::bytes::is_made_of,
     view::Source,
@@ -59,6 +60,10 @@ pub struct Rules(Option<Arc<Custom>>);
 struct Custom {
     words: Words,
     prefixes: Vec<Prefix>,
+    /// Rules that are switched off.
+    off: Vec<Box<str>>,
+    /// Where findings are kept, while a text is explained.
+    log: Option<Arc<Log>>,
     limits: Limits,
 }
 
@@ -69,6 +74,8 @@ static NONE: Custom = Custom {
         harmless: Vec::new(),
     },
     prefixes: Vec::new(),
+    off: Vec::new(),
+    log: None,
     limits: Limits {
         string: super::MAX_STRING,
         depth: super::MAX_DEPTH,
@@ -149,6 +156,18 @@ impl Rules {
         })
     }
 
+    /// Switches a built-in rule off: one that hides an innocent text, as [`explain`](Self::explain)
+    /// tells. Another rule may still find the same secret.
+    ///
+    /// # Errors
+    ///
+    /// If no [rule](super::rules) has this id, or there are too many entries.
+    pub fn without_rule(self, id: &str) -> Result<Self, ConfigError> {
+        const FIELD: &str = "rule";
+        refuse_if(!rule::is_known(id), FIELD, format!("`{id}` is not a rule"))?;
+        self.add(FIELD, |custom| custom.off.push(id.into()))
+    }
+
     /// Sets after how many characters a string is cut. Default: 200.
     ///
     /// # Errors
@@ -209,6 +228,32 @@ impl Rules {
         }
     }
 
+    /// Returns each secret that [`redact_text`](Self::redact_text) hides in a text, and the rule
+    /// that found it.
+    ///
+    /// ```
+    /// use toolcall_redact::Rules;
+    ///
+    /// let found = Rules::new().explain("GET /?token=s3cr3t&q=1 failed");
+    /// assert_eq!((found[0].rule(), found[0].secret()), ("pair", "s3cr3t"));
+    /// ```
+    pub fn explain(&self, text: &str) -> Vec<Finding> {
+        self.logged(|rules| drop(rules.redact_text(text)))
+    }
+
+    /// Returns each secret that the [view](Self::json) of a value hides, and the rule that found
+    /// it.
+    pub fn explain_json(&self, value: &Value) -> Vec<Finding> {
+        self.logged(|rules| drop(serde_json::to_value(rules.json(value))))
+    }
+
+    fn logged(&self, show: impl FnOnce(&Self)) -> Vec<Finding> {
+        let log = Arc::<Log>::default();
+        let kept = log.clone();
+        show(&self.clone().edit(|custom| custom.log = Some(log)));
+        kept.take()
+    }
+
     /// The view of any JSON value.
     pub fn json<'a>(&'a self, value: &'a Value) -> Redacted<'a> {
         Redacted::new(self, Source::Value(value))
@@ -262,6 +307,18 @@ impl Rules {
         &self.custom().prefixes
     }
 
+    /// Returns whether a rule is not switched off.
+    pub(super) fn allows(&self, rule: &str) -> bool {
+        self.custom().off.iter().all(|off| **off != *rule)
+    }
+
+    /// Records what a rule has hidden, if a text is explained.
+    pub(super) fn note(&self, rule: &'static str, secret: impl ToString) {
+        if let Some(log) = &self.custom().log {
+            log.add(rule, secret.to_string());
+        }
+    }
+
     pub(super) fn strength(&self, key: &str) -> Strength {
         keys::strength(key, &self.custom().words)
     }
@@ -290,7 +347,8 @@ impl Rules {
             sensitive,
             harmless,
         } = &self.custom().words;
-        let entries = sensitive.len() + harmless.len() + self.prefixes().len();
+        let own = sensitive.len() + harmless.len() + self.prefixes().len();
+        let entries = own + self.custom().off.len();
         let reason = format!("more than {MAX_ENTRIES} entries were added");
         refuse_if(entries >= MAX_ENTRIES, field, reason)?;
         Ok(self.edit(change))
@@ -321,6 +379,7 @@ impl fmt::Debug for Rules {
             .field("sensitive", &custom.words.sensitive)
             .field("harmless", &custom.words.harmless)
             .field("prefixes", &custom.prefixes)
+            .field("off", &custom.off)
             .field("limits", &custom.limits)
             .finish()
     }

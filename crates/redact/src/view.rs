@@ -14,7 +14,13 @@ use super::{
     rules::{BUILT_IN, Limits, Rules},
     shown,
 };
-use crate::{TRUNCATED, text::bytes::floor};
+use crate::{
+    TRUNCATED,
+    text::{
+        bytes::floor,
+        catalog::{ELEMENT, KEY, MEMBER},
+    },
+};
 
 /// A redacted view of JSON. `Display` prints JSON, `Serialize` gives the same structure.
 ///
@@ -134,11 +140,19 @@ impl<'r> Walk<'r> {
         self.found.get()
     }
 
-    /// Records that a secret was hidden, unless it was hidden before.
-    fn hides(&self, secret: &Value) {
-        if secret.as_str() != Some(REDACTED) {
+    /// Returns whether a value is a secret by a rule, and records it unless it was hidden before.
+    fn hides(&self, rule: Option<&'static str>, value: &Value) -> bool {
+        let Some(rule) = rule.filter(|rule| self.rules.allows(rule)) else {
+            return false;
+        };
+        if value.as_str() != Some(REDACTED) {
             self.found.set(true);
+            match value {
+                Value::String(text) => self.rules.note(rule, text),
+                value => self.rules.note(rule, value),
+            }
         }
+        true
     }
 
     /// A key or a string, redacted and cut: both may be long.
@@ -195,8 +209,12 @@ impl<'w> Node<'w> {
                 break;
             }
             let shown = self.walk.shown(key);
-            if rules.is_sensitive_key(key) || members.hides(key, value) {
-                self.walk.hides(value);
+            let rule = if rules.is_sensitive_key(key) && rules.allows(KEY) {
+                Some(KEY)
+            } else {
+                members.hides(key, value).then_some(MEMBER)
+            };
+            if self.walk.hides(rule, value) {
                 out.serialize_entry(&shown, REDACTED)?;
             } else {
                 out.serialize_entry(&shown, &self.below(value, members.columns(value), 0))?;
@@ -214,8 +232,8 @@ impl<'w> Node<'w> {
                 break;
             }
             let column = self.row >> index.min(63) & 1 == 1;
-            if arguments.is_secret(index, value) || column {
-                self.walk.hides(value);
+            let secret = arguments.is_secret(index, value) || column;
+            if self.walk.hides(secret.then_some(ELEMENT), value) {
                 out.serialize_element(REDACTED)?;
             } else {
                 out.serialize_element(&self.below(value, 0, self.columns))?;

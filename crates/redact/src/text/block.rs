@@ -30,7 +30,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     if block.start > run.at {
         let end = block.start;
         let head = Run { end, ..run };
-        let token = url::webhook(head).or_else(|| token::find(head));
+        let token = url::webhook(head).or_else(|| Some(token::find(head)?.1));
         if let Some(token) = token {
             return Some(token.start..token.end.min(end));
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    Run,
+    MANIFEST, Run,
     bytes::{ahead, behind, indent, looked_at, prefix_of, until},
     look::{is_mixed, looks_secret},
     name::Mark,
@@ -112,7 +112,7 @@ pub(super) fn manifest(run: Run<'_>) -> bool {
     found.retain(|block| !block.is_empty());
     looked_at(at - from);
     run.scan.manifest.set(at);
-    run.scan.keep(found)
+    run.scan.keep(MANIFEST, found)
 }
 
 /// Where the mapping begins that has a `line` at `begin`.

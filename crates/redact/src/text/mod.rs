@@ -1,8 +1,8 @@
 //! Finds secrets in free text by their form.
 //!
 //! [`pass`] goes over the runs of a text: letters, digits and the marks of [`bytes::is_run`]. Each
-//! run is given to the [`DETECTORS`], one after the other. A detector returns the place of a secret
-//! that begins in the run or is announced by it; the first answer counts. Most runs of prose reach
+//! run is given to the rules of the [`catalog`], one after the other. A rule returns the place of a
+//! secret that begins in the run or is announced by it; the first answer counts. Most runs of prose reach
 //! no detector: [`filter`] sorts them out.
 //!
 //! | what | modules |
@@ -29,6 +29,7 @@ use super::{REDACTED, keys::Strength, rules::Rules};
 
 mod block;
 pub(super) mod bytes;
+pub(super) mod catalog;
 mod code;
 pub(super) mod command;
 mod encoded;
@@ -48,10 +49,13 @@ mod table;
 mod token;
 mod url;
 pub(super) mod value;
-mod vendors;
+pub(super) mod vendors;
 
-use self::command::Command;
 pub(super) use self::look::{is_moment, is_opaque};
+use self::{
+    catalog::{Find, MANIFEST, ROWS, TABLE},
+    command::Command,
+};
 
 /// Redacted text has to stay as it is when it is redacted again. But beside a mark, a name may take
 /// more for its value than before. Two further passes were enough for every text of the property
@@ -86,13 +90,14 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
     };
     let mut out = String::new();
     let (mut copied, mut at) = (0, 0);
-    let mut hide = |secret: &Range<usize>| {
+    let mut hide = |(rule, secret): &Secret| {
         let shown = &text[secret.clone()];
         let hidden = shown != REDACTED && (copied..limit).contains(&secret.start);
         if hidden {
             out.push_str(&text[copied..secret.start]);
             out.push_str(REDACTED);
             copied = secret.end;
+            rules.note(rule, shown);
         }
         hidden
     };
@@ -101,7 +106,7 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
     {
         if let Some(cell) = scan.cell_before(place.start) {
             hide(&cell);
-            at = at.max(cell.end);
+            at = at.max(cell.1.end);
             continue;
         }
         at = place.end;
@@ -113,11 +118,8 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
             at = bytes::skip_colour(text, run.at, run.end);
             continue;
         };
-        at = if hide(&secret) {
-            secret.end
-        } else {
-            at.max(secret.end)
-        };
+        let end = secret.1.end;
+        at = if hide(&secret) { end } else { at.max(end) };
     }
     scan.cells.take().iter().for_each(|cell| {
         hide(cell);
@@ -129,6 +131,9 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
     Some(out)
 }
 
+/// The id of a rule, and the place of what it found.
+type Secret = (&'static str, Range<usize>);
+
 /// What is known of a text so far.
 #[derive(Default)]
 struct Scan {
@@ -137,7 +142,7 @@ struct Scan {
     /// The command whose arguments follow on this line, and where it stands.
     command: Cell<Option<(&'static Command, usize)>>,
     /// Cells of tables and blocks of manifests that are secrets, in the order in which they stand.
-    cells: RefCell<VecDeque<Range<usize>>>,
+    cells: RefCell<VecDeque<Secret>>,
     /// Where the last table ends.
     tabled: Cell<usize>,
     /// Where the last manifest ends.
@@ -151,26 +156,26 @@ struct Scan {
 }
 
 impl Scan {
-    /// Keeps cells that are secrets. Returns whether there are any.
-    fn keep(&self, found: Vec<Range<usize>>) -> bool {
+    /// Keeps cells that are secrets by a rule. Returns whether there are any.
+    fn keep(&self, rule: &'static str, found: Vec<Range<usize>>) -> bool {
         let any = !found.is_empty();
         let mut cells = self.cells.borrow_mut();
-        cells.extend(found);
-        cells.make_contiguous().sort_by_key(|cell| cell.start);
+        cells.extend(found.into_iter().map(|cell| (rule, cell)));
+        cells.make_contiguous().sort_by_key(|(_, cell)| cell.start);
         any
     }
 
     /// The next cell that is a secret, if it begins up to `at`.
-    fn cell_before(&self, at: usize) -> Option<Range<usize>> {
+    fn cell_before(&self, at: usize) -> Option<Secret> {
         let mut cells = self.cells.borrow_mut();
-        let next = cells.front().is_some_and(|cell| cell.start <= at);
+        let next = cells.front().is_some_and(|(_, cell)| cell.start <= at);
         next.then(|| cells.pop_front())?
     }
 }
 
 /// A run of characters that names, words and tokens are made of, and the text around it.
 #[derive(Clone, Copy)]
-struct Run<'a> {
+pub(super) struct Run<'a> {
     rules: &'a Rules,
     scan: &'a Scan,
     text: &'a str,
@@ -179,29 +184,6 @@ struct Run<'a> {
     /// It may hold the name of a secret.
     named: bool,
 }
-
-type Detector = fn(Run<'_>) -> Option<Range<usize>>;
-
-/// All that look for the secret that begins in a run or is announced by it, in their order.
-const DETECTORS: &[Detector] = &[
-    block::find,
-    url::user_info,
-    url::bare_user_info,
-    statement::sql,
-    statement::powershell,
-    |run| run.named.then(|| NAMED.iter().find_map(|find| find(run)))?,
-    scheme::find,
-    command::find,
-    url::webhook,
-    token::find,
-    token::composed,
-    token::beside_id,
-    encoded::find,
-    prose::find,
-];
-
-/// Those that look for the value of a name.
-const NAMED: &[Detector] = &[markup::find, code::newtype, field::find, pair::find];
 
 impl<'a> Run<'a> {
     fn new(rules: &'a Rules, scan: &'a Scan, text: &'a str, place: Range<usize>) -> Self {
@@ -217,12 +199,25 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn secret(self) -> Option<Range<usize>> {
-        if self.named && (table::find(self) || lines::manifest(self)) {
+    /// The secret that begins in the run or is announced by it. One that is empty is a decision
+    /// that there is none.
+    fn secret(self) -> Option<Secret> {
+        let allows = |rule| self.rules.allows(rule);
+        let table = || allows(TABLE) && table::find(self);
+        if self.named && (table() || allows(MANIFEST) && lines::manifest(self)) {
             return None;
         }
-        let found = DETECTORS.iter().find_map(|find| find(self));
-        found.filter(|secret| !secret.is_empty())
+        let found = ROWS.iter().find_map(|(rule, .., find)| {
+            let place = match find {
+                Find::Named(_) if !self.named => None,
+                Find::Run(find) | Find::Named(find) => find(self),
+                Find::Tokens => return token::find(self),
+                Find::Elsewhere => None,
+            };
+            let place = place.filter(|place| place.is_empty() || allows(rule))?;
+            Some((*rule, place))
+        });
+        found.filter(|(_, secret)| !secret.is_empty())
     }
 
     fn word(self) -> &'a str {

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::{
-    Run,
+    Run, TABLE,
     bytes::{
         after_last, ahead, behind, is_digits, is_one_of, last_line, looked_at, skip,
         strip_ignore_case, until,
@@ -40,7 +40,7 @@ pub(super) fn find(run: Run<'_>) -> bool {
     };
     found.is_some_and(|(cells, end)| {
         run.scan.tabled.set(end);
-        run.scan.keep(cells)
+        run.scan.keep(TABLE, cells)
     })
 }
 

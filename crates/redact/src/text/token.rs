@@ -4,10 +4,11 @@
 use std::ops::Range;
 
 use super::{
-    Run,
+    Run, Secret,
     bytes::{
         after_last, ahead, has_digit, is_digits, is_hex, is_made_of, is_one_of, prefix_of, skip,
     },
+    catalog::OWN,
     look::looks_secret,
     value::bare_end,
     vendors::{self, Tail, Vendor},
@@ -16,7 +17,7 @@ use super::{
 /// Tokens are longer than this.
 const MIN: usize = 12;
 
-pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn find(run: Run<'_>) -> Option<Secret> {
     let word = run.word();
     if word.len() < MIN && run.rules.prefixes().is_empty() {
         return None;
@@ -25,12 +26,12 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     for (i, byte) in word.bytes().enumerate() {
         let starts = byte.is_ascii_alphanumeric() && !before.is_ascii_alphanumeric();
         before = byte;
-        if let Some(len) = starts.then(|| length(run, &word[i..])).flatten() {
+        if let Some((rule, len)) = starts.then(|| length(run, &word[i..])).flatten() {
             let (start, end) = (run.at + i, run.at + i + len);
-            return Some(start..continued(run.text, end));
+            return Some((rule, start..continued(run.text, end)));
         }
     }
-    marked(run)
+    marked(run).filter(|(rule, _)| run.rules.allows(rule))
 }
 
 /// The end of a token in which there are marks that end a run.
@@ -39,27 +40,38 @@ fn continued(text: &str, end: usize) -> usize {
     if goes_on { bare_end(text, end) } else { end }
 }
 
-/// The length of the token that `rest`, of a run, begins with.
-fn length(run: Run<'_>, rest: &str) -> Option<usize> {
-    if rest.starts_with("eyJ") {
-        return is_json_token(rest).then(|| tail(rest));
+/// Forms that are more than a prefix and a tail.
+const FORMS: &[(&str, fn(&str) -> bool)] = &[
+    ("azure", is_azure),
+    ("airtable", is_airtable),
+    ("discord", is_discord),
+    ("bitcoin", is_bitcoin),
+];
+
+/// The rule and the length of the token that `rest`, of a run, begins with.
+fn length(run: Run<'_>, rest: &str) -> Option<(&'static str, usize)> {
+    if rest.starts_with("eyJ") && run.rules.allows("jwt") {
+        return is_json_token(rest).then(|| ("jwt", tail(rest)));
     }
-    if is_azure(rest) || is_airtable(rest) || is_discord(rest) || is_bitcoin(rest) {
-        return Some(tail(rest));
+    let mut forms = FORMS.iter();
+    if let Some((form, _)) = forms.find(|(form, is)| is(rest) && run.rules.allows(form)) {
+        return Some((form, tail(rest)));
     }
     let mut own = run.rules.prefixes().iter();
     let own = own.find_map(|prefix| {
         let len = tail(rest.strip_prefix(&*prefix.text)?);
-        (len >= prefix.min_tail).then_some(prefix.text.len() + len)
+        (len >= prefix.min_tail).then_some((OWN, prefix.text.len() + len))
     });
     own.or_else(|| {
-        let mut vendors = vendors::beginning_as(rest.as_bytes());
-        let (_, prefix, _) = vendors.find(|vendor| rest.len() >= MIN && fits(*vendor, rest))?;
-        Some(prefix.len() + tail(&rest[prefix.len()..]))
+        let vendors = vendors::beginning_as(rest.as_bytes());
+        let vendors = vendors.filter(|vendor| rest.len() >= MIN && fits(*vendor, rest));
+        let vendors = vendors.filter(|(id, ..)| run.rules.allows(id));
+        let (id, prefix, ..) = vendors.max_by_key(|(_, prefix, ..)| prefix.len())?;
+        Some((id, prefix.len() + tail(&rest[prefix.len()..])))
     })
 }
 
-fn fits((kind, prefix, min): Vendor, rest: &str) -> bool {
+fn fits((_, prefix, kind, min): Vendor, rest: &str) -> bool {
     let Some(after) = rest.strip_prefix(prefix) else {
         return false;
     };
@@ -226,19 +238,24 @@ pub(super) fn beside_id(run: Run<'_>) -> Option<Range<usize>> {
     (fits && (id(run.behind(200)) || id(run.ahead(200)))).then_some(run.at..run.end)
 }
 
-/// Keys with a mark at their end or inside: Mailchimp's `-us12`, Terraform's `.atlasv1.`.
-fn marked(run: Run<'_>) -> Option<Range<usize>> {
+/// Keys with a mark at their end or inside: MaxMind's `_mmk`, Mailchimp's `-us12`, Terraform's
+/// `.atlasv1.`.
+fn marked(run: Run<'_>) -> Option<Secret> {
     let word = run.word().trim_end_matches(['.', '/']);
     if word.len() < 32 {
         return None;
     }
     if let Some((path, _)) = ahead(word, 0, 64).split_once(".atlasv1.") {
         let id = after_last(path, |c| c == '/');
-        return (id.len() >= 10).then(|| run.at + path.len() - id.len()..run.end);
+        let secret = run.at + path.len() - id.len()..run.end;
+        return (id.len() >= 10).then_some(("terraform", secret));
+    }
+    if word.len() == 40 && word.ends_with("_mmk") && is_made_of(word, "_") {
+        return Some(("maxmind", run.at..run.at + word.len()));
     }
     let (head, region) = word.rsplit_once("-us")?;
     let key = after_last(head, |c| matches!(c, '/' | '.' | '_'));
     let numbered = (1..=2).contains(&region.len()) && is_digits(region);
     let start = run.at + head.len() - key.len();
-    (is_hash(key) && numbered).then(|| start..run.at + word.len())
+    (is_hash(key) && numbered).then(|| ("mailchimp", start..run.at + word.len()))
 }

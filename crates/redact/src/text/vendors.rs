@@ -5,7 +5,7 @@ use crate::words::bits;
 
 /// What follows the prefix of a token.
 #[derive(Clone, Copy)]
-pub(super) enum Tail {
+pub(crate) enum Tail {
     /// Letters, digits, `_` and `-`.
     Any,
     /// The same with a digit among them, or capitals and small letters: the prefix alone could
@@ -19,61 +19,86 @@ pub(super) enum Tail {
     Upper,
 }
 
-/// The tail, its prefix, and how many characters it has at least.
-pub(super) type Vendor = (Tail, &'static str, usize);
+/// The vendor, how its tokens begin, what follows, and how many characters of it at least.
+pub(crate) type Vendor = (&'static str, &'static str, Tail, usize);
 
 #[rustfmt::skip]
-pub(super) const VENDORS: &[Vendor] = &[
-    // Clouds
-    (Upper, "AKIA", 16), (Upper, "ASIA", 16), (Upper, "ABIA", 16), (Upper, "ACCA", 16), (Any, "AWSA", 60), (Digit, "ABSK", 60), (Digit, "bedrock-api-key-", 20),
-    (Digit, "AIza", 30), (Any, "GOCSPX-", 16), (Any, "ya29.", 10), (Any, "1//0", 20),
-    (Hex, "dop_v1_", 32), (Hex, "doo_v1_", 32), (Hex, "dor_v1_", 32), (Digit, "dapi", 30), (Digit, "dkea", 30),
-    (Digit, "LTAI", 16), (Digit, "fo1_", 20), (Any, "FlyV1", 10), (Any, "fm2_", 20), (Any, "fm1r_", 20), (Any, "fm1a_", 20), (Any, "heroku_", 30), (Any, "HRKU-", 30),
-    (Digit, "pscale_tkn_", 20), (Digit, "pscale_pw_", 20), (Digit, "pscale_oauth_", 20), (Digit, "sbp_", 30), (Any, "sb_secret_", 16), (Digit, "rnd_", 24),
-    (Digit, "v1.0-", 60), (Digit, "cfut_", 30), (Digit, "cfat_", 30), (Digit, "cfk_", 30), (Digit, "nfp_", 30), (Digit, "nfc_", 30), (Digit, "nfo_", 30), (Digit, "nfu_", 30), (Digit, "nfb_", 30),
-    (Any, "vcp_", 20), (Any, "vck_", 20), (Digit, "vci_", 20), (Digit, "vca_", 20), (Digit, "vcr_", 20), (Any, "vercel_", 20), (Digit, "ucat_", 20), (Digit, "napi_", 40), (Digit, "xau_", 24),
-    (Digit, "dnkey-", 30), (Digit, "tk-us-", 40), (Digit, "apify_api_", 20), (Digit, "apify_proxy_", 20), (Any, "aio_", 28), (Dotted, "t1.9euelZ", 40), (Digit, "AQVN", 35),
-    (Hex, "API-", 26), (Digit, "koyeb_", 30), (Digit, "rpa_", 30), (Digit, "turso_", 30), (Digit, "sha256~", 40),
-    // Code
-    (Any, "ghp_", 16), (Any, "gho_", 16), (Any, "ghu_", 16), (Any, "ghs_", 16), (Any, "ghr_", 16), (Any, "github_pat_", 16),
-    (Any, "glpat-", 16), (Any, "gldt-", 16), (Any, "glrt-", 16), (Any, "glrtr-", 16), (Any, "glcbt-", 16), (Any, "glptt-", 16), (Any, "glft-", 16), (Any, "glffct-", 16), (Any, "glsoat-", 16),
-    (Any, "glagent-", 16), (Any, "gloas-", 16), (Any, "glimt-", 16), (Any, "glwt-", 16), (Any, "GR1348941", 16),
-    (Digit, "npm_", 30), (Any, "pypi-AgE", 30), (Digit, "pypi-", 40), (Any, "oy2", 43), (Any, "rubygems_", 30), (Any, "cio", 32), (Digit, "dckr_pat_", 20), (Digit, "dckr_oat_", 20),
-    (Digit, "ATATT3", 20), (Digit, "ATBB", 24), (Digit, "ATCTT3", 20), (Digit, "ATOA", 40), (Digit, "BBDC-", 30), (Digit, "CCIPAT_", 20), (Digit, "CCIPRJ_", 20), (Digit, "sqp_", 30), (Digit, "sqa_", 30),
-    (Digit, "squ_", 30), (Digit, "sgp_", 30), (Digit, "sgd_", 40), (Digit, "slk_", 40), (Digit, "bkua_", 30), (Digit, "bkct_", 30), (Digit, "bkaj_", 30), (Digit, "tskey-", 16), (Any, "cloudsmith_", 20),
-    (Digit, "CLOJARS_", 40), (Any, "AKCp", 40), (Digit, "cmVmdGtu", 40), (Digit, "pnu_", 30), (Digit, "pnb_", 30), (Digit, "rdme_", 40), (Digit, "depot_", 30), (Digit, "ico-", 32), (Digit, "dbtc_", 30), (Digit, "dbtu_", 30),
-    (Digit, "sm_pat_", 16), (Digit, "sm_aat_", 16), (Digit, "sm_sat_", 16), (Digit, "waka_", 30), (Digit, "codecov_", 30), (Digit, "snyk_", 30), (Digit, "polar_", 30),
-    // Models
-    (Any, "sk-proj-", 10), (Any, "sk-ant-", 10), (Any, "sk-or-v1-", 16), (Any, "sk-svcacct-", 10), (Any, "sk-admin-", 10), (Any, "sk-lf-", 16), (Digit, "pk-lf-", 16), (Any, "sk-helicone-", 16),
-    (Digit, "sk-", 16), (Hex, "sk_", 32), (Any, "gsk_", 20), (Digit, "hf_", 20), (Digit, "api_org_", 20), (Digit, "r8_", 20), (Any, "xai-", 20), (Any, "pplx-", 20), (Digit, "csk-", 24),
-    (Any, "lsv2_", 16), (Digit, "ls__", 20), (Digit, "nvapi-", 20), (Digit, "fw_", 20), (Digit, "tgp_v1_", 20), (Digit, "voy", 40), (Digit, "pa-", 40), (Digit, "llx-", 30), (Digit, "nk-", 40),
-    (Digit, "jina_", 20), (Digit, "tvly-", 16), (Digit, "fc-", 30), (Digit, "e2b_", 20), (Digit, "wandb_v1_", 20), (Digit, "pcsk_", 20), (Digit, "sk_car_", 16), (Digit, "eleven_", 30), (Digit, "bb_live_", 16), (Digit, "rf_", 30),
-    (Digit, "ak-", 22), (Digit, "as-", 22), (Digit, "cmlp_", 30), (Digit, "lmnt_", 30),
-    // Messages
-    (Any, "xoxb-", 10), (Any, "xoxp-", 10), (Any, "xoxa-", 10), (Any, "xoxs-", 10), (Any, "xoxr-", 10), (Any, "xoxo-", 10), (Any, "xoxe-", 10), (Any, "xoxe.", 10), (Any, "xoxc-", 10), (Any, "xoxd-", 10),
-    (Any, "xapp-", 10), (Any, "xwfp-", 10), (Hex, "SK", 32), (Dotted, "SG.", 30), (Hex, "key-", 32), (Hex, "pubkey-", 32), (Digit, "re_", 24), (Digit, "xkeysib-", 30), (Digit, "xsmtpsib-", 30), (Digit, "mlsn.", 30),
-    (Digit, "nyk_", 20), (Digit, "KEY0", 40), (Digit, "loops_", 30),
-    // Money and shops
-    (Any, "sk_live_", 8), (Any, "sk_test_", 8), (Any, "rk_live_", 8), (Any, "rk_test_", 8), (Any, "sk_prod_", 16), (Any, "sk_dev_", 16), (Any, "sk_sbox_", 16), (Any, "pk_live_", 16), (Any, "pk_test_", 16), (Any, "whsec_", 16),
-    (Any, "testsk_", 16), (Hex, "shpat_", 16), (Hex, "shpss_", 16), (Hex, "shpca_", 16), (Hex, "shppa_", 16), (Digit, "sq0atp-", 16), (Digit, "sq0csp-", 16), (Digit, "sq0idp-", 16), (Digit, "EAAA", 50),
-    (Digit, "rzp_live_", 12), (Digit, "rzp_test_", 12), (Digit, "FLWSECK", 16), (Digit, "FLWPUBK", 16), (Digit, "live_", 30), (Digit, "test_", 30), (Digit, "duffel_live_", 20), (Digit, "duffel_test_", 20),
-    (Digit, "access-production-", 30), (Digit, "access-sandbox-", 30), (Digit, "access-development-", 30), (Digit, "pdl_live_", 20), (Digit, "pdl_sdbx_", 20), (Digit, "ion_", 40),
-    (Digit, "A21AA", 60), (Digit, "AQE", 60), (Digit, "secret-live-", 20), (Digit, "secret-test-", 20), (Digit, "sk_org_", 20),
-    // Work
-    (Digit, "PMAK-", 20), (Digit, "PMAT-", 20), (Digit, "lin_api_", 16), (Digit, "lin_oauth_", 16), (Digit, "secret_", 32), (Digit, "ntn_", 30), (Digit, "figd_", 16), (Digit, "figo_", 16), (Digit, "figu_", 16),
-    (Digit, "pat-na1-", 16), (Digit, "pat-eu1-", 16), (Digit, "CFPAT-", 20), (Any, "pul-", 36), (Dotted, "sl.", 60), (Digit, "typeform_", 30), (Digit, "tfp_", 40), (Any, "ATTA", 60), (Digit, "fio-u-", 40),
-    (Digit, "dsapi", 32), (Digit, "ClickUp_", 20), (Digit, "pk_", 36), (Digit, "asana_", 30), (Digit, "EZAK", 40), (Digit, "EZTK", 40), (Digit, "shippo_live_", 20), (Digit, "shippo_test_", 20),
-    (Digit, "private-", 32), (Dotted, "pk.eyJ", 40), (Dotted, "sk.eyJ", 40), (Dotted, "tk.eyJ", 40), (Digit, "cnvca", 40), (Digit, "_mmk", 10), (Digit, "u-s4t2ud-", 40), (Digit, "s-s4t2ud-", 40),
-    // Operations
-    (Dotted, "hvs.", 16), (Dotted, "hvb.", 16), (Dotted, "hvr.", 16), (Digit, "s.", 24), (Digit, "b.AAAAAQ", 60), (Digit, "sntrys_", 20), (Digit, "sntryu_", 20), (Digit, "sntrya_", 20), (Digit, "sntryi_", 20),
-    (Digit, "NRAK-", 16), (Digit, "NRJS-", 16), (Digit, "NRII-", 16), (Digit, "NRIQ-", 16), (Digit, "NRRA-", 16), (Digit, "NRSP-", 16),
-    (Dotted, "dp.pt.", 16), (Dotted, "dp.st.", 16), (Dotted, "dp.ct.", 16), (Dotted, "dp.sa.", 16), (Dotted, "dp.scim.", 16), (Dotted, "dp.audit.", 16), (Dotted, "dp.said.", 16),
-    (Any, "glsa_", 16), (Any, "glc_", 20), (Digit, "eyJrIjoi", 40), (Any, "AGE-SECRET-KEY-", 10), (Any, "phc_", 20), (Any, "phx_", 20), (Any, "phs_", 20), (Any, "akca_", 16), (Dotted, "dt0c01.", 20), (Hex, "01000000d08c9ddf0115d1118c7a00c04fc297eb", 40), (Dotted, "base64url.bearer.authorization.k8s.io.", 20), (Dotted, "dt0s0", 20),
-    (Digit, "sdk-", 30), (Digit, "api-", 36), (Digit, "mob-", 30), (Digit, "ddp_", 30), (Digit, "pdus+_", 16), (Digit, "opsgenie_", 20), (Any, "ops_eyJ", 20), (Digit, "A3-", 30), (Any, "infisical_", 20), (Dotted, "st.", 60), (Any, "nsec1", 50),
-    (Digit, "xaat-", 30), (Digit, "xapt-", 30), (Digit, "xait-", 30), (Any, "pylf_v1_", 20), (Any, "pylf_v2_", 20), (Digit, "hcaik_", 30), (Digit, "hcbik_", 30), (Digit, "hcxik_", 30), (Digit, "hcamk_", 30), (Digit, "rootly_", 40),
-    (Dotted, "v2.local.", 30), (Dotted, "v4.local.", 30),
-    // People
-    (Digit, "EAA", 40), (Digit, "AAAAAAAAAAAAAAAAAAAA", 20), (Digit, "IGQV", 40), (Any, "tiktok_", 30), (Digit, "oauth_", 30), (Digit, "BQ", 100),
+pub(crate) const VENDORS: &[Vendor] = &[
+    ("aws", "AKIA", Upper, 16), ("aws", "ASIA", Upper, 16), ("aws", "ABIA", Upper, 16), ("aws", "ACCA", Upper, 16), ("aws", "AWSA", Any, 60),
+    ("aws", "ABSK", Digit, 60), ("aws", "bedrock-api-key-", Digit, 20), ("google", "AIza", Digit, 30), ("google", "GOCSPX-", Any, 16), ("google", "ya29.", Any, 10),
+    ("google", "1//0", Any, 20), ("digitalocean", "dop_v1_", Hex, 32), ("digitalocean", "doo_v1_", Hex, 32), ("digitalocean", "dor_v1_", Hex, 32),
+    ("databricks", "dapi", Digit, 30), ("databricks", "dkea", Digit, 30), ("alibaba", "LTAI", Digit, 16), ("fly", "fo1_", Digit, 20), ("fly", "FlyV1", Any, 10),
+    ("fly", "fm2_", Any, 20), ("fly", "fm1r_", Any, 20), ("fly", "fm1a_", Any, 20), ("heroku", "heroku_", Any, 30), ("heroku", "HRKU-", Any, 30),
+    ("planetscale", "pscale_tkn_", Digit, 20), ("planetscale", "pscale_pw_", Digit, 20), ("planetscale", "pscale_oauth_", Digit, 20),
+    ("supabase", "sbp_", Digit, 30), ("supabase", "sb_secret_", Any, 16), ("render", "rnd_", Digit, 24), ("cloudflare", "v1.0-", Digit, 60),
+    ("cloudflare", "cfut_", Digit, 30), ("cloudflare", "cfat_", Digit, 30), ("cloudflare", "cfk_", Digit, 30), ("netlify", "nfp_", Digit, 30),
+    ("netlify", "nfc_", Digit, 30), ("netlify", "nfo_", Digit, 30), ("netlify", "nfu_", Digit, 30), ("netlify", "nfb_", Digit, 30), ("vercel", "vcp_", Any, 20),
+    ("vercel", "vck_", Any, 20), ("vercel", "vci_", Digit, 20), ("vercel", "vca_", Digit, 20), ("vercel", "vcr_", Digit, 20), ("vercel", "vercel_", Any, 20),
+    ("ubuntu", "ucat_", Digit, 20), ("neon", "napi_", Digit, 40), ("xata", "xau_", Digit, 24), ("deno", "dnkey-", Digit, 30), ("tigris", "tk-us-", Digit, 40),
+    ("apify", "apify_api_", Digit, 20), ("apify", "apify_proxy_", Digit, 20), ("adafruit", "aio_", Any, 28), ("yandex", "t1.9euelZ", Dotted, 40),
+    ("yandex", "AQVN", Digit, 35), ("octopus", "API-", Hex, 26), ("koyeb", "koyeb_", Digit, 30), ("runpod", "rpa_", Digit, 30), ("turso", "turso_", Digit, 30),
+    ("openshift", "sha256~", Digit, 40), ("github", "ghp_", Any, 16), ("github", "gho_", Any, 16), ("github", "ghu_", Any, 16), ("github", "ghs_", Any, 16),
+    ("github", "ghr_", Any, 16), ("github", "github_pat_", Any, 16), ("gitlab", "glpat-", Any, 16), ("gitlab", "gldt-", Any, 16), ("gitlab", "glrt-", Any, 16),
+    ("gitlab", "glrtr-", Any, 16), ("gitlab", "glcbt-", Any, 16), ("gitlab", "glptt-", Any, 16), ("gitlab", "glft-", Any, 16), ("gitlab", "glffct-", Any, 16),
+    ("gitlab", "glsoat-", Any, 16), ("gitlab", "glagent-", Any, 16), ("gitlab", "gloas-", Any, 16), ("gitlab", "glimt-", Any, 16), ("gitlab", "glwt-", Any, 16),
+    ("gitlab", "GR1348941", Any, 16), ("npm", "npm_", Digit, 30), ("pypi", "pypi-AgE", Any, 30), ("pypi", "pypi-", Digit, 40), ("nuget", "oy2", Any, 43),
+    ("rubygems", "rubygems_", Any, 30), ("cargo", "cio", Any, 32), ("docker", "dckr_pat_", Digit, 20), ("docker", "dckr_oat_", Digit, 20),
+    ("atlassian", "ATATT3", Digit, 20), ("atlassian", "ATBB", Digit, 24), ("atlassian", "ATCTT3", Digit, 20), ("atlassian", "ATOA", Digit, 40),
+    ("atlassian", "BBDC-", Digit, 30), ("atlassian", "ATTA", Any, 60), ("circleci", "CCIPAT_", Digit, 20), ("circleci", "CCIPRJ_", Digit, 20),
+    ("sonarqube", "sqp_", Digit, 30), ("sonarqube", "sqa_", Digit, 30), ("sonarqube", "squ_", Digit, 30), ("sourcegraph", "sgp_", Digit, 30),
+    ("sourcegraph", "sgd_", Digit, 40), ("sourcegraph", "slk_", Digit, 40), ("buildkite", "bkua_", Digit, 30), ("buildkite", "bkct_", Digit, 30),
+    ("buildkite", "bkaj_", Digit, 30), ("tailscale", "tskey-", Digit, 16), ("cloudsmith", "cloudsmith_", Any, 20), ("clojars", "CLOJARS_", Digit, 40),
+    ("artifactory", "AKCp", Any, 40), ("artifactory", "cmVmdGtu", Digit, 40), ("pulumi", "pnu_", Digit, 30), ("pulumi", "pnb_", Digit, 30),
+    ("pulumi", "pul-", Any, 36), ("readme", "rdme_", Digit, 40), ("depot", "depot_", Digit, 30), ("infracost", "ico-", Digit, 32), ("dbt", "dbtc_", Digit, 30),
+    ("dbt", "dbtu_", Digit, 30), ("semaphore", "sm_pat_", Digit, 16), ("semaphore", "sm_aat_", Digit, 16), ("semaphore", "sm_sat_", Digit, 16),
+    ("wakatime", "waka_", Digit, 30), ("codecov", "codecov_", Digit, 30), ("snyk", "snyk_", Digit, 30), ("polar", "polar_", Digit, 30),
+    ("openai", "sk-proj-", Any, 10), ("openai", "sk-svcacct-", Any, 10), ("openai", "sk-admin-", Any, 10), ("openai", "sk-", Digit, 16),
+    ("anthropic", "sk-ant-", Any, 10), ("openrouter", "sk-or-v1-", Any, 16), ("langfuse", "sk-lf-", Any, 16), ("langfuse", "pk-lf-", Digit, 16),
+    ("helicone", "sk-helicone-", Any, 16), ("elevenlabs", "sk_", Hex, 32), ("elevenlabs", "eleven_", Digit, 30), ("groq", "gsk_", Any, 20),
+    ("huggingface", "hf_", Digit, 20), ("huggingface", "api_org_", Digit, 20), ("replicate", "r8_", Digit, 20), ("xai", "xai-", Any, 20),
+    ("perplexity", "pplx-", Any, 20), ("cerebras", "csk-", Digit, 24), ("langsmith", "lsv2_", Any, 16), ("langsmith", "ls__", Digit, 20),
+    ("nvidia", "nvapi-", Digit, 20), ("fireworks", "fw_", Digit, 20), ("together", "tgp_v1_", Digit, 20), ("voyage", "voy", Digit, 40), ("voyage", "pa-", Digit, 40),
+    ("llamaindex", "llx-", Digit, 30), ("nomic", "nk-", Digit, 40), ("jina", "jina_", Digit, 20), ("tavily", "tvly-", Digit, 16), ("firecrawl", "fc-", Digit, 30),
+    ("e2b", "e2b_", Digit, 20), ("wandb", "wandb_v1_", Digit, 20), ("pinecone", "pcsk_", Digit, 20), ("cartesia", "sk_car_", Digit, 16),
+    ("browserbase", "bb_live_", Digit, 16), ("roboflow", "rf_", Digit, 30), ("modal", "ak-", Digit, 22), ("modal", "as-", Digit, 22), ("comet", "cmlp_", Digit, 30),
+    ("lmnt", "lmnt_", Digit, 30), ("slack", "xoxb-", Any, 10), ("slack", "xoxp-", Any, 10), ("slack", "xoxa-", Any, 10), ("slack", "xoxs-", Any, 10),
+    ("slack", "xoxr-", Any, 10), ("slack", "xoxo-", Any, 10), ("slack", "xoxe-", Any, 10), ("slack", "xoxe.", Any, 10), ("slack", "xoxc-", Any, 10),
+    ("slack", "xoxd-", Any, 10), ("slack", "xapp-", Any, 10), ("slack", "xwfp-", Any, 10), ("twilio", "SK", Hex, 32), ("sendgrid", "SG.", Dotted, 30),
+    ("mailgun", "key-", Hex, 32), ("mailgun", "pubkey-", Hex, 32), ("resend", "re_", Digit, 24), ("brevo", "xkeysib-", Digit, 30), ("brevo", "xsmtpsib-", Digit, 30),
+    ("mailersend", "mlsn.", Digit, 30), ("nylas", "nyk_", Digit, 20), ("telnyx", "KEY0", Digit, 40), ("loops", "loops_", Digit, 30), ("stripe", "sk_live_", Any, 8),
+    ("stripe", "sk_test_", Any, 8), ("stripe", "rk_live_", Any, 8), ("stripe", "rk_test_", Any, 8), ("stripe", "sk_prod_", Any, 16), ("stripe", "sk_dev_", Any, 16),
+    ("stripe", "sk_sbox_", Any, 16), ("stripe", "pk_live_", Any, 16), ("stripe", "pk_test_", Any, 16), ("stripe", "sk_org_", Digit, 20), ("svix", "whsec_", Any, 16),
+    ("svix", "testsk_", Any, 16), ("shopify", "shpat_", Hex, 16), ("shopify", "shpss_", Hex, 16), ("shopify", "shpca_", Hex, 16), ("shopify", "shppa_", Hex, 16),
+    ("square", "sq0atp-", Digit, 16), ("square", "sq0csp-", Digit, 16), ("square", "sq0idp-", Digit, 16), ("square", "EAAA", Digit, 50),
+    ("razorpay", "rzp_live_", Digit, 12), ("razorpay", "rzp_test_", Digit, 12), ("flutterwave", "FLWSECK", Digit, 16), ("flutterwave", "FLWPUBK", Digit, 16),
+    ("mollie", "live_", Digit, 30), ("mollie", "test_", Digit, 30), ("duffel", "duffel_live_", Digit, 20), ("duffel", "duffel_test_", Digit, 20),
+    ("plaid", "access-production-", Digit, 30), ("plaid", "access-sandbox-", Digit, 30), ("plaid", "access-development-", Digit, 30),
+    ("plaid", "secret-live-", Digit, 20), ("plaid", "secret-test-", Digit, 20), ("paddle", "pdl_live_", Digit, 20), ("paddle", "pdl_sdbx_", Digit, 20),
+    ("cesium", "ion_", Digit, 40), ("paypal", "A21AA", Digit, 60), ("adyen", "AQE", Digit, 60), ("postman", "PMAK-", Digit, 20), ("postman", "PMAT-", Digit, 20),
+    ("linear", "lin_api_", Digit, 16), ("linear", "lin_oauth_", Digit, 16), ("notion", "secret_", Digit, 32), ("notion", "ntn_", Digit, 30),
+    ("figma", "figd_", Digit, 16), ("figma", "figo_", Digit, 16), ("figma", "figu_", Digit, 16), ("hubspot", "pat-na1-", Digit, 16),
+    ("hubspot", "pat-eu1-", Digit, 16), ("contentful", "CFPAT-", Digit, 20), ("dropbox", "sl.", Dotted, 60), ("typeform", "typeform_", Digit, 30),
+    ("typeform", "tfp_", Digit, 40), ("frameio", "fio-u-", Digit, 40), ("docusign", "dsapi", Digit, 32), ("clickup", "ClickUp_", Digit, 20),
+    ("clickup", "pk_", Digit, 36), ("asana", "asana_", Digit, 30), ("easypost", "EZAK", Digit, 40), ("easypost", "EZTK", Digit, 40),
+    ("shippo", "shippo_live_", Digit, 20), ("shippo", "shippo_test_", Digit, 20), ("segment", "private-", Digit, 32), ("mapbox", "pk.eyJ", Dotted, 40),
+    ("mapbox", "sk.eyJ", Dotted, 40), ("mapbox", "tk.eyJ", Dotted, 40), ("canva", "cnvca", Digit, 40),
+    ("intra42", "u-s4t2ud-", Digit, 40), ("intra42", "s-s4t2ud-", Digit, 40), ("vault", "hvs.", Dotted, 16), ("vault", "hvb.", Dotted, 16),
+    ("vault", "hvr.", Dotted, 16), ("vault", "s.", Digit, 24), ("vault", "b.AAAAAQ", Digit, 60), ("sentry", "sntrys_", Digit, 20), ("sentry", "sntryu_", Digit, 20),
+    ("sentry", "sntrya_", Digit, 20), ("sentry", "sntryi_", Digit, 20), ("newrelic", "NRAK-", Digit, 16), ("newrelic", "NRJS-", Digit, 16),
+    ("newrelic", "NRII-", Digit, 16), ("newrelic", "NRIQ-", Digit, 16), ("newrelic", "NRRA-", Digit, 16), ("newrelic", "NRSP-", Digit, 16),
+    ("doppler", "dp.pt.", Dotted, 16), ("doppler", "dp.st.", Dotted, 16), ("doppler", "dp.ct.", Dotted, 16), ("doppler", "dp.sa.", Dotted, 16),
+    ("doppler", "dp.scim.", Dotted, 16), ("doppler", "dp.audit.", Dotted, 16), ("doppler", "dp.said.", Dotted, 16), ("grafana", "glsa_", Any, 16),
+    ("grafana", "glc_", Any, 20), ("age", "AGE-SECRET-KEY-", Any, 10), ("posthog", "phc_", Any, 20),
+    ("posthog", "phx_", Any, 20), ("posthog", "phs_", Any, 20), ("akeyless", "akca_", Any, 16), ("dynatrace", "dt0c01.", Dotted, 20),
+    ("dynatrace", "dt0s0", Dotted, 20), ("dpapi", "01000000d08c9ddf0115d1118c7a00c04fc297eb", Hex, 40),
+    ("kubernetes", "base64url.bearer.authorization.k8s.io.", Dotted, 20), ("launchdarkly", "sdk-", Digit, 30), ("launchdarkly", "api-", Digit, 36),
+    ("launchdarkly", "mob-", Digit, 30), ("datadog", "ddp_", Digit, 30), ("pagerduty", "pdus+_", Digit, 16), ("opsgenie", "opsgenie_", Digit, 20),
+    ("onepassword", "ops_eyJ", Any, 20), ("onepassword", "A3-", Digit, 30), ("infisical", "infisical_", Any, 20), ("infisical", "st.", Dotted, 60),
+    ("nostr", "nsec1", Any, 50), ("axiom", "xaat-", Digit, 30), ("axiom", "xapt-", Digit, 30), ("axiom", "xait-", Digit, 30), ("logfire", "pylf_v1_", Any, 20),
+    ("logfire", "pylf_v2_", Any, 20), ("honeycomb", "hcaik_", Digit, 30), ("honeycomb", "hcbik_", Digit, 30), ("honeycomb", "hcxik_", Digit, 30),
+    ("honeycomb", "hcamk_", Digit, 30), ("rootly", "rootly_", Digit, 40), ("paseto", "v2.local.", Dotted, 30), ("paseto", "v4.local.", Dotted, 30),
+    ("facebook", "EAA", Digit, 40), ("twitter", "AAAAAAAAAAAAAAAAAAAA", Digit, 20), ("instagram", "IGQV", Digit, 40), ("tiktok", "tiktok_", Any, 30),
+    ("oauth", "oauth_", Digit, 30), ("spotify", "BQ", Digit, 100),
 ];
 
 const SETS: usize = 6;

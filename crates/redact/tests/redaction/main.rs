@@ -8,6 +8,7 @@
 mod corpus;
 mod forms;
 mod headers;
+mod rules;
 
 use serde_json::{Value, json};
 use toolcall_redact::{REDACTED, Redacted, redact_text};
