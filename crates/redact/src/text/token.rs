@@ -40,8 +40,11 @@ fn continued(text: &str, end: usize) -> usize {
     if goes_on { bare_end(text, end) } else { end }
 }
 
+/// The id of a rule, and whether a text begins with its form.
+type Form = (&'static str, fn(&str) -> bool);
+
 /// Forms that are more than a prefix and a tail.
-const FORMS: &[(&str, fn(&str) -> bool)] = &[
+const FORMS: &[Form] = &[
     ("azure", is_azure),
     ("airtable", is_airtable),
     ("discord", is_discord),
