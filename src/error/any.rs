@@ -3,7 +3,7 @@ use std::fmt::{self, Write as _};
 use super::{BoxError, MAX_TEXT, ToolError, recognise::MAX_BYTES, safe};
 use crate::{
     redact::Rules,
-    text::{Bounded, plain},
+    text::{Bounded, plain, redacted_head},
 };
 
 /// Any error of a tool function: what `?` makes of an error of any type, and `into()` of a text.
@@ -79,7 +79,7 @@ impl fmt::Display for AnyError {
 impl fmt::Debug for AnyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = Bounded::print(MAX_BYTES, &self.0);
-        let text = Rules::default().text(&text, MAX_TEXT).to_string();
+        let text = redacted_head(&Rules::default(), &text, MAX_TEXT);
         text.chars().try_for_each(|c| match c {
             // No line of a peer's begins like one of a log.
             '\n' => f.write_str("\n    "),

@@ -9,7 +9,7 @@ use super::{ErrorKind, Execution, ToolError};
 use crate::{
     hint::{self, HintSource},
     redact::Rules,
-    text::prefix,
+    text::{prefix, redacted_head},
 };
 
 /// A longer body is not parsed, in bytes.
@@ -137,7 +137,7 @@ impl ToolError {
         };
         match text {
             "" => format!("HTTP {status}"),
-            text => format!("HTTP {status}: {}", rules.text(text, MAX_REASON)),
+            text => format!("HTTP {status}: {}", redacted_head(rules, text, MAX_REASON)),
         }
     }
 

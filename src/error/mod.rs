@@ -162,7 +162,7 @@ use crate::{
     call::{CallInfo, JobRef, ReplaySafety},
     event::transition::OpenCause,
     redact::{Redacted, Rules},
-    text::{Short, is_hidden, plain},
+    text::{Short, is_hidden, plain, redacted_head},
 };
 
 /// Any error, as tower and most tool functions have it.
@@ -724,7 +724,7 @@ fn literal_or_safe(message: Cow<'static, str>) -> Cow<'static, str> {
 
 /// Text from outside as an error shows it: redacted, cut, hidden characters as spaces.
 fn safe(rules: &Rules, text: &str) -> String {
-    let shown = rules.text(text, MAX_TEXT).to_string();
+    let shown = redacted_head(rules, text, MAX_TEXT);
     // Most texts need no second copy.
     match shown.contains(is_hidden) {
         true => shown.chars().map(plain).collect(),

@@ -142,6 +142,17 @@ pub(crate) fn plain(c: char) -> char {
     if is_hidden(c) { ' ' } else { c }
 }
 
+/// The first `max` characters of a text without its secrets, and a mark if any are missing. Hidden
+/// characters stay: the caller shows them as spaces.
+pub(crate) fn redacted_head(rules: &Rules, text: &str, max: usize) -> String {
+    let (head, cut) = rules.head(text, max);
+    let mut head = head.into_owned();
+    if cut {
+        head.push_str(TRUNCATED);
+    }
+    head
+}
+
 /// Prints at most `max` characters, redacted, hidden characters as spaces: for names that a model
 /// or a peer chose and that go into messages, spans and labels.
 #[derive(Clone, Copy)]

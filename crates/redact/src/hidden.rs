@@ -1,5 +1,7 @@
 //! Characters that a reader does not see.
 
+use std::borrow::Cow;
+
 /// Returns whether a character is not visible or changes how others look: control characters, line
 /// separators, controls of the direction, and characters without a width.
 ///
@@ -10,7 +12,36 @@
 /// assert!(!is_hidden(' ') && !is_hidden('é'));
 /// ```
 pub fn is_hidden(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || is_format(c)
+    c.is_control() || misleads(c)
+}
+
+/// Returns whether a character parts lines or changes how others are shown, and is not a control
+/// character.
+fn misleads(c: char) -> bool {
+    matches!(c, '\u{2028}' | '\u{2029}') || is_format(c)
+}
+
+/// Escapes characters that turn or hide others (`\u{202e}`), and cuts after `max` characters.
+/// Returns whether that cut anything.
+pub(crate) fn visible(text: Cow<'_, str>, max: usize) -> (Cow<'_, str>, bool) {
+    if text.is_ascii() || !text.contains(misleads) {
+        return (text, false);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut left = max;
+    for c in text.chars() {
+        let escape = misleads(c).then(|| c.escape_unicode());
+        let len = escape.as_ref().map_or(1, ExactSizeIterator::len);
+        if len > left {
+            return (Cow::Owned(shown), true);
+        }
+        left -= len;
+        match escape {
+            Some(escape) => shown.extend(escape),
+            None => shown.push(c),
+        }
+    }
+    (Cow::Owned(shown), false)
 }
 
 /// Returns whether a character only changes how others are shown: controls of the direction,

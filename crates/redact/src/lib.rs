@@ -57,6 +57,9 @@
 //!
 //! # Limits
 //!
+//! Views escape characters that turn or hide others: those of the direction, those without a width,
+//! and line separators are shown as `\u{202e}`.
+//!
 //! Strings of [`MAX_STRING`] characters, [`MAX_DEPTH`] levels, [`MAX_NODES`] values, [`MAX_BYTES`]
 //! bytes of a printed view; [`Rules`] can change them. The time is linear in the bytes that are
 //! read: of a string no more than four times its limit and 1 KiB, unless it is JSON. Redacting

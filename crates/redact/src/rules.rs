@@ -16,6 +16,7 @@ use super::{
 use crate::{
     TRUNCATED,
     config::{ConfigError, refuse_if},
+    hidden::visible,
 };
 
 /// Added keys, words and prefixes together; more are refused.
@@ -397,8 +398,13 @@ pub struct RedactedText<'a> {
 impl fmt::Display for RedactedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (head, cut) = shown::head(self.rules, self.text, self.max, 0);
+        let (head, more) = visible(head, self.max);
         f.write_str(&head)?;
-        if cut { f.write_str(TRUNCATED) } else { Ok(()) }
+        if cut || more {
+            f.write_str(TRUNCATED)
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     TRUNCATED,
+    hidden::visible,
     text::{
         bytes::floor,
         catalog::{ELEMENT, KEY, MEMBER},
@@ -157,9 +158,15 @@ impl<'r> Walk<'r> {
 
     /// A key or a string, redacted and cut: both may be long.
     fn shown<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let (mut text, cut) = shown::head(self.rules, text, self.limits.string, self.nested);
+        let (mut text, mut cut) = shown::head(self.rules, text, self.limits.string, self.nested);
         if matches!(text, Cow::Owned(_)) {
             self.found.set(true);
+        }
+        // The view around a text that is JSON escapes what is in it.
+        if self.nested == 0 {
+            let more;
+            (text, more) = visible(text, self.limits.string);
+            cut |= more;
         }
         self.bytes.set(self.bytes.get().saturating_sub(text.len()));
         if cut {

@@ -16,7 +16,7 @@ use crate::{
     error::ToolError,
     event::{emit, ms, names::span as names},
     redact::Rules,
-    text::plain,
+    text::{plain, redacted_head},
 };
 
 /// The longest text, in characters.
@@ -76,7 +76,7 @@ pub(super) fn response(
 
 /// Returns a text redacted, cut, and without hidden characters.
 fn text(rules: &Rules, text: &[u8]) -> String {
-    let shown = rules.text(&String::from_utf8_lossy(text), MAX).to_string();
+    let shown = redacted_head(rules, &String::from_utf8_lossy(text), MAX);
     shown.chars().map(plain).collect()
 }
 

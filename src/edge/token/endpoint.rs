@@ -33,6 +33,7 @@ use crate::{
     },
     error::{AnyError, ErrorKind, ToolError},
     event::event,
+    text::redacted_head,
 };
 
 /// The longest answer, in bytes.
@@ -296,7 +297,7 @@ fn refusal(status: StatusCode, body: &[u8], sent: &[&Secret], info: &CallInfo) -
                 let text = sent.iter().fold(text, |text, secret| {
                     text.replace(secret.expose(), "[REDACTED]")
                 });
-                let text = info.rules().text(&text, MAX_DESCRIPTION);
+                let text = redacted_head(info.rules(), &text, MAX_DESCRIPTION);
                 format!(": {text}")
             });
             let why = why.unwrap_or_default();

@@ -11,7 +11,7 @@ mod headers;
 mod rules;
 
 use serde_json::{Value, json};
-use toolcall_redact::{REDACTED, Redacted, redact_text};
+use toolcall_redact::{MAX_STRING, REDACTED, Redacted, Rules, redact_text};
 
 use self::forms::{innocent, none_of, secrets, shows};
 
@@ -48,4 +48,52 @@ fn what_is_innocent_survives() {
         }
     }
     none_of("innocents", &failed);
+}
+
+/// S-9b: characters that turn or hide text are escaped, so that a reader sees what there is.
+#[test]
+fn characters_that_turn_or_hide_text_are_escaped_in_every_view() {
+    let hidden = "\u{202e}\u{2066}\u{200b}\u{feff}\u{61c}\u{200d}\u{2028}\u{e0041}\u{ad}";
+    let rules = Rules::new();
+    let mut failed = Vec::new();
+    for c in hidden.chars() {
+        let text = format!("a{c}b");
+        let escaped = format!("a\\u{{{:x}}}b", u32::from(c));
+        let value = json!({ text.as_str(): [text.as_str()] });
+        let views = [
+            (rules.text(&text, 50).to_string(), escaped.clone()),
+            (
+                serde_json::to_value(rules.json(&value))
+                    .unwrap()
+                    .to_string(),
+                json!({ escaped.as_str(): [escaped.as_str()] }).to_string(),
+            ),
+            (
+                rules.json(&value).to_string(),
+                json!({ escaped.as_str(): [escaped.as_str()] }).to_string(),
+            ),
+            (rules.text(&escaped, 50).to_string(), escaped.clone()),
+        ];
+        let wrong = views
+            .into_iter()
+            .filter(|(view, expected)| view != expected);
+        failed.extend(wrong.map(|(view, expected)| format!("{view} is not {expected}")));
+    }
+    none_of("views", &failed);
+}
+
+/// S-9b: an escape is longer than its character, and the limits hold all the same.
+#[test]
+fn escaped_characters_do_not_make_a_view_longer() {
+    let text = "\u{202e}".repeat(1_000);
+    let shown = Rules::new().text(&text, 20).to_string();
+    assert_eq!(shown, "\\u{202e}\\u{202e}...[truncated]");
+    let view = Redacted::of(&json!(text)).to_string();
+    assert!(view.chars().count() <= MAX_STRING + 60, "{view}");
+    assert!(view.ends_with("...[truncated]\""), "{view}");
+    let joined = "👩\u{200d}🚀 naïve 日本語 ❤\u{fe0f} a\tb";
+    assert_eq!(
+        Rules::new().text(joined, 50).to_string(),
+        joined.replace('\u{200d}', "\\u{200d}")
+    );
 }
