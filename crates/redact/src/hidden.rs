@@ -21,16 +21,24 @@ fn misleads(c: char) -> bool {
     matches!(c, '\u{2028}' | '\u{2029}') || is_format(c)
 }
 
+/// Returns whether a character is a part of a picture: emoji, or what changes their looks.
+fn is_emoji(c: char) -> bool {
+    matches!(c, '\u{fe0f}' | '\u{2600}'..='\u{27bf}' | '\u{1f000}'..='\u{1faff}')
+}
+
 /// Escapes characters that turn or hide others (`\u{202e}`), and cuts after `max` characters.
-/// Returns whether that cut anything.
+/// Returns whether that cut anything. The joiner between two emoji stays.
 pub(crate) fn visible(text: Cow<'_, str>, max: usize) -> (Cow<'_, str>, bool) {
     if text.is_ascii() || !text.contains(misleads) {
         return (text, false);
     }
     let mut shown = String::with_capacity(text.len());
     let mut left = max;
-    for c in text.chars() {
-        let escape = misleads(c).then(|| c.escape_unicode());
+    for (at, c) in text.char_indices() {
+        let joins = c == '\u{200d}'
+            && text[..at].chars().next_back().is_some_and(is_emoji)
+            && text[at..].chars().nth(1).is_some_and(is_emoji);
+        let escape = (misleads(c) && !joins).then(|| c.escape_unicode());
         let len = escape.as_ref().map_or(1, ExactSizeIterator::len);
         if len > left {
             return (Cow::Owned(shown), true);

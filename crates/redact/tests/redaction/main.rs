@@ -92,8 +92,5 @@ fn escaped_characters_do_not_make_a_view_longer() {
     assert!(view.chars().count() <= MAX_STRING + 60, "{view}");
     assert!(view.ends_with("...[truncated]\""), "{view}");
     let joined = "👩\u{200d}🚀 naïve 日本語 ❤\u{fe0f} a\tb";
-    assert_eq!(
-        Rules::new().text(joined, 50).to_string(),
-        joined.replace('\u{200d}', "\\u{200d}")
-    );
+    assert_eq!(Rules::new().text(joined, 50).to_string(), joined);
 }
