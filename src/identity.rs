@@ -275,8 +275,8 @@ where
             Err(error) => {
                 // The reservation of the one that was ready is given back.
                 self.inner = self.inner.clone();
-                let info = call.info();
-                return Sent::refused(self.shared.refuse(&info, error), info);
+                let error = self.shared.refuse(&call.info(), error);
+                return Sent::refused(error, call);
             }
         };
         let info = call.info();

@@ -130,7 +130,7 @@ use crate::{
     flow::Sent,
     kit::{
         attempts::{last, made_below},
-        preparing::{Preparing, Unprepared, WaitLimit},
+        limit::WaitLimit,
     },
 };
 
@@ -280,13 +280,13 @@ impl<Res> Next<Res> {
     ///
     /// That the deadline or the caller has ended the wait.
     pub async fn wait<F: Future>(&self, call: &ToolCall, fut: F) -> Result<F::Output, ToolError> {
-        let (mut fut, mut limit) = (pin!(fut), pin!(WaitLimit::of_function(call)));
+        let (mut fut, mut limit) = (pin!(fut), WaitLimit::of_function(call));
         let ended = poll_fn(|cx| match fut.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => limit.as_mut().poll(cx).map(Err),
+            Poll::Pending => limit.poll(cx).map(Err),
         });
-        ended.await.map_err(|why| {
-            let error = why.error().for_call(&call.info());
+        ended.await.map_err(|error| {
+            let error = error.for_call(&call.info());
             if self.may_have_run {
                 call.set_ambiguous();
             }
@@ -306,14 +306,10 @@ impl<Res> Next<Res> {
         } else {
             // An instance of its own: what it has reserved is free again if the wait ends, or is
             // dropped.
-            let mut preparing = pin!(Preparing::new(self.svc.clone(), &call));
-            let mut call = Some(call);
-            let mut send = |svc: &mut Boxed<Res>| {
-                release();
-                svc.call(call.take().expect("called once"))
-            };
-            let sent = poll_fn(|cx| preparing.as_mut().poll(cx).map(|svc| svc.map(&mut send)));
-            sent.await.map_err(Unprepared::into_error)?
+            let (mut svc, mut limit) = (self.svc.clone(), WaitLimit::of(&call));
+            poll_fn(|cx| limit.poll_ready(&mut svc, cx)).await?;
+            release();
+            svc.call(call)
         };
         if is_attempt {
             self.made += 1;

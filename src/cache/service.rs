@@ -154,8 +154,7 @@ where
         };
         count.fetch_add(1, Relaxed);
         reuse::tell(info, "cache");
-        let answer = end.map_err(|error| error.for_call(info))?;
-        let answer = reuse::copy_of::<Res>(&answer);
+        let answer = reuse::copy_of::<Res>(&end?);
         Ok(answer.expect("the type is part of the key"))
     }
 

@@ -359,6 +359,11 @@ impl ToolCall {
         self.data.cancellation.as_ref()
     }
 
+    /// Returns whether the caller has cancelled the call.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancellation().is_some_and(|t| t.is_cancelled())
+    }
+
     /// Which attempt this is, from 1. The 65,535th and all later ones have that number.
     #[inline]
     pub fn attempt(&self) -> u32 {

@@ -21,8 +21,8 @@ use crate::{
     error::{ErrorKind, ToolError},
     flow::{Ends, Held, Step},
     kit::{
+        limit,
         per_tool::PerTool,
-        preparing::GivenUp,
         registry::{Entry, Evict, Keep},
     },
 };
@@ -195,7 +195,7 @@ impl<Res> Ends<Res> for Held<Place> {
         if matches!(self.own.stage, Stage::Running) || self.own.take() {
             return Ok(Step::Go);
         }
-        GivenUp::refuse(call)?;
+        limit::check(call)?;
         self.own.enter(call)?;
         Ok(Step::Wait)
     }

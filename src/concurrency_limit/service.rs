@@ -6,7 +6,7 @@ use crate::{
     call::ToolCall,
     error::ToolError,
     flow::{Flow, Gate, Gated, Held, Readiness},
-    kit::preparing::GivenUp,
+    kit::limit,
 };
 
 /// Bounds how many calls of a key run at a time. See the [module docs](super) for an example.
@@ -26,7 +26,7 @@ impl<Res> Gate<Res> for ConcurrencyLimitHandle {
             .keep(&info, || KeyLimit::new(&self.settings, call));
         let own = Place::new(entry);
         if !ready.is_yes() {
-            GivenUp::refuse(call)?;
+            limit::check(call)?;
             own.refusal(call).map_or(Ok(()), Err)?;
         }
         Ok(Held { info, own })

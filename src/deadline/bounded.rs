@@ -1,5 +1,4 @@
 use std::{
-    pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -11,7 +10,11 @@ use crate::{
     call::{CallInfo, Claim, ToolCall},
     error::{ErrorKind, TimeoutLimit, ToolError},
     flow::{Ends, Flow, Gate, Gated, Readiness, Step, Ticket},
-    kit::{caller::Caller, drain::Drain, preparing::GivenUp, timer::Timer},
+    kit::{
+        drain::Drain,
+        limit::{self, Caller},
+        timer::Timer,
+    },
 };
 
 /// Ends calls at their deadline. See the [module docs](super) for an example.
@@ -66,7 +69,7 @@ impl<Res> Gate<Res> for DeadlineLayer {
         // token.
         let is_drained = call.is_claimed(Claim::Drain);
         let at = self.settings.limit(now, call);
-        if Caller::has_cancelled(call) || at.is_some_and(|at| at <= now) {
+        if call.is_cancelled() || at.is_some_and(|at| at <= now) {
             return Err(refused(call));
         }
         let limit = Limit {
@@ -98,9 +101,9 @@ impl<Res> Gate<Res> for DeadlineLayer {
 /// The call is not started.
 #[cold]
 fn refused(call: &ToolCall) -> ToolError {
-    match Caller::has_cancelled(call) {
-        true => GivenUp::Cancelled.error(),
-        false => GivenUp::Deadline.error().with_elapsed(Duration::ZERO),
+    match call.is_cancelled() {
+        true => limit::cancelled(),
+        false => limit::too_late().with_elapsed(Duration::ZERO),
     }
 }
 
@@ -140,7 +143,7 @@ impl Bounded {
     /// Ready with the error once the call has to end.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<ToolError> {
         if !self.drain.has_begun() {
-            let error = if Pin::new(&mut self.caller).poll_cancelled(cx).is_ready() {
+            let error = if self.caller.poll_cancelled(cx).is_ready() {
                 ToolError::new(ErrorKind::Cancelled, "cancelled by the caller")
             } else {
                 ready!(self.timer.poll(cx, || self.limit.at));

@@ -16,6 +16,7 @@ use tower_service::Service;
 
 pub(crate) use super::wait::{Before, Way};
 use super::{
+    ready::Prepared,
     refusal::Refusal,
     wait::{self, End, Wait},
 };
@@ -23,14 +24,15 @@ use crate::{
     call::ToolCall,
     error::ToolError,
     kit::{
+        attempts::Template,
         cold::Cold,
         inner::{self, call_in_place},
-        ready::Prepared,
+        lane::Spread,
     },
 };
 
-/// The decisions of a layer about calls that arrive.
-pub trait Enter<S: Service<ToolCall>> {
+/// The decisions of a layer about calls that arrive: its settings.
+pub trait Enter<S: Service<ToolCall>>: Sized {
     /// The part of one call, from its arrival to its end.
     type Ticket: Again<S>;
 
@@ -39,7 +41,10 @@ pub trait Enter<S: Service<ToolCall>> {
     const PASSES: bool = false;
 
     /// Looks at a call that has just arrived. Changes it, or refuses it.
-    fn enter(&self, call: &mut ToolCall) -> Result<Self::Ticket, ToolError>;
+    fn enter(
+        shared: &Spread<Template<S, Self>>,
+        call: &mut ToolCall,
+    ) -> Result<Self::Ticket, ToolError>;
 }
 
 /// The part of one call in a layer that may send it again.
@@ -66,13 +71,14 @@ pub enum After<S, Res> {
 #[derive(Clone)]
 pub struct Repeats<S, G> {
     inner: Prepared<S>,
-    pub(crate) gate: G,
+    shared: Spread<Template<S, G>>,
 }
 
-impl<S, G> Repeats<S, G> {
+impl<S: Clone, G> Repeats<S, G> {
     pub(crate) fn new(inner: S, gate: G) -> Self {
+        let shared = Spread::new(Template::new(inner.clone(), gate));
         let inner = Prepared::new(inner);
-        Self { inner, gate }
+        Self { inner, shared }
     }
 }
 
@@ -98,29 +104,12 @@ where
 
     #[inline(never)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let mut ticket = match self.gate.enter(&mut call) {
-            Ok(ticket) => Cold::of(ticket),
+        match G::enter(&self.shared, &mut call) {
+            Ok(ticket) => Repeated::send(&mut self.inner, call, ticket, G::PASSES, |sent| sent),
             Err(refusal) => {
                 self.inner.renew();
-                return Repeated::refused(refusal, &call);
+                Repeated::refused(refusal.for_call(&call.info()), call)
             }
-        };
-        let begun = match ticket.0.as_mut() {
-            Some(ticket) if !G::PASSES => wait::begin(&mut self.inner, &mut call, ticket),
-            _ => Ok(None),
-        };
-        match begun {
-            Ok(None) => {
-                call.release();
-                call_in_place(self.inner.get(), call, |fut| Repeated {
-                    fut: Some(fut),
-                    wait: None,
-                    refused: None,
-                    ticket: ticket.0.take(),
-                })
-            }
-            Ok(Some(wait)) => Repeated::waits(wait, call, ticket),
-            Err(error) => Repeated::refused(error, &call),
         }
     }
 }
@@ -129,7 +118,7 @@ impl<S: fmt::Debug, G: fmt::Debug> fmt::Debug for Repeats<S, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Repeats");
         debug
-            .field("settings", &self.gate)
+            .field("settings", &self.shared.settings)
             .field("inner", &self.inner.svc)
             .finish()
     }
@@ -154,12 +143,55 @@ pin_project! {
 }
 
 impl<S, F, T> Repeated<S, F, T> {
+    /// Decides about a call and sends it, unless it has to wait. Of one that passes the service is
+    /// ready, and nothing is decided.
+    ///
+    /// `wrap` makes the layer's own future around this one; it neither panics nor owns anything.
+    #[inline]
+    pub(crate) fn send<R>(
+        inner: &mut Prepared<S>,
+        mut call: ToolCall,
+        ticket: T,
+        passes: bool,
+        wrap: impl FnOnce(Self) -> R,
+    ) -> R
+    where
+        S: Service<ToolCall, Future = F> + Clone,
+        T: Before<S>,
+    {
+        let mut ticket = Cold::of(ticket);
+        let begun = match ticket.0.as_mut() {
+            Some(ticket) if !passes => wait::begin(inner, &mut call, ticket),
+            _ => Ok(None),
+        };
+        match begun {
+            Ok(None) => {
+                call.release();
+                call_in_place(&mut inner.svc, call, |fut| {
+                    wrap(Self {
+                        fut: Some(fut),
+                        wait: None,
+                        refused: None,
+                        ticket: ticket.0.take(),
+                    })
+                })
+            }
+            Ok(Some(wait)) => wrap(Self::waits(wait, call, ticket)),
+            Err(error) => wrap(Self::refused(error, call)),
+        }
+    }
+
+    /// Returns the ticket of a call that was sent. After its end too.
+    pub(crate) fn ticket(self: Pin<&mut Self>) -> Option<&mut T> {
+        self.project().ticket.as_mut()
+    }
+
     #[cold]
-    fn refused(error: ToolError, call: &ToolCall) -> Self {
+    fn refused(error: ToolError, call: ToolCall) -> Self {
         Self {
             fut: None,
             wait: None,
-            refused: Some(Refusal::new(error, call.info())),
+            refused: Some(Refusal::new(error, call)),
             ticket: None,
         }
     }

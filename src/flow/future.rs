@@ -10,10 +10,11 @@ use tower_service::Service;
 
 use super::{
     Ends, Gate, Ticket,
+    ready::Prepared,
     sent::Sent,
     wait::{self, End, Of, Wait, Way},
 };
-use crate::{call::ToolCall, error::ToolError, kit::ready::Prepared};
+use crate::{call::ToolCall, error::ToolError};
 
 pin_project! {
     /// A call on its way through a [`Gated`](super::Gated) service: the future of its response.
@@ -28,9 +29,9 @@ pin_project! {
 
 impl<S, F, T: Ticket> Flow<S, F, T> {
     #[cold]
-    fn refused(error: ToolError, call: &ToolCall) -> Self {
+    fn refused(error: ToolError, call: ToolCall) -> Self {
         Self {
-            sent: Sent::refused(error, call.info()),
+            sent: Sent::refused(error, call),
             wait: None,
         }
     }
@@ -55,17 +56,17 @@ impl<S, F, T: Ticket> Flow<S, F, T> {
             Ok(ticket) => ticket,
             Err(refusal) => {
                 inner.renew();
-                return Self::refused(refusal, &call);
+                return Self::refused(refusal.for_call(&call.info()), call);
             }
         };
         match wait::begin(inner, &mut call, &mut Of(&mut ticket)) {
             Ok(None) => {
                 call.release();
                 let wrap = |sent| Self { sent, wait: None };
-                Sent::call(inner.get(), call, ticket, wrap)
+                Sent::call(&mut inner.svc, call, ticket, wrap)
             }
             Ok(Some(wait)) => Self::waits(wait, call, ticket),
-            Err(error) => Self::refused(error, &call),
+            Err(error) => Self::refused(error, call),
         }
     }
 }

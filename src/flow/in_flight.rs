@@ -5,11 +5,7 @@ use std::{mem::ManuallyDrop, time::Duration};
 use tokio::time::Instant;
 
 use super::{Ticket, refusal::Refusal};
-use crate::{
-    call::{CallInfo, ToolCall},
-    error::ToolError,
-    kit::cold::Cold,
-};
+use crate::{call::ToolCall, error::ToolError, kit::cold::Cold};
 
 /// How a call was abandoned: its response future was dropped unfinished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +78,7 @@ impl<T: Ticket> InFlight<T> {
 
     /// Holds the error of a call that is not sent.
     #[cold]
-    pub(super) fn refused(error: ToolError, call: CallInfo) -> Self {
+    pub(super) fn refused(error: ToolError, call: ToolCall) -> Self {
         Self {
             ticket: Cold::default(),
             times: Times::Unsent(Refusal::new(error, call)),

@@ -269,6 +269,7 @@ pub(crate) mod again;
 mod future;
 mod held;
 pub(crate) mod in_flight;
+mod ready;
 mod refusal;
 mod sent;
 mod service;
@@ -281,12 +282,10 @@ use std::{
 
 use tokio::time::Instant;
 
-#[doc(inline)]
-pub use self::in_flight::Abandoned;
 pub use self::{future::Flow, service::Gated};
-pub(crate) use self::{held::Held, sent::Sent, service::Watched};
+pub(crate) use self::{held::Held, ready::Prepared, sent::Sent, service::Watched};
 #[doc(inline)]
-pub use crate::kit::ready::Readiness;
+pub use self::{in_flight::Abandoned, ready::Readiness};
 use crate::{
     call::{CallInfo, ToolCall},
     error::{ErrorKind, ToolError},

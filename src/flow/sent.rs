@@ -12,11 +12,7 @@ use super::{
     Ends, Gate, Readiness, Ticket,
     in_flight::{Beginning, InFlight},
 };
-use crate::{
-    call::{CallInfo, ToolCall},
-    error::ToolError,
-    kit::inner::call_in_place,
-};
+use crate::{call::ToolCall, error::ToolError, kit::inner::call_in_place};
 
 pin_project! {
     /// A call that was sent, or refused when it arrived.
@@ -42,7 +38,7 @@ impl<F, T: Ticket> Sent<F, T> {
     }
 
     /// Ends a call with the error that keeps it from being sent.
-    pub(crate) fn refused(error: ToolError, call: CallInfo) -> Self {
+    pub(crate) fn refused(error: ToolError, call: ToolCall) -> Self {
         Self {
             fut: None,
             flight: InFlight::refused(error, call),
@@ -72,7 +68,7 @@ impl<F, T: Ticket> Sent<F, T> {
     {
         match gate.look(&mut call, &Readiness::Yes) {
             Ok(ticket) => Self::call(svc, call, ticket, |sent| sent),
-            Err(refusal) => Self::refused(refusal, call.info()),
+            Err(refusal) => Self::refused(refusal.for_call(&call.info()), call),
         }
     }
 

@@ -5,8 +5,8 @@ use std::{
 
 use tower_service::Service;
 
-use super::{Flow, Gate, Sent};
-use crate::{call::ToolCall, error::ToolError, kit::ready::Prepared};
+use super::{Flow, Gate, Sent, ready::Prepared};
+use crate::{call::ToolCall, error::ToolError};
 
 /// The service of a layer that decides about calls. Always ready.
 #[derive(Clone)]

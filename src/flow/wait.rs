@@ -1,7 +1,6 @@
 //! The wait of a call before it is sent: for its turn, and for the inner service.
 
 use std::{
-    pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -9,13 +8,12 @@ use std::{
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::{Ends, Step};
+use super::{Ends, Step, ready::Prepared};
 use crate::{
     call::ToolCall,
     error::ToolError,
     kit::{
-        preparing::{Preparing, Unprepared},
-        ready::{Prepared, Taken},
+        limit::{Unready, WaitLimit},
         timer::Timer,
     },
 };
@@ -59,7 +57,9 @@ impl From<Step> for Way {
 /// The decisions about a call that is not sent yet.
 pub trait Before<S: Service<ToolCall>> {
     /// Adds the names of the call to its error.
-    fn stamp(&self, error: ToolError) -> ToolError;
+    fn stamp(&self, call: &ToolCall, error: ToolError) -> ToolError {
+        error.for_call(&call.info())
+    }
 
     /// Decides whether a call waits before the inner service is asked whether it is ready, or
     /// refuses it. Follows each [`Way::Until`] as well. If the service is ready,
@@ -103,7 +103,7 @@ pub(super) struct Of<'a, T>(pub(super) &'a mut T);
 
 impl<S: Service<ToolCall>, T: Ends<S::Response>> Before<S> for Of<'_, T> {
     #[inline]
-    fn stamp(&self, error: ToolError) -> ToolError {
+    fn stamp(&self, _: &ToolCall, error: ToolError) -> ToolError {
         error.for_call(self.0.info())
     }
 
@@ -139,7 +139,8 @@ impl<S: Service<ToolCall>, T: Ends<S::Response>> Before<S> for Of<'_, T> {
     }
 }
 
-/// Decides about a call that has arrived. `None`: it is sent, and `inner` is ready for it.
+/// Decides about a call that has arrived. `None`: it is sent, and `inner` is ready for it. An error
+/// has the names of the call.
 #[inline]
 pub(super) fn begin<S, T>(
     inner: &mut Prepared<S>,
@@ -151,26 +152,28 @@ where
     T: Before<S>,
 {
     let way = match ticket.arrive(call, inner.readiness().is_yes()) {
-        Ok(Way::Go) => match inner.take() {
-            Taken::Ready => match ticket.admit(call) {
-                Ok(Way::Go) => return Ok(None),
-                way => way.map(|way| (None, way)),
-            },
-            Taken::Wait(svc) => return Ok(Some((svc, Way::Go))),
-            Taken::Failed(error) => failed(ticket, call, error),
+        Ok(Way::Go) if inner.take_ready() => match ticket.admit(call) {
+            Ok(Way::Go) => return Ok(None),
+            way => way.map(|way| (None, way)),
+        },
+        Ok(Way::Go) => match inner.take_unready() {
+            Ok(svc) => return Ok(Some((svc, Way::Go))),
+            Err(error) => failed(ticket, call, error),
         },
         way => way.map(|way| (None, way)),
     };
     inner.renew();
     match way {
         Ok((svc, way)) => Ok(Some((svc.unwrap_or_else(|| inner.svc.clone()), way))),
-        Err(error) => Err(error),
+        Err(error) => Err(ticket.stamp(call, error)),
     }
 }
 
 /// A call that waits to be sent. While it waits for its turn, the service has nothing reserved.
 pub(super) struct Wait<S> {
-    preparing: Preparing<S>,
+    /// The instance that was polled, with its place in the queue.
+    svc: S,
+    limit: WaitLimit,
     call: Option<ToolCall>,
     way: Way,
     /// The beginning of the wait for the turn.
@@ -187,7 +190,8 @@ type Due<'s, S, Res> = Result<(&'s mut S, ToolCall), End<Res>>;
 impl<S> Wait<S> {
     pub(super) fn new((svc, way): (S, Way), call: ToolCall) -> Self {
         Self {
-            preparing: Preparing::new(svc, &call),
+            svc,
+            limit: WaitLimit::of(&call),
             call: Some(call),
             way,
             since: way.since(),
@@ -203,6 +207,18 @@ impl<S> Wait<S> {
         }
     }
 
+    /// Lets the call wait once more, for this instance if it is given.
+    fn restart(&mut self, svc: Option<S>, way: Way) {
+        if let Some(svc) = svc {
+            self.svc = svc;
+        }
+        if let Some(call) = &self.call {
+            self.limit = WaitLimit::of(call);
+        }
+        (self.way, self.since) = (way, way.since());
+        self.timer.reset();
+    }
+
     /// Ready once the call is sent, or has its end.
     pub(super) fn poll<'s, T>(
         &'s mut self,
@@ -214,19 +230,18 @@ impl<S> Wait<S> {
         S::Error: Into<ToolError>,
         T: Before<S>,
     {
-        let mut preparing = Pin::new(&mut self.preparing);
         let mut turns = 0;
         loop {
             let call = self.call.as_mut().expect("polled after completion");
             let next = match self.way {
-                Way::Go => match ready!(preparing.as_mut().poll(cx)) {
-                    Ok(svc) => match ticket.admit(call) {
+                Way::Go => match ready!(self.limit.poll_ready(&mut self.svc, cx)) {
+                    Ok(()) => match ticket.admit(call) {
                         Ok(Way::Go) => break,
                         // A clone: nothing stays reserved while the call waits.
-                        way => way.map(|way| (Some(svc.clone()), way)),
+                        way => way.map(|way| (Some(self.svc.clone()), way)),
                     },
-                    Err(Unprepared::GivenUp(why)) => Err(ticket.gave_up(why.error(), Step::Go)),
-                    Err(Unprepared::Failed(error)) => failed(ticket, call, error),
+                    Err(Unready::GivenUp(error)) => Err(ticket.gave_up(error, Step::Go)),
+                    Err(Unready::Failed(error)) => failed(ticket, call, error),
                 }
                 .map_err(Err),
                 way => {
@@ -240,8 +255,8 @@ impl<S> Wait<S> {
                     let turn = match turn {
                         Poll::Ready(turn) => turn,
                         Poll::Pending => {
-                            let why = ready!(preparing.as_mut().poll_given_up(cx));
-                            Err(Err(ticket.gave_up(why.error(), Step::Wait)))
+                            let error = ready!(self.limit.poll(cx));
+                            Err(Err(ticket.gave_up(error, Step::Wait)))
                         }
                     };
                     ticket.waited(self.since.map_or(Duration::ZERO, |at| at.elapsed()));
@@ -249,22 +264,18 @@ impl<S> Wait<S> {
                 }
             };
             match next {
-                Ok((svc, way)) => {
-                    preparing.as_mut().restart(svc, call);
-                    (self.way, self.since) = (way, way.since());
-                    self.timer.reset();
-                }
+                Ok((svc, way)) => self.restart(svc, way),
                 Err(end) => {
                     // An error says whether the call was sent, an answer does not.
                     if end.is_err() {
                         call.release();
                     }
-                    return Poll::Ready(Err(end.map_err(|e| ticket.stamp(e))));
+                    return Poll::Ready(Err(end.map_err(|e| ticket.stamp(call, e))));
                 }
             }
         }
         let call = self.call.take().expect("there until it is sent");
-        Poll::Ready(Ok((preparing.service(), call)))
+        Poll::Ready(Ok((&mut self.svc, call)))
     }
 }
 
@@ -294,7 +305,7 @@ fn failed<S: Service<ToolCall>>(
     call: &mut ToolCall,
     error: ToolError,
 ) -> Result<(Option<S>, Way), ToolError> {
-    let error = ticket.stamp(error);
+    let error = ticket.stamp(call, error);
     let (svc, way) = ticket.not_ready(call, error)?;
     Ok((Some(svc), way))
 }

@@ -32,37 +32,6 @@ where
     build(svc.call(call))
 }
 
-/// The part of a call that its service keeps while it calls the inner one. The frame of `call` then
-/// owns nothing that a panic has to drop, and the inner future is made in its place, as by
-/// [`call_in_place`]. After a panic it is dropped with the service, or by the next call.
-#[derive(Debug)]
-pub(crate) struct Parked<T>(Option<T>);
-
-impl<T> Parked<T> {
-    #[inline]
-    pub(crate) fn park(&mut self, part: T) {
-        self.0 = Some(part);
-    }
-
-    #[inline]
-    pub(crate) fn take(&mut self) -> Option<T> {
-        self.0.take()
-    }
-}
-
-impl<T> Default for Parked<T> {
-    fn default() -> Self {
-        Self(None)
-    }
-}
-
-/// A clone calls for itself.
-impl<T> Clone for Parked<T> {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
-}
-
 /// Polls `fut`, and drops it as soon as it is ready: its permits and connections are free then, not
 /// when the future around it is dropped.
 #[inline]

@@ -1,9 +1,7 @@
-//! The parts that layers share: an inner service and its readiness, state by key, values by key,
-//! shares, time.
+//! The parts that layers share: the end of a wait, state by key, values by key, shares, time.
 
 pub(crate) mod attempts;
 pub mod backoff;
-pub(crate) mod caller;
 pub(crate) mod cold;
 pub(crate) mod converted;
 pub(crate) mod drain;
@@ -14,10 +12,9 @@ pub(crate) mod inert;
 pub(crate) mod inner;
 pub(crate) mod keys;
 pub(crate) mod lane;
+pub(crate) mod limit;
 pub(crate) mod per_tool;
-pub(crate) mod preparing;
 pub(crate) mod principal;
-pub(crate) mod ready;
 pub(crate) mod registry;
 pub(crate) mod reuse;
 pub(crate) mod share;

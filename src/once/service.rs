@@ -107,7 +107,7 @@ fn enter(
     });
     if id.as_ref().is_some_and(|id| id.len() > MAX_ID) || owner.len() > MAX_PRINCIPAL {
         let text = "the key, or the principal, of the call is too long";
-        return Err(ToolError::refusal(ErrorKind::InvalidInput, text).for_call(&info));
+        return Err(ToolError::refusal(ErrorKind::InvalidInput, text));
     }
     let (flights, ttl) = match id {
         Some(_) => (&rules.keyed, rules.ttl),
@@ -125,7 +125,7 @@ fn enter(
             replay: call.replay_safety(),
             below: call.observe(),
         })),
-        Err(why) => Err(no_place(why).for_call(&info)),
+        Err(why) => Err(no_place(why)),
     }
 }
 
@@ -145,7 +145,7 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
         _: Source,
         info: &CallInfo,
     ) -> Result<Res, ToolError> {
-        let refusal = match end {
+        Err(match end {
             Ok(Kept::Answer(answer, is_reported)) => {
                 info.record(|record| record.set_reported(is_reported));
                 reuse::tell(info, "once");
@@ -155,15 +155,14 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
             Ok(Kept::Failed(error)) | Err(error) => {
                 reuse::tell(info, "once");
                 let error = error.for_call(info);
-                return Err(match self.is_by_arguments {
+                match self.is_by_arguments {
                     true => not_run_again(error),
                     false => error,
-                });
+                }
             }
             Ok(Kept::NoRoom) => already_done(),
             Ok(Kept::Unknown(first)) => unknown(first.as_ref()),
-        };
-        Err(refusal.for_call(info))
+        })
     }
 
     fn begin(&mut self) {

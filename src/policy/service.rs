@@ -3,7 +3,7 @@ use crate::{
     call::ToolCall,
     error::ToolError,
     flow::{Flow, Gate, Gated, Readiness},
-    kit::preparing::GivenUp,
+    kit::limit,
 };
 
 /// Allows calls, denies them, or asks for approval. See the [module docs](super) for an example.
@@ -36,5 +36,5 @@ fn may_ask(call: &ToolCall, ready: &Readiness) -> Result<(), ToolError> {
         return Err(error.clone());
     }
     call.check().map_err(ToolError::into_own_refusal)?;
-    GivenUp::refuse(call)
+    limit::check(call)
 }

@@ -6,10 +6,8 @@ use super::service::Polling;
 use crate::{
     config::{ConfigError, refuse_if},
     kit::{
-        attempts::Template,
         backoff::{Backoff, Jitter},
         inert::Inert,
-        lane::Spread,
     },
 };
 
@@ -103,7 +101,6 @@ impl<S: Clone, J: Clone> Layer<S> for PollLayer<J> {
     type Service = Polling<S, J>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let template = Template::new(inner.clone(), self.clone());
-        Polling::new(inner, Spread::new(template))
+        Polling::new(inner, self.clone())
     }
 }

@@ -2,7 +2,6 @@
 
 use std::{
     mem,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
@@ -24,7 +23,7 @@ use crate::{
         Step,
         again::{After, Again, Before, Way},
     },
-    kit::{attempts::Template, caller::Caller, cold::Cold, lane::Kept, timer::Timer},
+    kit::{attempts::Template, cold::Cold, lane::Kept, limit::Caller, timer::Timer},
 };
 
 /// Waits that are added one by one.
@@ -77,7 +76,7 @@ struct Work {
     at: Option<Instant>,
     timer: Timer,
     /// Of a poll that runs.
-    caller: Option<Pin<Box<Caller>>>,
+    caller: Option<Caller>,
 }
 
 impl Work {
@@ -200,7 +199,7 @@ where
             }
             Err(end) => {
                 self.ended();
-                Err(end.map_err(|e| self.stamp(e)))
+                Err(end.map_err(|e| e.for_call(&self.call.info())))
             }
         }
     }
@@ -266,7 +265,7 @@ impl<S, J> Poller<S, J> {
     /// call.
     fn bear(&mut self, error: ToolError) -> Result<Option<Duration>, ToolError> {
         let is_borne = match error.kind() {
-            ErrorKind::Cancelled if Caller::has_cancelled(&self.call) => {
+            ErrorKind::Cancelled if self.call.is_cancelled() => {
                 return Err(self.cancelled());
             }
             // The time of one poll: that of the job is looked at next.
@@ -389,7 +388,8 @@ where
     S::Future: Send,
     J: Job<S::Response> + 'static,
 {
-    fn stamp(&self, error: ToolError) -> ToolError {
+    /// A poll has other names.
+    fn stamp(&self, _: &ToolCall, error: ToolError) -> ToolError {
         error.for_call(&self.call.info())
     }
 
@@ -444,10 +444,8 @@ where
             return Poll::Pending;
         };
         let call = &self.call;
-        let caller = work
-            .caller
-            .get_or_insert_with(|| Box::pin(Caller::of(call)));
-        let error = match caller.as_mut().poll_cancelled(cx) {
+        let caller = work.caller.get_or_insert_with(|| Caller::of(call));
+        let error = match caller.poll_cancelled(cx) {
             Poll::Ready(()) => self.cancelled(),
             Poll::Pending => {
                 ready!(work.timer.poll(cx, || self.end));
@@ -455,7 +453,7 @@ where
             }
         };
         self.ended();
-        Poll::Ready(self.stamp(error))
+        Poll::Ready(error.for_call(&self.call.info()))
     }
 
     fn again(&mut self, result: Result<S::Response, ToolError>) -> After<S, S::Response> {

@@ -18,8 +18,8 @@ use crate::{
     error::{ErrorKind, QUOTA_IMPOSSIBLE, ToolError, Words},
     flow::{Ends, Held, Step},
     kit::{
+        limit,
         per_tool::PerTool,
-        preparing::GivenUp,
         registry::{Entry, Evict, Keep},
         timer::Timer,
     },
@@ -231,7 +231,7 @@ impl<Res> Ends<Res> for Held<Units> {
         if self.own.turn.take().is_some() || self.own.take() {
             return Ok(Step::Go);
         }
-        GivenUp::refuse(call)?;
+        limit::check(call)?;
         self.own.enter(call)?;
         Ok(Step::Wait)
     }

@@ -6,7 +6,7 @@ use crate::{
     call::ToolCall,
     error::ToolError,
     flow::{Flow, Gate, Gated, Held, Readiness},
-    kit::preparing::GivenUp,
+    kit::limit,
 };
 
 /// Gives the calls of a key so many units per period. See the [module docs](super) for an example.
@@ -25,7 +25,7 @@ impl<Res> Gate<Res> for QuotaHandle {
             .keep(&info, || KeyQuota::new(&self.settings, call));
         let own = Units::new(entry, self.settings.cost(call));
         if !ready.is_yes() {
-            GivenUp::refuse(call)?;
+            limit::check(call)?;
             own.refusal(call).map_or(Ok(()), Err)?;
         }
         Ok(Held { info, own })

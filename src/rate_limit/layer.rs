@@ -11,18 +11,14 @@ use super::{
     gate::MAX_COOLDOWN,
     handle::RateLimitHandle,
     keyed::{KeyGate, Settings},
-    service::{Gates, RateLimitBackoff},
+    service::RateLimitBackoff,
 };
 use crate::{
     config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Listen, Listener},
     key::Keys,
-    kit::{
-        attempts::Template,
-        backoff::{Jitter, Random},
-        lane::Spread,
-    },
+    kit::backoff::{Jitter, Random},
     outcome::{ByError, Classify, Outcome},
 };
 
@@ -33,8 +29,8 @@ use crate::{
 #[derive(Clone)]
 #[must_use]
 pub struct RateLimitBackoffLayer<C = ByError> {
-    gates: RateLimitHandle,
-    classifier: C,
+    pub(super) gates: RateLimitHandle,
+    pub(super) classifier: C,
 }
 
 impl RateLimitBackoffLayer {
@@ -66,12 +62,7 @@ impl<S: Clone, C: Clone> Layer<S> for RateLimitBackoffLayer<C> {
     type Service = RateLimitBackoff<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let template = Template::new(inner.clone(), self.gates.clone());
-        let gates = Gates {
-            shared: Spread::new(template),
-            classifier: self.classifier.clone(),
-        };
-        RateLimitBackoff::new(inner, gates)
+        RateLimitBackoff::new(inner, self.clone())
     }
 }
 

@@ -1,6 +1,6 @@
 use tower_service::Service;
 
-use super::{handle::RateLimitHandle, keyed::KeyGate, turn::Ticket};
+use super::{keyed::KeyGate, layer::RateLimitBackoffLayer, turn::Ticket};
 use crate::{
     call::{Claim, ToolCall},
     error::ToolError,
@@ -13,21 +13,12 @@ use crate::{
 };
 
 /// Waits out rate limits. See the [module docs](super) for an example.
-pub type RateLimitBackoff<S, C = ByError> = Repeats<S, Gates<S, C>>;
+pub type RateLimitBackoff<S, C = ByError> = Repeats<S, RateLimitBackoffLayer<C>>;
 
 /// Response future for [`RateLimitBackoff`].
 pub type ResponseFuture<S, F, C = ByError> = Repeated<S, F, Ticket<S, C>>;
 
-/// The gates of one layer value.
-#[derive(Clone)]
-pub struct Gates<S, C> {
-    pub(super) shared: Spread<Template<S, RateLimitHandle>>,
-    pub(super) classifier: C,
-}
-
-crate::text::debug_fields!({S, C} |this| Gates<S, C> { settings: this.shared.settings, .. });
-
-impl<S, C> Enter<S> for Gates<S, C>
+impl<S, C> Enter<S> for RateLimitBackoffLayer<C>
 where
     S: Service<ToolCall> + Clone,
     C: Classify<S::Response> + Clone,
@@ -35,8 +26,11 @@ where
     type Ticket = Ticket<S, C>;
 
     #[inline]
-    fn enter(&self, call: &mut ToolCall) -> Result<Ticket<S, C>, ToolError> {
-        let gates = &self.shared.settings;
+    fn enter(
+        shared: &Spread<Template<S, Self>>,
+        call: &mut ToolCall,
+    ) -> Result<Ticket<S, C>, ToolError> {
+        let Self { gates, classifier } = &shared.settings;
         let settings = &*gates.settings;
         // An outer layer that repeats calls waits out their limits as well.
         let ours = !call.is_claimed(Claim::Retry) && !call.claim(Claim::RateLimit);
@@ -49,12 +43,11 @@ where
         let made = call.attempt().wrapping_sub(1);
         let attempts = match repeats {
             true => {
-                let shared = self.shared.keep();
                 let claim = (Claim::RateLimit, made);
-                Attempts::Many(Resend::new(call.copy(), shared, claim, false))
+                Attempts::Many(Resend::new(call.copy(), shared.keep(), claim, false))
             }
             false => Attempts::Once(info, made),
         };
-        Ok(Ticket::new(attempts, entry, self.classifier.clone()))
+        Ok(Ticket::new(attempts, entry, classifier.clone()))
     }
 }

@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::{gate::Admission, handle::RateLimitHandle, keyed::KeyGate};
+use super::{gate::Admission, keyed::KeyGate, layer::RateLimitBackoffLayer};
 use crate::{
     call::{ReplaySafety, ToolCall},
     error::{ErrorKind, Evidence, Execution, ToolError},
@@ -12,13 +12,13 @@ use crate::{
         Step,
         again::{After, Again, Before, Way},
     },
-    kit::{attempts::Attempts, caller::Caller, preparing::GivenUp, registry::Entry},
+    kit::{attempts::Attempts, limit, registry::Entry},
     outcome::{Classify, Outcome},
 };
 
 /// One call on its way through the gate of its key.
 pub struct Ticket<S, C> {
-    pub(super) attempts: Attempts<S, RateLimitHandle>,
+    pub(super) attempts: Attempts<S, RateLimitBackoffLayer<C>>,
     entry: Arc<Entry<KeyGate>>,
     classifier: C,
     /// The round of the gate in which it has its turn, until it meets a limit.
@@ -34,7 +34,7 @@ crate::text::opaque_debug!({S, C} Ticket<S, C>);
 impl<S, C> Ticket<S, C> {
     #[inline]
     pub(super) fn new(
-        attempts: Attempts<S, RateLimitHandle>,
+        attempts: Attempts<S, RateLimitBackoffLayer<C>>,
         entry: Arc<Entry<KeyGate>>,
         classifier: C,
     ) -> Self {
@@ -87,9 +87,7 @@ impl<S, C> Ticket<S, C> {
         call: &ToolCall,
         resume: Option<Duration>,
     ) -> Result<Way, ToolError> {
-        if let Some(why) = GivenUp::by(call) {
-            return Err(self.attempts.gave_up(why.error()));
-        }
+        limit::check(call).map_err(|error| self.attempts.gave_up(error))?;
         let gate = self.entry.value();
         let settings = &*gate.settings;
         let now = settings.now();
@@ -174,7 +172,7 @@ impl<S, C> Ticket<S, C> {
             && made < settings.attempts
             && hint.is_none_or(|hint| hint <= settings.max_wait)
             && !gate.is_overflow
-            && !Caller::has_cancelled(call);
+            && !call.is_cancelled();
         if !repeats {
             return None;
         }
@@ -213,10 +211,6 @@ where
     S: Service<ToolCall> + Clone,
     C: Classify<S::Response>,
 {
-    fn stamp(&self, error: ToolError) -> ToolError {
-        error.for_call(&self.attempts.info())
-    }
-
     /// Nothing is reserved while the call waits.
     #[inline]
     fn arrive(&mut self, call: &ToolCall, is_ready: bool) -> Result<Way, ToolError> {

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     call::{Observation, ToolCall},
     error::{ErrorKind, ToolError},
-    kit::preparing::Preparing,
+    flow::again::{After, Again, Before, Repeated},
     outcome::{Classify, Outcome},
 };
 
@@ -26,23 +26,22 @@ pin_project! {
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, F, C> {
         #[pin]
-        pub(super) state: State<S, F>,
+        pub(super) fut: Repeated<S, F, Plain>,
         pub(super) pending: Pending,
         pub(super) classifier: C,
     }
 }
 
-pin_project! {
-    #[project = StateProj]
-    pub(super) enum State<S, F> {
-        // The inner service was not ready: waiting for it.
-        Preparing { #[pin] preparing: Preparing<S>, call: Option<ToolCall> },
-        // Waiting for the response.
-        Called { #[pin] fut: F },
-        // The inner service had failed to become ready.
-        Failed { error: Option<ToolError> },
-        // The inner future is gone.
-        Done,
+/// The part of a call on its way to the inner service: nothing is decided there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plain;
+
+impl<S: Service<ToolCall>> Before<S> for Plain {}
+
+impl<S: Service<ToolCall>> Again<S> for Plain {
+    #[inline]
+    fn again(&mut self, result: Result<S::Response, ToolError>) -> After<S, S::Response> {
+        After::End(result)
     }
 }
 
@@ -72,31 +71,15 @@ pub struct Pending {
 
 impl<S, C> Future for ResponseFuture<S, S::Future, C>
 where
-    S: Service<ToolCall, Error: Into<ToolError>>,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
     C: Classify<S::Response>,
 {
     type Output = Result<ToolResult<S::Response>, Never>;
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        let result = loop {
-            match this.state.as_mut().project() {
-                StateProj::Preparing { preparing, call } => match ready!(preparing.poll(cx)) {
-                    Ok(svc) => {
-                        let fut = svc.call(call.take().expect("called once"));
-                        this.state.set(State::Called { fut });
-                    }
-                    Err(why) => break Err(why.into_error()),
-                },
-                StateProj::Called { fut } => break ready!(fut.poll(cx)).map_err(Into::into),
-                StateProj::Failed { error } => {
-                    break Err(error.take().expect("failed once"));
-                }
-                StateProj::Done => panic!("polled after completion"),
-            }
-        };
-        this.state.set(State::Done);
+        let this = self.project();
+        let result = ready!(this.fut.poll(cx));
         Poll::Ready(Ok(this.pending.settle(result, this.classifier)))
     }
 }

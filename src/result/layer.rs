@@ -3,7 +3,7 @@ use std::any::type_name;
 use tower_layer::Layer;
 
 use super::service::ToolResultService;
-use crate::{kit::ready::Prepared, outcome::ByError};
+use crate::{flow::Prepared, outcome::ByError};
 
 /// Layer that makes a [`ToolResult`](super::ToolResult) of whatever happens. See the
 /// [module docs](super) for an example.

@@ -4,17 +4,13 @@ use tower_service::Service;
 
 use super::{
     Never,
-    future::{Pending, ResponseFuture, State},
+    future::{Pending, Plain, ResponseFuture},
     tool_result::ToolResult,
 };
 use crate::{
     call::ToolCall,
     error::ToolError,
-    kit::{
-        inner::call_in_place,
-        preparing::Preparing,
-        ready::{Prepared, Taken},
-    },
+    flow::{Prepared, again::Repeated},
     outcome::{ByError, Classify},
 };
 
@@ -45,27 +41,12 @@ where
     #[inline(never)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let mut pending = Pending::begin(&mut call);
-        let state = match self.inner.take() {
-            Taken::Ready => {
-                let classifier = &self.classifier;
-                call.release();
-                return call_in_place(self.inner.get(), call, |fut| ResponseFuture {
-                    state: State::Called { fut },
-                    pending: pending.take(),
-                    classifier: classifier.clone(),
-                });
-            }
-            Taken::Wait(svc) => State::Preparing {
-                preparing: Preparing::new(svc, &call),
-                call: Some(call),
-            },
-            Taken::Failed(error) => State::Failed { error: Some(error) },
-        };
-        ResponseFuture {
-            state,
-            pending,
-            classifier: self.classifier.clone(),
-        }
+        let classifier = &self.classifier;
+        Repeated::send(&mut self.inner, call, Plain, false, |fut| ResponseFuture {
+            fut,
+            pending: pending.take(),
+            classifier: classifier.clone(),
+        })
     }
 }
 

@@ -1,10 +1,7 @@
 use tower_layer::Layer;
 
 use super::{policy::RetryPolicy, service::Retry};
-use crate::{
-    kit::{attempts::Template, lane::Spread, per_tool::ToolNames},
-    outcome::ByError,
-};
+use crate::{kit::per_tool::ToolNames, outcome::ByError};
 
 /// Layer that repeats calls that failed. See the [module docs](super) for an example.
 #[derive(Clone, Debug)]
@@ -37,7 +34,6 @@ impl<S: Clone, C: Clone> Layer<S> for RetryLayer<C> {
     type Service = Retry<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let template = Template::new(inner.clone(), self.policy.clone());
-        Retry::new(inner, Spread::new(template))
+        Retry::new(inner, self.policy.clone())
     }
 }

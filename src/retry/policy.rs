@@ -11,7 +11,6 @@ use crate::{
     key::Keys,
     kit::{
         backoff::{Backoff, Random},
-        caller::Caller,
         inert::Inert,
         per_tool::{PerTool, ToolNames},
     },
@@ -347,7 +346,7 @@ impl Settings {
         // Another layer handles rate limits; and a caller who has cancelled wants no further
         // attempt.
         let is_theirs = !self.repeats_rate_limits || call.is_claimed(Claim::RateLimit);
-        if (outcome.is_rate_limited() && is_theirs) || Caller::has_cancelled(call) {
+        if (outcome.is_rate_limited() && is_theirs) || call.is_cancelled() {
             return None;
         }
         let (info, attempt) = (call.info(), call.attempt());

@@ -17,15 +17,12 @@ use crate::{
 };
 
 /// Repeats calls that failed. See the [module docs](super) for an example.
-pub type Retry<S, C = ByError> = Repeats<S, Shared<S, C>>;
+pub type Retry<S, C = ByError> = Repeats<S, RetryPolicy<C>>;
 
 /// Response future for [`Retry`].
 pub type ResponseFuture<S, F, C = ByError> = Repeated<S, F, Attempts<S, RetryPolicy<C>>>;
 
-/// The state that the services of a layer share.
-type Shared<S, C> = Spread<Template<S, RetryPolicy<C>>>;
-
-impl<S, C> Enter<S> for Shared<S, C>
+impl<S, C> Enter<S> for RetryPolicy<C>
 where
     S: Service<ToolCall> + Clone,
     C: Classify<S::Response>,
@@ -34,13 +31,16 @@ where
 
     const PASSES: bool = true;
 
-    fn enter(&self, call: &mut ToolCall) -> Result<Self::Ticket, ToolError> {
+    fn enter(
+        shared: &Spread<Template<S, Self>>,
+        call: &mut ToolCall,
+    ) -> Result<Self::Ticket, ToolError> {
         let made = call.attempt();
-        Ok(match self.settings.begin(call) {
+        Ok(match shared.settings.begin(call) {
             Some(attempts) => {
                 let records = call.begin_repeated(attempts);
                 let claim = (Claim::Retry, made);
-                Attempts::Many(Resend::new(call.copy(), self.keep(), claim, records))
+                Attempts::Many(Resend::new(call.copy(), shared.keep(), claim, records))
             }
             None => Attempts::Once(call.info(), made),
         })
@@ -52,10 +52,6 @@ where
     S: Service<ToolCall> + Clone,
     C: Classify<S::Response>,
 {
-    fn stamp(&self, error: ToolError) -> ToolError {
-        error.for_call(&self.info())
-    }
-
     fn admit(&mut self, call: &mut ToolCall) -> Result<Way, ToolError> {
         self.begin(call);
         Ok(Way::Go)

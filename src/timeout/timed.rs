@@ -14,15 +14,23 @@ use crate::{
     error::{ErrorKind, TimeoutLimit, ToolError},
     event::{Event, Listener},
     flow::{Ends, Sent, Ticket},
-    kit::{cold::Cold, drain::Drain, inner::Parked, timer::Timer},
+    kit::{cold::Cold, drain::Drain, timer::Timer},
 };
 
 /// Bounds each call's time. See the [module docs](super) for an example.
-#[derive(Clone)]
 pub struct Timeout<S> {
     inner: S,
     layer: TimeoutLayer,
-    parked: Parked<Part>,
+    /// The part of a call that is kept here while the inner service is called. The frame of `call`
+    /// then owns nothing that a panic has to drop, and the inner future is made in its place. After
+    /// a panic the part is dropped with the service, or by the next call.
+    part: Option<Part>,
+}
+
+impl<S: Clone> Clone for Timeout<S> {
+    fn clone(&self) -> Self {
+        Self::new(self.inner.clone(), self.layer.clone())
+    }
 }
 
 crate::kit::inner::accessors!({S} Timeout<S>, inner);
@@ -80,7 +88,7 @@ impl<S> Timeout<S> {
         Self {
             inner,
             layer,
-            parked: Parked::default(),
+            part: None,
         }
     }
 }
@@ -111,10 +119,10 @@ where
         let is_owned = call.is_claimed(Claim::Drain);
         let is_untrusted = call.is_deadline_untrusted();
         let info = call.info();
-        self.parked.park(Part { info, own });
+        self.part = Some(Part { info, own });
         let fut = self.inner.call(call);
         let ticket = Timed {
-            part: self.parked.take(),
+            part: self.part.take(),
             timeout,
             deadline,
             is_owned,

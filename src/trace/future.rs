@@ -1,3 +1,6 @@
+//! Not a [`Sent`](crate::flow), because the span is entered around each poll and the drop, and a call
+//! without a listener has no ticket to pay for.
+
 use std::{
     fmt,
     future::Future,

@@ -179,7 +179,7 @@ impl Settings {
         }
         info.record(Record::set_known);
         let message = format!("the arguments cannot be checked: {error}");
-        Err(ToolError::refusal(ErrorKind::Internal, message).for_call(info))
+        Err(ToolError::refusal(ErrorKind::Internal, message))
     }
 
     /// What becomes of a call whose arguments fit, as far as they were looked at.
@@ -225,6 +225,6 @@ impl Settings {
 
     fn refusal(&self, call: &CallInfo, misfits: &Misfits) -> ToolError {
         call.record(Record::set_known);
-        misfits.refusal(self.heading.as_deref()).for_call(call)
+        misfits.refusal(self.heading.as_deref())
     }
 }

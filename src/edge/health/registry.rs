@@ -294,7 +294,7 @@ impl<Res> Ends<Res> for Visit {
     /// Counts as a result, if the call is admitted.
     fn not_ready(&mut self, _: &ToolCall, mut error: ToolError) -> ToolError {
         if let Err(refusal) = Visit::admit(self) {
-            return refusal.for_call(&self.info);
+            return refusal;
         }
         self.failed(&mut error);
         error

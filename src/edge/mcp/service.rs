@@ -1,6 +1,5 @@
 use std::{
     future::{Future, poll_fn},
-    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, Waker},
 };
@@ -25,7 +24,7 @@ use crate::{
     call::ToolCall,
     edge::future::{Boxed, first},
     error::{ErrorKind, Execution, Outage, ToolError},
-    kit::preparing::WaitLimit,
+    kit::limit::WaitLimit,
 };
 
 /// The longest message that rmcp's line-based transports let through.
@@ -134,7 +133,7 @@ impl McpService {
         if !has_headers || TaskRequest::of(&call).is_some() {
             return self.send(call).await;
         }
-        let limit = pin!(WaitLimit::of(&call));
+        let mut limit = WaitLimit::of(&call);
         limit.release();
         let again = (bytes <= MAX_KEPT_BYTES).then(|| call.copy());
         let answer = self.send(call).await;
@@ -144,7 +143,7 @@ impl McpService {
         }
         // The transport makes headers by the newest definition that it has seen.
         let list = catalog::list(&self.peer, self.server.as_deref());
-        let listed = within(limit, list).await.and_then(Result::ok);
+        let listed = within(&mut limit, list).await.and_then(Result::ok);
         let has_any = |call: &ToolCall| {
             let mut tools = listed.iter().flatten();
             tools.any(|tool| has_headers_of(tool, call))
@@ -323,13 +322,8 @@ fn is_error(response: &CallToolResponse) -> bool {
 }
 
 /// Waits for a future until the wait has to end; `None` if it had to.
-pub(super) async fn within<F: Future>(
-    mut limit: Pin<&mut WaitLimit>,
-    waited: F,
-) -> Option<F::Output> {
-    first(waited, poll_fn(|cx| limit.as_mut().poll(cx)))
-        .await
-        .ok()
+pub(super) async fn within<F: Future>(limit: &mut WaitLimit, waited: F) -> Option<F::Output> {
+    first(waited, poll_fn(|cx| limit.poll(cx))).await.ok()
 }
 
 /// Refuses what the server's transport would drop without a word. Returns the size.

@@ -1,7 +1,7 @@
 use std::{
     future::{Future, poll_fn},
     ops::ControlFlow,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -22,7 +22,7 @@ use crate::{
     circuit_breaker::CircuitBreakerHandle,
     error::ToolError,
     identity::{IdentityLayer, Resolve},
-    kit::preparing::{Preparing, Unprepared},
+    kit::limit::WaitLimit,
 };
 
 /// Brings each call to the tool of its name. See the [module docs](super) for an example.
@@ -333,19 +333,14 @@ where
     S::Response: IntoAnswer<Res>,
 {
     let first = poll_fn(|cx| Poll::Ready(svc.poll_ready(cx).map_err(Into::into))).await;
-    let response = match first {
-        Poll::Ready(ready) => {
-            ready?;
-            let response = svc.call(call);
-            drop(svc);
-            response
-        }
+    match first {
+        Poll::Ready(ready) => ready?,
         Poll::Pending => {
-            let mut waits = pin!(Preparing::new(svc, &call));
-            let ready = poll_fn(|cx| waits.as_mut().poll(cx).map_ok(drop)).await;
-            ready.map_err(Unprepared::into_error)?;
-            waits.service().call(call)
+            let mut limit = WaitLimit::of(&call);
+            poll_fn(|cx| limit.poll_ready(&mut svc, cx)).await?;
         }
-    };
+    }
+    let response = svc.call(call);
+    drop(svc);
     response.await.map_err(Into::into)?.into_answer()
 }

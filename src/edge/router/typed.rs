@@ -99,25 +99,31 @@ pub type ToolFnWithCall<F, A> = ToolFn<F, (ToolCall, A)>;
 trait Arguments<F> {
     type Future;
 
-    fn run(f: &F, call: ToolCall) -> Result<Self::Future, ToolError>;
+    fn run(f: &F, call: ToolCall) -> Result<Self::Future, (ToolError, ToolCall)>;
 }
 
 impl<F: Fn(A) -> Fut, A: DeserializeOwned, Fut> Arguments<F> for (A,) {
     type Future = Fut;
 
-    fn run(f: &F, call: ToolCall) -> Result<Fut, ToolError> {
-        let arguments = call.arguments_as()?;
-        drop(call);
-        Ok(f(arguments))
+    fn run(f: &F, call: ToolCall) -> Result<Fut, (ToolError, ToolCall)> {
+        match call.arguments_as() {
+            Ok(arguments) => {
+                drop(call);
+                Ok(f(arguments))
+            }
+            Err(error) => Err((error, call)),
+        }
     }
 }
 
 impl<F: Fn(ToolCall, A) -> Fut, A: DeserializeOwned, Fut> Arguments<F> for (ToolCall, A) {
     type Future = Fut;
 
-    fn run(f: &F, call: ToolCall) -> Result<Fut, ToolError> {
-        let arguments = call.arguments_as()?;
-        Ok(f(call, arguments))
+    fn run(f: &F, call: ToolCall) -> Result<Fut, (ToolError, ToolCall)> {
+        match call.arguments_as() {
+            Ok(arguments) => Ok(f(call, arguments)),
+            Err(error) => Err((error, call)),
+        }
     }
 }
 
@@ -139,7 +145,7 @@ where
         let info = call.info();
         match A::run(&self.f, call) {
             Ok(fut) => Sent::new(fut, info),
-            Err(error) => Sent::refused(error, info),
+            Err((error, call)) => Sent::refused(error.for_call(&info), call),
         }
     }
 }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use pin_project_lite::pin_project;
+use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -24,12 +25,14 @@ use crate::{
     call::{CallInfo, ToolCall},
     config::{ConfigError, refuse_if},
     error::{Execution, ToolError},
+    flow::{
+        Prepared,
+        again::{After, Again, Before, Repeated, Way},
+    },
     kit::{
-        backoff::Random,
-        inner::{self, call_in_place},
+        backoff::{MAX_DELAY, Random},
+        inner,
         per_tool::PerTool,
-        preparing::{Preparing, WaitLimit},
-        ready::{Prepared, Taken},
     },
 };
 
@@ -267,157 +270,108 @@ where
         Poll::Ready(Ok(()))
     }
 
-    #[inline(never)]
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        let mut info = Some(call.info());
-        let mut lost = match self.layer.next(&call) {
-            None => None,
-            Some(Happens::Afterwards(step)) => Some((step, call.copy())),
-            // Neither needs what is reserved below, and nothing sleeps on it.
-            Some(Happens::Instead(step)) => {
-                self.inner.renew();
-                let step = StepFuture::new(step, call, None);
-                let ran = false;
-                return FaultFuture::new(State::Step { step, ran }, info);
-            }
-            Some(Happens::Delay(delay)) => {
-                self.inner.renew();
-                let state = State::Delayed {
-                    delay: StepFuture::new(Step::ok(()).after(delay), call.copy(), None),
-                    limit: WaitLimit::of(&call),
-                    svc: Some(self.inner.svc.clone()),
-                    call: Some(call),
-                };
-                return FaultFuture::new(state, info);
-            }
+        let info = call.info();
+        let mut struck = Struck {
+            info: info.clone(),
+            delay: None,
+            lost: None,
         };
-        let state = match self.inner.take() {
-            Taken::Ready => {
-                call.release();
-                return call_in_place(self.inner.get(), call, |fut| {
-                    let (fut, lost) = (Some(fut), lost.take());
-                    FaultFuture::new(State::Called { fut, lost }, info.take())
-                });
+        let (mut sent, mut step) = (None, None);
+        match self.layer.next(&call) {
+            None => {}
+            Some(Happens::Afterwards(step)) => struck.lost = Some((step, call.copy())),
+            Some(Happens::Delay(delay)) => struck.delay = Some(delay),
+            // It does not need what is reserved below, and nothing sleeps on it.
+            Some(Happens::Instead(fault)) => {
+                self.inner.renew();
+                step = Some(StepFuture::new(fault, call.copy(), None));
             }
-            Taken::Wait(svc) => State::preparing(svc, call, lost),
-            // No step of a fault: the error of the tool, which never ran.
-            Taken::Failed(error) => {
-                let (step, ran) = (StepFuture::new(Step::error(error), call, None), false);
-                State::Step { step, ran }
-            }
-        };
-        FaultFuture::new(state, info)
+        }
+        if step.is_none() {
+            sent = Some(Repeated::send(
+                &mut self.inner,
+                call,
+                struck,
+                false,
+                |sent| sent,
+            ));
+        }
+        let ran = false;
+        FaultFuture {
+            sent,
+            step,
+            ran,
+            info,
+        }
+    }
+}
+
+/// A call that reaches the tool.
+struct Struck {
+    info: CallInfo,
+    /// It waits for so long first.
+    delay: Option<Duration>,
+    /// What happens after it, and the call.
+    lost: Option<(Step<Infallible>, ToolCall)>,
+}
+
+impl<S: Service<ToolCall>> Before<S> for Struck {
+    fn arrive(&mut self, _: &ToolCall, _: bool) -> Result<Way, ToolError> {
+        let at = self
+            .delay
+            .take()
+            .map(|delay| Instant::now() + delay.min(MAX_DELAY));
+        Ok(at.map_or(Way::Go, Way::until))
+    }
+}
+
+impl<S: Service<ToolCall>> Again<S> for Struck {
+    fn again(&mut self, result: Result<S::Response, ToolError>) -> After<S, S::Response> {
+        After::End(result.map_err(|e| e.for_call(&self.info)))
     }
 }
 
 pin_project! {
     /// Response future for [`Fault`](super::Fault).
-    #[project(!Unpin)]
     #[must_use = "futures do nothing unless polled"]
     pub struct FaultFuture<S, F> {
+        // On its way to the tool, or there.
         #[pin]
-        state: State<S, F>,
-        // There from the beginning: an `Option` for `kit::inner::call_in_place`.
-        info: Option<CallInfo>,
-    }
-}
-
-/// What happens after the call, and the call.
-type Lost = Option<(Step<Infallible>, ToolCall)>;
-
-pin_project! {
-    #[project = StateProj]
-    enum State<S, F> {
-        // The fault is a delay: nothing is reserved below.
-        Delayed { #[pin] delay: StepFuture<()>, #[pin] limit: WaitLimit, svc: Option<S>, call: Option<ToolCall> },
-        // The tool was not ready: waiting for it.
-        Preparing { #[pin] preparing: Preparing<S>, call: Option<ToolCall>, lost: Lost },
-        // Waiting for the tool's answer, which may be lost.
-        Called { #[pin] fut: Option<F>, lost: Lost },
+        sent: Option<Repeated<S, F, Struck>>,
         // Instead of the call, or after it ran.
-        Step { #[pin] step: StepFuture<Infallible>, ran: bool },
-    }
-}
-
-impl<S, F> State<S, F> {
-    fn preparing(svc: S, call: ToolCall, lost: Lost) -> Self {
-        Self::Preparing {
-            preparing: Preparing::new(svc, &call),
-            call: Some(call),
-            lost,
-        }
-    }
-}
-
-impl<S, F> FaultFuture<S, F> {
-    fn new(state: State<S, F>, info: Option<CallInfo>) -> Self {
-        Self { state, info }
+        #[pin]
+        step: Option<StepFuture<Infallible>>,
+        ran: bool,
+        info: CallInfo,
     }
 }
 
 impl<S> Future for FaultFuture<S, S::Future>
 where
-    S: Service<ToolCall, Error: Into<ToolError>>,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
 {
     type Output = Result<S::Response, ToolError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let info = this.info.as_ref().expect("there from the beginning");
-        let error = loop {
-            let next = match this.state.as_mut().project() {
-                StateProj::Delayed {
-                    delay,
-                    mut limit,
-                    svc,
-                    call,
-                } => match delay.poll(cx) {
-                    Poll::Ready(_) => {
-                        let (svc, call) = svc.take().zip(call.take()).expect("taken once");
-                        State::preparing(svc, call, None)
-                    }
-                    Poll::Pending => {
-                        let error = ready!(limit.as_mut().poll(cx)).error();
-                        limit.release();
-                        break error;
-                    }
-                },
-                StateProj::Preparing {
-                    preparing,
-                    call,
-                    lost,
-                } => match ready!(preparing.poll(cx)) {
-                    Ok(svc) => {
-                        let fut = svc.call(call.take().expect("called once"));
-                        let (fut, lost) = (Some(fut), lost.take());
-                        State::Called { fut, lost }
-                    }
-                    Err(why) => break why.into_error(),
-                },
-                StateProj::Called { fut, lost } => {
-                    let result = ready!(inner::poll(fut, cx));
-                    let Some((step, call)) = lost.take() else {
-                        return Poll::Ready(result.map_err(|e| e.into().for_call(info)));
-                    };
-                    let step = StepFuture::new(step, call, None);
-                    State::Step { step, ran: true }
-                }
-                StateProj::Step { step, ran } => {
-                    let Err(error) = ready!(step.poll(cx));
-                    let denies = *ran && error.execution() == Execution::NotStarted;
-                    let error = error.for_call(info);
-                    return Poll::Ready(Err(match denies {
-                        true => error.into_inferred(),
-                        false => error,
-                    }));
-                }
+        if let Some(mut sent) = this.sent.as_mut().as_pin_mut() {
+            let result = ready!(sent.as_mut().poll(cx));
+            let lost = sent.ticket().and_then(|struck| struck.lost.take());
+            this.sent.set(None);
+            let Some((step, call)) = lost else {
+                return Poll::Ready(result);
             };
-            this.state.set(next);
-        };
-        // Nothing is held any more.
-        let (fut, lost) = (None, None);
-        this.state.set(State::Called { fut, lost });
-        Poll::Ready(Err(error.for_call(info)))
+            this.step.set(Some(StepFuture::new(step, call, None)));
+            *this.ran = true;
+        }
+        let Err(error) = ready!(inner::poll(this.step, cx));
+        let denies = *this.ran && error.execution() == Execution::NotStarted;
+        let error = error.for_call(this.info);
+        Poll::Ready(Err(match denies {
+            true => error.into_inferred(),
+            false => error,
+        }))
     }
 }
 

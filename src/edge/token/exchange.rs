@@ -26,7 +26,7 @@ use crate::{
     event::{Event, Listener, TokenOutcome},
     kit::{
         flights::{Failed, Flights, Made, Source, is_for_one},
-        preparing::GivenUp,
+        limit,
     },
 };
 
@@ -52,7 +52,7 @@ impl Kept {
 
 pub(super) type Asking = Pin<Box<dyn Future<Output = Result<Kept, ToolError>> + Send>>;
 
-pub struct Exchange<X> {
+pub(super) struct Exchange<X> {
     /// In a mutex, because it need not be `Sync`; only a call without a token takes it.
     svc: Arc<Mutex<X>>,
     flights: Arc<Flights<TokenRequest, Kept>>,
@@ -160,12 +160,12 @@ where
         took: &mut Option<Duration>,
     ) -> Result<Made<Kept>, Failed> {
         let since = Instant::now();
-        let limit = ask.clone();
+        let asked = ask.clone();
         let result = self.send(ask).await;
         let is_asked = result.as_ref().err().is_none_or(|e| !e.is_own_refusal());
         *took = is_asked.then(|| since.elapsed());
         let token = result.map_err(|error| Failed {
-            is_shared: GivenUp::by(&limit).is_none() && !is_for_one(&error),
+            is_shared: limit::check(&asked).is_ok() && !is_for_one(&error),
             error,
         })?;
         let until = settings.until(since, &token, request.subject(), wall_clock());

@@ -12,11 +12,7 @@ use crate::{
     config::{ConfigError, refuse_if},
     event::{event, short},
     key::check_max,
-    kit::{
-        attempts::Template,
-        lane::Spread,
-        per_tool::{PerTool, ToolNames},
-    },
+    kit::per_tool::{PerTool, ToolNames},
 };
 
 /// How many tokens are kept.
@@ -28,15 +24,15 @@ const MAX_KEYS: usize = 10_000;
 #[derive(Clone)]
 #[must_use]
 pub struct TokenLayer<X> {
-    exchange: Exchange<X>,
-    settings: Arc<Settings>,
+    pub(super) exchange: Exchange<X>,
+    pub(super) settings: Arc<Settings>,
 }
 
 type TargetOf = dyn Fn(&CallInfo) -> Option<Target> + Send + Sync;
 
 /// The calls that a layer has a token for, and how long it is kept.
 #[derive(Clone)]
-pub struct Settings {
+pub(super) struct Settings {
     tools: PerTool<Option<Target>>,
     servers: HashMap<Box<str>, Target>,
     of_call: Option<Arc<TargetOf>>,
@@ -209,9 +205,8 @@ impl<S: Clone, X> Layer<S> for TokenLayer<X> {
     type Service = Tokens<S, X>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let shared = (self.exchange.clone(), Arc::clone(&self.settings));
-        let template = Template::new(inner.clone(), shared);
-        Tokens::new(inner, Spread::new(template))
+        let (exchange, settings) = (self.exchange.clone(), Arc::clone(&self.settings));
+        Tokens::new(inner, Self { exchange, settings })
     }
 }
 

@@ -8,8 +8,8 @@ use tower_service::Service;
 use super::{
     UpstreamToken,
     answer::Token,
-    exchange::{Asking, Exchange, Kept},
-    layer::{Needs, Settings},
+    exchange::{Asking, Kept},
+    layer::{Needs, TokenLayer},
     target::TokenRequest,
 };
 use crate::{
@@ -21,24 +21,18 @@ use crate::{
     },
     kit::{
         attempts::{self, Template},
-        lane,
-        preparing::GivenUp,
+        lane::{self, Spread},
+        limit,
     },
 };
 
 /// Gives calls the token of their tool. See the [module docs](super) for an example.
-pub type Tokens<S, X> = Repeats<S, Shared<S, X>>;
+pub type Tokens<S, X> = Repeats<S, TokenLayer<X>>;
 
 /// Response future for [`Tokens`].
 pub type ResponseFuture<S, F, X> = Repeated<S, F, Bearer<S, X>>;
 
-/// The settings of a layer, with an instance of the inner service to clone.
-type Source<S, X> = Template<S, (Exchange<X>, Arc<Settings>)>;
-
-/// The state that the services of a layer share.
-type Shared<S, X> = lane::Spread<Source<S, X>>;
-
-impl<S, X> Enter<S> for Shared<S, X>
+impl<S, X> Enter<S> for TokenLayer<X>
 where
     S: Service<ToolCall> + Clone,
     X: Service<ToolCall, Response = Token, Error: Into<ToolError>, Future: Send>
@@ -48,8 +42,11 @@ where
 {
     type Ticket = Bearer<S, X>;
 
-    fn enter(&self, call: &mut ToolCall) -> Result<Bearer<S, X>, ToolError> {
-        let (exchange, settings) = &self.settings;
+    fn enter(
+        shared: &Spread<Template<S, Self>>,
+        call: &mut ToolCall,
+    ) -> Result<Bearer<S, X>, ToolError> {
+        let Self { exchange, settings } = &shared.settings;
         let mut bearer = Bearer {
             info: call.info(),
             renewal: None,
@@ -75,7 +72,7 @@ where
             bearer.renewal = Some(Renewal {
                 call: call.copy(),
                 request,
-                shared: self.keep(),
+                shared: shared.keep(),
                 token: kept.clone(),
             });
         }
@@ -102,7 +99,7 @@ crate::text::opaque_debug!({S, X} Bearer<S, X>);
 struct Renewal<S, X> {
     call: ToolCall,
     request: TokenRequest,
-    shared: Arc<lane::Kept<Source<S, X>>>,
+    shared: Arc<lane::Kept<Template<S, TokenLayer<X>>>>,
     /// With which it was sent.
     token: Option<Kept>,
 }
@@ -125,10 +122,6 @@ where
         + Send
         + 'static,
 {
-    fn stamp(&self, error: ToolError) -> ToolError {
-        error.for_call(&self.info)
-    }
-
     /// Nothing is reserved while the provider is asked.
     fn arrive(&mut self, _: &ToolCall, _: bool) -> Result<Way, ToolError> {
         Ok(match &self.renewal {
@@ -147,7 +140,7 @@ where
                 .renewal
                 .as_ref()
                 .expect("kept while a token is asked for");
-            let (exchange, settings) = &renewal.shared.settings;
+            let TokenLayer { exchange, settings } = &renewal.shared.settings;
             exchange.ask(&renewal.call, renewal.request.clone(), settings)
         });
         let asked = ready!(asking.as_mut().poll(cx));
@@ -164,7 +157,7 @@ where
                 Ok(None)
             }
             Err(error) => {
-                let error = GivenUp::by(call).map_or(error, GivenUp::error);
+                let error = limit::check(call).err().unwrap_or(error);
                 Err(self.gave_up(error, Step::Wait))
             }
         })
@@ -195,7 +188,8 @@ where
         let error = match (result, &mut self.renewal) {
             (Err(error), Some(renewal)) if renewal.is_refused(&error) => {
                 if let Some(token) = renewal.token.take() {
-                    renewal.shared.settings.0.forget(&renewal.request, &token);
+                    let exchange = &renewal.shared.settings.exchange;
+                    exchange.forget(&renewal.request, &token);
                 }
                 self.info.end_attempt(true);
                 self.refused = Some(error);

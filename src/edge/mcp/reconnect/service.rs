@@ -1,6 +1,6 @@
 use std::{
     future::{Future, poll_fn},
-    pin::{Pin, pin},
+    pin::pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -25,7 +25,7 @@ use crate::{
     error::{AnyError, ErrorKind, ToolError},
     kit::{
         backoff::Backoff,
-        preparing::{GivenUp, WaitLimit},
+        limit::{self, WaitLimit},
         timer::Timer,
     },
 };
@@ -234,11 +234,11 @@ impl McpReconnect {
     async fn run(self, call: ToolCall) -> Result<CallToolResponse, ToolError> {
         let info = call.info();
         // One limit for the whole call, so that there is no moment at which none holds it.
-        let mut limit = pin!(WaitLimit::of(&call));
+        let mut limit = WaitLimit::of(&call);
         let live = match self.usable() {
             Some(live) => live,
             None => {
-                let connected = self.wait(&call, limit.as_mut()).await;
+                let connected = self.wait(&call, &mut limit).await;
                 limit.release();
                 connected.map_err(|e| named(e, &info, Some(&self.shared.server)))?
             }
@@ -251,7 +251,7 @@ impl McpReconnect {
         let mut is_known = true;
         if let Err(error) = &mut result {
             let (peer, ping) = (live.service().peer(), self.settings.ping);
-            let is_lost = within(limit.as_mut(), has_lost_session(peer, error, ping));
+            let is_lost = within(&mut limit, has_lost_session(peer, error, ping));
             match is_lost.await {
                 Some(true) => *error = lost_session(error, &info, &self.shared.server),
                 is_lost => is_known = is_lost.is_some(),
@@ -277,15 +277,9 @@ impl McpReconnect {
     }
 
     /// Waits for a connection as long as the call may.
-    async fn wait(
-        &self,
-        call: &ToolCall,
-        mut limit: Pin<&mut WaitLimit>,
-    ) -> Result<Arc<Live>, ToolError> {
+    async fn wait(&self, call: &ToolCall, limit: &mut WaitLimit) -> Result<Arc<Live>, ToolError> {
         // No attempt for a call that is over.
-        if let Some(why) = GivenUp::by(call) {
-            return Err(why.error());
-        }
+        limit::check(call)?;
         let max = self.settings.max_wait;
         let latest = max.and_then(|max| Instant::now().checked_add(max));
         let mut establish = pin!(self.establish(max.is_some()));
@@ -294,8 +288,8 @@ impl McpReconnect {
             if let Poll::Ready(connected) = establish.as_mut().poll(cx) {
                 return Poll::Ready(connected);
             }
-            if let Poll::Ready(why) = limit.as_mut().poll(cx) {
-                return Poll::Ready(Err(why.error()));
+            if let Poll::Ready(error) = limit.poll(cx) {
+                return Poll::Ready(Err(error));
             }
             let over = timer.poll(cx, || latest);
             over.map(|()| Err(self.busy()))

@@ -41,17 +41,6 @@ impl Readiness {
     }
 }
 
-/// How a call uses the inner service.
-#[derive(Debug)]
-pub(crate) enum Taken<S> {
-    /// Call [`Prepared::get`] in place.
-    Ready,
-    /// Poll this instance to readiness, then call it.
-    Wait(S),
-    /// The inner service failed to become ready: the result of this call.
-    Failed(ToolError),
-}
-
 impl<S> Prepared<S> {
     pub(crate) fn new(svc: S) -> Self {
         Self {
@@ -79,41 +68,33 @@ impl<S> Prepared<S> {
     }
 
     #[inline]
-    pub(crate) fn readiness(&self) -> &Readiness {
+    pub(super) fn readiness(&self) -> &Readiness {
         &self.ready
     }
 
-    /// The inner service, for the one call after [`Taken::Ready`].
+    /// Returns whether the inner service is ready for this call, which uses that up.
     #[inline]
-    pub(crate) fn get(&mut self) -> &mut S {
-        &mut self.svc
-    }
-
-    #[inline]
-    pub(crate) fn take(&mut self) -> Taken<S>
-    where
-        S: Clone,
-    {
-        if let Readiness::Yes = self.ready {
+    pub(super) fn take_ready(&mut self) -> bool {
+        let is_ready = self.ready.is_yes();
+        if is_ready {
             self.ready = Readiness::No;
-            return Taken::Ready;
         }
-        self.take_unready()
+        is_ready
     }
 
+    /// Takes the instance that was polled out, with its place in the queue. Returns the error of
+    /// one that failed, which [`renew`](Self::renew) has to follow.
     #[inline(never)]
-    fn take_unready(&mut self) -> Taken<S>
+    pub(super) fn take_unready(&mut self) -> Result<S, ToolError>
     where
         S: Clone,
     {
-        let ready = mem::replace(&mut self.ready, Readiness::No);
-        // The instance that was polled has a place in the queue: it moves into the future, and the
-        // clone stays. Of one that failed it may have the state: see the docs of `flow`.
-        let fresh = self.svc.clone();
-        let polled = mem::replace(&mut self.svc, fresh);
-        match ready {
-            Readiness::Failed(error) => Taken::Failed(error),
-            _ => Taken::Wait(polled),
+        match mem::replace(&mut self.ready, Readiness::No) {
+            Readiness::Failed(error) => Err(error),
+            _ => {
+                let fresh = self.svc.clone();
+                Ok(mem::replace(&mut self.svc, fresh))
+            }
         }
     }
 
@@ -157,8 +138,8 @@ mod tests {
         let (mut prepared, mut handle) = prepared();
         handle.allow(1);
         poll(&mut prepared);
-        assert!(matches!(prepared.take(), Taken::Ready));
-        assert!(matches!(prepared.take(), Taken::Wait(_)));
+        assert!(prepared.take_ready());
+        assert!(!prepared.take_ready());
     }
 
     #[tokio::test]
@@ -166,9 +147,9 @@ mod tests {
         let (mut prepared, mut handle) = prepared();
         handle.allow(1);
         poll(&mut prepared);
-        assert!(matches!(prepared.clone().take(), Taken::Wait(_)));
+        assert!(!prepared.clone().take_ready());
         prepared.renew();
-        assert!(matches!(prepared.take(), Taken::Wait(_)));
+        assert!(!prepared.take_ready());
     }
 
     /// Trap 24: held until a call meets it, and not polled again before.
@@ -178,7 +159,7 @@ mod tests {
         handle.send_error(BoxError::from("connection refused"));
         poll(&mut prepared);
         poll(&mut prepared);
-        assert!(matches!(prepared.take(), Taken::Failed(_)));
-        assert!(matches!(prepared.take(), Taken::Wait(_)));
+        assert!(prepared.take_unready().is_err());
+        assert!(prepared.take_unready().is_ok());
     }
 }
