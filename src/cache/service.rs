@@ -14,9 +14,9 @@ use crate::{
     flow::{Flow, Gate, Gated, Readiness},
     foreign,
     kit::{
-        flights::{Failed, Flight, FlightKey, Source, is_for_one},
+        flights::{Flight, FlightKey, Source, is_for_one},
         principal::MAX_PRINCIPAL,
-        reuse::{self, AnyAnswer, AtKey, Request, Reuse, Reused},
+        reuse::{self, AnyAnswer, Request, Reuse, Reused},
     },
     outcome::{ByError, Classify, Count},
 };
@@ -26,30 +26,32 @@ use crate::{
 pub type Cache<S, C = ByError> = Gated<S, CacheLayer<C>>;
 
 /// Response future for [`Cache`].
-pub type ResponseFuture<S, F, C> = Flow<S, F, Reused<InCache<C>>>;
+pub type ResponseFuture<S, F, C> = Flow<S, F, Reused<Key, AnyAnswer, InCache<C>>>;
 
 impl<Res, C> Gate<Res> for CacheLayer<C>
 where
     Res: Clone + Send + Sync + 'static,
     C: Classify<Res> + Clone,
 {
-    type Ticket = Reused<InCache<C>>;
+    type Ticket = Reused<Key, AnyAnswer, InCache<C>>;
 
-    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Reused<InCache<C>>, ToolError> {
-        let reuse = self.enter(call, TypeId::of::<Res>());
+    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Self::Ticket, ToolError> {
+        let at = self.enter(call, TypeId::of::<Res>());
         let info = call.info();
-        Ok(Reused { info, reuse })
+        Ok(Reused { info, at })
     }
 }
 
 /// A call and whose it is.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub struct Key {
     owner: Arc<str>,
     /// As the layer names the tool.
     name: Arc<str>,
     request: Request,
 }
+
+crate::text::opaque_debug!({} Key);
 
 impl Key {
     pub(super) fn is_of(&self, name: &str) -> bool {
@@ -69,7 +71,6 @@ impl FlightKey for Key {
 
 /// A call whose answer may be kept.
 pub struct InCache<C> {
-    flight: Flight<Key, AnyAnswer>,
     rules: Arc<Rules>,
     classifier: C,
     below: Observation,
@@ -83,7 +84,11 @@ crate::text::opaque_debug!({C} InCache<C>);
 
 impl<C: Clone> CacheLayer<C> {
     /// The call at its key, if its answer may be kept.
-    fn enter(&self, call: &mut ToolCall, answer: TypeId) -> Option<InCache<C>> {
+    fn enter(
+        &self,
+        call: &mut ToolCall,
+        answer: TypeId,
+    ) -> Option<(Flight<Key, AnyAnswer>, InCache<C>)> {
         let rules = &self.rules;
         let tool = rules.tools.get_of_server(call)?;
         // Arguments that are too deep are never sent, and are not looked at; and who waits for a
@@ -116,28 +121,19 @@ impl<C: Clone> CacheLayer<C> {
             // No call waits for a row of calls of other callers that all end for themselves.
             flight.leave_behind(None);
         }
-        Some(InCache {
-            flight,
+        let reuse = InCache {
             rules: Arc::clone(rules),
             classifier: self.classifier.clone(),
             below: call.observe(),
             ttl: tool.ttl,
             deadline: call.deadline(),
             has_timeout: call.timeout().is_some(),
-        })
+        };
+        Some((flight, reuse))
     }
 }
 
-impl<C> AtKey for InCache<C> {
-    type Key = Key;
-    type Value = AnyAnswer;
-
-    fn flight(&mut self) -> &mut Flight<Key, AnyAnswer> {
-        &mut self.flight
-    }
-}
-
-impl<Res, C> Reuse<Res> for InCache<C>
+impl<Res, C> Reuse<Res, Key, AnyAnswer> for InCache<C>
 where
     Res: Clone + Send + Sync + 'static,
     C: Classify<Res>,
@@ -158,12 +154,12 @@ where
         Ok(answer.expect("the type is part of the key"))
     }
 
-    fn begin(&mut self) {
+    fn begin(&self, _: &mut Flight<Key, AnyAnswer>) {
         self.rules.misses.fetch_add(1, Relaxed);
     }
 
-    fn end(&mut self, result: &Result<Res, ToolError>) {
-        let made = match result {
+    fn end(&self, flight: &mut Flight<Key, AnyAnswer>, result: &Result<Res, ToolError>) {
+        match result {
             Ok(answer) => {
                 let outcome = self.classifier.classify(Ok(answer));
                 let is_neutral = self.below.is_reported() || outcome.count() == Count::Neutral;
@@ -172,22 +168,18 @@ where
                 let size = &self.rules.store.size;
                 let is_copied = is_for_all && !foreign::asks(answer);
                 let kept = is_copied.then(|| size.keep(answer)).flatten();
-                let kept = kept.filter(|(_, bytes)| self.flight.reserve(*bytes, |_| None));
-                if let (false, Some((answer, _))) = (is_success, &kept) {
-                    return self.flight.end_failed(answer.clone());
+                let kept = kept.filter(|(_, bytes)| flight.reserve(*bytes, |_| None));
+                match kept {
+                    Some((answer, _)) if !is_success => flight.fail(Ok(answer)),
+                    // What is not kept is this call's alone: the others are sent, and do not wait
+                    // for each other.
+                    kept => flight.end(kept.map(|(answer, _)| (answer, Instant::now() + self.ttl))),
                 }
-                // What is not kept is this call's alone: the others are sent, and do not wait for
-                // each other.
-                Ok(kept.map(|(answer, _)| (answer, Instant::now() + self.ttl)))
             }
             // As if it was dropped.
-            Err(error) if self.is_own(error) => return,
-            Err(error) => Err(Failed {
-                is_shared: true,
-                error: error.clone().unnamed(),
-            }),
-        };
-        self.flight.end(made);
+            Err(error) if self.is_own(error) => {}
+            Err(error) => flight.fail(Err(error.clone().unnamed())),
+        }
     }
 }
 

@@ -34,7 +34,7 @@ const SWEEP: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A key under which a value is kept.
-pub(crate) trait FlightKey: Clone + Eq + Hash {
+pub trait FlightKey: Clone + Eq + Hash {
     /// Returns the owner, where each owner has a share of the keys.
     fn owner(&self) -> Option<&Arc<str>> {
         None
@@ -112,6 +112,7 @@ pub(crate) struct Made<V> {
 }
 
 /// Why nothing was made.
+#[cfg(any(feature = "token", test))]
 pub(crate) struct Failed {
     pub(crate) error: ToolError,
     /// The failure is for all who wait: a deadline of the caller who tried is not.
@@ -327,26 +328,19 @@ impl<K: FlightKey, V: Clone> Flight<K, V> {
         self.left_behind = None;
     }
 
-    /// Ends the turn with an answer that is a failure: those who wait have it too, and later
-    /// callers try again.
-    pub(crate) fn end_failed(&mut self, answer: V) {
+    /// Ends the turn with an error, or with an answer that is a failure: those who wait have it
+    /// too, and later callers try again.
+    pub(crate) fn fail(&mut self, end: Result<V, ToolError>) {
         self.left_behind = None;
         let room = self.room.take();
-        self.slot().fail(Ok(answer), room);
+        self.slot().fail(end, room);
     }
 
-    /// Ends the turn of the one who was to make the value: it is kept, or is his alone, or could
-    /// not be made.
-    pub(crate) fn end(&mut self, made: Result<Option<(V, Instant)>, Failed>) {
+    /// Ends the turn of the one who has made the value: it is kept, or is theirs alone.
+    pub(crate) fn end(&mut self, kept: Option<(V, Instant)>) {
         self.left_behind = None;
-        match made {
-            Ok(kept) => {
-                let room = self.room.take();
-                self.slot().put(kept, room);
-            }
-            Err(failed) if failed.is_shared => self.slot().fail(Err(failed.error), None),
-            Err(_) => {}
-        }
+        let room = self.room.take();
+        self.slot().put(kept, room);
     }
 }
 
@@ -442,12 +436,13 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
         }
         let result = match make().await {
             Ok(Made { value, until }) => {
-                flight.end(Ok(until.map(|until| (value.clone(), until))));
+                flight.end(until.map(|until| (value.clone(), until)));
                 Ok(value)
             }
-            Err(failed) => {
-                let error = failed.error.clone();
-                flight.end(Err(failed));
+            Err(Failed { error, is_shared }) => {
+                if is_shared {
+                    flight.fail(Err(error.clone()));
+                }
                 Err(error)
             }
         };

@@ -29,29 +29,21 @@ use crate::{
     key::check_max,
 };
 
-/// A call at its key.
-pub(crate) trait AtKey {
-    type Key: FlightKey;
-    type Value: Clone;
-
-    fn flight(&mut self) -> &mut Flight<Self::Key, Self::Value>;
-}
-
-/// A call at its key, and what is made of its end.
-pub(crate) trait Reuse<Res>: AtKey {
+/// Decides what is made of the end of a call at its key.
+pub(crate) trait Reuse<Res, K: FlightKey, V: Clone> {
     /// Returns the result that a call has of another call's end.
     fn give(
         &self,
-        end: Result<Self::Value, ToolError>,
+        end: Result<V, ToolError>,
         source: Source,
         info: &CallInfo,
     ) -> Result<Res, ToolError>;
 
     /// The call is sent now.
-    fn begin(&mut self);
+    fn begin(&self, flight: &mut Flight<K, V>);
 
     /// The call was sent and has ended.
-    fn end(&mut self, result: &Result<Res, ToolError>);
+    fn end(&self, flight: &mut Flight<K, V>, result: &Result<Res, ToolError>);
 
     /// The error of a call that waited for another one in vain.
     fn waited(&self, error: ToolError) -> ToolError {
@@ -87,34 +79,40 @@ pub(crate) fn tell(info: &CallInfo, layer: &'static str) {
 }
 
 /// A call that may be at a key. Without one it passes.
-pub struct Reused<R> {
+pub struct Reused<K: FlightKey, V: Clone, R> {
     pub(crate) info: CallInfo,
-    pub(crate) reuse: Option<R>,
+    pub(crate) at: Option<(Flight<K, V>, R)>,
 }
 
-crate::text::opaque_debug!({R} Reused<R>);
+crate::text::opaque_debug!({K: FlightKey, V: Clone, R} Reused<K, V, R>);
 
-impl<R: AtKey> Ticket for Reused<R> {
+impl<K: FlightKey, V: Clone, R> Ticket for Reused<K, V, R> {
     fn info(&self) -> &CallInfo {
         &self.info
     }
 
     /// A call that was never sent leaves nothing behind.
     fn dropped(&mut self, _: Abandoned) {
-        if let Some(reuse) = &mut self.reuse
+        if let Some((flight, _)) = &mut self.at
             && self.info.is_lost_unsent()
         {
-            reuse.flight().end_unmade();
+            flight.end_unmade();
         }
     }
 }
 
-impl<Res, R: Reuse<Res>> Ends<Res> for Reused<R> {
+impl<Res, K, V, R> Ends<Res> for Reused<K, V, R>
+where
+    K: FlightKey,
+    V: Clone,
+    R: Reuse<Res, K, V>,
+{
     type Class = ();
 
     /// Nothing is reserved while another call runs.
     fn arrive(&mut self) -> Step {
-        match self.reuse.as_mut().is_none_or(|r| r.flight().try_turn()) {
+        let at = self.at.as_mut();
+        match at.is_none_or(|(flight, _)| flight.try_turn()) {
             true => Step::Go,
             false => Step::Wait,
         }
@@ -125,32 +123,32 @@ impl<Res, R: Reuse<Res>> Ends<Res> for Reused<R> {
         _: &mut ToolCall,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Res>, ToolError>> {
-        let reuse = self.reuse.as_mut().expect("a call that waits is at a key");
-        Poll::Ready(match ready!(reuse.flight().poll_turn(cx)) {
+        let (flight, reuse) = self.at.as_mut().expect("a call that waits is at a key");
+        Poll::Ready(match ready!(flight.poll_turn(cx)) {
             Turn::Mine => Ok(None),
             Turn::Landed(end, source) => reuse.give(end, source, &self.info).map(Some),
         })
     }
 
     fn gave_up(&mut self, error: ToolError, waited: Step) -> ToolError {
-        match &self.reuse {
-            Some(reuse) if waited == Step::Wait => reuse.waited(error),
+        match &self.at {
+            Some((_, reuse)) if waited == Step::Wait => reuse.waited(error),
             _ => error,
         }
     }
 
     #[inline]
     fn admit(&mut self, _: &mut ToolCall) -> Result<Step, ToolError> {
-        if let Some(reuse) = &mut self.reuse {
-            reuse.begin();
+        if let Some((flight, reuse)) = &mut self.at {
+            reuse.begin(flight);
         }
         Ok(Step::Go)
     }
 
     #[inline]
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
-        if let Some(reuse) = &mut self.reuse {
-            reuse.end(result);
+        if let Some((flight, reuse)) = &mut self.at {
+            reuse.end(flight, result);
         }
     }
 }

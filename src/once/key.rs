@@ -37,12 +37,14 @@ impl ToolCall {
 
 /// The key of a principal's call.
 #[derive(Clone)]
-pub(crate) struct Key {
+pub struct Key {
     pub(super) owner: Arc<str>,
     /// The caller's own key. Without one the request itself is the key.
     pub(super) id: Option<Box<str>>,
     pub(super) request: Request,
 }
+
+crate::text::opaque_debug!({} Key);
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {

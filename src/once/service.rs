@@ -15,7 +15,7 @@ use crate::{
     kit::{
         flights::{Flight, NoPlace, Source},
         principal::MAX_PRINCIPAL,
-        reuse::{self, AnyAnswer, AtKey, Request, Reuse, Reused},
+        reuse::{self, AnyAnswer, Request, Reuse, Reused},
         share,
     },
 };
@@ -37,21 +37,21 @@ const MAX_ID: usize = 1024;
 pub type Once<S> = Gated<S, OnceLayer>;
 
 /// Response future for [`Once`].
-pub type ResponseFuture<S, F> = Flow<S, F, Reused<InOnce>>;
+pub type ResponseFuture<S, F> = Flow<S, F, Reused<Key, Kept, InOnce>>;
 
 impl<Res: Clone + Send + Sync + 'static> Gate<Res> for OnceLayer {
-    type Ticket = Reused<InOnce>;
+    type Ticket = Reused<Key, Kept, InOnce>;
 
-    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Reused<InOnce>, ToolError> {
-        let reuse = enter(&self.rules, call, TypeId::of::<Res>())?;
+    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Self::Ticket, ToolError> {
+        let at = enter(&self.rules, call, TypeId::of::<Res>())?;
         let info = call.info();
-        Ok(Reused { info, reuse })
+        Ok(Reused { info, at })
     }
 }
 
 /// What is kept of a call that was sent.
 #[derive(Clone)]
-pub(crate) enum Kept {
+pub enum Kept {
     /// With whether the leaf has said that it is an error in the tool's own words.
     Answer(AnyAnswer, bool),
     /// It has an end that is too large, or for which there was no more room.
@@ -73,7 +73,6 @@ impl Kept {
 
 /// A call with a key.
 pub struct InOnce {
-    flight: Flight<Key, Kept>,
     rules: Arc<Rules>,
     ttl: Duration,
     /// Whether it has no key of its caller's.
@@ -83,6 +82,7 @@ pub struct InOnce {
 }
 
 crate::text::opaque_debug!({} InOnce);
+crate::text::opaque_debug!({} Kept);
 
 /// The call at its key. `None`: it passes, as it starts nothing, may run twice, or has no key to be
 /// compared by.
@@ -90,7 +90,7 @@ fn enter(
     rules: &Arc<Rules>,
     call: &mut ToolCall,
     answer: TypeId,
-) -> Result<Option<InOnce>, ToolError> {
+) -> Result<Option<(Flight<Key, Kept>, InOnce)>, ToolError> {
     let id = call.once_key().map(Box::<str>::from);
     let is_compared = || !rules.within.is_zero() && call.replay_safety() != ReplaySafety::Safe;
     // Arguments that are too deep are never sent; and a call that waits for a job starts nothing.
@@ -116,29 +116,18 @@ fn enter(
     let request = Request::new(call, &info, &rules.seed, answer);
     let is_by_arguments = id.is_none();
     let key = Key { owner, id, request };
-    match flights.enter(key) {
-        Ok(flight) => Ok(Some(InOnce {
-            flight,
-            rules: Arc::clone(rules),
-            ttl,
-            is_by_arguments,
-            replay: call.replay_safety(),
-            below: call.observe(),
-        })),
-        Err(why) => Err(no_place(why)),
-    }
+    let flight = flights.enter(key).map_err(no_place)?;
+    let reuse = InOnce {
+        rules: Arc::clone(rules),
+        ttl,
+        is_by_arguments,
+        replay: call.replay_safety(),
+        below: call.observe(),
+    };
+    Ok(Some((flight, reuse)))
 }
 
-impl AtKey for InOnce {
-    type Key = Key;
-    type Value = Kept;
-
-    fn flight(&mut self) -> &mut Flight<Key, Kept> {
-        &mut self.flight
-    }
-}
-
-impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
+impl<Res: Clone + Send + Sync + 'static> Reuse<Res, Key, Kept> for InOnce {
     fn give(
         &self,
         end: Result<Kept, ToolError>,
@@ -165,16 +154,16 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
         })
     }
 
-    fn begin(&mut self) {
+    fn begin(&self, flight: &mut Flight<Key, Kept>) {
         if self.replay != ReplaySafety::Safe {
             let left = (Kept::Unknown(None), self.ttl);
-            self.flight.leave_behind(Some(left));
+            flight.leave_behind(Some(left));
         }
     }
 
-    fn end(&mut self, result: &Result<Res, ToolError>) {
+    fn end(&self, flight: &mut Flight<Key, Kept>, result: &Result<Res, ToolError>) {
         let (bytes, kept) = match result {
-            Ok(answer) if foreign::asks(answer) => return self.flight.end_unmade(),
+            Ok(answer) if foreign::asks(answer) => return flight.end_unmade(),
             Ok(answer) => match self.rules.store.size.keep(answer) {
                 Some((answer, bytes)) => (bytes, Kept::Answer(answer, self.below.is_reported())),
                 None => (0, Kept::NoRoom),
@@ -183,18 +172,17 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
                 let error = error.clone().unnamed().without_source();
                 (error.kept_bytes(), Kept::Failed(error))
             }
-            Err(error) if self.may_run_again(error) => return self.flight.end_unmade(),
+            Err(error) if self.may_run_again(error) => return flight.end_unmade(),
             Err(error) => {
                 let error = error.clone().without_source();
                 (error.kept_bytes(), Kept::Unknown(Some(error)))
             }
         };
-        let kept = match self.flight.reserve(bytes, |kept| Some(kept.rest())) {
+        let kept = match flight.reserve(bytes, |kept| Some(kept.rest())) {
             true => kept,
             false => kept.rest(),
         };
-        let until = Instant::now() + self.ttl;
-        self.flight.end(Ok(Some((kept, until))));
+        flight.end(Some((kept, Instant::now() + self.ttl)));
     }
 
     fn waited(&self, error: ToolError) -> ToolError {

@@ -140,6 +140,8 @@ where
     let error = match readiness {
         Readiness::Passes => assert_ready_err!(svc.poll_ready()),
         Readiness::Eager => {
+            // The failure is kept until a call has met it.
+            assert_ready_ok!(svc.poll_ready());
             assert_ready_ok!(svc.poll_ready());
             let mut response = task::spawn(svc.call(call()));
             assert_ready_err!(response.poll())

@@ -290,7 +290,7 @@ async fn nothing_is_dropped_under_a_lock() {
     let keep = |key: &str, time: Duration| {
         let mut flight = flights.enter(key.to_owned()).unwrap();
         assert!(flight.try_turn());
-        flight.end(Ok(Some((Looks(flights.clone()), Instant::now() + time))));
+        flight.end(Some((Looks(flights.clone()), Instant::now() + time)));
         flight
     };
     // Turned out, alone and by a sweep.
