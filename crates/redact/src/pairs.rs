@@ -8,7 +8,11 @@ use serde_json::{Map, Value};
 use super::{
     keys::{Strength, is_connection},
     rules::Rules,
-    text::{bytes::is_one_of, command::Command, is_moment, is_opaque},
+    text::{
+        bytes::{is_made_of, is_one_of},
+        command::Command,
+        is_moment, is_opaque,
+    },
 };
 
 /// Members that hold a name.
@@ -25,6 +29,25 @@ pub(super) const VALUE_FIELDS: &[&str] = &[
     "raw", "rawvalue", "parametervalue", "newvalue", "oldvalue",
 ];
 
+/// Members that list names.
+#[rustfmt::skip]
+pub(super) const NAME_LISTS: &[&str] = &[
+    "required", "fields", "columns", "names", "properties", "attributes", "params", "parameters", "dependencies", "features",
+    "keywords", "tags", "scopes", "include", "exclude", "allow", "deny", "enum",
+];
+
+/// Members that hold the data of what [`Members::of`] finds to be a picture or a sound.
+pub(super) const DATA_FIELDS: &[&str] = &["data", "blob", "base64"];
+
+/// Members that say of what kind the data is.
+pub(super) const KIND_FIELDS: &[&str] = &[
+    "mimeType",
+    "mime_type",
+    "media_type",
+    "mediaType",
+    "contentType",
+];
+
 /// Which members of an object are secrets because of other members.
 pub(super) struct Members<'m> {
     /// The member with the value that another names: `{"name": "X-Api-Key", "value": ..}`.
@@ -34,6 +57,8 @@ pub(super) struct Members<'m> {
     secret: &'static [&'static str],
     /// The columns of its rows that are secrets, a bit each.
     columns: u64,
+    /// It holds a picture or a sound.
+    media: bool,
 }
 
 impl<'m> Members<'m> {
@@ -42,6 +67,7 @@ impl<'m> Members<'m> {
             named: secret_field(rules, map),
             secret: &[],
             columns: 0,
+            media: false,
         };
         let mut signed = 0;
         for (key, value) in map {
@@ -50,6 +76,11 @@ impl<'m> Members<'m> {
                 "kind" if value == "SecretList" => members.secret = &["items"],
                 "kty" => members.secret = &["d", "p", "q", "dp", "dq", "qi", "k", "oth"],
                 "protected" | "payload" | "signature" if value.is_string() => signed += 1,
+                key if KIND_FIELDS.contains(&key) => {
+                    let kind = value.as_str().unwrap_or_default();
+                    let kinds = ["image/", "audio/", "video/"];
+                    members.media = kinds.iter().any(|of| kind.starts_with(of));
+                }
                 "columns" | "headers" | "header" | "fields" => {
                     members.columns |= columns(rules, value)
                 }
@@ -67,6 +98,12 @@ impl<'m> Members<'m> {
         self.named == Some(key)
             || self.secret.contains(&key.as_str())
             || is_connection(key) && value.as_str().is_some_and(is_opaque)
+    }
+
+    /// Returns whether a member is the data of a picture or a sound, which is not read as text.
+    pub(super) fn is_media(&self, key: &str, value: &Value) -> bool {
+        let digits = |text: &str| is_made_of(text.trim_end_matches('='), "+/-_");
+        self.media && DATA_FIELDS.contains(&key) && value.as_str().is_some_and(digits)
     }
 
     /// The columns that are secrets in a member that has rows, a bit each.
@@ -121,6 +158,8 @@ fn secret_field<'m>(rules: &Rules, map: &'m Map<String, Value>) -> Option<&'m St
 pub(super) struct Arguments<'r> {
     rules: &'r Rules,
     len: usize,
+    /// They are names, of which none announces the next.
+    names: bool,
     command: Option<&'static Command>,
     /// The element before announces this one.
     announced: bool,
@@ -131,10 +170,11 @@ pub(super) struct Arguments<'r> {
 }
 
 impl<'r> Arguments<'r> {
-    pub(super) fn new(rules: &'r Rules, len: usize) -> Self {
+    pub(super) fn new(rules: &'r Rules, len: usize, names: bool) -> Self {
         Self {
             rules,
             len,
+            names,
             command: None,
             announced: false,
             pair: false,
@@ -161,7 +201,12 @@ impl<'r> Arguments<'r> {
         }
         // A flag, or the first of two.
         let flag = text.starts_with('-') && !text.contains(['=', ' ']);
-        self.pair = !flag && index == 0 && self.len == 2 && text.len() <= 64 && !text.contains(' ');
+        self.pair = !flag
+            && !self.names
+            && index == 0
+            && self.len == 2
+            && text.len() <= 64
+            && !text.contains(' ');
         self.announced =
             (flag || self.pair) && self.rules.announces(text) || of_command(Command::announces);
         false

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{
     REDACTED,
-    pairs::{Arguments, Members},
+    pairs::{Arguments, Members, NAME_LISTS},
     rules::{BUILT_IN, Limits, Rules},
     shown,
 };
@@ -18,7 +18,7 @@ use crate::{
     TRUNCATED,
     hidden::visible,
     text::{
-        bytes::floor,
+        bytes::{floor, is_one_of, prefix},
         catalog::{ELEMENT, KEY, MEMBER},
     },
 };
@@ -134,6 +134,7 @@ impl<'r> Walk<'r> {
             depth: 0,
             columns: 0,
             row: 0,
+            role: Role::Plain,
         }
     }
 
@@ -175,6 +176,16 @@ impl<'r> Walk<'r> {
         text
     }
 
+    /// The beginning of data that is not read.
+    fn media<'t>(&self, data: &'t str) -> Cow<'t, str> {
+        let (head, cut) = prefix(data, self.limits.string);
+        self.bytes.set(self.bytes.get().saturating_sub(head.len()));
+        match cut {
+            true => Cow::Owned([head, TRUNCATED].concat()),
+            false => Cow::Borrowed(head),
+        }
+    }
+
     /// Counts a value of at least `bytes`; false once there were too many.
     fn admit(&self, bytes: usize) -> bool {
         let (nodes, left) = (self.nodes.get(), self.bytes.get());
@@ -193,6 +204,17 @@ pub(super) struct Node<'w> {
     /// The columns that are secrets, a bit each: of the rows in this array, and of this row.
     columns: u64,
     row: u64,
+    role: Role,
+}
+
+/// What a value is in the object around it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Plain,
+    /// A list of names.
+    Names,
+    /// A picture or a sound in Base64.
+    Media,
 }
 
 impl<'w> Node<'w> {
@@ -202,6 +224,7 @@ impl<'w> Node<'w> {
             depth: self.depth + 1,
             columns,
             row,
+            role: Role::Plain,
             ..self
         }
     }
@@ -224,7 +247,13 @@ impl<'w> Node<'w> {
             if self.walk.hides(rule, value) {
                 out.serialize_entry(&shown, REDACTED)?;
             } else {
-                out.serialize_entry(&shown, &self.below(value, members.columns(value), 0))?;
+                let role = match value {
+                    Value::Array(_) if is_one_of(key, NAME_LISTS) => Role::Names,
+                    Value::String(_) if members.is_media(key, value) => Role::Media,
+                    _ => Role::Plain,
+                };
+                let below = self.below(value, members.columns(value), 0);
+                out.serialize_entry(&shown, &Self { role, ..below })?;
             }
         }
         out.end()
@@ -232,7 +261,7 @@ impl<'w> Node<'w> {
 
     fn array<S: Serializer>(self, items: &'w [Value], s: S) -> Result<S::Ok, S::Error> {
         let mut out = s.serialize_seq(None)?;
-        let mut arguments = Arguments::new(self.walk.rules, items.len());
+        let mut arguments = Arguments::new(self.walk.rules, items.len(), self.role == Role::Names);
         for (index, value) in items.iter().enumerate() {
             if !self.walk.admit(1) {
                 out.serialize_element(TRUNCATED)?;
@@ -257,6 +286,9 @@ impl Serialize for Node<'_> {
             Source::Value(Value::Array(_) | Value::Object(_)) if deep => s.serialize_str("[...]"),
             Source::Map(map) | Source::Value(Value::Object(map)) => self.map(map, s),
             Source::Value(Value::Array(items)) => self.array(items, s),
+            Source::Value(Value::String(data)) if self.role == Role::Media => {
+                s.serialize_str(&self.walk.media(data))
+            }
             Source::Value(Value::String(text)) => s.serialize_str(&self.walk.shown(text)),
             Source::Value(plain) => plain.serialize(s),
         }

@@ -127,6 +127,9 @@ const NASTY: &[&str] = &[
     "' | ConvertTo-SecureString ", "--value ", "-name token -value ", "verification code is ", " is your login code", "seed phrase:\n", "backup codes:\n1. ", "a:b1!@c:12 ", "password -> ", "password for ", "key for a -> ", "[token] ", "token|",
     "&#112;", "pass&#119;ord=", "AKIA", "AKIA 6eOW4lhoDVqMRoUjJ45HlpVxrtqtDC5oQ+r0ggGT ", "net use \\\\h\\s ", " secret --from-literal=", "variable \"password\" {", "p4ssw0rd=", "'password: ", "\"Cookie: a", "Cookie: a=\\\"", "Cookie: a='b", "\"Cookie: \\\"",
     "id=\"a\", ", "token=id=\"a\", ", "password=\"a\" -> \"", "NetworkCredential('a', ", "connection_string=", "password from a to ", "a:{SHA}", "password=(\"", "password=a(\"", "let password: ", "password: \"\n", "**password:\n", "the password:\n\n",
+    "masterauth ", "sentinel auth-pass a ", "a\tTRUE\t", "a\tTRUE\t/\tTRUE\t1\ta\tb\n", "SetBasicAuth(\"ada\", ", "login('a', '", "MNEMONIC=legal ", "legal ",
+    "phrase legal winner ", "ParameterKey=DBPassword,ParameterValue=", "Unseal Key 1: ", "token=FlyV1 fm2_a1b2c3 ", "\"required\": [\"password\", ", "> name: token\n> value: ",
+    "data:image/png;base64,", "\u{1b}[33mname\u{1b}[0m: token ", "\u{1b}[33mvalue\u{1b}[0m: ", "private String password;\n",
     "- name: password\n", "password (", "password for ", "password | ", "\u{201c}password\u{201d}:\u{201c}",
 ];
 

@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use super::{
     Run,
-    bytes::{after_last, ahead, is_one_of, run_end, skip},
+    bytes::{after_last, ahead, colour_end, is_one_of, run_end, skip},
     look::{is_composed, is_mixed, is_moment, looks_secret},
-    name::{is_header, is_name},
+    name::{is_header, is_name, skip_colours},
     value,
 };
 use crate::{
-    pairs::{NAME_FIELDS, VALUE_FIELDS},
+    pairs::{NAME_FIELDS, NAME_LISTS, VALUE_FIELDS},
     text::bytes::floor,
 };
 
@@ -38,6 +38,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     if unquoted {
         // `- name: API_KEY` with `value: x` in the next line.
         let head = before.strip_suffix(": ").or(before.strip_suffix('='))?;
+        let head = without_colour(head);
         let named = is_one_of(last_name(head), NAME_FIELDS);
         return named.then(|| value_field(run.text, run.end))?;
     }
@@ -76,16 +77,35 @@ fn field_before(run: Run<'_>) -> Option<Range<usize>> {
     (value.end <= run.at).then_some(value)
 }
 
-/// The value that the name in `name` (the value of the pair of `run`) announces.
+/// The value that the name in `name` (the value of the pair of `run`) announces. Empty if it is no
+/// secret.
 pub(super) fn announced(run: Run<'_>, name: &Range<usize>) -> Option<Range<usize>> {
-    let named = is_one_of(run.word(), NAME_FIELDS) && is_name(run, &run.text[name.clone()]);
-    named.then(|| value_field(run.text, name.end))?
+    let names = is_one_of(run.word(), NAME_FIELDS);
+    let value = names.then(|| value_field(run.text, name.end)).flatten()?;
+    match is_name(run, &run.text[name.clone()]) {
+        true => Some(value),
+        false => Some(name.end..name.end),
+    }
+}
+
+/// A text without the colour that it ends with.
+fn without_colour(text: &str) -> &str {
+    match text.rfind('\x1b') {
+        Some(at) if colour_end(text, at) == text.len() => &text[..at],
+        _ => text,
+    }
 }
 
 /// The last run of `text`, quotes and blanks after it aside.
 fn last_name(text: &str) -> &str {
     let text = text.trim_end_matches(is_padding);
-    after_last(text, |c| !c.is_alphanumeric() && c != '_' && c != '-')
+    let name = after_last(text, |c| !c.is_alphanumeric() && c != '_' && c != '-');
+    // `\x1b[33mname`
+    let coloured = text[..text.len() - name.len()].ends_with("\x1b[");
+    match name.split_once('m').filter(|_| coloured) {
+        Some((_, name)) => name,
+        None => name,
+    }
 }
 
 /// `"value": "x"`, `value="x"` after `from`, in the same object or element.
@@ -98,7 +118,16 @@ fn field_in(text: &str, from: usize, to: usize) -> Option<Range<usize>> {
     let near = &text[from..to];
     let mut at = 0;
     loop {
-        at += near[at..].find(|c: char| c.is_alphanumeric() || matches!(c, '}' | '<' | '>'))?;
+        let stops = |c: char| c.is_alphanumeric() || matches!(c, '}' | '<' | '>' | '\x1b');
+        at += near[at..].find(stops)?;
+        let colour = colour_end(near, at);
+        // A line that a mail quotes.
+        let quoted =
+            near[at..].starts_with('>') && near[..at].trim_end_matches(['>', ' ']).ends_with('\n');
+        if colour > at || quoted {
+            at = colour.max(at + 1);
+            continue;
+        }
         if near[at..].starts_with('>') {
             return content(text, from + at + 1);
         }
@@ -107,10 +136,10 @@ fn field_in(text: &str, from: usize, to: usize) -> Option<Range<usize>> {
             return None;
         }
         let name = &near[at..end];
-        let mark = skip(near, end, is_padding);
+        let mark = skip(near, skip_colours(near, end), is_padding);
         if near[mark..].starts_with([':', '=']) && is_one_of(name, VALUE_FIELDS) {
             let start = skip(text, from + mark + 1, char::is_whitespace);
-            return Some(value::extent(text, start));
+            return Some(value::extent(text, skip_colours(text, start)));
         }
         if near[mark..].starts_with(':') && is_one_of(name, &["name", "key"]) {
             // Another one begins.
@@ -134,6 +163,9 @@ fn content(text: &str, start: usize) -> Option<Range<usize>> {
 /// `"Authorization", "x"` as elements; `first` in their array.
 fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
     let (text, name) = (run.text, run.word());
+    if in_names(run) {
+        return None;
+    }
     let close = skip(text, run.end, |c| is_quote(c) || c == '\\');
     let comma = skip(text, close, char::is_whitespace);
     if !text[comma..].starts_with(',') {
@@ -157,6 +189,14 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
         false => pair || looks,
     };
     secret.then(|| value::whole(value::extent, text, start, seen))
+}
+
+/// Returns whether the run stands in a list of names: `"required": ["api_key", "city"]`.
+fn in_names(run: Run<'_>) -> bool {
+    let near = run.behind(NEAR);
+    let list = near.rfind('[').map_or("", |open| near[..open].trim_end());
+    let list = list.strip_suffix([':', '=']).unwrap_or_default();
+    is_one_of(last_name(list), NAME_LISTS)
 }
 
 /// Returns whether the list that the run is the first of are the arguments of a function that sets

@@ -100,6 +100,8 @@ fn is_plain(text: &[u8], at: usize, end: usize) -> bool {
         LONG.. => true,
     };
     let beside = match text.get(end..) {
+        // A line of cookies.txt.
+        Some([b'\t', b'T' | b'F', ..]) => true,
         Some([b':', next, ..]) => !next.is_ascii_whitespace(),
         Some([b'(' | b'%' | b'$' | b'@', ..]) => true,
         _ => false,

@@ -172,6 +172,19 @@ pub(super) fn is_composed(word: &str) -> bool {
     parts.all(|part| is_digits(part) || part.bytes().all(|b| b.is_ascii_lowercase()))
 }
 
+/// Returns whether a value is a version of a program: `0.10.3`, `^4.0.0-beta.2`. One that a
+/// password could be needs two dots or a mark before it.
+pub(super) fn is_version(value: &str, sure: bool) -> bool {
+    let version = value.trim_start_matches(['^', '~', '>', '<', '=', 'v', ' ']);
+    let end = version.find(['-', '+']).unwrap_or(version.len());
+    let mut parts = version[..end].split('.');
+    let dots = parts.clone().count() - 1;
+    let numbers = parts.all(|part| !part.is_empty() && part.len() <= 5 && is_digits(part));
+    let tail = is_made_of(&version[end..], ".-+") && version.len() <= 32;
+    let marked = value.starts_with(['^', '~', '>', '<']);
+    numbers && tail && dots >= 1 && (sure || marked || dots >= 2)
+}
+
 /// Returns whether a value is a number of up to five digits: a port, a line, a count.
 pub(super) fn is_small_number(value: &str) -> bool {
     value.len() <= 5 && is_digits(value)

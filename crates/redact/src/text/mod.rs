@@ -25,10 +25,16 @@ use std::{
     ops::Range,
 };
 
-use super::{REDACTED, keys::Strength, rules::Rules};
+use super::{
+    REDACTED,
+    keys::Strength,
+    pairs::{DATA_FIELDS, KIND_FIELDS},
+    rules::Rules,
+};
 
 mod block;
 pub(super) mod bytes;
+mod call;
 pub(super) mod catalog;
 mod code;
 pub(super) mod command;
@@ -41,6 +47,7 @@ mod look;
 mod markup;
 mod name;
 mod pair;
+mod phrase;
 mod prose;
 pub(super) mod quote;
 mod scheme;
@@ -53,6 +60,7 @@ pub(super) mod vendors;
 
 pub(super) use self::look::{is_moment, is_opaque};
 use self::{
+    bytes::{ends_with_one_of, prefix_of},
     catalog::{Find, MANIFEST, ROWS, TABLE},
     command::Command,
 };
@@ -81,6 +89,9 @@ pub(super) fn redact<'t>(
     }
     Cow::Owned(out)
 }
+
+/// The shortest picture, in digits of Base64.
+const MEDIA: usize = 64;
 
 /// One pass. None if there is nothing to redact.
 fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String> {
@@ -202,6 +213,9 @@ impl<'a> Run<'a> {
     /// The secret that begins in the run or is announced by it. One that is empty is a decision
     /// that there is none.
     fn secret(self) -> Option<Secret> {
+        if self.is_media() {
+            return None;
+        }
         let allows = |rule| self.rules.allows(rule);
         let table = || allows(TABLE) && table::find(self);
         if self.named && (table() || allows(MANIFEST) && lines::manifest(self)) {
@@ -218,6 +232,32 @@ impl<'a> Run<'a> {
             Some((*rule, place))
         });
         found.filter(|(_, secret)| !secret.is_empty())
+    }
+
+    /// Returns whether the run is a picture or a sound in Base64.
+    fn is_media(self) -> bool {
+        // PNG, JPEG, GIF, and what RIFF holds: WebP, WAV.
+        const BEGINNINGS: &[&str] = &["iVBORw0KGgo", "/9j/", "R0lGODdh", "R0lGODlh", "UklGR"];
+        const KINDS: &[&str] = &["data:image/", "data:audio/", "data:video/"];
+        let url = || {
+            let kind = self.behind(64).strip_suffix(";base64,").unwrap_or_default();
+            KINDS.iter().any(|of| kind.contains(of))
+        };
+        let data = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
+        // `"data":"x","mimeType":"image/png"`
+        let of_media = |near: &str| {
+            let kinds = ["image/", "audio/", "video/"];
+            KIND_FIELDS.iter().any(|field| near.contains(field))
+                && kinds.iter().any(|kind| near.contains(kind))
+        };
+        let member = || {
+            let name = self.behind(32).trim_end_matches(['"', '\\', ':', ' ']);
+            ends_with_one_of(name, DATA_FIELDS)
+                && (of_media(self.behind(128)) || of_media(self.ahead(96)))
+        };
+        self.word().len() >= MEDIA
+            && (prefix_of(self.word(), BEGINNINGS).is_some() || url() || member())
+            && self.word().bytes().all(data)
     }
 
     fn word(self) -> &'a str {

@@ -38,7 +38,7 @@ const CLOSERS: &[&str] = &[
 ];
 
 /// The first place behind the colours at `at`, of which at most four are skipped.
-fn skip_colours(text: &str, at: usize) -> usize {
+pub(super) fn skip_colours(text: &str, at: usize) -> usize {
     (0..4).fold(at, |at, _| colour_end(text, at))
 }
 
@@ -67,7 +67,7 @@ fn mark_start(text: &str, at: usize) -> usize {
     let at = at + usize::from(text[at..].starts_with("?:"));
     // `**Password**: x`
     let at = skip_colours(text, skip(text, at, |c| c == '*'));
-    let mut at = skip_blanks(text, at);
+    let mut at = skip_colours(text, skip_blanks(text, at));
     // `password (old): x`
     if text[at..].starts_with('(')
         && let Some(i) = ahead(text, at, 24).find(')')
@@ -80,7 +80,19 @@ fn mark_start(text: &str, at: usize) -> usize {
     {
         at += i + 1;
     }
-    at
+    number_end(text, at)
+}
+
+/// Where a number before a colon ends, or `at`: `Unseal Key 1: x`, `Secret #2: x`.
+fn number_end(text: &str, at: usize) -> usize {
+    let digits = at + usize::from(text[at..].starts_with('#'));
+    let end = skip(ahead(text, digits, 4), 0, |c| c.is_ascii_digit()) + digits;
+    let fits = (1..=3).contains(&(end - digits)) && text[..at].ends_with(' ');
+    if fits && text[end..].starts_with(": ") {
+        end
+    } else {
+        at
+    }
 }
 
 impl Mark {
@@ -209,7 +221,7 @@ pub(super) fn follows_kind(run: Run<'_>) -> bool {
     #[rustfmt::skip]
     const KINDS: &[&str] = &[
         "api", "access", "secret", "private", "auth", "session", "refresh", "client", "master", "encryption", "signing", "bot",
-        "license",
+        "license", "unseal", "recovery", "root",
     ];
     is_one_of(word_before(run, 24), KINDS)
 }

@@ -11,11 +11,11 @@ use super::{
     lines::{is_indented, lines_below, untagged, whole_line},
     look::{
         first_word, is_composed, is_mixed, is_null, is_opaque, is_placeholder, is_prose, is_random,
-        is_small_number, looks_secret,
+        is_small_number, is_version, looks_secret,
     },
     name::{
         Mark, follows_kind, holds_password, in_query, is_failure, is_header, is_resource,
-        is_signature, is_type, is_weak_word, is_working_directory, name, value_start,
+        is_signature, is_type, is_weak_word, is_working_directory, name, skip_colours, value_start,
     },
     quote::Quote,
     scheme::header,
@@ -56,7 +56,12 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         start = text.len() - untagged(&text[start..]).len();
     }
     let bare = !mark.quoted && !is_quoted(text, start);
-    if is_header(&name) && bare {
+    // `Pin 1: GPIO17`
+    let numbered = || text[run.end..mark.end].contains(|c: char| c.is_ascii_digit());
+    if name.eq_ignore_ascii_case("pin") && !mark.quoted && numbered() {
+        return None;
+    }
+    if is_header(&name) && bare && !mark.compares {
         return header(run, start);
     }
     if let Some(lines) = lines_below(run, start, strength, &mark) {
@@ -127,15 +132,18 @@ impl Pair<'_> {
         let (run, name, mark) = (self.run, &*self.name, &self.mark);
         let (text, seen) = (run.text, self.seen.clone());
         // `"key": "password", "value": "x"`: the name of what follows.
-        let announced = || field::announced(run, &seen);
-        if let Some(value) = (!self.bare).then(announced).flatten() {
-            return Some(value);
+        match field::announced(run, &seen) {
+            Some(value) if !value.is_empty() => return Some(value),
+            Some(_) if !run.word().eq_ignore_ascii_case("key") => return None,
+            _ => {}
         }
         let value = &text[seen.clone()];
         let letter = value.chars().nth(1).is_none() && !holds_password(name);
         // `${PASSWORD:?is not set}`
         let message = value.starts_with('?') && run.before().ends_with("${");
-        if is_null(value) || is_placeholder(without_scheme(value)) || letter || message {
+        let absent = is_null(value) || is_placeholder(without_scheme(value));
+        let version = is_version(value, !holds_password(name)) || is_requirement(value);
+        if absent || version || letter || message {
             return None;
         }
         let code = || mark.index || is_expression(text, name, &seen, self.strong);
@@ -202,17 +210,38 @@ impl Pair<'_> {
         }
         let place =
             self.seen.start == run.end + 1 && value.starts_with(|c: char| c.is_ascii_digit());
+        // `src/password.js:40:9`
+        if place && is_file(name) && value.split(':').all(is_small_number) {
+            return false;
+        }
         match self.strong {
             true if name.eq_ignore_ascii_case("pass") => {
                 is_random(first) || is_mixed(first) || !self.bare || is_indented(run)
             }
-            true => !(is_small_number(value) && place && (!holds_password(name) || is_file(name))),
+            true => !(is_small_number(value) && place && !holds_password(name)),
             false if follows_kind(run) => true,
             false if value.starts_with(['{', '[']) => !is_weak_word(name),
             false if value.contains(':') => false,
             false => looks_secret(inside(value)) && !place && !is_failure(name),
         }
     }
+}
+
+/// Returns whether a value says which version of a package is needed: `{ version = "1.0" }`.
+fn is_requirement(value: &str) -> bool {
+    const PARTS: &[&str] = &[
+        "version",
+        "workspace",
+        "path",
+        "git",
+        "features",
+        "optional",
+    ];
+    let parts = value.strip_prefix('{').unwrap_or_default().trim_start();
+    PARTS.iter().any(|part| {
+        let rest = parts.strip_prefix(part).unwrap_or_default().trim_start();
+        rest.starts_with('=')
+    })
 }
 
 /// Returns whether a name is that of a source file, followed by the number of a line:
@@ -239,8 +268,10 @@ pub(super) fn flag(run: Run<'_>) -> Option<Range<usize>> {
     let (text, word) = (run.text, run.word());
     let name = word.trim_start_matches('-');
     let escaped = run.after().starts_with('\\');
-    let quoted = skip(text, run.end, |c| matches!(c, '"' | '\'' | '\\' | ','));
+    let end = skip_colours(text, run.end);
+    let quoted = skip(text, end, |c| matches!(c, '"' | '\'' | '\\' | ','));
     let start = skip(text, quoted, |c| c.is_whitespace() || c == '\\' && escaped);
+    let start = skip_colours(text, start);
     if name.len() == word.len() || start == run.end {
         return None;
     }

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use super::{
     Run,
-    bytes::{behind, is_one_of, last_line, skip_blanks, strip_ignore_case, until},
-    look::{is_mixed, is_null, is_placeholder, is_small_number},
+    bytes::{behind, is_digits, is_one_of, last_line, skip, skip_blanks, strip_ignore_case, until},
+    look::{is_mixed, is_null, is_placeholder, is_prose, is_small_number},
     quote::Quote,
     value,
 };
@@ -67,6 +67,44 @@ fn password(run: Run<'_>) -> Option<Range<usize>> {
     let value = run.text[start..].trim_start_matches('\\');
     let quoted = value.starts_with(['\'', '"']);
     quoted.then(|| value::secret(run.text, start, is_set))?
+}
+
+/// `requirepass x`, `sentinel auth-pass name x`, and the value of a line of cookies.txt.
+pub(super) fn directive(run: Run<'_>) -> Option<Range<usize>> {
+    let after = run.after();
+    if after.starts_with("\tTRUE\t") || after.starts_with("\tFALSE\t") {
+        return cookie(run);
+    }
+    let names = match run.word() {
+        "requirepass" | "masterauth" => 0,
+        "auth-pass" => 1,
+        _ => return None,
+    };
+    let line = until(run.ahead(NEAR), "\n").strip_prefix(' ')?;
+    let value = line.split(' ').nth(names)?;
+    let end = line.len()
+        - line
+            .splitn(names + 2, ' ')
+            .nth(names + 1)
+            .map_or(0, |rest| rest.len() + 1);
+    let start = run.end + 1 + end - value.len();
+    value::secret(run.text, start, |shown| is_set(shown) && !is_prose(shown))
+}
+
+/// `example.com TRUE / FALSE 0 name x`, with tabs between them.
+fn cookie(run: Run<'_>) -> Option<Range<usize>> {
+    let line = until(run.ahead(NEAR), "\r\n");
+    let fields: Vec<_> = line.splitn(7, '\t').skip(1).collect();
+    let [_, path, secure, expires, name, value] = fields[..] else {
+        return None;
+    };
+    let fits = path.starts_with('/')
+        && matches!(secure, "TRUE" | "FALSE")
+        && !expires.is_empty()
+        && is_digits(expires)
+        && !name.is_empty();
+    let start = run.end + line.len() - value.len();
+    fits.then(|| start..skip(run.text, start, |c| c != '\n' && c != '\r'))
 }
 
 pub(super) fn powershell(run: Run<'_>) -> Option<Range<usize>> {

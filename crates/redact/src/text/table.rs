@@ -192,7 +192,9 @@ impl Head {
             place: start..end,
         };
         let fits = names.iter().all(|name| head.is_name(&text[name.clone()]));
-        if head.columns.0.is_empty() || head.count < 2 || !fits || !head.stands_alone(text) {
+        // `private String password;` has a mark behind it, and no second name.
+        let several = names.iter().filter(|name| !name.is_empty()).count() > 1;
+        if head.columns.0.is_empty() || !several || !fits || !head.stands_alone(text) {
             return None;
         }
         // Names behind a colon may be a message, and the next line another message.
@@ -224,14 +226,17 @@ impl Head {
         !barred && !self.follows_row(text)
     }
 
-    /// Returns whether the line before it is a row of as many cells: then this one is no head.
+    /// Returns whether the line before it is a row of as many cells, or the rule below a head of
+    /// Markdown: then this one is no head.
     fn follows_row(&self, text: &str) -> bool {
         let Some(end) = self.place.start.checked_sub(1) else {
             return false;
         };
         let line = last_line(behind(text, end, HEAD));
         let cells = row(text, end - line.len(), self.sign);
-        !is_rule(line) && cells.is_some_and(|(cells, _)| cells.len() == self.count)
+        let rule = is_rule(line);
+        rule && line.contains('|') && !line.contains(['+', '='])
+            || !rule && cells.is_some_and(|(cells, _)| cells.len() == self.count)
     }
 
     /// The cells of a row that are secrets. None for a line that is no row.
@@ -448,7 +453,7 @@ fn dumped(text: &str, mut at: usize, count: usize, columns: &Columns) -> Found {
 }
 
 /// The elements of the list that opens at `open`, and where it ends. It may be cut off.
-fn elements(text: &str, open: usize) -> (Vec<Range<usize>>, usize) {
+pub(super) fn elements(text: &str, open: usize) -> (Vec<Range<usize>>, usize) {
     let bytes = text.as_bytes();
     let (mut found, mut depth, mut at) = (Vec::new(), 0_usize, open + 1);
     let mut from = at;

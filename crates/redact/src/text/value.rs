@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::{
     block,
-    bytes::{ahead, is_one_of, looked_at, prefix_of, run_end, skip, skip_blanks},
+    bytes::{ahead, is_made_of, is_one_of, looked_at, prefix_of, run_end, skip, skip_blanks},
+    look::{first_word, looks_secret},
     quote::Quote,
 };
 use crate::{REDACTED, text::bytes::floor};
@@ -94,7 +95,8 @@ fn pieces_end(text: &str, start: usize) -> usize {
             let word = &text[start..end];
             let next = skip_blanks(text, at);
             // `token=Bearer x`: the scheme goes with what it announces.
-            let scheme = next > at && is_one_of(word, SCHEMES);
+            let own = || next == at + 1 && is_own_scheme(word, ahead(text, next, 64));
+            let scheme = next > at && (is_one_of(word, SCHEMES) || own());
             // `Password { inner: "x" }`
             let fields = next == at + 1 && text[next..].starts_with('{') && starts_upper(word);
             if scheme || fields {
@@ -123,6 +125,15 @@ fn next_attribute(text: &str, at: usize, start: usize) -> Option<usize> {
     let end = name + run_end(ahead(text, name, 64), 0);
     let sign = text[end..].starts_with('=');
     (sign && Quote::at(text, end + 1).is_some()).then_some(end + 1)
+}
+
+/// Returns whether a word is a scheme that a vendor has for itself, and a token follows: `FlyV1 x`.
+fn is_own_scheme(word: &str, rest: &str) -> bool {
+    let name = word.trim_end_matches(|c: char| c.is_ascii_digit());
+    let letters = name.bytes().all(|b| b.is_ascii_alphabetic());
+    let token = first_word(rest).trim_end_matches(['"', '\'', '`']);
+    let plain = is_made_of(token, "_-.,+/");
+    word.len() <= 10 && starts_upper(word) && letters && plain && looks_secret(token)
 }
 
 fn starts_upper(word: &str) -> bool {

@@ -275,3 +275,41 @@ fn a_member_under_a_sensitive_key_is_hidden_though_its_value_tells_of_none() {
         assert!(redact_text(&text).contains(REDACTED), "{text}");
     }
 }
+
+/// K-3: what JSON says is the data of a picture is not read as text, nor is that of a `data:` URL.
+#[test]
+fn pictures_in_base64_stay_whole() {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut random = Random(11);
+    let mut data = |beginning: &str| {
+        let digits = (0..2_000).map(|_| char::from(DIGITS[random.below(64)]));
+        beginning.to_owned() + &digits.collect::<String>()
+    };
+    let rules = Rules::new().with_max_string(1 << 16).unwrap();
+    let mut changed = Vec::new();
+    for _ in 0..500 {
+        let picture =
+            json!({ "type": "image", "mimeType": "image/png", "data": data("iVBORw0KGgo") });
+        let sound = json!({ "source": { "media_type": "audio/wav", "data": data("") + "==" } });
+        let url = format!("<img src=\"data:image/png;base64,{}\">", data(""));
+        let cut = format!("{{\"data\":\"{}", data("/9j/4AAQ"));
+        for json in [picture, sound, json!({ "url": url })] {
+            changed.extend(
+                (serde_json::to_value(rules.json(&json)).unwrap() != json)
+                    .then(|| json.to_string()),
+            );
+            let text = json.to_string();
+            changed.extend((redact_text(&text) != text).then_some(text));
+        }
+        changed.extend((redact_text(&cut) != cut).then_some(cut));
+    }
+    assert!(
+        changed.is_empty(),
+        "{} of 3,500, such as {:.200}",
+        changed.len(),
+        changed[0]
+    );
+    let secret =
+        json!({ "mimeType": "image/png", "data": "password=hunter2", "note": "token=hunter2" });
+    assert!(!rules.json(&secret).to_string().contains("hunter2"));
+}
