@@ -26,15 +26,16 @@
 //! | strings inside texts | redacted without their escapes: `Error("user,password\nada,x")` |
 //! | texts in Base64 | decoded, also over several lines and as UTF-16, and hidden as a whole if there is a secret in them |
 //! | tables | columns with sensitive heads: CSV, TSV, Markdown, the output of `psql` and `mysql`, HTML, `INSERT INTO t (a, password) VALUES ('x', 'y')`, `COPY` |
-//! | names with values | `key=x`, `"key": "x"`, `Header: x`, `--key x`, `key => x`, `if key == "x"`, `key: Type = "x"`; YAML blocks, TOML, INI, XML, property lists, connection strings, `.netrc`, `.pgpass`; percent-encoded, with HTML entities, with escaped quotes and letters; values like `Some("x")`, `b'x'`, `Secret { inner: "x" }` |
+//! | names with values | `key=x`, `"key": "x"`, `Header: x`, `--key x`, `key => x`, `if key == "x"`, `key: Type = "x"`, `API key 1: x`, `Name=key,Value=x`, `TOKEN=Scheme x`; YAML blocks, TOML, INI, XML, property lists, connection strings, `.netrc`, `.pgpass`; percent-encoded, with HTML entities, with escaped quotes and letters; values like `Some("x")`, `b'x'`, `Secret { inner: "x" }` |
 //! | schemes | `Bearer x`, `Basic x` and the like; `Authorization` and `Cookie` headers as a whole, which means to the end of the line, in prose too |
 //! | URLs | `scheme://user:password@`, tokens as users, query and fragment, webhooks of Slack, Discord, Telegram, Teams and others |
 //! | tokens | prefixes of some 200 kinds of vendors' tokens, JWTs, and [own prefixes](Rules::with_secret_prefix) |
 //! | blocks | private keys in PEM, PGP, OpenSSH, SSH2 and PuTTY form, cut off at either end or not; the `data` of a Kubernetes Secret |
-//! | commands | `-u user:x` of curl, `-px` of mysql, `-p x` of sshpass and docker, `-a x` of redis-cli, `ConvertTo-SecureString 'x'`, `--name token --value x`, `setx TOKEN x` |
+//! | commands | `-u user:x` of curl, `-px` of mysql, `-p x` of sshpass and docker, `-a x` of redis-cli, `ConvertTo-SecureString 'x'`, `--name token --value x`, `setx TOKEN x`; `requirepass x` of Redis; lines of `cookies.txt` |
+//! | calls | the password of a function that authenticates: `SetBasicAuth("ada", "x")` |
 //! | statements | `IDENTIFIED BY 'x'`, `PASSWORD 'x'`, `SET PASSWORD FOR ada = 'x'` |
 //! | labels | `**Password:** x`, names and values with colours of a terminal between them |
-//! | sentences | `password is hunter2`, `the token abc123def456`: where the word after looks like a secret; one-time codes, recovery codes and phrases |
+//! | sentences | `password is hunter2`, `the token abc123def456`: where the word after looks like a secret; one-time codes, recovery codes; recovery phrases of twelve words and more, in any quoting |
 //!
 //! Each secret is found by one of the [`rules`]. [`Rules::explain`] tells which, and
 //! [`Rules::without_rule`] switches off one that hides an innocent text.
@@ -51,9 +52,13 @@
 //! are objects of their own, Base64 of less than 24 digits, what is put together by code
 //! (`"a".concat("b")`, `INSERT .. SELECT 'x'`). Under a sensitive key of JSON what is in doubt is
 //! redacted: pagination tokens, names of keys. In text, what only handles secrets is left alone
-//! where its form shows that: types, calls, variables (`config.password`, `vault.x`), paths of
-//! files, placeholders (`***`, `<token>`), words of prose (`required`, `expired`), and short
-//! numbers in a column like `Secrets`.
+//! where its form shows that: types, calls, variables (`config.password`, `vault.x`), constants,
+//! versions, positions (`password.js:40:9`), lists of names (`required`), paths of files,
+//! placeholders (`***`, `<token>`), words of prose (`required`, `expired`), and short numbers in a
+//! column like `Secrets`.
+//!
+//! The data of a picture or a sound in Base64 is not read as text: of a member `data` beside
+//! `mimeType`, of a `data:` URL, or with the beginning of PNG, JPEG, GIF or WebP.
 //!
 //! # Limits
 //!

@@ -19,7 +19,7 @@ pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     #[rustfmt::skip]
     const TYPES: &[&str] = &[
         "str", "string", "option", "optional", "secretstr", "secretstring", "text", "char", "varchar", "any", "bytes", "vec",
-        "u8", "static", "int", "u64", "i64", "null", "none", "undefined", "box", "cow", "a", "unknown", "object",
+        "u8", "static", "int", "bool", "boolean", "float", "u64", "i64", "null", "none", "undefined", "box", "cow", "a", "unknown", "object",
     ];
     const POINTERS: &[&str] = &["&mut ", "*mut ", "*const ", "&'", "&dyn "];
     let text = run.text;

@@ -37,7 +37,11 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let before = run.behind(64);
     if unquoted {
         // `- name: API_KEY` with `value: x` in the next line.
-        let head = before.strip_suffix(": ").or(before.strip_suffix('='))?;
+        let assigned = before.trim_end_matches(' ').strip_suffix('=');
+        let head = before
+            .strip_suffix(": ")
+            .or(assigned)?
+            .trim_end_matches(' ');
         let head = without_colour(head);
         let named = is_one_of(last_name(head), NAME_FIELDS);
         return named.then(|| value_field(run.text, run.end))?;

@@ -130,7 +130,22 @@ pub(super) fn looks_secret(word: &str) -> bool {
     !word.contains(REDACTED)
         && !make.blank
         && !is_date(word)
-        && (make.len >= 32 || make.len >= 8 && (make.digits > 0 || make.lower && make.inner_upper))
+        && (make.len >= 32
+            || make.len >= 8
+                && (make.digits > 0 || make.lower && make.inner_upper && !is_type_name(trim(word))))
+}
+
+/// Returns whether a word of letters is the name of a type or of a value in code, in which capitals
+/// begin words: `HTTPBasicAuthHandler`, `refreshToken`.
+fn is_type_name(word: &str) -> bool {
+    let bytes = word.as_bytes();
+    let lower = bytes.iter().filter(|b| b.is_ascii_lowercase()).count();
+    let begins = |pair: &&[u8]| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase();
+    let begun = bytes.windows(2).filter(begins).count();
+    let named = bytes
+        .iter()
+        .all(|b| b.is_ascii_alphabetic() || b"_.:".contains(b));
+    named && begun * 6 <= bytes.len() && lower * 2 >= bytes.len()
 }
 
 /// Returns whether a word of prose is a secret after a word that names one: letters and digits or
@@ -230,10 +245,10 @@ pub(super) fn is_uuid(word: &str) -> bool {
     lens.eq([8, 4, 4, 4, 12])
 }
 
-/// Returns whether a value means that there is none.
+/// Returns whether a value means that there is none, or is a truth value.
 pub(super) fn is_null(value: &str) -> bool {
     #[rustfmt::skip]
-    const NULLS: &[&str] = &["null", "none", "nil", "undefined", "None,", "\\N", "[]", "{}", "()"];
+    const NULLS: &[&str] = &["null", "none", "nil", "undefined", "true", "false", "None,", "\\N", "[]", "{}", "()"];
     is_one_of(value, NULLS)
 }
 

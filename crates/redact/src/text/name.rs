@@ -48,7 +48,7 @@ pub(super) fn value_start(text: &str, at: usize) -> usize {
     let stars = skip(text, at, |c| matches!(c, '*' | '_'));
     let bold = (1..=3).contains(&(stars - at)) && text[stars..].starts_with(' ');
     let at = skip_blanks(text, if bold { stars } else { at });
-    skip_blanks(text, skip_colours(text, at))
+    (0..2).fold(at, |at, _| skip_blanks(text, skip_colours(text, at)))
 }
 
 /// Where the name ends whose last run ends at `end`: behind the quotes and brackets that close it.
@@ -107,8 +107,15 @@ impl Mark {
         // `headers["x"] = y`, `user[password]=x`, but `[name]: https://h` and `` `name`: bool ``
         // show names.
         let (closer, rest) = (&text[end..closed], &text[closed..]);
-        let prose =
-            (closer == "]" || closer == "`") && rest.trim_start_matches(' ').starts_with(": ");
+        let prose = matches!(closer, "]" | "`" | "`]" | "``")
+            && rest.trim_start_matches(' ').starts_with(": ");
+        // `[Authorization]: https://h`
+        let link = rest
+            .strip_prefix(": ")
+            .is_some_and(|rest| rest.starts_with("http"));
+        if link && closer.ends_with(']') {
+            return None;
+        }
         let at = mark_start(text, closed);
         let mark = prefix_of(&text[at..], MARKS)?;
         let after = &text[at + mark.len()..];

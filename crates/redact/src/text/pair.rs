@@ -5,7 +5,7 @@ use std::{borrow::Cow, ops::Range};
 
 use super::{
     Run,
-    bytes::{is_one_of, prefix_of, skip},
+    bytes::{ends_with_one_of, is_one_of, prefix_of, skip},
     code::{is_assignment, is_elsewhere, is_expression, typed},
     field,
     lines::{is_indented, lines_below, untagged, whole_line},
@@ -46,6 +46,9 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let strength = run.rules.strength(&name);
     let connection = strength <= Strength::Described && keys::is_connection(&name);
     if strength <= Strength::Described && !is_signature(&name, &mark) && !connection {
+        return None;
+    }
+    if mark.quoted && mark.colon && is_operand(run) || is_documented(run) {
         return None;
     }
     if is_resource(run) || is_type(run) || is_working_directory(&name, &text[mark.end..]) {
@@ -143,7 +146,10 @@ impl Pair<'_> {
         let message = value.starts_with('?') && run.before().ends_with("${");
         let absent = is_null(value) || is_placeholder(without_scheme(value));
         let version = is_version(value, !holds_password(name)) || is_requirement(value);
-        if absent || version || letter || message {
+        // `default_placement = AUTH_HEADER`
+        let sign = |b: u8| b.is_ascii_uppercase() || b == b'_';
+        let constant = self.bare && !holds_password(name) && value.bytes().all(sign);
+        if absent || version || constant || letter || message {
             return None;
         }
         let code = || mark.index || is_expression(text, name, &seen, self.strong);
@@ -225,6 +231,21 @@ impl Pair<'_> {
             false => looks_secret(inside(value)) && !place && !is_failure(name),
         }
     }
+}
+
+/// Returns whether the quoted name is an operand or a type, which a colon ends: `if kind ==
+/// 'token':`, `-> "Token":`.
+fn is_operand(run: Run<'_>) -> bool {
+    let before = run.behind(16).trim_end_matches(['"', '\'', '\\']);
+    ends_with_one_of(before, &["== ", "!= ", "-> ", " in ", "case "])
+}
+
+/// Returns whether the name is that of a parameter that is documented: `:param token: The token`.
+fn is_documented(run: Run<'_>) -> bool {
+    ends_with_one_of(
+        run.behind(16),
+        &[":param ", ":type ", "@param ", "\\param "],
+    )
 }
 
 /// Returns whether a value says which version of a package is needed: `{ version = "1.0" }`.

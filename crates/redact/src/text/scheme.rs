@@ -24,7 +24,8 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         return None;
     }
     let bearer = name.eq_ignore_ascii_case("bearer");
-    if !bearer && !is_one_of(name, CAREFUL) {
+    let path = run.after().starts_with("::") || run.before().ends_with("::");
+    if path || !bearer && !is_one_of(name, CAREFUL) {
         return None;
     }
     // `Bearer: x`, but `apiKey = x` is a pair, and `Digest: sha256:x` another header.
@@ -47,7 +48,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     // `Bearer realm="x"`
     let parameter = word.strip_suffix('=').is_some_and(|name| {
         let plain = |b: u8| b.is_ascii_lowercase() || matches!(b, b'_' | b'-');
-        rest.starts_with('"') && name.bytes().all(plain)
+        rest.trim_start_matches('\\').starts_with('"') && name.bytes().all(plain)
     });
     if parameter || word.len() < 3 || is_prose(word) || is_placeholder(word) {
         return None;

@@ -194,7 +194,10 @@ impl Head {
         let fits = names.iter().all(|name| head.is_name(&text[name.clone()]));
         // `private String password;` has a mark behind it, and no second name.
         let several = names.iter().filter(|name| !name.is_empty()).count() > 1;
-        if head.columns.0.is_empty() || !several || !fits || !head.stands_alone(text) {
+        // Names of an import, of which each line but the last ends with a comma.
+        let goes_on = head.spaced && line.trim_end().ends_with(',');
+        let alone = !goes_on && head.stands_alone(text);
+        if head.columns.0.is_empty() || !several || !fits || !alone {
             return None;
         }
         // Names behind a colon may be a message, and the next line another message.
@@ -211,7 +214,11 @@ impl Head {
     fn is_name(&self, cell: &str) -> bool {
         let part = |c: char| c.is_alphanumeric() || " _-.#()/%".contains(c);
         let words = cell.split(' ').count();
-        cell.len() <= 48 && cell.chars().all(part) && words <= if self.spaced { 1 } else { 4 }
+        let closed = cell.matches('(').count() == cell.matches(')').count();
+        cell.len() <= 48
+            && closed
+            && cell.chars().all(part)
+            && words <= if self.spaced { 1 } else { 4 }
     }
 
     /// Returns whether the lines before and after it allow it to be a head.
