@@ -244,13 +244,6 @@ pub(crate) struct Bounded {
 }
 
 impl Bounded {
-    pub(crate) fn new(max: usize) -> Self {
-        Self {
-            text: String::new(),
-            max,
-        }
-    }
-
     /// What `value` prints, its first `max` bytes at the most.
     pub(crate) fn print(max: usize, value: &dyn fmt::Display) -> String {
         let mut text = String::new();
@@ -267,11 +260,6 @@ impl Bounded {
         // An error means that the limit is reached, or that `value` cannot be printed further.
         let _ = write!(out, "{value}");
         *text = out.text;
-    }
-
-    /// What was written.
-    pub(crate) fn into_text(self) -> String {
-        self.text
     }
 }
 

@@ -1,5 +1,5 @@
 use std::{
-    fmt::{self, Debug, Write as _},
+    fmt::{self, Debug},
     future::poll_fn,
     sync::{Arc, Mutex, Weak},
     time::Duration,
@@ -184,13 +184,10 @@ impl<T: Send> Listen for Shared<T> {
     fn on(&self, event: &Event<'_>) {
         // The user's code runs outside the lock.
         let picked = (self.pick)(event);
-        let mut text = Bounded::new(MAX_LINE);
-        // An error means that the limit is reached.
-        let _ = write!(text, "{event:?}");
         let logged = Logged {
             at: self.since.elapsed(),
             name: event.name(),
-            text: text.into_text(),
+            text: Bounded::print(MAX_LINE, &format_args!("{event:?}")),
         };
         let mut heard = lock(&self.heard);
         heard.count += 1;
