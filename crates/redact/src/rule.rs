@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt, sync::Mutex};
 
 use crate::text::{
-    catalog::ROWS,
+    catalog::{OTHERS, RUNS},
     vendors::{Tail, VENDORS},
 };
 
@@ -43,7 +43,8 @@ impl Rule {
 ///
 #[doc = include_str!("rules.md")]
 pub fn rules() -> impl Iterator<Item = Rule> {
-    let rows = ROWS.iter().map(|(id, finds, example, innocent, _)| Rule {
+    let rows = RUNS.iter().map(|(row, _)| row).chain(OTHERS);
+    let rows = rows.map(|(id, finds, example, innocent)| Rule {
         id,
         finds: Cow::Borrowed(finds),
         example: example.replace('§', ""),
@@ -72,7 +73,9 @@ pub fn rules() -> impl Iterator<Item = Rule> {
 
 /// Returns whether a rule has this id.
 pub(crate) fn is_known(id: &str) -> bool {
-    ROWS.iter().any(|row| row.0 == id) || VENDORS.iter().any(|vendor| vendor.0 == id)
+    RUNS.iter().any(|(row, _)| row.0 == id)
+        || OTHERS.iter().any(|row| row.0 == id)
+        || VENDORS.iter().any(|vendor| vendor.0 == id)
 }
 
 /// A secret that was found, and the rule that found it. `Debug` does not show the secret.

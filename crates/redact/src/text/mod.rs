@@ -61,7 +61,7 @@ pub(super) mod vendors;
 pub(super) use self::look::{is_moment, is_opaque};
 use self::{
     bytes::{ends_with_one_of, prefix_of},
-    catalog::{Find, MANIFEST, ROWS, TABLE},
+    catalog::{Find, MANIFEST, RUNS, TABLE},
     command::Command,
 };
 
@@ -221,12 +221,11 @@ impl<'a> Run<'a> {
         if self.named && (table() || allows(MANIFEST) && lines::manifest(self)) {
             return None;
         }
-        let found = ROWS.iter().find_map(|(rule, .., find)| {
+        let found = RUNS.iter().find_map(|((rule, ..), find)| {
             let place = match find {
                 Find::Named(_) if !self.named => None,
                 Find::Run(find) | Find::Named(find) => find(self),
                 Find::Tokens => return token::find(self),
-                Find::Elsewhere => None,
             };
             let place = place.filter(|place| place.is_empty() || allows(rule))?;
             Some((*rule, place))

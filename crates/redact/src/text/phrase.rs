@@ -22,7 +22,7 @@ const PROSE: &[&str] = &[
 /// The phrase behind a name for it.
 pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     const NAMES: &[&str] = &["phrase", "mnemonic", "seed_words", "seedwords", "seed"];
-    if !ends_with_one_of(run.word(), NAMES) {
+    if run.word().len() < 4 || !ends_with_one_of(run.word(), NAMES) {
         return None;
     }
     let near = ahead(run.text, run.end, NEAR + LONGEST);
