@@ -1,10 +1,10 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use serde::{Serialize, Serializer};
 
 use super::{
     gate::MAX_COOLDOWN,
-    keyed::{KeyGate, Settings},
+    keyed::{KeyGate, Shared},
 };
 use crate::{
     call::ToolCall,
@@ -35,7 +35,7 @@ use crate::{
 #[derive(Clone)]
 pub struct RateLimitHandle {
     pub(super) registry: Registry<KeyGate>,
-    pub(super) settings: Arc<Settings>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl RateLimitHandle {
@@ -50,12 +50,12 @@ impl RateLimitHandle {
     /// is not counted.
     pub fn remaining(&self, call: &ToolCall) -> Option<Duration> {
         let entry = self.registry.peek(&call.info())?;
-        entry.value().remaining(self.settings.now())
+        entry.value().remaining(self.shared.now())
     }
 
     /// Every key that cools down now, in the order of server and tool.
     pub fn cooldowns(&self) -> Vec<Cooldown> {
-        let now = self.settings.now();
+        let now = self.shared.now();
         let entries = self.registry.entries();
         let cooling = |entry: &Arc<Entry<KeyGate>>| {
             Some(Cooldown {
@@ -73,14 +73,14 @@ impl RateLimitHandle {
     /// immediately from now on. A call that waits already is sent when its own wait ends.
     pub fn clear(&self, call: &ToolCall) {
         if let Some(entry) = self.registry.peek(&call.info()) {
-            self.settings.clear(&entry);
+            self.shared.clear(&entry);
         }
     }
 
     /// Ends the cooldowns of all keys.
     pub fn clear_all(&self) {
         let entries = self.registry.entries();
-        entries.iter().for_each(|entry| self.settings.clear(entry));
+        entries.iter().for_each(|entry| self.shared.clear(entry));
     }
 
     /// Begins a cooldown for this call's key, as if a server had asked for it: for at most one day.
@@ -90,21 +90,15 @@ impl RateLimitHandle {
         if cooldown.is_zero() {
             return;
         }
-        let make = || KeyGate::new(&self.settings);
+        let make = || KeyGate::new(&self.shared);
         let entry = self.registry.get_known(&call.info(), make);
-        let now = self.settings.now();
-        entry.value().cool(now, cooldown);
-        let cooldown = cooldown.min(MAX_COOLDOWN);
-        self.settings.know(&entry, now, cooldown, false);
+        self.shared
+            .begin(&entry, None, cooldown.min(MAX_COOLDOWN), true);
     }
 }
 
-impl fmt::Debug for RateLimitHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitHandle")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {} |this| RateLimitHandle { settings: this.shared.settings, .. }
 }
 
 /// A key that cools down.
@@ -124,13 +118,11 @@ fn in_millis<S: Serializer>(remaining: &Duration, to: S) -> Result<S::Ok, S::Err
     millis::serialize(&Some(*remaining), to)
 }
 
-/// Shows the key short and redacted, as events do.
-impl fmt::Debug for Cooldown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cooldown")
-            .field("server", &self.server.as_deref().map(Short::name))
-            .field("tool", &self.tool.as_deref().map(Short::name))
-            .field("remaining", &self.remaining)
-            .finish()
+crate::text::debug_fields! {
+    /// Shows the key short and redacted, as events do.
+    {} |this| Cooldown {
+        server: this.server.as_deref().map(Short::name),
+        tool: this.tool.as_deref().map(Short::name),
+        remaining: this.remaining,
     }
 }

@@ -1,7 +1,6 @@
 //! The gate of one key as many calls use it at once.
 
 use std::{
-    fmt,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{
@@ -14,9 +13,10 @@ use std::{
 
 use tokio::{sync::broadcast, time::Instant};
 
-use super::gate::{Admission, Gate, Own, Share};
+use super::gate::{Admission, Gate, MAX_COOLDOWN, Own, Share};
 use crate::{
     call::ToolCall,
+    config::{ConfigError, refuse_if},
     event::Listener,
     kit::{
         backoff::{Jitter, Random, after_hint},
@@ -24,16 +24,95 @@ use crate::{
     },
 };
 
-/// Shared by all gates of one layer value.
+/// The settings of a layer.
+#[derive(Clone)]
 pub(super) struct Settings {
     pub(super) attempts: u32,
-    pub(super) default_cooldown: Duration,
+    pub(super) waits: bool,
+    /// `None` if it was not set.
+    pub(super) default_cooldown: Option<Duration>,
     pub(super) max_wait: Duration,
-    pub(super) max_cooldown: Duration,
+    pub(super) max_cooldown: Option<Duration>,
     pub(super) text_limits: bool,
-    pub(super) listener: Listener,
-    pub(super) random: Random,
+    pub(super) seed: Option<u64>,
     pub(super) jitter: Jitter,
+    pub(super) listener: Listener,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            attempts: 3,
+            waits: true,
+            default_cooldown: None,
+            max_wait: Duration::from_secs(300),
+            max_cooldown: None,
+            text_limits: false,
+            seed: None,
+            jitter: Jitter::default(),
+            listener: Listener::default(),
+        }
+    }
+}
+
+impl Settings {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let (attempts, most) = (self.attempts, u32::from(u16::MAX));
+        refuse_if(attempts == 0, "attempts", "it is zero: no call is made")?;
+        let reason = format!("{attempts} is more than {most}");
+        refuse_if(attempts > most, "attempts", reason)?;
+        // Only explicit settings are checked: a default adapts to them.
+        for (field, set) in [
+            ("default_cooldown", self.default_cooldown),
+            ("max_cooldown", self.max_cooldown),
+        ] {
+            let Some(cooldown) = set else { continue };
+            let reason = format!("{cooldown:?} is longer than a day");
+            refuse_if(cooldown > MAX_COOLDOWN, field, reason)?;
+            let reason = "it is zero: the limit would be met again at once";
+            refuse_if(cooldown.is_zero(), field, reason)?;
+        }
+        let (cooldown, most) = (self.default_cooldown(), self.max_cooldown());
+        let reason = format!("{cooldown:?} is longer than `max_cooldown`, {most:?}");
+        refuse_if(cooldown > most, "default_cooldown", reason)
+    }
+
+    /// A default adapts to the other, explicit setting.
+    fn default_cooldown(&self) -> Duration {
+        const DEFAULT: Duration = Duration::from_secs(30);
+        let most = self.max_cooldown.unwrap_or(DEFAULT);
+        self.default_cooldown.unwrap_or(DEFAULT.min(most))
+    }
+
+    pub(super) fn max_cooldown(&self) -> Duration {
+        const DEFAULT: Duration = Duration::from_secs(300);
+        let least = self.default_cooldown.unwrap_or_default();
+        self.max_cooldown.unwrap_or(DEFAULT.max(least))
+    }
+
+    /// The part of a cooldown that other calls share if the limit is known by text alone.
+    pub(super) fn of_text(&self, cooldown: Duration) -> Option<Duration> {
+        let most = self.default_cooldown().min(self.max_cooldown());
+        self.text_limits.then(|| cooldown.min(most))
+    }
+}
+
+crate::text::debug_fields! {
+    {} |this| Settings {
+        attempts: this.attempts,
+        default_cooldown: this.default_cooldown(),
+        max_wait: this.max_wait,
+        max_cooldown: this.max_cooldown(),
+        text_limits: this.text_limits,
+        jitter: this.jitter,
+        ..
+    }
+}
+
+/// Shared by all gates of one layer value.
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    random: Random,
     pub(super) origin: Instant,
     /// How many processes share the limits.
     pub(super) processes: AtomicU32,
@@ -41,7 +120,17 @@ pub(super) struct Settings {
     pub(super) subscribers: OnceLock<broadcast::Sender<Arc<Entry<KeyGate>>>>,
 }
 
-impl Settings {
+impl Shared {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            random: settings.seed.map_or_else(Random::default, Random::seeded),
+            settings,
+            origin: Instant::now(),
+            processes: AtomicU32::new(1),
+            subscribers: OnceLock::new(),
+        }
+    }
+
     pub(super) fn now(&self) -> Duration {
         self.origin.elapsed()
     }
@@ -63,26 +152,36 @@ impl Settings {
         }
     }
 
-    /// This process knows by itself that the key cools down. `is_met`: a limit was met; else a
-    /// success has used up what the server grants.
-    pub(super) fn know(
+    /// Begins a cooldown, because a call that was admitted in the round `met` has met the limit, or
+    /// because a success has used up what the server grants. `is_own`: this process knows it by
+    /// itself.
+    pub(super) fn begin(
         &self,
         entry: &Arc<Entry<KeyGate>>,
-        now: Duration,
+        met: Option<u32>,
         cooldown: Duration,
-        is_met: bool,
+        is_own: bool,
     ) {
-        let gate = entry.value();
-        // Of the keys beyond the bound nothing is known.
-        if gate.is_overflow {
+        let key = entry.value();
+        // One limit there must not hold back all others.
+        if key.is_overflow {
             return;
         }
-        let until = now.saturating_add(cooldown);
-        gate.with(|gate| {
-            gate.own.until = gate.own.until.max(Some(until));
-            gate.own.is_met |= is_met;
+        let now = self.now();
+        key.with(|gate| {
+            gate.share = self.share();
+            match met {
+                Some(round) => gate.limit(now, round, cooldown),
+                None => gate.cool(now, cooldown),
+            }
+            if is_own {
+                gate.own.until = gate.own.until.max(Some(now.saturating_add(cooldown)));
+                gate.own.is_met |= met.is_some();
+            }
         });
-        self.tell(entry);
+        if is_own {
+            self.tell(entry);
+        }
     }
 
     /// A person of this process ends the cooldown.
@@ -100,68 +199,48 @@ impl Settings {
         let hint = match hint {
             Some(Duration::ZERO) => Duration::from_secs(1),
             Some(hint) => hint,
-            None => self.default_cooldown,
+            None => self.settings.default_cooldown(),
         };
-        self.jitter.after_hint(hint, self.random.next())
+        self.settings.jitter.after_hint(hint, self.random.next())
     }
 
     /// The latest turn for a call that waits from now on; nothing is sent at the deadline itself.
     pub(super) fn latest(&self, now: Duration, call: &ToolCall) -> Duration {
         // The largest random addition to a delay does not count.
-        let longest = now.saturating_add(after_hint(self.max_wait, u64::MAX));
+        let longest = now.saturating_add(after_hint(self.settings.max_wait, u64::MAX));
         let deadline = call.deadline().map(|at| {
             at.saturating_duration_since(self.origin)
                 .saturating_sub(Duration::from_nanos(1))
         });
         longest.min(deadline.unwrap_or(Duration::MAX))
     }
-
-    /// The part of a cooldown that other calls share if the limit is known by text alone.
-    pub(super) fn of_text(&self, cooldown: Duration) -> Option<Duration> {
-        let most = self.default_cooldown.min(self.max_cooldown);
-        self.text_limits.then(|| cooldown.min(most))
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("attempts", &self.attempts)
-            .field("default_cooldown", &self.default_cooldown)
-            .field("max_wait", &self.max_wait)
-            .field("max_cooldown", &self.max_cooldown)
-            .field("text_limits", &self.text_limits)
-            .field("jitter", &self.jitter)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The value of a key in the registry.
-#[derive(Debug)]
 pub(super) struct KeyGate {
     /// `round << 1 | whether the gate is open`, as last published: an open gate costs one load.
     word: AtomicU64,
     gate: Mutex<Gate>,
-    pub(super) settings: Arc<Settings>,
+    pub(super) shared: Arc<Shared>,
     /// Shared by all keys beyond the bound: always open.
     pub(super) is_overflow: bool,
 }
 
 impl KeyGate {
-    pub(super) fn new(settings: &Arc<Settings>) -> Self {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
         Self {
             word: AtomicU64::new(1),
             gate: Mutex::default(),
-            settings: Arc::clone(settings),
+            shared: Arc::clone(shared),
             is_overflow: false,
         }
     }
 
     /// The gate of the keys beyond the bound: one limit there must not hold back all others.
-    pub(super) fn overflow(settings: &Arc<Settings>) -> Self {
+    pub(super) fn overflow(shared: &Arc<Shared>) -> Self {
         Self {
             is_overflow: true,
-            ..Self::new(settings)
+            ..Self::new(shared)
         }
     }
 
@@ -184,26 +263,6 @@ impl KeyGate {
 
     pub(super) fn give_back(&self, round: u32, turn: Duration) {
         self.with(|gate| gate.give_back(round, turn));
-    }
-
-    /// A call of `round` has met the limit.
-    pub(super) fn limit(&self, now: Duration, round: u32, cooldown: Duration) {
-        if !self.is_overflow {
-            self.with(|gate| {
-                gate.share = self.settings.share();
-                gate.limit(now, round, cooldown);
-            });
-        }
-    }
-
-    /// A success has used up what the server grants.
-    pub(super) fn cool(&self, now: Duration, cooldown: Duration) {
-        if !self.is_overflow {
-            self.with(|gate| {
-                gate.share = self.settings.share();
-                gate.cool(now, cooldown);
-            });
-        }
     }
 
     /// How long the cooldown still lasts, if one is under way.
@@ -241,7 +300,7 @@ impl Evict for KeyGate {
     const IS_KNOWN: bool = false;
 
     fn keep(&self) -> Keep {
-        let (gate, now) = (self.lock(), self.settings.now());
+        let (gate, now) = (self.lock(), self.shared.now());
         if gate.remaining(now).is_some() {
             Keep::Always
         } else if gate.closed_until(now).is_some() {

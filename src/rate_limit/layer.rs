@@ -1,24 +1,18 @@
-use std::{
-    fmt,
-    sync::{Arc, OnceLock, atomic::AtomicU32},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
 use tower_layer::Layer;
 
 use super::{
-    gate::MAX_COOLDOWN,
     handle::RateLimitHandle,
-    keyed::{KeyGate, Settings},
+    keyed::{KeyGate, Settings, Shared},
     service::RateLimitBackoff,
 };
 use crate::{
-    config::{ConfigError, refuse_if},
+    config::ConfigError,
     error::ToolError,
     event::{Listen, Listener},
     key::Keys,
-    kit::backoff::{Jitter, Random},
+    kit::backoff::Jitter,
     outcome::{ByError, Classify, Outcome},
 };
 
@@ -66,12 +60,8 @@ impl<S: Clone, C: Clone> Layer<S> for RateLimitBackoffLayer<C> {
     }
 }
 
-impl<C> fmt::Debug for RateLimitBackoffLayer<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitBackoffLayer")
-            .field("settings", &self.gates.settings)
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {C} |this| RateLimitBackoffLayer<C> { settings: this.gates.shared.settings, .. }
 }
 
 /// The settings of a [`RateLimitBackoffLayer`].
@@ -79,16 +69,7 @@ impl<C> fmt::Debug for RateLimitBackoffLayer<C> {
 #[must_use]
 pub struct RateLimitBackoffBuilder<C = ByError> {
     keys: Keys,
-    attempts: u32,
-    waits: bool,
-    /// `None` if it was not set.
-    default_cooldown: Option<Duration>,
-    max_wait: Duration,
-    max_cooldown: Option<Duration>,
-    text_limits: bool,
-    seed: Option<u64>,
-    jitter: Jitter,
-    listener: Listener,
+    settings: Settings,
     classifier: C,
 }
 
@@ -103,15 +84,7 @@ impl RateLimitBackoffBuilder {
     pub fn new() -> Self {
         Self {
             keys: Keys::default(),
-            attempts: 3,
-            waits: true,
-            default_cooldown: None,
-            max_wait: Duration::from_secs(300),
-            max_cooldown: None,
-            text_limits: false,
-            seed: None,
-            jitter: Jitter::default(),
-            listener: Listener::default(),
+            settings: Settings::default(),
             classifier: ByError,
         }
     }
@@ -129,7 +102,7 @@ impl<C> RateLimitBackoffBuilder<C> {
     /// included. Default 3. Under a retry layer, which repeats calls itself, this one only holds
     /// them back.
     pub fn with_attempts(mut self, attempts: u32) -> Self {
-        self.attempts = attempts;
+        self.settings.attempts = attempts;
         self
     }
 
@@ -139,14 +112,14 @@ impl<C> RateLimitBackoffBuilder<C> {
     /// limit, unless its policy is [without rate
     /// limits](crate::retry::RetryPolicy::without_rate_limits).
     pub fn with_fail_fast(mut self) -> Self {
-        self.waits = false;
+        self.settings.waits = false;
         self
     }
 
     /// Sets the cooldown after a rate limit that came without a hint. Default 30 s, or the
     /// [longest cooldown](Self::with_max_cooldown) if that is shorter; at most that.
     pub fn with_default_cooldown(mut self, cooldown: Duration) -> Self {
-        self.default_cooldown = Some(cooldown);
+        self.settings.default_cooldown = Some(cooldown);
         self
     }
 
@@ -154,7 +127,7 @@ impl<C> RateLimitBackoffBuilder<C> {
     /// have to wait longer, or beyond its deadline, is refused immediately, with the full time.
     /// Default 300 s. The random addition to a delay, at most one second, does not count.
     pub fn with_max_wait(mut self, max: Duration) -> Self {
-        self.max_wait = max;
+        self.settings.max_wait = max;
         self
     }
 
@@ -164,7 +137,7 @@ impl<C> RateLimitBackoffBuilder<C> {
     /// The call that met a longer one is not sent again earlier than the server asked, and its
     /// error carries the whole time. Other calls return one by one after this time.
     pub fn with_max_cooldown(mut self, max: Duration) -> Self {
-        self.max_cooldown = Some(max);
+        self.settings.max_cooldown = Some(max);
         self
     }
 
@@ -177,14 +150,14 @@ impl<C> RateLimitBackoffBuilder<C> {
     /// by a status on its own wire, or by a [classifier](Self::with_classifier) always closes the
     /// gate.
     pub fn with_text_limits(mut self) -> Self {
-        self.text_limits = true;
+        self.settings.text_limits = true;
         self
     }
 
     /// Sets the listener for rate limits and evictions. Default: none. The events are emitted
     /// through `tracing` in any case.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
-        self.listener = Listener::new(listen);
+        self.settings.listener = Listener::new(listen);
         self
     }
 
@@ -192,13 +165,13 @@ impl<C> RateLimitBackoffBuilder<C> {
     /// server, or the default, says. With any other a random part of at most a tenth, and of one
     /// second, is added. Default: [`Jitter::Upwards`].
     pub fn with_jitter(mut self, jitter: Jitter) -> Self {
-        self.jitter = jitter;
+        self.settings.jitter = jitter;
         self
     }
 
     /// Makes the random addition to a cooldown the same in each run, for tests.
     pub fn with_seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
+        self.settings.seed = Some(seed);
         self
     }
 
@@ -207,15 +180,7 @@ impl<C> RateLimitBackoffBuilder<C> {
     pub fn with_classifier<D>(self, classifier: D) -> RateLimitBackoffBuilder<D> {
         RateLimitBackoffBuilder {
             keys: self.keys,
-            attempts: self.attempts,
-            waits: self.waits,
-            default_cooldown: self.default_cooldown,
-            max_wait: self.max_wait,
-            max_cooldown: self.max_cooldown,
-            text_limits: self.text_limits,
-            seed: self.seed,
-            jitter: self.jitter,
-            listener: self.listener,
+            settings: self.settings,
             classifier,
         }
     }
@@ -235,84 +200,27 @@ impl<C> RateLimitBackoffBuilder<C> {
     ///
     /// If a setting is zero that cannot be, or beyond its bound. The error names it.
     pub fn build(self) -> Result<RateLimitBackoffLayer<C>, ConfigError> {
-        let (attempts, most) = (self.attempts, u32::from(u16::MAX));
-        refuse_if(attempts == 0, "attempts", "it is zero: no call is made")?;
-        let reason = format!("{attempts} is more than {most}");
-        refuse_if(attempts > most, "attempts", reason)?;
+        self.settings.check()?;
         self.keys.check()?;
-        let (cooldown, most) = (self.default_cooldown(), self.max_cooldown());
-        // Only explicit settings are checked: a default adapts to them.
-        for (field, set) in [
-            ("default_cooldown", self.default_cooldown),
-            ("max_cooldown", self.max_cooldown),
-        ] {
-            let Some(cooldown) = set else { continue };
-            let reason = format!("{cooldown:?} is longer than a day");
-            refuse_if(cooldown > MAX_COOLDOWN, field, reason)?;
-            let reason = "it is zero: the limit would be met again at once";
-            refuse_if(cooldown.is_zero(), field, reason)?;
-        }
-        let reason = format!("{cooldown:?} is longer than `max_cooldown`, {most:?}");
-        refuse_if(cooldown > most, "default_cooldown", reason)?;
         Ok(self.build_checked())
     }
 
-    /// A default adapts to the other, explicit setting.
-    fn default_cooldown(&self) -> Duration {
-        const DEFAULT: Duration = Duration::from_secs(30);
-        let most = self.max_cooldown.unwrap_or(DEFAULT);
-        self.default_cooldown.unwrap_or(DEFAULT.min(most))
-    }
-
-    fn max_cooldown(&self) -> Duration {
-        const DEFAULT: Duration = Duration::from_secs(300);
-        let least = self.default_cooldown.unwrap_or_default();
-        self.max_cooldown.unwrap_or(DEFAULT.max(least))
-    }
-
-    fn build_checked(self) -> RateLimitBackoffLayer<C> {
+    fn build_checked(mut self) -> RateLimitBackoffLayer<C> {
         // A layer that fails fast does not wait, so it does not repeat.
-        let (attempts, max_wait) = match self.waits {
-            true => (self.attempts, self.max_wait),
-            false => (1, Duration::ZERO),
-        };
-        let settings = Arc::new(Settings {
-            attempts,
-            default_cooldown: self.default_cooldown(),
-            max_wait,
-            max_cooldown: self.max_cooldown(),
-            text_limits: self.text_limits,
-            listener: self.listener.clone(),
-            jitter: self.jitter,
-            random: self.seed.map_or_else(Random::default, Random::seeded),
-            origin: Instant::now(),
-            processes: AtomicU32::new(1),
-            subscribers: OnceLock::new(),
-        });
-        let (overflow, make) = (KeyGate::overflow(&settings), |_: &_| {
-            KeyGate::new(&settings)
-        });
-        let registry = self
-            .keys
-            .registry("rate_limit", self.listener, overflow, make);
+        if !self.settings.waits {
+            (self.settings.attempts, self.settings.max_wait) = (1, Duration::ZERO);
+        }
+        let listener = self.settings.listener.clone();
+        let shared = Arc::new(Shared::new(self.settings));
+        let (overflow, make) = (KeyGate::overflow(&shared), |_: &_| KeyGate::new(&shared));
+        let registry = self.keys.registry("rate_limit", listener, overflow, make);
         RateLimitBackoffLayer {
-            gates: RateLimitHandle { registry, settings },
+            gates: RateLimitHandle { registry, shared },
             classifier: self.classifier,
         }
     }
 }
 
-impl<C> fmt::Debug for RateLimitBackoffBuilder<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitBackoffBuilder")
-            .field("keys", &self.keys)
-            .field("attempts", &self.attempts)
-            .field("waits", &self.waits)
-            .field("default_cooldown", &self.default_cooldown())
-            .field("max_wait", &self.max_wait)
-            .field("max_cooldown", &self.max_cooldown())
-            .field("text_limits", &self.text_limits)
-            .field("jitter", &self.jitter)
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {C} |this| RateLimitBackoffBuilder<C> { keys: this.keys, settings: this.settings, .. }
 }

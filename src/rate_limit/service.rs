@@ -31,7 +31,7 @@ where
         call: &mut ToolCall,
     ) -> Result<Ticket<S, C>, ToolError> {
         let Self { gates, classifier } = &shared.settings;
-        let settings = &*gates.settings;
+        let settings = &gates.shared.settings;
         // An outer layer that repeats calls waits out their limits as well.
         let ours = !call.is_claimed(Claim::Retry) && !call.claim(Claim::RateLimit);
         let repeats = ours && settings.attempts > 1;
@@ -39,7 +39,7 @@ where
             call.record(|record| record.set_max_attempts(settings.attempts));
         }
         let info = call.info();
-        let entry = gates.registry.keep(&info, || KeyGate::new(&gates.settings));
+        let entry = gates.registry.keep(&info, || KeyGate::new(&gates.shared));
         let made = call.attempt().wrapping_sub(1);
         let attempts = match repeats {
             true => {

@@ -28,12 +28,6 @@ pub(crate) struct OwnCooldown {
 }
 
 impl KeyGate {
-    /// Another process has met the limit: its calls are of the same return.
-    fn limit_elsewhere(&self, now: Duration, cooldown: Duration) {
-        let round = self.with(|gate| gate.round());
-        self.limit(now, round, cooldown);
-    }
-
     /// A clearing is told once.
     fn take_own(&self) -> Own {
         self.with(|gate| {
@@ -52,7 +46,7 @@ impl OwnCooldown {
             is_met,
             is_cleared,
         } = gate.take_own();
-        let remaining = until.and_then(|until| until.checked_sub(gate.settings.now()));
+        let remaining = until.and_then(|until| until.checked_sub(gate.shared.now()));
         (is_cleared || remaining.is_some()).then_some(Self {
             entry,
             is_cleared,
@@ -92,7 +86,7 @@ impl Subscription {
 impl RateLimitHandle {
     pub(crate) fn subscribe(&self) -> Subscription {
         let make = || broadcast::Sender::new(BACKLOG);
-        Subscription(self.settings.subscribers.get_or_init(make).subscribe())
+        Subscription(self.shared.subscribers.get_or_init(make).subscribe())
     }
 
     /// What is known of all keys.
@@ -109,7 +103,7 @@ impl RateLimitHandle {
     /// How many processes share the limits: their returns are made together.
     pub(crate) fn share_with(&self, processes: usize) {
         let processes = u32::try_from(processes).unwrap_or(u32::MAX);
-        self.settings.processes.store(processes, Relaxed);
+        self.shared.processes.store(processes, Relaxed);
     }
 
     /// Another process has met a limit, or used up what the server grants, which holds for what
@@ -126,17 +120,16 @@ impl RateLimitHandle {
             }
             return true;
         };
-        let remaining = remaining.min(self.settings.max_cooldown);
-        let make = || KeyGate::new(&self.settings);
+        let remaining = remaining.min(self.shared.settings.max_cooldown());
+        let make = || KeyGate::new(&self.shared);
         if remaining.is_zero() {
             return true;
         }
         let entry = self.registry.of_parts(hash, parts, make);
-        let (gate, now) = (entry.value(), self.settings.now());
-        match is_met {
-            true => gate.limit_elsewhere(now, remaining),
-            false => gate.cool(now, remaining),
-        }
-        !gate.is_overflow
+        // The calls of another process are of the same return.
+        let round = || entry.value().with(|gate| gate.round());
+        let met = is_met.then(round);
+        self.shared.begin(&entry, met, remaining, false);
+        !entry.value().is_overflow
     }
 }

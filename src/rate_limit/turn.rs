@@ -89,9 +89,9 @@ impl<S, C> Ticket<S, C> {
     ) -> Result<Way, ToolError> {
         limit::check(call).map_err(|error| self.attempts.gave_up(error))?;
         let gate = self.entry.value();
-        let settings = &*gate.settings;
-        let now = settings.now();
-        let latest = self.latest.unwrap_or_else(|| settings.latest(now, call));
+        let shared = &*gate.shared;
+        let now = shared.now();
+        let latest = self.latest.unwrap_or_else(|| shared.latest(now, call));
         let mut reserved = None;
         let at = match resume.filter(|at| *at > now) {
             Some(at) => at,
@@ -105,7 +105,7 @@ impl<S, C> Ticket<S, C> {
                 }
             }
         };
-        match settings.origin.checked_add(at).filter(|_| at <= latest) {
+        match shared.origin.checked_add(at).filter(|_| at <= latest) {
             Some(until) => {
                 (self.reserved, self.latest) = (reserved, Some(latest));
                 call.record(|r| r.add_wait(at - now));
@@ -124,11 +124,10 @@ impl<S, C> Ticket<S, C> {
     /// back.
     #[cold]
     fn used_up(&self, cooldown: Duration) {
-        let settings = &*self.gate().settings;
-        let cooldown = settings.cooldown(Some(cooldown)).min(settings.max_cooldown);
-        let now = settings.now();
-        self.gate().cool(now, cooldown);
-        settings.know(&self.entry, now, cooldown, false);
+        let shared = &*self.gate().shared;
+        let most = shared.settings.max_cooldown();
+        let cooldown = shared.cooldown(Some(cooldown)).min(most);
+        shared.begin(&self.entry, None, cooldown, true);
         self.emit(cooldown, true);
     }
 
@@ -136,8 +135,9 @@ impl<S, C> Ticket<S, C> {
     #[cold]
     fn limited(&mut self, outcome: &Outcome, mut error: Option<&mut ToolError>) -> Option<Way> {
         let (gate, hint) = (self.entry.value(), outcome.retry_after());
-        let settings = &*gate.settings;
-        let (now, cooldown) = (settings.now(), settings.cooldown(hint));
+        let keys = &*gate.shared;
+        let settings = &keys.settings;
+        let (now, cooldown) = (keys.now(), keys.cooldown(hint));
         let by_text = error
             .as_ref()
             .is_some_and(|error| error.evidence() == Evidence::Inferred);
@@ -147,13 +147,10 @@ impl<S, C> Ticket<S, C> {
             // A tool may have met it in the middle of its work, or repeat a text of others: it does
             // not concern other calls.
             _ if by_text => settings.of_text(cooldown),
-            _ => Some(cooldown.min(settings.max_cooldown)),
+            _ => Some(cooldown.min(settings.max_cooldown())),
         };
         if let (Some(round), Some(shared)) = (self.admitted.take(), shared) {
-            gate.limit(now, round, shared);
-            if !by_text {
-                settings.know(&self.entry, now, shared, true);
-            }
+            keys.begin(&self.entry, Some(round), shared, !by_text);
         }
         let hinted = outcome.is_hinted(error.as_deref());
         self.emit(cooldown, hinted);
@@ -197,12 +194,16 @@ impl<S, C> Ticket<S, C> {
     }
 
     fn emit(&self, cooldown: Duration, hinted: bool) {
-        self.gate().settings.listener.tell(&Event::RateLimited {
-            call: &self.attempts.info(),
-            attempt: self.attempts.made(),
-            cooldown,
-            hinted,
-        });
+        self.gate()
+            .shared
+            .settings
+            .listener
+            .tell(&Event::RateLimited {
+                call: &self.attempts.info(),
+                attempt: self.attempts.made(),
+                cooldown,
+                hinted,
+            });
     }
 }
 
