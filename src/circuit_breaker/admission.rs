@@ -11,7 +11,6 @@ use super::{
     breaker::{Breaker, Permit},
     cell::Kept,
     circuit::{Circuit, End, Report},
-    rules::Rules,
     snapshot::Refused,
     state::{Admission, Pass},
     weak::WeakFailures,
@@ -77,10 +76,9 @@ impl Breaker {
     #[cold]
     fn admit_or_refuse(&self, call: Option<(&ToolCall, &CallInfo)>) -> Result<Admission, Refused> {
         let circuit = self.circuit();
-        let Circuit { cell, shared, .. } = circuit;
         let may_probe = || call.is_none_or(|(call, _)| circuit.may_probe(call));
         let info = call.map(|(_, info)| info);
-        let (passes, transition) = cell.admit(info, may_probe, shared.now(), shared.rules())?;
+        let (passes, transition) = circuit.with(|kept| kept.admit(info, may_probe))?;
         if let Some(transition) = transition {
             // A listener that panics must not cost a probe's place.
             let mut permit = Permit::new(self, Some(passes), info);
@@ -117,22 +115,25 @@ impl Breaker {
         if own != Some(Verdict::FAILURE) && cell.ignores(passes.pass, verdict) {
             return false;
         }
-        let record_own = |kept: &mut Kept, now, rules: &Rules| {
-            let principals = &mut kept.principals;
-            let end = (passes.own, own);
+        let record_own = |Kept {
+                              machine,
+                              principals,
+                              ..
+                          }: &mut Kept| {
+            let (now, rules, end) = (machine.now, &machine.rules, (passes.own, own));
             call.map(|call| principals.record(call, end, now, rules, &shared.places))
         };
-        let (transition, opens, own) = self.circuit().with(|kept, now, rules| {
+        let (transition, opens, own) = self.circuit().with(|kept| {
             let machine = &mut kept.machine;
             if let Some(delay) = report.delay {
-                machine.announced(delay.min(MAX_ANNOUNCED), now);
+                machine.announced(delay.min(MAX_ANNOUNCED));
             }
-            let transition = machine.record(passes.pass, verdict, report.outage, now, rules);
+            let transition = machine.record(passes.pass, verdict, report.outage);
             let opens = transition.is_some() && machine.state == BreakerState::Open;
             if let (true, Some(opened)) = (opens, &mut machine.last_opening) {
                 opened.latency = report.since.map(|since| since.elapsed());
             }
-            (transition, opens, record_own(kept, now, rules))
+            (transition, opens, record_own(kept))
         });
         if let Some(transition) = transition {
             self.emit(transition, call);
@@ -156,8 +157,8 @@ impl Breaker {
     ///
     /// It stays when the breaker closes or is reset, until it opens again.
     pub fn last_opening(&self) -> Option<Opening> {
-        let Circuit { cell, shared, .. } = self.circuit();
-        let opened = cell.peek(|kept| kept.machine.last_opening)??;
+        let Circuit { shared, .. } = self.circuit();
+        let opened = self.circuit().peek(|kept| kept.machine.last_opening)??;
         Some(Opening {
             reason: opened.cause.reason,
             at: shared.origin + opened.at,
@@ -264,30 +265,25 @@ impl Admitted {
     /// Counts a success in a window of time that holds nothing else. Returns whether it is one.
     #[inline(never)]
     fn counts(&self, since: Option<Instant>) -> bool {
-        let Circuit { cell, shared, .. } = self.breaker.circuit();
-        let rules = shared.rules();
+        let (circuit, pass) = (self.breaker.circuit(), self.passes.pass);
+        let rules = circuit.shared.rules();
         let elapsed = || since.map_or(Duration::ZERO, |it| it.elapsed());
         let may_count = rules.is_over_time() && !rules.is_slow(elapsed);
-        may_count && cell.counts(self.passes.pass, shared.now())
+        may_count && circuit.peek(|kept| kept.counts_success(pass)) == Some(true)
     }
 
     #[inline(never)]
     fn record(&self, end: End, outage: Option<&Outage>, since: Option<Instant>) {
-        let Circuit {
-            cell,
-            shared,
-            limit_ms,
-            ..
-        } = self.breaker.circuit();
+        let circuit = self.breaker.circuit();
         // Kept for later probes: they are chosen before the layers below have set their timeouts.
         // A call that was refused on its way has met none.
         if let ms @ 1.. = self.info.limit_ms() {
-            limit_ms.store(ms, Relaxed);
+            circuit.limit_ms.store(ms, Relaxed);
         }
-        let settings = &shared.settings;
+        let settings = &circuit.shared.settings;
         let verdict = settings.verdict(end, || since.map_or(Duration::ZERO, |it| it.elapsed()));
         let lets_all_pass = || {
-            let state = cell.peek(|kept| kept.machine.state);
+            let state = circuit.peek(|kept| kept.machine.state);
             matches!(
                 state,
                 Some(BreakerState::ForcedClosed | BreakerState::Disabled)

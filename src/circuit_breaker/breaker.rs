@@ -6,9 +6,8 @@ use std::{
 use super::{
     cell::Kept,
     circuit::{Circuit, Report},
-    rules::Rules,
     snapshot::BreakerSnapshot,
-    state::{Admission, Pass},
+    state::{Admission, Machine, Pass},
     weak::PrincipalRefused,
     window::Verdict,
 };
@@ -82,13 +81,14 @@ impl Breaker {
     /// State and counters, without the key.
     pub(crate) fn look(&self) -> BreakerSnapshot {
         let circuit = self.circuit();
+        let (now, rules) = (circuit.shared.now(), circuit.shared.rules());
+        let new = || Machine::new(BreakerState::Closed, rules).at(now).snapshot();
+        let seen = circuit.peek(|kept| kept.machine.snapshot());
         let [of_all, of_principals] = circuit.rejected.each_ref().map(|n| n.load(Relaxed));
         BreakerSnapshot {
             principals_rejected_total: of_principals,
             rejected_total: of_all + of_principals,
-            ..circuit
-                .cell
-                .snapshot(circuit.shared.now(), circuit.shared.rules())
+            ..seen.unwrap_or_else(new)
         }
     }
 
@@ -104,8 +104,8 @@ impl Breaker {
     /// }
     /// ```
     pub fn principals(&self) -> Vec<PrincipalRefused> {
-        let Circuit { cell, shared, .. } = self.circuit();
-        let refused = cell.peek(|kept| kept.principals.refused(shared.now(), shared.rules()));
+        let look = |kept: &mut Kept| kept.principals.refused(kept.machine.now);
+        let refused = self.circuit().peek(look);
         refused.unwrap_or_default()
     }
 
@@ -136,11 +136,11 @@ impl Breaker {
 
     /// Forces a state, which lets refused principals in. The transition is not emitted yet.
     pub(super) fn turn(&self, state: BreakerState, reason: TransitionReason) -> Option<Transition> {
-        self.change(|kept, now, rules| {
+        self.change(|kept| {
             kept.principals.forget();
             // A closed breaker keeps what it has counted when another process closes.
             let is_news = reason == TransitionReason::Forced || kept.machine.state != state;
-            is_news.then(|| kept.machine.force(state, reason, now, rules))?
+            is_news.then(|| kept.machine.force(state, reason))?
         })
     }
 
@@ -153,9 +153,9 @@ impl Breaker {
 
     /// Takes over an opening whose probe is later by `jitter`, also beyond the longest period.
     pub(crate) fn adopt_later(&self, remaining: Duration, jitter: Duration) {
-        self.emit_any(self.change(|kept, now, rules| {
-            let period = rules.bounded(remaining).saturating_add(jitter);
-            kept.machine.adopt(period, now)
+        self.emit_any(self.change(|Kept { machine, .. }| {
+            let period = machine.rules.bounded(remaining).saturating_add(jitter);
+            machine.adopt(period)
         }));
     }
 
@@ -169,10 +169,7 @@ impl Breaker {
         }
     }
 
-    fn change(
-        &self,
-        work: impl FnOnce(&mut Kept, Duration, &Rules) -> Option<Transition>,
-    ) -> Option<Transition> {
+    fn change(&self, work: impl FnOnce(&mut Kept) -> Option<Transition>) -> Option<Transition> {
         // It belongs to many keys, and only one of them is meant.
         (!self.circuit().is_overflow).then(|| self.circuit().with(work))?
     }
@@ -217,10 +214,9 @@ impl Breaker {
     }
 
     fn record(&self, verdict: Verdict) -> bool {
-        let (pass, transition) = self.circuit().with(|kept, now, _| {
-            let transition = kept.machine.end_period(now);
-            let (generation, ticket) = (kept.machine.generation, 0);
-            (Pass { generation, ticket }, transition)
+        let (pass, transition) = self.circuit().with(|kept| {
+            let transition = kept.machine.end_period();
+            (Pass::of(kept.machine.generation), transition)
         });
         if let Some(transition) = transition {
             self.emit(transition, None);
@@ -274,11 +270,8 @@ impl Permit {
 
     /// Counts the end of a ping, whose failure is part of the outage that goes on.
     pub(super) fn end_ping(&mut self, verdict: Verdict, call: &CallInfo) {
-        let outage = self
-            .breaker
-            .circuit()
-            .cell
-            .peek(|kept| kept.machine.outage());
+        let circuit = self.breaker.circuit();
+        let outage = circuit.peek(|kept| kept.machine.outage());
         self.end(Report {
             outage: outage.flatten().as_ref(),
             call: Some(call),

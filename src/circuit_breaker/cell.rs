@@ -22,7 +22,7 @@ use tokio::sync::{Notify, futures::OwnedNotified};
 
 use super::{
     rules::Rules,
-    snapshot::{BreakerSnapshot, Refused},
+    snapshot::Refused,
     state::{Admission, Machine, Pass},
     weak::Principals,
     window::Verdict,
@@ -57,64 +57,63 @@ pub(super) struct Kept {
     pub(super) principals: Principals,
     /// Wakes the calls that wait for the verdict of a probe.
     verdicts: Option<Arc<Notify>>,
+    /// When a call came, or a person, for the last time.
+    used: Duration,
 }
 
 impl Kept {
-    fn new(state: BreakerState, rules: &Rules) -> Self {
+    fn new(state: BreakerState, rules: &Arc<Rules>) -> Self {
         Self {
             machine: Machine::new(state, rules),
             principals: Principals::default(),
             verdicts: None,
+            used: Duration::ZERO,
         }
     }
 
     /// Which operations need no mutex.
-    fn word(&self, rules: &Rules) -> u64 {
+    fn word(&self) -> u64 {
         let is_shared = self.principals.is_empty();
         let flag = |is_set: bool, flag: u64| u64::from(is_shared && is_set) * flag;
         let admits = flag(self.machine.admits(), ADMITS);
-        let quiet = flag(self.machine.ignores_successes(rules), QUIET);
+        let quiet = flag(self.machine.ignores_successes(), QUIET);
         let epoch = u64::from(self.principals.epoch) << 2;
         u64::from(self.machine.generation) << 32 | epoch | admits | quiet
     }
 
-    /// Why a call would be refused `now`. A call by hand has no principal.
+    /// Why a call would be refused. A call by hand has no principal.
     pub(super) fn refuses(
         &mut self,
         call: Option<&CallInfo>,
         may_probe: impl Fn() -> bool,
-        now: Duration,
-        rules: &Rules,
     ) -> Option<Refused> {
-        let own = call.and_then(|call| self.principals.of(call, now, rules));
-        let own = own.and_then(|own| own.refuses(now, &may_probe, rules));
+        let own = call.and_then(|call| self.principals.of(call, self.machine.now));
+        let own = own.and_then(|own| own.refuses(&may_probe));
         own.map(|own| Refused {
             of_principal: true,
             ..own
         })
-        .or_else(|| self.machine.refuses(now, &may_probe, rules))
+        .or_else(|| self.machine.refuses(&may_probe))
     }
 
-    fn admit(
+    pub(super) fn admit(
         &mut self,
         call: Option<&CallInfo>,
         may_probe: impl Fn() -> bool,
-        now: Duration,
-        rules: &Rules,
     ) -> Result<(Admission, Option<Transition>), Refused> {
-        if let Some(refused) = self.refuses(call, may_probe, now, rules) {
+        if let Some(refused) = self.refuses(call, may_probe) {
             return Err(refused);
         }
-        let (pass, transition) = self.machine.admit(now, rules);
+        let (pass, transition) = self.machine.admit();
         let mut passes = Admission {
             pass,
             own: self.principals.first(),
         };
         // A ping goes first, and the call asks again after it.
-        if !(rules.pings && pass.is_probe())
-            && let Some(own) = call.and_then(|call| self.principals.of(call, now, rules))
+        if !(self.machine.rules.pings && pass.is_probe())
+            && let Some(own) = call.and_then(|call| self.principals.of(call, self.machine.now))
         {
-            passes.own = own.admit(now, rules).0;
+            passes.own = own.admit().0;
         }
         Ok((passes, transition))
     }
@@ -125,13 +124,22 @@ impl Kept {
         &mut self,
         call: &CallInfo,
         may_probe: bool,
-        now: Duration,
-        rules: &Rules,
     ) -> Option<(OwnedNotified, Duration)> {
-        let refused = self.refuses(Some(call), || may_probe, now, rules);
+        let refused = self.refuses(Some(call), || may_probe);
         let rest = refused.filter(|refused| refused.is_half_open)?.retry_after;
         let verdicts = Arc::clone(self.verdicts.get_or_insert_default());
         Some((verdicts.notified_owned(), rest))
+    }
+
+    /// Counts a success in a window of time that holds nothing else. Returns whether it is one.
+    pub(super) fn counts_success(&mut self, pass: Pass) -> bool {
+        self.principals.is_empty() && self.machine.counts_success(pass)
+    }
+
+    /// How much harm it would do to forget this breaker.
+    pub(super) fn keep(&mut self) -> Keep {
+        let of_principals = self.principals.keep(self.machine.now);
+        self.machine.keep(self.used).max(of_principals)
     }
 
     /// Returns the calls to wake, if something has changed that they wait for.
@@ -143,16 +151,14 @@ impl Kept {
 }
 
 impl Cell {
-    pub(super) fn new(state: BreakerState, rules: &Rules) -> Self {
+    pub(super) fn new(state: BreakerState, rules: &Arc<Rules>) -> Self {
         let kept = Kept::new(state, rules);
-        let cell = Self {
-            word: AtomicU64::new(kept.word(rules)),
-            kept: Mutex::new(None),
-        };
-        if state != BreakerState::Closed {
-            *cell.lock() = Some(Box::new(kept));
+        let word = AtomicU64::new(kept.word());
+        let kept = (state != BreakerState::Closed).then(|| Box::new(kept));
+        Self {
+            word,
+            kept: Mutex::new(kept),
         }
-        cell
     }
 
     /// The passes of a call, if every call is admitted.
@@ -177,39 +183,12 @@ impl Cell {
         generation(word) == pass.generation && word & flag != 0
     }
 
-    /// Counts a success in a window of time that holds nothing else. Returns whether it is one.
-    pub(super) fn counts(&self, pass: Pass, now: Duration) -> bool {
-        let counts =
-            |kept: &mut Kept| kept.principals.is_empty() && kept.machine.counts_success(pass, now);
-        self.peek(counts) == Some(true)
-    }
-
-    /// Admits a call, if the breaker does not admit every [call](Self::pass).
-    pub(super) fn admit(
-        &self,
-        call: Option<&CallInfo>,
-        may_probe: impl Fn() -> bool,
-        now: Duration,
-        rules: &Rules,
-    ) -> Result<(Admission, Option<Transition>), Refused> {
-        self.with(rules, |kept| kept.admit(call, may_probe, now, rules))
-    }
-
-    /// State and counters, without the key and the refusals. Makes no machine.
-    pub(super) fn snapshot(&self, now: Duration, rules: &Rules) -> BreakerSnapshot {
-        let seen = self.peek(|kept| kept.machine.snapshot(now, rules));
-        seen.unwrap_or_else(|| Machine::new(BreakerState::Closed, rules).snapshot(now, rules))
-    }
-
-    /// How much harm it would do to forget this breaker.
-    pub(super) fn keep(&self, now: Duration) -> Keep {
-        let keep = self.peek(|kept| kept.machine.keep(now).max(kept.principals.keep(now)));
-        keep.unwrap_or(Keep::IfUsed)
-    }
-
     /// Looks at the state, if there is one. No change is published that lets more calls pass.
-    pub(super) fn peek<T>(&self, look: impl FnOnce(&mut Kept) -> T) -> Option<T> {
-        self.lock().as_deref_mut().map(look)
+    pub(super) fn peek<T>(&self, now: Duration, look: impl FnOnce(&mut Kept) -> T) -> Option<T> {
+        let mut kept = self.lock();
+        let kept = kept.as_deref_mut()?;
+        kept.machine.at(now);
+        Some(look(kept))
     }
 
     /// No code that may panic runs under the mutex.
@@ -218,13 +197,19 @@ impl Cell {
     }
 
     /// Changes the state, and wakes the calls that wait for the verdict of a probe.
-    pub(super) fn with<T>(&self, rules: &Rules, work: impl FnOnce(&mut Kept) -> T) -> T {
+    pub(super) fn with<T>(
+        &self,
+        rules: &Arc<Rules>,
+        now: Duration,
+        work: impl FnOnce(&mut Kept) -> T,
+    ) -> T {
         let mut kept = self.lock();
         let new = || Box::new(Kept::new(BreakerState::Closed, rules));
         let state = kept.get_or_insert_with(new);
+        state.used = state.machine.at(now).now;
         let result = work(state);
         let verdicts = state.news();
-        self.word.store(state.word(rules), Release);
+        self.word.store(state.word(), Release);
         drop(kept);
         if let Some(verdicts) = verdicts {
             verdicts.notify_waiters();

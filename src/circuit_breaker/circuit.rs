@@ -46,7 +46,7 @@ pub(super) type AbandonedFn = dyn Fn(&Abandoned) -> Count + Send + Sync;
 /// The settings of a layer.
 #[derive(Clone, Default)]
 pub(super) struct Settings {
-    pub(super) rules: Rules,
+    pub(super) rules: Arc<Rules>,
     /// Sent in place of a probe.
     pub(super) ping: Option<Ping>,
     /// [`Count::ToolFailure`] is a failure.
@@ -82,7 +82,7 @@ impl Shared {
         self.origin.elapsed()
     }
 
-    pub(super) fn rules(&self) -> &Rules {
+    pub(super) fn rules(&self) -> &Arc<Rules> {
         &self.settings.rules
     }
 }
@@ -238,9 +238,13 @@ impl Circuit {
     }
 
     /// Changes the state.
-    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Kept, Duration, &Rules) -> T) -> T {
-        let (now, rules) = (self.shared.now(), self.shared.rules());
-        self.cell.with(rules, |kept| work(kept, now, rules))
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Kept) -> T) -> T {
+        self.cell.with(self.shared.rules(), self.shared.now(), work)
+    }
+
+    /// Looks at the state, if there is one.
+    pub(super) fn peek<T>(&self, look: impl FnOnce(&mut Kept) -> T) -> Option<T> {
+        self.cell.peek(self.shared.now(), look)
     }
 
     /// Why a call would be refused. Admits nothing. One load while every call is admitted.
@@ -253,9 +257,7 @@ impl Circuit {
         if self.cell.pass().is_some() {
             return None;
         }
-        let (now, rules) = (self.shared.now(), self.shared.rules());
-        let refuses = |kept: &mut Kept| kept.refuses(call, may_probe, now, rules);
-        self.cell.peek(refuses).flatten()
+        self.peek(|kept| kept.refuses(call, may_probe)).flatten()
     }
 
     /// Returns whether a call can show that the tool works again.
@@ -282,7 +284,7 @@ impl Evict for Circuit {
     fn keep(&self) -> Keep {
         match self.watchers.get() {
             Some(watchers) if watchers.receiver_count() > 0 => Keep::Always,
-            _ => self.cell.keep(self.shared.now()),
+            _ => self.peek(Kept::keep).unwrap_or(Keep::IfUsed),
         }
     }
 }

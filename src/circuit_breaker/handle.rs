@@ -10,7 +10,6 @@ use tokio::{
 
 use super::{
     breaker::Breaker,
-    cell::Kept,
     circuit::{BACKLOG, Circuit, Shared},
     snapshot::BreakerSnapshot,
 };
@@ -100,14 +99,11 @@ impl CircuitBreakerHandle {
     pub fn next_period_end(&self, since: Instant) -> Option<Instant> {
         let since = since.saturating_duration_since(self.shared.origin);
         let entries = self.circuits.entries();
-        let rests = entries.iter().filter_map(|entry| {
-            let rest = |Kept { machine, .. }: &mut Kept| {
-                let is_open = machine.state == BreakerState::Open;
-                is_open.then(|| machine.look(since, self.shared.rules()).err())
-            };
-            entry.value().cell.peek(rest)??
+        let ends = entries.iter().filter_map(|entry| {
+            let circuit = entry.value();
+            circuit.peek(|kept| kept.machine.period_end(since))?
         });
-        Some(self.shared.origin + since + rests.min()?)
+        self.shared.origin.checked_add(ends.min()?)
     }
 
     /// Every breaker, in the order of server and tool.

@@ -10,7 +10,7 @@ use super::{
     circuit::{Circuit, Settings, Shared},
     handle::CircuitBreakerHandle,
     probe::{Kind, Ping, Probe},
-    rules::{Trip, period},
+    rules::{Rules, Trip, period},
     service::{Breakers, CircuitBreaker},
     weak::WeakFailures,
 };
@@ -115,7 +115,7 @@ impl CircuitBreakerBuilder {
             .with_open_for(period)
             .with_probe_lease(period)
             .with_keys(Keys::by(Key::Server).at_most(max));
-        builder.settings.rules.recounts_outages = true;
+        builder.rules().recounts_outages = true;
         builder.settings.listener = listener;
         builder.build_checked().handle()
     }
@@ -139,6 +139,10 @@ impl CircuitBreakerBuilder {
 }
 
 impl<C> CircuitBreakerBuilder<C> {
+    fn rules(&mut self) -> &mut Rules {
+        Arc::make_mut(&mut self.settings.rules)
+    }
+
     /// Sets what opens a breaker: a number of failures in a row, [`Rates`](super::Rates), or
     /// another [`Trip`]. Default: 5 failures in a row.
     ///
@@ -149,34 +153,34 @@ impl<C> CircuitBreakerBuilder<C> {
     /// # let _ = breaker; Ok(()) }
     /// ```
     pub fn with_trip(mut self, trip: impl Into<Trip>) -> Self {
-        self.settings.rules.trip = trip.into().0;
+        self.rules().trip = trip.into().0;
         self
     }
 
     /// Sets how long a breaker stays open before it tries again. Default 60 s; at most a year.
     pub fn with_open_for(mut self, period: Duration) -> Self {
-        self.settings.rules.open_for = period;
+        self.rules().open_for = period;
         self
     }
 
     /// Makes the open period longer by `factor` for each failed probe in a row, up to `max`.
     /// Default: it stays the same.
     pub fn with_growth(mut self, factor: f64, max: Duration) -> Self {
-        self.settings.rules.growth = factor;
-        self.settings.rules.max_open_for = max;
+        self.rules().growth = factor;
+        self.rules().max_open_for = max;
         self
     }
 
     /// Sets how many probes may run at a time in a half-open breaker, and how many successes
     /// close it. Default 1. At most [`MAX_PROBES`](super::MAX_PROBES).
     pub fn with_probes(mut self, probes: u32) -> Self {
-        self.settings.rules.probes = probes;
+        self.rules().probes = probes;
         self
     }
 
     /// Sets how many successful probes close the breaker, if not as many as may run at a time.
     pub fn with_successes(mut self, successes: u32) -> Self {
-        self.settings.rules.successes = Some(successes);
+        self.rules().successes = Some(successes);
         self
     }
 
@@ -184,8 +188,8 @@ impl<C> CircuitBreakerBuilder<C> {
     /// may run twice, or a ping. Default: [any call](Probe::any_call). Admissions [by
     /// hand](super::Breaker::admit) are not asked.
     pub fn with_probe(mut self, probe: Probe) -> Self {
-        self.settings.rules.safe_probes = matches!(probe.0, Kind::SafeCalls);
-        self.settings.rules.pings = matches!(probe.0, Kind::Ping(_));
+        self.rules().safe_probes = matches!(probe.0, Kind::SafeCalls);
+        self.rules().pings = matches!(probe.0, Kind::Ping(_));
         self.settings.ping = match probe.0 {
             Kind::Ping(ping) => Some(ping),
             Kind::AnyCall | Kind::SafeCalls => None,
@@ -196,7 +200,7 @@ impl<C> CircuitBreakerBuilder<C> {
     /// Sets how long a probe keeps its place. One that runs longer goes on, and its result
     /// counts, but another probe may start. Default 120 s; should be longer than a call may take.
     pub fn with_probe_lease(mut self, lease: Duration) -> Self {
-        self.settings.rules.lease = lease;
+        self.rules().lease = lease;
         self
     }
 
@@ -213,7 +217,7 @@ impl<C> CircuitBreakerBuilder<C> {
     /// [concurrency limit](crate::concurrency_limit), so that calls of one tool may delay those of
     /// another with the same limit. Give each tool a limit of its own, or keep the wait short.
     pub fn with_probe_wait(mut self, most: Duration) -> Self {
-        self.settings.rules.probe_wait = most;
+        self.rules().probe_wait = most;
         self
     }
 

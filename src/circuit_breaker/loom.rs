@@ -5,15 +5,15 @@
 //! target/debug/deps/tower_toolcall-<hash> circuit_breaker::loom
 //! ```
 
-use std::time::Duration;
+use std::{sync::Arc as Plain, time::Duration};
 
 use loom::{sync::Arc, thread};
 
 use super::{
-    cell::Cell,
+    cell::{Cell, Kept},
     rules::{Rates, Rules, Trip},
     snapshot::BreakerSnapshot,
-    state::{Machine, Pass},
+    state::Pass,
     window::Verdict,
 };
 use crate::event::transition::{BreakerState as State, Transition, TransitionReason as Reason};
@@ -29,15 +29,15 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
 /// A cell with its rules, as threads share it.
 struct Shared {
     cell: Cell,
-    rules: Rules,
+    rules: Plain<Rules>,
 }
 
 impl Shared {
     fn new(trip: impl Into<Trip>) -> Arc<Self> {
-        let rules = Rules {
+        let rules = Plain::new(Rules {
             trip: trip.into().0,
             ..Rules::default()
-        };
+        });
         let cell = Cell::new(State::Closed, &rules);
         Arc::new(Self { cell, rules })
     }
@@ -45,7 +45,7 @@ impl Shared {
     fn admit(&self, now: Duration) -> (Option<Pass>, Option<Transition>) {
         match self.cell.pass() {
             Some(passes) => (Some(passes.pass), None),
-            None => match self.cell.admit(None, || true, now, &self.rules) {
+            None => match self.at(now, |kept| kept.admit(None, || true)) {
                 Ok((passes, change)) => (Some(passes.pass), change),
                 Err(_) => (None, None),
             },
@@ -56,20 +56,22 @@ impl Shared {
         if self.cell.ignores(pass, verdict) {
             return None;
         }
-        self.with(|machine| machine.record(pass, verdict, None, now, &self.rules))
+        self.at(now, |kept| kept.machine.record(pass, verdict, None))
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut Machine) -> T) -> T {
-        self.cell.with(&self.rules, |kept| work(&mut kept.machine))
+    fn at<T>(&self, now: Duration, work: impl FnOnce(&mut Kept) -> T) -> T {
+        self.cell.with(&self.rules, now, work)
     }
 
     /// Resets it.
     fn reset(&self) {
-        self.with(|machine| machine.force(State::Closed, Reason::Forced, START, &self.rules));
+        self.at(START, |kept| {
+            kept.machine.force(State::Closed, Reason::Forced)
+        });
     }
 
     fn look(&self, now: Duration) -> BreakerSnapshot {
-        self.cell.snapshot(now, &self.rules)
+        self.at(now, |kept| kept.machine.snapshot())
     }
 
     /// An admitted call with its result. True if it opened the breaker.
@@ -240,7 +242,7 @@ fn a_refusal_tells_of_its_own_period() {
         assert!(shared.call(Verdict::FAILURE));
         let thread = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || shared.cell.admit(None, || true, START, &shared.rules))
+            thread::spawn(move || shared.at(START, |kept| kept.admit(None, || true)))
         };
         shared.reset();
         if let Err(refused) = thread.join().expect("no panic") {
@@ -261,7 +263,7 @@ fn an_adopted_opening_and_an_own_one_open_it_once() {
             thread::spawn(move || shared.call(Verdict::FAILURE))
         };
         let period = shared.rules.open_for;
-        let adopted = shared.with(|machine| machine.adopt(period, START).is_some());
+        let adopted = shared.at(START, |kept| kept.machine.adopt(period).is_some());
         let opened = thread.join().expect("no panic");
         assert!(adopted != opened, "{adopted} {opened}");
         assert_eq!(shared.look(START).adopted, adopted);

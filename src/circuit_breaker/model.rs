@@ -3,13 +3,14 @@
 //! The model keeps every result with its time and looks at all of them each time. It knows neither
 //! generations nor tickets: an admission is the number of the period in which it was given.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 
 use super::{
     cell::Cell,
     rules::{BUCKETS, Kind, Rates, Rules, Span, Trip},
+    snapshot::BreakerSnapshot,
     state::{Machine, Pass},
     window::{Tally, Verdict},
 };
@@ -357,9 +358,14 @@ impl Naive {
 }
 
 /// A breaker as its callers use it.
-struct Shared<'a>(Cell, &'a Rules);
+struct Shared(Cell, Arc<Rules>);
 
-impl Shared<'_> {
+impl Shared {
+    fn new(rules: &Rules) -> Self {
+        let rules = Arc::new(rules.clone());
+        Self(Cell::new(State::Closed, &rules), rules)
+    }
+
     fn admit(
         &self,
         may_probe: bool,
@@ -368,7 +374,10 @@ impl Shared<'_> {
         if let Some(passes) = self.0.pass() {
             return Ok((passes.pass, None));
         }
-        match self.0.admit(None, || may_probe, now, self.1) {
+        match self
+            .0
+            .with(&self.1, now, |kept| kept.admit(None, || may_probe))
+        {
             Ok((passes, change)) => Ok((passes.pass, change)),
             Err(refused) => Err(refused.retry_after),
         }
@@ -376,14 +385,23 @@ impl Shared<'_> {
 
     fn record(&self, pass: Pass, verdict: Option<Verdict>, now: Duration) -> Option<Transition> {
         let is_success = verdict == Some(Verdict::SUCCESS);
-        if self.0.ignores(pass, verdict) || is_success && self.0.counts(pass, now) {
+        if self.0.ignores(pass, verdict) || is_success && self.counts(pass, now) {
             return None;
         }
-        self.with(|machine| machine.record(pass, verdict, None, now, self.1))
+        self.with(now, |machine| machine.record(pass, verdict, None))
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut Machine) -> T) -> T {
-        self.0.with(self.1, |kept| work(&mut kept.machine))
+    fn counts(&self, pass: Pass, now: Duration) -> bool {
+        self.0.peek(now, |kept| kept.counts_success(pass)) == Some(true)
+    }
+
+    fn with<T>(&self, now: Duration, work: impl FnOnce(&mut Machine) -> T) -> T {
+        self.0.with(&self.1, now, |kept| work(&mut kept.machine))
+    }
+
+    fn snapshot(&self, now: Duration) -> BreakerSnapshot {
+        let seen = self.0.peek(now, |kept| kept.machine.snapshot());
+        seen.unwrap_or_else(|| Machine::new(State::Closed, &self.1).snapshot())
     }
 }
 
@@ -392,7 +410,7 @@ impl Shared<'_> {
 /// A snapshot makes the breaker add the successes that it had put off; so one is taken after every
 /// step, or only at the end.
 fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseError> {
-    let cell = Shared(Cell::new(State::Closed, rules), rules);
+    let cell = Shared::new(rules);
     let mut naive = Naive {
         state: State::Closed,
         period: 0,
@@ -451,7 +469,7 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
             Step::Wait(ms) => now += millis(ms.into()),
             Step::Back(ms) if watched => {
                 let early = now.saturating_sub(millis(ms.into()));
-                let look = cell.0.snapshot(early, rules);
+                let look = cell.snapshot(early);
                 prop_assert_eq!(look.state, naive.state);
             }
             Step::Back(_) => {}
@@ -460,21 +478,21 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
                     naive.turn(state, now);
                 }
                 let reason = TransitionReason::Forced;
-                changes.extend(cell.with(|machine| machine.force(state, reason, now, rules)));
+                changes.extend(cell.with(now, |machine| machine.force(state, reason)));
             }
             Step::Adopt(ms) => {
                 naive.adopts(now + millis(ms.into()), now);
-                changes.extend(cell.with(|machine| machine.adopt(millis(ms.into()), now)));
+                changes.extend(cell.with(now, |machine| machine.adopt(millis(ms.into()))));
             }
             Step::Announce(ms) => {
                 naive.announces(now + millis(ms.into()));
-                cell.with(|machine| machine.announced(millis(ms.into()), now));
+                cell.with(now, |machine| machine.announced(millis(ms.into())));
             }
         }
         if !watched && n < last {
             continue;
         }
-        let look = cell.0.snapshot(now, rules);
+        let look = cell.snapshot(now);
         prop_assert_eq!(look.state, naive.state);
         let is_open = matches!(naive.state, State::Open | State::HalfOpen);
         prop_assert_eq!(look.adopted, naive.adopted && is_open);
@@ -506,7 +524,7 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
 /// Whatever happened, and whichever calls hang: once calls succeed, the breaker closes, also if
 /// none of them should probe.
 fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let cell = Shared(Cell::new(State::Closed, rules), rules);
+    let cell = Shared::new(rules);
     let mut now = Duration::ZERO;
     let mut calls = Vec::new();
     for step in steps {
@@ -524,11 +542,11 @@ fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
             // Handles allow no longer ones.
             Step::Adopt(ms) => {
                 let period = rules.bounded(millis(ms.into()));
-                cell.with(|machine| machine.adopt(period, now));
+                cell.with(now, |machine| machine.adopt(period));
             }
             Step::Announce(ms) => {
                 let delay = rules.bounded(millis(ms.into()));
-                cell.with(|machine| machine.announced(delay, now));
+                cell.with(now, |machine| machine.announced(delay));
             }
             Step::Back(_) | Step::Force(_) => {}
         }
@@ -540,7 +558,7 @@ fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
             cell.record(pass, Some(Verdict::SUCCESS), now);
         }
     }
-    prop_assert_eq!(cell.0.snapshot(now, rules).state, State::Closed);
+    prop_assert_eq!(cell.snapshot(now).state, State::Closed);
     Ok(())
 }
 

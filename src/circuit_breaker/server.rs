@@ -11,8 +11,7 @@ use tokio::sync::watch;
 use super::{
     breaker::Breaker,
     cell::Kept,
-    circuit::Circuit,
-    rules::Rules,
+    snapshot::Refused,
     state::{Machine, Pass, SERVER},
     window::Verdict,
 };
@@ -55,14 +54,15 @@ impl Breaker {
     /// Admits a call, or returns when to come back. Emits no transition.
     #[inline]
     pub(crate) fn enter(&self) -> Result<Pass, Duration> {
-        let Circuit { cell, shared, .. } = self.circuit();
-        match cell.pass() {
-            Some(passes) => Ok(passes.pass),
-            None => match cell.admit(None, || true, shared.now(), shared.rules()) {
-                Ok((passes, _)) => Ok(passes.pass),
-                Err(refused) => Err(refused.retry_after),
-            },
-        }
+        let circuit = self.circuit();
+        let passes = match circuit.cell.pass() {
+            Some(passes) => Ok(passes),
+            None => circuit.with(|kept| Ok(kept.admit(None, || true)?.0)),
+        };
+        passes.map_or_else(
+            |refused: Refused| Err(refused.retry_after),
+            |it| Ok(it.pass),
+        )
     }
 
     /// Records that a call has succeeded: there is the server, and this tool of it. Returns whether
@@ -110,25 +110,25 @@ impl Breaker {
         against: Option<u64>,
         outage: Option<&Outage>,
     ) -> bool {
-        let (change, has_changed) = self.circuit().with(|kept, now, rules| {
+        let (change, has_changed) = self.circuit().with(|kept| {
             let machine = &mut kept.machine;
             // The time of a probe changes when one ends, or when calls begin to be refused.
-            let news = |machine: &Machine| (machine.failed_with, machine.probe_at(now).is_some());
+            let news = |machine: &Machine| (machine.failed_with, machine.probe_at().is_some());
             let ((from, before), known) = (machine.availability(), news(machine));
             match sign {
-                Sign::Answer => machine.answered(now, rules),
+                Sign::Answer => machine.answered(),
                 Sign::Failure(reason) if pass.generation == machine.generation => {
                     let kept = (machine.blamed, machine.failed_with, machine.failures);
                     machine.blame(against.unwrap_or(UNLISTED));
                     machine.failed_with = Some(reason);
-                    machine.record(pass, Some(Verdict::FAILURE), outage, now, rules);
+                    machine.record(pass, Some(Verdict::FAILURE), outage);
                     if machine.failures == kept.2 {
                         // Part of an outage that has counted.
                         (machine.blamed, machine.failed_with) = (kept.0, kept.1);
                     }
                 }
                 Sign::Failure(_) => {}
-                Sign::Nothing => _ = machine.record(pass, None, None, now, rules),
+                Sign::Nothing => _ = machine.record(pass, None, None),
             }
             let (to, failures) = machine.availability();
             let has_changed = from != to || pass.is_probe() || known != news(machine);
@@ -175,9 +175,9 @@ impl Breaker {
 
     /// Returns the health of the server. Makes no machine.
     pub(crate) fn health(&self) -> ServerHealth {
-        let Circuit { cell, shared, .. } = self.circuit();
-        let seen = cell.peek(|Kept { machine, .. }| {
-            let probe_at = machine.probe_at(shared.now());
+        let origin = self.circuit().shared.origin;
+        let seen = self.circuit().peek(|Kept { machine, .. }| {
+            let probe_at = machine.probe_at();
             let (reason, since) = (machine.failed_with, machine.since);
             (machine.availability(), reason, since, probe_at)
         });
@@ -187,8 +187,8 @@ impl Breaker {
             state,
             reason,
             failures,
-            since: shared.origin + since,
-            probe_at: probe_at.and_then(|at| shared.origin.checked_add(at)),
+            since: origin + since,
+            probe_at: probe_at.and_then(|at| origin.checked_add(at)),
         }
     }
 }
@@ -210,9 +210,9 @@ impl Machine {
     }
 
     /// An answer closes it, whenever its call began. What began before and fails is stale.
-    fn answered(&mut self, now: Duration, rules: &Rules) {
-        if !self.is_as_new(now) {
-            self.force(BreakerState::Closed, TransitionReason::Forced, now, rules);
+    fn answered(&mut self) {
+        if !self.is_as_new() {
+            self.force(BreakerState::Closed, TransitionReason::Forced);
         }
     }
 
@@ -243,7 +243,7 @@ mod tests {
             (&[1, SERVER, 1], SERVER),
             (&[SERVER, UNLISTED], SERVER),
         ] {
-            let mut machine = Machine::new(BreakerState::Closed, &Rules::default());
+            let mut machine = Machine::new(BreakerState::Closed, &Arc::default());
             blamed.iter().for_each(|tool| machine.blame(*tool));
             assert_eq!(machine.blamed, Some(expected), "{blamed:?}");
         }

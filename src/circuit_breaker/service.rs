@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::{
     admission::Admitted,
     breaker::{Breaker, Permit},
-    circuit::{Circuit, End},
+    circuit::End,
     handle::CircuitBreakerHandle,
     probe::{Ping, PingFuture},
     snapshot::Refused,
@@ -225,12 +225,9 @@ impl Turn {
 
 /// Waits until a half-open breaker may admit the call, or has another state; `latest` at most.
 async fn verdict(breaker: Breaker, call: CallInfo, may_probe: bool, latest: Instant) {
-    let Circuit { cell, shared, .. } = breaker.circuit();
-    let next = || {
-        let (now, rules) = (shared.now(), shared.rules());
-        cell.peek(|kept| kept.next_verdict(&call, may_probe, now, rules))
-    };
-    while let Some(Some((verdict, rest))) = next() {
+    let circuit = breaker.circuit();
+    let next = || circuit.peek(|kept| kept.next_verdict(&call, may_probe))?;
+    while let Some((verdict, rest)) = next() {
         let now = Instant::now();
         if now >= latest {
             return;

@@ -1,10 +1,11 @@
-//! The state machine of one breaker. Pure: `now` is an argument, the time since any fixed moment.
+//! The state machine of one breaker. Pure: its time is [set](Machine::at), and counts from any fixed
+//! moment.
 //!
 //! An admission carries the generation of the state in which it was given. The generation changes
 //! with the state, or when a closed breaker is reset, and only then; a result of an earlier one is
 //! stale: it decides nothing.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     rules::Rules,
@@ -22,6 +23,7 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(super) struct Machine {
+    pub(super) rules: Arc<Rules>,
     pub(super) state: BreakerState,
     /// Why it is in that state; `None`: it has never been in another.
     reason: Option<TransitionReason>,
@@ -51,7 +53,7 @@ pub(super) struct Machine {
     /// When a failing server is back, by its own word: no open period ends earlier. Zero if none
     /// has said so.
     announced: Duration,
-    /// The latest moment seen. A thread that comes with an earlier one does not turn it back.
+    /// The latest moment seen.
     pub(super) now: Duration,
     tickets: u32,
     /// The failures that have counted.
@@ -132,13 +134,10 @@ fn watched(outage: &Outage) -> Option<Outage> {
     Some(outage.clone()).filter(|outage| outage.remaining().is_some())
 }
 
-fn half_open_retry_after(rules: &Rules) -> Duration {
-    HALF_OPEN_RETRY_AFTER.min(rules.open_for)
-}
-
 impl Machine {
-    pub(super) fn new(state: BreakerState, rules: &Rules) -> Self {
+    pub(super) fn new(state: BreakerState, rules: &Arc<Rules>) -> Self {
         Self {
+            rules: Arc::clone(rules),
             state,
             // A layer whose breakers are all disabled makes further ones so.
             reason: (state != BreakerState::Closed).then_some(TransitionReason::Forced),
@@ -147,18 +146,23 @@ impl Machine {
         }
     }
 
+    /// Sets its time. A thread that comes with an earlier moment does not turn it back.
+    pub(super) fn at(&mut self, now: Duration) -> &mut Self {
+        self.now = self.now.max(now);
+        self
+    }
+
     /// Returns whether it is closed and remembers nothing that matters.
-    pub(super) fn is_as_new(&mut self, now: Duration) -> bool {
+    pub(super) fn is_as_new(&mut self) -> bool {
         self.state == BreakerState::Closed
             && self.failed_probes == 0
-            && self.window.tally(now).is_clean()
+            && self.window.tally(self.now).is_clean()
     }
 
     /// State and counters, without the key and the refusals.
-    pub(super) fn snapshot(&mut self, now: Duration, rules: &Rules) -> BreakerSnapshot {
-        let now = self.now.max(now);
+    pub(super) fn snapshot(&mut self) -> BreakerSnapshot {
         let tally = match self.counts() {
-            true => self.window.tally(now),
+            true => self.window.tally(self.now),
             false => self.tripped,
         };
         BreakerSnapshot {
@@ -168,8 +172,8 @@ impl Machine {
             calls: tally.calls,
             failures: tally.failures,
             slow_calls: tally.slow,
-            probes: self.running(now),
-            retry_after: self.look(now, rules).err(),
+            probes: self.running(),
+            retry_after: self.look().err(),
             adopted: self.adopted,
             failed_total: self.failures,
             opened_total: self.opened,
@@ -178,19 +182,12 @@ impl Machine {
         }
     }
 
-    /// Why a call would be refused `now`. A call that may not probe becomes a probe only after
-    /// another period without any other. Changes nothing.
-    pub(super) fn refuses(
-        &self,
-        now: Duration,
-        may_probe: impl Fn() -> bool,
-        rules: &Rules,
-    ) -> Option<Refused> {
-        let retry_after = match self.look(now, rules) {
+    /// Why a call would be refused. A call that may not probe becomes a probe only after another
+    /// period without any other. Changes nothing.
+    pub(super) fn refuses(&self, may_probe: impl Fn() -> bool) -> Option<Refused> {
+        let retry_after = match self.look() {
             Err(retry_after) => retry_after,
-            Ok(()) if self.wants_another(now, rules) && !may_probe() => {
-                half_open_retry_after(rules)
-            }
+            Ok(()) if self.wants_another() && !may_probe() => self.soon(),
             Ok(()) => return None,
         };
         Some(Refused {
@@ -202,8 +199,8 @@ impl Machine {
     }
 
     /// Admits a call that is not [refused](Self::refuses).
-    pub(super) fn admit(&mut self, now: Duration, rules: &Rules) -> (Pass, Option<Transition>) {
-        let transition = self.end_period(now);
+    pub(super) fn admit(&mut self) -> (Pass, Option<Transition>) {
+        let transition = self.end_period();
         let mut ticket = 0;
         if self.state == BreakerState::HalfOpen && !self.admits_all() {
             self.probes.retain(|(_, until)| *until > self.now);
@@ -211,37 +208,47 @@ impl Machine {
             // takes to hand out four billion.
             self.tickets = self.tickets.wrapping_add(1).max(1);
             ticket = self.tickets;
-            self.probes
-                .push((ticket, self.now.saturating_add(rules.lease)));
+            let until = self.now.saturating_add(self.rules.lease);
+            self.probes.push((ticket, until));
         }
         let generation = self.generation;
         (Pass { generation, ticket }, transition)
     }
 
     /// Returns whether the place of a probe is kept for a call that may probe.
-    fn wants_another(&self, now: Duration, rules: &Rules) -> bool {
-        let now = self.now.max(now);
+    fn wants_another(&self) -> bool {
         let is_kept = match self.state {
             BreakerState::Open => true,
-            BreakerState::HalfOpen => rules.safe_probes || !self.admits_all(),
+            BreakerState::HalfOpen => self.rules.safe_probes || !self.admits_all(),
             _ => false,
         };
-        is_kept && self.rest(now).is_zero() && now < self.probe_from.saturating_add(rules.open_for)
+        let until = self.probe_from.saturating_add(self.rules.open_for);
+        is_kept && self.rest(self.now).is_zero() && self.now < until
     }
 
-    /// Returns whether a call would be refused `now`, and when it should come back. Changes
-    /// nothing.
-    pub(super) fn look(&self, now: Duration, rules: &Rules) -> Result<(), Duration> {
-        let now = self.now.max(now);
+    /// Returns whether a call would be refused, and when it should come back. Changes nothing.
+    pub(super) fn look(&self) -> Result<(), Duration> {
         match self.state {
             BreakerState::Closed | BreakerState::ForcedClosed | BreakerState::Disabled => Ok(()),
-            BreakerState::ForcedOpen => Err(rules.open_for),
-            BreakerState::Open | BreakerState::HalfOpen => match self.rest(now) {
+            BreakerState::ForcedOpen => Err(self.rules.open_for),
+            BreakerState::Open | BreakerState::HalfOpen => match self.rest(self.now) {
                 rest if !rest.is_zero() => Err(rest),
-                _ if self.state == BreakerState::Open || self.has_place(now, rules) => Ok(()),
-                _ => Err(half_open_retry_after(rules)),
+                _ if self.state == BreakerState::Open || self.has_place() => Ok(()),
+                _ => Err(self.soon()),
             },
         }
+    }
+
+    /// When a call comes back that meets running probes: their end is unknown.
+    fn soon(&self) -> Duration {
+        HALF_OPEN_RETRY_AFTER.min(self.rules.open_for)
+    }
+
+    /// When it may be probed, if it is open and that is after `since`.
+    pub(super) fn period_end(&self, since: Duration) -> Option<Duration> {
+        let rest = self.rest(since);
+        let is_later = self.state == BreakerState::Open && !rest.is_zero();
+        is_later.then(|| since.saturating_add(rest))
     }
 
     /// How long no probe may begin, if it is open or half-open: until its period is over, or its
@@ -257,16 +264,18 @@ impl Machine {
     }
 
     /// Returns whether a half-open breaker admits one more call.
-    fn has_place(&self, now: Duration, rules: &Rules) -> bool {
+    fn has_place(&self) -> bool {
         // At most u32::MAX places, each of them a probe that is running.
-        let running = self.running(now) as u32;
-        let enough = rules.probes.max(rules.successes());
-        self.admits_all() || running < rules.probes && running + self.successes < enough
+        let running = self.running() as u32;
+        let (probes, successes) = (self.rules.probes, self.rules.successes());
+        let enough = probes.max(successes);
+        self.admits_all() || running < probes && running + self.successes < enough
     }
 
     /// Probes that run and hold their place.
-    fn running(&self, now: Duration) -> usize {
-        self.probes.iter().filter(|(_, until)| *until > now).count()
+    fn running(&self) -> usize {
+        let holds = |(_, until): &&(_, Duration)| *until > self.now;
+        self.probes.iter().filter(holds).count()
     }
 
     /// Returns whether a half-open breaker admits every call, as too many probes had no verdict.
@@ -275,8 +284,7 @@ impl Machine {
     }
 
     /// An open breaker whose period is over becomes half-open.
-    pub(super) fn end_period(&mut self, now: Duration) -> Option<Transition> {
-        self.now = self.now.max(now);
+    pub(super) fn end_period(&mut self) -> Option<Transition> {
         if self.state != BreakerState::Open || !self.rest(self.now).is_zero() {
             return None;
         }
@@ -293,10 +301,7 @@ impl Machine {
         pass: Pass,
         verdict: Option<Verdict>,
         outage: Option<&Outage>,
-        now: Duration,
-        rules: &Rules,
     ) -> Option<Transition> {
-        self.now = self.now.max(now);
         if pass.generation != self.generation {
             self.stale += u64::from(verdict.is_some_and(|verdict| !verdict.answers));
             return None;
@@ -310,13 +315,12 @@ impl Machine {
             Some(_) => self.undecided = 0,
             None => self.undecided += u32::from(is_freed),
         }
-        self.count(verdict?, outage, rules)
+        self.count(verdict?, outage)
     }
 
     /// Counts a success that changes nothing but the number of calls in a window of time. Returns
     /// whether it is one.
-    pub(super) fn counts_success(&mut self, pass: Pass, now: Duration) -> bool {
-        self.now = self.now.max(now);
+    pub(super) fn counts_success(&mut self, pass: Pass) -> bool {
         self.state == BreakerState::Closed
             && self.generation == pass.generation
             && self.failed_probes == 0
@@ -325,7 +329,7 @@ impl Machine {
 
     /// Returns whether a failure is part of an outage that has counted. A half-open breaker then
     /// waits until the tool service connects again.
-    fn has_counted(&mut self, outage: Option<&Outage>, rules: &Rules) -> bool {
+    fn has_counted(&mut self, outage: Option<&Outage>) -> bool {
         let Some(outage) = outage else { return false };
         let known = self.outages.iter_mut().find(|(known, _)| known == outage);
         let Some((_, counted)) = known else {
@@ -336,8 +340,8 @@ impl Machine {
             return false;
         };
         if self.state != BreakerState::HalfOpen {
-            let is_due = self.now >= counted.saturating_add(rules.open_for);
-            let counts = rules.recounts_outages && is_due && !outage.is_over();
+            let is_due = self.now >= counted.saturating_add(self.rules.open_for);
+            let counts = self.rules.recounts_outages && is_due && !outage.is_over();
             if counts {
                 *counted = self.now;
             }
@@ -348,13 +352,8 @@ impl Machine {
         self.lost.is_some()
     }
 
-    fn count(
-        &mut self,
-        verdict: Verdict,
-        outage: Option<&Outage>,
-        rules: &Rules,
-    ) -> Option<Transition> {
-        if verdict.failure && self.has_counted(outage, rules) {
+    fn count(&mut self, verdict: Verdict, outage: Option<&Outage>) -> Option<Transition> {
+        if verdict.failure && self.has_counted(outage) {
             return None;
         }
         if self.counts() || self.state == BreakerState::HalfOpen {
@@ -367,26 +366,26 @@ impl Machine {
                     self.failed_probes = 0;
                 }
                 self.window.record(verdict, self.now);
-                let reason = self.window.verdict(&rules.trip, self.now)?;
+                let reason = self.window.verdict(&self.rules.trip, self.now)?;
                 self.overdue = self.blamed.is_some_and(|blamed| blamed != SERVER);
                 if self.state == BreakerState::ForcedClosed || self.overdue {
                     return None;
                 }
                 self.tripped = self.window.tally(self.now);
-                Some(self.open(reason, outage, rules, self.tripped))
+                Some(self.open(reason, outage, self.tripped))
             }
             BreakerState::HalfOpen => {
                 let mut tally = Tally::of(self.successes);
                 tally.merge(verdict.into());
                 if verdict.failure || verdict.slow {
                     self.failed_probes = self.failed_probes.saturating_add(1);
-                    return Some(self.open(TransitionReason::ProbeFailed, outage, rules, tally));
+                    return Some(self.open(TransitionReason::ProbeFailed, outage, tally));
                 }
                 self.successes += 1;
-                (self.successes >= rules.successes()).then(|| {
+                (self.successes >= self.rules.successes()).then(|| {
                     // An error proves less: if calls fail still, the open period stays as long.
                     let kept = u32::from(verdict.answers) * self.failed_probes;
-                    self.forget(rules);
+                    self.forget();
                     self.failed_probes = kept;
                     let reason = TransitionReason::ProbesSucceeded;
                     self.turn(BreakerState::Closed, reason, tally)
@@ -396,16 +395,16 @@ impl Machine {
         }
     }
 
-    /// How much harm it would do to forget it.
-    pub(super) fn keep(&mut self, now: Duration) -> Keep {
+    /// How much harm it would do to forget it, if it was used last then.
+    pub(super) fn keep(&mut self, used: Duration) -> Keep {
         const LONG: Duration = Duration::from_secs(3600);
-        let is_over = |since: Duration| now >= since.saturating_add(LONG);
-        let is_as_new = self.is_as_new(now);
+        let is_as_new = self.is_as_new();
+        let is_over = |since: Duration| self.now >= since.saturating_add(LONG);
         match self.state {
             BreakerState::Open if is_over(self.probe_from) => Keep::IfPossible,
-            BreakerState::HalfOpen if is_over(self.now) => Keep::IfPossible,
+            BreakerState::HalfOpen if is_over(used) => Keep::IfPossible,
             BreakerState::Closed if is_as_new => Keep::IfUsed,
-            BreakerState::Closed if self.overdue && !is_over(self.now) => Keep::Always,
+            BreakerState::Closed if self.overdue && !is_over(used) => Keep::Always,
             BreakerState::Closed => Keep::IfPossible,
             _ => Keep::Always,
         }
@@ -425,8 +424,8 @@ impl Machine {
     }
 
     /// Returns whether one more success changes nothing, now and later.
-    pub(super) fn ignores_successes(&self, rules: &Rules) -> bool {
-        let is_quiet = || rules.slow_call().is_none() && self.window.ignores_successes();
+    pub(super) fn ignores_successes(&self) -> bool {
+        let is_quiet = || self.rules.slow_call().is_none() && self.window.ignores_successes();
         match self.state {
             BreakerState::Disabled => true,
             _ => self.counts() && self.failed_probes == 0 && is_quiet(),
@@ -435,10 +434,11 @@ impl Machine {
 
     /// When the open period ends, or the lease of a probe that runs; in the past if a probe may
     /// begin. `None` if calls are not refused, or without end.
-    pub(super) fn probe_at(&self, now: Duration) -> Option<Duration> {
+    pub(super) fn probe_at(&self) -> Option<Duration> {
+        let rest = self.rest(self.now);
         match self.state {
-            BreakerState::Open | BreakerState::HalfOpen if !self.rest(now).is_zero() => {
-                Some(now.saturating_add(self.rest(now)))
+            BreakerState::Open | BreakerState::HalfOpen if !rest.is_zero() => {
+                Some(self.now.saturating_add(rest))
             }
             BreakerState::Open => Some(self.probe_from),
             BreakerState::HalfOpen if !self.admits_all() => {
@@ -455,20 +455,17 @@ impl Machine {
         &mut self,
         state: BreakerState,
         reason: TransitionReason,
-        now: Duration,
-        rules: &Rules,
     ) -> Option<Transition> {
-        self.now = self.now.max(now);
         if state == self.state {
             if state == BreakerState::Closed {
-                self.forget(rules);
+                self.forget();
                 // What was admitted before is stale, although the state is the same.
                 self.generation = self.generation.wrapping_add(1);
             }
             return None;
         }
         match state {
-            BreakerState::Closed | BreakerState::ForcedClosed => self.forget(rules),
+            BreakerState::Closed | BreakerState::ForcedClosed => self.forget(),
             BreakerState::ForcedOpen if self.counts() => {
                 self.tripped = self.window.tally(self.now);
             }
@@ -479,8 +476,7 @@ impl Machine {
 
     /// Takes over an opening of another process, for `period` from now on. An open period never
     /// gets shorter by it; a forced state stays.
-    pub(super) fn adopt(&mut self, period: Duration, now: Duration) -> Option<Transition> {
-        self.now = self.now.max(now);
+    pub(super) fn adopt(&mut self, period: Duration) -> Option<Transition> {
         let until = self.now.saturating_add(period);
         match self.state {
             BreakerState::Closed => {
@@ -502,8 +498,7 @@ impl Machine {
     }
 
     /// A failing server says when it is back. Also true of a result that is stale otherwise.
-    pub(super) fn announced(&mut self, delay: Duration, now: Duration) {
-        self.now = self.now.max(now);
+    pub(super) fn announced(&mut self, delay: Duration) {
         self.announced = self.announced.max(self.now.saturating_add(delay));
         if self.state == BreakerState::Open {
             self.probe_from = self.probe_from.max(self.announced);
@@ -514,7 +509,6 @@ impl Machine {
         &mut self,
         reason: TransitionReason,
         outage: Option<&Outage>,
-        rules: &Rules,
         tally: Tally,
     ) -> Transition {
         // A probe that loses the next connection as well is a failure of its own.
@@ -524,7 +518,7 @@ impl Machine {
         };
         self.opened += 1;
         self.adopted = false;
-        let period = rules.open_for(self.failed_probes);
+        let period = self.rules.open_for(self.failed_probes);
         self.probe_from = self.now.saturating_add(period).max(self.announced);
         let period = self.probe_from - self.now;
         Transition {
@@ -534,8 +528,8 @@ impl Machine {
     }
 
     /// Forgets all results.
-    fn forget(&mut self, rules: &Rules) {
-        self.window = Window::new(&rules.trip);
+    fn forget(&mut self) {
+        self.window = Window::new(&self.rules.trip);
         self.tripped = Tally::default();
         self.failed_probes = 0;
         self.announced = Duration::ZERO;

@@ -96,7 +96,7 @@ impl Principals {
         self.has_news = true;
     }
 
-    fn retain(&mut self, keeps: impl Fn(&Own) -> bool) {
+    fn retain(&mut self, mut keeps: impl FnMut(&mut Own) -> bool) {
         let epoch = &mut self.epoch;
         self.circuits.retain(|_, own| {
             let keeps = keeps(own);
@@ -113,23 +113,16 @@ impl Principals {
     }
 
     /// The circuit of a call's principal, if it has one.
-    pub(super) fn of(
-        &mut self,
-        call: &CallInfo,
-        now: Duration,
-        rules: &Rules,
-    ) -> Option<&mut Machine> {
+    pub(super) fn of(&mut self, call: &CallInfo, now: Duration) -> Option<&mut Machine> {
         if self.is_empty() {
             return None;
         }
         if now >= SWEEP.saturating_add(self.swept) {
             self.swept = now;
-            self.retain(|own| {
-                now < IDLE.saturating_add(own.last) || own.machine.look(now, rules).is_err()
-            });
+            self.retain(|own| now < IDLE.saturating_add(own.last) || own.is_refused(now));
         }
         let own = self.circuits.get_mut(&call.principal_hash()?)?;
-        Some(&mut own.machine)
+        Some(own.machine.at(now))
     }
 
     /// Takes the end of a call; without a verdict it only gives back a probe's place. Returns the
@@ -139,7 +132,7 @@ impl Principals {
         call: &CallInfo,
         (pass, verdict): (Pass, Option<Verdict>),
         now: Duration,
-        rules: &Rules,
+        rules: &Arc<Rules>,
         places: &Arc<Units>,
     ) -> Result<Option<Transition>, NoRoom> {
         let is_first = verdict == Some(Verdict::FAILURE) && pass == self.first();
@@ -158,9 +151,9 @@ impl Principals {
             return Ok(None);
         };
         own.last = own.last.max(now);
-        let transition = own.machine.record(pass, verdict, None, now, rules);
+        let transition = own.machine.at(now).record(pass, verdict, None);
         self.has_news |= mem::take(&mut own.machine.has_news);
-        if own.machine.is_as_new(now) {
+        if own.machine.is_as_new() {
             self.epoch = own.machine.generation.max(self.epoch) & EPOCHS;
             self.circuits.remove(&principal);
         }
@@ -169,17 +162,17 @@ impl Principals {
 
     /// How much harm it would do to forget them.
     pub(super) fn keep(&mut self, now: Duration) -> Keep {
-        let keep = |own: &mut Own| own.machine.keep(now).max(Keep::IfPossible);
+        let keep = |own: &mut Own| own.machine.at(now).keep(own.last).max(Keep::IfPossible);
         let keep = self.circuits.values_mut().map(keep).max();
         keep.unwrap_or(Keep::IfUsed)
     }
 
     /// The principals that are refused, in the order of their names.
-    pub(super) fn refused(&self, now: Duration, rules: &Rules) -> Vec<PrincipalRefused> {
-        let refused = self.circuits.values().filter_map(|own| {
+    pub(super) fn refused(&mut self, now: Duration) -> Vec<PrincipalRefused> {
+        let refused = self.circuits.values_mut().filter_map(|own| {
             Some(PrincipalRefused {
                 principal: own.name.clone().into(),
-                retry_after: own.machine.look(now, rules).err()?,
+                retry_after: own.machine.at(now).look().err()?,
             })
         });
         let mut refused: Vec<_> = refused.collect();
@@ -189,10 +182,10 @@ impl Principals {
 
     /// When those were used last whose places another principal may have: they refuse nothing, and
     /// were not verified if that one was not.
-    fn idle(&self, is_unverified: bool, now: Duration, rules: &Rules) -> Vec<Duration> {
-        let own = self.circuits.values();
-        let idle = own.filter(|own| own.may_go(is_unverified, now, rules));
-        idle.map(|own| own.last).collect()
+    fn idle(&mut self, is_unverified: bool, now: Duration) -> Vec<Duration> {
+        let own = self.circuits.values_mut();
+        let idle = own.filter_map(|own| own.may_go(is_unverified, now).then_some(own.last));
+        idle.collect()
     }
 }
 
@@ -214,8 +207,8 @@ impl Shared {
         let mut circuits = circuits.map_or_else(Vec::new, |circuits| circuits.entries());
         let mut idle = Vec::new();
         circuits.retain(|circuit| {
-            let look = |kept: &mut Kept| kept.principals.idle(is_unverified, now, self.rules());
-            let here = circuit.value().cell.peek(look).unwrap_or_default();
+            let look = |kept: &mut Kept| kept.principals.idle(is_unverified, now);
+            let here = circuit.value().peek(look).unwrap_or_default();
             idle.extend_from_slice(&here);
             !here.is_empty()
         });
@@ -224,9 +217,9 @@ impl Shared {
             return false;
         };
         for circuit in circuits {
-            circuit.value().with(|kept, now, rules| {
-                let goes = |own: &Own| own.last <= *last && own.may_go(is_unverified, now, rules);
-                kept.principals.retain(|own| !goes(own));
+            circuit.value().with(|kept| {
+                let principals = &mut kept.principals;
+                principals.retain(|own| own.last > *last || !own.may_go(is_unverified, now));
             });
         }
         true
@@ -234,7 +227,7 @@ impl Shared {
 }
 
 impl Own {
-    fn new(call: &CallInfo, room: Room, generation: u32, rules: &Rules) -> Self {
+    fn new(call: &CallInfo, room: Room, generation: u32, rules: &Arc<Rules>) -> Self {
         let name = call.whose().map(|whose| whose.to_string());
         let mut machine = Machine::new(BreakerState::Closed, rules);
         machine.generation = generation;
@@ -246,7 +239,11 @@ impl Own {
         }
     }
 
-    fn may_go(&self, is_unverified: bool, now: Duration, rules: &Rules) -> bool {
-        (self.room.is_unverified || !is_unverified) && self.machine.look(now, rules).is_ok()
+    fn is_refused(&mut self, now: Duration) -> bool {
+        self.machine.at(now).look().is_err()
+    }
+
+    fn may_go(&mut self, is_unverified: bool, now: Duration) -> bool {
+        (self.room.is_unverified || !is_unverified) && !self.is_refused(now)
     }
 }
