@@ -12,7 +12,7 @@ use super::{
     cell::Kept,
     circuit::{Circuit, End, Report},
     snapshot::Refused,
-    state::{Admission, Pass},
+    state::Admission,
     weak::WeakFailures,
     window::Verdict,
 };
@@ -115,13 +115,9 @@ impl Breaker {
         if own != Some(Verdict::FAILURE) && cell.ignores(passes.pass, verdict) {
             return false;
         }
-        let record_own = |Kept {
-                              machine,
-                              principals,
-                              ..
-                          }: &mut Kept| {
-            let (now, rules, end) = (machine.now, &machine.rules, (passes.own, own));
-            call.map(|call| principals.record(call, end, now, rules, &shared.places))
+        let record_own = |kept: &mut Kept| {
+            let end = (passes.own, own);
+            call.map(|call| kept.record_own(call, end, &shared.places))
         };
         let (transition, opens, own) = self.circuit().with(|kept| {
             let machine = &mut kept.machine;
@@ -157,11 +153,11 @@ impl Breaker {
     ///
     /// It stays when the breaker closes or is reset, until it opens again.
     pub fn last_opening(&self) -> Option<Opening> {
-        let Circuit { shared, .. } = self.circuit();
-        let opened = self.circuit().peek(|kept| kept.machine.last_opening)??;
+        let circuit = self.circuit();
+        let opened = circuit.peek(|kept| kept.machine.last_opening)??;
         Some(Opening {
             reason: opened.cause.reason,
-            at: shared.origin + opened.at,
+            at: circuit.shared.origin + opened.at,
             calls: opened.cause.calls,
             failures: opened.cause.failures,
             slow_calls: opened.slow_calls,
@@ -180,36 +176,35 @@ impl Breaker {
     /// Emits a transition of a principal's own circuit.
     #[cold]
     fn emit_of_principal(&self, transition: Transition, call: &CallInfo) {
-        let Circuit {
-            shared, audience, ..
-        } = self.circuit();
         let Some(whose) = call.whose() else { return };
-        let event = Event::PrincipalTransition {
+        self.tell(&Event::PrincipalTransition {
             transition: &self.named(transition),
             principal: &whose.to_string(),
             call,
-        };
-        shared
-            .settings
-            .listener
-            .tell_with(Some(audience), true, &event);
+        });
     }
 
-    /// Emits a transition of this breaker, which does not name it yet.
-    #[cold]
-    pub(super) fn emit(&self, transition: Transition, call: Option<&CallInfo>) {
-        let transition = self.named(transition);
+    fn tell(&self, event: &Event<'_>) {
         let Circuit {
             shared, audience, ..
         } = self.circuit();
-        let event = Event::Transition {
+        let listener = &shared.settings.listener;
+        listener.tell_with(Some(audience), true, event);
+    }
+
+    /// Emits a transition of this breaker, which does not name it yet. Those of servers are changes
+    /// of their health.
+    #[cold]
+    pub(super) fn emit(&self, transition: Transition, call: Option<&CallInfo>) {
+        let shared = &self.circuit().shared;
+        if shared.rules().of_servers {
+            return;
+        }
+        let transition = self.named(transition);
+        self.tell(&Event::Transition {
             transition: &transition,
             call,
-        };
-        shared
-            .settings
-            .listener
-            .tell_with(Some(audience), true, &event);
+        });
         if let Some(subscribers) = shared.subscribers.get() {
             // The error means that there is no subscriber now.
             let _ = subscribers.send((self.0.hash(), transition));
@@ -225,16 +220,6 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
-    /// A call that is admitted later.
-    #[inline]
-    pub(super) fn later(breaker: Breaker, info: CallInfo) -> Self {
-        Self {
-            breaker,
-            info,
-            passes: Pass::FIRST.into(),
-        }
-    }
-
     /// Returns why the call would not be admitted now. Reserves nothing.
     #[inline]
     pub(super) fn refuses(&self) -> Option<Refused> {
@@ -281,7 +266,11 @@ impl Admitted {
             circuit.limit_ms.store(ms, Relaxed);
         }
         let settings = &circuit.shared.settings;
-        let verdict = settings.verdict(end, || since.map_or(Duration::ZERO, |it| it.elapsed()));
+        let elapsed = || since.map_or(Duration::ZERO, |it| it.elapsed());
+        let slow = settings.rules.is_slow(elapsed);
+        let verdict = end.verdict.filter(|verdict| !(slow && verdict.answers));
+        let verdict = verdict.map(|verdict| Verdict { slow, ..verdict });
+        let is_failure = verdict.is_some_and(|verdict| verdict.failure);
         let lets_all_pass = || {
             let state = circuit.peek(|kept| kept.machine.state);
             matches!(
@@ -289,26 +278,31 @@ impl Admitted {
                 Some(BreakerState::ForcedClosed | BreakerState::Disabled)
             )
         };
-        // Where calls have no principals, or all of them pass, none is refused.
-        let counts_for = || match settings.weak_failures {
-            WeakFailures::PerPrincipal if self.info.whose().is_none() || lets_all_pass() => {
-                WeakFailures::Shared
+        let is_weak = is_failure && end.weak;
+        let count = settings.weak_failures;
+        let is_spared = match count {
+            WeakFailures::Shared => false,
+            // Where calls have no principals, or all of them pass, none is refused.
+            WeakFailures::PerPrincipal => {
+                is_weak && self.info.whose().is_some() && !lets_all_pass()
             }
-            count => count,
+            WeakFailures::Ignored => is_weak,
         };
-        let weak = verdict.filter(|verdict| verdict.failure && end.weak);
-        let (verdict, own) = match (verdict, weak.map(|_| counts_for())) {
-            // That it was slow is known by our own clock: it counts for all, as that of a success.
-            (Some(Verdict { slow, .. }), Some(count)) if count != WeakFailures::Shared => (
-                slow.then_some(Verdict {
-                    slow,
-                    ..Verdict::SUCCESS
-                }),
-                (count == WeakFailures::PerPrincipal).then_some(Verdict::FAILURE),
-            ),
-            (None | Some(Verdict { failure: true, .. }), _) => (verdict, None),
-            (Some(Verdict::ANSWERS), _) => (verdict, verdict),
-            _ => (verdict, Some(Verdict::SUCCESS)),
+        let own = match verdict {
+            Some(_) if is_spared && count == WeakFailures::PerPrincipal => Some(Verdict::FAILURE),
+            Some(verdict) if !is_failure => Some(Verdict {
+                slow: false,
+                ..verdict
+            }),
+            _ => None,
+        };
+        // That it was slow is known by our own clock: it counts for all, as that of a success.
+        let verdict = match is_spared {
+            true => slow.then_some(Verdict {
+                slow,
+                ..Verdict::SUCCESS
+            }),
+            false => verdict,
         };
         let report = Report {
             verdict,
@@ -324,19 +318,18 @@ impl Admitted {
     pub(super) fn dropped(&self, how: Abandoned) {
         // A policy that panics must not cost a probe's place.
         let mut permit = Permit::new(&self.breaker, Some(self.passes), Some(&self.info));
+        let circuit = self.breaker.circuit();
         let count = match self.info.is_unsent() {
             true => Count::Neutral,
-            false => {
-                let settings = &self.breaker.circuit().shared.settings;
-                settings.abandoned(&how, &self.info)
-            }
+            false => circuit.shared.settings.abandoned(&how, &self.info),
         };
         permit.passes = None;
         let since = Instant::now().checked_sub(how.pending);
-        self.record(End::seen(count), None, since);
+        self.record(End::seen(circuit, count), None, since);
     }
 
     pub(super) fn panicked(&self) {
-        self.record(End::seen(Count::Failure), None, None);
+        let end = End::seen(self.breaker.circuit(), Count::Failure);
+        self.record(end, None, None);
     }
 }

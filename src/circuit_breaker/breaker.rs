@@ -237,7 +237,7 @@ crate::text::debug_fields! {
 /// An admission by [`Breaker::admit`].
 #[must_use = "a permit that is dropped says nothing about the call"]
 pub struct Permit {
-    breaker: Breaker,
+    pub(super) breaker: Breaker,
     /// Given back by the drop.
     pub(super) passes: Option<Admission>,
     /// Without it only the pass of the breaker is given back.
@@ -268,18 +268,7 @@ impl Permit {
         self.end(Report::of(Verdict::FAILURE))
     }
 
-    /// Counts the end of a ping, whose failure is part of the outage that goes on.
-    pub(super) fn end_ping(&mut self, verdict: Verdict, call: &CallInfo) {
-        let circuit = self.breaker.circuit();
-        let outage = circuit.peek(|kept| kept.machine.outage());
-        self.end(Report {
-            outage: outage.flatten().as_ref(),
-            call: Some(call),
-            ..Report::of(verdict)
-        });
-    }
-
-    fn end(&mut self, report: Report<'_>) -> bool {
+    pub(super) fn end(&mut self, report: Report<'_>) -> bool {
         let (passes, own) = (self.passes.take(), self.call.take());
         let call = report.call.or(own.as_ref());
         passes.is_some_and(|passes| self.breaker.end(passes, Report { call, ..report }))

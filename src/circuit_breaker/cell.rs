@@ -30,7 +30,10 @@ use super::{
 use crate::{
     call::CallInfo,
     event::transition::{BreakerState, Transition},
-    kit::registry::Keep,
+    kit::{
+        registry::Keep,
+        share::{NoRoom, Units},
+    },
 };
 
 /// Every call is admitted.
@@ -134,6 +137,17 @@ impl Kept {
     /// Counts a success in a window of time that holds nothing else. Returns whether it is one.
     pub(super) fn counts_success(&mut self, pass: Pass) -> bool {
         self.principals.is_empty() && self.machine.counts_success(pass)
+    }
+
+    /// Takes the end of a call for its principal alone. An error: there is no place for it.
+    pub(super) fn record_own(
+        &mut self,
+        call: &CallInfo,
+        end: (Pass, Option<Verdict>),
+        places: &Arc<Units>,
+    ) -> Result<Option<Transition>, NoRoom> {
+        let (now, rules) = (self.machine.now, &self.machine.rules);
+        self.principals.record(call, end, now, rules, places)
     }
 
     /// How much harm it would do to forget this breaker.

@@ -88,26 +88,6 @@ impl Shared {
 }
 
 impl Settings {
-    /// Returns the verdict of the end of a call, if there is one.
-    pub(super) fn verdict(&self, end: End, elapsed: impl FnOnce() -> Duration) -> Option<Verdict> {
-        let failure = match end.count {
-            Count::Success => false,
-            Count::Failure => true,
-            Count::ToolFailure if self.counts_tools => true,
-            Count::Neutral if end.reported && self.counts_reported => true,
-            Count::ToolFailure | Count::Neutral if !end.answers => return None,
-            Count::ToolFailure | Count::Neutral => {
-                return (!self.rules.is_slow(elapsed)).then_some(Verdict::ANSWERS);
-            }
-        };
-        let slow = self.rules.is_slow(elapsed);
-        Some(Verdict {
-            failure,
-            slow,
-            ..Verdict::SUCCESS
-        })
-    }
-
     pub(super) fn abandoned(&self, how: &Abandoned, call: &CallInfo) -> Count {
         if let Some(policy) = &self.abandoned_policy {
             return policy(how);
@@ -123,54 +103,55 @@ impl Settings {
     }
 }
 
-/// The classifier's findings on the end of a call, as far as a breaker asks.
+/// The end of a call, as it was classified.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
     pub(super) count: Count,
-    reported: bool,
+    /// Does not say yet whether the call was slow.
+    pub(super) verdict: Option<Verdict>,
     pub(super) weak: bool,
-    /// The tool is alive: it has answered.
-    answers: bool,
     /// The delay that a failing server has announced.
     pub(super) delay: Option<Duration>,
 }
 
 impl End {
     #[inline]
-    pub(super) fn of(outcome: &Outcome, error: Option<&ToolError>) -> Self {
+    pub(super) fn of(circuit: &Circuit, outcome: &Outcome, error: Option<&ToolError>) -> Self {
+        let (count, settings) = (outcome.count(), || &circuit.shared.settings);
+        let fails = match count {
+            Count::Success => false,
+            Count::Failure => true,
+            Count::ToolFailure => settings().counts_tools,
+            Count::Neutral => outcome.is_reported_failure() && settings().counts_reported,
+        };
+        // The tool is alive: it has answered.
+        let answers = || outcome.is_reported() || error.is_some_and(ToolError::is_an_answer);
         Self {
-            count: outcome.count(),
-            reported: outcome.is_reported_failure(),
+            count,
+            verdict: match count {
+                _ if fails => Some(Verdict::FAILURE),
+                Count::Success => Some(Verdict::SUCCESS),
+                _ => answers().then_some(Verdict::ANSWERS),
+            },
             weak: outcome.is_weak(),
-            answers: outcome.is_reported() || error.is_some_and(ToolError::is_an_answer),
             delay: outcome.cooldown(),
         }
     }
 
-    /// That of a call whose service failed to become ready: it has not seen the call, so that is no
-    /// caller's doing.
-    pub(super) fn not_ready(outcome: &Outcome) -> Self {
-        Self {
-            weak: false,
-            ..Self::of(outcome, None)
-        }
-    }
-
     /// One that the breaker has seen itself.
-    pub(super) const fn seen(count: Count) -> Self {
-        Self {
-            count,
-            reported: false,
-            weak: false,
-            answers: false,
-            delay: None,
-        }
+    pub(super) fn seen(circuit: &Circuit, count: Count) -> Self {
+        Self::of(circuit, &Outcome::neutral().with_count(count), None)
     }
 }
 
 impl Default for End {
     fn default() -> Self {
-        Self::seen(Count::Neutral)
+        Self {
+            count: Count::Neutral,
+            verdict: None,
+            weak: false,
+            delay: None,
+        }
     }
 }
 
@@ -203,7 +184,8 @@ impl Report<'_> {
 pub(super) struct Circuit {
     pub(super) cell: Cell,
     pub(super) shared: Arc<Shared>,
-    /// Shared by all keys beyond the bound.
+    /// Shared by all keys beyond the bound: it lets calls pass, so that one bad tool does not stop
+    /// all others there.
     pub(super) is_overflow: bool,
     /// The shortest timeout on the way of the last call that was judged and had one, in
     /// milliseconds; 0 if none was.
@@ -220,15 +202,15 @@ pub(super) struct Circuit {
 }
 
 impl Circuit {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        let state = match shared.disabled.load(Relaxed) {
+    pub(super) fn new(shared: &Arc<Shared>, is_overflow: bool) -> Self {
+        let state = match is_overflow || shared.disabled.load(Relaxed) {
             true => BreakerState::Disabled,
             false => BreakerState::Closed,
         };
         Self {
             cell: Cell::new(state, shared.rules()),
             shared: Arc::clone(shared),
-            is_overflow: false,
+            is_overflow,
             limit_ms: AtomicU32::new(0),
             audience: Audience::default(),
             rejected: Default::default(),
@@ -265,16 +247,6 @@ impl Circuit {
         let is_safe =
             !self.shared.rules().safe_probes || call.replay_safety() == ReplaySafety::Safe;
         is_safe && call.may_probe(self.limit_ms.load(Relaxed))
-    }
-
-    /// The breaker that the keys beyond the bound share: it lets calls pass, so that one bad tool
-    /// does not stop all others there.
-    pub(super) fn overflow(shared: &Arc<Shared>) -> Self {
-        Self {
-            cell: Cell::new(BreakerState::Disabled, shared.rules()),
-            is_overflow: true,
-            ..Self::new(shared)
-        }
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::{
 
 use super::{
     breaker::Breaker,
+    cell::Kept,
     circuit::{BACKLOG, Circuit, Shared},
     snapshot::BreakerSnapshot,
 };
@@ -45,7 +46,10 @@ impl CircuitBreakerHandle {
     /// The breaker of a call, for the call to keep until it has ended.
     #[inline]
     pub(crate) fn keep(&self, call: &CallInfo) -> Breaker {
-        Breaker(self.circuits.keep(call, || Circuit::new(&self.shared)))
+        Breaker(
+            self.circuits
+                .keep(call, || Circuit::new(&self.shared, false)),
+        )
     }
 
     /// Returns how many calls shared one state because the function of [`Key::by`](crate::Key::by)
@@ -61,7 +65,7 @@ impl CircuitBreakerHandle {
     /// If there is no place for another key, it is one that lets every call pass and cannot be
     /// forced.
     pub fn breaker(&self, call: &ToolCall) -> Breaker {
-        let make = || Circuit::new(&self.shared);
+        let make = || Circuit::new(&self.shared, false);
         Breaker(self.circuits.get_known(&call.info(), make))
     }
 
@@ -86,11 +90,11 @@ impl CircuitBreakerHandle {
     /// assert!(handle.is_refusing(&search));
     /// ```
     pub fn is_refusing(&self, call: &ToolCall) -> bool {
-        let seen = self.find(call).map(|breaker| breaker.look());
-        seen.is_some_and(|seen| {
-            // In an open breaker whose period is over a probe may run.
-            seen.state.is_open() && seen.retry_after.is_some()
-        })
+        // In an open breaker whose period is over a probe may run.
+        let look =
+            |Kept { machine, .. }: &mut Kept| machine.state.is_open() && machine.look().is_err();
+        let is_refusing = |breaker: Breaker| breaker.circuit().peek(look);
+        self.find(call).and_then(is_refusing) == Some(true)
     }
 
     /// When the first open period ends after `since`, of all breakers: tools may be called again
@@ -181,7 +185,7 @@ impl CircuitBreakerHandle {
         hash: u64,
         parts: (Option<&str>, Option<&str>),
     ) -> Option<Breaker> {
-        let make = || Circuit::new(&self.shared);
+        let make = || Circuit::new(&self.shared, false);
         let breaker = Breaker(self.circuits.of_parts(hash, parts, make));
         (!breaker.circuit().is_overflow).then_some(breaker)
     }

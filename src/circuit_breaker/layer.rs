@@ -115,7 +115,7 @@ impl CircuitBreakerBuilder {
             .with_open_for(period)
             .with_probe_lease(period)
             .with_keys(Keys::by(Key::Server).at_most(max));
-        builder.rules().recounts_outages = true;
+        builder.rules().of_servers = true;
         builder.settings.listener = listener;
         builder.build_checked().handle()
     }
@@ -356,7 +356,8 @@ impl<C> CircuitBreakerBuilder<C> {
             subscribers: OnceLock::new(),
             origin: Instant::now(),
         });
-        let (overflow, make) = (Circuit::overflow(&shared), |_: &_| Circuit::new(&shared));
+        let overflow = Circuit::new(&shared, true);
+        let make = |_: &_| Circuit::new(&shared, false);
         let circuits = self
             .keys
             .registry("circuit_breaker", listener, overflow, make);

@@ -114,7 +114,7 @@ fn rules() -> impl Strategy<Value = Rules> {
                 probe_wait: Duration::ZERO,
                 safe_probes,
                 pings: false,
-                recounts_outages: false,
+                of_servers: false,
             },
         )
 }

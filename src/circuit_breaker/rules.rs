@@ -235,8 +235,9 @@ pub(super) struct Rules {
     pub(super) safe_probes: bool,
     /// A ping is sent in place of a probe.
     pub(super) pings: bool,
-    /// An outage that goes on counts again after each open period.
-    pub(super) recounts_outages: bool,
+    /// Those of breakers that are the health of servers: an outage that goes on counts again after
+    /// each open period.
+    pub(super) of_servers: bool,
 }
 
 impl Default for Rules {
@@ -252,7 +253,7 @@ impl Default for Rules {
             probe_wait: Duration::ZERO,
             safe_probes: false,
             pings: false,
-            recounts_outages: false,
+            of_servers: false,
         }
     }
 }

@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use super::{
     breaker::Breaker,
     cell::Kept,
-    snapshot::Refused,
     state::{Machine, Pass, SERVER},
     window::Verdict,
 };
@@ -51,18 +50,11 @@ impl Breaker {
         refused.map(|refused| refused.retry_after)
     }
 
-    /// Admits a call, or returns when to come back. Emits no transition.
+    /// Admits a call, or returns when to come back.
     #[inline]
     pub(crate) fn enter(&self) -> Result<Pass, Duration> {
-        let circuit = self.circuit();
-        let passes = match circuit.cell.pass() {
-            Some(passes) => Ok(passes),
-            None => circuit.with(|kept| Ok(kept.admit(None, || true)?.0)),
-        };
-        passes.map_or_else(
-            |refused: Refused| Err(refused.retry_after),
-            |it| Ok(it.pass),
-        )
+        let passes = self.admit_call(None);
+        passes.map_or_else(|refused| Err(refused.retry_after), |it| Ok(it.pass))
     }
 
     /// Records that a call has succeeded: there is the server, and this tool of it. Returns whether
@@ -203,10 +195,16 @@ impl Machine {
             ),
             _ => match self.window.tally(self.now).failures {
                 0 => (Availability::Available, 0),
-                failures if self.overdue => (Availability::Unavailable, failures),
+                failures if self.is_overdue() => (Availability::Unavailable, failures),
                 failures => (Availability::Degraded, failures),
             },
         }
+    }
+
+    /// Returns whether it would be open if its failures were evidence against the server.
+    pub(super) fn is_overdue(&mut self) -> bool {
+        let is_spared = self.blamed.is_some_and(|blamed| blamed != SERVER);
+        is_spared && self.window.verdict(&self.rules.trip, self.now).is_some()
     }
 
     /// An answer closes it, whenever its call began. What began before and fails is stale.

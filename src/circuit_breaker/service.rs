@@ -10,10 +10,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::{
     admission::Admitted,
     breaker::{Breaker, Permit},
-    circuit::End,
+    circuit::{End, Report},
     handle::CircuitBreakerHandle,
     probe::{Ping, PingFuture},
     snapshot::Refused,
+    state::Pass,
     window::Verdict,
 };
 use crate::{
@@ -66,7 +67,12 @@ impl<Res, C: Classify<Res> + Clone> Gate<Res> for Breakers<C> {
         let info = call.info();
         let breaker = self.handle.keep(&info);
         let mut entrant = Entrant {
-            admitted: Admitted::later(breaker, info),
+            // It is admitted later.
+            admitted: Admitted {
+                breaker,
+                info,
+                passes: Pass::FIRST.into(),
+            },
             turn: Cold::default(),
             classifier: self.classifier.clone(),
         };
@@ -172,10 +178,14 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
         // Foreign code, and it may panic: before the call is admitted.
         let outcome = self.classifier.classify(Err(&error));
         let Admitted { breaker, info, .. } = &self.admitted;
+        // The service has not seen the call: that is no caller's doing.
+        let end = End {
+            weak: false,
+            ..End::of(breaker.circuit(), &outcome, None)
+        };
         match breaker.admit_call(Some((call, info))) {
             Ok(passes) => {
                 self.admitted.passes = passes;
-                let end = End::not_ready(&outcome);
                 self.admitted.ended(end, Some(&error), None);
                 error
             }
@@ -186,7 +196,8 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
     #[inline]
     fn judge(&self, result: &Result<Res, ToolError>) -> End {
         let outcome = self.classifier.classify(result.as_ref());
-        End::of(&outcome, result.as_ref().err())
+        let circuit = self.admitted.breaker.circuit();
+        End::of(circuit, &outcome, result.as_ref().err())
     }
 
     #[expect(clippy::inline_always, reason = "measured")]
@@ -244,5 +255,12 @@ async fn ping(sent: PingFuture, limit: Duration, mut permit: Permit, call: CallI
         Ok(true) => Verdict::SUCCESS,
         _ => Verdict::FAILURE,
     };
-    permit.end_ping(verdict, &call);
+    // Its failure is part of the outage that goes on.
+    let circuit = permit.breaker.circuit();
+    let outage = circuit.peek(|kept| kept.machine.outage()).flatten();
+    permit.end(Report {
+        outage: outage.as_ref(),
+        call: Some(&call),
+        ..Report::of(verdict)
+    });
 }

@@ -61,8 +61,6 @@ pub(super) struct Machine {
     opened: u64,
     /// By whatever means.
     pub(super) last_opening: Option<Opened>,
-    /// Whether it would be open if the failures were evidence against the server.
-    pub(super) overdue: bool,
     /// Why the last call failed, of those that a registry of servers has recorded.
     pub(super) failed_with: Option<Reason>,
     /// What these failures since the last answer are evidence against: the hash of a tool, or
@@ -341,7 +339,7 @@ impl Machine {
         };
         if self.state != BreakerState::HalfOpen {
             let is_due = self.now >= counted.saturating_add(self.rules.open_for);
-            let counts = self.rules.recounts_outages && is_due && !outage.is_over();
+            let counts = self.rules.of_servers && is_due && !outage.is_over();
             if counts {
                 *counted = self.now;
             }
@@ -367,8 +365,7 @@ impl Machine {
                 }
                 self.window.record(verdict, self.now);
                 let reason = self.window.verdict(&self.rules.trip, self.now)?;
-                self.overdue = self.blamed.is_some_and(|blamed| blamed != SERVER);
-                if self.state == BreakerState::ForcedClosed || self.overdue {
+                if self.state == BreakerState::ForcedClosed || self.is_overdue() {
                     return None;
                 }
                 self.tripped = self.window.tally(self.now);
@@ -398,13 +395,13 @@ impl Machine {
     /// How much harm it would do to forget it, if it was used last then.
     pub(super) fn keep(&mut self, used: Duration) -> Keep {
         const LONG: Duration = Duration::from_secs(3600);
-        let is_as_new = self.is_as_new();
+        let (is_as_new, is_overdue) = (self.is_as_new(), self.is_overdue());
         let is_over = |since: Duration| self.now >= since.saturating_add(LONG);
         match self.state {
             BreakerState::Open if is_over(self.probe_from) => Keep::IfPossible,
             BreakerState::HalfOpen if is_over(used) => Keep::IfPossible,
             BreakerState::Closed if is_as_new => Keep::IfUsed,
-            BreakerState::Closed if self.overdue && !is_over(used) => Keep::Always,
+            BreakerState::Closed if is_overdue && !is_over(used) => Keep::Always,
             BreakerState::Closed => Keep::IfPossible,
             _ => Keep::Always,
         }
@@ -533,7 +530,6 @@ impl Machine {
         self.tripped = Tally::default();
         self.failed_probes = 0;
         self.announced = Duration::ZERO;
-        self.overdue = false;
         (self.failed_with, self.blamed) = (None, None);
     }
 

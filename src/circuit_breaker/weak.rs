@@ -144,8 +144,16 @@ impl Principals {
         };
         if !self.circuits.contains_key(&principal) && is_first {
             let room = places.take(None, call.has_unverified_principal(), 1)?;
-            self.circuits
-                .insert(principal, Own::new(call, room, self.epoch, rules));
+            let name = call.whose().map(|whose| whose.to_string());
+            let mut machine = Machine::new(BreakerState::Closed, rules);
+            machine.generation = self.epoch;
+            let own = Own {
+                machine,
+                name: name.unwrap_or_default().into(),
+                last: now,
+                room,
+            };
+            self.circuits.insert(principal, own);
         }
         let Some(own) = self.circuits.get_mut(&principal) else {
             return Ok(None);
@@ -227,18 +235,6 @@ impl Shared {
 }
 
 impl Own {
-    fn new(call: &CallInfo, room: Room, generation: u32, rules: &Arc<Rules>) -> Self {
-        let name = call.whose().map(|whose| whose.to_string());
-        let mut machine = Machine::new(BreakerState::Closed, rules);
-        machine.generation = generation;
-        Self {
-            machine,
-            name: name.unwrap_or_default().into(),
-            last: Duration::ZERO,
-            room,
-        }
-    }
-
     fn is_refused(&mut self, now: Duration) -> bool {
         self.machine.at(now).look().is_err()
     }

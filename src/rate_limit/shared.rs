@@ -27,17 +27,6 @@ pub(crate) struct OwnCooldown {
     pub(crate) is_met: bool,
 }
 
-impl KeyGate {
-    /// A clearing is told once.
-    fn take_own(&self) -> Own {
-        self.with(|gate| {
-            let own = gate.own;
-            gate.own.is_cleared = false;
-            own
-        })
-    }
-}
-
 impl OwnCooldown {
     fn of(entry: Arc<Entry<KeyGate>>) -> Option<Self> {
         let gate = entry.value();
@@ -45,7 +34,12 @@ impl OwnCooldown {
             until,
             is_met,
             is_cleared,
-        } = gate.take_own();
+        } = gate.with(|gate| {
+            let own = gate.own;
+            // A clearing is told once.
+            gate.own.is_cleared = false;
+            own
+        });
         let remaining = until.and_then(|until| until.checked_sub(gate.shared.now()));
         (is_cleared || remaining.is_some()).then_some(Self {
             entry,
