@@ -1,5 +1,5 @@
-//! The state machine of one breaker. Pure: its time is [set](Machine::at), and counts from any fixed
-//! moment.
+//! The state machine of one breaker. Pure: its time is [set](Machine::at), and counts from any
+//! fixed moment.
 //!
 //! An admission carries the generation of the state in which it was given. The generation changes
 //! with the state, or when a closed breaker is reset, and only then; a result of an earlier one is

@@ -179,7 +179,8 @@ impl Window {
         }
     }
 
-    /// Counts a success `now` in a window of time that holds nothing else. Returns whether it is one.
+    /// Counts a success `now` in a window of time that holds nothing else. Returns whether it is
+    /// one.
     pub(super) fn counts_success(&mut self, now: Duration) -> bool {
         let Self::Time(buckets) = self else {
             return false;

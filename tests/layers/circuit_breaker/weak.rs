@@ -239,7 +239,8 @@ async fn late_weak_failures_do_not_decide_the_probe_of_the_principal() {
     rig.ask_as("alice", ok()).await.unwrap();
 }
 
-/// Traps 2 and 22: nor do they count once the principal is let in again, by its probe or by a reset.
+/// Traps 2 and 22: nor do they count once the principal is let in again, by its probe or by a
+/// reset.
 #[tokio::test(start_paused = true)]
 async fn late_weak_failures_do_not_open_the_circuit_of_the_principal_again() {
     for is_reset in [false, true] {
