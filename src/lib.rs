@@ -124,6 +124,7 @@
 //! | [`CatchPanicLayer`](catch_panic::CatchPanicLayer) | a panicking tool is an error |
 //! | [`TransportLayer`](transport::TransportLayer) | directly around a client: whether its request was sent is known by its errors' types |
 //! | [`NormalizeLayer`](normalize::NormalizeLayer) | outside of tower's own layers: their errors become ours |
+//! | [`Switch`](switch::Switch) | a layer that may be off, and changes nothing then |
 //! | [`middleware::from_fn`] | anywhere: a layer of your own from an async function |
 //! | [`flow`] | anywhere: a layer of your own that refuses calls, lets them wait, or looks at their ends, without a box |
 //!
@@ -219,6 +220,7 @@ pub mod repeat_guard;
 pub mod result;
 pub mod retry;
 pub mod sanitize;
+pub mod switch;
 mod text;
 pub mod timeout;
 pub mod trace;

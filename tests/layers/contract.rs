@@ -28,6 +28,7 @@ use tower_toolcall::{
     repeat_guard::RepeatGuardLayer,
     retry::RetryLayer,
     sanitize::SanitizeLayer,
+    switch::Switch,
     testing::{Capture, FaultLayer, Faults},
     timeout::TimeoutLayer,
     trace::TraceLayer,
@@ -458,3 +459,46 @@ contract!(
     Readiness::Eager,
     Panics::BecomeErrors
 );
+
+/// A layer that is off is exactly transparent: readiness, errors, `Debug`, claims, what it keeps.
+macro_rules! off {
+    ($($(#[$attr:meta])* $name:ident: $layer:ty;)*) => {
+        mod off {
+            use super::*;
+            $(
+                $(#[$attr])*
+                #[tokio::test(start_paused = true)]
+                async fn $name() {
+                    crate::kit::is_transparent(Switch::<$layer>::off()).await;
+                }
+            )*
+        }
+    };
+}
+
+off! {
+    sanitize: SanitizeLayer;
+    identity: IdentityLayer;
+    trace: TraceLayer;
+    #[cfg(feature = "metrics")]
+    metrics: tower_toolcall::metrics::MetricsLayer;
+    check: CheckLayer<tower_toolcall::check::MaxBytes>;
+    repeat_guard: RepeatGuardLayer;
+    #[cfg(feature = "validate")]
+    validate: tower_toolcall::validate::ValidateLayer;
+    policy: PolicyLayer;
+    once: OnceLayer;
+    cache: CacheLayer;
+    quota: QuotaLayer;
+    deadline: DeadlineLayer;
+    poll: PollLayer<()>;
+    retry: RetryLayer;
+    rate_limit: RateLimitBackoffLayer;
+    health: tower_toolcall::health::HealthLayer;
+    concurrency_limit: ConcurrencyLimitLayer;
+    circuit_breaker: CircuitBreakerLayer;
+    timeout: TimeoutLayer;
+    catch_panic: CatchPanicLayer;
+    normalize: NormalizeLayer;
+    transport: TransportLayer;
+}

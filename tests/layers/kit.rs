@@ -5,6 +5,7 @@
 //! layer takes from the semaphore and forgets to give back shows there.
 
 use std::{
+    fmt::Debug,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
@@ -22,7 +23,8 @@ use tower::{Service, ServiceExt, limit::ConcurrencyLimit};
 use tower_layer::Layer;
 use tower_test::mock::{self, Mock};
 use tower_toolcall::{
-    ErrorKind, Execution, ToolCall, ToolError,
+    Claim, ErrorKind, Execution, ToolCall, ToolError,
+    switch::Switch,
     testing::{Script, Step},
 };
 
@@ -394,6 +396,32 @@ where
     assert_eq!(semaphore.available_permits(), 1);
     assert!(response.await.is_err());
     assert_eq!(probe.count(), 0);
+}
+
+/// Issue 48.6: a layer that is off changes nothing, and adds nothing to a call or an error.
+pub(crate) async fn is_transparent<L>(off: Switch<L>)
+where
+    L: Layer<Limited>,
+    L::Service: Service<ToolCall, Response = &'static str, Error = ToolError> + Clone + Debug,
+{
+    let (limited, probe, semaphore) = limited(Step::fail(ErrorKind::Upstream));
+    let mut bare = limited.clone();
+    let mut svc = off.layer(limited);
+    assert_eq!(format!("{svc:?}"), format!("{bare:?}"));
+
+    let held = semaphore.clone().acquire_owned().await.unwrap();
+    assert_pending!(svc.poll_ready(&mut noop()));
+    drop(held);
+    let error = svc.ready().await.unwrap().call(call()).await.unwrap_err();
+    let expected = bare.ready().await.unwrap().call(call()).await.unwrap_err();
+    assert_eq!(format!("{error:?}"), format!("{expected:?}"));
+
+    let [called, sent] = <[ToolCall; 2]>::try_from(probe.calls()).unwrap();
+    for claim in [Claim::Retry, Claim::RateLimit] {
+        assert!(!called.is_claimed(claim));
+    }
+    assert_eq!(format!("{called:?}"), format!("{sent:?}"));
+    assert_eq!(semaphore.available_permits(), 1);
 }
 
 fn noop() -> Context<'static> {

@@ -21,7 +21,7 @@ type Errors = Vec<ConfigError>;
 const DAY: (Duration, &str) = (Duration::from_secs(24 * 3600), "a day");
 const YEAR: (Duration, &str) = (MAX_PERIOD, "a year");
 
-const COOLDOWN: &str = "rate_limit.default_cooldown";
+pub(super) const COOLDOWN: &str = "rate_limit.default_cooldown";
 
 /// Returns all errors, without those about a setting that has one already. They name keys, and so
 /// do their reasons, in backticks: `Names` puts variables in their place.
@@ -146,7 +146,8 @@ fn layers(s: &Settings, all: &mut Errors) {
         s.once_layer().map(drop),
         s.cache_layer().map(drop),
         s.check_token(),
-        s.check_shared(),
+        #[cfg(feature = "redis")]
+        s.mirror().map(drop),
         refuse_if(
             s.fit.max_chars < 1_000,
             "fit.max_chars",

@@ -15,7 +15,8 @@
 //! deadline, retry, the spans of attempts (`trace.attempts`), rate limit, health, concurrency limit
 //! (with `concurrency.max`), circuit breaker, timeout, catch panic. A
 //! [`ToolResultLayer`](crate::result::ToolResultLayer) goes around it. A layer that is switched off
-//! is not there. Layers of your own stand at a [`Place`].
+//! is not there: it is a [`Switch`](crate::switch::Switch) that is off. Layers of your own stand at
+//! a [`Place`].
 //!
 //! # Example
 //!
@@ -164,7 +165,7 @@
 //! | `TOOL_CIRCUIT_BREAKER_RESET` | `TOOLCALL_CIRCUIT_BREAKER_RESET` |
 //! | `TOOL_CIRCUIT_BREAKER_WINDOW` | `TOOLCALL_CIRCUIT_BREAKER_WINDOW` |
 //!
-//! A variable and its alias with different values are an error.
+//! A variable that is given twice, by its name or its alias, with different values is an error.
 //!
 //! `TOOLCALL_TOKEN_CLIENT_SECRET` is no setting, and no key of a file: it has the secret with which
 //! [`token`](TokenSettings) signs in, and goes before `token.client_secret_file`.

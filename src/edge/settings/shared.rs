@@ -4,12 +4,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::Settings;
-use crate::config::ConfigError;
 #[cfg(feature = "redis")]
 use {
-    super::{StackLayer, names::in_section},
-    crate::edge::shared::{RedisStore, SharedState},
+    super::{Settings, StackLayer, names::in_section},
+    crate::{
+        config::ConfigError,
+        edge::shared::{RedisStore, SharedState},
+    },
 };
 
 /// The URL of a server. It may have a password, so `Debug` shows, and a file that is written has,
@@ -53,15 +54,6 @@ impl fmt::Debug for ServerUrl {
 impl Serialize for ServerUrl {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
-    }
-}
-
-impl Settings {
-    /// Returns whether `[shared]` can work. Nothing is connected.
-    pub(super) fn check_shared(&self) -> Result<(), ConfigError> {
-        #[cfg(feature = "redis")]
-        self.mirror().map(drop)?;
-        Ok(())
     }
 }
 
@@ -111,7 +103,7 @@ impl Settings {
 
     /// Without layers, and over any server if none is set: the other settings are checked all the
     /// same.
-    fn mirror(&self) -> Result<SharedState<RedisStore>, ConfigError> {
+    pub(super) fn mirror(&self) -> Result<SharedState<RedisStore>, ConfigError> {
         let shared = &self.shared;
         let url = shared.url.as_ref();
         RedisStore::new(url.map_or("redis://127.0.0.1", ServerUrl::expose))

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Settings, StackBuilder, check, sections::File};
-use crate::{config::ConfigError, edge::reader::Reader, identity::Identity};
+use crate::{config::ConfigError, edge::reader::Reader};
 
 impl Settings {
     /// Returns the settings that work and look wrong, each with the reason; see the
@@ -24,12 +24,6 @@ impl Settings {
     /// others.
     pub fn check(&self) -> Result<(), ConfigError> {
         check::joined(check::whole(self))
-    }
-
-    /// Checks that each name or pattern of tools matches one of `tools`.
-    pub(super) fn check_names(&self, tools: &[Identity]) -> Result<(), ConfigError> {
-        let checked = check::names_match(self, tools);
-        checked.map_err(|error| self.origin.rename(error))
     }
 
     /// The documented stack with these settings, to be completed and built.

@@ -83,7 +83,7 @@ impl<C, O> StackBuilder<C, O> {
     where
         O: Into<Own<Res>>,
     {
-        self.edit(|own| own.set_hooks(hooks))
+        self.edit(|own| own.hooks = Some(Arc::new(hooks)))
     }
 
     /// Adds a check of answers, as a [`CheckLayer`] above all layers of your own at
@@ -118,7 +118,13 @@ impl<C, O> StackBuilder<C, O> {
         Res: Shorten + 'static,
     {
         let fit = fit.into();
-        self.edit(|own| fit.map_or((), |fit| own.add_fit(fit)))
+        self.edit(|own| {
+            if let Some(fit) = fit {
+                // Outside of all that do not shorten, those that are yet to come included.
+                own.add_layer(Place::Call, fit, false);
+                own.fits += 1;
+            }
+        })
     }
 
     /// Runs no call again that is made again: at [`Place::Allowed`], below the layers that are

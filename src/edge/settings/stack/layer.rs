@@ -4,8 +4,8 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{
-    optional::{Placed, Switched},
-    own::{Hooks, Own, Place},
+    own::{Below, Hooks, Own, Place},
+    placed::Placed,
     service::Stack,
 };
 #[cfg(feature = "metrics")]
@@ -29,6 +29,7 @@ use crate::{
     repeat_guard::RepeatGuardLayer,
     retry::RetryLayer,
     sanitize::SanitizeLayer,
+    switch::{Switch, Switched},
     timeout::{Timeout, TimeoutLayer},
     trace::{Trace, TraceLayer},
 };
@@ -47,23 +48,23 @@ pub struct StackLayer<C = ByError, O = ()> {
     pub(super) breakers: CircuitBreakerHandle,
     pub(super) servers: Health,
     pub(super) sanitize: SanitizeLayer,
-    pub(super) identity: Option<IdentityLayer>,
-    pub(super) codes: Option<NormalizeLayer>,
+    pub(super) identity: Switch<IdentityLayer>,
+    pub(super) codes: Switch<NormalizeLayer>,
     pub(super) trace: TraceLayer,
     #[cfg(feature = "metrics")]
-    pub(super) metrics: Option<MetricsLayer<C>>,
-    pub(super) repeat_guard: Option<RepeatGuardLayer<C>>,
+    pub(super) metrics: Switch<MetricsLayer<C>>,
+    pub(super) repeat_guard: Switch<RepeatGuardLayer<C>>,
     #[cfg(feature = "validate")]
-    pub(super) validate: Option<ValidateLayer>,
-    pub(super) policy: Option<PolicyLayer>,
-    pub(super) quota: Option<QuotaLayer>,
+    pub(super) validate: Switch<ValidateLayer>,
+    pub(super) policy: Switch<PolicyLayer>,
+    pub(super) quota: Switch<QuotaLayer>,
     pub(super) deadline: DeadlineLayer,
-    pub(super) retry: Option<RetryLayer<C>>,
+    pub(super) retry: Switch<RetryLayer<C>>,
     pub(super) attempts: Option<TraceLayer>,
-    pub(super) rate_limit: Option<RateLimitBackoffLayer<C>>,
-    pub(super) health: Option<HealthLayer>,
-    pub(super) concurrency: Option<ConcurrencyLimitLayer>,
-    pub(super) circuit_breaker: Option<CircuitBreakerLayer<C>>,
+    pub(super) rate_limit: Switch<RateLimitBackoffLayer<C>>,
+    pub(super) health: Switch<HealthLayer>,
+    pub(super) concurrency: Switch<ConcurrencyLimitLayer>,
+    pub(super) circuit_breaker: Switch<CircuitBreakerLayer<C>>,
     pub(super) timeout: TimeoutLayer,
     pub(super) catch_panic: CatchPanicLayer,
     pub(super) classifier: C,
@@ -77,14 +78,14 @@ type Bounded<S> = Timeout<CatchPanic<S>>;
 type Guarded<S, C> = Switched<CircuitBreakerLayer<C>, Bounded<S>>;
 type Limited<S, C> = Switched<ConcurrencyLimitLayer, Guarded<S, C>>;
 type Watched<S, C> = Switched<HealthLayer, Limited<S, C>>;
-type Attempt<S, C> = Placed<Res<S>, Watched<S, C>>;
+type Attempt<S, C> = Placed<Below<Res<S>>, Watched<S, C>>;
 type Gated<S, C> = Switched<RateLimitBackoffLayer<C>, Attempt<S, C>>;
 type Attempted<S, C> = Switched<TraceLayer<Hooks<Res<S>, C>>, Gated<S, C>>;
 type Repeated<S, C> = Switched<RetryLayer<C>, Attempted<S, C>>;
 type Timed<S, C> = <UpToDeadline<S, C> as Part>::Service;
-type Call<S, C> = Placed<Res<S>, Timed<S, C>>;
+type Call<S, C> = Placed<Below<Res<S>>, Timed<S, C>>;
 type Rationed<S, C> = Switched<QuotaLayer, Call<S, C>>;
-type Kept<S, C> = Placed<Res<S>, Rationed<S, C>>;
+type Kept<S, C> = Placed<Below<Res<S>>, Rationed<S, C>>;
 type Allowed<S, C> = Switched<PolicyLayer, Kept<S, C>>;
 #[cfg(feature = "validate")]
 type Checked<S, C> = Switched<ValidateLayer, Allowed<S, C>>;
@@ -98,7 +99,7 @@ type Counted<S, C> = Switched<MetricsLayer<C>, Renamed<S, C>>;
 type Counted<S, C> = Renamed<S, C>;
 type Traced<S, C> = Trace<Counted<S, C>, Hooks<Res<S>, C>>;
 type Resolved<S, C> = Switched<IdentityLayer, Traced<S, C>>;
-type Outside<S, C> = Placed<Res<S>, Resolved<S, C>>;
+type Outside<S, C> = Placed<Below<Res<S>>, Resolved<S, C>>;
 pub(super) type Coded<S, C> = Switched<NormalizeLayer, Outside<S, C>>;
 
 /// A part of the stack by its name. Spelled out, the whole is nested more deeply than readers of
@@ -124,15 +125,15 @@ impl<C, O> StackLayer<C, O> {
     /// what [`with_layer`](super::StackBuilder::with_layer) knows.
     pub fn tool_names(&self) -> ToolNames {
         let own = [
-            self.policy.as_ref().map(PolicyLayer::tool_names),
-            self.quota.as_ref().map(QuotaLayer::tool_names),
-            self.retry.as_ref().map(RetryLayer::tool_names),
+            self.policy.get().map(PolicyLayer::tool_names),
+            self.quota.get().map(QuotaLayer::tool_names),
+            self.retry.get().map(RetryLayer::tool_names),
             self.concurrency
-                .as_ref()
+                .get()
                 .map(ConcurrencyLimitLayer::tool_names),
-            self.repeat_guard.as_ref().map(RepeatGuardLayer::tool_names),
+            self.repeat_guard.get().map(RepeatGuardLayer::tool_names),
             #[cfg(feature = "validate")]
-            self.validate.as_ref().map(ValidateLayer::tool_names),
+            self.validate.get().map(ValidateLayer::tool_names),
         ];
         let names = self.names.clone().and(self.timeout.tool_names());
         own.into_iter().flatten().fold(names, ToolNames::and)
@@ -148,7 +149,7 @@ impl<C, O> StackLayer<C, O> {
     /// Reads the cooldowns of rate limits, ends them and begins others. `None` where the layer is
     /// switched off.
     pub fn rate_limit(&self) -> Option<RateLimitHandle> {
-        self.rate_limit.as_ref().map(RateLimitBackoffLayer::handle)
+        self.rate_limit.get().map(RateLimitBackoffLayer::handle)
     }
 
     /// The registry of servers. Where its layer is switched off no call of this stack feeds it; a
@@ -160,12 +161,12 @@ impl<C, O> StackLayer<C, O> {
 
     /// Reads what is left of quotas. `None` without `quota.tokens`.
     pub fn quota(&self) -> Option<QuotaHandle> {
-        self.quota.as_ref().map(QuotaLayer::handle)
+        self.quota.get().map(QuotaLayer::handle)
     }
 
     /// Reads how many calls run and wait. `None` without `concurrency.max`.
     pub fn concurrency_limit(&self) -> Option<ConcurrencyLimitHandle> {
-        self.concurrency.as_ref().map(ConcurrencyLimitLayer::handle)
+        self.concurrency.get().map(ConcurrencyLimitLayer::handle)
     }
 }
 
@@ -188,23 +189,22 @@ where
         let attempts = attempts.map(|layer| layer.with_hooks(hooks.clone()));
 
         let stack = self.timeout.layer(self.catch_panic.layer(tool));
-        let stack = Switched::new(&self.circuit_breaker, stack);
-        let stack = Switched::new(&self.concurrency, stack);
-        let stack = own.put(Place::Attempt, Switched::new(&self.health, stack));
-        let stack = Switched::new(&attempts, Switched::new(&self.rate_limit, stack));
-        let stack = self.deadline.layer(Switched::new(&self.retry, stack));
-        let stack = Switched::new(&self.quota, own.put(Place::Call, stack));
-        let stack = Switched::new(&self.policy, own.put(Place::Allowed, stack));
+        let stack = self.circuit_breaker.layer(stack);
+        let stack = self.health.layer(self.concurrency.layer(stack));
+        let stack = self.rate_limit.layer(own.put(Place::Attempt, stack));
+        let stack = self.retry.layer(Switch::from(attempts).layer(stack));
+        let stack = own.put(Place::Call, self.deadline.layer(stack));
+        let stack = own.put(Place::Allowed, self.quota.layer(stack));
+        let stack = self.policy.layer(stack);
         #[cfg(feature = "validate")]
-        let stack = Switched::new(&self.validate, stack);
-        let stack = Switched::new(&self.repeat_guard, stack);
+        let stack = self.validate.layer(stack);
         // Inside of what observes, and again outside of all: identity refuses names there.
-        let stack = Switched::new(&self.codes, stack);
+        let stack = self.codes.layer(self.repeat_guard.layer(stack));
         #[cfg(feature = "metrics")]
-        let stack = Switched::new(&self.metrics, stack);
+        let stack = self.metrics.layer(stack);
         let stack = self.trace.clone().with_hooks(hooks).layer(stack);
-        let stack = own.put(Place::Outside, Switched::new(&self.identity, stack));
-        let inner = self.sanitize.layer(Switched::new(&self.codes, stack));
+        let stack = own.put(Place::Outside, self.identity.layer(stack));
+        let inner = self.sanitize.layer(self.codes.layer(stack));
         Stack { inner }
     }
 }

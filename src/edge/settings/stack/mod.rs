@@ -3,9 +3,9 @@
 mod builder;
 mod layer;
 mod listeners;
-mod optional;
 mod own;
 mod parts;
+mod placed;
 mod service;
 
 pub(super) use self::parts::Parts;

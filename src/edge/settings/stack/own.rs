@@ -7,12 +7,11 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::Span;
 
-use super::optional::Placed;
+use super::placed::Placed;
 use crate::{
     answer::Answer,
     call::{CallInfo, ToolCall},
     error::ToolError,
-    fit::{FitLayer, Shorten},
     normalize::NormalizeLayer,
     outcome::{Classify, Outcome},
     trace::{End, TraceHooks},
@@ -52,18 +51,14 @@ type OwnHooks<Res> = dyn TraceHooks<Res> + Send + Sync;
 /// Hooks, checks and layers of your own, for answers of the type `Res`: the second type parameter
 /// of a [`StackBuilder`](super::StackBuilder) once it was given any of them.
 pub struct Own<Res> {
-    hooks: Option<Arc<OwnHooks<Res>>>,
+    pub(super) hooks: Option<Arc<OwnHooks<Res>>>,
     /// From the outside in.
     layers: Vec<(Place, Arc<OwnLayer<Res>>)>,
     /// How many of these are there to shorten answers, and stay outermost.
-    fits: usize,
+    pub(super) fits: usize,
 }
 
 impl<Res> Own<Res> {
-    pub(super) fn set_hooks(&mut self, hooks: impl TraceHooks<Res> + Send + Sync + 'static) {
-        self.hooks = Some(Arc::new(hooks));
-    }
-
     pub(super) fn hooks<C>(&self, classifier: C) -> Hooks<Res, C> {
         Hooks {
             classifier,
@@ -72,7 +67,7 @@ impl<Res> Own<Res> {
     }
 
     /// Puts the layers of a place around a service.
-    pub(super) fn put<S>(&self, place: Place, inner: S) -> Placed<Res, S>
+    pub(super) fn put<S>(&self, place: Place, inner: S) -> Placed<Below<Res>, S>
     where
         S: Service<ToolCall, Response = Res, Error = ToolError, Future: Send>
             + Clone
@@ -102,15 +97,6 @@ impl<Res> Own<Res> {
         let layer = move |below| Below::new(NormalizeLayer::new().layer(layer.layer(below)));
         let at = if inside { self.layers.len() } else { self.fits };
         self.layers.insert(at, (place, Arc::new(layer)));
-    }
-
-    /// Outside of all that are no such layers, those that are yet to come included.
-    pub(super) fn add_fit(&mut self, fit: FitLayer)
-    where
-        Res: Shorten + 'static,
-    {
-        self.add_layer(Place::Call, fit, false);
-        self.fits += 1;
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     config::{ConfigError, refuse_if},
     edge::{
         health::Health,
-        settings::{Settings, layers::by, names::in_section},
+        settings::{Settings, check::names_match, layers::by, names::in_section},
     },
     event::event,
     identity::{IdentityLayer, ToolNames},
@@ -102,27 +102,29 @@ impl Parts {
             breakers: breaker.handle(),
             servers: health.clone(),
             sanitize: SanitizeLayer::new(settings.redaction_rules()?),
-            identity: self.identity(),
-            codes: self.codes.clone(),
+            identity: self.identity().into(),
+            codes: self.codes.clone().into(),
             trace: self.listeners.of(
                 settings.trace_layer().with_timeout_fn(in_force),
                 TraceLayer::with_listener,
             ),
             #[cfg(feature = "metrics")]
-            metrics: metrics.map(|layer| layer.with_classifier(classifier.clone())),
-            repeat_guard: self.repeat_guard(classifier.clone())?,
+            metrics: metrics
+                .map(|layer| layer.with_classifier(classifier.clone()))
+                .into(),
+            repeat_guard: self.repeat_guard(classifier.clone())?.into(),
             #[cfg(feature = "validate")]
-            validate: self.validate(),
-            policy: self.policy()?,
-            quota: self.quota()?,
+            validate: self.validate().into(),
+            policy: self.policy()?.into(),
+            quota: self.quota()?.into(),
             deadline: settings.deadline_layer(),
-            retry: self.retry(classifier.clone(), safety)?,
+            retry: self.retry(classifier.clone(), safety)?.into(),
             // The spans of attempts have no listener.
             attempts: settings.trace.attempts.then(TraceLayer::attempts),
-            rate_limit: self.rate_limit(classifier.clone())?,
-            health: settings.health.enabled.then(|| health.layer()),
-            concurrency: self.concurrency()?,
-            circuit_breaker: settings.circuit_breaker.enabled.then_some(breaker),
+            rate_limit: self.rate_limit(classifier.clone())?.into(),
+            health: settings.health.enabled.then(|| health.layer()).into(),
+            concurrency: self.concurrency()?.into(),
+            circuit_breaker: settings.circuit_breaker.enabled.then_some(breaker).into(),
             timeout,
             catch_panic: CatchPanicLayer::new(),
             classifier,
@@ -146,7 +148,8 @@ impl Parts {
         let known = self.identity.as_ref().and_then(IdentityLayer::identities);
         let policy = &self.settings.policy;
         if let Some(tools) = &known {
-            self.settings.check_names(tools)?;
+            let checked = names_match(&self.settings, tools);
+            checked.map_err(|error| self.settings.origin.rename(error))?;
             self.names.check_all(tools)?;
         } else if let Some((key, _)) = policy.lists().find(|(_, tools)| !tools.is_empty()) {
             event!(WARN SETTINGS, SETTING = key, REASON = "the stack has no table of \
