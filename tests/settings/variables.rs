@@ -296,6 +296,22 @@ fn an_alias_with_another_value_is_an_error() {
         invalid `TOOLCALL_CIRCUIT_BREAKER_ENABLED`: `off` differs from `TOOL_CIRCUIT_BREAKER_ENABLED`, which is `yes`"#]].assert_eq(&errors.map(|error| error.unwrap_err().to_string()).join("\n"));
 }
 
+/// Issue 48.6: a variable that is given twice with different values is not taken in silence.
+#[test]
+fn a_variable_with_two_values_is_an_error() {
+    let both = |one, other| {
+        let vars = [
+            ("TOOLCALL_RETRY_ATTEMPTS", one),
+            ("TOOLCALL_RETRY_ATTEMPTS", other),
+        ];
+        Settings::default().with_env_from(vars)
+    };
+    assert_eq!(both("2", "2").unwrap().retry.attempts, 2);
+    assert_eq!(both("2", " ").unwrap().retry.attempts, 2);
+    expect!["invalid `TOOLCALL_RETRY_ATTEMPTS`: `2` differs from `TOOLCALL_RETRY_ATTEMPTS`, which is `4`"]
+        .assert_eq(&both("2", "4").unwrap_err().to_string());
+}
+
 /// G1: unset is the crate's default.
 #[test]
 fn a_blank_variable_changes_nothing() {

@@ -1,8 +1,11 @@
 //! The settings that were set over a preset, and the defaults that give way to them.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use super::Settings;
+use super::{Settings, check::COOLDOWN};
 use crate::circuit_breaker::MAX_PERIOD;
 
 impl Settings {
@@ -12,27 +15,49 @@ impl Settings {
         Self::from(self.to_file()).origin.keys
     }
 
-    /// The settings in force: defaults, those of a preset too, give way to settings that were set.
-    /// Timeouts and budgets do not, as callers rely on them; nor do settings that were set
-    /// themselves, which the [check](super::check) refuses.
+    /// Returns the settings in force: defaults, those of a preset too, give way to settings that
+    /// were set. Timeouts and budgets do not, as callers rely on them; nor do settings that were
+    /// set themselves, which the [check](super::check) refuses.
     pub(super) fn in_force(&self) -> Self {
+        self.give_way().0
+    }
+
+    /// Returns the settings in force, and the keys of the defaults that gave way, each with the key
+    /// of the setting that it contradicted.
+    pub(super) fn give_way(&self) -> (Self, BTreeMap<&'static str, String>) {
         let set = self.keys_set();
         let is_set = |key| set.contains(key);
-        let mut s = self.clone();
-        let raise = |key, value: &mut Duration, least: Duration| {
-            if !set.contains(key) {
-                *value = least.max(*value);
+        let (mut s, mut gave_way) = (self.clone(), BTreeMap::new());
+        let mut give_way = |key, to: &str, is: Duration, value: &mut Duration| {
+            if !set.contains(key) && *value != is {
+                *value = is;
+                gave_way.insert(key, to.to_owned());
             }
         };
-        raise("poll.cap", &mut s.poll.cap, s.poll.interval);
-        raise("retry.cap", &mut s.retry.cap, s.retry.base);
+        let poll = &mut s.poll;
+        let least = poll.cap.max(poll.interval);
+        give_way("poll.cap", "poll.interval", least, &mut poll.cap);
+        let retry = &mut s.retry;
+        let least = retry.cap.max(retry.base);
+        give_way("retry.cap", "retry.base", least, &mut retry.cap);
         let limit = &mut s.rate_limit;
-        if is_set("rate_limit.default_cooldown") {
-            let least = limit.default_cooldown;
-            raise("rate_limit.max_wait", &mut limit.max_wait, least);
-            raise("rate_limit.max_cooldown", &mut limit.max_cooldown, least);
-        } else if !limit.max_cooldown.is_zero() {
-            limit.default_cooldown = limit.default_cooldown.min(limit.max_cooldown);
+        let (cooldown, wait) = (limit.default_cooldown, &mut limit.max_wait);
+        let longest = &mut limit.max_cooldown;
+        if is_set(COOLDOWN) {
+            give_way("rate_limit.max_wait", COOLDOWN, cooldown.max(*wait), wait);
+            let least = cooldown.max(*longest);
+            give_way("rate_limit.max_cooldown", COOLDOWN, least, longest);
+        } else if !longest.is_zero() {
+            let (key, most) = ("rate_limit.max_cooldown", cooldown.min(*longest));
+            give_way(COOLDOWN, key, most, &mut limit.default_cooldown);
+        }
+        let is = s.sequence.reserve_in_force();
+        let reserve = &mut s.sequence.reserve;
+        give_way("sequence.reserve", "sequence.budget", is, reserve);
+        let reserve = &mut s.deadline.reserve;
+        if let Some(budget) = s.parallel.budget.filter(|budget| budget <= reserve) {
+            let is = budget / 10;
+            give_way("deadline.reserve", "parallel.budget", is, reserve);
         }
         // With a user's own token the upstream counts per user; ids of users are not for a store.
         if s.rate_limit.per_principal.is_none()
@@ -40,31 +65,37 @@ impl Settings {
             && s.shared.url.is_none()
         {
             s.rate_limit.per_principal = Some(true);
+            gave_way.insert("rate_limit.per_principal", "token.endpoint".to_owned());
         }
-        if !is_set("sequence.reserve") {
-            s.sequence.reserve = s.sequence.reserve_in_force();
-        }
-        if let Some(budget) = s.parallel.budget
-            && budget <= s.deadline.reserve
-            && !is_set("deadline.reserve")
-        {
-            s.deadline.reserve = budget / 10;
-        }
-        let (_, longest) = s.longest_attempt();
-        let breaker = &mut s.circuit_breaker;
-        if !is_set("circuit_breaker.window") {
-            let threshold = breaker.threshold.max(2);
-            // From the end of the first timeout to that of the last, one after the other.
-            let row = longest.saturating_mul(threshold - 1);
-            breaker.window = match breaker.window {
-                _ if breaker.window_calls.is_some() => None,
-                Some(window) if window <= row && !breaker.opens_at_once() => {
-                    let all = longest.saturating_mul(threshold);
-                    Some(all.min(MAX_PERIOD)).filter(|window| *window > row)
-                }
-                window => window,
+        let window = s.window_in_force();
+        if !is_set("circuit_breaker.window") && window != s.circuit_breaker.window {
+            s.circuit_breaker.window = window;
+            let longest = s.longest_attempt().0;
+            let to = match s.circuit_breaker.window_calls {
+                Some(_) => "circuit_breaker.window_calls".to_owned(),
+                None if longest.starts_with("tools.") || is_set(&longest) => longest,
+                None => "circuit_breaker.threshold".to_owned(),
             };
+            gave_way.insert("circuit_breaker.window", to);
         }
-        s
+        (s, gave_way)
+    }
+
+    /// Returns the window of the breakers, if it was not set: so long that timeouts one after the
+    /// other open them, as far as a window can be.
+    fn window_in_force(&self) -> Option<Duration> {
+        let (_, longest) = self.longest_attempt();
+        let breaker = &self.circuit_breaker;
+        let threshold = breaker.threshold.max(2);
+        // From the end of the first timeout to that of the last, one after the other.
+        let row = longest.saturating_mul(threshold - 1);
+        match breaker.window {
+            _ if breaker.window_calls.is_some() => None,
+            Some(window) if window <= row && !breaker.opens_at_once() => {
+                let all = longest.saturating_mul(threshold);
+                Some(all.min(MAX_PERIOD)).filter(|window| *window > row)
+            }
+            window => window,
+        }
     }
 }

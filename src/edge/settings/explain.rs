@@ -1,5 +1,7 @@
 //! What runs and why, in words.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::{Settings, VARIABLES, tools};
@@ -9,19 +11,6 @@ const ADDED: &str = "validate fit once cache poll http shared token sequence par
 
 /// The keys without which a section is off.
 const SWITCHES: [&str; 6] = ["enabled", "tools", "tokens", "max", "endpoint", "url"];
-
-/// The defaults that [give way](super#defaults-give-way), each with the setting that it gives way
-/// to.
-const GIVES_WAY: [(&str, &str); 8] = [
-    ("poll.cap", "poll.interval"),
-    ("retry.cap", "retry.base"),
-    ("rate_limit.max_wait", "rate_limit.default_cooldown"),
-    ("rate_limit.max_cooldown", "rate_limit.default_cooldown"),
-    ("rate_limit.default_cooldown", "rate_limit.max_cooldown"),
-    ("rate_limit.per_principal", "token.endpoint"),
-    ("sequence.reserve", "sequence.budget"),
-    ("deadline.reserve", "parallel.budget"),
-];
 
 /// They may have a secret, by mistake.
 const HIDDEN: [&str; 2] = ["token.endpoint", "token.client_secret_file"];
@@ -51,9 +40,11 @@ impl Settings {
     /// ```
     pub fn explain(&self) -> String {
         let values = |settings: &Self| serde_json::to_value(settings.file_of(true));
+        let (in_force, gave_way) = self.give_way();
         let table = Table {
             written: values(self).unwrap_or_default(),
-            in_force: values(&self.in_force()).unwrap_or_default(),
+            in_force: values(&in_force).unwrap_or_default(),
+            gave_way,
             preset: values(&Self::preset(self.preset)).unwrap_or_default(),
             default: values(&Self::default()).unwrap_or_default(),
             settings: self,
@@ -91,6 +82,7 @@ struct Table<'a> {
     settings: &'a Settings,
     written: Value,
     in_force: Value,
+    gave_way: BTreeMap<&'static str, String>,
     preset: Value,
     default: Value,
 }
@@ -114,10 +106,13 @@ impl Table<'_> {
     fn value(&self, (section, name): (&str, &str)) -> Option<String> {
         let key = format!("{section}.{name}");
         let (was, is) = (&self.written[section][name], &self.in_force[section][name]);
-        let origin = match was == is {
+        let origin = match self.gave_way.get(&*key) {
             _ if name == "enabled" => return None,
-            true => self.origin((section, name)),
-            false => format!(" [{} gave way to {}]", show(was), self.stronger(&key)),
+            None => self.origin((section, name)),
+            Some(other) => {
+                let other = self.settings.origin.in_text(&format!("`{other}`"));
+                format!(" [{} gave way to {other}]", show(was))
+            }
         };
         if is_blank(is) && origin.is_empty() {
             return None;
@@ -142,26 +137,6 @@ impl Table<'_> {
             None if *of_preset != self.default[section][name] => format!(" [{}]", s.preset),
             None => String::new(),
         }
-    }
-
-    /// Returns the setting that a default gave way to.
-    fn stronger(&self, key: &str) -> String {
-        let s = self.settings;
-        let other = match GIVES_WAY.iter().find(|(weaker, _)| *weaker == key) {
-            Some((_, other)) => (*other).to_owned(),
-            None if s.circuit_breaker.window_calls.is_some() => {
-                "circuit_breaker.window_calls".into()
-            }
-            None => {
-                let longest = s.longest_attempt().0;
-                let is_set = longest.starts_with("tools.") || s.keys_set().contains(&*longest);
-                match is_set {
-                    true => longest,
-                    false => "circuit_breaker.threshold".to_owned(),
-                }
-            }
-        };
-        s.origin.in_text(&format!("`{other}`"))
     }
 }
 

@@ -113,10 +113,9 @@ impl Chosen {
         })
     }
 
-    /// Returns an error if `other` sets the same variable by its other name to another value.
+    /// Returns an error if `other` sets the same variable, by either name, to another value.
     fn agrees_with(&self, other: &Self) -> Result<(), ConfigError> {
-        let is_same = self.variable.key != other.variable.key || self.name == other.name;
-        if is_same || self.file == other.file {
+        if self.variable.key != other.variable.key || self.file == other.file {
             return Ok(());
         }
         let [text, others] = [self, other].map(|set| quoted(&set.text));
@@ -161,9 +160,10 @@ impl Settings {
     /// # Errors
     ///
     /// If a value is not valid, if a name begins with `TOOLCALL_` and is not in the
-    /// [table](super::VARIABLES), if a variable and its alias differ, and if the settings as a
-    /// whole fail the [check](Self::check). The error names the variable if the setting came from
-    /// one, else its key, and the variable that would set it; its reason has all other errors.
+    /// [table](super::VARIABLES), if a variable is given twice with different values, by its name
+    /// or its alias, and if the settings as a whole fail the [check](Self::check). The error names
+    /// the variable if the setting came from one, else its key, and the variable that would set it;
+    /// its reason has all other errors.
     pub fn with_env_from<K, V>(
         self,
         vars: impl IntoIterator<Item = (K, V)>,
