@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{
     Deserialize, Deserializer,
     de::{
-        self, DeserializeSeed, EnumAccess, Expected, IntoDeserializer, MapAccess, SeqAccess,
-        Unexpected, Visitor,
+        self, DeserializeSeed, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
+        Visitor,
     },
     forward_to_deserialize_any,
 };
@@ -126,14 +126,19 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Reader<'_, D> {
         self.inner.deserialize_newtype_struct(name, visitor)
     }
 
+    /// Reads an enum whose variants have no data. A variable may have its name in any case.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
-        name: &'static str,
+        _: &'static str,
         names: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        let visitor = self.of(visitor);
-        self.inner.deserialize_enum(name, names, visitor)
+        let key = self.key;
+        let text = String::deserialize(self)?;
+        let is_it = |name: &&&str| key.is_none() && name.eq_ignore_ascii_case(&text);
+        let name = names.iter().find(is_it).copied().unwrap_or(&text);
+        let name = IntoDeserializer::<Plain>::into_deserializer(name);
+        visitor.visit_enum(name).map_err(|error| error.at(key))
     }
 
     forward_to_deserialize_any! {
@@ -192,11 +197,6 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Reader<'_, V> {
         let key = self.key.map(|_| String::new());
         self.inner.visit_map(Entries { map, key })
     }
-
-    fn visit_enum<A: EnumAccess<'de>>(self, variant: A) -> Result<V::Value, A::Error> {
-        let variant = self.of(variant);
-        self.inner.visit_enum(variant)
-    }
 }
 
 impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Reader<'_, S> {
@@ -217,19 +217,6 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Reader<'_, A> {
     ) -> Result<Option<S::Value>, A::Error> {
         let seed = self.of(seed);
         self.inner.next_element_seed(seed)
-    }
-}
-
-impl<'de, A: EnumAccess<'de>> EnumAccess<'de> for Reader<'_, A> {
-    type Error = A::Error;
-    type Variant = A::Variant;
-
-    fn variant_seed<S: DeserializeSeed<'de>>(
-        self,
-        seed: S,
-    ) -> Result<(S::Value, A::Variant), A::Error> {
-        let seed = self.of(seed);
-        self.inner.variant_seed(seed)
     }
 }
 

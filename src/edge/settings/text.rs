@@ -89,21 +89,9 @@ impl<'de> Deserializer<'de> for Text<'de> {
         visitor.visit_seq(SeqDeserializer::new(words))
     }
 
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        names: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        let mut names = names.iter();
-        let name = names.find(|name| name.eq_ignore_ascii_case(self.text));
-        let name = name.copied().unwrap_or(self.text);
-        visitor.visit_enum(IntoDeserializer::<Error>::into_deserializer(name))
-    }
-
     forward_to_deserialize_any! {
         i8 i16 i32 i64 i128 u8 u16 u128 f32 char str string bytes byte_buf unit unit_struct
-        newtype_struct tuple tuple_struct map struct identifier ignored_any
+        newtype_struct tuple tuple_struct map struct enum identifier ignored_any
     }
 }
 
