@@ -111,13 +111,6 @@ impl Answers {
         answers
     }
 
-    fn of(batch: bool) -> Self {
-        Self {
-            batch,
-            ..Self::default()
-        }
-    }
-
     fn succeed(&mut self, id: Id<'_>, result: &[u8]) {
         self.add(id, "result", result);
     }
@@ -127,7 +120,7 @@ impl Answers {
     }
 
     fn add(&mut self, id: Id<'_>, member: &str, json: &[u8]) {
-        let Some(id) = id.echoed() else { return };
+        let Some(id) = id.0 else { return };
         if self.batch {
             let first = self.json.is_empty();
             self.json.push(if first { b'[' } else { b',' });
@@ -181,7 +174,10 @@ impl<'a> Message<'a> {
     }
 
     fn answers(&self) -> Answers {
-        Answers::of(matches!(self, Self::Batch(_)))
+        Answers {
+            batch: matches!(self, Self::Batch(_)),
+            ..Answers::default()
+        }
     }
 
     fn entries(&self, servers: Servers) -> impl Iterator<Item = Entry<'a>> {
@@ -211,11 +207,6 @@ impl<'a> Id<'a> {
             Ok(Value::String(_) | Value::Number(_) | Value::Null) => Ok(Self(Some(id))),
             _ => Err(()),
         }
-    }
-
-    /// As it was written.
-    fn echoed(self) -> Option<&'a str> {
-        self.0
     }
 
     /// For the call: without quotes, if it is fit for one.

@@ -79,7 +79,7 @@ impl Capture {
 
     /// A layer that writes to this list.
     pub fn layer(&self) -> CaptureLayer {
-        CaptureLayer::new(self.clone())
+        CaptureLayer(self.clone())
     }
 
     /// What was written so far: JSON lines, each with its line feed.
@@ -145,12 +145,6 @@ crate::text::debug_fields! {
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct CaptureLayer(Capture);
-
-impl CaptureLayer {
-    pub(super) fn new(capture: Capture) -> Self {
-        Self(capture)
-    }
-}
 
 impl<S> Layer<S> for CaptureLayer {
     type Service = CaptureService<S>;

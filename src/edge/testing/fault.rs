@@ -125,7 +125,10 @@ impl<S> Layer<S> for FaultLayer {
     type Service = Fault<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Fault::new(inner, self.clone())
+        Fault {
+            inner: Prepared::new(inner),
+            layer: self.clone(),
+        }
     }
 }
 
@@ -245,13 +248,6 @@ impl Faults {
 pub struct Fault<S> {
     inner: Prepared<S>,
     layer: FaultLayer,
-}
-
-impl<S> Fault<S> {
-    fn new(inner: S, layer: FaultLayer) -> Self {
-        let inner = Prepared::new(inner);
-        Self { inner, layer }
-    }
 }
 
 crate::kit::inner::accessors!(@kept {S} Fault<S>, inner.svc);
