@@ -4,8 +4,7 @@ use tower_layer::Layer;
 
 use super::{
     handle::ConcurrencyLimitHandle,
-    limit::{KeyLimit, Settings},
-    service::ConcurrencyLimit,
+    limit::{ConcurrencyLimit, KeyLimit, Settings},
 };
 use crate::{
     config::ConfigError,

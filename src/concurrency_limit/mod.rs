@@ -120,10 +120,9 @@
 mod handle;
 mod layer;
 mod limit;
-mod service;
 
 pub use self::{
     handle::{ConcurrencyLimitHandle, Load},
     layer::{ConcurrencyLimitBuilder, ConcurrencyLimitLayer},
-    service::{ConcurrencyLimit, ResponseFuture},
+    limit::{ConcurrencyLimit, ResponseFuture},
 };

@@ -41,10 +41,7 @@ pub trait Enter<S: Service<ToolCall>>: Sized {
     const PASSES: bool = false;
 
     /// Looks at a call that has just arrived. Changes it, or refuses it.
-    fn enter(
-        shared: &Spread<Template<S, Self>>,
-        call: &mut ToolCall,
-    ) -> Result<Self::Ticket, ToolError>;
+    fn enter(shared: &Shared<S, Self>, call: &mut ToolCall) -> Result<Self::Ticket, ToolError>;
 }
 
 /// The part of one call in a layer that may send it again.
@@ -67,11 +64,15 @@ pub enum After<S, Res> {
     End(Result<Res, ToolError>),
 }
 
+/// The state that the services of a layer share: its settings, and an instance of the inner service
+/// to clone.
+pub(crate) type Shared<S, G> = Spread<Template<S, G>>;
+
 /// The service of a layer that repeats calls.
 #[derive(Clone)]
 pub struct Repeats<S, G> {
     inner: Prepared<S>,
-    shared: Spread<Template<S, G>>,
+    shared: Shared<S, G>,
 }
 
 impl<S: Clone, G> Repeats<S, G> {

@@ -7,17 +7,53 @@ use tokio::time::Instant;
 
 use super::{
     approval::{Answer, Approve, Judged, Question, Verdict},
-    layer::{Policy, not_approved},
+    layer::{Policy, PolicyLayer, not_approved},
     rules::Rule,
 };
 use crate::{
     call::{CallInfo, ToolCall},
     error::{APPROVAL_MISSING, APPROVAL_UNANSWERED, ToolError},
     event::PolicyOutcome,
-    flow::{Ends, Held, Step},
-    kit::{cold::Cold, timer::Timer},
+    flow::{Ends, Flow, Gate, Gated, Held, Readiness, Step},
+    kit::{cold::Cold, limit, timer::Timer},
     text::Short,
 };
+
+/// Allows calls, denies them, or asks for approval. See the [module docs](super) for an example.
+pub type PolicyService<S> = Gated<S, PolicyLayer>;
+
+/// Response future for [`PolicyService`].
+pub type ResponseFuture<S, F> = Flow<S, F, Permit>;
+
+impl<Res> Gate<Res> for PolicyLayer {
+    type Ticket = Permit;
+
+    #[inline]
+    fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Permit, ToolError> {
+        let info = call.info();
+        match self.policy.rule_on(call, &info)? {
+            None => Ok(Held {
+                info,
+                own: Wait::default(),
+            }),
+            Some((approver, rule)) => {
+                may_ask(call, ready)?;
+                Ok(Permit::asked(call, info, &**approver, rule, &self.policy))
+            }
+        }
+    }
+}
+
+/// Nobody is asked for a call that cannot be sent. Of arguments that are nested too deeply an
+/// approver might not even be able to print, or compare, a copy.
+#[cold]
+fn may_ask(call: &ToolCall, ready: &Readiness) -> Result<(), ToolError> {
+    if let Readiness::Failed(error) = ready {
+        return Err(error.clone());
+    }
+    call.check().map_err(ToolError::into_own_refusal)?;
+    limit::check(call)
+}
 
 /// How much of a person's reason the model reads, and of the tool's name beside it, in characters:
 /// 200 in all.
@@ -25,7 +61,7 @@ const MAX_REASON: usize = 80;
 const MAX_NAME: usize = 40;
 
 /// A call that is allowed, or waits for its approval.
-pub(super) type Permit = Held<Wait>;
+type Permit = Held<Wait>;
 
 /// The wait for an approval, if the call has one.
 #[derive(Default)]
@@ -46,13 +82,7 @@ struct Asking {
 }
 
 impl Permit {
-    #[inline]
-    pub(super) fn open(info: CallInfo) -> Self {
-        let own = Wait::default();
-        Self { info, own }
-    }
-
-    pub(super) fn asked(
+    fn asked(
         call: &ToolCall,
         info: CallInfo,
         approver: &Approve,

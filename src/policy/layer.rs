@@ -8,8 +8,8 @@ use tracing::Level;
 use super::{
     annotations::{Annotate, Annotations},
     approval::{Answer, Approval, Approve, Verdict},
+    asking::PolicyService,
     rules::{Decision, Rule, first_for},
-    service::PolicyService,
 };
 use crate::{
     call::{CallInfo, ToolCall},

@@ -156,14 +156,13 @@ mod approval;
 mod asking;
 mod layer;
 mod rules;
-mod service;
 
 pub use self::{
     annotations::{Annotate, Annotations},
     approval::{Approval, Verdict},
+    asking::{PolicyService, ResponseFuture},
     layer::PolicyLayer,
     rules::{Decision, Rule},
-    service::{PolicyService, ResponseFuture},
 };
 #[doc(inline)]
 pub use crate::error::{APPROVAL_FAILED, APPROVAL_MISSING, APPROVAL_UNANSWERED};

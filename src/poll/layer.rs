@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 
-use super::service::Polling;
+use super::poller::Polling;
 use crate::{
     config::{ConfigError, refuse_if},
     kit::{

@@ -139,10 +139,9 @@ mod cancel;
 mod job;
 mod layer;
 mod poller;
-mod service;
 
 pub use self::{
     job::{Job, Polled, Started},
     layer::PollLayer,
-    service::{Polling, ResponseFuture},
+    poller::{Polling, ResponseFuture},
 };

@@ -21,7 +21,7 @@ use crate::{
     event::{InertReason, Listener},
     flow::{
         Step,
-        again::{After, Again, Before, Way},
+        again::{After, Again, Before, Enter, Repeated, Repeats, Shared, Way},
     },
     kit::{attempts::Template, cold::Cold, lane::Kept, limit::Caller, timer::Timer},
 };
@@ -47,13 +47,16 @@ const MAX_NOTE: usize = 200;
 /// The result of a call.
 type End<Res> = Result<Res, ToolError>;
 
-/// What the services of a layer share.
-pub(super) type Shared<S, J> = Template<S, PollLayer<J>>;
+/// Waits for the jobs that calls start. See the [module docs](super) for an example.
+pub type Polling<S, J> = Repeats<S, PollLayer<J>>;
+
+/// Response future for [`Polling`].
+pub type ResponseFuture<S, F, J> = Repeated<S, F, Poller<S, J>>;
 
 /// A call and its job.
 pub struct Poller<S, J> {
     call: ToolCall,
-    shared: Arc<Kept<Shared<S, J>>>,
+    shared: Arc<Kept<Template<S, PollLayer<J>>>>,
     /// When the last poll has to have its answer.
     end: Option<Instant>,
     work: Cold<Box<Work>>,
@@ -95,24 +98,25 @@ impl Work {
     }
 }
 
-impl<S, J> Poller<S, J>
+impl<S, J> Enter<S> for PollLayer<J>
 where
     S: Service<ToolCall> + Clone + Send + 'static,
     S::Future: Send,
     J: Job<S::Response> + 'static,
 {
-    /// A call, which is sent first: itself, or as a poll of the job that it carries.
-    pub(super) fn begin(
-        call: &mut ToolCall,
-        shared: Arc<Kept<Shared<S, J>>>,
-    ) -> Result<Self, ToolError> {
+    type Ticket = Poller<S, J>;
+
+    const PASSES: bool = true;
+
+    /// The call is sent first: itself, or as a poll of the job that it carries.
+    fn enter(shared: &Shared<S, Self>, call: &mut ToolCall) -> Result<Self::Ticket, ToolError> {
         let limits = &shared.settings.limits;
         let budget = limits.budget.and_then(|b| Instant::now().checked_add(b));
         let end = [call.deadline(), budget].into_iter().flatten().min();
-        let mut poller = Self {
+        let mut poller = Poller {
             end: end.map(|end| end.checked_sub(LAST_WORD).unwrap_or(end)),
             call: call.copy(),
-            shared,
+            shared: shared.keep(),
             work: Cold::default(),
         };
         if let Some(job) = call.job() {
@@ -125,7 +129,14 @@ where
         }
         Ok(poller)
     }
+}
 
+impl<S, J> Poller<S, J>
+where
+    S: Service<ToolCall> + Clone + Send + 'static,
+    S::Future: Send,
+    J: Job<S::Response> + 'static,
+{
     /// The next poll.
     fn ask(&mut self) -> ToolCall {
         let work = self.work.0.as_mut().expect("a job was started");

@@ -5,9 +5,8 @@ use tower_layer::Layer;
 
 use super::{
     handle::QuotaHandle,
-    limit::{KeyQuota, Settings},
+    limit::{KeyQuota, QuotaService, Settings},
     rate::Quota,
-    service::QuotaService,
 };
 use crate::{
     call::CallInfo,

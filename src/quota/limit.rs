@@ -11,12 +11,13 @@ use tokio::time::Instant;
 use super::{
     bucket::Bucket,
     gcra::{Rate, Turn},
+    handle::QuotaHandle,
     rate::Quota,
 };
 use crate::{
     call::{CallInfo, ToolCall},
     error::{ErrorKind, QUOTA_IMPOSSIBLE, ToolError, Words},
-    flow::{Ends, Held, Step},
+    flow::{Ends, Flow, Gate, Gated, Held, Readiness, Step},
     kit::{
         limit,
         per_tool::PerTool,
@@ -24,6 +25,29 @@ use crate::{
         timer::Timer,
     },
 };
+
+/// Gives the calls of a key so many units per period. See the [module docs](super) for an example.
+pub type QuotaService<S> = Gated<S, QuotaHandle>;
+
+/// Response future for [`QuotaService`].
+pub type ResponseFuture<S, F> = Flow<S, F, Held<Units>>;
+
+impl<Res> Gate<Res> for QuotaHandle {
+    type Ticket = Held<Units>;
+
+    fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Held<Units>, ToolError> {
+        let info = call.info();
+        let entry = self
+            .registry
+            .keep(&info, || KeyQuota::new(&self.settings, call));
+        let own = Units::new(entry, self.settings.cost(call));
+        if !ready.is_yes() {
+            limit::check(call)?;
+            own.refusal(call).map_or(Ok(()), Err)?;
+        }
+        Ok(Held { info, own })
+    }
+}
 
 /// The units that a call costs.
 pub(super) type CostFn = dyn Fn(&CallInfo) -> u32 + Send + Sync;

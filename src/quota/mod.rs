@@ -140,7 +140,6 @@ mod handle;
 mod layer;
 mod limit;
 mod rate;
-mod service;
 
 #[doc(inline)]
 pub use crate::error::QUOTA_IMPOSSIBLE;
@@ -148,6 +147,6 @@ pub use crate::error::QUOTA_IMPOSSIBLE;
 pub use self::{
     handle::QuotaHandle,
     layer::{QuotaBuilder, QuotaLayer},
+    limit::{QuotaService, ResponseFuture},
     rate::Quota,
-    service::{QuotaService, ResponseFuture},
 };

@@ -5,7 +5,7 @@ use tower_layer::Layer;
 use super::{
     handle::RateLimitHandle,
     keyed::{KeyGate, Settings, Shared},
-    service::RateLimitBackoff,
+    turn::RateLimitBackoff,
 };
 use crate::{
     config::ConfigError,

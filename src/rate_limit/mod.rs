@@ -115,7 +115,6 @@ mod gate;
 mod handle;
 mod keyed;
 mod layer;
-mod service;
 #[cfg(feature = "shared")]
 mod shared;
 mod turn;
@@ -125,5 +124,5 @@ pub(crate) use self::shared::OwnCooldown;
 pub use self::{
     handle::{Cooldown, RateLimitHandle},
     layer::{RateLimitBackoffBuilder, RateLimitBackoffLayer},
-    service::{RateLimitBackoff, ResponseFuture},
+    turn::{RateLimitBackoff, ResponseFuture},
 };

@@ -5,20 +5,68 @@ use tower_service::Service;
 
 use super::{gate::Admission, keyed::KeyGate, layer::RateLimitBackoffLayer};
 use crate::{
-    call::{ReplaySafety, ToolCall},
+    call::{Claim, ReplaySafety, ToolCall},
     error::{ErrorKind, Evidence, Execution, ToolError},
     event::{Event, emit, ms},
     flow::{
         Step,
-        again::{After, Again, Before, Way},
+        again::{After, Again, Before, Enter, Repeated, Repeats, Shared, Way},
     },
-    kit::{attempts::Attempts, limit, registry::Entry},
-    outcome::{Classify, Outcome},
+    kit::{
+        attempts::{Attempts, Resend},
+        limit,
+        registry::Entry,
+    },
+    outcome::{ByError, Classify, Outcome},
 };
+
+/// Waits out rate limits. See the [module docs](super) for an example.
+pub type RateLimitBackoff<S, C = ByError> = Repeats<S, RateLimitBackoffLayer<C>>;
+
+/// Response future for [`RateLimitBackoff`].
+pub type ResponseFuture<S, F, C = ByError> = Repeated<S, F, Ticket<S, C>>;
+
+impl<S, C> Enter<S> for RateLimitBackoffLayer<C>
+where
+    S: Service<ToolCall> + Clone,
+    C: Classify<S::Response> + Clone,
+{
+    type Ticket = Ticket<S, C>;
+
+    #[inline]
+    fn enter(shared: &Shared<S, Self>, call: &mut ToolCall) -> Result<Self::Ticket, ToolError> {
+        let Self { gates, classifier } = &shared.settings;
+        let settings = &gates.shared.settings;
+        // An outer layer that repeats calls waits out their limits as well.
+        let ours = !call.is_claimed(Claim::Retry) && !call.claim(Claim::RateLimit);
+        let repeats = ours && settings.attempts > 1;
+        if repeats {
+            call.record(|record| record.set_max_attempts(settings.attempts));
+        }
+        let info = call.info();
+        let entry = gates.registry.keep(&info, || KeyGate::new(&gates.shared));
+        let made = call.attempt().wrapping_sub(1);
+        let attempts = match repeats {
+            true => {
+                let claim = (Claim::RateLimit, made);
+                Attempts::Many(Resend::new(call.copy(), shared.keep(), claim, false))
+            }
+            false => Attempts::Once(info, made),
+        };
+        Ok(Ticket {
+            attempts,
+            entry,
+            classifier: classifier.clone(),
+            admitted: None,
+            reserved: None,
+            latest: None,
+        })
+    }
+}
 
 /// One call on its way through the gate of its key.
 pub struct Ticket<S, C> {
-    pub(super) attempts: Attempts<S, RateLimitBackoffLayer<C>>,
+    attempts: Attempts<S, RateLimitBackoffLayer<C>>,
     entry: Arc<Entry<KeyGate>>,
     classifier: C,
     /// The round of the gate in which it has its turn, until it meets a limit.
@@ -32,22 +80,6 @@ pub struct Ticket<S, C> {
 crate::text::opaque_debug!({S, C} Ticket<S, C>);
 
 impl<S, C> Ticket<S, C> {
-    #[inline]
-    pub(super) fn new(
-        attempts: Attempts<S, RateLimitBackoffLayer<C>>,
-        entry: Arc<Entry<KeyGate>>,
-        classifier: C,
-    ) -> Self {
-        Self {
-            attempts,
-            entry,
-            classifier,
-            admitted: None,
-            reserved: None,
-            latest: None,
-        }
-    }
-
     fn gate(&self) -> &KeyGate {
         self.entry.value()
     }

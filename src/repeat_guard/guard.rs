@@ -9,7 +9,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::history::{History, Limits, Repeated};
+use super::{
+    history::{History, Limits, Repeated},
+    layer::RepeatGuardLayer,
+};
 use crate::{
     call::{CallInfo, Observation, ToolCall},
     error::{ErrorKind, QUOTA_IMPOSSIBLE, ToolError},
@@ -18,7 +21,7 @@ use crate::{
     kit::{
         fingerprint,
         per_tool::PerTool,
-        registry::{Entry, Evict, Keep, Registry},
+        registry::{Entry, Evict, Keep},
     },
     outcome::Outcome,
 };
@@ -88,13 +91,6 @@ impl Evict for Memory {
     }
 }
 
-/// The histories of a layer, and its rules.
-#[derive(Clone, Debug)]
-pub(super) struct Guard {
-    pub(super) rules: Arc<Rules>,
-    pub(super) histories: Registry<Memory>,
-}
-
 /// A call that is watched.
 #[derive(Debug)]
 pub(super) struct Watched {
@@ -105,7 +101,7 @@ pub(super) struct Watched {
     below: Observation,
 }
 
-impl Guard {
+impl<C> RepeatGuardLayer<C> {
     /// Watches a call, unless its tool is exempt or it has no principal.
     pub(super) fn watch(&self, call: &mut ToolCall, info: &CallInfo) -> Option<Watched> {
         let tools = &self.rules.tools;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 
 use super::{
-    guard::{Guard, Memory, Rules},
+    guard::{Memory, Rules},
     history::Limits,
     service::RepeatGuard,
 };
@@ -17,7 +17,10 @@ use crate::{
     error::ToolError,
     event::{Listen, Listener},
     key::{Key, Keys},
-    kit::per_tool::{PerTool, ToolNames},
+    kit::{
+        per_tool::{PerTool, ToolNames},
+        registry::Registry,
+    },
     outcome::{ByError, Classify, Outcome},
 };
 
@@ -31,7 +34,8 @@ const MAX_WINDOW: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone)]
 #[must_use]
 pub struct RepeatGuardLayer<C = ByError> {
-    pub(super) guard: Guard,
+    pub(super) rules: Arc<Rules>,
+    pub(super) histories: Registry<Memory>,
     pub(super) classifier: C,
 }
 
@@ -52,13 +56,13 @@ impl<C> RepeatGuardLayer<C> {
     /// Returns the names of tools that have settings of their own, and whether calls have matched
     /// them.
     pub fn tool_names(&self) -> ToolNames {
-        self.guard.rules.tools.names()
+        self.rules.tools.names()
     }
 
     /// Returns how many calls had no principal, and were not compared. The first one is the event
     /// `tool.inert`.
     pub fn inert(&self) -> u64 {
-        self.guard.histories.inert().calls()
+        self.histories.inert().calls()
     }
 }
 
@@ -77,7 +81,7 @@ impl<S, C: Clone> Layer<S> for RepeatGuardLayer<C> {
 }
 
 crate::text::debug_fields! {
-    {C} |this| RepeatGuardLayer<C> { rules: this.guard.rules, .. }
+    {C} |this| RepeatGuardLayer<C> { rules: this.rules, .. }
 }
 
 /// The settings of a [`RepeatGuardLayer`].
@@ -213,7 +217,8 @@ impl<C> RepeatGuardBuilder<C> {
         let (overflow, listener) = (Memory::new(&rules, None), rules.listener.clone());
         let histories = keys.registry("repeat_guard", listener, overflow, make);
         RepeatGuardLayer {
-            guard: Guard { rules, histories },
+            rules,
+            histories,
             classifier: self.classifier,
         }
     }

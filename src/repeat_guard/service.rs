@@ -29,7 +29,7 @@ impl<Res: 'static, C: Classify<Res> + Clone> Gate<Res> for RepeatGuardLayer<C> {
     #[inline]
     fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Self::Ticket, ToolError> {
         let info = call.info();
-        let watched = self.guard.watch(call, &info);
+        let watched = self.watch(call, &info);
         if !ready.is_yes()
             && let Some(watched) = &watched
         {

@@ -7,12 +7,9 @@ use crate::{
     error::{Execution, ToolError},
     flow::{
         Step,
-        again::{After, Again, Before, Enter, Repeated, Repeats, Way},
+        again::{After, Again, Before, Enter, Repeated, Repeats, Shared, Way},
     },
-    kit::{
-        attempts::{Attempts, Resend, Template},
-        lane::Spread,
-    },
+    kit::attempts::{Attempts, Resend},
     outcome::{ByError, Classify},
 };
 
@@ -31,10 +28,7 @@ where
 
     const PASSES: bool = true;
 
-    fn enter(
-        shared: &Spread<Template<S, Self>>,
-        call: &mut ToolCall,
-    ) -> Result<Self::Ticket, ToolError> {
+    fn enter(shared: &Shared<S, Self>, call: &mut ToolCall) -> Result<Self::Ticket, ToolError> {
         let made = call.attempt();
         Ok(match shared.settings.begin(call) {
             Some(attempts) => {

@@ -17,12 +17,11 @@ use crate::{
     error::{ErrorKind, Evidence, Execution, ToolError},
     flow::{
         Step,
-        again::{After, Again, Before, Enter, Repeated, Repeats, Way},
+        again::{After, Again, Before, Enter, Repeated, Repeats, Shared, Way},
     },
     kit::{
         attempts::{self, Template},
-        lane::{self, Spread},
-        limit,
+        lane, limit,
     },
 };
 
@@ -42,10 +41,7 @@ where
 {
     type Ticket = Bearer<S, X>;
 
-    fn enter(
-        shared: &Spread<Template<S, Self>>,
-        call: &mut ToolCall,
-    ) -> Result<Bearer<S, X>, ToolError> {
+    fn enter(shared: &Shared<S, Self>, call: &mut ToolCall) -> Result<Self::Ticket, ToolError> {
         let Self { exchange, settings } = &shared.settings;
         let mut bearer = Bearer {
             info: call.info(),
