@@ -137,7 +137,8 @@ pin_project! {
         fut: Option<F>,
         // Waiting to be sent. Boxed, because few calls wait and all futures would carry the size.
         wait: Option<Box<Wait<S>>>,
-        ticket: Option<T>,
+        // Of a call that is not refused. It stays after the end of one that was sent.
+        pub(crate) ticket: Option<T>,
         // Refused, or the inner service failed to become ready.
         refused: Option<Refusal>,
     }
@@ -180,11 +181,6 @@ impl<S, F, T> Repeated<S, F, T> {
             Ok(Some(wait)) => wrap(Self::waits(wait, call, ticket)),
             Err(error) => wrap(Self::refused(error, call)),
         }
-    }
-
-    /// Returns the ticket of a call that was sent. After its end too.
-    pub(crate) fn ticket(self: Pin<&mut Self>) -> Option<&mut T> {
-        self.project().ticket.as_mut()
     }
 
     #[cold]

@@ -353,7 +353,8 @@ where
         let mut this = self.project();
         if let Some(mut sent) = this.sent.as_mut().as_pin_mut() {
             let result = ready!(sent.as_mut().poll(cx));
-            let lost = sent.ticket().and_then(|struck| struck.lost.take());
+            let struck = sent.project().ticket.as_mut();
+            let lost = struck.and_then(|struck| struck.lost.take());
             this.sent.set(None);
             let Some((step, call)) = lost else {
                 return Poll::Ready(result);
