@@ -145,7 +145,7 @@ pub(crate) fn width(field: &str, value: &dyn fmt::Debug) -> usize {
 }
 
 /// The names that an event has.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Named<'a> {
     tool: &'a str,
     server: Option<&'a str>,
@@ -277,139 +277,103 @@ pub(crate) fn ms(d: Duration) -> f64 {
     (d.as_secs_f64() * 1e6).round() / 1e3
 }
 
-impl Event<'_> {
-    pub(super) fn trace(&self) {
-        match *self {
-            Event::Slow {
-                call,
-                elapsed,
-                timeout,
-            } => emit!(WARN SLOW, call, DURATION_MS = ms(elapsed), TIMEOUT_MS = ms(timeout)),
-            Event::NotStarted { call, kind, error } => not_started(call, kind, error),
-            Event::Cancelled {
-                call,
-                elapsed,
-                past_deadline,
-            } => cancelled(call, elapsed, past_deadline),
-            Event::Retry {
-                call,
-                attempt,
-                delay,
-                hinted,
-                error,
-            } => {
-                emit!(WARN RETRY, call, code: error.map(ToolError::code), error: error.map(ToolError::message),
-                ATTEMPT = attempt, DELAY_MS = ms(delay), HINTED = detail_or(hinted, hinted))
-            }
-            Event::RetryRefused {
-                call,
-                attempt,
-                reason,
-                error,
-            } => retry_refused(call, attempt, reason, error),
-            Event::RateLimited {
-                call,
-                attempt,
-                cooldown,
-                hinted,
-            } => {
-                emit!(WARN RATE_LIMITED, call, code: ErrorKind::RateLimited.code(), error: None::<&str>,
-                ATTEMPT = attempt, DELAY_MS = ms(cooldown), HINTED = detail_or(hinted, hinted))
-            }
-            Event::Transition { transition, call } => breaker(transition, call),
-            Event::PrincipalTransition {
-                transition,
-                principal,
-                call,
-            } => breaker_of(transition, principal, call),
-            Event::Health { change, call } => emit!(WARN HEALTH, call, FROM = change.from.name(),
-                TO = change.to.name(), REASON = change.reason.map(Reason::name),
-                FAILURES = change.failures, GENERATION = detail_or(false, change.generation)),
-            Event::Repeated { call, times } => emit!(WARN REPEATED, call, CALLS = times),
-            Event::Reused { call, layer } => emit!(DEBUG REUSED, call, LAYER = layer),
-            Event::Inert { .. } => inert(self),
-            Event::Policy {
-                call,
-                outcome,
-                rule,
-                error,
-            } => policy(call, outcome, rule, error),
-            Event::Evicted { keys, kept } => event!(DEBUG EVICTED, KEYS = keys, KEPT = kept),
-            Event::Breaker { .. } | Event::Token { .. } => {}
-        }
-    }
-}
-
-/// Of the calls for which a layer can do nothing only the first is emitted.
-fn inert(event: &Event<'_>) {
-    if let Event::Inert {
-        call,
-        layer,
-        reason,
-        help,
-        is_first: true,
-    } = *event
-    {
-        emit!(WARN INERT, call, text: HELP = help, LAYER = layer, REASON = reason.name());
-    }
-}
-
-fn not_started(call: &CallInfo, kind: ErrorKind, error: Option<&ToolError>) {
-    match kind {
-        ErrorKind::DeadlineExceeded => emit!(WARN SKIPPED, call, code: kind.code(),
-            error: "the time budget was spent before the call could start", DURATION_MS = 0.0),
-        ErrorKind::Cancelled => emit!(INFO CANCELLED, call, DURATION_MS = 0.0),
-        _ => emit!(INFO REJECTED, call, code: error.map_or(kind.code(), ToolError::code),
-            error: error.map(ToolError::message), DURATION_MS = 0.0),
-    }
-}
-
-fn cancelled(call: &CallInfo, elapsed: Duration, past_deadline: bool) {
-    match past_deadline {
-        true => emit!(WARN TIMEOUT, call, code: ErrorKind::Timeout.code(),
-            error: "dropped after its deadline", DURATION_MS = ms(elapsed)),
-        false => emit!(INFO CANCELLED, call, DURATION_MS = ms(elapsed)),
-    }
-}
-
-fn retry_refused(call: &CallInfo, attempt: u32, reason: RetryRefusal, error: Option<&ToolError>) {
-    match reason {
-        RetryRefusal::Exhausted => emit!(ERROR EXHAUSTED, call, code: error.map(ToolError::code),
-            error: error.map(ToolError::message), ATTEMPT = attempt),
-        _ => emit!(WARN RETRY_REFUSED, call, code: error.map(ToolError::code),
-            error: error.map(ToolError::message), ATTEMPT = attempt, REFUSED = reason.name()),
-    }
-}
-
-fn policy(call: &CallInfo, outcome: PolicyOutcome, rule: Option<&str>, error: Option<&ToolError>) {
-    let decision = outcome.name();
+/// Returns an agent's id as a detail.
+fn agent(call: &CallInfo) -> Option<DisplayValue<Short<'_>>> {
     let agent = call.agent_id().filter(|_| details_are_heard());
-    match outcome {
-        PolicyOutcome::Asked | PolicyOutcome::Approved => emit!(INFO POLICY, call,
-            DECISION = decision, RULE = rule, AGENT_ID = agent.map(short)),
-        // The end of a call that is refused is an event of the trace layer, at INFO.
-        _ => emit!(DEBUG POLICY, call, code: None::<&str>, error: error.map(ToolError::message),
-            DECISION = decision, RULE = rule, AGENT_ID = agent.map(short)),
-    }
-}
-
-/// The counts of a breaker for one principal are details.
-fn breaker_of(t: &Transition, principal: &str, call: &CallInfo) {
-    let detail = |number| detail_or(false, number);
-    emit!(WARN BREAKER_PRINCIPAL, call, text: PRINCIPAL = principal,
-        FROM = detail_or(false, t.from.name()), TO = t.to.name(), REASON = t.reason.name(),
-        GENERATION = detail(t.generation), CALLS = detail(t.calls), FAILURES = detail(t.failures),
-        SLOW_CALLS = detail(t.slow_calls), OPEN_MS = t.open_for.map(ms));
+    agent.map(short)
 }
 
 /// A breaker may be of a whole server, and its handle changes it without a call.
-fn breaker(t: &Transition, call: Option<&CallInfo>) {
-    let named = Named {
+fn breaker<'a>(t: &'a Transition, call: Option<&'a CallInfo>) -> Named<'a> {
+    Named {
         tool: t.tool.as_deref().unwrap_or(""),
         server: t.server.as_deref(),
         call,
+    }
+}
+
+/// The table of events: each with its level, its name, and its fields. The first row that fits
+/// holds.
+macro_rules! events {
+    ($(
+        $variant:ident { $($of:tt)* } => $level:ident $name:ident ($($fields:tt)*),
+    )*) => {
+        impl Event<'_> {
+            /// The name under which subscribers get the event, one of [`names::event`]; `None` for
+            /// [`Breaker`](Self::Breaker) and [`Token`](Self::Token), which are not emitted, and
+            /// for calls after the first one of [`Inert`](Self::Inert). A retry that was refused
+            /// has the name of one that was done, unless its attempts are used up.
+            #[expect(unused_variables, reason = "the rows bind what the fields show")]
+            pub const fn name(&self) -> Option<&'static str> {
+                match *self {
+                    $(Event::$variant { $($of)* } => Some(names::event::$name),)*
+                    Event::Breaker { .. } | Event::Token { .. } | Event::Inert { .. } => None,
+                }
+            }
+
+            pub(super) fn trace(&self) {
+                match *self {
+                    $(Event::$variant { $($of)* } => emit!($level $name, $($fields)*),)*
+                    Event::Breaker { .. } | Event::Token { .. } | Event::Inert { .. } => {}
+                }
+            }
+        }
     };
-    emit!(WARN BREAKER, named, FROM = t.from.name(), TO = t.to.name(), REASON = t.reason.name(),
-        GENERATION = detail_or(false, t.generation), CALLS = t.calls, FAILURES = t.failures,
-        SLOW_CALLS = detail_or(t.slow_calls > 0, t.slow_calls), OPEN_MS = t.open_for.map(ms));
+}
+
+events! {
+    Slow { call, elapsed, timeout } =>
+        WARN SLOW (call, DURATION_MS = ms(elapsed), TIMEOUT_MS = ms(timeout)),
+    NotStarted { call, kind: kind @ ErrorKind::DeadlineExceeded, .. } =>
+        WARN SKIPPED (call, code: kind.code(),
+            error: "the time budget was spent before the call could start", DURATION_MS = 0.0),
+    NotStarted { call, kind: ErrorKind::Cancelled, .. } =>
+        INFO CANCELLED (call, DURATION_MS = 0.0),
+    NotStarted { call, kind, error } =>
+        INFO REJECTED (call, code: error.map_or(kind.code(), ToolError::code),
+            error: error.map(ToolError::message), DURATION_MS = 0.0),
+    Cancelled { call, elapsed, past_deadline: true } =>
+        WARN TIMEOUT (call, code: ErrorKind::Timeout.code(), error: "dropped after its deadline",
+            DURATION_MS = ms(elapsed)),
+    Cancelled { call, elapsed, past_deadline: false } =>
+        INFO CANCELLED (call, DURATION_MS = ms(elapsed)),
+    Retry { call, attempt, delay, hinted, error } =>
+        WARN RETRY (call, code: error.map(ToolError::code), error: error.map(ToolError::message),
+            ATTEMPT = attempt, DELAY_MS = ms(delay), HINTED = detail_or(hinted, hinted)),
+    RetryRefused { call, attempt, reason: RetryRefusal::Exhausted, error } =>
+        ERROR EXHAUSTED (call, code: error.map(ToolError::code),
+            error: error.map(ToolError::message), ATTEMPT = attempt),
+    RetryRefused { call, attempt, reason, error } =>
+        WARN RETRY_REFUSED (call, code: error.map(ToolError::code),
+            error: error.map(ToolError::message), ATTEMPT = attempt, REFUSED = reason.name()),
+    RateLimited { call, attempt, cooldown, hinted } =>
+        WARN RATE_LIMITED (call, code: ErrorKind::RateLimited.code(), error: None::<&str>,
+            ATTEMPT = attempt, DELAY_MS = ms(cooldown), HINTED = detail_or(hinted, hinted)),
+    Transition { transition: t, call } =>
+        WARN BREAKER (breaker(t, call), FROM = t.from.name(), TO = t.to.name(),
+            REASON = t.reason.name(), GENERATION = detail_or(false, t.generation),
+            CALLS = t.calls, FAILURES = t.failures,
+            SLOW_CALLS = detail_or(t.slow_calls > 0, t.slow_calls), OPEN_MS = t.open_for.map(ms)),
+    // The counts of a breaker for one principal are details.
+    PrincipalTransition { transition: t, principal, call } =>
+        WARN BREAKER_PRINCIPAL (call, text: PRINCIPAL = principal,
+            FROM = detail_or(false, t.from.name()), TO = t.to.name(), REASON = t.reason.name(),
+            GENERATION = detail_or(false, t.generation), CALLS = detail_or(false, t.calls),
+            FAILURES = detail_or(false, t.failures), SLOW_CALLS = detail_or(false, t.slow_calls),
+            OPEN_MS = t.open_for.map(ms)),
+    Health { change, call } =>
+        WARN HEALTH (call, FROM = change.from.name(), TO = change.to.name(),
+            REASON = change.reason.map(Reason::name), FAILURES = change.failures,
+            GENERATION = detail_or(false, change.generation)),
+    Repeated { call, times } => WARN REPEATED (call, CALLS = times),
+    Reused { call, layer } => DEBUG REUSED (call, LAYER = layer),
+    Inert { call, layer, reason, help, is_first: true } =>
+        WARN INERT (call, text: HELP = help, LAYER = layer, REASON = reason.name()),
+    Policy { call, rule, outcome: asked @ (PolicyOutcome::Asked | PolicyOutcome::Approved), .. } =>
+        INFO POLICY (call, DECISION = asked.name(), RULE = rule, AGENT_ID = agent(call)),
+    // The end of a call that is refused is an event of the trace layer, at INFO.
+    Policy { call, outcome, rule, error } =>
+        DEBUG POLICY (call, code: None::<&str>, error: error.map(ToolError::message),
+            DECISION = outcome.name(), RULE = rule, AGENT_ID = agent(call)),
+    Evicted { keys, kept } => DEBUG EVICTED (Named::default(), KEYS = keys, KEPT = kept),
 }

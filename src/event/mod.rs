@@ -405,41 +405,6 @@ impl<'a> Event<'a> {
         self
     }
 
-    /// The name under which subscribers get the event, one of [`names::event`]; `None` for
-    /// [`Breaker`](Self::Breaker) and [`Token`](Self::Token), which are not emitted. A retry that
-    /// was refused has the name of one that was done, unless its attempts are used up.
-    pub const fn name(&self) -> Option<&'static str> {
-        use names::event;
-        Some(match self {
-            Self::Slow { .. } => event::SLOW,
-            Self::NotStarted { kind, .. } => match kind {
-                ErrorKind::DeadlineExceeded => event::SKIPPED,
-                ErrorKind::Cancelled => event::CANCELLED,
-                _ => event::REJECTED,
-            },
-            Self::Cancelled { past_deadline, .. } => match past_deadline {
-                true => event::TIMEOUT,
-                false => event::CANCELLED,
-            },
-            Self::Retry { .. } => event::RETRY,
-            Self::RetryRefused { reason, .. } => match reason {
-                RetryRefusal::Exhausted => event::EXHAUSTED,
-                _ => event::RETRY_REFUSED,
-            },
-            Self::RateLimited { .. } => event::RATE_LIMITED,
-            Self::Transition { .. } => event::BREAKER,
-            Self::PrincipalTransition { .. } => event::BREAKER_PRINCIPAL,
-            Self::Health { .. } => event::HEALTH,
-            Self::Repeated { .. } => event::REPEATED,
-            Self::Reused { .. } => event::REUSED,
-            Self::Inert { is_first: true, .. } => event::INERT,
-            Self::Inert { .. } => return None,
-            Self::Policy { .. } => event::POLICY,
-            Self::Evicted { .. } => event::EVICTED,
-            Self::Breaker { .. } | Self::Token { .. } => return None,
-        })
-    }
-
     /// The call that it is about, or that caused it.
     pub fn call(&self) -> Option<&'a CallInfo> {
         match *self {

@@ -151,17 +151,13 @@ impl<'n, S> Limited<'n, S> {
     }
 }
 
-/// Methods for values without members.
-macro_rules! leaves {
+/// Methods for values without members, or methods that begin a value with members.
+macro_rules! pass_on {
     ($($method:ident($($arg:ident: $type:ty),*);)*) => {$(
         fn $method(self, $($arg: $type),*) -> Result<S::Ok, S::Error> {
             self.to.$method($($arg),*)
         }
     )*};
-}
-
-/// Methods that begin a value with members.
-macro_rules! begins {
     ($($method:ident($($arg:ident: $type:ty),*) -> $begun:ident;)*) => {$(
         fn $method(self, $($arg: $type),*) -> Result<Self::$begun, S::Error> {
             Self::begun(self.limits, self.to.$method($($arg),*))
@@ -180,7 +176,7 @@ impl<'n, S: Serializer> Serializer for Limited<'n, S> {
     type SerializeStruct = Limited<'n, S::SerializeStruct>;
     type SerializeStructVariant = Limited<'n, S::SerializeStructVariant>;
 
-    leaves! {
+    pass_on! {
         serialize_bool(v: bool);
         serialize_i8(v: i8);
         serialize_i16(v: i16);
@@ -202,7 +198,7 @@ impl<'n, S: Serializer> Serializer for Limited<'n, S> {
         serialize_unit_variant(name: &'static str, index: u32, variant: &'static str);
     }
 
-    begins! {
+    pass_on! {
         serialize_tuple(len: usize) -> SerializeTuple;
         serialize_tuple_struct(name: &'static str, len: usize) -> SerializeTupleStruct;
         serialize_tuple_variant(name: &'static str, index: u32, variant: &'static str, len: usize) -> SerializeTupleVariant;
