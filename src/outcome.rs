@@ -83,6 +83,7 @@ pub enum Count {
 
 /// The verdicts on one result. Opaque: made by its constructors, read by its getters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct Outcome {
     count: Count,
     retryable: bool,
@@ -154,21 +155,18 @@ impl Outcome {
     }
 
     /// Says whether the answer is an error in the tool's own words.
-    #[must_use]
     pub const fn with_reported(mut self, reported: bool) -> Self {
         self.reported = reported;
         self
     }
 
     /// Says whether the call may be repeated.
-    #[must_use]
     pub const fn with_retryable(mut self, retryable: bool) -> Self {
         self.retryable = retryable;
         self
     }
 
     /// Says how the result counts for a breaker.
-    #[must_use]
     pub const fn with_count(mut self, count: Count) -> Self {
         self.count = count;
         self
@@ -176,7 +174,6 @@ impl Outcome {
 
     /// Says whether a failure is [weak](Self::is_weak). Default: no, so that it counts for all
     /// callers; yes for [reported](Self::reported) errors, of which this changes nothing.
-    #[must_use]
     pub const fn with_weak(mut self, weak: bool) -> Self {
         self.weak = weak;
         self
@@ -185,7 +182,6 @@ impl Outcome {
     /// Says for how long no further call should be sent: the answer used up what the server grants,
     /// as its headers may tell, or the server fails and says when it is back. See `hint::exhausted`
     /// (feature `hints`).
-    #[must_use]
     pub const fn with_cooldown(mut self, cooldown: Duration) -> Self {
         self.cooldown = Some(cooldown);
         self

@@ -85,7 +85,6 @@ impl ToolCall {
 
     /// A copy without this claim: for retriers such as tower's, which keep a copy of each attempt
     /// and claim it when they send it.
-    #[must_use]
     pub fn unclaimed(&self, claim: Claim) -> Self {
         let mut copy = self.clone();
         copy.claims.withdraw(claim);

@@ -23,7 +23,6 @@ impl ToolCall {
     /// `at` is an instant of tokio's clock: [`tokio::time::Instant`].
     ///
     /// It replaces an earlier deadline. Layers use [`tighten`](Self::tighten), which cannot extend.
-    #[must_use]
     pub fn with_deadline(mut self, at: Instant) -> Self {
         self.set_deadline(at);
         self

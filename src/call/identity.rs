@@ -186,7 +186,6 @@ impl ToolCall {
     /// It allocates nothing if the call has these names already and the identity no timeout. Else
     /// it allocates once where an observer above holds the names, and once more where a clone of
     /// the call is kept, whose extensions are then cloned deep.
-    #[must_use]
     pub fn resolved(mut self, identity: &Identity) -> Self {
         self = self.renamed(identity);
         self.place = Place::Resolved;
@@ -230,7 +229,6 @@ impl ToolCall {
     ///
     /// For those who pass calls on to servers, as `Router` (feature `router`) does: a service
     /// behind them may have tools and servers of its own, whose names may be the same.
-    #[must_use]
     pub fn delivered(mut self) -> Self {
         self.place = Place::Delivered;
         self

@@ -154,7 +154,6 @@ impl ToolCall {
     /// A [`PollLayer`](crate::poll::PollLayer) refuses the job of another tool, and tools below one
     /// refuse a call with a job that did not pass through it. Never take it from a caller over a
     /// wire.
-    #[must_use]
     pub fn with_job(mut self, job: JobRef) -> Self {
         self.data_mut().job = Some(Job { job, is_own: false });
         self
@@ -202,7 +201,6 @@ impl ToolCall {
     /// Names, arguments, extensions, rules, cancellation and deadline are those of this call. It
     /// has a record of its own, no claims, no timeout of its own and no job, is attempt 1, and may
     /// run twice.
-    #[must_use]
     pub fn follow_up(&self) -> Self {
         let mut call = self.clone();
         call.detach();
@@ -224,7 +222,6 @@ impl ToolCall {
     ///
     /// Ids, rules, cancellation and deadline are those of this call. It has a record of its own, no
     /// server, no arguments and no extensions, is attempt 1, and may run twice.
-    #[must_use]
     pub fn on_behalf(&self, tool: impl Into<Arc<str>>) -> Self {
         let mut call = self.follow_up();
         call.place = Place::Asked;

@@ -121,6 +121,7 @@ pub enum ReplaySafety {
 /// assert_eq!(call.arguments()["query"], "tower");
 /// # Ok::<_, tower_toolcall::ToolError>(())
 /// ```
+#[must_use]
 pub struct ToolCall {
     data: Arc<Data>,
     deadline: Option<Instant>,
@@ -193,7 +194,6 @@ impl ToolCall {
     }
 
     /// Sets the arguments.
-    #[must_use]
     pub fn with_arguments(mut self, arguments: Map<String, Value>) -> Self {
         self.data_mut().arguments = Arguments::new(arguments);
         self
@@ -242,7 +242,6 @@ impl ToolCall {
     }
 
     /// Sets the call's id, as the model or the caller gave it.
-    #[must_use]
     pub fn with_id(mut self, id: impl Into<Arc<str>>) -> Self {
         self.set_id(id.into());
         self
@@ -253,7 +252,6 @@ impl ToolCall {
     }
 
     /// Sets the server that has the tool; part of the default [`Key`](crate::key::Key).
-    #[must_use]
     pub fn with_server(mut self, server: impl Into<Arc<str>>) -> Self {
         let names = &mut self.data_mut().ident_mut().names;
         (names.server, names.separator, names.is_listed) = (Some(server.into()), None, true);
@@ -264,21 +262,18 @@ impl ToolCall {
     }
 
     /// Sets the id of the agent that makes the call.
-    #[must_use]
     pub fn with_agent_id(mut self, id: impl Into<Arc<str>>) -> Self {
         self.data_mut().ident_mut().set_agent(id.into());
         self
     }
 
     /// Sets the trace id, copied into events.
-    #[must_use]
     pub fn with_trace_id(mut self, id: impl Into<Arc<str>>) -> Self {
         self.data_mut().ident_mut().trace_id = Some(id.into());
         self
     }
 
     /// Sets the session id, copied into spans.
-    #[must_use]
     pub fn with_session_id(mut self, id: impl Into<Arc<str>>) -> Self {
         self.data_mut().ident_mut().set_session(id.into());
         self
@@ -288,14 +283,12 @@ impl ToolCall {
     ///
     /// [`TimeoutLayer`](crate::timeout::TimeoutLayer) enforces it. Without that layer the timeout
     /// does nothing.
-    #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.data_mut().ident_mut().timeout = Some(Given::by_caller(timeout));
         self
     }
 
     /// Says whether the call may run twice. Default: [`ReplaySafety::Unknown`].
-    #[must_use]
     pub fn with_replay_safety(mut self, replay: ReplaySafety) -> Self {
         self.replay = Given::by_caller(replay);
         self
@@ -304,7 +297,6 @@ impl ToolCall {
     /// Sets what is redacted of the arguments, the answer and the error of this call, wherever they
     /// are shown, by the layers below and by a [`ToolResult`](crate::ToolResult) above. Default:
     /// the built-in rules. See [`SanitizeLayer`](crate::sanitize::SanitizeLayer).
-    #[must_use]
     pub fn with_rules(mut self, rules: Rules) -> Self {
         // What is so already is not written, which might be a copy.
         if *self.rules() != rules {
@@ -320,7 +312,6 @@ impl ToolCall {
     /// [`DeadlineLayer`](crate::deadline::DeadlineLayer) watches it: when it fires, the inner
     /// future is dropped and the answer is [`ErrorKind::Cancelled`]. Without that layer the token
     /// ends only the waits of layers, as for a permit: drop the response future instead.
-    #[must_use]
     pub fn with_cancellation(mut self, token: CancellationToken) -> Self {
         self.set_cancellation(token);
         self

@@ -161,7 +161,6 @@ impl ToolCall {
     /// assert!(call.has_unverified_principal());
     /// assert!(!call.with_agent_id("alice").has_unverified_principal());
     /// ```
-    #[must_use]
     pub fn with_unverified_ids(mut self) -> Self {
         self.data_mut().ident_mut().unverified = SUBJECT | AGENT | SESSION;
         self
@@ -177,7 +176,6 @@ impl ToolCall {
     /// assert!(call.has_unverified_principal());
     /// assert!(!call.with_agent_id("alice").has_unverified_principal());
     /// ```
-    #[must_use]
     pub fn with_unverified_session(mut self, id: impl Into<Arc<str>>) -> Self {
         let ident = self.data_mut().ident_mut();
         ident.set_session(id.into());

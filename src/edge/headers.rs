@@ -37,7 +37,6 @@ impl ToolCall {
     /// assert_eq!(call.id(), Some("r-17"));
     /// # Ok::<_, tower_toolcall::BoxError>(())
     /// ```
-    #[must_use]
     pub fn with_request_headers(mut self, headers: &HeaderMap) -> Self {
         if let Some(id) = the_only(headers, REQUEST_ID).filter(|id| is_usable_id(id)) {
             self = self.with_id(id);
@@ -60,7 +59,6 @@ impl ToolCall {
     /// `into_make_service_with_connect_info::<SocketAddr>()`. Behind a proxy it is the proxy's:
     /// then all callers without a verified name are one. With neither of both, the call stays as it
     /// is.
-    #[must_use]
     pub fn with_request_extensions(self, extensions: &Extensions) -> Self {
         #[cfg(feature = "axum")]
         if let Some(address) = super::axum::address(extensions) {
@@ -76,7 +74,6 @@ impl ToolCall {
     ///
     /// [`tighten_from_wire`](Self::tighten_from_wire) says what `trust` means. `Trusted` is for a
     /// proxy that sets the header itself, or a mesh of one's own.
-    #[must_use]
     pub fn with_request_deadline(mut self, headers: &HeaderMap, trust: Trust) -> Self {
         if let Some(at) = deadline_of(headers) {
             self.tighten_from_wire(at, trust);

@@ -22,7 +22,6 @@ impl ToolCall {
     /// Use the same key when the same effect is wanted again, and another key for another effect:
     /// two equal payments that are both meant need two keys. A key has at most 1 KiB. It is not
     /// sent to the tool.
-    #[must_use]
     pub fn with_once_key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.extensions_mut().insert(OnceKey(key.into()));
         self

@@ -181,7 +181,6 @@ impl ToolCall {
     ///
     /// [`parent_from_meta`]: super::parent_from_meta
     /// [`parent_from_headers`]: super::parent_from_headers
-    #[must_use]
     pub fn with_remote_parent(mut self, parent: Context) -> Self {
         let set = move |span: &Span| set_parent(span, parent.clone());
         self.extensions_mut().insert(NewSpan::new(set));

@@ -91,7 +91,6 @@ impl ToolCall {
     /// same one with a renewed token is another, so that what is asked for again with it under
     /// `once` runs again. Where tokens are renewed meanwhile, name the subject by
     /// [`OnceBuilder::with_principal`](crate::once::OnceBuilder::with_principal).
-    #[must_use]
     pub fn with_subject_token(mut self, token: impl Into<Secret>) -> Self {
         let subject = Subject(token.into());
         self.set_subject(subject.usable().map(Secret::expose));

@@ -377,7 +377,6 @@ pub fn timeout(metadata: &MetadataMap) -> Option<Duration> {
 impl ToolCall {
     /// Takes up what the metadata of a gRPC request says of the call: what
     /// [`with_request_headers`](Self::with_request_headers) does, so no deadline.
-    #[must_use]
     pub fn with_grpc_metadata(self, metadata: &MetadataMap) -> Self {
         self.with_request_headers(metadata.as_ref())
     }
@@ -385,7 +384,6 @@ impl ToolCall {
     /// Takes up how long the client waits: `grpc-timeout` becomes the call's deadline, if that is
     /// earlier than the one it has, and what [`with_request_deadline`](Self::with_request_deadline)
     /// reads, which says what `trust` means.
-    #[must_use]
     pub fn with_grpc_deadline(self, metadata: &MetadataMap, trust: Trust) -> Self {
         let mut call = self.with_request_deadline(metadata.as_ref(), trust);
         if let Some(at) = timeout(metadata).and_then(|t| Instant::now().checked_add(t)) {
