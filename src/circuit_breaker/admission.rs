@@ -99,7 +99,7 @@ impl Breaker {
         let Refused {
             retry_after, cause, ..
         } = refused;
-        let error = ToolError::not_admitted(call, kind, text, retry_after, cause);
+        let error = ToolError::not_admitted(kind, text, retry_after, cause);
         match refused.of_principal {
             true => error.with_detail("refused_for", "principal"),
             false => error,

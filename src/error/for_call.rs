@@ -50,7 +50,9 @@ impl ToolError {
             }
             e.stamp(call);
         });
-        self.redact_by(call.rules());
+        if !self.is_redacted_by(call.rules()) {
+            self.redact_again(call.rules());
+        }
     }
 
     /// Gives the error of a call that was passed on under other names (`inner`) the names that its
@@ -119,19 +121,6 @@ impl ToolError {
     }
 
     /// Redacts the texts again, by the rules of the caller.
-    #[inline]
-    pub(super) fn redacted_by(mut self, rules: &Rules) -> Self {
-        self.redact_by(rules);
-        self
-    }
-
-    #[inline]
-    fn redact_by(&mut self, rules: &Rules) {
-        if !self.is_redacted_by(rules) {
-            self.redact_again(rules);
-        }
-    }
-
     #[cold]
     fn redact_again(&mut self, rules: &Rules) {
         let again = |text: &str| safe(rules, &rules.without_cut_secret(text));

@@ -2,6 +2,7 @@ use std::fmt;
 
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
+use tracing::Level;
 
 use crate::outcome::Count;
 
@@ -123,6 +124,7 @@ struct Row {
     retryable: bool,
     execution: Execution,
     count: Count,
+    level: Level,
     json_rpc: i32,
     http: u16,
     grpc: i32,
@@ -134,27 +136,30 @@ const ROWS: [(ErrorKind, Row); 17] = {
     use Count::{Failure, Neutral, ToolFailure};
     use ErrorKind as K;
     use Execution::{Completed, NotStarted, Unknown};
-    const fn r(kind: K, code: &'static str, error_type: &'static str, retryable: bool, execution: Execution, count: Count, (json_rpc, http, grpc): (i32, u16, i32)) -> (K, Row) {
-        (kind, Row { code, error_type, retryable, execution, count, json_rpc, http, grpc })
+    const INFO: Level = Level::INFO;
+    const WARN: Level = Level::WARN;
+    const ERROR: Level = Level::ERROR;
+    const fn r(kind: K, code: &'static str, error_type: &'static str, retryable: bool, execution: Execution, (count, level): (Count, Level), (json_rpc, http, grpc): (i32, u16, i32)) -> (K, Row) {
+        (kind, Row { code, error_type, retryable, execution, count, level, json_rpc, http, grpc })
     }
     [
-        r(K::Timeout,          "TOOL_TIMEOUT",           "timeout",           true,  Unknown,    Failure,     (-32000, 504, 4)),
-        r(K::DeadlineExceeded, "TOOL_DEADLINE_EXCEEDED", "deadline_exceeded", false, NotStarted, Neutral,     (-32000, 504, 4)),
-        r(K::RateLimited,      "RATE_LIMITED",           "rate_limited",      true,  NotStarted, Neutral,     (-32603, 429, 8)),
-        r(K::CircuitOpen,      "CIRCUIT_OPEN",           "circuit_open",      true,  NotStarted, Neutral,     (-32001, 503, 14)),
-        r(K::Overloaded,       "OVERLOADED",             "overloaded",        true,  NotStarted, Neutral,     (-32603, 503, 14)),
-        r(K::ConnectionFailed, "CONNECTION_FAILED",      "connection_failed", true,  Unknown,    Failure,     (-32603, 502, 14)),
-        r(K::Upstream,         "UPSTREAM_ERROR",         "upstream",          true,  Unknown,    Failure,     (-32603, 502, 14)),
-        r(K::Denied,           "TOOL_UNAVAILABLE",       "denied",            false, NotStarted, Neutral,     (-32603, 403, 7)),
-        r(K::NotFound,         "TOOL_NOT_FOUND",         "not_found",         false, NotStarted, Neutral,     (-32602, 404, 5)),
-        r(K::InvalidInput,     "TOOL_INVALID_INPUT",     "invalid_arguments", false, NotStarted, Neutral,     (-32602, 400, 3)),
-        r(K::Failed,           "TOOL_EXECUTION_FAILED",  "failed",            false, Unknown,    ToolFailure, (-32603, 502, 2)),
-        r(K::Reported,         "TOOL_EXECUTION_FAILED",  "tool_error",        false, Completed,  Neutral,     (-32603, 502, 2)),
-        r(K::Cancelled,        "CANCELLED",              "cancelled",         false, Unknown,    Neutral,     (-32603, 499, 1)),
-        r(K::TokenExchange,    "TOKEN_EXCHANGE_FAILED",  "token_exchange",    false, NotStarted, Neutral,     (-32603, 502, 14)),
-        r(K::PollTimeout,      "POLL_TIMEOUT",           "poll_timeout",      true,  Unknown,    Neutral,     (-32603, 504, 4)),
-        r(K::Panicked,         "INTERNAL_ERROR",         "panicked",          false, Unknown,    Failure,     (-32603, 500, 13)),
-        r(K::Internal,         "INTERNAL_ERROR",         "internal",          false, Unknown,    Failure,     (-32603, 500, 13)),
+        r(K::Timeout,          "TOOL_TIMEOUT",           "timeout",           true,  Unknown,    (Failure, WARN),      (-32000, 504, 4)),
+        r(K::DeadlineExceeded, "TOOL_DEADLINE_EXCEEDED", "deadline_exceeded", false, NotStarted, (Neutral, WARN),      (-32000, 504, 4)),
+        r(K::RateLimited,      "RATE_LIMITED",           "rate_limited",      true,  NotStarted, (Neutral, WARN),      (-32603, 429, 8)),
+        r(K::CircuitOpen,      "CIRCUIT_OPEN",           "circuit_open",      true,  NotStarted, (Neutral, INFO),      (-32001, 503, 14)),
+        r(K::Overloaded,       "OVERLOADED",             "overloaded",        true,  NotStarted, (Neutral, WARN),      (-32603, 503, 14)),
+        r(K::ConnectionFailed, "CONNECTION_FAILED",      "connection_failed", true,  Unknown,    (Failure, ERROR),     (-32603, 502, 14)),
+        r(K::Upstream,         "UPSTREAM_ERROR",         "upstream",          true,  Unknown,    (Failure, ERROR),     (-32603, 502, 14)),
+        r(K::Denied,           "TOOL_UNAVAILABLE",       "denied",            false, NotStarted, (Neutral, INFO),      (-32603, 403, 7)),
+        r(K::NotFound,         "TOOL_NOT_FOUND",         "not_found",         false, NotStarted, (Neutral, INFO),      (-32602, 404, 5)),
+        r(K::InvalidInput,     "TOOL_INVALID_INPUT",     "invalid_arguments", false, NotStarted, (Neutral, INFO),      (-32602, 400, 3)),
+        r(K::Failed,           "TOOL_EXECUTION_FAILED",  "failed",            false, Unknown,    (ToolFailure, ERROR), (-32603, 502, 2)),
+        r(K::Reported,         "TOOL_EXECUTION_FAILED",  "tool_error",        false, Completed,  (Neutral, WARN),      (-32603, 502, 2)),
+        r(K::Cancelled,        "CANCELLED",              "cancelled",         false, Unknown,    (Neutral, INFO),      (-32603, 499, 1)),
+        r(K::TokenExchange,    "TOKEN_EXCHANGE_FAILED",  "token_exchange",    false, NotStarted, (Neutral, ERROR),     (-32603, 502, 14)),
+        r(K::PollTimeout,      "POLL_TIMEOUT",           "poll_timeout",      true,  Unknown,    (Neutral, WARN),      (-32603, 504, 4)),
+        r(K::Panicked,         "INTERNAL_ERROR",         "panicked",          false, Unknown,    (Failure, ERROR),     (-32603, 500, 13)),
+        r(K::Internal,         "INTERNAL_ERROR",         "internal",          false, Unknown,    (Failure, ERROR),     (-32603, 500, 13)),
     ]
 };
 
@@ -198,6 +203,11 @@ impl ErrorKind {
     /// How a circuit breaker counts it.
     pub const fn count(self) -> Count {
         row(self).count
+    }
+
+    /// The level of the event of a call that ended with such an error.
+    pub(crate) const fn level(self) -> Level {
+        row(self).level
     }
 
     /// The code of a JSON-RPC error object; see the [type](Self) for who may send it.

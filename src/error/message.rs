@@ -226,7 +226,7 @@ pub(super) fn near(e: &ToolError, names: &[String]) -> String {
     }
     let mut names = names;
     while let [some @ .., _] = names {
-        let meant = either(names, '\'');
+        let meant = either(names, "'");
         let text = format!("Tool {name} does not exist. Did you mean {meant}?");
         if !prefix(&text, MAX).1 {
             return text;

@@ -333,9 +333,8 @@ impl ToolError {
                 configured,
                 limit,
             });
-            e.stamp(call);
         })
-        .redacted_by(call.rules())
+        .for_call(call)
     }
 
     /// The error of an answer that this side cannot use. The tool ran, and would run twice if the
@@ -362,24 +361,16 @@ impl ToolError {
     /// The refusal of a call that a layer does not let pass yet. The details say why a circuit
     /// breaker has `opened`.
     pub(crate) fn not_admitted(
-        call: Option<&CallInfo>,
         kind: ErrorKind,
         message: &'static str,
         retry_after: Duration,
         opened: Option<OpenCause>,
     ) -> Self {
-        let error = Self::made(kind, message.into(), |e| {
+        Self::made(kind, message.into(), |e| {
             e.refuse();
             e.retry_after = Some(retry_after);
             e.cause = opened;
-            if let Some(call) = call {
-                e.stamp(call);
-            }
-        });
-        match call {
-            Some(call) => error.redacted_by(call.rules()),
-            None => error,
-        }
+        })
     }
 
     /// The same error as a refusal of this side: the call was not sent, and nothing is known of the

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt, time::Duration};
 
+use http::StatusCode;
 use tracing::{
     Level, Metadata,
     field::{DisplayValue, display},
@@ -89,28 +90,10 @@ const CALLERS: [u16; 4] = [409, 412, 416, 423];
 
 /// The level of the event of a call that ended with this error: INFO for mistakes of callers.
 pub(crate) fn level_of_error(error: &ToolError) -> Level {
-    use ErrorKind as Kind;
-    let is_callers =
-        |error: &ToolError| CALLERS.contains(&error.status().map_or(0, |s| s.as_u16()));
+    let is_callers = |status: StatusCode| CALLERS.contains(&status.as_u16());
     match error.kind() {
-        Kind::Failed if is_callers(error) => Level::INFO,
-        Kind::InvalidInput
-        | Kind::NotFound
-        | Kind::Denied
-        | Kind::Cancelled
-        | Kind::CircuitOpen => Level::INFO,
-        Kind::Timeout
-        | Kind::DeadlineExceeded
-        | Kind::PollTimeout
-        | Kind::RateLimited
-        | Kind::Overloaded
-        | Kind::Reported => Level::WARN,
-        Kind::ConnectionFailed
-        | Kind::Upstream
-        | Kind::Failed
-        | Kind::TokenExchange
-        | Kind::Panicked
-        | Kind::Internal => Level::ERROR,
+        ErrorKind::Failed if error.status().is_some_and(is_callers) => Level::INFO,
+        kind => kind.level(),
     }
 }
 

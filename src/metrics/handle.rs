@@ -166,9 +166,12 @@ impl Inner {
         self.shared.sinks.iter().for_each(|sink| tell(&**sink));
     }
 
-    /// Reports a breaker to the sinks, and again if its state has changed meanwhile: so the state
-    /// that they receive last is the last one.
-    fn breaker(&self, (labels, mut state): (Labels, Option<BreakerState>), mut opened: bool) {
+    /// Records a breaker, and reports it to the sinks, again if its state has changed meanwhile: so
+    /// the state that they receive last is the last one.
+    fn breaker(&self, labels: Labels, from: Option<BreakerState>, to: (BreakerState, u32)) {
+        let mut opened = from.is_some() && to.0 == BreakerState::Open;
+        let (labels, mut state) =
+            breakers::seen(&mut self.common().breakers, self.max, labels, from, to);
         while !self.shared.sinks.is_empty() {
             self.tell(|sink| sink.breaker(&labels, state, opened));
             let now = self.common().breakers.get(&labels).and_then(|it| it.state);
@@ -200,11 +203,9 @@ impl Listen for Inner {
             Event::RateLimited { call, .. } => self.happened(call, Series::RateLimited),
             Event::Reused { call, .. } => self.happened(call, Series::Reused),
             Event::Transition { transition: t, .. } => {
-                let (server, tool) = (t.server.as_deref(), t.tool.as_deref());
-                let (max, labels) = (self.max, Labels::new(server, tool.unwrap_or_default()));
-                let (from, to) = (Some(t.from), (t.to, t.generation));
-                let row = breakers::seen(&mut self.common().breakers, max, labels, from, to);
-                self.breaker(row, t.to == BreakerState::Open);
+                let tool = t.tool.as_deref().unwrap_or_default();
+                let labels = Labels::new(t.server.as_deref(), tool);
+                self.breaker(labels, Some(t.from), (t.to, t.generation));
             }
             Event::Breaker {
                 server,
@@ -214,9 +215,7 @@ impl Listen for Inner {
                 ..
             } => {
                 let labels = Labels::new(server, tool.unwrap_or_default());
-                let (max, seen) = (self.max, (state, generation));
-                let row = breakers::seen(&mut self.common().breakers, max, labels, None, seen);
-                self.breaker(row, false);
+                self.breaker(labels, None, (state, generation));
             }
             Event::Token {
                 outcome,

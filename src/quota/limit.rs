@@ -297,5 +297,5 @@ impl Drop for Units {
 
 fn used_up(wait: u64) -> ToolError {
     let (kind, wait) = (ErrorKind::RateLimited, Duration::from_nanos(wait));
-    ToolError::not_admitted(None, kind, "the quota is used up", wait, None)
+    ToolError::not_admitted(kind, "the quota is used up", wait, None)
 }

@@ -146,7 +146,7 @@ impl<S, C> Ticket<S, C> {
             None => {
                 let (kind, wait) = (ErrorKind::RateLimited, at - now);
                 let text = "the rate limit of this tool is used up";
-                let refusal = ToolError::not_admitted(None, kind, text, wait, None);
+                let refusal = ToolError::not_admitted(kind, text, wait, None);
                 Err(self.attempts.not_sent(refusal))
             }
         }

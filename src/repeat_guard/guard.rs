@@ -129,11 +129,11 @@ impl<C> RepeatGuardLayer<C> {
 impl Watched {
     /// Lets the call through, which is about to be sent, or refuses it. Changes nothing unless it
     /// `is_sent`: else it waits first.
-    pub(super) fn admit(&self, info: &CallInfo, is_sent: bool) -> Result<(), ToolError> {
+    pub(super) fn admit(&self, is_sent: bool) -> Result<(), ToolError> {
         let admitted =
             self.ask(|history, now, limits| history.admit(self.call, now, limits, is_sent));
         let admitted = admitted.unwrap_or(Ok(()));
-        admitted.map_err(|repeated| refused(info, repeated))
+        admitted.map_err(refused)
     }
 
     /// Asks the history of a call that is not sent again by a layer.
@@ -210,7 +210,7 @@ fn is_passing(error: &ToolError) -> bool {
     error.is_own_refusal() && !judged || matches!(error.code(), TOOL_REPEATED | QUOTA_IMPOSSIBLE)
 }
 
-fn refused(call: &CallInfo, why: Repeated) -> ToolError {
+fn refused(why: Repeated) -> ToolError {
     let Repeated { times, wait, why } = why;
     let times_in_a_row = match times {
         1 => "once".to_owned(),
@@ -221,14 +221,9 @@ fn refused(call: &CallInfo, why: Repeated) -> ToolError {
     let text = format!(
         "This exact call has failed {times_in_a_row}{why}{stop} Change its arguments or do something else."
     );
-    ToolError::not_admitted(
-        Some(call),
-        ErrorKind::InvalidInput,
-        "the same call has failed again and again",
-        wait,
-        None,
-    )
-    .with_code(TOOL_REPEATED)
-    .with_detail("failures", times)
-    .with_model_message(text)
+    let message = "the same call has failed again and again";
+    ToolError::not_admitted(ErrorKind::InvalidInput, message, wait, None)
+        .with_code(TOOL_REPEATED)
+        .with_detail("failures", times)
+        .with_model_message(text)
 }

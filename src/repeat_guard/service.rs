@@ -33,7 +33,7 @@ impl<Res: 'static, C: Classify<Res> + Clone> Gate<Res> for RepeatGuardLayer<C> {
         if !ready.is_yes()
             && let Some(watched) = &watched
         {
-            watched.admit(&info, false)?;
+            watched.admit(false)?;
         }
         let classifier = self.classifier.clone();
         let own = Repeatable {
@@ -51,7 +51,7 @@ impl<Res: 'static, C: Classify<Res>> Ends<Res> for Held<Repeatable<C>> {
     #[inline]
     fn admit(&mut self, _: &mut ToolCall) -> Result<Step, ToolError> {
         if let Some(watched) = &self.own.watched {
-            watched.admit(&self.info, true)?;
+            watched.admit(true)?;
         }
         Ok(Step::Go)
     }

@@ -93,12 +93,10 @@ pub(crate) fn prefix(text: &str, max: usize) -> (&str, bool) {
     }
 }
 
-/// Lists names, each in quotes: `'a', 'b' or 'c'`.
-pub(crate) fn either(names: &[String], quote: char) -> String {
-    let quoted: Vec<_> = names
-        .iter()
-        .map(|name| format!("{quote}{name}{quote}"))
-        .collect();
+/// Lists words, each in quotes: `'a', 'b' or 'c'`.
+pub(crate) fn either(words: &[String], quote: &str) -> String {
+    let quoted = words.iter().map(|word| [quote, word, quote].concat());
+    let quoted: Vec<_> = quoted.collect();
     match quoted.split_last() {
         Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
         _ => quoted.concat(),
@@ -107,7 +105,7 @@ pub(crate) fn either(names: &[String], quote: char) -> String {
 
 /// A question with the nearest names, for an error text; `None` if there are none.
 pub(crate) fn did_you_mean(names: &[String]) -> Option<String> {
-    (!names.is_empty()).then(|| format!("did you mean {}?", either(names, '`')))
+    (!names.is_empty()).then(|| format!("did you mean {}?", either(names, "`")))
 }
 
 /// Returns whether one of `words` is `word`, in any case.

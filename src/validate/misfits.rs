@@ -11,7 +11,10 @@ use super::{
     parts::keywords,
     path::{ROOT, shown},
 };
-use crate::{error::ToolError, text::Short};
+use crate::{
+    error::ToolError,
+    text::{Short, either},
+};
 
 /// How many misfits are told.
 const MAX_MISFITS: usize = 5;
@@ -208,7 +211,7 @@ fn message(error: &ValidationError<'_>) -> String {
     if let Some(types) = types_wanted(error) {
         let mut types: Vec<String> = types.iter().map(|of| format!("\"{of}\"")).collect();
         types.sort_unstable();
-        return format!("is not of type {}", either(&types));
+        return format!("is not of type {}", either(&types, ""));
     }
     if let Some(alternatives) = alternatives(error) {
         return match flat(alternatives) {
@@ -275,15 +278,8 @@ fn one_of(options: &Value) -> String {
     match (&*words, options.len() - shown) {
         ([], _) => "allowed".to_owned(),
         ([only], 0) => only.clone(),
-        (_, 0) => format!("one of {}", either(&words)),
+        (_, 0) => format!("one of {}", either(&words, "")),
         (_, others) => format!("one of {} or {others} others", words.join(", ")),
-    }
-}
-
-fn either(words: &[String]) -> String {
-    match words {
-        [some @ .., last] if !some.is_empty() => format!("{} or {last}", some.join(", ")),
-        only => only.concat(),
     }
 }
 
