@@ -102,7 +102,14 @@ fn hostile_text_is_passed_in_linear_time() {
         ("", "<tr><td>password</td></tr>\n"),
         ("", &deeper),
     ];
-    for (begin, part) in NASTY.iter().map(|part| ("", *part)).chain(begun) {
+    // Each beside each: a value may be read again for the next name.
+    let beside = |i| PAIRED[i..].iter().map(move |next| PAIRED[i].to_owned() + next);
+    let pairs: Vec<_> = (0..PAIRED.len()).flat_map(beside).collect();
+    let parts = NASTY
+        .iter()
+        .copied()
+        .chain(pairs.iter().map(String::as_str));
+    for (begin, part) in parts.map(|part| ("", part)).chain(begun) {
         // Longer than all that is looked at for one decision.
         let times = (6 << 10) / part.len();
         let text = |times| begin.to_owned() + &part.repeat(times);
@@ -131,6 +138,12 @@ const NASTY: &[&str] = &[
     "phrase legal winner ", "ParameterKey=DBPassword,ParameterValue=", "Unseal Key 1: ", "token=FlyV1 fm2_a1b2c3 ", "\"required\": [\"password\", ", "> name: token\n> value: ",
     "data:image/png;base64,", "\u{1b}[33mname\u{1b}[0m: token ", "\u{1b}[33mvalue\u{1b}[0m: ", "private String password;\n",
     "- name: password\n", "password (", "password for ", "password | ", "\u{201c}password\u{201d}:\u{201c}",
+];
+
+#[rustfmt::skip]
+const PAIRED: &[&str] = &[
+    "Authorization: x ", "Cookie: ", "password,", "password: |\n  x\n", "password=", "if ", "PASSWORD ", "\"", "'", "\\\"", "[", "{\"",
+    "\t", "--password ", "user,password\n", "%25", "\n", "\u{feff}> ", "name: token ", "||", "login(\"", "req 1 Authorization: ok ",
 ];
 
 /// Found by `tests/fuzz`: once the first part was redacted, the next one was near enough to be

@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use super::{
     Run,
-    bytes::{is_one_of, line_end, skip},
+    bytes::{floor, is_one_of, line_end, skip},
     look::{first_word, is_mixed, is_placeholder, is_prose, looks_secret},
     quote::{Quote, ends_value},
-    value::{SCHEMES, bare_end, bracket_end},
+    value::{GLANCE, SCHEMES, bare_end, bracket_end},
 };
 
 /// Schemes whose credential has to look like one.
@@ -79,15 +79,9 @@ fn is_credential(scheme: &str, word: &str, rest: &str) -> bool {
 /// was opened before the header.
 pub(super) fn header(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     let text = run.text;
-    let end = if text[start..].starts_with('[') {
-        // As Go prints its headers: `map[Cookie:[a=b; c=d] Host:[h]]`.
-        bracket_end(text, start)
-    } else {
-        let outer = Quote::before(text, run.at).and_then(|quote| quote.close(text, start));
-        let limit = outer.as_ref().map_or(text.len(), |close| close.start);
-        header_end(&text[..limit], start, outer.is_some())
-    };
-    let value = &text[start..end];
+    // The beginning decides: a value to be left alone is not read to its end.
+    let near = &text[..floor(text, start + GLANCE)];
+    let value = &near[start..value_end(run, near, start)];
     let first = first_word(value);
     let scheme = is_one_of(first, SCHEMES);
     let shown = match scheme {
@@ -95,7 +89,19 @@ pub(super) fn header(run: Run<'_>, start: usize) -> Option<Range<usize>> {
         false => first,
     };
     let absent = is_placeholder(shown.trim_end_matches(['"', '\'', ',']));
-    (!absent && (scheme || !is_prose(first))).then_some(start..end)
+    let secret = !absent && (scheme || !is_prose(first));
+    secret.then(|| start..value_end(run, text, start))
+}
+
+/// Where the value of a header ends that begins at `start`.
+fn value_end(run: Run<'_>, text: &str, start: usize) -> usize {
+    if text[start..].starts_with('[') {
+        // As Go prints its headers: `map[Cookie:[a=b; c=d] Host:[h]]`.
+        return bracket_end(text, start);
+    }
+    let outer = Quote::before(text, run.at).and_then(|quote| quote.close(text, start));
+    let limit = outer.as_ref().map_or(text.len(), |close| close.start);
+    header_end(&text[..limit], start, outer.is_some())
 }
 
 /// The end of a header's lines. Unless `text` ends with the string around the header (`bounded`),

@@ -19,7 +19,7 @@ pub(super) const SCHEMES: &[&str] = &[
 
 /// How much of a value is read before it is known to be a secret, in bytes: otherwise a hostile
 /// text would be read again and again.
-const GLANCE: usize = 512;
+pub(super) const GLANCE: usize = 512;
 
 /// Finds the value that begins at a place: [`extent`] or [`encoded`].
 pub(super) type Extent = fn(&str, usize) -> Range<usize>;
