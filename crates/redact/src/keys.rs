@@ -4,8 +4,8 @@ use super::{
     filter::suspicious,
     rules::Words,
     words::{
-        COUNTS, DESCRIBED, DISGUISED, FAILING, FAILURES, FOREIGN, HARMLESS_INDEX, Index, NOUNS,
-        PHRASES_INDEX, QUANTITIES, STRONG_INDEX, WEAK_INDEX, WHOLE,
+        COUNTS, DESCRIBED, DISGUISED, FAILING, FAILURES, FOREIGN, HARMLESS_INDEX, Index, KINDS,
+        NOUNS, PHRASES_INDEX, QUANTITIES, STRONG, STRONG_INDEX, WEAK_INDEX, WHOLE,
     },
 };
 
@@ -232,6 +232,25 @@ pub(super) fn is_connection(name: &str) -> bool {
 /// word: `file`, `set_at`.
 pub(super) fn describes(name: &str) -> bool {
     DESCRIBED.contains(&Folded::of(name).last_word())
+}
+
+/// Returns whether a name that announces a secret is never that of something else: `db_password`,
+/// `access_token`, but neither `min_key` nor `pin`.
+pub(super) fn is_sure(name: &str) -> bool {
+    let whole = Folded::of(name);
+    let holds = |words: &[&str]| words.iter().any(|word| whole.text.contains(word));
+    let own = |word: &str| matches!(word, "pw" | "psk" | "passe" | "mdp" | "haslo");
+    holds(STRONG)
+        || holds(KINDS)
+        || whole.words().any(|(_, word)| own(without_number(word)))
+        || FOREIGN.iter().any(|word| name.contains(word))
+}
+
+/// Returns whether a name ends with a word that data has for many other things.
+pub(super) fn is_vague(name: &str) -> bool {
+    let name = Folded::of(name);
+    let last = without_number(name.last_word());
+    last.ends_with("key") || matches!(last, "keys" | "auth" | "pass" | "sig" | "pin")
 }
 
 /// Returns whether `word` is a `tokens` that is counted.

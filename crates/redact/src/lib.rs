@@ -57,6 +57,9 @@
 //! placeholders (`***`, `<token>`), words of prose (`required`, `expired`), and short numbers in a
 //! column like `Secrets`.
 //!
+//! Names with many other uses (`key`, `token`, `sig`, `pin`, `min_key`) announce only values that
+//! look like secrets: `token = next` and `"sort_key": "createdAt"` stay.
+//!
 //! The data of a picture or a sound in Base64 is not read as text: of a member `data` beside
 //! `mimeType`, of a `data:` URL, or with the beginning of PNG, JPEG, GIF or WebP.
 //!

@@ -56,6 +56,11 @@ pub fn rules() -> impl Iterator<Item = Rule> {
             Tail::Digit => ("letters and digits, `_` and `-`", "Zq7hX2vT9kLw4bRn"),
             Tail::Dotted => ("letters, digits, `_`, `-` and dots", "Zq7hX2vT9kLw4bRn"),
             Tail::Hex => ("hexadecimal digits", "0a1b2c3d4e5f6789"),
+            Tail::Plain => ("letters and digits", "Zq7hX2vT9kLw4bRn"),
+            Tail::Lower => (
+                "letters, digits, `_` and `-`, a small letter first",
+                "q7hX2vT9kLw4bRnZ",
+            ),
             Tail::Upper => ("capitals and digits", "Z7X2V9K4B1N8M3Q6"),
         };
         // Tokens are longer than `token::MIN`, their prefix included.

@@ -82,7 +82,7 @@ pub(super) const PHRASES: &[&str] = &[
     "cookiepolicy", "cookiebanner", "cookiebaking", "cookiedough", "cookieflavor", "cookieflavour", "cookiejarsize", "cachekey", "cachekeys", "promptcachekey",
     "publickey", "publickeys", "nextpagetoken", "pagetoken", "hotkey", "hotkeys", "dedupkey", "objectkey", "rowkey",
     "newkey", "keyout", "keyfile", "iskeyword", "indentkeys", "minipass", "keyring", "keyrings", "secrete", "secretes", "cookiesbaked", "bakedcookies",
-    "buckeye", "hawkeye", "pinkeye", "secretariat",
+    "resultkey", "limitkey", "inputtoken", "outputtoken", "buckeye", "hawkeye", "pinkeye", "secretariat",
     "tokenspersecond", "tokensperminute", "tokensperday",
     "maxnewtokens", "minnewtokens",
 ];
@@ -116,7 +116,7 @@ pub(super) const FAILURES: &[&str] = &[
 pub(super) const DESCRIBED: &[&str] = &[
     "file", "filename", "path", "dir", "directory", "ref", "reference", "name", "type", "ttl", "seconds", "secs", "minutes", "hours",
     "days", "ms", "expiry", "expires", "expiration", "lifetime", "age", "min", "max", "size", "length", "count", "version",
-    "algorithm", "format", "types", "names", "files", "paths", "hint", "hints", "issuer", "driver", "external", "field", "column", "endpoint", "at",
+    "algorithm", "format", "types", "names", "files", "paths", "hint", "hints", "issuer", "driver", "external", "field", "column", "endpoint", "at", "index", "arn", "style", "usage",
 ];
 
 /// First words of names of failures: `missing key: city`.
@@ -130,6 +130,13 @@ pub(super) const FAILING: &[&str] = &[
 #[rustfmt::skip]
 pub(super) const NOUNS: &[&str] = &[
     "key", "keys", "token", "tokens", "auth", "credential", "credentials", "cookie", "cookies", "authorization",
+];
+
+/// Weak parts with the word before them that makes them sure.
+#[rustfmt::skip]
+pub(super) const KINDS: &[&str] = &[
+    "accesstoken", "securitytoken", "authtoken", "apitoken", "bearertoken", "refreshtoken", "sessiontoken", "bottoken", "usertoken", "idtoken", "authorization",
+    "authkey", "signingkey", "encryptionkey", "masterkey", "sharedkey", "accountkey", "licensekey", "storagekey", "subscriptionkey", "hubtoken",
 ];
 
 /// Words, and which of them begin with a byte.

@@ -103,7 +103,11 @@ fn hostile_text_is_passed_in_linear_time() {
         ("", &deeper),
     ];
     // Each beside each: a value may be read again for the next name.
-    let beside = |i| PAIRED[i..].iter().map(move |next| PAIRED[i].to_owned() + next);
+    let beside = |i| {
+        PAIRED[i..]
+            .iter()
+            .map(move |next| PAIRED[i].to_owned() + next)
+    };
     let pairs: Vec<_> = (0..PAIRED.len()).flat_map(beside).collect();
     let parts = NASTY
         .iter()

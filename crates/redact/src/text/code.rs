@@ -5,10 +5,12 @@ use std::ops::Range;
 use super::{
     Run,
     bytes::{
-        after_last, ahead, behind, is_made_of, is_one_of, last_line, prefix_of, skip, skip_blanks,
+        after_last, ahead, behind, has_digit, is_made_of, is_one_of, last_line, prefix_of, skip,
+        skip_blanks,
     },
-    look::{is_mixed, is_null, is_placeholder, is_prose, is_random, is_small_number, looks_secret},
+    look::{is_mixed, is_null, is_placeholder, is_prose, is_random, looks_secret},
     quote::Quote,
+    shape::{self, Shape},
     value,
 };
 use crate::{keys::Strength, rules::BUILT_IN};
@@ -18,8 +20,8 @@ use crate::{keys::Strength, rules::BUILT_IN};
 pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     #[rustfmt::skip]
     const TYPES: &[&str] = &[
-        "str", "string", "option", "optional", "secretstr", "secretstring", "text", "char", "varchar", "any", "bytes", "vec",
-        "u8", "static", "int", "bool", "boolean", "float", "u64", "i64", "null", "none", "undefined", "box", "cow", "a", "unknown", "object",
+        "bool", "boolean", "float", "number", "str", "string", "option", "optional", "secretstr", "secretstring", "text", "char", "varchar", "any", "bytes", "vec",
+        "u8", "static", "int", "u64", "i64", "null", "none", "undefined", "box", "cow", "a", "unknown", "object",
     ];
     const POINTERS: &[&str] = &["&mut ", "*mut ", "*const ", "&'", "&dyn "];
     let text = run.text;
@@ -38,6 +40,9 @@ pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     }
     let from = skip_blanks(text, start + typed.len() + 1);
     let secret = value::secret(text, from, |_| true)?;
+    if shape::of(&text[secret.clone()]) == Shape::Literal && !has_digit(&text[secret.clone()]) {
+        return Some(start..start);
+    }
     if !code && !words.all(|word| is_one_of(word, TYPES)) {
         return Some(start..secret.end);
     }
@@ -45,7 +50,8 @@ pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     let quoted = text[from..].starts_with(['"', '\'', '`']);
     let number = code && shown.starts_with(|c: char| c.is_ascii_digit());
     let computed = !quoted && (number || is_reference(text, &secret, true));
-    let absent = is_null(shown) || is_placeholder(shown) || computed;
+    let innocent = shape::is_innocent(shown, run.word());
+    let absent = is_null(shown) || is_placeholder(shown) || computed || innocent;
     Some(if absent { start..start } else { secret })
 }
 
@@ -56,7 +62,7 @@ fn is_primitive(word: &str) -> bool {
 }
 
 /// Returns whether the line up to the run is one of a program that declares something.
-fn is_code_line(run: Run<'_>) -> bool {
+pub(super) fn is_code_line(run: Run<'_>) -> bool {
     #[rustfmt::skip]
     const KEYWORDS: &[&str] = &[
         "let", "const", "pub", "fn", "static", "mut", "def", "function", "var", "val", "private", "public", "final", "readonly",
@@ -180,21 +186,9 @@ fn is_identifier(word: &str) -> bool {
         && !is_mixed(word.trim_end_matches(|c: char| c.is_ascii_digit()))
 }
 
-/// Returns whether the value of a name that may be anything is one of a program: `token = next`,
-/// `tokens = {` over lines, `cookie.path = x`, `ERROR_TOKEN = 58`.
-pub(super) fn is_assignment(text: &str, name: &str, value: &Range<usize>) -> bool {
-    let shown = &text[value.clone()];
-    let apart = text[..value.start].ends_with(' ');
-    let word = shown.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_') && !is_random(shown);
-    let lines = shown.starts_with(['{', '[', '(']) && shown.contains('\n');
-    let harmless = |(_, last): (&str, &str)| BUILT_IN.strength(last) == Strength::Harmless;
-    apart && (word || lines || is_small_number(shown))
-        || name.rsplit_once('.').is_some_and(harmless)
-}
-
 /// Returns whether a string among arguments may be a secret: in the call that a `sure` secret comes
 /// from, each that is no name, prompt or path.
-fn has_literal(arguments: &str, sure: bool) -> bool {
+pub(super) fn has_literal(arguments: &str, sure: bool) -> bool {
     let mut at = 0;
     while let Some(i) = arguments[at..].find(['"', '\'', '\\']) {
         at += i;

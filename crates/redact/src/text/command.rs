@@ -7,7 +7,9 @@ use super::{
     bytes::{is_digits, skip, until},
     filter,
     look::{is_key_id, is_placeholder, is_random, is_uuid},
-    pair, value,
+    pair,
+    shape::{self, Shape},
+    value,
 };
 
 /// How far from the command its flags are looked for, in bytes.
@@ -223,7 +225,7 @@ fn after_name(run: Run<'_>) -> Option<Range<usize>> {
     }
     if SETTERS.iter().any(|set| run.before().ends_with(set)) {
         return value::secret(text, start, |shown| {
-            !shown.starts_with('-') && !is_placeholder(shown)
+            !shown.starts_with('-') && !is_placeholder(shown) && !shape::is_innocent(shown, word)
         });
     }
     if !word.contains('_') && !word.ends_with("pass") {
@@ -231,5 +233,6 @@ fn after_name(run: Run<'_>) -> Option<Range<usize>> {
     }
     let end = value::bare_end(text, start);
     let value = &text[start..end];
-    (is_random(value) && !is_uuid(value) && !is_key_id(value)).then_some(start..end)
+    (is_random(value) && shape::of(value) == Shape::Secret && !is_uuid(value) && !is_key_id(value))
+        .then_some(start..end)
 }

@@ -8,6 +8,7 @@ use super::{
     bytes::{after_last, ahead, colour_end, is_one_of, run_end, skip},
     look::{is_composed, is_mixed, is_moment, looks_secret},
     name::{is_header, is_name, skip_colours},
+    shape::{self, Shape},
     value,
 };
 use crate::{
@@ -44,11 +45,11 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
             .trim_end_matches(' ');
         let head = without_colour(head);
         let named = is_one_of(last_name(head), NAME_FIELDS);
-        return named.then(|| value_field(run.text, run.end))?;
+        return named.then(|| value_field(run.text, run.end, run.word()))?;
     }
     if close[1..].trim_start().starts_with('{') {
         // `variable "db_password" { default = "x" }`
-        return value_field(run.text, run.end);
+        return value_field(run.text, run.end, run.word());
     }
     let open = before.trim_end_matches('\\').strip_suffix(is_quote)?;
     let before = open.trim_end_matches(['\\', ' ', '\n', '\t']);
@@ -56,7 +57,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         let field = last_name(head);
         let named = is_one_of(field, NAME_FIELDS)
             || field.eq_ignore_ascii_case("type") && run.is_strong(run.word());
-        let value = || form_part(run).or_else(|| value_field(run.text, run.end));
+        let value = || form_part(run).or_else(|| value_field(run.text, run.end, run.word()));
         return named.then(|| value().or_else(|| field_before(run)))?;
     }
     let first = before.trim_end_matches('b').ends_with(['[', '(']);
@@ -77,7 +78,7 @@ fn form_part(run: Run<'_>) -> Option<Range<usize>> {
 fn field_before(run: Run<'_>) -> Option<Range<usize>> {
     let near = run.behind(NEAR);
     let from = run.at - near.len() + near.rfind(['<', '{'])? + 1;
-    let value = field_in(run.before(), from, run.at)?;
+    let value = field_in(run.before(), from, run.at, run.word())?;
     (value.end <= run.at).then_some(value)
 }
 
@@ -85,8 +86,11 @@ fn field_before(run: Run<'_>) -> Option<Range<usize>> {
 /// secret.
 pub(super) fn announced(run: Run<'_>, name: &Range<usize>) -> Option<Range<usize>> {
     let names = is_one_of(run.word(), NAME_FIELDS);
-    let value = names.then(|| value_field(run.text, name.end)).flatten()?;
-    match is_name(run, &run.text[name.clone()]) {
+    let named = &run.text[name.clone()];
+    let value = names
+        .then(|| value_field(run.text, name.end, named))
+        .flatten()?;
+    match is_name(run, named) {
         true => Some(value),
         false => Some(name.end..name.end),
     }
@@ -112,13 +116,14 @@ fn last_name(text: &str) -> &str {
     }
 }
 
-/// `"value": "x"`, `value="x"` after `from`, in the same object or element.
-fn value_field(text: &str, from: usize) -> Option<Range<usize>> {
-    field_in(text, from, floor(text, from + NEAR))
+/// `"value": "x"`, `value="x"` after `from`, in the same object or element, if it may be a secret
+/// with this name.
+fn value_field(text: &str, from: usize, named: &str) -> Option<Range<usize>> {
+    field_in(text, from, floor(text, from + NEAR), named)
 }
 
 /// The same in `from..to`.
-fn field_in(text: &str, from: usize, to: usize) -> Option<Range<usize>> {
+fn field_in(text: &str, from: usize, to: usize, named: &str) -> Option<Range<usize>> {
     let near = &text[from..to];
     let mut at = 0;
     loop {
@@ -133,7 +138,10 @@ fn field_in(text: &str, from: usize, to: usize) -> Option<Range<usize>> {
             continue;
         }
         if near[at..].starts_with('>') {
-            return content(text, from + at + 1);
+            // `=>`, `->`
+            let arrow = near[..at].ends_with(['=', '-']);
+            let content = (!arrow).then(|| content(text, from + at + 1))?;
+            return content.filter(|value| !shape::is_innocent(&text[value.clone()], named));
         }
         let end = run_end(near, at);
         if end == at {
@@ -143,7 +151,8 @@ fn field_in(text: &str, from: usize, to: usize) -> Option<Range<usize>> {
         let mark = skip(near, skip_colours(near, end), is_padding);
         if near[mark..].starts_with([':', '=']) && is_one_of(name, VALUE_FIELDS) {
             let start = skip(text, from + mark + 1, char::is_whitespace);
-            return Some(value::extent(text, skip_colours(text, start)));
+            let start = skip_colours(text, start);
+            return value::secret(text, start, |shown| !shape::is_innocent(shown, named));
         }
         if near[mark..].starts_with(':') && is_one_of(name, &["name", "key"]) {
             // Another one begins.
@@ -186,11 +195,16 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
     let end = skip(text, seen.end, |c| is_padding(c) || c == '\n');
     // `setProperty("password", "x", ...)`
     let pair = first && (text[end..].starts_with([']', ')']) || sets(run));
-    let pair = pair && (run.is_strong(name) || is_header(name)) && !is_moment(value);
+    let pair = pair && (run.is_sure(name) || is_header(name)) && !is_moment(value);
+    let pair = pair && shape::of(value) != Shape::Format;
     let looks = (looks_secret(value) || is_mixed(value)) && !is_composed(value);
+    let looks = looks && shape::of(value) == Shape::Secret;
+    // `"authorization_code", "refresh_token"`
+    let names =
+        value.contains('_') && shape::of(value) != Shape::Secret && run.rules.announces(value);
     let secret = match name.starts_with('-') {
         true => !value.starts_with("--"),
-        false => pair || looks,
+        false => (pair || looks) && !names,
     };
     secret.then(|| value::whole(value::extent, text, start, seen))
 }

@@ -5,8 +5,10 @@ use std::ops::Range;
 use super::{
     MANIFEST, Run,
     bytes::{ahead, behind, indent, looked_at, prefix_of, until},
+    code::is_code_line,
     look::{is_mixed, looks_secret},
     name::Mark,
+    shape::{self, Shape},
 };
 use crate::keys::{self, Strength};
 
@@ -47,7 +49,13 @@ pub(super) fn lines_below(
         // Lines below a sentence are judged by other detectors.
         return (block || mark.colon && config).then_some(start..start);
     }
-    if !block && tells_none(&text[lines.clone()], strength) {
+    let shown = ahead(text, lines.start, lines.len().min(1024));
+    let innocent = match shape::of(shown) {
+        Shape::Schema => true,
+        Shape::Code => strength != Strength::Strong || is_code_line(run) || !config,
+        _ => false,
+    };
+    if !block && (innocent || tells_none(&text[lines.clone()], strength)) {
         plain.set(lines.end);
         return Some(start..start);
     }

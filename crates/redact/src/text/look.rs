@@ -54,14 +54,16 @@ pub(super) fn is_placeholder(word: &str) -> bool {
 fn is_name_itself(word: &str) -> bool {
     #[rustfmt::skip]
     const PARTS: &[&str] = &[
-        "access", "api", "apikey", "auth", "client", "credential", "credentials", "db", "github", "here", "id", "key", "my",
+        "access", "api", "apikey", "app", "auth", "client", "credential", "credentials", "db", "github", "here", "id", "key", "my",
         "name", "openai", "pass", "passphrase", "passwd", "password", "private", "pwd", "refresh", "secret", "session", "the",
         "token", "user", "username", "value", "your",
     ];
     let parts = |word: &str| word.split(['_', '-']).all(|part| is_one_of(part, PARTS));
     let sign = |b: u8| b.is_ascii_uppercase() || b"_-".contains(&b);
     let upper = word.bytes().all(sign);
-    let yours = strip_ignore_case(word, "your").is_some_and(|rest| rest.starts_with(['_', '-']));
+    let owned =
+        |owner| strip_ignore_case(word, owner).is_some_and(|rest| rest.starts_with(['_', '-']));
+    let yours = owned("your") || owned("my");
     (yours || upper && BUILT_IN.strength(word) > Strength::Harmless) && parts(word)
 }
 
@@ -175,7 +177,7 @@ pub(crate) fn is_moment(word: &str) -> bool {
 const MAX_MOMENT: usize = 36;
 
 /// `2026-01-31`, with a time or not.
-fn is_date(word: &str) -> bool {
+pub(super) fn is_date(word: &str) -> bool {
     let digit = |b: &u8| if b.is_ascii_digit() { b'0' } else { *b };
     let (day, time) = word.as_bytes().split_at(word.len().min(10));
     day.iter().map(digit).eq(*b"0000-00-00") && time.iter().all(|b| b"0TZ:.+- ".contains(&digit(b)))

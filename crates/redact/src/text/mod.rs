@@ -14,7 +14,7 @@
 //! | sentences | `prose` |
 //!
 //! They share `bytes` (moving along a text), `quote` (where a string ends), `value` (where a value
-//! ends) and `look` (what a word looks like). A detector reads a bounded number of bytes around its
+//! ends), `look` (what a word looks like) and `shape` (what a value is made of). A detector reads a bounded number of bytes around its
 //! run, or a secret that the scan then skips, so that the time is linear: hence [`Run::ahead`],
 //! [`Run::behind`] and [`value::glance`].
 
@@ -27,9 +27,9 @@ use std::{
 
 use super::{
     REDACTED,
-    keys::Strength,
+    keys::{self, Strength},
     pairs::{DATA_FIELDS, KIND_FIELDS},
-    rules::Rules,
+    rules::{BUILT_IN, Rules},
 };
 
 mod block;
@@ -51,6 +51,7 @@ mod phrase;
 mod prose;
 pub(super) mod quote;
 mod scheme;
+mod shape;
 mod statement;
 mod table;
 mod token;
@@ -289,6 +290,11 @@ impl<'a> Run<'a> {
     /// Returns whether `name` announces a secret in prose, too.
     fn is_strong(self, name: &str) -> bool {
         self.rules.strength(name) == Strength::Strong
+    }
+
+    /// Returns whether `name` is never that of something else than a secret.
+    fn is_sure(self, name: &str) -> bool {
+        keys::is_sure(name) || self.rules.announces(name) && !BUILT_IN.announces(name)
     }
 
     /// The command that the run is an argument of.

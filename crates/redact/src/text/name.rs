@@ -207,7 +207,7 @@ pub(super) fn is_type(run: Run<'_>) -> bool {
 pub(super) fn is_resource(run: Run<'_>) -> bool {
     let before = run.behind(128);
     let parts = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '=' | ',');
-    before.ends_with(':') && after_last(before, parts).starts_with("arn:")
+    before.ends_with(':') && after_last(before, parts).starts_with("arn:") || before.ends_with("::")
 }
 
 pub(super) fn holds_password(name: &str) -> bool {

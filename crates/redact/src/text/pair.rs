@@ -5,8 +5,8 @@ use std::{borrow::Cow, ops::Range};
 
 use super::{
     Run,
-    bytes::{ends_with_one_of, is_one_of, prefix_of, skip},
-    code::{is_assignment, is_elsewhere, is_expression, typed},
+    bytes::{ahead, ends_with_one_of, has_digit, is_one_of, prefix_of, skip, until},
+    code::{has_literal, is_code_line, is_elsewhere, is_expression, typed},
     field,
     lines::{is_indented, lines_below, untagged, whole_line},
     look::{
@@ -19,10 +19,11 @@ use super::{
     },
     quote::Quote,
     scheme::header,
+    shape::{self, Shape},
     value::{self, SCHEMES},
 };
 use crate::{
-    keys::{self, Strength},
+    keys::{self, Strength, folded},
     rules::BUILT_IN,
 };
 
@@ -65,7 +66,8 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         return None;
     }
     if is_header(&name) && bare && !mark.compares {
-        return header(run, start);
+        let value = !is_header_in_code(run, start, &mark);
+        return value.then(|| header(run, start))?;
     }
     if let Some(lines) = lines_below(run, start, strength, &mark) {
         return Some(lines);
@@ -93,6 +95,21 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     };
     let found = pair.secret()?;
     Some(changed(text, value::whole(extent, text, start, found)))
+}
+
+/// Returns whether a header's name is that of a variable, and its value a part of code.
+fn is_header_in_code(run: Run<'_>, start: usize, mark: &Mark) -> bool {
+    let seen = value::glance(value::extent, run.text, start);
+    let (shown, rest) = (&run.text[seen.clone()], &run.text[seen.end..]);
+    match shape::of(shown) {
+        Shape::Secret => false,
+        Shape::Format | Shape::Literal => true,
+        Shape::Code => !shown.starts_with('[') && !shown.contains('=') && !has_literal(shown, true),
+        _ => {
+            let code = is_code_line(run) || !mark.colon || shape::ends_code(rest);
+            code && !rest.starts_with(['=', ';'])
+        }
+    }
 }
 
 /// What stands behind a scheme: `Bearer {token}`, `f"Bearer {token}"`. A scheme alone counts as a
@@ -146,10 +163,10 @@ impl Pair<'_> {
         let message = value.starts_with('?') && run.before().ends_with("${");
         let absent = is_null(value) || is_placeholder(without_scheme(value));
         let version = is_version(value, !holds_password(name)) || is_requirement(value);
-        // `default_placement = AUTH_HEADER`
-        let sign = |b: u8| b.is_ascii_uppercase() || b == b'_';
-        let constant = self.bare && !holds_password(name) && value.bytes().all(sign);
-        if absent || version || constant || letter || message {
+        if absent || version || letter || message {
+            return None;
+        }
+        if self.is_innocent(value) {
             return None;
         }
         let code = || mark.index || is_expression(text, name, &seen, self.strong);
@@ -184,6 +201,63 @@ impl Pair<'_> {
         secret.then(|| whole_line(run, seen))
     }
 
+    /// Returns whether the shape of the value is none of a secret with this name.
+    fn is_innocent(&self, value: &str) -> bool {
+        let (run, name) = (self.run, &*self.name);
+        let quoted = is_quoted(run.text, self.start);
+        let sure = run.is_sure(name);
+        // `password: &str = "x"`
+        let literal = |typed: Range<usize>| {
+            let quoted = run.text[typed.end..].starts_with(['"', '\'']);
+            shape::of(&run.text[typed]) == Shape::Secret || sure && quoted
+        };
+        if self.mark.colon && self.bare && typed(run, self.seen.start).is_some_and(literal) {
+            return false;
+        }
+        let rest = &run.text[self.seen.end..];
+        let member = name.contains("self.") || name.contains("this.") || name == value;
+        let argument = name == value && rest.starts_with([',', ')']);
+        let same = folded(name) == folded(value);
+        let upper = value.bytes().all(|b| b.is_ascii_uppercase());
+        let named = same && (upper || value.contains(['_', '-']))
+            || is_sentence(value, rest)
+            || !sure && value.len() > 2 && folded(name).contains(&folded(value))
+            || is_file(name) && self.mark.colon && rest.starts_with(' ');
+        if named {
+            return true;
+        }
+        let code = || is_code_line(run) || member || shape::ends_code(rest);
+        let apart = !self.mark.colon && run.text[..self.start].ends_with(' ');
+        let number = value.len() > 2 && has_digit(value) && !value.starts_with("0x");
+        let said = self.mark.colon && rest.starts_with(' ');
+        match shape::of(without_scheme(value)) {
+            Shape::Format | Shape::Schema => true,
+            Shape::Secret => false,
+            _ if is_header(name)
+                && (value.contains('=') || is_one_of(first_word(value), SCHEMES)) =>
+            {
+                false
+            }
+            Shape::Literal if sure => !quoted && !number,
+            Shape::Literal => !(holds_password(name) && number),
+            Shape::Code if sure => {
+                let list = value.starts_with('[') && value.contains(['"', '\'']);
+                let block = value.starts_with("{\n");
+                !quoted
+                    && (code() && !list && !has_literal(value, true)
+                        || block && shape::has_statements(value))
+            }
+            Shape::Name if sure => !quoted && code(),
+            Shape::Word if sure => !quoted && (argument || apart && (member || is_code_line(run))),
+            Shape::Code | Shape::Name => true,
+            Shape::Word if number && holds_password(name) => false,
+            Shape::Word if keys::is_vague(name) => true,
+            Shape::Word if is_one_of(value, &["value", "name", "file"]) => true,
+            Shape::Word if quoted => value.len() < 6 || run.rules.announces(value),
+            Shape::Word => apart || said || code(),
+        }
+    }
+
     /// Returns whether the value is a secret in `name = value`, which code has as well.
     fn is_secret_assigned(&self, value: &str) -> bool {
         let (text, name) = (self.run.text, &*self.name);
@@ -197,9 +271,6 @@ impl Pair<'_> {
         }
         if self.strong {
             return true;
-        }
-        if self.bare && is_assignment(text, name, &self.seen) {
-            return false;
         }
         let tuple = text[self.start..].starts_with(['(', '[']) && name.eq_ignore_ascii_case("auth");
         let query = in_query(self.run) && !is_small_number(word);
@@ -221,6 +292,7 @@ impl Pair<'_> {
             return false;
         }
         match self.strong {
+            true if name == "PASS" => is_random(first),
             true if name.eq_ignore_ascii_case("pass") => {
                 is_random(first) || is_mixed(first) || !self.bare || is_indented(run)
             }
@@ -246,6 +318,22 @@ fn is_documented(run: Run<'_>) -> bool {
         run.behind(16),
         &[":param ", ":type ", "@param ", "\\param "],
     )
+}
+
+/// Returns whether a sentence begins with a word: four words at least, of which prose has one.
+fn is_sentence(first: &str, rest: &str) -> bool {
+    let line = until(ahead(rest, 0, 120), "\n");
+    let plain = |word: &str| {
+        word.trim_matches(['.', ',', '(', ')'])
+            .bytes()
+            .all(|b| b.is_ascii_alphabetic())
+    };
+    let mut words = line.split(' ').filter(|word| !word.is_empty());
+    let several = line.starts_with(' ') && words.clone().count() >= 3;
+    several
+        && shape::of(first) == Shape::Word
+        && words.clone().take(3).all(plain)
+        && words.any(is_prose)
 }
 
 /// Returns whether a value says which version of a package is needed: `{ version = "1.0" }`.
@@ -293,13 +381,22 @@ pub(super) fn flag(run: Run<'_>) -> Option<Range<usize>> {
     let quoted = skip(text, end, |c| matches!(c, '"' | '\'' | '\\' | ','));
     let start = skip(text, quoted, |c| c.is_whitespace() || c == '\\' && escaped);
     let start = skip_colours(text, start);
+    let next_line = text[run.end..start].contains('\n') && !escaped && quoted == end;
     if name.len() == word.len() || start == run.end {
         return None;
     }
-    if name.is_empty() || name.ends_with("-stdin") || !run.rules.announces(name) {
+    let usage = run.before().ends_with(['[', '\\']) || run.after().starts_with("\\f");
+    if usage || name.is_empty() || name.ends_with("-stdin") || !run.rules.announces(name) {
         return None;
     }
     value::secret(text, start, |value| {
-        !is_prose(value) && !value.starts_with('-') && !is_placeholder(value)
+        let shape = shape::of(value);
+        let word = shape == Shape::Word && !run.is_sure(name);
+        // The next line of a text is no argument, unless it looks like a secret.
+        let below = next_line && shape != Shape::Secret;
+        let absent = is_prose(value) || is_placeholder(value) || value.len() < 2;
+        let flag = value.starts_with('-') || value.starts_with("(-");
+        let innocent = word || below || shape::is_innocent(value, name);
+        !absent && !flag && !innocent
     })
 }

@@ -10,6 +10,7 @@ use super::{
     },
     look::{is_key_id, is_mixed, is_placeholder, is_prose, is_random, is_uuid},
     quote::Quote,
+    shape::{self, Shape},
     value::{self, bare_end},
 };
 use crate::text::bytes::floor;
@@ -162,7 +163,11 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
             is_random(word) || linked && is_mixed(word) && word.len() >= 6 && !is_dated(word)
         }
     };
-    if !fits {
+    let number = is_digits(trimmed(word));
+    if word.starts_with('-') || !quoted && word.ends_with(':') {
+        return None;
+    }
+    if !fits || !quoted && !number && shape::of(word) != Shape::Secret {
         return None;
     }
     // `first` may be cut: only its beginning was read.
@@ -240,7 +245,8 @@ fn pointed_at(run: Run<'_>, noun: Noun) -> Option<Range<usize>> {
 /// `[token] x`, `token|x|`, `column password - [x]`: as logs set a value apart from its name.
 fn labelled(run: Run<'_>) -> Option<Range<usize>> {
     let mark = prefix_of(run.after(), &["] ", "|", " - ["])?;
-    let opened = mark != "] " || run.before().ends_with('[');
+    // `#[pin] field: T` has an attribute.
+    let opened = mark != "] " || run.before().ends_with('[') && !run.before().ends_with("#[");
     if !opened || !run.is_strong(run.word()) {
         return None;
     }

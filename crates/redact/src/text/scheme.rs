@@ -8,6 +8,7 @@ use super::{
     bytes::{floor, is_one_of, line_end, skip},
     look::{first_word, is_mixed, is_placeholder, is_prose, looks_secret},
     quote::{Quote, ends_value},
+    shape::{self, Shape},
     value::{GLANCE, SCHEMES, bare_end, bracket_end},
 };
 
@@ -32,7 +33,8 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let pair = bearer || name.eq_ignore_ascii_case("basic");
     let mark = |c| "\"'\\+<%".contains(c) || pair && matches!(c, ':' | '=');
     let mut start = skip(text, run.end, |c| c.is_whitespace() || mark(c));
-    if start == run.end {
+    // `basic::Error`, `</Bearer>`
+    if start == run.end || run.after().starts_with("::") {
         return None;
     }
     // `Bearer%20x`
@@ -50,12 +52,14 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         let plain = |b: u8| b.is_ascii_lowercase() || matches!(b, b'_' | b'-');
         rest.trim_start_matches('\\').starts_with('"') && name.bytes().all(plain)
     });
-    if parameter || word.len() < 3 || is_prose(word) || is_placeholder(word) {
+    let called = rest.starts_with('(');
+    let closing = text[..start].ends_with('<') && word.starts_with('/');
+    if parameter || called || closing || word.len() < 3 || is_prose(word) || is_placeholder(word) {
         return None;
     }
-    let secret = looks_secret(word)
+    let secret = looks_secret(word) && shape::of(word) == Shape::Secret
         || match bearer {
-            true => is_credential(name, word, rest),
+            true => shape::of(word) != Shape::Code && is_credential(name, word, rest),
             // Base64, and not prose (`Basic Authentication`).
             false => word.ends_with('=') && word.len() >= 8,
         };

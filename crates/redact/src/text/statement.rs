@@ -9,6 +9,7 @@ use super::{
     bytes::{behind, is_digits, is_one_of, last_line, skip, skip_blanks, strip_ignore_case, until},
     look::{is_mixed, is_null, is_placeholder, is_prose, is_small_number},
     quote::Quote,
+    shape::{self, Shape},
     value,
 };
 
@@ -34,7 +35,8 @@ fn identified(run: Run<'_>) -> Option<Range<usize>> {
         let method = follows("password") || follows("values");
         if !method && is_one_of(part.trim(), &["by", "as", "values", "using"]) {
             return value::secret(run.text, start, |shown| {
-                is_set(shown) && (is_statement(run) || is_mixed(shown))
+                let looks = is_mixed(shown) && shape::of(shown) == Shape::Secret;
+                is_set(shown) && (is_statement(run) || looks)
             });
         }
     }
@@ -112,7 +114,9 @@ pub(super) fn powershell(run: Run<'_>) -> Option<Range<usize>> {
     if word.eq_ignore_ascii_case("ConvertTo-SecureString") {
         return argument(run).or_else(|| piped(run));
     }
-    let value = word.starts_with('-') && word.trim_start_matches('-').eq_ignore_ascii_case("value");
+    let value = word.starts_with('-')
+        && !run.before().ends_with('\\')
+        && word.trim_start_matches('-').eq_ignore_ascii_case("value");
     value.then(|| named_value(run))?
 }
 

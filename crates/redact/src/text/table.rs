@@ -15,6 +15,7 @@ use super::{
         is_composed, is_null, is_placeholder, is_prose, is_random, is_small_number, looks_secret,
     },
     quote::Quote,
+    shape::{self, Shape},
 };
 use crate::{keys::Strength, text::bytes::floor};
 
@@ -60,8 +61,13 @@ struct Column {
 impl Column {
     fn hides(&self, value: &str) -> bool {
         is_secret(value, self.sure)
+            && match shape::of(value) {
+                Shape::Code => self.sure && !shape::has_statements(value),
+                Shape::Format | Shape::Schema => false,
+                _ => true,
+            }
             && (!self.any || is_random(value))
-            && !(self.counts && is_small_number(value))
+            && !(is_small_number(value) && (self.counts || value.len() < 3))
     }
 }
 
@@ -115,7 +121,12 @@ pub(super) fn is_secret(value: &str, sure: bool) -> bool {
         let pair = value.split_once('=');
         pair.is_some_and(|(name, value)| !name.is_empty() && !value.trim_matches('=').is_empty())
     };
-    let looks = || looks_secret(value) && !is_composed(value) && !pair(value);
+    let looks = || {
+        looks_secret(value)
+            && shape::of(value) == Shape::Secret
+            && !is_composed(value)
+            && !pair(value)
+    };
     !value.is_empty() && !absent && (sure || looks())
 }
 
@@ -172,6 +183,10 @@ impl Head {
         // The line is judged once, at the first name in it.
         run.scan.headless.set(start + line.len());
         let sign = sign_of(line)?;
+        // A list of names goes on, or a statement ends.
+        if line.trim_end().ends_with([',', ';', '{', '(']) {
+            return None;
+        }
         let (mut cells, end) = row(text, start, sign)?;
         // `failed: user,password`, `failed: | User | Password |`
         let first = cells.first_mut()?;
@@ -214,10 +229,12 @@ impl Head {
     fn is_name(&self, cell: &str) -> bool {
         let part = |c: char| c.is_alphanumeric() || " _-.#()/%".contains(c);
         let words = cell.split(' ').count();
-        let closed = cell.matches('(').count() == cell.matches(')').count();
+        let counted = |mark: char| cell.chars().filter(|c| *c == mark).count();
+        let number = cell.starts_with(|c: char| c.is_ascii_digit() || c == '#');
+        let call = number || counted('(') != counted(')');
         cell.len() <= 48
-            && closed
             && cell.chars().all(part)
+            && !call
             && words <= if self.spaced { 1 } else { 4 }
     }
 

@@ -87,7 +87,9 @@ fn fits((_, prefix, kind, min): Vendor, rest: &str) -> bool {
     near.len() >= min
         && match kind {
             Tail::Any | Tail::Dotted => true,
-            Tail::Digit => has_digit(near) && !is_words(near) || is_mingled(near),
+            Tail::Lower if !near.starts_with(|c: char| c.is_ascii_lowercase()) => false,
+            Tail::Plain => has_digit(near) && is_made_of(near, ""),
+            Tail::Digit | Tail::Lower => has_digit(near) && !is_words(near) || is_mingled(near),
             Tail::Hex => is_hex(near),
             Tail::Upper => near.bytes().all(upper),
         }

@@ -1,6 +1,6 @@
 //! How the tokens of well-known vendors begin.
 
-use self::Tail::{Any, Digit, Dotted, Hex, Upper};
+use self::Tail::{Any, Digit, Dotted, Hex, Lower, Plain, Upper};
 use crate::words::bits;
 
 /// What follows the prefix of a token.
@@ -17,6 +17,10 @@ pub(crate) enum Tail {
     Hex,
     /// Capitals and digits only.
     Upper,
+    /// Letters and digits only, with a digit among them.
+    Plain,
+    /// As [`Digit`](Self::Digit), with a small letter first.
+    Lower,
 }
 
 /// The vendor, how its tokens begin, what follows, and how many characters of it at least.
@@ -71,10 +75,10 @@ pub(crate) const VENDORS: &[Vendor] = &[
     ("svix", "testsk_", Any, 16), ("shopify", "shpat_", Hex, 16), ("shopify", "shpss_", Hex, 16), ("shopify", "shpca_", Hex, 16), ("shopify", "shppa_", Hex, 16),
     ("square", "sq0atp-", Digit, 16), ("square", "sq0csp-", Digit, 16), ("square", "sq0idp-", Digit, 16), ("square", "EAAA", Digit, 50),
     ("razorpay", "rzp_live_", Digit, 12), ("razorpay", "rzp_test_", Digit, 12), ("flutterwave", "FLWSECK", Digit, 16), ("flutterwave", "FLWPUBK", Digit, 16),
-    ("mollie", "live_", Digit, 30), ("mollie", "test_", Digit, 30), ("duffel", "duffel_live_", Digit, 20), ("duffel", "duffel_test_", Digit, 20),
+    ("mollie", "live_", Plain, 30), ("mollie", "test_", Plain, 30), ("duffel", "duffel_live_", Digit, 20), ("duffel", "duffel_test_", Digit, 20),
     ("plaid", "access-production-", Digit, 30), ("plaid", "access-sandbox-", Digit, 30), ("plaid", "access-development-", Digit, 30),
     ("plaid", "secret-live-", Digit, 20), ("plaid", "secret-test-", Digit, 20), ("paddle", "pdl_live_", Digit, 20), ("paddle", "pdl_sdbx_", Digit, 20),
-    ("cesium", "ion_", Digit, 40), ("paypal", "A21AA", Digit, 60), ("adyen", "AQE", Digit, 60), ("postman", "PMAK-", Digit, 20), ("postman", "PMAT-", Digit, 20),
+    ("cesium", "ion_", Digit, 40), ("paypal", "A21AA", Digit, 60), ("adyen", "AQE", Lower, 60), ("postman", "PMAK-", Digit, 20), ("postman", "PMAT-", Digit, 20),
     ("linear", "lin_api_", Digit, 16), ("linear", "lin_oauth_", Digit, 16), ("notion", "secret_", Digit, 32), ("notion", "ntn_", Digit, 30),
     ("figma", "figd_", Digit, 16), ("figma", "figo_", Digit, 16), ("figma", "figu_", Digit, 16), ("hubspot", "pat-na1-", Digit, 16),
     ("hubspot", "pat-eu1-", Digit, 16), ("contentful", "CFPAT-", Digit, 20), ("dropbox", "sl.", Dotted, 60), ("typeform", "typeform_", Digit, 30),

@@ -1,0 +1,324 @@
+//! The shapes of code, schemas and documents: values beside the names of secrets that are none.
+
+use super::{
+    look::{is_date, is_null},
+    name::{holds_password, is_header},
+};
+use crate::{
+    REDACTED,
+    keys::{self, Strength},
+    rules::BUILT_IN,
+    text::bytes::{has_digit, is_hex, is_made_of, is_one_of, prefix_of, strip_ignore_case},
+};
+
+/// What a value looks like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// It has a part that may be a secret.
+    Secret,
+    /// `true`, `0x08`, `48u16`.
+    Literal,
+    /// One word without a mark: `swordfish`, `key2`.
+    Word,
+    /// Words with marks that names, paths and addresses have: `first_key`, `PartialEq`, `c/d.pem`.
+    Name,
+    /// `%s`, `{key:?}`, `<name>`.
+    Format,
+    /// Operators, brackets, calls and types: `*key`, `f(x)`, `[u8; 32]`, `a::B<C>`.
+    Code,
+    /// A mapping that says what a secret is like: `{"type": "string"}`.
+    Schema,
+}
+
+/// The shape of a value, of its beginning if it is long.
+pub(super) fn of(value: &str) -> Shape {
+    let value = value.trim().trim_end_matches([';', ',', ':']);
+    if is_schema(value) {
+        return Shape::Schema;
+    }
+    if value.contains(REDACTED) {
+        return Shape::Secret;
+    }
+    if value.starts_with("arn:aws") {
+        return Shape::Format;
+    }
+    if is_date(value) || is_literal(value) {
+        return Shape::Literal;
+    }
+    let rest = without_directives(value);
+    let directives = rest.len() < value.len();
+    if has_statements(value) {
+        return Shape::Code;
+    }
+    let among = value.contains(['(', '_', ' ', '.', ':', '*']);
+    let called = rest.find('(').unwrap_or(0);
+    let path = is_made_of(&rest[..called], "_.:!<>&*?");
+    let parts = if path { &rest[called..] } else { &rest };
+    if !pieces(parts).all(|piece| is_plain(piece, among)) {
+        return Shape::Secret;
+    }
+    if directives && (pieces(&rest).next().is_none() || rest.contains(' ')) {
+        return Shape::Format;
+    }
+    if has_sign_inside(value) {
+        return Shape::Secret;
+    }
+    let code = |c: char| "()[]{}<>*&|=!?+$%^;\\#".contains(c);
+    let name = |c: char| "_./-:@, ".contains(c);
+    match () {
+        () if value.is_empty() || value.contains(code) || value.contains("::") => Shape::Code,
+        () if value.contains(name) || is_camel(value) => Shape::Name,
+        () => Shape::Word,
+    }
+}
+
+/// Returns whether a value beside a name is of a shape that secrets with this name do not have.
+pub(super) fn is_innocent(value: &str, name: &str) -> bool {
+    let sure = keys::is_sure(name);
+    match of(value) {
+        Shape::Secret => false,
+        Shape::Format | Shape::Schema => true,
+        _ if is_header(name) => false,
+        Shape::Literal | Shape::Word if holds_password(name) && has_digit(value) => false,
+        Shape::Literal => !holds_password(name),
+        Shape::Code | Shape::Name => !sure,
+        Shape::Word => !sure && keys::is_vague(name),
+    }
+}
+
+/// Returns whether what follows a value is that of a program.
+pub(super) fn ends_code(rest: &str) -> bool {
+    #[rustfmt::skip]
+    const ENDS: &[&str] = &[";\n", "; ", ");", "),", ",\n", ")\n", " {", "<", "?;", " =>", " as ", ").", ", ", ")", ".", ":\n"];
+    prefix_of(rest, ENDS).is_some() || rest == ","
+}
+
+/// Returns whether a sign that passwords have stands among letters and digits: `Tiger!2021`.
+fn has_sign_inside(value: &str) -> bool {
+    let is_sign = |b: &u8| b"!#$%^@".contains(b);
+    let ends = |c: char| c.is_whitespace() || "()[]{}\"'<>:/,;=".contains(c);
+    value.split(ends).any(|word| {
+        let mut near = word.as_bytes().windows(3);
+        let inside = |part: &[u8]| {
+            is_sign(&part[1]) && part[0].is_ascii_alphanumeric() && part[2].is_ascii_alphanumeric()
+        };
+        has_digit(word) && near.any(inside)
+    })
+}
+
+/// The letters and digits of a value, parted by all other characters.
+fn pieces(value: &str) -> impl Iterator<Item = &str> {
+    let parts = value.split(|c: char| !c.is_alphanumeric());
+    parts.filter(|piece| !piece.is_empty())
+}
+
+/// Returns whether letters and digits may be a part of a name or a number, and not of a secret.
+/// Among others, a number may stand behind more letters.
+fn is_plain(piece: &str, among: bool) -> bool {
+    #[rustfmt::skip]
+    const SAMPLES: &[&str] = &["value", "val", "name", "foo", "bar", "test", "arg", "type", "node", "item", "property", "myvalue"];
+    let stem = piece.trim_end_matches(|c: char| c.is_ascii_digit());
+    let digits = piece.len() - stem.len();
+    if is_literal(piece) || is_one_of(piece, ALGORITHMS) {
+        return true;
+    }
+    if has_digit(stem) {
+        // `Utf8Error`
+        let mut parts = stem
+            .split(|c: char| c.is_ascii_digit())
+            .filter(|part| !part.is_empty());
+        let word =
+            |part: &str| part.len() > 2 && part.contains(char::is_lowercase) && is_wordy(part, 0);
+        let two = parts.clone().count() == 2
+            && parts.clone().map(str::len).sum::<usize>() + 2 >= stem.len();
+        let camel = parts
+            .clone()
+            .nth(1)
+            .is_some_and(|part| part.starts_with(char::is_uppercase));
+        return among && piece.len() <= 2 || two && camel && stem.len() >= 9 && parts.all(word);
+    }
+    match digits {
+        0 => is_wordy(piece, 1 + piece.len() / 24),
+        _ if stem.is_empty() => digits <= 5,
+        1 | 2 if BUILT_IN.strength(stem) > Strength::Harmless || is_one_of(stem, SAMPLES) => true,
+        1 | 2 if is_camel(stem) && stem.len() >= 8 => is_wordy(stem, 0),
+        1 if among && is_wordy(stem, 0) => stem.len() <= 8,
+        2 | 3 if among && stem.bytes().all(|b| b.is_ascii_uppercase()) => stem.len() <= 5,
+        _ => digits <= 3 && stem.len() <= 2,
+    }
+}
+
+/// Names that have letters and digits.
+#[rustfmt::skip]
+const ALGORITHMS: &[&str] = &[
+    "sha1", "sha256", "sha384", "sha512", "ed25519", "x25519", "base64", "utf8", "ipv4", "ipv6", "x509", "pbkdf2", "pkcs8", "pkcs12", "argon2", "oauth2",
+    "secp256k1", "sigv4", "uint8array", "rs256", "hs256", "es256",
+];
+
+/// Returns whether letters are words, each with a capital at its beginning or with none, and
+/// abbreviations in capitals among them.
+fn is_wordy(letters: &str, abbreviations: usize) -> bool {
+    let (mut words, mut run, mut short) = (1, 0, 0);
+    let mut before = ' ';
+    for c in letters.chars() {
+        if c.is_uppercase() && before.is_lowercase() {
+            short += usize::from(run < 2 && words > 1);
+            words += 1;
+            run = 0;
+        }
+        run += usize::from(c.is_lowercase());
+        before = c;
+    }
+    let parts = letters
+        .split(char::is_lowercase)
+        .filter(|part| part.len() > 1);
+    let mixed = letters.contains(char::is_lowercase);
+    let abbreviated = if mixed { parts.count() } else { 0 };
+    let sized = words == 1 || letters.len() >= (3 + short) * words;
+    // Among digits, each word has a vowel.
+    let hump = |part: &str| part.len() < 2 || part.contains(|c: char| "aeiouyAEIOUY".contains(c));
+    let spoken = abbreviations > 0 || !mixed || humps(letters).all(hump);
+    spoken && letters.len() <= 48 && short * 3 <= words && abbreviated <= abbreviations && sized
+}
+
+/// The words of a name, each from its capital on.
+fn humps(letters: &str) -> impl Iterator<Item = &str> {
+    let mut rest = letters;
+    std::iter::from_fn(move || {
+        let first = rest.chars().next()?;
+        let tail = &rest[first.len_utf8()..];
+        let end = tail.find(char::is_uppercase).unwrap_or(tail.len());
+        let (hump, after) = rest.split_at(first.len_utf8() + end);
+        rest = after;
+        Some(hump)
+    })
+}
+
+fn is_camel(word: &str) -> bool {
+    let humps = word.chars().skip(1).any(char::is_uppercase);
+    humps && word.contains(char::is_lowercase)
+}
+
+/// `true`, `None`, `0x08`, `48u16`, `-1.5`.
+fn is_literal(value: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "true", "false", "yes", "no", "on", "off", "send", "eof", "self", "this",
+    ];
+    #[rustfmt::skip]
+    const SUFFIXES: &[&str] = &["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "usize", "isize", "f32", "f64", "ul", "l", "u", "ull", "n"];
+    if is_one_of(value, WORDS) || is_null(value) {
+        return true;
+    }
+    let number = value.trim_start_matches(['-', '+']);
+    if let Some(hex) = strip_ignore_case(number, "0x") {
+        let end = hex
+            .find(|c: char| !c.is_ascii_hexdigit())
+            .unwrap_or(hex.len());
+        let tail = hex[end..].trim_start_matches('_');
+        return (1..=8).contains(&end)
+            && is_hex(&hex[..end])
+            && (tail.is_empty() || is_one_of(tail, SUFFIXES));
+    }
+    let end = number
+        .find(|c: char| !c.is_ascii_digit() && !"._".contains(c))
+        .unwrap_or(number.len());
+    let (digits, suffix) = (&number[..end], number[end..].trim_start_matches('_'));
+    digits.starts_with(|c: char| c.is_ascii_digit())
+        && (suffix.is_empty()
+            && (digits.len() <= 3 || value.len() > number.len() || digits.split('.').count() == 2)
+            || is_one_of(suffix, SUFFIXES))
+}
+
+/// A value without the directives of formats in it: `%s`, `{0}`, `{key:?}`, `${name}`, `<name>`.
+fn without_directives(value: &str) -> String {
+    let mut out = String::new();
+    let mut rest = value;
+    while let Some(at) = rest.find(['%', '{', '<']) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        match directive(rest) {
+            Some(len) => rest = &rest[len..],
+            None => {
+                out.push_str(&rest[..1]);
+                rest = &rest[1..];
+            }
+        }
+    }
+    out + rest
+}
+
+/// The length of the directive that `text` begins with.
+fn directive(text: &str) -> Option<usize> {
+    if let Some(rest) = text.strip_prefix('%') {
+        let flags = rest.len()
+            - rest
+                .trim_start_matches(|c: char| c.is_ascii_digit() || "-+.#*l".contains(c))
+                .len();
+        let kind = rest[flags..].starts_with(|c| "sdirxXufcpqv@".contains(c));
+        return kind.then_some(flags + 2);
+    }
+    let close = if text.starts_with('{') { '}' } else { '>' };
+    let end = text.find(close).filter(|end| *end <= 64)?;
+    let inner = &text[1..end];
+    let plain = inner
+        .trim_start_matches(['{', '/'])
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b"_.:?!#- ".contains(&b));
+    let word = close == '}' || !inner.is_empty();
+    (plain && word && !has_sign_inside(inner) && pieces(inner).all(|piece| is_plain(piece, true)))
+        .then(|| end + 1 + usize::from(text[end + 1..].starts_with("}")))
+}
+
+/// Returns whether there are statements of a program.
+pub(super) fn has_statements(value: &str) -> bool {
+    #[rustfmt::skip]
+    const STATEMENTS: &[&str] = &[
+        ";\n", "; ", "fn ", "let ", "return ", " => ", "self.", "this.", "if (", "function", "->", "async ", "lambda ", "lambda:", " && ", " || ", "const ", "pub ", "new ", "await ",
+    ];
+    value.contains(['(', '{', '[', '.', '='])
+        && STATEMENTS.iter().any(|statement| value.contains(statement))
+}
+
+/// Returns whether a mapping tells what a value is like: of a schema, of a model or of a job.
+fn is_schema(value: &str) -> bool {
+    let trimmed = |part: &str| {
+        let marks = |c: char| c.is_whitespace() || "\"'\\-".contains(c);
+        part.trim_matches(marks).to_owned()
+    };
+    let members = value.split(['\n', '{', ',', '}']).filter_map(|line| {
+        let (name, kind) = line.split_once(':')?;
+        Some((trimmed(name), trimmed(kind)))
+    });
+    value.contains(['\n', '{']) && describes(members)
+}
+
+/// Returns whether the members of a mapping, of which each has a name and a text, say what a value
+/// is like, and none is one.
+fn describes(members: impl Iterator<Item = (String, String)>) -> bool {
+    #[rustfmt::skip]
+    const NAMES: &[&str] = &[
+        "$ref", "description", "properties", "anyOf", "oneOf", "allOf", "shape", "documentation", "steps", "runs-on", "uses", "schema", "pattern",
+        "minLength", "maxLength", "enum", "help", "locationName", "plural_name", "summary", "requestUri", "help_text", "arg_name", "api_field", "supported_apis", "method",
+    ];
+    const TYPES: &[&str] = &[
+        "string",
+        "object",
+        "integer",
+        "array",
+        "list",
+        "structure",
+        "boolean",
+        "number",
+        "map",
+        "timestamp",
+    ];
+    const VALUES: &[&str] = &["value", "default", "const", "example"];
+    let mut found = false;
+    for (name, kind) in members {
+        if VALUES.contains(&&*name) {
+            return false;
+        }
+        found |= NAMES.contains(&&*name) || name == "type" && TYPES.contains(&&*kind);
+    }
+    found
+}
