@@ -19,14 +19,14 @@ use super::{
 #[rustfmt::skip]
 pub(super) const NAME_FIELDS: &[&str] = &[
     "name", "key", "field", "header", "headername", "param", "parameter", "variable", "property", "id", "k", "n", "env", "label",
-    "attribute", "option", "secretname", "keyname", "parameterkey", "parametername",
+    "attribute", "option", "secretname", "keyname", "parameterkey", "parametername", "outputkey", "optionname",
 ];
 
 /// Members that hold its value.
 #[rustfmt::skip]
 pub(super) const VALUE_FIELDS: &[&str] = &[
     "value", "val", "v", "values", "content", "default", "defaultvalue", "data", "stringvalue", "text", "string", "plaintext",
-    "raw", "rawvalue", "parametervalue", "newvalue", "oldvalue",
+    "raw", "rawvalue", "parametervalue", "outputvalue", "optionvalue", "newvalue", "oldvalue",
 ];
 
 /// Members that list names.

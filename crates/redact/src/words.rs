@@ -80,7 +80,7 @@ pub(super) const PHRASES: &[&str] = &[
     "passrate", "passrates", "passcount", "passratio", "passpercentage", "passfail", "passthrough", "passband", "passmark", "passnumber", "passid",
     "pinboard", "pinboards", "pincount", "pinmode", "pinmap", "pinout", "pinheight", "pintype", "cookierecipe", "cookierecipes", "cookieconsent",
     "cookiepolicy", "cookiebanner", "cookiebaking", "cookiedough", "cookieflavor", "cookieflavour", "cookiejarsize", "cachekey", "cachekeys", "promptcachekey",
-    "publickey", "publickeys", "nextpagetoken", "pagetoken", "hotkey", "hotkeys", "dedupkey", "objectkey", "rowkey",
+    "publickey", "outputkey", "parameterkey", "publickeys", "nextpagetoken", "pagetoken", "hotkey", "hotkeys", "dedupkey", "objectkey", "rowkey",
     "newkey", "keyout", "keyfile", "iskeyword", "indentkeys", "minipass", "keyring", "keyrings", "secrete", "secretes", "cookiesbaked", "bakedcookies",
     "resultkey", "limitkey", "inputtoken", "outputtoken", "buckeye", "hawkeye", "pinkeye", "secretariat",
     "tokenspersecond", "tokensperminute", "tokensperday",

@@ -163,6 +163,22 @@ fn a_url_whose_user_is_longer_than_what_is_read_is_redacted_to_its_end() {
     assert_eq!(redact_text(&once), once);
 }
 
+/// An attack found each: a second pass took the end of the string around it for the secret.
+#[test]
+fn json_stays_json_when_it_is_redacted_twice() {
+    for command in [
+        r#"curl --user \"ada:Sommer!2024\" https://h"#,
+        "htpasswd -b .htpasswd ada Sommer!2024",
+        r#"xh -a \"ada:Sommer!2024\" h | jq"#,
+    ] {
+        let text = format!("{{\"output\":\"{command}\"}}");
+        let once = redact_text(&text).into_owned();
+        assert!(!once.contains("Sommer"), "{once}");
+        assert_eq!(redact_text(&once), once);
+        assert!(serde_json::from_str::<Value>(&once).is_ok(), "{once}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -11,17 +11,20 @@ use super::{
 };
 use crate::{REDACTED, keys::Strength, rules::BUILT_IN};
 
-/// Functions that take nothing but a user and a password.
+/// Ends of names of functions, and which argument is the password. A `true` says that it is one
+/// whatever it looks like, beside a first argument that is a string, too.
 #[rustfmt::skip]
-const SURE: &[&str] = &[
-    "basicauth", "basic_auth", "digestauth", "digest_auth", "proxyauth", "proxy_auth", "passwordcredentials", "networkcredential",
-    "passwordauthentication",
-];
-
-/// Functions whose second argument may be something else.
-#[rustfmt::skip]
-const OTHERS: &[&str] = &[
-    "login", "log_in", "signin", "sign_in", "authenticate", "auth", "connect_with_password", "with_credentials", "withcredentials",
+const CALLS: &[(&[&str], usize, bool)] = &[
+    (&["plainauth", "clientsecretcredential"], 2, true),
+    (&["pdo", "mysqli", "mysqli_connect"], 2, false),
+    (&[
+        "basicauth", "basic_auth", "digestauth", "digest_auth", "proxyauth", "proxy_auth", "passwordcredentials", "networkcredential",
+        "passwordauthentication",
+    ], 1, true),
+    (&[
+        "login", "log_in", "signin", "sign_in", "authenticate", "auth", "connect_with_password", "with_credentials", "withcredentials",
+        "jwt.sign", "jwt.verify", "jwt.encode", "jwt.decode",
+    ], 1, false),
 ];
 
 /// How many bytes of the arguments are read.
@@ -33,24 +36,16 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     if !run.after().starts_with('(') {
         return None;
     }
-    let plain = ends_with_one_of(name, &["plainauth"]);
-    let sure = plain || ends_with_one_of(name, SURE);
-    if !sure && !ends_with_one_of(name, OTHERS) {
-        return None;
-    }
+    let (_, place, sure) = CALLS.iter().find(|call| ends_with_one_of(name, call.0))?;
     let near = &text[..run.end + ahead(text, run.end, NEAR).len()];
     let (arguments, _) = elements(near, run.end);
-    let literals: Vec<_> = arguments.iter().map(|of| literal(near, of)).collect();
-    // `PlainAuth(identity, user, password, host)`
-    let user = usize::from(plain);
-    let [Some(_), Some(secret), ..] = literals.get(user..)? else {
-        return None;
-    };
+    let secret = literal(near, arguments.get(*place)?)?;
     let shown = &text[secret.clone()];
+    let sure = *sure && literal(near, &arguments[place - 1]).is_some();
     let named = BUILT_IN.strength(shown) != Strength::Harmless && !is_mixed(shown);
     let looks = sure || is_mixed(shown) || looks_secret(shown) || shown == REDACTED;
     let absent = shown.is_empty() || is_placeholder(shown) || named;
-    (looks && !absent).then(|| secret.clone())
+    (looks && !absent).then_some(secret)
 }
 
 /// The inside of an argument that is a string, or of the one in `Some("x")`.

@@ -107,6 +107,16 @@ pub(super) fn newtype(run: Run<'_>) -> Option<Range<usize>> {
     })
 }
 
+/// `process.env.API_KEY || "x"`, `DB_PASSWORD ?? 'x'`: what is taken if a secret is not set.
+pub(super) fn fallback(run: Run<'_>) -> Option<Range<usize>> {
+    let sign = prefix_of(run.after(), &[" || ", " ?? ", " or "])?;
+    let start = run.end + sign.len();
+    let quoted = Quote::at(run.text, start).is_some();
+    let looks = |shown: &str| looks_secret(shown) || is_mixed(shown);
+    let looks = |shown: &str| looks(shown) && BUILT_IN.strength(shown) == Strength::Harmless;
+    (quoted && run.rules.announces(run.word())).then(|| value::secret(run.text, start, looks))?
+}
+
 /// Returns whether the value is read from the environment (`process.env.API_KEY`,
 /// `os.environ["API_KEY"]`), or is an address: what is secret in an address is found in it.
 pub(super) fn is_elsewhere(value: &str) -> bool {

@@ -8,9 +8,12 @@ use super::{
     filter,
     look::{is_key_id, is_placeholder, is_random, is_uuid},
     pair,
+    quote::Quote,
     shape::{self, Shape},
     value,
 };
+
+use crate::hidden::is_format;
 
 /// How far from the command its flags are looked for, in bytes.
 pub(super) const LINE: usize = 1024;
@@ -70,6 +73,8 @@ impl Command {
     /// The command that a word names, with or without a path.
     pub(crate) fn of(word: &str) -> Option<&'static Self> {
         let name = word.rsplit('/').next().unwrap_or(word);
+        // A line of a diff, or behind the mark of a file's encoding.
+        let name = name.trim_start_matches(|c| c == '+' || is_format(c));
         // Most words are none, as their first and last letters show.
         let may_be = word.len() <= 64 && filter::may_trigger(name.as_bytes());
         let find = || COMMANDS.iter().find(|c| c.names.contains(&name));
@@ -131,12 +136,18 @@ fn flag(run: Run<'_>, command: &Command) -> Option<Range<usize>> {
         return Some(start..value::bare_end(text, start));
     }
     let start = skip(text, run.end, |c| " =,\"'\\".contains(c));
-    if !command.announces(word) || start == run.end {
+    // `curl -su ada:x`
+    let last = word.len() - word.chars().next_back().map_or(0, char::len_utf8);
+    let bundled = command.marks == ":="
+        && last > 1
+        && word[1..last].bytes().all(|b| b.is_ascii_alphabetic())
+        && command.announces(&format!("-{}", &word[last..]));
+    if !command.announces(word) && !bundled || start == run.end {
         return None;
     }
-    let quoted = text[..start].ends_with(['"', '\'']);
+    let open = start - Quote::before(text, start).map_or(0, |quote| quote.len());
     let takes = |value: &str| command.takes(word, value);
-    value::secret(text, start - usize::from(quoted), takes).or(Some(start..start))
+    value::secret(text, open, takes).or(Some(start..start))
 }
 
 /// A secret that is recognised by its position alone.
@@ -207,14 +218,14 @@ fn last_argument(run: Run<'_>, line: &str) -> Option<Range<usize>> {
     let batch = |w: &str| w.starts_with('-') && !w.starts_with("--") && w.contains('b');
     let batch = words.clone().any(batch);
     let last = words.next_back().filter(|w| batch && !w.starts_with('-'))?;
-    let end = run.end + line.len();
-    (words.count() >= 2).then(|| end - last.len()..end)
+    let start = run.end + line.len() - last.len();
+    (words.count() >= 2).then(|| value::extent(run.text, start))
 }
 
 /// `aws configure set aws_secret_access_key x`, `-passin pass:x`: a setting's name, then its value.
 fn after_name(run: Run<'_>) -> Option<Range<usize>> {
     #[rustfmt::skip]
-    const SETTERS: &[&str] = &["configure set ", "config set ", "setx ", "setenv ", "set -x ", "set -gx ", "set -Ux "];
+    const SETTERS: &[&str] = &["configure set ", "config set ", "setx ", "setenv ", "set -x ", "set -gx ", "set -Ux ", "ENV "];
     let (text, word) = (run.text, run.word());
     let start = run.end + 1;
     if word == "pass" && run.after().starts_with(':') && run.is_argument_of(OPENSSL) {

@@ -5,8 +5,10 @@ use std::{borrow::Cow, ops::Range};
 
 use super::{
     Run,
-    bytes::{ahead, ends_with_one_of, has_digit, is_one_of, prefix_of, skip, until},
-    code::{has_literal, is_code_line, is_elsewhere, is_expression, typed},
+    bytes::{
+        ahead, ends_with_one_of, floor, has_digit, is_made_of, is_one_of, prefix_of, skip, until,
+    },
+    code::{fallback, has_literal, is_code_line, is_elsewhere, is_expression, typed},
     field,
     lines::{is_indented, lines_below, untagged, whole_line},
     look::{
@@ -20,7 +22,7 @@ use super::{
     quote::Quote,
     scheme::header,
     shape::{self, Shape},
-    value::{self, SCHEMES},
+    value::{self, GLANCE, SCHEMES},
 };
 use crate::{
     keys::{self, Strength, folded},
@@ -42,6 +44,9 @@ struct Pair<'a> {
 
 pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let text = run.text;
+    if let Some(secret) = fallback(run) {
+        return Some(secret);
+    }
     let mark = Mark::after(text, run.end)?;
     let name = name(run, &mark);
     let strength = run.rules.strength(&name);
@@ -59,7 +64,13 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     if mark.colon && !mark.quoted {
         start = text.len() - untagged(&text[start..]).len();
     }
+    start = assigned(run, start);
     let bare = !mark.quoted && !is_quoted(text, start);
+    if strength == Strength::Strong
+        && let Some(word) = shell_word(run, &name)
+    {
+        return Some(word);
+    }
     // `Pin 1: GPIO17`
     let numbered = || text[run.end..mark.end].contains(|c: char| c.is_ascii_digit());
     if name.eq_ignore_ascii_case("pin") && !mark.quoted && numbered() {
@@ -110,6 +121,36 @@ fn is_header_in_code(run: Run<'_>, start: usize, mark: &Mark) -> bool {
             code && !rest.starts_with(['=', ';'])
         }
     }
+}
+
+/// Where the value of a name begins that is one of several: `user, password = "ada", "x"`.
+fn assigned(run: Run<'_>, start: usize) -> usize {
+    let names = run.line_before(128).trim_start();
+    if !names.ends_with(", ") || !is_made_of(names, "_, ") || !run.after().starts_with(" = ") {
+        return start;
+    }
+    let next = |at: usize| {
+        let end = Quote::string_end(&run.text[..floor(run.text, at + GLANCE)], at)?;
+        run.text[end..].starts_with(", ").then_some(end + 2)
+    };
+    let mut names = names.split(", ").skip(1);
+    names.try_fold(start, |at, _| next(at)).unwrap_or(start)
+}
+
+/// The word of a shell or of a file of settings in which brackets or quotes stand among letters:
+/// `DB_PASSWORD=Ab3(xY7)Qz9`.
+fn shell_word(run: Run<'_>, name: &str) -> Option<Range<usize>> {
+    let upper = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
+    let near = run.ahead(GLANCE).strip_prefix('=')?;
+    let word = near.split(char::is_whitespace).next()?;
+    let inner = word.trim_start_matches(|c: char| !c.is_alphanumeric());
+    let parted = inner.contains(['(', '[', '{', '<', '"', '\'', ')']) && inner == word;
+    let ends = word.ends_with(char::is_alphanumeric) && near.len() + 1 < GLANCE;
+    let alone = !run
+        .line_before(256)
+        .contains(['"', '\'', '`', '\\', '(', '{', '<', '?', '&']);
+    (name.bytes().all(upper) && parted && ends && alone && is_mixed(word))
+        .then(|| run.end + 1..run.end + 1 + word.len())
 }
 
 /// What stands behind a scheme: `Bearer {token}`, `f"Bearer {token}"`. A scheme alone counts as a

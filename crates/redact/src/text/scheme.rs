@@ -104,6 +104,8 @@ fn value_end(run: Run<'_>, text: &str, start: usize) -> usize {
         return bracket_end(text, start);
     }
     let outer = Quote::before(text, run.at).and_then(|quote| quote.close(text, start));
+    // `"Authorization: Digest username="ada""`
+    let outer = outer.filter(|close| ends_value(&text[close.end..]));
     let limit = outer.as_ref().map_or(text.len(), |close| close.start);
     header_end(&text[..limit], start, outer.is_some())
 }

@@ -78,7 +78,7 @@ pub(super) fn directive(run: Run<'_>) -> Option<Range<usize>> {
         return cookie(run);
     }
     let names = match run.word() {
-        "requirepass" | "masterauth" => 0,
+        "requirepass" | "masterauth" | "bindpw" | "rootpw" => 0,
         "auth-pass" => 1,
         _ => return None,
     };

@@ -17,7 +17,7 @@ use super::{
     quote::Quote,
     shape::{self, Shape},
 };
-use crate::{keys::Strength, text::bytes::floor};
+use crate::{hidden::is_format, keys::Strength, text::bytes::floor};
 
 /// The longest head of a table, in bytes.
 pub(super) const HEAD: usize = 1024;
@@ -371,7 +371,7 @@ fn quoted_end(text: &str, at: usize) -> Option<usize> {
 /// A cell, or an element, without its quotes.
 fn inside(text: &str, cell: &Range<usize>) -> Range<usize> {
     let value = &text[cell.clone()];
-    let marks = |c| "\"'`*\\\r[]".contains(c);
+    let marks = |c| "\"'`*\\\r[]".contains(c) || is_format(c);
     // `E'x'`, `N'x'`
     let string = value.strip_prefix(['E', 'N', 'e', 'n']);
     let string = string.filter(|string| string.starts_with('\''));
