@@ -279,6 +279,14 @@ impl Pair<'_> {
             {
                 false
             }
+            // `"auth": "4917"`: a member of JSON.
+            Shape::Literal | Shape::Word
+                if self.mark.quoted
+                    && value.len() > 3
+                    && value.starts_with(|c: char| c.is_ascii_digit()) =>
+            {
+                false
+            }
             Shape::Literal if sure => !quoted && !number,
             Shape::Literal => !(holds_password(name) && number),
             Shape::Code if sure => {
@@ -293,7 +301,8 @@ impl Pair<'_> {
             Shape::Code | Shape::Name => true,
             Shape::Word if number && holds_password(name) => false,
             Shape::Word if keys::is_vague(name) => true,
-            Shape::Word if is_one_of(value, &["value", "name", "file"]) => true,
+            // `--creds=ID`
+            Shape::Word if upper || is_one_of(value, &["value", "name", "file"]) => true,
             Shape::Word if quoted => value.len() < 6 || run.rules.announces(value),
             Shape::Word => apart || said || code(),
         }
