@@ -39,12 +39,11 @@ pub(super) fn folded(word: &str) -> String {
     word.chars().filter_map(fold).collect()
 }
 
-/// A letter or digit in lower case; `?` for letters without an ASCII form. `None` for other
+/// A letter or digit in lower case, and in its ASCII form if it has one. `None` for other
 /// characters.
 fn fold(c: char) -> Option<char> {
     let c = looks_like(c);
-    let lower = c.to_lowercase().next().filter(char::is_ascii);
-    c.is_alphanumeric().then(|| lower.unwrap_or('?'))
+    c.to_lowercase().next().filter(|_| c.is_alphanumeric())
 }
 
 /// The ASCII letter that a character looks like: full-width and mathematical forms, Cyrillic and
@@ -83,6 +82,7 @@ impl Folded {
                 let capital = c.is_uppercase() && (!before.is_uppercase() || lower_follows);
                 text.push(folded);
                 starts.push(before == ' ' || capital);
+                starts.resize(text.len(), false);
                 before = c;
             } else if c.is_ascii() || c.is_whitespace() {
                 // It separates words. Zero-width characters and the like are ignored.
@@ -114,7 +114,7 @@ impl Folded {
         let covered = self.covered(extra);
         let bare = |at: usize, word: &str| covered[at..at + word.len()].contains(&false);
         let holds = |index: &Index| {
-            (0..self.text.len()).any(|i| {
+            self.text.char_indices().any(|(i, _)| {
                 let mut parts = index.prefixes_of(&self.text[i..]);
                 parts.any(|part| bare(i, part))
             })

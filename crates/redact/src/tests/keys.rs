@@ -48,3 +48,15 @@ fn a_word_is_found_anywhere_in_a_long_key() {
     }
     assert!(!is_sensitive_key(&"author_id_".repeat(100)));
 }
+
+/// Letters that have no ASCII form are distinct.
+#[test]
+fn own_entries_in_other_scripts_match_only_themselves() {
+    let rules = Rules::new().with_sensitive_key("口座").unwrap();
+    let rules = rules.with_harmless_key("名前").unwrap();
+    assert!(rules.is_sensitive_key("口座") && rules.is_sensitive_key("my_口座"));
+    assert!(!rules.is_sensitive_key("名前") && !rules.is_sensitive_key("住所"));
+    let rules = rules.with_sensitive_key("ЦИФРЫ").unwrap();
+    assert!(rules.is_sensitive_key("цифры") && !rules.is_sensitive_key("буквы"));
+    assert_eq!(rules.redact_text("口座=1234567"), "口座=[REDACTED]");
+}
