@@ -95,30 +95,61 @@ fn string(rules: &Rules, text: &str, at: usize, nested: usize) -> Option<(usize,
         return Some((end, None));
     }
     let shown = shown::redacted(rules, &plain, nested + 1);
-    let (open, close) = (&text[at..start], &text[start + inner.len()..end]);
-    let changed = || [open, &escaped(&shown, quote.mark()), close].concat();
-    Some((end, (shown != plain).then(changed)))
+    if shown == plain {
+        return Some((end, None));
+    }
+    // What is equal at both ends stays as it is written.
+    let head = same(plain.chars().zip(shown.chars()));
+    let ends = plain[head..].chars().rev().zip(shown[head..].chars().rev());
+    let tail = same(ends);
+    let changed = escaped(&shown[head..shown.len() - tail], quote.mark());
+    let first = start + written(inner, head);
+    let last = start + written(inner, plain.len() - tail);
+    Some((
+        end,
+        Some([&text[at..first], &changed, &text[last..end]].concat()),
+    ))
+}
+
+/// The length of the characters that are equal, up to the first that are not.
+fn same(pairs: impl Iterator<Item = (char, char)>) -> usize {
+    let equal = pairs.take_while(|(a, b)| a == b);
+    equal.map(|(c, _)| c.len_utf8()).sum()
+}
+
+/// The length of the part of a string that is `len` bytes without its escapes.
+fn written(text: &str, len: usize) -> usize {
+    let (mut at, mut plain) = (0, 0);
+    while plain < len {
+        let (c, written) = first(&text[at..]);
+        (at, plain) = (at + written, plain + c.len_utf8());
+    }
+    at
 }
 
 /// A string without its escapes.
 fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(i) = rest.find('\\') {
-        out.push_str(&rest[..i]);
-        let escape = &rest[i + 1..];
-        let (c, len) = match escape.chars().next() {
-            Some('n') => ('\n', 1),
-            Some('r') => ('\r', 1),
-            Some('t') => ('\t', 1),
-            Some(c @ ('"' | '\'' | '\\' | '/')) => (c, 1),
-            Some('u') => code(&escape[1..]).map_or(('\\', 0), |(c, len)| (c, len + 1)),
-            _ => ('\\', 0),
-        };
+    while !rest.is_empty() {
+        let (c, len) = first(rest);
         out.push(c);
-        rest = &escape[len..];
+        rest = &rest[len..];
     }
-    out + rest
+    out
+}
+
+/// The first character of a text that is not empty, without its escape, and the length of both.
+fn first(text: &str) -> (char, usize) {
+    let mut chars = text.chars();
+    match (chars.next().unwrap_or_default(), chars.next()) {
+        ('\\', Some('n')) => ('\n', 2),
+        ('\\', Some('r')) => ('\r', 2),
+        ('\\', Some('t')) => ('\t', 2),
+        ('\\', Some(c @ ('"' | '\'' | '\\' | '/'))) => (c, 2),
+        ('\\', Some('u')) => code(&text[2..]).map_or(('\\', 1), |(c, len)| (c, len + 2)),
+        (c, _) => (c, c.len_utf8()),
+    }
 }
 
 /// The character of `0077` or `{77}`, and the length of that.

@@ -98,3 +98,21 @@ fn codes_and_hashes_vanish() {
         assert_eq!(redact_text(text), text);
     }
 }
+
+/// A string with escapes changes only where its secret stands.
+#[test]
+fn the_rest_of_a_string_with_escapes_stays_as_it_is() {
+    for (text, shown) in [
+        (
+            r#"Error("\ud83d\ude00\nuser,password\nada,Zq7hX2vT\n")"#,
+            r#"Error("\ud83d\ude00\nuser,password\nada,[REDACTED]\n")"#,
+        ),
+        (
+            r#"x: "\x41 a\/b \u0041\nuser,password\nada,Zq7hX2vT\nfor \e[0m\/""#,
+            r#"x: "\x41 a\/b \u0041\nuser,password\nada,[REDACTED]\nfor \e[0m\/""#,
+        ),
+    ] {
+        assert_eq!(redact_text(text), shown);
+        assert_eq!(redact_text(shown), shown);
+    }
+}
