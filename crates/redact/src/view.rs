@@ -26,8 +26,9 @@ use crate::{
 /// A redacted view of JSON. `Display` prints JSON, `Serialize` gives the same structure.
 ///
 /// Printed text that would be longer than the [rules](super::Rules) allow ends with
-/// `...[truncated]`. Serialised values are bounded by them in depth, number of values and bytes of
-/// strings.
+/// `...[truncated]`. A serialised view is bounded in depth, number of values and bytes: its keys and
+/// strings together have at most that many, and one such mark. Escapes, punctuation, numbers and
+/// `[REDACTED]` come on top of that, for each value.
 #[derive(Clone, Copy)]
 pub struct Redacted<'a> {
     rules: &'a Rules,
@@ -169,28 +170,32 @@ impl<'r> Walk<'r> {
             (text, more) = visible(text, self.limits.string);
             cut |= more;
         }
-        self.bytes.set(self.bytes.get().saturating_sub(text.len()));
-        if cut {
-            text.to_mut().push_str(TRUNCATED);
+        let fits = floor(&text, self.bytes.get());
+        if cut || fits < text.len() {
+            let head = text.to_mut();
+            head.truncate(fits);
+            head.push_str(TRUNCATED);
         }
+        self.bytes.set(self.bytes.get().saturating_sub(text.len()));
         text
     }
 
     /// The beginning of data that is not read.
     fn media<'t>(&self, data: &'t str) -> Cow<'t, str> {
-        let (head, cut) = prefix(data, self.limits.string);
+        let head = prefix(data, self.limits.string).0;
+        let head = &head[..floor(head, self.bytes.get())];
         self.bytes.set(self.bytes.get().saturating_sub(head.len()));
-        match cut {
+        match head.len() < data.len() {
             true => Cow::Owned([head, TRUNCATED].concat()),
             false => Cow::Borrowed(head),
         }
     }
 
-    /// Counts a value of at least `bytes`; false once there were too many.
-    fn admit(&self, bytes: usize) -> bool {
+    /// Counts a value; false once there were too many.
+    fn admit(&self) -> bool {
         let (nodes, left) = (self.nodes.get(), self.bytes.get());
         self.nodes.set(nodes.saturating_sub(1));
-        self.bytes.set(left.saturating_sub(bytes));
+        self.bytes.set(left.saturating_sub(1));
         nodes > 0 && left > 0
     }
 }
@@ -234,7 +239,7 @@ impl<'w> Node<'w> {
         let rules = self.walk.rules;
         let members = Members::of(rules, map);
         for (key, value) in map {
-            if !self.walk.admit(key.len()) {
+            if !self.walk.admit() {
                 out.serialize_entry("...", TRUNCATED)?;
                 break;
             }
@@ -263,7 +268,7 @@ impl<'w> Node<'w> {
         let mut out = s.serialize_seq(None)?;
         let mut arguments = Arguments::new(self.walk.rules, items.len(), self.role == Role::Names);
         for (index, value) in items.iter().enumerate() {
-            if !self.walk.admit(1) {
+            if !self.walk.admit() {
                 out.serialize_element(TRUNCATED)?;
                 break;
             }

@@ -141,6 +141,7 @@ const NASTY: &[&str] = &[
     "masterauth ", "sentinel auth-pass a ", "a\tTRUE\t", "a\tTRUE\t/\tTRUE\t1\ta\tb\n", "SetBasicAuth(\"ada\", ", "login('a', '", "MNEMONIC=legal ", "legal ",
     "phrase legal winner ", "ParameterKey=DBPassword,ParameterValue=", "Unseal Key 1: ", "token=FlyV1 fm2_a1b2c3 ", "\"required\": [\"password\", ", "> name: token\n> value: ",
     "data:image/png;base64,", "\u{1b}[33mname\u{1b}[0m: token ", "\u{1b}[33mvalue\u{1b}[0m: ", "private String password;\n",
+    "\"name\":\"password\",\" \\\n", "$ \\\nSome(\"kind\":\"Secret\",",
     "- name: password\n", "password (", "password for ", "password | ", "\u{201c}password\u{201d}:\u{201c}",
 ];
 
@@ -336,6 +337,25 @@ fn output_is_bounded_in_depth_nodes_and_string_length() {
     let bulk = Value::Array(vec![json!("a".repeat(300)); 1_000]);
     assert_eq!(Redacted::of(&bulk).to_string().len(), MAX_BYTES);
     assert!(serde_json::to_string(&Redacted::of(&bulk)).unwrap().len() < 2 * MAX_BYTES);
+}
+
+/// A value that is serialised has no more bytes of strings than a view, and a mark.
+#[test]
+fn long_strings_and_keys_of_a_serialised_view_are_bounded() {
+    let rules = Rules::new().with_max_bytes(64).unwrap();
+    let rules = rules.with_max_string(1 << 16).unwrap();
+    let long = "ä".repeat(50_000);
+    for value in [
+        json!({ "text": long.as_str() }),
+        json!({ long.as_str(): 1 }),
+        json!([long.as_str(), long.as_str()]),
+        json!({ "data": "A".repeat(50_000), "mimeType": "image/png" }),
+    ] {
+        let shown = serde_json::to_string(&rules.json(&value)).unwrap();
+        assert!(shown.len() < 64 + 80, "{}", shown.len());
+    }
+    let fits = json!({ "a_name_of_forty_letters_in_this_object": "twelve bytes" });
+    assert_eq!(rules.json(&fits).to_string(), fits.to_string());
 }
 
 #[test]

@@ -187,7 +187,8 @@ impl Head {
         if line.trim_end().ends_with([',', ';', '{', '(']) {
             return None;
         }
-        let (mut cells, end) = row(text, start, sign)?;
+        // A quoted cell may have line ends: it is not looked for further than this.
+        let (mut cells, end) = row(&text[..floor(text, start + HEAD)], start, sign)?;
         // `failed: user,password`, `failed: | User | Password |`
         let first = cells.first_mut()?;
         let mut led = true;
@@ -257,7 +258,11 @@ impl Head {
             return false;
         };
         let line = last_line(behind(text, end, HEAD));
-        let cells = row(text, end - line.len(), self.sign);
+        let cells = row(
+            &text[..floor(text, end + HEAD)],
+            end - line.len(),
+            self.sign,
+        );
         let rule = is_rule(line);
         rule && line.contains('|') && !line.contains(['+', '='])
             || !rule && cells.is_some_and(|(cells, _)| cells.len() == self.count)
