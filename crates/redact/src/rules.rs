@@ -139,17 +139,20 @@ impl Rules {
     }
 
     /// Redacts words that begin with `prefix` and have at least `min_tail` letters, digits, `_` or
-    /// `-` after it: tokens of an own kind.
+    /// `-` after it: tokens of an own kind. `.`, `+`, `~` and `/` between those belong to the token,
+    /// and do not count.
     ///
     /// # Errors
     ///
-    /// If `prefix` is not 3 to 64 ASCII letters, digits, `_`, `-` or `.`, `min_tail` is above 256,
-    /// or there are too many entries.
+    /// If `prefix` is not 3 to 64 ASCII letters, digits, `_`, `-` or `.`, or does not begin with a
+    /// letter or digit, if `min_tail` is above 256, or there are too many entries.
     pub fn with_secret_prefix(self, prefix: &str, min_tail: usize) -> Result<Self, ConfigError> {
         const FIELD: &str = "secret_prefix";
         let fits = (3..=64).contains(&prefix.len()) && is_made_of(prefix, "_-.");
         let reason = "must be 3 to 64 ASCII letters, digits, `_`, `-` or `.`";
         refuse_if(!fits, FIELD, reason)?;
+        let mark = prefix.starts_with(['_', '-', '.']);
+        refuse_if(mark, FIELD, "must begin with a letter or digit")?;
         within(FIELD, min_tail, 0..=256)?;
         let text = prefix.into();
         self.add(FIELD, |custom| {
@@ -165,7 +168,8 @@ impl Rules {
     /// If no [rule](super::rules) has this id, or there are too many entries.
     pub fn without_rule(self, id: &str) -> Result<Self, ConfigError> {
         const FIELD: &str = "rule";
-        refuse_if(!rule::is_known(id), FIELD, format!("`{id}` is not a rule"))?;
+        let reason = format!("`{id}` is not a rule, see `toolcall_redact::rules()`");
+        refuse_if(!rule::is_known(id), FIELD, reason)?;
         self.add(FIELD, |custom| custom.off.push(id.into()))
     }
 
@@ -311,6 +315,14 @@ impl Rules {
     /// Returns whether a rule is not switched off.
     pub(super) fn allows(&self, rule: &str) -> bool {
         self.custom().off.iter().all(|off| **off != *rule)
+    }
+
+    /// The same rules, which keep no findings.
+    pub(super) fn silent(&self) -> Self {
+        match self.custom().log {
+            Some(_) => self.clone().edit(|custom| custom.log = None),
+            None => self.clone(),
+        }
     }
 
     /// Records what a rule has hidden, if a text is explained.

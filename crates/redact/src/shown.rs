@@ -74,7 +74,8 @@ pub(super) fn head<'t>(
     (head, cut)
 }
 
-/// The redacted view of a text that is JSON and has something to hide.
+/// The redacted view of a text that is JSON and has something to hide, with the white space around
+/// it.
 pub(super) fn json(rules: &Rules, text: &str, nested: usize) -> Option<String> {
     let inner = text.trim_ascii();
     let (first, last) = (inner.bytes().next()?, inner.bytes().next_back()?);
@@ -91,5 +92,7 @@ pub(super) fn json(rules: &Rules, text: &str, nested: usize) -> Option<String> {
     };
     let walk = Walk::new(rules, limits, nested + 1);
     let view = serde_json::to_string(&walk.of(Source::Value(&value))).ok()?;
-    walk.has_found().then_some(view)
+    let start = text.len() - text.trim_ascii_start().len();
+    let (before, after) = (&text[..start], &text[start + inner.len()..]);
+    walk.has_found().then(|| [before, &view, after].concat())
 }

@@ -132,3 +132,40 @@ fn rules_that_cannot_work_are_refused_and_the_field_is_named() {
         "harmless_key"
     );
 }
+
+#[test]
+fn an_own_prefix_finds_its_tokens_or_is_refused() {
+    for prefix in ["_acme_", "-acme-", ".acme."] {
+        let error = Rules::new().with_secret_prefix(prefix, 8).unwrap_err();
+        assert!(
+            error.reason().contains("begin with a letter or digit"),
+            "{error}"
+        );
+    }
+    for prefix in ["eyJacme_", "4cme.live-", "sk-acme-"] {
+        let rules = Rules::new().with_secret_prefix(prefix, 8).unwrap();
+        let found = rules.explain(&format!("by {prefix}1234abcd"));
+        assert_eq!(found[0].rule(), "own-prefix");
+    }
+}
+
+/// Only the characters that the docs name count for `min_tail`.
+#[test]
+fn marks_of_other_kinds_do_not_count_for_the_length_of_an_own_token() {
+    let rules = Rules::new().with_secret_prefix("acme_", 8).unwrap();
+    for text in ["acme_a.b/c+d~e", "acme_1234/src/"] {
+        assert_eq!(rules.redact_text(text), text);
+    }
+    assert_eq!(rules.redact_text("acme_v1.ab+cd/ef"), "[REDACTED]");
+    assert_eq!(rules.redact_text("acme_ab-cd_ef"), "[REDACTED]");
+}
+
+#[test]
+fn white_space_around_json_stays() {
+    let line = "{\"password\":\"hunter2\"}";
+    let shown = "{\"password\":\"[REDACTED]\"}";
+    for (before, after) in [("", "\n"), ("  ", "\r\n"), ("\n\t", "")] {
+        let text = [before, line, after].concat();
+        assert_eq!(redact_text(&text), [before, shown, after].concat());
+    }
+}

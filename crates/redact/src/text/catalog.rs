@@ -28,6 +28,7 @@ pub(crate) const MANIFEST: &str = "manifest";
 pub(crate) const KEY: &str = "key";
 pub(crate) const MEMBER: &str = "member";
 pub(crate) const ELEMENT: &str = "element-of-array";
+pub(crate) const BASE64: &str = "base64";
 pub(crate) const OWN: &str = "own-prefix";
 
 /// The rules of runs in their order, and where each looks: the first that finds something counts. A
@@ -52,7 +53,7 @@ pub(crate) const RUNS: &[(Row, Find)] = &[
     (("jwt", "a JWT or JWE", "eyJhbGciOiJIUzI1NiJ9.§eyJzdWIiOiIxIn0.dBjftJeZ4CVP", "eyJ"), Tokens),
     (("composed", "keys and hashes with marks inside", "{SSHA}DkMTwBl+a/3DQTxCYEApdUtNXGgdUac3", "{SSHA}"), Each(token::composed)),
     (("beside-id", "the secret key beside the id of an AWS key", "AKIA1 / 6eOW4lhoDVqMRoUjJ45HlpVxrtqtDC5oQ+r0ggGT", "id / 6eOW4lhoDVqMRoUjJ45HlpVxrtqtDC5oQ+r0ggGT"), Each(token::beside_id)),
-    (("base64", "Base64 of a text that has a secret", "cGFzc3dvcmQ6IGh1bnRlcjIKaG9zdDogZGI=", "VGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), Each(encoded::find)),
+    ((BASE64, "Base64 of a text that has a secret", "cGFzc3dvcmQ6IGh1bnRlcjIKaG9zdDogZGI=", "VGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), Each(encoded::find)),
     (("sentence", "a secret that a sentence tells", "the password is hunter2", "the password is required"), Each(prose::find)),
 ];
 

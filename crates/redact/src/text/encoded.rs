@@ -38,7 +38,8 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     // The lines are not decoded again one by one.
     scan.decoded.set(end);
     let inner = decoder.text()?;
-    let found = shown::redacted(run.rules, &inner, scan.nested + 1) != inner;
+    // What is decoded is not hidden itself, and no finding.
+    let found = shown::redacted(&run.rules.silent(), &inner, scan.nested + 1) != inner;
     found.then(|| run.at..skip(text, end, |c| c == '='))
 }
 

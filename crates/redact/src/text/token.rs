@@ -53,6 +53,16 @@ const FORMS: &[Form] = &[
 
 /// The rule and the length of the token that `rest`, of a run, begins with.
 fn length(run: Run<'_>, rest: &str) -> Option<(&'static str, usize)> {
+    let mut own = run.rules.prefixes().iter();
+    let own = own.find_map(|prefix| {
+        let len = tail(rest.strip_prefix(&*prefix.text)?);
+        let token = &rest[prefix.text.len()..][..len];
+        let fits = token.chars().filter(|c| is_plain(*c)).count() >= prefix.min_tail;
+        fits.then_some((OWN, prefix.text.len() + len))
+    });
+    if own.is_some() {
+        return own;
+    }
     if rest.starts_with("eyJ") && run.rules.allows("jwt") {
         return is_json_token(rest).then(|| ("jwt", tail(rest)));
     }
@@ -60,18 +70,11 @@ fn length(run: Run<'_>, rest: &str) -> Option<(&'static str, usize)> {
     if let Some((form, _)) = forms.find(|(form, is)| is(rest) && run.rules.allows(form)) {
         return Some((form, tail(rest)));
     }
-    let mut own = run.rules.prefixes().iter();
-    let own = own.find_map(|prefix| {
-        let len = tail(rest.strip_prefix(&*prefix.text)?);
-        (len >= prefix.min_tail).then_some((OWN, prefix.text.len() + len))
-    });
-    own.or_else(|| {
-        let vendors = vendors::beginning_as(rest.as_bytes());
-        let vendors = vendors.filter(|vendor| rest.len() >= MIN && fits(*vendor, rest));
-        let vendors = vendors.filter(|(id, ..)| run.rules.allows(id));
-        let (id, prefix, ..) = vendors.max_by_key(|(_, prefix, ..)| prefix.len())?;
-        Some((id, prefix.len() + tail(&rest[prefix.len()..])))
-    })
+    let vendors = vendors::beginning_as(rest.as_bytes());
+    let vendors = vendors.filter(|vendor| rest.len() >= MIN && fits(*vendor, rest));
+    let vendors = vendors.filter(|(id, ..)| run.rules.allows(id));
+    let (id, prefix, ..) = vendors.max_by_key(|(_, prefix, ..)| prefix.len())?;
+    Some((id, prefix.len() + tail(&rest[prefix.len()..])))
 }
 
 fn fits((_, prefix, kind, min): Vendor, rest: &str) -> bool {

@@ -78,6 +78,24 @@ fn findings_of_json_name_their_rules_and_debug_shows_no_secret() {
     assert_eq!(own.explain("by acme_123456")[0].rule(), "own-prefix");
 }
 
+/// What is encoded is hidden as a whole, by one rule.
+#[test]
+fn an_encoded_secret_is_explained_once_and_only_if_it_is_hidden() {
+    for text in [
+        "cGFzc3dvcmQ6IGh1bnRlcjIKaG9zdDogZGI=",
+        "dXNlcjogYWRhCnBhc3N3b3JkOiBodW50ZXIy",
+    ] {
+        let found = Rules::new().explain(text);
+        assert_eq!(
+            found.iter().map(|f| f.rule()).collect::<Vec<_>>(),
+            ["base64"]
+        );
+        let others = Rules::new().without_rule("base64").unwrap();
+        assert_eq!(others.redact_text(text), text);
+        assert_eq!(others.explain(text), []);
+    }
+}
+
 #[test]
 fn each_secret_of_the_corpus_is_explained() {
     let known: Vec<_> = rules().map(|rule| rule.id()).collect();
@@ -97,7 +115,10 @@ fn each_secret_of_the_corpus_is_explained() {
 #[test]
 fn an_id_of_no_rule_is_refused() {
     let error = Rules::new().without_rule("pears").unwrap_err();
-    assert_eq!(error.to_string(), "invalid `rule`: `pears` is not a rule");
+    assert_eq!(
+        error.to_string(),
+        "invalid `rule`: `pears` is not a rule, see `toolcall_redact::rules()`"
+    );
 }
 
 /// `UPDATE_EXPECT=1 cargo test -p toolcall-redact` writes the page.
