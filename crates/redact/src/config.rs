@@ -13,7 +13,8 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// An error of the setting `field`. The reason goes on where the name ends: `is not above 0`.
+    /// Makes an error of the setting `field`. The reason goes on where the name ends: `is not
+    /// above 0`.
     pub fn new(field: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Self {
         Self {
             field: field.into(),
@@ -21,18 +22,18 @@ impl ConfigError {
         }
     }
 
-    /// The same reason, for a setting that its user knows by another name.
+    /// Returns an error with the same reason, for a setting that its user knows by another name.
     #[must_use]
     pub fn with_field(self, field: impl Into<Cow<'static, str>>) -> Self {
         Self::new(field, self.reason)
     }
 
-    /// The name of the setting.
+    /// Returns the name of the setting.
     pub fn field(&self) -> &str {
         &self.field
     }
 
-    /// Why the setting cannot work.
+    /// Returns the reason why the setting cannot work.
     pub fn reason(&self) -> &str {
         &self.reason
     }

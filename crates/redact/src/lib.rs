@@ -1,9 +1,9 @@
 //! Keeping secrets and bulk out of everything that people and log stores read.
 //!
 //! [`Redacted`] is a lazy view of JSON: it works while it is printed or serialised, costs nothing
-//! before, and never copies the value. [`redact_text`] finds secrets in free text by their form.
-//! [`Rules`] decide what is a secret and how much of the rest is shown; all free functions use the
-//! built-in rules.
+//! before, and does not clone the `Value`. [`redact_text`] finds secrets in free text by their
+//! form. [`Rules`] decide what is a secret and how much of the rest is shown; all free functions
+//! use the built-in rules.
 //!
 //! ```
 //! use serde_json::json;
@@ -37,10 +37,11 @@
 //! | labels | `**Password:** x`, names and values with colours of a terminal between them |
 //! | sentences | `password is hunter2`, `the token abc123def456`: where the word after looks like a secret; one-time codes, recovery codes; recovery phrases of twelve words and more, in any quoting |
 //!
-//! Each secret is found by one of the [`rules`]. [`Rules::explain`] tells which, and
+//! Each secret is found by one of the [`rules`]. [`Rules::explain`] names it, and
 //! [`Rules::without_rule`] switches off one that hides an innocent text.
 //!
-//! A value ends at the quote that opened it, however many backslashes stand before both. Names are
+//! A value ends at the quote that opened it, however many backslashes stand before both. Without
+//! quotes it ends at white space: of `IBAN: DE02 1234`, an own name, only `DE02` is hidden. Names are
 //! compared without separators and invisible characters; Cyrillic, Greek, full-width and
 //! mathematical letters count as the Latin ones that they look like.
 //!
@@ -63,7 +64,17 @@
 //! The data of a picture or a sound in Base64 is not read as text: of a member `data` beside
 //! `mimeType`, of a `data:` URL, or with the beginning of PNG, JPEG, GIF or WebP.
 //!
+//! # Filters
+//!
+//! Give whole texts, not lines: private keys, tables and blocks are recognised by their lines
+//! together. Fed line by line, the body of a PEM block is shown.
+//!
+//! A formatter of `tracing` writes [`REDACTED`] for a field whose name
+//! [is sensitive](Rules::is_sensitive_key), and [`Rules::text`] of the value otherwise.
+//!
 //! # Limits
+//!
+//! [`redact_text`] has no bound of length: [`Rules::text`] has.
 //!
 //! Views escape characters that turn or hide others: those of the direction, those without a width,
 //! and line separators are shown as `\u{202e}`.
@@ -102,16 +113,16 @@ pub use self::{
 
 use self::rules::BUILT_IN;
 
-/// Replaces a secret.
+/// The text in the place of a secret.
 pub const REDACTED: &str = "[REDACTED]";
 
-/// Marks that something was cut away.
+/// The mark where something was cut away.
 pub const TRUNCATED: &str = "...[truncated]";
 
 /// The length of a string in characters; the rest is cut.
 pub const MAX_STRING: usize = 200;
 
-/// Deeper levels are shown as `"[...]"`.
+/// The number of levels of a view; deeper ones are shown as `"[...]"`.
 pub const MAX_DEPTH: usize = 16;
 
 /// The number of values of a view; the rest is left out.
@@ -136,8 +147,9 @@ pub fn is_sensitive_key(key: &str) -> bool {
     BUILT_IN.is_sensitive_key(key)
 }
 
-/// Text without the secrets that the built-in rules recognise. Borrows the text if
-/// nothing is found; a text that is JSON and has secrets is given back as compact JSON.
+/// Returns a text without the secrets that the built-in rules recognise. Borrows the text if
+/// nothing is found. A text that is JSON and has secrets is given back as compact JSON. The length
+/// is not bounded: see [`Rules::text`].
 ///
 /// ```
 /// use toolcall_redact::redact_text;

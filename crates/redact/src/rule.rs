@@ -23,7 +23,7 @@ impl Rule {
         self.id
     }
 
-    /// Returns what the rule finds, in words.
+    /// Returns a description of the secrets that the rule finds.
     pub fn finds(&self) -> &str {
         &self.finds
     }

@@ -22,7 +22,7 @@ use crate::{
 /// Added keys, words and prefixes together; more are refused.
 pub const MAX_ENTRIES: usize = 256;
 
-/// What is a secret, and how much of the rest is shown.
+/// The rules by which secrets are found, and the bounds of what is shown.
 ///
 /// The default has the built-in words and allocates nothing; a clone is one reference count.
 ///
@@ -31,16 +31,16 @@ pub const MAX_ENTRIES: usize = 256;
 /// use toolcall_redact::Rules;
 ///
 /// let rules = Rules::default()
-///     .with_sensitive_key("iban")?
+///     .with_sensitive_key("customer_no")?
 ///     .with_harmless_key("idempotency_key")?
 ///     .with_secret_prefix("acme_live_", 8)?
 ///     .with_max_string(500)?;
 ///
 /// let arguments =
-///     json!({ "iban": "DE02", "note": "by acme_live_1234abcd", "idempotency_key": "a" });
+///     json!({ "customer_no": 4711, "note": "by acme_live_1234abcd", "idempotency_key": "a" });
 /// assert_eq!(
 ///     rules.json(&arguments).to_string(),
-///     r#"{"iban":"[REDACTED]","idempotency_key":"a","note":"by [REDACTED]"}"#,
+///     r#"{"customer_no":"[REDACTED]","idempotency_key":"a","note":"by [REDACTED]"}"#,
 /// );
 /// # Ok::<(), toolcall_redact::ConfigError>(())
 /// ```
@@ -112,7 +112,7 @@ pub(super) struct Limits {
 pub(super) static BUILT_IN: Rules = Rules(None);
 
 impl Rules {
-    /// The built-in rules.
+    /// Returns the built-in rules.
     pub fn new() -> Self {
         Self::default()
     }
@@ -139,8 +139,8 @@ impl Rules {
     }
 
     /// Redacts words that begin with `prefix` and have at least `min_tail` letters, digits, `_` or
-    /// `-` after it: tokens of an own kind. `.`, `+`, `~` and `/` between those belong to the token,
-    /// and do not count.
+    /// `-` after it: tokens of an own kind. `.`, `+`, `~` and `/` between those belong to the
+    /// token, and do not count.
     ///
     /// # Errors
     ///
@@ -161,7 +161,7 @@ impl Rules {
     }
 
     /// Switches a built-in rule off: one that hides an innocent text, as [`explain`](Self::explain)
-    /// tells. Another rule may still find the same secret.
+    /// shows. Another rule may still find the same secret.
     ///
     /// # Errors
     ///
@@ -203,7 +203,8 @@ impl Rules {
         Ok(self.edit(|custom| custom.limits.nodes = values))
     }
 
-    /// Sets how many bytes a whole view has at most. Default: 16 KiB.
+    /// Sets how many bytes a printed view has at most, and the keys and strings of a serialised one.
+    /// Default: 16 KiB.
     ///
     /// # Errors
     ///
@@ -219,12 +220,13 @@ impl Rules {
         self.strength(key) != Strength::Harmless
     }
 
-    /// Text without its secrets. See [`redact_text`](super::redact_text).
+    /// Returns a text without its secrets. See [`redact_text`](super::redact_text).
     pub fn redact_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         shown::redacted(self, text, 0)
     }
 
-    /// Text without its secrets, cut after `max_chars` characters. Made when it is printed.
+    /// Returns a view of a text without its secrets, cut after `max_chars` characters. The work is
+    /// done when it is printed.
     pub fn text<'a>(&'a self, text: &'a str, max_chars: usize) -> RedactedText<'a> {
         RedactedText {
             rules: self,
@@ -259,7 +261,7 @@ impl Rules {
         kept.take()
     }
 
-    /// The view of any JSON value.
+    /// Returns the view of any JSON value.
     pub fn json<'a>(&'a self, value: &'a Value) -> Redacted<'a> {
         Redacted::new(self, Source::Value(value))
     }
@@ -295,7 +297,7 @@ impl Rules {
         }
     }
 
-    /// The view of a JSON object.
+    /// Returns the view of a JSON object.
     pub fn object<'a>(&'a self, object: &'a Map<String, Value>) -> Redacted<'a> {
         Redacted::new(self, Source::Map(object))
     }

@@ -26,9 +26,9 @@ use crate::{
 /// A redacted view of JSON. `Display` prints JSON, `Serialize` gives the same structure.
 ///
 /// Printed text that would be longer than the [rules](super::Rules) allow ends with
-/// `...[truncated]`. A serialised view is bounded in depth, number of values and bytes: its keys and
-/// strings together have at most that many, and one such mark. Escapes, punctuation, numbers and
-/// `[REDACTED]` come on top of that, for each value.
+/// `...[truncated]`. A serialised view is bounded in depth, number of values and bytes: its keys
+/// and strings together have at most that many, and one such mark. Escapes, punctuation, numbers
+/// and `[REDACTED]` come on top of that, for each value.
 #[derive(Clone, Copy)]
 pub struct Redacted<'a> {
     rules: &'a Rules,
@@ -42,12 +42,12 @@ pub(super) enum Source<'a> {
 }
 
 impl<'a> Redacted<'a> {
-    /// The view of an object by the built-in rules.
+    /// Returns the view of an object by the built-in rules.
     pub fn of_map(map: &'a Map<String, Value>) -> Self {
         BUILT_IN.object(map)
     }
 
-    /// The view of any value by the built-in rules.
+    /// Returns the view of any value by the built-in rules.
     pub fn of(value: &'a Value) -> Self {
         BUILT_IN.json(value)
     }
