@@ -26,8 +26,8 @@
 //!
 //! # Errors
 //!
-//! Those of the layer, or those of the inner service. Both have one type: around a tool whose error
-//! is not a [`ToolError`](crate::ToolError), put a [`NormalizeLayer`](crate::normalize) directly.
+//! The errors of the layer or of the inner service, of one type. Around a tool whose error is not a
+//! [`ToolError`](crate::ToolError), put a [`NormalizeLayer`](crate::normalize) directly.
 //!
 //! # Cancel safety
 //!
@@ -91,8 +91,8 @@ impl<S, L: Layer<S>> Layer<S> for Switch<L> {
 
 /// Service of a [`Switch`]: the layer's service, or the inner one.
 ///
-/// It is named by the layer: its service's name has that of the service below in it, and would
-/// double the name of the stack with each layer.
+/// The type's name has the layer and not the layer's service. The name of that service has the inner
+/// service in it, so each layer would double the name of a stack.
 #[non_exhaustive]
 pub enum Switched<L: Layer<S>, S> {
     /// The service of the layer.

@@ -111,7 +111,7 @@ const ALONE: &str = "bare, the HTTP client";
 fn alone() -> Candidate {
     super::candidate::<0>(ALONE, By::Bare, |_| {
         shared(service_fn(|call: ToolCall| async move {
-            black_box(call);
+            drop(black_box(call));
             let Ok(response) = Client.call(Request::default()).await;
             let body = response.into_body().collect().await?.to_bytes();
             black_box(body);

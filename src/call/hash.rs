@@ -63,7 +63,7 @@ impl Clone for Hash {
 /// Hashes a key with the process's own random seed, so that a caller cannot choose names that
 /// collide.
 ///
-/// The first word tells where the one part ends and the other begins, and which is missing.
+/// The first word holds the length of the server, and which part is missing.
 #[cold]
 pub(crate) fn hash_of(server: Option<&str>, name: Option<&str>) -> u64 {
     static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);

@@ -32,7 +32,8 @@
 //!   from the sending: a wait in a layer below is not part of it. Otherwise it does not count.
 //! - **It panics**: a failure; the panic passes.
 //! - **It ends after the breaker has changed its state**: the result is stale and decides nothing.
-//!   Weak failures are stale after a change of their principal's own circuit.
+//!   Weak failures are stale after a change of their principal's own circuit. So are those of calls
+//!   that began before the circuit of another principal of the key was forgotten.
 //!
 //! # Weak failures
 //!

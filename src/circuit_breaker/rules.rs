@@ -235,8 +235,8 @@ pub(super) struct Rules {
     pub(super) safe_probes: bool,
     /// A ping is sent in place of a probe.
     pub(super) pings: bool,
-    /// Those of breakers that are the health of servers: an outage that goes on counts again after
-    /// each open period.
+    /// Those of breakers that are the health of servers: each failed attempt to connect counts, and
+    /// not only the outage.
     pub(super) of_servers: bool,
 }
 

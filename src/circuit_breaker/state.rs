@@ -43,8 +43,8 @@ pub(super) struct Machine {
     successes: u32,
     /// Probes in a row that ended without a verdict.
     undecided: u32,
-    /// The outages of connections that have counted last, and when.
-    outages: Vec<(Outage, Duration)>,
+    /// The outages of connections that have counted last, and after which attempts to connect.
+    outages: Vec<(Outage, u64)>,
     /// The outage that it is open or half-open for.
     lost: Option<Outage>,
     /// The opening came from another process, and no result of this one led to it. For an open or
@@ -329,21 +329,18 @@ impl Machine {
     /// waits until the tool service connects again.
     fn has_counted(&mut self, outage: Option<&Outage>) -> bool {
         let Some(outage) = outage else { return false };
+        let attempt = outage.attempt();
         let known = self.outages.iter_mut().find(|(known, _)| known == outage);
         let Some((_, counted)) = known else {
             if self.outages.len() == MAX_OUTAGES {
                 self.outages.remove(0);
             }
-            self.outages.push((outage.clone(), self.now));
+            self.outages.push((outage.clone(), attempt));
             return false;
         };
         if self.state != BreakerState::HalfOpen {
-            let is_due = self.now >= counted.saturating_add(self.rules.open_for);
-            let counts = self.rules.of_servers && is_due && !outage.is_over();
-            if counts {
-                *counted = self.now;
-            }
-            return !counts;
+            let is_another = std::mem::replace(counted, attempt) != attempt && !outage.is_over();
+            return !(is_another && self.rules.of_servers);
         }
         self.probe_from = self.now;
         self.lost = watched(outage);

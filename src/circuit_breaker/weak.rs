@@ -101,7 +101,8 @@ impl Principals {
         self.circuits.retain(|_, own| {
             let keeps = keeps(own);
             if !keeps {
-                *epoch = own.machine.generation.max(*epoch) & EPOCHS;
+                // A probe of it may still run.
+                *epoch = (own.machine.generation + 1).max(*epoch) & EPOCHS;
             }
             keeps
         });

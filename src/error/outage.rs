@@ -70,6 +70,11 @@ impl Outage {
         self.0.retry.load(Relaxed) == OVER
     }
 
+    /// Returns a number that changes with each attempt to connect.
+    pub(crate) fn attempt(&self) -> u64 {
+        self.0.retry.load(Relaxed)
+    }
+
     /// Returns in how long a call makes the next attempt; `None` if that is not known.
     pub(crate) fn remaining(&self) -> Option<Duration> {
         match self.0.retry.load(Relaxed) {

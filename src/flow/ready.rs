@@ -3,7 +3,7 @@
 //! Such a layer is always ready: it must be able to refuse although the service below is not. So
 //! its `poll_ready` polls the inner service and keeps the result; its `call` finds the inner
 //! service ready and calls it in place, or moves the very instance that was polled, with its place
-//! in the queue, into the future. A refusal gives the reservation back at once.
+//! in the queue, into the future. A refusal gives the reservation back immediately.
 
 use std::{
     mem,

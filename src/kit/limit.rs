@@ -25,7 +25,7 @@ pub(crate) struct WaitLimit {
     held: Held,
 }
 
-/// The error of a call whose wait for a service was in vain.
+/// The error of a call that waited for a service and was not sent.
 #[derive(Debug)]
 pub(crate) enum Unready {
     /// The wait was ended.

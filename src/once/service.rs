@@ -84,13 +84,16 @@ pub struct InOnce {
 crate::text::opaque_debug!({} InOnce);
 crate::text::opaque_debug!({} Kept);
 
+/// The flight of a call, and the call in it.
+type Entered = (Flight<Key, Kept>, InOnce);
+
 /// The call at its key. `None`: it passes, as it starts nothing, may run twice, or has no key to be
 /// compared by.
 fn enter(
     rules: &Arc<Rules>,
     call: &mut ToolCall,
     answer: TypeId,
-) -> Result<Option<(Flight<Key, Kept>, InOnce)>, ToolError> {
+) -> Result<Option<Entered>, ToolError> {
     let id = call.once_key().map(Box::<str>::from);
     let is_compared = || !rules.within.is_zero() && call.replay_safety() != ReplaySafety::Safe;
     // Arguments that are too deep are never sent; and a call that waits for a job starts nothing.

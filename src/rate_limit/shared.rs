@@ -36,7 +36,7 @@ impl OwnCooldown {
             is_cleared,
         } = gate.with(|gate| {
             let own = gate.own;
-            // A clearing is told once.
+            // A clearing is reported once.
             gate.own.is_cleared = false;
             own
         });

@@ -847,41 +847,36 @@ fn a_change_that_is_over_at_once_does_not_stay_in_the_snapshot() {
     assert_eq!(all.borrow()[0].state, Unavailable);
 }
 
-/// D3, Z2: an outage is one failure, however many attempts to connect fail in it. One that goes on
-/// counts again after each probe period.
+/// D3, X6: an attempt to connect is one failure, however many calls wait for it. A server that
+/// refuses three attempts is unavailable.
 #[tokio::test(start_paused = true)]
-async fn attempts_to_connect_are_one_failure_of_their_outage() {
+async fn an_attempt_to_connect_is_one_failure_however_many_calls_wait_for_it() {
     for refuses in [false, true] {
         let health = Health::builder().with_refusal(refuses).build().unwrap();
         let (bench, outage) = (Bench::new(health), Outage::new());
-        let fails = async |seconds: u64| {
-            outage.retry_after(secs(seconds));
-            let error = ToolError::new(ErrorKind::ConnectionFailed, "closed");
-            bench.set(Step::error(error.with_outage(&outage)));
-            bench.call().await.unwrap_err();
+        let fail = async |calls: usize| {
+            for _ in 0..calls {
+                let error = ToolError::new(ErrorKind::ConnectionFailed, "closed");
+                bench.set(Step::error(error.with_outage(&outage)));
+                bench.call().await.unwrap_err();
+            }
         };
-        for seconds in 1..=20 {
-            fails(seconds).await;
-        }
         let reason = Some(Reason::ConnectionFailed);
-        bench.is(Degraded, 1, reason);
-        for failures in [2, 3] {
-            advance(secs(30)).await;
-            fails(1).await;
-            let state = if failures == 3 { Unavailable } else { Degraded };
-            bench.is(state, failures, reason);
+        for (failures, state) in [(1, Degraded), (2, Degraded)] {
+            outage.retry_after(secs(failures));
+            fail(20).await;
+            bench.is(state, failures as u32, reason);
         }
+        outage.retry_after(secs(3));
+        fail(1).await;
+        bench.is(Unavailable, 3, reason);
         outage.end();
+        advance(secs(30)).await;
         bench.set(Step::ok(()));
         bench.call().await.unwrap();
         bench.is(Available, 0, None);
         // One that is over does not count again.
-        fails(0).await;
-        outage.end();
-        advance(secs(30)).await;
-        let late = ToolError::new(ErrorKind::ConnectionFailed, "closed");
-        bench.set(Step::error(late.with_outage(&outage)));
-        bench.call().await.unwrap_err();
+        fail(1).await;
         assert!(bench.health.server("docs").unwrap().failures <= 1);
     }
 }

@@ -482,27 +482,19 @@ async fn calls_lost_with_one_connection_make_no_server_unavailable() {
     let seen = health.server("docs").unwrap();
     assert_eq!((seen.state, seen.failures), (Availability::Degraded, 1));
 
-    // Nor do attempts to connect; a server that stays away is unavailable.
-    for (calls, state) in [
-        (20, Availability::Degraded),
-        (60, Availability::Unavailable),
-    ] {
-        for _ in 0..calls {
-            tools.clone().oneshot(hang()).await.unwrap_err();
-            sleep(Duration::from_secs(1)).await;
-        }
-        assert_eq!(health.server("docs").unwrap().state, state);
+    // A server that stays away is unavailable.
+    for _ in 0..10 {
+        tools.clone().oneshot(hang()).await.unwrap_err();
+        sleep(Duration::from_secs(1)).await;
     }
+    let seen = health.server("docs").unwrap();
+    assert_eq!(seen.state, Availability::Unavailable);
 }
 
 /// D2: a registry that refuses calls probes when the connection is back.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_was_refused_is_used_again_soon() {
-    for (seconds, state) in [
-        (3, Availability::Degraded),
-        (10, Availability::Degraded),
-        (90, Availability::Unavailable),
-    ] {
+    for seconds in [3, 10, 60] {
         let (lab, health) = (Lab::new(), Health::builder().with_refusal(true));
         let health = health.build().unwrap();
         let tools = BoxCloneSyncService::new(health.layer().layer(lab.mcp()));
@@ -512,7 +504,7 @@ async fn a_server_that_was_refused_is_used_again_soon() {
         let took = first_success(&tools, call, async || {
             sleep(Duration::from_secs(seconds)).await;
             let seen = health.server("docs").unwrap();
-            assert_eq!(seen.state, state);
+            assert_eq!(seen.state, Availability::Unavailable);
             lab.set(How::Works);
         })
         .await;

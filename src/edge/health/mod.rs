@@ -23,11 +23,10 @@
 //! An answer counts when it comes, whenever its call began. A failure does not count if the server
 //! has come back, or its calls have begun to be refused, since the call began.
 //!
-//! Calls that were lost with one connection, and the attempts to connect that failed after that,
-//! are one failure ([`ToolError::outage`](crate::ToolError::outage)). An outage that goes on is
-//! another failure after each [probe period](HealthBuilder::with_probe_period). A failed probe is
-//! not another failure if the tool service reports when it connects again: calls are refused until
-//! then.
+//! Calls that were lost with one connection are one failure
+//! ([`ToolError::outage`](crate::ToolError::outage)). So is each attempt to connect that failed
+//! after that, however many calls waited for it. A failed probe is not another failure if the tool
+//! service reports when it connects again: calls are refused until then.
 //!
 //! # Refusing calls
 //!

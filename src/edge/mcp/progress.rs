@@ -1,11 +1,11 @@
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex},
 };
 
 use rmcp::{
     ClientHandler, RoleClient,
-    model::{ProgressNotificationParam, ProgressToken},
+    model::{NumberOrString, ProgressNotificationParam, ProgressToken},
     service::NotificationContext,
 };
 
@@ -62,7 +62,25 @@ struct Routes {
     /// Calls that are being sent: rmcp has chosen their tokens and has not returned them yet.
     sending: usize,
     /// Notifications that came before their token was known.
-    early: Vec<ProgressNotificationParam>,
+    early: VecDeque<ProgressNotificationParam>,
+}
+
+impl Routes {
+    /// Keeps a notification for a call that is being sent. Its token is one of rmcp's numbers.
+    fn keep(&mut self, notification: &ProgressNotificationParam) {
+        let length = notification.message.as_ref().map_or(0, String::len);
+        let is_number = matches!(notification.progress_token.0, NumberOrString::Number(_));
+        if !is_number || length > MAX_EARLY_BYTES {
+            return;
+        }
+        // The oldest may be of a call that has ended.
+        if self.early.len() == MAX_EARLY {
+            self.early.pop_front();
+        }
+        let mut kept = notification.clone();
+        kept.meta = None;
+        self.early.push_back(kept);
+    }
 }
 
 impl McpProgress {
@@ -75,10 +93,8 @@ impl McpProgress {
     pub fn report(&self, notification: &ProgressNotificationParam) {
         let mut routes = lock(&self.routes);
         let to = routes.calls.get(&notification.progress_token).cloned();
-        let length = notification.message.as_ref().map_or(0, String::len);
-        let is_kept = routes.early.len() < MAX_EARLY && length <= MAX_EARLY_BYTES;
-        if to.is_none() && routes.sending > 0 && is_kept {
-            routes.early.push(notification.clone());
+        if to.is_none() && routes.sending > 0 {
+            routes.keep(notification);
         }
         drop(routes);
         if let Some(to) = to {
@@ -143,13 +159,17 @@ pub(super) struct Expected {
 impl Expected {
     /// Routes notifications with this token to the call, until the route is dropped.
     pub(super) fn route(self, token: ProgressToken) -> Route {
-        let mut routes = lock(&self.all.routes);
-        routes.calls.insert(token.clone(), self.to.clone());
-        let of_call = |early: &mut ProgressNotificationParam| early.progress_token == token;
-        let early: Vec<_> = routes.early.extract_if(.., of_call).collect();
-        drop(routes);
-        for notification in &early {
-            self.to.report(notification);
+        // Those that came first are reported first.
+        loop {
+            let mut routes = lock(&self.all.routes);
+            let is_of_call = |early: &ProgressNotificationParam| early.progress_token == token;
+            let Some(first) = routes.early.iter().position(is_of_call) else {
+                routes.calls.insert(token.clone(), self.to.clone());
+                break;
+            };
+            let early = routes.early.remove(first);
+            drop(routes);
+            early.iter().for_each(|early| self.to.report(early));
         }
         let all = self.all.clone();
         Route { all, token }
@@ -248,8 +268,6 @@ impl ClientHandler for McpNotifications {
 
 #[cfg(test)]
 mod tests {
-    use rmcp::model::NumberOrString;
-
     use super::*;
 
     fn token(n: i64) -> ProgressToken {
@@ -285,6 +303,9 @@ mod tests {
         assert_eq!(lock(&all.routes).early.len(), 0);
         let call = all.expect(to);
         all.report(&early.clone().with_message("x".repeat(MAX_EARLY_BYTES + 1)));
+        let named = ProgressToken(NumberOrString::String("x".repeat(1 << 20).into()));
+        all.report(&ProgressNotificationParam::new(named, 0.5));
+        assert_eq!(lock(&all.routes).early.len(), 0);
         (0..100).for_each(|_| all.report(&early));
         assert_eq!(lock(&all.routes).early.len(), MAX_EARLY);
         drop(call);

@@ -81,7 +81,7 @@ const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";
 /// | `.poll_config.job_values` | names and JSONPaths of such values, where they are other fields; they go before arguments |
 /// | `.poll_config.status_field_path`, `result_field_path`, `error_field_path` | JSONPaths, with or without `$`; of the state (`$.status`), the result and the reason |
 /// | `.poll_config.completed_values`, `failed_values` | states that end a job; `["completed"]` and `["failed"]` by default |
-/// | `.poll_config.interval_seconds`, `backoff_multiplier`, `max_interval_seconds`, `max_attempts` | as [`PollLayer`] has them: 1, 1.5, 30, 60. Also `initial_interval_seconds`, `poll_interval_seconds`, `max_poll_attempts` |
+/// | `.poll_config.interval_seconds`, `backoff_multiplier`, `max_interval_seconds`, `max_attempts` | as [`PollLayer`](crate::poll::PollLayer) has them: 1, 1.5, 30, 60. Also `initial_interval_seconds`, `poll_interval_seconds`, `max_poll_attempts` |
 ///
 /// Any other field is an error; `null` is a field that is not there.
 #[derive(Clone, Debug)]
