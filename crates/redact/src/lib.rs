@@ -41,8 +41,8 @@
 //! [`Rules::without_rule`] switches off one that hides an innocent text.
 //!
 //! A value ends at the quote that opened it, however many backslashes stand before both. Without
-//! quotes it ends at white space: of `IBAN: DE02 1234`, an own name, only `DE02` is hidden. Names are
-//! compared without separators and invisible characters; Cyrillic, Greek, full-width and
+//! quotes it ends at white space: of `IBAN: DE02 1234`, an own name, only `DE02` is hidden. Names
+//! are compared without separators and invisible characters; Cyrillic, Greek, full-width and
 //! mathematical letters count as the Latin ones that they look like.
 //!
 //! # What is not promised

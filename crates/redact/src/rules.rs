@@ -203,8 +203,8 @@ impl Rules {
         Ok(self.edit(|custom| custom.limits.nodes = values))
     }
 
-    /// Sets how many bytes a printed view has at most, and the keys and strings of a serialised one.
-    /// Default: 16 KiB.
+    /// Sets how many bytes a printed view has at most, and the keys and strings of a serialised
+    /// one together. Default: 16 KiB.
     ///
     /// # Errors
     ///
