@@ -372,7 +372,7 @@ const FORMS: &[(&str, &str)] = &[
     ("{\n  \"password\": \"{}\",\n  \"a\": 1,\n oops", "oops"), ("password = {}\r\nuser = a", "user = a"), ("password\u{a0}=\u{a0}{}", "password"), ("ＰＡＳＳＷＯＲＤ＝{}", "ＰＡＳＳＷＯＲＤ"),
 ];
 
-/// Tokens that are told by their looks, wherever they stand.
+/// Tokens are recognised by their form, wherever they stand.
 #[rustfmt::skip]
 const TOKENS: &[&str] = &[
     "AKIAIOSFODNN7EXAMPLE", "ASIAIOSFODNN7EXAMPLE", "AIzaSyA1234567890abcdefghijklmnopqrstuv", "ya29.a0AfH6SMBx1234567", "GOCSPX-abcdefghijklmnopqrst",
@@ -407,7 +407,7 @@ fn secrets_vanish_and_what_stands_around_them_stays() {
 }
 
 #[test]
-fn tokens_are_told_by_their_looks() {
+fn tokens_are_recognised_by_their_form() {
     let mut wrong = String::new();
     for token in TOKENS {
         for text in [

@@ -54,7 +54,7 @@ pub(crate) const RUNS: &[(Row, Find)] = &[
     (("composed", "keys and hashes with marks inside", "{SSHA}DkMTwBl+a/3DQTxCYEApdUtNXGgdUac3", "{SSHA}"), Each(token::composed)),
     (("beside-id", "the secret key beside the id of an AWS key", "AKIA1 / 6eOW4lhoDVqMRoUjJ45HlpVxrtqtDC5oQ+r0ggGT", "id / 6eOW4lhoDVqMRoUjJ45HlpVxrtqtDC5oQ+r0ggGT"), Each(token::beside_id)),
     ((BASE64, "Base64 of a text that has a secret", "cGFzc3dvcmQ6IGh1bnRlcjIKaG9zdDogZGI=", "VGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), Each(encoded::find)),
-    (("sentence", "a secret that a sentence tells", "the password is hunter2", "the password is required"), Each(prose::find)),
+    (("sentence", "a secret in a sentence", "the password is hunter2", "the password is required"), Each(prose::find)),
 ];
 
 /// The other rules but those of [`vendors`](super::vendors): of tokens, of tables and blocks, of
