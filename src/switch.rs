@@ -4,8 +4,8 @@
 //! `Debug` of the inner service unchanged, claims nothing and emits no event. It allocates nothing.
 //!
 //! The service's type is the same, on or off. Unlike tower's `option_layer`, it names the inner
-//! service once: a stack of `n` switches has a type name of `n` parts, where one of tower's `Either`
-//! has 2ⁿ.
+//! service once: a stack of `n` switches has a type name of `n` parts, where one of tower's
+//! `Either` has 2ⁿ.
 //!
 //! # Example
 //!
@@ -91,8 +91,8 @@ impl<S, L: Layer<S>> Layer<S> for Switch<L> {
 
 /// Service of a [`Switch`]: the layer's service, or the inner one.
 ///
-/// The type's name has the layer and not the layer's service. The name of that service has the inner
-/// service in it, so each layer would double the name of a stack.
+/// The type's name has the layer and not the layer's service. The name of that service has the
+/// inner service in it, so each layer would double the name of a stack.
 #[non_exhaustive]
 pub enum Switched<L: Layer<S>, S> {
     /// The service of the layer.

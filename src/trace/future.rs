@@ -1,5 +1,5 @@
-//! Not a [`Sent`](crate::flow), because the span is entered around each poll and the drop, and a call
-//! without a listener has no ticket to pay for.
+//! Not a [`Sent`](crate::flow), because the span is entered around each poll and the drop, and a
+//! call without a listener has no ticket to pay for.
 
 use std::{
     fmt,

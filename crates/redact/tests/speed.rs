@@ -1,4 +1,5 @@
-//! How fast redaction is: `cargo test --release -p toolcall-redact --test speed -- --nocapture --ignored`.
+//! How fast redaction is: `cargo test --release -p toolcall-redact --test speed -- --nocapture
+//! --ignored`.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::{hint::black_box, time::Instant};

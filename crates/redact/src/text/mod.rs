@@ -2,8 +2,8 @@
 //!
 //! [`pass`] goes over the runs of a text: letters, digits and the marks of [`bytes::is_run`]. Each
 //! run is given to the rules of the [`catalog`], one after the other. A rule returns the place of a
-//! secret that begins in the run or is announced by it; the first answer counts. Most runs of prose reach
-//! no detector: [`filter`] sorts them out.
+//! secret that begins in the run or is announced by it; the first answer counts. Most runs of prose
+//! reach no detector: [`filter`] sorts them out.
 //!
 //! | what | modules |
 //! |---|---|
@@ -14,9 +14,9 @@
 //! | sentences | `prose` |
 //!
 //! They share `bytes` (moving along a text), `quote` (where a string ends), `value` (where a value
-//! ends), `look` (what a word looks like) and `shape` (what a value is made of). A detector reads a bounded number of bytes around its
-//! run, or a secret that the scan then skips, so that the time is linear: hence [`Run::ahead`],
-//! [`Run::behind`] and [`value::glance`].
+//! ends), `look` (what a word looks like) and `shape` (what a value is made of). A detector reads a
+//! bounded number of bytes around its run, or a secret that the scan then skips, so that the time
+//! is linear: hence [`Run::ahead`], [`Run::behind`] and [`value::glance`].
 
 use std::{
     borrow::Cow,

@@ -54,10 +54,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     if strength <= Strength::Described && !is_signature(&name, &mark) && !connection {
         return None;
     }
-    if mark.quoted && mark.colon && is_operand(run) || is_documented(run) {
-        return None;
-    }
-    if is_resource(run) || is_type(run) || is_working_directory(&name, &text[mark.end..]) {
+    if names_no_value(run, &name, &mark) {
         return None;
     }
     let mut start = value_start(text, mark.end);
@@ -70,11 +67,6 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         && let Some(word) = shell_word(run, &name)
     {
         return Some(word);
-    }
-    // `Pin 1: GPIO17`
-    let numbered = || text[run.end..mark.end].contains(|c: char| c.is_ascii_digit());
-    if name.eq_ignore_ascii_case("pin") && !mark.quoted && numbered() {
-        return None;
     }
     if is_header(&name) && bare && !mark.compares {
         let value = !is_header_in_code(run, start, &mark);
@@ -106,6 +98,19 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     };
     let found = pair.secret()?;
     Some(changed(text, value::whole(extent, text, start, found)))
+}
+
+/// Returns whether a name in front of a mark announces no value of its own.
+fn names_no_value(run: Run<'_>, name: &str, mark: &Mark) -> bool {
+    // `Pin 1: GPIO17`
+    let numbered = || run.text[run.end..mark.end].contains(|c: char| c.is_ascii_digit());
+    let is_pin = || name.eq_ignore_ascii_case("pin") && !mark.quoted && numbered();
+    mark.quoted && mark.colon && is_operand(run)
+        || is_documented(run)
+        || is_resource(run)
+        || is_type(run)
+        || is_working_directory(name, &run.text[mark.end..])
+        || is_pin()
 }
 
 /// Returns whether a header's name is that of a variable, and its value a part of code.
@@ -256,17 +261,12 @@ impl Pair<'_> {
             return false;
         }
         let rest = &run.text[self.seen.end..];
-        let member = name.contains("self.") || name.contains("this.") || name == value;
-        let argument = name == value && rest.starts_with([',', ')']);
-        let same = folded(name) == folded(value);
-        let upper = value.bytes().all(|b| b.is_ascii_uppercase());
-        let named = same && (upper || value.contains(['_', '-']))
-            || is_sentence(value, rest)
-            || !sure && value.len() > 2 && folded(name).contains(&folded(value))
-            || is_file(name) && self.mark.colon && rest.starts_with(' ');
-        if named {
+        if self.is_named(value, rest) {
             return true;
         }
+        let member = name.contains("self.") || name.contains("this.") || name == value;
+        let argument = name == value && rest.starts_with([',', ')']);
+        let upper = value.bytes().all(|b| b.is_ascii_uppercase());
         let code = || is_code_line(run) || member || shape::ends_code(rest);
         let apart = !self.mark.colon && run.text[..self.start].ends_with(' ');
         let number = value.len() > 2 && has_digit(value) && !value.starts_with("0x");
@@ -306,6 +306,17 @@ impl Pair<'_> {
             Shape::Word if quoted => value.len() < 6 || run.rules.announces(value),
             Shape::Word => apart || said || code(),
         }
+    }
+
+    /// Returns whether a value repeats its name, or begins a sentence.
+    fn is_named(&self, value: &str, rest: &str) -> bool {
+        let (name, sure) = (&*self.name, self.run.is_sure(&self.name));
+        let same = folded(name) == folded(value);
+        let upper = value.bytes().all(|b| b.is_ascii_uppercase());
+        same && (upper || value.contains(['_', '-']))
+            || is_sentence(value, rest)
+            || !sure && value.len() > 2 && folded(name).contains(&folded(value))
+            || is_file(name) && self.mark.colon && rest.starts_with(' ')
     }
 
     /// Returns whether the value is a secret in `name = value`, which code has as well.

@@ -1,8 +1,8 @@
 //! No secret is in a view, in whatever form it comes; what is innocent survives (S2, S3, S5).
 //!
-//! The forms stand in `secrets.json` and `innocent.json`. All are invented. In each secret stands a `§`,
-//! which is taken out here: otherwise every scanner that looks for credentials in repositories would find
-//! hundreds.
+//! The forms stand in `secrets.json` and `innocent.json`. All are invented. In each secret stands a
+//! `§`, which is taken out here: otherwise every scanner that looks for credentials in repositories
+//! would find hundreds.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod corpus;

@@ -1,4 +1,5 @@
-//! Rules as data: each has an example and a counter-example, explains itself and can be switched off.
+//! Rules as data: each has an example and a counter-example, explains itself and can be switched
+//! off.
 
 use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::Path};
 
