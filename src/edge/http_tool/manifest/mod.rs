@@ -10,6 +10,7 @@ use http::{HeaderName, Method, header::CONTENT_TYPE};
 use serde_json::Value;
 
 use self::file::{File, Headers, Mode};
+#[cfg(feature = "settings")]
 pub(crate) use self::job::Schedule;
 use super::{HttpTool, template::IDEMPOTENCY_KEY};
 use crate::{
