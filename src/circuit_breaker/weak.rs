@@ -101,8 +101,7 @@ impl Principals {
         self.circuits.retain(|_, own| {
             let keeps = keeps(own);
             if !keeps {
-                // A probe of it may still run.
-                *epoch = (own.machine.generation + 1).max(*epoch) & EPOCHS;
+                *epoch = own.machine.generation.max(*epoch) & EPOCHS;
             }
             keeps
         });
