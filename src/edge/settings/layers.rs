@@ -7,7 +7,7 @@ use super::{
     names::in_section, tools,
 };
 #[cfg(feature = "http-tool")]
-use crate::edge::http_tool::{HttpJob, HttpTool, ToolManifest, manifest::Schedule};
+use crate::edge::http_tool::{HttpJob, HttpTool, ToolManifest, manifest::job::Schedule};
 #[cfg(feature = "validate")]
 use crate::validate::{Schemas, ValidateLayer, Validation};
 use crate::{

@@ -2,7 +2,7 @@
 
 mod file;
 mod folder;
-mod job;
+pub(crate) mod job;
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,6 @@ use http::{HeaderName, Method, header::CONTENT_TYPE};
 use serde_json::Value;
 
 use self::file::{File, Headers, Mode};
-#[cfg(feature = "settings")]
-pub(crate) use self::job::Schedule;
 use super::{HttpTool, template::IDEMPOTENCY_KEY};
 use crate::{
     call::ReplaySafety,
