@@ -130,7 +130,8 @@ fn is_header_in_code(run: Run<'_>, start: usize, mark: &Mark) -> bool {
 
 /// Where the value of a name begins that is one of several: `user, password = "ada", "x"`.
 fn assigned(run: Run<'_>, start: usize) -> usize {
-    let names = run.line_before(128).trim_start();
+    let line = run.line_before(128).trim_start();
+    let names = line.rsplit(": ").next().unwrap_or(line);
     if !names.ends_with(", ") || !is_made_of(names, "_, ") || !run.after().starts_with(" = ") {
         return start;
     }
@@ -452,12 +453,14 @@ pub(super) fn flag(run: Run<'_>) -> Option<Range<usize>> {
     }
     value::secret(text, start, |value| {
         let shape = shape::of(value);
-        let word = shape == Shape::Word && !run.is_sure(name);
+        let looks_innocent = match keys::is_vague(name) {
+            true => shape == Shape::Word || shape::is_innocent(value, name),
+            false => matches!(shape, Shape::Format | Shape::Schema),
+        };
         // The next line of a text is no argument, unless it looks like a secret.
         let below = next_line && shape != Shape::Secret;
         let absent = is_prose(value) || is_placeholder(value) || value.len() < 2;
         let flag = value.starts_with('-') || value.starts_with("(-");
-        let innocent = word || below || shape::is_innocent(value, name);
-        !absent && !flag && !innocent
+        !absent && !flag && !below && !looks_innocent
     })
 }
