@@ -236,8 +236,7 @@ impl Admitted {
             self.breaker.0.prove(&self.info);
         }
         let cell = &self.breaker.circuit().cell;
-        let ignores = || cell.ignores(self.passes.pass, Some(Verdict::SUCCESS));
-        if !(succeeded && (ignores() || self.counts(since))) {
+        if !(succeeded && cell.ignores(self.passes.pass, Some(Verdict::SUCCESS))) {
             self.record(end, error.and_then(ToolError::outage), since);
         }
         // A neutral result does not show that there is such a tool. After the verdict: a listener
@@ -245,16 +244,6 @@ impl Admitted {
         if end.count != Count::Neutral {
             self.breaker.introduce(&self.info);
         }
-    }
-
-    /// Counts a success in a window of time that holds nothing else. Returns whether it is one.
-    #[inline(never)]
-    fn counts(&self, since: Option<Instant>) -> bool {
-        let (circuit, pass) = (self.breaker.circuit(), self.passes.pass);
-        let rules = circuit.shared.rules();
-        let elapsed = || since.map_or(Duration::ZERO, |it| it.elapsed());
-        let may_count = rules.is_over_time() && !rules.is_slow(elapsed);
-        may_count && circuit.peek(|kept| kept.counts_success(pass)) == Some(true)
     }
 
     #[inline(never)]

@@ -134,11 +134,6 @@ impl Kept {
         Some((verdicts.notified_owned(), rest))
     }
 
-    /// Counts a success in a window of time that holds nothing else. Returns whether it is one.
-    pub(super) fn counts_success(&mut self, pass: Pass) -> bool {
-        self.principals.is_empty() && self.machine.counts_success(pass)
-    }
-
     /// Takes the end of a call for its principal alone. An error: there is no place for it.
     pub(super) fn record_own(
         &mut self,

@@ -384,15 +384,10 @@ impl Shared {
     }
 
     fn record(&self, pass: Pass, verdict: Option<Verdict>, now: Duration) -> Option<Transition> {
-        let is_success = verdict == Some(Verdict::SUCCESS);
-        if self.0.ignores(pass, verdict) || is_success && self.counts(pass, now) {
+        if self.0.ignores(pass, verdict) {
             return None;
         }
         self.with(now, |machine| machine.record(pass, verdict, None))
-    }
-
-    fn counts(&self, pass: Pass, now: Duration) -> bool {
-        self.0.peek(now, |kept| kept.counts_success(pass)) == Some(true)
     }
 
     fn with<T>(&self, now: Duration, work: impl FnOnce(&mut Machine) -> T) -> T {

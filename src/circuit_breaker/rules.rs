@@ -284,11 +284,6 @@ impl Rules {
         })
     }
 
-    /// Returns whether shares are those of a window of time.
-    pub(super) fn is_over_time(&self) -> bool {
-        matches!(&self.trip, Kind::Rates(rates) if matches!(rates.span, Span::Time(_)))
-    }
-
     /// Returns whether a call with this duration counts as slow.
     pub(super) fn is_slow(&self, elapsed: impl FnOnce() -> Duration) -> bool {
         self.slow_call().is_some_and(|limit| elapsed() >= limit)

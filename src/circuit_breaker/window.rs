@@ -179,20 +179,6 @@ impl Window {
         }
     }
 
-    /// Counts a success `now` in a window of time that holds nothing else. Returns whether it is
-    /// one.
-    pub(super) fn counts_success(&mut self, now: Duration) -> bool {
-        let Self::Time(buckets) = self else {
-            return false;
-        };
-        buckets.advance(now);
-        let is_clean = buckets.tally.is_clean();
-        if is_clean {
-            buckets.add(Tally::of(1));
-        }
-        is_clean
-    }
-
     /// Returns the counts of the window `now`.
     pub(super) fn tally(&mut self, now: Duration) -> Tally {
         let failures = match self {

@@ -98,7 +98,7 @@ fn string(rules: &Rules, text: &str, at: usize, nested: usize) -> Option<(usize,
     if shown == plain {
         return Some((end, None));
     }
-    // What is equal at both ends stays as it is written.
+    // The parts that are equal at both ends stay as they are written.
     let head = same(plain.chars().zip(shown.chars()));
     let ends = plain[head..].chars().rev().zip(shown[head..].chars().rev());
     let tail = same(ends);

@@ -57,7 +57,7 @@ pub(super) struct Members<'m> {
     secret: &'static [&'static str],
     /// The columns of its rows that are secrets, a bit each.
     columns: u64,
-    /// It holds a picture or a sound.
+    /// The value is a picture or a sound.
     media: bool,
 }
 

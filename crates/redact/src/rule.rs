@@ -110,7 +110,7 @@ impl fmt::Debug for Finding {
     }
 }
 
-/// What was found, while it is explained.
+/// The findings of a text that is explained.
 #[derive(Debug, Default)]
 pub(crate) struct Log(Mutex<Vec<Finding>>);
 

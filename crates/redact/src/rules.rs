@@ -319,7 +319,7 @@ impl Rules {
         self.custom().off.iter().all(|off| **off != *rule)
     }
 
-    /// The same rules, which keep no findings.
+    /// Returns these rules without a log of findings.
     pub(super) fn silent(&self) -> Self {
         match self.custom().log {
             Some(_) => self.clone().edit(|custom| custom.log = None),

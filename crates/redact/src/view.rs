@@ -164,7 +164,7 @@ impl<'r> Walk<'r> {
         if matches!(text, Cow::Owned(_)) {
             self.found.set(true);
         }
-        // The view around a text that is JSON escapes what is in it.
+        // The outer view escapes the characters of a text that is JSON.
         if self.nested == 0 {
             let more;
             (text, more) = visible(text, self.limits.string);

@@ -38,7 +38,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     // The lines are not decoded again one by one.
     scan.decoded.set(end);
     let inner = decoder.text()?;
-    // What is decoded is not hidden itself, and no finding.
+    // A decoded text is not hidden itself, so it is not a finding.
     let found = shown::redacted(&run.rules.silent(), &inner, scan.nested + 1) != inner;
     found.then(|| run.at..skip(text, end, |c| c == '='))
 }

@@ -159,7 +159,7 @@ fn shell_word(run: Run<'_>, name: &str) -> Option<Range<usize>> {
         .then(|| run.end + 1..run.end + 1 + word.len())
 }
 
-/// What stands behind a scheme: `Bearer {token}`, `f"Bearer {token}"`. A scheme alone counts as a
+/// Returns the value behind a scheme: `Bearer {token}`, `f"Bearer {token}"`. A scheme alone counts as a
 /// placeholder.
 fn without_scheme(value: &str) -> &str {
     let inner = value

@@ -11,10 +11,10 @@ use crate::{
     text::bytes::{has_digit, is_hex, is_made_of, is_one_of, prefix_of, strip_ignore_case},
 };
 
-/// What a value looks like.
+/// The shape of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// It has a part that may be a secret.
+    /// A value with a part that may be a secret.
     Secret,
     /// `true`, `0x08`, `48u16`.
     Literal,

@@ -3,12 +3,12 @@
 use self::Tail::{Any, Digit, Dotted, Hex, Lower, Plain, Upper};
 use crate::words::bits;
 
-/// What follows the prefix of a token.
+/// The part of a token that follows its prefix.
 #[derive(Clone, Copy)]
 pub(crate) enum Tail {
     /// Letters, digits, `_` and `-`.
     Any,
-    /// The same with a digit among them, or capitals and small letters: the prefix alone could
+    /// As above, with a digit among them, or capitals and small letters: the prefix alone could
     /// begin a word.
     Digit,
     /// As [`Any`](Self::Any), and dots.
