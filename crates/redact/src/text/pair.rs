@@ -159,8 +159,8 @@ fn shell_word(run: Run<'_>, name: &str) -> Option<Range<usize>> {
         .then(|| run.end + 1..run.end + 1 + word.len())
 }
 
-/// Returns the value behind a scheme: `Bearer {token}`, `f"Bearer {token}"`. A scheme alone counts as a
-/// placeholder.
+/// Returns the value behind a scheme: `Bearer {token}`, `f"Bearer {token}"`. A scheme alone counts
+/// as a placeholder.
 fn without_scheme(value: &str) -> &str {
     let inner = value
         .trim_start_matches(['f', 'b'])
