@@ -182,7 +182,7 @@ impl<C> CacheBuilder<C> {
     /// # Errors
     ///
     /// If a setting is zero, or beyond its bound. The error names it.
-    pub fn build(self) -> Result<CacheLayer<C>, ConfigError> {
+    pub fn build(mut self) -> Result<CacheLayer<C>, ConfigError> {
         let own = self.rules.tools.values().map(|tool| tool.ttl);
         let times = own.chain([self.rules.ttl]);
         self.store.check(times, "nothing would be kept")?;

@@ -179,7 +179,7 @@ pub(crate) struct Size {
 impl Default for Size {
     fn default() -> Self {
         Self {
-            max: 64 * 1024,
+            max: MAX_ANSWER,
             of: Arc::new(|_| None),
         }
     }
@@ -222,16 +222,21 @@ pub(crate) struct Store {
     pub(crate) principal: Principal,
     pub(crate) max_keys: usize,
     pub(crate) max_bytes: u64,
+    /// `None`: the default, or a principal's share of the bytes if that is less.
+    pub(crate) max_answer: Option<u64>,
     pub(crate) size: Size,
 }
 
 /// How many bytes answers that are kept have together by default.
 const MAX_BYTES: u64 = 64 << 20;
 
+/// How many bytes an answer that is kept has at most by default.
+const MAX_ANSWER: u64 = 64 << 10;
+
 crate::text::debug_fields! {
     {} |this| Store {
         max_keys: this.max_keys,
-        max_answer: this.size.max,
+        max_answer: this.max_answer(),
         max_bytes: this.max_bytes,
         principal: this.principal,
         ..
@@ -244,13 +249,15 @@ impl Store {
             principal,
             max_keys,
             max_bytes: MAX_BYTES,
+            max_answer: None,
             size: Size::default(),
         }
     }
 
-    /// Refuses what cannot work. `if_zero` is what would happen with a time of zero.
+    /// Refuses what cannot work, and settles how large an answer may be. `if_zero` is what would
+    /// happen with a time of zero.
     pub(crate) fn check(
-        &self,
+        &mut self,
         times: impl IntoIterator<Item = Duration>,
         if_zero: &str,
     ) -> Result<(), ConfigError> {
@@ -260,12 +267,16 @@ impl Store {
             refuse_if(time > MAX_TTL, "ttl", long)?;
         }
         check_max("max_keys", self.max_keys)?;
-        let share = self.share(self.max_bytes);
-        let reason = format!(
-            "{} is more than the {share} bytes that a principal has of `max_bytes`",
-            self.size.max
-        );
-        refuse_if(self.size.max > share, "max_answer", reason)
+        self.size.max = self.max_answer();
+        let (max, share) = (self.size.max, self.share(self.max_bytes));
+        let reason =
+            format!("{max} is more than the {share} bytes that a principal has of `max_bytes`");
+        refuse_if(max > share, "max_answer", reason)
+    }
+
+    fn max_answer(&self) -> u64 {
+        let most = || MAX_ANSWER.min(self.share(self.max_bytes));
+        self.max_answer.unwrap_or_else(most)
     }
 
     /// Of several principals each has an eighth.

@@ -29,12 +29,12 @@ impl<R> StoreBuilder<R> {
         self
     }
 
-    /// Sets how many bytes an answer that is kept may have. Default 65,536; at most a principal's
-    /// share of [`with_max_bytes`](Self::with_max_bytes).
+    /// Sets how many bytes an answer that is kept may have, at most a principal's share of
+    /// [`with_max_bytes`](Self::with_max_bytes). Default 65,536, or that share if it is less.
     ///
     /// Of a larger one `once` keeps that the call has run. `cache` keeps nothing of it.
     pub fn with_max_answer(mut self, bytes: u64) -> Self {
-        self.store.size.max = bytes;
+        self.store.max_answer = Some(bytes);
         self
     }
 

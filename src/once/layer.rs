@@ -139,7 +139,7 @@ impl OnceBuilder {
     /// # Errors
     ///
     /// If a setting is zero, or beyond its bound. The error names it.
-    pub fn build(self) -> Result<OnceLayer, ConfigError> {
+    pub fn build(mut self) -> Result<OnceLayer, ConfigError> {
         self.store
             .check([self.rules.ttl], "every call would run again")?;
         let long = format!("{:?} is longer than a year", self.rules.repeat_within);

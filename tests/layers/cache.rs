@@ -274,6 +274,26 @@ async fn a_waiter_has_its_own_deadline() {
     first.unwrap();
 }
 
+/// A default is never at fault: only a size that was set can be too large for the bytes.
+#[tokio::test(start_paused = true)]
+async fn the_largest_answer_is_by_default_at_most_the_share_of_a_principal() {
+    let layer = builder().with_max_bytes(80);
+    let layer = layer.with_size(|text: &&str| text.len() as u64);
+    let layer = layer.build().unwrap();
+    let tool = Tool::always(Step::ok("10 letters"));
+    let call = || make(&layer, &tool, query("a"));
+    (call().await.unwrap(), call().await.unwrap());
+    assert_eq!(tool.count(), 1);
+    let long = Tool::always(Step::ok("more than ten bytes"));
+    let call = || make(&layer, &long, query("b"));
+    (call().await.unwrap(), call().await.unwrap());
+    assert_eq!(long.count(), 2);
+    let set = builder().with_max_bytes(80).with_max_answer(11).build();
+    assert_eq!(set.unwrap_err().field(), "max_answer");
+    let once = tower_toolcall::once::OnceLayer::builder();
+    assert!(once.with_max_bytes(80).build().is_ok());
+}
+
 /// An answer that cannot be kept makes nobody wait for another one's.
 #[tokio::test(start_paused = true)]
 async fn large_answers_are_asked_for_each_time_and_at_once() {

@@ -234,14 +234,14 @@ fn answers_that_are_kept_for_no_time() {
         &|s| s.once.ttl = secs(0),
         &|s| s.once.max_keys = 0,
         // An eighth of the bytes has to have room for one answer.
-        &|s| s.once.max_bytes = 100_000,
+        &|s| (s.once.max_bytes, s.once.max_answer) = (100_000, 20_000),
         &tools(None),
         &tools(Some(secs(0))),
     ];
     expect![[r#"
         invalid `once.ttl`: it is zero: every call would run again
         invalid `once.max_keys`: 0 is not between 1 and 16777216
-        invalid `once.max_answer`: 65536 is more than the 12500 bytes that a principal has of `max_bytes`
+        invalid `once.max_answer`: 20000 is more than the 12500 bytes that a principal has of `max_bytes`
         invalid `cache.tools`: names tools, and `cache.ttl` is missing
         invalid `cache.ttl`: it is zero: nothing would be kept"#]].assert_eq(&refused(&changes));
     assert_eq!(changed(tools(Some(secs(60)))).check(), Ok(()));

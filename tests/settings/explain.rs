@@ -106,6 +106,14 @@ fn a_default_that_gives_way_is_named_with_its_reason() {
             "reserve = 10ms [500ms gave way to `sequence.budget`]",
         ),
         (
+            "once.enabled = true\nonce.max_bytes = 80000",
+            "max_answer = 10000 [65536 gave way to `once.max_bytes`]",
+        ),
+        (
+            "cache.tools = ['x']\ncache.ttl = '1m'\ncache.max_bytes = 8",
+            "max_answer = 1 [65536 gave way to `cache.max_bytes`]",
+        ),
+        (
             "preset = 'gateway'\ntools.slow.timeout = '10m'",
             "window = 50m [5m gave way to `tools.slow.timeout`]",
         ),
@@ -115,6 +123,7 @@ fn a_default_that_gives_way_is_named_with_its_reason() {
         ),
     ] {
         let settings: Settings = toml::from_str(text).unwrap();
+        assert_eq!(settings.check(), Ok(()), "{text}");
         let explained = settings.explain();
         assert!(explained.contains(line), "{line} in {explained}");
         assert_eq!(explained.matches("gave way").count(), 1, "{explained}");

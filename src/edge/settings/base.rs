@@ -67,6 +67,27 @@ impl Settings {
             s.rate_limit.per_principal = Some(true);
             gave_way.insert("rate_limit.per_principal", "token.endpoint".to_owned());
         }
+        let (once, cache) = (&mut s.once, &mut s.cache);
+        for (key, answer, to, bytes) in [
+            (
+                "once.max_answer",
+                &mut once.max_answer,
+                "once.max_bytes",
+                once.max_bytes,
+            ),
+            (
+                "cache.max_answer",
+                &mut cache.max_answer,
+                "cache.max_bytes",
+                cache.max_bytes,
+            ),
+        ] {
+            let share = bytes.div_ceil(8);
+            if !is_set(key) && *answer > share {
+                *answer = share;
+                gave_way.insert(key, to.to_owned());
+            }
+        }
         let window = s.window_in_force();
         if !is_set("circuit_breaker.window") && window != s.circuit_breaker.window {
             s.circuit_breaker.window = window;

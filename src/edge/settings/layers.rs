@@ -241,7 +241,7 @@ impl Settings {
 
     /// Returns it to be completed and built, whether it is enabled or not.
     pub fn once_builder(&self) -> OnceBuilder {
-        let once = &self.once;
+        let once = &self.in_force().once;
         OnceLayer::builder()
             .with_ttl(once.ttl)
             .with_repeat_within(once.repeat_within)
@@ -276,7 +276,7 @@ impl Settings {
         let names = cache.tools.iter().map(String::as_str);
         let builder = CacheLayer::builder(ttl, names)
             .with_max_keys(cache.max_keys)
-            .with_max_answer(cache.max_answer)
+            .with_max_answer(self.in_force().cache.max_answer)
             .with_max_bytes(cache.max_bytes);
         Ok(Some(builder))
     }
