@@ -140,7 +140,7 @@ fn unescaped(text: &str) -> String {
 }
 
 /// The first character of a text that is not empty, without its escape, and the length of both.
-fn first(text: &str) -> (char, usize) {
+pub(super) fn first(text: &str) -> (char, usize) {
     let mut chars = text.chars();
     match (chars.next().unwrap_or_default(), chars.next()) {
         ('\\', Some('n')) => ('\n', 2),

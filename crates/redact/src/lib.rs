@@ -34,6 +34,7 @@
 //! | commands | `-u user:x` of curl, `-px` of mysql, `-p x` of sshpass and docker, `-a x` of redis-cli, `ConvertTo-SecureString 'x'`, `--name token --value x`, `setx TOKEN x`; `requirepass x` of Redis; lines of `cookies.txt` |
 //! | calls | the password of a function that authenticates: `SetBasicAuth("ada", "x")` |
 //! | statements | `IDENTIFIED BY 'x'`, `PASSWORD 'x'`, `SET PASSWORD FOR ada = 'x'` |
+//! | values | those that were sent as secrets, wherever they come back: see [`Rules::with_secrets`] |
 //! | labels | `**Password:** x`, names and values with colours of a terminal between them |
 //! | sentences | `password is hunter2`, `the token abc123def456`: where the word after looks like a secret; one-time codes, recovery codes; recovery phrases of twelve words and more, in any quoting |
 //!
@@ -81,9 +82,9 @@
 //!
 //! Strings of [`MAX_STRING`] characters, [`MAX_DEPTH`] levels, [`MAX_NODES`] values, [`MAX_BYTES`]
 //! bytes of a printed view; [`Rules`] can change them. The time is linear in the bytes that are
-//! read: of a string no more than four times its limit and 1 KiB, unless it is JSON. Redacting
-//! redacted text changes nothing; in texts of more than 512 bytes it may hide what was too far from
-//! its name, its host or its command before.
+//! read: of a string no more than four times its limit and 1 KiB, unless it is JSON, or values were
+//! [registered](Rules::with_secrets). Redacting redacted text changes nothing; in texts of more than
+//! 512 bytes it may hide what was too far from its name, its host or its command before.
 
 use std::borrow::Cow;
 
@@ -93,6 +94,7 @@ mod hidden;
 mod inside;
 mod keys;
 mod pairs;
+mod registered;
 mod rule;
 mod rules;
 mod shown;

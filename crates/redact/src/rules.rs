@@ -8,6 +8,7 @@ use super::{
     REDACTED, Redacted,
     filter::suspicious,
     keys::{self, Strength, folded},
+    registered::Registered,
     rule::{self, Finding, Log},
     shown,
     text::bytes::is_made_of,
@@ -54,11 +55,17 @@ pub const MAX_ENTRIES: usize = 256;
 /// | values | 1,000 | 100,000 |
 /// | bytes of a whole view | 16 KiB (at least 64) | 1 MiB |
 /// | entries added | | [`MAX_ENTRIES`], of 64 bytes each |
-#[derive(Clone, Default)]
-pub struct Rules(Option<Arc<Custom>>);
+#[derive(Clone)]
+pub struct Rules(pub(super) Option<Arc<Custom>>, pub(super) Registered);
+
+impl Default for Rules {
+    fn default() -> Self {
+        BUILT_IN.clone()
+    }
+}
 
 #[derive(Clone, Debug)]
-struct Custom {
+pub(super) struct Custom {
     words: Words,
     prefixes: Vec<Prefix>,
     /// Rules that are switched off.
@@ -109,7 +116,7 @@ pub(super) struct Limits {
 }
 
 /// The built-in rules, to borrow.
-pub(super) static BUILT_IN: Rules = Rules(None);
+pub(super) static BUILT_IN: Rules = Rules(None, Registered::NONE);
 
 impl Rules {
     /// Returns the built-in rules.
@@ -282,8 +289,9 @@ impl Rules {
         shown::head(self, text, max, 0)
     }
 
-    /// Hides a token of an own kind at the end of a text that was cut elsewhere and ends with
-    /// [`TRUNCATED`](super::TRUNCATED): half a token may be too short to be recognised.
+    /// Hides a token of an own kind, or the beginning of a [registered](Self::with_secrets) value,
+    /// at the end of a text that was cut elsewhere and ends with [`TRUNCATED`](super::TRUNCATED):
+    /// half a token may be too short to be recognised.
     pub fn without_cut_secret<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let Some(head) = text.strip_suffix(TRUNCATED) else {
             return Cow::Borrowed(text);
@@ -291,8 +299,9 @@ impl Rules {
         let word = head.rsplit(char::is_whitespace).next().unwrap_or(head);
         let last = head.len() - word.len();
         let secret = self.prefixes().iter().filter_map(|p| word.find(&*p.text));
+        let secret = secret.map(|at| last + at).chain(self.1.cut_at(head));
         match secret.min() {
-            Some(at) => Cow::Owned(format!("{}{REDACTED}{TRUNCATED}", &head[..last + at])),
+            Some(at) => Cow::Owned(format!("{}{REDACTED}{TRUNCATED}", &head[..at])),
             None => Cow::Borrowed(text),
         }
     }
@@ -379,7 +388,7 @@ impl Rules {
 /// Two values are equal if one is a clone of the other, or both are the built-in rules.
 impl PartialEq for Rules {
     fn eq(&self, other: &Self) -> bool {
-        self.0.as_ref().map(Arc::as_ptr) == other.0.as_ref().map(Arc::as_ptr)
+        self.0.as_ref().map(Arc::as_ptr) == other.0.as_ref().map(Arc::as_ptr) && self.1.is(&other.1)
     }
 }
 

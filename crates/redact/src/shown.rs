@@ -24,6 +24,15 @@ const LOOKAHEAD: usize = 1024;
 
 /// `text` without its secrets; `nested` times already inside a string.
 pub(super) fn redacted<'t>(rules: &Rules, text: &'t str, nested: usize) -> Cow<'t, str> {
+    // Whole values come first: a form may end within one.
+    match rules.1.hide(text) {
+        Cow::Borrowed(text) => by_form(rules, text, nested),
+        Cow::Owned(hidden) => Cow::Owned(by_form(rules, &hidden, nested).into_owned()),
+    }
+}
+
+/// `text` without the secrets that have a name or a form.
+fn by_form<'t>(rules: &Rules, text: &'t str, nested: usize) -> Cow<'t, str> {
     if let Some(view) = json(rules, text, nested) {
         return Cow::Owned(view);
     }
@@ -49,6 +58,29 @@ fn looked_through<'t>(rules: &Rules, text: &'t str, limit: usize, nested: usize)
 
 /// The first `max` characters of that, and whether anything is missing.
 pub(super) fn head<'t>(
+    rules: &Rules,
+    text: &'t str,
+    max: usize,
+    nested: usize,
+) -> (Cow<'t, str>, bool) {
+    if rules.1.is_empty() {
+        return head_by_form(rules, text, max, nested);
+    }
+    let read = max
+        .saturating_mul(4)
+        .saturating_add(LOOKAHEAD)
+        .max(MAX_JSON);
+    let seen = floor(text, read.saturating_add(rules.1.longest()));
+    match rules.1.hide(&text[..seen]) {
+        Cow::Borrowed(_) => head_by_form(rules, text, max, nested),
+        Cow::Owned(hidden) => {
+            let (head, cut) = head_by_form(rules, &hidden, max, nested);
+            (Cow::Owned(head.into_owned()), cut || seen < text.len())
+        }
+    }
+}
+
+fn head_by_form<'t>(
     rules: &Rules,
     text: &'t str,
     max: usize,

@@ -287,14 +287,21 @@ impl<'w> Node<'w> {
 impl Serialize for Node<'_> {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         let deep = self.depth >= self.walk.limits.depth;
+        let hides = |text: &str| matches!(self.walk.rules.1.hide(text), Cow::Owned(_));
         match self.value {
             Source::Value(Value::Array(_) | Value::Object(_)) if deep => s.serialize_str("[...]"),
             Source::Map(map) | Source::Value(Value::Object(map)) => self.map(map, s),
             Source::Value(Value::Array(items)) => self.array(items, s),
-            Source::Value(Value::String(data)) if self.role == Role::Media => {
+            Source::Value(Value::String(data)) if self.role == Role::Media && !hides(data) => {
                 s.serialize_str(&self.walk.media(data))
             }
             Source::Value(Value::String(text)) => s.serialize_str(&self.walk.shown(text)),
+            Source::Value(number @ Value::Number(_))
+                if !self.walk.rules.1.is_empty() && hides(&number.to_string()) =>
+            {
+                self.walk.found.set(true);
+                s.serialize_str(REDACTED)
+            }
             Source::Value(plain) => plain.serialize(s),
         }
     }

@@ -8,5 +8,6 @@ mod encoded;
 mod innocents;
 mod keys;
 mod limits;
+mod registered;
 mod secrets;
 mod views;

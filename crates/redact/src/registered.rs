@@ -1,0 +1,354 @@
+//! Values that were sent as secrets: hidden wherever they come back, without a name or a form.
+
+use std::{borrow::Cow, ops::Range, sync::Arc};
+
+use serde_json::{Map, Value};
+
+use super::{
+    REDACTED, TRUNCATED,
+    inside::first,
+    keys::is_sure,
+    rules::{BUILT_IN, Rules},
+    text::{bytes::floor, is_opaque},
+};
+
+/// A shorter value, in bytes, is not registered: it may be a part of ordinary words.
+const MIN: usize = 8;
+
+/// Values, and their bytes together. With more, no text is shown.
+const MAX: usize = 64;
+const MAX_BYTES: usize = 64 * 1024;
+
+/// A longer text, in bytes, is searched for the values as they are, without their escapes.
+const MAX_ESCAPED: usize = 128 * 1024;
+
+/// Escapes inside escapes: `%2526`.
+const MAX_LEVELS: usize = 3;
+
+/// The shortest beginning of a value that is hidden at the end of a text that was cut.
+const MIN_CUT: usize = 4;
+
+/// Names of schemes that stand before a credential.
+const SCHEMES: &[&str] = &["bearer", "basic", "token", "apikey"];
+
+/// The registered values of rules. A clone is one reference count.
+#[derive(Clone)]
+pub(super) struct Registered(Option<Arc<Values>>);
+
+#[derive(Clone, Default)]
+struct Values {
+    /// The longest first.
+    all: Vec<Box<str>>,
+    is_full: bool,
+}
+
+impl Registered {
+    pub(super) const NONE: Self = Self(None);
+
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.0.as_ref().map(Arc::as_ptr) == other.0.as_ref().map(Arc::as_ptr)
+    }
+
+    /// Returns whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn add(&mut self, value: &str) {
+        let value = value.trim();
+        let is_there = |of: &Arc<Values>| of.is_full || of.all.iter().any(|v| **v == *value);
+        let is_mark = [REDACTED, TRUNCATED]
+            .iter()
+            .any(|mark| mark.contains(value));
+        if value.len() < MIN || is_mark || self.0.as_ref().is_some_and(is_there) {
+            return;
+        }
+        let values = Arc::make_mut(self.0.get_or_insert_default());
+        let bytes: usize = values.all.iter().map(|value| value.len()).sum();
+        values.is_full = values.all.len() == MAX || bytes + value.len() > MAX_BYTES;
+        let at = values.all.partition_point(|v| v.len() > value.len());
+        values.all.insert(at, value.into());
+        if let Some((scheme, rest)) = value.split_once(' ')
+            && SCHEMES
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(scheme))
+        {
+            self.add(rest);
+        }
+    }
+
+    /// Returns how many bytes of a text the longest value takes, with escapes.
+    pub(super) fn longest(&self) -> usize {
+        let longest = self.0.as_ref().and_then(|values| values.all.first());
+        longest.map_or(0, |value| 6 * value.len())
+    }
+
+    /// Returns a text without the values, as they are or with escapes.
+    pub(super) fn hide<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let Some(values) = self.0.as_deref().filter(|_| text.len() >= MIN) else {
+            return Cow::Borrowed(text);
+        };
+        if values.is_full {
+            return match text == REDACTED {
+                true => Cow::Borrowed(text),
+                false => Cow::Owned(REDACTED.to_owned()),
+            };
+        }
+        let places = values.places(text);
+        if places.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let (mut out, mut copied) = (String::with_capacity(text.len()), 0);
+        for place in places {
+            if place.start >= copied {
+                out.push_str(&text[copied..place.start]);
+                out.push_str(REDACTED);
+            }
+            copied = copied.max(place.end);
+        }
+        out.push_str(&text[copied..]);
+        Cow::Owned(out)
+    }
+
+    /// Returns where the beginning of a value stands at the end of a text that was cut.
+    pub(super) fn cut_at(&self, head: &str) -> Option<usize> {
+        let begins = |value: &str| {
+            let mut lens = (MIN_CUT..value.len()).rev();
+            let len = lens.find(|len| value.get(..*len).is_some_and(|part| head.ends_with(part)));
+            Some(head.len() - len?)
+        };
+        let all = self.0.iter().flat_map(|values| &values.all);
+        all.filter_map(|value| begins(value)).min()
+    }
+}
+
+impl Values {
+    /// Returns where the values stand in a text, in order.
+    fn places(&self, text: &str) -> Vec<Range<usize>> {
+        let (mut plain, mut origin) = (Cow::Borrowed(text), None::<Vec<usize>>);
+        let mut found = Vec::new();
+        for level in 0..=MAX_LEVELS {
+            let at = |at: usize| origin.as_ref().map_or(at, |origin| origin[at]);
+            for value in &self.all {
+                let all = plain.match_indices(&**value);
+                found.extend(all.map(|(start, value)| at(start)..at(start + value.len())));
+            }
+            let is_last = level == MAX_LEVELS || text.len() > MAX_ESCAPED;
+            if is_last || !plain.contains(['%', '\\', '&']) {
+                break;
+            }
+            let (next, places) = unescaped(&plain);
+            origin = Some(places.into_iter().map(at).collect());
+            plain = Cow::Owned(next);
+        }
+        found.sort_unstable_by_key(|place| place.start);
+        found
+    }
+}
+
+/// Returns a text without escapes of JSON, URLs and HTML, and where each byte of it, and its end,
+/// stood before.
+fn unescaped(text: &str) -> (String, Vec<usize>) {
+    let (mut plain, mut places) = (String::with_capacity(text.len()), Vec::new());
+    let mut at = 0;
+    while let Some(c) = text[at..].chars().next() {
+        let rest = &text[at..];
+        let (c, len) = match c {
+            '\\' => first(rest),
+            '%' => percent(rest).unwrap_or((c, 1)),
+            '&' => entity(rest).unwrap_or((c, 1)),
+            c => (c, c.len_utf8()),
+        };
+        plain.push(c);
+        places.resize(plain.len(), at);
+        at += len;
+    }
+    places.push(at);
+    (plain, places)
+}
+
+/// The character of `%C3%A9`, and the length of that.
+fn percent(text: &str) -> Option<(char, usize)> {
+    let byte = |nth: usize| {
+        let digits = text.get(3 * nth..3 * nth + 3)?.strip_prefix('%')?;
+        let is_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
+        u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)
+    };
+    let len = match byte(0)? {
+        0..0x80 => 1,
+        0xc0..0xe0 => 2,
+        0xe0..0xf0 => 3,
+        _ => 4,
+    };
+    let bytes: Vec<u8> = (0..len).map(byte).collect::<Option<_>>()?;
+    Some((str::from_utf8(&bytes).ok()?.chars().next()?, 3 * len))
+}
+
+/// The character of `&amp;`, `&#38;` or `&#x26;`, and the length of that.
+fn entity(text: &str) -> Option<(char, usize)> {
+    let (name, _) = text.get(1..floor(text, 10))?.split_once(';')?;
+    let code = |digits: &str| match digits.strip_prefix(['x', 'X']) {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => digits.parse().ok(),
+    };
+    let c = match name {
+        "amp" => '&',
+        "lt" => '<',
+        "gt" => '>',
+        "quot" => '"',
+        "apos" => '\'',
+        other => char::from_u32(code(other.strip_prefix('#')?)?)?,
+    };
+    Some((c, name.len() + 2))
+}
+
+/// Returns the text of a value that may be registered.
+fn text_of(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::String(text) => Some(Cow::Borrowed(&**text)),
+        Value::Number(number) => Some(Cow::Owned(number.to_string())),
+        _ => None,
+    }
+    .filter(|text| text.len() >= MIN)
+}
+
+/// Values that were sent as secrets.
+impl Rules {
+    /// Hides these values in every text and view, whatever stands beside them: a token that a
+    /// server repeats in its answer.
+    ///
+    /// They are found as they are, with the escapes of JSON, URLs and HTML, and in Base64 of 24
+    /// digits and more. Those of less than 8 bytes are left out. Everything else counts, ordinary
+    /// words and numbers too: a password `administrator` is hidden in every sentence.
+    ///
+    /// At most 64 values of 64 KiB together are kept. With more, texts are hidden as a whole.
+    /// [`explain`](Self::explain) does not list what is found so.
+    ///
+    /// ```
+    /// use toolcall_redact::Rules;
+    ///
+    /// let rules = Rules::new().with_secrets(["marmalade7x"]);
+    /// assert_eq!(rules.redact_text("no user marmalade7x"), "no user [REDACTED]");
+    /// ```
+    #[must_use]
+    pub fn with_secrets<'v>(mut self, values: impl IntoIterator<Item = &'v str>) -> Self {
+        values.into_iter().for_each(|value| self.1.add(value));
+        self
+    }
+
+    /// Hides the values that other rules hide.
+    #[must_use]
+    pub fn with_secrets_of(mut self, other: &Self) -> Self {
+        let Some(more) = other.1.0.as_ref().filter(|_| !self.1.is(&other.1)) else {
+            return self;
+        };
+        if self.1.is_empty() {
+            self.1 = other.1.clone();
+            return self;
+        }
+        more.all.iter().for_each(|value| self.1.add(value));
+        if let Some(values) = self.1.0.as_mut().filter(|_| more.is_full) {
+            Arc::make_mut(values).is_full = true;
+        }
+        self
+    }
+
+    /// Hides the values under keys of an object that are surely those of secrets (`password`,
+    /// `access_token`, own ones), and under other [sensitive keys](Self::is_sensitive_key) those
+    /// that look random.
+    #[must_use]
+    pub fn with_secrets_in(self, object: &Map<String, Value>) -> Self {
+        let rules = self.clone();
+        let is_secret = |key: &str, value: &str| {
+            let is_own = || !BUILT_IN.announces(key);
+            rules.may_be_sensitive(key)
+                && rules.announces(key)
+                && (is_sure(key) || is_own() || is_opaque(value))
+        };
+        self.with_members(object, |_| false, is_secret)
+    }
+
+    /// Hides the values under these keys of an object, and all that is inside them.
+    #[must_use]
+    pub fn with_secrets_under(
+        self,
+        object: &Map<String, Value>,
+        is_secret: impl Fn(&str) -> bool,
+    ) -> Self {
+        self.with_members(object, &is_secret, |key, _| is_secret(key))
+    }
+
+    /// `takes_all` says of a key that what is inside its object is under the same key.
+    fn with_members<'v>(
+        mut self,
+        object: &'v Map<String, Value>,
+        takes_all: impl Fn(&str) -> bool,
+        is_secret: impl Fn(&str, &str) -> bool,
+    ) -> Self {
+        let mut rest = Vec::new();
+        let mut visit = |rest: &mut Vec<_>, key: &'v str, value: &'v Value| match value {
+            Value::Array(_) | Value::Object(_) => rest.push((key, value)),
+            value => {
+                if let Some(text) = text_of(value).filter(|text| is_secret(key, text)) {
+                    self.1.add(&text);
+                }
+            }
+        };
+        for (key, value) in object {
+            visit(&mut rest, key.as_str(), value);
+        }
+        // Without recursion: arguments may be nested in any depth.
+        while let Some((key, value)) = rest.pop() {
+            match value {
+                Value::Array(items) => items.iter().for_each(|item| visit(&mut rest, key, item)),
+                Value::Object(members) => members.iter().for_each(|(own, value)| {
+                    let key = if takes_all(key) { key } else { own };
+                    visit(&mut rest, key, value);
+                }),
+                _ => {}
+            }
+        }
+        self
+    }
+
+    /// Returns whether nothing was changed or added but secrets.
+    pub fn are_built_in(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Returns a text without the [secrets that were added](Self::with_secrets), and otherwise as
+    /// it is.
+    pub fn without_secrets<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.1.hide(text)
+    }
+
+    /// Does the same in all keys and strings of a value, and with a number that is such a secret.
+    pub fn hide_secrets(&self, value: &mut Value) {
+        if self.1.is_empty() {
+            return;
+        }
+        match value {
+            Value::String(text) => {
+                if let Cow::Owned(hidden) = self.1.hide(text) {
+                    *text = hidden;
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.hide_secrets(item)),
+            Value::Object(members) => {
+                let is_secret = |key: &String| matches!(self.1.hide(key), Cow::Owned(_));
+                if members.keys().any(is_secret) {
+                    let all = std::mem::take(members).into_iter();
+                    let all = all.map(|(key, value)| (self.1.hide(&key).into_owned(), value));
+                    *members = all.collect();
+                }
+                members
+                    .values_mut()
+                    .for_each(|value| self.hide_secrets(value));
+            }
+            Value::Number(number) if matches!(self.1.hide(&number.to_string()), Cow::Owned(_)) => {
+                *value = REDACTED.into();
+            }
+            _ => {}
+        }
+    }
+}
