@@ -115,6 +115,16 @@ pub(super) struct Limits {
     pub(super) bytes: usize,
 }
 
+impl Limits {
+    /// Nothing is cut.
+    pub(super) const NONE: Self = Self {
+        string: usize::MAX,
+        depth: usize::MAX,
+        nodes: usize::MAX,
+        bytes: usize::MAX,
+    };
+}
+
 /// The built-in rules, to borrow.
 pub(super) static BUILT_IN: Rules = Rules(None, Registered::NONE);
 

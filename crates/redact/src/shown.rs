@@ -116,13 +116,7 @@ pub(super) fn json(rules: &Rules, text: &str, nested: usize) -> Option<String> {
         return None;
     }
     let value: Value = serde_json::from_str(inner).ok()?;
-    let limits = Limits {
-        string: usize::MAX,
-        depth: usize::MAX,
-        nodes: usize::MAX,
-        bytes: usize::MAX,
-    };
-    let walk = Walk::new(rules, limits, nested + 1);
+    let walk = Walk::new(rules, Limits::NONE, nested + 1);
     let view = serde_json::to_string(&walk.of(Source::Value(&value))).ok()?;
     let start = text.len() - text.trim_ascii_start().len();
     let (before, after) = (&text[..start], &text[start + inner.len()..]);

@@ -1,6 +1,6 @@
 //! The lazy view of JSON.
 
-use std::{borrow::Cow, cell::Cell, fmt, io};
+use std::{borrow::Cow, cell::Cell, fmt};
 
 use serde::{
     Serialize, Serializer,
@@ -67,14 +67,9 @@ impl Serialize for Redacted<'_> {
 impl fmt::Display for Redacted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let max = self.rules.limits().bytes;
-        let mut out = Head {
-            bytes: Vec::new(),
-            max,
-        };
-        // An error means that the limit is reached: serde_json has no other reason to fail here.
-        let whole = serde_json::to_writer(&mut out, self).is_ok();
-        let text = String::from_utf8_lossy(&out.bytes);
-        if whole {
+        // A serialised view is bounded, too.
+        let text = serde_json::to_string(self).map_err(|_| fmt::Error)?;
+        if text.len() <= max {
             return f.write_str(&text);
         }
         f.write_str(&text[..floor(&text, max - TRUNCATED.len())])?;
@@ -88,43 +83,24 @@ impl fmt::Debug for Redacted<'_> {
     }
 }
 
-/// Keeps the first `max` bytes, and refuses more.
-struct Head {
-    bytes: Vec<u8>,
-    max: usize,
-}
-
-impl io::Write for Head {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let fit = bytes.len().min(self.max - self.bytes.len());
-        self.bytes.extend_from_slice(&bytes[..fit]);
-        Ok(fit)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// A walk through JSON: what is left of its limits, and whether a secret was hidden.
+/// A walk through JSON.
 pub(super) struct Walk<'r> {
     rules: &'r Rules,
-    limits: Limits,
     nested: usize,
-    nodes: Cell<usize>,
-    bytes: Cell<usize>,
+    /// What is left of the limits.
+    left: Cell<Limits>,
+    /// Whether a secret was hidden.
     found: Cell<bool>,
 }
 
 impl<'r> Walk<'r> {
     pub(super) fn new(rules: &'r Rules, limits: Limits, nested: usize) -> Self {
+        let (left, found) = (Cell::new(limits), Cell::new(false));
         Self {
             rules,
-            limits,
             nested,
-            nodes: Cell::new(limits.nodes),
-            bytes: Cell::new(limits.bytes),
-            found: Cell::new(false),
+            left,
+            found,
         }
     }
 
@@ -144,59 +120,57 @@ impl<'r> Walk<'r> {
     }
 
     /// Returns whether a value is a secret by a rule, and records it unless it was hidden before.
-    fn hides(&self, rule: Option<&'static str>, value: &Value) -> bool {
-        let Some(rule) = rule.filter(|rule| self.rules.allows(rule)) else {
-            return false;
-        };
-        if value.as_str() != Some(REDACTED) {
+    fn hides(&self, rule: &'static str, value: &Value) -> bool {
+        let hides = self.rules.allows(rule);
+        if hides && value != REDACTED {
             self.found.set(true);
             match value {
                 Value::String(text) => self.rules.note(rule, text),
                 value => self.rules.note(rule, value),
             }
         }
-        true
+        hides
     }
 
-    /// A key or a string, redacted and cut: both may be long.
-    fn shown<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let (mut text, mut cut) = shown::head(self.rules, text, self.limits.string, self.nested);
+    /// A key or a string, redacted and cut: both may be long. `media` is not read.
+    fn shown<'t>(&self, text: &'t str, media: bool) -> Cow<'t, str> {
+        let mut left = self.left.get();
+        let (mut text, mut cut) = if media {
+            let (head, cut) = prefix(text, left.string);
+            (Cow::Borrowed(head), cut)
+        } else {
+            shown::head(self.rules, text, left.string, self.nested)
+        };
         if matches!(text, Cow::Owned(_)) {
             self.found.set(true);
         }
         // The outer view escapes the characters of a text that is JSON.
-        if self.nested == 0 {
+        if self.nested == 0 && !media {
             let more;
-            (text, more) = visible(text, self.limits.string);
+            (text, more) = visible(text, left.string);
             cut |= more;
         }
-        let fits = floor(&text, self.bytes.get());
+        let fits = floor(&text, left.bytes);
         if cut || fits < text.len() {
             let head = text.to_mut();
             head.truncate(fits);
             head.push_str(TRUNCATED);
         }
-        self.bytes.set(self.bytes.get().saturating_sub(text.len()));
+        left.bytes = left.bytes.saturating_sub(text.len());
+        self.left.set(left);
         text
-    }
-
-    /// The beginning of data that is not read.
-    fn media<'t>(&self, data: &'t str) -> Cow<'t, str> {
-        let head = prefix(data, self.limits.string).0;
-        let head = &head[..floor(head, self.bytes.get())];
-        self.bytes.set(self.bytes.get().saturating_sub(head.len()));
-        match head.len() < data.len() {
-            true => Cow::Owned([head, TRUNCATED].concat()),
-            false => Cow::Borrowed(head),
-        }
     }
 
     /// Counts a value; false once there were too many.
     fn admit(&self) -> bool {
-        let (nodes, left) = (self.nodes.get(), self.bytes.get());
-        self.nodes.set(nodes.saturating_sub(1));
-        self.bytes.set(left.saturating_sub(1));
-        nodes > 0 && left > 0
+        let Limits { nodes, bytes, .. } = self.left.get();
+        let (nodes_left, bytes_left) = (nodes.saturating_sub(1), bytes.saturating_sub(1));
+        self.left.set(Limits {
+            nodes: nodes_left,
+            bytes: bytes_left,
+            ..self.left.get()
+        });
+        nodes > 0 && bytes > 0
     }
 }
 
@@ -223,12 +197,13 @@ enum Role {
 }
 
 impl<'w> Node<'w> {
-    fn below(self, value: &'w Value, columns: u64, row: u64) -> Self {
+    fn below(self, value: &'w Value) -> Self {
+        let (value, depth) = (Source::Value(value), self.depth + 1);
         Self {
-            value: Source::Value(value),
-            depth: self.depth + 1,
-            columns,
-            row,
+            value,
+            depth,
+            columns: 0,
+            row: 0,
             role: Role::Plain,
             ..self
         }
@@ -236,30 +211,34 @@ impl<'w> Node<'w> {
 
     fn map<S: Serializer>(self, map: &'w Map<String, Value>, s: S) -> Result<S::Ok, S::Error> {
         let mut out = s.serialize_map(None)?;
-        let rules = self.walk.rules;
+        let (walk, rules) = (self.walk, self.walk.rules);
         let members = Members::of(rules, map);
         for (key, value) in map {
-            if !self.walk.admit() {
+            if !walk.admit() {
                 out.serialize_entry("...", TRUNCATED)?;
                 break;
             }
-            let shown = self.walk.shown(key);
-            let rule = if rules.is_sensitive_key(key) && rules.allows(KEY) {
-                Some(KEY)
-            } else {
-                members.hides(key, value).then_some(MEMBER)
-            };
-            if self.walk.hides(rule, value) {
+            let shown = walk.shown(key, false);
+            if rules.is_sensitive_key(key) && walk.hides(KEY, value)
+                || members.hides(key, value) && walk.hides(MEMBER, value)
+            {
                 out.serialize_entry(&shown, REDACTED)?;
-            } else {
-                let role = match value {
-                    Value::Array(_) if is_one_of(key, NAME_LISTS) => Role::Names,
-                    Value::String(_) if members.is_media(key, value) => Role::Media,
-                    _ => Role::Plain,
-                };
-                let below = self.below(value, members.columns(value), 0);
-                out.serialize_entry(&shown, &Self { role, ..below })?;
+                continue;
             }
+            let role = match value {
+                Value::Array(_) if is_one_of(key, NAME_LISTS) => Role::Names,
+                Value::String(_) if members.is_media(key, value) => Role::Media,
+                _ => Role::Plain,
+            };
+            let columns = members.columns(value);
+            out.serialize_entry(
+                &shown,
+                &Self {
+                    role,
+                    columns,
+                    ..self.below(value)
+                },
+            )?;
         }
         out.end()
     }
@@ -273,11 +252,13 @@ impl<'w> Node<'w> {
                 break;
             }
             let column = self.row >> index.min(63) & 1 == 1;
-            let secret = arguments.is_secret(index, value) || column;
-            if self.walk.hides(secret.then_some(ELEMENT), value) {
+            if (arguments.is_secret(index, value) || column) && self.walk.hides(ELEMENT, value) {
                 out.serialize_element(REDACTED)?;
             } else {
-                out.serialize_element(&self.below(value, 0, self.columns))?;
+                out.serialize_element(&Self {
+                    row: self.columns,
+                    ..self.below(value)
+                })?;
             }
         }
         out.end()
@@ -286,16 +267,16 @@ impl<'w> Node<'w> {
 
 impl Serialize for Node<'_> {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let deep = self.depth >= self.walk.limits.depth;
+        let deep = self.depth >= self.walk.left.get().depth;
         let hides = |text: &str| matches!(self.walk.rules.1.hide(text), Cow::Owned(_));
         match self.value {
             Source::Value(Value::Array(_) | Value::Object(_)) if deep => s.serialize_str("[...]"),
             Source::Map(map) | Source::Value(Value::Object(map)) => self.map(map, s),
             Source::Value(Value::Array(items)) => self.array(items, s),
-            Source::Value(Value::String(data)) if self.role == Role::Media && !hides(data) => {
-                s.serialize_str(&self.walk.media(data))
+            Source::Value(Value::String(text)) => {
+                let media = self.role == Role::Media && !hides(text);
+                s.serialize_str(&self.walk.shown(text, media))
             }
-            Source::Value(Value::String(text)) => s.serialize_str(&self.walk.shown(text)),
             Source::Value(number @ Value::Number(_))
                 if !self.walk.rules.1.is_empty() && hides(&number.to_string()) =>
             {
