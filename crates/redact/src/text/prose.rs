@@ -4,16 +4,12 @@ use std::ops::Range;
 
 use super::{
     Run,
-    bytes::{
-        after_last, ahead, ends_with_one_of, is_digits, is_one_of, is_run, prefix_of, run_end,
-        skip, skip_blanks, until,
-    },
-    look::{is_key_id, is_mixed, is_placeholder, is_prose, is_random, is_uuid},
+    bytes::*,
+    look::*,
     quote::Quote,
     shape::{self, Shape},
     value::{self, bare_end},
 };
-use crate::text::bytes::floor;
 
 /// Words that announce a secret by themselves.
 #[rustfmt::skip]
@@ -54,14 +50,11 @@ impl Noun {
     fn of(word: &str) -> Option<Self> {
         #[rustfmt::skip]
         const ENDS: &[&str] = &["token", "password", "secret", "_key", "-key", "apikey", "schlüssel"];
-        if is_one_of(word, PASSWORDS) {
-            Some(Self::Password)
-        } else if word.eq_ignore_ascii_case("key") {
-            Some(Self::Key)
-        } else if is_one_of(word, TOKENS) || word.len() > 4 && ends_with_one_of(word, ENDS) {
-            Some(Self::Token)
-        } else {
-            None
+        let token = is_one_of(word, TOKENS) || word.len() > 4 && ends_with_one_of(word, ENDS);
+        match () {
+            () if is_one_of(word, PASSWORDS) => Some(Self::Password),
+            () if word.eq_ignore_ascii_case("key") => Some(Self::Key),
+            () => token.then_some(Self::Token),
         }
     }
 }
@@ -78,18 +71,18 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         return pgpass(run);
     }
     let noun = match run.after().as_bytes() {
-        [b' ' | b'\t' | b'\n' | b',' | b'*', ..] => Noun::of(word),
-        [b'"' | b'\'' | b'`' | b':', b' ' | b'\n', ..] => Noun::of(word),
+        [b' ' | b'\t' | b'\n' | b',' | b'*', ..]
+        | [b'"' | b'\'' | b'`' | b':', b' ' | b'\n', ..] => Noun::of(word),
         [b':', ..] => return pgpass(run),
         _ => None,
     };
-    let said = noun.and_then(|noun| {
-        let login = (noun == Noun::Password).then(|| netrc(run)).flatten();
-        login
+    let login = |noun| (noun == Noun::Password).then(|| netrc(run)).flatten();
+    let say = |noun| {
+        login(noun)
             .or_else(|| sentence(run, noun))
             .or_else(|| pointed_at(run, noun))
-    });
-    said.or_else(|| labelled(run))
+    };
+    noun.and_then(say).or_else(|| labelled(run))
 }
 
 /// The word that follows the name, or the words that link it with the name: `password for ada is
@@ -156,30 +149,23 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
     {
         return Some(secret.end - password.len()..secret.end);
     }
+    let secretive = || is_digits(trimmed(word)) || shape::of(word) == Shape::Secret;
     let fits = match noun {
         Noun::Password => is_password(run.word(), word, linked, quoted),
         Noun::Key => is_random(word) && !is_uuid(word) && !is_key_id(word) && !word.contains('_'),
-        Noun::Token => {
-            is_random(word) || linked && is_mixed(word) && word.len() >= 6 && !is_dated(word)
-        }
+        Noun::Token => is_random(word) || linked && is_loose(word),
     };
-    let number = is_digits(trimmed(word));
-    if word.starts_with('-') || !quoted && word.ends_with(':') {
-        return None;
-    }
-    if !fits || !quoted && !number && shape::of(word) != Shape::Secret {
+    if !fits || word.starts_with('-') || !quoted && (word.ends_with(':') || !secretive()) {
         return None;
     }
     // `first` may be cut: only its beginning was read.
-    let whole = secret.start..if quoted {
+    let end = if quoted {
         secret.end
     } else {
         bare_end(text, at)
     };
-    Some(changed_to(
-        text,
-        secret.start..secret.start + trimmed(&text[whole]).len(),
-    ))
+    let len = trimmed(&text[secret.start..end]).len();
+    Some(changed_to(text, secret.start..secret.start + len))
 }
 
 /// Returns whether `word` looks like the password that `name` announces.
@@ -199,6 +185,11 @@ fn is_password(name: &str, word: &str, linked: bool, quoted: bool) -> bool {
         }
 }
 
+/// Returns whether a word is long enough and mixed, and none of those that are known.
+fn is_loose(word: &str) -> bool {
+    is_mixed(word) && word.len() >= 6 && !is_dated(word)
+}
+
 /// A word without the marks of a sentence behind it.
 fn trimmed(word: &str) -> &str {
     word.trim_end_matches(['.', ',', '!', '?', ':'])
@@ -206,15 +197,14 @@ fn trimmed(word: &str) -> &str {
 
 /// A secret with the one that it is changed to: `from a to b`.
 fn changed_to(text: &str, old: Range<usize>) -> Range<usize> {
-    if !text[old.end..].starts_with(" to ") {
-        return old;
-    }
-    let start = old.end + " to ".len();
-    let new = trimmed(&text[start..bare_end(text, start)]);
-    match is_mixed(new) {
-        true => old.start..start + new.len(),
-        false => old,
-    }
+    let rest = text[old.end..].strip_prefix(" to ");
+    let new = rest.map_or("", |rest| trimmed(&rest[..bare_end(rest, 0)]));
+    let more = if is_mixed(new) {
+        " to ".len() + new.len()
+    } else {
+        0
+    };
+    old.start..old.end + more
 }
 
 /// What an arrow or a colon points at, behind some words or in the line below: `the key for prod ->
@@ -233,13 +223,10 @@ fn pointed_at(run: Run<'_>, noun: Noun) -> Option<Range<usize>> {
     };
     let end = word_end(text, start, 256);
     let (word, rest) = (&text[start..end], &text[end..]);
-    let alone = rest.is_empty() || rest.starts_with(['\n', '\r']);
-    if arrow.is_none() && !alone || is_placeholder(word) {
-        return None;
-    }
-    let password = noun == Noun::Password && is_mixed(word) && word.len() >= 6 && !is_dated(word);
+    let alone = arrow.is_some() || rest.is_empty() || rest.starts_with(['\n', '\r']);
+    let password = noun == Noun::Password && is_loose(word);
     let fits = is_random(word) && !is_uuid(word) || password;
-    fits.then(|| start..bare_end(text, start))
+    (fits && alone && !is_placeholder(word)).then(|| start..bare_end(text, start))
 }
 
 /// `[token] x`, `token|x|`, `column password - [x]`: as logs set a value apart from its name.
@@ -247,16 +234,11 @@ fn labelled(run: Run<'_>) -> Option<Range<usize>> {
     let mark = prefix_of(run.after(), &["] ", "|", " - ["])?;
     // `#[pin] field: T` has an attribute.
     let opened = mark != "] " || run.before().ends_with('[') && !run.before().ends_with("#[");
-    if !opened || !run.is_strong(run.word()) {
-        return None;
-    }
     let start = run.end + mark.len();
-    let near = ahead(run.text, start, 256);
-    let word = near
-        .split(|c: char| c.is_whitespace() || matches!(c, '|' | ']'))
-        .next()?;
-    (is_mixed(word) && !word.starts_with('-') && !is_placeholder(word))
-        .then(|| start..start + word.len())
+    let apart = |c: char| c.is_whitespace() || matches!(c, '|' | ']');
+    let word = ahead(run.text, start, 256).split(apart).next()?;
+    let fits = is_mixed(word) && !word.starts_with('-') && !is_placeholder(word);
+    (opened && fits && run.is_strong(run.word())).then(|| start..start + word.len())
 }
 
 /// `verification code is 730 418`, `Recovery codes: a, b`, `Seed phrase: ...`, `1234 is your login
@@ -267,46 +249,37 @@ fn codes(run: Run<'_>) -> Option<Range<usize>> {
         "verification", "security", "one-time", "login", "access", "confirmation", "authentication", "recovery", "backup", "2fa",
         "sms", "seed", "secret", "scratch", "pass",
     ];
-    let text = run.text;
-    let before = run.behind(96);
+    let (text, before) = (run.text, run.behind(96));
     let sentence = before.trim_end();
     let kind = after_last(sentence, |c| !c.is_alphanumeric() && c != '-');
-    if !is_one_of(kind, KINDS) {
+    let single = trimmed(run.word()).eq_ignore_ascii_case("code");
+    let secret = if !is_one_of(kind, KINDS) {
         return None;
-    }
-    let digits = |text: &str| text.bytes().filter(u8::is_ascii_digit).count();
-    if !trimmed(run.word()).eq_ignore_ascii_case("code") {
-        if !run.after().starts_with(':') {
-            return None;
-        }
-        let start = skip_blanks(text, run.end + 1);
-        let secret = start..lines_end(text, start);
-        // A phrase has as many words as those of wallets; codes have digits.
-        let shown = &text[secret.clone()];
-        let fits = shown.split(' ').count() >= 10 || digits(shown) >= 4;
-        return fits.then_some(secret);
-    }
-    // `1234 is your Google verification code`
-    let (start, code) = if let Some(i) = sentence.rfind(" is your ") {
-        let code = after_last(&sentence[..i], char::is_whitespace);
-        (run.at - before.len() + i - code.len(), code)
+    } else if !single {
+        let start = skip_blanks(text, run.end + prefix_of(run.after(), &[":"])?.len());
+        start..lines_end(text, start)
+    } else if let Some(i) = sentence.rfind(" is your ") {
+        // `1234 is your Google verification code`
+        let end = run.at - before.len() + i;
+        end - after_last(&sentence[..i], char::is_whitespace).len()..end
     } else {
-        let mark = prefix_of(run.after(), &[" is ", ": ", " ist "])?;
-        let start = run.end + mark.len();
-        let near = ahead(text, start, 32);
+        let start = run.end + prefix_of(run.after(), &[" is ", ": ", " ist "])?.len();
         let part = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || " -".contains(c);
-        (start, near[..skip(near, 0, part)].trim_end())
+        let near = ahead(text, start, 32);
+        start..start + near[..skip(near, 0, part)].trim_end().len()
     };
-    (digits(code) >= 4).then(|| start..start + code.len())
+    // A phrase has as many words as those of wallets; codes have digits.
+    let shown = &text[secret.clone()];
+    let phrase = !single && shown.split(' ').count() >= 10;
+    let digits = shown.bytes().filter(u8::is_ascii_digit).count();
+    (phrase || digits >= 4).then_some(secret)
 }
 
 /// The end of the line at `at`; of the list below if there is nothing in it.
 fn lines_end(text: &str, at: usize) -> usize {
     let mut end = skip(text, at, |c| c != '\n');
-    if !text[at..end].trim().is_empty() {
-        return end;
-    }
-    while let Some(rest) = text.get(end + 1..) {
+    let below = text[at..end].trim().is_empty();
+    while below && let Some(rest) = text.get(end + 1..) {
         let line = until(rest, "\n");
         let number = |c: char| c.is_ascii_digit() || c == '.' || c == ')';
         let item = line.trim_start().trim_start_matches(number);
@@ -339,14 +312,12 @@ fn netrc(run: Run<'_>) -> Option<Range<usize>> {
 /// `api_key: too short (input_value='x', input_type=str)`: what was refused, beside the name of its
 /// field in this line or the one before.
 fn rejected(run: Run<'_>) -> Option<Range<usize>> {
-    if !run.after().starts_with('=') {
-        return None;
-    }
+    let start = run.end + prefix_of(run.after(), &["="])?.len();
     let near = run.behind(256);
     let lines = near.rmatch_indices('\n').nth(1).map_or(0, |(i, _)| i + 1);
     let mut names = near[lines..].split(|c: char| !is_run(c));
     let named = names.any(|name| name.len() <= 64 && run.rules.announces(name));
-    named.then(|| value::extent(run.text, run.end + 1))
+    named.then(|| value::extent(run.text, start))
 }
 
 /// `host:5432:db:user:password`, `*:*:*:user:password`, alone in its line.
@@ -356,17 +327,12 @@ fn pgpass(run: Run<'_>) -> Option<Range<usize>> {
     }
     let apart = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`');
     let stars = after_last(run.behind(16), apart);
-    if !stars.chars().all(|c| c == '*' || c == ':') {
-        return None;
-    }
     let start = run.at - stars.len();
     let near = ahead(run.text, start, 512);
     let line = near.split(apart).next()?;
-    if line.len() == near.len() && start + line.len() < run.text.len() {
-        return None;
-    }
-    let fields: Vec<_> = line.splitn(5, ':').skip(1).collect();
-    let [port, database, user, password] = fields[..] else {
+    let end = start + line.len();
+    let fields: Vec<_> = line.splitn(5, ':').collect();
+    let [_, port, database, user, password] = fields[..] else {
         return None;
     };
     let number = port == "*" || (4..=5).contains(&port.len()) && is_digits(port);
@@ -374,7 +340,8 @@ fn pgpass(run: Run<'_>) -> Option<Range<usize>> {
         let word = !s.starts_with(|c: char| c.is_ascii_digit()) && run_end(s, 0) == s.len();
         s == "*" || !s.is_empty() && word
     };
-    let end = start + line.len();
-    let fits = number && name(database) && name(user) && !password.is_empty();
+    let whole = line.len() < near.len() || end == run.text.len();
+    let begins = stars.bytes().all(|b| b"*:".contains(&b));
+    let fits = begins && whole && number && name(database) && name(user) && !password.is_empty();
     fits.then(|| end - password.len()..end)
 }
