@@ -2,11 +2,7 @@
 
 use std::ops::Range;
 
-use super::{
-    Run,
-    bytes::{ahead, looked_at},
-    token, url,
-};
+use super::{Run, bytes::*, token, url};
 
 /// `-----BEGIN RSA PRIVATE KEY-----` to its end, or to the end of the text; PuTTY's files likewise.
 /// A token that stands right before it comes first.
@@ -19,23 +15,23 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         tail(run.text, run.at + lines.len())?
     } else {
         // `-----BEGIN`, and SSH2's `---- BEGIN`.
-        let spaced = word.ends_with("----") && run.after().starts_with(" BEGIN ");
-        let head = match word.strip_suffix("-----BEGIN") {
-            Some(head) => head.len(),
-            None if spaced => word.len() - 4,
-            None => return None,
+        let spaced = || {
+            word.strip_suffix("----")
+                .filter(|_| run.after().starts_with(" BEGIN "))
         };
-        run.at + head..end(run.text, run.at + head)?
+        let start = run.at + word.strip_suffix("-----BEGIN").or_else(spaced)?.len();
+        start..end(run.text, start)?
     };
-    if block.start > run.at {
-        let end = block.start;
-        let head = Run { end, ..run };
-        let token = url::webhook(head).or_else(|| Some(token::find(head)?.1));
-        if let Some(token) = token {
-            return Some(token.start..token.end.min(end));
-        }
-    }
-    Some(block)
+    let (start, head) = (
+        block.start,
+        Run {
+            end: block.start,
+            ..run
+        },
+    );
+    let token = || url::webhook(head).or_else(|| Some(token::find(head)?.1));
+    let token = if start > run.at { token() } else { None };
+    Some(token.map_or(block, |token| token.start..token.end.min(start)))
 }
 
 /// The lines of a private key that stand before its end, from `end` back: its beginning is missing,
@@ -50,9 +46,7 @@ fn tail(text: &str, end: usize) -> Option<Range<usize>> {
     let mut start = end;
     loop {
         let head = between(&text[..start]);
-        let line = head
-            .rsplit(|c: char| !c.is_ascii_alphanumeric() && !"+/=".contains(c))
-            .next()?;
+        let line = after_last(head, |c| !c.is_ascii_alphanumeric() && !"+/=".contains(c));
         // The letter of a line's end that is escaped.
         let escaped =
             head[..head.len() - line.len()].ends_with('\\') && line.starts_with(['n', 'r']);
@@ -71,14 +65,11 @@ fn tail(text: &str, end: usize) -> Option<Range<usize>> {
 
 /// A text without what stands between the lines of a key at its end: line ends, raw or escaped,
 /// quotes, commas.
-fn between(mut text: &str) -> &str {
-    loop {
-        let head = text.trim_end_matches(|c: char| c.is_whitespace() || "\"',+>".contains(c));
-        let escaped = head.strip_suffix("\\n").or(head.strip_suffix("\\r"));
-        match escaped {
-            Some(rest) => text = rest.trim_end_matches('\\'),
-            None => return head,
-        }
+fn between(text: &str) -> &str {
+    let head = text.trim_end_matches(|c: char| c.is_whitespace() || "\"',+>".contains(c));
+    match head.strip_suffix("\\n").or(head.strip_suffix("\\r")) {
+        Some(rest) => between(rest.trim_end_matches('\\')),
+        None => head,
     }
 }
 

@@ -2,13 +2,7 @@
 
 use std::ops::Range;
 
-use super::{
-    Run,
-    bytes::{ahead, ends_with_one_of, skip},
-    look::{is_mixed, is_placeholder, looks_secret},
-    quote::Quote,
-    table::elements,
-};
+use super::{Run, bytes::*, look::*, quote::Quote, table::elements};
 use crate::{REDACTED, keys::Strength, rules::BUILT_IN};
 
 /// Ends of names of functions, and which argument is the password. A `true` says that it is one
@@ -50,12 +44,12 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
 
 /// The inside of an argument that is a string, or of the one in `Some("x")`.
 fn literal(text: &str, argument: &Range<usize>) -> Option<Range<usize>> {
-    let wrapped = text[argument.clone()].strip_prefix("Some(");
-    let start = wrapped.map_or(argument.start, |inner| argument.end - inner.len());
-    let start = skip(&text[..argument.end], start, |c| {
-        matches!(c, 'b' | 'f' | 'r')
-    });
-    let quote = Quote::at(text, start)?;
-    let inner = start + quote.len();
-    Some(inner..quote.close(text, inner)?.start)
+    let shown = &text[argument.clone()];
+    let string = shown
+        .strip_prefix("Some(")
+        .unwrap_or(shown)
+        .trim_start_matches(['b', 'f', 'r']);
+    let start = argument.end - string.len();
+    let inner = start + Quote::at(text, start)?.len();
+    Some(inner..Quote::at(text, start)?.close(text, inner)?.start)
 }

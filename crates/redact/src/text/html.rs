@@ -5,10 +5,9 @@ use std::ops::Range;
 
 use super::{
     Run,
-    bytes::{ahead, behind, is_one_of, looked_at, skip},
+    bytes::*,
     table::{Columns, Found, HEAD, is_secret},
 };
-use crate::text::bytes::floor;
 
 /// Elements that hold the value beside a name.
 const VALUES: &[&str] = &["td", "dd", "span", "code", "b", "strong", "div", "p"];
@@ -32,14 +31,14 @@ pub(super) fn find(run: Run<'_>) -> Option<Found> {
         return None;
     }
     let next = skip(text, end, char::is_whitespace);
-    if tag_at(text, next).is_some_and(|(tag, _)| is_one_of(tag, VALUES)) {
-        let value = content(text, next)?;
-        // A sentence describes the field.
-        let shown = &text[value.clone()];
-        let secret = is_secret(shown, run.is_strong(name) && !shown.contains(' '));
-        return secret.then(|| (vec![value.clone()], value.end));
+    if !tag_at(text, next).is_some_and(|(tag, _)| is_one_of(tag, VALUES)) {
+        return column(run);
     }
-    column(run)
+    let value = content(text, next)?;
+    // A sentence describes the field.
+    let shown = &text[value.clone()];
+    let secret = is_secret(shown, run.is_strong(name) && !shown.contains(' '));
+    secret.then(|| (vec![value.clone()], value.end))
 }
 
 /// The secrets below a run that stands in the head of a column.
@@ -47,32 +46,33 @@ fn column(run: Run<'_>) -> Option<Found> {
     let text = run.text;
     let near = run.behind(HEAD);
     let row = run.at - near.len() + tags(near, "tr").last()?;
-    let (heads, mut at) = cells(text, row..floor(text, row + HEAD), "th");
+    let (heads, mut at) = cells(&text[..floor(text, row + HEAD)], row, "th");
     // A row of data is no head.
     if heads.is_empty() {
         return None;
     }
-    let limit = tags(&text[row..], "/table").next();
-    let limit = limit.map_or(text.len(), |i| row + i);
+    let limit = tags(&text[row..], "/table")
+        .next()
+        .map_or(text.len(), |i| row + i);
     looked_at(limit - row);
     let columns = Columns::of(run, &heads);
     let mut found = Vec::new();
     while let Some(i) = text.get(at..limit).and_then(|rows| tags(rows, "tr").next()) {
-        let (values, end) = cells(text, at + i..limit, "td");
+        let (values, end) = cells(&text[..limit], at + i, "td");
         found.extend(columns.secrets(text, &values));
         at = end;
     }
     Some((found, limit))
 }
 
-/// The contents of the cells of the row that begins `within`, and where it ends.
-fn cells(text: &str, within: Range<usize>, tag: &str) -> (Vec<Range<usize>>, usize) {
-    let near = &text[within.clone()];
-    let end = tags(near, "/tr").next().unwrap_or(near.len());
-    looked_at(end);
-    let cells = tags(&near[..end], tag);
-    let cells = cells.filter_map(|i| content(text, within.start + i));
-    (cells.collect(), within.start + end)
+/// The contents of the cells of the row at `at`, and where it ends.
+fn cells(text: &str, at: usize, tag: &str) -> (Vec<Range<usize>>, usize) {
+    let end = tags(&text[at..], "/tr")
+        .next()
+        .map_or(text.len(), |i| at + i);
+    looked_at(end - at);
+    let cells = tags(&text[at..end], tag).filter_map(|i| content(text, at + i));
+    (cells.collect(), end)
 }
 
 /// Where the tags of an element are, in any case.

@@ -2,31 +2,21 @@
 
 use std::ops::Range;
 
-use super::{
-    Run,
-    bytes::{prefix_of, skip},
-    look::{is_placeholder, looks_secret},
-};
+use super::{Run, bytes::*, look::*};
 
 /// The content of an element with a sensitive name.
 pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let (text, name) = (run.text, run.word());
-    let (open, close) = if is_open(run.before()) {
-        ("<", ">")
-    } else if run.before().ends_with("&lt;") {
-        ("&lt;", "&gt;")
-    } else {
-        return None;
+    let (open, close) = match run.before() {
+        before if is_open(before) => ("<", ">"),
+        before if before.ends_with("&lt;") => ("&lt;", "&gt;"),
+        _ => return None,
     };
-    if name.starts_with('/') || !run.rules.announces(name) {
-        return None;
-    }
     let head = run.ahead(256);
-    if !head.starts_with([' ', '>', ':', '\n', '&', '\t']) {
-        return None;
-    }
     let (attributes, _) = head.split_once(close)?;
-    if attributes.contains(open) || attributes.ends_with('/') && close == ">" {
+    let ends = head.starts_with([' ', '>', ':', '\n', '&', '\t']) && !name.starts_with('/');
+    let empty = attributes.contains(open) || attributes.ends_with('/') && close == ">";
+    if !ends || empty || !run.rules.announces(name) {
         return None;
     }
     let start = run.end + attributes.len() + close.len();
@@ -36,22 +26,22 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         return Some(from..from + data.find("]]>").unwrap_or(data.len()));
     }
     let (value, tag) = content.split_once(open)?;
-    if !tag.starts_with('/') || value.trim().is_empty() || is_placeholder(value.trim()) {
-        return None;
+    let shown = value.trim();
+    let place = start..start + value.len();
+    match shown.is_empty() || is_placeholder(shown) || !tag.starts_with('/') {
+        true => None,
+        false if name == "key" => property(run, place),
+        false => Some(place),
     }
-    let value = start..start + value.len();
-    if name == "key" {
-        return property(run, value);
-    }
-    Some(value)
 }
 
 /// `<`, or `<` with a namespace.
 fn is_open(before: &str) -> bool {
-    let rest = before.strip_suffix(':').map_or(before, |rest| {
-        rest.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '-')
-    });
-    rest.ends_with('<')
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let space = before
+        .strip_suffix(':')
+        .map(|rest| rest.trim_end_matches(part));
+    space.unwrap_or(before).ends_with('<')
 }
 
 /// `<key>ApiKey</key><string>x</string>`: the key of a property list holds the name.

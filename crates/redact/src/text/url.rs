@@ -2,17 +2,7 @@
 
 use std::ops::Range;
 
-use super::{
-    Run,
-    bytes::{
-        after_last, ahead, behind, ends_with_one_of, has_digit, is_digits, is_made_of, is_one_of,
-        prefix_of, skip, until,
-    },
-    command::ORACLE,
-    look::{is_mixed, is_placeholder, is_random, is_uuid},
-    token::is_plain,
-    value::bare_end,
-};
+use super::{Run, bytes::*, command::ORACLE, look::*, token::is_plain, value::bare_end};
 
 /// How far the end of a URL's user is looked for, in bytes.
 const NEAR: usize = 512;
@@ -26,9 +16,8 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
     }
     let start = run.end + prefix_of(run.after(), MARKS)?.len();
     let near = ahead(text, start, NEAR);
-    let mut url = near
-        .split(|c: char| c.is_whitespace() || "\"<>`|".contains(c))
-        .next()?;
+    let stops = |c: char| c.is_whitespace() || "\"<>`|".contains(c);
+    let mut url = near.split(stops).next()?;
     let seen = url.len();
     let mut authority = until(url, "/?#");
     // `jdbc:sqlserver://h:1433;user=a;password=x`, `Endpoint=https://h;Secret=x`: the host ends
@@ -39,15 +28,17 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
     {
         (url, authority) = (host, host);
     }
-    // It goes on beyond the bytes that were read.
-    let goes_on = authority.len() == near.len() && near.len() + 4 > NEAR;
+    let whole = || start..bare_end(text, start).max(start + near.len());
     if let Some(sign) = authority.rfind('@').or_else(|| authority.rfind("%40")) {
-        let end = match goes_on {
-            // There may be another sign, which would be seen once this part is redacted.
-            true => bare_end(text, start).max(start + near.len()),
-            false => start + sign,
+        // It goes on beyond the bytes that were read: there may be another sign, which would be
+        // seen once this part is redacted.
+        let goes_on = authority.len() == near.len() && near.len() + 4 > NEAR;
+        let user = if goes_on {
+            whole()
+        } else {
+            start..start + sign
         };
-        return is_credential(&authority[..sign]).then_some(start..end);
+        return is_credential(&authority[..sign]).then_some(user);
     }
     if !has_password(authority) {
         return None;
@@ -58,7 +49,10 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
     }
     // The end of the user is missing: beyond the bytes that were read, or cut off.
     let hidden = seen == near.len() && start + near.len() >= text.len().min(start + NEAR - 4);
-    (hidden && !is_host(authority)).then(|| start..bare_end(text, start).max(start + near.len()))
+    // A host may have a placeholder for its port.
+    let port = after_last(authority, |c| c == ':');
+    let capitals = port.len() <= 4 && port.bytes().all(|b| b.is_ascii_uppercase());
+    (hidden && !capitals && !port.starts_with(['{', '$', '<'])).then(whole)
 }
 
 /// Returns whether what stands before the host is a secret: a user with a password, or a token.
@@ -67,7 +61,9 @@ fn is_credential(user: &str) -> bool {
     let (name, password) = user.split_once(':').unwrap_or(("", user));
     let example =
         is_one_of(name, &["user", "username"]) && is_one_of(password, &["pass", "password"]);
-    (secret || is_token(user)) && !is_placeholder(password) && !example
+    // `https://ghp_x@github.com`
+    let token = user.len() >= 16 && has_digit(user) || user.len() >= 12 && is_random(user);
+    (secret || token) && !is_placeholder(password) && !example
 }
 
 /// Returns whether a colon in `authority`, which has no user, may stand before a password: a port
@@ -103,27 +99,14 @@ fn is_field(text: &str) -> bool {
     name > 0 && text[name..].starts_with('=')
 }
 
-/// Returns whether `authority` is a name and a placeholder for a port.
-fn is_host(authority: &str) -> bool {
-    let port = after_last(authority, |c| c == ':');
-    port.starts_with(['{', '$', '<'])
-        || port.len() <= 4 && port.bytes().all(|b| b.is_ascii_uppercase())
-}
-
-/// Returns whether a URL's user is a token: `https://ghp_x@github.com`.
-fn is_token(user: &str) -> bool {
-    user.len() >= 16 && has_digit(user) || user.len() >= 12 && is_random(user)
-}
-
 /// `user:password@tcp(db:3306)/x`, as Go's drivers write it: the network follows the password.
 fn data_source(run: Run<'_>) -> Option<Range<usize>> {
-    if !["tcp", "unix", "tcp6", "udp"].contains(&run.word()) || !run.before().ends_with('@') {
-        return None;
-    }
-    let end = run.at - 1;
+    let head = run.before().strip_suffix('@')?;
     let parts = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '/');
-    let (_, password) = after_last(behind(run.text, end, 256), parts).split_once(':')?;
-    Some(end - password.len()..end)
+    let user = after_last(behind(head, head.len(), 256), parts);
+    let (_, password) = user.split_once(':')?;
+    let network = ["tcp", "unix", "tcp6", "udp"].contains(&run.word());
+    network.then(|| head.len() - password.len()..head.len())
 }
 
 /// Hosts and beginnings of paths after which the secret of a webhook stands.
@@ -141,19 +124,22 @@ pub(super) fn webhook(run: Run<'_>) -> Option<Range<usize>> {
     if word.len() < 8 && !after.starts_with('@') || !word.contains('/') && !after.starts_with(':') {
         return None;
     }
-    let known = [telegram, oracle, path_segment];
-    if let Some(found) = known.iter().find_map(|find| find(run)) {
+    if let Some(found) = [telegram, oracle, path_segment]
+        .iter()
+        .find_map(|find| find(run))
+    {
         return Some(found);
     }
     let url = word.trim_start_matches('/');
-    let host = || Some(word.len() - url.len() + prefix_of(url, WEBHOOKS)?.len());
+    let host = prefix_of(url, WEBHOOKS).map(|host| word.len() - url.len() + host.len());
     // Teams: `https://x.webhook.office.com/webhookb2/id@id/IncomingWebhook/secret`
     let teams = || {
-        let mark = "/IncomingWebhook/";
-        let at = ahead(word, 0, 128).find(mark)?;
-        run.before().ends_with('@').then_some(at + mark.len())
+        let (path, _) = ahead(word, 0, 128).split_once("/IncomingWebhook/")?;
+        run.before()
+            .ends_with('@')
+            .then_some(path.len() + "/IncomingWebhook/".len())
     };
-    let from = run.at + host().or_else(teams)?;
+    let from = run.at + host.or_else(teams)?;
     (from < run.end).then(|| from..bare_end(run.text, from))
 }
 
