@@ -5,16 +5,13 @@ use std::ops::Range;
 
 use super::{
     Run,
-    bytes::{after_last, ahead, colour_end, is_one_of, run_end, skip},
-    look::{is_composed, is_mixed, is_moment, looks_secret},
+    bytes::*,
+    look::*,
     name::{is_header, is_name, skip_colours},
     shape::{self, Shape},
     value,
 };
-use crate::{
-    pairs::{NAME_FIELDS, NAME_LISTS, VALUE_FIELDS},
-    text::bytes::floor,
-};
+use crate::pairs::{NAME_FIELDS, NAME_LISTS, VALUE_FIELDS};
 
 /// How far from the name its value's field may begin.
 const NEAR: usize = 256;
@@ -36,6 +33,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         return None;
     }
     let before = run.behind(64);
+    let value = || value_field(run.text, run.end, run.word());
     if unquoted {
         // `- name: API_KEY` with `value: x` in the next line.
         let assigned = before.trim_end_matches(' ').strip_suffix('=');
@@ -43,25 +41,21 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
             .strip_suffix(": ")
             .or(assigned)?
             .trim_end_matches(' ');
-        let head = without_colour(head);
-        let named = is_one_of(last_name(head), NAME_FIELDS);
-        return named.then(|| value_field(run.text, run.end, run.word()))?;
+        return is_one_of(last_name(without_colour(head)), NAME_FIELDS).then(value)?;
     }
     if close[1..].trim_start().starts_with('{') {
         // `variable "db_password" { default = "x" }`
-        return value_field(run.text, run.end, run.word());
+        return value();
     }
     let open = before.trim_end_matches('\\').strip_suffix(is_quote)?;
     let before = open.trim_end_matches(['\\', ' ', '\n', '\t']);
     if let Some(head) = before.strip_suffix([':', '=']) {
         let field = last_name(head);
-        let named = is_one_of(field, NAME_FIELDS)
-            || field.eq_ignore_ascii_case("type") && run.is_strong(run.word());
-        let value = || form_part(run).or_else(|| value_field(run.text, run.end, run.word()));
-        return named.then(|| value().or_else(|| field_before(run)))?;
+        let typed = || field.eq_ignore_ascii_case("type") && run.is_strong(run.word());
+        let named = is_one_of(field, NAME_FIELDS) || typed();
+        return named.then(|| form_part(run).or_else(value).or_else(|| field_before(run)))?;
     }
-    let first = before.trim_end_matches('b').ends_with(['[', '(']);
-    element(run, first)
+    element(run, before.trim_end_matches('b').ends_with(['[', '(']))
 }
 
 /// `name="password"`, an empty line, and the value: a part of a form.
@@ -85,15 +79,14 @@ fn field_before(run: Run<'_>) -> Option<Range<usize>> {
 /// The value that the name in `name` (the value of the pair of `run`) announces. Empty if it is no
 /// secret.
 pub(super) fn announced(run: Run<'_>, name: &Range<usize>) -> Option<Range<usize>> {
-    let names = is_one_of(run.word(), NAME_FIELDS);
     let named = &run.text[name.clone()];
-    let value = names
-        .then(|| value_field(run.text, name.end, named))
-        .flatten()?;
-    match is_name(run, named) {
-        true => Some(value),
-        false => Some(name.end..name.end),
-    }
+    let names = is_one_of(run.word(), NAME_FIELDS);
+    let value = names.then(|| value_field(run.text, name.end, named))??;
+    Some(if is_name(run, named) {
+        value
+    } else {
+        name.end..name.end
+    })
 }
 
 /// A text without the colour that it ends with.
@@ -110,10 +103,8 @@ fn last_name(text: &str) -> &str {
     let name = after_last(text, |c| !c.is_alphanumeric() && c != '_' && c != '-');
     // `\x1b[33mname`
     let coloured = text[..text.len() - name.len()].ends_with("\x1b[");
-    match name.split_once('m').filter(|_| coloured) {
-        Some((_, name)) => name,
-        None => name,
-    }
+    let rest = name.split_once('m').filter(|_| coloured);
+    rest.map_or(name, |(_, name)| name)
 }
 
 /// `"value": "x"`, `value="x"` after `from`, in the same object or element, if it may be a secret
@@ -127,35 +118,32 @@ fn field_in(text: &str, from: usize, to: usize, named: &str) -> Option<Range<usi
     let near = &text[from..to];
     let mut at = 0;
     loop {
-        let stops = |c: char| c.is_alphanumeric() || matches!(c, '}' | '<' | '>' | '\x1b');
-        at += near[at..].find(stops)?;
+        at += near[at..].find(|c: char| c.is_alphanumeric() || "}<>\x1b".contains(c))?;
         let colour = colour_end(near, at);
+        let closes = near[at..].starts_with('>');
         // A line that a mail quotes.
-        let quoted =
-            near[at..].starts_with('>') && near[..at].trim_end_matches(['>', ' ']).ends_with('\n');
+        let quoted = closes && near[..at].trim_end_matches(['>', ' ']).ends_with('\n');
         if colour > at || quoted {
             at = colour.max(at + 1);
             continue;
         }
-        if near[at..].starts_with('>') {
+        let innocent = |value: &str| shape::is_innocent(value, named);
+        if closes {
             // `=>`, `->`
             let arrow = near[..at].ends_with(['=', '-']);
             let content = (!arrow).then(|| content(text, from + at + 1))?;
-            return content.filter(|value| !shape::is_innocent(&text[value.clone()], named));
+            return content.filter(|value| !innocent(&text[value.clone()]));
         }
         let end = run_end(near, at);
-        if end == at {
-            return None;
-        }
         let name = &near[at..end];
         let mark = skip(near, skip_colours(near, end), is_padding);
-        if near[mark..].starts_with([':', '=']) && is_one_of(name, VALUE_FIELDS) {
+        let rest = &near[mark..];
+        if rest.starts_with([':', '=']) && is_one_of(name, VALUE_FIELDS) {
             let start = skip(text, from + mark + 1, char::is_whitespace);
-            let start = skip_colours(text, start);
-            return value::secret(text, start, |shown| !shape::is_innocent(shown, named));
+            return value::secret(text, skip_colours(text, start), |shown| !innocent(shown));
         }
-        if near[mark..].starts_with(':') && is_one_of(name, &["name", "key"]) {
-            // Another one begins.
+        // Another one begins.
+        if end == at || rest.starts_with(':') && is_one_of(name, &["name", "key"]) {
             return None;
         }
         at = end;
@@ -165,10 +153,8 @@ fn field_in(text: &str, from: usize, to: usize, named: &str) -> Option<Range<usi
 /// `<entry key="password">x</entry>`, `<setting name="password"><value>x</value>`
 fn content(text: &str, start: usize) -> Option<Range<usize>> {
     let inner = skip(text, start, char::is_whitespace);
-    let start = match text[inner..].strip_prefix("<value>") {
-        Some(_) => inner + "<value>".len(),
-        None => start,
-    };
+    let tag = text[inner..].starts_with("<value>");
+    let start = if tag { inner + "<value>".len() } else { start };
     let (value, _) = ahead(text, start, 4096).split_once('<')?;
     (!value.trim().is_empty()).then(|| start..start + value.len())
 }
@@ -176,32 +162,31 @@ fn content(text: &str, start: usize) -> Option<Range<usize>> {
 /// `"Authorization", "x"` as elements; `first` in their array.
 fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
     let (text, name) = (run.text, run.word());
-    if in_names(run) {
-        return None;
-    }
     let close = skip(text, run.end, |c| is_quote(c) || c == '\\');
     let comma = skip(text, close, char::is_whitespace);
-    if !text[comma..].starts_with(',') {
+    if in_names(run) || !text[comma..].starts_with(',') {
         return None;
     }
     let start = skip(text, comma + 1, char::is_whitespace);
-    let value = text[start..].trim_start_matches(['\\', 'b']);
-    if !value.starts_with(is_quote) {
+    if !text[start..]
+        .trim_start_matches(['\\', 'b'])
+        .starts_with(is_quote)
+    {
         return None;
     }
     let seen = value::glance(value::extent, text, start);
     let value = &text[seen.clone()];
     // Two elements are a pair; in longer lists of names (`required`) a value has to look like one.
     let end = skip(text, seen.end, |c| is_padding(c) || c == '\n');
+    let shape = shape::of(value);
     // `setProperty("password", "x", ...)`
     let pair = first && (text[end..].starts_with([']', ')']) || sets(run));
-    let pair = pair && (run.is_sure(name) || is_header(name)) && !is_moment(value);
-    let pair = pair && shape::of(value) != Shape::Format;
-    let looks = (looks_secret(value) || is_mixed(value)) && !is_composed(value);
-    let looks = looks && shape::of(value) == Shape::Secret;
+    let sure = run.is_sure(name) || is_header(name);
+    let pair = pair && sure && !is_moment(value) && shape != Shape::Format;
+    let looks = looks_secret(value) || is_mixed(value);
+    let looks = looks && !is_composed(value) && shape == Shape::Secret;
     // `"authorization_code", "refresh_token"`
-    let names =
-        value.contains('_') && shape::of(value) != Shape::Secret && run.rules.announces(value);
+    let names = value.contains('_') && shape != Shape::Secret && run.rules.announces(value);
     let secret = match name.starts_with('-') {
         true => !value.starts_with("--"),
         false => (pair || looks) && !names,
@@ -211,10 +196,14 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
 
 /// Returns whether the run stands in a list of names: `"required": ["api_key", "city"]`.
 fn in_names(run: Run<'_>) -> bool {
-    let near = run.behind(NEAR);
-    let list = near.rfind('[').map_or("", |open| near[..open].trim_end());
-    let list = list.strip_suffix([':', '=']).unwrap_or_default();
-    is_one_of(last_name(list), NAME_LISTS)
+    let list = run
+        .behind(NEAR)
+        .rsplit_once('[')
+        .map_or("", |(list, _)| list.trim_end());
+    is_one_of(
+        last_name(list.strip_suffix([':', '=']).unwrap_or_default()),
+        NAME_LISTS,
+    )
 }
 
 /// Returns whether the list that the run is the first of are the arguments of a function that sets
@@ -223,6 +212,8 @@ fn sets(run: Run<'_>) -> bool {
     const VERBS: &[&str] = &["set", "put", "add", "append", "insert", "header"];
     let before = run.behind(64).trim_end_matches(is_padding);
     let head = before.strip_suffix('(').unwrap_or_default();
-    let name = after_last(head, |c| !c.is_alphanumeric() && c != '_').to_ascii_lowercase();
-    VERBS.iter().any(|verb| name.starts_with(verb))
+    let name = after_last(head, |c| !c.is_alphanumeric() && c != '_');
+    VERBS
+        .iter()
+        .any(|verb| strip_ignore_case(name, verb).is_some())
 }

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use super::{
     MANIFEST, Run,
-    bytes::{ahead, behind, indent, looked_at, prefix_of, until},
+    bytes::*,
     code::is_code_line,
-    look::{is_mixed, looks_secret},
+    look::*,
     name::Mark,
     shape::{self, Shape},
 };
@@ -24,18 +24,17 @@ pub(super) fn lines_below(
     let (head, _) = ahead(text, start, 64).split_once('\n')?;
     let sign = untagged(head.trim_end());
     let modifier = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-');
-    let block = sign.strip_prefix(['|', '>']);
-    let block = block.is_some_and(|rest| rest.chars().all(modifier));
-    if !block && !sign.is_empty() || mark.encoded {
-        return None;
-    }
+    let block = sign
+        .strip_prefix(['|', '>'])
+        .is_some_and(|rest| rest.chars().all(modifier));
     let config = is_config_line(run);
-    if !block && !mark.quoted && !config {
+    if !block && (!sign.is_empty() || !mark.quoted && !config) || mark.encoded {
         return None;
     }
     let first = start + head.len() + 1;
+    let strong = strength == Strength::Strong;
     // A block inside one that has no secret has none.
-    let plain = &run.scan.plain[usize::from(strength == Strength::Strong)];
+    let plain = &run.scan.plain[usize::from(strong)];
     if !block && first < plain.get() {
         return Some(start..start);
     }
@@ -49,13 +48,12 @@ pub(super) fn lines_below(
         // Lines below a sentence are judged by other detectors.
         return (block || mark.colon && config).then_some(start..start);
     }
-    let shown = ahead(text, lines.start, lines.len().min(1024));
-    let innocent = match shape::of(shown) {
+    let innocent = match shape::of(ahead(text, lines.start, lines.len().min(1024))) {
         Shape::Schema => true,
-        Shape::Code => strength != Strength::Strong || is_code_line(run) || !config,
+        Shape::Code => !strong || is_code_line(run) || !config,
         _ => false,
     };
-    if !block && (innocent || tells_none(&text[lines.clone()], strength)) {
+    if !block && (innocent || tells_none(&text[lines.clone()], strong)) {
         plain.set(lines.end);
         return Some(start..start);
     }
@@ -97,46 +95,37 @@ pub(super) fn manifest(run: Run<'_>) -> bool {
         return false;
     }
     let begin = run.at - line.len();
-    let from = manifest_start(text, begin, line);
+    // The mapping begins at most this far before its `kind`.
+    let (mut from, mut below) = (begin, line);
+    for line in behind(text, begin, 1024).split_inclusive('\n').rev() {
+        if is_item(below, own) || !is_inside(line, own) {
+            break;
+        }
+        (from, below) = (from - line.len(), line);
+    }
     let (mut at, mut found) = (from, Vec::new());
     for line in text[from..].split_inclusive('\n') {
         if at > begin && (is_item(line, own) || !is_inside(line, own)) {
             break;
         }
+        let next = at + line.len();
         let member = (column(line) == own).then(|| prefix_of(&line[own..], members));
         if let Some(name) = member.flatten() {
             // `data: {name: x}`
             let flow = line[own + name.len()..].trim();
             let end = at + line.trim_end().len();
+            let belongs = |line: &str| column(line) > own && !line.starts_with("---");
             found.push(match flow.is_empty() {
-                true => lines_while(text, at + line.len(), |line| {
-                    column(line) > own && !line.starts_with("---")
-                }),
+                true => lines_while(text, next, belongs),
                 false => end - flow.len()..end,
             });
         }
-        at += line.len();
+        at = next;
     }
     found.retain(|block| !block.is_empty());
     looked_at(at - from);
     run.scan.manifest.set(at);
     run.scan.keep(MANIFEST, found)
-}
-
-/// Where the mapping begins that has a `line` at `begin`.
-fn manifest_start(text: &str, begin: usize, line: &str) -> usize {
-    /// How far before its `kind` it may begin.
-    const NEAR: usize = 1024;
-    let own = column(line);
-    let (mut from, mut below) = (begin, line);
-    for line in behind(text, begin, NEAR).split_inclusive('\n').rev() {
-        if is_item(below, own) || !is_inside(line, own) {
-            break;
-        }
-        from -= line.len();
-        below = line;
-    }
-    from
 }
 
 /// Returns whether a line begins an item of a list, which is a mapping with its keys in column
@@ -158,15 +147,15 @@ fn column(line: &str) -> usize {
 
 /// Returns whether all lines of a mapping only describe a secret: `file: /run/db`, `secretName:
 /// tls`, `issuer: https://h`. In the block of a weak name a value has to look like a secret.
-fn tells_none(lines: &str, strength: Strength) -> bool {
-    lines.lines().all(|line| {
-        let Some((name, value)) = line.trim().split_once(':') else {
-            return false;
-        };
+fn tells_none(lines: &str, strong: bool) -> bool {
+    let tells_none = |(name, value): (&str, &str)| {
         let value = value.trim();
-        let weak = strength != Strength::Strong && !looks_secret(value) && !is_mixed(value);
+        let weak = !strong && !looks_secret(value) && !is_mixed(value);
         weak || value.is_empty() || keys::describes(name.trim_start_matches("- "))
-    })
+    };
+    lines
+        .lines()
+        .all(|line| line.trim().split_once(':').is_some_and(tells_none))
 }
 
 /// Returns whether the run is the first thing in its line, a list's dash aside.
@@ -183,26 +172,25 @@ pub(super) fn is_indented(run: Run<'_>) -> bool {
 /// The value of a line in a file of settings: `password = correct horse`. In one line of prose only
 /// the first word is the value.
 pub(super) fn whole_line(run: Run<'_>, secret: Range<usize>) -> Range<usize> {
-    let line = run.line_before(256).trim_start();
-    let alone = line.is_empty() || line == "export " || line == "set ";
+    let alone = ["", "export ", "set "].contains(&run.line_before(256).trim_start());
     let rest = ahead(run.text, secret.end, 256);
     let tail = until(rest, "\n\r");
     let among = run.behind(256).contains('\n') || tail.len() < rest.len();
     let plain = tail.starts_with(' ') && !tail.contains(|c| "=:\"'{}#;&|".contains(c));
-    if alone && among && plain {
-        secret.start..secret.end + tail.trim_end().len()
+    let more = if alone && among && plain {
+        tail.trim_end().len()
     } else {
-        secret
-    }
+        0
+    };
+    secret.start..secret.end + more
 }
 
 /// A value of YAML without the tag or anchor before it: `!vault |`, `&name x`.
 pub(super) fn untagged(value: &str) -> &str {
-    if !value.starts_with(['!', '&']) {
-        return value;
-    }
     match ahead(value, 0, 64).split_once(' ') {
-        Some((tag, rest)) if !rest.starts_with('=') => &value[tag.len() + 1..],
+        Some((tag, rest)) if tag.starts_with(['!', '&']) && !rest.starts_with('=') => {
+            &value[tag.len() + 1..]
+        }
         _ => value,
     }
 }
