@@ -1,15 +1,13 @@
 //! Names and values that stand beside each other in JSON: `{"name": "X-Api-Key", "value": "x"}`,
 //! `["Authorization", "Bearer x"]`, `["curl", "--token", "x"]`.
 
-use std::mem::take;
-
 use serde_json::{Map, Value};
 
 use super::{
     keys::{Strength, is_connection},
     rules::Rules,
     text::{
-        bytes::{is_made_of, is_one_of},
+        bytes::{is_made_of, is_one_of, prefix_of},
         command::Command,
         is_moment, is_opaque,
     },
@@ -40,15 +38,28 @@ pub(super) const NAME_LISTS: &[&str] = &[
 pub(super) const DATA_FIELDS: &[&str] = &["data", "blob", "base64"];
 
 /// Members that say of what kind the data is.
-pub(super) const KIND_FIELDS: &[&str] = &[
-    "mimeType",
-    "mime_type",
-    "media_type",
-    "mediaType",
-    "contentType",
-];
+#[rustfmt::skip]
+pub(super) const KIND_FIELDS: &[&str] = &["mimeType", "mime_type", "media_type", "mediaType", "contentType"];
+
+/// Kinds of pictures and sounds.
+pub(super) const KINDS: &[&str] = &["image/", "audio/", "video/"];
+
+/// What a value is in the JSON around it. Columns that are secrets are a bit each.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Plain,
+    /// A list of names.
+    Names,
+    /// A picture or a sound in Base64.
+    Media,
+    /// Rows with these columns.
+    Rows(u64),
+    /// A row with these columns.
+    Row(u64),
+}
 
 /// Which members of an object are secrets because of other members.
+#[derive(Default)]
 pub(super) struct Members<'m> {
     /// The member with the value that another names: `{"name": "X-Api-Key", "value": ..}`.
     named: Option<&'m String>,
@@ -63,12 +74,8 @@ pub(super) struct Members<'m> {
 
 impl<'m> Members<'m> {
     pub(super) fn of(rules: &Rules, map: &'m Map<String, Value>) -> Self {
-        let mut members = Self {
-            named: secret_field(rules, map),
-            secret: &[],
-            columns: 0,
-            media: false,
-        };
+        let mut members = Self::default();
+        members.named = secret_field(rules, map);
         let mut signed = 0;
         for (key, value) in map {
             match key.as_str() {
@@ -78,8 +85,7 @@ impl<'m> Members<'m> {
                 "protected" | "payload" | "signature" if value.is_string() => signed += 1,
                 key if KIND_FIELDS.contains(&key) => {
                     let kind = value.as_str().unwrap_or_default();
-                    let kinds = ["image/", "audio/", "video/"];
-                    members.media = kinds.iter().any(|of| kind.starts_with(of));
+                    members.media = prefix_of(kind, KINDS).is_some();
                 }
                 "columns" | "headers" | "header" | "fields" => {
                     members.columns |= columns(rules, value)
@@ -100,17 +106,18 @@ impl<'m> Members<'m> {
             || is_connection(key) && value.as_str().is_some_and(is_opaque)
     }
 
-    /// Returns whether a member is the data of a picture or a sound, which is not read as text.
-    pub(super) fn is_media(&self, key: &str, value: &Value) -> bool {
+    /// What the value of a member is. The data of a picture is not read as text.
+    pub(super) fn role(&self, key: &str, value: &Value) -> Role {
         let digits = |text: &str| is_made_of(text.trim_end_matches('='), "+/-_");
-        self.media && DATA_FIELDS.contains(&key) && value.as_str().is_some_and(digits)
-    }
-
-    /// The columns that are secrets in a member that has rows, a bit each.
-    pub(super) fn columns(&self, value: &Value) -> u64 {
-        match value.as_array() {
-            Some(rows) if rows.iter().all(Value::is_array) => self.columns,
-            _ => 0,
+        match value {
+            Value::Array(rows) if self.columns != 0 && rows.iter().all(Value::is_array) => {
+                Role::Rows(self.columns)
+            }
+            Value::Array(_) if is_one_of(key, NAME_LISTS) => Role::Names,
+            Value::String(data) if self.media && DATA_FIELDS.contains(&key) && digits(data) => {
+                Role::Media
+            }
+            _ => Role::Plain,
         }
     }
 }
@@ -143,55 +150,40 @@ fn columns(rules: &Rules, heads: &Value) -> u64 {
 
 fn secret_field<'m>(rules: &Rules, map: &'m Map<String, Value>) -> Option<&'m String> {
     let value = map.keys().find(|key| is_one_of(key, VALUE_FIELDS))?;
-    let names = |key: &str, name: &str| {
-        is_one_of(key, NAME_FIELDS) && rules.is_sensitive_key(name)
-            || key == "type" && rules.strength(name) == Strength::Strong
+    let names = |(key, name): (&String, &Value)| {
+        name.as_str().is_some_and(|name| {
+            is_one_of(key, NAME_FIELDS) && rules.is_sensitive_key(name)
+                || key == "type" && rules.strength(name) == Strength::Strong
+        })
     };
-    let mut members = map
-        .iter()
-        .filter_map(|(key, name)| Some((key, name.as_str()?)));
-    members.any(|(key, name)| names(key, name)).then_some(value)
+    map.iter().any(names).then_some(value)
 }
 
 /// Looks for secrets among the strings of an array, in which each may be announced by the one
 /// before.
-pub(super) struct Arguments<'r> {
-    rules: &'r Rules,
-    len: usize,
-    /// They are names, of which none announces the next.
-    names: bool,
+#[derive(Default)]
+pub(super) struct Arguments {
     command: Option<&'static Command>,
-    /// The element before announces this one.
-    announced: bool,
-    /// It was announced as the first value of two, where a date is no credential.
-    pair: bool,
+    /// The element before announces this one. True for the first value of two, where a date is no
+    /// credential.
+    announced: Option<bool>,
     /// A private key has begun, and not ended.
     key: bool,
 }
 
-impl<'r> Arguments<'r> {
-    pub(super) fn new(rules: &'r Rules, len: usize, names: bool) -> Self {
-        Self {
-            rules,
-            len,
-            names,
-            command: None,
-            announced: false,
-            pair: false,
-            key: false,
-        }
-    }
-
-    /// Returns whether the next element, at `index`, is a secret as a whole.
-    pub(super) fn is_secret(&mut self, index: usize, value: &Value) -> bool {
-        let (announced, pair) = (take(&mut self.announced), take(&mut self.pair));
+impl Arguments {
+    /// Returns whether the next element is a secret as a whole. `first` says that it is the first
+    /// of two, and that they are not a list of names.
+    pub(super) fn is_secret(&mut self, rules: &Rules, first: bool, value: &Value) -> bool {
+        let announced = self.announced.take();
         let Some(text) = value.as_str() else {
             return false;
         };
         let key = self.key;
         let begins = text.contains("-----BEGIN") && text.contains("PRIVATE");
         self.key = (key || begins) && !text.contains("-----END");
-        if key || announced && !text.starts_with("--") && !(pair && is_moment(text)) {
+        let shown = |pair| text.starts_with("--") || pair && is_moment(text);
+        if key || announced.is_some_and(|pair| !shown(pair)) {
             return true;
         }
         self.command = Command::of(text).or(self.command);
@@ -199,16 +191,10 @@ impl<'r> Arguments<'r> {
         if of_command(Command::is_password) {
             return true;
         }
-        // A flag, or the first of two.
         let flag = text.starts_with('-') && !text.contains(['=', ' ']);
-        self.pair = !flag
-            && !self.names
-            && index == 0
-            && self.len == 2
-            && text.len() <= 64
-            && !text.contains(' ');
-        self.announced =
-            (flag || self.pair) && self.rules.announces(text) || of_command(Command::announces);
+        let pair = first && !flag && text.len() <= 64 && !text.contains(' ');
+        let announces = (flag || pair) && rules.announces(text) || of_command(Command::announces);
+        self.announced = announces.then_some(pair);
         false
     }
 }

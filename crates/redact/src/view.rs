@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{
     REDACTED,
-    pairs::{Arguments, Members, NAME_LISTS},
+    pairs::{Arguments, Members, Role},
     rules::{BUILT_IN, Limits, Rules},
     shown,
 };
@@ -18,7 +18,7 @@ use crate::{
     TRUNCATED,
     hidden::visible,
     text::{
-        bytes::{floor, is_one_of, prefix},
+        bytes::{floor, prefix},
         catalog::{ELEMENT, KEY, MEMBER},
     },
 };
@@ -95,23 +95,24 @@ pub(super) struct Walk<'r> {
 
 impl<'r> Walk<'r> {
     pub(super) fn new(rules: &'r Rules, limits: Limits, nested: usize) -> Self {
-        let (left, found) = (Cell::new(limits), Cell::new(false));
         Self {
             rules,
             nested,
-            left,
-            found,
+            left: Cell::new(limits),
+            found: Cell::new(false),
         }
     }
 
     pub(super) fn of<'w>(&'w self, value: Source<'w>) -> Node<'w> {
+        self.node(value, 0, Role::Plain)
+    }
+
+    fn node<'w>(&'w self, value: Source<'w>, depth: usize, role: Role) -> Node<'w> {
         Node {
             walk: self,
             value,
-            depth: 0,
-            columns: 0,
-            row: 0,
-            role: Role::Plain,
+            depth,
+            role,
         }
     }
 
@@ -163,14 +164,12 @@ impl<'r> Walk<'r> {
 
     /// Counts a value; false once there were too many.
     fn admit(&self) -> bool {
-        let Limits { nodes, bytes, .. } = self.left.get();
-        let (nodes_left, bytes_left) = (nodes.saturating_sub(1), bytes.saturating_sub(1));
-        self.left.set(Limits {
-            nodes: nodes_left,
-            bytes: bytes_left,
-            ..self.left.get()
-        });
-        nodes > 0 && bytes > 0
+        let mut left = self.left.get();
+        let admits = left.nodes > 0 && left.bytes > 0;
+        left.nodes = left.nodes.saturating_sub(1);
+        left.bytes = left.bytes.saturating_sub(1);
+        self.left.set(left);
+        admits
     }
 }
 
@@ -180,33 +179,12 @@ pub(super) struct Node<'w> {
     walk: &'w Walk<'w>,
     value: Source<'w>,
     depth: usize,
-    /// The columns that are secrets, a bit each: of the rows in this array, and of this row.
-    columns: u64,
-    row: u64,
     role: Role,
 }
 
-/// What a value is in the object around it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Plain,
-    /// A list of names.
-    Names,
-    /// A picture or a sound in Base64.
-    Media,
-}
-
 impl<'w> Node<'w> {
-    fn below(self, value: &'w Value) -> Self {
-        let (value, depth) = (Source::Value(value), self.depth + 1);
-        Self {
-            value,
-            depth,
-            columns: 0,
-            row: 0,
-            role: Role::Plain,
-            ..self
-        }
+    fn below(self, value: &'w Value, role: Role) -> Self {
+        self.walk.node(Source::Value(value), self.depth + 1, role)
     }
 
     fn map<S: Serializer>(self, map: &'w Map<String, Value>, s: S) -> Result<S::Ok, S::Error> {
@@ -223,42 +201,34 @@ impl<'w> Node<'w> {
                 || members.hides(key, value) && walk.hides(MEMBER, value)
             {
                 out.serialize_entry(&shown, REDACTED)?;
-                continue;
+            } else {
+                out.serialize_entry(&shown, &self.below(value, members.role(key, value)))?;
             }
-            let role = match value {
-                Value::Array(_) if is_one_of(key, NAME_LISTS) => Role::Names,
-                Value::String(_) if members.is_media(key, value) => Role::Media,
-                _ => Role::Plain,
-            };
-            let columns = members.columns(value);
-            out.serialize_entry(
-                &shown,
-                &Self {
-                    role,
-                    columns,
-                    ..self.below(value)
-                },
-            )?;
         }
         out.end()
     }
 
     fn array<S: Serializer>(self, items: &'w [Value], s: S) -> Result<S::Ok, S::Error> {
         let mut out = s.serialize_seq(None)?;
-        let mut arguments = Arguments::new(self.walk.rules, items.len(), self.role == Role::Names);
+        let mut arguments = Arguments::default();
+        let pair = items.len() == 2 && self.role != Role::Names;
+        let (row, role) = match self.role {
+            Role::Rows(columns) => (0, Role::Row(columns)),
+            Role::Row(columns) => (columns, Role::Plain),
+            _ => (0, Role::Plain),
+        };
         for (index, value) in items.iter().enumerate() {
             if !self.walk.admit() {
                 out.serialize_element(TRUNCATED)?;
                 break;
             }
-            let column = self.row >> index.min(63) & 1 == 1;
-            if (arguments.is_secret(index, value) || column) && self.walk.hides(ELEMENT, value) {
+            let first = pair && index == 0;
+            let secret =
+                arguments.is_secret(self.walk.rules, first, value) || row >> index.min(63) & 1 == 1;
+            if secret && self.walk.hides(ELEMENT, value) {
                 out.serialize_element(REDACTED)?;
             } else {
-                out.serialize_element(&Self {
-                    row: self.columns,
-                    ..self.below(value)
-                })?;
+                out.serialize_element(&self.below(value, role))?;
             }
         }
         out.end()

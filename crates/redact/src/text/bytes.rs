@@ -148,7 +148,7 @@ pub(super) fn until<'t>(text: &'t str, stops: &str) -> &'t str {
 }
 
 /// The first of `prefixes` that `text` begins with.
-pub(super) fn prefix_of(text: &str, prefixes: &[&'static str]) -> Option<&'static str> {
+pub(crate) fn prefix_of(text: &str, prefixes: &[&'static str]) -> Option<&'static str> {
     prefixes.iter().find(|p| text.starts_with(**p)).copied()
 }
 

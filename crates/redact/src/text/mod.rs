@@ -28,7 +28,7 @@ use std::{
 use super::{
     REDACTED,
     keys::{self, Strength},
-    pairs::{DATA_FIELDS, KIND_FIELDS},
+    pairs::{DATA_FIELDS, KIND_FIELDS, KINDS},
     rules::{BUILT_IN, Rules},
 };
 
@@ -238,23 +238,20 @@ impl<'a> Run<'a> {
     fn is_media(self) -> bool {
         // PNG, JPEG, GIF, and what RIFF holds: WebP, WAV.
         const BEGINNINGS: &[&str] = &["iVBORw0KGgo", "/9j/", "R0lGODdh", "R0lGODlh", "UklGR"];
-        const KINDS: &[&str] = &["data:image/", "data:audio/", "data:video/"];
+        let has_one_of = |near: &str, parts: &[&str]| parts.iter().any(|part| near.contains(part));
         let url = || {
-            let kind = self.behind(64).strip_suffix(";base64,").unwrap_or_default();
-            KINDS.iter().any(|of| kind.contains(of))
+            let url = self.behind(64).strip_suffix(";base64,");
+            let kind = url.and_then(|url| url.split_once("data:"));
+            kind.is_some_and(|(_, kind)| prefix_of(kind, KINDS).is_some())
         };
-        let data = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
         // `"data":"x","mimeType":"image/png"`
-        let of_media = |near: &str| {
-            let kinds = ["image/", "audio/", "video/"];
-            KIND_FIELDS.iter().any(|field| near.contains(field))
-                && kinds.iter().any(|kind| near.contains(kind))
-        };
+        let of_media = |near| has_one_of(near, KIND_FIELDS) && has_one_of(near, KINDS);
         let member = || {
             let name = self.behind(32).trim_end_matches(['"', '\\', ':', ' ']);
             ends_with_one_of(name, DATA_FIELDS)
                 && (of_media(self.behind(128)) || of_media(self.ahead(96)))
         };
+        let data = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
         self.word().len() >= MEDIA
             && (prefix_of(self.word(), BEGINNINGS).is_some() || url() || member())
             && self.word().bytes().all(data)
