@@ -22,8 +22,7 @@ pub(super) fn redacted<'t>(rules: &Rules, text: &'t str, nested: usize) -> Cow<'
     let (mut out, mut copied, mut at) = (String::new(), 0, 0);
     let mut effort = text.len().saturating_mul(EFFORT);
     // Most texts have neither.
-    let has = text.bytes().any(|b| matches!(b, b'\\' | b'{'));
-    if nested >= MAX_NESTED || !has {
+    if nested >= MAX_NESTED || !text.bytes().any(|b| matches!(b, b'\\' | b'{')) {
         return Cow::Borrowed(text);
     }
     while let Some(i) = text[at..].find(['"', '\'', '{']) {
@@ -33,33 +32,26 @@ pub(super) fn redacted<'t>(rules: &Rules, text: &'t str, nested: usize) -> Cow<'
             b'{' => json(rules, text, at, nested, &mut effort),
             _ => string(rules, text, at, nested),
         };
-        let Some((end, inner)) = found else {
-            at += 1;
-            continue;
-        };
+        let (end, inner) = found.unwrap_or((at + 1, None));
         if let Some(inner) = inner {
-            out.push_str(&text[copied..at]);
-            out.push_str(&inner);
+            out += &text[copied..at];
+            out += &inner;
             copied = end;
         }
         at = end;
     }
-    if copied == 0 {
-        return Cow::Borrowed(text);
+    match copied {
+        0 => Cow::Borrowed(text),
+        _ => Cow::Owned(out + &text[copied..]),
     }
-    out.push_str(&text[copied..]);
-    Cow::Owned(out)
 }
 
-/// The end of the object of JSON that begins at `at`, and its view if its members tell of a secret:
-/// what names alone tell is found in the text.
-fn json(
-    rules: &Rules,
-    text: &str,
-    at: usize,
-    nested: usize,
-    effort: &mut usize,
-) -> Option<(usize, Option<String>)> {
+/// The end of something inside a text, and how it looks without its secrets if it has any.
+type Inside = Option<(usize, Option<String>)>;
+
+/// The object of JSON that begins at `at`, if its members tell of a secret: what names alone tell is
+/// found in the text.
+fn json(rules: &Rules, text: &str, at: usize, nested: usize, effort: &mut usize) -> Inside {
     if !text[at + 1..].trim_ascii_start().starts_with('"') || *effort == 0 {
         return None;
     }
@@ -70,20 +62,16 @@ fn json(
     view.map(|view| (end, Some(view)))
 }
 
-/// The end of the string that opens at `at`, and how it looks without its secrets if it has any
-/// that its escapes hide.
-fn string(rules: &Rules, text: &str, at: usize, nested: usize) -> Option<(usize, Option<String>)> {
+/// The string that opens at `at`, whose escapes may hide secrets.
+fn string(rules: &Rules, text: &str, at: usize, nested: usize) -> Inside {
     let word = |c: char| c.is_alphanumeric() || c == '\\';
-    let prefix = |head: &str| head.ends_with(['b', 'f', 'r', 'u']);
-    let head = &text[..at];
-    if head.ends_with(word) && !prefix(head) {
+    if text[..at].ends_with(word) && !text[..at].ends_with(['b', 'f', 'r', 'u']) {
         return None;
     }
     let quote = Quote::at(text, at)?;
     let start = at + quote.len();
-    let close = quote.close(text, start);
-    let inner = &text[start..close.as_ref().map_or(text.len(), |close| close.start)];
-    let end = close.map_or(text.len(), |close| close.end);
+    let close = quote.close(text, start).unwrap_or(text.len()..text.len());
+    let (inner, end) = (&text[start..close.start], close.end);
     if !inner.contains('\\') {
         // A text in quotes is one; a quote that is none may stand before others.
         return text[end..]
@@ -91,10 +79,10 @@ fn string(rules: &Rules, text: &str, at: usize, nested: usize) -> Option<(usize,
             .then_some((end, None));
     }
     let plain = unescaped(inner);
-    if plain == inner {
-        return Some((end, None));
-    }
-    let shown = shown::redacted(rules, &plain, nested + 1);
+    let shown = match plain == inner {
+        true => Cow::Borrowed(inner),
+        false => shown::redacted(rules, &plain, nested + 1),
+    };
     if shown == plain {
         return Some((end, None));
     }
@@ -129,14 +117,13 @@ fn written(text: &str, len: usize) -> usize {
 
 /// A string without its escapes.
 fn unescaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while !rest.is_empty() {
-        let (c, len) = first(rest);
-        out.push(c);
+    let next = || {
+        let (c, len) = (!rest.is_empty()).then(|| first(rest))?;
         rest = &rest[len..];
-    }
-    out
+        Some(c)
+    };
+    std::iter::from_fn(next).collect()
 }
 
 /// The first character of a text that is not empty, without its escape, and the length of both.
@@ -161,30 +148,25 @@ pub(super) fn code(text: &str) -> Option<(char, usize)> {
         }
         None => (text.get(..4)?, 4),
     };
-    let code = u32::from_str_radix(digits, 16).ok()?;
-    Some((char::from_u32(code)?, len))
+    Some((char::from_u32(u32::from_str_radix(digits, 16).ok()?)?, len))
 }
 
 /// A text with escapes, to stand between quotes.
 fn escaped(text: &str, mark: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        match c {
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\\' => out.push_str("\\\\"),
-            c if mark.starts_with(c) => {
-                let _ = write!(out, "\\{c}");
-            }
-            c if is_hidden(c) => {
-                let _ = match u32::from(c) {
-                    c @ ..=0xffff => write!(out, "\\u{c:04x}"),
-                    c => write!(out, "\\u{{{c:x}}}"),
-                };
-            }
-            c => out.push(c),
-        }
+        // A `String` takes all that is written.
+        let _ = match c {
+            '\n' => out.write_str("\\n"),
+            '\r' => out.write_str("\\r"),
+            '\t' => out.write_str("\\t"),
+            c if c == '\\' || mark.starts_with(c) => write!(out, "\\{c}"),
+            c if !is_hidden(c) => out.write_char(c),
+            c => match u32::from(c) {
+                c @ ..=0xffff => write!(out, "\\u{c:04x}"),
+                c => write!(out, "\\u{{{c:x}}}"),
+            },
+        };
     }
     out
 }

@@ -93,17 +93,14 @@ fn head_by_form<'t>(
     // Redaction shrinks text, so more is read than is shown; but all that is read is bounded.
     let limit = prefix(text, max.saturating_mul(4)).0.len();
     let seen = floor(text, limit.saturating_add(LOOKAHEAD));
-    let redacted = looked_through(rules, &text[..seen], limit, nested);
+    let mut redacted = looked_through(rules, &text[..seen], limit, nested);
     let end = prefix(&redacted, max).0.len();
     let cut = limit < text.len() || end < redacted.len();
-    let head = match redacted {
-        Cow::Borrowed(text) => Cow::Borrowed(&text[..end]),
-        Cow::Owned(mut text) => {
-            text.truncate(end);
-            Cow::Owned(text)
-        }
-    };
-    (head, cut)
+    match &mut redacted {
+        Cow::Borrowed(text) => *text = &text[..end],
+        Cow::Owned(text) => text.truncate(end),
+    }
+    (redacted, cut)
 }
 
 /// The redacted view of a text that is JSON and has something to hide, with the white space around
@@ -119,6 +116,7 @@ pub(super) fn json(rules: &Rules, text: &str, nested: usize) -> Option<String> {
     let walk = Walk::new(rules, Limits::NONE, nested + 1);
     let view = serde_json::to_string(&walk.of(Source::Value(&value))).ok()?;
     let start = text.len() - text.trim_ascii_start().len();
-    let (before, after) = (&text[..start], &text[start + inner.len()..]);
-    walk.has_found().then(|| [before, &view, after].concat())
+    let end = start + inner.len();
+    walk.has_found()
+        .then(|| [&text[..start], &view, &text[end..]].concat())
 }

@@ -3,12 +3,7 @@
 
 use std::ops::Range;
 
-use super::{
-    bytes::{RUN, colour_end, looked_at, run_end},
-    command::COMMANDS,
-    scheme::CAREFUL,
-    vendors::may_begin,
-};
+use super::{bytes::*, command::COMMANDS, scheme::CAREFUL, vendors::may_begin};
 use crate::filter::suspicious_run;
 
 /// Longer words may be tokens.
@@ -85,9 +80,8 @@ pub(super) fn next_run(text: &str, at: usize) -> Option<(Range<usize>, bool)> {
 }
 
 fn is_plain(text: &[u8], at: usize, end: usize) -> bool {
-    let word = &text[at..end];
     // The full stop of a sentence is a part of its last run.
-    let word = match word {
+    let word = match &text[at..end] {
         [head @ .., b'.'] if !head.is_empty() => head,
         word => word,
     };
@@ -101,9 +95,8 @@ fn is_plain(text: &[u8], at: usize, end: usize) -> bool {
     };
     let beside = match text.get(end..) {
         // A line of cookies.txt.
-        Some([b'\t', b'T' | b'F', ..]) => true,
+        Some([b'\t', b'T' | b'F', ..] | [b'(' | b'%' | b'$' | b'@', ..]) => true,
         Some([b':', next, ..]) => !next.is_ascii_whitespace(),
-        Some([b'(' | b'%' | b'$' | b'@', ..]) => true,
         _ => false,
     };
     let escaped = at > 0 && matches!(text[at - 1], b'\\' | b';');
