@@ -1,6 +1,6 @@
 //! What words look like.
 
-use super::bytes::{has_digit, is_digits, is_hex, is_made_of, is_one_of, strip_ignore_case};
+use super::bytes::*;
 use crate::{REDACTED, keys::Strength, rules::BUILT_IN};
 
 /// Words that stand in prose after `password`, `token`, `Bearer` and the like.
@@ -92,27 +92,32 @@ fn variable(text: &str) -> Option<usize> {
 
 /// What letters and digits a word has.
 #[derive(Default)]
-struct Make {
+struct Make<'w> {
+    /// The word without the marks of a sentence around it.
+    word: &'w str,
     len: usize,
     digits: usize,
     lower: bool,
     inner_upper: bool,
     /// How often a letter follows a digit or a digit a letter.
     changes: usize,
-    blank: bool,
+    /// It has a blank, or a secret that was redacted before.
+    parted: bool,
 }
 
-impl Make {
-    fn of(word: &str) -> Self {
+impl<'w> Make<'w> {
+    fn of(word: &'w str) -> Self {
         let mut make = Self::default();
+        make.word = word.trim_matches(|c| "\"'`\\.,:!)(".contains(c));
+        make.parted = word.contains(REDACTED);
         let mut before: Option<bool> = None;
-        for c in word.chars().take(256) {
+        for c in make.word.chars().take(256) {
             let digit = c.is_ascii_digit();
             make.inner_upper |= make.len > 0 && c.is_uppercase();
             make.len += 1;
             make.digits += usize::from(digit);
             make.lower |= c.is_lowercase();
-            make.blank |= c.is_whitespace();
+            make.parted |= c.is_whitespace();
             if c.is_alphanumeric() {
                 make.changes += usize::from(before.is_some_and(|b| b != digit));
                 before = Some(digit);
@@ -122,19 +127,13 @@ impl Make {
     }
 }
 
-fn trim(word: &str) -> &str {
-    word.trim_matches(|c| "\"'`\\.,:!)(".contains(c))
-}
-
 /// Returns whether a word does not look like prose: long, with a digit or with capitals inside.
 pub(super) fn looks_secret(word: &str) -> bool {
-    let make = Make::of(trim(word));
-    !word.contains(REDACTED)
-        && !make.blank
+    let make = Make::of(word);
+    let capitals = || make.lower && make.inner_upper && !is_type_name(make.word);
+    !make.parted
         && !is_date(word)
-        && (make.len >= 32
-            || make.len >= 8
-                && (make.digits > 0 || make.lower && make.inner_upper && !is_type_name(trim(word))))
+        && (make.len >= 32 || make.len >= 8 && (make.digits > 0 || capitals()))
 }
 
 /// Returns whether a word of letters is the name of a type or of a value in code, in which capitals
@@ -153,16 +152,11 @@ fn is_type_name(word: &str) -> bool {
 /// Returns whether a word of prose is a secret after a word that names one: letters and digits or
 /// signs mixed.
 pub(super) fn is_mixed(word: &str) -> bool {
-    let word = trim(word);
     let make = Make::of(word);
-    let signs = word.contains(['!', '#', '$', '%', '^', '&', '*', '@']);
-    let letters = make.len > make.digits && word.contains(|c: char| c.is_alphabetic());
-    !word.contains(REDACTED)
-        && !make.blank
-        && !is_date(word)
-        && make.len >= 4
-        && letters
-        && (make.digits > 0 || signs)
+    let signs = || make.word.contains(['!', '#', '$', '%', '^', '&', '*', '@']);
+    let letters = || make.len > make.digits && make.word.contains(char::is_alphabetic);
+    let mixed = make.len >= 4 && (make.digits > 0 || signs()) && letters();
+    mixed && !make.parted && !is_date(make.word)
 }
 
 /// `2026-01-31`, alone or with a time of day. Stricter than [`is_date`]: `1234-56-7890123456` may
@@ -219,7 +213,7 @@ pub(crate) fn is_opaque(word: &str) -> bool {
 /// Returns whether a word is a short number in hexadecimal, as keys are named by:
 /// `9f2c04be01d3a2ff`, `0x2b7c2fbb`.
 pub(super) fn is_key_id(word: &str) -> bool {
-    let word = trim(word);
+    let word = Make::of(word).word;
     let digits = word.strip_prefix("0x").unwrap_or(word);
     matches!(digits.len(), 8 | 16) && is_hex(digits)
 }
@@ -227,22 +221,19 @@ pub(super) fn is_key_id(word: &str) -> bool {
 /// Returns whether a word is random: not one that only ends in a number, nor a path, a date or a
 /// name with marks.
 pub(super) fn is_random(word: &str) -> bool {
-    let word = trim(word);
     let make = Make::of(word);
-    let named = word.contains(['.', '/', ':', '@', '(', '=']);
-    let letters = word.contains(|c: char| c.is_ascii_alphabetic());
-    let plain = is_made_of(word, "");
+    let named = make.word.contains(['.', '/', ':', '@', '(', '=']) || word.contains(REDACTED);
+    let plain = || is_made_of(make.word, "");
+    let long =
+        make.len >= 16 && make.digits > 0 || make.len >= 20 && make.inner_upper && make.lower;
     !named
-        && !word.contains(REDACTED)
-        && letters
-        && (make.changes >= 3 && make.len >= 8
-            || plain && make.len >= 16 && make.digits > 0
-            || plain && make.len >= 20 && make.inner_upper && make.lower)
+        && make.word.contains(|c: char| c.is_ascii_alphabetic())
+        && (make.changes >= 3 && make.len >= 8 || long && plain())
 }
 
 /// `550e8400-e29b-41d4-a716-446655440000`
 pub(super) fn is_uuid(word: &str) -> bool {
-    let parts = trim(word).split('-');
+    let parts = Make::of(word).word.split('-');
     let lens = parts.map(|part| if is_hex(part) { part.len() } else { 0 });
     lens.eq([8, 4, 4, 4, 12])
 }

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::bytes::{behind, last_line, looked_at};
+use super::bytes::*;
 
 /// A quote, and how many backslashes stand before it.
 #[derive(Clone, Copy)]
@@ -26,16 +26,12 @@ const MARKS: &[&str] = &[
 impl Quote {
     /// The quote that opens at `at`, its backslashes first.
     pub(crate) fn at(text: &str, at: usize) -> Option<Self> {
-        let rest = &text[at..];
-        let slashes = rest.len() - rest.trim_start_matches('\\').len();
-        let inner = &rest[slashes..];
-        let mark = MARKS.iter().find(|mark| inner.starts_with(**mark))?;
+        let inner = text[at..].trim_start_matches('\\');
+        let slashes = text.len() - at - inner.len();
+        let mark = *MARKS.iter().find(|mark| inner.starts_with(**mark))?;
         // Three quotes that are not closed by three are an empty string and a quote.
-        let mark = if mark.len() == 3 && mark.is_ascii() && !inner[3..].contains(mark) {
-            &mark[..1]
-        } else {
-            mark
-        };
+        let empty = matches!(mark, "\"\"\"" | "\'\'\'") && !inner[3..].contains(mark);
+        let mark = if empty { &mark[..1] } else { mark };
         Some(Self { mark, slashes })
     }
 
@@ -108,15 +104,12 @@ impl Quote {
         for (i, b) in inner.bytes().enumerate() {
             looked_at(1);
             if i >= skip && b == first && inner[i..].starts_with(mark) {
-                let (head, rest) = (&inner[..i - run], &inner[i + mark.len()..]);
+                let (start, end) = (i - run, i + mark.len());
+                let (head, rest) = (&inner[..start], &inner[end..]);
                 if let Some(len) = self.reopened(rest) {
-                    skip = i + mark.len() + len;
+                    skip = end + len;
                 } else if self.is_closed_by(run, head, rest, &mut deeper) {
-                    let end = if run < self.slashes {
-                        i - run
-                    } else {
-                        i + mark.len()
-                    };
+                    let end = if run < self.slashes { start } else { end };
                     return Some(from + i - run.min(self.slashes)..from + end);
                 }
             }
@@ -132,15 +125,14 @@ impl Quote {
             return run == self.slashes || ends_value(rest);
         }
         // A backslash of the value is two, each escaped as often as the quote: `"a\\"` ends.
-        if run % (2 * (self.slashes + 1)) != self.slashes || *deeper == Some(run) {
-            return false;
-        }
+        let escaped = run % (2 * (self.slashes + 1)) != self.slashes;
         // Python escapes backslashes, but not the quotes of JSON: `'{"a": "b=\\"c\\""}'`.
         let opens = head.ends_with('=') || !ends_value(rest);
-        if opens {
+        let closes = !escaped && *deeper != Some(run);
+        if closes && opens {
             *deeper = Some(run);
         }
-        !opens
+        closes && !opens
     }
 
     /// How long `\''` is, with which a shell goes on after a quote in a quoted text: `'it'\''s'`.

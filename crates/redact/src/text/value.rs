@@ -2,13 +2,8 @@
 
 use std::ops::Range;
 
-use super::{
-    block,
-    bytes::{ahead, is_made_of, is_one_of, looked_at, prefix_of, run_end, skip, skip_blanks},
-    look::{first_word, looks_secret},
-    quote::Quote,
-};
-use crate::{REDACTED, text::bytes::floor};
+use super::{block, bytes::*, look::*, quote::Quote};
+use crate::REDACTED;
 
 /// Schemes that stand before a credential.
 #[rustfmt::skip]
@@ -110,9 +105,9 @@ fn pieces_end(text: &str, start: usize) -> usize {
 /// Returns whether a quote after `word` belongs to the same value: `Some("x")`, `b'x'`, `"a"'b'`,
 /// `id="a"`.
 fn continues(word: &str, beside: bool) -> bool {
-    let prefixes = ["b", "r", "f", "u", "rb", "br", "l", "n", "e", "@", "$"];
+    const PREFIXES: &[&str] = &["b", "r", "f", "u", "rb", "br", "l", "n", "e", "@", "$"];
     beside && word.ends_with(['"', '\'', '`', '='])
-        || is_one_of(word, &prefixes)
+        || is_one_of(word, PREFIXES)
         || is_one_of(word.trim_end(), SCHEMES)
 }
 
@@ -146,12 +141,11 @@ pub(super) fn bare_end(text: &str, start: usize) -> usize {
     let mut at = start;
     loop {
         at = skip(text, at, |c| !is_delimiter(c));
-        let Some(mark) = text.as_bytes().get(at) else {
-            return text.len();
-        };
-        if !mark.is_ascii() || at == start {
-            return at;
-        }
+        let mark = text
+            .as_bytes()
+            .get(at)
+            .filter(|mark| mark.is_ascii() && at > start);
+        let Some(mark) = mark else { return at };
         let rest = &text[at + 1..];
         let follows = |rest: &str| rest.starts_with(char::is_alphanumeric);
         at += match mark {
