@@ -74,9 +74,8 @@ pub(super) struct Members<'m> {
 
 impl<'m> Members<'m> {
     pub(super) fn of(rules: &Rules, map: &'m Map<String, Value>) -> Self {
-        let mut members = Self::default();
+        let (mut members, mut signed) = (Self::default(), 0);
         members.named = secret_field(rules, map);
-        let mut signed = 0;
         for (key, value) in map {
             match key.as_str() {
                 "kind" if value == "Secret" => members.secret = &["data", "stringData"],

@@ -30,22 +30,18 @@ pub(crate) fn looked_at(_bytes: usize) {
 
 /// The longest prefix of `text` that has at most `max` characters, and whether anything is missing.
 pub(crate) fn prefix(text: &str, max: usize) -> (&str, bool) {
-    if text.len() <= max {
-        return (text, false);
-    }
-    match text.char_indices().nth(max) {
-        Some((end, _)) => (&text[..end], true),
-        None => (text, false),
-    }
+    let end = if text.len() <= max {
+        None
+    } else {
+        text.char_indices().nth(max)
+    };
+    end.map_or((text, false), |(end, _)| (&text[..end], true))
 }
 
 /// The highest boundary between characters up to `at`.
 pub(crate) fn floor(text: &str, at: usize) -> usize {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
+    let mut ends = (0..=at.min(text.len())).rev();
+    ends.find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 /// Returns whether one of `words` is `word`, in any case.
@@ -99,27 +95,11 @@ pub(super) fn colour_end(text: &str, at: usize) -> usize {
     const ESCAPES: &[&str] = &[
         "\x1b[", "\\u001b[", "\\u001B[", "\\x1b[", "\\x1B[", "\\u{1b}[", "\\033[", "\\e[",
     ];
-    if !text[at..].starts_with(['\x1b', '\\']) {
-        return at;
-    }
     let near = ahead(text, at, 24);
-    let Some(escape) = prefix_of(near, ESCAPES) else {
-        return at;
-    };
-    let end = skip(near, escape.len(), |c| c.is_ascii_digit() || c == ';');
-    match near.as_bytes().get(end) {
-        Some(b'm' | b'K') => at + end + 1,
-        _ => at,
-    }
-}
-
-/// Where to continue after the run `at..end` in which nothing was found: behind a colour that
-/// begins with it.
-pub(super) fn skip_colour(text: &str, at: usize, end: usize) -> usize {
-    if at > 0 && text.as_bytes()[at - 1] == b'\\' {
-        return end.max(colour_end(text, at - 1));
-    }
-    end
+    let escape = prefix_of(near, ESCAPES).map_or(0, str::len);
+    let end = skip(near, escape, |c| c.is_ascii_digit() || c == ';');
+    let colour = escape > 0 && near[end..].starts_with(['m', 'K']);
+    at + if colour { end + 1 } else { 0 }
 }
 
 /// The text from `at` on, `len` bytes of it at most.
@@ -160,10 +140,9 @@ pub(super) fn strip_ignore_case<'t>(text: &'t str, prefix: &str) -> Option<&'t s
 
 /// Returns whether `text` ends with one of `ends`, in any case.
 pub(super) fn ends_with_one_of(text: &str, ends: &[&str]) -> bool {
-    let text = text.as_bytes();
     ends.iter().any(|end| {
         let at = text.len().checked_sub(end.len());
-        at.is_some_and(|at| text[at..].eq_ignore_ascii_case(end.as_bytes()))
+        at.is_some_and(|at| text.as_bytes()[at..].eq_ignore_ascii_case(end.as_bytes()))
     })
 }
 

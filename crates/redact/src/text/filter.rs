@@ -62,8 +62,8 @@ pub(super) fn next_run(text: &str, at: usize) -> Option<(Range<usize>, bool)> {
     let mut at = at;
     loop {
         let mut rest = bytes.get(at..)?.iter();
-        at += rest.position(|b| RUN[usize::from(*b)] || *b == 0x1b)?;
-        if bytes[at] == 0x1b {
+        at += rest.position(|b| RUN[usize::from(*b)] || matches!(*b, 0x1b | b'\\'))?;
+        if matches!(bytes[at], 0x1b | b'\\') {
             at = colour_end(text, at).max(at + 1);
             continue;
         }

@@ -107,10 +107,10 @@ struct Make<'w> {
 
 impl<'w> Make<'w> {
     fn of(word: &'w str) -> Self {
+        let mut before: Option<bool> = None;
         let mut make = Self::default();
         make.word = word.trim_matches(|c| "\"'`\\.,:!)(".contains(c));
         make.parted = word.contains(REDACTED);
-        let mut before: Option<bool> = None;
         for c in make.word.chars().take(256) {
             let digit = c.is_ascii_digit();
             make.inner_upper |= make.len > 0 && c.is_uppercase();

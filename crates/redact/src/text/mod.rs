@@ -83,10 +83,10 @@ pub(super) fn redact<'t>(
         return Cow::Borrowed(&text[..limit]);
     };
     for _ in 1..MAX_PASSES {
-        match pass(rules, &out, out.len(), nested) {
-            Some(next) => out = next,
-            None => break,
-        }
+        let Some(next) = pass(rules, &out, out.len(), nested) else {
+            break;
+        };
+        out = next;
     }
     Cow::Owned(out)
 }
@@ -96,18 +96,16 @@ const MEDIA: usize = 64;
 
 /// One pass. None if there is nothing to redact.
 fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String> {
-    let scan = Scan {
-        nested,
-        ..Scan::default()
-    };
+    let mut scan = Scan::default();
     let mut out = String::new();
+    scan.nested = nested;
     let (mut copied, mut at) = (0, 0);
     let mut hide = |(rule, secret): &Secret| {
         let shown = &text[secret.clone()];
         let hidden = shown != REDACTED && (copied..limit).contains(&secret.start);
         if hidden {
-            out.push_str(&text[copied..secret.start]);
-            out.push_str(REDACTED);
+            out += &text[copied..secret.start];
+            out += REDACTED;
             copied = secret.end;
             rules.note(rule, shown);
         }
@@ -125,22 +123,15 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
         if plain && !rules.has_own() {
             continue;
         }
-        let run = Run::new(rules, &scan, text, place);
-        let Some(secret) = run.secret() else {
-            at = bytes::skip_colour(text, run.at, run.end);
-            continue;
-        };
-        let end = secret.1.end;
-        at = if hide(&secret) { end } else { at.max(end) };
+        if let Some(secret) = Run::new(rules, &scan, text, place).secret() {
+            let end = secret.1.end;
+            at = if hide(&secret) { end } else { at.max(end) };
+        }
     }
-    scan.cells.take().iter().for_each(|cell| {
-        hide(cell);
-    });
-    if copied == 0 {
-        return None;
+    for cell in scan.cells.take() {
+        hide(&cell);
     }
-    out.push_str(text.get(copied..limit).unwrap_or_default());
-    Some(out)
+    (copied > 0).then(|| out + text.get(copied..limit).unwrap_or_default())
 }
 
 /// The id of a rule, and the place of what it found.

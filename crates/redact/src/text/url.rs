@@ -155,21 +155,19 @@ fn path_segment(run: Run<'_>) -> Option<Range<usize>> {
         return None;
     }
     let (mut at, mut before) = (run.at, "");
-    for part in word.split('/') {
+    word.split('/').find_map(|part| {
         let bare = part.strip_prefix("private-").unwrap_or(part);
-        let capitals = bare.bytes().any(|b| b.is_ascii_uppercase());
         // What has a version as its parent is a number of something, unless it is nothing else.
+        let long = || bare.len() > 32 && bare.bytes().any(|b| b.is_ascii_uppercase());
         let known = match is_one_of(before, &["v2", "v3"]) {
-            true => bare.len() == 32 || bare.len() > 32 && capitals,
+            true => bare.len() == 32 || long(),
             false => is_one_of(before, NAMES),
         };
-        if (known || bare.len() < part.len()) && is_random_segment(bare) {
-            return Some(at..bare_end(run.text, at));
-        }
-        before = part;
-        at += part.len() + 1;
-    }
-    None
+        let start = at;
+        (before, at) = (part, at + part.len() + 1);
+        let secret = (known || bare.len() < part.len()) && is_random_segment(bare);
+        secret.then(|| start..bare_end(run.text, start))
+    })
 }
 
 /// Returns whether a part of a path is long, and letters and digits change places again and again
