@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc};
 
 pub use self::keys::Keys;
 pub(crate) use self::keys::{DEFAULT_MAX_KEYS, check_max};
-use crate::call::{CallInfo, ToolCall, hash_of};
+use crate::call::{CallInfo, ToolCall, Whose, hash_of};
 
 /// Which calls share one state: one breaker, one cooldown. Looking a key up does not allocate.
 ///
@@ -157,6 +157,16 @@ impl Key {
         )
     }
 
+    /// Returns whether the caller may have invented the key.
+    pub(crate) fn may_be_invented(&self, call: &CallInfo) -> bool {
+        match self {
+            Self::Session => session_of(call).is_some_and(|whose| call.is_unverified(whose)),
+            Self::By(_) | Self::Hashed(_) => call.has_unverified_principal(),
+            Self::PerPrincipal(key) => call.has_unverified_principal() || key.may_be_invented(call),
+            Self::Tool | Self::ToolName | Self::Server => false,
+        }
+    }
+
     /// The server and the name in it, as far as it has them.
     pub(crate) fn parts<'a>(&self, call: &'a CallInfo) -> (Option<&'a str>, Option<&'a str>) {
         match self {
@@ -172,18 +182,22 @@ impl Key {
     }
 }
 
-fn hash_of_session(call: &CallInfo) -> u64 {
+/// The id that [`Key::Session`] takes.
+fn session_of(call: &CallInfo) -> Option<Whose<'_>> {
     let given = |id: &&str| !id.is_empty();
-    let hash = match (
-        call.session_id().filter(given),
-        call.agent_id().filter(given),
-    ) {
-        (Some(session), _) => hash_of(Some(session), None),
-        (None, Some(agent)) => hash_of(None, Some(agent)),
-        (None, None) => return hash_of(None, Some("")),
+    let session = call.session_id().filter(given).map(Whose::Session);
+    session.or_else(|| call.agent_id().filter(given).map(Whose::Agent))
+}
+
+fn hash_of_session(call: &CallInfo) -> u64 {
+    let whose = session_of(call);
+    let hash = match whose {
+        Some(Whose::Session(id)) => hash_of(Some(id), None),
+        Some(Whose::Agent(id)) => hash_of(None, Some(id)),
+        Some(Whose::Subject(_)) | None => hash_of(None, Some("")),
     };
-    // Invented ids are none of the real ones.
-    match call.has_unverified_principal() {
+    // An id that was not verified never has the key of a verified one.
+    match whose.is_some_and(|whose| call.is_unverified(whose)) {
         true => !hash,
         false => hash,
     }

@@ -6,7 +6,7 @@ use std::{
 use http::Extensions;
 
 use super::{
-    Given, Listeners, Progress, Record, ReplaySafety, arguments::Arguments, identity::Names,
+    Given, Listeners, Progress, Record, ReplaySafety, Whose, arguments::Arguments, identity::Names,
     job::Job,
 };
 use crate::{error::ToolError, redact::Rules, text::Short};
@@ -164,6 +164,11 @@ impl CallInfo {
             recording,
             replay,
         }
+    }
+
+    /// Returns whether this id of the call was not verified.
+    pub(crate) fn is_unverified(&self, whose: Whose<'_>) -> bool {
+        self.ident.is_unverified(whose)
     }
 
     /// Returns whether the call is marked as one that must not run twice.

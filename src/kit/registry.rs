@@ -114,7 +114,7 @@ struct Proofs {
 impl Proofs {
     /// Returns whether a call can prove its key: its caller cannot have invented it.
     fn are_from(&self, call: &CallInfo) -> bool {
-        !(self.key.is_of_ids() && call.has_unverified_principal())
+        !self.key.may_be_invented(call)
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<u64>> {
