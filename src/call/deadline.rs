@@ -80,9 +80,9 @@ impl ToolCall {
         self.claims.withdraw(Claim::Drain);
     }
 
-    /// Returns whether it can show that a tool works again: not one whose caller, who is not
-    /// trusted, leaves it less time than the tool may take: the shorter one of the timeouts above
-    /// and of those below, which others have met (`below_ms`, 0 if there are none).
+    /// Returns whether the call leaves its tool enough time to show that it works. False only if an
+    /// untrusted caller's deadline is nearer than the shortest timeout: of the outer layers, and of
+    /// the inner ones that earlier calls met (`below_ms`, 0 for none).
     pub(crate) fn may_probe(&self, below_ms: u32) -> bool {
         let leaves = |at: Instant| at.saturating_duration_since(Instant::now());
         let limits = [self.limit_ms, below_ms].into_iter().filter(|ms| *ms > 0);

@@ -117,7 +117,7 @@ impl Identity {
         self.names.is_listed
     }
 
-    /// Returns whether calls of the tool may run twice.
+    /// Returns how far calls of the tool may run twice.
     pub fn replay_safety(&self) -> ReplaySafety {
         self.replay
     }

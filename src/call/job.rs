@@ -251,7 +251,7 @@ impl ToolCall {
         }
     }
 
-    /// The same for a caller who has gone, with the time that is left for it.
+    /// Returns the call of a caller who has gone: without their cancellation, with deadline `at`.
     pub(crate) fn left_behind(mut self, at: Option<Instant>) -> Self {
         self.deadline = at;
         if self.cancellation().is_some() {

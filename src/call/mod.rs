@@ -339,7 +339,7 @@ impl ToolCall {
         }
     }
 
-    /// Returns whether the call may run twice.
+    /// Returns how far the call may run twice.
     pub fn replay_safety(&self) -> ReplaySafety {
         self.replay.value
     }
@@ -453,8 +453,8 @@ fn too_many_values() -> String {
 info::getters!(ToolCall, data.ident);
 
 impl ToolCall {
-    /// Returns a copy that is only read, or sent by a layer that reports each end of an attempt
-    /// ([`CallInfo::end_attempt`]): the call does not count as copied.
+    /// Returns a clone that does not mark an observed call as copied. For code that only reads the
+    /// copy, and for layers that report each end of an attempt ([`CallInfo::end_attempt`]).
     // Field by field: the derived clone is stored in narrower pieces than it is loaded in next.
     #[inline]
     pub(crate) fn copy(&self) -> Self {
@@ -474,6 +474,8 @@ impl ToolCall {
 }
 
 impl Clone for ToolCall {
+    /// Marks an observed call as copied: that one of the two was dropped then no longer proves that
+    /// nothing was sent.
     #[inline]
     fn clone(&self) -> Self {
         if self.recording != 0 {

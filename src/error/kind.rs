@@ -74,8 +74,8 @@ pub enum Evidence {
 /// what the tool looked for, not about the tool: it [is
 /// recoverable](super::ToolError::is_recoverable).
 ///
-/// The execution column holds for errors that this crate, the tool or its leaf made. An error that
-/// was [inferred](Evidence::Inferred) is unknown, whatever its kind.
+/// The execution column holds for errors that this crate, the tool or the tool service made. An
+/// error that was [inferred](Evidence::Inferred) never proves that the tool did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -195,7 +195,7 @@ impl ErrorKind {
         !matches!(self, Self::NotFound | Self::Cancelled | Self::Internal)
     }
 
-    /// Returns whether the tool ran, by the kind alone.
+    /// Returns how far the kind alone tells that the tool ran.
     pub const fn execution(self) -> Execution {
         row(self).execution
     }

@@ -571,7 +571,7 @@ impl ToolError {
         Some(message::seconds(delay))
     }
 
-    /// Returns whether the tool ran.
+    /// Returns how far it is known that the tool ran.
     pub fn execution(&self) -> Execution {
         self.0.execution
     }

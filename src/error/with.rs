@@ -147,7 +147,7 @@ impl ToolError {
         })
     }
 
-    /// Returns whether the tool ran is not known after all: an earlier attempt may have.
+    /// Sets [`Execution::Unknown`], because an earlier attempt may have run.
     pub(crate) fn set_execution_unknown(&mut self) {
         self.change(|e| e.execution = Execution::Unknown);
     }

@@ -284,8 +284,8 @@ macro_rules! events {
         impl Event<'_> {
             /// The name under which subscribers get the event, one of [`names::event`]; `None` for
             /// [`Breaker`](Self::Breaker) and [`Token`](Self::Token), which are not emitted, and
-            /// for calls after the first one of [`Inert`](Self::Inert). A retry that was refused
-            /// has the name of one that was done, unless its attempts are used up.
+            /// for calls after the first one of [`Inert`](Self::Inert). A refused retry is
+            /// `tool.exhausted` if the attempts are used up, else `tool.retry_refused`.
             #[expect(unused_variables, reason = "the rows bind what the fields show")]
             pub const fn name(&self) -> Option<&'static str> {
                 match *self {

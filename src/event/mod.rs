@@ -1,9 +1,10 @@
 //! Events: what happens to calls and does not show in their results.
 //!
-//! How a call ended is in its result, and a layer above sees that. For the rest, layers do not know
-//! each other: a layer gives an [`Event`] to its [`Listen`]er, if it has one, and emits it through
-//! [tracing](https://docs.rs/tracing) as well. There are no events on the path of a call that
-//! succeeds in good time, but [that of a token](Event::Token) if it needs one.
+//! The result of a call says how it ended, and outer layers see it. All else is an [`Event`]: a
+//! layer gives it to its [`Listen`]er, if it has one, and emits it through
+//! [tracing](https://docs.rs/tracing). Of a call that succeeds in good time, only the trace layer
+//! emits events (`tool.start`, `tool.success`), and the token layer reports
+//! [its own](Event::Token).
 //!
 //! # Which layer emits what
 //!

@@ -291,7 +291,7 @@ impl MetricsBuilder {
         self
     }
 
-    /// Returns whether [Prometheus' text](Metrics::prometheus) has [other systems'
+    /// Sets whether [Prometheus' text](Metrics::prometheus) has [other systems'
     /// names](super#other-systems-names) as well. Default: no.
     pub fn with_aliases(mut self, aliases: bool) -> Self {
         self.aliases = aliases;

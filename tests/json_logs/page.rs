@@ -62,3 +62,20 @@ pub(crate) fn jq_agrees(log: &str, answers: &Answers) {
     assert!(printed.next().is_none());
     fs::remove_dir_all(&dir).unwrap();
 }
+
+/// The page of events and the page of JSON logs are two tables of one thing.
+#[test]
+fn the_page_has_each_field_of_each_event() {
+    let events = include_str!("../../src/event/mod.rs");
+    let rows = events
+        .lines()
+        .filter_map(|line| line.strip_prefix("//! | `tool."));
+    let fields = rows.filter_map(|row| row.splitn(4, '|').nth(3));
+    let names = fields.flat_map(|fields| fields.split('`').skip(1).step_by(2));
+    let is_key = |name: &&str| !name.contains("::") && !matches!(*name, "down" | "up");
+    let missing: Vec<_> = names
+        .filter(is_key)
+        .filter(|name| !PAGE.contains(&format!("\n| `{name}` |")))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
