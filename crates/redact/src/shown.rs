@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{
     inside,
+    pairs::Role,
     rules::{Limits, Rules},
     text,
     view::{Source, Walk},
@@ -114,9 +115,10 @@ pub(super) fn json(rules: &Rules, text: &str, nested: usize) -> Option<String> {
     }
     let value: Value = serde_json::from_str(inner).ok()?;
     let walk = Walk::new(rules, Limits::NONE, nested + 1);
-    let view = serde_json::to_string(&walk.of(Source::Value(&value))).ok()?;
+    let view = serde_json::to_string(&walk.node(Source::Value(&value), 0, Role::Plain)).ok()?;
     let start = text.len() - text.trim_ascii_start().len();
     let end = start + inner.len();
-    walk.has_found()
+    walk.found
+        .get()
         .then(|| [&text[..start], &view, &text[end..]].concat())
 }

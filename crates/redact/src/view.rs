@@ -60,7 +60,7 @@ impl<'a> Redacted<'a> {
 impl Serialize for Redacted<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let walk = Walk::new(self.rules, self.rules.limits(), 0);
-        walk.of(self.source).serialize(serializer)
+        walk.node(self.source, 0, Role::Plain).serialize(serializer)
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) struct Walk<'r> {
     /// What is left of the limits.
     left: Cell<Limits>,
     /// Whether a secret was hidden.
-    found: Cell<bool>,
+    pub(super) found: Cell<bool>,
 }
 
 impl<'r> Walk<'r> {
@@ -103,21 +103,13 @@ impl<'r> Walk<'r> {
         }
     }
 
-    pub(super) fn of<'w>(&'w self, value: Source<'w>) -> Node<'w> {
-        self.node(value, 0, Role::Plain)
-    }
-
-    fn node<'w>(&'w self, value: Source<'w>, depth: usize, role: Role) -> Node<'w> {
+    pub(super) fn node<'w>(&'w self, value: Source<'w>, depth: usize, role: Role) -> Node<'w> {
         Node {
             walk: self,
             value,
             depth,
             role,
         }
-    }
-
-    pub(super) fn has_found(&self) -> bool {
-        self.found.get()
     }
 
     /// Returns whether a value is a secret by a rule, and records it unless it was hidden before.

@@ -59,7 +59,7 @@ fn column(run: Run<'_>) -> Option<Found> {
     let mut found = Vec::new();
     while let Some(i) = text.get(at..limit).and_then(|rows| tags(rows, "tr").next()) {
         let (values, end) = cells(&text[..limit], at + i, "td");
-        found.extend(columns.secrets(text, &values));
+        found.extend(columns.secrets(text, &values, (0, 0)));
         at = end;
     }
     Some((found, limit))

@@ -79,19 +79,21 @@ impl<'t> Columns<'t> {
         Self(columns.collect())
     }
 
-    /// The cells of a row that are secrets.
-    pub(super) fn secrets<'c>(
-        &'c self,
-        text: &'c str,
-        row: &'c [Range<usize>],
-    ) -> impl Iterator<Item = Range<usize>> + use<'c, 't> {
-        let cells = self
-            .0
-            .iter()
-            .filter_map(|column| Some((column, row.get(column.index)?.clone())));
-        cells
-            .filter(|(column, cell)| column.hides(&text[cell.clone()]))
-            .map(|(_, cell)| cell)
+    /// The cells of a row that are secrets: `before` cells have no head, and the cell of each head
+    /// is one of the next `1 + moved`.
+    pub(super) fn secrets(
+        &self,
+        text: &str,
+        row: &[Range<usize>],
+        (before, moved): (usize, usize),
+    ) -> Vec<Range<usize>> {
+        let cells = self.0.iter().flat_map(|column| {
+            let cells = row.iter().skip(before + column.index).take(1 + moved);
+            cells
+                .filter(|cell| column.hides(&text[(*cell).clone()]))
+                .cloned()
+        });
+        cells.collect()
     }
 }
 
@@ -138,8 +140,11 @@ fn lines(run: Run<'_>) -> Option<Found> {
     let head = Head::of(run)?;
     let (mut found, mut at) = (Vec::new(), head.place.end);
     while let Some((cells, next)) = row(run.text, at, head.sign) {
-        if !is_rule(&run.text[at..next]) && !head.take(run.text, &cells, &mut found) {
-            break;
+        if !is_rule(&run.text[at..next]) {
+            match head.secrets(run.text, &cells) {
+                Some(secrets) => found.extend(secrets),
+                None => break,
+            }
         }
         at = next;
     }
@@ -193,10 +198,9 @@ impl<'t> Head<'t> {
         }
         // Names behind a colon may be a message, and the next line another message.
         let unsure = sign == ' ' || led && matches!(sign, ',' | ';');
-        head.columns
-            .0
-            .iter_mut()
-            .for_each(|column| column.sure &= !unsure);
+        for column in &mut head.columns.0 {
+            column.sure &= !unsure;
+        }
         Some(head)
     }
 
@@ -235,13 +239,11 @@ impl<'t> Head<'t> {
         }
     }
 
-    /// Adds the cells of a row that are secrets. Returns whether the line is a row.
-    fn take(&self, text: &str, cells: &[Range<usize>], found: &mut Vec<Range<usize>>) -> bool {
+    /// The cells of a row that are secrets. None for a line that is no row.
+    fn secrets(&self, text: &str, cells: &[Range<usize>]) -> Option<Vec<Range<usize>>> {
         let more = cells.len() == self.count + 1;
         let blanks = self.sign == ' ';
-        // The numbers of rows have no head.
-        let numbered = blanks && more;
-        let even = cells.len() == self.count || more && matches!(self.sign, ' ' | '|');
+        let even = cells.len() == self.count || more && (blanks || self.sign == '|');
         // A row that has too many cells or too few; a sentence, whose commas have blanks behind
         // them, may go on behind the last row.
         let mut starts = cells.iter().skip(1).map(|cell| cell.start);
@@ -249,39 +251,26 @@ impl<'t> Head<'t> {
         let worded = || cells.iter().any(|cell| text[cell.clone()].contains(' '));
         let sentence = self.sign == ',' && !self.spaced && spaced && worded();
         if sentence || !even && (blanks || spaced) {
-            return false;
+            return None;
         }
-        // A comma too many before a cell has moved it.
-        let moved = if even {
-            0
-        } else {
-            cells.len().saturating_sub(self.count)
-        };
-        for column in &self.columns.0 {
-            let cells = cells.iter().skip(column.index + usize::from(numbered));
-            found.extend(
-                cells
-                    .take(1 + moved)
-                    .map(|cell| inside(text, cell))
-                    .filter(|cell| {
-                        let shown = &text[cell.clone()];
-                        column.hides(shown) && !(self.spaced && shown.contains(' '))
-                    }),
-            );
-        }
-        true
+        // The numbers of rows have no head. A comma too many before a cell has moved it.
+        let before = usize::from(blanks && more);
+        let moved = usize::from(!even) * cells.len().saturating_sub(self.count);
+        let cells: Vec<_> = cells.iter().map(|cell| inside(text, cell)).collect();
+        let mut secrets = self.columns.secrets(text, &cells, (before, moved));
+        secrets.retain(|cell| !(self.spaced && text[cell.clone()].contains(' ')));
+        Some(secrets)
     }
 }
 
 /// The separator of the cells of a head.
 fn sign_of(head: &str) -> Option<char> {
-    ['\t', '|', ' ', ';', ',']
-        .into_iter()
-        .find(|sign| match sign {
-            ' ' => head.trim().contains("  "),
-            ',' | ';' => head.contains(*sign) && !head.contains("; "),
-            _ => head.contains(*sign),
-        })
+    let parts = |sign: &char| match sign {
+        ' ' => head.trim().contains("  "),
+        ',' | ';' => head.contains(*sign) && !head.contains("; "),
+        _ => head.contains(*sign),
+    };
+    ['\t', '|', ' ', ';', ','].into_iter().find(parts)
 }
 
 /// Returns whether a line only separates the head from the rows.
@@ -370,7 +359,7 @@ fn tuples(run: Run<'_>) -> Option<Found> {
         while let Some((cells, next)) = row(text, at, '\t')
             && cells.len() == names.len()
         {
-            found.extend(columns.secrets(text, &cells));
+            found.extend(columns.secrets(text, &cells, (0, 0)));
             at = next;
         }
         return Some((found, at));
@@ -387,7 +376,7 @@ fn tuples(run: Run<'_>) -> Option<Found> {
             let secret = |v: &Range<usize>| v.len() >= 16 && is_secret(&text[v.clone()], false);
             found.extend(values.into_iter().filter(secret));
         } else if values.len() == names.len() {
-            found.extend(columns.secrets(text, &values));
+            found.extend(columns.secrets(text, &values, (0, 0)));
         }
         at = skip(text, end, |c| c.is_whitespace() || c == ',');
         if !text[at..].starts_with(['(', '[']) {
