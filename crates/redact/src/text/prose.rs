@@ -99,7 +99,7 @@ fn sentence(run: Run<'_>, noun: Noun) -> Option<Range<usize>> {
         let sign = if password { " = " } else { " / " };
         if is_one_of(trimmed(word), LINKS) || password && word == "from" {
             (at, linked) = (end, true);
-        } else if password && !linked && matches!(word.as_bytes(), [b'0'..=b'9']) {
+        } else if !linked && password && matches!(word.as_bytes(), [b'0'..=b'9']) {
             // `enable secret 5 x`: devices of a network say how it is encrypted.
             at = end;
         } else if !linked && is_one_of(word, OTHERS) {
@@ -116,8 +116,7 @@ fn sentence(run: Run<'_>, noun: Noun) -> Option<Range<usize>> {
 
 /// Where the next word of a sentence begins, behind marks and blanks.
 fn word_start(text: &str, at: usize) -> usize {
-    let at = skip(text, at, |c| "\"'`:,(*".contains(c));
-    let mut at = skip_blanks(text, at);
+    let mut at = skip_blanks(text, skip(text, at, |c| "\"'`:,(*".contains(c)));
     if text[at..].starts_with(": ") {
         at = skip_blanks(text, at + 1);
     }
@@ -150,44 +149,40 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
         return Some(secret.end - password.len()..secret.end);
     }
     let secretive = || is_digits(trimmed(word)) || shape::of(word) == Shape::Secret;
+    let loose = is_mixed(word) && !is_dated(word);
     let fits = match noun {
-        Noun::Password => is_password(run.word(), word, linked, quoted),
+        Noun::Password if quoted && is_quotation(run.word(), word, linked) => {
+            linked || has_digit(word)
+        }
+        _ if is_random(word) && noun != Noun::Key => true,
+        Noun::Password if linked => is_mixed(word) || is_pin(run.word(), word),
+        Noun::Password => loose && (quoted || word.len() >= 6),
+        Noun::Token => linked && loose && word.len() >= 6,
         Noun::Key => is_random(word) && !is_uuid(word) && !is_key_id(word) && !word.contains('_'),
-        Noun::Token => is_random(word) || linked && is_loose(word),
     };
     if !fits || word.starts_with('-') || !quoted && (word.ends_with(':') || !secretive()) {
         return None;
     }
     // `first` may be cut: only its beginning was read.
-    let end = if quoted {
-        secret.end
+    let whole = if quoted {
+        word
     } else {
-        bare_end(text, at)
+        &text[at..bare_end(text, at)]
     };
-    let len = trimmed(&text[secret.start..end]).len();
-    Some(changed_to(text, secret.start..secret.start + len))
+    Some(changed_to(
+        text,
+        secret.start..secret.start + trimmed(whole).len(),
+    ))
 }
 
-/// Returns whether `word` looks like the password that `name` announces.
-fn is_password(name: &str, word: &str, linked: bool, quoted: bool) -> bool {
-    // Words in quotes: `the password is "correct horse"`.
-    let said = linked && !name.eq_ignore_ascii_case("secret") && word.len() >= 6;
-    if quoted && (word.contains(' ') || said) {
-        return linked || word.contains(|c: char| c.is_ascii_digit());
-    }
-    let number = is_one_of(name, &["pin", "otp", "passcode"])
-        && is_digits(word.trim_end_matches('.'))
-        && word.len() >= 4;
-    is_random(word)
-        || match linked {
-            true => is_mixed(word) || number,
-            false => is_mixed(word) && (quoted || word.len() >= 6) && !is_dated(word),
-        }
+/// Returns whether words in quotes are the secret: `the password is "correct horse"`.
+fn is_quotation(name: &str, word: &str, linked: bool) -> bool {
+    word.contains(' ') || linked && !name.eq_ignore_ascii_case("secret") && word.len() >= 6
 }
 
-/// Returns whether a word is long enough and mixed, and none of those that are known.
-fn is_loose(word: &str) -> bool {
-    is_mixed(word) && word.len() >= 6 && !is_dated(word)
+fn is_pin(name: &str, word: &str) -> bool {
+    let number = is_digits(word.trim_end_matches('.')) && word.len() >= 4;
+    number && is_one_of(name, &["pin", "otp", "passcode"])
 }
 
 /// A word without the marks of a sentence behind it.
@@ -214,17 +209,16 @@ fn pointed_at(run: Run<'_>, noun: Noun) -> Option<Range<usize>> {
     let line = until(run.ahead(96), "\n");
     let after = |arrow: &str| Some(line.find(arrow)? + arrow.len());
     let arrow = after("-> ").or_else(|| after("\u{2192} "));
+    let below = || line.trim_end().ends_with(':').then_some(line.len());
     let start = match arrow {
         Some(arrow) => run.end + arrow,
-        None if line.trim_end().ends_with(':') => {
-            skip(text, run.end + line.len(), char::is_whitespace)
-        }
-        None => return None,
+        None => skip(text, run.end + below()?, char::is_whitespace),
     };
     let end = word_end(text, start, 256);
     let (word, rest) = (&text[start..end], &text[end..]);
     let alone = arrow.is_some() || rest.is_empty() || rest.starts_with(['\n', '\r']);
-    let password = noun == Noun::Password && is_loose(word);
+    let loose = is_mixed(word) && word.len() >= 6 && !is_dated(word);
+    let password = noun == Noun::Password && loose;
     let fits = is_random(word) && !is_uuid(word) || password;
     (fits && alone && !is_placeholder(word)).then(|| start..bare_end(text, start))
 }

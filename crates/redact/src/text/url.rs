@@ -181,13 +181,11 @@ fn is_random_segment(part: &str) -> bool {
 
 /// `jdbc:oracle:thin:user/password@host`, `sqlplus user/password@host`
 fn oracle(run: Run<'_>) -> Option<Range<usize>> {
-    let (before, after) = (run.before(), run.after());
-    let drivers = ["thin:", "oci:", "oci8:"];
-    let driver = ends_with_one_of(before, &drivers)
-        || prefix_of(after, &["@//", "@(DESCRIPTION"]).is_some()
-        || run.is_argument_of(ORACLE);
     let (user, _) = run.word().split_once('/')?;
-    (driver && after.starts_with('@')).then(|| run.at + user.len() + 1..run.end)
+    let driver = ends_with_one_of(run.before(), &["thin:", "oci:", "oci8:"])
+        || prefix_of(run.after(), &["@//", "@(DESCRIPTION"]).is_some()
+        || run.is_argument_of(ORACLE);
+    (driver && run.after().starts_with('@')).then(|| run.at + user.len() + 1..run.end)
 }
 
 /// `123456789:AAF...`, with `bot` before it in URLs.

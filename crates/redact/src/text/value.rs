@@ -82,19 +82,18 @@ fn pieces_end(text: &str, start: usize) -> usize {
         } else if rest.starts_with(['[', '{', '(']) {
             at = bracket_end(text, at);
         } else {
-            let end = bare_end(text, at);
-            if end == at {
+            let from = at;
+            at = bare_end(text, from);
+            if at == from {
                 return at;
             }
-            at = end;
-            let word = &text[start..end];
-            let next = skip_blanks(text, at);
+            let (word, next) = (&text[start..at], skip_blanks(text, at));
+            let apart = next == at + 1;
             // `token=Bearer x`: the scheme goes with what it announces.
-            let own = || next == at + 1 && is_own_scheme(word, ahead(text, next, 64));
+            let own = || apart && is_own_scheme(word, ahead(text, next, 64));
             let scheme = next > at && (is_one_of(word, SCHEMES) || own());
             // `Password { inner: "x" }`
-            let fields = next == at + 1 && text[next..].starts_with('{') && starts_upper(word);
-            if scheme || fields {
+            if scheme || apart && text[next..].starts_with('{') && starts_upper(word) {
                 at = next;
             }
         }
@@ -141,11 +140,9 @@ pub(super) fn bare_end(text: &str, start: usize) -> usize {
     let mut at = start;
     loop {
         at = skip(text, at, |c| !is_delimiter(c));
-        let mark = text
-            .as_bytes()
-            .get(at)
-            .filter(|mark| mark.is_ascii() && at > start);
-        let Some(mark) = mark else { return at };
+        let Some(mark @ ..=b'\x7f') = text.as_bytes().get(at).filter(|_| at > start) else {
+            return at;
+        };
         let rest = &text[at + 1..];
         let follows = |rest: &str| rest.starts_with(char::is_alphanumeric);
         at += match mark {
