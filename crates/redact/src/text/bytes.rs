@@ -95,6 +95,9 @@ pub(super) fn colour_end(text: &str, at: usize) -> usize {
     const ESCAPES: &[&str] = &[
         "\x1b[", "\\u001b[", "\\u001B[", "\\x1b[", "\\x1B[", "\\u{1b}[", "\\033[", "\\e[",
     ];
+    if !text[at..].starts_with(['\x1b', '\\']) {
+        return at;
+    }
     let near = ahead(text, at, 24);
     let escape = prefix_of(near, ESCAPES).map_or(0, str::len);
     let end = skip(near, escape, |c| c.is_ascii_digit() || c == ';');

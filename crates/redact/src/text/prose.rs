@@ -321,6 +321,9 @@ fn pgpass(run: Run<'_>) -> Option<Range<usize>> {
     }
     let apart = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`');
     let stars = after_last(run.behind(16), apart);
+    if !stars.bytes().all(|b| b"*:".contains(&b)) {
+        return None;
+    }
     let start = run.at - stars.len();
     let near = ahead(run.text, start, 512);
     let line = near.split(apart).next()?;
@@ -335,7 +338,6 @@ fn pgpass(run: Run<'_>) -> Option<Range<usize>> {
         s == "*" || !s.is_empty() && word
     };
     let whole = line.len() < near.len() || end == run.text.len();
-    let begins = stars.bytes().all(|b| b"*:".contains(&b));
-    let fits = begins && whole && number && name(database) && name(user) && !password.is_empty();
+    let fits = whole && number && name(database) && name(user) && !password.is_empty();
     fits.then(|| end - password.len()..end)
 }
