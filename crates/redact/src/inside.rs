@@ -49,8 +49,8 @@ pub(super) fn redacted<'t>(rules: &Rules, text: &'t str, nested: usize) -> Cow<'
 /// The end of something inside a text, and how it looks without its secrets if it has any.
 type Inside = Option<(usize, Option<String>)>;
 
-/// The object of JSON that begins at `at`, if its members tell of a secret: what names alone tell is
-/// found in the text.
+/// The object of JSON that begins at `at`, if its members tell of a secret: what names alone tell
+/// is found in the text.
 fn json(rules: &Rules, text: &str, at: usize, nested: usize, effort: &mut usize) -> Inside {
     if !text[at + 1..].trim_ascii_start().starts_with('"') || *effort == 0 {
         return None;

@@ -44,7 +44,7 @@ pub(super) const KIND_FIELDS: &[&str] = &["mimeType", "mime_type", "media_type",
 /// Kinds of pictures and sounds.
 pub(super) const KINDS: &[&str] = &["image/", "audio/", "video/"];
 
-/// What a value is in the JSON around it. Columns that are secrets are a bit each.
+/// The part that a value plays in the JSON around it. Columns that are secrets are a bit each.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Plain,
@@ -105,7 +105,7 @@ impl<'m> Members<'m> {
             || is_connection(key) && value.as_str().is_some_and(is_opaque)
     }
 
-    /// What the value of a member is. The data of a picture is not read as text.
+    /// The role of a member. The data of a picture is not read as text.
     pub(super) fn role(&self, key: &str, value: &Value) -> Role {
         let digits = |text: &str| is_made_of(text.trim_end_matches('='), "+/-_");
         match value {

@@ -89,7 +89,7 @@ pub(super) struct Walk<'r> {
     nested: usize,
     /// What is left of the limits.
     left: Cell<Limits>,
-    /// Whether a secret was hidden.
+    /// A secret was hidden.
     pub(super) found: Cell<bool>,
 }
 

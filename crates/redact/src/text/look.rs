@@ -107,8 +107,8 @@ struct Make<'w> {
 
 impl<'w> Make<'w> {
     fn of(word: &'w str) -> Self {
-        let mut before: Option<bool> = None;
         let mut make = Self::default();
+        let mut before: Option<bool> = None;
         make.word = word.trim_matches(|c| "\"'`\\.,:!)(".contains(c));
         make.parted = word.contains(REDACTED);
         for c in make.word.chars().take(256) {
