@@ -140,11 +140,15 @@ where
     #[inline(always)]
     fn call(&mut self, call: ToolCall) -> Self::Future {
         match self {
-            Self::On(service) => ResponseFuture::On {
-                fut: service.call(call),
+            Self::On(service) => ResponseFuture {
+                part: Part::On {
+                    fut: service.call(call),
+                },
             },
-            Self::Off(service) => ResponseFuture::Off {
-                fut: service.call(call),
+            Self::Off(service) => ResponseFuture {
+                part: Part::Off {
+                    fut: service.call(call),
+                },
             },
         }
     }
@@ -152,18 +156,23 @@ where
 
 pin_project! {
     /// Response future for [`Switched`].
-    #[project = Projected]
-    #[doc(hidden)]
-    #[non_exhaustive]
     #[must_use = "futures do nothing unless polled"]
-    pub enum ResponseFuture<L, S>
+    pub struct ResponseFuture<L, S>
     where
         L: Layer<S>,
         L::Service: Service<ToolCall>,
         S: Service<ToolCall>,
     {
-        On { #[pin] fut: <L::Service as Service<ToolCall>>::Future },
-        Off { #[pin] fut: S::Future },
+        #[pin]
+        part: Part<<L::Service as Service<ToolCall>>::Future, S::Future>,
+    }
+}
+
+pin_project! {
+    #[project = Projected]
+    enum Part<A, B> {
+        On { #[pin] fut: A },
+        Off { #[pin] fut: B },
     }
 }
 
@@ -176,7 +185,7 @@ where
 
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project() {
+        match self.project().part.project() {
             Projected::On { fut } => fut.poll(cx),
             Projected::Off { fut } => fut.poll(cx),
         }

@@ -36,6 +36,7 @@ use tower_toolcall::{
     result::ToolResultLayer,
     retry::{RetryBudget, RetryLayer, RetryPolicy},
     sanitize::SanitizeLayer,
+    switch::Switch,
     timeout::TimeoutLayer,
     trace::TraceLayer,
     transport::TransportLayer,
@@ -171,6 +172,7 @@ allocates_nothing! {
     poll_without_a_job: PollLayer::new(());
     normalize: NormalizeLayer::new();
     transport: TransportLayer::new();
+    retry_that_is_off: Switch::<RetryLayer>::off();
     trace_without_a_subscriber: TraceLayer::new();
     trace_of_attempts_without_a_subscriber: TraceLayer::attempts();
     check: CheckLayer::max_bytes(100);
