@@ -266,6 +266,9 @@ impl Outcome {
 }
 
 /// Looks at a result and says what it means. Pure: no clock, no state, no decision.
+///
+/// The attempts at a call share the classifier of a layer that repeats calls. So the services of
+/// [`retry`](crate::retry) and [`rate_limit`](crate::rate_limit) are `Send` only if it is `Sync`.
 pub trait Classify<Res> {
     /// The verdicts on `result`.
     fn classify(&self, result: Result<&Res, &ToolError>) -> Outcome;

@@ -146,6 +146,17 @@ assert_impl_all!(fit::FitLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(fit::Fit<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(fit::ResponseFuture<Tool>: Send, Sync);
 
+/// A classifier that may move to another thread, and that threads cannot share.
+#[derive(Clone)]
+struct Unshared(#[expect(dead_code, reason = "for its traits")] std::cell::Cell<u8>);
+
+assert_impl_all!(circuit_breaker::CircuitBreaker<Svc, Unshared>: Send);
+assert_impl_all!(circuit_breaker::ResponseFuture<Svc, Tool, Unshared>: Send);
+assert_impl_all!(repeat_guard::RepeatGuard<Svc, Unshared>: Send);
+assert_impl_all!(cache::Cache<Svc, Unshared>: Send);
+assert_impl_all!(cache::ResponseFuture<Svc, Tool, Unshared>: Send);
+assert_impl_all!(result::ResponseFuture<Svc, Tool, Unshared>: Send);
+
 #[cfg(feature = "metrics")]
 mod metrics {
     use super::{ByError, Svc, Tool, assert_impl_all};
