@@ -28,7 +28,6 @@ use tower_toolcall::{
     repeat_guard::RepeatGuardLayer,
     retry::RetryLayer,
     sanitize::SanitizeLayer,
-    switch::Switch,
     testing::{Capture, FaultLayer, Faults},
     timeout::TimeoutLayer,
     trace::TraceLayer,
@@ -460,7 +459,7 @@ contract!(
     Panics::BecomeErrors
 );
 
-/// A layer that is off is exactly transparent: readiness, errors, `Debug`, claims, what it keeps.
+/// A layer that is off is exactly transparent.
 macro_rules! off {
     ($($(#[$attr:meta])* $name:ident: $layer:ty;)*) => {
         mod off {
@@ -469,7 +468,7 @@ macro_rules! off {
                 $(#[$attr])*
                 #[tokio::test(start_paused = true)]
                 async fn $name() {
-                    crate::kit::is_transparent(Switch::<$layer>::off()).await;
+                    crate::kit::is_transparent::<$layer>().await;
                 }
             )*
         }

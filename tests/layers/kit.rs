@@ -23,9 +23,9 @@ use tower::{Service, ServiceExt, limit::ConcurrencyLimit};
 use tower_layer::Layer;
 use tower_test::mock::{self, Mock};
 use tower_toolcall::{
-    Claim, ErrorKind, Execution, ToolCall, ToolError,
+    BoxError, Claim, ErrorKind, Execution, ToolCall, ToolError,
     switch::Switch,
-    testing::{Script, Step},
+    testing::{Events, Script, Step},
 };
 
 /// What a layer makes of any of the inner services.
@@ -398,12 +398,64 @@ where
     assert_eq!(probe.count(), 0);
 }
 
-/// Issue 48.6: a layer that is off changes nothing, and adds nothing to a call or an error.
-pub(crate) async fn is_transparent<L>(off: Switch<L>)
-where
-    L: Layer<Limited>,
-    L::Service: Service<ToolCall, Response = &'static str, Error = ToolError> + Clone + Debug,
+/// A caller breaks tower's contract. What is taken for the first call is not used by the second.
+pub(crate) async fn a_second_call_after_one_readiness_leaks_nothing<L>(
+    layer: L,
+    readiness: Readiness,
+    panics: Panics,
+) where
+    L: Layer<Limited, Service: Stack>,
 {
+    let (limited, probe, semaphore) = limited(answers());
+    let mut svc = layer.layer(limited);
+    svc.ready().await.unwrap();
+    let first = svc.call(call());
+    let second = catch_unwind(AssertUnwindSafe(|| svc.call(call())));
+    let second = second.map(|response| task::spawn(Box::pin(response)));
+    match (second, readiness) {
+        (Ok(second), Readiness::Eager) => {
+            let (second, first) = tokio::join!(second, first);
+            assert_eq!((first.unwrap(), second.unwrap()), ("answer", "answer"));
+        }
+        (second, _) => {
+            // `ConcurrencyLimit` panics, in `call` or in the future that calls it.
+            let polled =
+                second.and_then(|mut second| catch_unwind(AssertUnwindSafe(|| second.poll())));
+            match panics {
+                Panics::Pass => assert!(polled.is_err()),
+                Panics::BecomeErrors => {
+                    let error = assert_ready_err!(polled.unwrap());
+                    assert_eq!(error.kind(), ErrorKind::Panicked);
+                }
+            }
+            assert_eq!(first.await.unwrap(), "answer");
+        }
+    }
+    let sent = probe.count();
+    assert_eq!(sent, 1 + u64::from(readiness == Readiness::Eager));
+    let mut next = svc.clone();
+    drop(svc);
+    assert_eq!((probe.in_flight(), semaphore.available_permits()), (0, 1));
+    assert_eq!(
+        next.ready().await.unwrap().call(call()).await.unwrap(),
+        "answer"
+    );
+    assert_eq!(probe.count(), sent + 1);
+}
+
+/// A tool whose readiness may fail, with an error of the layers' type.
+pub(crate) type Unready = tower::util::MapErr<MockTool, fn(BoxError) -> ToolError>;
+
+/// Issue 48.6: a layer that is off changes nothing, adds nothing to a call or an error, and emits
+/// nothing.
+pub(crate) async fn is_transparent<L>()
+where
+    L: Layer<Limited> + Layer<Unready>,
+    <L as Layer<Limited>>::Service:
+        Service<ToolCall, Response = &'static str, Error = ToolError> + Clone + Debug,
+    <L as Layer<Unready>>::Service: Service<ToolCall, Response = &'static str, Error = ToolError>,
+{
+    let off = Switch::<L>::off();
     let (limited, probe, semaphore) = limited(Step::fail(ErrorKind::Upstream));
     let mut bare = limited.clone();
     let mut svc = off.layer(limited);
@@ -417,11 +469,33 @@ where
     assert_eq!(format!("{error:?}"), format!("{expected:?}"));
 
     let [called, sent] = <[ToolCall; 2]>::try_from(probe.calls()).unwrap();
-    for claim in [Claim::Retry, Claim::RateLimit] {
+    for claim in [
+        Claim::Retry,
+        Claim::RateLimit,
+        Claim::Health,
+        Claim::Drain,
+        Claim::Queue,
+    ] {
         assert!(!called.is_claimed(claim));
     }
     assert_eq!(format!("{called:?}"), format!("{sent:?}"));
+
+    probe.set_then(answers());
+    let events = Events::pick(|event| Some(format!("{event:?}")));
+    let (answer, record) = events.run(svc, call()).await;
+    assert_eq!((answer.unwrap(), events.take()), ("answer", vec![]));
+    let (_, expected) = events.run(bare, call()).await;
+    assert_eq!(format!("{record:?}"), format!("{expected:?}"));
     assert_eq!(semaphore.available_permits(), 1);
+
+    let (mock, mut handle) = mock::pair();
+    handle.send_error("connection refused");
+    let mut svc = off.layer(mock.map_err(ToolError::from as fn(BoxError) -> ToolError));
+    let error = assert_ready_err!(svc.poll_ready(&mut noop()));
+    assert_eq!(
+        (error.kind(), error.tool()),
+        (ErrorKind::ConnectionFailed, None)
+    );
 }
 
 fn noop() -> Context<'static> {
@@ -446,6 +520,7 @@ macro_rules! contract {
                 a_future_dropped_in_flight_gives_everything_back($layer);
                 a_future_dropped_while_it_waits_for_readiness_gives_its_place_back($layer, $readiness);
                 a_completed_call_gives_its_permit_back($layer);
+                a_second_call_after_one_readiness_leaks_nothing($layer, $readiness, $panics);
                 a_wait_for_readiness_ends_with_the_deadline_or_the_token($layer, $readiness);
                 the_inner_future_is_gone_with_its_answer($layer);
                 a_panic_below_leaks_nothing($layer, $panics);
