@@ -109,19 +109,16 @@ where
             Ok(ticket) => Repeated::send(&mut self.inner, call, ticket, G::PASSES, |sent| sent),
             Err(refusal) => {
                 self.inner.renew();
-                Repeated::refused(refusal.for_call(&call.info()), call)
+                Repeated::refused(refusal, call)
             }
         }
     }
 }
 
-impl<S: fmt::Debug, G: fmt::Debug> fmt::Debug for Repeats<S, G> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Repeats");
-        debug
-            .field("settings", &self.shared.settings)
-            .field("inner", &self.inner.svc)
-            .finish()
+crate::text::debug_fields! {
+    {S: fmt::Debug, G: fmt::Debug} |this| Repeats<S, G> {
+        settings: this.shared.settings,
+        inner: this.inner.svc,
     }
 }
 
@@ -137,10 +134,9 @@ pin_project! {
         fut: Option<F>,
         // Waiting to be sent. Boxed, because few calls wait and all futures would carry the size.
         wait: Option<Box<Wait<S>>>,
-        // Of a call that is not refused. It stays after the end of one that was sent.
-        pub(crate) ticket: Option<T>,
-        // Refused, or the inner service failed to become ready.
-        refused: Option<Refusal>,
+        // A call that is refused has no ticket. The ticket of one that was sent stays after its
+        // end.
+        pub(crate) ticket: Result<T, Refusal>,
     }
 }
 
@@ -173,8 +169,7 @@ impl<S, F, T> Repeated<S, F, T> {
                     wrap(Self {
                         fut: Some(fut),
                         wait: None,
-                        refused: None,
-                        ticket: ticket.0.take(),
+                        ticket: ticket.0.take().ok_or_else(Refusal::default),
                     })
                 })
             }
@@ -188,8 +183,7 @@ impl<S, F, T> Repeated<S, F, T> {
         Self {
             fut: None,
             wait: None,
-            refused: Some(Refusal::new(error, call)),
-            ticket: None,
+            ticket: Err(Refusal::new(error, &call)),
         }
     }
 
@@ -198,8 +192,7 @@ impl<S, F, T> Repeated<S, F, T> {
         Self {
             fut: None,
             wait: Some(Box::new(Wait::new(wait, call))),
-            refused: None,
-            ticket: ticket.0.take(),
+            ticket: ticket.0.take().ok_or_else(Refusal::default),
         }
     }
 }
@@ -217,7 +210,7 @@ where
         let mut this = self.project();
         loop {
             if this.fut.is_none() {
-                if let Some(refusal) = this.refused {
+                if let Err(refusal) = this.ticket {
                     return Poll::Ready(Err(refusal.take()));
                 }
                 let wait = this.wait.as_mut().expect("polled after completion");
@@ -262,7 +255,7 @@ where
 fn poll_wait<S, T>(
     mut fut: Pin<&mut Option<S::Future>>,
     wait: &mut Wait<S>,
-    ticket: &mut Option<T>,
+    ticket: &mut Result<T, Refusal>,
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), End<S::Response>>>
 where
@@ -273,7 +266,7 @@ where
     let own = ticket.as_mut().expect("there until the end");
     let sent = ready!(wait.poll(own, cx)).map(|(svc, call)| fut.set(Some(svc.call(call))));
     if sent.is_err() {
-        *ticket = None;
+        *ticket = Err(Refusal::default());
     }
     Poll::Ready(sent)
 }

@@ -56,7 +56,7 @@ impl<S, F, T: Ticket> Flow<S, F, T> {
             Ok(ticket) => ticket,
             Err(refusal) => {
                 inner.renew();
-                return Self::refused(refusal.for_call(&call.info()), call);
+                return Self::refused(refusal, call);
             }
         };
         match wait::begin(inner, &mut call, &mut Of(&mut ticket)) {

@@ -1,8 +1,7 @@
 use super::Ticket;
 use crate::call::CallInfo;
 
-/// The ticket of a layer that does not care whether its calls are dropped or panic: what the layer
-/// holds for a call.
+/// The ticket of a layer to which drops and panics do not matter. Keeps a value of the layer.
 pub struct Held<T> {
     pub(crate) info: CallInfo,
     pub(crate) own: T,

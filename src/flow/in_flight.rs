@@ -16,7 +16,7 @@ pub struct Abandoned {
     /// Whether its deadline had passed. Then the drop is a timeout of an outer layer or of the
     /// caller.
     pub past_deadline: bool,
-    /// Whether a layer below held it back before it was sent. Then the deadline may have passed
+    /// Whether an inner layer held it back before it was sent. Then the deadline may have passed
     /// because of that wait.
     pub was_held: bool,
 }
@@ -32,9 +32,10 @@ pub(crate) struct InFlight<T: Ticket> {
     // A word without padding before the ticket: else LLVM would join the two, and copy the ticket
     // twice.
     stage: Stage,
+    // A `bool`, but without padding.
+    was_held: u32,
     ticket: Cold<T>,
     times: Times,
-    was_held: bool,
 }
 
 /// The times of a call that is sent, in whose place another one has its refusal.
@@ -48,7 +49,7 @@ enum Times {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
+#[repr(u32)]
 enum Stage {
     /// The call was not sent yet. Its drop is not reported.
     Unsent,
@@ -69,10 +70,10 @@ impl<T: Ticket> InFlight<T> {
     fn at(stage: Stage, ticket: Cold<T>, deadline: Option<Instant>) -> Self {
         let since = None;
         Self {
+            stage,
+            was_held: 0,
             ticket,
             times: Times::Sent { deadline, since },
-            stage,
-            was_held: false,
         }
     }
 
@@ -80,10 +81,10 @@ impl<T: Ticket> InFlight<T> {
     #[cold]
     pub(super) fn refused(error: ToolError, call: ToolCall) -> Self {
         Self {
-            ticket: Cold::default(),
-            times: Times::Unsent(Refusal::new(error, call)),
             stage: Stage::Unsent,
-            was_held: false,
+            was_held: 0,
+            ticket: Cold::default(),
+            times: Times::Unsent(Refusal::new(error, &call)),
         }
     }
 
@@ -150,7 +151,7 @@ impl<T: Ticket> InFlight<T> {
                 && let Some(ticket) = &*self.ticket.0
             {
                 match ticket.info().is_held() {
-                    true => self.was_held = true,
+                    true => self.was_held = 1,
                     false => *since = Some(ticket.pending_since()),
                 }
             }
@@ -192,7 +193,7 @@ impl<T: Ticket> InFlight<T> {
                 _ => Duration::ZERO,
             },
             past_deadline: matches!((now, deadline), (Some(now), Some(at)) if now >= *at),
-            was_held: self.was_held,
+            was_held: self.was_held != 0,
         });
     }
 }

@@ -323,8 +323,8 @@ pub trait Ticket {
         call.deadline().filter(|_| !call.is_deadline_untrusted())
     }
 
-    /// Returns since when the call counts as pending. Asked at its first `Pending` at which no
-    /// layer below holds it back. Default: now.
+    /// Returns the time since which the call counts as pending. Asked at its first `Pending` at
+    /// which no inner layer holds it back. Default: now.
     fn pending_since(&self) -> Instant {
         Instant::now()
     }
@@ -421,10 +421,10 @@ pub trait Ends<Res>: Ticket {
 
     /// Records the result, and may change it in its place. Default: nothing.
     ///
-    /// `since` is the moment from which the call was pending, a wait in a layer below apart: `None`
-    /// if it never was, or if
-    /// [`REPORTS`](Ticket::REPORTS) is `false`. An error that this puts in the place of a result
-    /// has the names of the call only by [`ToolError::for_call`].
+    /// `since` is the time since which the call was pending, without a wait in an inner layer. If
+    /// the call never was, or if [`REPORTS`](Ticket::REPORTS) is `false`, it is `None`. An error
+    /// that this puts in the place of a result has the names of the call only by
+    /// [`ToolError::for_call`].
     fn ended(
         &mut self,
         _result: &mut Result<Res, ToolError>,

@@ -1,6 +1,6 @@
 //! Readiness for layers whose answer depends on the call.
 //!
-//! Such a layer is always ready: it must be able to refuse although the service below is not. So
+//! Such a layer is always ready: it must be able to refuse although the inner service is not. So
 //! its `poll_ready` polls the inner service and keeps the result; its `call` finds the inner
 //! service ready and calls it in place, or moves the very instance that was polled, with its place
 //! in the queue, into the future. A refusal gives the reservation back immediately.

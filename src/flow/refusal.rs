@@ -1,16 +1,20 @@
 //! The refusal of a call when it arrived.
 
-use crate::{call::ToolCall, error::ToolError};
+use crate::{
+    call::{CallInfo, ToolCall},
+    error::ToolError,
+};
 
-/// A call that is not sent, and its error. If it is dropped before it is polled, the call stays
-/// [held](crate::CallInfo::hold), so that observers know that it was not sent.
-#[derive(Debug)]
-pub(super) struct Refusal(Option<(ToolError, ToolCall)>);
+/// The error of a call that is not sent. If it is dropped before it is polled, the call stays
+/// [held](CallInfo::hold), so that observers know that it was not sent.
+#[derive(Debug, Default)]
+pub(crate) struct Refusal(Option<(ToolError, CallInfo)>);
 
 impl Refusal {
-    /// The error has the names of the call.
-    pub(super) fn new(error: ToolError, call: ToolCall) -> Self {
-        Self(Some((error, call)))
+    /// Adds the names of the call to its error.
+    pub(super) fn new(error: ToolError, call: &ToolCall) -> Self {
+        let info = call.info();
+        Self(Some((error.for_call(&info), info)))
     }
 
     /// Returns whether the error was not taken yet.
@@ -26,8 +30,8 @@ impl Refusal {
 
 impl Drop for Refusal {
     fn drop(&mut self) {
-        if let Some((_, call)) = self.0.take() {
-            drop(call.info().hold());
+        if let Some((_, info)) = self.0.take() {
+            drop(info.hold());
         }
     }
 }

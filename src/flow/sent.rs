@@ -68,7 +68,7 @@ impl<F, T: Ticket> Sent<F, T> {
     {
         match gate.look(&mut call, &Readiness::Yes) {
             Ok(ticket) => Self::call(svc, call, ticket, |sent| sent),
-            Err(refusal) => Self::refused(refusal.for_call(&call.info()), call),
+            Err(refusal) => Self::refused(refusal, call),
         }
     }
 

@@ -1,12 +1,12 @@
 use std::{
-    fmt,
+    fmt::Debug,
     task::{Context, Poll},
 };
 
 use tower_service::Service;
 
 use super::{Flow, Gate, Sent, ready::Prepared};
-use crate::{call::ToolCall, error::ToolError};
+use crate::{call::ToolCall, error::ToolError, kit::inner, text::debug_fields};
 
 /// The service of a layer that decides about calls. Always ready.
 #[derive(Clone)]
@@ -21,17 +21,9 @@ impl<S, G> Gated<S, G> {
         let inner = Prepared::new(inner);
         Self { inner, gate }
     }
-
-    /// Returns the inner service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner.svc
-    }
-
-    /// Takes the inner service out.
-    pub fn into_inner(self) -> S {
-        self.inner.svc
-    }
 }
+
+inner::accessors!(@kept {S, G} Gated<S, G>, inner.svc);
 
 impl<S, G> Service<ToolCall> for Gated<S, G>
 where
@@ -55,11 +47,8 @@ where
     }
 }
 
-impl<S: fmt::Debug, G> fmt::Debug for Gated<S, G> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Gated");
-        debug.field("inner", &self.inner).finish_non_exhaustive()
-    }
+debug_fields! {
+    {S: Debug, G} |this| Gated<S, G> { inner: this.inner, .. }
 }
 
 /// The service of a layer that looks at the ends of calls. Ready when the inner service is, which
@@ -76,7 +65,7 @@ impl<S, G> Watched<S, G> {
     }
 }
 
-crate::kit::inner::accessors!({S, G} Watched<S, G>, inner);
+inner::accessors!({S, G} Watched<S, G>, inner);
 
 impl<S, G> Service<ToolCall> for Watched<S, G>
 where
@@ -98,9 +87,6 @@ where
     }
 }
 
-impl<S: fmt::Debug, G> fmt::Debug for Watched<S, G> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Watched");
-        debug.field("inner", &self.inner).finish_non_exhaustive()
-    }
+debug_fields! {
+    {S: Debug, G} |this| Watched<S, G> { inner: this.inner, .. }
 }

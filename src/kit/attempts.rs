@@ -37,8 +37,8 @@ pub struct Resend<S, T> {
 crate::text::opaque_debug!({S, T} Attempts<S, T>);
 crate::text::opaque_debug!({S, T} Resend<S, T>);
 
-/// What the calls of a service share: an instance to clone for further attempts, and the layer's
-/// settings.
+/// The state that the calls of a service share: an instance to clone for further attempts, and the
+/// layer's settings.
 ///
 /// A mutex, because `S` need not be `Sync`; only a call that is sent again takes it.
 pub struct Template<S, T> {
@@ -60,7 +60,7 @@ impl<S, T> Template<S, T> {
         }
     }
 
-    /// A service for a further call, not ready yet.
+    /// Returns a service for a further call, not ready yet.
     pub(crate) fn fresh(&self) -> S
     where
         S: Clone,
@@ -100,7 +100,7 @@ impl<S, T> Resend<S, T> {
         Some(failed)
     }
 
-    /// A service for a further attempt.
+    /// Returns a service for a further attempt.
     pub(crate) fn fresh(&self) -> S
     where
         S: Clone,
@@ -266,7 +266,7 @@ impl<S, T> Drop for Resend<S, T> {
     }
 }
 
-/// The attempts that a layer below has made, without those at calls that the tool itself made.
+/// Returns the attempts that an inner layer has made, without those at calls of the tool itself.
 pub(crate) fn made_below(error: &ToolError, tool: &str) -> u32 {
     let ours = error.attempts().filter(|_| error.tool() == Some(tool));
     ours.unwrap_or_default()
@@ -283,14 +283,14 @@ pub(crate) fn ended(failed: Option<ToolError>, error: ToolError) -> ToolError {
     }
 }
 
-/// The last error of a call that a layer repeats: it says how many attempts there were, and that an
-/// earlier one may have run.
+/// Returns the last error of a call that a layer repeats. It has the number of attempts, and says
+/// that an earlier one may have run.
 pub(crate) fn last(call: &ToolCall, claim: Claim, made: u32, error: ToolError) -> ToolError {
     let error = error.with_attempts(made);
     if !call.is_ambiguous() || error.execution() != Execution::NotStarted {
         return error;
     }
-    // A layer above that waits out limits needs to see that this attempt did not run.
+    // An outer layer that waits out limits needs to see that this attempt did not run.
     let waits_above = claim == Claim::Retry && call.is_claimed(Claim::RateLimit);
     if waits_above && error.kind() == ErrorKind::RateLimited {
         error.after_ambiguous()

@@ -1,11 +1,10 @@
-//! By what arguments are known again, without keeping them.
+//! A keyed 128-bit hash of call arguments.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
 use serde_json::{Map, Value};
 
-/// A hash of 128 bits with a random seed: nobody can choose arguments for it, and two are taken for
-/// the same by chance once in 10³⁸ times.
+/// A hash of 128 bits with a random seed. A caller cannot choose arguments with a given hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Fingerprint(u64, u64);
 
@@ -22,8 +21,8 @@ impl Seed {
     }
 }
 
-/// The hash of an object's members, the same in any order. They must not be nested more deeply than
-/// arguments may be that are sent.
+/// Returns the hash of an object's members, in any order. They must not be nested more deeply than
+/// the arguments of a call.
 pub(crate) fn members<'a>(
     seed: &RandomState,
     members: impl Iterator<Item = (&'a String, &'a Value)>,

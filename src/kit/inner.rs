@@ -11,7 +11,7 @@ use tower_service::Service;
 
 use crate::call::ToolCall;
 
-/// Calls a service, and builds a future around that which it returns.
+/// Calls a service, and builds a future around the one that it returns.
 ///
 /// The inner future is made in its place and not copied there, which a large one would cost at
 /// every layer, if three things hold: this is not inlined, the `call` that ends in it is not
@@ -52,8 +52,8 @@ macro_rules! accessors {
         $crate::kit::inner::accessors!(@kept {$($param),+} $service, $field);
 
         impl<$($param),+> $service {
-            /// The service below, to be changed. What it has reserved for the next call is best
-            /// left alone.
+            /// Returns the inner service, to be changed. Do not use up what it has reserved for
+            /// the next call.
             pub fn get_mut(&mut self) -> &mut S {
                 &mut self.$field
             }
@@ -61,12 +61,12 @@ macro_rules! accessors {
     };
     (@kept {$($param:ident),+} $service:ty, $($field:ident).+) => {
         impl<$($param),+> $service {
-            /// The service below.
+            /// Returns the inner service.
             pub fn get_ref(&self) -> &S {
                 &self.$($field).+
             }
 
-            /// The service below, taken out.
+            /// Takes the inner service out.
             pub fn into_inner(self) -> S {
                 self.$($field).+
             }

@@ -1,5 +1,4 @@
-//! Parts of a whole that threads have for themselves, so that they do not write to the same cache
-//! line.
+//! Shards per thread, so that threads do not write to the same cache line.
 
 use std::{
     cell::Cell,
@@ -12,8 +11,8 @@ use std::{
     thread,
 };
 
-/// How many: a power of two, and more than the machine has threads, but 32 at most. Threads beyond
-/// share them, and so may those that were started with many others in between.
+/// Returns the number of lanes: a power of two above the number of the machine's threads, at most
+/// 32. Further threads share them.
 pub(crate) fn lanes() -> usize {
     static LANES: LazyLock<usize> = LazyLock::new(|| {
         let threads = thread::available_parallelism().map_or(4, usize::from);
@@ -22,7 +21,7 @@ pub(crate) fn lanes() -> usize {
     *LANES
 }
 
-/// A number for each thread, one after the other, from 1.
+/// Returns the number of this thread. Threads are numbered from 1.
 #[inline]
 pub(crate) fn thread_number() -> usize {
     thread_local!(static NUMBER: Cell<usize> = const { Cell::new(0) });
@@ -41,17 +40,17 @@ fn next_number() -> usize {
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// The one of a power of two of things that is this thread's.
+/// Returns the lane of this thread. The number of lanes is a power of two.
 #[inline]
 pub(crate) fn here<T>(lanes: &[T]) -> &T {
     &lanes[thread_number() & (lanes.len() - 1)]
 }
 
-/// A value whose references are counted in each lane apart, so that calls on several threads can
-/// keep one without writing to the same cache line.
+/// A value with a reference count per lane, so that calls on several threads can keep a reference
+/// without writing to the same cache line.
 pub struct Spread<T>(Arc<[Arc<Kept<T>>]>);
 
-/// What the references of one lane are counted on.
+/// The reference count of one lane.
 #[repr(align(64))]
 pub(crate) struct Kept<T>(Arc<T>);
 
@@ -62,7 +61,7 @@ impl<T> Spread<T> {
         Self((0..lanes()).map(kept).collect())
     }
 
-    /// A reference for a call to keep.
+    /// Returns a reference for a call to keep.
     #[inline]
     pub(crate) fn keep(&self) -> Arc<Kept<T>> {
         Arc::clone(here(&self.0))

@@ -1,4 +1,4 @@
-//! Whose a call is: who may have another one's answer.
+//! The principal of a call: calls of one principal may share answers.
 
 use std::{fmt, sync::Arc};
 
@@ -15,19 +15,20 @@ const UNVERIFIED: &str = "unverified:";
 
 type PrincipalFn = dyn Fn(&ToolCall) -> Option<&str> + Send + Sync;
 
-/// By what the principal of a call is known.
+/// The source of a call's principal.
 #[derive(Clone)]
 pub(crate) enum Principal {
     /// The subject, else the agent, else the session; of a `narrow` one the session as well.
     Ids { narrow: bool },
-    /// What the function says.
+    /// The result of a function.
     By(Arc<PrincipalFn>),
     /// All calls have the same.
     Shared,
 }
 
 impl Principal {
-    /// The principal in full: equal texts are the same one. `None` for a call without one.
+    /// Returns the full text of the principal, which is equal for one principal alone. `None` for a
+    /// call without one.
     pub(crate) fn of(&self, call: &ToolCall) -> Option<Arc<str>> {
         let given = |id: &&str| !id.is_empty();
         let narrow = match self {

@@ -17,12 +17,18 @@ use crate::{
 pub struct TraceLayer<H = DefaultHooks> {
     pub(super) hooks: H,
     pub(super) show: Show,
+    /// One pointer, because each observed call carries its layer.
+    pub(super) settings: Arc<Settings>,
+}
+
+#[derive(Clone)]
+pub(super) struct Settings {
     pub(super) timeout: Option<Arc<TimeoutFn>>,
     pub(super) listener: Listener,
     pub(super) inert: Arc<Inert>,
 }
 
-pub(super) type TimeoutFn = dyn Fn(&ToolCall) -> Option<Duration> + Send + Sync;
+type TimeoutFn = dyn Fn(&ToolCall) -> Option<Duration> + Send + Sync;
 
 /// Which data spans show.
 #[derive(Clone, Copy, Debug)]
@@ -62,9 +68,11 @@ impl TraceLayer {
                 arguments: scope == Scope::Call,
                 output: false,
             },
-            timeout: None,
-            listener: Listener::default(),
-            inert: Arc::new(Inert::new("trace")),
+            settings: Arc::new(Settings {
+                timeout: None,
+                listener: Listener::default(),
+                inert: Arc::new(Inert::new("trace")),
+            }),
         }
     }
 }
@@ -84,13 +92,11 @@ impl<H> TraceLayer<H> {
         TraceLayer {
             hooks,
             show: self.show,
-            timeout: self.timeout,
-            listener: self.listener,
-            inert: self.inert,
+            settings: self.settings,
         }
     }
 
-    /// Returns whether the span has its fields in any case. Default: only where a subscriber
+    /// Sets whether the span has its fields in any case. Default: only where a subscriber
     /// listens to DEBUG spans of the target [`tower_toolcall`](crate::event::TARGET), or, with the
     /// feature `otel`, where the subscriber has OpenTelemetry's layer: a subscriber that writes
     /// text prints all fields of a span with each event in it.
@@ -99,7 +105,7 @@ impl<H> TraceLayer<H> {
         self
     }
 
-    /// Returns whether the redacted arguments stand in the span (`gen_ai.tool.call.arguments`).
+    /// Sets whether the redacted arguments stand in the span (`gen_ai.tool.call.arguments`).
     /// Default: yes for calls, no for attempts. They stand only in a span that [has its
     /// fields](Self::with_span_fields). With the feature `otel`, in a span that OpenTelemetry's
     /// sampler drops they stand only if another layer of the subscriber reads the tool's name
@@ -109,7 +115,7 @@ impl<H> TraceLayer<H> {
         self
     }
 
-    /// Returns whether the redacted answer stands in the span (`gen_ai.tool.call.result`). Default:
+    /// Sets whether the redacted answer stands in the span (`gen_ai.tool.call.result`). Default:
     /// no. Only in a span that [has its fields](Self::with_span_fields), and in spans that are
     /// sampled out as the [arguments](Self::with_arguments). Its size is there in any case, where
     /// [it is known](super#the-answers-size).
@@ -126,7 +132,7 @@ impl<H> TraceLayer<H> {
         mut self,
         timeout: impl Fn(&ToolCall) -> Option<Duration> + Send + Sync + 'static,
     ) -> Self {
-        self.timeout = Some(Arc::new(timeout));
+        Arc::make_mut(&mut self.settings).timeout = Some(Arc::new(timeout));
         self
     }
 
@@ -134,14 +140,14 @@ impl<H> TraceLayer<H> {
     /// [`TimeoutLayer`](crate::timeout::TimeoutLayer), or a deadline after which they succeeded.
     /// The first one is the event `tool.inert`.
     pub fn inert(&self) -> u64 {
-        self.inert.calls()
+        self.settings.inert.calls()
     }
 
     /// Sets the listener for calls whose future was dropped unfinished. Default: none; the
     /// `tool.cancelled` event is emitted either way, if a subscriber was there when the call began.
     /// A layer for attempts tells no listener.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
-        self.listener = Listener::new(listen);
+        Arc::make_mut(&mut self.settings).listener = Listener::new(listen);
         self
     }
 }
@@ -159,7 +165,7 @@ impl<H> TraceLayer<H> {
     /// Returns whether a subscriber or a listener may exist. Without either, nothing has to be kept
     /// of a call.
     pub(super) fn is_heard(&self) -> bool {
-        self.listener.hears(Level::ERROR)
+        self.settings.listener.hears(Level::ERROR)
     }
 }
 
@@ -167,6 +173,6 @@ crate::text::debug_fields! {
     {H} |this| TraceLayer<H> {
         hooks: format_args!("{}", type_name::<H>()),
         show: this.show,
-        listener: this.listener,
+        listener: this.settings.listener,
     }
 }

@@ -113,7 +113,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         if self.layer.show.scope == Scope::Call {
             let left = || Some(call.deadline()?.saturating_duration_since(Instant::now()));
             let in_force = || {
-                let Some(timeout) = &self.layer.timeout else {
+                let Some(timeout) = &self.layer.settings.timeout else {
                     return call.timeout();
                 };
                 timeout(call).into_iter().chain(left()).min()
@@ -177,7 +177,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
 
     /// Counts a call that was sent, and that succeeded after a limit that no layer enforces.
     fn check_limits(&self, seen: &Seen, end: &End<'_, Res>) {
-        let (info, layer) = (&self.info, &self.layer);
+        let (info, settings) = (&self.info, &self.layer.settings);
         if info.limit_ms() > 0 || end.attempts == 0 || end.failure.is_some() {
             return;
         }
@@ -185,7 +185,8 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         let mut limits = [timeout, seen.deadline].into_iter().flatten();
         if limits.any(|at| at.elapsed() > MAX_LATE) {
             let (reason, help) = (InertReason::NotEnforced, ENFORCE);
-            layer.inert.pass(&layer.listener, info, reason, help);
+            let listener = &settings.listener;
+            settings.inert.pass(listener, info, reason, help);
         }
     }
 
@@ -352,7 +353,7 @@ impl<H: TraceHooks<Res>, Res> Ticket for Observer<H, Res> {
             self.record(seen, None, Some(&failure));
         }
         if self.layer.show.scope == Scope::Call {
-            self.layer.listener.tell(&Event::Cancelled {
+            self.layer.settings.listener.tell(&Event::Cancelled {
                 call: &self.info,
                 elapsed: how.pending,
                 past_deadline: how.past_deadline,

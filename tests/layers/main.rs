@@ -34,6 +34,8 @@ mod repeat_guard;
 mod result;
 mod retry;
 mod sanitize;
+#[cfg(feature = "metrics")]
+mod sizes;
 mod stacking;
 mod strangers;
 mod timeout;

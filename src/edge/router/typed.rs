@@ -145,7 +145,7 @@ where
         let info = call.info();
         match A::run(&self.f, call) {
             Ok(fut) => Sent::new(fut, info),
-            Err((error, call)) => Sent::refused(error.for_call(&info), call),
+            Err((error, call)) => Sent::refused(error, call),
         }
     }
 }

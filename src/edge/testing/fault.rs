@@ -353,7 +353,7 @@ where
         let mut this = self.project();
         if let Some(mut sent) = this.sent.as_mut().as_pin_mut() {
             let result = ready!(sent.as_mut().poll(cx));
-            let struck = sent.project().ticket.as_mut();
+            let struck = sent.project().ticket.as_mut().ok();
             let lost = struck.and_then(|struck| struck.lost.take());
             this.sent.set(None);
             let Some((step, call)) = lost else {
