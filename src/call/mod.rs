@@ -194,8 +194,13 @@ impl ToolCall {
     }
 
     /// Sets the arguments.
+    ///
+    /// Those with a name that is surely a secret's (`password`) are hidden in texts wherever they
+    /// come back, as by [`with_secrets`](Self::with_secrets).
     pub fn with_arguments(mut self, arguments: Map<String, Value>) -> Self {
         self.data_mut().arguments = Arguments::new(arguments);
+        let rules = self.rules().clone().with_secrets_in(self.arguments());
+        self.set_rules(rules);
         self
     }
 
@@ -297,13 +302,44 @@ impl ToolCall {
     /// Sets what is redacted of the arguments, the answer and the error of this call, wherever they
     /// are shown, by the layers below and by a [`ToolResult`](crate::ToolResult) above. Default:
     /// the built-in rules. See [`SanitizeLayer`](crate::sanitize::SanitizeLayer).
+    ///
+    /// The [secrets](Self::with_secrets) of the call stay hidden.
     pub fn with_rules(mut self, rules: Rules) -> Self {
+        let rules = rules.with_secrets_of(self.rules());
+        // The arguments were searched by the built-in names.
+        let rules = match rules.are_built_in() {
+            true => rules,
+            false => rules.with_secrets_in(self.arguments()),
+        };
+        self.set_rules(rules);
+        self
+    }
+
+    /// Hides these values in all that is shown of the call from here on, wherever a tool service or
+    /// a server repeats them: in errors, events and spans, and in answers that observers record.
+    /// See [`Rules::with_secrets`].
+    ///
+    /// For tool services and layers that send a secret of their own. The answer itself is not
+    /// changed: a tool service that sends a secret that its caller must not know takes it out of
+    /// the answer by [`Rules::without_secrets`].
+    pub fn with_secrets<'v>(mut self, values: impl IntoIterator<Item = &'v str>) -> Self {
+        let rules = self.rules().clone().with_secrets(values);
+        self.set_rules(rules);
+        self
+    }
+
+    /// Hides what these rules hide.
+    #[allow(dead_code, reason = "used by features that send secrets")]
+    pub(crate) fn hide_secrets_of(&mut self, rules: &Rules) {
+        self.set_rules(self.rules().clone().with_secrets_of(rules));
+    }
+
+    fn set_rules(&mut self, rules: Rules) {
         // What is so already is not written, which might be a copy.
         if *self.rules() != rules {
             self.record(|record| record.set_rules(rules.clone()));
             self.data_mut().ident_mut().rules = rules;
         }
-        self
     }
 
     /// Gives the call a token by which the caller can cancel it: a

@@ -43,14 +43,22 @@ impl Observation {
     /// put rules on it: so what it ended with is shown by them.
     #[inline]
     pub(crate) fn adopt_rules(&mut self) {
-        if let Some(rules) = self.record().rules()
-            && let Some(call) = self
-                .call
-                .as_mut()
-                .filter(|call| *call.rules() == Rules::default())
+        if let Some(rules) = self.rules_below()
+            && let Some(call) = &mut self.call
         {
             call.set_rules(rules);
         }
+    }
+
+    /// Returns the rules by which the end of the call is shown, if layers below have put others on
+    /// it: the caller's own ones, with the secrets that were sent.
+    #[inline]
+    pub(crate) fn rules_below(&self) -> Option<Rules> {
+        let (below, own) = (self.record().rules()?, self.call().rules());
+        Some(match own.are_built_in() {
+            true => below.with_secrets_of(own),
+            false => own.clone().with_secrets_of(&below),
+        })
     }
 
     /// Hands the observation over. Nothing is left here.

@@ -258,13 +258,16 @@ impl Record {
     }
 
     /// The first ones stay: those of the outermost layer, and not of another stack to which the
-    /// tool sends its call on.
+    /// tool sends its call on. Secrets are added.
     pub(super) fn set_rules(&self, rules: Rules) {
         let recording = self.recording();
         self.put(|rare| {
-            if rare.rules.as_ref().is_none_or(|(of, _)| *of != recording) {
-                rare.rules = Some((recording, rules));
-            }
+            rare.rules = Some(match rare.rules.take() {
+                Some((of, first)) if of == recording && !first.are_built_in() => {
+                    (of, first.with_secrets_of(&rules))
+                }
+                _ => (recording, rules),
+            });
         });
     }
 

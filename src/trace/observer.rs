@@ -233,7 +233,8 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         let error_type = failure.map(|f| error_type.as_deref().unwrap_or(f.kind().error_type()));
         // A call that its caller has cancelled has not failed.
         let status = failure.filter(|_| outcome != CallOutcome::Cancelled);
-        let rules = self.info.rules();
+        let sent = answer.as_ref().and_then(|_| below.rules_below());
+        let rules = sent.as_ref().unwrap_or(self.info.rules());
         let result = answer.as_ref().map(|answer| -> Box<dyn fmt::Display> {
             match answer {
                 Answer::Text(text) => Box::new(rules.text(text, MAX_TEXT)),

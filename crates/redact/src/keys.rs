@@ -39,6 +39,14 @@ pub(super) fn folded(word: &str) -> String {
     word.chars().filter_map(fold).collect()
 }
 
+/// Returns whether a key holds a [folded] word. Allocates nothing.
+pub(super) fn holds(key: &str, word: &str) -> bool {
+    key.char_indices().any(|(at, _)| {
+        let mut rest = key[at..].chars().filter_map(fold);
+        word.chars().all(|c| rest.next() == Some(c))
+    })
+}
+
 /// A letter or digit in lower case, and in its ASCII form if it has one. `None` for other
 /// characters.
 fn fold(c: char) -> Option<char> {

@@ -89,6 +89,7 @@
 use std::borrow::Cow;
 
 mod config;
+mod escapes;
 mod filter;
 mod hidden;
 mod inside;

@@ -6,10 +6,11 @@ use serde_json::{Map, Value};
 
 use super::{
     REDACTED, TRUNCATED,
-    inside::first,
-    keys::is_sure,
+    escapes::unescaped,
+    filter::suspicious,
+    keys::{holds, is_sure},
     rules::{BUILT_IN, Rules},
-    text::{bytes::floor, is_opaque},
+    text::is_opaque,
 };
 
 /// A shorter value, in bytes, is not registered: it may be a part of ordinary words.
@@ -49,7 +50,6 @@ impl Registered {
         self.0.as_ref().map(Arc::as_ptr) == other.0.as_ref().map(Arc::as_ptr)
     }
 
-    /// Returns whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -57,15 +57,16 @@ impl Registered {
     fn add(&mut self, value: &str) {
         let value = value.trim();
         let is_there = |of: &Arc<Values>| of.is_full || of.all.iter().any(|v| **v == *value);
-        let is_mark = [REDACTED, TRUNCATED]
-            .iter()
-            .any(|mark| mark.contains(value));
+        let is_mark = REDACTED.contains(value) || TRUNCATED.contains(value);
         if value.len() < MIN || is_mark || self.0.as_ref().is_some_and(is_there) {
             return;
         }
         let values = Arc::make_mut(self.0.get_or_insert_default());
         let bytes: usize = values.all.iter().map(|value| value.len()).sum();
-        values.is_full = values.all.len() == MAX || bytes + value.len() > MAX_BYTES;
+        if values.all.len() == MAX || bytes + value.len() > MAX_BYTES {
+            (values.all, values.is_full) = (Vec::new(), true);
+            return;
+        }
         let at = values.all.partition_point(|v| v.len() > value.len());
         values.all.insert(at, value.into());
         if let Some((scheme, rest)) = value.split_once(' ')
@@ -88,11 +89,8 @@ impl Registered {
         let Some(values) = self.0.as_deref().filter(|_| text.len() >= MIN) else {
             return Cow::Borrowed(text);
         };
-        if values.is_full {
-            return match text == REDACTED {
-                true => Cow::Borrowed(text),
-                false => Cow::Owned(REDACTED.to_owned()),
-            };
+        if values.is_full && text != REDACTED {
+            return Cow::Owned(REDACTED.to_owned());
         }
         let places = values.places(text);
         if places.is_empty() {
@@ -146,62 +144,6 @@ impl Values {
     }
 }
 
-/// Returns a text without escapes of JSON, URLs and HTML, and where each byte of it, and its end,
-/// stood before.
-fn unescaped(text: &str) -> (String, Vec<usize>) {
-    let (mut plain, mut places) = (String::with_capacity(text.len()), Vec::new());
-    let mut at = 0;
-    while let Some(c) = text[at..].chars().next() {
-        let rest = &text[at..];
-        let (c, len) = match c {
-            '\\' => first(rest),
-            '%' => percent(rest).unwrap_or((c, 1)),
-            '&' => entity(rest).unwrap_or((c, 1)),
-            c => (c, c.len_utf8()),
-        };
-        plain.push(c);
-        places.resize(plain.len(), at);
-        at += len;
-    }
-    places.push(at);
-    (plain, places)
-}
-
-/// The character of `%C3%A9`, and the length of that.
-fn percent(text: &str) -> Option<(char, usize)> {
-    let byte = |nth: usize| {
-        let digits = text.get(3 * nth..3 * nth + 3)?.strip_prefix('%')?;
-        let is_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
-        u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)
-    };
-    let len = match byte(0)? {
-        0..0x80 => 1,
-        0xc0..0xe0 => 2,
-        0xe0..0xf0 => 3,
-        _ => 4,
-    };
-    let bytes: Vec<u8> = (0..len).map(byte).collect::<Option<_>>()?;
-    Some((str::from_utf8(&bytes).ok()?.chars().next()?, 3 * len))
-}
-
-/// The character of `&amp;`, `&#38;` or `&#x26;`, and the length of that.
-fn entity(text: &str) -> Option<(char, usize)> {
-    let (name, _) = text.get(1..floor(text, 10))?.split_once(';')?;
-    let code = |digits: &str| match digits.strip_prefix(['x', 'X']) {
-        Some(hex) => u32::from_str_radix(hex, 16).ok(),
-        None => digits.parse().ok(),
-    };
-    let c = match name {
-        "amp" => '&',
-        "lt" => '<',
-        "gt" => '>',
-        "quot" => '"',
-        "apos" => '\'',
-        other => char::from_u32(code(other.strip_prefix('#')?)?)?,
-    };
-    Some((c, name.len() + 2))
-}
-
 /// Returns the text of a value that may be registered.
 fn text_of(value: &Value) -> Option<Cow<'_, str>> {
     match value {
@@ -212,7 +154,6 @@ fn text_of(value: &Value) -> Option<Cow<'_, str>> {
     .filter(|text| text.len() >= MIN)
 }
 
-/// Values that were sent as secrets.
 impl Rules {
     /// Hides these values in every text and view, whatever stands beside them: a token that a
     /// server repeats in its answer.
@@ -261,7 +202,13 @@ impl Rules {
         let rules = self.clone();
         let is_secret = |key: &str, value: &str| {
             let is_own = || !BUILT_IN.announces(key);
-            rules.may_be_sensitive(key)
+            (suspicious(key)
+                || rules
+                    .custom()
+                    .words
+                    .sensitive
+                    .iter()
+                    .any(|word| holds(key, word)))
                 && rules.announces(key)
                 && (is_sure(key) || is_own() || is_opaque(value))
         };
@@ -302,8 +249,7 @@ impl Rules {
             match value {
                 Value::Array(items) => items.iter().for_each(|item| visit(&mut rest, key, item)),
                 Value::Object(members) => members.iter().for_each(|(own, value)| {
-                    let key = if takes_all(key) { key } else { own };
-                    visit(&mut rest, key, value);
+                    visit(&mut rest, if takes_all(key) { key } else { own }, value);
                 }),
                 _ => {}
             }

@@ -66,7 +66,7 @@ impl Default for Rules {
 
 #[derive(Clone, Debug)]
 pub(super) struct Custom {
-    words: Words,
+    pub(super) words: Words,
     prefixes: Vec<Prefix>,
     /// Rules that are switched off.
     off: Vec<Box<str>>,
@@ -321,7 +321,7 @@ impl Rules {
         Redacted::new(self, Source::Map(object))
     }
 
-    fn custom(&self) -> &Custom {
+    pub(super) fn custom(&self) -> &Custom {
         self.0.as_deref().unwrap_or(&NONE)
     }
 

@@ -1,0 +1,59 @@
+//! Texts without the escapes of JSON, URLs and HTML.
+
+use crate::{inside::first, text::bytes::floor};
+
+/// Returns a text without escapes of JSON, URLs and HTML, and where each byte of it, and its end,
+/// stood before.
+pub(super) fn unescaped(text: &str) -> (String, Vec<usize>) {
+    let (mut plain, mut places) = (String::with_capacity(text.len()), Vec::new());
+    let mut at = 0;
+    while let Some(c) = text[at..].chars().next() {
+        let rest = &text[at..];
+        let (c, len) = match c {
+            '\\' => first(rest),
+            '%' => percent(rest).unwrap_or((c, 1)),
+            '&' => entity(rest).unwrap_or((c, 1)),
+            c => (c, c.len_utf8()),
+        };
+        plain.push(c);
+        places.resize(plain.len(), at);
+        at += len;
+    }
+    places.push(at);
+    (plain, places)
+}
+
+/// The character of `%C3%A9`, and the length of that.
+fn percent(text: &str) -> Option<(char, usize)> {
+    let byte = |nth: usize| {
+        let digits = text.get(3 * nth..3 * nth + 3)?.strip_prefix('%')?;
+        let is_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
+        u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)
+    };
+    let len = match byte(0)? {
+        0..0x80 => 1,
+        0xc0..0xe0 => 2,
+        0xe0..0xf0 => 3,
+        _ => 4,
+    };
+    let bytes: Vec<u8> = (0..len).map(byte).collect::<Option<_>>()?;
+    Some((str::from_utf8(&bytes).ok()?.chars().next()?, 3 * len))
+}
+
+/// The character of `&amp;`, `&#38;` or `&#x26;`, and the length of that.
+fn entity(text: &str) -> Option<(char, usize)> {
+    let (name, _) = text.get(1..floor(text, 10))?.split_once(';')?;
+    let code = |digits: &str| match digits.strip_prefix(['x', 'X']) {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => digits.parse().ok(),
+    };
+    let c = match name {
+        "amp" => '&',
+        "lt" => '<',
+        "gt" => '>',
+        "quot" => '"',
+        "apos" => '\'',
+        other => char::from_u32(code(other.strip_prefix('#')?)?)?,
+    };
+    Some((c, name.len() + 2))
+}
