@@ -139,12 +139,17 @@ impl Settings {
         if validation == Validation::Off {
             return Ok(());
         }
-        let admitted = self.schemas.of(info, |schema| match schema {
-            Ok(schema) if !call.is_too_deep() && schema.is_valid(call.arguments_value()) => {
-                self.covered(info, schema, call.arguments_value())
-            }
-            Ok(schema) => self.misfit(call, info, schema, validation),
-            Err(error) => self.unchecked(info, error),
+        let admitted = self.schemas.of(info, |schema| {
+            let schema = match schema {
+                Ok(schema) => schema,
+                Err(error) => return self.unchecked(info, error),
+            };
+            match !call.is_too_deep() && schema.is_valid(call.arguments_value()) {
+                true => self.covered(info, schema, call.arguments_value()),
+                false => self.misfit(call, info, schema, validation),
+            }?;
+            schema.hide_secrets(call);
+            Ok(())
         });
         admitted.unwrap_or_else(|| {
             self.pass(info);

@@ -227,6 +227,38 @@ fn each_schema(schema: &mut Value, mut edit: impl FnMut(&mut Map<String, Value>)
     }
 }
 
+/// Returns the names of properties whose values are secrets, wherever in the schema.
+pub(super) fn secrets(schema: &Value) -> BTreeSet<Box<str>> {
+    let is_secret = |part: &Value| part["writeOnly"] == true || part["format"] == "password";
+    // Of `Optional[SecretStr]` and of a shared definition, too.
+    let is_any = |part: &Value| {
+        let pointer = part["$ref"].as_str().and_then(|to| to.strip_prefix('#'));
+        let referred = pointer.and_then(|to| schema.pointer(to));
+        let lists = ["anyOf", "oneOf", "allOf"]
+            .iter()
+            .filter_map(|of| part[of].as_array());
+        let mut all = [part, &part["items"]]
+            .into_iter()
+            .chain(referred)
+            .chain(lists.flatten());
+        all.any(is_secret)
+    };
+    let (mut names, mut rest) = (BTreeSet::new(), vec![schema]);
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Array(items) => rest.extend(items),
+            Value::Object(map) => {
+                let named = map.get("properties").and_then(Value::as_object);
+                let found = named.into_iter().flatten().filter(|(_, part)| is_any(part));
+                names.extend(found.map(|(name, _)| name.as_str().into()));
+                rest.extend(map.values());
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
 /// Returns the keywords on a path into a schema; a name in between is `None`.
 pub(super) fn keywords(path: &str) -> impl Iterator<Item = Option<&str>> {
     path.split('/').skip(1).scan(false, |is_name, part| {

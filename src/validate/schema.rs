@@ -6,12 +6,13 @@ use serde_json::Value;
 use super::{
     measure::{Extent, Reason, Size, check},
     misfits::Misfits,
-    parts::{Parts, options, without},
+    parts::{Parts, options, secrets, without},
     repair,
 };
 use crate::{
-    call::MAX_DEPTH as MAX_ARGUMENTS_DEPTH,
+    call::{MAX_DEPTH as MAX_ARGUMENTS_DEPTH, ToolCall},
     config::ConfigError,
+    redact::Rules,
     text::{Bounded, Short},
 };
 
@@ -97,6 +98,8 @@ struct Compiled {
     /// The keys and words of the schema: others are the caller's.
     names: BTreeSet<Box<str>>,
     omitted: BTreeSet<Box<str>>,
+    /// The names of properties whose values are secrets.
+    secrets: BTreeSet<Box<str>>,
 }
 
 impl Schema {
@@ -221,6 +224,18 @@ impl Schema {
         compiled.repaired(value)
     }
 
+    /// Hides the arguments that the schema calls secrets (`writeOnly`, `format: password`) in all
+    /// that is shown of the call from here on: see [`ToolCall::with_secrets`].
+    pub(crate) fn hide_secrets(&self, call: &mut ToolCall) {
+        if let Some(secrets) = self.0.as_ref().map(|compiled| &compiled.secrets)
+            && !secrets.is_empty()
+        {
+            let is_secret = |name: &str| secrets.contains(name);
+            let rules = Rules::new().with_secrets_under(call.arguments(), is_secret);
+            call.hide_secrets_of(&rules);
+        }
+    }
+
     /// Returns the regular expressions that are not enforced, because they are beyond the
     /// [limits](Self#limits) or no engine takes them, and `unevaluatedItems` and
     /// `unevaluatedProperties` if they are not.
@@ -283,6 +298,7 @@ impl Compiled {
             has_alternatives: parts.has_alternatives,
             names: parts.names,
             omitted,
+            secrets: secrets(schema),
         })
     }
 

@@ -18,6 +18,10 @@ impl<Res> Gate<Res> for ValidateLayer {
     fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<CallInfo, ToolError> {
         let info = call.info();
         self.settings.admit(call, &info)?;
-        Ok(info)
+        // The schema may have named secrets.
+        Ok(match call.rules() == info.rules() {
+            true => info,
+            false => call.info(),
+        })
     }
 }
