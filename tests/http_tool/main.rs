@@ -4,6 +4,7 @@
 mod answers;
 #[cfg(all(feature = "axum", feature = "metrics", feature = "settings"))]
 mod codes;
+mod echo;
 mod ends;
 mod events;
 mod forbidden;

@@ -3,6 +3,7 @@
 
 mod canary;
 mod chaos;
+mod echo;
 mod endpoint;
 mod jobs;
 mod kit;

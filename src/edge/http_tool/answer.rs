@@ -1,6 +1,6 @@
 use std::{borrow::Cow, error::Error as StdError, fmt, time::Duration};
 
-use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use serde_json::{Map, Value};
 
@@ -10,6 +10,7 @@ use crate::{
     error::{AnyError, ToolError},
     fit::{Cut, Shorten},
     outcome::{ByError, Classify, Outcome},
+    redact::{REDACTED, Rules},
     text::plain,
 };
 
@@ -90,6 +91,24 @@ impl HttpAnswer {
             link = error.downcast_ref::<ToolError>().and_then(StdError::source);
         }
         None
+    }
+
+    /// Takes out the secrets that only this side knows.
+    pub(super) fn hide(&mut self, secrets: &Rules) {
+        if *secrets == Rules::new() {
+            return;
+        }
+        match &mut self.body {
+            Body::Json(json) => secrets.hide_secrets(json),
+            Body::Text(text) => *text = secrets.without_secrets(text).into_owned(),
+        }
+        for value in self.headers.values_mut() {
+            let shown = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            if let Cow::Owned(hidden) = secrets.without_secrets(&shown) {
+                let hidden = HeaderValue::try_from(hidden);
+                *value = hidden.unwrap_or(HeaderValue::from_static(REDACTED));
+            }
+        }
     }
 
     /// The status.

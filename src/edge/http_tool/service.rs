@@ -96,7 +96,7 @@ where
         let client = self.client.clone();
         Boxed::new(async move {
             let info = call.info();
-            let answer = run(&tool, max, client, call, &info).await;
+            let answer = run(&tool, max, client, call).await;
             answer.map_err(|error| {
                 let mut error = error.for_call(&info);
                 if tool.replay_safety() == ReplaySafety::Unsafe {
@@ -115,8 +115,7 @@ async fn run<C, B, R>(
     tool: &HttpTool,
     max_bytes: usize,
     client: C,
-    call: ToolCall,
-    info: &CallInfo,
+    mut call: ToolCall,
 ) -> Result<HttpAnswer, ToolError>
 where
     C: Service<Request<B>, Response = Response<R>, Error: Into<AnyError>>,
@@ -124,6 +123,7 @@ where
     R: HttpBody<Error: Into<AnyError>>,
 {
     call.check()?;
+    tool.hide_secrets(&mut call);
     #[cfg_attr(not(feature = "otel"), expect(unused_mut))]
     let mut request = match Asked::of(&call) {
         // What started the job was made of the same arguments: what is missing now is no reason to
@@ -140,6 +140,9 @@ where
             tool.request(&call)?
         }
     };
+    let (secrets, own) = tool.secrets(request.headers());
+    call.hide_secrets_of(&secrets);
+    let info = &call.info();
     // Nothing below needs the call, and the answer may be long in coming.
     drop(call);
     info.record(|r| r.set_server(Arc::clone(&tool.host)));
@@ -154,11 +157,12 @@ where
             !is_encoded(&head.headers)
         };
         let exchanged = exchange(client, request, max_bytes, &mut bytes, on_head).await?;
-        answered(tool, exchanged, &bytes, info)
+        answered(tool, exchanged, &bytes, info, &own)
     };
     // Polled in its place: `Instrument` would move it.
     let mut sent = pin!(sent);
     let result = poll_fn(|cx| span.in_scope(|| sent.as_mut().poll(cx))).await;
+    let result = result.map_err(|error| error.for_call(info));
     events::ended(&span, &result);
     result
 }
@@ -168,6 +172,7 @@ fn answered(
     exchanged: Exchanged,
     bytes: &[u8],
     info: &CallInfo,
+    own: &Rules,
 ) -> Result<HttpAnswer, ToolError> {
     let Exchanged {
         head,
@@ -179,7 +184,7 @@ fn answered(
     info.record(|r| r.insert_extension(UpstreamStatus(head.status)));
     let is_whole = whole?;
     let now = wall_clock();
-    let answer = HttpAnswer {
+    let mut answer = HttpAnswer {
         status: head.status,
         body: match is_whole {
             true => Body::of(bytes, &head.headers),
@@ -192,10 +197,11 @@ fn answered(
         is_failure: false,
         cut: None,
     };
+    answer.hide(own);
     if !is_success {
         return Err(refused(answer, &head.headers, info.rules(), now));
     }
-    let answer = picked(tool, answer)?;
+    let answer = picked(tool, answer, info.rules())?;
     answer.tell(info);
     info.record(|r| {
         if r.wants_output_bytes() {
@@ -206,7 +212,7 @@ fn answered(
 }
 
 /// The answer with the tool's result as its body.
-fn picked(tool: &HttpTool, mut answer: HttpAnswer) -> Result<HttpAnswer, ToolError> {
+fn picked(tool: &HttpTool, mut answer: HttpAnswer, rules: &Rules) -> Result<HttpAnswer, ToolError> {
     if let (Some(path), Body::Json(json)) = (&tool.error, &answer.body)
         && let Some(why) = path.first(json).filter(|why| is_something(why))
     {
@@ -214,6 +220,7 @@ fn picked(tool: &HttpTool, mut answer: HttpAnswer) -> Result<HttpAnswer, ToolErr
             Value::String(why) => why.clone(),
             why => why.to_string(),
         };
+        let text = rules.without_secrets(&text).into_owned();
         return Err(ToolError::new(ErrorKind::Reported, text).with_source(Refused::new(answer)));
     }
     let Some(path) = &tool.result else {
@@ -257,6 +264,8 @@ fn refused(answer: HttpAnswer, headers: &HeaderMap, rules: &Rules, now: SystemTi
         Answer::Json(json) if json.is_null() => String::new(),
         Answer::Json(json) => json.to_string(),
     };
+    // Before anything is cut.
+    let body = rules.without_secrets(&body);
     let message = match is_redirect(status) {
         true => "the server redirects, which is not followed".to_owned(),
         false => ToolError::reason_in(status, &body, rules),

@@ -19,7 +19,7 @@ use crate::{
     call::{ReplaySafety, ToolCall},
     config::{ConfigError, refuse_if},
     error::{ErrorKind, ToolError},
-    redact::is_sensitive_key,
+    redact::{Rules, is_sensitive_key},
 };
 
 /// How many bytes an answer may have, unless set otherwise: 1 MiB.
@@ -61,6 +61,8 @@ pub struct HttpTool {
     /// The properties of the arguments' schema, if there is one.
     known: Option<BTreeSet<String>>,
     headers: Vec<(HeaderName, String)>,
+    /// Those with nothing of the caller's in their values.
+    own_headers: Vec<HeaderName>,
     payload: Payload,
     /// Names, each with whether a model may not read the value.
     kept: Vec<(HeaderName, bool)>,
@@ -109,6 +111,7 @@ impl HttpTool {
             templates: Templates::default(),
             known: None,
             headers: Vec::new(),
+            own_headers: Vec::new(),
             payload: Payload::None,
             kept: Vec::new(),
             max_bytes: None,
@@ -171,6 +174,9 @@ impl HttpTool {
         }
         refuse_environment(&part, &template)?;
         self.add(&part, template)?;
+        if self.templates.names(&part).is_empty() {
+            self.own_headers.push(header.clone());
+        }
         self.headers.push((header, part));
         Ok(self)
     }
@@ -465,6 +471,26 @@ impl HttpTool {
             headers.insert(IDEMPOTENCY_KEY, key);
         }
         Ok(request)
+    }
+
+    /// Returns the secrets in the headers of a request: all, and those that the caller must not know.
+    pub(super) fn secrets(&self, headers: &HeaderMap) -> (Rules, Rules) {
+        let (mut all, mut own) = (Rules::new(), Rules::new());
+        for (name, value) in headers.iter().filter(|(_, value)| value.is_sensitive()) {
+            let value = value.to_str().ok();
+            all = all.with_secrets(value);
+            if self.own_headers.contains(name) {
+                own = own.with_secrets(value);
+            }
+        }
+        (all, own)
+    }
+
+    /// Hides what the schema calls secrets.
+    pub(super) fn hide_secrets(&self, call: &mut ToolCall) {
+        if let Some(schema) = &self.schema {
+            schema.hide_secrets(call);
+        }
     }
 
     fn validate(&self, call: &ToolCall) -> Result<(), ToolError> {

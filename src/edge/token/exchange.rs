@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use super::{
-    Secret,
+    Secret, UpstreamToken,
     answer::{Claims, Token, time},
     layer::Settings,
     target::TokenRequest,
@@ -28,6 +28,7 @@ use crate::{
         flights::{Failed, Flights, Made, Source, is_for_one},
         limit,
     },
+    redact::Rules,
 };
 
 /// The name of the calls that ask for tokens.
@@ -40,11 +41,28 @@ const REFUSABLE: Duration = Duration::from_secs(30);
 /// A token, and when it was asked for.
 #[derive(Clone)]
 pub(super) struct Kept {
-    pub(super) token: Secret,
+    token: Secret,
+    /// Those that hide it.
+    rules: Rules,
     since: Instant,
 }
 
 impl Kept {
+    fn new(token: Secret, since: Instant) -> Self {
+        let rules = Rules::new().with_secrets([token.expose()]);
+        Self {
+            token,
+            rules,
+            since,
+        }
+    }
+
+    /// Puts the token on a call, and hides it in what is shown of the call.
+    pub(super) fn put_on(self, call: &mut ToolCall) {
+        call.hide_secrets_of(&self.rules);
+        call.extensions_mut().insert(UpstreamToken::new(self.token));
+    }
+
     pub(super) fn is_refusable(&self) -> bool {
         self.since.elapsed() >= REFUSABLE
     }
@@ -171,7 +189,7 @@ where
         let until = settings.until(since, &token, request.subject(), wall_clock());
         let token = token.secret().clone();
         Ok(Made {
-            value: Kept { token, since },
+            value: Kept::new(token, since),
             until,
         })
     }

@@ -127,8 +127,22 @@
 //!
 //! A [`Secret`] is in no text, `Debug`, event or serialised call, and is wiped when its last clone
 //! is dropped. What is not wiped: headers, the bodies of requests, the buffers of the HTTP client,
-//! of TLS and of the JSON parser, what a template engine prints, and the keys of
-//! [`once`](crate::once) and [`cache`](crate::cache), which are a subject's by its token.
+//! of TLS and of the JSON parser, what a template engine prints, the keys of [`once`](crate::once)
+//! and [`cache`](crate::cache), which are a subject's by its token, and the copies by which texts
+//! are searched for a token that comes back.
+//!
+//! Who may see a secret decides where it is hidden when an upstream repeats it. The token that was
+//! exchanged, and what else a tool or a transport puts into a header as a secret, is taken out of
+//! everything, the successful answer included, by HTTP tools and by `mcp::McpHttpClient`. A tool
+//! service of your own takes it out of its answers itself, by
+//! [`Rules::without_secrets`](crate::redact::Rules::without_secrets). The caller's own secrets (the
+//! subject's token, arguments with the name of a secret, or that the tool's schema calls one by
+//! `writeOnly` or `format: password`) may come back to the caller in a successful answer, and are
+//! hidden in errors, events, spans and records of answers. Values of less than 8 bytes are not
+//! looked for, and neither is what the client adds below an HTTP tool, or a transport other than
+//! `McpHttpClient` sends. A layer outside the one that knows the schema has shown the arguments
+//! before: give their names to a [`SanitizeLayer`](crate::sanitize::SanitizeLayer). See
+//! [`Rules::with_secrets`](crate::redact::Rules::with_secrets) for the forms and bounds.
 //!
 //! # Readiness
 //!
@@ -143,7 +157,7 @@
 //! # Clone
 //!
 //! Clones, and services of one layer value, share the tokens. A call with a token that is kept
-//! allocates what its extensions do.
+//! allocates what its names and extensions do.
 
 #[cfg(feature = "token")]
 mod answer;

@@ -59,6 +59,7 @@ where
             return Err(ToolError::refusal(ErrorKind::Denied, text));
         };
         let Needs::Token(target) = needs else {
+            // Hidden since it is on the call.
             call.extensions_mut().insert(UpstreamToken::new(subject));
             return Ok(bearer);
         };
@@ -73,7 +74,8 @@ where
             });
         }
         if let Some(kept) = kept {
-            call.extensions_mut().insert(UpstreamToken::new(kept.token));
+            kept.put_on(call);
+            bearer.info = call.info();
         }
         Ok(bearer)
     }
@@ -148,8 +150,8 @@ where
                 if self.refused.is_some() {
                     call.next_attempt();
                 }
-                call.extensions_mut()
-                    .insert(UpstreamToken::new(token.token));
+                token.put_on(call);
+                self.info = call.info();
                 Ok(None)
             }
             Err(error) => {

@@ -94,8 +94,9 @@ impl ToolCall {
     pub fn with_subject_token(mut self, token: impl Into<Secret>) -> Self {
         let subject = Subject(token.into());
         self.set_subject(subject.usable().map(Secret::expose));
-        self.extensions_mut().insert(subject);
-        self
+        let mut call = self.with_secrets(subject.usable().map(Secret::expose));
+        call.extensions_mut().insert(subject);
+        call
     }
 
     /// The token of the one for whom the call is made. An empty one is none: it would be

@@ -1,0 +1,229 @@
+//! Upstreams that repeat what they were sent as a secret.
+
+use std::{
+    fmt::{self, Write as _},
+    sync::{Arc, Mutex},
+};
+
+use http::{Method, Request, Response};
+use proptest::{
+    prelude::*,
+    test_runner::{Config, TestCaseError},
+};
+use serde_json::{Value, json};
+use tower::{ServiceBuilder, ServiceExt};
+use tower_toolcall::{
+    ToolCall, ToolError, ToolResult,
+    http_tool::{HttpAnswer, HttpTool},
+    redact::Rules,
+    result::ToolResultLayer,
+    trace::TraceLayer,
+};
+use tracing::{
+    Metadata, Subscriber,
+    field::{Field, Visit},
+    instrument::WithSubscriber,
+    span,
+};
+
+use crate::kit::{Body, Got, Server, answered_by, call, full, leaves};
+
+/// Writes down all that it hears.
+#[derive(Clone, Default)]
+struct Hears(Arc<Mutex<String>>);
+
+struct Line<'a>(&'a mut String);
+
+impl Visit for Line<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let _ = writeln!(self.0, "{field}={value:?}");
+    }
+}
+
+impl Subscriber for Hears {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("tower_toolcall")
+    }
+    fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
+        span.record(&mut Line(&mut self.0.lock().unwrap()));
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, values: &span::Record<'_>) {
+        values.record(&mut Line(&mut self.0.lock().unwrap()));
+    }
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut Line(&mut self.0.lock().unwrap()));
+    }
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+fn failed(body: impl Into<bytes::Bytes>) -> Response<Body> {
+    Response::builder().status(500).body(full(body)).unwrap()
+}
+
+fn texts_of(error: &ToolError) -> String {
+    format!(
+        "{error} {error:?} {} {} {:?} {:?} {:?} {} {}",
+        error.model_message(),
+        error.user_message(),
+        error.body(),
+        error.details(),
+        error.to_http(),
+        error.to_json_rpc(),
+        serde_json::to_string(error).unwrap(),
+    )
+}
+
+/// All that is shown of a call, and its answer.
+async fn shown(leaf: crate::kit::Leaf, call: ToolCall) -> (String, ToolResult<HttpAnswer>) {
+    let stack = ServiceBuilder::new()
+        .layer(ToolResultLayer::new())
+        .layer(TraceLayer::new().with_arguments(true).with_output(true))
+        .service(leaf);
+    let hears = Hears::default();
+    let Ok(result) = stack.oneshot(call).with_subscriber(hears.clone()).await;
+    let mut said = hears.0.lock().unwrap().clone();
+    said += &format!("{result:?} {}", serde_json::to_string(&result).unwrap());
+    said += &result.error().map(texts_of).unwrap_or_default();
+    (said, result)
+}
+
+/// H-7: an argument with the name of a secret comes back in an error, and is in none of its texts,
+/// in no span and in no event. The caller's own answer has it.
+#[tokio::test]
+async fn a_secret_argument_that_comes_back_is_in_no_error_span_or_event() {
+    const PASSWORD: &str = "correct horse/7";
+    let server = Server::start(|n, got| {
+        let sent: Value = serde_json::from_slice(got.body()).unwrap();
+        let seen = sent["pw"].as_str().unwrap();
+        match n {
+            0 | 1 => failed(json!({ "detail": format!("bad login: {seen} for ada") }).to_string()),
+            _ => Response::new(full(json!({ "seen": seen }).to_string())),
+        }
+    })
+    .await;
+    let tool = server.tool(Method::POST, "/login");
+    let tool = tool.with_body(r#"{"pw": "{{ password }}"}"#).unwrap();
+    let arguments = json!({ "password": PASSWORD, "note": format!("it is {PASSWORD}") });
+    for leaf in leaves(&tool) {
+        let (said, result) = shown(leaf, call(arguments.clone())).await;
+        let error = result.error().unwrap();
+        assert!(
+            error.message().contains("bad login: [REDACTED] for ada"),
+            "{error}"
+        );
+        assert!(said.contains("it is [REDACTED]"), "{said}");
+        assert!(!said.contains("horse"), "{said}");
+    }
+    let (_, result) = shown(leaves(&tool)[0].clone(), call(arguments)).await;
+    assert_eq!(
+        result.data().unwrap().clone().into_json(),
+        json!({ "seen": PASSWORD })
+    );
+}
+
+/// H-7: a value that the schema marks `writeOnly`, or as a password, comes back in another field.
+#[tokio::test]
+async fn a_value_that_the_schema_calls_secret_is_hidden_when_it_comes_back() {
+    let schema = json!({ "type": "object", "properties": {
+        "answer": { "anyOf": [{ "type": "string", "writeOnly": true }, { "type": "null" }] },
+        "phrase": { "$ref": "#/definitions/hidden" },
+        "city": { "type": "string" },
+    }, "definitions": { "hidden": { "type": "string", "format": "password" } } });
+    let tool = HttpTool::new(Method::POST, "https://h/reset")
+        .and_then(|tool| tool.with_input_schema(&schema))
+        .and_then(|tool| tool.with_body(r#"["{{ answer }}", "{{ phrase }}", "{{ city }}"]"#))
+        .unwrap();
+    let leaf = answered_by(tool, |got| {
+        let sent: Vec<String> = serde_json::from_slice(got.body()).unwrap();
+        failed(json!({ "message": format!("no: {}", sent.join(" or ")) }).to_string())
+    });
+    let arguments =
+        json!({ "answer": "tortoiseshell", "phrase": "open sesame", "city": "Trondheim" });
+    let error = leaf.send(arguments).await.unwrap_err();
+    let said = texts_of(&error);
+    assert!(
+        said.contains("no: [REDACTED] or [REDACTED] or Trondheim"),
+        "{said}"
+    );
+    assert!(
+        !said.contains("tortoise") && !said.contains("sesame"),
+        "{said}"
+    );
+}
+
+/// H-7: the rules of the caller, with names of secrets of its own.
+#[tokio::test]
+async fn a_value_under_a_name_of_ones_own_is_hidden_when_it_comes_back() {
+    let tool = HttpTool::new(Method::POST, "https://h/orders").unwrap();
+    let leaf = answered_by(tool, |_: &Request<bytes::Bytes>| {
+        failed("no customer C-48151623")
+    });
+    let rules = Rules::new().with_sensitive_key("customer_no").unwrap();
+    let call = call(json!({ "customer_no": "C-48151623" })).with_rules(rules);
+    let error = leaf.oneshot(call).await.unwrap_err();
+    assert!(!texts_of(&error).contains("48151623"), "{error}");
+}
+
+/// H-7: of 10,000 secrets none is shown; what is kept of them is bounded.
+#[tokio::test]
+async fn a_call_with_10_000_secrets_shows_none_of_them() {
+    let tool = HttpTool::new(Method::POST, "https://h/orders").unwrap();
+    let leaf = answered_by(tool, |_: &Got| failed("no marmalade09999"));
+    let all: Vec<String> = (0..10_000).map(|n| format!("marmalade{n:05}")).collect();
+    let error = leaf.send(json!({ "passwords": all })).await.unwrap_err();
+    assert!(!texts_of(&error).contains("marmalade"), "{error}");
+}
+
+fn bodies(secret: &str, before: &str, after: &str) -> [String; 5] {
+    let text = format!("{before}{secret}{after}");
+    let nested = json!({ "detail": [{ "x": text }, secret] }).to_string();
+    [
+        text.clone(),
+        json!({ "message": text }).to_string(),
+        json!({ "data": { "type": "image", "data": text, secret: 1 } }).to_string(),
+        json!({ "errors": nested }).to_string(),
+        format!("{{cut {}", &nested[1..nested.len() - 2]),
+    ]
+}
+
+/// H-7: whatever a secret of 8 bytes and more looks like, and wherever it stands in the body of an
+/// error.
+#[test]
+fn no_secret_that_comes_back_is_shown() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let secret = "[ -~éß\n\u{202e}]{8,40}".prop_map(|text| text.trim().to_owned());
+    let secret = secret.prop_filter("too short", |text| text.len() >= 8);
+    let around = || "[ -~é\n]{0,60}";
+    let test = |(secret, before, after): (String, String, String)| {
+        for body in bodies(&secret, &before, &after) {
+            let tool = HttpTool::new(Method::POST, "https://h/orders").unwrap();
+            let answer = body.clone();
+            let leaf = answered_by(tool, move |_: &Got| failed(answer.clone()));
+            let call = call(json!({ "password": secret }));
+            let (said, _) = runtime.block_on(shown(leaf, call));
+            let quoted = json!(secret).to_string();
+            for form in [&*secret, &quoted[1..quoted.len() - 1]] {
+                let at = said.find(form);
+                let found = at.map(|at| said[..at + form.len()].lines().last().unwrap().to_owned());
+                prop_assert_eq!(found, None, "{} in {}", secret, body);
+            }
+        }
+        Ok::<_, TestCaseError>(())
+    };
+    let cases = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok());
+    let config = Config {
+        cases: cases.unwrap_or(64),
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    runner.run(&(secret, around(), around()), test).unwrap();
+}
