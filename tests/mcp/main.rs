@@ -3,6 +3,8 @@
 #![cfg(feature = "mcp")]
 
 #[cfg(feature = "mcp-http")]
+mod echo;
+#[cfg(feature = "mcp-http")]
 mod http;
 mod leaf;
 #[cfg(feature = "mcp-http")]

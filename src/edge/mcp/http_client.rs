@@ -14,7 +14,7 @@ use rmcp::{
     },
 };
 
-use super::http_post::{Answer, Failed, Headers, bounded_events, post};
+use super::http_post::{Answer, Failed, Headers, bounded_events, post, secrets, without};
 
 /// More redirects than that are answered with the last of them.
 const MAX_REDIRECTS: usize = 10;
@@ -27,7 +27,7 @@ const MAX_RESUMES: usize = 4;
 
 /// An HTTP client for rmcp's streamable HTTP transport.
 ///
-/// Four things differ from rmcp's own client:
+/// Five things differ from rmcp's own client:
 ///
 /// - **A message of many small values**, which takes 100 times its bytes once it is parsed. A
 ///   message with more than 200,000 values or 16 MiB becomes what [`McpLines`] makes of it: an
@@ -40,6 +40,8 @@ const MAX_RESUMES: usize = 4;
 /// - **A limit.** rmcp keeps `Retry-After` of a 429 or a 5xx only. Here a refusal has the meaning
 ///   of [`ToolError::from_http`](crate::ToolError::from_http): by its status, its headers and its
 ///   body.
+/// - **A secret that comes back.** The bearer token and other secret headers of a request are taken
+///   out of all that the server answers.
 ///
 /// [`McpServer::http`](crate::mcp::McpServer::http) has such a client. For OAuth, give it to rmcp's
 /// `AuthClient`. For a transport of your own:
@@ -157,9 +159,9 @@ impl StreamableHttpClient for McpHttpClient {
         headers: Headers,
         max: usize,
     ) -> Result<BoxedSseResponse, Failed> {
-        let from = &self.0;
+        let (from, secrets) = (&self.0, secrets(auth.as_deref(), &headers));
         from.get_stream_with_max_sse_event_size(uri, session, last_event, auth, headers, max)
             .await
-            .map(bounded_events)
+            .map(|events| without(secrets, bounded_events(events)))
     }
 }

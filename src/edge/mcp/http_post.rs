@@ -32,7 +32,10 @@ use super::{
     http::{ask_to_wait, refused},
     lines::{MAX_VALUES, TOO_LARGE, bounded, too_long, too_many},
 };
-use crate::text::values::Counter;
+use crate::{
+    redact::{Rules, is_sensitive_key},
+    text::values::Counter,
+};
 
 pub(super) type Headers = HashMap<HeaderName, HeaderValue>;
 pub(super) type Failed = StreamableHttpError<reqwest::Error>;
@@ -54,6 +57,7 @@ pub(super) async fn post(
     headers: Headers,
     limits: Limits,
 ) -> Answer {
+    let secrets = secrets(auth.as_deref(), &headers);
     let accepted = [names::EVENT_STREAM_MIME_TYPE, names::JSON_MIME_TYPE].join(", ");
     let mut request = client.post(uri).json(&message);
     request = request.header(header::ACCEPT, accepted);
@@ -77,10 +81,9 @@ pub(super) async fn post(
         }
         _ => (None, false),
     };
-    match (
-        response.status(),
-        text_of(&response, header::WWW_AUTHENTICATE),
-    ) {
+    let challenge = text_of(&response, header::WWW_AUTHENTICATE);
+    let challenge = challenge.map(|text| secrets.without_secrets(&text).into_owned());
+    match (response.status(), challenge) {
         (StatusCode::UNAUTHORIZED, Some(challenge)) => {
             Err(Failed::AuthRequired(AuthRequiredError::new(challenge)))
         }
@@ -94,15 +97,21 @@ pub(super) async fn post(
         (StatusCode::NOT_FOUND, _) if session.is_some() => {
             Err(HttpStatusError::new(404, None).into())
         }
-        (status, _) if status.is_success() => success(response, id, limits).await,
-        _ => failure(response, id, is_discovery, limits).await,
+        (status, _) if status.is_success() => success(response, id, limits, secrets).await,
+        _ => failure(response, id, is_discovery, limits, &secrets).await,
     }
 }
 
-async fn success(response: Response, id: Option<RequestId>, limits: Limits) -> Answer {
+async fn success(
+    response: Response,
+    id: Option<RequestId>,
+    limits: Limits,
+    secrets: Rules,
+) -> Answer {
     let session = text_of(&response, names::HEADER_SESSION_ID);
     if is(&response, names::EVENT_STREAM_MIME_TYPE) {
         let events = events(response, limits.max_sse_event_size, id);
+        let events = without(secrets, events);
         return Ok(Posted::Sse(events, session));
     }
     let Some(id) = id else {
@@ -114,6 +123,7 @@ async fn success(response: Response, id: Option<RequestId>, limits: Limits) -> A
     }
     let mut body = Vec::new();
     let excess = read(response, limits.max_json_response_size, &mut body).await?;
+    hide(&secrets, &mut body);
     let message = match excess {
         Some(why) => too_large(why, id),
         None => serde_json::from_slice(&addressed(&body, &id))
@@ -129,6 +139,7 @@ async fn failure(
     id: Option<RequestId>,
     is_discovery: bool,
     limits: Limits,
+    secrets: &Rules,
 ) -> Answer {
     let (status, headers) = (response.status(), response.headers().clone());
     let is_json = is(&response, names::JSON_MIME_TYPE);
@@ -146,6 +157,7 @@ async fn failure(
     // What there is of it will do.
     let read = timeout(REFUSAL_TIME, read(response, max, &mut body)).await;
     let fits = !matches!(read, Ok(Ok(Some(_))));
+    hide(secrets, &mut body);
     if fits && !says_more && (is_json || !status.is_server_error()) {
         let answer = id.as_ref().map(|id| addressed(&body, id));
         let answer = serde_json::from_slice(answer.as_deref().unwrap_or(&body));
@@ -160,6 +172,38 @@ async fn failure(
         return Ok(Posted::Json(ServerJsonRpcMessage::error(error, id), None));
     }
     Err(refused(status, &headers, &text).into())
+}
+
+/// Returns rules that hide the secrets of a request. A server may repeat them, and neither callers
+/// nor models know them.
+pub(super) fn secrets(auth: Option<&str>, headers: &Headers) -> Rules {
+    let is_secret = |name: &HeaderName, value: &HeaderValue| {
+        let name = name.as_str();
+        value.is_sensitive() || is_sensitive_key(name) && !name.starts_with("mcp-")
+    };
+    let all = headers
+        .iter()
+        .filter(|(name, value)| is_secret(name, value));
+    let all = all.filter_map(|(_, value)| value.to_str().ok());
+    Rules::new().with_secrets(all.chain(auth))
+}
+
+/// Takes secrets out of a message or a text.
+fn hide(secrets: &Rules, body: &mut Vec<u8>) {
+    if let Cow::Owned(hidden) = secrets.without_secrets(&String::from_utf8_lossy(body)) {
+        *body = hidden.into_bytes();
+    }
+}
+
+/// Returns events without these secrets.
+pub(super) fn without(secrets: Rules, events: BoxedSseResponse) -> BoxedSseResponse {
+    let hidden = events.map(move |event| {
+        let mut event = event?;
+        let data = event.data.take();
+        event.data = data.map(|data| secrets.without_secrets(&data).into_owned());
+        Ok(event)
+    });
+    hidden.boxed()
 }
 
 fn unexpected(text: String) -> Failed {
