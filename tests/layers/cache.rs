@@ -282,11 +282,13 @@ async fn the_largest_answer_is_by_default_at_most_the_share_of_a_principal() {
     let layer = layer.build().unwrap();
     let tool = Tool::always(Step::ok("10 letters"));
     let call = || make(&layer, &tool, query("a"));
-    (call().await.unwrap(), call().await.unwrap());
+    call().await.unwrap();
+    call().await.unwrap();
     assert_eq!(tool.count(), 1);
     let long = Tool::always(Step::ok("more than ten bytes"));
     let call = || make(&layer, &long, query("b"));
-    (call().await.unwrap(), call().await.unwrap());
+    call().await.unwrap();
+    call().await.unwrap();
     assert_eq!(long.count(), 2);
     let set = builder().with_max_bytes(80).with_max_answer(11).build();
     assert_eq!(set.unwrap_err().field(), "max_answer");
