@@ -52,7 +52,6 @@ impl Observation {
 
     /// Returns the rules by which the end of the call is shown, if layers below have put others on
     /// it: the caller's own ones, with the secrets that were sent.
-    #[inline]
     pub(crate) fn rules_below(&self) -> Option<Rules> {
         let (below, own) = (self.record().rules()?, self.call().rules());
         Some(match own.are_built_in() {

@@ -34,7 +34,7 @@
 //! | commands | `-u user:x` of curl, `-px` of mysql, `-p x` of sshpass and docker, `-a x` of redis-cli, `ConvertTo-SecureString 'x'`, `--name token --value x`, `setx TOKEN x`; `requirepass x` of Redis; lines of `cookies.txt` |
 //! | calls | the password of a function that authenticates: `SetBasicAuth("ada", "x")` |
 //! | statements | `IDENTIFIED BY 'x'`, `PASSWORD 'x'`, `SET PASSWORD FOR ada = 'x'` |
-//! | values | those that were sent as secrets, wherever they come back: see [`Rules::with_secrets`] |
+//! | values | those that were sent as secrets, wherever they come back: [`Rules::with_secrets`] |
 //! | labels | `**Password:** x`, names and values with colours of a terminal between them |
 //! | sentences | `password is hunter2`, `the token abc123def456`: where the word after looks like a secret; one-time codes, recovery codes; recovery phrases of twelve words and more, in any quoting |
 //!

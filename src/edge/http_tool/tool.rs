@@ -473,7 +473,8 @@ impl HttpTool {
         Ok(request)
     }
 
-    /// Returns the secrets in the headers of a request: all, and those that the caller must not know.
+    /// Returns the secrets in the headers of a request: all, and those that the caller must not
+    /// know.
     pub(super) fn secrets(&self, headers: &HeaderMap) -> (Rules, Rules) {
         let (mut all, mut own) = (Rules::new(), Rules::new());
         for (name, value) in headers.iter().filter(|(_, value)| value.is_sensitive()) {

@@ -67,7 +67,28 @@ impl Settings {
             s.rate_limit.per_principal = Some(true);
             gave_way.insert("rate_limit.per_principal", "token.endpoint".to_owned());
         }
-        let (once, cache) = (&mut s.once, &mut s.cache);
+        let window = s.window_in_force();
+        if !is_set("circuit_breaker.window") && window != s.circuit_breaker.window {
+            s.circuit_breaker.window = window;
+            let longest = s.longest_attempt().0;
+            let to = match s.circuit_breaker.window_calls {
+                Some(_) => "circuit_breaker.window_calls".to_owned(),
+                None if longest.starts_with("tools.") || is_set(&longest) => longest,
+                None => "circuit_breaker.threshold".to_owned(),
+            };
+            gave_way.insert("circuit_breaker.window", to);
+        }
+        s.fit_answers(&set, &mut gave_way);
+        (s, gave_way)
+    }
+
+    /// Answers that are kept fit into a principal's share of the bytes.
+    fn fit_answers(
+        &mut self,
+        set: &BTreeSet<&'static str>,
+        gave_way: &mut BTreeMap<&'static str, String>,
+    ) {
+        let (once, cache) = (&mut self.once, &mut self.cache);
         for (key, answer, to, bytes) in [
             (
                 "once.max_answer",
@@ -83,23 +104,11 @@ impl Settings {
             ),
         ] {
             let share = bytes.div_ceil(8);
-            if !is_set(key) && *answer > share {
+            if !set.contains(key) && *answer > share {
                 *answer = share;
                 gave_way.insert(key, to.to_owned());
             }
         }
-        let window = s.window_in_force();
-        if !is_set("circuit_breaker.window") && window != s.circuit_breaker.window {
-            s.circuit_breaker.window = window;
-            let longest = s.longest_attempt().0;
-            let to = match s.circuit_breaker.window_calls {
-                Some(_) => "circuit_breaker.window_calls".to_owned(),
-                None if longest.starts_with("tools.") || is_set(&longest) => longest,
-                None => "circuit_breaker.threshold".to_owned(),
-            };
-            gave_way.insert("circuit_breaker.window", to);
-        }
-        (s, gave_way)
     }
 
     /// Returns the window of the breakers, if it was not set: so long that timeouts one after the
