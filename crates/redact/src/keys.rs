@@ -3,10 +3,7 @@
 use super::{
     filter::suspicious,
     rules::Words,
-    words::{
-        COUNTS, DESCRIBED, DISGUISED, FAILING, FAILURES, FOREIGN, HARMLESS_INDEX, Index, KINDS,
-        NOUNS, PHRASES_INDEX, QUANTITIES, STRONG, STRONG_INDEX, WEAK_INDEX, WHOLE,
-    },
+    words::{self, *},
 };
 
 /// What a name says about the value beside it.
@@ -50,6 +47,9 @@ pub(super) fn holds(key: &str, word: &str) -> bool {
 /// A letter or digit in lower case, and in its ASCII form if it has one. `None` for other
 /// characters.
 fn fold(c: char) -> Option<char> {
+    if c.is_ascii() {
+        return c.is_ascii_alphanumeric().then(|| c.to_ascii_lowercase());
+    }
     let c = looks_like(c);
     c.to_lowercase().next().filter(|_| c.is_alphanumeric())
 }
@@ -61,7 +61,6 @@ fn looks_like(c: char) -> char {
     const TO: &str = "snnllaeopcyxijsdhlkmtbhaeopcyxijskmtbhaeiknoptuabezhikmnoptyxiga";
     let letter = |at: u32| char::from(b'a' + (at % 26) as u8);
     match u32::from(c) {
-        0..=0x7f => c,
         wide @ 0xff01..=0xff5e => char::from_u32(wide - 0xfee0).unwrap_or(c),
         circled @ 0x24b6..=0x24e9 => letter(circled - 0x24b6),
         mathematical @ 0x1d400..=0x1d6a3 => letter(mathematical - 0x1d400),
@@ -81,7 +80,8 @@ struct Folded {
 
 impl Folded {
     fn of(key: &str) -> Self {
-        let (mut text, mut starts) = (String::new(), Vec::new());
+        let mut text = String::with_capacity(key.len());
+        let mut starts = Vec::with_capacity(key.len());
         let mut before = ' ';
         let mut chars = key.chars().peekable();
         while let Some(c) = chars.next() {
@@ -121,30 +121,33 @@ impl Folded {
     fn judge(&self, extra: &Words) -> Strength {
         let covered = self.covered(extra);
         let bare = |at: usize, word: &str| covered[at..at + word.len()].contains(&false);
-        let holds = |index: &Index| {
-            self.text.char_indices().any(|(i, _)| {
-                let mut parts = index.prefixes_of(&self.text[i..]);
-                parts.any(|part| bare(i, part))
-            })
+        let own = |part: &str| {
+            self.text
+                .match_indices(part)
+                .any(|(at, part)| bare(at, part))
         };
-        let has = |part: &str| {
-            let mut places = self.text.match_indices(part);
-            places.any(|(at, part)| bare(at, part))
-        };
-        if extra.sensitive.iter().any(|part| has(part)) {
-            self.in_prose(Strength::Strong).max(Strength::Weak)
-        } else if holds(&STRONG_INDEX)
-            || self.is_disguised()
-            || self
-                .words()
-                .any(|(at, word)| bare(at, word) && is_whole(word))
-        {
+        if extra.sensitive.iter().any(|part| own(part)) {
+            return self.in_prose(Strength::Strong).max(Strength::Weak);
+        }
+        let whole = |(at, word)| bare(at, word) && is_whole(word);
+        let parts = self.parts().filter(|(at, part, _)| bare(*at, part));
+        let kinds = parts.fold(0, |kinds, (.., kind)| kinds | kind);
+        if kinds & STRONG != 0 || self.is_disguised() || self.words().any(whole) {
             self.in_prose(Strength::Strong)
-        } else if holds(&WEAK_INDEX) {
+        } else if kinds & WEAK != 0 {
             self.in_prose(self.compound())
         } else {
             Strength::Harmless
         }
+    }
+
+    /// The known words that stand anywhere in the key, and their kinds.
+    fn parts(&self) -> impl Iterator<Item = (usize, &'static str, Kinds)> {
+        let places = self.text.char_indices();
+        places.flat_map(|(at, _)| {
+            let parts = words::beginnings(&self.text[at..]);
+            parts.map(move |(part, kind)| (at, part, kind))
+        })
     }
 
     /// `p4ssw0rd`: digits stand for letters.
@@ -153,9 +156,12 @@ impl Folded {
             let known = DISGUISED.iter().find(|(digit, _)| char::from(*digit) == c);
             known.map_or(c, |(_, letter)| char::from(*letter))
         };
-        let text: String = self.text.chars().map(letter).collect();
-        let words = ["password", "passwort", "passphrase"];
-        words.iter().any(|word| text.contains(word))
+        let disguised = || self.text.chars().map(letter).collect::<String>();
+        let is_password = |text: String| {
+            let mut words = ["password", "passwort", "passphrase"].iter();
+            words.any(|word| text.contains(word))
+        };
+        self.text.contains(|c: char| c.is_ascii_digit()) && is_password(disguised())
     }
 
     /// For each byte, whether it belongs to a harmless word.
@@ -165,20 +171,29 @@ impl Folded {
         let mut words = self.words().peekable();
         while let Some((from, word)) = words.next() {
             let rest = &self.text[from..];
-            let own = extra.harmless.iter().map(|own| &**own);
-            let own = own.filter(|own| rest.starts_with(own));
-            let phrases = PHRASES_INDEX.prefixes_of(rest).chain(own);
-            let harmless = HARMLESS_INDEX.prefixes_of(rest).map(|word| (word, false));
-            for (harmless, whole) in harmless.chain(phrases.map(|phrase| (phrase, true))) {
-                let end = from + harmless.len();
+            let own = extra
+                .harmless
+                .iter()
+                .filter(|own| rest.starts_with(&***own));
+            let own = own.map(|own| (own.len(), PHRASE));
+            let known = words::beginnings(rest).map(|(known, kind)| (known.len(), kind));
+            for (len, kind) in known
+                .chain(own)
+                .filter(|(_, kind)| kind & (HARMLESS | PHRASE) != 0)
+            {
+                let end = from + len;
                 // No other word begins inside of it.
                 let one = !self.starts[from + 1..end].contains(&true);
-                if one || whole && self.starts_at(end) {
+                if one || kind == PHRASE && self.starts_at(end) {
                     covered[from..end].fill(true);
                 }
             }
             let after = words.peek().map_or("", |(_, after)| after);
-            if is_count(before, word, after) {
+            let counted = match word {
+                "tokens" => is(before, QUANTITY) || is(after, COUNT | COUNTS),
+                _ => word == "token" && is(after, COUNT),
+            };
+            if counted {
                 covered[from..from + word.len()].fill(true);
             }
             before = word;
@@ -192,7 +207,7 @@ impl Folded {
         let (_, first) = self.words().next().unwrap_or_default();
         let last = without_number(self.last_word());
         let several = self.starts.iter().skip(1).any(|starts| *starts);
-        let noun = several && NOUNS.contains(&last) && !FAILING.contains(&first);
+        let noun = several && is(last, NOUN) && !is(first, FAILING);
         let grown = |noun: &str| last.len() > noun.len() && last.ends_with(noun);
         if noun || grown("token") || grown("authorization") {
             Strength::Strong
@@ -206,9 +221,9 @@ impl Folded {
     fn in_prose(&self, strength: Strength) -> Strength {
         let word = self.last_word();
         let several = word.len() < self.text.len();
-        if several && DESCRIBED.contains(&word) {
+        if several && is(word, DESCRIBED) {
             Strength::Described
-        } else if several && FAILURES.contains(&word) || word == "keyerror" {
+        } else if several && is(word, FAILURE) || word == "keyerror" {
             Strength::Weak
         } else {
             strength
@@ -216,10 +231,14 @@ impl Folded {
     }
 }
 
+fn is(word: &str, kind: Kinds) -> bool {
+    words::kinds(word) & kind != 0
+}
+
 /// `pass`, `otp2`, `dbpass`.
 fn is_whole(word: &str) -> bool {
     let word = without_number(word);
-    word.ends_with("pass") || WHOLE.contains(&word)
+    word.ends_with("pass") || is(word, WHOLE)
 }
 
 fn without_number(word: &str) -> &str {
@@ -239,18 +258,17 @@ pub(super) fn is_connection(name: &str) -> bool {
 /// Returns whether a name is one of those that say what a secret is like, of itself or by its last
 /// word: `file`, `set_at`.
 pub(super) fn describes(name: &str) -> bool {
-    DESCRIBED.contains(&Folded::of(name).last_word())
+    is(Folded::of(name).last_word(), DESCRIBED)
 }
 
 /// Returns whether a name that announces a secret is never that of something else: `db_password`,
 /// `access_token`, but neither `min_key` nor `pin`.
 pub(super) fn is_sure(name: &str) -> bool {
     let whole = Folded::of(name);
-    let holds = |words: &[&str]| words.iter().any(|word| whole.text.contains(word));
-    let own = |word: &str| matches!(word, "pw" | "psk" | "passe" | "mdp" | "haslo");
-    holds(STRONG)
-        || holds(KINDS)
-        || whole.words().any(|(_, word)| own(without_number(word)))
+    whole.parts().any(|(.., kind)| kind & (STRONG | KIND) != 0)
+        || whole
+            .words()
+            .any(|(_, word)| is(without_number(word), SURE))
         || FOREIGN.iter().any(|word| name.contains(word))
 }
 
@@ -258,11 +276,5 @@ pub(super) fn is_sure(name: &str) -> bool {
 pub(super) fn is_vague(name: &str) -> bool {
     let name = Folded::of(name);
     let last = without_number(name.last_word());
-    last.ends_with("key") || matches!(last, "keys" | "auth" | "pass" | "sig" | "pin")
-}
-
-/// Returns whether `word` is a `tokens` that is counted.
-fn is_count(before: &str, word: &str, after: &str) -> bool {
-    word == "tokens" && (QUANTITIES.contains(&before) || COUNTS.contains(&after))
-        || word == "token" && COUNTS[..6].contains(&after)
+    last.ends_with("key") || is(last, VAGUE)
 }

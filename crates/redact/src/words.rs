@@ -1,19 +1,89 @@
 //! The words by which keys are judged: lower case, separators removed.
 
+use std::sync::LazyLock;
+
+/// What a word says about the key that it stands in: a bit each.
+pub(super) type Kinds = u16;
+
 /// Parts that make a key sensitive wherever they stand, and whose name alone announces a secret in
 /// prose.
-#[rustfmt::skip]
-pub(super) const STRONG: &[&str] = &[
-    "password", "passwd", "passw", "paswd", "pasword", "pswd", "passphrase", "passcode", "pwd", "secret", "apikey",
-    "accesskey", "privatekey", "privkey", "jwt", "kennwort", "wachtwoord", "contrasen", "contrasena", "motdepasse", "senha",
-    "mnemonic", "seedphrase", "recoveryphrase", "recoverycode", "backupcode", "clientassertion", "samlresponse",
-    "codeverifier", "sessionid", "sessid",
-];
-
+pub(super) const STRONG: Kinds = 1 << 0;
 /// Parts that make a key sensitive wherever they stand, but that prose uses for many other things.
+pub(super) const WEAK: Kinds = 1 << 1;
+/// Words that make a key sensitive only as whole words; digits may follow.
+pub(super) const WHOLE: Kinds = 1 << 2;
+/// Such words that nothing else is called by.
+pub(super) const SURE: Kinds = 1 << 3;
+/// Last words of names that data has for many other things.
+pub(super) const VAGUE: Kinds = 1 << 4;
+/// Words that hold a sensitive part by accident. They count at the beginning of a word:
+/// `author_id`, `authorname`; what follows is judged as usual (`author_token`).
+pub(super) const HARMLESS: Kinds = 1 << 5;
+/// Harmless names of several words; they count as whole words only.
+pub(super) const PHRASE: Kinds = 1 << 6;
+/// Words that make a number of the `tokens` after them.
+pub(super) const QUANTITY: Kinds = 1 << 7;
+/// Words that make a number of the `token` or `tokens` before them.
+pub(super) const COUNT: Kinds = 1 << 8;
+/// Words that make a number of the `tokens` before them.
+pub(super) const COUNTS: Kinds = 1 << 9;
+/// Last words of names of failures: the value is the reason, not a secret.
+pub(super) const FAILURE: Kinds = 1 << 10;
+/// Last words of names of properties of a secret, or of its place.
+pub(super) const DESCRIBED: Kinds = 1 << 11;
+/// First words of names of failures: `missing key: city`.
+pub(super) const FAILING: Kinds = 1 << 12;
+/// Nouns that announce a secret when they end a name of several words.
+pub(super) const NOUN: Kinds = 1 << 13;
+/// Weak parts with the word before them that makes them sure.
+pub(super) const KIND: Kinds = 1 << 14;
+
 #[rustfmt::skip]
-pub(super) const WEAK: &[&str] = &[
-    "token", "key", "auth", "authoriz", "authoris", "authenticat", "credential", "cookie",
+pub(super) const LISTS: &[(Kinds, &str)] = &[
+    (STRONG, "password passwd passw paswd pasword pswd passphrase passcode pwd secret apikey accesskey privatekey privkey \
+        jwt kennwort wachtwoord contrasen contrasena motdepasse senha mnemonic seedphrase recoveryphrase recoverycode \
+        backupcode clientassertion samlresponse codeverifier sessionid sessid"),
+    (WEAK, "token key auth authoriz authoris authenticat credential cookie"),
+    (WHOLE, "pass pw psk otp totp hotp sig sid pin cvv cvc cred creds sess csrf xsrf bearer passe mdp haslo"),
+    (SURE, "pw psk passe mdp haslo"),
+    (VAGUE, "keys auth pass sig pin"),
+    (HARMLESS, "author coauthor authentic inauthentic authorized authorised unauthorized unauthorised authenticated \
+        unauthenticated monkey donkey turkey hockey jockey whiskey mickey lackey malarkey turnkey smokey flunkey \
+        keyboard keyword keynote keyframe keypoint keypad keystroke keypress keydown keyup keyhole keystone keyspace \
+        keycode keymap keybind keyed keying keyless keycloak keynes latchkey lowkey keyline tokeniz tokenis detokeniz \
+        detokenis maxtokens mintokens numtokens ntokens totaltokens inputtokens outputtokens prompttokens \
+        completiontokens cachedtokens reasoningtokens tokencount tokenusage tokenlimit tokenbudget tokentype secretar \
+        secretion secretive secreted secretory compass bypass surpass trespass underpass overpass encompass passive \
+        passenger cookiecutter"),
+    (PHRASE, "primarykey primarykeys foreignkey foreignkeys sortkey sortkeys partitionkey partitionkeys keycount keyscount \
+        keysize keylength keytype keyusage keycolumn keycode ishotkey keyup keydown oautherror authtype authmethod \
+        authmode authscheme authrequired requiresauth authenabled tokentype eostoken bostoken padtoken unktoken \
+        septoken clstoken masktoken stoptoken specialtokens eostokenid bostokenid padtokenid stoptokens stoptokenids \
+        tokentypeids tokenendpoint authorizationendpoint passrate passrates passcount passratio passpercentage \
+        passfail passthrough passband passmark passnumber passid pinboard pinboards pincount pinmode pinmap pinout \
+        pinheight pintype cookierecipe cookierecipes cookieconsent cookiepolicy cookiebanner cookiebaking cookiedough \
+        cookieflavor cookieflavour cookiejarsize cachekey cachekeys promptcachekey publickey outputkey parameterkey \
+        publickeys nextpagetoken pagetoken hotkey hotkeys dedupkey objectkey rowkey newkey keyout keyfile iskeyword \
+        indentkeys minipass keyring keyrings secrete secretes cookiesbaked bakedcookies resultkey limitkey inputtoken \
+        outputtoken buckeye hawkeye pinkeye secretariat tokenspersecond tokensperminute tokensperday maxnewtokens \
+        minnewtokens"),
+    (QUANTITY, "max maximum min minimum num n total input output prompt completion cached cache creation read reasoning \
+        thinking thoughts candidates used remaining budget text audio image video prediction generated estimated \
+        context avg average limit reset consumed count ratelimit billed saved sampled generation response request"),
+    (COUNT, "count counts limit limits budget usage"),
+    (COUNTS, "used remaining per consumed length total cost price max generated details"),
+    (FAILURE, "error exception err fault failed failure expired required missing invalid warning denied mismatch notfound \
+        policy changed updated rotated reset wrong incorrect rejected unsupported strength found service provider \
+        manager middleware handler controller module test"),
+    (DESCRIBED, "file filename path dir directory ref reference name type ttl seconds secs minutes hours days ms expiry expires \
+        expiration lifetime age min max size length count version algorithm format types names files paths hint hints \
+        issuer driver external field column endpoint at index arn style usage"),
+    (FAILING, "missing unexpected invalid unknown duplicate primary foreign no bad expired required illegal unrecognized \
+        unsupported sort partition"),
+    (NOUN, "key keys token tokens auth credential credentials cookie cookies authorization"),
+    (KIND, "accesstoken securitytoken authtoken apitoken bearertoken refreshtoken sessiontoken bottoken usertoken idtoken \
+        authorization authkey signingkey encryptionkey masterkey sharedkey accountkey licensekey storagekey \
+        subscriptionkey hubtoken"),
 ];
 
 /// Passwords in other scripts.
@@ -22,13 +92,7 @@ pub(super) const FOREIGN: &[&str] = &[
     "пароль", "Пароль", "ПАРОЛЬ", "密码", "密碼", "口令", "暗証番号", "パスワード", "비밀번호", "암호", "şifre", "Şifre", "lösenord", "Lösenord", "mật khẩu", "סיסמה", "كلمة المرور", "κωδικός",
 ];
 
-/// Words that make a key sensitive only as whole words; digits may follow.
-#[rustfmt::skip]
-pub(super) const WHOLE: &[&str] = &[
-    "pass", "pw", "psk", "otp", "totp", "hotp", "sig", "sid", "pin", "cvv", "cvc", "cred", "creds", "sess", "csrf", "xsrf", "bearer", "passe", "mdp", "haslo",
-];
-
-/// Three letters of each of the parts and words above: a key without any of them is not sensitive.
+/// Three letters of each part and word that makes a key sensitive: a key without any of them is not sensitive.
 /// (`pw` has two; the filter looks for it by itself.)
 #[rustfmt::skip]
 pub(super) const TRIGRAMS: &[&str] = &[
@@ -45,139 +109,70 @@ pub(super) const DISGUISED: &[(u8, u8)] = &[
     (b'5', b's'),
 ];
 
-/// Words that hold a sensitive part by accident. They count at the beginning of a word:
-/// `author_id`, `authorname`; what follows is judged as usual (`author_token`).
-#[rustfmt::skip]
-pub(super) const HARMLESS: &[&str] = &[
-    // author
-    "author", "coauthor", "authentic", "inauthentic", "authorized", "authorised", "unauthorized", "unauthorised",
-    "authenticated", "unauthenticated",
-    // key
-    "monkey", "donkey", "turkey", "hockey", "jockey", "whiskey", "mickey", "lackey", "malarkey", "turnkey", "smokey",
-    "flunkey", "keyboard", "keyword", "keynote", "keyframe", "keypoint", "keypad", "keystroke", "keypress", "keydown",
-    "keyup", "keyhole", "keystone", "keyspace", "keycode", "keymap", "keybind", "keyed", "keying", "keyless", "keycloak",
-    "keynes", "latchkey", "lowkey", "keyline",
-    // token
-    "tokeniz", "tokenis", "detokeniz", "detokenis", "maxtokens", "mintokens", "numtokens", "ntokens", "totaltokens",
-    "inputtokens", "outputtokens", "prompttokens", "completiontokens", "cachedtokens", "reasoningtokens", "tokencount",
-    "tokenusage", "tokenlimit", "tokenbudget", "tokentype",
-    // secret
-    "secretar", "secretion", "secretive", "secreted", "secretory",
-    // pass
-    "compass", "bypass", "surpass", "trespass", "underpass", "overpass", "encompass", "passive", "passenger",
-    // cookie
-    "cookiecutter",
-];
+/// The kinds of each word.
+static WORDS: LazyLock<Index<Kinds>> = LazyLock::new(|| {
+    let words = LISTS.iter().flat_map(|(kind, words)| {
+        let words = words.split(' ');
+        words.map(move |word| (word, *kind))
+    });
+    Index::new(words)
+});
 
-/// Harmless names of several words; they count as whole words only.
-#[rustfmt::skip]
-pub(super) const PHRASES: &[&str] = &[
-    "primarykey", "primarykeys", "foreignkey", "foreignkeys", "sortkey", "sortkeys", "partitionkey", "partitionkeys",
-    "keycount", "keyscount", "keysize", "keylength", "keytype", "keyusage", "keycolumn", "keycode", "ishotkey", "keyup", "keydown",
-    "oautherror", "authtype", "authmethod", "authmode", "authscheme", "authrequired", "requiresauth", "authenabled", "tokentype",
-    "eostoken", "bostoken", "padtoken", "unktoken", "septoken", "clstoken", "masktoken", "stoptoken", "specialtokens",
-    "eostokenid", "bostokenid", "padtokenid", "stoptokens", "stoptokenids", "tokentypeids", "tokenendpoint", "authorizationendpoint",
-    "passrate", "passrates", "passcount", "passratio", "passpercentage", "passfail", "passthrough", "passband", "passmark", "passnumber", "passid",
-    "pinboard", "pinboards", "pincount", "pinmode", "pinmap", "pinout", "pinheight", "pintype", "cookierecipe", "cookierecipes", "cookieconsent",
-    "cookiepolicy", "cookiebanner", "cookiebaking", "cookiedough", "cookieflavor", "cookieflavour", "cookiejarsize", "cachekey", "cachekeys", "promptcachekey",
-    "publickey", "outputkey", "parameterkey", "publickeys", "nextpagetoken", "pagetoken", "hotkey", "hotkeys", "dedupkey", "objectkey", "rowkey",
-    "newkey", "keyout", "keyfile", "iskeyword", "indentkeys", "minipass", "keyring", "keyrings", "secrete", "secretes", "cookiesbaked", "bakedcookies",
-    "resultkey", "limitkey", "inputtoken", "outputtoken", "buckeye", "hawkeye", "pinkeye", "secretariat",
-    "tokenspersecond", "tokensperminute", "tokensperday",
-    "maxnewtokens", "minnewtokens",
-];
-
-/// Words that make a number of the `tokens` after them.
-#[rustfmt::skip]
-pub(super) const QUANTITIES: &[&str] = &[
-    "max", "maximum", "min", "minimum", "num", "n", "total", "input", "output", "prompt", "completion", "cached", "cache",
-    "creation", "read", "reasoning", "thinking", "thoughts", "candidates", "used", "remaining", "budget", "text", "audio", "image",
-    "video", "prediction", "generated", "estimated", "context", "avg", "average", "limit", "reset", "consumed", "count",
-    "ratelimit", "billed", "saved", "sampled", "generation", "response", "request",
-];
-
-/// Words that make a number of the `token` before them.
-#[rustfmt::skip]
-pub(super) const COUNTS: &[&str] = &[
-    "count", "counts", "limit", "limits", "budget", "usage", "used", "remaining", "per", "consumed", "length", "total", "cost", "price",
-    "max", "generated", "details",
-];
-
-/// Last words of names of failures: the value is the reason, not a secret.
-#[rustfmt::skip]
-pub(super) const FAILURES: &[&str] = &[
-    "error", "exception", "err", "fault", "failed", "failure", "expired", "required", "missing", "invalid", "warning", "denied",
-    "mismatch", "notfound", "policy", "changed", "updated", "rotated", "reset", "wrong", "incorrect", "rejected", "unsupported",
-    "strength", "found", "service", "provider", "manager", "middleware", "handler", "controller", "module", "test",
-];
-
-/// Last words of names of properties of a secret, or of its place.
-#[rustfmt::skip]
-pub(super) const DESCRIBED: &[&str] = &[
-    "file", "filename", "path", "dir", "directory", "ref", "reference", "name", "type", "ttl", "seconds", "secs", "minutes", "hours",
-    "days", "ms", "expiry", "expires", "expiration", "lifetime", "age", "min", "max", "size", "length", "count", "version",
-    "algorithm", "format", "types", "names", "files", "paths", "hint", "hints", "issuer", "driver", "external", "field", "column", "endpoint", "at", "index", "arn", "style", "usage",
-];
-
-/// First words of names of failures: `missing key: city`.
-#[rustfmt::skip]
-pub(super) const FAILING: &[&str] = &[
-    "missing", "unexpected", "invalid", "unknown", "duplicate", "primary", "foreign", "no", "bad", "expired", "required", "illegal",
-    "unrecognized", "unsupported", "sort", "partition",
-];
-
-/// Nouns that announce a secret when they end a name of several words.
-#[rustfmt::skip]
-pub(super) const NOUNS: &[&str] = &[
-    "key", "keys", "token", "tokens", "auth", "credential", "credentials", "cookie", "cookies", "authorization",
-];
-
-/// Weak parts with the word before them that makes them sure.
-#[rustfmt::skip]
-pub(super) const KINDS: &[&str] = &[
-    "accesstoken", "securitytoken", "authtoken", "apitoken", "bearertoken", "refreshtoken", "sessiontoken", "bottoken", "usertoken", "idtoken", "authorization",
-    "authkey", "signingkey", "encryptionkey", "masterkey", "sharedkey", "accountkey", "licensekey", "storagekey", "subscriptionkey", "hubtoken",
-];
-
-/// Words, and which of them begin with a byte.
-pub(super) struct Index {
-    words: &'static [&'static str],
-    by_first: [[u64; 3]; 128],
+/// The words that `text` begins with, and their kinds.
+pub(super) fn beginnings(text: &str) -> impl Iterator<Item = (&'static str, Kinds)> {
+    WORDS.beginnings(text)
 }
 
-impl Index {
-    const fn new(words: &'static [&'static str]) -> Self {
-        assert!(words.len() <= 192);
-        let mut by_first = [[0; 3]; 128];
-        let mut i = 0;
-        while i < words.len() {
-            by_first[words[i].as_bytes()[0] as usize][i / 64] |= 1 << (i % 64);
-            i += 1;
+/// The kinds of a whole word.
+pub(super) fn kinds(word: &str) -> Kinds {
+    let same = beginnings(word).filter(|(known, _)| known.len() == word.len());
+    same.fold(0, |kinds, (_, kind)| kinds | kind)
+}
+
+/// Words by their first two bytes, each with its first eight and which of them it has.
+pub(super) struct Index<T>(Vec<Vec<(u64, u64, &'static str, T)>>);
+
+impl<T: Copy> Index<T> {
+    pub(super) fn new(words: impl Iterator<Item = (&'static str, T)>) -> Self {
+        let mut slots = vec![Vec::new(); 1 << 10];
+        for (word, value) in words {
+            let mask = u64::MAX >> (64 - 8 * word.len().min(8));
+            slots[slot(word.as_bytes())].push((head(word.as_bytes()), mask, word, value));
         }
-        Self { words, by_first }
+        Self(slots)
+    }
+
+    /// Returns whether a word may begin as `text`: false is certain.
+    pub(super) fn may_begin(&self, text: &[u8]) -> bool {
+        !self.0[slot(text)].is_empty()
     }
 
     /// The words that `text` begins with.
-    pub(super) fn prefixes_of<'t>(&'t self, text: &'t str) -> impl Iterator<Item = &'t str> {
-        let first = text.bytes().next().map_or(0, usize::from);
-        let sets = self.by_first.get(first).copied().unwrap_or_default();
-        let words = bits(sets).map(|i| self.words[i]);
-        words.filter(|word| text.starts_with(word))
+    pub(super) fn beginnings(&self, text: &str) -> impl Iterator<Item = (&'static str, T)> {
+        let known = &self.0[slot(text.as_bytes())];
+        let begins = if known.is_empty() {
+            0
+        } else {
+            head(text.as_bytes())
+        };
+        let known = known
+            .iter()
+            .filter(move |(head, mask, ..)| begins & mask == *head);
+        let known = known.filter(|(.., word, _)| word.len() <= 8 || text.starts_with(word));
+        known.map(|(.., word, value)| (*word, *value))
     }
 }
 
-/// The places of the bits that are set.
-pub(super) fn bits<const N: usize>(sets: [u64; N]) -> impl Iterator<Item = usize> {
-    sets.into_iter().enumerate().flat_map(|(i, mut set)| {
-        std::iter::from_fn(move || {
-            let bit = (set != 0).then(|| set.trailing_zeros() as usize)?;
-            set &= set - 1;
-            Some(i * 64 + bit)
-        })
-    })
+fn slot(text: &[u8]) -> usize {
+    let byte = |at: usize| text.get(at).map_or(0, |b| usize::from(b & 31));
+    byte(0) << 5 | byte(1)
 }
 
-pub(super) static STRONG_INDEX: Index = Index::new(STRONG);
-pub(super) static WEAK_INDEX: Index = Index::new(WEAK);
-pub(super) static HARMLESS_INDEX: Index = Index::new(HARMLESS);
-pub(super) static PHRASES_INDEX: Index = Index::new(PHRASES);
+/// The first eight bytes of a text.
+fn head(text: &[u8]) -> u64 {
+    if let Some(bytes) = text.first_chunk() {
+        return u64::from_le_bytes(*bytes);
+    }
+    let bytes = text.iter().rev();
+    bytes.fold(0, |head, byte| head << 8 | u64::from(*byte))
+}

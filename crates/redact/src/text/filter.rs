@@ -79,6 +79,13 @@ pub(super) fn next_run(text: &str, at: usize) -> Option<(Range<usize>, bool)> {
     }
 }
 
+/// Returns whether a text is one word, in which there is no token. No other secret has one word.
+pub(super) fn is_one_word(text: &str) -> bool {
+    let word = text.as_bytes();
+    let letters = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'/');
+    word.len() < LONG && word.iter().all(letters) && (word.len() < SHORT || !is_token(word))
+}
+
 fn is_plain(text: &[u8], at: usize, end: usize) -> bool {
     // The full stop of a sentence is a part of its last run.
     let word = match &text[at..end] {

@@ -79,6 +79,9 @@ pub(super) fn redact<'t>(
     limit: usize,
     nested: usize,
 ) -> Cow<'t, str> {
+    if filter::is_one_word(text) && !rules.has_own() {
+        return Cow::Borrowed(&text[..limit]);
+    }
     let Some(mut out) = pass(rules, text, limit, nested) else {
         return Cow::Borrowed(&text[..limit]);
     };

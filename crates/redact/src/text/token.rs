@@ -70,7 +70,7 @@ fn length(run: Run<'_>, rest: &str) -> Option<(&'static str, usize)> {
     if let Some((form, _)) = forms.find(|(form, is)| is(rest) && run.rules.allows(form)) {
         return Some((form, tail(rest)));
     }
-    let vendors = vendors::beginning_as(rest.as_bytes());
+    let vendors = vendors::beginning(rest);
     let vendors = vendors.filter(|vendor| rest.len() >= MIN && fits(*vendor, rest));
     let vendors = vendors.filter(|(id, ..)| run.rules.allows(id));
     let (id, prefix, ..) = vendors.max_by_key(|(_, prefix, ..)| prefix.len())?;

@@ -1,7 +1,9 @@
 //! How the tokens of well-known vendors begin.
 
 use self::Tail::{Any, Digit, Dotted, Hex, Lower, Plain, Upper};
-use crate::words::bits;
+use std::sync::LazyLock;
+
+use crate::words::Index;
 
 /// The part of a token that follows its prefix.
 #[derive(Clone, Copy)]
@@ -105,35 +107,16 @@ pub(crate) const VENDORS: &[Vendor] = &[
     ("oauth", "oauth_", Digit, 30), ("spotify", "BQ", Digit, 100),
 ];
 
-const SETS: usize = 6;
-
-/// For the first two bytes of a prefix, mixed: the vendors that have them, a bit each.
-static BY_FIRST: [[u64; SETS]; 256] = {
-    assert!(VENDORS.len() <= 64 * SETS);
-    let mut table = [[0; SETS]; 256];
-    let mut i = 0;
-    while i < VENDORS.len() {
-        let prefix = VENDORS[i].1.as_bytes();
-        table[mixed(prefix[0], prefix[1])][i / 64] |= 1 << (i % 64);
-        i += 1;
-    }
-    table
-};
-
-const fn mixed(first: u8, second: u8) -> usize {
-    first.wrapping_mul(37).wrapping_add(second) as usize
-}
+/// The vendors by their prefixes.
+static BY_PREFIX: LazyLock<Index<Vendor>> =
+    LazyLock::new(|| Index::new(VENDORS.iter().map(|vendor| (vendor.1, *vendor))));
 
 /// Returns whether a prefix may begin with these two bytes.
 pub(super) fn may_begin(text: &[u8]) -> bool {
-    matches!(text, [first, second, ..] if BY_FIRST[mixed(*first, *second)] != [0; SETS])
+    BY_PREFIX.may_begin(text)
 }
 
-/// The vendors whose prefix may begin as `text`.
-pub(super) fn beginning_as(text: &[u8]) -> impl Iterator<Item = Vendor> {
-    let sets = match text {
-        [first, second, ..] => BY_FIRST[mixed(*first, *second)],
-        _ => [0; SETS],
-    };
-    bits(sets).map(|i| VENDORS[i])
+/// The vendors with whose prefix a text begins.
+pub(super) fn beginning(text: &str) -> impl Iterator<Item = Vendor> {
+    BY_PREFIX.beginnings(text).map(|(_, vendor)| vendor)
 }
