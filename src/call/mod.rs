@@ -319,7 +319,8 @@ impl ToolCall {
     /// a server repeats them: in errors, events and spans, and in answers that observers record.
     /// See [`Rules::with_secrets`].
     ///
-    /// For tool services and layers that send a secret of their own. The answer itself is not
+    /// For tool services and layers that send a secret of their own. An error that they make is
+    /// redacted by it once it is stamped: `error.for_call(&call.info())`. The answer itself is not
     /// changed: a tool service that sends a secret that its caller must not know takes it out of
     /// the answer by [`Rules::without_secrets`].
     pub fn with_secrets<'v>(mut self, values: impl IntoIterator<Item = &'v str>) -> Self {

@@ -263,9 +263,10 @@ impl Record {
         let recording = self.recording();
         self.put(|rare| {
             rare.rules = Some(match rare.rules.take() {
-                Some((of, first)) if of == recording && !first.are_built_in() => {
-                    (of, first.with_secrets_of(&rules))
-                }
+                Some((of, first)) if of == recording => match first.are_built_in() {
+                    true => (of, rules.with_secrets_of(&first)),
+                    false => (of, first.with_secrets_of(&rules)),
+                },
                 _ => (recording, rules),
             });
         });

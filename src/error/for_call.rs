@@ -83,8 +83,8 @@ impl ToolError {
         })
     }
 
-    /// What can be kept for long: the source, which may have any size, goes, and its text is
-    /// printed now.
+    /// Returns what can be kept for long: without the source, which may have any size, and without
+    /// the secrets of its call. Their texts are printed and redacted now.
     pub(crate) fn without_source(self) -> Self {
         let printed = match &self.0.message {
             Message::Text(_) => None,
@@ -95,6 +95,8 @@ impl ToolError {
                 e.message = Message::Text(text.into());
             }
             e.source = Source::None;
+            e.hide_secrets();
+            e.rules = std::mem::take(&mut e.rules).forget_secrets();
         })
     }
 
@@ -136,6 +138,7 @@ impl ToolError {
                 }
             }
             e.all_details = OnceLock::new();
+            e.hide_secrets();
             if let Some(more) = &mut e.more {
                 more.body = more.body.as_deref().map(again);
                 match &mut more.for_model {

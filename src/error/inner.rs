@@ -159,6 +159,20 @@ impl Inner {
         self.execution = Execution::NotStarted;
     }
 
+    /// Hides the secrets of the call in texts that are otherwise redacted where they are written.
+    pub(super) fn hide_secrets(&mut self) {
+        let Some(more) = &mut self.more else { return };
+        let for_model = match &mut more.for_model {
+            Some(ForModel::Text(text)) => Some(text),
+            _ => None,
+        };
+        for text in for_model.into_iter().chain(&mut more.user_message) {
+            if let Cow::Owned(hidden) = self.rules.without_secrets(text) {
+                *text = hidden;
+            }
+        }
+    }
+
     /// Makes the error prove nothing: it was met in the middle of another call.
     pub(super) fn infer(&mut self) {
         self.evidence = Evidence::Inferred;

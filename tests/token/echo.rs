@@ -17,7 +17,8 @@ use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     AnyError, ServiceBuilderExt, ToolCall, ToolError, ToolResult,
     http_tool::{HttpAnswer, HttpTool, ReqwestClient},
-    token::{ClientAuth, Secret, Target, TokenEndpoint, TokenLayer, UpstreamToken},
+    retry::RetryPolicy,
+    token::{ClientAuth, Secret, Target, Token, TokenEndpoint, TokenLayer, UpstreamToken},
 };
 
 use crate::{canary::listen, kit::Provider};
@@ -150,4 +151,26 @@ async fn the_error_of_any_tool_service_is_without_the_token() {
         let error = stack.clone().oneshot(call).await.unwrap_err();
         assert_eq!(error.message(), "not allowed: [REDACTED], go away");
     }
+}
+
+/// H-7: the texts for models and users, which are otherwise shown as they were set, and the tokens
+/// of both attempts.
+#[tokio::test(start_paused = true)]
+async fn no_text_of_an_error_has_the_token_of_an_attempt() {
+    let tool = tower::service_fn(|call: ToolCall| async move {
+        let token = call.extensions().get::<UpstreamToken>().unwrap();
+        let said = format!("who is {}", token.expose());
+        let error = ToolError::from_status(StatusCode::UNAUTHORIZED, said.clone());
+        Err::<(), _>(error.with_model_message(&*said).with_user_message(&*said))
+    });
+    let tokens = ["marmalade-1-quince", "marmalade-2-quince"].map(|t| Ok(Token::new(t)));
+    let stack = ServiceBuilder::new()
+        .tool_retry(RetryPolicy::new())
+        .layer(Provider::answering(tokens).layer())
+        .service(tool);
+    let call = ToolCall::new("order").with_subject_token("the-subjects-own");
+    let error = stack.oneshot(call).await.unwrap_err();
+    let said = texts_of(&error);
+    assert!(said.contains("who is [REDACTED]"), "{said}");
+    assert!(!said.contains("quince"), "{said}");
 }

@@ -148,7 +148,16 @@ pub(super) fn code(text: &str) -> Option<(char, usize)> {
         }
         None => (text.get(..4)?, 4),
     };
-    Some((char::from_u32(u32::from_str_radix(digits, 16).ok()?)?, len))
+    let number = |digits| u32::from_str_radix(digits, 16).ok();
+    match (number(digits)?, text.get(4..10)) {
+        // A character beyond 16 bits is two codes: RFC 8259, section 7.
+        (high @ 0xd800..0xdc00, Some(next)) => {
+            let low = number(next.strip_prefix("\\u")?)?.checked_sub(0xdc00)?;
+            let c = char::from_u32(0x10000 + ((high - 0xd800) << 10) + low)?;
+            Some((c, 10)).filter(|_| low < 0x400)
+        }
+        (code, _) => Some((char::from_u32(code)?, len)),
+    }
 }
 
 /// A text with escapes, to stand between quotes.

@@ -10,7 +10,7 @@ use super::{
     filter::suspicious,
     keys::{holds, is_sure},
     rules::{BUILT_IN, Rules},
-    text::is_opaque,
+    text::{bytes::floor, is_opaque},
 };
 
 /// A shorter value, in bytes, is not registered: it may be a part of ordinary words.
@@ -20,7 +20,7 @@ const MIN: usize = 8;
 const MAX: usize = 64;
 const MAX_BYTES: usize = 64 * 1024;
 
-/// A longer text, in bytes, is searched for the values as they are, without their escapes.
+/// The first bytes of a text, which are searched for the values with escapes too.
 const MAX_ESCAPED: usize = 128 * 1024;
 
 /// Escapes inside escapes: `%2526`.
@@ -56,9 +56,9 @@ impl Registered {
 
     fn add(&mut self, value: &str) {
         let value = value.trim();
-        let is_there = |of: &Arc<Values>| of.is_full || of.all.iter().any(|v| **v == *value);
+        let covers = |of: &Arc<Values>| of.is_full || of.all.iter().any(|v| **v == *value);
         let is_mark = REDACTED.contains(value) || TRUNCATED.contains(value);
-        if value.len() < MIN || is_mark || self.0.as_ref().is_some_and(is_there) {
+        if value.len() < MIN || is_mark || self.0.as_ref().is_some_and(covers) {
             return;
         }
         let values = Arc::make_mut(self.0.get_or_insert_default());
@@ -131,11 +131,14 @@ impl Values {
                 let all = plain.match_indices(&**value);
                 found.extend(all.map(|(start, value)| at(start)..at(start + value.len())));
             }
-            let is_last = level == MAX_LEVELS || text.len() > MAX_ESCAPED;
-            if is_last || !plain.contains(['%', '\\', '&']) {
+            let head = &plain[..floor(&plain, MAX_ESCAPED)];
+            if level == MAX_LEVELS || !head.contains(['%', '\\', '&']) {
                 break;
             }
-            let (next, places) = unescaped(&plain);
+            let (next, places) = unescaped(head);
+            if next.len() == head.len() {
+                break;
+            }
             origin = Some(places.into_iter().map(at).collect());
             plain = Cow::Owned(next);
         }
@@ -177,7 +180,7 @@ impl Rules {
         self
     }
 
-    /// Hides the values that other rules hide.
+    /// Adds the secrets of other rules.
     #[must_use]
     pub fn with_secrets_of(mut self, other: &Self) -> Self {
         let Some(more) = other.1.0.as_ref().filter(|_| !self.1.is(&other.1)) else {
@@ -200,19 +203,14 @@ impl Rules {
     #[must_use]
     pub fn with_secrets_in(self, object: &Map<String, Value>) -> Self {
         let rules = self.clone();
-        let is_secret = |key: &str, value: &str| {
-            let is_own = || !BUILT_IN.announces(key);
-            (suspicious(key)
-                || rules
-                    .custom()
-                    .words
-                    .sensitive
-                    .iter()
-                    .any(|word| holds(key, word)))
-                && rules.announces(key)
-                && (is_sure(key) || is_own() || is_opaque(value))
+        let may_be_own = |key: &str| {
+            let mut own = rules.custom().words.sensitive.iter();
+            own.any(|word| holds(key, word))
         };
-        self.with_members(object, |_| false, is_secret)
+        let is_named = |key: &str| (suspicious(key) || may_be_own(key)) && rules.announces(key);
+        let is_secret =
+            |key: &str, value: &str| is_sure(key) || !BUILT_IN.announces(key) || is_opaque(value);
+        self.with_members(object, |_| false, is_named, is_secret)
     }
 
     /// Hides the values under these keys of an object, and all that is inside them.
@@ -222,21 +220,24 @@ impl Rules {
         object: &Map<String, Value>,
         is_secret: impl Fn(&str) -> bool,
     ) -> Self {
-        self.with_members(object, &is_secret, |key, _| is_secret(key))
+        self.with_members(object, &is_secret, &is_secret, |_, _| true)
     }
 
-    /// `takes_all` says of a key that what is inside its object is under the same key.
+    /// `takes_all` says of a key that what is inside its object is under the same key. `is_named`
+    /// is asked before a value becomes a text, and `is_secret` of both.
     fn with_members<'v>(
         mut self,
         object: &'v Map<String, Value>,
         takes_all: impl Fn(&str) -> bool,
+        is_named: impl Fn(&str) -> bool,
         is_secret: impl Fn(&str, &str) -> bool,
     ) -> Self {
         let mut rest = Vec::new();
         let mut visit = |rest: &mut Vec<_>, key: &'v str, value: &'v Value| match value {
             Value::Array(_) | Value::Object(_) => rest.push((key, value)),
             value => {
-                if let Some(text) = text_of(value).filter(|text| is_secret(key, text)) {
+                let named = is_named(key).then(|| text_of(value)).flatten();
+                if let Some(text) = named.filter(|text| is_secret(key, text)) {
                     self.1.add(&text);
                 }
             }
@@ -257,6 +258,13 @@ impl Rules {
         self
     }
 
+    /// Removes all secrets that were added, for what is kept after their call.
+    #[must_use]
+    pub fn forget_secrets(mut self) -> Self {
+        self.1 = Registered::NONE;
+        self
+    }
+
     /// Returns whether nothing was changed or added but secrets.
     pub fn are_built_in(&self) -> bool {
         self.0.is_none()
@@ -268,7 +276,7 @@ impl Rules {
         self.1.hide(text)
     }
 
-    /// Does the same in all keys and strings of a value, and with a number that is such a secret.
+    /// Replaces the secrets in all keys, strings and numbers of a value.
     pub fn hide_secrets(&self, value: &mut Value) {
         if self.1.is_empty() {
             return;

@@ -190,7 +190,7 @@ where
                     exchange.forget(&renewal.request, &token);
                 }
                 self.info.end_attempt(true);
-                self.refused = Some(error);
+                self.refused = Some(error.for_call(&self.info));
                 return After::Again(renewal.shared.fresh(), renewal.call.copy(), Way::Wait);
             }
             (Err(error), _) => attempts::ended(self.refused.take(), error),

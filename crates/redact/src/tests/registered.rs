@@ -135,3 +135,34 @@ fn values_of_secret_members_are_registered() {
         "[REDACTED] or [REDACTED]"
     );
 }
+
+/// Python writes such characters as two codes.
+#[test]
+fn a_value_is_found_behind_codes_of_two_parts() {
+    let rules = Rules::new().with_secrets(["caf\u{e9} \u{1f600} key"]);
+    let text = r#"said {"k":"caf\u00e9 \ud83d\ude00 key"}"#;
+    assert_eq!(rules.redact_text(text), r#"said {"k":"[REDACTED]"}"#);
+    assert_eq!(
+        rules.without_secrets(r"\ud83d and \ud83dx"),
+        r"\ud83d and \ud83dx"
+    );
+}
+
+#[test]
+fn a_value_with_escapes_is_found_at_the_beginning_of_a_long_text() {
+    let rules = Rules::new().with_secrets(["pa\"ssword of ada"]);
+    let text = format!(r#"pa\"ssword of ada {}"#, "filler ".repeat(40_000));
+    assert!(
+        rules
+            .without_secrets(&text)
+            .starts_with("[REDACTED] filler")
+    );
+}
+
+#[test]
+fn rules_that_forgot_their_secrets_hide_by_form_alone() {
+    let rules = Rules::new().with_secrets(["marmalade7x"]).forget_secrets();
+    let text = "marmalade7x, password=hunter2";
+    assert_eq!(rules.redact_text(text), "marmalade7x, password=[REDACTED]");
+    assert!(rules.are_built_in());
+}
