@@ -17,6 +17,7 @@ use tower_toolcall::{
     http_tool::{HttpAnswer, HttpTool},
     redact::Rules,
     result::ToolResultLayer,
+    token::UpstreamToken,
     trace::TraceLayer,
 };
 use tracing::{
@@ -165,6 +166,69 @@ async fn a_value_under_a_name_of_ones_own_is_hidden_when_it_comes_back() {
     let call = call(json!({ "customer_no": "C-48151623" })).with_rules(rules);
     let error = leaf.oneshot(call).await.unwrap_err();
     assert!(!texts_of(&error).contains("48151623"), "{error}");
+}
+
+/// The answer to a call whose upstream repeats this header: `said`, between two words.
+async fn echoed(name: &str, template: &str, arguments: Value) -> String {
+    let schema = json!({ "type": "object", "properties": { "tenant": { "type": "string" } } });
+    let tool = HttpTool::new(Method::POST, "https://h/orders")
+        .and_then(|tool| tool.with_input_schema(&schema))
+        .and_then(|tool| tool.with_header(name, template))
+        .unwrap();
+    let name = name.to_owned();
+    let leaf = answered_by(tool, move |got: &Got| {
+        let seen = got.headers()[&name].to_str().unwrap();
+        let (.., last) = seen.rsplit_once([' ', '=']).unwrap_or_default();
+        let token = seen.split(';').next().unwrap().rsplit(' ').next().unwrap();
+        let last = if last.is_empty() { seen } else { last };
+        Response::new(full(json!([seen, last, token]).to_string()))
+    });
+    let mut call = call(arguments).with_id("order-of-marmalade");
+    call.extensions_mut()
+        .insert(UpstreamToken::new("marmalade-of-oranges"));
+    leaf.oneshot(call).await.unwrap().into_json().to_string()
+}
+
+/// H-7: what the caller gave is no secret to the caller.
+#[tokio::test]
+async fn what_the_caller_knows_stays_in_its_answer() {
+    for (name, template) in [
+        ("x-api-key", "{{ request_id }}"),
+        ("idempotency-key", "always-marmalade"),
+    ] {
+        let said = echoed(name, template, json!({})).await;
+        assert!(!said.contains("[REDACTED]"), "{said}");
+    }
+}
+
+/// H-7: a header with a name that other things have, too.
+#[tokio::test]
+async fn a_word_in_a_header_that_may_be_a_secret_stays_in_answers() {
+    let said = echoed("x-auth-realm", "customer", json!({})).await;
+    assert_eq!(said, r#"["customer","customer","customer"]"#);
+    let said = echoed("x-auth-realm", "q7Zr91LmX0ptW4sB8kVd", json!({})).await;
+    assert_eq!(said, r#"["[REDACTED]","[REDACTED]","[REDACTED]"]"#);
+}
+
+/// H-7: the credential without its scheme, its cookie, and the argument beside it.
+#[tokio::test]
+async fn a_credential_is_hidden_in_answers_whatever_stands_beside_it() {
+    for (name, template) in [
+        ("authorization", "SSWS marmalade-of-plums"),
+        ("authorization", "Bot {{ upstream_token }}"),
+        ("x-api-key", "DPoP marmalade-of-plums"),
+        ("cookie", "sid=marmalade-of-plums"),
+        ("cookie", "a=marmalade-of-figs; sid=marmalade-of-plums"),
+        (
+            "authorization",
+            "Bearer {{ upstream_token }};t={{ tenant }}",
+        ),
+    ] {
+        let said = echoed(name, template, json!({ "tenant": "customer" })).await;
+        assert!(said.contains("[REDACTED]"), "{template}: {said}");
+        assert!(!said.contains("marmalade"), "{template}: {said}");
+        assert_eq!(said.contains("customer"), template.contains("tenant"));
+    }
 }
 
 /// H-7: of 10,000 secrets none is shown; what is kept of them is bounded.

@@ -18,6 +18,8 @@ use tower_toolcall::{ToolCall, mcp::McpServer, result::ToolResultLayer, trace::T
 /// Neither has a form that redaction knows.
 const TOKEN: &str = "marmalade-of-oranges/7";
 const KEY: &str = "marmalade-of-plums/8";
+/// It is JSON wherever it stands in JSON.
+const DIGITS: &str = "48151623";
 
 /// How a call is answered: its tool's name says it.
 fn answered(tool: &str, id: &Value, seen: &str) -> Response {
@@ -42,6 +44,15 @@ fn answered(tool: &str, id: &Value, seen: &str) -> Response {
         "challenge" => {
             let challenge = format!("Bearer error=\"no {TOKEN}\"");
             (StatusCode::UNAUTHORIZED, [("www-authenticate", challenge)]).into_response()
+        }
+        "number" | "numbers" => {
+            let result = json!({ "content": [], "structuredContent": { "x": 48_151_623, "y": 7 } });
+            let result = reply("result", result).to_string();
+            let event = format!("data: {result}\n\n");
+            match tool {
+                "number" => ([("content-type", "application/json")], result).into_response(),
+                _ => ([("content-type", "text/event-stream")], event).into_response(),
+            }
         }
         "text" => ([("content-type", "application/json")], seen.to_owned()).into_response(),
         _ => Json(result).into_response(),
@@ -77,25 +88,48 @@ async fn answer(headers: HeaderMap, Json(message): Json<Value>) -> Response {
     }
 }
 
-/// H-7: a server that repeats the bearer token and the key of its HTTP transport, in a JSON-RPC
-/// error, an event, a refusal, a challenge, and a result.
-#[tokio::test]
-async fn a_server_that_repeats_the_token_of_its_transport_shows_it_to_nobody() {
+/// The server, which is sent this key.
+async fn server(key: &'static str) -> McpServer {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let app = Router::new().route("/mcp", post(answer));
     tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
     let key = (
         HeaderName::from_static("x-api-key"),
-        HeaderValue::from_static(KEY),
+        HeaderValue::from_static(key),
     );
     let config = StreamableHttpClientTransportConfig::with_uri(url)
         .auth_header(TOKEN)
         .custom_headers(HashMap::from([key]));
+    McpServer::http_with("echo", config)
+}
+
+/// H-7: a number that is the key, in an answer and in an event.
+#[tokio::test]
+async fn a_key_of_digits_is_hidden_and_its_message_stays_json() {
+    let stack = ServiceBuilder::new()
+        .layer(ToolResultLayer::new())
+        .service(server(DIGITS).await);
+    for tool in ["number", "numbers"] {
+        let Ok(result) = stack.clone().oneshot(ToolCall::new(tool)).await;
+        let said = format!("{:?} {:?}", result.error(), result.data());
+        assert!(result.error().is_none(), "{said}");
+        assert!(
+            said.contains("[REDACTED]") && said.contains("Number(7)"),
+            "{said}"
+        );
+        assert!(!said.contains(DIGITS), "{said}");
+    }
+}
+
+/// H-7: a server that repeats the bearer token and the key of its HTTP transport, in a JSON-RPC
+/// error, an event, a refusal, a challenge, and a result.
+#[tokio::test]
+async fn a_server_that_repeats_the_token_of_its_transport_shows_it_to_nobody() {
     let stack = ServiceBuilder::new()
         .layer(ToolResultLayer::new())
         .layer(TraceLayer::new())
-        .service(McpServer::http_with("echo", config));
+        .service(server(KEY).await);
     for tool in [
         "error",
         "event",

@@ -140,7 +140,7 @@ where
             tool.request(&call)?
         }
     };
-    let (secrets, own) = tool.secrets(request.headers());
+    let (secrets, own) = tool.secrets(&call, request.headers());
     call.hide_secrets_of(&secrets);
     let info = &call.info();
     // Nothing below needs the call, and the answer may be long in coming.

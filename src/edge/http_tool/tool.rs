@@ -18,6 +18,7 @@ use crate::validate::{Draft, Schema, Validation};
 use crate::{
     call::{ReplaySafety, ToolCall},
     config::{ConfigError, refuse_if},
+    edge::{headers::with_header, token::UpstreamToken},
     error::{ErrorKind, ToolError},
     redact::{Rules, is_sensitive_key},
 };
@@ -174,7 +175,7 @@ impl HttpTool {
         }
         refuse_environment(&part, &template)?;
         self.add(&part, template)?;
-        if self.templates.names(&part).is_empty() {
+        if self.templates.is_own(&part) && header != IDEMPOTENCY_KEY {
             self.own_headers.push(header.clone());
         }
         self.headers.push((header, part));
@@ -473,15 +474,20 @@ impl HttpTool {
         Ok(request)
     }
 
-    /// Returns the secrets in the headers of a request: all, and those that the caller must not
-    /// know.
-    pub(super) fn secrets(&self, headers: &HeaderMap) -> (Rules, Rules) {
-        let (mut all, mut own) = (Rules::new(), Rules::new());
-        for (name, value) in headers.iter().filter(|(_, value)| value.is_sensitive()) {
-            let value = value.to_str().ok();
-            all = all.with_secrets(value);
+    /// Returns the secrets of a request: all, and those that the caller must not know.
+    pub(super) fn secrets(&self, call: &ToolCall, headers: &HeaderMap) -> (Rules, Rules) {
+        let token = call.extensions().get().map(UpstreamToken::expose);
+        let mut own = Rules::new().with_secrets(token);
+        let mut all = own.clone();
+        for (name, part) in &self.headers {
+            let value = headers.get(name).filter(|value| value.is_sensitive());
+            let Some(value) = value.and_then(|value| value.to_str().ok()) else {
+                continue;
+            };
+            let is_sure = self.templates.has_token(part);
+            all = with_header(all, name, value, is_sure);
             if self.own_headers.contains(name) {
-                own = own.with_secrets(value);
+                own = with_header(own, name, value, is_sure);
             }
         }
         (all, own)

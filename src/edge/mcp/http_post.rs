@@ -33,6 +33,7 @@ use super::{
     lines::{MAX_VALUES, TOO_LARGE, bounded, too_long, too_many},
 };
 use crate::{
+    edge::headers::with_header,
     redact::{Rules, is_sensitive_key},
     text::values::Counter,
 };
@@ -184,13 +185,27 @@ pub(super) fn secrets(auth: Option<&str>, headers: &Headers) -> Rules {
     let all = headers
         .iter()
         .filter(|(name, value)| is_secret(name, value));
-    let all = all.filter_map(|(_, value)| value.to_str().ok());
-    Rules::new().with_secrets(all.chain(auth))
+    all.fold(Rules::new().with_secrets(auth), |rules, (name, value)| {
+        let text = value.to_str().unwrap_or_default();
+        with_header(rules, name, text, value.is_sensitive())
+    })
+}
+
+/// Returns a message without secrets, which stays JSON, or a text without them.
+fn hidden<'t>(secrets: &Rules, text: &'t str) -> Cow<'t, str> {
+    let hidden = secrets.without_secrets(text);
+    if let Cow::Owned(_) = hidden
+        && let Ok(mut message) = serde_json::from_str::<Value>(text)
+    {
+        secrets.hide_secrets(&mut message);
+        return message.to_string().into();
+    }
+    hidden
 }
 
 /// Takes secrets out of a message or a text.
 fn hide(secrets: &Rules, body: &mut Vec<u8>) {
-    if let Cow::Owned(hidden) = secrets.without_secrets(&String::from_utf8_lossy(body)) {
+    if let Cow::Owned(hidden) = hidden(secrets, &String::from_utf8_lossy(body)) {
         *body = hidden.into_bytes();
     }
 }
@@ -200,7 +215,7 @@ pub(super) fn without(secrets: Rules, events: BoxedSseResponse) -> BoxedSseRespo
     let hidden = events.map(move |event| {
         let mut event = event?;
         let data = event.data.take();
-        event.data = data.map(|data| secrets.without_secrets(&data).into_owned());
+        event.data = data.map(|data| hidden(&secrets, &data).into_owned());
         Ok(event)
     });
     hidden.boxed()

@@ -389,6 +389,12 @@ impl Templates {
         let top = names.map(|name| name.split('.').next().unwrap_or_default().to_owned());
         top.filter(|name| !ours(name)).collect()
     }
+
+    /// Returns whether a part has nothing that the caller knows, as far as it is found.
+    pub(super) fn is_own(&self, part: &str) -> bool {
+        let is_known = |name: &String| name != TOKEN && scope::is_ours(name);
+        self.names(part).is_empty() && !self.variables(part).iter().any(is_known)
+    }
 }
 
 /// The sentence that names what is missing.
