@@ -83,8 +83,8 @@
 //! Strings of [`MAX_STRING`] characters, [`MAX_DEPTH`] levels, [`MAX_NODES`] values, [`MAX_BYTES`]
 //! bytes of a printed view; [`Rules`] can change them. The time is linear in the bytes that are
 //! read: of a string no more than four times its limit and 1 KiB, unless it is JSON, or values were
-//! [registered](Rules::with_secrets). Redacting redacted text changes nothing; in texts of more than
-//! 512 bytes it may hide what was too far from its name, its host or its command before.
+//! [registered](Rules::with_secrets). Redacting redacted text changes nothing; in texts of more
+//! than 512 bytes it may hide what was too far from its name, its host or its command before.
 
 use std::borrow::Cow;
 

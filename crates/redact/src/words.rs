@@ -92,8 +92,8 @@ pub(super) const FOREIGN: &[&str] = &[
     "пароль", "Пароль", "ПАРОЛЬ", "密码", "密碼", "口令", "暗証番号", "パスワード", "비밀번호", "암호", "şifre", "Şifre", "lösenord", "Lösenord", "mật khẩu", "סיסמה", "كلمة المرور", "κωδικός",
 ];
 
-/// Three letters of each part and word that makes a key sensitive: a key without any of them is not sensitive.
-/// (`pw` has two; the filter looks for it by itself.)
+/// Three letters of each part and word that makes a key sensitive: a key without any of them is
+/// not sensitive. (`pw` has two; the filter looks for it by itself.)
 #[rustfmt::skip]
 pub(super) const TRIGRAMS: &[&str] = &[
     "pas", "psw", "pwd", "tok", "key", "uth", "cre", "kie", "jwt", "nnw", "ras", "nha", "mne", "edp", "ryp", "ryc", "upc", "sse", "mlr",
