@@ -140,15 +140,11 @@ where
     #[inline(always)]
     fn call(&mut self, call: ToolCall) -> Self::Future {
         match self {
-            Self::On(service) => ResponseFuture {
-                part: Part::On {
-                    fut: service.call(call),
-                },
+            Self::On(service) => ResponseFuture::On {
+                fut: service.call(call),
             },
-            Self::Off(service) => ResponseFuture {
-                part: Part::Off {
-                    fut: service.call(call),
-                },
+            Self::Off(service) => ResponseFuture::Off {
+                fut: service.call(call),
             },
         }
     }
@@ -156,23 +152,20 @@ where
 
 pin_project! {
     /// Response future for [`Switched`].
+    // Its variants are public: a struct around them makes each switch two levels deeper, and a
+    // spawned stack from settings exceeds the compiler's recursion limit.
+    #[project = Projected]
+    #[doc(hidden)]
+    #[non_exhaustive]
     #[must_use = "futures do nothing unless polled"]
-    pub struct ResponseFuture<L, S>
+    pub enum ResponseFuture<L, S>
     where
         L: Layer<S>,
         L::Service: Service<ToolCall>,
         S: Service<ToolCall>,
     {
-        #[pin]
-        part: Part<<L::Service as Service<ToolCall>>::Future, S::Future>,
-    }
-}
-
-pin_project! {
-    #[project = Projected]
-    enum Part<A, B> {
-        On { #[pin] fut: A },
-        Off { #[pin] fut: B },
+        On { #[pin] fut: <L::Service as Service<ToolCall>>::Future },
+        Off { #[pin] fut: S::Future },
     }
 }
 
@@ -185,7 +178,7 @@ where
 
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().part.project() {
+        match self.project() {
             Projected::On { fut } => fut.poll(cx),
             Projected::Off { fut } => fut.poll(cx),
         }
