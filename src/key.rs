@@ -150,11 +150,9 @@ impl Key {
     }
 
     /// Returns whether it may be made of the ids of callers, and not of names of tools alone.
+    #[cfg(feature = "shared")]
     pub(crate) fn is_of_ids(&self) -> bool {
-        matches!(
-            self,
-            Self::Session | Self::By(_) | Self::Hashed(_) | Self::PerPrincipal(_)
-        )
+        !matches!(self, Self::Tool | Self::ToolName | Self::Server)
     }
 
     /// Returns whether the caller may have invented the key.
