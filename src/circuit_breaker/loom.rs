@@ -356,7 +356,8 @@ fn weak_failures_beside_a_reset_are_counted_or_late() {
         assert!(a.call(&shared, Verdict::FAILURE, START));
         assert!(a.admit(&shared, START).is_none());
         let (opened, b) = other.join().expect("no panic");
-        // It opened before the reset, which closed it, or after it; or the failure was late.
+        // The breaker opened before the reset, which closed it, or after it; or the failure was
+        // late.
         let is_refused = b.admit(&shared, START).is_none();
         assert!(opened || !is_refused);
         assert_eq!(shared.look(START).state, State::Closed);

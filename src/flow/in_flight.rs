@@ -16,8 +16,8 @@ pub struct Abandoned {
     /// Whether its deadline had passed. Then the drop is a timeout of an outer layer or of the
     /// caller.
     pub past_deadline: bool,
-    /// Whether an inner layer held it back before it was sent. Then the deadline may have passed
-    /// because of that wait.
+    /// Set if an inner layer held the call back before it was sent. Then the deadline may have
+    /// passed because of that wait.
     pub was_held: bool,
 }
 

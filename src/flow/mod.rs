@@ -422,9 +422,8 @@ pub trait Ends<Res>: Ticket {
     /// Records the result, and may change it in its place. Default: nothing.
     ///
     /// `since` is the time since which the call was pending, without a wait in an inner layer. If
-    /// the call never was, or if [`REPORTS`](Ticket::REPORTS) is `false`, it is `None`. An error
-    /// that this puts in the place of a result has the names of the call only by
-    /// [`ToolError::for_call`].
+    /// the call never was, or if [`REPORTS`](Ticket::REPORTS) is `false`, it is `None`. Name the
+    /// call in an error that replaces the result: [`ToolError::for_call`].
     fn ended(
         &mut self,
         _result: &mut Result<Res, ToolError>,

@@ -27,8 +27,8 @@ pub(crate) enum Principal {
 }
 
 impl Principal {
-    /// Returns the full text of the principal, which is equal for one principal alone. `None` for a
-    /// call without one.
+    /// Returns the full text of the principal: two calls of one principal have the same. `None` for
+    /// a call without one.
     pub(crate) fn of(&self, call: &ToolCall) -> Option<Arc<str>> {
         let given = |id: &&str| !id.is_empty();
         let narrow = match self {

@@ -87,7 +87,7 @@ impl fmt::Debug for Redacted<'_> {
 pub(super) struct Walk<'r> {
     rules: &'r Rules,
     nested: usize,
-    /// What is left of the limits.
+    /// The limits, less the bytes and values that were shown.
     left: Cell<Limits>,
     /// A secret was hidden.
     pub(super) found: Cell<bool>,

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-/// What a word says about the key that it stands in: a bit each.
+/// The lists that a word of a key is in: a bit each.
 pub(super) type Kinds = u16;
 
 /// Parts that make a key sensitive wherever they stand, and whose name alone announces a secret in

@@ -101,7 +101,7 @@ struct Make<'w> {
     inner_upper: bool,
     /// How often a letter follows a digit or a digit a letter.
     changes: usize,
-    /// It has a blank, or a secret that was redacted before.
+    /// Set if there is a blank, or a secret that was redacted before.
     parted: bool,
 }
 

@@ -35,7 +35,7 @@ const LINKS: &[&str] = &[
 /// Words before the owner or place of the secret: `password for ada on web1 is x`.
 const OTHERS: &[&str] = &["for", "of", "on", "at", "für", "auf", "pour", "para"];
 
-/// What a word says about the secret that may follow.
+/// The kind of a word, by the secret that may follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Noun {
     /// One of [`PASSWORDS`].

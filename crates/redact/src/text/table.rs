@@ -124,7 +124,7 @@ pub(super) fn is_secret(value: &str, sure: bool) -> bool {
 
 /// The head of a table of lines.
 struct Head<'t> {
-    /// What separates the cells of a line: a blank for two blanks or more.
+    /// The separator of cells: a blank stands for two blanks or more.
     sign: char,
     columns: Columns<'t>,
     /// How many cells it has.
