@@ -1,9 +1,6 @@
 //! Upstreams that repeat what they were sent as a secret.
 
-use std::{
-    fmt::{self, Write as _},
-    sync::{Arc, Mutex},
-};
+use std::sync::Arc;
 
 use http::{Method, Request, Response};
 use proptest::{
@@ -20,45 +17,12 @@ use tower_toolcall::{
     token::UpstreamToken,
     trace::TraceLayer,
 };
-use tracing::{
-    Metadata, Subscriber,
-    field::{Field, Visit},
-    instrument::WithSubscriber,
-    span,
+use tracing::{Level, instrument::WithSubscriber};
+
+use crate::{
+    events::Hears,
+    kit::{Body, Got, Server, answered_by, call, full, leaves},
 };
-
-use crate::kit::{Body, Got, Server, answered_by, call, full, leaves};
-
-/// Writes down all that it hears.
-#[derive(Clone, Default)]
-struct Hears(Arc<Mutex<String>>);
-
-struct Line<'a>(&'a mut String);
-
-impl Visit for Line<'_> {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let _ = writeln!(self.0, "{field}={value:?}");
-    }
-}
-
-impl Subscriber for Hears {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("tower_toolcall")
-    }
-    fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
-        span.record(&mut Line(&mut self.0.lock().unwrap()));
-        span::Id::from_u64(1)
-    }
-    fn record(&self, _: &span::Id, values: &span::Record<'_>) {
-        values.record(&mut Line(&mut self.0.lock().unwrap()));
-    }
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        event.record(&mut Line(&mut self.0.lock().unwrap()));
-    }
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
 
 fn failed(body: impl Into<bytes::Bytes>) -> Response<Body> {
     Response::builder().status(500).body(full(body)).unwrap()
@@ -83,9 +47,9 @@ async fn shown(leaf: crate::kit::Leaf, call: ToolCall) -> (String, ToolResult<Ht
         .layer(ToolResultLayer::new())
         .layer(TraceLayer::new().with_arguments(true).with_output(true))
         .service(leaf);
-    let hears = Hears::default();
+    let hears = Hears(Level::TRACE, Arc::default());
     let Ok(result) = stack.oneshot(call).with_subscriber(hears.clone()).await;
-    let mut said = hears.0.lock().unwrap().clone();
+    let mut said = hears.1.lock().unwrap().clone();
     said += &format!("{result:?} {}", serde_json::to_string(&result).unwrap());
     said += &result.error().map(texts_of).unwrap_or_default();
     (said, result)

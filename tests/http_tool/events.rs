@@ -20,9 +20,9 @@ use tracing::{
 
 use crate::kit::call;
 
-/// Writes down what it hears, down to a level.
+/// Writes down the fields of spans and events, down to a level.
 #[derive(Clone)]
-struct Hears(Level, Arc<Mutex<String>>);
+pub(crate) struct Hears(pub(crate) Level, pub(crate) Arc<Mutex<String>>);
 
 struct Line<'a>(&'a mut String);
 
@@ -34,12 +34,15 @@ impl Visit for Line<'_> {
 
 impl Subscriber for Hears {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "tower_toolcall" && *metadata.level() <= self.0
+        metadata.target().starts_with("tower_toolcall") && *metadata.level() <= self.0
     }
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+    fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
+        span.record(&mut Line(&mut self.1.lock().unwrap()));
         span::Id::from_u64(1)
     }
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record(&self, _: &span::Id, values: &span::Record<'_>) {
+        values.record(&mut Line(&mut self.1.lock().unwrap()));
+    }
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
     fn event(&self, event: &tracing::Event<'_>) {
         event.record(&mut Line(&mut self.1.lock().unwrap()));
