@@ -7,6 +7,7 @@
 use std::{
     fmt,
     future::Future,
+    mem,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -25,7 +26,6 @@ use crate::{
     error::ToolError,
     kit::{
         attempts::Template,
-        cold::Cold,
         inner::{self, call_in_place},
         lane::Spread,
     },
@@ -157,9 +157,9 @@ impl<S, F, T> Repeated<S, F, T> {
         S: Service<ToolCall, Future = F> + Clone,
         T: Before<S>,
     {
-        let mut ticket = Cold::of(ticket);
-        let begun = match ticket.0.as_mut() {
-            Some(ticket) if !passes => wait::begin(inner, &mut call, ticket),
+        let mut ticket = Ok(ticket);
+        let begun = match &mut ticket {
+            Ok(ticket) if !passes => wait::begin(inner, &mut call, ticket),
             _ => Ok(None),
         };
         match begun {
@@ -169,7 +169,7 @@ impl<S, F, T> Repeated<S, F, T> {
                     wrap(Self {
                         fut: Some(fut),
                         wait: None,
-                        ticket: ticket.0.take().ok_or_else(Refusal::default),
+                        ticket: mem::replace(&mut ticket, Err(Refusal::default())),
                     })
                 })
             }
@@ -188,11 +188,11 @@ impl<S, F, T> Repeated<S, F, T> {
     }
 
     #[cold]
-    fn waits(wait: (S, Way), call: ToolCall, mut ticket: Cold<T>) -> Self {
+    fn waits(wait: (S, Way), call: ToolCall, ticket: Result<T, Refusal>) -> Self {
         Self {
             fut: None,
             wait: Some(Box::new(Wait::new(wait, call))),
-            ticket: ticket.0.take().ok_or_else(Refusal::default),
+            ticket,
         }
     }
 }

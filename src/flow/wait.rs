@@ -140,7 +140,7 @@ impl<S: Service<ToolCall>, T: Ends<S::Response>> Before<S> for Of<'_, T> {
 }
 
 /// Decides about a call that has arrived. `None`: it is sent, and `inner` is ready for it. An error
-/// has the names of the call.
+/// gets the names of the call in its [`Refusal`](super::refusal::Refusal).
 #[inline]
 pub(super) fn begin<S, T>(
     inner: &mut Prepared<S>,
@@ -163,10 +163,7 @@ where
         way => way.map(|way| (None, way)),
     };
     inner.renew();
-    match way {
-        Ok((svc, way)) => Ok(Some((svc.unwrap_or_else(|| inner.svc.clone()), way))),
-        Err(error) => Err(ticket.stamp(call, error)),
-    }
+    way.map(|(svc, way)| Some((svc.unwrap_or_else(|| inner.svc.clone()), way)))
 }
 
 /// A call that waits to be sent. While it waits for its turn, the service has nothing reserved.
