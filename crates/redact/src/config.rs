@@ -1,6 +1,6 @@
 //! The error of a setting.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, ops::RangeInclusive};
 
 /// A setting that cannot work. Names the field, and says why.
 ///
@@ -53,6 +53,17 @@ impl fmt::Debug for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+/// The error of the setting `field`, unless its value is in the range.
+pub(crate) fn within(
+    field: &'static str,
+    value: usize,
+    range: RangeInclusive<usize>,
+) -> Result<(), ConfigError> {
+    let (min, max) = (range.start(), range.end());
+    let reason = format!("must be {min} to {max}, is {value}");
+    refuse_if(!range.contains(&value), field, reason)
+}
 
 /// The error of the setting `field`, if it is bad.
 pub(crate) fn refuse_if(

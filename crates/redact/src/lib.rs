@@ -29,7 +29,7 @@
 //! | names with values | `key=x`, `"key": "x"`, `Header: x`, `--key x`, `key => x`, `if key == "x"`, `key: Type = "x"`, `API key 1: x`, `Name=key,Value=x`, `TOKEN=Scheme x`; YAML blocks, TOML, INI, XML, property lists, connection strings, `.netrc`, `.pgpass`; percent-encoded, with HTML entities, with escaped quotes and letters; values like `Some("x")`, `b'x'`, `Secret { inner: "x" }` |
 //! | schemes | `Bearer x`, `Basic x` and the like; `Authorization` and `Cookie` headers as a whole, which means to the end of the line, in prose too |
 //! | URLs | `scheme://user:password@`, tokens as users, query and fragment, webhooks of Slack, Discord, Telegram, Teams and others |
-//! | tokens | prefixes of some 200 kinds of vendors' tokens, JWTs, and [own prefixes](Rules::with_secret_prefix) |
+//! | tokens | prefixes of some 200 kinds of vendors' tokens, JWTs, and [own ones](Rules::with_rule) |
 //! | blocks | private keys in PEM, PGP, OpenSSH, SSH2 and PuTTY form, cut off at either end or not; the `data` of a Kubernetes Secret |
 //! | commands | `-u user:x` of curl, `-px` of mysql, `-p x` of sshpass and docker, `-a x` of redis-cli, `ConvertTo-SecureString 'x'`, `--name token --value x`, `setx TOKEN x`; `requirepass x` of Redis; lines of `cookies.txt` |
 //! | calls | the password of a function that authenticates: `SetBasicAuth("ada", "x")` |
@@ -39,7 +39,8 @@
 //! | sentences | `password is hunter2`, `the token abc123def456`: where the word after looks like a secret; one-time codes, recovery codes; recovery phrases of twelve words and more, in any quoting |
 //!
 //! Each secret is found by one of the [`rules`]. [`Rules::explain`] names it, and
-//! [`Rules::without_rule`] switches off one that hides an innocent text.
+//! [`Rules::without_rule`] switches off one that hides an innocent text. [`Rules::with_rule`] adds
+//! rows for own tokens.
 //!
 //! A value ends at the quote that opened it, however many backslashes stand before both. Without
 //! quotes it ends at white space: of `IBAN: DE02 1234`, an own name, only `DE02` is hidden. Names
@@ -111,6 +112,7 @@ pub use self::{
     hidden::is_hidden,
     rule::{Finding, Rule, rules},
     rules::{MAX_ENTRIES, RedactedText, Rules},
+    text::vendors::Tail,
     view::Redacted,
 };
 

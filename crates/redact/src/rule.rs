@@ -2,25 +2,74 @@
 
 use std::{borrow::Cow, fmt, sync::Mutex};
 
-use crate::text::{
-    catalog::{OTHERS, RUNS},
-    vendors::{Tail, VENDORS},
+use crate::{
+    ConfigError, Tail,
+    config::{refuse_if, within},
+    text::{
+        bytes::is_made_of,
+        catalog::{OTHERS, RUNS, Row},
+        vendors::VENDORS,
+    },
 };
 
-/// A kind of secret that is found. [`Rules::explain`](crate::Rules::explain) names it, and
-/// [`Rules::without_rule`](crate::Rules::without_rule) switches it off.
+/// A kind of secret that is found. [`Rules::explain`](crate::Rules::explain) names it,
+/// [`Rules::without_rule`](crate::Rules::without_rule) switches it off, and
+/// [`Rules::with_rule`](crate::Rules::with_rule) adds an own one.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    id: &'static str,
+    id: Cow<'static, str>,
     finds: Cow<'static, str>,
-    example: String,
-    counter_example: String,
+    example: Cow<'static, str>,
+    counter_example: Cow<'static, str>,
+    /// The text before a token of an own kind, which is shown.
+    pub(crate) anchor: Cow<'static, str>,
+    pub(crate) prefix: Cow<'static, str>,
+    pub(crate) tail: Tail,
+    pub(crate) min: usize,
 }
 
 impl Rule {
+    /// Makes a rule of tokens that begin with `prefix` and have at least `min` characters of the
+    /// form `tail` behind it. The whole token is hidden.
+    pub fn of_tokens(id: &str, prefix: &str, tail: Tail, min: usize) -> Self {
+        let form = tail.form().0;
+        Self {
+            id: Cow::Owned(id.to_owned()),
+            finds: Cow::Owned(format!("`{prefix}` and {min} or more {form}")),
+            prefix: Cow::Owned(prefix.to_owned()),
+            min,
+            ..Self::of_row(&("", "", "", ""), tail)
+        }
+    }
+
+    /// Makes a rule of what stands directly behind `anchor` and has at least `min` characters of
+    /// the form `tail`. The anchor is shown.
+    pub fn behind(id: &str, anchor: &str, tail: Tail, min: usize) -> Self {
+        let rule = Self::of_tokens(id, "", tail, min);
+        Self {
+            finds: Cow::Owned(format!("{min} or more {} behind `{anchor}`", tail.form().0)),
+            anchor: Cow::Owned(anchor.to_owned()),
+            ..rule
+        }
+    }
+
+    /// Sets a text in which the rule finds a secret. An own rule has to have one.
+    #[must_use]
+    pub fn with_example(mut self, text: &str) -> Self {
+        self.example = Cow::Owned(text.to_owned());
+        self
+    }
+
+    /// Sets a text of a like form in which the rule finds nothing. Default: empty.
+    #[must_use]
+    pub fn with_counter_example(mut self, text: &str) -> Self {
+        self.counter_example = Cow::Owned(text.to_owned());
+        self
+    }
+
     /// Returns the name of the rule: `pair`, `github`.
-    pub fn id(&self) -> &'static str {
-        self.id
+    pub fn id(&self) -> &str {
+        &self.id
     }
 
     /// Returns a description of the secrets that the rule finds.
@@ -28,7 +77,7 @@ impl Rule {
         &self.finds
     }
 
-    /// Returns a text in which the rule finds a secret. Empty for tokens of an own kind.
+    /// Returns a text in which the rule finds a secret. Empty for the rule of own prefixes.
     pub fn example(&self) -> &str {
         &self.example
     }
@@ -37,6 +86,58 @@ impl Rule {
     pub fn counter_example(&self) -> &str {
         &self.counter_example
     }
+
+    fn of_row((id, finds, example, innocent): &Row, tail: Tail) -> Self {
+        Self {
+            id: Cow::Borrowed(id),
+            finds: Cow::Borrowed(finds),
+            example: Cow::Owned(example.replace('§', "")),
+            counter_example: Cow::Borrowed(innocent),
+            anchor: Cow::Borrowed(""),
+            prefix: Cow::Borrowed(""),
+            tail,
+            min: 0,
+        }
+    }
+
+    /// Returns an error unless it can be a rule beside the built-in ones.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let Self {
+            id,
+            anchor,
+            prefix,
+            min,
+            ..
+        } = self;
+        let fits = (1..=64).contains(&id.len()) && is_made_of(id, "-_");
+        let reason = "must be 1 to 64 ASCII letters, digits, `-` or `_`";
+        refuse_if(!fits, "rule.id", format!("`{id:.64}` {reason}"))?;
+        refuse_if(
+            is_known(id),
+            "rule.id",
+            format!("`{id}` is a built-in rule"),
+        )?;
+        let mark = prefix.starts_with(|c: char| !c.is_ascii_alphanumeric());
+        let fits = prefix.len() <= 64 && is_made_of(prefix, "_-.") && !mark;
+        let reason =
+            "must be 3 to 64 ASCII letters, digits, `_`, `-` or `.`, a letter or digit first";
+        let short = anchor.is_empty() && prefix.len() < 3;
+        refuse_if(
+            !fits || short,
+            "rule.prefix",
+            format!("`{prefix:.64}` {reason}"),
+        )?;
+        let fits = (3..=64).contains(&anchor.len()) && !anchor.ends_with(char::is_alphanumeric);
+        let reason = "must be 3 to 64 bytes, and end with a mark or blank";
+        refuse_if(
+            !fits && !anchor.is_empty(),
+            "rule.anchor",
+            format!("`{anchor:.64}` {reason}"),
+        )?;
+        within("rule.min", *min, 1..=256)?;
+        within("rule.example", self.example.len(), 1..=1024)?;
+        within("rule.counter_example", self.counter_example.len(), 0..=1024)
+    }
 }
 
 /// Returns all built-in rules. A rule of a vendor's tokens comes once for each of their prefixes.
@@ -44,34 +145,14 @@ impl Rule {
 #[doc = include_str!("rules.md")]
 pub fn rules() -> impl Iterator<Item = Rule> {
     let rows = RUNS.iter().map(|(row, _)| row).chain(OTHERS);
-    let rows = rows.map(|(id, finds, example, innocent)| Rule {
-        id,
-        finds: Cow::Borrowed(finds),
-        example: example.replace('§', ""),
-        counter_example: (*innocent).to_owned(),
-    });
+    let rows = rows.map(|row| Rule::of_row(row, Tail::Any));
     let vendors = VENDORS.iter().map(|(id, prefix, tail, min)| {
-        let (of, digits) = match tail {
-            Tail::Any => ("letters, digits, `_` and `-`", "Zq7hX2vT9kLw4bRn"),
-            Tail::Digit => ("letters and digits, `_` and `-`", "Zq7hX2vT9kLw4bRn"),
-            Tail::Dotted => ("letters, digits, `_`, `-` and dots", "Zq7hX2vT9kLw4bRn"),
-            Tail::Hex => ("hexadecimal digits", "0a1b2c3d4e5f6789"),
-            Tail::Plain => ("letters and digits", "Zq7hX2vT9kLw4bRn"),
-            Tail::Lower => (
-                "letters, digits, `_` and `-`, a small letter first",
-                "q7hX2vT9kLw4bRnZ",
-            ),
-            Tail::Upper => ("capitals and digits", "Z7X2V9K4B1N8M3Q6"),
-        };
         // Tokens are longer than `token::MIN`, their prefix included.
         let min = (*min).max(12_usize.saturating_sub(prefix.len()));
-        let example: String = digits.chars().cycle().take(min).collect();
-        Rule {
-            id,
-            finds: Cow::Owned(format!("`{prefix}` and {min} or more {of}")),
-            example: format!("{prefix}{example}"),
-            counter_example: format!("{prefix}§"),
-        }
+        let example: String = tail.form().1.chars().cycle().take(min).collect();
+        Rule::of_tokens(id, prefix, *tail, min)
+            .with_example(&format!("{prefix}{example}"))
+            .with_counter_example(&format!("{prefix}§"))
     });
     rows.chain(vendors)
 }
@@ -86,14 +167,14 @@ pub(crate) fn is_known(id: &str) -> bool {
 /// A secret that was found, and the rule that found it. `Debug` does not show the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Finding {
-    rule: &'static str,
+    rule: String,
     secret: String,
 }
 
 impl Finding {
     /// Returns the [id](Rule::id) of the rule.
-    pub fn rule(&self) -> &'static str {
-        self.rule
+    pub fn rule(&self) -> &str {
+        &self.rule
     }
 
     /// Returns the text that was hidden.
@@ -115,7 +196,8 @@ impl fmt::Debug for Finding {
 pub(crate) struct Log(Mutex<Vec<Finding>>);
 
 impl Log {
-    pub(crate) fn add(&self, rule: &'static str, secret: String) {
+    pub(crate) fn add(&self, rule: &str, secret: String) {
+        let rule = rule.to_owned();
         self.findings().push(Finding { rule, secret });
     }
 

@@ -1,6 +1,6 @@
 //! The rules of redaction: the built-in words and what a user adds.
 
-use std::{borrow::Cow, fmt, ops::RangeInclusive, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use serde_json::{Map, Value};
 
@@ -9,18 +9,18 @@ use super::{
     filter::suspicious,
     keys::{self, Strength, folded},
     registered::Registered,
-    rule::{self, Finding, Log},
+    rule::{self, Finding, Log, Rule},
     shown,
-    text::bytes::is_made_of,
+    text::{bytes::is_made_of, catalog::OWN, vendors::Tail},
     view::Source,
 };
 use crate::{
     TRUNCATED,
-    config::{ConfigError, refuse_if},
+    config::{ConfigError, refuse_if, within},
     hidden::visible,
 };
 
-/// Added keys, words and prefixes together; more are refused.
+/// Added keys, words, prefixes and rules together; more are refused.
 pub const MAX_ENTRIES: usize = 256;
 
 /// The rules by which secrets are found, and the bounds of what is shown.
@@ -67,7 +67,8 @@ impl Default for Rules {
 #[derive(Clone, Debug)]
 pub(super) struct Custom {
     pub(super) words: Words,
-    prefixes: Vec<Prefix>,
+    /// Rules of own tokens.
+    rows: Vec<Rule>,
     /// Rules that are switched off.
     off: Vec<Box<str>>,
     /// Where findings are kept, while a text is explained.
@@ -81,7 +82,7 @@ static NONE: Custom = Custom {
         sensitive: Vec::new(),
         harmless: Vec::new(),
     },
-    prefixes: Vec::new(),
+    rows: Vec::new(),
     off: Vec::new(),
     log: None,
     limits: Limits {
@@ -97,13 +98,6 @@ static NONE: Custom = Custom {
 pub(super) struct Words {
     pub(super) sensitive: Vec<Box<str>>,
     pub(super) harmless: Vec<Box<str>>,
-}
-
-/// The prefix of tokens of an own kind, and how many characters follow at least.
-#[derive(Clone, Debug)]
-pub(super) struct Prefix {
-    pub(super) text: Box<str>,
-    pub(super) min_tail: usize,
 }
 
 /// How much is shown.
@@ -171,14 +165,60 @@ impl Rules {
         let mark = prefix.starts_with(['_', '-', '.']);
         refuse_if(mark, FIELD, "must begin with a letter or digit")?;
         within(FIELD, min_tail, 0..=256)?;
-        let text = prefix.into();
-        self.add(FIELD, |custom| {
-            custom.prefixes.push(Prefix { text, min_tail })
-        })
+        let row = Rule::of_tokens(OWN, prefix, Tail::Dotted, min_tail);
+        self.add(FIELD, |custom| custom.rows.push(row))
     }
 
-    /// Switches a built-in rule off: one that hides an innocent text, as [`explain`](Self::explain)
-    /// shows. Another rule may still find the same secret.
+    /// Adds a rule of own tokens. It comes before the built-in rules of tokens.
+    ///
+    /// ```
+    /// use toolcall_redact::{Rule, Rules, Tail};
+    ///
+    /// let key = Rule::of_tokens("acme", "acme_live_", Tail::Plain, 8)
+    ///     .with_example("acme_live_1234abcd")
+    ///     .with_counter_example("acme_live_key");
+    /// let hook = Rule::behind("acme-hook", "acme.example/in/", Tail::Hex, 12)
+    ///     .with_example("https://acme.example/in/0123456789ab");
+    /// let rules = Rules::new().with_rule(key)?.with_rule(hook)?;
+    ///
+    /// let text = "by acme_live_5678efgh to https://acme.example/in/ba9876543210";
+    /// assert_eq!(rules.redact_text(text), "by [REDACTED] to https://acme.example/in/[REDACTED]");
+    /// assert_eq!(rules.explain(text)[1].rule(), "acme-hook");
+    /// # Ok::<(), toolcall_redact::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If a rule has this id, if the prefix or the anchor cannot begin a token (3 to 64 bytes), if
+    /// fewer than 1 or more than 256 characters have to follow, if the rule does not find its
+    /// example or finds its counter-example (1 KiB each), or if there are too many entries.
+    pub fn with_rule(self, rule: Rule) -> Result<Self, ConfigError> {
+        rule.check()?;
+        let taken = self.rows().iter().any(|row| row.id() == rule.id());
+        refuse_if(
+            taken,
+            "rule.id",
+            format!("`{}` was added before", rule.id()),
+        )?;
+        let new = self.add("rule", |custom| custom.rows.push(rule.clone()))?;
+        let finds = |text: &str| {
+            let found = new.explain(text);
+            found.iter().any(|finding| finding.rule() == rule.id())
+        };
+        let reason = |says, text| format!("`{}` {says} in `{text}`", rule.id());
+        let (example, innocent) = (rule.example(), rule.counter_example());
+        refuse_if(
+            !finds(example),
+            "rule.example",
+            reason("finds nothing", example),
+        )?;
+        let reason = reason("finds a secret", innocent);
+        refuse_if(finds(innocent), "rule.counter_example", reason)?;
+        Ok(new)
+    }
+
+    /// Switches a rule off: one that hides an innocent text, as [`explain`](Self::explain) shows.
+    /// Another rule may still find the same secret.
     ///
     /// # Errors
     ///
@@ -186,7 +226,8 @@ impl Rules {
     pub fn without_rule(self, id: &str) -> Result<Self, ConfigError> {
         const FIELD: &str = "rule";
         let reason = format!("`{id}` is not a rule, see `toolcall_redact::rules()`");
-        refuse_if(!rule::is_known(id), FIELD, reason)?;
+        let own = self.rows().iter().any(|row| row.id() == id);
+        refuse_if(!own && !rule::is_known(id), FIELD, reason)?;
         self.add(FIELD, |custom| custom.off.push(id.into()))
     }
 
@@ -308,7 +349,9 @@ impl Rules {
         };
         let word = head.rsplit(char::is_whitespace).next().unwrap_or(head);
         let last = head.len() - word.len();
-        let secret = self.prefixes().iter().filter_map(|p| word.find(&*p.text));
+        let prefixes = self.rows().iter().map(|row| &*row.prefix);
+        let secret = prefixes.filter(|prefix| !prefix.is_empty());
+        let secret = secret.filter_map(|prefix| word.find(prefix));
         let secret = secret.map(|at| last + at).chain(self.1.cut_at(head));
         match secret.min() {
             Some(at) => Cow::Owned(format!("{}{REDACTED}{TRUNCATED}", &head[..at])),
@@ -329,8 +372,9 @@ impl Rules {
         self.custom().limits
     }
 
-    pub(super) fn prefixes(&self) -> &[Prefix] {
-        &self.custom().prefixes
+    /// Returns the rules of own tokens.
+    pub(super) fn rows(&self) -> &[Rule] {
+        &self.custom().rows
     }
 
     /// Returns whether a rule is not switched off.
@@ -347,7 +391,7 @@ impl Rules {
     }
 
     /// Records what a rule has hidden, if a text is explained.
-    pub(super) fn note(&self, rule: &'static str, secret: impl ToString) {
+    pub(super) fn note(&self, rule: &str, secret: impl ToString) {
         if let Some(log) = &self.custom().log {
             log.add(rule, secret.to_string());
         }
@@ -367,9 +411,9 @@ impl Rules {
         !self.custom().words.sensitive.is_empty() || suspicious(name)
     }
 
-    /// Returns whether words or prefixes were added that the built-in filters do not know.
+    /// Returns whether words or rules were added that the built-in filters do not know.
     pub(super) fn has_own(&self) -> bool {
-        !self.custom().words.sensitive.is_empty() || !self.prefixes().is_empty()
+        !self.custom().words.sensitive.is_empty() || !self.rows().is_empty()
     }
 
     fn add(
@@ -381,7 +425,7 @@ impl Rules {
             sensitive,
             harmless,
         } = &self.custom().words;
-        let own = sensitive.len() + harmless.len() + self.prefixes().len();
+        let own = sensitive.len() + harmless.len() + self.rows().len();
         let entries = own + self.custom().off.len();
         let reason = format!("more than {MAX_ENTRIES} entries were added");
         refuse_if(entries >= MAX_ENTRIES, field, reason)?;
@@ -412,7 +456,7 @@ impl fmt::Debug for Rules {
         f.debug_struct("Rules")
             .field("sensitive", &custom.words.sensitive)
             .field("harmless", &custom.words.harmless)
-            .field("prefixes", &custom.prefixes)
+            .field("rows", &custom.rows)
             .field("off", &custom.off)
             .field("limits", &custom.limits)
             .finish()
@@ -452,14 +496,4 @@ fn entry(field: &'static str, word: &str) -> Result<Box<str>, ConfigError> {
     let word = folded(word);
     refuse_if(word.is_empty(), field, "has neither a letter nor a digit")?;
     Ok(word.into())
-}
-
-fn within(
-    field: &'static str,
-    value: usize,
-    range: RangeInclusive<usize>,
-) -> Result<(), ConfigError> {
-    let (min, max) = (range.start(), range.end());
-    let reason = format!("must be {min} to {max}, is {value}");
-    refuse_if(!range.contains(&value), field, reason)
 }

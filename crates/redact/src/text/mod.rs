@@ -57,7 +57,7 @@ mod table;
 mod token;
 mod url;
 pub(super) mod value;
-pub(super) mod vendors;
+pub(crate) mod vendors;
 
 pub(super) use self::look::{is_moment, is_opaque};
 use self::{
@@ -103,7 +103,7 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
     let mut out = String::new();
     scan.nested = nested;
     let (mut copied, mut at) = (0, 0);
-    let mut hide = |(rule, secret): &Secret| {
+    let mut hide = |(rule, secret): &Secret<'_>| {
         let shown = &text[secret.clone()];
         let hidden = shown != REDACTED && (copied..limit).contains(&secret.start);
         if hidden {
@@ -138,7 +138,7 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
 }
 
 /// The id of a rule, and the place of what it found.
-type Secret = (&'static str, Range<usize>);
+type Secret<'r> = (&'r str, Range<usize>);
 
 /// What is known of a text so far.
 #[derive(Default)]
@@ -148,7 +148,7 @@ struct Scan {
     /// The command whose arguments follow on this line, and where it stands.
     command: Cell<Option<(&'static Command, usize)>>,
     /// Cells of tables and blocks of manifests that are secrets, in the order in which they stand.
-    cells: RefCell<VecDeque<Secret>>,
+    cells: RefCell<VecDeque<Secret<'static>>>,
     /// Where the last table ends.
     tabled: Cell<usize>,
     /// Where the last manifest ends.
@@ -172,7 +172,7 @@ impl Scan {
     }
 
     /// The next cell that is a secret, if it begins up to `at`.
-    fn cell_before(&self, at: usize) -> Option<Secret> {
+    fn cell_before(&self, at: usize) -> Option<Secret<'static>> {
         let mut cells = self.cells.borrow_mut();
         let next = cells.front().is_some_and(|(_, cell)| cell.start <= at);
         next.then(|| cells.pop_front())?
@@ -207,7 +207,7 @@ impl<'a> Run<'a> {
 
     /// The secret that begins in the run or is announced by it. One that is empty is a decision
     /// that there is none.
-    fn secret(self) -> Option<Secret> {
+    fn secret(self) -> Option<Secret<'a>> {
         if self.is_media() {
             return None;
         }

@@ -8,25 +8,24 @@ use super::{
     bytes::{
         after_last, ahead, has_digit, is_digits, is_hex, is_made_of, is_one_of, prefix_of, skip,
     },
-    catalog::OWN,
     look::looks_secret,
     value::bare_end,
-    vendors::{self, Tail, Vendor},
+    vendors::{self, Tail},
 };
 
 /// Tokens are longer than this.
 const MIN: usize = 12;
 
-pub(super) fn find(run: Run<'_>) -> Option<Secret> {
+pub(super) fn find(run: Run<'_>) -> Option<Secret<'_>> {
     let word = run.word();
-    if word.len() < MIN && run.rules.prefixes().is_empty() {
+    if word.len() < MIN && run.rules.rows().is_empty() {
         return None;
     }
     let mut before = b' ';
     for (i, byte) in word.bytes().enumerate() {
         let starts = byte.is_ascii_alphanumeric() && !before.is_ascii_alphanumeric();
         before = byte;
-        if let Some((rule, len)) = starts.then(|| length(run, &word[i..])).flatten() {
+        if let Some((rule, len)) = starts.then(|| length(run, i)).flatten() {
             let (start, end) = (run.at + i, run.at + i + len);
             return Some((rule, start..continued(run.text, end)));
         }
@@ -51,17 +50,17 @@ const FORMS: &[Form] = &[
     ("bitcoin", is_bitcoin),
 ];
 
-/// The rule and the length of the token that `rest`, of a run, begins with.
-fn length(run: Run<'_>, rest: &str) -> Option<(&'static str, usize)> {
-    let mut own = run.rules.prefixes().iter();
-    let own = own.find_map(|prefix| {
-        let len = tail(rest.strip_prefix(&*prefix.text)?);
-        let token = &rest[prefix.text.len()..][..len];
-        let fits = token.chars().filter(|c| is_plain(*c)).count() >= prefix.min_tail;
-        fits.then_some((OWN, prefix.text.len() + len))
+/// The rule and the length of the token that begins `at` bytes behind the beginning of a run.
+fn length(run: Run<'_>, at: usize) -> Option<(&str, usize)> {
+    let (before, rest) = (&run.text[..run.at + at], &run.word()[at..]);
+    let mut own = run.rules.rows().iter();
+    let own = own.find(|row| {
+        let fits = || fits(&row.prefix, row.tail, row.min, rest);
+        before.ends_with(&*row.anchor) && fits() && run.rules.allows(row.id())
     });
-    if own.is_some() {
-        return own;
+    if let Some(row) = own {
+        let prefix = row.prefix.len();
+        return Some((row.id(), prefix + tail(&rest[prefix..])));
     }
     if rest.starts_with("eyJ") && run.rules.allows("jwt") {
         return is_json_token(rest).then(|| ("jwt", tail(rest)));
@@ -71,23 +70,25 @@ fn length(run: Run<'_>, rest: &str) -> Option<(&'static str, usize)> {
         return Some((form, tail(rest)));
     }
     let vendors = vendors::beginning(rest);
-    let vendors = vendors.filter(|vendor| rest.len() >= MIN && fits(*vendor, rest));
-    let vendors = vendors.filter(|(id, ..)| run.rules.allows(id));
+    let vendors = vendors.filter(|(id, prefix, tail, min)| {
+        rest.len() >= MIN && fits(prefix, *tail, *min, rest) && run.rules.allows(id)
+    });
     let (id, prefix, ..) = vendors.max_by_key(|(_, prefix, ..)| prefix.len())?;
     Some((id, prefix.len() + tail(&rest[prefix.len()..])))
 }
 
-fn fits((_, prefix, kind, min): Vendor, rest: &str) -> bool {
+/// Returns whether a text begins with a prefix, and a tail of at least `min` characters follows.
+fn fits(prefix: &str, kind: Tail, min: usize, rest: &str) -> bool {
     let Some(after) = rest.strip_prefix(prefix) else {
         return false;
     };
-    let near = ahead(after, 0, 160);
+    let near = ahead(after, 0, 320);
     let near = match kind {
         Tail::Dotted => &near[..tail(near)],
         _ => &near[..segment(near)],
     };
     let upper = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit();
-    near.len() >= min
+    near.chars().filter(|c| is_plain(*c)).count() >= min
         && match kind {
             Tail::Any | Tail::Dotted => true,
             Tail::Lower if !near.starts_with(|c: char| c.is_ascii_lowercase()) => false,
@@ -248,7 +249,7 @@ pub(super) fn beside_id(run: Run<'_>) -> Option<Range<usize>> {
 
 /// Keys with a mark at their end or inside: MaxMind's `_mmk`, Mailchimp's `-us12`, Terraform's
 /// `.atlasv1.`.
-fn marked(run: Run<'_>) -> Option<Secret> {
+fn marked(run: Run<'_>) -> Option<Secret<'static>> {
     let word = run.word().trim_end_matches(['.', '/']);
     if word.len() < 32 {
         return None;

@@ -6,14 +6,15 @@ use std::sync::LazyLock;
 use crate::words::Index;
 
 /// The part of a token that follows its prefix.
-#[derive(Clone, Copy)]
-pub(crate) enum Tail {
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Tail {
     /// Letters, digits, `_` and `-`.
     Any,
     /// As above, with a digit among them, or capitals and small letters: the prefix alone could
     /// begin a word.
     Digit,
-    /// As [`Any`](Self::Any), and dots.
+    /// As [`Any`](Self::Any), with `.`, `+`, `~` and `/` between them, which do not count.
     Dotted,
     /// Hexadecimal digits only.
     Hex,
@@ -23,6 +24,24 @@ pub(crate) enum Tail {
     Plain,
     /// As [`Digit`](Self::Digit), with a small letter first.
     Lower,
+}
+
+impl Tail {
+    /// A description, and characters of this form for examples.
+    pub(crate) fn form(self) -> (&'static str, &'static str) {
+        match self {
+            Any => ("letters, digits, `_` and `-`", "Zq7hX2vT9kLw4bRn"),
+            Digit => ("letters and digits, `_` and `-`", "Zq7hX2vT9kLw4bRn"),
+            Dotted => ("letters, digits, `_`, `-` and dots", "Zq7hX2vT9kLw4bRn"),
+            Hex => ("hexadecimal digits", "0a1b2c3d4e5f6789"),
+            Plain => ("letters and digits", "Zq7hX2vT9kLw4bRn"),
+            Lower => (
+                "letters, digits, `_` and `-`, a small letter first",
+                "q7hX2vT9kLw4bRnZ",
+            ),
+            Upper => ("capitals and digits", "Z7X2V9K4B1N8M3Q6"),
+        }
+    }
 }
 
 /// The vendor, how its tokens begin, what follows, and how many characters of it at least.

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::Path};
 
 use serde_json::{Value, json};
-use toolcall_redact::{Rules, redact_text, rules};
+use toolcall_redact::{Rule, Rules, Tail, redact_text, rules};
 
 use crate::{forms::secrets, none_of};
 
@@ -99,14 +99,14 @@ fn an_encoded_secret_is_explained_once_and_only_if_it_is_hidden() {
 
 #[test]
 fn each_secret_of_the_corpus_is_explained() {
-    let known: Vec<_> = rules().map(|rule| rule.id()).collect();
+    let known: Vec<_> = rules().map(|rule| rule.id().to_owned()).collect();
     let mut failed = Vec::new();
     for form in secrets() {
         let found = match &form.input {
             Value::String(text) => Rules::new().explain(text),
             json => Rules::new().explain_json(json),
         };
-        if found.is_empty() || found.iter().any(|f| !known.contains(&f.rule())) {
+        if found.is_empty() || found.iter().any(|f| !known.iter().any(|id| id == f.rule())) {
             failed.push(format!("{}: {found:?}", form.name));
         }
     }
@@ -134,7 +134,7 @@ fn the_page_of_rules_is_that_of_the_table() {
             .filter(|_| rule.finds().contains(" or more "))
         {
             Some(form) => vendors
-                .entry(rule.id())
+                .entry(rule.id().to_owned())
                 .or_default()
                 .push(form.split_once('`').unwrap().0.to_owned()),
             None => writeln!(page, "| `{}` | {} |", rule.id(), rule.finds()).unwrap(),
@@ -149,4 +149,106 @@ fn the_page_of_rules_is_that_of_the_table() {
         fs::write(&file, &page).unwrap();
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), page);
+}
+
+fn acme() -> Rule {
+    Rule::of_tokens("acme", "acme_", Tail::Plain, 8).with_example("acme_1234abcd")
+}
+
+#[test]
+fn an_own_rule_is_explained_and_switched_off() {
+    let rules = Rules::new().with_rule(acme()).unwrap();
+    let text = "by acme_5678efgh";
+    assert_eq!(rules.redact_text(text), "by [REDACTED]");
+    let found = rules.explain(text);
+    assert_eq!(
+        (found[0].rule(), found[0].secret()),
+        ("acme", "acme_5678efgh")
+    );
+    let others = rules.without_rule("acme").unwrap();
+    assert_eq!(others.redact_text(text), text);
+    assert_eq!(others.explain(text), []);
+}
+
+#[test]
+fn an_anchor_is_shown_and_may_have_a_prefix_of_any_length_before_it() {
+    let badge = Rule::behind("badge", "badge no. ", Tail::Any, 5).with_example("badge no. A-123");
+    let rules = Rules::new().with_rule(badge).unwrap();
+    assert_eq!(
+        rules.redact_text("badge no. Z-987, ok"),
+        "badge no. [REDACTED], ok"
+    );
+    assert_eq!(rules.redact_text("badge no. Z-9, ok"), "badge no. Z-9, ok");
+}
+
+#[test]
+fn an_own_rule_that_cannot_work_is_refused_with_its_value() {
+    let base = |id| Rule::of_tokens(id, "acme_", Tail::Plain, 8).with_example("acme_1234abcd");
+    let long = "x".repeat(2_000);
+    for (rule, error) in [
+        (base("pair"), "invalid `rule.id`: `pair` is a built-in rule"),
+        (
+            base("github"),
+            "invalid `rule.id`: `github` is a built-in rule",
+        ),
+        (
+            base("a b"),
+            "invalid `rule.id`: `a b` must be 1 to 64 ASCII letters, digits, `-` or `_`",
+        ),
+        (
+            Rule::of_tokens("acme", "_a", Tail::Any, 8),
+            "invalid `rule.prefix`: `_a` must be 3 to 64",
+        ),
+        (
+            Rule::behind("acme", "acme", Tail::Any, 8),
+            "invalid `rule.anchor`: `acme` must be 3 to 64",
+        ),
+        (
+            Rule::of_tokens("acme", "acme_", Tail::Any, 0),
+            "invalid `rule.min`: must be 1 to 256, is 0",
+        ),
+        (
+            acme().with_example(""),
+            "invalid `rule.example`: must be 1 to 1024, is 0",
+        ),
+        (
+            acme().with_example(&long),
+            "invalid `rule.example`: must be 1 to 1024, is 2000",
+        ),
+        (
+            acme().with_example("acme_12"),
+            "invalid `rule.example`: `acme` finds nothing in `acme_12`",
+        ),
+        (
+            acme().with_counter_example("see acme_8765abcd"),
+            "invalid `rule.counter_example`: `acme` finds a secret in `see acme_8765abcd`",
+        ),
+    ] {
+        let found = Rules::new().with_rule(rule).unwrap_err().to_string();
+        assert!(found.starts_with(error), "{found}");
+    }
+    let twice = Rules::new()
+        .with_rule(acme())
+        .unwrap()
+        .with_rule(acme())
+        .unwrap_err();
+    assert_eq!(
+        twice.to_string(),
+        "invalid `rule.id`: `acme` was added before"
+    );
+}
+
+#[test]
+fn own_rules_are_bounded_in_number() {
+    let row = |n: usize| {
+        let prefix = format!("acme{n}_");
+        let example = format!("{prefix}1234abcd");
+        Rule::of_tokens(&format!("acme-{n}"), &prefix, Tail::Plain, 8).with_example(&example)
+    };
+    let all = (0..256).try_fold(Rules::new(), |rules, n| rules.with_rule(row(n)));
+    let error = all.unwrap().with_rule(row(256)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "invalid `rule`: more than 256 entries were added"
+    );
 }
