@@ -168,7 +168,6 @@
 //! | `http-client` | [`http_tool::ReqwestClient`]; TLS is a feature of reqwest's, in your own `Cargo.toml` |
 //! | `router` | [`router`] (`strsim`) |
 //! | `schemars` | [`router::RouterBuilder::typed_tool`]: the type of a function's arguments is the tool's schema (`schemars`) |
-//! | `batch` | [`batch`] (`futures-util`) |
 //! | `turn` | [`turn`] |
 //! | `validate` | [`validate`], [`mcp::McpOutput`] (`jsonschema`, which fetches nothing) |
 //! | `token` | [`token`]: token exchange by RFC 8693 (`base64`, `zeroize`) |
@@ -244,7 +243,6 @@ pub use self::{
 };
 #[cfg(feature = "axum")]
 pub use edge::axum;
-#[cfg(feature = "batch")]
 pub use edge::batch;
 #[cfg(feature = "tower")]
 pub use edge::builder::{self, ServiceBuilderExt};

@@ -694,7 +694,6 @@ async fn a_refusal_allocates_the_error_and_nothing_else() {
 
 /// X1: ten thousand calls side by side cost one allocation each, for the place in which they run, and a few for the
 /// lists: nothing that grows with more than their number.
-#[cfg(feature = "batch")]
 #[tokio::test(start_paused = true)]
 async fn a_batch_allocates_its_own_storage_and_nothing_for_the_calls() {
     use tower_toolcall::batch::Parallel;

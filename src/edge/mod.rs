@@ -3,7 +3,6 @@
 mod anyhow;
 #[cfg(feature = "axum")]
 pub mod axum;
-#[cfg(feature = "batch")]
 pub mod batch;
 #[cfg(any(feature = "http-tool", feature = "token"))]
 mod body;

@@ -201,7 +201,6 @@ async fn a_refused_call_that_waits_in_a_function_was_not_sent() {
 }
 
 /// S3: a call that is in a function counts for the limit of a batch, because it may be at work.
-#[cfg(feature = "batch")]
 #[tokio::test(start_paused = true)]
 async fn a_call_in_a_function_has_its_place_in_a_batch() {
     let tool = Script::always(kit::answers().after(Duration::from_secs(1)));

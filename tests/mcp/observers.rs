@@ -188,7 +188,6 @@ async fn a_success_after_a_failed_mcp_call_is_a_success() {
 }
 
 /// V7.
-#[cfg(feature = "batch")]
 #[tokio::test(start_paused = true)]
 async fn a_failed_mcp_call_has_failed_in_a_batch_too() {
     use tower_toolcall::batch::Sequence;

@@ -110,7 +110,6 @@ fn a_longer_base_makes_the_cap_as_long() {
 }
 
 /// T5: a tenth of the budget, and so calls do run.
-#[cfg(feature = "batch")]
 #[tokio::test(start_paused = true)]
 async fn a_reserve_leaves_something_of_a_short_budget() {
     use tower_toolcall::batch::{Parallel, Sequence};

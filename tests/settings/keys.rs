@@ -106,14 +106,11 @@ fn a_key_has_the_name_of_its_method() {
             deny, ask, allow, deny_by_default, with_approval_timeout
         };
         "poll": <PollLayer<()>>::{with_interval, with_polls, with_budget};
+        "sequence": <tower_toolcall::batch::Sequence<()>>::{with_budget, with_reserve};
+        "parallel": <tower_toolcall::batch::Parallel<()>>::{with_limit, with_budget};
         "sanitize": <Rules>::{with_max_string, with_max_depth, with_max_nodes};
         "trace": <TraceLayer>::{with_arguments, with_output, attempts};
     };
-    #[cfg(feature = "batch")]
-    keys.extend(keys! {
-        "sequence": <tower_toolcall::batch::Sequence<()>>::{with_budget, with_reserve};
-        "parallel": <tower_toolcall::batch::Parallel<()>>::{with_limit, with_budget};
-    });
     #[cfg(feature = "validate")]
     keys.extend(keys! {
         "validate": <tower_toolcall::validate::ValidateLayer>::{repair, strict, with_heading};
@@ -148,12 +145,10 @@ fn a_key_has_the_name_of_its_method() {
             .into_iter()
             .filter(|key| is_built(key)),
     );
-    let of_batches = |key: &str| key.starts_with("sequence.") || key.starts_with("parallel.");
     let named: BTreeSet<_> = VARIABLES
         .iter()
         .map(|variable| variable.key())
         .filter(|key| *key != "preset" && !chooses(key))
-        .filter(|key| cfg!(feature = "batch") || !of_batches(key))
         .filter(|key| cfg!(feature = "validate") || !key.starts_with("validate."))
         .filter(|key| is_built(key))
         .filter(|key| cfg!(feature = "http-tool") || !key.starts_with("http."))

@@ -416,7 +416,6 @@ async fn the_key_of_the_rate_limit_is_the_gates() {
 }
 
 /// T5, X1: of a batch that ends within the reserve the check says that no call would start. So it is.
-#[cfg(feature = "batch")]
 #[tokio::test(start_paused = true)]
 async fn a_batch_is_skipped_whose_budget_is_the_reserve() {
     use tower_toolcall::{batch::Parallel, result::Status};

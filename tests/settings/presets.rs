@@ -198,7 +198,6 @@ async fn a_preset_without_a_breaker_makes_every_call() {
 }
 
 /// T5: within B's sequence as well.
-#[cfg(feature = "batch")]
 #[tokio::test(start_paused = true)]
 async fn the_cooldown_of_the_agent_library_fits_into_its_sequence() {
     let settings = Settings::agent_library();

@@ -4,7 +4,7 @@
 //! a subscriber must not be the first to come by.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
-#[cfg(feature = "batch")]
+#[cfg(feature = "tower")]
 mod batch;
 #[cfg(all(feature = "testing", feature = "tower"))]
 mod lines;

@@ -1,11 +1,7 @@
 use std::time::Duration;
 
-use super::SequenceSettings;
-#[cfg(feature = "batch")]
-use {
-    super::{ParallelSettings, layers::by},
-    crate::batch::{Parallel, Sequence},
-};
+use super::{ParallelSettings, SequenceSettings, layers::by};
+use crate::batch::{Parallel, Sequence};
 
 impl SequenceSettings {
     /// The reserve, or a tenth of the budget if the reserve would leave nothing of it.
@@ -18,14 +14,12 @@ impl SequenceSettings {
 
     /// A sequence with these settings: `settings.sequence.apply(Sequence::new(tools))`. A reserve
     /// that would leave nothing of the budget is a tenth of it.
-    #[cfg(feature = "batch")]
     pub fn apply<S, E>(&self, sequence: Sequence<S, E>) -> Sequence<S, E> {
         let sequence = sequence.with_reserve(self.reserve_in_force());
         by(self.budget, sequence, Sequence::with_budget)
     }
 }
 
-#[cfg(feature = "batch")]
 impl ParallelSettings {
     /// A batch with these settings: `settings.parallel.apply(Parallel::new(tools))`.
     pub fn apply<S, E>(&self, parallel: Parallel<S, E>) -> Parallel<S, E> {

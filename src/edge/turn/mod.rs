@@ -90,8 +90,8 @@
 //! [`with_trace_id`](Turn::with_trace_id) put their ids on all calls of the turn,
 //! [`map_calls`](Turn::map_calls) whatever else they need: a subject's token, for example.
 //!
-//! Without the feature `batch`, or to do something between: run [`Turn::calls`] in any way, and
-//! give the [`ToolResult`](crate::ToolResult)s to [`Turn::answer`] in any order.
+//! To do something between, run [`Turn::calls`] in any way, and give the
+//! [`ToolResult`](crate::ToolResult)s to [`Turn::answer`] in any order.
 //!
 //! # Formats
 //!

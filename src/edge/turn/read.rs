@@ -277,7 +277,6 @@ impl Turn {
     ///
     /// Dropping the future cancels the calls, and the turn is lost. To answer with what there is,
     /// run a clone's [calls](Self::calls) and [cancel](crate::batch::Running::cancel) that.
-    #[cfg(feature = "batch")]
     pub async fn run<S, C>(self, parallel: &crate::batch::Parallel<S, C>) -> Reply
     where
         S: tower_service::Service<ToolCall, Response: ModelText, Error: Into<ToolError>> + Clone,
