@@ -142,7 +142,7 @@ mod tests {
             r#"{"a":null,"b":"{\"c\":[1,2]}"}"#,
         ] {
             let map = serde_json::from_str(text).unwrap();
-            let counted = crate::text::values::Counter::default().add(text.as_bytes());
+            let counted = crate::text::values::ValueCounter::default().add(text.as_bytes());
             assert_eq!(extent(&map, MAX_DEPTH), (false, counted), "{text}");
         }
     }

@@ -198,8 +198,20 @@ impl ToolCall {
         self
     }
 
-    /// The same call under these names.
-    pub(crate) fn renamed(mut self, identity: &Identity) -> Self {
+    /// Replaces the call's names by those of an identity, and keeps everything else.
+    ///
+    /// For a bridge that maps the names which a model or a client uses. Unlike
+    /// [`resolved`](Self::resolved) it does not mark the call as resolved by a table of tools, and
+    /// ignores the identity's replay safety and timeout.
+    ///
+    /// ```
+    /// use tower_toolcall::{Identity, ToolCall};
+    ///
+    /// let call = ToolCall::new("docs_search").with_id("call_1");
+    /// let call = call.renamed(&Identity::new("docs/search"));
+    /// assert_eq!((call.tool(), call.id()), ("docs/search", Some("call_1")));
+    /// ```
+    pub fn renamed(mut self, identity: &Identity) -> Self {
         // Made for the first call of the identity, and kept there.
         identity.names.tool_hash();
         if self.has_names_of(identity) {

@@ -63,6 +63,7 @@ pub(crate) use self::{
     record::{known, nanos},
     way::Held,
 };
+pub use crate::text::values::ValueCounter;
 
 /// A tool name longer than this many bytes is refused by [`ToolCall::check`].
 ///

@@ -3,19 +3,29 @@
 /// Returns whether JSON text has more than `most` values. The names of members count as values.
 pub(crate) fn are_more_than(most: usize, text: &[u8]) -> bool {
     // A value has at least one byte.
-    text.len() > most && Counter::default().add(text) > most
+    text.len() > most && ValueCounter::default().add(text) > most
 }
 
-/// Counts values in text that arrives in pieces, wherever it is cut.
+/// Counts the values of JSON text before a parser makes them, for a bridge that bounds them by
+/// [`MAX_VALUES`](crate::MAX_VALUES). The names of members count as values.
 ///
-/// Text that is not JSON has a count as well: no parser makes more values of it before it fails.
-#[derive(Clone, Default)]
-pub(crate) struct Counter {
+/// The text arrives in pieces, wherever it is cut. Text that is not JSON has a count as well: no
+/// parser makes more values of it before it fails.
+///
+/// ```
+/// use tower_toolcall::call::ValueCounter;
+///
+/// let mut counter = ValueCounter::default();
+/// assert_eq!(counter.add(br#"{"ids":[1,"#), 4);
+/// assert_eq!(counter.add(b"2]}"), 5);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ValueCounter {
     count: usize,
     place: Place,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     #[default]
     Between,
@@ -26,9 +36,9 @@ enum Place {
     Escape,
 }
 
-impl Counter {
+impl ValueCounter {
     /// Adds a piece. Returns the count of all pieces so far.
-    pub(crate) fn add(&mut self, piece: &[u8]) -> usize {
+    pub fn add(&mut self, piece: &[u8]) -> usize {
         let Self {
             mut count,
             mut place,
@@ -75,7 +85,11 @@ mod tests {
             ("[ 1 ,\n\t2 ]", 3),
             ("[[],[],[[]]]", 5),
         ] {
-            assert_eq!(Counter::default().add(text.as_bytes()), values, "{text}");
+            assert_eq!(
+                ValueCounter::default().add(text.as_bytes()),
+                values,
+                "{text}"
+            );
             assert!(
                 values == 0 || are_more_than(values - 1, text.as_bytes()),
                 "{text}"
@@ -88,7 +102,7 @@ mod tests {
     fn text_may_be_cut_anywhere() {
         let text = br#"{"a\"":[12,"\\",true,{"b":null}]}"#;
         for cut in 0..=text.len() {
-            let mut counter = Counter::default();
+            let mut counter = ValueCounter::default();
             counter.add(&text[..cut]);
             assert_eq!(counter.add(&text[cut..]), 9, "{cut}");
         }

@@ -35,7 +35,7 @@ use super::{
 use crate::{
     edge::headers::with_header,
     redact::{Rules, is_sensitive_key},
-    text::values::Counter,
+    text::values::ValueCounter,
 };
 
 pub(super) type Headers = HashMap<HeaderName, HeaderValue>;
@@ -279,7 +279,7 @@ async fn read(
     max: usize,
     body: &mut Vec<u8>,
 ) -> Result<Option<String>, reqwest::Error> {
-    let mut values = Counter::default();
+    let mut values = ValueCounter::default();
     while let Some(chunk) = response.chunk().await? {
         body.extend_from_slice(&chunk);
         let excess = match values.add(&chunk) > MAX_VALUES {

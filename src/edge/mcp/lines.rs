@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{
     event::event,
-    text::{Short, values::Counter},
+    text::{Short, values::ValueCounter},
 };
 
 /// The most values of a message, by default.
@@ -75,7 +75,7 @@ pub struct McpLines<R> {
 #[derive(Default)]
 struct Line {
     bytes: usize,
-    values: Counter,
+    values: ValueCounter,
     outline: Outline,
     /// Why it is dropped, if it is.
     dropped: Option<String>,

@@ -333,7 +333,7 @@ fn made(
         Value::String(text) if fields.is_custom => bare.with_json(json!({ "input": text })),
         _ if fields.is_custom => invalid("the input of this tool is a text".into()),
         Value::String(text) => {
-            let count = values::Counter::default().add(text.as_bytes());
+            let count = values::ValueCounter::default().add(text.as_bytes());
             let Some(rest) = left.checked_sub(count) else {
                 let text = "the arguments of all calls of the turn have more than";
                 return invalid(format!("{text} {MAX_VALUES} values").into());

@@ -35,7 +35,7 @@ use crate::{
     config::{ConfigError, refuse_if},
     edge::future::{Boxed, lock},
     error::BoxError,
-    text::values::Counter,
+    text::values::ValueCounter,
 };
 
 /// The sessions of a streamable HTTP server, in memory as rmcp's `LocalSessionManager` has them,
@@ -360,7 +360,7 @@ fn counted<B>(body: B, is_refused: Arc<AtomicBool>) -> UnsyncBoxBody<Bytes, BoxE
 where
     B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
-    let mut counter = Counter::default();
+    let mut counter = ValueCounter::default();
     let frames = BodyStream::new(body).map(move |frame| {
         let frame = frame.map_err(Into::into)?;
         let frame = frame.map_data(|mut data| data.copy_to_bytes(data.remaining()));
