@@ -140,7 +140,7 @@
 //! | [`http_tool`] | HTTP endpoints as tools, by templates; files that describe tools |
 //! | [`router`] | many tools and servers behind one service; functions of typed arguments |
 //! | [`batch`] | many calls at once, or one after the other within a budget |
-//! | [`turn`] | a model's tool calls from the JSON of OpenAI, Anthropic, Gemini and Bedrock, and the results back |
+//! | [`tower-toolcall-turn`](https://docs.rs/tower-toolcall-turn), a crate | a model's tool calls from the JSON of OpenAI, Anthropic, Gemini and Bedrock, and the results back |
 //! | [`axum`], [`tonic`] | a stack behind HTTP and JSON-RPC; errors as gRPC statuses. For others: [`ToolError::to_http`] |
 //! | [`settings`] | the whole stack from a file and the environment, with presets |
 //! | [`shared`] | breakers and rate limits that several processes share, over Redis for example |
@@ -168,7 +168,6 @@
 //! | `http-client` | [`http_tool::ReqwestClient`]; TLS is a feature of reqwest's, in your own `Cargo.toml` |
 //! | `router` | [`router`] (`strsim`) |
 //! | `schemars` | [`router::RouterBuilder::typed_tool`]: the type of a function's arguments is the tool's schema (`schemars`) |
-//! | `turn` | [`turn`] |
 //! | `validate` | [`validate`], [`mcp::McpOutput`] (`jsonschema`, which fetches nothing) |
 //! | `token` | [`token`]: token exchange by RFC 8693 (`base64`, `zeroize`) |
 //! | `settings` | [`settings`] (`humantime`) |
@@ -267,8 +266,6 @@ pub use edge::testing;
 pub use edge::token;
 #[cfg(feature = "tonic")]
 pub use edge::tonic;
-#[cfg(feature = "turn")]
-pub use edge::turn;
 pub use kit::backoff;
 #[doc(inline)]
 pub use toolcall_redact as redact;

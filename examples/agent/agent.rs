@@ -18,9 +18,9 @@ use tower_toolcall::{
     repeat_guard::RepeatGuardLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
-    turn::{Format, Names, Turn},
     validate::{Schemas, ValidateLayer},
 };
+use tower_toolcall_turn::{Format, Names, Turn};
 use tracing_subscriber::{filter::filter_fn, prelude::*};
 
 use crate::{

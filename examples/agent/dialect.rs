@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
-use tower_toolcall::turn::Format;
+use tower_toolcall_turn::Format;
 
 /// What the user wants. The password in it is `show::PASSWORD`, which no line shows.
 pub(crate) const TASK: &str = "Sign me in (user ada, password hunter2). Then prepare the evening in Oslo: \

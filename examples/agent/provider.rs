@@ -17,7 +17,7 @@ use hyper_util::{
 };
 use serde_json::{Value, json};
 use tokio::time::timeout;
-use tower_toolcall::turn::Format;
+use tower_toolcall_turn::Format;
 
 use crate::show;
 

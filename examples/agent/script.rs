@@ -4,7 +4,7 @@
 
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
-use tower_toolcall::turn::Format;
+use tower_toolcall_turn::Format;
 
 use crate::dialect::{self, Call};
 

@@ -52,11 +52,9 @@ pub mod token;
 pub mod tonic;
 #[cfg(feature = "tower")]
 pub(crate) mod tower;
-#[cfg(feature = "turn")]
-pub mod turn;
 
 /// Emits `tool.rejected` for a request that never became a call which a layer sees.
-#[cfg(any(feature = "axum", feature = "turn"))]
+#[cfg(feature = "axum")]
 fn log_refusal(error: &crate::ToolError) {
     let call = crate::ToolCall::new(error.tool().unwrap_or_default());
     let call = match error.call_id() {

@@ -1,10 +1,8 @@
 //! The scripted model, and what it refuses.
 
 use serde_json::{Value, json};
-use tower_toolcall::{
-    result::ToolResult,
-    turn::{Format, Names, ToolDefinition, Turn},
-};
+use tower_toolcall::result::ToolResult;
+use tower_toolcall_turn::{Format, Names, ToolDefinition, Turn};
 
 use crate::{FORMATS, dialect, kit::run, script::Script};
 

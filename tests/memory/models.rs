@@ -1,10 +1,8 @@
 //! Arguments that a model writes as text.
 
 use serde_json::json;
-use tower_toolcall::{
-    ErrorKind,
-    turn::{Format, Turn},
-};
+use tower_toolcall::ErrorKind;
+use tower_toolcall_turn::{Format, Turn};
 
 use crate::{MB, counted, small_values};
 

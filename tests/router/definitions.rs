@@ -132,10 +132,9 @@ fn mcp_clients_see_typed_tools() {
     assert_eq!(weather.input_schema["required"], json!(["city"]));
 }
 
-#[cfg(feature = "turn")]
 #[test]
 fn typed_tools_stand_in_the_request_of_every_provider() {
-    use tower_toolcall::turn::{Format, Names};
+    use tower_toolcall_turn::{Format, Names};
 
     let (router, names) = (router(), Names::new(["forecast", "now", "weather"]));
     for format in [

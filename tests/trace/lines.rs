@@ -523,14 +523,12 @@ async fn a_denial_is_one_line() {
 }
 
 /// S8: what never became a call is a line too: bodies of HTTP requests, and a model's arguments.
-#[cfg(all(feature = "axum", feature = "turn"))]
+#[cfg(feature = "axum")]
 #[tokio::test]
 async fn a_request_that_is_no_call_is_one_line() {
     use axum::{body::Body, http::Request};
-    use tower_toolcall::{
-        axum::Routes,
-        turn::{Format, Turn},
-    };
+    use tower_toolcall::axum::Routes;
+    use tower_toolcall_turn::{Format, Turn};
 
     let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("ok") });
     let stack = ServiceBuilder::new().tool_trace().service(tool);

@@ -107,8 +107,8 @@ mod mcp {
 /// Schema of its arguments.
 ///
 /// A [router](super::RouterBuilder::described_tool) lists it, checks arguments by it
-/// (`Router::schemas`), and a model's request has it (`turn::Format::tools`). Clones share the
-/// texts.
+/// (`Router::schemas`), and a model's request has it (`Format::tools` of `tower-toolcall-turn`).
+/// Clones share the texts.
 #[derive(Clone, Debug)]
 pub struct Definition {
     name: Arc<str>,
@@ -201,12 +201,5 @@ impl From<&rmcp::model::Tool> for Definition {
     fn from(tool: &rmcp::model::Tool) -> Self {
         let description = tool.description.as_deref().unwrap_or("");
         Self::new(&*tool.name, description, Arc::clone(&tool.input_schema))
-    }
-}
-
-#[cfg(feature = "turn")]
-impl<'a> From<&'a Definition> for crate::edge::turn::ToolDefinition<'a> {
-    fn from(of: &'a Definition) -> Self {
-        Self::new(&of.name, &of.schema).with_description(&of.description)
     }
 }

@@ -151,23 +151,17 @@
 //! of a function's arguments is the schema: the router lists it, and a `ValidateLayer` (feature
 //! `validate`) checks by it.
 //!
+#![cfg_attr(all(feature = "schemars", feature = "validate"), doc = "```")]
 #![cfg_attr(
-    all(feature = "schemars", feature = "turn", feature = "validate"),
-    doc = "```"
-)]
-#![cfg_attr(
-    not(all(feature = "schemars", feature = "turn", feature = "validate")),
+    not(all(feature = "schemars", feature = "validate")),
     doc = "```ignore"
 )]
 //! use schemars::JsonSchema;
 //! use serde::Deserialize;
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, ServiceExt};
-//! use tower_toolcall::{
-//!     AnyError, ErrorKind, ServiceBuilderExt, ToolCall,
-//!     router::Router,
-//!     turn::{Format, Names},
-//! };
+//! use tower_toolcall::{AnyError, ErrorKind, ServiceBuilderExt, ToolCall, router::Router};
+//! use tower_toolcall_turn::{Format, Names};
 //!
 //! #[derive(Deserialize, JsonSchema)]
 //! struct Weather {

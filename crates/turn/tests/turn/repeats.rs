@@ -11,8 +11,8 @@ use tower_toolcall::{
     AnyError, ToolCall, ToolError,
     batch::{Parallel, Sequence},
     once::OnceLayer,
-    turn::{Format, Reply, Turn},
 };
+use tower_toolcall_turn::{Format, Reply, Turn};
 
 use crate::kit::{FORMATS, Written, response};
 
@@ -124,7 +124,7 @@ async fn equal_payments_of_two_conversations_are_both_made() {
 /// P5: a turn puts its caller's names on each call, and keeps them when tools are renamed.
 #[test]
 fn a_turn_puts_its_caller_on_each_call() {
-    let names = tower_toolcall::turn::Names::new(["docs/search"]);
+    let names = tower_toolcall_turn::Names::new(["docs/search"]);
     let written = Written::new("c1", &names.to_model("docs/search"), "{}");
     let turn = turn(Format::OpenAiChat, &[written, pay("c2", 1)])
         .with_session_id("s")

@@ -14,13 +14,10 @@ use proptest::{
 };
 use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
-    AnyError, ToolCall,
-    batch::Parallel,
-    circuit_breaker::CircuitBreakerLayer,
-    deadline::DeadlineLayer,
-    timeout::TimeoutLayer,
-    turn::{Assembler, Turn},
+    AnyError, ToolCall, batch::Parallel, circuit_breaker::CircuitBreakerLayer,
+    deadline::DeadlineLayer, timeout::TimeoutLayer,
 };
+use tower_toolcall_turn::{Assembler, Turn};
 
 use crate::kit::{FORMATS, check, response, stream, written};
 

@@ -1,9 +1,7 @@
 //! Turns of all formats: what the providers ask of results holds always.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
-#[cfg(feature = "mcp")]
 mod images;
-#[cfg(feature = "metrics")]
 mod inert;
 mod kit;
 mod recorded;

@@ -3,12 +3,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tower::service_fn;
-use tower_toolcall::{
-    AnyError, ToolCall,
-    batch::Parallel,
-    result::ToolResult,
-    turn::{Assembler, Format, MAX_TOOL_NAME, Names, Turn},
-};
+use tower_toolcall::{AnyError, ToolCall, batch::Parallel, result::ToolResult};
+use tower_toolcall_turn::{Assembler, Format, MAX_TOOL_NAME, Names, Turn};
 
 use crate::kit::{FORMATS, Written, check, limited, response, written};
 

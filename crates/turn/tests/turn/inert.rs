@@ -20,8 +20,8 @@ use tower_toolcall::{
     once::OnceLayer,
     quota::{Quota, QuotaLayer},
     repeat_guard::RepeatGuardLayer,
-    turn::{Format, Turn},
 };
+use tower_toolcall_turn::{Format, Turn};
 use tracing::field::{Field, Visit};
 use tracing_subscriber::{Layer, layer::Context, prelude::*};
 

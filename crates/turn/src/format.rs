@@ -1,15 +1,15 @@
 //! Where each format has its calls, and what it makes of a result.
 
 use serde_json::{Map, Value, json};
+use tower_toolcall::ModelPart;
 
-use super::{
+use crate::{
     reply::TurnError,
     tools::{MAX_TOOL_NAME, is_allowed},
 };
-use crate::{
-    answer::{ModelPart, is_base64, type_of},
-    text::limited::LEVELS,
-};
+
+/// More levels than any JSON parser takes.
+pub(crate) const LEVELS: usize = 128;
 
 /// The longest image that goes to a model, in bytes of Base64: the least that a provider takes.
 const MAX_IMAGE: usize = 5_000_000;
@@ -445,6 +445,30 @@ impl Format {
             Self::Anthropic | Self::Bedrock => "input",
         }
     }
+}
+
+/// How files begin, in Base64.
+const BEGINNINGS: [(&str, &str); 5] = [
+    ("iVBORw0KGgo", "image/png"),
+    ("/9j/", "image/jpeg"),
+    ("R0lGOD", "image/gif"),
+    ("UklGR", "image/webp"),
+    ("JVBERi0", "application/pdf"),
+];
+
+/// The media type of a file, by how it begins.
+fn type_of(base64: &str) -> Option<&'static str> {
+    let found = BEGINNINGS
+        .iter()
+        .find(|(begin, _)| base64.starts_with(begin));
+    found.map(|(_, mime_type)| *mime_type)
+}
+
+/// Returns whether a text is Base64 as RFC 4648 has it, without line breaks.
+fn is_base64(text: &str) -> bool {
+    let digits = text.trim_end_matches('=');
+    let is_digit = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'-' | b'_');
+    !digits.is_empty() && text.len() - digits.len() <= 2 && digits.bytes().all(is_digit)
 }
 
 /// Where a call of chat completions has its name and its arguments.

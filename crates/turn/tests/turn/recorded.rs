@@ -1,10 +1,8 @@
 //! Responses that providers sent, from the tests of their own SDKs; each file says which.
 
 use serde_json::{Value, json};
-use tower_toolcall::{
-    result::ToolResult,
-    turn::{Assembler, Format, Turn},
-};
+use tower_toolcall::result::ToolResult;
+use tower_toolcall_turn::{Assembler, Format, Turn};
 
 use crate::kit::check;
 

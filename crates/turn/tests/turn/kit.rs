@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use tower_toolcall::turn::Format;
+use tower_toolcall_turn::Format;
 
 pub(crate) const FORMATS: [Format; 5] = [
     Format::OpenAiChat,

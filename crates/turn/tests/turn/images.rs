@@ -4,12 +4,9 @@ use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, Resource, Reso
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
-    BoxError, ModelText, ToolCall,
-    batch::Parallel,
-    fit::FitLayer,
-    mcp::McpClassifier,
-    turn::{Format, Turn},
+    BoxError, ModelText, ToolCall, batch::Parallel, fit::FitLayer, mcp::McpClassifier,
 };
+use tower_toolcall_turn::{Format, Turn};
 
 use crate::kit::FORMATS;
 

@@ -1,5 +1,5 @@
-//! A model's turn: its tool calls as [`ToolCall`](crate::ToolCall)s, and their results as the
-//! provider's next message.
+//! Reads a model's tool calls as [`ToolCall`](tower_toolcall::ToolCall)s, and writes their results
+//! as the provider's next message.
 //!
 //! A [`Turn`] is read from the JSON of a response, whichever client fetched it, or put together
 //! from a stream by an [`Assembler`]. Its answer has **exactly one result for each call**, in the
@@ -14,11 +14,8 @@
 //! use serde::Deserialize;
 //! use serde_json::{Value, json};
 //! use tower::service_fn;
-//! use tower_toolcall::{
-//!     AnyError, BoxError, ReplaySafety, ToolCall,
-//!     batch::Parallel,
-//!     turn::{Format, Turn},
-//! };
+//! use tower_toolcall::{AnyError, BoxError, ReplaySafety, ToolCall, batch::Parallel};
+//! use tower_toolcall_turn::{Format, Turn};
 //!
 //! # async fn ask(messages: &[Value]) -> Result<Value, BoxError> {
 //! #     let text = |reason, text| Ok(json!({ "stop_reason": reason, "content": [{ "type": "text", "text": text }] }));
@@ -55,7 +52,7 @@
 //!     let turn = Turn::read(Format::Anthropic, &ask(&messages).await?)?
 //!         // What `once`, `cache`, `repeat_guard` and quotas tell conversations apart by.
 //!         .with_session_id("chat 17")
-//!         // Tools that only read may run twice: then retries repeat them, and `once` does not answer for them.
+//!         // Tools that only read may run twice: retries repeat them, and `once` does not answer.
 //!         .map_calls(|call| match call.tool() {
 //!             "weather" => call.with_replay_safety(ReplaySafety::Safe),
 //!             _ => call,
@@ -91,7 +88,7 @@
 //! [`map_calls`](Turn::map_calls) whatever else they need: a subject's token, for example.
 //!
 //! To do something between, run [`Turn::calls`] in any way, and give the
-//! [`ToolResult`](crate::ToolResult)s to [`Turn::answer`] in any order.
+//! [`ToolResult`](tower_toolcall::ToolResult)s to [`Turn::answer`] in any order.
 //!
 //! # Formats
 //!
@@ -124,7 +121,7 @@
 //! They are PNG, JPEG, WebP and (but for Gemini) GIF, of at most 5,000,000 bytes of Base64. For any
 //! other, for one of a failed call, and for sounds, files and links there is a line: `[image left
 //! out: image/tiff, 67,500 bytes]`. An answer of another type has images if its
-//! [`ModelText::model_parts`](crate::ModelText::model_parts) has.
+//! [`ModelText::model_parts`](tower_toolcall::ModelText::model_parts) has.
 //!
 //! # What is changed in what the model said
 //!
@@ -149,9 +146,9 @@
 //! # Calls that cannot run
 //!
 //! A call whose arguments are no JSON object, or that has no name, is answered with
-//! [`InvalidInput`](crate::ErrorKind::InvalidInput) and does not run: [`Turn::invalid`]. No layer
-//! sees it, so the turn emits `tool.rejected` for it, at INFO, and metrics do not count it. Blank
-//! arguments are none.
+//! [`InvalidInput`](tower_toolcall::ErrorKind::InvalidInput) and does not run: [`Turn::invalid`].
+//! No layer sees it, so the turn emits `tool.rejected` for it, at INFO, and metrics do not count it.
+//! Blank arguments are none.
 //!
 //! A response that lacks its end may have lost arguments. So none of its calls runs without
 //! arguments, and the last one does not run at all: of an object that the limit of length has cut,
@@ -162,8 +159,20 @@
 //! # Bounds
 //!
 //! [`MAX_CALLS`] in a turn, [`MAX_BYTES`] of a stream, 128 levels. More is a [`TurnError`].
-//! Arguments that come as text have at most [`MAX_VALUES`](crate::MAX_VALUES) values in all calls
-//! of a turn: a call beyond that is [invalid](Turn::invalid), and its arguments are not parsed.
+//! Arguments that come as text have at most [`MAX_VALUES`](tower_toolcall::MAX_VALUES) values in
+//! all calls of a turn: a call beyond that is [invalid](Turn::invalid), and its arguments are not
+//! parsed.
+//!
+//! # Features
+//!
+//! Both are off by default, and give [`Format::tools`] another list to take.
+//!
+//! | feature | `Into<ToolDefinition>` |
+//! |---|---|
+//! | `router` | definitions of a `tower_toolcall::router::Router` |
+//! | `rmcp` | tools in the list of an MCP server |
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod assembler;
 mod format;
 mod read;
@@ -185,3 +194,7 @@ pub const MAX_CALLS: usize = 256;
 
 /// The most that an [`Assembler`] takes, in bytes of JSON: 16 MiB of texts, blocks and fragments.
 pub const MAX_BYTES: u64 = 16 << 20;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tower_toolcall::turn::{Assembler, Format, Turn};
+use tower_toolcall_turn::{Assembler, Format, Turn};
 
 use crate::kit::{FORMATS, Written, response, stream};
 

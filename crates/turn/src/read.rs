@@ -1,30 +1,28 @@
 use std::{
     borrow::Cow,
     collections::{HashMap, hash_map::Entry},
+    fmt,
     hash::{BuildHasher, RandomState},
     sync::Arc,
 };
 
 use serde_json::{Map, Value, json};
+use tower_service::Service;
+use tower_toolcall::{
+    Classify, ErrorKind, Event, Identity, MAX_VALUES, ModelText, ToolCall, ToolError, ToolResult,
+    batch::Parallel, call::ValueCounter, event::Listener,
+};
 
-use super::{
+use crate::{
     MAX_CALLS,
     format::{End, Fields, Format},
     reply::{Reply, TurnError},
     tools::{self, Names},
 };
-use crate::{
-    answer::ModelText,
-    call::{Identity, MAX_VALUES, ToolCall},
-    edge::log_refusal,
-    error::{ErrorKind, ToolError},
-    result::ToolResult,
-    text::values,
-};
 
 /// What a model sent in one response: its calls, and what has to go back with their results.
 ///
-/// See the [module docs](super) for an example.
+/// See the [crate docs](crate) for an example.
 #[derive(Clone)]
 #[must_use]
 pub struct Turn {
@@ -78,7 +76,7 @@ impl Turn {
     ///
     /// ```
     /// # use serde_json::json;
-    /// # use tower_toolcall::turn::{Format, Turn, TurnError};
+    /// # use tower_toolcall_turn::{Format, Turn, TurnError};
     /// # fn main() -> Result<(), TurnError> {
     /// # let response = json!({ "content": [
     /// #     { "type": "tool_use", "id": "toolu_1", "name": "weather", "input": { "city": "Oslo" } },
@@ -163,7 +161,7 @@ impl Turn {
             let arguments = made.as_ref().ok().map(ToolCall::arguments);
             format.set_arguments(call, &fields.arguments, arguments);
             let error = made.as_ref().err().cloned();
-            error.iter().for_each(log_refusal);
+            error.iter().for_each(|error| log_refusal(&bare, error));
             slots.push(Slot {
                 id,
                 name: fields.name,
@@ -232,7 +230,7 @@ impl Turn {
     ///
     /// Each is the [text for the model](ToolResult::model_text), marked as an error unless the call
     /// was a success, where the format has a mark. [Images](ModelText::model_parts) of a success
-    /// are the provider's own blocks, see [images](super#images). A call without a result is
+    /// are the provider's own blocks, see [images](crate#images). A call without a result is
     /// answered as cancelled. A second result of a call and one of an unknown call are
     /// [refused](Reply::refused).
     pub fn answer<T: ModelText>(self, results: impl IntoIterator<Item = ToolResult<T>>) -> Reply {
@@ -276,11 +274,12 @@ impl Turn {
     /// # Cancel safety
     ///
     /// Dropping the future cancels the calls, and the turn is lost. To answer with what there is,
-    /// run a clone's [calls](Self::calls) and [cancel](crate::batch::Running::cancel) that.
-    pub async fn run<S, C>(self, parallel: &crate::batch::Parallel<S, C>) -> Reply
+    /// run a clone's [calls](Self::calls) and
+    /// [cancel](tower_toolcall::batch::Running::cancel) that.
+    pub async fn run<S, C>(self, parallel: &Parallel<S, C>) -> Reply
     where
-        S: tower_service::Service<ToolCall, Response: ModelText, Error: Into<ToolError>> + Clone,
-        C: crate::outcome::Classify<S::Response> + Clone,
+        S: Service<ToolCall, Response: ModelText, Error: Into<ToolError>> + Clone,
+        C: Classify<S::Response> + Clone,
     {
         let results = parallel.run(self.calls()).await;
         self.answer(results)
@@ -304,13 +303,22 @@ impl Slot {
     }
 }
 
-crate::text::debug_fields! {
-    /// Shows names and sizes, never arguments.
-    {} |this| Turn {
-        format: this.format,
-        said: this.said.len(),
-        calls: this.slots.iter().map(|slot| &slot.call).collect::<Vec<_>>(),
+/// Shows names and sizes, never arguments.
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let calls: Vec<_> = self.slots.iter().map(|slot| &slot.call).collect();
+        f.debug_struct("Turn")
+            .field("format", &self.format)
+            .field("said", &self.said.len())
+            .field("calls", &calls)
+            .finish()
     }
+}
+
+/// Emits `tool.rejected` for a call that no layer sees.
+fn log_refusal(call: &ToolCall, error: &ToolError) {
+    let call = call.info();
+    Listener::default().tell(&Event::not_started(&call, error.kind()).with_error(error));
 }
 
 /// The call with its arguments, unless there is a problem with it already. `left` are the values
@@ -333,7 +341,7 @@ fn made(
         Value::String(text) if fields.is_custom => bare.with_json(json!({ "input": text })),
         _ if fields.is_custom => invalid("the input of this tool is a text".into()),
         Value::String(text) => {
-            let count = values::ValueCounter::default().add(text.as_bytes());
+            let count = ValueCounter::default().add(text.as_bytes());
             let Some(rest) = left.checked_sub(count) else {
                 let text = "the arguments of all calls of the turn have more than";
                 return invalid(format!("{text} {MAX_VALUES} values").into());

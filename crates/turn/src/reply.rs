@@ -2,8 +2,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::{MAX_BYTES, MAX_CALLS, assembler::MAX_BLOCKS};
-use crate::text::limited::LEVELS;
+use crate::{MAX_BYTES, MAX_CALLS, assembler::MAX_BLOCKS, format::LEVELS};
 
 /// What goes back to the provider after a turn: what the model said, and exactly one result for
 /// each of its calls.
@@ -41,12 +40,14 @@ impl Reply {
     }
 }
 
-crate::text::debug_fields! {
-    /// Shows sizes, never what was said.
-    {} |this| Reply {
-        said: this.said.len(),
-        results: this.results.len(),
-        refused: this.refused.len(),
+/// Shows sizes, never what was said.
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply")
+            .field("said", &self.said.len())
+            .field("results", &self.results.len())
+            .field("refused", &self.refused.len())
+            .finish()
     }
 }
 

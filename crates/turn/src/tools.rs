@@ -6,8 +6,10 @@ use std::{
 };
 
 use serde_json::{Map, Value, json};
+#[cfg(feature = "router")]
+use tower_toolcall::router::Definition;
 
-use super::format::Format;
+use crate::format::Format;
 
 /// A tool as the model is told of it.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +59,16 @@ impl<'a> ToolDefinition<'a> {
     }
 }
 
+/// A tool of this program, by its definition in a router.
+#[cfg(feature = "router")]
+impl<'a> From<&'a Definition> for ToolDefinition<'a> {
+    fn from(of: &'a Definition) -> Self {
+        Self::new(of.name(), of.schema()).with_description(of.description())
+    }
+}
+
 /// A tool of an MCP server's list.
-#[cfg(feature = "mcp")]
+#[cfg(feature = "rmcp")]
 impl<'a> From<&'a rmcp::model::Tool> for ToolDefinition<'a> {
     fn from(tool: &'a rmcp::model::Tool) -> Self {
         Self {
@@ -70,7 +80,7 @@ impl<'a> From<&'a rmcp::model::Tool> for ToolDefinition<'a> {
 }
 
 impl Format {
-    /// The tools of a request, under the names that [`Turn::with_names`](super::Turn::with_names)
+    /// The tools of a request, under the names that [`Turn::with_names`](crate::Turn::with_names)
     /// maps back: the value of its field `tools`, and of `toolConfig` in Bedrock's. Some providers
     /// refuse an empty list: leave the field out then.
     ///
@@ -80,7 +90,7 @@ impl Format {
     ///
     /// ```
     /// use serde_json::{Map, json};
-    /// use tower_toolcall::turn::{Format, Names, ToolDefinition};
+    /// use tower_toolcall_turn::{Format, Names, ToolDefinition};
     ///
     /// let schema = Map::from_iter([("type".to_owned(), json!("object"))]);
     /// let search = ToolDefinition::new("docs/search", &schema).with_description("Searches the docs");
@@ -145,7 +155,7 @@ pub const MAX_TOOL_NAME: usize = 64;
 /// whichever other tools there are.
 ///
 /// ```
-/// use tower_toolcall::turn::Names;
+/// use tower_toolcall_turn::Names;
 ///
 /// let names = Names::new(["docs/search", "docs__search"]);
 /// assert_eq!(names.to_model("docs__search"), "docs__search");

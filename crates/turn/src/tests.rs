@@ -1,14 +1,10 @@
-//! Rules of single formats; what holds for all of them is in `tests/turn`.
+//! Rules of single formats; what holds for all of them is in `tests`.
 
 use serde_json::{Value, json};
 use tower::{Layer as _, ServiceExt as _};
+use tower_toolcall::{ErrorKind, ToolCall, ToolError, ToolResult, result::ToolResultLayer};
 
 use super::{Assembler, Format, MAX_CALLS, Names, ToolDefinition, Turn, TurnError};
-use crate::{
-    call::ToolCall,
-    error::{ErrorKind, ToolError},
-    result::{ToolResult, ToolResultLayer},
-};
 
 /// No result at all.
 fn unanswered(turn: Turn) -> Vec<Value> {
@@ -625,7 +621,8 @@ fn a_turn_and_a_stream_are_bounded() {
         Assembler::new(Format::OpenAiChat).push(&deep),
         Err(TurnError::TooDeep)
     );
-    crate::call::dismantle(deep);
+    // Dropping it would recurse.
+    std::mem::forget(deep);
 }
 
 #[test]

@@ -1,16 +1,16 @@
 //! Streams: chunks in, a turn out.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 use serde_json::{Map, Value, json};
+use tower_toolcall::{Answer, ToolCall};
 
-use super::{
+use crate::{
     MAX_BYTES,
     format::{CUSTOM_TOOL_CALL, End, Format, check_depth},
     read::Turn,
     reply::TurnError,
 };
-use crate::{answer::Answer, call::MAX_VALUES, text::values};
 
 /// The most blocks, items, parts or calls of a stream.
 pub(super) const MAX_BLOCKS: usize = 1024;
@@ -24,7 +24,7 @@ pub(super) const MAX_BLOCKS: usize = 1024;
 ///
 /// ```
 /// use serde_json::json;
-/// use tower_toolcall::turn::{Assembler, Format};
+/// use tower_toolcall_turn::{Assembler, Format};
 ///
 /// let mut assembler = Assembler::new(Format::OpenAiChat);
 /// for call in [
@@ -38,7 +38,7 @@ pub(super) const MAX_BLOCKS: usize = 1024;
 ///
 /// let turn = assembler.finish()?;
 /// assert_eq!(turn.calls().next().unwrap().arguments()["city"], "Oslo");
-/// # Ok::<_, tower_toolcall::turn::TurnError>(())
+/// # Ok::<_, tower_toolcall_turn::TurnError>(())
 /// ```
 #[must_use]
 pub struct Assembler {
@@ -92,7 +92,7 @@ impl Assembler {
     }
 
     /// The turn. One whose stream broke off is [cut](Turn::is_cut), and has no
-    /// [call](super#calls-that-cannot-run) that may lack arguments.
+    /// [call](crate#calls-that-cannot-run) that may lack arguments.
     ///
     /// # Errors
     ///
@@ -470,10 +470,10 @@ impl Block {
                     None => &mut value,
                 };
                 if let Some(call) = holder.as_object_mut() {
-                    let fits = !values::are_more_than(MAX_VALUES, self.json.as_bytes());
-                    let input = fits.then(|| serde_json::from_str(&self.json).ok());
-                    let input = input.flatten().filter(Value::is_object);
-                    call.insert("input".into(), input.unwrap_or_else(|| json!({})));
+                    // Parsed within the bounds of arguments.
+                    let parsed = ToolCall::new("").with_json_str(&self.json);
+                    let input = parsed.map(|call| call.arguments().clone());
+                    call.insert("input".into(), input.unwrap_or_default().into());
                 }
             }
         }
@@ -481,13 +481,15 @@ impl Block {
     }
 }
 
-crate::text::debug_fields! {
-    /// Shows sizes, never what was said.
-    {} |this| Assembler {
-        format: this.format,
-        blocks: this.blocks.len(),
-        bytes: this.bytes,
-        ended: this.end != End::BrokenOff,
+/// Shows sizes, never what was said.
+impl fmt::Debug for Assembler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Assembler")
+            .field("format", &self.format)
+            .field("blocks", &self.blocks.len())
+            .field("bytes", &self.bytes)
+            .field("ended", &(self.end != End::BrokenOff))
+            .finish()
     }
 }
 
