@@ -338,24 +338,19 @@ mod router {
             .unwrap();
         let mut svc = router;
         let mut measure = |keep: bool| {
-            let call = call(calls().remove(1)).renamed(name);
+            let call = named(name, &call(calls().remove(1)));
             let _kept = keep.then(|| call.clone());
             allocation_counter::measure(|| drive(&mut svc, call)).count_total
         };
         [measure(false), measure(true)]
     }
 
-    trait Renamed {
-        fn renamed(&self, name: &str) -> ToolCall;
-    }
-    impl Renamed for ToolCall {
-        fn renamed(&self, name: &str) -> ToolCall {
-            let arguments = self.arguments().clone();
-            let call = ToolCall::new(name).with_arguments(arguments);
-            match self.server() {
-                Some(server) => call.with_server(server),
-                None => call,
-            }
+    /// A new call with the same arguments and server.
+    fn named(name: &str, old: &ToolCall) -> ToolCall {
+        let call = ToolCall::new(name).with_arguments(old.arguments().clone());
+        match old.server() {
+            Some(server) => call.with_server(server),
+            None => call,
         }
     }
 
@@ -381,7 +376,7 @@ mod router {
             .build()
             .unwrap();
         let [_, second] = [(); 2].map(|()| {
-            let call = calls().remove(1).renamed("docs__search");
+            let call = named("docs__search", &calls().remove(1));
             allocation_counter::measure(|| drive(&mut svc, call)).count_total
         });
         assert_eq!(second, 2);
