@@ -24,7 +24,7 @@
 //! | `tool.start` | DEBUG | trace | `agent_id`, `timeout_ms` (in force, [if the layer knows it](crate::trace::TraceLayer::with_timeout_fn), else the call's own), `deadline_ms` |
 //! | `tool.success` | INFO | trace | `duration_ms`, `attempts`, `reused`, `max_attempts`, `output_bytes` |
 //! | `tool.failure` | [by kind](crate::trace#levels) | trace | `code`, `error`, `duration_ms`, `attempts`, `reused`, `max_attempts`, `output_bytes`, `status` |
-//! | `tool.rejected` | INFO | trace, identity, axum, `turn` | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `retry_after_ms` |
+//! | `tool.rejected` | INFO | trace, identity, axum, `tower-toolcall-turn` | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `retry_after_ms` |
 //! | `tool.timeout` | WARN | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `timeout_ms`, `configured_timeout_ms` |
 //! | `tool.skipped` | WARN | trace, batch | `code`, `error`, `duration_ms` |
 //! | `tool.policy` | INFO if asked for and approved, else DEBUG | policy | `decision`, `rule`, `agent_id`, `error`. WARN when a rule is set that can never decide: `error`, and no others |

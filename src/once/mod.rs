@@ -20,9 +20,9 @@
 //! [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety) and
 //! `assume_replay_safe` do not count here.
 //!
-//! In a loop over a model's turns the same stands in [`Turn::map_calls`](crate::turn#example)
-//! (feature `turn`); in a file of settings it is `replay_safe = true` under `[tools.order_status]`;
-//! an identity layer takes it from a server whose annotations are trusted.
+//! In a loop over a model's turns the same stands in `Turn::map_calls` of `tower-toolcall-turn`;
+//! in a file of settings it is `replay_safe = true` under `[tools.order_status]`; an identity layer
+//! takes it from a server whose annotations are trusted.
 //!
 //! The line that [`trace`](crate::trace) writes for a call that was answered from memory has
 //! `reused=true`. The event `tool.reused`, at DEBUG, has the layer.
@@ -73,7 +73,7 @@
 //!
 //! Calls are compared with those of their principal: the subject (the token of
 //! `ToolCall::with_subject_token`, feature `token`), else the agent id, else the session id. A
-//! `Turn` (feature `turn`) sets them: `with_session_id`, `with_agent_id`. **Calls without a
+//! `Turn` of `tower-toolcall-turn` sets them: `with_session_id`, `with_agent_id`. **Calls without a
 //! principal are compared with each other**. The first of them is the event `tool.inert`, at WARN,
 //! and [`OnceLayer::inert`] counts them. In a program of a single user that is right: say so with
 //! [`shared`](OnceBuilder::shared).
