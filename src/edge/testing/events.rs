@@ -9,14 +9,9 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use super::{MAX_EVENTS, script::lock};
-use crate::{
-    call::{Observation, ToolCall},
-    error::ToolError,
-    event::{Event, Listen},
-    text::Bounded,
-};
+use crate::{Event, Listen, Observation, ToolCall, ToolError};
 
-/// How much of an event is printed, in bytes.
+/// How much of an event is printed, in characters.
 const MAX_LINE: usize = 1 << 10;
 
 /// A listener that records events: their names, or what [`pick`](Self::pick) takes from them.
@@ -29,7 +24,7 @@ const MAX_LINE: usize = 1 << 10;
 /// # Limits
 ///
 /// The first [`MAX_EVENTS`] that are picked are recorded, and the first as many of all events are
-/// printed, up to 1 KiB each. The rest is counted: an [`assert`](Self::assert) fails if something
+/// printed, up to 1,024 characters each. The rest is counted: an [`assert`](Self::assert) fails if something
 /// that was picked is not recorded.
 ///
 /// # Clone
@@ -187,7 +182,7 @@ impl<T: Send> Listen for Shared<T> {
         let logged = Logged {
             at: self.since.elapsed(),
             name: event.name(),
-            text: Bounded::print(MAX_LINE, &format_args!("{event:?}")),
+            text: format!("{event:?}").chars().take(MAX_LINE).collect(),
         };
         let mut heard = lock(&self.heard);
         heard.count += 1;

@@ -1,5 +1,6 @@
 use std::{
     collections::VecDeque,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
 };
@@ -12,11 +13,7 @@ use super::{
     MAX_CALLS,
     step::{Step, StepFuture},
 };
-use crate::{
-    call::ToolCall,
-    error::{ErrorKind, ToolError},
-    text::Short,
-};
+use crate::{ErrorKind, ToolCall, ToolError};
 
 /// A tool that follows a list, one [`Step`] for each call, and records the calls that it got.
 ///
@@ -85,7 +82,8 @@ impl<Res> Script<Res> {
     /// what these keep alive, they are kept until the last clone of the script is dropped.
     pub fn calls(&self) -> Vec<ToolCall> {
         let tally = lock(&self.tally);
-        tally.calls.iter().map(|(call, _)| call.clone()).collect()
+        let calls = tally.calls.iter();
+        calls.map(|(call, _)| ToolCall::clone(call)).collect()
     }
 
     /// When they came.
@@ -118,14 +116,14 @@ impl<Res> Script<Res> {
 impl<Res: Clone> Script<Res> {
     /// Records a call and gives its step: under one lock, so that calls have their steps in the
     /// order of the record.
-    fn next(&self, call: &ToolCall) -> Step<Res> {
+    fn next(&self, call: &Arc<ToolCall>) -> Step<Res> {
         let mut list = lock(&self.list);
         let n = lock(&self.tally).record(call);
         match (list.steps.pop_front(), &list.then) {
             (Some(step), _) => step,
             (None, Some(step)) => step.clone(),
             (None, None) => {
-                let tool = Short::name(call.tool());
+                let tool = call.tool();
                 let message = format!("the script has no answer for call {n} (`{tool}`)");
                 Step::error(ToolError::new(ErrorKind::Internal, message))
             }
@@ -143,6 +141,8 @@ impl<Res: Clone> Service<ToolCall> for Script<Res> {
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
+        // Shared, because a clone would mark the call as copied.
+        let call = Arc::new(call);
         let step = self.next(&call);
         StepFuture::new(step, call, Some(Running::begin(&self.tally)))
     }
@@ -157,13 +157,15 @@ impl<Res> Clone for Script<Res> {
     }
 }
 
-crate::text::debug_fields! {
-    {Res} |this| Script<Res> {
-        left: this.left(),
-        count: this.count(),
-        in_flight: this.in_flight(),
-        cancelled: this.cancelled(),
-        ..
+/// Shows the counters, never an answer.
+impl<Res> fmt::Debug for Script<Res> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Script")
+            .field("left", &self.left())
+            .field("count", &self.count())
+            .field("in_flight", &self.in_flight())
+            .field("cancelled", &self.cancelled())
+            .finish_non_exhaustive()
     }
 }
 
@@ -175,7 +177,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     /// The first [`MAX_CALLS`], and when they came.
-    pub(super) calls: Vec<(ToolCall, Instant)>,
+    pub(super) calls: Vec<(Arc<ToolCall>, Instant)>,
     pub(super) count: u64,
     pub(super) in_flight: usize,
     pub(super) most_in_flight: usize,
@@ -184,10 +186,10 @@ pub(super) struct Tally {
 
 impl Tally {
     /// Which call it is, from 1.
-    pub(super) fn record(&mut self, call: &ToolCall) -> u64 {
+    pub(super) fn record(&mut self, call: &Arc<ToolCall>) -> u64 {
         self.count += 1;
         if self.calls.len() < MAX_CALLS {
-            self.calls.push((call.copy(), Instant::now()));
+            self.calls.push((Arc::clone(call), Instant::now()));
         }
         self.count
     }

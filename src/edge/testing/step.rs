@@ -1,5 +1,6 @@
 use std::{
     borrow::Cow,
+    fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -13,10 +14,7 @@ use serde_json::Value;
 use tokio::time::{Sleep, sleep};
 
 use super::script::Running;
-use crate::{
-    call::ToolCall,
-    error::{ErrorKind, ToolError},
-};
+use crate::{ErrorKind, ToolCall, ToolError};
 
 /// What a scripted tool does with one call: see [`Script`](super::Script).
 ///
@@ -171,12 +169,14 @@ impl<Res> Act<Res> {
     }
 }
 
-crate::text::debug_fields! {
-    /// Shows what it does, never the answer.
-    {Res} |this| Step<Res> {
-        act: this.act.name(),
-        after: this.after,
-        progress: this.progress,
+/// Shows what it does, never the answer.
+impl<Res> fmt::Debug for Step<Res> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Step")
+            .field("act", &self.act.name())
+            .field("after", &self.after)
+            .field("progress", &self.progress)
+            .finish()
     }
 }
 
@@ -187,7 +187,7 @@ pin_project! {
     pub struct StepFuture<Res> {
         // `None` once it has ended.
         step: Option<Step<Res>>,
-        call: ToolCall,
+        call: Arc<ToolCall>,
         #[pin]
         wait: Option<Sleep>,
         // Whether progress is reported at the end of the wait.
@@ -200,7 +200,11 @@ impl<Res> StepFuture<Res> {
     /// # Panics
     ///
     /// If the step says so.
-    pub(super) fn new(step: Step<Res>, call: ToolCall, mut running: Option<Running>) -> Self {
+    pub(super) fn new(
+        step: Step<Res>,
+        call: impl Into<Arc<ToolCall>>,
+        mut running: Option<Running>,
+    ) -> Self {
         if let Act::PanicInCall(text) = &step.act {
             if let Some(running) = &mut running {
                 running.end();
@@ -209,7 +213,7 @@ impl<Res> StepFuture<Res> {
         }
         Self {
             step: Some(step),
-            call,
+            call: call.into(),
             wait: None,
             reports: false,
             running,
@@ -255,6 +259,11 @@ impl<Res> Future for StepFuture<Res> {
     }
 }
 
-crate::text::debug_fields! {
-    {Res} |this| StepFuture<Res> { step: this.step, call: this.call, .. }
+impl<Res> fmt::Debug for StepFuture<Res> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepFuture")
+            .field("step", &self.step)
+            .field("call", &self.call)
+            .finish_non_exhaustive()
+    }
 }
