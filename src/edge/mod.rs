@@ -28,8 +28,7 @@ mod names;
     feature = "http-tool",
     feature = "mcp",
     feature = "router",
-    feature = "settings",
-    feature = "testing"
+    feature = "settings"
 ))]
 mod nearest;
 #[cfg(feature = "otel")]

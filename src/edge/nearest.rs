@@ -67,7 +67,7 @@ impl<'a> Nearest<'a> {
     }
 
     /// A tool of a server: its flat name, and its own part of it.
-    #[cfg(any(feature = "router", feature = "settings", feature = "testing"))]
+    #[cfg(any(feature = "router", feature = "settings"))]
     pub(in crate::edge) fn offer(&mut self, flat: &str, bare: &str) -> ControlFlow<()> {
         self.look_at(flat, bare, true)
     }

@@ -1,11 +1,12 @@
 use std::{
-    collections::{HashMap, VecDeque},
-    fmt::Write as _,
+    collections::{BTreeSet, HashMap, VecDeque},
+    fmt::{self, Write as _},
     sync::{Arc, Mutex},
     task::{Context, Poll},
 };
 
 use serde_json::Value;
+use strsim::osa_distance;
 use tower_service::Service;
 
 use super::{
@@ -14,16 +15,19 @@ use super::{
     script::lock,
     step::{Step, StepFuture},
 };
-use crate::{
-    call::ToolCall,
-    config::{ConfigError, refuse_if},
-    edge::nearest::Nearest,
-    error::{ErrorKind, ToolError},
-    text::Short,
-};
+use crate::{ConfigError, ErrorKind, ToolCall, ToolError, redact::Rules};
 
 /// How many places a text names.
 const MAX_SHOWN: usize = 5;
+
+/// How much of a member's name is shown, in characters.
+const MAX_KEY: usize = 64;
+
+/// How many tools are named that may have been meant.
+const MAX_NEAR: usize = 3;
+
+/// How many tools are compared with one that is not known.
+const MAX_COMPARED: usize = 1_000;
 
 /// A tool that answers calls as they were answered when a [`Capture`](super::Capture) wrote them
 /// down.
@@ -90,8 +94,10 @@ impl Replay {
     /// The first line that is not of a capture: `line 3`, from 1. And `lines`, if there are more
     /// than [`MAX_LINES`].
     pub fn from_lines(text: &str) -> Result<Self, ConfigError> {
-        let reason = format!("there are more than {MAX_LINES}");
-        refuse_if(text.lines().count() > MAX_LINES, "lines", reason)?;
+        if text.lines().count() > MAX_LINES {
+            let reason = format!("there are more than {MAX_LINES}");
+            return Err(ConfigError::new("lines", reason));
+        }
         let mut calls = Calls::new();
         for (n, line) in text.lines().enumerate() {
             if line.trim().is_empty() {
@@ -175,21 +181,38 @@ fn unknown_tool(asked: &Asked, calls: &Calls) -> String {
     if calls.keys().any(|known| known.name() == name) {
         return format!("has calls of `{name}`, but with another division into server and tool");
     }
-    let mut nearest = Nearest::to(&name, &asked.tool);
-    for known in calls.keys() {
-        let flow = match known.server {
-            Some(_) => nearest.offer(&known.name(), &known.tool),
-            None => nearest.offer_local(&known.tool),
-        };
-        if flow.is_break() {
-            break;
-        }
-    }
-    let near = nearest.into_names();
+    let near = near(asked, calls);
     match near.is_empty() {
         true => format!("has no call of `{name}`"),
         false => format!("has no call of `{name}`; near it: `{}`", near.join("`, `")),
     }
+}
+
+/// The tools whose names are near, the nearest first.
+fn near(asked: &Asked, calls: &Calls) -> Vec<String> {
+    let tools: BTreeSet<_> = calls
+        .keys()
+        .map(|known| (known.name(), &known.tool))
+        .collect();
+    let mut near: Vec<_> = tools
+        .into_iter()
+        .take(MAX_COMPARED)
+        .filter_map(|(name, tool)| {
+            let distances = [distance(&asked.name(), &name), distance(&asked.tool, tool)];
+            Some((distances.into_iter().flatten().min()?, name))
+        })
+        .collect();
+    near.sort();
+    near.into_iter()
+        .map(|(_, name)| name)
+        .take(MAX_NEAR)
+        .collect()
+}
+
+/// How many edits lie between two names, if these are at most a third of the longer one.
+fn distance(a: &str, b: &str) -> Option<usize> {
+    let longer = a.chars().count().max(b.chars().count());
+    Some(osa_distance(a, b)).filter(|edits| *edits <= (longer / 3).max(1))
 }
 
 impl Service<ToolCall> for Replay {
@@ -206,9 +229,13 @@ impl Service<ToolCall> for Replay {
     }
 }
 
-crate::text::debug_fields! {
-    /// Shows how much is left, never an answer.
-    {} |this| Replay { left: this.left(), .. }
+/// Shows how much is left, never an answer.
+impl fmt::Debug for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replay")
+            .field("left", &self.left())
+            .finish_non_exhaustive()
+    }
 }
 
 /// How many places are looked for; as many differences count as very different.
@@ -233,7 +260,7 @@ fn look(a: &Value, b: &Value, at: &mut String, found: &mut Vec<String>) {
             for key in a.keys().chain(added) {
                 let dot = if end == 0 { "" } else { "." };
                 // Writing to a string does not fail.
-                let _ = write!(at, "{dot}{}", Short::name(key));
+                let _ = write!(at, "{dot}{}", Rules::default().text(key, MAX_KEY));
                 match (a.get(key), b.get(key)) {
                     (Some(a), Some(b)) => look(a, b, at, found),
                     _ => note(at, found),
