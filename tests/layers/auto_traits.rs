@@ -85,7 +85,7 @@ assert_impl_all!(testing::FaultFuture<Svc, Tool>: Send, Sync);
 assert_impl_all!(testing::Capture: Send, Sync, Unpin, Clone);
 assert_impl_all!(testing::CaptureLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(testing::CaptureService<Svc>: Send, Sync, Unpin, Clone);
-assert_impl_all!(testing::CaptureFuture<Tool>: Send, Sync);
+assert_impl_all!(testing::CaptureFuture<Svc, Tool>: Send, Sync);
 assert_impl_all!(testing::Replay: Send, Sync, Unpin, Clone);
 assert_impl_all!(testing::Events<()>: Send, Sync, Unpin, Clone);
 assert_impl_all!(testing::RecordSnapshot: Send, Sync, Unpin, Clone);

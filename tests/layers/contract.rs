@@ -339,7 +339,7 @@ contract!(
 contract!(
     capture,
     Capture::new().layer(),
-    Readiness::Passes,
+    Readiness::Eager,
     Panics::Pass
 );
 contract!(

@@ -1,4 +1,7 @@
-use std::sync::{Arc, Mutex};
+use std::{
+    fmt,
+    sync::{Arc, Mutex},
+};
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Map, Value};
@@ -7,11 +10,9 @@ use tower_layer::Layer;
 
 use super::script::lock;
 use crate::{
-    call::{CallInfo, MAX_NAME_BYTES, ToolCall},
-    error::{Evidence, Execution, ToolError},
-    flow::{Abandoned, Ends, Gate, Readiness, Sent, Ticket, Watched},
-    redact::Rules,
-    text::{Short, TRUNCATED, limited},
+    CallInfo, Evidence, Execution, MAX_NAME_BYTES, ToolCall, ToolError,
+    flow::{Abandoned, Ends, Flow, Gate, Gated, Readiness, Ticket},
+    redact::{Rules, TRUNCATED},
 };
 
 /// The calls that pass a [layer](Self::layer) and how they end, as JSON lines for a
@@ -122,13 +123,15 @@ impl Capture {
     }
 }
 
-crate::text::debug_fields! {
-    /// Shows numbers, never a line.
-    {} |this| Capture {
-        lines: this.len(),
-        dropped: this.dropped(),
-        max_lines: this.max_lines,
-        max_bytes: this.max_bytes,
+/// Shows numbers, never a line.
+impl fmt::Debug for Capture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capture")
+            .field("lines", &self.len())
+            .field("dropped", &self.dropped())
+            .field("max_lines", &self.max_lines)
+            .field("max_bytes", &self.max_bytes)
+            .finish()
     }
 }
 
@@ -150,15 +153,15 @@ impl<S> Layer<S> for CaptureLayer {
     type Service = CaptureService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        CaptureService::new(inner, self.clone())
+        Gated::new(inner, self.clone())
     }
 }
 
-/// Writes down calls and how they end. See [`Capture`].
-pub type CaptureService<S> = Watched<S, CaptureLayer>;
+/// Writes down calls and how they end. Always ready. See [`Capture`].
+pub type CaptureService<S> = Gated<S, CaptureLayer>;
 
 /// Response future for [`CaptureService`].
-pub type CaptureFuture<F> = Sent<F, Open>;
+pub type CaptureFuture<S, F> = Flow<S, F, Open>;
 
 /// A line without its end.
 pub struct Open {
@@ -167,7 +170,13 @@ pub struct Open {
     capture: Capture,
 }
 
-crate::text::debug_fields! { {} |this| Open { info: this.info, .. } }
+impl fmt::Debug for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Open")
+            .field("info", &self.info)
+            .finish_non_exhaustive()
+    }
+}
 
 impl<Res: Serialize> Gate<Res> for CaptureLayer {
     type Ticket = Open;
@@ -243,11 +252,16 @@ pub enum End {
     Panicked,
 }
 
-crate::text::opaque_debug!({} End);
+impl fmt::Debug for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("End").finish_non_exhaustive()
+    }
+}
 
 impl Asked {
     pub(super) fn of(call: &ToolCall) -> Self {
-        let name = |name: &str| Short::new(name, MAX_NAME_BYTES).to_string();
+        let rules = Rules::default();
+        let name = |name: &str| rules.text(name, MAX_NAME_BYTES).to_string();
         Self {
             server: call.server().map(name),
             tool: name(call.tool()),
@@ -291,14 +305,33 @@ impl End {
     pub(super) fn restored(error: ToolError, evidence: Evidence) -> ToolError {
         let execution = error.execution();
         match evidence {
-            Evidence::Inferred => error,
             // What is said not to have started is its author's word.
             Evidence::Word => error
                 .with_execution(Execution::NotStarted)
                 .with_execution(execution),
-            Evidence::Refusal => error.into_own_refusal(),
+            Evidence::Refusal => refusal(&error),
+            // An error that was read is inferred.
+            _ => error,
         }
     }
+}
+
+/// The refusal that was written down as this error.
+fn refusal(error: &ToolError) -> ToolError {
+    let mut refusal = ToolError::refusal(error.kind(), error.message().to_owned())
+        .with_code(error.code().to_owned())
+        .with_user_message(error.user_message())
+        .with_model_message(error.model_message())
+        .with_attempts(error.attempts().unwrap_or_default())
+        .with_retryable(error.is_retryable());
+    if let Some(delay) = error.retry_after() {
+        refusal = refusal.with_retry_after(delay);
+    }
+    let details = error.details().and_then(|d| serde_json::to_value(d).ok());
+    let details = details.iter().filter_map(Value::as_object).flatten();
+    details.fold(refusal, |refusal, (key, value)| {
+        refusal.with_detail(key, value.clone())
+    })
 }
 
 /// The error without the names and the id of the captured call: it will be that of another one.
@@ -318,7 +351,7 @@ fn whole<T: Serialize>(rules: &Rules, answer: &T) -> Option<Value> {
         let text = json.to_string();
         text.matches(TRUNCATED).count() + text.matches("\"[...]\"").count()
     }
-    let answer = limited::collect_for(rules, answer).ok()?;
+    let answer = serde_json::to_value(answer).ok()?;
     let shown = serde_json::to_value(rules.json(&answer)).ok()?;
     (cuts(&shown) <= cuts(&answer)).then_some(shown)
 }
