@@ -1,18 +1,20 @@
 use std::{
     collections::HashMap,
     convert::Infallible,
+    fmt,
     future::Future,
+    mem,
     pin::Pin,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use pin_project_lite::pin_project;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -22,18 +24,8 @@ use super::{
     step::{Step, StepFuture},
 };
 use crate::{
-    call::{CallInfo, ToolCall},
-    config::{ConfigError, refuse_if},
-    error::{Execution, ToolError},
-    flow::{
-        Prepared,
-        again::{After, Again, Before, Repeated, Way},
-    },
-    kit::{
-        backoff::{MAX_DELAY, Random},
-        inner,
-        per_tool::PerTool,
-    },
+    CallInfo, ConfigError, Execution, ToolCall, ToolError,
+    flow::{self, Ends, Flow, Gate, Gated, Readiness, Ticket},
 };
 
 /// Layer that makes calls fail, at random and repeatably.
@@ -62,7 +54,7 @@ use crate::{
 pub struct FaultLayer {
     seed: u64,
     faults: Arc<Faults>,
-    tools: PerTool<Arc<Faults>>,
+    tools: Vec<(Box<str>, Arc<Faults>)>,
     counted: Arc<Counted>,
 }
 
@@ -79,7 +71,7 @@ impl FaultLayer {
         Self {
             seed,
             faults: Arc::new(faults),
-            tools: PerTool::new("fault"),
+            tools: Vec::new(),
             counted: Arc::default(),
         }
     }
@@ -87,7 +79,9 @@ impl FaultLayer {
     /// Sets the faults of one tool, by its own name or the flat one (`server__tool`), instead of
     /// those for all.
     pub fn with_tool(mut self, name: impl Into<Box<str>>, faults: Faults) -> Self {
-        self.tools.set(name.into(), Arc::new(faults));
+        let name = name.into();
+        self.tools.retain(|(other, _)| *other != name);
+        self.tools.push((name, Arc::new(faults)));
         self
     }
 
@@ -100,10 +94,17 @@ impl FaultLayer {
     fn next(&self, call: &ToolCall) -> Option<Happens> {
         let tool = hash(call);
         let n = self.counted.next(tool);
-        let faults = self.tools.get(call).unwrap_or(&self.faults);
-        let happens = faults.at(draw(self.seed, tool, n))?;
+        let happens = self.faults_of(call).at(draw(self.seed, tool, n))?;
         self.counted.injected.fetch_add(1, Relaxed);
         Some(happens.clone())
+    }
+
+    /// Those by the flat name, which is of one server's tool; else those by the tool's own name.
+    fn faults_of(&self, call: &ToolCall) -> &Faults {
+        let named = || self.tools.iter().filter(|(name, _)| call.is_named(name));
+        let flat = named().find(|(name, _)| **name != *call.tool());
+        let own = flat.or_else(|| named().next());
+        own.map_or(&self.faults, |(_, faults)| faults)
     }
 }
 
@@ -126,7 +127,7 @@ impl<S> Layer<S> for FaultLayer {
 
     fn layer(&self, inner: S) -> Self::Service {
         Fault {
-            inner: Prepared::new(inner),
+            inner: Gated::new(inner, Late::default()),
             layer: self.clone(),
         }
     }
@@ -134,10 +135,17 @@ impl<S> Layer<S> for FaultLayer {
 
 /// A number from 0 to just below 1.
 fn draw(seed: u64, tool: u64, n: u64) -> f64 {
-    let of_tool = Random::seeded(seed ^ tool).next();
-    let random = Random::seeded(of_tool.wrapping_add(n)).next();
+    let random = mixed(mixed(seed ^ tool).wrapping_add(n));
     // 53 bits, as many as an `f64` holds.
     (random >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// The first number of splitmix64 with this seed (Steele, Lea and Flood, 2014).
+fn mixed(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// FNV-1a of server and name: the keyed layers' own hash is another one in each run.
@@ -223,14 +231,19 @@ impl Faults {
     }
 
     fn with(mut self, field: &'static str, rate: f64, what: Happens) -> Result<Self, ConfigError> {
-        let is_rate = (0.0..=1.0).contains(&rate);
-        refuse_if(!is_rate, field, "its rate is not 0 to 1")?;
+        if !(0.0..=1.0).contains(&rate) {
+            return Err(ConfigError::new(field, "its rate is not 0 to 1"));
+        }
         self.0.push((rate, what));
         let sum: f64 = self.0.iter().map(|(rate, _)| rate).sum();
         // Ten tenths are a little more than one.
-        let reason = "the rates are more than 1 together";
-        refuse_if(sum > 1.0 + 1e-9, field, reason)?;
-        Ok(self)
+        match sum > 1.0 + 1e-9 {
+            true => Err(ConfigError::new(
+                field,
+                "the rates are more than 1 together",
+            )),
+            false => Ok(self),
+        }
     }
 
     /// What happens to a call that has drawn this number, from 0 to just below 1.
@@ -246,11 +259,30 @@ impl Faults {
 /// Makes calls fail, at random and repeatably. See [`FaultLayer`].
 #[derive(Clone, Debug)]
 pub struct Fault<S> {
-    inner: Prepared<S>,
+    inner: Gated<S, Late>,
     layer: FaultLayer,
 }
 
-crate::kit::inner::accessors!(@kept {S} Fault<S>, inner.svc);
+impl<S> Fault<S> {
+    /// Returns the inner service.
+    pub fn get_ref(&self) -> &S {
+        self.inner.get_ref()
+    }
+
+    /// Takes the inner service out.
+    pub fn into_inner(self) -> S {
+        self.inner.into_inner()
+    }
+
+    /// Takes the instance that was polled, with what it has reserved.
+    fn take(&mut self) -> S
+    where
+        S: Clone,
+    {
+        let fresh = self.inner.clone();
+        mem::replace(&mut self.inner, fresh).into_inner()
+    }
+}
 
 impl<S> Service<ToolCall> for Fault<S>
 where
@@ -262,69 +294,101 @@ where
 
     /// Always ready.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner.poll(cx);
-        Poll::Ready(Ok(()))
+        self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
         let info = call.info();
-        let mut struck = Struck {
-            info: info.clone(),
-            delay: None,
-            lost: None,
-        };
-        let (mut sent, mut step) = (None, None);
+        let (mut sent, mut step, mut lost) = (None, None, None);
         match self.layer.next(&call) {
-            None => {}
-            Some(Happens::Afterwards(step)) => struck.lost = Some((step, call.copy())),
-            Some(Happens::Delay(delay)) => struck.delay = Some(delay),
-            // It does not need what is reserved below, and nothing sleeps on it.
+            None => sent = Some(self.inner.call(call)),
+            Some(Happens::Delay(delay)) => {
+                let late = Late {
+                    delay: Some(delay),
+                    ..Late::default()
+                };
+                sent = Some(Gated::new(self.take(), late).call(call));
+            }
+            Some(Happens::Afterwards(fault)) => {
+                let late = Late::default();
+                lost = Some((fault, call.clone(), Arc::clone(&late.has_run)));
+                sent = Some(Gated::new(self.take(), late).call(call));
+            }
+            // Nothing stays reserved for it.
             Some(Happens::Instead(fault)) => {
-                self.inner.renew();
-                step = Some(StepFuture::new(fault, call.copy(), None));
+                drop(self.take());
+                step = Some(StepFuture::new(fault, call, None));
             }
         }
-        if step.is_none() {
-            sent = Some(Repeated::send(
-                &mut self.inner,
-                call,
-                struck,
-                false,
-                |sent| sent,
-            ));
-        }
-        let ran = false;
         FaultFuture {
             sent,
             step,
-            ran,
+            lost,
+            ran: false,
             info,
         }
     }
 }
 
-/// A call that reaches the tool.
-struct Struck {
-    info: CallInfo,
-    /// It waits for so long first.
+/// The way of calls that reach the tool: by a service for all of them, or for one that is struck.
+#[derive(Clone, Debug, Default)]
+struct Late {
     delay: Option<Duration>,
-    /// What happens after it, and the call.
-    lost: Option<(Step<Infallible>, ToolCall)>,
+    /// Set when the tool's future has ended.
+    has_run: Arc<AtomicBool>,
 }
 
-impl<S: Service<ToolCall>> Before<S> for Struck {
-    fn arrive(&mut self, _: &ToolCall, _: bool) -> Result<Way, ToolError> {
-        let at = self
-            .delay
-            .take()
-            .map(|delay| Instant::now() + delay.min(MAX_DELAY));
-        Ok(at.map_or(Way::Go, Way::until))
+impl<Res> Gate<Res> for Late {
+    type Ticket = Passing;
+
+    fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Passing, ToolError> {
+        Ok(Passing {
+            info: call.info(),
+            late: self.clone(),
+            sleep: None,
+        })
     }
 }
 
-impl<S: Service<ToolCall>> Again<S> for Struck {
-    fn again(&mut self, result: Result<S::Response, ToolError>) -> After<S, S::Response> {
-        After::End(result.map_err(|e| e.for_call(&self.info)))
+/// A call that reaches the tool.
+#[derive(Debug)]
+struct Passing {
+    info: CallInfo,
+    late: Late,
+    /// Made at the first poll, which needs a runtime.
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Ticket for Passing {
+    const REPORTS: bool = false;
+
+    fn info(&self) -> &CallInfo {
+        &self.info
+    }
+}
+
+impl<Res> Ends<Res> for Passing {
+    type Class = ();
+
+    fn arrive(&mut self) -> flow::Step {
+        match self.late.delay {
+            Some(_) => flow::Step::Wait,
+            None => flow::Step::Go,
+        }
+    }
+
+    fn poll_turn(
+        &mut self,
+        _: &mut ToolCall,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Res>, ToolError>> {
+        let delay = self.late.delay.unwrap_or_default();
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep(delay)));
+        sleep.as_mut().poll(cx).map(|()| Ok(None))
+    }
+
+    fn ended(&mut self, _: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
+        self.late.has_run.store(true, Relaxed);
     }
 }
 
@@ -334,10 +398,12 @@ pin_project! {
     pub struct FaultFuture<S, F> {
         // On its way to the tool, or there.
         #[pin]
-        sent: Option<Repeated<S, F, Struck>>,
+        sent: Option<Flow<S, F, Passing>>,
         // Instead of the call, or after it ran.
         #[pin]
         step: Option<StepFuture<Infallible>>,
+        // What happens once the tool has run, the call, and whether it has.
+        lost: Option<(Step<Infallible>, ToolCall, Arc<AtomicBool>)>,
         ran: bool,
         info: CallInfo,
     }
@@ -351,18 +417,19 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        if let Some(mut sent) = this.sent.as_mut().as_pin_mut() {
-            let result = ready!(sent.as_mut().poll(cx));
-            let struck = sent.project().ticket.as_mut().ok();
-            let lost = struck.and_then(|struck| struck.lost.take());
+        if let Some(sent) = this.sent.as_mut().as_pin_mut() {
+            let result = ready!(sent.poll(cx));
             this.sent.set(None);
-            let Some((step, call)) = lost else {
-                return Poll::Ready(result);
-            };
-            this.step.set(Some(StepFuture::new(step, call, None)));
-            *this.ran = true;
+            match this.lost.take() {
+                Some((step, call, has_run)) if has_run.load(Relaxed) => {
+                    this.step.set(Some(StepFuture::new(step, call, None)));
+                    *this.ran = true;
+                }
+                _ => return Poll::Ready(result),
+            }
         }
-        let Err(error) = ready!(inner::poll(this.step, cx));
+        let step = this.step.as_pin_mut().expect("polled after completion");
+        let Err(error) = ready!(step.poll(cx));
         let denies = *this.ran && error.execution() == Execution::NotStarted;
         let error = error.for_call(this.info);
         Poll::Ready(Err(match denies {
@@ -372,8 +439,12 @@ where
     }
 }
 
-crate::text::debug_fields! {
-    {S, F} |this| FaultFuture<S, F> { info: this.info, .. }
+impl<S, F> fmt::Debug for FaultFuture<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultFuture")
+            .field("info", &self.info)
+            .finish_non_exhaustive()
+    }
 }
 
 #[cfg(test)]
