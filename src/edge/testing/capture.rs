@@ -3,25 +3,25 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use crate::{
+    CallInfo, Evidence, Execution, MAX_NAME_BYTES, ToolCall, ToolError,
+    flow::{Abandoned, Ends, Flow, Gate, Gated, Readiness, Ticket},
+    redact::{Rules, TRUNCATED},
+};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tower_layer::Layer;
 
 use super::script::lock;
-use crate::{
-    CallInfo, Evidence, Execution, MAX_NAME_BYTES, ToolCall, ToolError,
-    flow::{Abandoned, Ends, Flow, Gate, Gated, Readiness, Ticket},
-    redact::{Rules, TRUNCATED},
-};
 
 /// The calls that pass a [layer](Self::layer) and how they end, as JSON lines for a
 /// [`Replay`](super::Replay).
 ///
-/// See the [module docs](crate::testing#capture-and-replay) for an example. A line has the names of
-/// the call, its arguments, and its answer or error, redacted by the call's
-/// [rules](crate::ToolCall::with_rules): strings up to 65,536 characters, 64 levels, 100,000 values
-/// and 1 MiB each. Longer arguments are cut; of a longer answer, or one that is no JSON, the line
+/// See the [module docs](crate::testing#capture-and-replay) for an example. A line has the names of the
+/// call, its arguments, and its answer or error, redacted by the call's
+/// [rules](crate::ToolCall::with_rules): strings up to 65,536 characters, 64 levels,
+/// 100,000 values and 1 MiB each. Longer arguments are cut; of a longer answer, or one that is no JSON, the line
 /// says only that it is lost, and so does the replay. Lines come in the order in which the calls
 /// end. A call that is dropped before it has an answer has a line too, and so has one that panics.
 ///
@@ -129,9 +129,7 @@ impl fmt::Debug for Capture {
         f.debug_struct("Capture")
             .field("lines", &self.len())
             .field("dropped", &self.dropped())
-            .field("max_lines", &self.max_lines)
-            .field("max_bytes", &self.max_bytes)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -164,18 +162,11 @@ pub type CaptureService<S> = Gated<S, CaptureLayer>;
 pub type CaptureFuture<S, F> = Flow<S, F, Open>;
 
 /// A line without its end.
+#[derive(Debug)]
 pub struct Open {
     info: CallInfo,
     asked: Asked,
     capture: Capture,
-}
-
-impl fmt::Debug for Open {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Open")
-            .field("info", &self.info)
-            .finish_non_exhaustive()
-    }
 }
 
 impl<Res: Serialize> Gate<Res> for CaptureLayer {
@@ -225,7 +216,7 @@ pub(super) struct Line<A> {
 }
 
 /// What a call asks for, redacted: by this a call is found again.
-#[derive(PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -235,7 +226,7 @@ pub(super) struct Asked {
 }
 
 /// How a call ended.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum End {
     Ok(Value),
@@ -250,12 +241,6 @@ pub enum End {
     #[default]
     Unfinished,
     Panicked,
-}
-
-impl fmt::Debug for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("End").finish_non_exhaustive()
-    }
 }
 
 impl Asked {
@@ -309,29 +294,19 @@ impl End {
             Evidence::Word => error
                 .with_execution(Execution::NotStarted)
                 .with_execution(execution),
-            Evidence::Refusal => refusal(&error),
+            Evidence::Refusal => {
+                let refusal = ToolError::refusal(error.kind(), error.message().to_owned())
+                    .with_code(error.code().to_owned())
+                    .with_retryable(error.is_retryable())
+                    .with_user_message(error.user_message())
+                    .with_model_message(error.model_message());
+                let delay = error.retry_after();
+                delay.map_or(refusal.clone(), |delay| refusal.with_retry_after(delay))
+            }
             // An error that was read is inferred.
             _ => error,
         }
     }
-}
-
-/// The refusal that was written down as this error.
-fn refusal(error: &ToolError) -> ToolError {
-    let mut refusal = ToolError::refusal(error.kind(), error.message().to_owned())
-        .with_code(error.code().to_owned())
-        .with_user_message(error.user_message())
-        .with_model_message(error.model_message())
-        .with_attempts(error.attempts().unwrap_or_default())
-        .with_retryable(error.is_retryable());
-    if let Some(delay) = error.retry_after() {
-        refusal = refusal.with_retry_after(delay);
-    }
-    let details = error.details().and_then(|d| serde_json::to_value(d).ok());
-    let details = details.iter().filter_map(Value::as_object).flatten();
-    details.fold(refusal, |refusal, (key, value)| {
-        refusal.with_detail(key, value.clone())
-    })
 }
 
 /// The error without the names and the id of the captured call: it will be that of another one.

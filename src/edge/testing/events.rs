@@ -5,11 +5,11 @@ use std::{
     time::Duration,
 };
 
+use crate::{Event, Listen, Observation, ToolCall, ToolError};
 use tokio::time::Instant;
 use tower_service::Service;
 
 use super::{MAX_EVENTS, script::lock};
-use crate::{Event, Listen, Observation, ToolCall, ToolError};
 
 /// How much of an event is printed, in characters.
 const MAX_LINE: usize = 1 << 10;
@@ -24,8 +24,8 @@ const MAX_LINE: usize = 1 << 10;
 /// # Limits
 ///
 /// The first [`MAX_EVENTS`] that are picked are recorded, and the first as many of all events are
-/// printed, up to 1,024 characters each. The rest is counted: an [`assert`](Self::assert) fails if something
-/// that was picked is not recorded.
+/// printed, up to 1,024 characters each. The rest is counted: an [`assert`](Self::assert) fails if
+/// something that was picked is not recorded.
 ///
 /// # Clone
 ///
@@ -77,7 +77,8 @@ impl<T: Send + 'static> Events<T> {
     /// printed when an [`assert`](Self::assert) fails.
     ///
     /// ```
-    /// use tower_toolcall::{Event, testing::Events};
+    /// use tower_toolcall::Event;
+    /// use tower_toolcall::testing::Events;
     ///
     /// let delays = Events::pick(|event| match event {
     ///     Event::Retry { delay, .. } => Some(*delay),

@@ -1,7 +1,6 @@
 use std::{
     collections::HashMap,
     convert::Infallible,
-    fmt,
     future::Future,
     mem,
     pin::Pin,
@@ -13,6 +12,10 @@ use std::{
     time::Duration,
 };
 
+use crate::{
+    CallInfo, ConfigError, Execution, ToolCall, ToolError,
+    flow::{self, Ends, Flow, Gate, Gated, Readiness, Ticket},
+};
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep};
 use tower_layer::Layer;
@@ -22,10 +25,6 @@ use super::{
     MAX_TOOLS,
     script::lock,
     step::{Step, StepFuture},
-};
-use crate::{
-    CallInfo, ConfigError, Execution, ToolCall, ToolError,
-    flow::{self, Ends, Flow, Gate, Gated, Readiness, Ticket},
 };
 
 /// Layer that makes calls fail, at random and repeatably.
@@ -55,14 +54,9 @@ pub struct FaultLayer {
     seed: u64,
     faults: Arc<Faults>,
     tools: Vec<(Box<str>, Arc<Faults>)>,
-    counted: Arc<Counted>,
-}
-
-#[derive(Debug, Default)]
-struct Counted {
     /// How many calls there were, by the tool.
-    calls: Mutex<HashMap<u64, u64>>,
-    injected: AtomicU64,
+    calls: Arc<Mutex<HashMap<u64, u64>>>,
+    injected: Arc<AtomicU64>,
 }
 
 impl FaultLayer {
@@ -72,7 +66,8 @@ impl FaultLayer {
             seed,
             faults: Arc::new(faults),
             tools: Vec::new(),
-            counted: Arc::default(),
+            calls: Arc::default(),
+            injected: Arc::default(),
         }
     }
 
@@ -87,38 +82,37 @@ impl FaultLayer {
 
     /// How many faults were injected so far, delays included.
     pub fn injected(&self) -> u64 {
-        self.counted.injected.load(Relaxed)
+        self.injected.load(Relaxed)
     }
 
     /// What happens to this call.
     fn next(&self, call: &ToolCall) -> Option<Happens> {
         let tool = hash(call);
-        let n = self.counted.next(tool);
+        let n = self.number(tool);
         let happens = self.faults_of(call).at(draw(self.seed, tool, n))?;
-        self.counted.injected.fetch_add(1, Relaxed);
+        self.injected.fetch_add(1, Relaxed);
         Some(happens.clone())
     }
 
-    /// Those by the flat name, which is of one server's tool; else those by the tool's own name.
+    /// Those by the flat name, which is of one server's tool; else those by the tool's own name,
+    /// which is shorter.
     fn faults_of(&self, call: &ToolCall) -> &Faults {
-        let named = || self.tools.iter().filter(|(name, _)| call.is_named(name));
-        let flat = named().find(|(name, _)| **name != *call.tool());
-        let own = flat.or_else(|| named().next());
+        let named = self.tools.iter().filter(|(name, _)| call.is_named(name));
+        let own = named.max_by_key(|(name, _)| name.len());
         own.map_or(&self.faults, |(_, faults)| faults)
     }
-}
 
-impl Counted {
     /// The number of a tool's call, from 0.
-    fn next(&self, tool: u64) -> u64 {
+    fn number(&self, tool: u64) -> u64 {
         /// All tools beyond [`MAX_TOOLS`].
         const OTHERS: u64 = 0;
         let mut calls = lock(&self.calls);
         let is_counted = calls.len() < MAX_TOOLS || calls.contains_key(&tool);
-        let n = calls.entry(if is_counted { tool } else { OTHERS });
-        let n = n.or_default();
-        *n += 1;
-        *n - 1
+        let next = calls
+            .entry(if is_counted { tool } else { OTHERS })
+            .or_default();
+        *next += 1;
+        *next - 1
     }
 }
 
@@ -217,6 +211,9 @@ impl Faults {
     ///
     /// As of [`with_fault`](Self::with_fault).
     pub fn with_lost_answer(self, rate: f64, step: Step<Infallible>) -> Result<Self, ConfigError> {
+        // The tool was called before.
+        let in_call = false;
+        let step = Step { in_call, ..step };
         self.with("lost_answer", rate, Happens::Afterwards(step))
     }
 
@@ -274,13 +271,13 @@ impl<S> Fault<S> {
         self.inner.into_inner()
     }
 
-    /// Takes the instance that was polled, with what it has reserved.
-    fn take(&mut self) -> S
+    /// Takes the instance that was polled, for a call that is delayed or whose answer is lost.
+    fn late(&mut self, late: Late) -> Gated<S, Late>
     where
         S: Clone,
     {
         let fresh = self.inner.clone();
-        mem::replace(&mut self.inner, fresh).into_inner()
+        Gated::new(mem::replace(&mut self.inner, fresh).into_inner(), late)
     }
 }
 
@@ -298,33 +295,29 @@ where
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        let info = call.info();
-        let (mut sent, mut step, mut lost) = (None, None, None);
+        let (info, mut late) = (call.info(), Late::default());
+        let has_run = Arc::clone(&late.has_run);
+        let (mut sent, mut step) = (None, None);
         match self.layer.next(&call) {
             None => sent = Some(self.inner.call(call)),
             Some(Happens::Delay(delay)) => {
-                let late = Late {
-                    delay: Some(delay),
-                    ..Late::default()
-                };
-                sent = Some(Gated::new(self.take(), late).call(call));
+                late.delay = Some(delay);
+                sent = Some(self.late(late).call(call));
             }
             Some(Happens::Afterwards(fault)) => {
-                let late = Late::default();
-                lost = Some((fault, call.clone(), Arc::clone(&late.has_run)));
-                sent = Some(Gated::new(self.take(), late).call(call));
+                step = Some(StepFuture::new(fault, Arc::new(call.clone()), None));
+                sent = Some(self.late(late).call(call));
             }
-            // Nothing stays reserved for it.
             Some(Happens::Instead(fault)) => {
-                drop(self.take());
-                step = Some(StepFuture::new(fault, call, None));
+                // Nothing stays reserved for it.
+                self.inner = self.inner.clone();
+                step = Some(StepFuture::new(fault, Arc::new(call), None));
             }
         }
         FaultFuture {
             sent,
             step,
-            lost,
-            ran: false,
+            has_run,
             info,
         }
     }
@@ -342,28 +335,19 @@ impl<Res> Gate<Res> for Late {
     type Ticket = Passing;
 
     fn look(&self, call: &mut ToolCall, _: &Readiness) -> Result<Passing, ToolError> {
-        Ok(Passing {
-            info: call.info(),
-            late: self.clone(),
-            sleep: None,
-        })
+        Ok(Passing(call.info(), self.clone(), None))
     }
 }
 
-/// A call that reaches the tool.
+/// A call that reaches the tool. Its timer is made at the first poll, as it needs a runtime.
 #[derive(Debug)]
-struct Passing {
-    info: CallInfo,
-    late: Late,
-    /// Made at the first poll, which needs a runtime.
-    sleep: Option<Pin<Box<Sleep>>>,
-}
+struct Passing(CallInfo, Late, Option<Pin<Box<Sleep>>>);
 
 impl Ticket for Passing {
     const REPORTS: bool = false;
 
     fn info(&self) -> &CallInfo {
-        &self.info
+        &self.0
     }
 }
 
@@ -371,7 +355,7 @@ impl<Res> Ends<Res> for Passing {
     type Class = ();
 
     fn arrive(&mut self) -> flow::Step {
-        match self.late.delay {
+        match self.1.delay {
             Some(_) => flow::Step::Wait,
             None => flow::Step::Go,
         }
@@ -382,18 +366,19 @@ impl<Res> Ends<Res> for Passing {
         _: &mut ToolCall,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Res>, ToolError>> {
-        let delay = self.late.delay.unwrap_or_default();
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep(delay)));
+        let delay = self.1.delay.unwrap_or_default();
+        let sleep = self.2.get_or_insert_with(|| Box::pin(sleep(delay)));
         sleep.as_mut().poll(cx).map(|()| Ok(None))
     }
 
     fn ended(&mut self, _: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
-        self.late.has_run.store(true, Relaxed);
+        self.1.has_run.store(true, Relaxed);
     }
 }
 
 pin_project! {
     /// Response future for [`Fault`](super::Fault).
+    #[derive(Debug)]
     #[must_use = "futures do nothing unless polled"]
     pub struct FaultFuture<S, F> {
         // On its way to the tool, or there.
@@ -402,9 +387,7 @@ pin_project! {
         // Instead of the call, or after it ran.
         #[pin]
         step: Option<StepFuture<Infallible>>,
-        // What happens once the tool has run, the call, and whether it has.
-        lost: Option<(Step<Infallible>, ToolCall, Arc<AtomicBool>)>,
-        ran: bool,
+        has_run: Arc<AtomicBool>,
         info: CallInfo,
     }
 }
@@ -420,17 +403,13 @@ where
         if let Some(sent) = this.sent.as_mut().as_pin_mut() {
             let result = ready!(sent.poll(cx));
             this.sent.set(None);
-            match this.lost.take() {
-                Some((step, call, has_run)) if has_run.load(Relaxed) => {
-                    this.step.set(Some(StepFuture::new(step, call, None)));
-                    *this.ran = true;
-                }
-                _ => return Poll::Ready(result),
+            if this.step.is_none() || !this.has_run.load(Relaxed) {
+                return Poll::Ready(result);
             }
         }
         let step = this.step.as_pin_mut().expect("polled after completion");
         let Err(error) = ready!(step.poll(cx));
-        let denies = *this.ran && error.execution() == Execution::NotStarted;
+        let denies = this.has_run.load(Relaxed) && error.execution() == Execution::NotStarted;
         let error = error.for_call(this.info);
         Poll::Ready(Err(match denies {
             true => error.into_inferred(),
@@ -439,18 +418,9 @@ where
     }
 }
 
-impl<S, F> fmt::Debug for FaultFuture<S, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FaultFuture")
-            .field("info", &self.info)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Step;
 
     fn layer(seed: u64) -> FaultLayer {
         let faults = Faults::new().with_fault(0.5, Step::hang()).unwrap();
@@ -509,7 +479,7 @@ mod tests {
         for n in 0..2 * MAX_TOOLS {
             layer.next(&ToolCall::new(format!("tool_{n}")));
         }
-        assert_eq!(lock(&layer.counted.calls).len(), MAX_TOOLS + 1);
+        assert_eq!(lock(&layer.calls).len(), MAX_TOOLS + 1);
     }
 
     use proptest::prelude::*;

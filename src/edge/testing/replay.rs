@@ -5,8 +5,9 @@ use std::{
     task::{Context, Poll},
 };
 
+use crate::{ConfigError, ErrorKind, ToolCall, ToolError, redact::Rules};
 use serde_json::Value;
-use strsim::osa_distance;
+use strsim::normalized_levenshtein;
 use tower_service::Service;
 
 use super::{
@@ -15,7 +16,6 @@ use super::{
     script::lock,
     step::{Step, StepFuture},
 };
-use crate::{ConfigError, ErrorKind, ToolCall, ToolError, redact::Rules};
 
 /// How many places a text names.
 const MAX_SHOWN: usize = 5;
@@ -23,10 +23,13 @@ const MAX_SHOWN: usize = 5;
 /// How much of a member's name is shown, in characters.
 const MAX_KEY: usize = 64;
 
+/// A name is near another one if the two have more than this share of the longer one in common.
+const NEAR: f64 = 0.65;
+
 /// How many tools are named that may have been meant.
 const MAX_NEAR: usize = 3;
 
-/// How many tools are compared with one that is not known.
+/// How many calls are compared with one whose tool is not known.
 const MAX_COMPARED: usize = 1_000;
 
 /// A tool that answers calls as they were answered when a [`Capture`](super::Capture) wrote them
@@ -59,8 +62,8 @@ const MAX_COMPARED: usize = 1_000;
 /// });
 /// ```
 ///
-/// A record that a tool service writes on a call ([`Record`](crate::Record)), for example that its
-/// answer is an error, is not replayed.
+/// A record that a tool service writes on a call ([`Record`](crate::Record)), for example
+/// that its answer is an error, is not replayed.
 ///
 /// # Errors
 ///
@@ -168,9 +171,10 @@ fn unknown(asked: &Asked, calls: &Calls) -> String {
         return unknown_tool(asked, calls);
     };
     let shown = &differing[..differing.len().min(MAX_SHOWN)];
-    let more = match shown.len() < differing.len() {
-        true => " and more",
-        false => "",
+    let more = if shown.len() < differing.len() {
+        " and more"
+    } else {
+        ""
     };
     let shown = shown.join("`, `");
     format!("has no such call of `{name}`: the nearest one has another `{shown}`{more}")
@@ -181,38 +185,14 @@ fn unknown_tool(asked: &Asked, calls: &Calls) -> String {
     if calls.keys().any(|known| known.name() == name) {
         return format!("has calls of `{name}`, but with another division into server and tool");
     }
-    let near = near(asked, calls);
-    match near.is_empty() {
-        true => format!("has no call of `{name}`"),
-        false => format!("has no call of `{name}`; near it: `{}`", near.join("`, `")),
-    }
-}
-
-/// The tools whose names are near, the nearest first.
-fn near(asked: &Asked, calls: &Calls) -> Vec<String> {
-    let tools: BTreeSet<_> = calls
-        .keys()
-        .map(|known| (known.name(), &known.tool))
-        .collect();
-    let mut near: Vec<_> = tools
+    let names: BTreeSet<_> = calls.keys().map(Asked::name).take(MAX_COMPARED).collect();
+    let near = names
         .into_iter()
-        .take(MAX_COMPARED)
-        .filter_map(|(name, tool)| {
-            let distances = [distance(&asked.name(), &name), distance(&asked.tool, tool)];
-            Some((distances.into_iter().flatten().min()?, name))
-        })
-        .collect();
-    near.sort();
-    near.into_iter()
-        .map(|(_, name)| name)
-        .take(MAX_NEAR)
-        .collect()
-}
-
-/// How many edits lie between two names, if these are at most a third of the longer one.
-fn distance(a: &str, b: &str) -> Option<usize> {
-    let longer = a.chars().count().max(b.chars().count());
-    Some(osa_distance(a, b)).filter(|edits| *edits <= (longer / 3).max(1))
+        .filter(|known| normalized_levenshtein(known, &name) > NEAR);
+    match &*near.take(MAX_NEAR).collect::<Vec<_>>() {
+        [] => format!("has no call of `{name}`"),
+        near => format!("has no call of `{name}`; near it: `{}`", near.join("`, `")),
+    }
 }
 
 impl Service<ToolCall> for Replay {
@@ -225,7 +205,7 @@ impl Service<ToolCall> for Replay {
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        StepFuture::new(self.next(&call), call, None)
+        StepFuture::new(self.next(&call), Arc::new(call), None)
     }
 }
 
@@ -244,44 +224,35 @@ const MAX_PLACES: usize = 16;
 /// The places at which two values differ, as paths: `filter.lang`, `rows[2]`.
 fn places(a: &Value, b: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    look(a, b, &mut String::new(), &mut found);
+    look(Some(a), Some(b), &mut String::new(), &mut found);
     found
 }
 
 /// The recursion is as deep as the values are: redacted ones have 64 levels.
-fn look(a: &Value, b: &Value, at: &mut String, found: &mut Vec<String>) {
+fn look(a: Option<&Value>, b: Option<&Value>, at: &mut String, found: &mut Vec<String>) {
     if a == b || found.len() >= MAX_PLACES {
         return;
     }
     let end = at.len();
     match (a, b) {
-        (Value::Object(a), Value::Object(b)) => {
+        (Some(Value::Object(a)), Some(Value::Object(b))) => {
             let added = b.keys().filter(|key| !a.contains_key(*key));
             for key in a.keys().chain(added) {
                 let dot = if end == 0 { "" } else { "." };
                 // Writing to a string does not fail.
                 let _ = write!(at, "{dot}{}", Rules::default().text(key, MAX_KEY));
-                match (a.get(key), b.get(key)) {
-                    (Some(a), Some(b)) => look(a, b, at, found),
-                    _ => note(at, found),
-                }
+                look(a.get(key), b.get(key), at, found);
                 at.truncate(end);
             }
         }
-        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+        (Some(Value::Array(a)), Some(Value::Array(b))) if a.len() == b.len() => {
             for (n, (a, b)) in a.iter().zip(b).enumerate() {
                 let _ = write!(at, "[{n}]");
-                look(a, b, at, found);
+                look(Some(a), Some(b), at, found);
                 at.truncate(end);
             }
         }
-        _ => note(at, found),
-    }
-}
-
-fn note(at: &str, found: &mut Vec<String>) {
-    if found.len() < MAX_PLACES {
-        found.push(at.to_owned());
+        _ => found.push(at.clone()),
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use crate::{ErrorKind, ToolCall, ToolError};
 use serde_json::Value;
 use tokio::time::Instant;
 use tower_service::Service;
@@ -13,7 +14,6 @@ use super::{
     MAX_CALLS,
     step::{Step, StepFuture},
 };
-use crate::{ErrorKind, ToolCall, ToolError};
 
 /// A tool that follows a list, one [`Step`] for each call, and records the calls that it got.
 ///
@@ -30,6 +30,7 @@ use crate::{ErrorKind, ToolCall, ToolError};
 /// # Clone
 ///
 /// Clones share the list and the counters.
+#[derive(Clone)]
 pub struct Script<Res = Value> {
     list: Arc<Mutex<List<Res>>>,
     tally: Arc<Mutex<Tally>>,
@@ -148,23 +149,12 @@ impl<Res: Clone> Service<ToolCall> for Script<Res> {
     }
 }
 
-impl<Res> Clone for Script<Res> {
-    fn clone(&self) -> Self {
-        Self {
-            list: Arc::clone(&self.list),
-            tally: Arc::clone(&self.tally),
-        }
-    }
-}
-
 /// Shows the counters, never an answer.
 impl<Res> fmt::Debug for Script<Res> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Script")
             .field("left", &self.left())
             .field("count", &self.count())
-            .field("in_flight", &self.in_flight())
-            .field("cancelled", &self.cancelled())
             .finish_non_exhaustive()
     }
 }

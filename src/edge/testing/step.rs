@@ -8,20 +8,21 @@ use std::{
     time::Duration,
 };
 
+use crate::{ErrorKind, ToolCall, ToolError};
 use http::StatusCode;
 use pin_project_lite::pin_project;
 use serde_json::Value;
 use tokio::time::{Sleep, sleep};
 
 use super::script::Running;
-use crate::{ErrorKind, ToolCall, ToolError};
 
 /// What a scripted tool does with one call: see [`Script`](super::Script).
 ///
 /// ```
 /// use std::time::Duration;
 /// use serde_json::json;
-/// use tower_toolcall::{ErrorKind, ToolError, testing::Step};
+/// use tower_toolcall::{ErrorKind, ToolError};
+/// use tower_toolcall::testing::Step;
 ///
 /// let steps = [
 ///     Step::ok(json!({ "rows": 3 })).after(Duration::from_secs(2)),
@@ -31,7 +32,7 @@ use crate::{ErrorKind, ToolCall, ToolError};
 ///     Step::hang(),
 /// ];
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct Step<Res = Value> {
     pub(super) act: Act<Res>,
@@ -39,6 +40,8 @@ pub struct Step<Res = Value> {
     pub(super) after: Option<Duration>,
     /// How many reports of progress are left, and how long it waits before each.
     pub(super) progress: Option<(u32, Duration)>,
+    /// Panics when the service is called, and not in the future.
+    pub(super) in_call: bool,
 }
 
 /// How a step ends.
@@ -49,7 +52,6 @@ pub(super) enum Act<Res> {
     Of(Arc<Answers<Res>>),
     Hang,
     Panic(Cow<'static, str>),
-    PanicInCall(Cow<'static, str>),
 }
 
 type Answers<Res> = dyn Fn(&ToolCall) -> Result<Res, ToolError> + Send + Sync;
@@ -60,6 +62,7 @@ impl<Res> Step<Res> {
             act,
             after: None,
             progress: None,
+            in_call: false,
         }
     }
 
@@ -113,7 +116,11 @@ impl<Res> Step<Res> {
 
     /// Panics when the service is called, before there is a future.
     pub fn panic_in_call(text: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(Act::PanicInCall(text.into()))
+        let in_call = true;
+        Self {
+            in_call,
+            ..Self::panic(text)
+        }
     }
 
     /// Sets how long it waits before anything else, on tokio's clock, from the first poll of the
@@ -138,7 +145,7 @@ impl<Res> Step<Res> {
     #[track_caller]
     pub fn with_retry_after(mut self, delay: Duration) -> Self {
         let Act::Error(error) = self.act else {
-            panic!("only an error has a delay, and this is {self:?}");
+            panic!("only an error has a delay, and this is {:?}", self.act);
         };
         self.act = Act::Error(error.with_retry_after(delay));
         self
@@ -152,37 +159,29 @@ impl<Res> Act<Res> {
             Self::Ok(answer) => Ok(answer),
             Self::Error(error) => Err(error),
             Self::Of(answer) => answer(call),
-            Self::Panic(text) | Self::PanicInCall(text) => panic!("{text}"),
+            Self::Panic(text) => panic!("{text}"),
             Self::Hang => unreachable!("it waits for ever"),
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Ok(_) => "ok",
-            Self::Error(_) => "error",
-            Self::Of(_) => "of",
-            Self::Hang => "hang",
-            Self::Panic(_) => "panic",
-            Self::PanicInCall(_) => "panic_in_call",
         }
     }
 }
 
 /// Shows what it does, never the answer.
-impl<Res> fmt::Debug for Step<Res> {
+impl<Res> fmt::Debug for Act<Res> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Step")
-            .field("act", &self.act.name())
-            .field("after", &self.after)
-            .field("progress", &self.progress)
-            .finish()
+        f.write_str(match self {
+            Self::Ok(_) => "ok",
+            Self::Error(_) => "error",
+            Self::Of(_) => "of",
+            Self::Hang => "hang",
+            Self::Panic(_) => "panic",
+        })
     }
 }
 
 pin_project! {
     /// Response future that does what a [`Step`] says: of [`Script`](super::Script) and
     /// [`Replay`](super::Replay).
+    #[derive(Debug)]
     #[must_use = "futures do nothing unless polled"]
     pub struct StepFuture<Res> {
         // `None` once it has ended.
@@ -200,20 +199,14 @@ impl<Res> StepFuture<Res> {
     /// # Panics
     ///
     /// If the step says so.
-    pub(super) fn new(
-        step: Step<Res>,
-        call: impl Into<Arc<ToolCall>>,
-        mut running: Option<Running>,
-    ) -> Self {
-        if let Act::PanicInCall(text) = &step.act {
-            if let Some(running) = &mut running {
-                running.end();
-            }
+    pub(super) fn new(step: Step<Res>, call: Arc<ToolCall>, mut running: Option<Running>) -> Self {
+        if let (true, Act::Panic(text)) = (step.in_call, &step.act) {
+            running.iter_mut().for_each(Running::end);
             panic!("{text}");
         }
         Self {
             step: Some(step),
-            call: call.into(),
+            call,
             wait: None,
             reports: false,
             running,
@@ -251,19 +244,8 @@ impl<Res> Future for StepFuture<Res> {
         if matches!(step.act, Act::Hang) {
             return Poll::Pending;
         }
-        if let Some(running) = this.running {
-            running.end();
-        }
+        this.running.iter_mut().for_each(Running::end);
         let step = this.step.take().expect("looked at above");
         Poll::Ready(step.act.perform(this.call))
-    }
-}
-
-impl<Res> fmt::Debug for StepFuture<Res> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StepFuture")
-            .field("step", &self.step)
-            .field("call", &self.call)
-            .finish_non_exhaustive()
     }
 }
