@@ -146,7 +146,6 @@
 //! | [`shared`] | breakers and rate limits that several processes share, over Redis for example |
 //! | [`otel`], [`metrics_facade`] | OpenTelemetry and Langfuse; figures through the `metrics` crate |
 //! | [`redact`] | how secrets are found in arguments, answers and errors |
-//! | [`testing`] | scripted tools, faults, capture and replay |
 //!
 //! # Features
 //!
@@ -178,7 +177,6 @@
 //! | `hyper` | recognises errors of `hyper` 1, of `hyper-util`'s client, and of HTTP/2 by their types: so for a leaf of your own over reqwest, too |
 //! | `hints` | [`hint::from_headers`]: how long a server asks to wait |
 //! | `anyhow` | tools that return `anyhow::Error` |
-//! | `testing` | [`testing`] (`strsim`) |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod answer;
@@ -260,8 +258,6 @@ pub use edge::router;
 pub use edge::settings;
 #[cfg(feature = "shared")]
 pub use edge::shared;
-#[cfg(feature = "testing")]
-pub use edge::testing;
 #[cfg(any(feature = "http-tool", feature = "token"))]
 pub use edge::token;
 #[cfg(feature = "tonic")]

@@ -42,10 +42,10 @@ use tower_toolcall::{
     result::Status,
     retry::{RetryLayer, RetryPolicy},
     sanitize::SanitizeLayer,
-    testing::{Events, Script, Step},
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
+use tower_toolcall_test::{Events, Script, Step};
 use tracing::level_filters::LevelFilter;
 
 const fn secs(n: u64) -> Duration {

@@ -43,8 +43,6 @@ pub mod router;
 pub mod settings;
 #[cfg(feature = "shared")]
 pub mod shared;
-#[cfg(feature = "testing")]
-pub mod testing;
 #[cfg(any(feature = "http-tool", feature = "token"))]
 pub mod token;
 #[cfg(feature = "tonic")]

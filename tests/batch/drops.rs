@@ -10,8 +10,8 @@ use tokio::time::{sleep, timeout};
 use tower_toolcall::{
     ErrorKind, Event, Execution, ToolCall,
     batch::{Parallel, Sequence},
-    testing::Events,
 };
+use tower_toolcall_test::Events;
 
 use crate::kit::{Counts, calls, ms, secs, statuses, tool};
 

@@ -13,10 +13,10 @@ use tower_toolcall::{
     result::{Status, ToolResult},
     retry::{RetryLayer, RetryPolicy},
     sanitize::SanitizeLayer,
-    testing::{Events, Script, Step},
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
+use tower_toolcall_test::{Events, Script, Step};
 
 use crate::kit::{Counts, calls, ms, secs, statuses, tool};
 

@@ -5,7 +5,7 @@ use tower_toolcall::{
     AnyError, CallInfo, ConfigError, ErrorKind, Execution, Identity, Key, Observation, Outcome,
     Progress, ToolCall, ToolError, cache, catch_panic, check, circuit_breaker, concurrency_limit,
     deadline, fit, health, identity, normalize, once, outcome::ByError, policy, poll, quota,
-    rate_limit, redact, repeat_guard, result, retry, sanitize, testing, timeout, trace, transport,
+    rate_limit, redact, repeat_guard, result, retry, sanitize, timeout, trace, transport,
 };
 
 type Tool = std::future::Ready<Result<(), ToolError>>;
@@ -75,20 +75,20 @@ assert_impl_all!(catch_panic::ResponseFuture<Tool>: Send, Sync);
 assert_impl_all!(normalize::NormalizeLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(normalize::Normalize<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(normalize::ResponseFuture<Tool>: Send, Sync);
-assert_impl_all!(testing::Script<()>: Send, Sync, Unpin, Clone);
-assert_impl_all!(testing::Step<()>: Send, Sync, Unpin, Clone);
-assert_impl_all!(testing::StepFuture<()>: Send, Sync);
-assert_impl_all!(testing::Faults: Send, Sync, Unpin, Clone);
-assert_impl_all!(testing::FaultLayer: Send, Sync, Unpin, Clone);
-assert_impl_all!(testing::Fault<Svc>: Send, Sync, Unpin, Clone);
-assert_impl_all!(testing::FaultFuture<Svc, Tool>: Send, Sync);
-assert_impl_all!(testing::Capture: Send, Sync, Unpin, Clone);
-assert_impl_all!(testing::CaptureLayer: Send, Sync, Unpin, Clone);
-assert_impl_all!(testing::CaptureService<Svc>: Send, Sync, Unpin, Clone);
-assert_impl_all!(testing::CaptureFuture<Svc, Tool>: Send, Sync);
-assert_impl_all!(testing::Replay: Send, Sync, Unpin, Clone);
-assert_impl_all!(testing::Events<()>: Send, Sync, Unpin, Clone);
-assert_impl_all!(testing::RecordSnapshot: Send, Sync, Unpin, Clone);
+assert_impl_all!(tower_toolcall_test::Script<()>: Send, Sync, Unpin, Clone);
+assert_impl_all!(tower_toolcall_test::Step<()>: Send, Sync, Unpin, Clone);
+assert_impl_all!(tower_toolcall_test::StepFuture<()>: Send, Sync);
+assert_impl_all!(tower_toolcall_test::Faults: Send, Sync, Unpin, Clone);
+assert_impl_all!(tower_toolcall_test::FaultLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(tower_toolcall_test::Fault<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(tower_toolcall_test::FaultFuture<Svc, Tool>: Send, Sync);
+assert_impl_all!(tower_toolcall_test::Capture: Send, Sync, Unpin, Clone);
+assert_impl_all!(tower_toolcall_test::CaptureLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(tower_toolcall_test::CaptureService<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(tower_toolcall_test::CaptureFuture<Svc, Tool>: Send, Sync);
+assert_impl_all!(tower_toolcall_test::Replay: Send, Sync, Unpin, Clone);
+assert_impl_all!(tower_toolcall_test::Events<()>: Send, Sync, Unpin, Clone);
+assert_impl_all!(tower_toolcall_test::RecordSnapshot: Send, Sync, Unpin, Clone);
 assert_impl_all!(transport::TransportLayer: Send, Sync, Unpin, Copy);
 assert_impl_all!(transport::Transport<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(transport::ResponseFuture<Tool>: Send, Sync);

@@ -10,8 +10,8 @@ use tower_toolcall::{
     ErrorKind, Execution, ReplaySafety, ToolCall, ToolError,
     cache::{CacheBuilder, CacheLayer},
     outcome::Outcome,
-    testing::{Events, Script, Step},
 };
+use tower_toolcall_test::{Events, Script, Step};
 
 use crate::kit;
 

@@ -20,8 +20,8 @@ use tower_toolcall::{
     rate_limit::RateLimitBackoffLayer,
     result::ToolResultLayer,
     retry::{RetryLayer, RetryPolicy},
-    testing::{Script, Step},
 };
+use tower_toolcall_test::{Script, Step};
 
 use crate::kit::{self, MockTool, Probe};
 

@@ -28,11 +28,11 @@ use tower_toolcall::{
     repeat_guard::RepeatGuardLayer,
     retry::RetryLayer,
     sanitize::SanitizeLayer,
-    testing::{Capture, FaultLayer, Faults},
     timeout::TimeoutLayer,
     trace::TraceLayer,
     transport::TransportLayer,
 };
+use tower_toolcall_test::{Capture, FaultLayer, Faults};
 
 use crate::kit::contract;
 

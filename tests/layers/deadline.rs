@@ -4,8 +4,9 @@ use tokio::time::{Instant, sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, layer::util::Stack, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError, Trust, deadline::DeadlineLayer,
-    error::TimeoutLimit, testing::Step, timeout::TimeoutLayer,
+    error::TimeoutLimit, timeout::TimeoutLayer,
 };
+use tower_toolcall_test::Step;
 
 use crate::kit::{self, limited};
 

@@ -19,9 +19,9 @@ use tower_toolcall::{
     deadline::DeadlineLayer,
     error::TimeoutLimit,
     retry::{RetryLayer, RetryPolicy},
-    testing::{Script, Step},
     timeout::TimeoutLayer,
 };
+use tower_toolcall_test::{Script, Step};
 
 fn secs(n: u64) -> Duration {
     Duration::from_secs(n)

@@ -30,10 +30,10 @@ use tower_toolcall::{
     rate_limit::RateLimitBackoffLayer,
     repeat_guard::RepeatGuardLayer,
     retry::{RetryLayer, RetryPolicy},
-    testing::{FaultLayer, Faults, Script, Step},
     timeout::TimeoutLayer,
     trace::{End, TraceHooks, TraceLayer},
 };
+use tower_toolcall_test::{FaultLayer, Faults, Script, Step};
 use tracing::Span;
 use tracing_subscriber::util::SubscriberInitExt;
 

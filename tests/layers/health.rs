@@ -20,9 +20,9 @@ use tower_toolcall::{
     event::Event,
     health::{Availability, Health, HealthBuilder, Reason},
     retry::{RetryLayer, RetryPolicy},
-    testing::{Script, Step},
     timeout::TimeoutLayer,
 };
+use tower_toolcall_test::{Script, Step};
 
 use Availability::{Available, Degraded, Unavailable};
 

@@ -16,8 +16,8 @@ use tower_toolcall::{
     rate_limit::RateLimitBackoffLayer,
     repeat_guard::RepeatGuardLayer,
     retry::{RetryLayer, RetryPolicy},
-    testing::{Events, Script, Step},
 };
+use tower_toolcall_test::{Events, Script, Step};
 
 type Tool = Script<&'static str>;
 

@@ -10,8 +10,8 @@ use tower_toolcall::{
     once::OnceLayer,
     quota::{Quota, QuotaLayer},
     repeat_guard::{RepeatGuardLayer, TOOL_REPEATED},
-    testing::{Script, Step},
 };
+use tower_toolcall_test::{Script, Step};
 
 type Tool = Script<&'static str>;
 

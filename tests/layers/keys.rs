@@ -10,8 +10,8 @@ use tower_toolcall::{
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     repeat_guard::RepeatGuardLayer,
-    testing::{Script, Step},
 };
+use tower_toolcall_test::{Script, Step};
 
 fn quota() -> Quota {
     Quota::per_minute(60).unwrap()

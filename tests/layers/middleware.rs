@@ -8,8 +8,8 @@ use tower_toolcall::{
     AnyError, ErrorKind, Execution, ReplaySafety, ToolCall, ToolError,
     middleware::{self, Next},
     retry::RetryLayer,
-    testing::{Script, Step},
 };
+use tower_toolcall_test::{Script, Step};
 
 use crate::kit::{self, call, limited};
 

@@ -13,9 +13,9 @@ use tower_toolcall::{
     event::Event,
     once::{OnceLayer, TOOL_ALREADY_DONE, TOOL_KEY_REUSED, TOOL_OUTCOME_UNKNOWN},
     retry::{RetryLayer, RetryPolicy},
-    testing::{Events, Script, Step},
     timeout::TimeoutLayer,
 };
+use tower_toolcall_test::{Events, Script, Step};
 
 use crate::kit;
 

@@ -26,8 +26,8 @@ use tower_toolcall::{
     },
     repeat_guard::{RepeatGuardLayer, TOOL_REPEATED},
     retry::{RetryLayer, RetryPolicy},
-    testing::{Events, Step},
 };
+use tower_toolcall_test::{Events, Step};
 
 use crate::kit::{Probe, answers, limited};
 

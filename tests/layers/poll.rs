@@ -14,9 +14,9 @@ use tower_toolcall::{
     deadline::DeadlineLayer,
     poll::{Job, PollLayer, Polled, Started},
     retry::{RetryLayer, RetryPolicy},
-    testing::{Script, Step},
     timeout::TimeoutLayer,
 };
+use tower_toolcall_test::{Script, Step};
 
 /// A job by its id: `{"job": id}` starts it, `{"done": ..}`, `{"failed": ..}` and anything else are polls' answers.
 #[derive(Clone, Debug)]

@@ -16,8 +16,8 @@ use tower_toolcall::{
     rate_limit::RateLimitBackoffLayer,
     result::ToolResultLayer,
     retry::{RetryLayer, RetryPolicy},
-    testing::{Events, Script, Step},
 };
+use tower_toolcall_test::{Events, Script, Step};
 
 use crate::kit::{self, MockTool, Probe};
 

@@ -16,8 +16,8 @@ use tower_toolcall::{
     circuit_breaker::CircuitBreakerLayer,
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
-    testing::{Events, Script, Step},
 };
+use tower_toolcall_test::{Events, Script, Step};
 
 use crate::kit;
 

@@ -16,8 +16,8 @@ use tower_toolcall::{
     outcome::{Outcome, classify_fn},
     repeat_guard::{RepeatGuardLayer, TOOL_REPEATED},
     retry::{RetryLayer, RetryPolicy},
-    testing::{Events, Script, Step},
 };
+use tower_toolcall_test::{Events, Script, Step};
 
 use crate::kit;
 

@@ -15,9 +15,9 @@ use tower_toolcall::{
     deadline::DeadlineLayer,
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryBudget, RetryLayer, RetryPolicy, RetryRefusal},
-    testing::{Events, Step},
     timeout::TimeoutLayer,
 };
+use tower_toolcall_test::{Events, Step};
 
 use crate::kit;
 

@@ -17,10 +17,10 @@ use tower_toolcall::{
     result::ToolResultLayer,
     retry::RetryLayer,
     sanitize::SanitizeLayer,
-    testing::{Events, Script, Step},
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
+use tower_toolcall_test::{Events, Script, Step};
 
 /// The documented order, around whatever tool.
 macro_rules! stack {

@@ -9,11 +9,9 @@ use expect_test::expect;
 use tokio::time::{Instant, sleep};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Event, ToolCall, ToolError,
-    error::TimeoutLimit,
-    testing::{Events, Script, Step},
-    timeout::TimeoutLayer,
+    BoxError, ErrorKind, Event, ToolCall, ToolError, error::TimeoutLimit, timeout::TimeoutLayer,
 };
+use tower_toolcall_test::{Events, Script, Step};
 
 fn secs(n: u64) -> Duration {
     Duration::from_secs(n)

@@ -15,13 +15,17 @@ use tower_toolcall::{
     check::CheckLayer,
     deadline::DeadlineLayer,
     error::TimeoutLimit,
-    mcp::{IDEMPOTENCY_KEY_META, McpClassifier, McpHooks, McpMaxBytes, McpProgress, McpService},
+    mcp::{
+        IDEMPOTENCY_KEY_META, McpClassifier, McpHooks, McpJson, McpMaxBytes, McpProgress,
+        McpService,
+    },
     outcome::Count,
     result::ToolResultLayer,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
     trace::TraceHooks,
 };
+use tower_toolcall_test::{Capture, Replay, Script, Step};
 
 use crate::server::{Server, connect, connect_modern};
 
@@ -427,4 +431,28 @@ fn hooks_know_texts_errors_and_other_results() {
     assert_eq!(two.matches("sunny").count(), 2);
     let error: CallToolResponse = CallToolResult::error(vec![text()]).into();
     assert!(TraceHooks::classify(&McpHooks::new(), Ok(&error)).is_reported());
+}
+
+/// A stack whose answers are of another type.
+#[tokio::test]
+async fn a_captured_answer_is_read_again() {
+    let content = vec![ContentBlock::text("12 degrees")];
+    let answer = CallToolResponse::from(CallToolResult::success(content));
+    let capture = Capture::new();
+    let stack = ServiceBuilder::new()
+        .map_response(|McpJson(answer)| answer)
+        .layer(capture.layer())
+        .map_response(McpJson)
+        .service(Script::new([Step::ok(answer)]));
+    let call = || ToolCall::new("search").with_server("docs");
+    let real = stack.oneshot(call()).await.unwrap();
+
+    let replay = Replay::from_lines(&capture.lines()).unwrap();
+    let replay = replay.and_then(|answer| async move {
+        let result = serde_json::from_value::<CallToolResult>(answer);
+        let answer = result.map(CallToolResponse::from);
+        answer.map_err(|error| ToolError::from_box(error.into()))
+    });
+    let again: CallToolResponse = replay.oneshot(call()).await.unwrap();
+    assert_eq!(again.model_text(), real.model_text());
 }

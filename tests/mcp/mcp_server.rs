@@ -25,8 +25,8 @@ use tower_toolcall::{
     mcp::{Catalog, McpServer},
     policy::PolicyLayer,
     retry::{RetryLayer, RetryPolicy},
-    testing::Events,
 };
+use tower_toolcall_test::Events;
 
 use crate::server::Server;
 

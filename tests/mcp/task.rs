@@ -22,8 +22,8 @@ use tower_toolcall::{
     mcp::{McpService, McpTask},
     poll::PollLayer,
     retry::RetryPolicy,
-    testing::Events,
 };
+use tower_toolcall_test::Events;
 
 use crate::server::{Client, modern};
 

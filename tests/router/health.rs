@@ -15,8 +15,8 @@ use tower_toolcall::{
     health::{Availability, Health},
     retry::{RetryLayer, RetryPolicy},
     router::{Router, RouterBuilder},
-    testing::{Script, Step},
 };
+use tower_toolcall_test::{Script, Step};
 
 const PERIOD: Duration = Duration::from_secs(30);
 

@@ -14,9 +14,9 @@ use tower_toolcall::{
     redact::Rules,
     retry::RetryPolicy,
     router::{Router, RouterBuilder},
-    testing::{Events, Script, Step},
     timeout::TimeoutLayer,
 };
+use tower_toolcall_test::{Events, Script, Step};
 
 use crate::kit;
 

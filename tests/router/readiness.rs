@@ -10,8 +10,8 @@ use tower_test::mock::{self, Mock};
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall,
     router::{Router, RouterBuilder},
-    testing::Step,
 };
+use tower_toolcall_test::Step;
 
 use crate::kit::{answers, limited};
 

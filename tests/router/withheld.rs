@@ -9,8 +9,8 @@ use tower_toolcall::{
     ErrorKind, Key, ToolCall,
     circuit_breaker::{BreakerState, CircuitBreakerHandle, CircuitBreakerLayer},
     router::{Router, RouterBuilder},
-    testing::{Script, Step},
 };
+use tower_toolcall_test::{Script, Step};
 
 const PERIOD: Duration = Duration::from_secs(60);
 const ALL: [&str; 4] = ["docs__fetch", "docs__search", "pay", "web__search"];

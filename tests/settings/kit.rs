@@ -6,8 +6,8 @@ use tower::{Layer, Service, ServiceExt};
 use tower_toolcall::{
     ConfigError, ErrorKind, ReplaySafety, ToolCall, ToolError,
     settings::{Settings, StackLayer},
-    testing::{Script, Step},
 };
+use tower_toolcall_test::{Script, Step};
 
 pub(crate) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)

@@ -19,10 +19,10 @@ use tower_toolcall::{
     repeat_guard::RepeatGuardLayer,
     retry::{RetryBudget, RetryPolicy},
     settings::{KeyBy, ProbeBy, Settings},
-    testing::Events,
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
+use tower_toolcall_test::Events;
 
 use crate::kit::{call, changed, flaky, run, safe, secs, stack};
 

@@ -20,9 +20,9 @@ use tower_toolcall::{
     outcome::ByError,
     poll::{Job, Polled, Started},
     settings::{Own, Place, Settings, StackBuilder, StackLayer},
-    testing::{Script, Step},
     trace::{End, TraceHooks},
 };
+use tower_toolcall_test::{Script, Step};
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::kit::{call, changed, flaky, run, safe, secs, stack};

@@ -15,8 +15,8 @@ use tower_toolcall::{
     circuit_breaker::BreakerState,
     outcome::{ByError, Classify},
     settings::{Preset, Settings},
-    testing::{Events, Script, Step},
 };
+use tower_toolcall_test::{Events, Script, Step};
 
 use crate::kit::{call, flaky, run, safe, secs, stack};
 

@@ -12,8 +12,8 @@ use tower_toolcall::{
     outcome::ByError,
     policy::Approval,
     settings::{KeyBy, Preset, Settings, Stack, StackBuilder, StackLayer},
-    testing::{Events, Script, Step},
 };
+use tower_toolcall_test::{Events, Script, Step};
 
 use crate::kit::{call, changed, flaky, run, safe, secs, stack};
 

@@ -6,8 +6,8 @@ use tower_toolcall::{
     Claim, ErrorKind, ToolCall, ToolError,
     health::Availability,
     settings::{KeyBy, Settings, StackLayer},
-    testing::{Events, Script, Step},
 };
+use tower_toolcall_test::{Events, Script, Step};
 
 use crate::kit::{call, changed, flaky, run, safe, secs, stack};
 

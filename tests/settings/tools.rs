@@ -6,8 +6,8 @@ use tower_toolcall::{
     BoxError, ErrorKind, ReplaySafety, ToolCall,
     result::ToolResultLayer,
     settings::{Settings, StackLayer},
-    testing::{Script, Step},
 };
+use tower_toolcall_test::{Script, Step};
 
 use crate::kit::{flaky, run, safe, secs, stack};
 

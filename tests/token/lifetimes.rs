@@ -21,8 +21,8 @@ use tower_toolcall::{
     http_tool::{HttpJob, HttpTool},
     poll::PollLayer,
     settings::Settings,
-    testing::Events,
 };
+use tower_toolcall_test::Events;
 
 use crate::kit::{Provider, SECOND, call};
 

@@ -16,9 +16,9 @@ use tower_toolcall::{
     policy::PolicyLayer,
     rate_limit::RateLimitBackoffLayer,
     retry::RetryPolicy,
-    testing::{Script, Step},
     trace::TraceLayer,
 };
+use tower_toolcall_test::{Script, Step};
 use tracing::{Level, subscriber::DefaultGuard};
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},

@@ -15,9 +15,9 @@ use tower_toolcall::{
     policy::{PolicyLayer, Rule},
     repeat_guard::RepeatGuardLayer,
     retry::{RetryLayer, RetryPolicy},
-    testing::{Script, Step},
     timeout::TimeoutLayer,
 };
+use tower_toolcall_test::{Script, Step};
 use tracing::Level;
 
 use super::lines::Log;

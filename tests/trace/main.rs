@@ -6,9 +6,9 @@
 
 #[cfg(feature = "tower")]
 mod batch;
-#[cfg(all(feature = "testing", feature = "tower"))]
+#[cfg(feature = "tower")]
 mod lines;
-#[cfg(all(feature = "testing", feature = "tower"))]
+#[cfg(feature = "tower")]
 mod longest;
 #[cfg(feature = "settings")]
 mod settings;

@@ -25,8 +25,8 @@ use tower_toolcall::{
         Transition,
     },
     outcome::ByError,
-    testing::{Events, Script, Step},
 };
+use tower_toolcall_test::{Events, Script, Step};
 
 use crate::kit::call;
 

@@ -5,8 +5,8 @@ use tower_toolcall::{
     ErrorKind, ToolError,
     circuit_breaker::{BreakerState, CircuitBreakerLayer},
     error::Outage,
-    testing::Step,
 };
+use tower_toolcall_test::Step;
 
 use super::{Rig, default_rig, fails, kind, ok, secs};
 use crate::kit::call;

@@ -25,8 +25,8 @@ use tower_toolcall::{
         TransitionReason, Trip,
     },
     outcome::ByError,
-    testing::{Script, Step},
 };
+use tower_toolcall_test::{Script, Step};
 
 use super::{Rig, default_rig, fails, kind, ok, secs, tool, transitions};
 use crate::kit::call;

@@ -11,9 +11,9 @@ use tower_toolcall::{
         BreakerState, CircuitBreakerBuilder, CircuitBreakerLayer, Probe, Rates, TransitionReason,
         WeakFailures,
     },
-    testing::{Events, Step},
     timeout::TimeoutLayer,
 };
+use tower_toolcall_test::{Events, Step};
 
 use super::{Answer, Rig, default_rig, fails, kind, ok, secs, tool};
 use crate::kit::call;

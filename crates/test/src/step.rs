@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
-use crate::{ErrorKind, ToolCall, ToolError};
 use http::StatusCode;
 use pin_project_lite::pin_project;
 use serde_json::Value;
 use tokio::time::{Sleep, sleep};
+use tower_toolcall::{ErrorKind, ToolCall, ToolError};
 
 use super::script::Running;
 
@@ -22,7 +22,7 @@ use super::script::Running;
 /// use std::time::Duration;
 /// use serde_json::json;
 /// use tower_toolcall::{ErrorKind, ToolError};
-/// use tower_toolcall::testing::Step;
+/// use tower_toolcall_test::Step;
 ///
 /// let steps = [
 ///     Step::ok(json!({ "rows": 3 })).after(Duration::from_secs(2)),

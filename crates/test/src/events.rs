@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-use crate::{Event, Listen, Observation, ToolCall, ToolError};
 use tokio::time::Instant;
 use tower_service::Service;
+use tower_toolcall::{Event, Listen, Observation, ToolCall, ToolError};
 
 use super::{MAX_EVENTS, script::lock};
 
@@ -78,7 +78,7 @@ impl<T: Send + 'static> Events<T> {
     ///
     /// ```
     /// use tower_toolcall::Event;
-    /// use tower_toolcall::testing::Events;
+    /// use tower_toolcall_test::Events;
     ///
     /// let delays = Events::pick(|event| match event {
     ///     Event::Retry { delay, .. } => Some(*delay),

@@ -5,10 +5,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::{ErrorKind, ToolCall, ToolError};
 use serde_json::Value;
 use tokio::time::Instant;
 use tower_service::Service;
+use tower_toolcall::{ErrorKind, ToolCall, ToolError};
 
 use super::{
     MAX_CALLS,

@@ -1,4 +1,4 @@
-//! How to test your tools, and the stacks around them.
+//! Tests for tools, and for the stacks around them.
 //!
 //! | to test | there is |
 //! |---|---|
@@ -8,13 +8,14 @@
 //! | what a success does not show: retries, waits, refusals | [`Events`], and the call's [`RecordSnapshot`] |
 //!
 //! All of it waits on tokio's clock. With `#[tokio::test(start_paused = true)]` (tokio's feature
-//! `test-util`) a test of an hour takes milliseconds, and its durations are exact. Put the feature
-//! `testing` among the `dev-dependencies`:
+//! `test-util`) a test of an hour takes milliseconds, and its durations are exact.
 //!
 //! ```toml
 //! [dev-dependencies]
-//! tower-toolcall = { path = "../tower-toolcall", features = ["testing"] } # a clone
-//! tokio = { version = "1", features = ["full", "test-util"] }
+//! serde_json = "1"
+//! tokio = { version = "1", features = ["macros", "rt", "test-util"] }
+//! tower = { version = "0.5", features = ["util"] }
+//! tower-toolcall-test = { path = "../tower-toolcall/crates/test" } # a clone
 //! ```
 //!
 //! # Your own tool
@@ -58,8 +59,8 @@
 //! use tower::{ServiceBuilder, ServiceExt};
 //! use tower_toolcall::{
 //!     AnyError, ErrorKind, ReplaySafety, ServiceBuilderExt, ToolCall, retry::RetryPolicy,
-//!     testing::{Script, Step},
 //! };
+//! use tower_toolcall_test::{Script, Step};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
 //! let tool = Script::new([
@@ -96,10 +97,8 @@
 //! ```
 //! use serde_json::Value;
 //! use tower::{ServiceBuilder, ServiceExt};
-//! use tower_toolcall::{
-//!     ConfigError, ServiceBuilderExt, ToolCall, retry::RetryPolicy,
-//!     testing::{FaultLayer, Faults, Script, Step},
-//! };
+//! use tower_toolcall::{ConfigError, ServiceBuilderExt, ToolCall, retry::RetryPolicy};
+//! use tower_toolcall_test::{FaultLayer, Faults, Script, Step};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), ConfigError> {
 //! let faults = Faults::new()
@@ -128,10 +127,8 @@
 //! ```
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{
-//!     AnyError, ToolCall,
-//!     testing::{Capture, Replay},
-//! };
+//! use tower_toolcall::{AnyError, ToolCall};
+//! use tower_toolcall_test::{Capture, Replay};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
 //! let real = service_fn(|call: ToolCall| async move {
@@ -169,10 +166,8 @@
 //! use std::time::Duration;
 //! use serde_json::json;
 //! use tower::ServiceBuilder;
-//! use tower_toolcall::{
-//!     ServiceBuilderExt, ToolCall, retry::RetryPolicy,
-//!     testing::{Events, Script, Step},
-//! };
+//! use tower_toolcall::{ServiceBuilderExt, ToolCall, retry::RetryPolicy};
+//! use tower_toolcall_test::{Events, Script, Step};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
 //! let limited = Step::status(429).with_retry_after(Duration::from_secs(5));
@@ -214,3 +209,7 @@ pub const MAX_LINES: usize = 100_000;
 
 /// How many tools a [`FaultLayer`] counts one by one.
 pub const MAX_TOOLS: usize = 1_000;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -11,9 +11,9 @@ use tower_toolcall::{
     event::{Listener, RetryRefusal},
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
-    testing::{Events, MAX_EVENTS, RecordSnapshot, Script, Step},
     timeout::TimeoutLayer,
 };
+use tower_toolcall_test::{Events, MAX_EVENTS, RecordSnapshot, Script, Step};
 use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::{call, secs};
@@ -206,7 +206,7 @@ fn an_event_has_the_name_under_which_it_is_emitted() {
     tracing_subscriber::registry().try_init().unwrap();
     let subscriber = tracing_subscriber::registry().with(emitted.clone());
     tracing::subscriber::with_default(subscriber, || {
-        // Another test may have met an event for the first time, where nobody listens, a moment before.
+        // Another test may have met an event for the first time, without a listener.
         tracing::callsite::rebuild_interest_cache();
         for event in &all {
             Listener::default().tell(event);

@@ -4,11 +4,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep};
 use tokio_test::{assert_pending, assert_ready_ok, task};
 use tower::{Layer, Service, ServiceExt};
-use tower_toolcall::{
-    BoxError, ErrorKind, Evidence, Execution, ToolError,
-    testing::{MAX_CALLS, Script, Step},
-    timeout::TimeoutLayer,
-};
+use tower_toolcall::{BoxError, ErrorKind, Evidence, Execution, ToolError, timeout::TimeoutLayer};
+use tower_toolcall_test::{MAX_CALLS, Script, Step};
 
 use crate::{call, secs};
 

@@ -3,24 +3,24 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use crate::{
-    CallInfo, Evidence, Execution, MAX_NAME_BYTES, ToolCall, ToolError,
-    flow::{Abandoned, Ends, Flow, Gate, Gated, Readiness, Ticket},
-    redact::{Rules, TRUNCATED},
-};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tower_layer::Layer;
+use tower_toolcall::{
+    CallInfo, Evidence, Execution, MAX_NAME_BYTES, ToolCall, ToolError,
+    flow::{Abandoned, Ends, Flow, Gate, Gated, Readiness, Ticket},
+    redact::{Rules, TRUNCATED},
+};
 
 use super::script::lock;
 
 /// The calls that pass a [layer](Self::layer) and how they end, as JSON lines for a
 /// [`Replay`](super::Replay).
 ///
-/// See the [module docs](crate::testing#capture-and-replay) for an example. A line has the names of the
+/// See the [module docs](crate#capture-and-replay) for an example. A line has the names of the
 /// call, its arguments, and its answer or error, redacted by the call's
-/// [rules](crate::ToolCall::with_rules): strings up to 65,536 characters, 64 levels,
+/// [rules](tower_toolcall::ToolCall::with_rules): strings up to 65,536 characters, 64 levels,
 /// 100,000 values and 1 MiB each. Longer arguments are cut; of a longer answer, or one that is no JSON, the line
 /// says only that it is lost, and so does the replay. Lines come in the order in which the calls
 /// end. A call that is dropped before it has an answer has a line too, and so has one that panics.
@@ -138,7 +138,7 @@ impl fmt::Debug for Capture {
 /// # Order
 ///
 /// Directly around the tool that a [`Replay`](super::Replay) is to replace, and below a
-/// [`SanitizeLayer`](crate::sanitize::SanitizeLayer), whose rules then hold for the lines.
+/// [`SanitizeLayer`](tower_toolcall::sanitize::SanitizeLayer), whose rules then hold for the lines.
 ///
 /// # Errors
 ///

@@ -12,14 +12,14 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    CallInfo, ConfigError, Execution, ToolCall, ToolError,
-    flow::{self, Ends, Flow, Gate, Gated, Readiness, Ticket},
-};
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep};
 use tower_layer::Layer;
 use tower_service::Service;
+use tower_toolcall::{
+    CallInfo, ConfigError, Execution, ToolCall, ToolError,
+    flow::{self, Ends, Flow, Gate, Gated, Readiness, Ticket},
+};
 
 use super::{
     MAX_TOOLS,
@@ -34,7 +34,7 @@ use super::{
 /// come in between. Calls of one tool that run at the same time are numbered as they come.
 /// [`MAX_TOOLS`] are counted one by one, and all further ones together.
 ///
-/// See the [module docs](crate::testing#faults) for an example.
+/// See the [module docs](crate#faults) for an example.
 ///
 /// # Order
 ///
@@ -161,7 +161,7 @@ fn hash(call: &ToolCall) -> u64 {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tower_toolcall::testing::{Faults, Step};
+/// use tower_toolcall_test::{Faults, Step};
 ///
 /// let faults = Faults::new()
 ///     .with_fault(0.1, Step::status(429).with_retry_after(Duration::from_secs(1)))?
@@ -205,7 +205,7 @@ impl Faults {
     /// Lets this happen after a call: **the tool runs to its end**, whatever its answer is, and the
     /// caller gets this instead. It is what a layer that repeats calls has to be tested with. If
     /// the error of the step says that the tool did not run, as a 429 does, whether it ran becomes
-    /// [unknown](crate::Execution::Unknown).
+    /// [unknown](tower_toolcall::Execution::Unknown).
     ///
     /// # Errors
     ///

@@ -3,12 +3,10 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
-    ErrorKind, Evidence, Execution, ToolCall, ToolError,
-    redact::Rules,
-    retry::RetryLayer,
+    ErrorKind, Evidence, Execution, ToolCall, ToolError, redact::Rules, retry::RetryLayer,
     sanitize::SanitizeLayer,
-    testing::{Capture, Replay, Script, Step},
 };
+use tower_toolcall_test::{Capture, Replay, Script, Step};
 
 use crate::{call, secs};
 
@@ -337,33 +335,6 @@ async fn captured_answers_and_errors_pass() {
         (error.kind(), error.evidence(), error.tool()),
         (ErrorKind::Upstream, Evidence::Inferred, Some("search"))
     );
-}
-
-/// A stack whose answers are of another type.
-#[cfg(feature = "mcp")]
-#[tokio::test]
-async fn an_answer_of_a_server_is_read_again() {
-    use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
-    use tower_toolcall::{ModelText as _, mcp::McpJson};
-
-    let content = vec![ContentBlock::text("12 degrees")];
-    let answer = CallToolResponse::from(CallToolResult::success(content));
-    let capture = Capture::new();
-    let stack = ServiceBuilder::new()
-        .map_response(|McpJson(answer)| answer)
-        .layer(capture.layer())
-        .map_response(McpJson)
-        .service(Script::new([Step::ok(answer)]));
-    let real = stack.oneshot(call()).await.unwrap();
-
-    let replay = Replay::from_lines(&capture.lines()).unwrap();
-    let replay = replay.and_then(|answer| async move {
-        let result = serde_json::from_value::<CallToolResult>(answer);
-        let answer = result.map(CallToolResponse::from);
-        answer.map_err(|error| ToolError::from_box(error.into()))
-    });
-    let again: CallToolResponse = replay.oneshot(call()).await.unwrap();
-    assert_eq!(again.model_text(), real.model_text());
 }
 
 proptest! {

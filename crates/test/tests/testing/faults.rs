@@ -14,9 +14,9 @@ use tower_toolcall::{
     deadline::DeadlineLayer,
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
-    testing::{FaultLayer, Faults, Script, Step},
     timeout::TimeoutLayer,
 };
+use tower_toolcall_test::{FaultLayer, Faults, Script, Step};
 
 use crate::{call, secs};
 

@@ -5,10 +5,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::{ConfigError, ErrorKind, ToolCall, ToolError, redact::Rules};
 use serde_json::Value;
 use strsim::normalized_levenshtein;
 use tower_service::Service;
+use tower_toolcall::{ConfigError, ErrorKind, ToolCall, ToolError, redact::Rules};
 
 use super::{
     MAX_LINES,
@@ -35,7 +35,7 @@ const MAX_COMPARED: usize = 1_000;
 /// A tool that answers calls as they were answered when a [`Capture`](super::Capture) wrote them
 /// down.
 ///
-/// See the [module docs](crate::testing#capture-and-replay) for an example. A call is found by its
+/// See the [module docs](crate#capture-and-replay) for an example. A call is found by its
 /// server, its tool and its arguments, all of them redacted: two calls that differ only in a secret
 /// are one call. They are redacted by the rules that the call has when it is replayed: with other
 /// rules than it had when it was captured, it is not found if these hide something else. The same
@@ -62,7 +62,7 @@ const MAX_COMPARED: usize = 1_000;
 /// });
 /// ```
 ///
-/// A record that a tool service writes on a call ([`Record`](crate::Record)), for example
+/// A record that a tool service writes on a call ([`Record`](tower_toolcall::Record)), for example
 /// that its answer is an error, is not replayed.
 ///
 /// # Errors
