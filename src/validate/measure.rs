@@ -22,6 +22,9 @@ const MAX_LEVELS: usize = 64;
 /// once.
 const MAX_TRUSTED_LEVELS: usize = 256;
 
+/// Levels of a value for which a schema that refers to itself is measured.
+const MAX_UNROLLED: usize = 16;
+
 /// Values in all subschemas, with references followed: those of which the compiler keeps copies
 /// are at most 64 MiB.
 const MAX_KEPT: u64 = 1 << 20;
@@ -136,20 +139,21 @@ impl Size {
         has_parts: bool,
         is_trusted: bool,
     ) -> Result<Option<Self>, Reason> {
-        let mut sizes = Sizes {
-            root: schema,
-            has_parts,
-            is_trusted,
-            is_beyond: false,
-            named: None,
-            known: HashMap::new(),
-        };
-        let size = sizes.of(schema, 1)?;
+        let mut sizes = Sizes::new(schema, has_parts, is_trusted);
+        let size = sizes.of(schema, 1, None)?;
         if is_trusted {
             let is_known = !sizes.is_beyond && size.check().is_ok();
             return Ok(is_known.then_some(size));
         }
         size.check().map(|()| Some(size))
+    }
+
+    /// Sizes of a schema that may refer to itself, for values of one level, of two, and so on, as
+    /// far as it looks at each value with at most `looks` subschemas.
+    pub(super) fn by_levels(schema: &Value, has_parts: bool, looks: u64) -> Vec<Self> {
+        let mut sizes = Sizes::new(schema, has_parts, false);
+        let sizes = (1..=MAX_UNROLLED).map_while(|levels| sizes.of(schema, 1, Some(levels)).ok());
+        sizes.take_while(|size| size.looks <= looks).collect()
     }
 
     fn check(&self) -> Result<(), Reason> {
@@ -217,6 +221,9 @@ const PARTS: [&str; 5] = [
     "additionalItems",
 ];
 
+/// Keywords of which several subschemas look at one part of a value.
+const DEEPER: [&str; 2] = ["patternProperties", "contains"];
+
 /// Keywords with a reference.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
@@ -233,23 +240,41 @@ struct Sizes<'s> {
     is_beyond: bool,
     /// Schemas of a trusted server by identifier, when a reference needs them.
     named: Option<HashMap<&'s str, &'s Value>>,
-    /// By address; `None` while a subschema is measured.
-    known: HashMap<*const Value, Option<Size>>,
+    /// By address and levels; `None` while a subschema is measured.
+    known: HashMap<(*const Value, Option<usize>), Option<Size>>,
 }
 
 impl<'s> Sizes<'s> {
-    fn of(&mut self, schema: &'s Value, level: usize) -> Result<Size, Reason> {
+    fn new(root: &'s Value, has_parts: bool, is_trusted: bool) -> Self {
+        Self {
+            root,
+            has_parts,
+            is_trusted,
+            is_beyond: false,
+            named: None,
+            known: HashMap::new(),
+        }
+    }
+
+    /// `levels` are those of the values that the schema looks at, if only these are followed.
+    fn of(
+        &mut self,
+        schema: &'s Value,
+        level: usize,
+        levels: Option<usize>,
+    ) -> Result<Size, Reason> {
         let map = match schema {
-            Value::Object(map) => map,
+            Value::Object(map) if levels != Some(0) => map,
             Value::Bool(_) => return Ok(own(&Map::new())),
             // A name, a number or a text is none.
             _ => return Ok(Size::default()),
         };
-        match self.known.get(&std::ptr::from_ref(schema)) {
+        let key = (std::ptr::from_ref(schema), levels);
+        match self.known.get(&key) {
             Some(Some(size)) => return Ok(*size),
             Some(None) => return self.refuse("refers to itself").map(|()| Size::default()),
             None if level > max_levels(self.is_trusted) => return Err(TOO_DEEP.into()),
-            None => self.known.insert(schema, None),
+            None => self.known.insert(key, None),
         };
         if REFERENCES[1..]
             .iter()
@@ -270,18 +295,21 @@ impl<'s> Sizes<'s> {
                 }
                 schema => vec![("", schema)],
             };
+            let is_part = PARTS.contains(&keyword.as_str());
+            let is_deeper = is_part || DEEPER.contains(&keyword.as_str());
+            let levels = levels.map(|levels| levels - usize::from(is_deeper));
             for (name, schema) in subschemas {
-                let mut inner = self.of(schema, level + 1)?;
+                let mut inner = self.of(schema, level + 1, levels)?;
                 inner.levels += 1;
                 inner.path += (keyword.len() + name.len() + 6) as u64;
-                match PARTS.contains(&keyword.as_str()) {
+                match is_part {
                     true => parts.add(inner, true),
                     false => size.add(inner, false),
                 }
             }
         }
         size.add(parts, false);
-        self.known.insert(schema, Some(size));
+        self.known.insert(key, Some(size));
         Ok(size)
     }
 

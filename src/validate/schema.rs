@@ -94,6 +94,8 @@ struct Compiled {
     is_trusted: bool,
     /// `None`, only of a trusted schema: it is beyond the limits of others, or refers to itself.
     size: Option<Size>,
+    /// Sizes for values of one level, of two, and so on, if there is no other.
+    by_levels: Vec<Size>,
     has_alternatives: bool,
     /// The keys and words of the schema: others are the caller's.
     names: BTreeSet<Box<str>>,
@@ -182,8 +184,9 @@ impl Schema {
     /// What does not fit: none if the value is [valid](Self::is_valid).
     ///
     /// Of a large value, or a costly schema, it may be the first misfit alone, or only that the
-    /// value does not fit: what is searched is bounded in time and memory. So it is with values of
-    /// more than 8 levels, if the schema refers to itself.
+    /// value does not fit: what is searched is bounded in time and memory. If the schema refers to
+    /// itself, that is all that is said of values of more than 16 levels, and the fewer levels are
+    /// searched the more branches refer to it.
     pub fn misfits(&self, value: &Value) -> Misfits {
         match &self.0 {
             Some(compiled) if !compiled.fits(value) => compiled.misfits(value),
@@ -264,11 +267,6 @@ const MAX_STEPS_TO_ALL: u64 = 100_000;
 /// A schema of at most this weight looks at any number of values: counting them costs as much.
 const LIGHT: u64 = 8;
 
-/// Levels of a value that are searched for errors by a schema that refers to itself, as each level
-/// may multiply them, and subschemas that are then assumed to look at each value.
-const MAX_LEVELS_TO_ALL: usize = 8;
-const LOOKS: u64 = 100;
-
 impl Compiled {
     fn new(schema: &Value, draft: Draft, is_trusted: bool) -> Result<Self, Reason> {
         check(schema, is_trusted)?;
@@ -284,6 +282,10 @@ impl Compiled {
             without(&mut copy, &omitted);
         }
         let size = Size::of(&copy, parts.has_ids, is_trusted)?;
+        let by_levels = match size {
+            Some(_) => Vec::new(),
+            None => Size::by_levels(&copy, parts.has_ids, MAX_STEPS_TO_ALL),
+        };
         if let Value::Object(map) = &mut copy {
             map.entry("$schema").or_insert(dialect.into());
         }
@@ -295,6 +297,7 @@ impl Compiled {
             validator,
             is_trusted,
             size,
+            by_levels,
             has_alternatives: parts.has_alternatives,
             names: parts.names,
             omitted,
@@ -324,13 +327,12 @@ impl Compiled {
     /// level, and has its path in the schema.
     fn takes_to_all(&self, value: &Value) -> bool {
         let Extent { values, levels, .. } = Extent::of(value, MAX_ARGUMENTS_DEPTH);
-        let (looks, path) = match self.size {
-            Some(size) => (size.looks.saturating_add(size.names), size.path),
-            None if levels > MAX_LEVELS_TO_ALL => return false,
-            None => (LOOKS, 0),
+        let by_levels = || self.by_levels.get(levels - 1).copied();
+        let Some(size) = self.size.or_else(by_levels) else {
+            return false;
         };
-        let copies = (levels as u64).saturating_mul(1 + path / 256);
-        let errors = values.saturating_mul(looks);
+        let copies = (levels as u64).saturating_mul(1 + size.path / 256);
+        let errors = values.saturating_mul(size.looks.saturating_add(size.names));
         errors.saturating_mul(copies) <= MAX_STEPS_TO_ALL
     }
 
@@ -338,7 +340,8 @@ impl Compiled {
         let knows = |name: &str| self.names.contains(name);
         match self.takes_to_all(value) {
             true => Misfits::of(value, self.validator.iter_errors(value), knows),
-            false if self.has_alternatives => Misfits::unknown(),
+            // The first of a schema that refers to itself may be as far to find.
+            false if self.has_alternatives || self.size.is_none() => Misfits::unknown(),
             false => Misfits::of(value, self.validator.validate(value).err(), knows),
         }
     }

@@ -60,3 +60,20 @@ fn look_around_is_left_out_unless_the_server_is_trusted() {
         assert!(!schema.is_valid(&json!({ "b": "y" })));
     }
 }
+
+/// Row 184 of issue 47: the engine for trusted servers gives up a match that takes too long.
+#[test]
+fn a_pattern_that_goes_back_does_so_for_a_moment() {
+    for pattern in ["^(a+)+\\1$", "^(?=.*b)(a+)+$(?!x)", "(?<!x)(a|a)*\\1$"] {
+        quick(move || {
+            let schema = json!({ "properties": { "s": { "pattern": pattern } } });
+            let schema = Schema::compile_trusted(&schema, Draft::Draft7).unwrap();
+            assert_eq!(schema.omitted().count(), 0);
+            for length in [28, 1_000, 60_000] {
+                let arguments = json!({ "s": format!("{}!", "a".repeat(length)) });
+                let _ = schema.is_valid(&arguments);
+                let _ = schema.misfits(&arguments);
+            }
+        });
+    }
+}

@@ -18,6 +18,7 @@ mod layer;
 mod mcp;
 mod misfits;
 mod patterns;
+mod recursion;
 
 mod repair;
 mod schema;
