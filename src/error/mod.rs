@@ -271,10 +271,16 @@ impl ToolError {
     ///
     /// A 503 or 429 *with* a delay ([`with_retry_after`](Self::with_retry_after)) says that the
     /// request was turned away, so it counts as not started. A 403 with one is a rate limit.
-    /// Headers and body are read by `from_http` (feature `hints`).
+    /// A redirect reads as an answer that cannot be used. Headers and body are read by `from_http`
+    /// (feature `hints`).
     pub fn from_status(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         let kind = ErrorKind::from_http_status(status.as_u16()).unwrap_or(ErrorKind::Failed);
-        Self::new(kind, message).with_status(status)
+        let error = Self::new(kind, message).with_status(status);
+        match status.is_redirection() {
+            // Often the answer to a form that was taken: no other arguments change that.
+            true => error.with_words(&UNUSABLE),
+            false => error,
+        }
     }
 
     /// Any error as a `ToolError`: the function for `map_err`. See the [module docs](self).

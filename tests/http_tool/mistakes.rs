@@ -232,6 +232,21 @@ async fn a_model_reads_what_the_upstream_says_of_a_thing_that_is_not_there() {
     assert!(error.is_recoverable());
 }
 
+/// 46: other arguments do not change what is redirected, and a form that was taken is often redirected.
+#[tokio::test]
+async fn a_redirected_call_is_not_the_models_mistake() {
+    for status in [301, 302, 303, 307, 308, 304] {
+        let leaf = answered_by(tool(), move |_| {
+            let answer = http::Response::builder().status(status);
+            answer.header("location", "/x").body(full("")).unwrap()
+        });
+        let error = leaf.send(json!({ "city": "Rome" })).await.unwrap_err();
+        let text = error.model_message();
+        assert!(text.contains("its answer is unusable"), "{status}: {text}");
+        assert!(!text.contains("change it"), "{status}: {text}");
+    }
+}
+
 /// Returns how many attempts a call had, and its error.
 async fn attempts(tool: HttpTool, call: ToolCall) -> (u32, ToolError) {
     let server = Server::start(|_, _| http::Response::new(full("1"))).await;
