@@ -419,13 +419,74 @@ async fn a_refusal_without_an_id_ends_the_attempt_to_connect() {
     assert_eq!(error.execution(), Execution::NotStarted);
 }
 
+/// M-5: without any answer, and with a message that is not one. The tool may have run.
+#[tokio::test]
+async fn a_request_that_has_no_answer_ends_its_call() {
+    let note = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": {} });
+    let ping = json!({ "jsonrpc": "2.0", "id": 7, "method": "ping" });
+    let answers: [Answer; 4] = [
+        Arc::new(|_| StatusCode::ACCEPTED.into_response()),
+        Arc::new(|_| StatusCode::NO_CONTENT.into_response()),
+        Arc::new(move |_| Json(note.clone()).into_response()),
+        Arc::new(move |_| Json(ping.clone()).into_response()),
+    ];
+    let checked = answers.map(async |answer| {
+        let (loose, server) = serve(|_| text(404, "no")).await;
+        server.connect().await.unwrap();
+        *loose.call.lock().unwrap() = Some(answer);
+        let error = call(&server).await.unwrap_err();
+        assert_eq!(error.execution(), Execution::Unknown, "{error}");
+        let text = error.model_message();
+        assert!(text.contains("its answer is unusable"), "{text}");
+        *loose.call.lock().unwrap() = None;
+        call(&server).await.unwrap();
+        assert_eq!(loose.session.load(SeqCst), 1);
+    });
+    future::join_all(checked).await;
+}
+
+/// 46: other arguments do not change what is redirected. Nor does a repetition.
+#[tokio::test]
+async fn a_redirected_call_is_not_the_models_mistake() {
+    let (loose, server) = serve(|_| text(404, "no")).await;
+    server.connect().await.unwrap();
+    for status in [301, 302, 308] {
+        let answer = move |_: &Value| with_header(text(status, ""), "location", "http://other/");
+        *loose.call.lock().unwrap() = Some(Arc::new(answer));
+        let error = call(&server).await.unwrap_err();
+        let text = error.model_message();
+        assert!(text.contains("its answer is unusable"), "{text}");
+        assert!(!text.contains("change it"), "{text}");
+    }
+}
+
 /// M-6: each call fails once, and the next one has a new session.
 #[tokio::test]
 async fn a_lost_session_is_known_in_any_words() {
     use ErrorKind::{ConnectionFailed as Lost, Denied};
     use Execution::{NotStarted, Unknown};
     type Words = fn(&Value) -> Response;
-    let words: [(Words, ErrorKind, Execution); 11] = [
+    let words: [(Words, ErrorKind, Execution); 15] = [
+        (
+            |id| error(400, id.clone(), -32603, "Internal error"),
+            Lost,
+            Unknown,
+        ),
+        (
+            |id| error(400, id.clone(), -32001, "Session timed out"),
+            Lost,
+            Unknown,
+        ),
+        (
+            |id| error(500, id.clone(), -32603, "Session not found"),
+            Lost,
+            Unknown,
+        ),
+        (
+            |id| error(400, id.clone(), 500, "Session not found"),
+            Lost,
+            Unknown,
+        ),
         (
             |id| error(400, id.clone(), -32600, "who are you?"),
             Lost,

@@ -149,14 +149,16 @@ pub(super) fn is_connection_refused(error: &ErrorData) -> bool {
 
 /// Returns whether an answer may be that of a server that does not know the session, whatever its
 /// words are: a JSON-RPC error or a status that is not about the server's own state, or a limit.
-pub(super) fn is_of_lost_session(error: &ToolError) -> bool {
+pub(super) fn is_of_lost_session(error: &ToolError, is_http: bool) -> bool {
     use ErrorKind::*;
     match protocol_code(error) {
         Some(UNSUPPORTED_VERSION..=HEADER_MISMATCH) => false,
-        Some(_) => matches!(
-            error.kind(),
-            InvalidInput | NotFound | Failed | ConnectionFailed | Denied
-        ),
+        Some(_) => match error.kind() {
+            InvalidInput | NotFound | Failed | ConnectionFailed | Denied => true,
+            // -32603 is also what a tool fails with: no process is asked after each of them.
+            Upstream | Timeout => is_http,
+            _ => false,
+        },
         None => error
             .status()
             .is_some_and(|status| status.is_client_error() && error.kind() != RateLimited),

@@ -58,6 +58,10 @@ pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
             }
             None => new(ErrorKind::Failed).with_words(&UNUSABLE),
         },
+        Http::UnexpectedContentType(None) => {
+            let text = "the answer to the request has no content";
+            ToolError::new(ErrorKind::Failed, text).with_words(&UNUSABLE)
+        }
         Http::UnexpectedContentType(_) | Http::Deserialize(_) => {
             new(ErrorKind::Failed).with_words(&UNUSABLE)
         }

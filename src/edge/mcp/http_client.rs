@@ -34,7 +34,7 @@ const MAX_RESUMES: usize = 4;
 ///   answer is an error of its call, and a notification is dropped.
 /// - **An answer without the request's id.** Many servers answer a session that they do not know
 ///   with `id: null`. rmcp drops such an answer, and the call waits forever. Here it is the answer
-///   to the request that was posted.
+///   to the request that was posted. A request that is accepted (202) without an answer fails.
 /// - **A status of 404.** rmcp begins a session anew and sends the request again, below all layers.
 ///   Here the call fails, not started, and the next one connects.
 /// - **A limit.** rmcp keeps `Retry-After` of a 429 or a 5xx only. Here a refusal has the meaning

@@ -93,7 +93,7 @@ pub(super) async fn post(
             let error = InsufficientScopeError::new(challenge, scope);
             Err(Failed::InsufficientScope(error))
         }
-        (StatusCode::ACCEPTED | StatusCode::NO_CONTENT, _) => Ok(Posted::Accepted),
+        (StatusCode::ACCEPTED | StatusCode::NO_CONTENT, _) if id.is_none() => Ok(Posted::Accepted),
         // At `SessionExpired` rmcp connects and sends the message again, below all layers.
         (StatusCode::NOT_FOUND, _) if session.is_some() => {
             Err(HttpStatusError::new(404, None).into())
@@ -130,7 +130,14 @@ async fn success(
         None => serde_json::from_slice(&addressed(&body, &id))
             .map_err(|error| unexpected(format!("{error}: {}", shown(&body, MAX_SHOWN))))?,
     };
-    Ok(Posted::Json(message, session))
+    match message {
+        // The call would wait for another one.
+        ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => {
+            let text = format!("not an answer: {}", shown(&body, MAX_SHOWN));
+            Err(unexpected(text))
+        }
+        answer => Ok(Posted::Json(answer, session)),
+    }
 }
 
 /// Returns the JSON-RPC error of an answer that is not successful, or else the error that its

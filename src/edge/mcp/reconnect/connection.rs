@@ -215,7 +215,7 @@ pub(super) async fn has_lost_session(
     error: &ToolError,
     limit: Option<Duration>,
 ) -> bool {
-    if !errors::is_of_lost_session(error) || !has_session(peer) {
+    if !errors::is_of_lost_session(error, limit.is_some()) || !has_session(peer) {
         return false;
     }
     match timeout(limit.unwrap_or(LIMIT), refuses(peer)).await {
