@@ -271,7 +271,7 @@ const OF_SETTINGS: &[&str] = &[
     "arguments", "parameter", "option", "keyword", "field", "flag", "key", "variable", "property",
     "value", "increase", "your", "checking", "header", "headers", "must", "should", "cannot", "is",
     "was", "not", "remaining", "policy", "disabled", "enabled", "updated", "changed", "accepts",
-    "expects",
+    "expects", "column", "change",
 ];
 
 /// Words that say that something has happened.

@@ -25,6 +25,7 @@ const PHRASES: &[&[&str]] = &[
     &["retry", "your", "request", "in"],
     &["retry", "your", "request", "after"],
     &["expected", "available", "in"], // Django REST framework
+    &["requests", "available", "in"], // Stack Exchange
     &["wait"],
 ];
 
@@ -50,7 +51,7 @@ pub(crate) const LIMITS: &[&str] = &[
 ];
 
 /// Of the first words of the phrases.
-const STEMS: &[&str] = &["try", "wait", "expected", "reset"];
+const STEMS: &[&str] = &["try", "wait", "available", "reset"];
 
 /// The delay that a message asks for: `Please try again in 1m26.4s`, `retry after 30 seconds`,
 /// `wait 5 minutes`, `Retry-After: 12`, `Your quota will reset after 39s`. Only the first 2,000

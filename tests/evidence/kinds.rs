@@ -46,6 +46,7 @@ fn the_code_of_a_grpc_error_is_read_in_the_words_of_each_runtime() {
             format!("{status:?}"),
             format!("status: {code:?}, message: \"no such row\", details: []"),
             format!("GRPC::{code:?}: no such row"),
+            format!("Status{{code={code:?}, description=no such row, cause=null}}"),
             format!("gRPC Error (code: 9, codeName: {code:?}, message: no such row)"),
         ] {
             assert_eq!(kind(&*text), expected, "{text}");
@@ -86,6 +87,8 @@ fn the_name_of_a_setting_is_not_an_event() {
         "unknown field ConnectTimeout",
         "bad rate_limit_per_minute: -3",
         "could not apply rateLimitBurst",
+        "no such column: rate_limit",
+        "you are not allowed to change rate limits",
     ] {
         assert_eq!(kind(text), ErrorKind::Failed, "{text}");
     }

@@ -263,6 +263,12 @@ async fn a_delay_is_read_wherever_the_answer_has_it() {
         ),
         // Of the same kind
         ("x-acme-retry-after: 12", "", 12_000),
+        ("x-amz-retry-after: 1500", "", 1_500),
+        (
+            NONE,
+            r#"{"error_message": "too many requests from this IP, more requests available in 39 seconds"}"#,
+            39_000,
+        ),
         (
             NONE,
             "Too many requests: the limit resets in 12 seconds",

@@ -52,6 +52,11 @@ const GOOGLE_QUOTA: Forbidden = (
     r#"{"error": {"errors": [{"domain": "youtube.quota", "reason": "quotaExceeded"}]}}"#,
 );
 
+const FACEBOOK: Forbidden = (
+    &[],
+    r#"{"error": {"message": "(#4) Application request limit reached", "type": "OAuthException", "code": 4}}"#,
+);
+
 const SALESFORCE: Forbidden = (
     &[],
     r#"[{"message": "TotalRequests Limit exceeded.", "errorCode": "REQUEST_LIMIT_EXCEEDED"}]"#,
@@ -118,7 +123,7 @@ async fn a_code_of_a_limit_in_the_body_makes_a_403_a_rate_limit() {
 #[tokio::test]
 async fn words_about_a_limit_make_a_403_an_inferred_rate_limit() {
     let proxy: Forbidden = (&[], "<p>Too many requests. Slow down.</p>");
-    for forbidden in [GITHUB_IN_WORDS, proxy] {
+    for forbidden in [GITHUB_IN_WORDS, FACEBOOK, proxy] {
         let error = error(forbidden).await;
         assert_eq!(error.kind(), ErrorKind::RateLimited, "{forbidden:?}");
         assert_eq!(error.evidence(), Evidence::Inferred, "{forbidden:?}");

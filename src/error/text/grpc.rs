@@ -15,6 +15,7 @@ const MARKS: &[(&str, &str)] = &[
     ("Status(StatusCode=", ""),
     ("code: '", "'"),
     ("Status { code: ", ""),
+    ("Status{code=", ", description="),
     ("status: ", ", message: "),
     ("GRPC::", ""),
     ("codeName: ", ""),

@@ -19,7 +19,7 @@ pub(super) const PHRASES: &[Phrase] = phrases! {
     RateLimited {
         "rate limit" "rate limits" "rate limited" "rate limiting" "ratelimit" "ratelimited" "too many requests"
         "quota exceeded" "insufficient quota" "exceeded your current quota" "daily limit exceeded"
-        "request limit exceeded" "requests limit exceeded" "resource exhausted" "throttled" "throttling"
+        "request limit exceeded" "request limit reached" "requests limit exceeded" "resource exhausted" "throttled" "throttling"
     }
     Timeout {
         "timeout" "timed out" "request time out" "gateway time out" "deadline exceeded" "deadline has elapsed" "etimedout"

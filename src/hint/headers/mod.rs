@@ -17,12 +17,15 @@ mod structured;
 /// Longer values are ignored, in bytes.
 const MAX_VALUE: usize = 4_096;
 
+/// Has milliseconds, whatever it is called.
+const OF_AWS: &str = "x-amz-retry-after";
+
 /// What the headers of an answer that refuses (429, 503, 403 ...) say.
 ///
 /// The first of these that can be read:
 ///
 /// 1. `retry-after-ms`, then `Retry-After`, each with any prefix (`x-ms-retry-after-ms`); of
-///    several the longest.
+///    several the longest. `x-amz-retry-after` has milliseconds.
 /// 2. `RateLimit` with `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10, which gives
 ///    `Retry-After` precedence): the longest `t` of the items with `r=0`, or the window of their
 ///    policy where `t` is missing. Also its form up to -07: `limit=100, remaining=0, reset=5`.
@@ -55,6 +58,7 @@ pub fn from_headers(headers: &HeaderMap, now: SystemTime) -> Option<Hint> {
     let clock = clock(headers, now);
     let after = longest(headers, "retry-after", |value| retry_after(value, clock));
     let delay = longest(headers, "retry-after-ms", millis)
+        .or_else(|| longest(headers, OF_AWS, millis))
         .map(|delay| (delay, HintSource::RetryAfterMs))
         .or(after.map(|delay| (delay, HintSource::RetryAfter)))
         .or_else(|| quota::wait(headers, clock, quota::Answer::Refused));
@@ -152,7 +156,8 @@ fn longest(
 ) -> Option<Duration> {
     let is_named = |found: &&str| {
         let prefix = found.strip_suffix(name);
-        prefix.is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('-'))
+        let is_unit = *found != OF_AWS || name == OF_AWS;
+        is_unit && prefix.is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('-'))
     };
     let names = headers.keys().map(|name| name.as_str()).filter(is_named);
     names
