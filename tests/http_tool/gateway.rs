@@ -192,3 +192,23 @@ fn the_schemas_of_files_are_of_draft_7() {
     assert!(schema.is_valid(&json!({ "pair": ["a", 1] })));
     assert!(!schema.is_valid(&json!({ "pair": [1, "a"] })));
 }
+
+/// H-6: a client that trusts the list would repeat what only reads.
+#[test]
+fn a_get_that_must_not_run_twice_is_not_listed_as_one_that_only_reads() {
+    for (method, replay_safe, hints) in [
+        ("GET", None, (Some(true), None)),
+        ("GET", Some(false), (None, None)),
+        ("DELETE", Some(false), (None, None)),
+        ("POST", Some(true), (None, Some(true))),
+    ] {
+        let profile = json!({
+            "method": method, "url_template": "https://h/", "replay_safe": replay_safe,
+        });
+        let manifest = json!({ "name": "t", "execution_profile": profile });
+        let manifest: ToolManifest = serde_json::from_value(manifest).unwrap();
+        let listed = manifest.definition().annotations.unwrap();
+        let found = (listed.read_only_hint, listed.idempotent_hint);
+        assert_eq!(found, hints, "{method} {replay_safe:?}");
+    }
+}

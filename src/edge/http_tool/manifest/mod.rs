@@ -268,7 +268,7 @@ impl ToolManifest {
             let is_one = names
                 .iter()
                 .any(|name| profile.method().eq_ignore_ascii_case(name));
-            is_one && (profile.mode() == Mode::Sync || may_repeat == Some(true))
+            is_one && may_repeat.unwrap_or(profile.mode() == Mode::Sync)
         };
         // What is not known is not said: of a POST nothing.
         let mut annotations = ToolAnnotations::new();
