@@ -93,6 +93,7 @@ async fn a_job_is_asked_for_where_its_location_says() {
     for (place, is_asked) in [
         ("/operations/7?api-version=1", true),
         ("absolute", true),
+        ("loud", true),
         ("http://evil.example/x", false),
         ("//evil.example/x", false),
     ] {
@@ -100,10 +101,11 @@ async fn a_job_is_asked_for_where_its_location_says() {
             "/exports" => {
                 let host = got.headers()["host"].to_str().unwrap();
                 let absolute = format!("http://{host}/operations/7?api-version=1");
-                let place = if place == "absolute" {
-                    &*absolute
-                } else {
-                    place
+                let loud = absolute.replace("http", "HTTP");
+                let place = match place {
+                    "absolute" => &*absolute,
+                    "loud" => &*loud,
+                    place => place,
                 };
                 let answer = Response::builder().status(202).header("location", place);
                 answer.header("retry-after", "0").body(full("")).unwrap()

@@ -352,7 +352,7 @@ impl Inner {
         let mut found: Map<_, _> = found.collect::<Result<_, _>>()?;
         if let Some(name) = &self.location {
             let path = answer.headers.get(name).and_then(|v| v.to_str().ok());
-            let path = path.map(|url| url.strip_prefix(&*self.status.origin).unwrap_or(url));
+            let path = path.and_then(|url| path_at(url, &self.status.origin));
             let Some(path) = path.filter(is_path) else {
                 return Err(format!("the answer has no `{name}` on the host of the job"));
             };
@@ -360,6 +360,26 @@ impl Inner {
         }
         Ok(found)
     }
+}
+
+/// Returns what follows the origin of a URL that has this one, in letters of either case and with
+/// or without the port that its scheme has by default. A path stays.
+fn path_at<'u>(url: &'u str, origin: &str) -> Option<&'u str> {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return Some(url);
+    };
+    let (host, path) = rest.split_at(rest.find('/')?);
+    let same = |scheme: &str, host: &str| {
+        let url = format!("{scheme}://{host}").to_ascii_lowercase();
+        let port = if url.starts_with("https") {
+            ":443"
+        } else {
+            ":80"
+        };
+        url.strip_suffix(port).map(str::to_owned).unwrap_or(url)
+    };
+    let (our_scheme, our_host) = origin.split_once("://")?;
+    (same(scheme, host) == same(our_scheme, our_host)).then_some(path)
 }
 
 /// Returns whether a text behind a host is a path: `@evil.example/` would name another host.
