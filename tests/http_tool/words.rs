@@ -68,6 +68,9 @@ fn what_no_argument_can_mend_is_refused_when_the_tool_is_built() {
         "/{{ s | replace('a') }}",
         "/{{ s | upper(1, 2) }}",
         "/x?q={% if s is divisibleby %}1{% endif %}",
+        "/x?q={{ s | replace('a') if s else '' }}",
+        "/x?q={{ '' if s else t | replace('a') }}",
+        "/x?q={{ s | segment }}",
     ] {
         let error = get(url).unwrap_err();
         assert_eq!(error.field(), "url", "{url}");
@@ -77,9 +80,17 @@ fn what_no_argument_can_mend_is_refused_when_the_tool_is_built() {
         "/x?q={% for k, v in o | items %}{{ k }}{% endfor %}",
         "/x?q={% for n in o %}{{ loop.cycle('a', 'b') }}{% endfor %}",
         "/{{ o.upper }}",
+        "/x?q={{ path }}&s={{ 'a | segment' }}",
+        "/{{ a | segment }}?q={{ segment }}",
+        "/{% if q %}x?q={{ q }}{% else %}{{ a | segment }}{% endif %}",
     ] {
         assert!(get(url).is_ok(), "{url}: {:?}", get(url).err());
     }
+    let post = || HttpTool::new(Method::POST, "http://h/").unwrap();
+    let error = post().with_body(r#"{"a": "{{ a | path }}"}"#).unwrap_err();
+    assert_eq!(error.field(), "body");
+    let error = post().with_header("x-a", "{{ a | segment }}").unwrap_err();
+    assert_eq!(error.field(), "header x-a");
 }
 
 /// H-3: a place that encodes does it once.
@@ -136,6 +147,40 @@ async fn exactly_the_missing_arguments_are_named() {
         );
     }
     assert_eq!(server.count(), 0);
+}
+
+/// H-4: one of several, and members of an argument that is there.
+#[tokio::test]
+async fn what_would_do_is_named_where_no_argument_is_needed_alone() {
+    for (url, arguments, text) in [
+        ("/{{ a | default(b) }}", json!({}), "`a` or `b` is missing"),
+        (
+            "/{{ items[0].id }}",
+            json!({ "items": [] }),
+            "a member of `items` is missing",
+        ),
+        (
+            "/{{ a['b-c'] }}",
+            json!({ "a": {} }),
+            "a member of `a` is missing",
+        ),
+    ] {
+        let error = sent(url, arguments).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.message()),
+            (ErrorKind::InvalidInput, text)
+        );
+    }
+}
+
+/// H-6: GitLab takes the number of a project, and its path.
+#[tokio::test]
+async fn a_segment_may_be_a_number() {
+    let url = "/projects/{{ id | segment }}/{{ v | path }}";
+    let path = sent(url, json!({ "id": 7, "v": 1.5 })).await.unwrap();
+    assert_eq!(path, "/projects/7/1.5");
+    let error = sent(url, json!({ "id": [7], "v": 1 })).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }
 
 /// H-6: one segment with slashes, where the template says so.

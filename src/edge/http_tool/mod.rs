@@ -108,8 +108,8 @@
 //! |---|---|---|---|
 //! | scheme, host, port | nothing: they are literal | | an error when the tool is built |
 //! | segment of the path | text, number, boolean; not empty, without `/`, `\` and control characters | percent-encoded | `InvalidInput`, also if a whole segment is `.` or `..` |
-//! | one segment of the path: `{{ id \| segment }}` | text, also with `/`; no `.` or `..` between slashes | percent-encoded: `a%2Fb` | `InvalidInput` |
-//! | segments of the path: `{{ file \| path }}` | text | split at `/`, then the same | `InvalidInput` |
+//! | one segment of the path: `{{ id \| segment }}` | text, also with `/`; number, boolean; no `.` or `..` between slashes | percent-encoded: `a%2Fb` | `InvalidInput` |
+//! | segments of the path: `{{ file \| path }}` | text, number, boolean | split at `/`, then the same | `InvalidInput` |
 //! | query, fields of a form | text, number, boolean | percent-encoded | `InvalidInput` |
 //! | fragment | nothing | | an error when the tool is built |
 //! | header's value | text, number, boolean; visible ASCII, space and tab | as it is: what `;` and `,` mean there is the template's business | `InvalidInput`, also if the header would be empty |

@@ -239,13 +239,12 @@ fn segments(
     value: &Value,
     slot: fn(String) -> Slot,
 ) -> Result<Value, Error> {
-    match value.as_str() {
-        Some(text) => {
-            charge(state, text)?;
-            Ok(Value::from_object(Written(slot(text.to_owned()))))
+    match Slot::of(value)? {
+        Slot::Text(text) | Slot::Scalar(text) => {
+            charge(state, &text)?;
+            Ok(Value::from_object(Written(slot(text))))
         }
-        None if value.is_undefined() => Err(ErrorKind::UndefinedError.into()),
-        None => Err(Fault::Value(None, "is no text, as a path takes it").into()),
+        _ => Err(Fault::Value(None, "is no text, number or boolean, as a path takes it").into()),
     }
 }
 

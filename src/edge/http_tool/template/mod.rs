@@ -188,7 +188,8 @@ impl Templates {
             return Err(refused("has the character U+10FFFE".to_owned()));
         }
         let mut words = BTreeSet::new();
-        let sketch = names::check(&self.env, &source, &mut words).map_err(refused)?;
+        let sketch =
+            names::check(&self.env, &source, part == "url", &mut words).map_err(refused)?;
         if words.contains(TOKEN) {
             self.with_token.insert(part.to_owned());
         }
@@ -208,9 +209,12 @@ impl Templates {
             let (line, detail) = (line.unwrap_or_default(), error.detail().unwrap_or_default());
             refused(format!("is no template{line}: {detail}"))
         })?;
-        // What no arguments can mend, as far as a trial finds it.
-        if let Err(Fault::Template(why)) = self.marked(part, Value::from_object(scope::Anything)) {
-            return Err(refused(why.to_owned()));
+        // What no arguments can mend, as far as trials of both sides of conditions find it.
+        for is_true in [true, false] {
+            let anything = Value::from_object(scope::Anything(is_true));
+            if let Err(Fault::Template(why)) = self.marked(part, anything) {
+                return Err(refused(why.to_owned()));
+            }
         }
         Ok(Sketch(sketch))
     }
@@ -322,7 +326,10 @@ impl Templates {
         };
         match fault {
             Fault::Undefined if self.lacks_only_token(part, scope) => no_token(),
-            Fault::Undefined => invalid(are_missing(&self.missing(part, scope))),
+            Fault::Undefined => match self.missing(part, scope) {
+                none if none.is_empty() => invalid(may_be_missing(&names, scope)),
+                names => invalid(are_missing(&names)),
+            },
             Fault::Value(n, why) => {
                 let slot = n.zip(marked).and_then(|(n, marked)| marked.slot(n));
                 let name = scope.name_of(&names, slot.map(|slot| slot.text()));
@@ -401,9 +408,26 @@ impl Templates {
 fn are_missing(names: &BTreeSet<String>) -> String {
     let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     match &names[..] {
-        [] => "an argument is missing".to_owned(),
-        [name] => format!("{name} is missing"),
-        [first @ .., last] => format!("{} and {last} are missing", first.join(", ")),
+        [first @ .., last] if !first.is_empty() => {
+            format!("{} and {last} are missing", first.join(", "))
+        }
+        names => format!("{} is missing", names.concat()),
+    }
+}
+
+/// The sentence where any of several arguments would do, or where one has too few members.
+fn may_be_missing(names: &BTreeSet<String>, scope: &Scope) -> String {
+    let all_that = |is_it: &dyn Fn(&str) -> bool| {
+        let names = names.iter().filter(|name| is_it(name));
+        let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
+        names.join(" or ")
+    };
+    let absent = all_that(&|name| !scope.has(name));
+    let nested = all_that(&|name| scope.has_members(name));
+    match (&*absent, &*nested) {
+        ("", "") => "an argument is missing".to_owned(),
+        ("", nested) => format!("a member of {nested} is missing"),
+        (absent, _) => format!("{absent} is missing"),
     }
 }
 

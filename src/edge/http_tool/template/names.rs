@@ -13,6 +13,7 @@ use super::marks::MARK;
 pub(super) fn check<'s>(
     env: &Environment<'_>,
     source: &'s str,
+    is_url: bool,
     words: &mut BTreeSet<&'s str>,
 ) -> Result<Option<String>, String> {
     let (mut rest, mut sketch, mut is_one) = (source, String::new(), true);
@@ -26,14 +27,15 @@ pub(super) fn check<'s>(
         rest = match open {
             "{#" => tag.split_once("#}").map_or("", |(_, after)| after),
             "{{" => {
+                let in_path = is_url && !(is_one && sketch.contains('?'));
                 sketch.extend([MARK, '0', MARK]);
-                check_tag(env, tag, "}}", words)?
+                check_tag(env, tag, "}}", in_path, words)?
             }
             "{%" => {
                 is_one = false;
                 match behind_raw(tag) {
                     Some(after) => after,
-                    None => check_tag(env, tag, "%}", words)?,
+                    None => check_tag(env, tag, "%}", is_url, words)?,
                 }
             }
             _ => {
@@ -70,6 +72,7 @@ fn check_tag<'s>(
     env: &Environment<'_>,
     tag: &'s str,
     close: &str,
+    in_path: bool,
     words: &mut BTreeSet<&'s str>,
 ) -> Result<&'s str, String> {
     let (mut rest, mut before) = (bare(tag), Word::Other(""));
@@ -96,6 +99,9 @@ fn check_tag<'s>(
         if !word.trim().is_empty() {
             if !matches!(before, Word::Other(".")) {
                 words.insert(word);
+            }
+            if matches!(before, Word::Pipe) && matches!(word, "path" | "segment") && !in_path {
+                return Err(format!("uses the filter `{word}` outside of a URL's path"));
             }
             before = Word::check(env, before, word, after.trim_start().starts_with('('))?;
         }

@@ -8,7 +8,7 @@ use std::{
 
 use minijinja::{
     Value,
-    value::{Object, Serde},
+    value::{Object, Serde, ValueKind},
 };
 
 use super::super::job::Asked;
@@ -69,15 +69,19 @@ struct Context {
 
 crate::text::opaque_debug!({} Context);
 
-/// Has every member, for a trial of a template without arguments.
-#[derive(Debug)]
-pub(super) struct Anything;
+/// Has every member, and is true or not, for a trial of a template without arguments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Anything(pub(super) bool);
 
 impl Object for Anything {
     fn get_value(self: &Arc<Self>, name: &Value) -> Option<Value> {
         const FUNCTIONS: &[&str] = &["uuid", "range", "dict", "namespace"];
         let is_argument = name.as_str().is_none_or(|name| !FUNCTIONS.contains(&name));
         is_argument.then(|| Value::from_dyn_object(Arc::clone(self)))
+    }
+
+    fn is_true(self: &Arc<Self>) -> bool {
+        self.0
     }
 }
 
@@ -161,6 +165,12 @@ impl Scope {
     /// Returns whether a variable is defined, one of a nested value too.
     pub(super) fn has(&self, name: &str) -> bool {
         name == "uuid" || self.value(name).is_some()
+    }
+
+    /// Returns whether a variable is an array or an object.
+    pub(super) fn has_members(&self, name: &str) -> bool {
+        let value = self.value(name);
+        value.is_some_and(|value| matches!(value.kind(), ValueKind::Seq | ValueKind::Map))
     }
 
     fn value(&self, name: &str) -> Option<Value> {
