@@ -47,7 +47,7 @@ pub(super) fn options(is_trusted: bool) -> ValidationOptions<'static> {
 pub(super) struct Parts {
     /// The keys and words of the schema, with the names for properties.
     pub(super) names: BTreeSet<Box<str>>,
-    patterns: BTreeSet<Box<str>>,
+    pub(super) patterns: BTreeSet<Box<str>>,
     /// The keywords that are not enforced for servers that are not trusted.
     unevaluated: BTreeSet<Box<str>>,
     /// Whether an error may have those of alternatives in it.

@@ -1,4 +1,4 @@
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, iter, sync::Arc};
 
 use jsonschema::Validator;
 use serde_json::Value;
@@ -82,7 +82,9 @@ pub enum Draft {
 /// A large value is not looked at, and fits, if values times subschemas are more than 20 million,
 /// or about 0.2 s. 64 bytes of text count as one more value. A regular expression counts as 2,000
 /// subschemas, `uniqueItems` as 400 and a fractional `multipleOf` as 100; only those for the same
-/// value are added up. A schema of at most 8 subschemas looks at values of any size.
+/// value are added up. A schema of at most 8 subschemas looks at values of any size. A value that
+/// is too large only because of regular expressions is looked at by the rest of the schema, as if
+/// all of them were left out.
 ///
 /// [`compile_trusted`](Self::compile_trusted) has one limit alone: 256 levels, as JSON or with
 /// `$ref`s followed.
@@ -90,12 +92,9 @@ pub enum Draft {
 pub struct Schema(Option<Arc<Compiled>>);
 
 struct Compiled {
-    validator: Validator,
-    is_trusted: bool,
-    /// `None`, only of a trusted schema: it is beyond the limits of others, or refers to itself.
-    size: Option<Size>,
-    /// Sizes for values of one level, of two, and so on, if there is no other.
-    by_levels: Vec<Size>,
+    whole: Measured,
+    /// The schema without its patterns, for values that are too large for these.
+    plain: Option<Measured>,
     has_alternatives: bool,
     /// The keys and words of the schema: others are the caller's.
     names: BTreeSet<Box<str>>,
@@ -170,15 +169,16 @@ impl Schema {
     /// unless the schema has `uniqueItems` or a fractional `multipleOf`, or is trusted and refers
     /// to itself or has look-around or a back reference.
     pub fn is_valid(&self, value: &Value) -> bool {
-        self.0.as_ref().is_none_or(|compiled| compiled.fits(value))
+        let part = self.0.as_ref().and_then(|all| all.misfit_part(value));
+        part.is_none()
     }
 
-    /// Returns whether the schema looks at this value, but for what is [left out](Self::omitted).
-    /// Otherwise the value is beyond the [limits](Self#limits). Costs less than
-    /// [`is_valid`](Self::is_valid).
+    /// Returns whether the whole schema looks at this value, but for what is
+    /// [left out](Self::omitted). Otherwise the value is beyond the [limits](Self#limits). Costs
+    /// less than [`is_valid`](Self::is_valid).
     pub fn covers(&self, value: &Value) -> bool {
         let compiled = self.0.as_ref();
-        compiled.is_none_or(|compiled| compiled.takes(value))
+        compiled.is_none_or(|compiled| compiled.whole.takes(value))
     }
 
     /// What does not fit: none if the value is [valid](Self::is_valid).
@@ -188,10 +188,11 @@ impl Schema {
     /// itself, that is all that is said of values of more than 16 levels, and the fewer levels are
     /// searched the more branches refer to it.
     pub fn misfits(&self, value: &Value) -> Misfits {
-        match &self.0 {
-            Some(compiled) if !compiled.fits(value) => compiled.misfits(value),
-            _ => Misfits::default(),
-        }
+        let found = self.0.as_ref().and_then(|compiled| {
+            let part = compiled.misfit_part(value)?;
+            Some(compiled.misfits(value, part))
+        });
+        found.unwrap_or_default()
     }
 
     /// The value with texts made numbers, truth values, arrays and objects where the schema wants
@@ -223,8 +224,8 @@ impl Schema {
     /// # Ok::<_, tower_toolcall::ConfigError>(())
     /// ```
     pub fn repaired(&self, value: &Value) -> Option<(Value, Vec<String>)> {
-        let compiled = self.0.as_ref().filter(|compiled| !compiled.fits(value))?;
-        compiled.repaired(value)
+        let compiled = self.0.as_ref()?;
+        compiled.repaired(value, compiled.misfit_part(value)?)
     }
 
     /// Hides the arguments that the schema calls secrets (`writeOnly`, `format: password`) in all
@@ -281,15 +282,73 @@ impl Compiled {
         if !omitted.is_empty() {
             without(&mut copy, &omitted);
         }
-        let size = Size::of(&copy, parts.has_ids, is_trusted)?;
-        let by_levels = match size {
-            Some(_) => Vec::new(),
-            None => Size::by_levels(&copy, parts.has_ids, MAX_STEPS_TO_ALL),
-        };
         if let Value::Object(map) = &mut copy {
             map.entry("$schema").or_insert(dialect.into());
         }
-        let validator = options(is_trusted).build(&copy).map_err(|error| {
+        let whole = Measured::new(&copy, parts.has_ids, is_trusted)?;
+        let plain = (!is_trusted && !parts.patterns.is_subset(&omitted)).then(|| {
+            without(&mut copy, &parts.patterns);
+            Measured::new(&copy, parts.has_ids, is_trusted).ok()
+        });
+        Ok(Self {
+            whole,
+            plain: plain.flatten(),
+            has_alternatives: parts.has_alternatives,
+            names: parts.names,
+            omitted,
+            secrets: secrets(schema),
+        })
+    }
+
+    /// Returns the part of the schema that the value does not fit: all of it, unless the value is
+    /// too large for that.
+    #[inline]
+    fn misfit_part(&self, value: &Value) -> Option<&Measured> {
+        let mut parts = iter::once(&self.whole).chain(&self.plain);
+        let part = parts.find(|part| part.takes(value))?;
+        (!part.validator.is_valid(value)).then_some(part)
+    }
+
+    fn misfits(&self, value: &Value, part: &Measured) -> Misfits {
+        let knows = |name: &str| self.names.contains(name);
+        match part.takes_to_all(value) {
+            true => Misfits::of(value, part.validator.iter_errors(value), knows),
+            // The first of a schema that refers to itself may be as far to find.
+            false if self.has_alternatives || part.size.is_none() => Misfits::unknown(),
+            false => Misfits::of(value, part.validator.validate(value).err(), knows),
+        }
+    }
+
+    fn repaired(&self, value: &Value, part: &Measured) -> Option<(Value, Vec<String>)> {
+        if !part.takes_to_all(value) {
+            return None;
+        }
+        let knows = |name: &str| self.names.contains(name);
+        let (repaired, paths) = repair::repair(value, part.validator.iter_errors(value), knows)?;
+        // No less of the schema looks at it than did before.
+        let fits = part.takes(&repaired) && self.misfit_part(&repaired).is_none();
+        fits.then_some((repaired, paths))
+    }
+}
+
+/// A validator, and how large its schema is.
+struct Measured {
+    validator: Validator,
+    is_trusted: bool,
+    /// `None`, only of a trusted schema: it is beyond the limits of others, or refers to itself.
+    size: Option<Size>,
+    /// Sizes for values of one level, of two, and so on, if there is no other.
+    by_levels: Vec<Size>,
+}
+
+impl Measured {
+    fn new(schema: &Value, has_ids: bool, is_trusted: bool) -> Result<Self, Reason> {
+        let size = Size::of(schema, has_ids, is_trusted)?;
+        let by_levels = match size {
+            Some(_) => Vec::new(),
+            None => Size::by_levels(schema, has_ids, MAX_STEPS_TO_ALL),
+        };
+        let validator = options(is_trusted).build(schema).map_err(|error| {
             let why = Bounded::print(4 * MAX_REASON, &error.masked_with("it"));
             Reason::from(format!("is not one: {}", Short::new(&why, MAX_REASON)))
         })?;
@@ -298,15 +357,7 @@ impl Compiled {
             is_trusted,
             size,
             by_levels,
-            has_alternatives: parts.has_alternatives,
-            names: parts.names,
-            omitted,
-            secrets: secrets(schema),
         })
-    }
-
-    fn fits(&self, value: &Value) -> bool {
-        !self.takes(value) || self.validator.is_valid(value)
     }
 
     /// Returns whether the value is small enough to be looked at.
@@ -334,25 +385,5 @@ impl Compiled {
         let copies = (levels as u64).saturating_mul(1 + size.path / 256);
         let errors = values.saturating_mul(size.looks.saturating_add(size.names));
         errors.saturating_mul(copies) <= MAX_STEPS_TO_ALL
-    }
-
-    fn misfits(&self, value: &Value) -> Misfits {
-        let knows = |name: &str| self.names.contains(name);
-        match self.takes_to_all(value) {
-            true => Misfits::of(value, self.validator.iter_errors(value), knows),
-            // The first of a schema that refers to itself may be as far to find.
-            false if self.has_alternatives || self.size.is_none() => Misfits::unknown(),
-            false => Misfits::of(value, self.validator.validate(value).err(), knows),
-        }
-    }
-
-    fn repaired(&self, value: &Value) -> Option<(Value, Vec<String>)> {
-        if !self.takes_to_all(value) {
-            return None;
-        }
-        let knows = |name: &str| self.names.contains(name);
-        let (repaired, paths) = repair::repair(value, self.validator.iter_errors(value), knows)?;
-        let fits = self.takes(&repaired) && self.validator.is_valid(&repaired);
-        fits.then_some((repaired, paths))
     }
 }

@@ -58,6 +58,89 @@ fn what_would_become_stricter_is_left_out_too() {
     assert!(either.is_valid(&json!("1")) && !either.is_valid(&json!(true)));
 }
 
+/// Row 191 of issue 47: the rest of the schema looks at what is too long for the patterns.
+#[test]
+fn long_texts_are_checked_without_patterns() {
+    let schema = compile(json!({
+        "type": "object",
+        "properties": {
+            "to": { "type": "string", "pattern": "^[a-z]+@" },
+            "body": { "type": "string" },
+            "count": { "type": "integer", "maximum": 9 },
+        },
+        "patternProperties": { "^x-": { "type": "string" } },
+        "additionalProperties": false,
+        "required": ["to"],
+    }));
+    let long = || "b".repeat(600 << 10);
+    for (wrong, why) in [
+        (
+            json!({ "body": long() }),
+            r#"root: "to" is a required property"#,
+        ),
+        (
+            json!({ "to": 1, "body": long() }),
+            r#"to: is not of type "string""#,
+        ),
+        (
+            json!({ "to": "n", "count": 10, "body": long() }),
+            "count: is greater than the maximum of 9",
+        ),
+    ] {
+        assert!(!schema.is_valid(&wrong), "{why}");
+        assert_eq!(schema.misfits(&wrong).to_string(), why);
+    }
+    // Of what the patterns are for nothing is known.
+    let right = json!({ "to": "n", "body": long(), "x-a": 1 });
+    assert!(schema.is_valid(&right) && schema.misfits(&right).is_empty());
+    assert!(!schema.covers(&right));
+    let (repaired, paths) = schema
+        .repaired(&json!({ "to": "n", "count": "5", "body": long() }))
+        .unwrap();
+    assert_eq!(
+        (&repaired["count"], paths),
+        (&json!(5), vec!["count".to_owned()])
+    );
+}
+
+/// Row 193 of issue 47: in alternatives too, to which references lead.
+#[test]
+fn long_texts_are_checked_where_there_are_alternatives() {
+    let schema = compile(json!({
+        "definitions": { "address": { "anyOf": [
+            { "pattern": "^[a-z]+@", "type": "string" },
+            { "type": "null" },
+        ] } },
+        "properties": {
+            "to": { "oneOf": [{ "$ref": "#/definitions/address" }, { "type": "array" }] },
+            "a": { "not": { "pattern": "^[a-z]+@" } },
+            "plain": { "type": "string" },
+        },
+        "if": { "properties": { "to": { "pattern": "^[a-z]+@" } } },
+        "then": { "required": ["x"] },
+    }));
+    let long = "b".repeat(1 << 20);
+    let fits = |value: Value| schema.is_valid(&value);
+    assert!(fits(json!({ "to": long, "plain": "", "a": long })));
+    assert!(!fits(json!({ "to": 1, "plain": long })));
+    assert!(!fits(json!({ "plain": 1, "to": long })));
+}
+
+/// What would be looked at by the patterns once it is repaired has to fit them.
+#[test]
+fn what_becomes_short_when_it_is_repaired_is_looked_at_by_the_patterns() {
+    let schema = compile(json!({ "properties": {
+        "list": { "type": "array", "items": { "type": "integer" } },
+        "to": { "type": "string", "pattern": "^[a-z]+$" },
+    } }));
+    let spaces = " ".repeat(1 << 20);
+    let of = |to: &str| json!({ "list": format!("[1,{spaces}2]"), "to": to });
+    assert!(!schema.is_valid(&of("a")) && !schema.covers(&of("a")));
+    let (repaired, _) = schema.repaired(&of("a")).unwrap();
+    assert_eq!(repaired, json!({ "list": [1, 2], "to": "a" }));
+    assert!(schema.repaired(&of("A")).is_none());
+}
+
 #[test]
 fn data_of_a_schema_is_not_changed() {
     let data = json!({ "pattern": LARGE, "if": 1 });
