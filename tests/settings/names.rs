@@ -74,6 +74,10 @@ fn a_misspelt_name_is_an_error_that_names_the_nearest() {
         invalid `cache.tools`: `docs__fetsch` matches no tool; did you mean `docs__fetch` or `docs__search`?
         invalid `tools."docs__*"`: `docs__*` matches no tool
         invalid `policy.deny`: `pay` matches no tool"#]].assert_eq(&errors.join("\n"));
+    // 46: a start reports each of them.
+    let error = build("[policy]\ndeny = [\"pay\", \"delete_fiel\"]\n[tools.serch]\ntimeout = 5");
+    expect!["invalid `policy.deny`: `pay` matches no tool; and invalid `policy.deny`: `delete_fiel` matches no tool; did you mean `delete_file`?; and invalid `tools.serch`: `serch` matches no tool; did you mean `docs__search`?"]
+        .assert_eq(&error.unwrap_err().to_string());
     // S14: what stands in a file is not blamed on a variable that is not set.
     let file: Settings = toml::from_str("[policy]\ndeny = [\"pay\"]").unwrap();
     let settings = file.with_env_from([("PATH", "/bin")]).unwrap();

@@ -65,6 +65,24 @@ fn a_warning_names_the_variables() {
         invalid `tools.import.attempts`: `TOOLCALL_RETRY_ENABLED` is false, so it means nothing"#]].assert_eq(&warnings.join("\n"));
 }
 
+/// 46: a start reports the errors of each tool.
+#[test]
+fn errors_of_several_tools_are_reported_together() {
+    let changes: [&dyn Fn(&mut Settings); 2] = [
+        &|s| {
+            s.tools.entry("a".into()).or_default().concurrency = Some(0);
+            s.tools.entry("b".into()).or_default().concurrency = Some(0);
+        },
+        &|s| {
+            s.tools.entry("a".into()).or_default().quota_tokens = Some(1);
+            s.tools.entry("b".into()).or_default().quota_cost = Some(1);
+        },
+    ];
+    expect![[r#"
+        invalid `tools.a.concurrency`: it is zero: every call would be refused; and invalid `tools.b.concurrency`: it is zero: every call would be refused
+        invalid `tools.a.quota_tokens`: without `quota.tokens` it means nothing; and invalid `tools.b.quota_cost`: without `quota.tokens` it means nothing"#]].assert_eq(&refused(&changes));
+}
+
 /// A tool's name is written as in a file, and not at any length.
 #[test]
 fn the_name_of_a_tool_in_a_key() {

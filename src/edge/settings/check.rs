@@ -74,27 +74,27 @@ pub(super) fn warnings(settings: &Settings) -> Errors {
 
 fn names(s: &Settings) -> Checked {
     refuse_if(s.tools.contains_key(""), r#"tools."""#, "a tool has a name")?;
-    match s.tools.iter().find(|(_, tool)| tool.timeout_ms.is_some()) {
-        Some((name, _)) => Err(ConfigError::new(
-            tools::key(name, "timeout_ms"),
-            format!("`{}` is set too", tools::key(name, "timeout")),
-        )),
-        None => Ok(()),
-    }
+    let twice = s.tools.iter().filter(|(_, tool)| tool.timeout_ms.is_some());
+    joined(twice.map(|(name, _)| {
+        let reason = format!("`{}` is set too", tools::key(name, "timeout"));
+        ConfigError::new(tools::key(name, "timeout_ms"), reason)
+    }))
 }
 
-/// Each name or pattern of the settings matches one of these tools.
-pub(super) fn names_match(s: &Settings, known: &[Identity]) -> Checked {
+/// Returns an error for each name or pattern of the settings that matches none of these tools.
+pub(super) fn names_match(s: &Settings, known: &[Identity]) -> Errors {
+    let mut all = Errors::new();
     for (key, patterns) in s.policy.lists() {
-        for pattern in patterns {
-            check_name(key, &Name::new(Glob::new(pattern), None), known)?;
-        }
+        let patterns = patterns.iter();
+        let named = patterns.map(|pattern| Name::new(Glob::new(pattern), None));
+        all.extend(named.filter_map(|name| check_name(key, &name, known).err()));
     }
     let exact = |name: &str| Name::new(Glob::exact(name), None);
-    let mut cached = s.cache.tools.iter();
-    cached.try_for_each(|name| check_name("cache.tools", &exact(name), known))?;
-    let mut own = s.tools.keys();
-    own.try_for_each(|name| check_name(tools::of(name), &exact(name), known))
+    let cached = s.cache.tools.iter();
+    all.extend(cached.filter_map(|name| check_name("cache.tools", &exact(name), known).err()));
+    let own = s.tools.keys();
+    all.extend(own.filter_map(|name| check_name(tools::of(name), &exact(name), known).err()));
+    all
 }
 
 fn heading(s: &Settings) -> Checked {
@@ -169,6 +169,7 @@ fn tool_limits(s: &Settings) -> Checked {
     let nothing = "without `quota.tokens` it means nothing";
     let limit = "`concurrency.key` is not `tool`: tools share their limit";
     let units = "`quota.key` is not `tool`: tools share their units";
+    let mut all = Errors::new();
     for (name, tool) in &s.tools {
         let own = tool.quota_tokens.is_some();
         let cost = tool.quota_cost.unwrap_or_default();
@@ -191,12 +192,14 @@ fn tool_limits(s: &Settings) -> Checked {
             ),
             ("quota_cost", cost > burst, &dear),
         ] {
-            if is_bad {
-                return Err(ConfigError::new(tools::key(name, field), reason.to_owned()));
+            let key = tools::key(name, field);
+            let has_one = all.last().is_some_and(|last| last.field() == key);
+            if is_bad && !has_one {
+                all.push(ConfigError::new(key, reason.to_owned()));
             }
         }
     }
-    Ok(())
+    joined(all)
 }
 
 /// The contradictions between settings that were set. A layer that is off contradicts nothing.

@@ -13,7 +13,12 @@ use crate::{
     config::{ConfigError, refuse_if},
     edge::{
         health::Health,
-        settings::{Settings, check::names_match, layers::by, names::in_section},
+        settings::{
+            Settings,
+            check::{joined, names_match},
+            layers::by,
+            names::in_section,
+        },
     },
     event::event,
     identity::{IdentityLayer, ToolNames},
@@ -148,8 +153,8 @@ impl Parts {
         let known = self.identity.as_ref().and_then(IdentityLayer::identities);
         let policy = &self.settings.policy;
         if let Some(tools) = &known {
-            let checked = names_match(&self.settings, tools);
-            checked.map_err(|error| self.settings.origin.rename(error))?;
+            let wrong = names_match(&self.settings, tools).into_iter();
+            joined(wrong.map(|error| self.settings.origin.rename(error)))?;
             self.names.check_all(tools)?;
         } else if let Some((key, _)) = policy.lists().find(|(_, tools)| !tools.is_empty()) {
             event!(WARN SETTINGS, SETTING = key, REASON = "the stack has no table of \
