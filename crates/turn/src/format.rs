@@ -377,16 +377,14 @@ impl Format {
 
     /// The provider's block of an image, if it takes it.
     fn image(self, part: &ModelPart<'_>) -> Option<Value> {
-        let ModelPart::Image { mime_type, base64 } = part else {
+        let ModelPart::Image { base64, .. } = part else {
             return None;
         };
         // Providers refuse a request, and each later one, for an image that is not of its type, or
-        // too large.
-        let declared = mime_type.trim().to_ascii_lowercase();
-        let mime_type = type_of(base64).unwrap_or(&declared);
-        let format = match mime_type {
+        // too large. So a page of errors that is called an image is not sent as one.
+        let format = match type_of(base64)? {
             "image/png" => "png",
-            "image/jpeg" | "image/jpg" => "jpeg",
+            "image/jpeg" => "jpeg",
             "image/gif" if self != Self::Gemini => "gif",
             "image/webp" => "webp",
             _ => return None,
@@ -464,10 +462,11 @@ fn type_of(base64: &str) -> Option<&'static str> {
     found.map(|(_, mime_type)| *mime_type)
 }
 
-/// Returns whether a text is Base64 as RFC 4648 has it, without line breaks.
+/// Returns whether a text is Base64 as providers read it: of the standard alphabet, without line
+/// breaks.
 fn is_base64(text: &str) -> bool {
     let digits = text.trim_end_matches('=');
-    let is_digit = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'-' | b'_');
+    let is_digit = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
     !digits.is_empty() && text.len() - digits.len() <= 2 && digits.bytes().all(is_digit)
 }
 

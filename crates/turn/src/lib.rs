@@ -118,10 +118,10 @@
 //! | `Gemini` | `inlineData` in the `parts` of the `functionResponse`, which Gemini 3 reads |
 //! | `Bedrock` | `image` in the `toolResult` |
 //!
-//! They are PNG, JPEG, WebP and (but for Gemini) GIF, of at most 5,000,000 bytes of Base64. For any
-//! other, for one of a failed call, and for sounds, files and links there is a line: `[image left
-//! out: image/tiff, 67,500 bytes]`. An answer of another type has images if its
-//! [`ModelText::model_parts`](tower_toolcall::ModelText::model_parts) has.
+//! They are PNG, JPEG, WebP and (but for Gemini) GIF, as their bytes show, of at most 5,000,000
+//! bytes of Base64. For any other, for one of a failed call, and for sounds, files and links there
+//! is a line: `[image left out: image/tiff, 67,500 bytes]`. An answer of another type has images if
+//! its [`ModelText::model_parts`](tower_toolcall::ModelText::model_parts) has.
 //!
 //! # What is changed in what the model said
 //!

@@ -190,6 +190,21 @@ async fn the_type_of_a_picture_is_the_one_that_its_bytes_show() {
     assert_eq!(result["content"][0]["source"]["media_type"], "image/jpeg");
 }
 
+/// T-1: providers refuse those as well: a page of errors, and the alphabet of URLs.
+#[tokio::test]
+async fn what_no_provider_reads_as_a_picture_is_a_line() {
+    for data in ["PGh0bWw+", "_9j_AAAA", "/9j/AA-_"] {
+        for format in FORMATS {
+            let answer = CallToolResult::success(vec![ContentBlock::image(data, "image/png")]);
+            let text = sent(format, answer).await.to_string();
+            assert!(
+                text.contains("[image left out: image/png, "),
+                "{format:?}: {text}"
+            );
+        }
+    }
+}
+
 /// T-1: pictures count, and one that does not fit is a line: no Base64 is cut.
 #[tokio::test]
 async fn pictures_that_do_not_fit_are_lines() {
