@@ -15,10 +15,16 @@ pub fn is_hidden(c: char) -> bool {
     c.is_control() || misleads(c)
 }
 
-/// Returns whether a character parts lines or changes how others are shown, and is not a control
-/// character.
-fn misleads(c: char) -> bool {
-    matches!(c, '\u{2028}' | '\u{2029}') || is_format(c)
+/// Returns whether a character parts lines or changes how others are shown, and JSON has no escape
+/// for it.
+pub(crate) fn misleads(c: char) -> bool {
+    matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}') || is_format(c)
+}
+
+/// Returns whether a character changes what a terminal shows: such ones, and control characters
+/// but tabs and line ends.
+pub(crate) fn misleads_in_text(c: char) -> bool {
+    c < ' ' && !matches!(c, '\t' | '\n') || misleads(c)
 }
 
 /// Returns whether a character is a part of a picture: emoji, or what changes their looks.
@@ -27,9 +33,13 @@ fn is_emoji(c: char) -> bool {
 }
 
 /// Escapes characters that turn or hide others (`\u{202e}`), and cuts after `max` characters.
-/// Returns whether that cut anything. The joiner between two emoji stays.
-pub(crate) fn visible(text: Cow<'_, str>, max: usize) -> (Cow<'_, str>, bool) {
-    if text.is_ascii() || !text.contains(misleads) {
+/// Returns whether that cut anything. The joiner between two emoji and `\r\n` stay.
+pub(crate) fn visible(
+    text: Cow<'_, str>,
+    max: usize,
+    misleads: fn(char) -> bool,
+) -> (Cow<'_, str>, bool) {
+    if !text.contains(misleads) {
         return (text, false);
     }
     let mut shown = String::with_capacity(text.len());
@@ -37,7 +47,8 @@ pub(crate) fn visible(text: Cow<'_, str>, max: usize) -> (Cow<'_, str>, bool) {
     for (at, c) in text.char_indices() {
         let joins = c == '\u{200d}'
             && text[..at].chars().next_back().is_some_and(is_emoji)
-            && text[at..].chars().nth(1).is_some_and(is_emoji);
+            && text[at..].chars().nth(1).is_some_and(is_emoji)
+            || text[at..].starts_with("\r\n");
         let escape = (misleads(c) && !joins).then(|| c.escape_unicode());
         let len = escape.as_ref().map_or(1, ExactSizeIterator::len);
         if len > left {

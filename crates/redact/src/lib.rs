@@ -79,7 +79,8 @@
 //! [`redact_text`] has no bound of length: [`Rules::text`] has.
 //!
 //! Views escape characters that turn or hide others: those of the direction, those without a width,
-//! and line separators are shown as `\u{202e}`.
+//! and line separators are shown as `\u{202e}`. [`Rules::text`] escapes control characters but tabs
+//! and line ends, too.
 //!
 //! Strings of [`MAX_STRING`] characters, [`MAX_DEPTH`] levels, [`MAX_NODES`] values, [`MAX_BYTES`]
 //! bytes of a printed view; [`Rules`] can change them. The time is linear in the bytes that are

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     TRUNCATED,
     config::{ConfigError, refuse_if, within},
-    hidden::visible,
+    hidden::{misleads_in_text, visible},
 };
 
 /// Added keys, words, prefixes and rules together; more are refused.
@@ -283,8 +283,9 @@ impl Rules {
         shown::redacted(self, text, 0)
     }
 
-    /// Returns a view of a text without its secrets, cut after `max_chars` characters. The work is
-    /// done when it is printed.
+    /// Returns a view of a text without its secrets, cut after `max_chars` characters. Control
+    /// characters but tabs and line ends are escaped (`\\u{1b}`). The work is done when it is
+    /// printed.
     pub fn text<'a>(&'a self, text: &'a str, max_chars: usize) -> RedactedText<'a> {
         RedactedText {
             rules: self,
@@ -475,7 +476,7 @@ pub struct RedactedText<'a> {
 impl fmt::Display for RedactedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (head, cut) = shown::head(self.rules, self.text, self.max, 0);
-        let (head, more) = visible(head, self.max);
+        let (head, more) = visible(head, self.max, misleads_in_text);
         f.write_str(&head)?;
         if cut || more {
             f.write_str(TRUNCATED)

@@ -11,7 +11,7 @@ use super::{
     text,
     view::{Source, Walk},
 };
-use crate::text::bytes::{floor, prefix};
+use crate::text::bytes::{floor, prefix, skip};
 
 /// A longer text, in bytes, is not parsed as JSON, but redacted as text.
 const MAX_JSON: usize = 64 * 1024;
@@ -75,8 +75,11 @@ pub(super) fn head<'t>(
     match rules.1.hide(&text[..seen]) {
         Cow::Borrowed(_) => head_by_form(rules, text, max, nested),
         Cow::Owned(hidden) => {
-            let (head, cut) = head_by_form(rules, &hidden, max, nested);
-            (Cow::Owned(head.into_owned()), cut || seen < text.len())
+            let cut = seen < text.len();
+            let halved = cut.then(|| rules.1.cut_at(&text[..seen])).flatten();
+            let hidden = halved.map_or(hidden, |at| rules.1.hide(&text[..at]).into_owned());
+            let (head, more) = head_by_form(rules, &hidden, max, nested);
+            (Cow::Owned(head.into_owned()), more || cut)
         }
     }
 }
@@ -113,12 +116,72 @@ pub(super) fn json(rules: &Rules, text: &str, nested: usize) -> Option<String> {
     if !is_json || inner.len() > MAX_JSON || nested >= MAX_NESTED {
         return None;
     }
-    let value: Value = serde_json::from_str(inner).ok()?;
+    let value: Value = serde_json::from_str(&marked(inner)).ok()?;
     let walk = Walk::new(rules, Limits::NONE, nested + 1);
     let view = serde_json::to_string(&walk.node(Source::Value(&value), 0, Role::Plain)).ok()?;
     let start = text.len() - text.trim_ascii_start().len();
     let end = start + inner.len();
     walk.found
         .get()
-        .then(|| [&text[..start], &view, &text[end..]].concat())
+        .then(|| [&text[..start], &unmarked(&view), &text[end..]].concat())
+}
+
+/// The mark of a number that is a text while JSON is redacted, to stay as it is written.
+const NUMBER: char = '\u{f8ff}';
+
+/// Of numbers.
+fn is_numeric(c: char) -> bool {
+    c.is_ascii_digit() || "+-.eE".contains(c)
+}
+
+/// Returns JSON in which each number that would be written in another way is a marked text.
+fn marked(json: &str) -> Cow<'_, str> {
+    let (mut out, mut copied, mut at) = (String::new(), 0, 0);
+    while let Some(byte) = json.as_bytes().get(at) {
+        let start = at;
+        at += 1;
+        if *byte == b'"' {
+            let mut escaped = false;
+            let ends = |c| {
+                let before = escaped;
+                escaped = c == '\\' && !before;
+                c == '"' && !before
+            };
+            at += json[at..].find(ends).map_or(json.len() - at, |len| len + 1);
+        } else if byte.is_ascii_digit() || *byte == b'-' {
+            at = skip(json, at, is_numeric);
+            let number = &json[start..at];
+            let same = |value: Value| value.to_string() == number;
+            if !serde_json::from_str(number).is_ok_and(same) && !json.contains(NUMBER) {
+                out.extend([
+                    &json[copied..start],
+                    "\"",
+                    NUMBER.encode_utf8(&mut [0; 4]),
+                    number,
+                    "\"",
+                ]);
+                copied = at;
+            }
+        }
+    }
+    match copied {
+        0 => Cow::Borrowed(json),
+        _ => Cow::Owned(out + &json[copied..]),
+    }
+}
+
+/// Returns JSON with its marked numbers as they were.
+fn unmarked(json: &str) -> String {
+    let mut parts = json.split(NUMBER);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (number, rest) = part.split_at(skip(part, 0, is_numeric));
+        if let Some(rest) = rest.strip_prefix('"').filter(|_| out.ends_with('"')) {
+            out.pop();
+            out.extend([number, rest]);
+        } else {
+            out.push_str(part);
+        }
+    }
+    out
 }

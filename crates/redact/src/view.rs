@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     TRUNCATED,
-    hidden::visible,
+    hidden::{misleads, visible},
     text::{
         bytes::{floor, prefix},
         catalog::{ELEMENT, KEY, MEMBER},
@@ -140,7 +140,7 @@ impl<'r> Walk<'r> {
         // The outer view escapes the characters of a text that is JSON.
         if self.nested == 0 && !media {
             let more;
-            (text, more) = visible(text, left.string);
+            (text, more) = visible(text, left.string, misleads);
             cut |= more;
         }
         let fits = floor(&text, left.bytes);

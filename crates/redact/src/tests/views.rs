@@ -169,3 +169,35 @@ fn white_space_around_json_stays() {
         assert_eq!(redact_text(&text), [before, shown, after].concat());
     }
 }
+
+/// S-9c: a terminal would act on them.
+#[test]
+fn control_characters_of_a_text_are_escaped() {
+    let rules = Rules::new();
+    for (text, shown) in [
+        ("a\u{1b}[31mb", "a\\u{1b}[31mb"),
+        ("a\0b\u{8}\u{7f}\u{9b}c", "a\\u{0}b\\u{8}\\u{7f}\\u{9b}c"),
+        ("safe\rforged", "safe\\u{d}forged"),
+        ("two\r\nlines\tof\ntext", "two\r\nlines\tof\ntext"),
+    ] {
+        assert_eq!(rules.text(text, 100).to_string(), shown);
+    }
+    assert_eq!(
+        rules.json(&json!("a\u{9b}b\u{1b}")).to_string(),
+        r#""a\\u{9b}b\u001b""#
+    );
+}
+
+#[test]
+fn numbers_of_json_in_a_text_stay_as_they_are_written() {
+    let numbers = r#"[123456789012345678901234567890,-1.10,1E5,1e400,0.1,18446744073709551615,7]"#;
+    let text =
+        format!(r#"{{"a":{numbers},"s":"1.10 \\\" 2.50","password":99999999999999999999999}}"#);
+    let shown = format!(r#"{{"a":{numbers},"s":"1.10 \\\" 2.50","password":"[REDACTED]"}}"#);
+    let same = |text: &str| {
+        let text = redact_text(text).into_owned();
+        text.replace(r#""password":"[REDACTED]","#, "")
+            .replace(r#","password":"[REDACTED]""#, "")
+    };
+    assert_eq!(same(&text), same(&shown));
+}

@@ -64,7 +64,7 @@ pub(super) fn run_end(text: &str, at: usize) -> usize {
 }
 
 /// The first place from `at` on whose character is not skipped.
-pub(super) fn skip(text: &str, at: usize, skipped: impl Fn(char) -> bool) -> usize {
+pub(crate) fn skip(text: &str, at: usize, skipped: impl Fn(char) -> bool) -> usize {
     let end = text[at..].find(|c: char| !skipped(c));
     let end = end.map_or(text.len(), |i| at + i);
     looked_at(end - at);
