@@ -2,20 +2,26 @@
 
 use crate::{inside::first, text::bytes::floor};
 
-/// Returns a text without escapes of JSON, URLs and HTML, and where each byte of it, and its end,
-/// stood before.
-pub(super) fn unescaped(text: &str) -> (String, Vec<usize>) {
+/// Returns a text without `escapes` of JSON, URLs and HTML, and where each byte of it, and its end,
+/// stood before. It has a blank for each `+`, and a line feed for each line end and the indent
+/// behind it.
+pub(super) fn unescaped(text: &str, escapes: bool) -> (String, Vec<usize>) {
     let (mut plain, mut places) = (String::with_capacity(text.len()), Vec::new());
     let mut at = 0;
     while let Some(c) = text[at..].chars().next() {
         let rest = &text[at..];
         let (c, len) = match c {
-            '\\' => first(rest),
-            '%' => percent(rest).unwrap_or((c, 1)),
-            '&' => entity(rest).unwrap_or((c, 1)),
+            '\\' if escapes => first(rest),
+            '%' if escapes => percent(rest).unwrap_or((c, 1)),
+            '&' if escapes => entity(rest).unwrap_or((c, 1)),
             c => (c, c.len_utf8()),
         };
-        plain.push(c);
+        match c {
+            ' ' | '\t' | '\n' | '\r' if plain.ends_with('\n') => {}
+            '\r' => plain.push('\n'),
+            '+' => plain.push(' '),
+            c => plain.push(c),
+        }
         places.resize(plain.len(), at);
         at += len;
     }

@@ -20,11 +20,14 @@ const MIN: usize = 8;
 const MAX: usize = 64;
 const MAX_BYTES: usize = 64 * 1024;
 
-/// The first bytes of a text, which are searched for the values with escapes too.
-const MAX_ESCAPED: usize = 128 * 1024;
+/// The parts in which a text is searched for values with escapes.
+const PART: usize = 128 * 1024;
 
 /// Escapes inside escapes: `%2526`.
 const MAX_LEVELS: usize = 3;
+
+/// How many bytes an escape of a byte takes: `\\\\u0022`.
+const MAX_ESCAPE: usize = 10;
 
 /// The shortest beginning of a value that is hidden at the end of a text that was cut.
 const MIN_CUT: usize = 4;
@@ -40,6 +43,10 @@ pub(super) struct Registered(Option<Arc<Values>>);
 struct Values {
     /// The longest first.
     all: Vec<Box<str>>,
+    /// The values as they are in a text without escapes, and without escapes of their own.
+    forms: Vec<Box<str>>,
+    /// A value has a blank, a `+` or a line end.
+    is_spaced: bool,
     is_full: bool,
 }
 
@@ -64,11 +71,23 @@ impl Registered {
         let values = Arc::make_mut(self.0.get_or_insert_default());
         let bytes: usize = values.all.iter().map(|value| value.len()).sum();
         if values.all.len() == MAX || bytes + value.len() > MAX_BYTES {
-            (values.all, values.is_full) = (Vec::new(), true);
+            *values = Values {
+                is_full: true,
+                ..Values::default()
+            };
             return;
         }
         let at = values.all.partition_point(|v| v.len() > value.len());
         values.all.insert(at, value.into());
+        values.is_spaced |= value.contains([' ', '+', '\n', '\r']);
+        let mut form = unescaped(value, false).0;
+        for _ in 0..=MAX_LEVELS {
+            if form.len() < MIN || values.forms.iter().any(|known| **known == form) {
+                break;
+            }
+            values.forms.push(form.as_str().into());
+            form = unescaped(&form, true).0;
+        }
         if let Some((scheme, rest)) = value.split_once(' ')
             && SCHEMES
                 .iter()
@@ -78,10 +97,8 @@ impl Registered {
         }
     }
 
-    /// Returns how many bytes of a text the longest value takes, with escapes.
     pub(super) fn longest(&self) -> usize {
-        let longest = self.0.as_ref().and_then(|values| values.all.first());
-        longest.map_or(0, |value| 6 * value.len())
+        self.0.as_ref().map_or(0, |values| values.longest())
     }
 
     /// Returns a text without the values, as they are or with escapes.
@@ -108,42 +125,84 @@ impl Registered {
         Cow::Owned(out)
     }
 
-    /// Returns where the beginning of a value stands at the end of a text that was cut.
+    /// Returns where the beginning of a value stands at the end of a text that was cut, maybe within
+    /// an escape.
     pub(super) fn cut_at(&self, head: &str) -> Option<usize> {
-        let begins = |value: &str| {
-            let mut lens = (MIN_CUT..value.len()).rev();
-            let len = lens.find(|len| value.get(..*len).is_some_and(|part| head.ends_with(part)));
-            Some(head.len() - len?)
-        };
-        let all = self.0.iter().flat_map(|values| &values.all);
-        all.filter_map(|value| begins(value)).min()
+        let near = floor(head, head.len().saturating_sub(self.longest()));
+        let mut first = None;
+        let values = self.0.as_deref()?;
+        values.each_level(&head[near..], |plain, forms, at| {
+            let signs = plain.rmatch_indices(['%', '\\', '&']).map(|(at, _)| at);
+            let ends = signs.take_while(|end| end + MAX_ESCAPE > plain.len());
+            for end in ends.chain([plain.len()]) {
+                let head = &plain[..end];
+                let begins = |form: &Box<str>| {
+                    let mut lens = (MIN_CUT..form.len()).rev();
+                    lens.find(|len| form.get(..*len).is_some_and(|part| head.ends_with(part)))
+                };
+                let place = forms
+                    .iter()
+                    .filter_map(begins)
+                    .max()
+                    .map(|len| near + at(end - len));
+                first = place.into_iter().chain(first).min();
+            }
+        });
+        first
     }
 }
 
 impl Values {
     /// Returns where the values stand in a text, in order.
     fn places(&self, text: &str) -> Vec<Range<usize>> {
-        let (mut plain, mut origin) = (Cow::Borrowed(text), None::<Vec<usize>>);
         let mut found = Vec::new();
-        for level in 0..=MAX_LEVELS {
-            let at = |at: usize| origin.as_ref().map_or(at, |origin| origin[at]);
-            for value in &self.all {
-                let all = plain.match_indices(&**value);
-                found.extend(all.map(|(start, value)| at(start)..at(start + value.len())));
+        self.each_level(text, |plain, forms, at| {
+            for form in forms {
+                let all = plain.match_indices(&**form);
+                found.extend(all.map(|(start, form)| at(start)..at(start + form.len())));
             }
-            let head = &plain[..floor(&plain, MAX_ESCAPED)];
-            if level == MAX_LEVELS || !head.contains(['%', '\\', '&']) {
-                break;
-            }
-            let (next, places) = unescaped(head);
-            if next.len() == head.len() {
-                break;
-            }
-            origin = Some(places.into_iter().map(at).collect());
-            plain = Cow::Owned(next);
-        }
+        });
         found.sort_unstable_by_key(|place| place.start);
         found
+    }
+
+    /// Shows `look` a text and the forms that values have in it; then its parts with ever less
+    /// escapes, the forms in that, and where its bytes stood before.
+    fn each_level(
+        &self,
+        text: &str,
+        mut look: impl FnMut(&str, &[Box<str>], &dyn Fn(usize) -> usize),
+    ) {
+        look(text, &self.all, &|at| at);
+        let signs: &[char] = match self.is_spaced {
+            true => &['%', '\\', '&', '+', '\n', '\r'],
+            false => &['%', '\\', '&'],
+        };
+        for start in (0..text.len()).step_by(PART) {
+            let (start, end) = (
+                floor(text, start),
+                floor(text, start + PART + self.longest()),
+            );
+            let mut plain = text[start..end].to_owned();
+            let mut origin: Vec<usize> = (start..=end).collect();
+            for _ in 0..MAX_LEVELS {
+                if !plain.contains(signs) {
+                    break;
+                }
+                let (next, places) = unescaped(&plain, true);
+                if next == plain {
+                    break;
+                }
+                origin = places.into_iter().map(|at| origin[at]).collect();
+                look(&next, &self.forms, &|at| origin[at]);
+                plain = next;
+            }
+        }
+    }
+
+    /// Returns how many bytes of a text the longest value takes, with escapes.
+    fn longest(&self) -> usize {
+        MAX_ESCAPE * self.all.first().map_or(0, |value| value.len())
     }
 }
 

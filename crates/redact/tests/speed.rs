@@ -5,7 +5,7 @@
 use std::{hint::black_box, time::Instant};
 
 use serde_json::json;
-use toolcall_redact::{Redacted, is_sensitive_key, redact_text};
+use toolcall_redact::{Redacted, Rules, is_sensitive_key, redact_text};
 
 /// The best of some rounds, in nanoseconds for each of `n`.
 fn best(n: usize, mut work: impl FnMut()) -> f64 {
@@ -60,6 +60,22 @@ fn speed() {
             black_box(redact_text(black_box(text)));
         });
         println!("text, {name}: {:.0} MB/s", 1_000.0 / ns);
+    }
+    let values: Vec<_> = (0..64_u64)
+        .map(|n| format!("{:040x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+        .collect();
+    let log = &texts[1].1;
+    for count in [2, 64] {
+        let rules = Rules::new().with_secrets(values[..count].iter().map(|value| &**value));
+        for (kind, text) in [("plain", log.clone()), ("escaped", log.replace(' ', "\\n"))] {
+            let ns = best(text.len(), || {
+                black_box(rules.without_secrets(black_box(&text)));
+            });
+            println!(
+                "{count} registered values, {kind}: {:.0} MB/s",
+                1_000.0 / ns
+            );
+        }
     }
     let short = best(10_000, || {
         for _ in 0..10_000 {

@@ -166,3 +166,108 @@ fn rules_that_forgot_their_secrets_hide_by_form_alone() {
     assert_eq!(rules.redact_text(text), "marmalade7x, password=[REDACTED]");
     assert!(rules.are_built_in());
 }
+
+fn assert_hides(value: &str, texts: &[&str], part: &str) {
+    let rules = rules(&[value]);
+    let shown = texts.iter().map(|text| rules.without_secrets(text));
+    let failed: Vec<_> = shown.filter(|shown| shown.contains(part)).collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn a_value_of_several_lines_is_hidden_with_any_line_ends() {
+    let texts = [
+        "said first lane\r\nsecond lane, no",
+        "said first lane\n    second lane, no",
+        r"said first lane\r\nsecond lane, no",
+        r"said first lane\\r\\nsecond lane, no",
+        "said first%20lane%0D%0Asecond%20lane&no",
+        "<pre>first lane&#13;&#10;second lane</pre>",
+    ];
+    assert_hides("first lane\nsecond lane", &texts, "second");
+    assert_hides("first lane\r\n\tsecond lane", &texts, "first");
+}
+
+#[test]
+fn a_value_is_hidden_as_a_form_sends_it() {
+    let texts = [
+        "q=first+lane%0D%0Asecond+lane%21&no",
+        "q=first+lane%0Asecond+lane!&no",
+        r#"{"body":"q=first+lane%0D%0Asecond+lane%21"}"#,
+        "q=first%2Blane%250Asecond%2Blane%2521",
+    ];
+    assert_hides("first lane\nsecond lane!", &texts, "lane");
+    assert_hides(
+        "a+b/c=d+ef",
+        &["a+b/c=d+ef", "a%2Bb%2Fc%3Dd%2Bef", r"a+b\/c=d+ef"],
+        "c",
+    );
+}
+
+/// A form of escapes may be a part of the value.
+#[test]
+fn a_value_that_has_escapes_itself_is_hidden_with_more_of_them() {
+    let texts = [
+        r#"a%41\"bcdefg"#,
+        "a%2541%22bcdefg",
+        "a%41&quot;bcdefg",
+        r#"{\"k\":\"a%41\\\"bcdefg\"}"#,
+    ];
+    assert_hides("a%41\"bcdefg", &texts, "bcdefg");
+    assert_hides(
+        "C:\\new\\user key",
+        &[r"C:\\new\\user key", "C:%5Cnew%5Cuser+key"],
+        "user",
+    );
+}
+
+#[test]
+fn the_beginning_of_a_value_with_escapes_is_hidden_at_a_cut() {
+    let rules = rules(&["marma/lade\"7&x é\nplum"]);
+    for head in [
+        r"no user marma\/lade",
+        r#"no user marma/lade\"#,
+        r#"no user marma/lade\"7\u0026x \u00"#,
+        "no user marma%2Flade%2",
+        "no user marma%252Flade%25",
+        "no user marma%2Flade%227%26x+%C3",
+        "no user marma/lade&quo",
+        "no user marma/lade&quot;7",
+    ] {
+        let shown = rules
+            .without_cut_secret(&format!("{head}{TRUNCATED}"))
+            .into_owned();
+        assert_eq!(shown, format!("no user {REDACTED}{TRUNCATED}"), "{head}");
+    }
+}
+
+#[test]
+fn a_value_that_the_end_of_what_is_read_halves_is_not_shown() {
+    let secret = "\"q".repeat(5_000);
+    let rules = rules(&[&secret]);
+    for form in [
+        secret.clone(),
+        secret.replace('"', "\\\""),
+        secret.replace('"', "%2522"),
+    ] {
+        let text = format!("{form} ").repeat(60);
+        let shown = rules.text(&text, 4_000).to_string();
+        assert!(
+            !shown.contains("qq") && !shown.contains('q'),
+            "{:.300}",
+            &shown[shown.len() - 300..]
+        );
+    }
+}
+
+#[test]
+fn a_value_with_escapes_is_found_anywhere_in_a_long_text() {
+    let rules = rules(&["pa\"ssword of ada"]);
+    for filler in [131_060, 131_075, 400_000] {
+        let text = format!(r#"{}é pa\"ssword of ada."#, "%".repeat(filler));
+        assert!(
+            rules.without_secrets(&text).ends_with("é [REDACTED]."),
+            "{filler}"
+        );
+    }
+}
