@@ -204,7 +204,12 @@ fn hidden<'t>(secrets: &Rules, text: &'t str) -> Cow<'t, str> {
     if let Cow::Owned(_) = hidden
         && let Ok(mut message) = serde_json::from_str::<Value>(text)
     {
+        // The id of a message is matched, and never shown.
+        let id = message.get("id").filter(|id| id.is_number()).cloned();
         secrets.hide_secrets(&mut message);
+        if let (Some(id), Some(members)) = (id, message.as_object_mut()) {
+            members.insert("id".to_owned(), id);
+        }
         return message.to_string().into();
     }
     hidden
@@ -344,4 +349,24 @@ pub(super) fn bounded_events(events: BoxedSseResponse) -> BoxedSseResponse {
         Ok(event)
     });
     bounded.boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// H-7: the answer to a message with another id is lost.
+    #[test]
+    fn the_id_of_a_message_stays_though_it_is_a_secret() {
+        let rules = Rules::new().with_secrets(["48151623"]);
+        let text = r#"{"id":48151623,"jsonrpc":"2.0","method":"ping","params":{"x":48151623}}"#;
+        let shown =
+            r#"{"id":48151623,"jsonrpc":"2.0","method":"ping","params":{"x":"[REDACTED]"}}"#;
+        assert_eq!(hidden(&rules, text), shown);
+        let list = r#"[{"id":"48151623"},48151623]"#;
+        assert_eq!(
+            hidden(&rules, list),
+            r#"[{"id":"[REDACTED]"},"[REDACTED]"]"#
+        );
+    }
 }
