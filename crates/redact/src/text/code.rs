@@ -4,11 +4,8 @@ use std::ops::Range;
 
 use super::{
     Run,
-    bytes::{
-        after_last, ahead, behind, has_digit, is_made_of, is_one_of, last_line, prefix_of, skip,
-        skip_blanks,
-    },
-    look::{is_mixed, is_null, is_placeholder, is_prose, is_random, looks_secret},
+    bytes::*,
+    look::*,
     quote::Quote,
     shape::{self, Shape},
     value,

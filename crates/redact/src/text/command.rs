@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use super::{
     Run,
-    bytes::{is_digits, skip, until},
+    bytes::*,
     filter,
-    look::{is_key_id, is_placeholder, is_random, is_uuid},
+    look::*,
     pair,
     quote::Quote,
     shape::{self, Shape},

@@ -7,7 +7,7 @@ use super::{
     Run,
     bytes::*,
     look::*,
-    name::{is_header, is_name, skip_colours},
+    name::*,
     shape::{self, Shape},
     value,
 };

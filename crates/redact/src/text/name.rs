@@ -2,13 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{
-    Run,
-    bytes::{
-        after_last, ahead, behind, colour_end, ends_with_one_of, is_one_of, prefix_of, skip,
-        skip_blanks, strip_ignore_case,
-    },
-};
+use super::{Run, bytes::*};
 use crate::inside;
 
 /// What stands between a name and its value.

@@ -5,20 +5,12 @@ use std::{borrow::Cow, ops::Range};
 
 use super::{
     Run,
-    bytes::{
-        ahead, ends_with_one_of, floor, has_digit, is_made_of, is_one_of, prefix_of, skip, until,
-    },
-    code::{fallback, has_literal, is_code_line, is_elsewhere, is_expression, typed},
+    bytes::*,
+    code::*,
     field,
     lines::{is_indented, lines_below, untagged, whole_line},
-    look::{
-        first_word, is_composed, is_mixed, is_null, is_opaque, is_placeholder, is_prose, is_random,
-        is_small_number, is_version, looks_secret,
-    },
-    name::{
-        Mark, follows_kind, holds_password, in_query, is_failure, is_header, is_resource,
-        is_signature, is_type, is_weak_word, is_working_directory, name, skip_colours, value_start,
-    },
+    look::*,
+    name::*,
     quote::Quote,
     scheme::header,
     shape::{self, Shape},

@@ -2,10 +2,7 @@
 
 use std::ops::Range;
 
-use super::{
-    Run,
-    bytes::{ahead, ends_with_one_of, is_one_of},
-};
+use super::{Run, bytes::*};
 
 /// How far from its name a phrase may begin, in bytes.
 const NEAR: usize = 48;

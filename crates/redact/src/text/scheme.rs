@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use super::{
     Run,
-    bytes::{floor, is_one_of, line_end, skip},
-    look::{first_word, is_mixed, is_placeholder, is_prose, looks_secret},
+    bytes::*,
+    look::*,
     quote::{Quote, ends_value},
     shape::{self, Shape},
     value::{GLANCE, SCHEMES, bare_end, bracket_end},

@@ -1,14 +1,11 @@
 //! The shapes of code, schemas and documents: values beside the names of secrets that are none.
 
-use super::{
-    look::{is_date, is_null},
-    name::{holds_password, is_header},
-};
+use super::{look::*, name::*};
 use crate::{
     REDACTED,
     keys::{self, Strength},
     rules::BUILT_IN,
-    text::bytes::{has_digit, is_hex, is_made_of, is_one_of, prefix_of, strip_ignore_case},
+    text::bytes::*,
 };
 
 /// The shape of a value.

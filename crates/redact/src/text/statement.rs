@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use super::{
     Run,
-    bytes::{behind, is_digits, is_one_of, last_line, skip, skip_blanks, strip_ignore_case, until},
-    look::{is_mixed, is_null, is_placeholder, is_prose, is_small_number},
+    bytes::*,
+    look::*,
     quote::Quote,
     shape::{self, Shape},
     value,

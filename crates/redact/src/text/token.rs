@@ -5,9 +5,7 @@ use std::ops::Range;
 
 use super::{
     Run, Secret,
-    bytes::{
-        after_last, ahead, has_digit, is_digits, is_hex, is_made_of, is_one_of, prefix_of, skip,
-    },
+    bytes::*,
     look::looks_secret,
     value::bare_end,
     vendors::{self, Tail},
