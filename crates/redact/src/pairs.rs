@@ -14,28 +14,19 @@ use super::{
 };
 
 /// Members that hold a name.
-#[rustfmt::skip]
-pub(super) const NAME_FIELDS: &[&str] = &[
-    "name", "key", "field", "header", "headername", "param", "parameter", "variable", "property", "id", "k", "n", "env", "label",
-    "attribute", "option", "secretname", "keyname", "parameterkey", "parametername", "outputkey", "optionname",
-];
+pub(super) const NAME_FIELDS: &str = "name key field header headername param parameter variable property id k n env \
+    label attribute option secretname keyname parameterkey parametername outputkey optionname";
 
 /// Members that hold its value.
-#[rustfmt::skip]
-pub(super) const VALUE_FIELDS: &[&str] = &[
-    "value", "val", "v", "values", "content", "default", "defaultvalue", "data", "stringvalue", "text", "string", "plaintext",
-    "raw", "rawvalue", "parametervalue", "outputvalue", "optionvalue", "newvalue", "oldvalue",
-];
+pub(super) const VALUE_FIELDS: &str = "value val v values content default defaultvalue data stringvalue text string \
+    plaintext raw rawvalue parametervalue outputvalue optionvalue newvalue oldvalue";
 
 /// Members that list names.
-#[rustfmt::skip]
-pub(super) const NAME_LISTS: &[&str] = &[
-    "required", "fields", "columns", "names", "properties", "attributes", "params", "parameters", "dependencies", "features",
-    "keywords", "tags", "scopes", "include", "exclude", "allow", "deny", "enum",
-];
+pub(super) const NAME_LISTS: &str = "required fields columns names properties attributes params parameters \
+    dependencies features keywords tags scopes include exclude allow deny enum";
 
 /// Members that hold the data of what [`Members::of`] finds to be a picture or a sound.
-pub(super) const DATA_FIELDS: &[&str] = &["data", "blob", "base64"];
+pub(super) const DATA_FIELDS: &str = "data blob base64";
 
 /// Members that say of what kind the data is.
 #[rustfmt::skip]
@@ -113,7 +104,7 @@ impl<'m> Members<'m> {
                 Role::Rows(self.columns)
             }
             Value::Array(_) if is_one_of(key, NAME_LISTS) => Role::Names,
-            Value::String(data) if self.media && DATA_FIELDS.contains(&key) && digits(data) => {
+            Value::String(data) if self.media && is_one_of(key, DATA_FIELDS) && digits(data) => {
                 Role::Media
             }
             _ => Role::Plain,

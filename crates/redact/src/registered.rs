@@ -10,7 +10,10 @@ use super::{
     filter::suspicious,
     keys::{holds, is_sure},
     rules::{BUILT_IN, Rules},
-    text::{bytes::floor, is_opaque},
+    text::{
+        bytes::{floor, is_one_of},
+        is_opaque,
+    },
 };
 
 /// A shorter value, in bytes, is not registered: it may be a part of ordinary words.
@@ -33,7 +36,7 @@ const MAX_ESCAPE: usize = 10;
 const MIN_CUT: usize = 4;
 
 /// Names of schemes that stand before a credential.
-const SCHEMES: &[&str] = &["bearer", "basic", "token", "apikey"];
+const SCHEMES: &str = "bearer basic token apikey";
 
 /// The registered values of rules. A clone is one reference count.
 #[derive(Clone)]
@@ -89,9 +92,7 @@ impl Registered {
             form = unescaped(&form, true).0;
         }
         if let Some((scheme, rest)) = value.split_once(' ')
-            && SCHEMES
-                .iter()
-                .any(|known| known.eq_ignore_ascii_case(scheme))
+            && is_one_of(scheme, SCHEMES)
         {
             self.add(rest);
         }

@@ -44,9 +44,10 @@ pub(crate) fn floor(text: &str, at: usize) -> usize {
     ends.find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// Returns whether one of `words` is `word`, in any case.
-pub(crate) fn is_one_of(word: &str, words: &[&str]) -> bool {
-    words.iter().any(|w| w.eq_ignore_ascii_case(word))
+/// Returns whether one of `words`, with blanks between them, is `word`, in any case.
+pub(crate) fn is_one_of(word: &str, words: &str) -> bool {
+    let mut words = words.as_bytes().split(|b| *b == b' ');
+    words.any(|w| w.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 /// Returns whether a character belongs to runs: names, keys, paths and tokens are made of them.
@@ -141,9 +142,9 @@ pub(super) fn strip_ignore_case<'t>(text: &'t str, prefix: &str) -> Option<&'t s
     head.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// Returns whether `text` ends with one of `ends`, in any case.
-pub(super) fn ends_with_one_of(text: &str, ends: &[&str]) -> bool {
-    ends.iter().any(|end| {
+/// Returns whether `text` ends with one of `ends`, with blanks between them, in any case.
+pub(super) fn ends_with_one_of(text: &str, ends: &str) -> bool {
+    ends.split(' ').any(|end| {
         let at = text.len().checked_sub(end.len());
         at.is_some_and(|at| text.as_bytes()[at..].eq_ignore_ascii_case(end.as_bytes()))
     })

@@ -15,11 +15,8 @@ use crate::{keys::Strength, rules::BUILT_IN};
 /// `password: str = "x"`: a type stands between the name and the value. Empty if there is no
 /// secret.
 pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
-    #[rustfmt::skip]
-    const TYPES: &[&str] = &[
-        "bool", "boolean", "float", "number", "str", "string", "option", "optional", "secretstr", "secretstring", "text", "char", "varchar", "any", "bytes", "vec",
-        "u8", "static", "int", "u64", "i64", "null", "none", "undefined", "box", "cow", "a", "unknown", "object",
-    ];
+    const TYPES: &str = "bool boolean float number str string option optional secretstr secretstring text char varchar \
+        any bytes vec u8 static int u64 i64 null none undefined box cow a unknown object";
     const POINTERS: &[&str] = &["&mut ", "*mut ", "*const ", "&'", "&dyn "];
     let text = run.text;
     let part = |c: char| c.is_alphanumeric() || "&<>'[]|_ .?*:!".contains(c);
@@ -60,21 +57,16 @@ fn is_primitive(word: &str) -> bool {
 
 /// Returns whether the line up to the run is one of a program that declares something.
 pub(super) fn is_code_line(run: Run<'_>) -> bool {
-    #[rustfmt::skip]
-    const KEYWORDS: &[&str] = &[
-        "let", "const", "pub", "fn", "static", "mut", "def", "function", "var", "val", "private", "public", "final", "readonly",
-    ];
+    const KEYWORDS: &str =
+        "let const pub fn static mut def function var val private public final readonly";
     let mut words = run.line_before(160).split(|c: char| !c.is_alphanumeric());
-    words.any(|word| KEYWORDS.contains(&word))
+    words.any(|word| is_one_of(word, KEYWORDS))
 }
 
 /// `ApiKey("x")`, `Token(\n "x",\n)`: how Rust and others print a value that has a type of its own.
 pub(super) fn newtype(run: Run<'_>) -> Option<Range<usize>> {
-    #[rustfmt::skip]
-    const TYPES: &[&str] = &[
-        "token", "key", "secret", "password", "passphrase", "credential", "credentials", "auth", "cookie", "bearer",
-        "jwt", "pin", "otp", "secretstr", "secretstring", "pass", "passcode",
-    ];
+    const TYPES: &str = "token key secret password passphrase credential credentials auth cookie bearer jwt pin otp \
+        secretstr secretstring pass passcode";
     let text = run.text;
     let name = after_last(run.word(), |c| c == '.');
     let upper = name.starts_with(|c: char| c.is_ascii_uppercase());
@@ -84,7 +76,7 @@ pub(super) fn newtype(run: Run<'_>) -> Option<Range<usize>> {
     let start = skip(text, run.end + 1, char::is_whitespace);
     let argument = text[start..].trim_start_matches('\\');
     let lower = name.to_ascii_lowercase();
-    let typed = TYPES.iter().any(|noun| lower.ends_with(noun)) && is_made_of(name, "");
+    let typed = ends_with_one_of(name, TYPES) && is_made_of(name, "");
     if !argument.starts_with(['"', '\'']) || !typed || !run.rules.announces(name) {
         return None;
     }
@@ -144,13 +136,11 @@ fn is_reference(text: &str, value: &Range<usize>, sure: bool) -> bool {
         "config.", "settings.", "req.", "request.", "ENV[", "args.", "opts.", "options.", "import.meta.env", "secrets.", "vault.",
         "getpass", "input(", "env(", "$ENV", "var.", "local.", "data.", "module.", "params.", "props.", "state.", "ctx.",
     ];
-    #[rustfmt::skip]
-    const KEYWORDS: &[&str] = &[
-        "unsafe", "await", "new", "match", "if", "async", "move", "return", "typeof", "function", "class", "lambda", "void", "yield", "not",
-    ];
+    const KEYWORDS: &str =
+        "unsafe await new match if async move return typeof function class lambda void yield not";
     let (shown, rest) = (&text[value.clone()], &text[value.end..]);
     let function = rest.starts_with(" => ") || rest.starts_with(" =>\n");
-    if KEYWORDS.contains(&shown) && rest.starts_with(' ') || shown.starts_with("$(") || function {
+    if is_one_of(shown, KEYWORDS) && rest.starts_with(' ') || shown.starts_with("$(") || function {
         return true;
     }
     // `$self->token`, `$Config::token`
@@ -223,12 +213,9 @@ pub(super) fn has_literal(arguments: &str, sure: bool) -> bool {
 
 /// Returns whether the value is a command of PowerShell: `$x = Read-Host -AsSecureString`.
 fn is_cmdlet(text: &str, value: &Range<usize>) -> bool {
-    #[rustfmt::skip]
-    const VERBS: &[&str] = &[
-        "Get", "New", "Read", "Import", "ConvertTo", "ConvertFrom", "Invoke", "Select", "Join", "Unprotect",
-    ];
+    const VERBS: &str = "Get New Read Import ConvertTo ConvertFrom Invoke Select Join Unprotect";
     let (verb, noun) = text[value.clone()].split_once('-').unwrap_or_default();
-    VERBS.contains(&verb)
+    is_one_of(verb, VERBS)
         && noun.starts_with(char::is_uppercase)
         && noun.bytes().all(|b| b.is_ascii_alphabetic())
         && last_line(behind(text, value.start, 64)).contains('$')

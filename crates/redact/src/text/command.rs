@@ -21,7 +21,7 @@ pub(super) const LINE: usize = 1024;
 /// A command that takes a password in a short flag.
 #[derive(Debug)]
 pub(crate) struct Command {
-    pub(super) names: &'static [&'static str],
+    pub(super) names: &'static str,
     /// The flags before a word with the password.
     flags: &'static [&'static str],
     /// The flag that has the password in the same word.
@@ -34,40 +34,33 @@ pub(crate) struct Command {
 #[rustfmt::skip]
 pub(super) static COMMANDS: &[Command] = &[
     Command {
-        names: &["curl", "http", "https", "httpie", "xh"],
+        names: "curl http https httpie xh",
         flags: &["-u", "--user", "-U", "--proxy-user", "-a", "--auth", "-b", "--cookie"], glued: Some("-u"), marks: ":=",
     },
-    Command { names: &["lftp"], flags: &["-u"], glued: None, marks: "," },
+    Command { names: "lftp", flags: &["-u"], glued: None, marks: "," },
     Command {
-        names: &[
-            "mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "mysqlimport", "mysqlsh", "mysqlshow", "7z", "7za", "rar",
-            "unrar",
-        ],
+        names: "mysql mysqldump mysqladmin mariadb mariadb-dump mysqlimport mysqlsh mysqlshow 7z 7za rar unrar",
         flags: &[], glued: Some("-p"), marks: "",
     },
     Command {
-        names: &[
-            "sshpass", "docker", "podman", "nerdctl", "mongo", "mongosh", "mongodump", "mongoimport", "mongoexport", "mongorestore",
-            "buildah", "skopeo", "crane", "helm", "oc", "sqlcmd", "bcp", "az", "twine", "cqlsh", "snowsql", "influx", "ipmitool",
-            "unzip", "zip", "cf", "ibmcloud", "rabbitmqadmin",
-        ],
+        names: "sshpass docker podman nerdctl mongo mongosh mongodump mongoimport mongoexport mongorestore buildah skopeo crane helm oc sqlcmd bcp az twine cqlsh snowsql influx ipmitool unzip zip cf ibmcloud rabbitmqadmin",
         flags: &["-p", "-P"], glued: None, marks: "",
     },
-    Command { names: &["redis-cli", "valkey-cli", "keydb-cli"], flags: &["-a"], glued: None, marks: "" },
+    Command { names: "redis-cli valkey-cli keydb-cli", flags: &["-a"], glued: None, marks: "" },
     Command {
-        names: &["ldapsearch", "ldapadd", "ldapmodify", "ldapwhoami", "ldapdelete", "ldappasswd"],
+        names: "ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd",
         flags: &["-w"], glued: Some("-w"), marks: "",
     },
     Command { names: ORACLE, flags: &[], glued: None, marks: "" },
     Command { names: OPENSSL, flags: &["-k", "-K"], glued: None, marks: "" },
-    Command { names: &["smbclient", "rpcclient"], flags: &["-U", "--user"], glued: None, marks: "%" },
+    Command { names: "smbclient rpcclient", flags: &["-U", "--user"], glued: None, marks: "%" },
 ];
 
 /// They take `user/PASSWORD@host`.
-pub(super) const ORACLE: &[&str] = &["sqlplus", "expdp", "impdp", "exp", "imp", "rman", "sqlldr"];
+pub(super) const ORACLE: &str = "sqlplus expdp impdp exp imp rman sqlldr";
 
 /// It takes `-passin pass:PASSWORD`.
-const OPENSSL: &[&str] = &["openssl"];
+const OPENSSL: &str = "openssl";
 
 impl Command {
     /// The command that a word names, with or without a path.
@@ -77,7 +70,7 @@ impl Command {
         let name = name.trim_start_matches(|c| c == '+' || is_format(c));
         // Most words are none, as their first and last letters show.
         let may_be = word.len() <= 64 && filter::may_trigger(name.as_bytes());
-        let find = || COMMANDS.iter().find(|c| c.names.contains(&name));
+        let find = || COMMANDS.iter().find(|c| is_one_of(name, c.names));
         may_be.then(find)?
     }
 

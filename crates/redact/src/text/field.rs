@@ -143,7 +143,7 @@ fn field_in(text: &str, from: usize, to: usize, named: &str) -> Option<Range<usi
             return value::secret(text, skip_colours(text, start), |shown| !innocent(shown));
         }
         // Another one begins.
-        if end == at || rest.starts_with(':') && is_one_of(name, &["name", "key"]) {
+        if end == at || rest.starts_with(':') && is_one_of(name, "name key") {
             return None;
         }
         at = end;
@@ -209,11 +209,10 @@ fn in_names(run: Run<'_>) -> bool {
 /// Returns whether the list that the run is the first of are the arguments of a function that sets
 /// something.
 fn sets(run: Run<'_>) -> bool {
-    const VERBS: &[&str] = &["set", "put", "add", "append", "insert", "header"];
+    const VERBS: &str = "set put add append insert header";
     let before = run.behind(64).trim_end_matches(is_padding);
     let head = before.strip_suffix('(').unwrap_or_default();
     let name = after_last(head, |c| !c.is_alphanumeric() && c != '_');
-    VERBS
-        .iter()
-        .any(|verb| strip_ignore_case(name, verb).is_some())
+    let mut verbs = VERBS.split(' ');
+    verbs.any(|verb| strip_ignore_case(name, verb).is_some())
 }

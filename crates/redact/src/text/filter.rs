@@ -13,11 +13,8 @@ const SHORT: usize = 12;
 const LONG: usize = 32;
 
 /// Further words that detectors look for and the filter of names does not know.
-#[rustfmt::skip]
-const WORDS: &[&str] = &[
-    "bearer", "identified", "input_value", "tcp", "tcp6", "unix", "udp", "htpasswd", "code", "codes", "phrase", "echo",
-    "printf", "net", "sha", "ssha", "md5", "smd5", "crypt", "value", "-value", "--value", "state",
-];
+const WORDS: &str = "bearer identified input_value tcp tcp6 unix udp htpasswd code codes phrase echo printf net sha \
+    ssha md5 smd5 crypt value -value --value state";
 
 /// For a length: the first and last letters of such words, of schemes and of commands, hashed to a
 /// bit each.
@@ -31,28 +28,30 @@ static ENDS: [u64; SHORT] = {
     table
 };
 
-const fn with(mut table: [u64; SHORT], words: &[&str]) -> [u64; SHORT] {
-    let mut i = 0;
-    while i < words.len() {
-        let word = words[i].as_bytes();
-        if word.len() < SHORT {
-            table[word.len()] |= ends(word);
+const fn with(mut table: [u64; SHORT], words: &str) -> [u64; SHORT] {
+    let words = words.as_bytes();
+    let (mut start, mut end) = (0, 0);
+    while end <= words.len() {
+        if end == words.len() || words[end] == b' ' {
+            if end - start < SHORT {
+                table[end - start] |= ends(words[start], words[end - 1]);
+            }
+            start = end + 1;
         }
-        i += 1;
+        end += 1;
     }
     table
 }
 
 /// The bit of the first and the last letter of a word, in any case.
-const fn ends(word: &[u8]) -> u64 {
-    let (first, last) = (word[0] & 31, word[word.len() - 1] & 31);
-    1 << (first.wrapping_mul(11).wrapping_add(last) & 63)
+const fn ends(first: u8, last: u8) -> u64 {
+    1 << ((first & 31).wrapping_mul(11).wrapping_add(last & 31) & 63)
 }
 
 /// Returns whether a word may be one that detectors look for: false is certain.
 pub(super) fn may_trigger(word: &[u8]) -> bool {
     let set = ENDS.get(word.len()).copied().unwrap_or(u64::MAX);
-    !word.is_empty() && set & ends(word) != 0
+    !word.is_empty() && set & ends(word[0], word[word.len() - 1]) != 0
 }
 
 /// The next run of characters from `at` on, and whether it is plain: neither a secret nor a word

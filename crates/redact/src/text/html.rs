@@ -10,10 +10,9 @@ use super::{
 };
 
 /// Elements that hold the value beside a name.
-const VALUES: &[&str] = &["td", "dd", "span", "code", "b", "strong", "div", "p"];
+const VALUES: &str = "td dd span code b strong div p";
 /// Elements that end the one before them in a table or a list.
-#[rustfmt::skip]
-const PARTS: &[&str] = &["td", "th", "tr", "thead", "tbody", "table", "dd", "dt", "dl", "li", "ul", "label", "div", "p"];
+const PARTS: &str = "td th tr thead tbody table dd dt dl li ul label div p";
 
 pub(super) fn find(run: Run<'_>) -> Option<Found> {
     let text = run.text;
@@ -26,7 +25,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Found> {
         }
     };
     let name = behind(text, run.end, 64).rsplit_once('>')?.1;
-    let names = text[close..].starts_with("</") && is_one_of(tag, &["th", "td", "dt", "label"]);
+    let names = text[close..].starts_with("</") && is_one_of(tag, "th td dt label");
     if !names || !run.rules.announces(name) {
         return None;
     }

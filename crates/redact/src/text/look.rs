@@ -27,7 +27,7 @@ const PROSE: &[&str] = &[
 /// Returns whether `word` is one of [`PROSE`], with or without a mark behind it.
 pub(super) fn is_prose(word: &str) -> bool {
     let word = word.trim_end_matches(['.', ',', ':', ';', '!', '?', ')']);
-    is_one_of(word, PROSE)
+    PROSE.iter().any(|known| known.eq_ignore_ascii_case(word))
 }
 
 /// Returns whether a word is a placeholder of a secret: `***`, `...`, `<token>`, `YOUR_API_KEY`,
@@ -52,12 +52,8 @@ pub(super) fn is_placeholder(word: &str) -> bool {
 
 /// Returns whether a word is the name of a secret instead of one: `PASSWORD`, `your-api-key`.
 fn is_name_itself(word: &str) -> bool {
-    #[rustfmt::skip]
-    const PARTS: &[&str] = &[
-        "access", "api", "apikey", "app", "auth", "client", "credential", "credentials", "db", "github", "here", "id", "key", "my",
-        "name", "openai", "pass", "passphrase", "passwd", "password", "private", "pwd", "refresh", "secret", "session", "the",
-        "token", "user", "username", "value", "your",
-    ];
+    const PARTS: &str = "access api apikey app auth client credential credentials db github here id key my name openai \
+        pass passphrase passwd password private pwd refresh secret session the token user username value your";
     let parts = |word: &str| word.split(['_', '-']).all(|part| is_one_of(part, PARTS));
     let sign = |b: u8| b.is_ascii_uppercase() || b"_-".contains(&b);
     let upper = word.bytes().all(sign);
@@ -240,8 +236,7 @@ pub(super) fn is_uuid(word: &str) -> bool {
 
 /// Returns whether a value means that there is none, or is a truth value.
 pub(super) fn is_null(value: &str) -> bool {
-    #[rustfmt::skip]
-    const NULLS: &[&str] = &["null", "none", "nil", "undefined", "true", "false", "None,", "\\N", "[]", "{}", "()"];
+    const NULLS: &str = "null none nil undefined true false None, \\N [] {} ()";
     is_one_of(value, NULLS)
 }
 

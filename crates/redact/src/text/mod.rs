@@ -296,7 +296,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns whether the run is an argument of the command with these names.
-    fn is_argument_of(self, names: &[&str]) -> bool {
+    fn is_argument_of(self, names: &str) -> bool {
         self.command().is_some_and(|command| command.names == names)
     }
 }

@@ -174,7 +174,7 @@ fn code(text: &str) -> Option<(char, usize)> {
 }
 
 pub(super) fn is_signature(name: &str, mark: &Mark) -> bool {
-    !mark.colon && ends_with_one_of(name, &["signature"])
+    !mark.colon && ends_with_one_of(name, "signature")
 }
 
 /// `PWD=/home/ada` of an environment.
@@ -212,18 +212,14 @@ pub(super) fn holds_password(name: &str) -> bool {
 
 /// `KeyError: 'x'`, `missing key: x`.
 pub(super) fn is_failure(name: &str) -> bool {
-    #[rustfmt::skip]
-    const ENDS: &[&str] = &["error", "exception", "err", "failure", "missing", "invalid", "expired"];
+    const ENDS: &str = "error exception err failure missing invalid expired";
     ends_with_one_of(name, ENDS)
 }
 
 /// `api key: x`, `access token: x`.
 pub(super) fn follows_kind(run: Run<'_>) -> bool {
-    #[rustfmt::skip]
-    const KINDS: &[&str] = &[
-        "api", "access", "secret", "private", "auth", "session", "refresh", "client", "master", "encryption", "signing", "bot",
-        "license", "unseal", "recovery", "root",
-    ];
+    const KINDS: &str = "api access secret private auth session refresh client master encryption signing bot license \
+        unseal recovery root";
     is_one_of(word_before(run, 24), KINDS)
 }
 
@@ -231,7 +227,7 @@ pub(super) fn follows_kind(run: Run<'_>) -> bool {
 pub(super) fn is_weak_word(name: &str) -> bool {
     let last = after_last(name, |c| c == '.' || c == '-');
     let last = last.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_');
-    is_one_of(last, &["key", "keys", "auth"])
+    is_one_of(last, "key keys auth")
 }
 
 /// `?key=x`, `&key=x`, `--key=x`.
@@ -242,7 +238,7 @@ pub(super) fn in_query(run: Run<'_>) -> bool {
 
 /// Headers whose value is a secret as a whole, its scheme included.
 pub(super) fn is_header(name: &str) -> bool {
-    ends_with_one_of(name, &["authorization", "cookie", "cookie2"])
+    ends_with_one_of(name, "authorization cookie cookie2")
 }
 
 /// Returns whether `name` is a whole string that announces a value.

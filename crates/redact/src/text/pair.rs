@@ -295,7 +295,7 @@ impl Pair<'_> {
             Shape::Word if number && holds_password(name) => false,
             Shape::Word if keys::is_vague(name) => true,
             // `--creds=ID`
-            Shape::Word if upper || is_one_of(value, &["value", "name", "file"]) => true,
+            Shape::Word if upper || is_one_of(value, "value name file") => true,
             Shape::Word if quoted => value.len() < 6 || run.rules.announces(value),
             Shape::Word => apart || said || code(),
         }
@@ -363,15 +363,15 @@ impl Pair<'_> {
 /// 'token':`, `-> "Token":`.
 fn is_operand(run: Run<'_>) -> bool {
     let before = run.behind(16).trim_end_matches(['"', '\'', '\\']);
-    ends_with_one_of(before, &["== ", "!= ", "-> ", " in ", "case "])
+    ["== ", "!= ", "-> ", " in ", "case "]
+        .iter()
+        .any(|end| before.ends_with(end))
 }
 
 /// Returns whether the name is that of a parameter that is documented: `:param token: The token`.
 fn is_documented(run: Run<'_>) -> bool {
-    ends_with_one_of(
-        run.behind(16),
-        &[":param ", ":type ", "@param ", "\\param "],
-    )
+    let before = run.behind(16).strip_suffix(' ');
+    before.is_some_and(|before| ends_with_one_of(before, ":param :type @param \\param"))
 }
 
 /// Returns whether a sentence begins with a word: four words at least, of which prose has one.

@@ -11,14 +11,11 @@ const NEAR: usize = 48;
 const LONGEST: usize = 24 * 9;
 
 /// Words that the lists of wallets do not have, and most sentences have.
-#[rustfmt::skip]
-const PROSE: &[&str] = &[
-    "the", "and", "with", "for", "are", "was", "not", "must", "can", "has", "from", "our", "their", "its", "which", "but",
-];
+const PROSE: &str = "the and with for are was not must can has from our their its which but";
 
 /// The phrase behind a name for it.
 pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
-    const NAMES: &[&str] = &["phrase", "mnemonic", "seed_words", "seedwords", "seed"];
+    const NAMES: &str = "phrase mnemonic seed_words seedwords seed";
     if run.word().len() < 4 || !ends_with_one_of(run.word(), NAMES) {
         return None;
     }

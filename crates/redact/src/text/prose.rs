@@ -12,28 +12,19 @@ use super::{
 };
 
 /// Words that announce a secret by themselves.
-#[rustfmt::skip]
-const PASSWORDS: &[&str] = &[
-    "password", "passwd", "passphrase", "passcode", "pwd", "pw", "secret", "pin", "otp", "creds", "password:",
-    "passwort", "kennwort", "passe", "contraseña", "contrasena", "senha", "haslo", "hasło", "пароль",
-];
+const PASSWORDS: &str = "password passwd passphrase passcode pwd pw secret pin otp creds password: passwort kennwort \
+    passe contraseña contrasena senha haslo hasło пароль";
 
 /// Words that announce it if it looks random.
-#[rustfmt::skip]
-const TOKENS: &[&str] = &[
-    "token", "key", "apikey", "jwt", "credential", "credentials", "cookie", "api-key", "bearer", "auth", "pass",
-    "schlüssel", "zugangsdaten", "clé", "clave", "chiave",
-];
+const TOKENS: &str = "token key apikey jwt credential credentials cookie api-key bearer auth pass schlüssel \
+    zugangsdaten clé clave chiave";
 
 /// Words between the name and the value.
-#[rustfmt::skip]
-const LINKS: &[&str] = &[
-    "is", "has", "been", "was", "are", "to", "as", "be", "now", "set", "value", "with", "currently", "still", "ist", "lautet", "est",
-    "es", "é", "api", "changed", "updated", "reset", "rotated",
-];
+const LINKS: &str = "is has been was are to as be now set value with currently still ist lautet est es é api changed \
+    updated reset rotated";
 
 /// Words before the owner or place of the secret: `password for ada on web1 is x`.
-const OTHERS: &[&str] = &["for", "of", "on", "at", "für", "auf", "pour", "para"];
+const OTHERS: &str = "for of on at für auf pour para";
 
 /// The kind of a word, by the secret that may follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,8 +39,7 @@ enum Noun {
 
 impl Noun {
     fn of(word: &str) -> Option<Self> {
-        #[rustfmt::skip]
-        const ENDS: &[&str] = &["token", "password", "secret", "_key", "-key", "apikey", "schlüssel"];
+        const ENDS: &str = "token password secret _key -key apikey schlüssel";
         let token = is_one_of(word, TOKENS) || word.len() > 4 && ends_with_one_of(word, ENDS);
         match () {
             () if is_one_of(word, PASSWORDS) => Some(Self::Password),
@@ -64,7 +54,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     if word == "input_value" {
         return rejected(run);
     }
-    if is_one_of(trimmed(word), &["code", "codes", "phrase"]) {
+    if is_one_of(trimmed(word), "code codes phrase") {
         return codes(run);
     }
     if !run.named || !(2..=24).contains(&word.len()) {
@@ -142,7 +132,7 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
         return None;
     }
     // `credentials are ada:x`
-    if is_one_of(run.word(), &["credentials", "creds", "zugangsdaten"])
+    if is_one_of(run.word(), "credentials creds zugangsdaten")
         && let Some((_, password)) = word.split_once([':', '/'])
         && is_mixed(password)
     {
@@ -182,7 +172,7 @@ fn is_quotation(name: &str, word: &str, linked: bool) -> bool {
 
 fn is_pin(name: &str, word: &str) -> bool {
     let number = is_digits(word.trim_end_matches('.')) && word.len() >= 4;
-    number && is_one_of(name, &["pin", "otp", "passcode"])
+    number && is_one_of(name, "pin otp passcode")
 }
 
 /// A word without the marks of a sentence behind it.
@@ -238,11 +228,8 @@ fn labelled(run: Run<'_>) -> Option<Range<usize>> {
 /// `verification code is 730 418`, `Recovery codes: a, b`, `Seed phrase: ...`, `1234 is your login
 /// code`.
 fn codes(run: Run<'_>) -> Option<Range<usize>> {
-    #[rustfmt::skip]
-    const KINDS: &[&str] = &[
-        "verification", "security", "one-time", "login", "access", "confirmation", "authentication", "recovery", "backup", "2fa",
-        "sms", "seed", "secret", "scratch", "pass",
-    ];
+    const KINDS: &str = "verification security one-time login access confirmation authentication recovery backup 2fa \
+        sms seed secret scratch pass";
     let (text, before) = (run.text, run.behind(96));
     let sentence = before.trim_end();
     let kind = after_last(sentence, |c| !c.is_alphanumeric() && c != '-');

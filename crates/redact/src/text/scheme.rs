@@ -13,10 +13,8 @@ use super::{
 };
 
 /// Schemes whose credential has to look like one.
-#[rustfmt::skip]
-pub(super) const CAREFUL: &[&str] = &[
-    "basic", "digest", "negotiate", "apikey", "ssws", "dpop", "ntlm", "splunk", "genie-key", "api-key",
-];
+pub(super) const CAREFUL: &str =
+    "basic digest negotiate apikey ssws dpop ntlm splunk genie-key api-key";
 
 pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let (text, name) = (run.text, run.word());

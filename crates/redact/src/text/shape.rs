@@ -112,8 +112,7 @@ fn pieces(value: &str) -> impl Iterator<Item = &str> {
 /// Returns whether letters and digits may be a part of a name or a number, and not of a secret.
 /// Among others, a number may stand behind more letters.
 fn is_plain(piece: &str, among: bool) -> bool {
-    #[rustfmt::skip]
-    const SAMPLES: &[&str] = &["value", "val", "name", "foo", "bar", "test", "arg", "type", "node", "item", "property", "myvalue"];
+    const SAMPLES: &str = "value val name foo bar test arg type node item property myvalue";
     let stem = piece.trim_end_matches(|c: char| c.is_ascii_digit());
     let digits = piece.len() - stem.len();
     if is_literal(piece) || is_one_of(piece, ALGORITHMS) {
@@ -146,11 +145,8 @@ fn is_plain(piece: &str, among: bool) -> bool {
 }
 
 /// Names that have letters and digits.
-#[rustfmt::skip]
-const ALGORITHMS: &[&str] = &[
-    "sha1", "sha256", "sha384", "sha512", "ed25519", "x25519", "base64", "utf8", "ipv4", "ipv6", "x509", "pbkdf2", "pkcs8", "pkcs12", "argon2", "oauth2",
-    "secp256k1", "sigv4", "uint8array", "rs256", "hs256", "es256",
-];
+const ALGORITHMS: &str = "sha1 sha256 sha384 sha512 ed25519 x25519 base64 utf8 ipv4 ipv6 x509 pbkdf2 pkcs8 pkcs12 \
+    argon2 oauth2 secp256k1 sigv4 uint8array rs256 hs256 es256";
 
 /// Returns whether letters are words, each with a capital at its beginning or with none, and
 /// abbreviations in capitals among them.
@@ -198,11 +194,8 @@ fn is_camel(word: &str) -> bool {
 
 /// `true`, `None`, `0x08`, `48u16`, `-1.5`.
 fn is_literal(value: &str) -> bool {
-    const WORDS: &[&str] = &[
-        "true", "false", "yes", "no", "on", "off", "send", "eof", "self", "this",
-    ];
-    #[rustfmt::skip]
-    const SUFFIXES: &[&str] = &["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "usize", "isize", "f32", "f64", "ul", "l", "u", "ull", "n"];
+    const WORDS: &str = "true false yes no on off send eof self this";
+    const SUFFIXES: &str = "u8 u16 u32 u64 i8 i16 i32 i64 usize isize f32 f64 ul l u ull n";
     if is_one_of(value, WORDS) || is_null(value) {
         return true;
     }
@@ -292,30 +285,17 @@ fn is_schema(value: &str) -> bool {
 /// Returns whether the members of a mapping, of which each has a name and a text, say what a value
 /// is like, and none is one.
 fn describes(members: impl Iterator<Item = (String, String)>) -> bool {
-    #[rustfmt::skip]
-    const NAMES: &[&str] = &[
-        "$ref", "description", "properties", "anyOf", "oneOf", "allOf", "shape", "documentation", "steps", "runs-on", "uses", "schema", "pattern",
-        "minLength", "maxLength", "enum", "help", "locationName", "plural_name", "summary", "requestUri", "help_text", "arg_name", "api_field", "supported_apis", "method",
-    ];
-    const TYPES: &[&str] = &[
-        "string",
-        "object",
-        "integer",
-        "array",
-        "list",
-        "structure",
-        "boolean",
-        "number",
-        "map",
-        "timestamp",
-    ];
-    const VALUES: &[&str] = &["value", "default", "const", "example"];
+    const NAMES: &str = "$ref description properties anyOf oneOf allOf shape documentation steps runs-on uses schema \
+        pattern minLength maxLength enum help locationName plural_name summary requestUri help_text arg_name api_field \
+        supported_apis method";
+    const TYPES: &str = "string object integer array list structure boolean number map timestamp";
+    const VALUES: &str = "value default const example";
     let mut found = false;
     for (name, kind) in members {
-        if VALUES.contains(&&*name) {
+        if is_one_of(&name, VALUES) {
             return false;
         }
-        found |= NAMES.contains(&&*name) || name == "type" && TYPES.contains(&&*kind);
+        found |= is_one_of(&name, NAMES) || name == "type" && is_one_of(&kind, TYPES);
     }
     found
 }

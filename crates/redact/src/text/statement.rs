@@ -33,7 +33,7 @@ fn identified(run: Run<'_>) -> Option<Range<usize>> {
         let start = skip_blanks(run.text, at);
         let follows = |word| strip_ignore_case(&run.text[start..], word).is_some();
         let method = follows("password") || follows("values");
-        if !method && is_one_of(part.trim(), &["by", "as", "values", "using"]) {
+        if !method && is_one_of(part.trim(), "by as values using") {
             return value::secret(run.text, start, |shown| {
                 let looks = is_mixed(shown) && shape::of(shown) == Shape::Secret;
                 is_set(shown) && (is_statement(run) || looks)

@@ -51,7 +51,7 @@ struct Column<'t> {
 impl Column<'_> {
     fn hides(&self, value: &str) -> bool {
         // Issues, files and translations have a `key`, too. `Secrets` may be counts.
-        let any = is_one_of(self.head, &["key", "keys"]);
+        let any = is_one_of(self.head, "key keys");
         let counts = self.head.ends_with(['s', 'S']);
         is_secret(value, self.sure)
             && match shape::of(value) {
@@ -416,8 +416,7 @@ fn names(run: Run<'_>, after: &str) -> Option<Found> {
 
 /// Where a list of values begins behind `at`, a word for them before it.
 fn list_after(text: &str, at: usize) -> Option<usize> {
-    #[rustfmt::skip]
-    const WORDS: &[&str] = &["values", "value", "rows", "data", "records", "params", "parameters", "args"];
+    const WORDS: &str = "values value rows data records params parameters args";
     let gap = ahead(text, at, 64);
     let first = gap.find(['(', '[', ';'])?;
     let mut words = gap[..first].split(|c: char| !c.is_alphanumeric());

@@ -178,13 +178,9 @@ fn is_bitcoin(rest: &str) -> bool {
 /// Bare keys without a prefix, but with marks in them: Asana's `1/1234567890123456:x`, Kubernetes'
 /// bootstrap tokens, the legacy ones of FCM, hashes of passwords, Braintree's.
 pub(super) fn composed(run: Run<'_>) -> Option<Range<usize>> {
-    #[rustfmt::skip]
-    const LDAP_HASHES: &[&str] = &["sha", "ssha", "md5", "smd5", "crypt", "sha256", "ssha256", "sha512", "ssha512"];
-    #[rustfmt::skip]
-    const HASHES: &[&str] = &[
-        "1", "2", "2a", "2b", "2x", "2y", "5", "6", "7", "y", "gy", "apr1", "argon2i", "argon2d", "argon2id",
-        "scrypt", "pbkdf2-sha256", "pbkdf2-sha512", "bcrypt-sha256",
-    ];
+    const LDAP_HASHES: &str = "sha ssha md5 smd5 crypt sha256 ssha256 sha512 ssha512";
+    const HASHES: &str = "1 2 2a 2b 2x 2y 5 6 7 y gy apr1 argon2i argon2d argon2id scrypt pbkdf2-sha256 pbkdf2-sha512 \
+        bcrypt-sha256";
     let (text, word, before, after) = (run.text, run.word(), run.before(), run.after());
     let value = run.end + 1;
     // What begins at `from`, to the end of the word at `at`, if that is longer than `min`.
@@ -216,7 +212,7 @@ pub(super) fn composed(run: Run<'_>) -> Option<Range<usize>> {
         b'}' if before.ends_with('{') && is_one_of(word, LDAP_HASHES) => longer(value, value, 20),
         b'$' if word == "access_token" => prefix_of(after, &["$production$", "$sandbox$"])
             .and_then(|_| longer(run.at, run.end, 0)),
-        b'$' if before.ends_with('$') && HASHES.contains(&word) => {
+        b'$' if before.ends_with('$') && is_one_of(word, HASHES) => {
             let hash = longer(run.at - 1, run.end, 21)?;
             text[value..hash.end].contains('$').then_some(hash)
         }

@@ -59,8 +59,7 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
 fn is_credential(user: &str) -> bool {
     let secret = user.contains(':') || user.contains("%3A") || user.contains("%3a");
     let (name, password) = user.split_once(':').unwrap_or(("", user));
-    let example =
-        is_one_of(name, &["user", "username"]) && is_one_of(password, &["pass", "password"]);
+    let example = is_one_of(name, "user username") && is_one_of(password, "pass password");
     // `https://ghp_x@github.com`
     let token = user.len() >= 16 && has_digit(user) || user.len() >= 12 && is_random(user);
     (secret || token) && !is_placeholder(password) && !example
@@ -77,7 +76,7 @@ fn has_password(authority: &str) -> bool {
 
 /// `user:password@host:port`, without a scheme.
 pub(super) fn bare_user_info(run: Run<'_>) -> Option<Range<usize>> {
-    const SCHEMES: &[&str] = &["sip", "sips", "mailto", "xmpp", "npm", "git", "ssh"];
+    const SCHEMES: &str = "sip sips mailto xmpp npm git ssh";
     if !run.after().starts_with(':') || run.before().ends_with(['/', ':', '@', '.']) {
         return None;
     }
@@ -145,11 +144,8 @@ pub(super) fn webhook(run: Run<'_>) -> Option<Range<usize>> {
 
 /// `https://h/trigger/x/with/key/<secret>`: the word before the last slash says what follows.
 fn path_segment(run: Run<'_>) -> Option<Range<usize>> {
-    #[rustfmt::skip]
-    const NAMES: &[&str] = &[
-        "key", "apikey", "api_key", "api-key", "token", "access_token", "secret", "hook", "hooks", "webhook", "webhooks", "reset", "magic", "invite", "ical",
-        "reset-password", "password-reset", "verify", "confirm", "unsubscribe",
-    ];
+    const NAMES: &str = "key apikey api_key api-key token access_token secret hook hooks webhook webhooks reset magic \
+        invite ical reset-password password-reset verify confirm unsubscribe";
     let word = run.word();
     if !word.starts_with("//") || word.len() < 24 {
         return None;
@@ -159,7 +155,7 @@ fn path_segment(run: Run<'_>) -> Option<Range<usize>> {
         let bare = part.strip_prefix("private-").unwrap_or(part);
         // What has a version as its parent is a number of something, unless it is nothing else.
         let long = || bare.len() > 32 && bare.bytes().any(|b| b.is_ascii_uppercase());
-        let known = match is_one_of(before, &["v2", "v3"]) {
+        let known = match is_one_of(before, "v2 v3") {
             true => bare.len() == 32 || long(),
             false => is_one_of(before, NAMES),
         };
@@ -182,7 +178,7 @@ fn is_random_segment(part: &str) -> bool {
 /// `jdbc:oracle:thin:user/password@host`, `sqlplus user/password@host`
 fn oracle(run: Run<'_>) -> Option<Range<usize>> {
     let (user, _) = run.word().split_once('/')?;
-    let driver = ends_with_one_of(run.before(), &["thin:", "oci:", "oci8:"])
+    let driver = ends_with_one_of(run.before(), "thin: oci: oci8:")
         || prefix_of(run.after(), &["@//", "@(DESCRIPTION"]).is_some()
         || run.is_argument_of(ORACLE);
     (driver && run.after().starts_with('@')).then(|| run.at + user.len() + 1..run.end)

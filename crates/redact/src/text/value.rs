@@ -6,11 +6,8 @@ use super::{block, bytes::*, look::*, quote::Quote};
 use crate::REDACTED;
 
 /// Schemes that stand before a credential.
-#[rustfmt::skip]
-pub(super) const SCHEMES: &[&str] = &[
-    "bearer", "basic", "digest", "negotiate", "apikey", "token", "ssws", "dpop", "hawk", "ntlm", "api-key", "key", "oauth",
-    "sharedkey", "sharedaccesssignature", "aws4-hmac-sha256", "genie-key", "jwt", "splunk",
-];
+pub(super) const SCHEMES: &str = "bearer basic digest negotiate apikey token ssws dpop hawk ntlm api-key key oauth \
+    sharedkey sharedaccesssignature aws4-hmac-sha256 genie-key jwt splunk";
 
 /// How much of a value is read before it is known to be a secret, in bytes: otherwise a hostile
 /// text would be read again and again.
@@ -104,7 +101,7 @@ fn pieces_end(text: &str, start: usize) -> usize {
 /// Returns whether a quote after `word` belongs to the same value: `Some("x")`, `b'x'`, `"a"'b'`,
 /// `id="a"`.
 fn continues(word: &str, beside: bool) -> bool {
-    const PREFIXES: &[&str] = &["b", "r", "f", "u", "rb", "br", "l", "n", "e", "@", "$"];
+    const PREFIXES: &str = "b r f u rb br l n e @ $";
     beside && word.ends_with(['"', '\'', '`', '='])
         || is_one_of(word, PREFIXES)
         || is_one_of(word.trim_end(), SCHEMES)
