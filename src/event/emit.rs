@@ -219,7 +219,8 @@ const BESIDE_SERVER: usize = 48;
 const LEAST: usize = 20;
 
 /// Cuts a text that is printed between quotes to `room` characters, `frame` of them for its name
-/// and quotes. The middle goes: the innermost cause of an error stands at its end.
+/// and quotes, and no word in two. The middle goes: the innermost cause of an error stands at its
+/// end.
 fn cut_middle(text: &str, room: usize, frame: usize) -> Option<Cow<'_, str>> {
     const DOTS: &str = "...";
     let room = room.checked_sub(frame).filter(|_| room >= LEAST)?;
@@ -234,19 +235,23 @@ fn cut_middle(text: &str, room: usize, frame: usize) -> Option<Cow<'_, str>> {
         false => {
             let tails = text.char_indices().rev().map(|(at, _)| &text[at..]);
             let tails = tails.take_while(|tail| width(tail) <= room / 2);
-            tails.last().unwrap_or("")
+            let tail = tails.last().unwrap_or("");
+            let is_whole = text[..text.len() - tail.len()].ends_with(char::is_whitespace);
+            let words = tail.split_once(char::is_whitespace);
+            words.filter(|_| !is_whole).map_or(tail, |(_, words)| words)
         }
     };
     let room = room - width(tail);
     let ends = text.char_indices().map(|(at, _)| &text[..at]);
-    // Letters of a single word say nothing.
-    let head = ends
-        .take_while(|head| width(head) <= room)
-        .last()
-        .map(str::trim_end)
-        .filter(|head| head.contains(' ') || tail.is_empty())
-        .unwrap_or("");
-    Some(format!("{head}{DOTS}{tail}").into())
+    let head = ends.take_while(|head| width(head) <= room).last();
+    let head = head.unwrap_or("");
+    let head = match text[head.len()..].starts_with(char::is_whitespace) {
+        true => head,
+        false => &head[..head.rfind(char::is_whitespace).unwrap_or(0)],
+    };
+    // A short word says nothing.
+    let head = Some(head.trim_end()).filter(|head| head.len() > 3);
+    Some(format!("{}{DOTS}{tail}", head.unwrap_or("")).into())
 }
 
 /// A name of a caller or a peer, as the fields of events and spans have it.
