@@ -247,6 +247,16 @@ fn rate_limit() {
     same(&settings.rate_limit_builder(), &by_hand);
 }
 
+/// D13: the jitter of retries is that of cooldowns too.
+#[test]
+fn the_jitter_of_retries_reaches_the_rate_limit() {
+    let settings = changed(|s| s.retry.jitter = Jitter::None);
+    let by_hand = RateLimitBackoffLayer::builder().with_jitter(Jitter::None);
+    same(&settings.rate_limit_builder(), &by_hand);
+    let without = Settings::default().rate_limit_builder();
+    assert_ne!(format!("{without:?}"), format!("{by_hand:?}"));
+}
+
 /// D14: with tokens of users each user has a limit of its own, unless the settings say otherwise.
 #[test]
 fn a_limit_is_per_principal_where_tokens_are_exchanged() {
@@ -290,6 +300,16 @@ fn circuit_breaker() {
         .with_successes(4)
         .with_keys(Keys::by(Key::ToolName).at_most(12));
     same(&settings.circuit_breaker_builder().unwrap(), &by_hand);
+}
+
+/// D11.
+#[test]
+fn a_wait_for_probes_reaches_the_breaker() {
+    let settings = changed(|s| s.circuit_breaker.probe_wait = Some(secs(8)));
+    let by_hand = CircuitBreakerLayer::builder().with_probe_wait(secs(8));
+    same(&settings.circuit_breaker_builder().unwrap(), &by_hand);
+    let without = Settings::default().circuit_breaker_builder().unwrap();
+    assert_ne!(format!("{without:?}"), format!("{by_hand:?}"));
 }
 
 /// W4: the other rule has to be asked for.
