@@ -345,6 +345,18 @@ async fn layers_are_told_apart_by_their_names() {
     assert_eq!(handle.snapshot().dropped_total, 1);
 }
 
+/// C8: what is no register is dropped and counted.
+#[tokio::test(start_paused = true)]
+async fn nonsense_in_the_store_is_counted() {
+    let [a, b] = fleet().await;
+    b.link.is(Way::Garbled);
+    assert_eq!(b.shared.snapshot().dropped_total, 0);
+    a.fails("search");
+    settle().await;
+    assert_eq!(b.shared.snapshot().dropped_total, 1);
+    assert_eq!(b.state("search"), Closed);
+}
+
 /// C8: what a function makes may be a secret.
 #[tokio::test]
 async fn keys_of_a_function_are_shared_by_an_explicit_word_only() {

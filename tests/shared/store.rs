@@ -20,6 +20,8 @@ pub(crate) enum Way {
     Slow(Duration),
     /// No hints.
     Mute,
+    /// What is read is nonsense.
+    Garbled,
     /// The store has no room for what is written.
     Full,
 }
@@ -79,11 +81,17 @@ impl Store for Link {
         if self.way() == Way::Full {
             exchange.entries = &[];
         }
-        let news = self.own.1.exchange(exchange).await?;
+        let mut news = self.own.1.exchange(exchange).await?;
         match self.way() {
             Way::Deaf => Err(super::refused().into()),
             Way::Slow(time) => {
                 sleep(time).await;
+                Ok(news)
+            }
+            Way::Garbled => {
+                news.records
+                    .iter_mut()
+                    .for_each(|r| r.value = "nonsense".into());
                 Ok(news)
             }
             _ => Ok(news),
