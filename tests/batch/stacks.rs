@@ -1,13 +1,14 @@
 //! Around whole stacks.
 
 use tokio::time::Instant;
-use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
     BoxError, ErrorKind, Event, ToolCall, ToolError,
     batch::{Parallel, Sequence},
     circuit_breaker::CircuitBreakerLayer,
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
+    policy::{Approval, PolicyLayer},
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
     result::{Status, ToolResult},
@@ -295,6 +296,44 @@ async fn a_call_that_only_waits_holds_no_place() {
         assert!(ended[..3].iter().all(|at| *at >= 31), "{kind}: {ended:?}");
         assert!(ended[3..].iter().all(|at| *at <= 5), "{kind}: {ended:?}");
     }
+}
+
+/// A stack in which the tool `asks` waits a minute for an approval. It answers when calls began.
+fn approving() -> impl Clone + Service<ToolCall, Response = u64, Error = ToolError> {
+    let start = Instant::now();
+    let tool = service_fn(move |_: ToolCall| async move {
+        let begun = start.elapsed().as_secs();
+        tokio::time::sleep(secs(1)).await;
+        Ok::<_, ToolError>(begun)
+    });
+    let approver = service_fn(|asked: Approval| async move {
+        tokio::time::sleep(secs(60)).await;
+        Ok::<_, ToolError>(asked.approve())
+    });
+    let policy = PolicyLayer::new().ask("asks").with_approver(approver);
+    policy.layer(tool)
+}
+
+fn begun(results: Vec<ToolResult<u64>>) -> Vec<u64> {
+    let results = results.into_iter();
+    results.map(|r| r.into_result().unwrap()).collect()
+}
+
+/// D12: a call that waits for an approval leaves its place to others.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_an_approval_holds_no_place() {
+    let parallel = Parallel::new(approving()).with_limit(1).unwrap();
+    let results = parallel.run(["asks", "a", "b"].map(ToolCall::new)).await;
+    assert_eq!(begun(results), [60, 0, 1]);
+}
+
+/// D12: the calls of a sequence keep their order, also while one only waits.
+#[tokio::test(start_paused = true)]
+async fn a_sequence_keeps_its_order_while_a_call_waits() {
+    let report = Sequence::new(approving())
+        .run(["asks", "a", "b"].map(ToolCall::new))
+        .await;
+    assert_eq!(begun(report.into_results()), [60, 61, 62]);
 }
 
 type Stack = BoxCloneSyncService<ToolCall, u64, ToolError>;
