@@ -24,10 +24,9 @@ static PLACES: Places = {
         i += 1;
     }
     let mut i = 0;
-    while i < DISGUISED.len() {
-        let (digit, letter) = DISGUISED[i];
-        let [_, second, third] = places[letter as usize];
-        places[digit as usize] = [0, second, third];
+    while i < DISGUISED[0].len() {
+        let [_, second, third] = places[DISGUISED[1][i] as usize];
+        places[DISGUISED[0][i] as usize] = [0, second, third];
         i += 1;
     }
     add(&mut places, b'p', 0, PW);

@@ -153,8 +153,10 @@ impl Folded {
     /// `p4ssw0rd`: digits stand for letters.
     fn is_disguised(&self) -> bool {
         let letter = |c| {
-            let known = DISGUISED.iter().find(|(digit, _)| char::from(*digit) == c);
-            known.map_or(c, |(_, letter)| char::from(*letter))
+            let known = DISGUISED[0]
+                .iter()
+                .position(|digit| char::from(*digit) == c);
+            known.map_or(c, |at| char::from(DISGUISED[1][at]))
         };
         let disguised = || self.text.chars().map(letter).collect::<String>();
         let is_password = |text: String| {

@@ -8,7 +8,7 @@ use crate::{
     text::{
         bytes::is_made_of,
         catalog::{OTHERS, RUNS, Row},
-        vendors::VENDORS,
+        vendors::{VENDORS, vendors},
     },
 };
 
@@ -146,11 +146,11 @@ impl Rule {
 pub fn rules() -> impl Iterator<Item = Rule> {
     let rows = RUNS.iter().map(|(row, _)| row).chain(OTHERS);
     let rows = rows.map(|row| Rule::of_row(row, Tail::Any));
-    let vendors = VENDORS.iter().map(|(id, prefix, tail, min)| {
+    let vendors = vendors().map(|(id, prefix, tail, min)| {
         // Tokens are longer than `token::MIN`, their prefix included.
-        let min = (*min).max(12_usize.saturating_sub(prefix.len()));
+        let min = min.max(12_usize.saturating_sub(prefix.len()));
         let example: String = tail.form().1.chars().cycle().take(min).collect();
-        Rule::of_tokens(id, prefix, *tail, min)
+        Rule::of_tokens(id, prefix, tail, min)
             .with_example(&format!("{prefix}{example}"))
             .with_counter_example(&format!("{prefix}§"))
     });

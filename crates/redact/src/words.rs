@@ -101,13 +101,7 @@ pub(super) const TRIGRAMS: &[&str] = &[
 ];
 
 /// Digits that stand for letters: `p4ssw0rd`.
-pub(super) const DISGUISED: &[(u8, u8)] = &[
-    (b'4', b'a'),
-    (b'3', b'e'),
-    (b'1', b'i'),
-    (b'0', b'o'),
-    (b'5', b's'),
-];
+pub(super) const DISGUISED: [&[u8; 5]; 2] = [b"43105", b"aeios"];
 
 /// The kinds of each word.
 static WORDS: LazyLock<Index<Kinds>> = LazyLock::new(|| {

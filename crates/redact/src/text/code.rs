@@ -75,7 +75,6 @@ pub(super) fn newtype(run: Run<'_>) -> Option<Range<usize>> {
     }
     let start = skip(text, run.end + 1, char::is_whitespace);
     let argument = text[start..].trim_start_matches('\\');
-    let lower = name.to_ascii_lowercase();
     let typed = ends_with_one_of(name, TYPES) && is_made_of(name, "");
     if !argument.starts_with(['"', '\'']) || !typed || !run.rules.announces(name) {
         return None;
@@ -84,12 +83,6 @@ pub(super) fn newtype(run: Run<'_>) -> Option<Range<usize>> {
     let shown = &text[seen.clone()];
     if shown.is_empty() || is_placeholder(shown) || is_prose(shown) {
         return None;
-    }
-    // `NetworkCredential("user", "x")`: the secret is the second.
-    let comma = skip(text, seen.end, |c| matches!(c, '"' | '\'' | '\\'));
-    if lower.contains("credential") && text[comma..].starts_with(',') {
-        let start = skip(text, comma + 1, char::is_whitespace);
-        return Quote::at(text, start).map(|_| value::extent(text, start));
     }
     value::secret(text, start, |shown| {
         run.is_strong(name) || looks_secret(shown) || is_mixed(shown)
@@ -104,16 +97,6 @@ pub(super) fn fallback(run: Run<'_>) -> Option<Range<usize>> {
     let looks = |shown: &str| looks_secret(shown) || is_mixed(shown);
     let looks = |shown: &str| looks(shown) && BUILT_IN.strength(shown) == Strength::Harmless;
     (quoted && run.rules.announces(run.word())).then(|| value::secret(run.text, start, looks))?
-}
-
-/// Returns whether the value is read from the environment (`process.env.API_KEY`,
-/// `os.environ["API_KEY"]`), or is an address: what is secret in an address is found in it.
-pub(super) fn is_elsewhere(value: &str) -> bool {
-    #[rustfmt::skip]
-    const BEGINNINGS: &[&str] = &[
-        "process.env.", "import.meta.env.", "os.environ[", "os.getenv(", "Deno.env.get(", "http://", "https://",
-    ];
-    prefix_of(value, BEGINNINGS).is_some()
 }
 
 /// Returns whether the value is code that gets a secret from elsewhere: `process.env.TOKEN`,
@@ -136,13 +119,7 @@ fn is_reference(text: &str, value: &Range<usize>, sure: bool) -> bool {
         "config.", "settings.", "req.", "request.", "ENV[", "args.", "opts.", "options.", "import.meta.env", "secrets.", "vault.",
         "getpass", "input(", "env(", "$ENV", "var.", "local.", "data.", "module.", "params.", "props.", "state.", "ctx.",
     ];
-    const KEYWORDS: &str =
-        "unsafe await new match if async move return typeof function class lambda void yield not";
     let (shown, rest) = (&text[value.clone()], &text[value.end..]);
-    let function = rest.starts_with(" => ") || rest.starts_with(" =>\n");
-    if is_one_of(shown, KEYWORDS) && rest.starts_with(' ') || shown.starts_with("$(") || function {
-        return true;
-    }
     // `$self->token`, `$Config::token`
     if let Some(name) = text[value.start..].strip_prefix('$') {
         let name = name.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');

@@ -15,8 +15,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let head = run.ahead(256);
     let (attributes, _) = head.split_once(close)?;
     let ends = head.starts_with([' ', '>', ':', '\n', '&', '\t']) && !name.starts_with('/');
-    let empty = attributes.contains(open) || attributes.ends_with('/') && close == ">";
-    if !ends || empty || !run.rules.announces(name) {
+    if !ends || !run.rules.announces(name) {
         return None;
     }
     let start = run.end + attributes.len() + close.len();

@@ -193,7 +193,6 @@ impl Pair<'_> {
         // `"key": "password", "value": "x"`: the name of what follows.
         match field::announced(run, &seen) {
             Some(value) if !value.is_empty() => return Some(value),
-            Some(_) if !run.word().eq_ignore_ascii_case("key") => return None,
             _ => {}
         }
         let value = &text[seen.clone()];
@@ -215,23 +214,15 @@ impl Pair<'_> {
         if mark.encoded || mark.quoted {
             return Some(seen);
         }
-        // `"oauth:secret": "x"`: the name has two parts, and this is its first.
-        let closed = self.bare && text[seen.end..].starts_with(['"', '\'', '\\']);
-        let next = closed.then(|| Mark::after(text, seen.end)).flatten();
-        if next.is_some_and(|mark| mark.quoted && mark.colon) {
-            return None;
-        }
         // `Cookie:"a=b; c=d"`
         if is_header(name) && !self.bare && !is_prose(first_word(value)) {
             return Some(seen);
         }
-        if mark.colon && self.bare {
-            if is_elsewhere(value) {
-                return None;
-            }
-            if let Some(typed) = typed(run, seen.start) {
-                return Some(typed);
-            }
+        if mark.colon
+            && self.bare
+            && let Some(typed) = typed(run, seen.start)
+        {
+            return Some(typed);
         }
         let secret = match mark.colon {
             true => self.is_secret_after_colon(value),
@@ -392,16 +383,9 @@ fn is_sentence(first: &str, rest: &str) -> bool {
 
 /// Returns whether a value says which version of a package is needed: `{ version = "1.0" }`.
 fn is_requirement(value: &str) -> bool {
-    const PARTS: &[&str] = &[
-        "version",
-        "workspace",
-        "path",
-        "git",
-        "features",
-        "optional",
-    ];
+    const PARTS: &str = "version workspace path git features optional";
     let parts = value.strip_prefix('{').unwrap_or_default().trim_start();
-    PARTS.iter().any(|part| {
+    PARTS.split(' ').any(|part| {
         let rest = parts.strip_prefix(part).unwrap_or_default().trim_start();
         rest.starts_with('=')
     })

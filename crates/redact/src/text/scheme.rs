@@ -30,14 +30,10 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     // `Bearer: x`, but `apiKey = x` is a pair, and `Digest: sha256:x` another header.
     let pair = bearer || name.eq_ignore_ascii_case("basic");
     let mark = |c| "\"'\\+<%".contains(c) || pair && matches!(c, ':' | '=');
-    let mut start = skip(text, run.end, |c| c.is_whitespace() || mark(c));
+    let start = skip(text, run.end, |c| c.is_whitespace() || mark(c));
     // `basic::Error`, `</Bearer>`
     if start == run.end || run.after().starts_with("::") {
         return None;
-    }
-    // `Bearer%20x`
-    if text[run.end..start].contains('%') && text[start..].starts_with("20") {
-        start += 2;
     }
     let end = bare_end(text, start);
     let (word, rest) = (&text[start..end], &text[end..]);
@@ -50,9 +46,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         let plain = |b: u8| b.is_ascii_lowercase() || matches!(b, b'_' | b'-');
         rest.trim_start_matches('\\').starts_with('"') && name.bytes().all(plain)
     });
-    let called = rest.starts_with('(');
-    let closing = text[..start].ends_with('<') && word.starts_with('/');
-    if parameter || called || closing || word.len() < 3 || is_prose(word) || is_placeholder(word) {
+    if parameter || word.len() < 3 || is_prose(word) || is_placeholder(word) {
         return None;
     }
     let secret = looks_secret(word) && shape::of(word) == Shape::Secret

@@ -176,7 +176,7 @@ fn is_bitcoin(rest: &str) -> bool {
 }
 
 /// Bare keys without a prefix, but with marks in them: Asana's `1/1234567890123456:x`, Kubernetes'
-/// bootstrap tokens, the legacy ones of FCM, hashes of passwords, Braintree's.
+/// bootstrap tokens, hashes of passwords, Braintree's.
 pub(super) fn composed(run: Run<'_>) -> Option<Range<usize>> {
     const LDAP_HASHES: &str = "sha ssha md5 smd5 crypt sha256 ssha256 sha512 ssha512";
     const HASHES: &str = "1 2 2a 2b 2x 2y 5 6 7 y gy apr1 argon2i argon2d argon2id scrypt pbkdf2-sha256 pbkdf2-sha512 \
@@ -189,10 +189,6 @@ pub(super) fn composed(run: Run<'_>) -> Option<Range<usize>> {
         (end - run.end > min).then_some(from..end)
     };
     match after.as_bytes().first()? {
-        b':' if after.starts_with(":APA91b") => {
-            let end = skip(text, value, is_plain);
-            (end - run.end > 60).then_some(run.at..end)
-        }
         // A line of `secretsdump`: `name:500:<LM hash>:<NT hash>:::`.
         b':' if is_hash(word)
             && after.get(1..33).is_some_and(is_hash)

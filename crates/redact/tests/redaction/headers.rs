@@ -275,3 +275,15 @@ fn a_header_as_a_name_and_a_value_shows_nothing_of_it() {
     }
     none_of("headers in maps", &failed);
 }
+
+#[test]
+fn a_header_whose_value_alone_is_quoted_shows_nothing_of_it() {
+    for text in [
+        "Cookie:\"a=b; c=d-canary\"",
+        "Cookie: \"session=abc123canary; path=/\"",
+        "cookie='id=canary'",
+    ] {
+        let shown = redact_text(text);
+        assert!(!shown.contains("canary"), "{shown}");
+    }
+}
