@@ -235,8 +235,9 @@ impl Admitted {
         if succeeded {
             self.breaker.0.prove(&self.info);
         }
-        let cell = &self.breaker.circuit().cell;
-        if !(succeeded && cell.ignores(self.passes.pass, Some(Verdict::SUCCESS))) {
+        let (circuit, pass) = (self.breaker.circuit(), self.passes.pass);
+        let ignores = || circuit.cell.ignores(pass, Some(Verdict::SUCCESS));
+        if !(succeeded && (ignores() || circuit.counts(pass))) {
             self.record(end, error.and_then(ToolError::outage), since);
         }
         // A neutral result does not show that there is such a tool. After the verdict: a listener

@@ -134,6 +134,12 @@ impl Kept {
         Some((verdicts.notified_owned(), rest))
     }
 
+    /// Counts a success that changes nothing but a window of time. Returns whether it is one.
+    pub(super) fn counts_success(&mut self, pass: Pass) -> bool {
+        self.used = self.machine.now;
+        self.principals.is_empty() && self.machine.counts_success(pass)
+    }
+
     /// Takes the end of a call for its principal alone. An error: there is no place for it.
     pub(super) fn record_own(
         &mut self,
@@ -190,6 +196,12 @@ impl Cell {
         };
         let word = self.word.load(Acquire);
         generation(word) == pass.generation && word & flag != 0
+    }
+
+    /// Counts a success that changes nothing but a window of time. Returns whether it is one.
+    pub(super) fn counts(&self, rules: &Rules, pass: Pass, now: impl FnOnce() -> Duration) -> bool {
+        let counts = |kept: &mut Kept| kept.counts_success(pass);
+        rules.only_count_successes() && self.peek(now(), counts) == Some(true)
     }
 
     /// Looks at the state, if there is one. No change is published that lets more calls pass.

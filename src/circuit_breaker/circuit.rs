@@ -18,6 +18,7 @@ use super::{
     probe::Ping,
     rules::Rules,
     snapshot::Refused,
+    state::Pass,
     weak::WeakFailures,
     window::Verdict,
 };
@@ -222,6 +223,12 @@ impl Circuit {
     /// Changes the state.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Kept) -> T) -> T {
         self.cell.with(self.shared.rules(), self.shared.now(), work)
+    }
+
+    /// Counts a success that changes nothing but a window of time. Returns whether it is one.
+    pub(super) fn counts(&self, pass: Pass) -> bool {
+        let shared = &self.shared;
+        self.cell.counts(shared.rules(), pass, || shared.now())
     }
 
     /// Looks at the state, if there is one.

@@ -57,7 +57,9 @@ impl Shared {
     }
 
     fn record(&self, pass: Pass, verdict: Option<Verdict>, now: Duration) -> Option<Transition> {
-        if self.cell.ignores(pass, verdict) {
+        let is_success = verdict == Some(Verdict::SUCCESS);
+        let counts = || is_success && self.cell.counts(&self.rules, pass, || now);
+        if self.cell.ignores(pass, verdict) || counts() {
             return None;
         }
         self.at(now, |kept| kept.machine.record(pass, verdict, None))
@@ -196,25 +198,32 @@ fn the_minimum_is_noticed_whichever_result_completes_it() {
 /// nothing else has changed.
 #[test]
 fn a_reset_forgets_the_success_that_is_counted_at_the_same_time() {
-    check(|| {
-        let rates = Rates::over_calls(8).with_failure_rate(1.0);
-        let shared = Shared::new(rates);
-        let thread = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                let (pass, _) = shared.admit(START);
-                let pass = pass.expect("closed");
-                shared.record(pass, Some(Verdict::SUCCESS), START);
-                pass
-            })
-        };
-        shared.reset();
-        let pass = thread.join().expect("no panic");
-        let look = shared.look(START);
-        let after = pass.generation == look.generation;
-        assert_eq!(look.calls, u32::from(after));
-        assert!(!(after && look.stale_total > 0));
-    });
+    let windows = [
+        Rates::over_calls(8),
+        Rates::over_time(Duration::from_secs(32)),
+    ];
+    for rates in windows.map(|rates| rates.with_failure_rate(1.0)) {
+        check(move || {
+            let shared = Shared::new(rates.clone());
+            // Without it there is no window yet.
+            shared.call(Verdict::SUCCESS);
+            let thread = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let (pass, _) = shared.admit(START);
+                    let pass = pass.expect("closed");
+                    shared.record(pass, Some(Verdict::SUCCESS), START);
+                    pass
+                })
+            };
+            shared.reset();
+            let pass = thread.join().expect("no panic");
+            let look = shared.look(START);
+            let after = pass.generation == look.generation;
+            assert_eq!(look.calls, u32::from(after));
+            assert!(!(after && look.stale_total > 0));
+        });
+    }
 }
 
 #[test]

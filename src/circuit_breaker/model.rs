@@ -384,7 +384,9 @@ impl Shared {
     }
 
     fn record(&self, pass: Pass, verdict: Option<Verdict>, now: Duration) -> Option<Transition> {
-        if self.0.ignores(pass, verdict) {
+        let is_success = verdict == Some(Verdict::SUCCESS);
+        let counts = || is_success && self.0.counts(&self.1, pass, || now);
+        if self.0.ignores(pass, verdict) || counts() {
             return None;
         }
         self.with(now, |machine| machine.record(pass, verdict, None))

@@ -289,6 +289,12 @@ impl Rules {
         self.slow_call().is_some_and(|limit| elapsed() >= limit)
     }
 
+    /// Returns whether successes are counted in a window of time, however long they took.
+    pub(super) fn only_count_successes(&self) -> bool {
+        let is_over_time = |rates: &Rates| matches!(rates.span, Span::Time(_));
+        self.slow_call().is_none() && matches!(&self.trip, Kind::Rates(it) if is_over_time(it))
+    }
+
     /// The duration from which a call is slow, if that matters.
     pub(super) fn slow_call(&self) -> Option<Duration> {
         match &self.trip {

@@ -316,6 +316,14 @@ impl Machine {
         self.count(verdict?, outage)
     }
 
+    /// Counts a success that changes nothing but a window of time. Returns whether it is one.
+    pub(super) fn counts_success(&mut self, pass: Pass) -> bool {
+        self.state == BreakerState::Closed
+            && self.generation == pass.generation
+            && self.failed_probes == 0
+            && self.window.counts_success(&self.rules.trip, self.now)
+    }
+
     /// Returns whether a failure is part of an outage that has counted. A half-open breaker then
     /// waits until the tool service connects again.
     fn has_counted(&mut self, outage: Option<&Outage>) -> bool {
