@@ -20,7 +20,7 @@ use super::{
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
-    flow::{Abandoned, Ends, Flow, Gate, Gated, Readiness, Step, Ticket},
+    flow::{Abandoned, Ends, Flow, Gate, Gated, Readiness, Step, Ticket, Times},
     kit::cold::Cold,
     outcome::{ByError, Classify},
 };
@@ -108,6 +108,8 @@ impl<C> Entrant<C> {
 }
 
 impl<C> Ticket for Entrant<C> {
+    type Times = Times;
+
     #[inline]
     fn info(&self) -> &CallInfo {
         &self.admitted.info

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::layer::DeadlineLayer;
 use crate::{
-    call::{CallInfo, Claim, ToolCall},
+    call::{CallInfo, Claim, ToolCall, nanos},
     error::{ErrorKind, TimeoutLimit, ToolError},
     flow::{Ends, Flow, Gate, Gated, Readiness, Step, Ticket},
     kit::{
@@ -37,7 +37,8 @@ pub struct Bounded {
 struct Limit {
     since: Instant,
     at: Option<Instant>,
-    budget: Option<Duration>,
+    /// Nanoseconds; `u64::MAX` without a budget.
+    budget: u64,
     /// The number that the call had when it came.
     attempt: u32,
     is_untrusted: bool,
@@ -48,7 +49,10 @@ impl Limit {
     fn expired(&self, call: &CallInfo) -> ToolError {
         let share = self.at.map_or(Duration::MAX, |at| at - self.since);
         // Without an own budget nothing shortened it.
-        let configured = self.budget.unwrap_or(share);
+        let configured = match self.budget {
+            u64::MAX => share,
+            nanos => Duration::from_nanos(nanos),
+        };
         // A deadline that leaves the tool all its time says something of the tool, even if an
         // untrusted caller set it.
         let limit = match self.is_untrusted && share < call.patience() {
@@ -76,7 +80,7 @@ impl<Res> Gate<Res> for DeadlineLayer {
             since: now,
             // The owner of the deadline waits for the call that it ends.
             at: at.filter(|_| !call.is_claimed(Claim::Drain)),
-            budget: self.settings.budget,
+            budget: self.settings.budget.map_or(u64::MAX, nanos),
             attempt: call.attempt(),
             is_untrusted: call.is_deadline_untrusted(),
         };
@@ -108,7 +112,7 @@ fn refused(call: &ToolCall) -> ToolError {
 }
 
 impl Ticket for Bounded {
-    const REPORTS: bool = false;
+    type Times = ();
 
     #[inline]
     fn info(&self) -> &CallInfo {

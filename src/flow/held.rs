@@ -8,7 +8,7 @@ pub struct Held<T> {
 }
 
 impl<T> Ticket for Held<T> {
-    const REPORTS: bool = false;
+    type Times = ();
 
     fn info(&self) -> &CallInfo {
         &self.info

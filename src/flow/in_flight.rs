@@ -1,6 +1,6 @@
 //! Reports exactly once how a call ended.
 
-use std::{mem::ManuallyDrop, time::Duration};
+use std::{fmt::Debug, mem::ManuallyDrop, time::Duration};
 
 use tokio::time::Instant;
 
@@ -34,18 +34,36 @@ pub(crate) struct InFlight<T: Ticket> {
     stage: Stage,
     // A `bool`, but without padding.
     was_held: u32,
-    ticket: Cold<T>,
-    times: Times,
+    ticket: Cold<Part<T>>,
+    times: T::Times,
 }
 
-/// The times of a call that is sent, in whose place another one has its refusal.
-#[derive(Debug)]
-enum Times {
-    Sent {
-        deadline: Option<Instant>,
-        since: Option<Instant>,
-    },
-    Unsent(Refusal),
+/// The ticket of a call. One that is not sent has its refusal in that place.
+type Part<T> = Result<T, Refusal>;
+
+/// The times of a call that is sent, for a [`Ticket`] that has its drop and its panic reported.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    deadline: Option<Instant>,
+    since: Option<Instant>,
+}
+
+/// [`Times`], or `()`.
+pub trait Timing: Copy + Debug + Default + Send + Sync + 'static {
+    #[doc(hidden)]
+    fn get(&mut self) -> Option<&mut Times>;
+}
+
+impl Timing for Times {
+    fn get(&mut self) -> Option<&mut Times> {
+        Some(self)
+    }
+}
+
+impl Timing for () {
+    fn get(&mut self) -> Option<&mut Times> {
+        None
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,62 +81,54 @@ impl<T: Ticket> InFlight<T> {
     /// Guards a call that was not sent yet.
     #[inline]
     pub(super) fn unsent(ticket: T) -> Self {
-        Self::at(Stage::Unsent, Cold::of(ticket), None)
+        Self::at(Stage::Unsent, Cold::of(Ok(ticket)), T::Times::default())
     }
 
     #[inline]
-    fn at(stage: Stage, ticket: Cold<T>, deadline: Option<Instant>) -> Self {
-        let since = None;
+    fn at(stage: Stage, ticket: Cold<Part<T>>, times: T::Times) -> Self {
         Self {
             stage,
             was_held: 0,
             ticket,
-            times: Times::Sent { deadline, since },
+            times,
         }
     }
 
     /// Holds the error of a call that is not sent.
     #[cold]
     pub(super) fn refused(error: ToolError, call: ToolCall) -> Self {
-        Self {
-            stage: Stage::Unsent,
-            was_held: 0,
-            ticket: Cold::default(),
-            times: Times::Unsent(Refusal::new(error, &call)),
-        }
+        let refusal = Cold::of(Err(Refusal::new(error, &call)));
+        Self::at(Stage::Unsent, refusal, T::Times::default())
     }
 
     /// Returns the error of a call that is not sent.
     #[cold]
     pub(super) fn refusal(&mut self) -> ToolError {
-        match &mut self.times {
-            Times::Unsent(refusal) => refusal.take(),
-            Times::Sent { .. } => panic!("polled after completion"),
+        match &mut *self.ticket.0 {
+            Some(Err(refusal)) => refusal.take(),
+            _ => panic!("polled after completion"),
         }
     }
 
     /// Returns the ticket, until the end.
     #[inline]
     pub(crate) fn ticket(&self) -> Option<&T> {
-        self.ticket.0.as_ref()
+        self.ticket.0.as_ref()?.as_ref().ok()
     }
 
     #[inline]
     pub(super) fn ticket_mut(&mut self) -> &mut T {
-        self.ticket.0.as_mut().expect("there until the end")
+        own(&mut self.ticket.0)
     }
 
     pub(super) fn is_refused(&self) -> bool {
-        matches!(&self.times, Times::Unsent(refusal) if refusal.is_open())
+        matches!(&*self.ticket.0, Some(Err(refusal)) if refusal.is_open())
     }
 
     /// Sends a call. If `send` does not return, the call panicked.
     pub(super) fn send<F>(&mut self, call: ToolCall, send: impl FnOnce(ToolCall) -> F) -> F {
         self.stage = Stage::Polling;
-        self.times = Times::Sent {
-            deadline: deadline(self.ticket_mut(), &call),
-            since: None,
-        };
+        self.times = times(self.ticket_mut(), &call);
         let fut = send(call);
         self.stage = Stage::Waiting;
         fut
@@ -133,7 +143,7 @@ impl<T: Ticket> InFlight<T> {
     /// Begins a poll. If neither `wait` nor `finish` follows, the call panicked.
     #[inline]
     pub(crate) fn begin_poll(&mut self) {
-        if T::REPORTS {
+        if self.times.get().is_some() {
             // A second report would follow from here.
             assert!(self.stage != Stage::Ended, "polled after completion");
             self.stage = Stage::Polling;
@@ -144,16 +154,16 @@ impl<T: Ticket> InFlight<T> {
     /// so a call that answers immediately reads none.
     #[inline]
     pub(crate) fn wait(&mut self) {
-        if T::REPORTS {
-            self.stage = Stage::Waiting;
-            if let Times::Sent { since, .. } = &mut self.times
-                && since.is_none()
-                && let Some(ticket) = &*self.ticket.0
-            {
-                match ticket.info().is_held() {
-                    true => self.was_held = 1,
-                    false => *since = Some(ticket.pending_since()),
-                }
+        let Some(times) = self.times.get() else {
+            return;
+        };
+        self.stage = Stage::Waiting;
+        if times.since.is_none()
+            && let Some(Ok(ticket)) = &*self.ticket.0
+        {
+            match ticket.info().is_held() {
+                true => self.was_held = 1,
+                false => times.since = Some(ticket.pending_since()),
             }
         }
     }
@@ -163,44 +173,49 @@ impl<T: Ticket> InFlight<T> {
     pub(crate) fn finish<R>(&mut self, finish: impl FnOnce(&mut T) -> R) -> R {
         self.stage = Stage::Ended;
         let ticket = DropTicket(&mut self.ticket.0);
-        finish(ticket.0.as_mut().expect("there until the end"))
+        finish(own(ticket.0))
     }
 
     /// Returns since when the call is pending, from its sending on. `None` if it never was.
     #[inline]
-    pub(super) fn since(&self) -> Option<Instant> {
-        match self.times {
-            Times::Sent { since, .. } => since,
-            Times::Unsent(_) => None,
-        }
+    pub(super) fn since(&mut self) -> Option<Instant> {
+        self.times.get()?.since
     }
 
     #[cold]
     fn unfinished(&mut self) {
-        let Times::Sent { deadline, since } = &self.times else {
-            return;
-        };
-        let Some(ticket) = &mut *self.ticket.0 else {
+        let (Some(Ok(ticket)), Some(times)) = (&mut *self.ticket.0, self.times.get()) else {
             return;
         };
         if self.stage == Stage::Polling {
             return ticket.panicked();
         }
+        let Times { deadline, since } = *times;
         let now = (since.is_some() || deadline.is_some()).then(Instant::now);
         ticket.dropped(Abandoned {
             pending: match (now, since) {
-                (Some(now), Some(since)) => now.saturating_duration_since(*since),
+                (Some(now), Some(since)) => now.saturating_duration_since(since),
                 _ => Duration::ZERO,
             },
-            past_deadline: matches!((now, deadline), (Some(now), Some(at)) if now >= *at),
+            past_deadline: matches!((now, deadline), (Some(now), Some(at)) if now >= at),
             was_held: self.was_held != 0,
         });
     }
 }
 
+/// Returns the times of a call that is being sent.
 #[inline]
-fn deadline<T: Ticket>(ticket: &T, call: &ToolCall) -> Option<Instant> {
-    T::REPORTS.then(|| ticket.deadline(call)).flatten()
+fn times<T: Ticket>(ticket: &T, call: &ToolCall) -> T::Times {
+    let mut times = T::Times::default();
+    if let Some(times) = times.get() {
+        times.deadline = ticket.deadline(call);
+    }
+    times
+}
+
+fn own<T>(part: &mut Option<Part<T>>) -> &mut T {
+    let ticket = part.as_mut().and_then(|part| part.as_mut().ok());
+    ticket.expect("there until the end")
 }
 
 /// A guard that drops a ticket in its place, after its end or a panic.
@@ -220,38 +235,45 @@ impl<T> Drop for DropTicket<'_, T> {
 /// it can be made in its place.
 pub(crate) struct Beginning<T: Ticket> {
     /// Always taken before the drop.
-    ticket: ManuallyDrop<Option<T>>,
-    deadline: Option<Instant>,
+    ticket: ManuallyDrop<Option<Part<T>>>,
+    times: T::Times,
 }
 
 impl<T: Ticket> Beginning<T> {
     #[inline]
     pub(crate) fn new(ticket: T, call: &ToolCall) -> Self {
-        let deadline = deadline(&ticket, call);
-        let ticket = ManuallyDrop::new(Some(ticket));
-        Self { ticket, deadline }
+        let times = times(&ticket, call);
+        let ticket = ManuallyDrop::new(Some(Ok(ticket)));
+        Self { ticket, times }
     }
 
     /// Returns the ticket.
     #[inline]
     pub(crate) fn ticket(&self) -> &T {
-        self.ticket.as_ref().expect("taken at the end alone")
+        let part = self.ticket.as_ref().and_then(|part| part.as_ref().ok());
+        part.expect("taken at the end alone")
     }
 
     /// Guards the call whose future is made.
     #[inline]
     pub(crate) fn begun(&mut self) -> InFlight<T> {
-        let deadline = self.deadline.filter(|_| T::REPORTS);
         let ticket = Cold(ManuallyDrop::new(self.ticket.take()));
-        InFlight::at(Stage::Waiting, ticket, deadline)
+        InFlight::at(Stage::Waiting, ticket, self.times)
     }
 }
 
 impl<T: Ticket> Drop for Beginning<T> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Some(mut ticket) = self.ticket.take() {
-            ticket.panicked();
+        #[cold]
+        fn end<T: Ticket>(part: Option<Part<T>>) {
+            if let Some(Ok(mut ticket)) = part {
+                ticket.panicked();
+            }
+        }
+        // Taken only then: nothing is moved for a ticket that is not there.
+        if self.ticket.is_some() {
+            end(self.ticket.take());
         }
     }
 }
@@ -259,7 +281,7 @@ impl<T: Ticket> Drop for Beginning<T> {
 impl<T: Ticket> Drop for InFlight<T> {
     #[inline]
     fn drop(&mut self) {
-        if T::REPORTS && matches!(self.stage, Stage::Waiting | Stage::Polling) {
+        if matches!(self.stage, Stage::Waiting | Stage::Polling) && self.times.get().is_some() {
             self.unfinished();
         }
     }
@@ -282,7 +304,9 @@ mod tests {
 
     impl Log {
         fn sent(&self, deadline: Option<Instant>) -> InFlight<Log> {
-            InFlight::at(Stage::Waiting, Cold::of(self.clone()), deadline)
+            let since = None;
+            let times = Times { deadline, since };
+            InFlight::at(Stage::Waiting, Cold::of(Ok(self.clone())), times)
         }
     }
 
@@ -299,6 +323,8 @@ mod tests {
     }
 
     impl Ticket for Log {
+        type Times = Times;
+
         fn info(&self) -> &CallInfo {
             &self.1
         }

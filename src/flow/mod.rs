@@ -88,7 +88,7 @@
 //! }
 //!
 //! impl Ticket for Turn {
-//!     const REPORTS: bool = false; // has no `dropped` and no `panicked`
+//!     type Times = (); // has no `dropped` and no `panicked`
 //!
 //!     fn info(&self) -> &CallInfo {
 //!         &self.info
@@ -149,7 +149,7 @@
 //! use tokio::time::Instant;
 //! use tower_toolcall::{
 //!     CallInfo, Observation, ToolCall, ToolError,
-//!     flow::{Abandoned, Ends, Gate, Readiness, Ticket},
+//!     flow::{Abandoned, Ends, Gate, Readiness, Ticket, Times},
 //! };
 //!
 //! #[derive(Clone, Default)]
@@ -172,6 +172,8 @@
 //! }
 //!
 //! impl Ticket for Seen {
+//!     type Times = Times;
+//!
 //!     fn info(&self) -> &CallInfo {
 //!         self.0.call()
 //!     }
@@ -282,10 +284,14 @@ use std::{
 
 use tokio::time::Instant;
 
+use self::in_flight::Timing;
 pub use self::{future::Flow, service::Gated};
 pub(crate) use self::{held::Held, ready::Prepared, sent::Sent, service::Watched};
 #[doc(inline)]
-pub use self::{in_flight::Abandoned, ready::Readiness};
+pub use self::{
+    in_flight::{Abandoned, Times},
+    ready::Readiness,
+};
 use crate::{
     call::{CallInfo, ToolCall},
     error::{ErrorKind, ToolError},
@@ -309,10 +315,10 @@ pub trait Gate<Res> {
 
 /// The part of one call in a layer. Its drop gives back what the call has taken.
 pub trait Ticket {
-    /// Whether [`dropped`](Self::dropped), [`panicked`](Self::panicked), or the time for which the
-    /// call was pending matter to the layer. Default: `true`. Otherwise a call does not pay for
-    /// them.
-    const REPORTS: bool = true;
+    /// [`Times`] if [`dropped`](Self::dropped), [`panicked`](Self::panicked), or the time for
+    /// which the call was pending matter to the layer. Otherwise `()`: nothing is reported, and a
+    /// call does not carry the times.
+    type Times: Timing;
 
     /// Returns the names of the call.
     fn info(&self) -> &CallInfo;
@@ -422,7 +428,7 @@ pub trait Ends<Res>: Ticket {
     /// Records the result, and may change it in its place. Default: nothing.
     ///
     /// `since` is the time since which the call was pending, without a wait in an inner layer. If
-    /// the call never was, or if [`REPORTS`](Ticket::REPORTS) is `false`, it is `None`. Name the
+    /// the call never was, or if [`Times`](Ticket::Times) is `()`, it is `None`. Name the
     /// call in an error that replaces the result: [`ToolError::for_call`].
     fn ended(
         &mut self,
@@ -435,7 +441,7 @@ pub trait Ends<Res>: Ticket {
 
 /// The ticket of a layer that does not look at the ends of calls.
 impl Ticket for CallInfo {
-    const REPORTS: bool = false;
+    type Times = ();
 
     #[inline]
     fn info(&self) -> &CallInfo {

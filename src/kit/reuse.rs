@@ -24,7 +24,7 @@ use crate::{
     config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Event, Listener},
-    flow::{Abandoned, Ends, Step, Ticket},
+    flow::{Abandoned, Ends, Step, Ticket, Times},
     foreign::{self, Json},
     key::check_max,
 };
@@ -87,6 +87,8 @@ pub struct Reused<K: FlightKey, V: Clone, R> {
 crate::text::opaque_debug!({K: FlightKey, V: Clone, R} Reused<K, V, R>);
 
 impl<K: FlightKey, V: Clone, R> Ticket for Reused<K, V, R> {
+    type Times = Times;
+
     fn info(&self) -> &CallInfo {
         &self.info
     }

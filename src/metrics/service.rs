@@ -7,7 +7,7 @@ use super::{handle::Metrics, row::Seat, sink::CallEnd};
 use crate::{
     call::{CallInfo, Observation, ToolCall},
     error::{ErrorKind, ToolError},
-    flow::{Abandoned, Ends, Gate, Readiness, Sent, Ticket, Watched},
+    flow::{Abandoned, Ends, Gate, Readiness, Sent, Ticket, Times, Watched},
     outcome::{ByError, Classify},
 };
 
@@ -111,6 +111,8 @@ impl<C> Observer<C> {
 }
 
 impl<C> Ticket for Observer<C> {
+    type Times = Times;
+
     fn info(&self) -> &CallInfo {
         self.below.call()
     }

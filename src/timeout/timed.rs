@@ -157,7 +157,7 @@ impl Own {
 }
 
 impl Ticket for Timed {
-    const REPORTS: bool = false;
+    type Times = ();
 
     #[inline]
     fn info(&self) -> &CallInfo {

@@ -16,7 +16,7 @@ use crate::{
         CallOutcome, Event, InertReason, details_are_heard, emit, heard::heard, level_of_error, ms,
         names::span as names, short,
     },
-    flow::{Abandoned, Ticket},
+    flow::{Abandoned, Ticket, Times},
     foreign,
     outcome::Outcome,
 };
@@ -336,6 +336,8 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
 }
 
 impl<H: TraceHooks<Res>, Res> Ticket for Observer<H, Res> {
+    type Times = Times;
+
     fn info(&self) -> &CallInfo {
         &self.info
     }

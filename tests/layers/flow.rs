@@ -13,7 +13,7 @@ use tokio_test::{assert_pending, assert_ready_err, task};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, CallInfo, ErrorKind, ToolCall, ToolError,
-    flow::{Abandoned, Ends, Gate, Gated, Readiness, Step, Ticket},
+    flow::{Abandoned, Ends, Gate, Gated, Readiness, Step, Ticket, Times},
     poll::PollLayer,
     rate_limit::RateLimitBackoffLayer,
     retry::RetryLayer,
@@ -49,6 +49,8 @@ impl<Res: Default> Gate<Res> for Foreign {
 }
 
 impl Ticket for Part {
+    type Times = Times;
+
     fn info(&self) -> &CallInfo {
         &self.info
     }

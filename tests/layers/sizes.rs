@@ -63,5 +63,5 @@ async fn futures_of_stacks_are_small() {
         .tool_timeout(TIMEOUT)
         .tool_catch_panic();
     let (six, ten) = (size(six), size(ten));
-    assert!(six <= 512 && ten <= 872, "{six} {ten}");
+    assert!(six <= 480 && ten <= 800, "{six} {ten}");
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_toolcall::{
     CallInfo, Evidence, Execution, MAX_NAME_BYTES, ToolCall, ToolError,
-    flow::{Abandoned, Ends, Flow, Gate, Gated, Readiness, Ticket},
+    flow::{Abandoned, Ends, Flow, Gate, Gated, Readiness, Ticket, Times},
     redact::{Rules, TRUNCATED},
 };
 
@@ -182,6 +182,8 @@ impl<Res: Serialize> Gate<Res> for CaptureLayer {
 }
 
 impl Ticket for Open {
+    type Times = Times;
+
     fn info(&self) -> &CallInfo {
         &self.info
     }

@@ -344,7 +344,7 @@ impl<Res> Gate<Res> for Late {
 struct Passing(CallInfo, Late, Option<Pin<Box<Sleep>>>);
 
 impl Ticket for Passing {
-    const REPORTS: bool = false;
+    type Times = ();
 
     fn info(&self) -> &CallInfo {
         &self.0

@@ -16,7 +16,7 @@ use crate::{
     circuit_breaker::{Breaker, CircuitBreakerHandle, Pass, SERVER, Sign},
     error::{ErrorKind, Outage, ToolError},
     event::availability::Reason,
-    flow::{Abandoned, Ends, Gate, Readiness, Step, Ticket},
+    flow::{Abandoned, Ends, Gate, Readiness, Step, Ticket, Times},
 };
 
 /// A registry of the availability of servers. Cheap to clone. See the [module docs](super) for an
@@ -259,6 +259,8 @@ impl Visit {
 }
 
 impl Ticket for Visit {
+    type Times = Times;
+
     #[inline]
     fn info(&self) -> &CallInfo {
         &self.info

@@ -63,7 +63,7 @@ pub struct Paced {
 }
 
 impl Ticket for Paced {
-    const REPORTS: bool = false;
+    type Times = ();
 
     fn info(&self) -> &CallInfo {
         &self.info

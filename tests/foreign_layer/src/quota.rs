@@ -47,7 +47,7 @@ pub struct Counted {
 }
 
 impl Ticket for Counted {
-    const REPORTS: bool = false;
+    type Times = ();
 
     fn info(&self) -> &CallInfo {
         &self.info
