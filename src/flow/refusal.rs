@@ -29,9 +29,15 @@ impl Refusal {
 }
 
 impl Drop for Refusal {
+    #[inline]
     fn drop(&mut self) {
-        if let Some((_, info)) = self.0.take() {
-            drop(info.hold());
+        #[cold]
+        fn hold(refusal: Option<(ToolError, CallInfo)>) {
+            drop(refusal.map(|(_, info)| info.hold()));
+        }
+        // Taken only then: nothing is written for a refusal that is not there.
+        if self.0.is_some() {
+            hold(self.0.take());
         }
     }
 }
