@@ -108,7 +108,8 @@ impl<S: Service<ToolCall>> Service<ToolCall> for Sanitize<S> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, call: ToolCall) -> S::Future {
-        self.inner.call(call.with_rules(self.rules.clone()))
+    fn call(&mut self, mut call: ToolCall) -> S::Future {
+        call.put_rules(&self.rules);
+        self.inner.call(call)
     }
 }

@@ -306,14 +306,22 @@ impl ToolCall {
     ///
     /// The [secrets](Self::with_secrets) of the call stay hidden.
     pub fn with_rules(mut self, rules: Rules) -> Self {
-        let rules = rules.with_secrets_of(self.rules());
+        self.put_rules(&rules);
+        self
+    }
+
+    /// Sets the rules of a call in its place: see [`with_rules`](Self::with_rules).
+    pub(crate) fn put_rules(&mut self, rules: &Rules) {
         // The arguments were searched by the built-in names.
-        let rules = match rules.are_built_in() {
+        let is_built_in = rules.are_built_in();
+        if is_built_in && rules == self.rules() {
+            return;
+        }
+        let rules = rules.clone().with_secrets_of(self.rules());
+        self.set_rules(match is_built_in {
             true => rules,
             false => rules.with_secrets_in(self.arguments()),
-        };
-        self.set_rules(rules);
-        self
+        });
     }
 
     /// Hides these values in all that is shown of the call from here on, wherever a tool service or
