@@ -49,16 +49,3 @@ pub mod token;
 pub mod tonic;
 #[cfg(feature = "tower")]
 pub(crate) mod tower;
-
-/// Emits `tool.rejected` for a request that never became a call which a layer sees.
-#[cfg(feature = "axum")]
-fn log_refusal(error: &crate::ToolError) {
-    let call = crate::ToolCall::new(error.tool().unwrap_or_default());
-    let call = match error.call_id() {
-        Some(id) => call.with_id(id),
-        None => call,
-    };
-    let call = call.info();
-    let event = crate::Event::not_started(&call, error.kind()).with_error(error);
-    crate::event::Listener::default().tell(&event);
-}

@@ -18,10 +18,7 @@ use super::{
 };
 use crate::{
     call::ToolCall,
-    edge::{
-        http_tool::{ExecutionError, ExecutionResult, ExecutionStatus},
-        log_refusal,
-    },
+    edge::http_tool::{ExecutionError, ExecutionResult, ExecutionStatus},
     error::{ErrorKind, ToolError},
 };
 
@@ -131,7 +128,7 @@ pub(super) async fn no_post() -> Response {
 }
 
 fn rejected(rejection: &Rejection) -> Response {
-    log_refusal(rejection.error());
+    rejection.log();
     refused(rejection.error(), rejection.status())
 }
 

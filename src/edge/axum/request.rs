@@ -13,8 +13,9 @@ use serde::Serialize;
 
 use crate::{
     call::{CallInfo, MAX_DEPTH, MAX_NAME_BYTES, MAX_VALUES, ToolCall},
-    edge::{headers::the_only, log_refusal},
+    edge::headers::the_only,
     error::{ErrorKind, ToolError},
+    event::{Event, Listener},
     result::ToolResult,
     text::{limited, values},
 };
@@ -73,6 +74,18 @@ impl Rejection {
     /// The error, which says what is wrong.
     pub fn error(&self) -> &ToolError {
         &self.error
+    }
+
+    /// Emits `tool.rejected` for a request that never became a call which a layer sees.
+    pub(super) fn log(&self) {
+        let error = self.error();
+        let call = ToolCall::new(error.tool().unwrap_or_default());
+        let call = match error.call_id() {
+            Some(id) => call.with_id(id),
+            None => call,
+        };
+        let call = call.info();
+        Listener::default().tell(&Event::not_started(&call, error.kind()).with_error(error));
     }
 }
 
@@ -265,7 +278,7 @@ impl IntoResponse for ToolError {
 /// No layer sees the request, so the response is the event `tool.rejected`, at INFO.
 impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
-        log_refusal(self.error());
+        self.log();
         self.error().to_http_as(self.status()).map(Body::from)
     }
 }

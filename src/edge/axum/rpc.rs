@@ -14,10 +14,7 @@ use super::{
     routes::Routes,
 };
 use crate::{
-    batch::Parallel,
-    call::ToolCall,
-    edge::{headers::is_usable_id, log_refusal},
-    error::ToolError,
+    batch::Parallel, call::ToolCall, edge::headers::is_usable_id, error::ToolError,
     result::ToolResult,
 };
 
@@ -46,7 +43,7 @@ pub(super) async fn no_post() -> Response {
 
 /// The response to a body that was not read.
 fn of_rejection(rejection: &Rejection) -> Response {
-    log_refusal(rejection.error());
+    rejection.log();
     let error = refusal(INVALID_REQUEST, rejection.error().message());
     let answer = Answers::of_unknown(&error).into_json();
     of_json(rejection.status(), answer.unwrap_or_default())
