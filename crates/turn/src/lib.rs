@@ -18,7 +18,10 @@
 //! use tower_toolcall_turn::{Format, Turn};
 //!
 //! # async fn ask(messages: &[Value]) -> Result<Value, BoxError> {
-//! #     let text = |reason, text| Ok(json!({ "stop_reason": reason, "content": [{ "type": "text", "text": text }] }));
+//! #     let text = |reason, text| {
+//! #         let content = json!([{ "type": "text", "text": text }]);
+//! #         Ok(json!({ "stop_reason": reason, "content": content }))
+//! #     };
 //! #     match messages.len() {
 //! #         1 => return text("pause_turn", "Let me look."),
 //! #         2 => {}

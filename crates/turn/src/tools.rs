@@ -93,7 +93,8 @@ impl Format {
     /// use tower_toolcall_turn::{Format, Names, ToolDefinition};
     ///
     /// let schema = Map::from_iter([("type".to_owned(), json!("object"))]);
-    /// let search = ToolDefinition::new("docs/search", &schema).with_description("Searches the docs");
+    /// let search =
+    ///     ToolDefinition::new("docs/search", &schema).with_description("Searches the docs");
     /// let tools = Format::Anthropic.tools(&Names::new(["docs/search"]), [search]);
     /// assert_eq!(tools, json!([{
     ///     "name": "docs_search_5af14947",
