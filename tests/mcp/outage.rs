@@ -370,20 +370,44 @@ async fn a_server_that_never_answers_opens_the_breaker() {
             readme(lab.mcp(), CircuitBreakerLayer::new()),
             gateway(lab.mcp()),
         ] {
-            let opens = async {
-                loop {
-                    let call = echo().with_json(json!({ "hangs": true })).unwrap();
-                    let error = tools.clone().oneshot(call).await.unwrap_err();
-                    if error.kind() == ErrorKind::CircuitOpen {
-                        break error.retry_after();
-                    }
-                    sleep(Duration::from_millis(50)).await;
-                }
-            };
-            let limit = Duration::from_secs(3600);
-            let opened = timeout(limit, opens).await.expect("it does not open");
-            assert!(opened > Some(Duration::from_secs(20)), "{opened:?}");
+            opens_for_long(tools).await;
         }
+    }
+}
+
+/// Makes calls that hang until the breaker is open, for longer than after a lost connection.
+async fn opens_for_long(tools: Tools) {
+    let opens = async {
+        loop {
+            let call = echo().with_json(json!({ "hangs": true })).unwrap();
+            let error = tools.clone().oneshot(call).await.unwrap_err();
+            if error.kind() == ErrorKind::CircuitOpen {
+                break error.retry_after();
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let limit = Duration::from_secs(3600);
+    let opened = timeout(limit, opens).await.expect("it does not open");
+    assert!(opened > Some(Duration::from_secs(20)), "{opened:?}");
+}
+
+/// D2: nor is a socket that accepts connections and never answers.
+#[tokio::test(start_paused = true)]
+async fn a_socket_that_never_answers_opens_the_breaker() {
+    for is_readme in [true, false] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let (accepted, seen) = std::sync::mpsc::channel();
+        std::thread::spawn(move || listener.incoming().try_for_each(|held| accepted.send(held)));
+        let server = McpServer::http("docs", url.as_str());
+        opens_for_long(match is_readme {
+            true => readme(server, CircuitBreakerLayer::new()),
+            false => gateway(server),
+        })
+        .await;
+        let held = seen.recv_timeout(Duration::from_secs(20));
+        held.expect("no connection was made").unwrap();
     }
 }
 
