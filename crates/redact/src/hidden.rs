@@ -39,7 +39,8 @@ pub(crate) fn visible(
     max: usize,
     misleads: fn(char) -> bool,
 ) -> (Cow<'_, str>, bool) {
-    if !text.contains(misleads) {
+    let printed = |b| (b' '..0x7f).contains(&b);
+    if text.bytes().all(printed) || !text.contains(misleads) {
         return (text, false);
     }
     let mut shown = String::with_capacity(text.len());
