@@ -299,6 +299,7 @@ async fn what_has_run_is_not_repeated() {
         .into_inner();
     let (error, took) = tool.under(layer, ToolCall::new("t")).await;
     assert_eq!((error.kind(), took), (ErrorKind::Timeout, secs(12)));
+    assert_eq!(error.attempts(), Some(1));
 }
 
 /// R6: nor by a layer below: what fails as it was told to stop is the last attempt.
