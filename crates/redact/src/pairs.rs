@@ -9,21 +9,28 @@ use super::{
     text::{
         bytes::{is_made_of, is_one_of, prefix_of},
         command::Command,
+        filter::Words,
         is_moment, is_opaque,
     },
 };
 
 /// Members that hold a name.
-pub(super) const NAME_FIELDS: &str = "name key field header headername param parameter variable property id k n env \
-    label attribute option secretname keyname parameterkey parametername outputkey optionname";
+pub(super) static NAME_FIELDS: Words = Words::of(
+    "name key field header headername param parameter variable property id k n env \
+    label attribute option secretname keyname parameterkey parametername outputkey optionname",
+);
 
 /// Members that hold its value.
-pub(super) const VALUE_FIELDS: &str = "value val v values content default defaultvalue data stringvalue text string \
-    plaintext raw rawvalue parametervalue outputvalue optionvalue newvalue oldvalue";
+pub(super) static VALUE_FIELDS: Words = Words::of(
+    "value val v values content default defaultvalue data stringvalue text string \
+    plaintext raw rawvalue parametervalue outputvalue optionvalue newvalue oldvalue",
+);
 
 /// Members that list names.
-pub(super) const NAME_LISTS: &str = "required fields columns names properties attributes params parameters \
-    dependencies features keywords tags scopes include exclude allow deny enum";
+pub(super) static NAME_LISTS: Words = Words::of(
+    "required fields columns names properties attributes params parameters \
+    dependencies features keywords tags scopes include exclude allow deny enum",
+);
 
 /// Members that hold the data of what [`Members::of`] finds to be a picture or a sound.
 pub(super) const DATA_FIELDS: &str = "data blob base64";
@@ -103,7 +110,7 @@ impl<'m> Members<'m> {
             Value::Array(rows) if self.columns != 0 && rows.iter().all(Value::is_array) => {
                 Role::Rows(self.columns)
             }
-            Value::Array(_) if is_one_of(key, NAME_LISTS) => Role::Names,
+            Value::Array(_) if NAME_LISTS.has(key) => Role::Names,
             Value::String(data) if self.media && is_one_of(key, DATA_FIELDS) && digits(data) => {
                 Role::Media
             }
@@ -139,10 +146,10 @@ fn columns(rules: &Rules, heads: &Value) -> u64 {
 }
 
 fn secret_field<'m>(rules: &Rules, map: &'m Map<String, Value>) -> Option<&'m String> {
-    let value = map.keys().find(|key| is_one_of(key, VALUE_FIELDS))?;
+    let value = map.keys().find(|key| VALUE_FIELDS.has(key))?;
     let names = |(key, name): (&String, &Value)| {
         name.as_str().is_some_and(|name| {
-            is_one_of(key, NAME_FIELDS) && rules.is_sensitive_key(name)
+            NAME_FIELDS.has(key) && rules.is_sensitive_key(name)
                 || key == "type" && rules.strength(name) == Strength::Strong
         })
     };

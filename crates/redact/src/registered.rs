@@ -137,13 +137,13 @@ impl Registered {
             let ends = signs.take_while(|end| end + MAX_ESCAPE > plain.len());
             for end in ends.chain([plain.len()]) {
                 let head = &plain[..end];
-                let begins = |form: &Box<str>| {
+                let begins = |form: &str| {
                     let mut lens = (MIN_CUT..form.len()).rev();
                     lens.find(|len| form.get(..*len).is_some_and(|part| head.ends_with(part)))
                 };
                 let place = forms
                     .iter()
-                    .filter_map(begins)
+                    .filter_map(|form| begins(form))
                     .max()
                     .map(|len| near + at(end - len));
                 first = place.into_iter().chain(first).min();

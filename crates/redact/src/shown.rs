@@ -151,7 +151,7 @@ fn marked(json: &str) -> Cow<'_, str> {
         } else if byte.is_ascii_digit() || *byte == b'-' {
             at = skip(json, at, is_numeric);
             let number = &json[start..at];
-            let same = |value: Value| value.to_string() == number;
+            let same = |value: Value| format!("{value}") == number;
             if !serde_json::from_str(number).is_ok_and(same) && !json.contains(NUMBER) {
                 out.extend([
                     &json[copied..start],

@@ -144,9 +144,10 @@ pub(super) fn strip_ignore_case<'t>(text: &'t str, prefix: &str) -> Option<&'t s
 
 /// Returns whether `text` ends with one of `ends`, with blanks between them, in any case.
 pub(super) fn ends_with_one_of(text: &str, ends: &str) -> bool {
-    ends.split(' ').any(|end| {
+    let text = text.as_bytes();
+    ends.as_bytes().split(|b| *b == b' ').any(|end| {
         let at = text.len().checked_sub(end.len());
-        at.is_some_and(|at| text.as_bytes()[at..].eq_ignore_ascii_case(end.as_bytes()))
+        at.is_some_and(|at| text[at..].eq_ignore_ascii_case(end))
     })
 }
 

@@ -41,7 +41,9 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
             .strip_suffix(": ")
             .or(assigned)?
             .trim_end_matches(' ');
-        return is_one_of(last_name(without_colour(head)), NAME_FIELDS).then(value)?;
+        return NAME_FIELDS
+            .has(last_name(without_colour(head)))
+            .then(value)?;
     }
     if close[1..].trim_start().starts_with('{') {
         // `variable "db_password" { default = "x" }`
@@ -52,7 +54,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     if let Some(head) = before.strip_suffix([':', '=']) {
         let field = last_name(head);
         let typed = || field.eq_ignore_ascii_case("type") && run.is_strong(run.word());
-        let named = is_one_of(field, NAME_FIELDS) || typed();
+        let named = NAME_FIELDS.has(field) || typed();
         return named.then(|| form_part(run).or_else(value).or_else(|| field_before(run)))?;
     }
     element(run, before.trim_end_matches('b').ends_with(['[', '(']))
@@ -80,7 +82,7 @@ fn field_before(run: Run<'_>) -> Option<Range<usize>> {
 /// secret.
 pub(super) fn announced(run: Run<'_>, name: &Range<usize>) -> Option<Range<usize>> {
     let named = &run.text[name.clone()];
-    let names = is_one_of(run.word(), NAME_FIELDS);
+    let names = NAME_FIELDS.has(run.word());
     let value = names.then(|| value_field(run.text, name.end, named))??;
     Some(if is_name(run, named) {
         value
@@ -138,7 +140,7 @@ fn field_in(text: &str, from: usize, to: usize, named: &str) -> Option<Range<usi
         let name = &near[at..end];
         let mark = skip(near, skip_colours(near, end), is_padding);
         let rest = &near[mark..];
-        if rest.starts_with([':', '=']) && is_one_of(name, VALUE_FIELDS) {
+        if rest.starts_with([':', '=']) && VALUE_FIELDS.has(name) {
             let start = skip(text, from + mark + 1, char::is_whitespace);
             return value::secret(text, skip_colours(text, start), |shown| !innocent(shown));
         }
@@ -200,10 +202,7 @@ fn in_names(run: Run<'_>) -> bool {
         .behind(NEAR)
         .rsplit_once('[')
         .map_or("", |(list, _)| list.trim_end());
-    is_one_of(
-        last_name(list.strip_suffix([':', '=']).unwrap_or_default()),
-        NAME_LISTS,
-    )
+    NAME_LISTS.has(last_name(list.strip_suffix([':', '=']).unwrap_or_default()))
 }
 
 /// Returns whether the list that the run is the first of are the arguments of a function that sets

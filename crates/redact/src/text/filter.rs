@@ -12,14 +12,17 @@ const SHORT: usize = 12;
 /// Words of this length may be keys without a prefix.
 const LONG: usize = 32;
 
+/// The longest word of a list has fewer letters.
+const LENGTHS: usize = 24;
+
 /// Further words that detectors look for and the filter of names does not know.
 const WORDS: &str = "bearer identified input_value tcp tcp6 unix udp htpasswd code codes phrase echo printf net sha \
     ssha md5 smd5 crypt value -value --value state";
 
 /// For a length: the first and last letters of such words, of schemes and of commands, hashed to a
 /// bit each.
-static ENDS: [u64; SHORT] = {
-    let mut table = with(with([0; SHORT], WORDS), CAREFUL);
+static ENDS: [u64; LENGTHS] = {
+    let mut table = with(with([0; LENGTHS], WORDS), CAREFUL);
     let mut i = 0;
     while i < COMMANDS.len() {
         table = with(table, COMMANDS[i].names);
@@ -28,14 +31,12 @@ static ENDS: [u64; SHORT] = {
     table
 };
 
-const fn with(mut table: [u64; SHORT], words: &str) -> [u64; SHORT] {
+const fn with(mut table: [u64; LENGTHS], words: &str) -> [u64; LENGTHS] {
     let words = words.as_bytes();
     let (mut start, mut end) = (0, 0);
     while end <= words.len() {
         if end == words.len() || words[end] == b' ' {
-            if end - start < SHORT {
-                table[end - start] |= ends(words[start], words[end - 1]);
-            }
+            table[end - start] |= ends(words[start], words[end - 1]);
             start = end + 1;
         }
         end += 1;
@@ -50,8 +51,27 @@ const fn ends(first: u8, last: u8) -> u64 {
 
 /// Returns whether a word may be one that detectors look for: false is certain.
 pub(super) fn may_trigger(word: &[u8]) -> bool {
-    let set = ENDS.get(word.len()).copied().unwrap_or(u64::MAX);
+    may_be_in(&ENDS, word)
+}
+
+fn may_be_in(table: &[u64; LENGTHS], word: &[u8]) -> bool {
+    let set = table.get(word.len()).copied().unwrap_or_default();
     !word.is_empty() && set & ends(word[0], word[word.len() - 1]) != 0
+}
+
+/// A list of words with blanks between them, which most words are not compared with.
+#[derive(Debug)]
+pub(crate) struct Words(&'static str, [u64; LENGTHS]);
+
+impl Words {
+    pub(crate) const fn of(words: &'static str) -> Self {
+        Self(words, with([0; LENGTHS], words))
+    }
+
+    /// Returns whether a word is one of the list, in any case.
+    pub(crate) fn has(&self, word: &str) -> bool {
+        may_be_in(&self.1, word.as_bytes()) && is_one_of(word, self.0)
+    }
 }
 
 /// The next run of characters from `at` on, and whether it is plain: neither a secret nor a word

@@ -40,7 +40,7 @@ mod code;
 pub(super) mod command;
 mod encoded;
 mod field;
-mod filter;
+pub(crate) mod filter;
 mod html;
 mod lines;
 mod look;
