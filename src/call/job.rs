@@ -202,19 +202,22 @@ impl ToolCall {
     /// has a record of its own, no claims, no timeout of its own and no job, is attempt 1, and may
     /// run twice.
     pub fn follow_up(&self) -> Self {
-        let mut call = self.clone();
-        call.detach();
-        call.attempt = 1;
-        call.limit_ms = 0;
-        call.replay = Given::by_caller(ReplaySafety::Safe);
-        call.claims = Claims::default();
-        if call.timeout().is_some() {
-            call.data_mut().ident_mut().timeout = None;
+        self.clone().following()
+    }
+
+    fn following(mut self) -> Self {
+        self.detach();
+        self.attempt = 1;
+        self.limit_ms = 0;
+        self.replay = Given::by_caller(ReplaySafety::Safe);
+        self.claims = Claims::default();
+        if self.timeout().is_some() {
+            self.data_mut().ident_mut().timeout = None;
         }
-        if call.data.job.is_some() {
-            call.data_mut().job = None;
+        if self.data.job.is_some() {
+            self.data_mut().job = None;
         }
-        call
+        self
     }
 
     /// A call of another service that this one needs, for the same caller. For layers, such as a
@@ -223,7 +226,8 @@ impl ToolCall {
     /// Ids, rules, cancellation and deadline are those of this call. It has a record of its own, no
     /// server, no arguments and no extensions, is attempt 1, and may run twice.
     pub fn on_behalf(&self, tool: impl Into<Arc<str>>) -> Self {
-        let mut call = self.follow_up();
+        // No copy of this call: the tool does not get it.
+        let mut call = self.copy().following();
         call.place = Place::Asked;
         let data = call.data_mut();
         data.arguments = Arguments::default();

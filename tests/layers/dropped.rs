@@ -20,6 +20,7 @@ use tower::{Layer, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
     CallInfo, ErrorKind, ReplaySafety, ToolCall, ToolError,
     cache::CacheLayer,
+    call::JobRef,
     circuit_breaker::{BreakerState, CircuitBreakerLayer, Rates},
     concurrency_limit::{self, ConcurrencyLimitLayer},
     health::{Availability, Health},
@@ -27,6 +28,7 @@ use tower_toolcall::{
     middleware,
     once::OnceLayer,
     policy::{Approval, PolicyLayer, Verdict},
+    poll::{Job, PollLayer, Polled, Started},
     rate_limit::RateLimitBackoffLayer,
     repeat_guard::RepeatGuardLayer,
     retry::{RetryLayer, RetryPolicy},
@@ -420,6 +422,98 @@ async fn a_call_without_a_connection_that_is_sent_elsewhere_does_not_free_the_ke
     let connect = || std::future::pending::<Result<((), McpService), ToolError>>();
     let bank = McpReconnect::new("bank", connect).map_response(|_| "answer");
     cancel_and_send_elsewhere(Stack::new(bank)).await;
+}
+
+/// Drops a call a second after it has begun to wait in `held`. Returns how many attempts were
+/// counted, and what becomes of the next call with its key.
+async fn drop_while_it_waits(held: Stack) -> (u64, Result<&'static str, ToolError>) {
+    let (once, metrics) = (OnceLayer::new(), Metrics::new());
+    let breaker = CircuitBreakerLayer::builder().with_trip(1).build().unwrap();
+    let stack = once.layer(breaker.layer(metrics.layer().layer(held)));
+    let call = || pay().with_subject_token("s3cr3t");
+    let mut waiting = task::spawn(stack.oneshot(call().with_timeout(secs(30))));
+    assert_pending!(waiting.poll());
+    advance(secs(1)).await;
+    assert_pending!(waiting.poll());
+    drop(waiting);
+    assert_eq!(breaker.handle().snapshot()[0].state, BreakerState::Closed);
+    let again = once.layer(Tool::always(Step::ok("paid"))).oneshot(call());
+    (metrics.snapshot().total.attempts, again.await)
+}
+
+async fn is_not_sent_while_it_waits(held: Stack) {
+    let (attempts, again) = drop_while_it_waits(held).await;
+    assert_eq!((attempts, again.unwrap()), (0, "paid"));
+}
+
+/// D1: a call that waits for its access token was not sent, although another one asks for it.
+#[cfg(feature = "token")]
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_before_it_has_a_token_was_not_sent() {
+    use tower_toolcall::token::{Target, Token, TokenLayer};
+
+    let provider = service_fn(|_| std::future::pending::<Result<Token, ToolError>>());
+    let tokens = TokenLayer::new(provider).with_server("bank", Target::audience("bank"));
+    let tokens = tokens.layer(Tool::always(Step::hang()));
+    is_not_sent_while_it_waits(Stack::new(tokens)).await;
+}
+
+/// D1: a call that waits for a connection was not sent.
+#[cfg(feature = "mcp")]
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_before_it_has_a_connection_was_not_sent() {
+    use tower_toolcall::mcp::{McpReconnect, McpService};
+
+    let connect = || std::future::pending::<Result<((), McpService), ToolError>>();
+    let bank = McpReconnect::new("bank", connect).map_response(|_| "answer");
+    is_not_sent_while_it_waits(Stack::new(bank)).await;
+}
+
+/// D1: a call that waits for its route was not sent.
+#[cfg(feature = "router")]
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_before_its_route_is_ready_was_not_sent() {
+    use tower_toolcall::router::RouterBuilder;
+
+    let busy = tower::limit::ConcurrencyLimit::new(Tool::always(Step::hang()), 0);
+    let router = RouterBuilder::new().server("bank", busy, ["pay"]).build();
+    is_not_sent_while_it_waits(Stack::new(router.unwrap())).await;
+}
+
+/// A job that is never done.
+#[derive(Clone)]
+struct Endless;
+
+impl Job<&'static str> for Endless {
+    fn started(
+        &self,
+        call: &ToolCall,
+        _: &'static str,
+    ) -> Result<Started<&'static str>, ToolError> {
+        let job = JobRef::new(call, serde_json::Map::new())?;
+        Ok(Started::Running(job, Some(secs(300))))
+    }
+
+    fn ask(&self, call: &ToolCall, _: &JobRef) -> ToolCall {
+        call.follow_up()
+    }
+
+    fn read(&self, _: &ToolCall, _: &'static str) -> Result<Polled<&'static str>, ToolError> {
+        Ok(Polled::Running {
+            after: Some(secs(300)),
+            note: None,
+        })
+    }
+}
+
+/// D1: between two polls of a job nothing is sent; the job has been started, and keeps its key.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_between_polls_was_sent_once() {
+    let tool = Tool::always(Step::ok("running"));
+    let polled = PollLayer::new(Endless).layer(tool.clone());
+    let (attempts, again) = drop_while_it_waits(Stack::new(polled)).await;
+    assert_eq!((tool.count(), attempts), (1, 1));
+    assert_eq!(again.unwrap_err().code(), "TOOL_OUTCOME_UNKNOWN");
 }
 
 /// S3: a function may send a call elsewhere, and not by its `next`.

@@ -180,3 +180,19 @@ async fn sessions_agents_and_unverified_ids_are_different_keys() {
         assert_eq!(quotas.remaining(&call), remaining, "{call:?}");
     }
 }
+
+/// C9: ten thousand keys by default.
+#[test]
+fn ten_thousand_keys_are_kept_by_default() {
+    let kept = |keys: Keys| {
+        let layer = CircuitBreakerLayer::builder().with_keys(keys);
+        let breakers = layer.build().unwrap().handle();
+        for n in 0..12_000 {
+            let call = ToolCall::new(format!("invented-{n}"));
+            breakers.breaker(&call).record_failure();
+        }
+        breakers.snapshot().len()
+    };
+    assert_eq!(kept(Keys::by(Key::Tool)), 10_000);
+    assert_eq!(kept(Keys::by(Key::Tool).at_most(10_002)), 10_002);
+}
