@@ -123,17 +123,25 @@ const MAX_HASHED: usize = 16 << 10;
 /// Feeds a hasher the beginning of an answer, and the length of a text. False: its type is not
 /// known, or it cannot be written as JSON.
 pub(crate) fn hash_into(answer: &dyn Any, hasher: &mut dyn Hasher) -> bool {
-    match Answer::of_any(answer) {
-        Some(Answer::Text(text)) => {
+    type Hash = fn(&dyn Any, &mut dyn Hasher) -> bool;
+    const KNOWN: &[Hash] = &[
+        |answer, hasher| Answer::of_any(answer).is_some_and(|answer| hash_answer(answer, hasher)),
+        #[cfg(feature = "http-tool")]
+        crate::edge::http_tool::hash_into,
+        #[cfg(feature = "mcp")]
+        crate::edge::mcp::hash_into,
+    ];
+    KNOWN.iter().any(|known| known(answer, hasher))
+}
+
+pub(crate) fn hash_answer(answer: Answer<'_>, hasher: &mut dyn Hasher) -> bool {
+    match answer {
+        Answer::Text(text) => {
             hasher.write_usize(text.len());
             hasher.write(&text.as_bytes()[..text.len().min(MAX_HASHED)]);
             true
         }
-        Some(Answer::Json(json)) => hash_json(&*json, hasher),
-        #[cfg(feature = "mcp")]
-        None => crate::edge::mcp::hash_into(answer, hasher),
-        #[cfg(not(feature = "mcp"))]
-        None => false,
+        Answer::Json(json) => hash_json(&*json, hasher),
     }
 }
 

@@ -675,6 +675,40 @@ async fn another_answer_of_an_mcp_tool_lets_other_calls_be_tried_again() {
     assert_eq!(reads_again([says("old"), says("old")]).await, 3);
 }
 
+/// D8: answers of HTTP tools are compared by status and body; a date in a header is not news.
+#[cfg(feature = "http-tool")]
+#[tokio::test(start_paused = true)]
+async fn another_answer_of_an_http_tool_lets_other_calls_be_tried_again() {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use http::{Method, Request, Response};
+    use http_body_util::Full;
+    use tower_toolcall::http_tool::HttpTool;
+
+    let says = async |date: &'static str, status: u16, body: &'static str| {
+        let client = tower::service_fn(move |_: Request<Full<Bytes>>| {
+            let answer = Response::builder().status(status).header("date", date);
+            let answer = answer.body(Full::<Bytes>::from(body)).unwrap();
+            std::future::ready(Ok::<_, Infallible>(answer))
+        });
+        let tool = HttpTool::new(Method::GET, "http://localhost/").unwrap();
+        tool.client(client).oneshot(query("read")).await.unwrap()
+    };
+    for (old, new) in [("old", "new"), (r#"{"a":1}"#, r#"{"a":2}"#)] {
+        let first = says("Mon", 200, old).await;
+        assert_eq!(
+            reads_again([first.clone(), says("Tue", 200, old).await]).await,
+            3
+        );
+        assert_eq!(
+            reads_again([first.clone(), says("Mon", 200, new).await]).await,
+            4
+        );
+        assert_eq!(reads_again([first, says("Mon", 201, old).await]).await, 4);
+    }
+}
+
 /// D8: what the protocol adds to an answer, such as the id of a request or a time, is not news.
 #[cfg(feature = "mcp")]
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-use std::{borrow::Cow, error::Error as StdError, fmt, time::Duration};
+use std::{any::Any, borrow::Cow, error::Error as StdError, fmt, hash::Hasher, time::Duration};
 
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
@@ -9,6 +9,7 @@ use crate::{
     call::CallInfo,
     error::{AnyError, ToolError},
     fit::{Cut, Shorten},
+    foreign,
     outcome::{ByError, Classify, Outcome},
     redact::{REDACTED, Rules},
     text::plain,
@@ -37,6 +38,14 @@ pub struct HttpAnswer {
     pub(super) is_failure: bool,
     /// How it was shortened for a model.
     pub(super) cut: Option<Cut>,
+}
+
+/// Feeds a hasher the status and the body. Headers and times are not news.
+pub(crate) fn hash_into(answer: &dyn Any, hasher: &mut dyn Hasher) -> bool {
+    answer.downcast_ref::<HttpAnswer>().is_some_and(|answer| {
+        hasher.write_u16(answer.status.as_u16());
+        foreign::hash_answer(answer.body(), hasher)
+    })
 }
 
 #[derive(Clone)]

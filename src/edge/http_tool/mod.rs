@@ -303,6 +303,7 @@ mod service;
 mod template;
 mod tool;
 
+pub(crate) use self::answer::hash_into;
 #[cfg(feature = "http-client")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http-client")))]
 pub use self::client::{ReqwestBody, ReqwestClient, ReqwestError, ReqwestFuture};

@@ -209,7 +209,7 @@ impl Templates {
             let (line, detail) = (line.unwrap_or_default(), error.detail().unwrap_or_default());
             refused(format!("is no template{line}: {detail}"))
         })?;
-        // What no arguments can mend, as far as trials of both sides of conditions find it.
+        // Refuses what no arguments can mend, if a trial with true or false conditions finds it.
         for is_true in [true, false] {
             let anything = Value::from_object(scope::Anything(is_true));
             if let Err(Fault::Template(why)) = self.marked(part, anything) {
