@@ -61,7 +61,7 @@ fn look_around_is_left_out_unless_the_server_is_trusted() {
     }
 }
 
-/// Row 184 of issue 47: the engine for trusted servers gives up a match that takes too long.
+/// H-10: the engine for trusted servers gives up a match that takes too long.
 #[test]
 fn a_pattern_that_goes_back_does_so_for_a_moment() {
     for pattern in ["^(a+)+\\1$", "^(?=.*b)(a+)+$(?!x)", "(?<!x)(a|a)*\\1$"] {

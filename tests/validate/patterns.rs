@@ -58,7 +58,7 @@ fn what_would_become_stricter_is_left_out_too() {
     assert!(either.is_valid(&json!("1")) && !either.is_valid(&json!(true)));
 }
 
-/// Row 191 of issue 47: the rest of the schema looks at what is too long for the patterns.
+/// H-10: the rest of the schema looks at what is too long for the patterns.
 #[test]
 fn long_texts_are_checked_without_patterns() {
     let schema = compile(json!({
@@ -103,7 +103,7 @@ fn long_texts_are_checked_without_patterns() {
     );
 }
 
-/// Row 193 of issue 47: in alternatives too, to which references lead.
+/// H-10: in alternatives too, to which references lead.
 #[test]
 fn long_texts_are_checked_where_there_are_alternatives() {
     let schema = compile(json!({
@@ -126,7 +126,7 @@ fn long_texts_are_checked_where_there_are_alternatives() {
     assert!(!fits(json!({ "plain": 1, "to": long })));
 }
 
-/// What would be looked at by the patterns once it is repaired has to fit them.
+/// H-10: a repaired value that is short enough for the patterns has to fit them.
 #[test]
 fn what_becomes_short_when_it_is_repaired_is_looked_at_by_the_patterns() {
     let schema = compile(json!({ "properties": {

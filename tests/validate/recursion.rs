@@ -22,7 +22,7 @@ fn branching(keyword: &str, branches: usize) -> Schema {
     trusted(&json!({ keyword: branches, "type": "object" }))
 }
 
-/// Row 186 of issue 47: errors of each branch have those of all branches inside it.
+/// H-10: errors of each branch have those of all branches inside it.
 #[test]
 fn recursion_in_alternatives_costs_no_power_of_its_branches() {
     for (keyword, branches) in [("anyOf", 8), ("anyOf", 16), ("oneOf", 8), ("oneOf", 16)] {
@@ -36,7 +36,7 @@ fn recursion_in_alternatives_costs_no_power_of_its_branches() {
     }
 }
 
-/// Rows 179 and 180 of issue 47: the more branches, the fewer levels are searched.
+/// H-10: the more branches, the fewer levels are searched.
 #[test]
 fn recursion_in_branches_is_searched_in_shallow_arguments() {
     let searched = |keyword: &'static str, branches: usize| {
@@ -59,7 +59,7 @@ fn recursion_in_branches_is_searched_in_shallow_arguments() {
     .assert_eq(&rows.join("\n"));
 }
 
-/// Row 181 of issue 47: a value is valid, told and repaired without being looked at anew for each
+/// H-10: a value is valid, told and repaired without being looked at anew for each
 /// way that leads to it.
 #[test]
 fn recursion_that_doubles_is_quick() {
@@ -103,7 +103,7 @@ fn recursion_that_doubles_is_quick() {
     }
 }
 
-/// Row 178 of issue 47: such a reference says nothing, and the rest of the schema is enforced.
+/// H-10: such a reference says nothing, and the rest of the schema is enforced.
 #[test]
 fn a_trusted_schema_that_refers_to_itself_for_the_same_value_is_taken() {
     for (schema, is_enforced) in [

@@ -73,6 +73,9 @@ impl FaultLayer {
 
     /// Sets the faults of one tool, by its own name or the flat one (`server__tool`), instead of
     /// those for all.
+    ///
+    /// A name that no call has is no error, and nothing happens by it: [`injected`](Self::injected)
+    /// tells.
     pub fn with_tool(mut self, name: impl Into<Box<str>>, faults: Faults) -> Self {
         let name = name.into();
         self.tools.retain(|(other, _)| *other != name);
@@ -323,7 +326,7 @@ where
     }
 }
 
-/// The way of calls that reach the tool: by a service for all of them, or for one that is struck.
+/// Sends calls to the tool: all that no fault meets, or one that a fault meets.
 #[derive(Clone, Debug, Default)]
 struct Late {
     delay: Option<Duration>,
