@@ -446,3 +446,144 @@ fn a_value_of_another_type_names_its_key() {
         assert!(shown.contains("tool.json"), "{shown}");
     }
 }
+
+/// 46: a template that fails with any arguments is refused as its folder is read.
+#[test]
+fn a_template_that_no_arguments_can_mend_is_refused() {
+    let url = |path: &str| json!({ "url_template": format!("https://api.example.com/{path}") });
+    let header = |value: &str| json!({ "headers_template": { "x-shop": value } });
+    let body = |text: &str| json!({ "body_template": text });
+    for (profile, parts) in [
+        (url("{{ 1/0 }}"), ["`url`", "line 1"]),
+        (url("{{ city }}/{{ none }}"), ["`url`", "line 1"]),
+        (url("{{ city[0]() }}"), ["`url`", "not a function (line 1)"]),
+        (header("{{ 1/0 }}"), ["`header x-shop`", "line 1"]),
+        (header("v{{ none }}"), ["`header x-shop`", "line 1"]),
+        (
+            header("{{ city }} {{ none }}"),
+            ["`header x-shop`", "line 1"],
+        ),
+        (
+            header("{{ (city | upper)() }}"),
+            ["`header x-shop`", "line 1"],
+        ),
+        (header("{{ '' }}"), ["`header x-shop`", "empty"]),
+        (
+            header("{% if false %}x{% endif %}"),
+            ["`header x-shop`", "empty"],
+        ),
+        (header(""), ["`header x-shop`", "empty"]),
+        (body("[{{ city }},\n\"{{ none }}\"]"), ["`body`", "line 2"]),
+        (body("[1,\n{{ 7 % 0 }}]"), ["`body`", "line 2"]),
+        (
+            body("[{% if city %}\n{{ city }}{% endif %}\n{{ 1 // 0 }}]"),
+            ["`body`", "line 3"],
+        ),
+        (
+            body("[{% for c in city %}\n{{ c() }}{% endfor %}]"),
+            ["`body`", "`c`"],
+        ),
+        (
+            body("[{% for c in city %}\n{{ c.x[0]() }}{% endfor %}]"),
+            ["`body`", "line 2"],
+        ),
+        (
+            body("[{% if city is defined %}\n{{ (city)() }}{% endif %}]"),
+            ["`body`", "line 2"],
+        ),
+        (body("[\n{{ 'a' + 1 }}]"), ["`body`", "line 2"]),
+        (body("[\n{{ 'a'() }}]"), ["`body`", "line 2"]),
+        (body("{{ uuid()() }}"), ["`body`", "line 1"]),
+        (
+            body("{% if false %}{}{% endif %}"),
+            ["`body`", "is no JSON"],
+        ),
+        (body("{# none #}"), ["`body`", "is no JSON"]),
+    ] {
+        let shown = Folder::of(&manifest("weather", profile.clone())).error();
+        for part in parts.into_iter().chain(["tool.json", "`weather`"]) {
+            assert!(shown.contains(part), "{profile}: {part}: {shown}");
+        }
+    }
+}
+
+/// 46: fields of a form, and the URL that is asked for a job.
+#[test]
+fn the_templates_of_forms_and_jobs_are_tried_as_others() {
+    let form = |template: &str| {
+        let tool = HttpTool::new(Method::POST, "https://api.example.com/").unwrap();
+        tool.with_form([("a", template)])
+    };
+    for template in ["{{ 1/0 }}", "{{ none }}", "{{ a }}{{ [] }}", "{{ a[0]() }}"] {
+        assert_eq!(form(template).unwrap_err().field(), "field a", "{template}");
+    }
+    for template in [
+        "",
+        "{{ a }}",
+        "{{ '' }}",
+        "{{ none if a is defined else 1 }}",
+    ] {
+        assert!(form(template).is_ok(), "{template}");
+    }
+    let profile = json!({
+        "mode": "async_poll",
+        "poll_config": {
+            "status_url_template": "https://api.example.com/jobs/{{ 1/0 }}",
+            "status_field_path": "state",
+        },
+    });
+    let shown = Folder::of(&manifest("weather", profile)).error();
+    assert!(shown.contains("line 1"), "{shown}");
+}
+
+/// 46: conditions, defaults, loops over lists that may be empty, and branches that fail with some
+/// arguments.
+#[test]
+fn a_template_that_works_with_some_arguments_is_taken() {
+    let header = |value: &str| json!({ "headers_template": { "x-shop": value } });
+    let body = |text: &str| json!({ "body_template": text });
+    let schema = json!({
+        "type": "object",
+        "properties": { "city": {}, "list": {}, "n": {}, "uuid": {}, "range": {} },
+    });
+    for profile in [
+        header("{% if city %}{{ city }}{% endif %}"),
+        header("{% if city is defined %}a{% else %}{{ none }}{% endif %}"),
+        header("{{ city | default('') }}"),
+        header("{{ city or none }}"),
+        header("{{ none if city else 'x' }}"),
+        header("{{ none or 'x' }}"),
+        header("{{ none | default('x', true) }}"),
+        header("{% for c in list %}{{ c }}{% endfor %}"),
+        header("{% for c in [] %}{{ 1/0 }}{% endfor %}x"),
+        header("{% set a = none %}{{ a or 'x' }}"),
+        header("{% set a %}{{ none }}{% endset %}x"),
+        header("{{ range }}"),
+        body("{{ none }}"),
+        body("[{{ none }}, \"a\"]"),
+        body("{\"a\": {{ none }}, \"b\": {{ city }}}"),
+        body("[{% for c in list %}{{ c.a }}{% if not loop.last %},{% endif %}{% endfor %}]"),
+        body(
+            "[{% for c in list %}{{ loop.cycle('1', '2') }}{% if not loop.last %},{% endif %}{% endfor %}]",
+        ),
+        body("[{% if n %}{{ 1 // 0 }}{% endif %}]"),
+        body(
+            "[{% if n is defined %}{% set a | replace('=', '') %}1{% endset %}{{ 1 // 0 }}{% endif %}]",
+        ),
+        body("[{{ 6 // n }}, {{ n % n }}, {{ n ** 2 }}]"),
+        body(
+            "[{% for k, v in city | items %}{{ k }}{% if not loop.last %},{% endif %}{% endfor %}]",
+        ),
+        body("[{{ city[0] }}, {{ city['a'].b[:2] | length }}, {{ range(3)[1] }}]"),
+        body("{{ range(n) | list }}"),
+        body("{% if false %}{{ 1/0 }}{% endif %}{}"),
+        body("{{ {}.a | default(1) }}"),
+        body("{{ dict(a=1) }}"),
+        body("{% set uuid = 'x' %}[{{ uuid }}]"),
+    ] {
+        let mut json = manifest("weather", profile.clone());
+        json["input_schema"] = schema.clone();
+        let tool = parsed(&json).tool();
+        assert!(tool.is_ok(), "{profile}: {:?}", tool.err());
+    }
+}

@@ -90,8 +90,9 @@
 //!
 //! Their syntax is Jinja's, by [minijinja](https://docs.rs/minijinja), with its built-in filters,
 //! tests and loops; no macros, no `include`. They are compiled when the tool is built, and a
-//! mistake names the part: also a filter, test or function that does not exist, and, where there
-//! are no statements, a body that is never JSON and a URL that is none.
+//! mistake names the part: also a filter, test or function that does not exist, a template that
+//! fails with any arguments (`{{ 1 / 0 }}`), and, where there are no statements, a body that is
+//! never JSON and a URL that is none.
 //!
 //! | variable | is |
 //! |---|---|

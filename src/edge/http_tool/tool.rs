@@ -141,7 +141,7 @@ impl HttpTool {
     /// [schema](Self::with_input_schema) set before declares (see [keys of the
     /// operator](super#keys-of-the-operator)); it is the client's own (`Host`, `Content-Length`,
     /// `Accept-Encoding` and the like), comes twice, is no line of visible ASCII, or has a template
-    /// that does not compile; more than 64 headers.
+    /// that does not compile, or is empty or fails with any arguments; more than 64 headers.
     pub fn with_header(self, name: &str, template: impl Into<String>) -> Result<Self, ConfigError> {
         let tool = self.add_header(name, template.into())?;
         let is_secret = is_sensitive_key(name) && tool.known.is_none();
@@ -174,7 +174,7 @@ impl HttpTool {
             return Err(refuse("is no line of visible ASCII"));
         }
         refuse_environment(&part, &template)?;
-        self.add(&part, template)?;
+        self.add(&part, template)?.check_header(&part)?;
         if self.templates.is_own(&part) && header != IDEMPOTENCY_KEY {
             self.own_headers.push(header.clone());
         }
@@ -216,7 +216,7 @@ impl HttpTool {
             if form.iter().any(|(_, other)| *other == part) {
                 return Err(ConfigError::new(part, "comes twice"));
             }
-            self.add(&part, template.into())?;
+            self.add(&part, template.into())?.check_field(&part)?;
             self.refuse_token(&part)?;
             form.push((encoded(name), part));
         }

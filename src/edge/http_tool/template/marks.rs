@@ -110,6 +110,7 @@ pub(super) fn write_mark(
 }
 
 /// A part of a request: the template's own words, and the values between them.
+#[derive(Clone)]
 pub(super) struct Marked {
     text: String,
     slots: Vec<Slot>,
@@ -132,15 +133,34 @@ impl Marked {
         }
     }
 
-    /// A rendering in which a text (0) and a number (1) stand for all values.
-    pub(super) fn sketch(text: String) -> Self {
+    /// A rendering in which something stands for the values that are not known.
+    pub(super) fn sketch(text: String, slots: Vec<Option<Slot>>) -> Self {
         // For private use: no template has it by chance.
         const TEXT: char = '\u{E000}';
+        let anything = || Slot::Text(TEXT.into());
+        let slots = slots.into_iter();
         Self {
             text,
-            slots: vec![Slot::Text(TEXT.into()), Slot::Scalar("1".to_owned())],
+            slots: slots.map(|slot| slot.unwrap_or_else(anything)).collect(),
             placeholder: Some(TEXT),
         }
+    }
+
+    /// Puts a number in place of the unknown values of a sketch for which `is_number` holds, by the
+    /// words before and behind each.
+    pub(super) fn with_numbers(mut self, is_number: fn(&str, &str) -> bool) -> Self {
+        let Some(text) = self.placeholder else {
+            return self;
+        };
+        let pieces: Vec<&str> = self.text.split(MARK).collect();
+        // Each value of a sketch has its mark once, in order.
+        for (slot, around) in self.slots.iter_mut().zip(pieces.windows(3).step_by(2)) {
+            let is_unknown = matches!(slot, Slot::Text(it) if it.starts_with(text));
+            if is_unknown && is_number(around[0], around[2]) {
+                *slot = Slot::Scalar("1".to_owned());
+            }
+        }
+        self
     }
 
     pub(super) fn has(&self, is_it: impl Fn(&Slot) -> bool) -> bool {

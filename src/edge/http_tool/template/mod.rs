@@ -13,10 +13,10 @@ mod scope;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, error::Error as StdError, fmt};
+use std::{collections::BTreeSet, error::Error as StdError, fmt, sync::atomic::Ordering::Relaxed};
 
 use http::{HeaderValue, Uri};
-use minijinja::{AutoEscape, Environment, ErrorKind as Cause, UndefinedBehavior, Value};
+use minijinja::{AutoEscape, Environment, ErrorKind as Cause, Template, UndefinedBehavior, Value};
 
 pub(super) use self::{
     marks::MAX_BYTES,
@@ -25,7 +25,9 @@ pub(super) use self::{
 };
 use self::{
     marks::{MARK, Marked, Slots},
+    names::Prints,
     place::is_token,
+    scope::Anything,
 };
 use crate::{
     config::ConfigError,
@@ -82,6 +84,7 @@ impl Fault {
                 Self::Template("uses an unknown filter, test or function")
             }
             (None, Cause::UnknownMethod) => Self::Template("calls a method: values have none"),
+            (None, Cause::InvalidOperation) if is_no_function(error) => Self::Template(NO_FUNCTION),
             (None, Cause::MissingArgument | Cause::TooManyArguments) => {
                 Self::Template("gives a filter, test or function too few arguments, or too many")
             }
@@ -91,57 +94,82 @@ impl Fault {
     }
 }
 
-/// A template with something for each value: whether it can be a part of a request at all.
-pub(super) struct Sketch(Option<String>);
+/// Returns whether a value is called that is not a function: the engine has no kind for it.
+fn is_no_function(error: &minijinja::Error) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    detail.ends_with("is not callable")
+}
+
+/// Why what is called is refused.
+const NO_FUNCTION: &str = "calls a value that is not a function";
+
+/// A template with something for each value that is not known: whether it can be a part of a
+/// request at all.
+#[derive(Default)]
+pub(super) struct Sketch {
+    /// None if it may be rendered in more than one way.
+    marked: Option<Marked>,
+    /// The lines of the values, as far as they are known.
+    lines: Vec<usize>,
+}
 
 impl Sketch {
     /// Refuses what is no URL with a word for each value.
-    pub(super) fn check_url(&self, origin: &str) -> Result<(), ConfigError> {
-        self.check("url", |sketch| {
-            place::url(&Marked::sketch(sketch.to_owned()), origin).map(drop)
-        })
+    pub(super) fn check_url(self, origin: &str) -> Result<(), ConfigError> {
+        self.check("url", |_, _| false, |marked| place::url(marked, origin))?;
+        Ok(())
     }
 
     /// Refuses what is no JSON with a number for each value that touches another value or a part of
     /// a number, and a text for each of the others.
-    pub(super) fn check_json(&self, part: &str) -> Result<(), ConfigError> {
-        self.check(part, |sketch| {
-            place::json(&Marked::sketch(with_numbers(sketch))).map(drop)
-        })
+    pub(super) fn check_json(self, part: &str) -> Result<(), ConfigError> {
+        self.check(part, touches_number, place::json)?;
+        Ok(())
     }
 
-    fn check(
-        &self,
-        part: &str,
-        put_in: impl Fn(&str) -> Result<(), Fault>,
-    ) -> Result<(), ConfigError> {
-        let Some(text) = &self.0 else { return Ok(()) };
-        match put_in(text) {
-            Ok(()) => Ok(()),
-            Err(Fault::Template(why) | Fault::Value(_, why)) => {
-                Err(ConfigError::new(part.to_owned(), why))
-            }
-            Err(_) => Err(ConfigError::new(part.to_owned(), "is too long")),
+    /// Refuses what is no header, or none ever.
+    pub(super) fn check_header(self, part: &str) -> Result<(), ConfigError> {
+        match self.check(part, |_, _| true, place::header)? {
+            Some(None) => Err(ConfigError::new(part.to_owned(), "is always empty")),
+            _ => Ok(()),
         }
+    }
+
+    /// Refuses what is no field of a form.
+    pub(super) fn check_field(self, part: &str) -> Result<(), ConfigError> {
+        self.check(part, |_, _| true, place::field)?;
+        Ok(())
+    }
+
+    fn check<T>(
+        self,
+        part: &str,
+        is_number: fn(&str, &str) -> bool,
+        put_in: impl Fn(&Marked) -> Result<T, Fault>,
+    ) -> Result<Option<T>, ConfigError> {
+        let Some(marked) = self.marked else {
+            return Ok(None);
+        };
+        put_in(&marked.with_numbers(is_number))
+            .map(Some)
+            .map_err(|fault| {
+                let reason = match fault {
+                    Fault::Value(Some(n), why) if n < self.lines.len() => {
+                        format!("has a value in line {} that {why}", self.lines[n])
+                    }
+                    Fault::Template(why) | Fault::Value(_, why) => why.to_owned(),
+                    Fault::Undefined | Fault::TooMuch => "is too long".to_owned(),
+                };
+                ConfigError::new(part.to_owned(), reason)
+            })
     }
 }
 
-/// The sketch with marks of a number (1) in place of a text (0) where only a number can be.
-fn with_numbers(sketch: &str) -> String {
+/// Returns whether only a number can stand between these words of a JSON text.
+fn touches_number(before: &str, after: &str) -> bool {
     let in_number = |c: char| matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E');
-    let pieces: Vec<&str> = sketch.split(MARK).collect();
-    let mut out = String::with_capacity(sketch.len());
-    for (i, piece) in pieces.iter().enumerate() {
-        if i % 2 == 0 {
-            out.push_str(piece);
-            continue;
-        }
-        let before = pieces[i - 1].chars().next_back();
-        let after = pieces.get(i + 1).and_then(|words| words.chars().next());
-        let touched = before.is_none_or(in_number) || after.is_none_or(in_number);
-        out.extend([MARK, if touched { '1' } else { '0' }, MARK]);
-    }
-    out
+    let ends = [before.chars().next_back(), after.chars().next()];
+    ends.iter().any(|end| end.is_none_or(in_number))
 }
 
 /// The compiled templates of a tool, by the names of their parts.
@@ -188,7 +216,7 @@ impl Templates {
             return Err(refused("has the character U+10FFFE".to_owned()));
         }
         let mut words = BTreeSet::new();
-        let sketch =
+        let prints =
             names::check(&self.env, &source, part == "url", &mut words).map_err(refused)?;
         if words.contains(TOKEN) {
             self.with_token.insert(part.to_owned());
@@ -202,21 +230,44 @@ impl Templates {
                 self.env.remove_global(name);
             }
         }
-        let added = self.env.add_template_owned(part.to_owned(), source);
+        let added = self.env.add_template_owned(part.to_owned(), source.clone());
         added.map_err(|error| {
             // The text is the operator's own, so it may be quoted.
             let line = error.line().map(|line| format!(" in line {line}"));
             let (line, detail) = (line.unwrap_or_default(), error.detail().unwrap_or_default());
             refused(format!("is no template{line}: {detail}"))
         })?;
-        // Refuses what no arguments can mend, if a trial with true or false conditions finds it.
-        for is_true in [true, false] {
-            let anything = Value::from_object(scope::Anything(is_true));
-            if let Err(Fault::Template(why)) = self.marked(part, anything) {
-                return Err(refused(why.to_owned()));
-            }
+        self.try_out(part, prints).map_err(refused)
+    }
+
+    /// Refuses what no arguments can mend, as far as trials without arguments find it.
+    fn try_out(&self, part: &str, prints: Prints<'_>) -> Result<Sketch, String> {
+        let template = self.env.get_template(part).map_err(|_| "is unknown")?;
+        let mut constant = None;
+        for (is_true, is_list) in [(true, false), (false, false), (true, true)] {
+            let anything = Anything::new(is_true, is_list);
+            constant = trial(&template, anything, 1)?;
         }
-        Ok(Sketch(sketch))
+        let slots = prints.tags.iter().map(|tag| {
+            if !tag.is_always {
+                return Ok(None);
+            }
+            let alone = self.env.template_from_named_str(part, tag.text);
+            let Ok(alone) = alone else { return Ok(None) };
+            let marked = trial(&alone, Anything::new(true, false), tag.line)?;
+            Ok(marked.and_then(|marked| marked.slot(0).cloned()))
+        });
+        let slots = slots.collect::<Result<Vec<_>, String>>()?;
+        if !prints.is_one {
+            return Ok(Sketch {
+                marked: constant,
+                lines: Vec::new(),
+            });
+        }
+        Ok(Sketch {
+            lines: prints.tags.iter().map(|tag| tag.line).collect(),
+            marked: Some(Marked::sketch(prints.sketch, slots)),
+        })
     }
 
     /// Returns whether a part names the token, in whatever way.
@@ -301,13 +352,8 @@ impl Templates {
 
     fn marked(&self, part: &str, values: Value) -> Result<Marked, Fault> {
         let template = self.env.get_template(part);
-        let rendered = template.and_then(|template| template.render_captured(values));
-        let mut rendered = rendered.map_err(|error| Fault::of(&error))?;
-        let slots = rendered.with_state_mut(|state| state.get_extension_mut().map(Slots::take));
-        Ok(Marked::new(
-            rendered.into_output(),
-            slots.unwrap_or_default(),
-        ))
+        let rendered = template.and_then(|template| rendered(&template, values));
+        rendered.map_err(|error| Fault::of(&error))
     }
 
     /// The error of a part that could not be made. It names arguments as the template does, and
@@ -401,6 +447,42 @@ impl Templates {
     pub(super) fn is_own(&self, part: &str) -> bool {
         let is_known = |name: &String| name != TOKEN && scope::is_ours(name);
         self.names(part).is_empty() && !self.variables(part).iter().any(is_known)
+    }
+}
+
+fn rendered(template: &Template<'_, '_>, values: Value) -> Result<Marked, minijinja::Error> {
+    let mut rendered = template.render_captured(values)?;
+    let slots = rendered.with_state_mut(|state| state.get_extension_mut().map(Slots::take));
+    let slots = slots.unwrap_or_default();
+    Ok(Marked::new(rendered.into_output(), slots))
+}
+
+/// Renders a template that begins in this line, without arguments. Gives a rendering that uses no
+/// variable, and refuses what fails with any arguments.
+fn trial(
+    template: &Template<'_, '_>,
+    anything: Anything,
+    line: usize,
+) -> Result<Option<Marked>, String> {
+    let used = anything.used();
+    let rendered = rendered(template, Value::from_object(anything));
+    let is_constant = !used.load(Relaxed);
+    let error = match rendered {
+        Ok(marked) => return Ok(is_constant.then_some(marked)),
+        Err(error) => error,
+    };
+    let line = line + error.line().unwrap_or(1) - 1;
+    match Fault::of(&error) {
+        Fault::Template(why) => Err(format!("{why} (line {line})")),
+        // It may print nothing.
+        Fault::Undefined => Ok(None),
+        Fault::Value(..) | Fault::TooMuch if !is_constant => Ok(None),
+        Fault::TooMuch => Err(format!("takes too many steps (line {line})")),
+        // The text is the operator's own, so it may be quoted.
+        Fault::Value(_, why) => {
+            let why = error.detail().filter(|why| !why.is_empty()).unwrap_or(why);
+            Err(format!("fails with any arguments (line {line}): {why}"))
+        }
     }
 }
 

@@ -7,32 +7,61 @@ use minijinja::{Environment, ErrorKind};
 
 use super::marks::MARK;
 
-/// Looks at the words of all tags, and collects those that may be variables. Gives the template's
-/// own words, with the mark of value 0 for each value; `None` if it has statements, so that it may
-/// be rendered in more than one way.
+/// The tags of a template that print.
+#[derive(Default)]
+pub(super) struct Prints<'s> {
+    /// The template's own words, with the marks of the tags between them.
+    pub(super) sketch: String,
+    /// Whether the sketch has the words that are rendered, whatever the values are.
+    pub(super) is_one: bool,
+    pub(super) tags: Vec<Print<'s>>,
+}
+
+/// A tag that prints.
+pub(super) struct Print<'s> {
+    pub(super) text: &'s str,
+    pub(super) line: usize,
+    /// Whether it stands in no block: it is met by each rendering that ends well.
+    pub(super) is_always: bool,
+}
+
+/// Looks at the words of all tags, and collects those that may be variables.
 pub(super) fn check<'s>(
     env: &Environment<'_>,
     source: &'s str,
     is_url: bool,
     words: &mut BTreeSet<&'s str>,
-) -> Result<Option<String>, String> {
-    let (mut rest, mut sketch, mut is_one) = (source, String::new(), true);
+) -> Result<Prints<'s>, String> {
+    let (mut rest, mut prints, mut depth) = (source, Prints::default(), 0_usize);
+    prints.is_one = true;
     while let Some(at) = rest.find('{') {
+        let Prints {
+            sketch,
+            is_one,
+            tags,
+        } = &mut prints;
         sketch.push_str(&rest[..at]);
         let found = &rest[at..];
         let (open, tag) = found.split_at_checked(2).unwrap_or((found, ""));
         let is_tag = matches!(open, "{#" | "{{" | "{%");
         // Takes the white space around it away.
-        is_one &= !(is_tag && tag.starts_with('-'));
+        *is_one &= !(is_tag && tag.starts_with('-'));
         rest = match open {
             "{#" => tag.split_once("#}").map_or("", |(_, after)| after),
             "{{" => {
-                let in_path = is_url && !(is_one && sketch.contains('?'));
-                sketch.extend([MARK, '0', MARK]);
-                check_tag(env, tag, "}}", in_path, words)?
+                let in_path = is_url && !(*is_one && sketch.contains('?'));
+                sketch.push_str(&format!("{MARK}{}{MARK}", tags.len()));
+                let after = check_tag(env, tag, "}}", in_path, words)?;
+                tags.push(Print {
+                    text: &found[..found.len() - after.len()],
+                    line: source[..source.len() - found.len()].matches('\n').count() + 1,
+                    is_always: depth == 0 && !source.contains("endset"),
+                });
+                after
             }
             "{%" => {
-                is_one = false;
+                *is_one = false;
+                depth = depth_behind(depth, tag);
                 match behind_raw(tag) {
                     Some(after) => after,
                     None => check_tag(env, tag, "%}", is_url, words)?,
@@ -43,10 +72,20 @@ pub(super) fn check<'s>(
                 &rest[at + 1..]
             }
         };
-        is_one &= !source[..source.len() - rest.len()].ends_with("-}}");
+        *is_one &= !source[..source.len() - rest.len()].ends_with("-}}");
     }
-    sketch.push_str(rest);
-    Ok(is_one.then_some(sketch))
+    prints.sketch.push_str(rest);
+    Ok(prints)
+}
+
+/// How many blocks are open behind this tag. One that `set` opens is not counted.
+fn depth_behind(depth: usize, tag: &str) -> usize {
+    let word = bare(tag).split(|c: char| !c.is_alphanumeric() && c != '_');
+    match word.into_iter().next().unwrap_or_default() {
+        "set" | "do" | "else" | "elif" | "raw" => depth,
+        word if word.starts_with("end") => depth.saturating_sub(1),
+        _ => depth + 1,
+    }
 }
 
 /// What is behind the end of a block, if this tag begins one that is not looked into.

@@ -3,15 +3,18 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher, RandomState},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use minijinja::{
-    Value,
-    value::{Object, Serde, ValueKind},
+    Error, State, Value,
+    value::{Enumerator, Object, ObjectRepr, Serde, ValueKind},
 };
 
-use super::super::job::Asked;
+use super::{super::job::Asked, Fault, NO_FUNCTION};
 use crate::{
     call::ToolCall,
     edge::{future::lock, token::UpstreamToken},
@@ -70,18 +73,65 @@ struct Context {
 crate::text::opaque_debug!({} Context);
 
 /// Has every member, and is true or not, for a trial of a template without arguments.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Anything(pub(super) bool);
+#[derive(Clone, Debug)]
+pub(super) struct Anything {
+    is_true: bool,
+    /// A list with one item; else an object.
+    is_list: bool,
+    /// A variable has been looked up.
+    used: Arc<AtomicBool>,
+}
+
+impl Anything {
+    pub(super) fn new(is_true: bool, is_list: bool) -> Self {
+        Self {
+            is_true,
+            is_list,
+            used: Arc::default(),
+        }
+    }
+
+    /// Returns what becomes true with the first variable that is looked up.
+    pub(super) fn used(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.used)
+    }
+}
 
 impl Object for Anything {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        match self.is_list {
+            true => ObjectRepr::Seq,
+            false => ObjectRepr::Map,
+        }
+    }
+
     fn get_value(self: &Arc<Self>, name: &Value) -> Option<Value> {
         const FUNCTIONS: &[&str] = &["uuid", "range", "dict", "namespace"];
-        let is_argument = name.as_str().is_none_or(|name| !FUNCTIONS.contains(&name));
-        is_argument.then(|| Value::from_dyn_object(Arc::clone(self)))
+        self.used.store(true, Relaxed);
+        if name.as_str().is_some_and(|name| FUNCTIONS.contains(&name)) {
+            return None;
+        }
+        // Items are no lists, so that a walk ends.
+        let is_list = self.is_list && name.as_str().is_some();
+        Some(Value::from_object(Self {
+            is_list,
+            ..Self::clone(self)
+        }))
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        match self.is_list {
+            true => Enumerator::Seq(1),
+            false => Enumerator::NonEnumerable,
+        }
     }
 
     fn is_true(self: &Arc<Self>) -> bool {
-        self.0
+        self.is_true
+    }
+
+    fn call(self: &Arc<Self>, _: &mut State<'_, '_>, _: &[Value]) -> Result<Value, Error> {
+        Err(Fault::Template(NO_FUNCTION).into())
     }
 }
 

@@ -363,7 +363,6 @@ fn a_loop_of_a_billion_ends_at_once() {
         "{{ range(10 ** 9) }}",
         "[{% for i in range(10 ** 9) %}{% endfor %}]",
         "[{% for i in range(300) %}{% for j in range(300) %}{% endfor %}{% endfor %}]",
-        "[\"{{ 'x' * 10 ** 9 }}\"]",
     ] {
         let error = body(template, json!({})).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Internal, "{template}");
@@ -371,6 +370,8 @@ fn a_loop_of_a_billion_ends_at_once() {
         let text = "the template of the body cannot be rendered, whatever the arguments are";
         assert_eq!(error.message(), text);
     }
+    let error = post().with_body("[\"{{ 'x' * 10 ** 9 }}\"]").unwrap_err();
+    assert!(error.reason().contains("line 1"), "{error}");
     assert!(since.elapsed().as_secs() < 60);
 }
 
