@@ -1,6 +1,6 @@
 //! It starts and stops.
 
-use std::{ffi::OsString, fs, time::Duration};
+use std::{ffi::OsString, fs, path::PathBuf, time::Duration};
 
 use rmcp::{
     ServiceExt as _, model::CallToolRequestParams, transport::StreamableHttpClientTransport,
@@ -350,19 +350,19 @@ async fn answers_are_not_held_back_for_an_acknowledgement() {
 #[test]
 fn every_listener_of_examples_and_docs_sends_immediately() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
-    let mut folders = vec![
-        format!("{root}examples").into(),
-        format!("{root}src").into(),
-    ];
     let mut listeners = 0;
-    while let Some(folder) = folders.pop() {
-        let folder: std::path::PathBuf = folder;
-        for entry in fs::read_dir(folder).unwrap().flatten() {
-            let path = entry.path();
+    for folder in ["examples", "src", "crates"] {
+        let (mut folders, mut files) = (vec![PathBuf::from(format!("{root}{folder}"))], 0);
+        while let Some(path) = folders.pop() {
             if path.is_dir() {
-                folders.push(path);
+                folders.extend(
+                    fs::read_dir(path)
+                        .unwrap()
+                        .map(|entry| entry.unwrap().path()),
+                );
                 continue;
             }
+            files += 1;
             let text = fs::read_to_string(&path).unwrap_or_default();
             let serves = |way: &&str| text.contains(*way);
             if ["axum::serve(", "serve_connection(", "serve_with_incoming("]
@@ -373,6 +373,7 @@ fn every_listener_of_examples_and_docs_sends_immediately() {
                 assert!(text.contains("nodelay("), "{}", path.display());
             }
         }
+        assert!(files > 20, "{folder}: {files}");
     }
     assert!(listeners > 10, "{listeners}");
 }
