@@ -121,6 +121,13 @@ impl Server {
         self.got.lock().unwrap().len()
     }
 
+    /// The paths of the requests, with their queries.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        let got = self.got.lock().unwrap();
+        let path = |got: &Got| got.uri().path_and_query().map(ToString::to_string);
+        got.iter().filter_map(path).collect()
+    }
+
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(SeqCst)
     }

@@ -132,6 +132,97 @@ async fn a_job_is_asked_for_where_its_location_says() {
     }
 }
 
+/// Runs a job that `/v1/exports?dry=1` starts with this `Location`, in which HOST is the server, and
+/// returns the paths that it is asked for by.
+async fn asked_for(location: &'static str) -> (Vec<String>, Result<HttpAnswer, ToolError>) {
+    let server = Server::start(move |n, got| {
+        let host = got.headers()["host"].to_str().unwrap();
+        let status = if n == 0 { 202 } else { 200 };
+        let answer = Response::builder()
+            .status(status)
+            .header("retry-after", "0");
+        let answer = answer.header("location", location.replace("HOST", host));
+        answer.body(full("{}")).unwrap()
+    })
+    .await;
+    let file = json!({
+        "name": "export",
+        "execution_profile": {
+            "mode": "async_poll", "url_template": "https://API/v1/exports?dry=1", "body_template": "{}",
+            "headers_template": { "Authorization": "Bearer {{ upstream_token }}" },
+            "poll_config": {
+                "pending_statuses": [202], "status_url_header": "Location", "interval_seconds": 0.01,
+            },
+        },
+    });
+    let result = run(&server, file, json!({})).await;
+    let asked = server.paths().split_off(1);
+    (asked, result)
+}
+
+/// H-6: a reference is resolved against the URL of the request (RFC 9110, section 10.2.2).
+#[tokio::test]
+async fn a_relative_location_is_resolved() {
+    for (location, path) in [
+        ("/jobs/7", "/jobs/7"),
+        ("jobs/7", "/v1/jobs/7"),
+        ("./jobs/7/", "/v1/jobs/7/"),
+        ("../jobs/7?x=1", "/jobs/7?x=1"),
+        ("../../../jobs/7", "/jobs/7"),
+        ("?id=7", "/v1/exports?id=7"),
+        ("#done", "/v1/exports?dry=1"),
+        ("/jobs/7#done", "/jobs/7"),
+        ("jobs/7?x=1#?done", "/v1/jobs/7?x=1"),
+        (
+            "/jobs/7?next=http://evil.example/x",
+            "/jobs/7?next=http://evil.example/x",
+        ),
+        ("jobs:7/../8", ""),
+        ("./jobs:7", "/v1/jobs:7"),
+        ("//HOST/jobs/7", "/jobs/7"),
+        ("//HOST?id=7", "/?id=7"),
+        ("http://HOST", "/"),
+        ("HTTP://HOST/jobs/../7#done", "/7"),
+        ("http://HOST//jobs/7", "//jobs/7"),
+        ("/..//evil.example/7", "//evil.example/7"),
+    ] {
+        let (asked, result) = asked_for(location).await;
+        let expected = if path.is_empty() { vec![] } else { vec![path] };
+        assert_eq!(asked, expected, "{location}: {result:?}");
+        assert_eq!(result.is_ok(), !path.is_empty(), "{location}");
+    }
+}
+
+/// H-6: the token of the tool goes to its own host alone, and nothing is asked for.
+#[tokio::test]
+async fn a_location_of_another_host_is_refused() {
+    let other = Server::start(|_, _| answer(200, "1")).await;
+    let there = &*Box::leak(other.at.clone().into_boxed_str());
+    let leaked = |text: String| &*Box::leak(text.into_boxed_str());
+    for location in [
+        there,
+        leaked(there.replace("http:", "")),
+        leaked(format!("{there}/jobs/7")),
+        leaked(there.replace("http://", "http://HOST@")),
+        leaked(there.replace("http://", "//HOST@")),
+        "https://HOST/jobs/7",
+        "http://HOST.evil.example/7",
+        "http://user:x@HOST/7",
+        "http:jobs/7",
+        "http:/jobs/7",
+        "mailto:jobs@evil.example",
+        "///jobs/7",
+        "",
+    ] {
+        let (asked, result) = asked_for(location).await;
+        assert_eq!(asked, Vec::<String>::new(), "{location}");
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Reported, "{location}");
+        assert!(error.message().contains("`location`"), "{error}");
+    }
+    assert_eq!(other.count(), 0);
+}
+
 /// H-6: a job that was stored names a path of the tool's host, and its token goes nowhere else.
 #[tokio::test]
 async fn a_stored_job_with_a_foreign_location_is_not_asked_for() {

@@ -1,6 +1,6 @@
 use std::{any::Any, borrow::Cow, error::Error as StdError, fmt, hash::Hasher, time::Duration};
 
-use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header::CONTENT_TYPE};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use serde_json::{Map, Value};
 
@@ -29,6 +29,8 @@ pub struct HttpAnswer {
     pub(super) status: StatusCode,
     pub(super) body: Body,
     pub(super) headers: HeaderMap,
+    /// What was asked, if headers are kept: one of them may be a reference.
+    pub(super) url: Option<Uri>,
     pub(super) elapsed: Duration,
     /// For how long nothing is left of what the server grants.
     pub(super) cooldown: Option<Duration>,
@@ -380,6 +382,7 @@ mod tests {
             status: StatusCode::OK,
             body,
             headers: HeaderMap::new(),
+            url: None,
             elapsed: Duration::ZERO,
             cooldown: None,
             retry_after: None,
@@ -410,6 +413,7 @@ mod tests {
             status: StatusCode::OK,
             body: Body::Json(Value::Null),
             headers: headers.clone(),
+            url: None,
             elapsed: Duration::ZERO,
             cooldown: None,
             retry_after: None,

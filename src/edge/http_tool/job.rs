@@ -9,6 +9,7 @@ use super::{
     HttpTool,
     answer::{Body, HttpAnswer, Refused},
     execution::UpstreamStatus,
+    location::resolve,
     path::Path,
     template,
 };
@@ -168,9 +169,10 @@ impl HttpJob {
     }
 
     /// Takes the URL that is asked for out of a header of the answer that starts the job, as
-    /// `Location`, instead of out of the template of `status`. It has to be a path, or a URL with
-    /// the scheme, host and port of `status`. The tool that starts the job
-    /// [keeps](HttpTool::with_kept_header) the header.
+    /// `Location`, instead of out of the template of `status`. A relative one is resolved against
+    /// the URL of the request that has started the job (RFC 9110, section 10.2.2). One that has not
+    /// the scheme, host and port of `status` is an error: it would be sent the token of the tool.
+    /// The tool that starts the job [keeps](HttpTool::with_kept_header) the header.
     pub fn with_location(self, header: HeaderName) -> Self {
         self.edit(|job| job.location = Some(header))
     }
@@ -351,9 +353,10 @@ impl Inner {
         });
         let mut found: Map<_, _> = found.collect::<Result<_, _>>()?;
         if let Some(name) = &self.location {
-            let path = answer.headers.get(name).and_then(|v| v.to_str().ok());
-            let path = path.and_then(|url| path_at(url, &self.status.origin));
-            let Some(path) = path.filter(is_path) else {
+            let url = answer.headers.get(name).and_then(|v| v.to_str().ok());
+            let path = url.zip(answer.url.as_ref());
+            let path = path.and_then(|(url, base)| resolve(url, base, &self.status.origin));
+            let Some(path) = path else {
                 return Err(format!("the answer has no `{name}` on the host of the job"));
             };
             found.insert(name.as_str().to_owned(), path.into());
@@ -362,29 +365,9 @@ impl Inner {
     }
 }
 
-/// Returns what follows the origin of a URL that has this one, in letters of either case and with
-/// or without the port that its scheme has by default. A path stays.
-fn path_at<'u>(url: &'u str, origin: &str) -> Option<&'u str> {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return Some(url);
-    };
-    let (host, path) = rest.split_at(rest.find('/')?);
-    let same = |scheme: &str, host: &str| {
-        let url = format!("{scheme}://{host}").to_ascii_lowercase();
-        let port = if url.starts_with("https") {
-            ":443"
-        } else {
-            ":80"
-        };
-        url.strip_suffix(port).map(str::to_owned).unwrap_or(url)
-    };
-    let (our_scheme, our_host) = origin.split_once("://")?;
-    (same(scheme, host) == same(our_scheme, our_host)).then_some(path)
-}
-
 /// Returns whether a text behind a host is a path: `@evil.example/` would name another host.
 fn is_path(text: &&str) -> bool {
-    text.starts_with('/') && !text.starts_with("//")
+    text.starts_with('/')
 }
 
 /// A text, number or boolean as text.

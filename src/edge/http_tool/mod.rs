@@ -298,6 +298,7 @@ mod client;
 mod events;
 mod execution;
 mod job;
+mod location;
 pub(crate) mod manifest;
 mod path;
 mod service;

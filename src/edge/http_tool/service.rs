@@ -156,8 +156,10 @@ where
             span.record(names::STATUS_CODE, head.status.as_u16());
             !is_encoded(&head.headers)
         };
+        let url = (!tool.kept.is_empty()).then(|| request.uri().clone());
         let exchanged = exchange(client, request, max_bytes, &mut bytes, on_head).await?;
-        answered(tool, exchanged, &bytes, info, &own)
+        let answer = answered(tool, exchanged, &bytes, info, &own);
+        answer.map(|answer| HttpAnswer { url, ..answer })
     };
     // Polled in its place: `Instrument` would move it.
     let mut sent = pin!(sent);
@@ -191,6 +193,7 @@ fn answered(
             false => Body::Text(format!("{}{CUT}", String::from_utf8_lossy(bytes))),
         },
         headers: tool.kept(&head.headers),
+        url: None,
         elapsed,
         cooldown: hint::exhausted(&head.headers, now).filter(|_| is_success),
         retry_after: asked_delay(&head.headers, now),

@@ -66,7 +66,7 @@ pub struct HttpTool {
     own_headers: Vec<HeaderName>,
     payload: Payload,
     /// Names, each with whether a model may not read the value.
-    kept: Vec<(HeaderName, bool)>,
+    pub(super) kept: Vec<(HeaderName, bool)>,
     pub(super) max_bytes: Option<usize>,
     replay: ReplaySafety,
     bare_key: bool,

@@ -75,7 +75,7 @@ const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";
 /// | `.result_field_path`, `.error_field_path` | JSONPaths of the [result](HttpTool::with_result) of a 2xx, and of the [reason](HttpTool::with_error) of a failure in one |
 /// | `.replay_safe` | whether a call may run twice; by default the method says it, and for `async_poll` it is unknown |
 /// | `.poll_config.pending_statuses` | statuses by which a job goes on, for example `[202]`: any 2xx but 200. Without `status_field_path` any other 2xx is the result; without a URL below, a tool's own request by GET is sent again |
-/// | `.poll_config.status_url_header` | the header, for example `Location`, with the URL that is asked; it has to be on the tool's host |
+/// | `.poll_config.status_url_header` | the header, for example `Location`, with the URL that is asked; a relative one is resolved, and another host's is refused |
 /// | `.poll_config.status_url_template` | the URL that is asked, by GET with the same headers, but for those of the body and of the idempotency key. A variable that is no property of the schema (without a schema: not in the URL above) is the field of that name in the answer that has started the job; there has to be one |
 /// | `.poll_config.job_values` | names and JSONPaths of such values, where they are other fields; they go before arguments |
 /// | `.poll_config.status_field_path`, `result_field_path`, `error_field_path` | JSONPaths, with or without `$`; of the state (`$.status`), the result and the reason |
