@@ -1,6 +1,7 @@
 //! What keyed layers tell calls apart by.
 
 pub(crate) mod keys;
+mod text;
 
 use std::{fmt, sync::Arc};
 
@@ -150,8 +151,7 @@ impl Key {
     }
 
     /// Returns whether it may be made of the ids of callers, and not of names of tools alone.
-    #[cfg(feature = "shared")]
-    pub(crate) fn is_of_ids(&self) -> bool {
+    pub fn is_of_ids(&self) -> bool {
         !matches!(self, Self::Tool | Self::ToolName | Self::Server)
     }
 

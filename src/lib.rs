@@ -143,7 +143,7 @@
 //! | [`tower-toolcall-turn`](https://docs.rs/tower-toolcall-turn), a crate | a model's tool calls from the JSON of OpenAI, Anthropic, Gemini and Bedrock, and the results back |
 //! | [`axum`], [`tonic`] | a stack behind HTTP and JSON-RPC; errors as gRPC statuses. For others: [`ToolError::to_http`] |
 //! | [`settings`] | the whole stack from a file and the environment, with presets |
-//! | [`shared`] | breakers and rate limits that several processes share, over Redis for example |
+//! | [`tower-toolcall-redis`](https://docs.rs/tower-toolcall-redis), a crate | breakers and rate limits that several processes share, over Redis or a store of yours |
 //! | [`otel`], [`metrics_facade`] | OpenTelemetry and Langfuse; figures through the `metrics` crate |
 //! | [`redact`] | how secrets are found in arguments, answers and errors |
 //!
@@ -170,8 +170,6 @@
 //! | `validate` | [`validate`], [`mcp::McpOutput`] (`jsonschema`, which fetches nothing) |
 //! | `token` | [`token`]: token exchange by RFC 8693 (`base64`, `zeroize`) |
 //! | `settings` | [`settings`] (`humantime`) |
-//! | `shared` | [`shared`] over a store of yours (`futures-util`) |
-//! | `redis` | [`shared::RedisStore`]: Redis or Valkey; TLS is a feature of the crate `redis` |
 //! | `axum` | [`axum`], without its server |
 //! | `tonic` | [`tonic`], without its server and client |
 //! | `hyper` | recognises errors of `hyper` 1, of `hyper-util`'s client, and of HTTP/2 by their types: so for a leaf of your own over reqwest, too |
@@ -256,8 +254,6 @@ pub use edge::otel;
 pub use edge::router;
 #[cfg(feature = "settings")]
 pub use edge::settings;
-#[cfg(feature = "shared")]
-pub use edge::shared;
 #[cfg(any(feature = "http-tool", feature = "token"))]
 pub use edge::token;
 #[cfg(feature = "tonic")]

@@ -41,11 +41,11 @@ use tower_toolcall::{
     result::{ToolResult, ToolResultLayer},
     retry::RetryLayer,
     sanitize::SanitizeLayer,
-    shared::{MemoryStore, SharedState},
     timeout::TimeoutLayer,
     trace::TraceLayer,
     transport::TransportLayer,
 };
+use tower_toolcall_redis::{MemoryStore, SharedState};
 
 use super::{
     AT_ONCE, By, Candidate, FIVE, Group, LARGE, NEW, WAITS, bare, candidate, layered, ours, peer,

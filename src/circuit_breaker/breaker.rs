@@ -42,8 +42,7 @@ impl Breaker {
     }
 
     /// Returns what tells its key from others, in this process.
-    #[allow(dead_code, reason = "shared states ask for it")]
-    pub(crate) fn hash(&self) -> u64 {
+    pub(super) fn hash(&self) -> u64 {
         self.0.hash()
     }
 
@@ -79,7 +78,7 @@ impl Breaker {
     }
 
     /// State and counters, without the key.
-    pub(crate) fn look(&self) -> BreakerSnapshot {
+    pub(super) fn look(&self) -> BreakerSnapshot {
         let circuit = self.circuit();
         let (now, rules) = (circuit.shared.now(), circuit.shared.rules());
         let new = || Machine::new(BreakerState::Closed, rules).at(now).snapshot();
@@ -151,8 +150,9 @@ impl Breaker {
         self.adopt_later(remaining, Duration::ZERO);
     }
 
-    /// Takes over an opening whose probe is later by `jitter`, also beyond the longest period.
-    pub(crate) fn adopt_later(&self, remaining: Duration, jitter: Duration) {
+    /// Takes over an opening as [`adopt`](Self::adopt) does; its probe is later by `jitter`, also
+    /// beyond the longest period. With a random one, processes do not probe together.
+    pub fn adopt_later(&self, remaining: Duration, jitter: Duration) {
         self.emit_any(self.change(|Kept { machine, .. }| {
             let period = machine.rules.bounded(remaining).saturating_add(jitter);
             machine.adopt(period)

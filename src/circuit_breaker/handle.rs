@@ -1,12 +1,6 @@
-use std::{
-    fmt,
-    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
-};
+use std::sync::{Arc, PoisonError, atomic::Ordering::Relaxed};
 
-use tokio::{
-    sync::broadcast::{self, error::RecvError},
-    time::Instant,
-};
+use tokio::{sync::broadcast, time::Instant};
 
 use super::{
     breaker::Breaker,
@@ -17,7 +11,8 @@ use super::{
 use crate::{
     call::{CallInfo, ToolCall},
     event::transition::{BreakerState, Transition, TransitionReason},
-    kit::registry::Registry,
+    key::Key,
+    kit::{lagged::Lagged, registry::Registry},
 };
 
 /// Reads the breakers of a layer, forces them, and subscribes to them.
@@ -167,32 +162,56 @@ impl CircuitBreakerHandle {
     /// missed; no call ever waits for it.
     pub fn subscribe(&self) -> Transitions {
         let make = || broadcast::Sender::new(BACKLOG);
-        Transitions(self.shared.subscribers.get_or_init(make).subscribe())
+        let receiver = self.shared.subscribers.get_or_init(make).subscribe();
+        let key = self.circuits.key().clone();
+        Transitions { receiver, key }
     }
 }
 
-/// For a mirror between processes.
-#[cfg(feature = "shared")]
+/// # For programs that share states
+///
+/// A process tells another one the state of a breaker with the text of its key, which is the same
+/// in every process. `tower-toolcall-redis` does so.
+///
+/// ```
+/// use tower_toolcall::{ToolCall, circuit_breaker::CircuitBreakerLayer};
+///
+/// let [here, there] = [(); 2].map(|()| CircuitBreakerLayer::new().handle());
+/// let search = here.breaker(&ToolCall::new("search").with_server("docs"));
+/// let text = here.key_text(&search).unwrap();
+/// let same = there.breaker_of_text(&text).unwrap();
+/// assert_eq!((same.server(), same.tool()), (Some("docs"), Some("search")));
+/// ```
 impl CircuitBreakerHandle {
-    /// The breaker of a key by its hash, if there is one.
-    pub(crate) fn find_hash(&self, hash: u64) -> Option<Breaker> {
+    /// Returns the key that its breakers are kept by.
+    pub fn key(&self) -> &Key {
+        self.circuits.key()
+    }
+
+    /// Returns the text of a breaker's key. `None`: a name in it is longer than 256 bytes, or has
+    /// the character U+001F.
+    ///
+    /// Names of servers and tools, and texts that a function picks, stand in it as they are; of
+    /// [`Key::hashed`] the hash does.
+    pub fn key_text(&self, breaker: &Breaker) -> Option<String> {
+        let parts = (breaker.server(), breaker.tool());
+        self.key().text_of(breaker.hash(), parts)
+    }
+
+    /// Returns the breaker of a key by its [text](Self::key_text), if there is one.
+    pub fn find_text(&self, text: &str) -> Option<Breaker> {
+        let (hash, _) = self.key().read_text(text)?;
         self.circuits.find(hash).map(Breaker)
     }
 
-    /// The breaker of a key by its hash and its texts, made if there is none yet.
-    pub(crate) fn of_parts(
-        &self,
-        hash: u64,
-        parts: (Option<&str>, Option<&str>),
-    ) -> Option<Breaker> {
+    /// Returns the breaker of a key by its [text](Self::key_text), made if there is none yet. That
+    /// does not make the key [known](crate::Keys). `None`: it is no text of a key, or there is no
+    /// place for another one.
+    pub fn breaker_of_text(&self, text: &str) -> Option<Breaker> {
+        let (hash, parts) = self.key().read_text(text)?;
         let make = || Circuit::new(&self.shared, false);
         let breaker = Breaker(self.circuits.of_parts(hash, parts, make));
         (!breaker.circuit().is_overflow).then_some(breaker)
-    }
-
-    /// Returns the key that its breakers are kept by.
-    pub(crate) fn key(&self) -> &crate::key::Key {
-        self.circuits.key()
     }
 }
 
@@ -202,7 +221,10 @@ crate::text::debug_fields! {
 
 /// The transitions of a layer's breakers, from [`CircuitBreakerHandle::subscribe`].
 #[derive(Debug)]
-pub struct Transitions(broadcast::Receiver<(u64, Transition)>);
+pub struct Transitions {
+    receiver: broadcast::Receiver<(u64, Transition)>,
+    key: Key,
+}
 
 impl Transitions {
     /// The next transition; `None` when the layer, its services and its handles are gone.
@@ -220,28 +242,20 @@ impl Transitions {
         Some(next.map(|(_, transition)| transition))
     }
 
-    /// The next one, with what tells its breaker's key from others in this process.
-    pub(crate) async fn next_of_key(&mut self) -> Option<Result<(u64, Transition), Lagged>> {
-        match self.0.recv().await {
-            Ok(transition) => Some(Ok(transition)),
-            Err(RecvError::Lagged(missed)) => Some(Err(Lagged { missed })),
-            Err(RecvError::Closed) => None,
-        }
+    /// As [`next`](Self::next), with the [text](CircuitBreakerHandle::key_text) of its key.
+    ///
+    /// # Errors
+    ///
+    /// [`Lagged`], as of [`next`](Self::next).
+    ///
+    /// # Cancel safety
+    ///
+    /// A transition is not lost when the future is dropped.
+    pub async fn next_of_key(&mut self) -> Option<Result<(Option<String>, Transition), Lagged>> {
+        let next = Lagged::or_closed(self.receiver.recv().await)?;
+        Some(next.map(|(hash, transition)| {
+            let parts = (transition.server.as_deref(), transition.tool.as_deref());
+            (self.key.text_of(hash, parts), transition)
+        }))
     }
 }
-
-/// A subscriber was too slow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Lagged {
-    /// How many transitions it missed.
-    pub missed: u64,
-}
-
-impl fmt::Display for Lagged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "missed {} transitions", self.missed)
-    }
-}
-
-impl std::error::Error for Lagged {}

@@ -164,8 +164,8 @@
 //!
 //! # Observing and forcing
 //!
-//! What one process has learnt can be shared with others: `shared::SharedState` (feature `shared`),
-//! or [`Breaker::adopt`] and [`Breaker::adopt_state`] by hand.
+//! What one process has learnt can be shared with others: by the crate `tower-toolcall-redis`, or by
+//! [`Breaker::adopt`] and [`Breaker::adopt_state`] by hand.
 //!
 //! [`CircuitBreakerLayer::handle`] lists every breaker with its counters, forces, resets and
 //! disables them, uses one by hand, and subscribes to their transitions;
@@ -248,7 +248,7 @@ mod window;
 
 pub use self::{
     breaker::{Breaker, Permit},
-    handle::{CircuitBreakerHandle, Lagged, Transitions},
+    handle::{CircuitBreakerHandle, Transitions},
     layer::{CircuitBreakerBuilder, CircuitBreakerLayer},
     probe::Probe,
     rules::{MAX_PERIOD, MAX_PROBES, MAX_WINDOW_CALLS, Rates, Trip},
@@ -264,4 +264,5 @@ pub(crate) use self::{
 pub use crate::{
     event::transition::{BreakerState, Opening, Transition, TransitionReason},
     flow::Abandoned,
+    kit::lagged::Lagged,
 };

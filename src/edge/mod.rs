@@ -41,8 +41,6 @@ pub(crate) mod reqwest;
 pub mod router;
 #[cfg(feature = "settings")]
 pub mod settings;
-#[cfg(feature = "shared")]
-pub mod shared;
 #[cfg(any(feature = "http-tool", feature = "token"))]
 pub mod token;
 #[cfg(feature = "tonic")]

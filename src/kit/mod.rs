@@ -11,6 +11,7 @@ pub(crate) mod glob;
 pub(crate) mod inert;
 pub(crate) mod inner;
 pub(crate) mod keys;
+pub(crate) mod lagged;
 pub(crate) mod lane;
 pub(crate) mod limit;
 pub(crate) mod per_tool;

@@ -622,7 +622,6 @@ impl<V: Evict> Registry<V> {
     }
 }
 
-#[cfg(feature = "shared")]
 impl<V: Evict> Registry<V> {
     /// Returns the entry of a key by its hash and its texts, as another process reports it, made
     /// by `make` if it is new. That does not make the key known. It is not evicted while the entry

@@ -115,14 +115,13 @@ mod gate;
 mod handle;
 mod keyed;
 mod layer;
-#[cfg(feature = "shared")]
 mod shared;
 mod turn;
 
-#[cfg(feature = "shared")]
-pub(crate) use self::shared::OwnCooldown;
 pub use self::{
     handle::{Cooldown, RateLimitHandle},
     layer::{RateLimitBackoffBuilder, RateLimitBackoffLayer},
+    shared::{OwnCooldown, OwnCooldowns},
     turn::{RateLimitBackoff, ResponseFuture},
 };
+pub use crate::kit::lagged::Lagged;

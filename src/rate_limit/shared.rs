@@ -1,4 +1,4 @@
-//! What a mirror between processes asks of rate limits, beyond what everybody may.
+//! The cooldowns that a process knows by itself, and those of others.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -8,27 +8,41 @@ use std::{
 use tokio::sync::broadcast;
 
 use super::{gate::Own, handle::RateLimitHandle, keyed::KeyGate};
-use crate::{key::Key, kit::registry::Entry};
+use crate::{
+    key::Key,
+    kit::{lagged::Lagged, registry::Entry},
+};
 
 /// How many keys a subscriber may fall behind.
 const BACKLOG: usize = 256;
 
-/// Of which keys a process knows something new, by itself.
-pub(crate) struct Subscription(broadcast::Receiver<Arc<Entry<KeyGate>>>);
+/// The cooldowns that a process gets to know by itself, from [`RateLimitHandle::subscribe`].
+#[derive(Debug)]
+pub struct OwnCooldowns {
+    receiver: broadcast::Receiver<Arc<Entry<KeyGate>>>,
+    key: Key,
+}
 
-/// What a process knows of a key by itself.
-pub(crate) struct OwnCooldown {
-    entry: Arc<Entry<KeyGate>>,
-    /// Whether a person has ended the cooldown before.
-    pub(crate) is_cleared: bool,
+/// A cooldown that a process knows by itself: a server has asked for it here, or a handle has begun
+/// or ended it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OwnCooldown {
+    /// The text of its key, which is the same in every process: names of servers and tools, and
+    /// texts that a function picks, stand in it as they are; of [`Key::hashed`] the hash does.
+    /// `None`: a name is longer than 256 bytes, or has the character U+001F.
+    pub key: Option<String>,
+    /// Whether a handle has [ended](RateLimitHandle::clear) the cooldown before. One is told once.
+    pub is_cleared: bool,
     /// How much is left of the present one.
-    pub(crate) remaining: Option<Duration>,
-    /// Whether a limit was met; else a success has used up what the server grants.
-    pub(crate) is_met: bool,
+    pub remaining: Option<Duration>,
+    /// Whether a limit was met; else a success has used up what the server grants, or a handle has
+    /// [begun](RateLimitHandle::cool) it.
+    pub is_met: bool,
 }
 
 impl OwnCooldown {
-    fn of(entry: Arc<Entry<KeyGate>>) -> Option<Self> {
+    fn of(key: &Key, entry: &Entry<KeyGate>) -> Option<Self> {
         let gate = entry.value();
         let Own {
             until,
@@ -36,94 +50,105 @@ impl OwnCooldown {
             is_cleared,
         } = gate.with(|gate| {
             let own = gate.own;
-            // A clearing is reported once.
             gate.own.is_cleared = false;
             own
         });
         let remaining = until.and_then(|until| until.checked_sub(gate.shared.now()));
-        (is_cleared || remaining.is_some()).then_some(Self {
-            entry,
+        (is_cleared || remaining.is_some()).then(|| Self {
+            key: key.text_of(entry.hash(), (entry.server(), entry.name())),
             is_cleared,
             remaining,
             is_met,
         })
     }
-
-    /// What tells its key from others, in this process.
-    pub(crate) fn hash(&self) -> u64 {
-        self.entry.hash()
-    }
-
-    pub(crate) fn parts(&self) -> (Option<&str>, Option<&str>) {
-        (self.entry.server(), self.entry.name())
-    }
 }
 
-impl Subscription {
-    /// The next key of which something is known. `Err`: some were missed. `None`: there will be no
-    /// more.
-    pub(crate) async fn next(&mut self) -> Option<Result<OwnCooldown, ()>> {
+impl OwnCooldowns {
+    /// The next cooldown that began or ended; `None` when the layer, its services and its handles
+    /// are gone.
+    ///
+    /// # Errors
+    ///
+    /// [`Lagged`] once, if this subscriber fell behind by more than 256.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub async fn next(&mut self) -> Option<Result<OwnCooldown, Lagged>> {
         loop {
-            match self.0.recv().await {
+            match Lagged::or_closed(self.receiver.recv().await)? {
                 Ok(entry) => {
-                    if let Some(own) = OwnCooldown::of(entry) {
+                    if let Some(own) = OwnCooldown::of(&self.key, &entry) {
                         return Some(Ok(own));
                     }
                 }
-                Err(broadcast::error::RecvError::Lagged(_)) => return Some(Err(())),
-                Err(broadcast::error::RecvError::Closed) => return None,
+                Err(lagged) => return Some(Err(lagged)),
             }
         }
     }
 }
 
+/// # For programs that share cooldowns
+///
+/// A process tells others the cooldowns that it knows by itself, with the text of their keys, and
+/// takes theirs over. `tower-toolcall-redis` does so.
 impl RateLimitHandle {
-    pub(crate) fn subscribe(&self) -> Subscription {
-        let make = || broadcast::Sender::new(BACKLOG);
-        Subscription(self.shared.subscribers.get_or_init(make).subscribe())
-    }
-
-    /// What is known of all keys.
-    pub(crate) fn own_cooldowns(&self) -> Vec<OwnCooldown> {
-        let entries = self.registry.entries().into_iter();
-        entries.filter_map(OwnCooldown::of).collect()
-    }
-
-    /// What its gates are kept by.
-    pub(crate) fn key(&self) -> &Key {
+    /// Returns the key that its cooldowns are kept by.
+    pub fn key(&self) -> &Key {
         self.registry.key()
     }
 
-    /// How many processes share the limits: their returns are made together.
-    pub(crate) fn share_with(&self, processes: usize) {
+    /// A stream of the cooldowns that this process knows by itself, from now on. A limit that is
+    /// known by text alone is none of them.
+    pub fn subscribe(&self) -> OwnCooldowns {
+        let make = || broadcast::Sender::new(BACKLOG);
+        OwnCooldowns {
+            receiver: self.shared.subscribers.get_or_init(make).subscribe(),
+            key: self.key().clone(),
+        }
+    }
+
+    /// The cooldowns that this process knows by itself, of all keys.
+    pub fn own_cooldowns(&self) -> Vec<OwnCooldown> {
+        let entries = self.registry.entries();
+        let own = |entry: &Arc<_>| OwnCooldown::of(self.key(), entry);
+        entries.iter().filter_map(own).collect()
+    }
+
+    /// Sets how many processes share the limits: after a cooldown they return together as slowly as
+    /// one would. Default: 1.
+    pub fn share_with(&self, processes: usize) {
         let processes = u32::try_from(processes).unwrap_or(u32::MAX);
         self.shared.processes.store(processes, Relaxed);
     }
 
-    /// Another process has met a limit, or used up what the server grants, which holds for what
-    /// remains; or a person has ended the cooldown there. False: there is no place for the key.
-    pub(crate) fn adopt(
-        &self,
-        hash: u64,
-        parts: (Option<&str>, Option<&str>),
-        cooldown: Option<(Duration, bool)>,
-    ) -> bool {
-        let Some((remaining, is_met)) = cooldown else {
-            if let Some(entry) = self.registry.find(hash) {
-                entry.value().clear(false);
-            }
-            return true;
+    /// Takes over a cooldown of another process by the [text](OwnCooldown::key) of its key, for at
+    /// most the longest that this layer shares. `is_met`: a limit was met there.
+    ///
+    /// Returns `false` if that is no text of a key, or there is no place for another one.
+    pub fn adopt(&self, key: &str, remaining: Duration, is_met: bool) -> bool {
+        let Some((hash, parts)) = self.key().read_text(key) else {
+            return false;
         };
         let remaining = remaining.min(self.shared.settings.max_cooldown());
-        let make = || KeyGate::new(&self.shared);
         if remaining.is_zero() {
             return true;
         }
+        let make = || KeyGate::new(&self.shared);
         let entry = self.registry.of_parts(hash, parts, make);
         // The calls of another process are of the same return.
         let round = || entry.value().with(|gate| gate.round());
         let met = is_met.then(round);
         self.shared.begin(&entry, met, remaining, false);
         !entry.value().is_overflow
+    }
+
+    /// Ends the cooldown of a key by its [text](OwnCooldown::key), which another process has
+    /// [ended](Self::clear).
+    pub fn adopt_end(&self, key: &str) {
+        let found = self.key().read_text(key);
+        if let Some(entry) = found.and_then(|(hash, _)| self.registry.find(hash)) {
+            entry.value().clear(false);
+        }
     }
 }

@@ -814,6 +814,30 @@ async fn a_limit_per_principal_holds_back_no_other_user() {
     }
 }
 
+/// C8: a program that shares cooldowns gets them with the text of their keys, and gives them to
+/// another process by it.
+#[tokio::test(start_paused = true)]
+async fn a_cooldown_is_taken_over_by_the_text_of_its_key() {
+    let [here, there] = [(); 2].map(|()| RateLimitBackoffLayer::new().handle());
+    let mut heard = here.subscribe();
+    here.cool(&call(), secs(60));
+    let own = heard.next().await.unwrap().unwrap();
+    assert_eq!(
+        (own.remaining, own.is_met, own.is_cleared),
+        (Some(secs(60)), false, false)
+    );
+    assert_eq!(here.own_cooldowns(), [own.clone()]);
+    let key = own.key.unwrap();
+    assert!(there.adopt(&key, secs(60), true));
+    assert_eq!(there.remaining(&call()), Some(secs(60)));
+    assert!(there.own_cooldowns().is_empty());
+    there.adopt_end(&key);
+    assert_eq!(there.remaining(&call()), None);
+    assert!(!there.adopt("#0000000000000007", secs(60), true));
+    here.clear(&call());
+    assert!(heard.next().await.unwrap().unwrap().is_cleared);
+}
+
 /// A call whose cooldown was extended asks again when its old turn comes, also if its service is
 /// not ready: it is refused then if the new turn is too late.
 #[tokio::test(start_paused = true)]

@@ -41,7 +41,7 @@ fn is_free(name: &str) -> bool {
         "TOOLCALL_TOKEN_ENDPOINT" => !cfg!(feature = "token"),
         // A word.
         "TOOLCALL_SHARED_NAMESPACE" | "TOOLCALL_CACHE_TOOLS" => true,
-        "TOOLCALL_SHARED_URL" => !cfg!(feature = "redis"),
+        "TOOLCALL_SHARED_URL" => true,
         _ => false,
     };
     name.ends_with("E_KEYS") || name.ends_with("S_KEYS") || words.contains(&name) || unread

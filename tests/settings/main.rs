@@ -15,8 +15,7 @@ mod names;
 mod own;
 mod presets;
 mod results;
-#[cfg(feature = "redis")]
-mod shared;
+mod server_url;
 mod stack;
 mod switches;
 mod texts;

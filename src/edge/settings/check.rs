@@ -146,8 +146,6 @@ fn layers(s: &Settings, all: &mut Errors) {
         s.once_layer().map(drop),
         s.cache_layer().map(drop),
         s.check_token(),
-        #[cfg(feature = "redis")]
-        s.mirror().map(drop),
         refuse_if(
             s.fit.max_chars < 1_000,
             "fit.max_chars",

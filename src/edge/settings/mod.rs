@@ -280,7 +280,7 @@ mod names;
 mod preset;
 mod retry;
 mod sections;
-mod shared;
+mod server_url;
 mod stack;
 mod text;
 mod token;
@@ -295,7 +295,7 @@ pub use self::{
     key::{KeyBy, ProbeBy},
     preset::Preset,
     sections::*,
-    shared::ServerUrl,
+    server_url::ServerUrl,
     stack::{Below, Own, Place, Stack, StackBuilder, StackLayer},
     token::TokenAuth,
     tools::ToolSettings,

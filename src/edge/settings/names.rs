@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{VARIABLES, Variable};
+use super::{Settings, VARIABLES, Variable};
 use crate::config::ConfigError;
 
 /// Names the setting of a layer by its key in a section.
@@ -13,6 +13,27 @@ pub(super) fn in_section(section: &'static str) -> impl Fn(ConfigError) -> Confi
     move |error| {
         let key = format!("{section}.{}", error.field());
         error.with_field(key)
+    }
+}
+
+impl Settings {
+    /// Names the setting of an error as its operator knows it: by its variable if it came from one,
+    /// else by its key in this section. For crates that read a section of these settings, such as
+    /// `tower-toolcall-redis`.
+    ///
+    /// ```
+    /// use tower_toolcall::{ConfigError, settings::Settings};
+    ///
+    /// # fn main() -> Result<(), tower_toolcall::BoxError> {
+    /// let settings = Settings::default().with_env_from([("TOOLCALL_SHARED_GRACE", "9s")])?;
+    /// let named = |error| settings.name_error("shared", error);
+    /// assert_eq!(named(ConfigError::new("grace", "too long")).field(), "TOOLCALL_SHARED_GRACE");
+    /// assert_eq!(named(ConfigError::new("url", "unknown host")).field(), "shared.url");
+    /// # Ok(()) }
+    /// ```
+    pub fn name_error(&self, section: &str, error: ConfigError) -> ConfigError {
+        let key = format!("{section}.{}", error.field());
+        self.origin.rename(error.with_field(key))
     }
 }
 

@@ -14,8 +14,8 @@ use tokio::{net::TcpStream, task::JoinHandle, time::sleep};
 use tower_toolcall::{
     ToolCall,
     circuit_breaker::{BreakerState, CircuitBreakerHandle, CircuitBreakerLayer},
-    shared::{RedisStore, SharedHandle, SharedState},
 };
+use tower_toolcall_redis::{RedisStore, SharedHandle, SharedState};
 
 /// The test in a process that trusts the certificate; its value is the server's URL.
 const TRUSTING: &str = "REDIS_TLS_URL";

@@ -105,3 +105,23 @@ async fn a_probe_is_stale_once_an_opening_is_adopted() {
     let seen = rig.breaker().snapshot();
     assert_eq!((seen.state, seen.stale_total), (Open, 1));
 }
+
+/// C8: a program that shares states finds a breaker by the text of its key, and makes none for
+/// other texts.
+#[tokio::test(start_paused = true)]
+async fn a_breaker_is_found_by_the_text_of_its_key() {
+    let (rig, other) = (default_rig(), default_rig());
+    let mut heard = rig.handle.subscribe();
+    rig.fails(5).await;
+    let (text, opened) = heard.next_of_key().await.unwrap().unwrap();
+    let text = text.unwrap();
+    assert_eq!(rig.handle.key_text(&rig.breaker()), Some(text.clone()));
+    assert_eq!(rig.handle.find_text(&text).unwrap().state(), opened.to);
+    assert!(other.handle.find_text(&text).is_none());
+    other.handle.breaker_of_text(&text).unwrap().adopt(secs(20));
+    assert!(other.ask(ok()).await.is_err());
+    for text in ["", "search", "#0000000000000007", &format!("{text}\u{1f}")] {
+        assert!(other.handle.breaker_of_text(text).is_none(), "{text:?}");
+    }
+    assert_eq!(other.handle.len(), 1);
+}

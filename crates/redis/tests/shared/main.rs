@@ -5,6 +5,8 @@ mod fleet;
 mod limits;
 mod operators;
 mod schedules;
+#[cfg(feature = "settings")]
+mod settings;
 mod store;
 
 use std::time::Duration;
@@ -14,8 +16,8 @@ use tower_toolcall::{
     ErrorKind, ToolCall, ToolError,
     circuit_breaker::{Breaker, BreakerState, CircuitBreakerHandle, CircuitBreakerLayer},
     rate_limit::{RateLimitBackoffLayer, RateLimitHandle},
-    shared::{SharedHandle, SharedState},
 };
+use tower_toolcall_redis::{SharedHandle, SharedState};
 
 use store::Link;
 

@@ -9,12 +9,13 @@ use tokio::{
 };
 use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 use tower_toolcall::{AnyError, BoxError, ErrorKind, ToolCall, ToolError, settings::Settings};
+use tower_toolcall_redis::SharedState;
 
 pub(crate) async fn run(tool: &str) -> Result<(), BoxError> {
     let settings = Settings::from_env()?;
     let stack = settings.stack().build()?;
     // The whole of it: nothing else is spawned, and no call waits for it.
-    if let Some(shared) = settings.shared(&stack)? {
+    if let Some(shared) = SharedState::from_settings(&settings, &stack)? {
         let handle = shared.handle();
         tokio::spawn(shared.run());
         let all = env::var("FLEET_PROCESSES")?.parse::<usize>()?;

@@ -2,14 +2,19 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use tokio::{sync::watch, time::Instant};
 
-use super::store::{Entry, Exchange, MAX_ENTRIES, MAX_STEP, News, Record, Store};
-use crate::{error::AnyError, kit::backoff::Random};
+use tower_toolcall::AnyError;
+
+use super::{
+    random::random,
+    store::{Entry, Exchange, MAX_ENTRIES, MAX_STEP, News, Record, Store},
+};
 
 /// The most registers that it keeps.
 const MAX_KEPT: usize = 100_000;
@@ -99,7 +104,7 @@ impl MemoryStore {
     pub fn new() -> Self {
         let (written, heard) = watch::channel(());
         let registers = Registers {
-            id: format!("{:016x}", Random::default().next()),
+            id: format!("{:016x}", random()),
             seq: 0,
             kept: HashMap::new(),
             peers: HashMap::new(),
@@ -118,7 +123,11 @@ impl Default for MemoryStore {
     }
 }
 
-crate::text::opaque_debug!({} MemoryStore);
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
+    }
+}
 
 impl Store for MemoryStore {
     async fn exchange(&mut self, exchange: Exchange<'_>) -> Result<News, AnyError> {

@@ -20,7 +20,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the first server in the directories of `path`, which is as `PATH`. `None`: there is none.
+    /// Starts the first server in the directories of `path`, which is as `PATH`. `None`: there is
+    /// none.
     pub(crate) async fn start(path: &OsStr) -> Result<Option<Self>, BoxError> {
         let mut dirs: Vec<_> = env::split_paths(path).collect();
         // Where the tests keep theirs.
@@ -33,7 +34,8 @@ impl Server {
         let dir = env::temp_dir().join(format!("fleet-{}", std::process::id()));
         fs::create_dir_all(&dir)?;
         let mut server = Self {
-            // By its own name, also where that is a link: Debian's `redis-server` is a link to a program that looks at its name.
+            // By its own name, also where that is a link: Debian's `redis-server` is a link to a
+            // program that looks at its name.
             program: std::path::absolute(program)?,
             dir,
             process: None,

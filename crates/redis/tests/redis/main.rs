@@ -17,8 +17,8 @@ use tokio::{
 use tower_toolcall::{
     ToolCall,
     circuit_breaker::{Breaker, BreakerState, CircuitBreakerHandle, CircuitBreakerLayer},
-    shared::{RedisStore, SharedHandle, SharedState},
 };
+use tower_toolcall_redis::{RedisStore, SharedHandle, SharedState};
 
 use BreakerState::{Closed, ForcedOpen, Open};
 use server::Server;
@@ -195,7 +195,7 @@ async fn namespaces_know_nothing_of_each_other() {
 #[tokio::test]
 async fn a_user_that_may_do_what_the_docs_say_is_enough() {
     let server = Server::redis().await;
-    let docs = include_str!("../../src/edge/shared/redis.rs");
+    let docs = include_str!("../../src/server.rs");
     let (_, rule) = docs.split_once("/// ACL SETUSER ").unwrap();
     let (rule, _) = rule.split_once("/// ```").unwrap();
     let rule = rule.replace("///", "").replace("PASSWORD", "s3cr3t");

@@ -7,24 +7,24 @@ use futures_util::{
     future::{Either, pending, select},
 };
 use tokio::time::{Instant, sleep_until, timeout};
+use tower_toolcall::{
+    ErrorKind, ToolError,
+    circuit_breaker::{Breaker, BreakerState, Transition, TransitionReason},
+    event::{TARGET, names},
+    rate_limit::OwnCooldown,
+};
+use tracing::Level;
 
 use super::{
     SharedState,
     handle::Status,
     layers::{All, Layers, Learnt, State as Of},
+    random::{part, random},
     register::{Change, Hand, Heard, MAX_KEYS, Registers, SLACK, State},
     store::{Entry, Exchange, MAX_ENTRIES, News, Record, Store},
 };
-use crate::{
-    circuit_breaker::Breaker,
-    error::{ErrorKind, ToolError},
-    event::{
-        event,
-        transition::{BreakerState, Transition, TransitionReason},
-    },
-    kit::backoff::{Random, part},
-    rate_limit::OwnCooldown,
-};
+
+const STORE: &str = names::event::STORE;
 
 /// How long an exchange may take.
 const EXCHANGE: Duration = Duration::from_secs(1);
@@ -44,7 +44,6 @@ pub(super) struct Mirror<S> {
     grace: Duration,
     resync: Duration,
     status: Arc<Status>,
-    random: Random,
     origin: Instant,
     me: String,
     /// The store, and the number up to which it was read.
@@ -63,15 +62,13 @@ impl<S: Store> Mirror<S> {
             resync,
             status,
         } = shared;
-        let random = Random::default();
-        let me = random.next();
+        let me = random();
         Self {
             store,
             layers: Layers(layers),
             grace,
             resync,
             status,
-            random,
             origin: Instant::now(),
             me: format!("{me:016x}"),
             read: (String::new(), 0),
@@ -135,7 +132,7 @@ impl<S: Store> Mirror<S> {
 
     fn learn(&mut self, (layer, learnt): (usize, Learnt)) {
         match learnt {
-            Learnt::Turned(hash, transition) => self.turned(layer, hash, &transition),
+            Learnt::Turned(text, transition) => self.turned(layer, text, &transition),
             Learnt::Cooled(own) => self.cooled(layer, &own),
             Learnt::Missed => self.look_at_all(layer),
         }
@@ -143,7 +140,7 @@ impl<S: Store> Mirror<S> {
 
     /// This process has met a limit, or a person has ended a cooldown.
     fn cooled(&mut self, layer: usize, own: &OwnCooldown) {
-        let Some(key) = self.layers.key(layer, own.hash(), own.parts()) else {
+        let Some(key) = self.layers.key(layer, own.key.as_deref()) else {
             return;
         };
         if own.is_cleared {
@@ -159,19 +156,17 @@ impl<S: Store> Mirror<S> {
     }
 
     /// A breaker of this process has changed its state.
-    fn turned(&mut self, layer: usize, hash: u64, t: &Transition) {
-        let parts = (t.server.as_deref(), t.tool.as_deref());
-        let Some(key) = self.layers.key(layer, hash, parts) else {
+    fn turned(&mut self, layer: usize, text: Option<String>, t: &Transition) {
+        let Some(text) = text else { return };
+        let Some(key) = self.layers.key(layer, Some(&text)) else {
             return;
         };
         let change = match (t.reason, t.to) {
             (TransitionReason::Shared, _) | (_, BreakerState::HalfOpen) => return,
             (TransitionReason::Forced, state) => {
                 // Of two changes in the same moment the later one may be told first.
-                let seen = self
-                    .layers
-                    .breaker(layer, hash)
-                    .map(|breaker| breaker.look());
+                let breaker = self.layers.breaker(layer, &text);
+                let seen = breaker.map(|breaker| breaker.snapshot());
                 let seen = seen.filter(|seen| seen.reason == Some(TransitionReason::Forced));
                 Change::Hand(by_hand(seen.map_or(state, |seen| seen.state)))
             }
@@ -186,7 +181,11 @@ impl<S: Store> Mirror<S> {
         match &self.layers.0[layer].state {
             Of::Breakers(handle) => {
                 let all = handle.breakers();
-                all.iter().for_each(|breaker| self.look_at(layer, breaker));
+                let text = |breaker: &Breaker| handle.key_text(breaker);
+                let all: Vec<_> = all.iter().map(|breaker| (text(breaker), breaker)).collect();
+                for (text, breaker) in all {
+                    self.look_at(layer, text.as_deref(), breaker);
+                }
             }
             Of::Gates(handle) => {
                 let all = handle.own_cooldowns();
@@ -195,10 +194,9 @@ impl<S: Store> Mirror<S> {
         }
     }
 
-    fn look_at(&mut self, layer: usize, breaker: &Breaker) {
-        let seen = breaker.look();
-        let parts = (breaker.server(), breaker.tool());
-        let Some(key) = self.layers.key(layer, breaker.hash(), parts) else {
+    fn look_at(&mut self, layer: usize, text: Option<&str>, breaker: &Breaker) {
+        let seen = breaker.snapshot();
+        let Some(key) = self.layers.key(layer, text) else {
             return;
         };
         let (mut hand, mut known) = self.registers.see(&key, self.now());
@@ -254,7 +252,9 @@ impl<S: Store> Mirror<S> {
                 }
             };
             if self.status.lock().is_up.replace(true) != Some(true) {
-                event!(INFO STORE, TO = "up");
+                tracing::event!(
+                    name: STORE, target: TARGET, Level::INFO, { names::field::TO } = "up", "{}", STORE
+                );
             }
             // What a person did meanwhile comes after what the store tells.
             self.learn_all(learnt);
@@ -275,7 +275,7 @@ impl<S: Store> Mirror<S> {
                     return false;
                 };
                 !layers.with_breaker(key, true, |breaker| {
-                    if breaker.look().reason != Some(TransitionReason::Forced) {
+                    if breaker.snapshot().reason != Some(TransitionReason::Forced) {
                         breaker.adopt_state(state);
                     }
                 })
@@ -308,7 +308,10 @@ impl<S: Store> Mirror<S> {
         let is_news = status.is_up.replace(false) != Some(false);
         drop(status);
         if is_news {
-            event!(WARN STORE, TO = "down", ERROR = error.message());
+            tracing::event!(
+                name: STORE, target: TARGET, Level::WARN,
+                { names::field::TO } = "down", { names::field::ERROR } = error.message(), "{}", STORE
+            );
         }
     }
 
@@ -371,7 +374,7 @@ impl<S: Store> Mirror<S> {
     /// Takes over a state. False: there is no place for the key.
     fn take_state(&mut self, key: &str, state: State, left: Duration) -> bool {
         // At random, so that processes do not probe together.
-        let jitter = part(self.grace, self.random.next());
+        let jitter = part(self.grace, random());
         let layers = &self.layers;
         match state {
             State::Open => {

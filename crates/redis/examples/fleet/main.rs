@@ -1,12 +1,13 @@
-//! Four processes call a dead tool: how often it is called, with and without a mirror of their circuit breakers over Redis, and
-//! what becomes of their calls when Redis is killed.
+//! Four processes call a dead tool: how often it is called, with and without a mirror of their
+//! circuit breakers over Redis, and what becomes of their calls when Redis is killed.
 //!
 //! ```text
-//! cargo run --features full --example fleet
+//! cargo run -p tower-toolcall-redis --features settings --example fleet
 //! ```
 //!
-//! It starts a Redis or Valkey server of its own, if there is one on this machine (`apt-get install redis-server`, or `tests/run --no-run`), and
-//! ends it. `FLEET_PROCESSES` is how many processes there are, `FLEET_SECS` how long each part takes.
+//! It starts a Redis or Valkey server of its own, if there is one on this machine
+//! (`apt-get install redis-server`, or `tests/run --no-run`), and ends it. `FLEET_PROCESSES` is how
+//! many processes there are, `FLEET_SECS` how long each part takes.
 
 mod store;
 mod worker;

@@ -4,10 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tower_toolcall::{
-    AnyError,
-    shared::{Exchange, MemoryStore, News, Store},
-};
+use tower_toolcall::AnyError;
+use tower_toolcall_redis::{Exchange, MemoryStore, News, Store};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {

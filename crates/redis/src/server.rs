@@ -1,6 +1,6 @@
 //! A store on a Redis or Valkey server.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use redis::{
     AsyncConnectionConfig, Client, IntoConnectionInfo as _, ProtocolVersion, PushInfo, RedisError,
@@ -8,11 +8,12 @@ use redis::{
 };
 use tokio::sync::Notify;
 
-use super::store::{Exchange, MAX_ENTRIES, MAX_STEP, News, Record, Store};
-use crate::{
-    config::{ConfigError, refuse_if},
-    error::AnyError,
-    kit::backoff::Random,
+use tower_toolcall::{AnyError, ConfigError};
+
+use super::{
+    random::random,
+    refuse_if,
+    store::{Exchange, MAX_ENTRIES, MAX_STEP, News, Record, Store},
 };
 
 /// How long a connection, and an answer, may take.
@@ -30,10 +31,8 @@ const MAX_LASTS: Duration = Duration::from_secs(366 * 24 * 3600);
 /// A [`Store`] on a Redis server, 6.2 or newer, or a Valkey server.
 ///
 /// ```no_run
-/// use tower_toolcall::{
-///     circuit_breaker::CircuitBreakerLayer,
-///     shared::{RedisStore, SharedState},
-/// };
+/// use tower_toolcall::circuit_breaker::CircuitBreakerLayer;
+/// use tower_toolcall_redis::{RedisStore, SharedState};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_toolcall::AnyError> {
 /// let breaker = CircuitBreakerLayer::new();
@@ -66,7 +65,6 @@ pub struct RedisStore {
     script: Script,
     keys: Keys,
     changed: Arc<Notify>,
-    random: Random,
     connection: Option<MultiplexedConnection>,
 }
 
@@ -127,7 +125,6 @@ impl RedisStore {
             script: Script::new(include_str!("exchange.lua")),
             keys: Keys::new("default"),
             changed,
-            random: Random::default(),
             connection: None,
         })
     }
@@ -166,7 +163,7 @@ impl RedisStore {
             // Kept if the exchange is given up: the answer to it is not read.
             None => self.connection.insert(self.connect().await?).clone(),
         };
-        let fresh_id = format!("{:016x}", self.random.next());
+        let fresh_id = format!("{:016x}", random());
         let mut script = self.script.prepare_invoke();
         self.keys.data.iter().for_each(|key| _ = script.key(key));
         script
@@ -235,7 +232,11 @@ impl Store for RedisStore {
     }
 }
 
-crate::text::debug_fields! {
-    /// Without the URL, which may have a password.
-    {} |this| RedisStore { namespace: this.keys.namespace, .. }
+/// Without the URL, which may have a password.
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("namespace", &self.keys.namespace)
+            .finish_non_exhaustive()
+    }
 }

@@ -12,11 +12,8 @@ use std::{
 };
 
 use tokio::time::sleep;
-use tower_toolcall::{
-    AnyError,
-    circuit_breaker::CircuitBreakerLayer,
-    shared::{Exchange, MemoryStore, News, SharedState, Store},
-};
+use tower_toolcall::{AnyError, circuit_breaker::CircuitBreakerLayer};
+use tower_toolcall_redis::{Exchange, MemoryStore, News, SharedState, Store};
 
 /// What a subscriber has written.
 #[derive(Clone, Default)]

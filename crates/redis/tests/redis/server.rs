@@ -15,7 +15,7 @@ use tokio::time::sleep;
 pub(crate) fn program(kind: &str) -> Option<PathBuf> {
     let name = format!("{kind}-server");
     let installed = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("target")
+        .join("../../target")
         .join(kind);
     let path = env::var_os("PATH").unwrap_or_default();
     let mut files = iter::once(installed).chain(env::split_paths(&path));

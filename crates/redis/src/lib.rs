@@ -9,12 +9,12 @@
 //!
 //! ```
 //! use tower_toolcall::{
-//!     circuit_breaker::CircuitBreakerLayer,
-//!     rate_limit::RateLimitBackoffLayer,
-//!     shared::{MemoryStore, SharedState},
+//!     circuit_breaker::CircuitBreakerLayer, rate_limit::RateLimitBackoffLayer,
 //! };
+//! use tower_toolcall_redis::{MemoryStore, SharedState};
 //!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_toolcall::BoxError> {
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), tower_toolcall::BoxError> {
 //! let breaker = CircuitBreakerLayer::new();
 //! let rate_limit = RateLimitBackoffLayer::new();
 //! let shared = SharedState::new(MemoryStore::new())
@@ -27,8 +27,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Over a Redis or Valkey server it is the same with a `RedisStore` (feature `redis`); any other
-//! store is a [`Store`] of your own.
+//! Over a Redis or Valkey server it is the same with a [`RedisStore`]; any other store is a
+//! [`Store`] of your own. [`SharedState::from_settings`] makes it of settings (feature `settings`).
 //!
 //! # What is shared
 //!
@@ -41,10 +41,10 @@
 //! |---|---|
 //! | a breaker opens, or its probe fails | theirs open for what is left of the period |
 //! | its probes succeed | theirs close if they are open, unless one has failed since |
-//! | a handle [forces](crate::circuit_breaker::Breaker::force_open) or resets it, and that changes its state | theirs are forced or reset |
-//! | a rate limit is met, by a status or a tool service's own report, or [begun](crate::rate_limit::RateLimitHandle::cool) by hand | their calls of that key wait as long |
+//! | a handle [forces](tower_toolcall::circuit_breaker::Breaker::force_open) or resets it, and that changes its state | theirs are forced or reset |
+//! | a rate limit is met, by a status or a tool service's own report, or [begun](tower_toolcall::rate_limit::RateLimitHandle::cool) by hand | their calls of that key wait as long |
 //! | a rate limit is known by text alone | nothing |
-//! | a cooldown is [ended](crate::rate_limit::RateLimitHandle::clear) by hand | theirs end |
+//! | a cooldown is [ended](tower_toolcall::rate_limit::RateLimitHandle::clear) by hand | theirs end |
 //! | a cooldown is over | all return together as slowly as one would: each has one turn of so many |
 //! | anything else: results, windows, refusals | nothing |
 //!
@@ -74,7 +74,7 @@
 //!   next opening.
 //! - A process that was away from the store for a week does not hear of resets before.
 //! - Breakers that a program makes disabled, as after
-//!   [`disable_all`](crate::circuit_breaker::CircuitBreakerHandle::disable_all), are told if they
+//!   [`disable_all`](tower_toolcall::circuit_breaker::CircuitBreakerHandle::disable_all), are told if they
 //!   were there already.
 //! - A store that loses its content costs nothing that is known here: processes tell again what
 //!   they know and what still holds.
@@ -83,21 +83,26 @@
 //!   unless they are [said to be public](SharedState::public_breakers). Keys of the ids of callers
 //!   are refused.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod handle;
 mod key;
 mod layers;
 mod memory;
 mod mirror;
-#[cfg(feature = "redis")]
-mod redis;
+mod random;
 mod register;
+mod server;
+#[cfg(feature = "settings")]
+mod settings;
 mod store;
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-#[cfg(feature = "redis")]
-#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-pub use self::redis::RedisStore;
+use tower_toolcall::{
+    ConfigError, Key, circuit_breaker::CircuitBreakerHandle, rate_limit::RateLimitHandle,
+};
+
 use self::{
     handle::Status,
     layers::{Layer, State},
@@ -106,15 +111,10 @@ use self::{
 pub use self::{
     handle::{SharedHandle, SharedSnapshot},
     memory::MemoryStore,
+    server::RedisStore,
     store::{
         Entry, Exchange, MAX_ENTRIES, MAX_KEY_BYTES, MAX_STEP, MAX_VALUE_BYTES, News, Record, Store,
     },
-};
-use crate::{
-    circuit_breaker::CircuitBreakerHandle,
-    config::{ConfigError, refuse_if},
-    key::Key,
-    rate_limit::RateLimitHandle,
 };
 
 /// The longest name of a layer, in bytes.
@@ -268,11 +268,21 @@ impl<S: Store> SharedState<S> {
     }
 }
 
-crate::text::debug_fields! {
-    {S} |this| SharedState<S> {
-        layers: this.layers.iter().map(|layer| &layer.name).collect::<Vec<_>>(),
-        grace: this.grace,
-        resync: this.resync,
-        ..
+impl<S> fmt::Debug for SharedState<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let layers: Vec<_> = self.layers.iter().map(|layer| &layer.name).collect();
+        f.debug_struct("SharedState")
+            .field("layers", &layers)
+            .field("grace", &self.grace)
+            .field("resync", &self.resync)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The error of the setting `field`, if it is bad.
+fn refuse_if(is_bad: bool, field: &'static str, reason: &'static str) -> Result<(), ConfigError> {
+    match is_bad {
+        true => Err(ConfigError::new(field, reason)),
+        false => Ok(()),
     }
 }

@@ -10,8 +10,12 @@ use std::{
     time::Duration,
 };
 
-use super::store::{Entry, MAX_ENTRIES, MAX_KEY_BYTES, MAX_STEP, MAX_VALUE_BYTES, Record};
-use crate::{event::transition::BreakerState, kit::backoff::part};
+use tower_toolcall::circuit_breaker::BreakerState;
+
+use super::{
+    random::part,
+    store::{Entry, MAX_ENTRIES, MAX_KEY_BYTES, MAX_STEP, MAX_VALUE_BYTES, Record},
+};
 
 /// The most keys of each kind that are known here.
 pub(super) const MAX_KEYS: usize = 10_000;

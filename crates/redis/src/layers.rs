@@ -7,13 +7,13 @@ use futures_util::{
     stream::{self, BoxStream, SelectAll},
 };
 
-use super::key::{Parts, decode, encode};
-use crate::{
-    circuit_breaker::{Breaker, CircuitBreakerHandle},
-    event::transition::Transition,
-    key::Key,
+use tower_toolcall::{
+    Key,
+    circuit_breaker::{Breaker, CircuitBreakerHandle, Transition},
     rate_limit::{OwnCooldown, RateLimitHandle},
 };
+
+use super::key::{decode, encode};
 
 /// The state of a layer, under the name that it has in all processes.
 pub(super) struct Layer {
@@ -37,7 +37,8 @@ impl State {
 
 /// News of a layer of this process.
 pub(super) enum Learnt {
-    Turned(u64, Transition),
+    /// A breaker, by the text of its key.
+    Turned(Option<String>, Transition),
     Cooled(OwnCooldown),
     /// There was more than could be kept.
     Missed,
@@ -55,7 +56,7 @@ impl Layers {
             State::Breakers(handle) => {
                 stream::unfold(handle.subscribe(), move |mut all| async move {
                     let next = all.next_of_key().await?;
-                    let learnt = next.map_or(Learnt::Missed, |(hash, t)| Learnt::Turned(hash, t));
+                    let learnt = next.map_or(Learnt::Missed, |(key, t)| Learnt::Turned(key, t));
                     Some(((n, learnt), all))
                 })
                 .boxed()
@@ -70,20 +71,14 @@ impl Layers {
     }
 
     /// A layer's key, as all processes read it.
-    pub(super) fn key(
-        &self,
-        layer: usize,
-        hash: u64,
-        parts: (Option<&str>, Option<&str>),
-    ) -> Option<String> {
-        let Layer { name, state } = &self.0[layer];
-        encode(name, hash, parts, matches!(state.key(), Key::Hashed(_)))
+    pub(super) fn key(&self, layer: usize, text: Option<&str>) -> Option<String> {
+        encode(&self.0[layer].name, text?)
     }
 
-    /// The breaker of a key by its hash, if there is one.
-    pub(super) fn breaker(&self, layer: usize, hash: u64) -> Option<Breaker> {
+    /// The breaker of a key, if there is one.
+    pub(super) fn breaker(&self, layer: usize, text: &str) -> Option<Breaker> {
         match &self.0[layer].state {
-            State::Breakers(handle) => handle.find_hash(hash),
+            State::Breakers(handle) => handle.find_text(text),
             State::Gates(_) => None,
         }
     }
@@ -91,12 +86,12 @@ impl Layers {
     /// `makes`: also if there is no breaker of this key yet. False: no layer with breakers has this
     /// name, or the key has no place.
     pub(super) fn with_breaker(&self, key: &str, makes: bool, work: impl Fn(&Breaker)) -> bool {
-        let Some((State::Breakers(handle), hash, parts)) = self.find(key) else {
+        let Some((State::Breakers(handle), text)) = self.find(key) else {
             return false;
         };
         let breaker = match makes {
-            true => handle.of_parts(hash, parts),
-            false => handle.find_hash(hash),
+            true => handle.breaker_of_text(text),
+            false => handle.find_text(text),
         };
         breaker.iter().for_each(work);
         breaker.is_some() || !makes
@@ -105,16 +100,22 @@ impl Layers {
     /// Gives a gate the rest of a cooldown, and tells it if a limit was met. `None`: a person has
     /// ended it.
     pub(super) fn with_gate(&self, key: &str, cooldown: Option<(Duration, bool)>) -> bool {
-        match self.find(key) {
-            Some((State::Gates(handle), hash, parts)) => handle.adopt(hash, parts, cooldown),
+        match (self.find(key), cooldown) {
+            (Some((State::Gates(handle), text)), Some((remaining, is_met))) => {
+                handle.adopt(text, remaining, is_met)
+            }
+            (Some((State::Gates(handle), text)), None) => {
+                handle.adopt_end(text);
+                true
+            }
             _ => false,
         }
     }
 
-    pub(super) fn find<'k>(&self, key: &'k str) -> Option<(&State, u64, Parts<'k>)> {
-        let (name, hash, parts) = decode(key)?;
+    pub(super) fn find<'k>(&self, key: &'k str) -> Option<(&State, &'k str)> {
+        let (name, text) = decode(key)?;
         let layer = self.0.iter().find(|layer| layer.name == name)?;
-        Some((&layer.state, hash, parts))
+        Some((&layer.state, text))
     }
 
     /// The rate limits are those of so many processes.

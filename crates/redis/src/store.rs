@@ -2,7 +2,7 @@
 
 use std::{future::Future, time::Duration};
 
-use crate::error::AnyError;
+use tower_toolcall::AnyError;
 
 /// The most entries of one [`Exchange`], and the most [records](News::records) of one answer.
 pub const MAX_ENTRIES: usize = 256;

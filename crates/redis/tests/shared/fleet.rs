@@ -5,8 +5,8 @@ use tower_toolcall::{
     Key,
     circuit_breaker::{BreakerState, CircuitBreakerLayer},
     rate_limit::RateLimitBackoffLayer,
-    shared::{MemoryStore, SharedState},
 };
+use tower_toolcall_redis::{MemoryStore, SharedState};
 
 use BreakerState::{Closed, Disabled, ForcedOpen, Open};
 

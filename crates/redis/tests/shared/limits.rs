@@ -3,11 +3,10 @@
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
-    ErrorKind, Key, ToolCall, ToolError,
-    circuit_breaker::CircuitBreakerLayer,
+    ErrorKind, Key, ToolCall, ToolError, circuit_breaker::CircuitBreakerLayer,
     rate_limit::RateLimitBackoffLayer,
-    shared::{MemoryStore, SharedState},
 };
+use tower_toolcall_redis::{MemoryStore, SharedState};
 
 use super::{Process, fleet, secs, settle, store::Way};
 
