@@ -73,6 +73,15 @@ fn call(number: usize, asked: &Asked, own: &[&Entry], log: &[Entry], end: &End) 
         );
     }
 
+    // D1: a call that was never sent is no attempt, however it ended. A tool service that fails to
+    // become ready for a call is asked, as one that refuses a connection is.
+    let requests = count(is_request) as u32;
+    for entry in own {
+        if let What::Attempts(by, attempts) = entry.what {
+            assert_eq!(attempts, requests, "attempts of call {number} by its {by}");
+        }
+    }
+
     // What its caller is told is true.
     let at_once = |kind| matches!(&last.what, What::Error { kind: told, .. } if *told == kind);
     match &last.what {
@@ -471,8 +480,9 @@ fn metrics(log: &[Entry], end: &End) {
     assert_eq!(total.panicked, panicked, "panics");
     let retries = count(&|e| matches!(e.what, What::Retry));
     assert_eq!(total.retries.unwrap_or_default(), retries, "retries");
-    // D1: a call that was never sent is no attempt, however it ended. A tool service that fails to
-    // become ready for a call is asked, as one that refuses a connection is.
-    let requests = count(&|e| matches!(e.what, What::Run { .. } | What::Unready));
-    assert_eq!(total.attempts, requests, "attempts");
+    assert_eq!(total.attempts, count(&|e| is_request(&e.what)), "attempts");
+}
+
+fn is_request(what: &What) -> bool {
+    matches!(what, What::Run { .. } | What::Unready)
 }

@@ -69,6 +69,8 @@ pub(crate) enum What {
         execution: Execution,
         attempts: u32,
     },
+    /// So many attempts are reported by the result, the error or the span of a call.
+    Attempts(&'static str, u32),
     /// The caller has dropped the call.
     Dropped,
 }

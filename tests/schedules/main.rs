@@ -66,7 +66,10 @@ fn runtime() -> tokio::runtime::Runtime {
 /// One schedule: what happened, and what is wrong with it.
 fn schedule(seed: u64, seen: &Seen, is_shown: bool) {
     let (log, runtime) = (Log::default(), runtime());
+    // Without a subscriber there are no spans.
+    let spans = tracing_subscriber::registry();
     let ended = catch_unwind(AssertUnwindSafe(|| {
+        let _subscribed = tracing::subscriber::set_default(spans);
         let end = runtime.block_on(plan::run(seed, &log));
         check::whole(&log.entries(), &end);
     }));

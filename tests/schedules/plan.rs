@@ -357,6 +357,10 @@ impl Future for Caller {
             }
             return Poll::Pending;
         };
+        self.write(What::Attempts("result", result.attempts()));
+        if let Some(attempts) = result.error().and_then(|error| error.attempts()) {
+            self.write(What::Attempts("error", attempts));
+        }
         self.write(match (result.data(), result.error()) {
             (Some(run), _) => What::Answer(*run),
             (None, error) => {

@@ -5,7 +5,7 @@ use std::{sync::LazyLock, time::Duration};
 use serde_json::json;
 use tower::{ServiceBuilder, util::BoxCloneSyncService};
 use tower_toolcall::{
-    ErrorKind, Identity, ServiceBuilderExt as _, ToolCall, ToolError, ToolResult,
+    CallInfo, ErrorKind, Identity, ServiceBuilderExt as _, ToolCall, ToolError, ToolResult,
     cache::{CacheHandle, CacheLayer},
     circuit_breaker::{CircuitBreakerHandle, CircuitBreakerLayer, WeakFailures},
     concurrency_limit::{ConcurrencyLimitHandle, ConcurrencyLimitLayer},
@@ -20,8 +20,10 @@ use tower_toolcall::{
     redact::Rules,
     result::Never,
     retry::{RetryBudget, RetryPolicy},
+    trace::{End, TraceHooks, TraceLayer},
     validate::{Schema, Schemas},
 };
+use tracing::Span;
 
 use crate::{
     leaf::{NOT_READY, Tool},
@@ -103,6 +105,17 @@ impl Listen for Listener {
     }
 }
 
+/// Writes down how many attempts a span reports.
+#[derive(Clone)]
+struct Spans(Log);
+
+impl TraceHooks<u64> for Spans {
+    fn on_end(&self, call: &CallInfo, end: &End<'_, u64>, _: &Span) {
+        let attempts = What::Attempts("span", end.attempts());
+        self.0.add(number_of(call.id()), call.tool(), attempts);
+    }
+}
+
 impl Stack {
     pub(crate) fn new(seed: u64, tool: &Tool, log: &Log) -> Self {
         let passes = |what: What| {
@@ -150,7 +163,7 @@ impl Stack {
             .tool_sanitize(Rules::new())
             .tool_result()
             .tool_identity(Names)
-            .tool_trace()
+            .layer(TraceLayer::new().with_hooks(Spans(log.clone())))
             .tool_metrics(&metrics)
             .tool_fit(100)
             .tool_max_bytes(100)
