@@ -77,10 +77,15 @@ where
 }
 
 /// The stack of the gateway's preset.
-pub(crate) fn gateway(server: McpServer) -> Tools {
+fn gateway(server: McpServer) -> Tools {
+    gateway_and_breaker(server).0
+}
+
+pub(crate) fn gateway_and_breaker(server: McpServer) -> (Tools, CircuitBreakerHandle) {
     let layers = Settings::gateway().stack().with_identity(server.clone());
-    let stack = ServiceBuilder::new().layer(layers.build().unwrap());
-    BoxCloneSyncService::new(stack.service(server))
+    let layers = layers.build().unwrap();
+    let breaker = layers.circuit_breaker();
+    (BoxCloneSyncService::new(layers.layer(server)), breaker)
 }
 
 /// How a server answers attempts to connect.

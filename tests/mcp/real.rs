@@ -26,7 +26,7 @@ use tokio::{
 };
 use tower::{Service, ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
-    BoxError, ModelText as _, ToolCall, ToolError,
+    BoxError, ErrorKind, ModelText as _, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::{BreakerSnapshot, BreakerState, CircuitBreakerLayer},
     identity::IdentityLayer,
     mcp::{McpReconnect, McpServer},
@@ -217,7 +217,13 @@ async fn thousand(command: fn(u16) -> Command, how: Restart, tool: &str, argumen
     assert!(after < Duration::from_millis(1500), "{after:?}");
 }
 
-/// Kills a server under 20 calls, starts it again 3 s later, and calls it meanwhile: through
+/// Returns how long servers are away, in seconds. Each night they are for longer.
+fn outages() -> Vec<u64> {
+    let seconds = std::env::var("AWAY_SECS").unwrap_or_else(|_| "3".to_owned());
+    seconds.split(',').map(|n| n.parse().unwrap()).collect()
+}
+
+/// Kills a server under 20 calls, starts it again some time later, and calls it meanwhile: through
 /// README's stack and through the gateway's. It is back when a client can connect that has not met
 /// it before.
 async fn killed_for_a_while(
@@ -228,34 +234,43 @@ async fn killed_for_a_while(
 ) {
     let long = || {
         let arguments = json!({ "duration": 30, "steps": 3 });
-        call("trigger-long-running-operation", arguments)
+        // Not made again: each of the 20 ends with the connection.
+        call("trigger-long-running-operation", arguments).with_replay_safety(ReplaySafety::Unsafe)
     };
     let quick = || call("echo", json!({ "message": "hi" }));
-    let breaker = CircuitBreakerLayer::new();
     outage::connected(&server).await;
-    for tools in [
-        outage::readme(server.clone(), breaker.clone()),
-        outage::gateway(server.clone()),
-    ] {
-        let mut calls = JoinSet::new();
-        for _ in 0..20 {
-            calls.spawn(tools.clone().oneshot(long()));
+    for seconds in outages() {
+        let layer = CircuitBreakerLayer::new();
+        let breaker = layer.handle();
+        for (tools, breaker) in [
+            (outage::readme(server.clone(), layer), breaker),
+            outage::gateway_and_breaker(server.clone()),
+        ] {
+            let mut calls = JoinSet::new();
+            for _ in 0..20 {
+                calls.spawn(tools.clone().oneshot(long()));
+            }
+            for _ in 0..3 {
+                tools.clone().oneshot(quick()).await.unwrap();
+            }
+            let took = outage::first_success(&tools, quick, async || {
+                kill().await;
+                sleep(Duration::from_secs(seconds)).await;
+                start().await;
+                outage::connected(&client()).await;
+            });
+            let limit = LIMIT + Duration::from_secs(seconds);
+            let took = timeout(limit, took).await.expect("no call succeeds");
+            println!("{seconds} s away: first success after {took:?}");
+            assert!(took < outage::SOON, "{seconds} s away: {took:?}");
+            // One failure of a tool, however many of its calls the outage took.
+            let seen = breaker.snapshot();
+            let once = |b: &BreakerSnapshot| b.state == BreakerState::Closed && b.failed_total <= 1;
+            assert!(!seen.is_empty() && seen.iter().all(once), "{seen:?}");
+            for end in calls.join_all().await {
+                assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionFailed);
+            }
         }
-        for _ in 0..3 {
-            tools.clone().oneshot(quick()).await.unwrap();
-        }
-        let took = outage::first_success(&tools, quick, async || {
-            kill().await;
-            sleep(Duration::from_secs(3)).await;
-            start().await;
-            outage::connected(&client()).await;
-        });
-        let took = timeout(LIMIT, took).await.expect("no call succeeds");
-        assert!(took < outage::SOON, "{took:?}");
-        let seen = breaker.handle().snapshot();
-        let once = |b: &BreakerSnapshot| b.state == BreakerState::Closed && b.failed_total <= 1;
-        assert!(seen.iter().all(once), "{seen:?}");
-        drop(calls);
     }
 }
 
