@@ -9,6 +9,7 @@ use tower_toolcall::{
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     policy::{Approval, PolicyLayer},
+    quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
     result::{Status, ToolResult},
@@ -298,20 +299,24 @@ async fn a_call_that_only_waits_holds_no_place() {
     }
 }
 
-/// A stack in which the tool `asks` waits a minute for an approval. It answers when calls began.
-fn approving() -> impl Clone + Service<ToolCall, Response = u64, Error = ToolError> {
+/// A tool that takes a second, and answers when the call began.
+fn beginning() -> Stack {
     let start = Instant::now();
-    let tool = service_fn(move |_: ToolCall| async move {
+    BoxCloneSyncService::new(service_fn(move |_: ToolCall| async move {
         let begun = start.elapsed().as_secs();
         tokio::time::sleep(secs(1)).await;
         Ok::<_, ToolError>(begun)
-    });
+    }))
+}
+
+/// A stack in which the tool `asks` waits a minute for an approval. It answers when calls began.
+fn approving() -> impl Clone + Service<ToolCall, Response = u64, Error = ToolError> {
     let approver = service_fn(|asked: Approval| async move {
         tokio::time::sleep(secs(60)).await;
         Ok::<_, ToolError>(asked.approve())
     });
     let policy = PolicyLayer::new().ask("asks").with_approver(approver);
-    policy.layer(tool)
+    policy.layer(beginning())
 }
 
 fn begun(results: Vec<ToolResult<u64>>) -> Vec<u64> {
@@ -325,6 +330,16 @@ async fn a_call_that_waits_for_an_approval_holds_no_place() {
     let parallel = Parallel::new(approving()).with_limit(1).unwrap();
     let results = parallel.run(["asks", "a", "b"].map(ToolCall::new)).await;
     assert_eq!(begun(results), [60, 0, 1]);
+}
+
+/// D12: a call that waits for a quota leaves its place to others.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_a_quota_holds_no_place() {
+    let one_in_20_secs = Quota::new(1, secs(20)).unwrap();
+    let stack = QuotaLayer::new(one_in_20_secs).layer(beginning());
+    let parallel = Parallel::new(stack).with_limit(1).unwrap();
+    let calls = ["scarce", "scarce", "a", "b"].map(ToolCall::new);
+    assert_eq!(begun(parallel.run(calls).await), [0, 20, 1, 2]);
 }
 
 /// D12: the calls of a sequence keep their order, also while one only waits.

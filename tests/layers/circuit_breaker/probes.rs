@@ -243,7 +243,7 @@ async fn many_safe_calls_without_a_verdict_leave_others_refused() {
     assert_eq!(kind(rig.send(call()).await), ErrorKind::RateLimited);
 }
 
-fn unavailable(retry_after: u64) -> ToolError {
+pub(super) fn unavailable(retry_after: u64) -> ToolError {
     let error = ToolError::from_status(StatusCode::SERVICE_UNAVAILABLE, "back soon");
     error.with_retry_after(secs(retry_after))
 }

@@ -7,7 +7,7 @@ use tokio::{
     time::{Instant, advance, timeout},
 };
 use tokio_test::{assert_pending, assert_ready_err, task};
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_test::mock;
 use tower_toolcall::{
     ErrorKind, ToolCall, ToolError,
@@ -16,11 +16,12 @@ use tower_toolcall::{
     circuit_breaker::{Abandoned, BreakerState, CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
     outcome::Count,
+    rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
 };
 
-use super::{Rig, Step, Tool, default_rig, fails, kind, ok, secs};
+use super::{Rig, Step, Tool, default_rig, fails, kind, ok, probes::unavailable, secs};
 use crate::kit::{MockTool, call};
 
 /// Rule 3b: an open breaker answers at once, although the service below is not ready.
@@ -78,6 +79,41 @@ async fn an_attempt_waits_for_the_verdict_of_a_probe() {
         let calls = if expected.is_none() { 3 } else { 2 };
         assert_eq!(rig.tool.count(), calls);
     }
+}
+
+/// D5: a server that says when it is back is not asked earlier, and probed exactly then, where a
+/// cooldown and an open breaker wait for it together.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_when_it_is_back_is_probed_then_through_cooldown_and_breaker() {
+    let (start, sent) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
+    let log = Arc::clone(&sent);
+    let tool = service_fn(move |_: ToolCall| {
+        let at = start.elapsed();
+        log.lock().unwrap().push(at);
+        let is_away = at < secs(120);
+        async move {
+            if is_away {
+                Err(unavailable(120))
+            } else {
+                Ok("done")
+            }
+        }
+    });
+    let cooldown = RateLimitBackoffLayer::builder().with_jitter(Jitter::None);
+    let breaker = CircuitBreakerLayer::builder().with_trip(1);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
+        .layer(cooldown.build().unwrap())
+        .layer(breaker.build().unwrap())
+        .layer(TimeoutLayer::new(secs(10)))
+        .service(tool);
+    while start.elapsed() < secs(130) {
+        let call = call().with_deadline(Instant::now() + secs(3));
+        let end = stack.clone().oneshot(call).await;
+        assert_eq!(end.is_ok(), start.elapsed() >= secs(120));
+        tokio::time::sleep(secs(1)).await;
+    }
+    assert_eq!(sent.lock().unwrap()[..2], [secs(0), secs(120)]);
 }
 
 /// The documented order: a timeout below counts.
