@@ -180,8 +180,7 @@ impl<Res, K: Check<Res>> Ends<Res> for Held<CheckLayer<K>> {
         {
             let why = why.into_inner();
             let reason = Bounded::print(MAX_REASON, &why);
-            let error = ToolError::unusable(reason).with_source(why);
-            *result = Err(error.for_call(&self.info));
+            *result = Err(ToolError::unusable(reason).with_source(why));
         }
     }
 }

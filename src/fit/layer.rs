@@ -75,8 +75,7 @@ impl FitLayer {
                 "the answer has more than {max} characters; {advice}. It cannot be shortened: {why}"
             ),
         );
-        let error = ToolError::unusable(message);
-        Err(error.with_source(why).for_call(call))
+        Err(ToolError::unusable(message).with_source(why))
     }
 }
 

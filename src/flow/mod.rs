@@ -257,8 +257,8 @@
 //! 5. The end of a call that was sent is reported exactly once: the result, a panic, or a drop. The
 //!    error of a call that was not sent reaches at most `not_ready` or `gave_up`. Each call gives
 //!    back what its ticket holds.
-//! 6. Errors carry the names of the call, except one that [`Ends::ended`] puts in the place of a
-//!    result.
+//! 6. Errors carry the names of the call, except one that [`Ends::ended`] puts in the place of
+//!    another error.
 //! 7. The inner future is made in its place, and dropped with its result. A call that is sent
 //!    immediately allocates nothing.
 //! 8. If the inner service fails to become ready, the next call that arrives gets the error, and a
@@ -428,8 +428,8 @@ pub trait Ends<Res>: Ticket {
     /// Records the result, and may change it in its place. Default: nothing.
     ///
     /// `since` is the time since which the call was pending, without a wait in an inner layer. If
-    /// the call never was, or if [`Times`](Ticket::Times) is `()`, it is `None`. Name the
-    /// call in an error that replaces the result: [`ToolError::for_call`].
+    /// the call never was, or if [`Times`](Ticket::Times) is `()`, it is `None`. An error in the
+    /// place of an answer gets the names of the call.
     fn ended(
         &mut self,
         _result: &mut Result<Res, ToolError>,

@@ -129,8 +129,13 @@ where
         let mut result = result.map_err(|e| e.into().for_call(ticket.info()));
         let class = ticket.judge(&result);
         let since = this.flight.since();
-        this.flight
-            .finish(|ticket| ticket.ended(&mut result, class, since));
+        let was_ok = result.is_ok();
+        this.flight.finish(|ticket| {
+            ticket.ended(&mut result, class, since);
+            if was_ok && let Err(error) = &mut result {
+                error.address(ticket.info());
+            }
+        });
         Poll::Ready(result)
     }
 }

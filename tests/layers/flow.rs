@@ -26,6 +26,7 @@ struct Does {
     has_turns: bool,
     answers: bool,
     panics_while_pending: bool,
+    refuses_answers: bool,
 }
 
 #[derive(Clone, Default)]
@@ -93,6 +94,12 @@ impl<Res: Default> Ends<Res> for Part {
     fn poll_pending(&mut self, _: &mut Context<'_>) -> Poll<ToolError> {
         assert!(!self.layer.does.panics_while_pending, "boom");
         Poll::Pending
+    }
+
+    fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
+        if self.layer.does.refuses_answers {
+            *result = Err(ToolError::new(ErrorKind::Upstream, "replaced"));
+        }
     }
 }
 
@@ -169,6 +176,26 @@ async fn replaced_error_of_a_service_that_is_not_ready_names_the_call() {
             ("replaced", Some("search"))
         );
     }
+}
+
+/// An error that a layer puts in the place of an answer has the names of the call.
+#[tokio::test]
+async fn error_in_the_place_of_an_answer_names_the_call() {
+    let does = Does {
+        refuses_answers: true,
+        ..Does::default()
+    };
+    let layer = Foreign {
+        does,
+        ..Foreign::default()
+    };
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(()) });
+    let stack = Gated::new(tool, layer);
+    let error = stack.oneshot(ToolCall::new("search")).await.unwrap_err();
+    assert_eq!(
+        (error.message(), error.tool()),
+        ("replaced", Some("search"))
+    );
 }
 
 /// D1: an attempt that a layer answers instead of its turn was not sent, but the one before.
