@@ -174,14 +174,10 @@ impl<S, T> Attempts<S, T> {
     /// Takes the error of an attempt; a refused one does not count. Adds the attempts that an inner
     /// layer has made.
     pub(crate) fn met(&mut self, error: ToolError) -> ToolError {
+        let error = error.for_call(&self.info());
         match self {
-            Self::Once(info, made) => {
-                let error = error.for_call(info);
-                *made = (*made).max(made_below(&error, info.tool()));
-                error
-            }
+            Self::Once(info, made) => *made = (*made).max(made_below(&error, info.tool())),
             Self::Many(resend) => {
-                let error = error.for_call(&resend.call.info());
                 if error.is_own_refusal() {
                     resend.made = resend.made.saturating_sub(1);
                 }
@@ -191,9 +187,9 @@ impl<S, T> Attempts<S, T> {
                 if error.is_after_ambiguous() {
                     resend.call.set_ambiguous();
                 }
-                error
             }
         }
+        error
     }
 
     /// Ends an attempt: another one follows after this way, if there is one.
@@ -229,7 +225,7 @@ impl<S, T> Attempts<S, T> {
             return why;
         };
         let error = resend.take_failed().unwrap_or(why);
-        resend.last(error.for_call(&resend.call.info()))
+        resend.last(error)
     }
 
     /// Returns the error of a call whose wait was ended, for the next attempt or for the first one.
@@ -249,7 +245,7 @@ impl<S, T> Attempts<S, T> {
             None if is_first => why,
             None => between(),
         };
-        resend.last(error.for_call(&resend.call.info()))
+        resend.last(error)
     }
 }
 
