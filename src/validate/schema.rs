@@ -202,7 +202,8 @@ impl Schema {
     ///
     /// A text is changed only if it is exactly one number, truth value, array or object, and no
     /// text is allowed in its place. One with a key twice in an object, or with a number of more
-    /// digits than are kept, stays.
+    /// digits than are kept, stays. An array or object that was a text is repaired in its turn; one
+    /// that was a text within that is not.
     ///
     /// ```
     /// use serde_json::json;
@@ -320,14 +321,24 @@ impl Compiled {
     }
 
     fn repaired(&self, value: &Value, part: &Measured) -> Option<(Value, Vec<String>)> {
+        // No less of the schema looks at it than did before.
+        let fits = |value: &Value| part.takes(value) && self.misfit_part(value).is_none();
+        let (mut repaired, mut paths) = self.changed(value, part)?;
+        if !fits(&repaired) {
+            // What was a text has a `null` or a text in it.
+            let (again, more) = self.changed(&repaired, part)?;
+            paths.extend(more);
+            repaired = again;
+        }
+        fits(&repaired).then_some((repaired, paths))
+    }
+
+    fn changed(&self, value: &Value, part: &Measured) -> Option<(Value, Vec<String>)> {
         if !part.takes_to_all(value) {
             return None;
         }
         let knows = |name: &str| self.names.contains(name);
-        let (repaired, paths) = repair::repair(value, part.validator.iter_errors(value), knows)?;
-        // No less of the schema looks at it than did before.
-        let fits = part.takes(&repaired) && self.misfit_part(&repaired).is_none();
-        fits.then_some((repaired, paths))
+        repair::repair(value, part.validator.iter_errors(value), knows)
     }
 }
 

@@ -337,3 +337,77 @@ fn a_null_that_means_something_stays() {
         .unwrap();
     assert_eq!(value, json!({ "q": "x", "n": null, "limit": 5 }));
 }
+
+/// H-10: the JSON text of an object has `null` for what it leaves out, and texts, as an object has.
+#[test]
+fn what_stands_in_a_json_text_is_repaired_too() {
+    let schema = compile(json!({
+        "properties": {
+            "filter": {
+                "type": "object",
+                "properties": { "op": { "enum": ["eq", "ne"] }, "limit": { "type": "integer" } },
+                "required": ["op"],
+            },
+            "list": { "type": "array", "items": { "properties": { "b": { "type": "string" } } } },
+        },
+        "additionalProperties": false,
+    }));
+    for (arguments, expected, changed) in [
+        (
+            json!({ "filter": r#"{"op": "eq", "limit": null}"# }),
+            json!({ "filter": { "op": "eq" } }),
+            vec!["filter", "filter.limit"],
+        ),
+        // Of the same kind
+        (
+            json!({ "filter": r#"{"op": "ne", "limit": "5"}"# }),
+            json!({ "filter": { "op": "ne", "limit": 5 } }),
+            vec!["filter", "filter.limit"],
+        ),
+        (
+            json!({ "list": r#"[{"b": null, "c": 1}, {"b": "x"}]"#, "filter": null }),
+            json!({ "list": [{ "c": 1 }, { "b": "x" }] }),
+            vec!["filter", "list", "list.0.b"],
+        ),
+    ] {
+        let (value, mut paths) = schema.repaired(&arguments).expect(&arguments.to_string());
+        paths.sort();
+        assert_eq!(value, expected);
+        assert_eq!(paths, changed, "{arguments}");
+    }
+    // What is required, and what is a text within a text.
+    for filter in [
+        r#"{"op": null}"#,
+        r#"{"op": "eq", "limit": "five"}"#,
+        r#""{\"op\": \"eq\"}""#,
+    ] {
+        assert_eq!(
+            schema.repaired(&json!({ "filter": filter })),
+            None,
+            "{filter}"
+        );
+    }
+}
+
+/// H-10: arguments that come as the JSON text that a model writes.
+#[tokio::test]
+async fn a_null_in_the_text_of_all_arguments_is_taken_out() {
+    let schema = compile(json!({
+        "properties": { "q": { "type": "string" }, "limit": { "type": "integer" } },
+        "required": ["q"],
+    }));
+    for (text, sent) in [
+        (r#"{"q": "x", "limit": null}"#, Some(json!({ "q": "x" }))),
+        (
+            r#"{"q": "x", "limit": "7"}"#,
+            Some(json!({ "q": "x", "limit": 7 })),
+        ),
+        (r#"{"q": null, "limit": 7}"#, None),
+    ] {
+        let schemas = Schemas::new();
+        schemas.insert(None, "search", schema.clone());
+        let call = ToolCall::new("search").with_json_str(text).unwrap();
+        let (answer, _) = run(ValidateLayer::new(&schemas).repair(), call).await;
+        assert_eq!(answer.ok(), sent, "{text}");
+    }
+}
