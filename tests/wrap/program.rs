@@ -29,7 +29,8 @@ async fn build() -> PathBuf {
         }
     }
     // As the tests are built: there is nothing left to compile.
-    cargo.args(["build", "--quiet", "--locked", "--all-features"]);
+    // What it waits for, as another build, is seen.
+    cargo.args(["build", "--locked", "--all-features"]);
     cargo.args(["--example", "gateway", "--profile"]);
     cargo.arg(match profile.file_name().and_then(OsStr::to_str) {
         Some("debug") | None => "dev",
