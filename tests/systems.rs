@@ -154,6 +154,33 @@ async fn a_executes_whatever_is_asked_without_throwing() {
     assert!(sentence.contains("(30000 ms)"), "{sentence}");
 }
 
+/// A: E4. The sentence about a timeout has its milliseconds: the executor's, the tool's, the call's.
+#[tokio::test(start_paused = true)]
+async fn a_names_the_milliseconds_in_the_sentence_of_a_timeout() {
+    let sentence = async |tool: Option<u64>, own: Option<u64>| {
+        let mut settings = Settings::default();
+        let work_settings = settings.tools.entry("work".to_owned()).or_default();
+        work_settings.timeout = tool.map(Duration::from_millis);
+        let stack = settings.stack().build().unwrap().layer(tools());
+        let mut asked = work(31.0);
+        if let Some(own) = own {
+            asked = asked.with_timeout(Duration::from_millis(own));
+        }
+        let error = stack.oneshot(asked).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        error.user_message().to_owned()
+    };
+    for (tool, own, limit) in [
+        (None, None, "(30000 ms)"),
+        (Some(1500), None, "(1500 ms)"),
+        (Some(1500), Some(2250), "(2250 ms)"),
+    ] {
+        let sentence = sentence(tool, own).await;
+        let expected = format!("The tool 'work' took too long to answer {limit}.");
+        assert_eq!(sentence, expected);
+    }
+}
+
 // System B: a library that runs tools one after the other, within a budget, and measures.
 
 /// B: T5, T6, T7, X2, O3. Tools of 5 s within 30 s.
