@@ -11,6 +11,8 @@ mod leaf;
 mod limits;
 #[cfg(feature = "metrics")]
 mod lines;
+#[cfg(all(feature = "mcp-http", feature = "settings"))]
+mod lists;
 #[cfg(feature = "mcp-http")]
 mod loose;
 mod mcp_server;

@@ -37,19 +37,19 @@ use tower_toolcall::{
 use crate::outage;
 
 /// The longest wait for anything. It only ends a test that hangs.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A call that takes longer hangs: broken streams are taken up again for 1.5 s.
 const HANGS: Duration = Duration::from_secs(10);
 
 /// A server in a process of its own.
-struct Server {
+pub(crate) struct Server {
     command: fn(u16) -> Command,
     port: u16,
     process: Child,
 }
 
-fn installed(path: &str) -> String {
+pub(crate) fn installed(path: &str) -> String {
     let there = format!("{}/target/{path}", env!("CARGO_MANIFEST_DIR"));
     assert!(Path::new(&there).exists(), "run `tests/run --no-run` once");
     there
@@ -80,7 +80,7 @@ fn typescript(port: u16) -> Command {
 
 /// npm's `server-everything`: the first SDK, with sessions. A strange one is refused with 400 and
 /// `id: null`.
-fn everything(port: u16) -> Command {
+pub(crate) fn everything(port: u16) -> Command {
     let script = "mcp-servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
     let mut command = Command::new("node");
     command.arg(installed(script)).arg("streamableHttp");
@@ -89,7 +89,7 @@ fn everything(port: u16) -> Command {
 }
 
 impl Server {
-    async fn start(command: fn(u16) -> Command) -> Self {
+    pub(crate) async fn start(command: fn(u16) -> Command) -> Self {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
@@ -121,12 +121,12 @@ impl Server {
         self.process = Self::run(self.command, self.port).await;
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 }
 
-fn call(tool: &str, arguments: Value) -> ToolCall {
+pub(crate) fn call(tool: &str, arguments: Value) -> ToolCall {
     ToolCall::new(tool).with_json(arguments).unwrap()
 }
 
