@@ -169,7 +169,9 @@ impl Rules {
         self.add(FIELD, |custom| custom.rows.push(row))
     }
 
-    /// Adds a rule of own tokens. It comes before the built-in rules of tokens.
+    /// Adds a rule of own tokens, flags of commands, or lines. It comes before the built-in ones.
+    /// A header, a statement or a phrase is a rule [behind](Rule::behind) it, up to the end of its
+    /// line with [`Tail::Line`].
     ///
     /// ```
     /// use toolcall_redact::{Rule, Rules, Tail};

@@ -7,8 +7,7 @@ use super::{
     Run,
     bytes::*,
     code::*,
-    field,
-    lines::{is_indented, lines_below, untagged, whole_line},
+    lines::{lines_below, untagged, whole_line},
     look::*,
     name::*,
     quote::Quote,
@@ -97,12 +96,7 @@ fn names_no_value(run: Run<'_>, name: &str, mark: &Mark) -> bool {
     // `Pin 1: GPIO17`
     let numbered = || run.text[run.end..mark.end].contains(|c: char| c.is_ascii_digit());
     let is_pin = || name.eq_ignore_ascii_case("pin") && !mark.quoted && numbered();
-    mark.quoted && mark.colon && is_operand(run)
-        || is_documented(run)
-        || is_resource(run)
-        || is_type(run)
-        || is_working_directory(name, &run.text[mark.end..])
-        || is_pin()
+    is_type(run) || is_working_directory(name, &run.text[mark.end..]) || is_pin()
 }
 
 /// Returns whether a header's name is that of a variable, and its value a part of code.
@@ -190,11 +184,6 @@ impl Pair<'_> {
     fn secret(&self) -> Option<Range<usize>> {
         let (run, name, mark) = (self.run, &*self.name, &self.mark);
         let (text, seen) = (run.text, self.seen.clone());
-        // `"key": "password", "value": "x"`: the name of what follows.
-        match field::announced(run, &seen) {
-            Some(value) if !value.is_empty() => return Some(value),
-            _ => {}
-        }
         let value = &text[seen.clone()];
         let letter = value.chars().nth(1).is_none() && !holds_password(name);
         // `${PASSWORD:?is not set}`
@@ -224,9 +213,13 @@ impl Pair<'_> {
         {
             return Some(typed);
         }
+        let word = first_word(value);
+        let looks = || !word.contains("::") && (looks_secret(word) || is_mixed(word));
         let secret = match mark.colon {
             true => self.is_secret_after_colon(value),
-            false => self.is_secret_assigned(value),
+            // `if (typeof token === "string")`
+            false if mark.compares => looks() || holds_password(name) && !word.contains('.'),
+            false => true,
         };
         secret.then(|| whole_line(run, seen))
     }
@@ -303,25 +296,6 @@ impl Pair<'_> {
             || is_file(name) && self.mark.colon && rest.starts_with(' ')
     }
 
-    /// Returns whether the value is a secret in `name = value`, which code has as well.
-    fn is_secret_assigned(&self, value: &str) -> bool {
-        let (text, name) = (self.run.text, &*self.name);
-        let word = first_word(value);
-        let looks = looks_secret(word) || is_mixed(word);
-        if self.mark.compares
-            && (word.contains("::") || !looks)
-            && (!holds_password(name) || word.contains('.'))
-        {
-            return false;
-        }
-        if self.strong {
-            return true;
-        }
-        let tuple = text[self.start..].starts_with(['(', '[']) && name.eq_ignore_ascii_case("auth");
-        let query = in_query(self.run) && !is_small_number(word);
-        !is_weak_word(name) || query || tuple || looks && !is_composed(word)
-    }
-
     /// Returns whether the value is a secret in `name: value`, which prose has as well.
     fn is_secret_after_colon(&self, value: &str) -> bool {
         let (run, name) = (self.run, &*self.name);
@@ -338,31 +312,14 @@ impl Pair<'_> {
         }
         match self.strong {
             true if name == "PASS" => is_random(first),
-            true if name.eq_ignore_ascii_case("pass") => {
-                is_random(first) || is_mixed(first) || !self.bare || is_indented(run)
-            }
+            true if name.eq_ignore_ascii_case("pass") => is_mixed(first) || !self.bare,
             true => !(is_small_number(value) && place && !holds_password(name)),
             false if follows_kind(run) => true,
-            false if value.starts_with(['{', '[']) => !is_weak_word(name),
+            false if value.starts_with(['{', '[']) => true,
             false if value.contains(':') => false,
-            false => looks_secret(inside(value)) && !place && !is_failure(name),
+            false => looks_secret(inside(value)) && !place,
         }
     }
-}
-
-/// Returns whether the quoted name is an operand or a type, which a colon ends: `if kind ==
-/// 'token':`, `-> "Token":`.
-fn is_operand(run: Run<'_>) -> bool {
-    let before = run.behind(16).trim_end_matches(['"', '\'', '\\']);
-    ["== ", "!= ", "-> ", " in ", "case "]
-        .iter()
-        .any(|end| before.ends_with(end))
-}
-
-/// Returns whether the name is that of a parameter that is documented: `:param token: The token`.
-fn is_documented(run: Run<'_>) -> bool {
-    let before = run.behind(16).strip_suffix(' ');
-    before.is_some_and(|before| ends_with_one_of(before, ":param :type @param \\param"))
 }
 
 /// Returns whether a sentence begins with a word: four words at least, of which prose has one.
