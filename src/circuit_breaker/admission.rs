@@ -74,7 +74,10 @@ impl Breaker {
     }
 
     #[cold]
-    fn admit_or_refuse(&self, call: Option<(&ToolCall, &CallInfo)>) -> Result<Admission, Refused> {
+    pub(super) fn admit_or_refuse(
+        &self,
+        call: Option<(&ToolCall, &CallInfo)>,
+    ) -> Result<Admission, Refused> {
         let circuit = self.circuit();
         let may_probe = || call.is_none_or(|(call, _)| circuit.may_probe(call));
         let info = call.map(|(_, info)| info);

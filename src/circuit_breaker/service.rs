@@ -66,7 +66,7 @@ impl<Res, C: Classify<Res> + Clone> Gate<Res> for Breakers<C> {
     fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Entrant<C>, ToolError> {
         let info = call.info();
         let breaker = self.handle.keep(&info);
-        let mut entrant = Entrant {
+        let entrant = Entrant {
             // It is admitted later.
             admitted: Admitted {
                 breaker,
@@ -76,16 +76,23 @@ impl<Res, C: Classify<Res> + Clone> Gate<Res> for Breakers<C> {
             turn: Cold::default(),
             classifier: self.classifier.clone(),
         };
-        if let Readiness::No = ready
-            && let Some(refused) = entrant.admitted.refuses()
-        {
-            entrant.wait_or_refuse(call, refused)?;
+        match ready {
+            Readiness::No => entrant.arrives(call),
+            _ => Ok(entrant),
         }
-        Ok(entrant)
     }
 }
 
 impl<C> Entrant<C> {
+    /// Decides about a call that arrives while the inner service is not ready.
+    #[inline(never)]
+    fn arrives(mut self, call: &ToolCall) -> Result<Self, ToolError> {
+        if let Some(refused) = self.admitted.refuses() {
+            self.wait_or_refuse(call, refused)?;
+        }
+        Ok(self)
+    }
+
     /// Lets a call wait for the verdict of a probe, if it may, and refuses it otherwise.
     #[cold]
     fn wait_or_refuse(&mut self, call: &ToolCall, refused: Refused) -> Result<Step, ToolError> {
@@ -143,7 +150,11 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
     fn admit(&mut self, call: &mut ToolCall) -> Result<Step, ToolError> {
         call.share_limit();
         let Admitted { breaker, info, .. } = &self.admitted;
-        let passes = match breaker.admit_call(Some((call, info))) {
+        if let Some(passes) = breaker.circuit().cell.pass() {
+            self.admitted.passes = passes;
+            return Ok(Step::Go);
+        }
+        let passes = match breaker.admit_or_refuse(Some((call, info))) {
             Ok(passes) => passes,
             Err(refused) => return self.wait_or_refuse(call, refused),
         };

@@ -10,6 +10,7 @@ use tower_service::Service;
 
 use super::{
     Ends, Gate, Ticket,
+    in_flight::{Part, own},
     ready::Prepared,
     sent::Sent,
     wait::{self, End, Of, Wait, Way},
@@ -37,9 +38,9 @@ impl<S, F, T: Ticket> Flow<S, F, T> {
     }
 
     #[cold]
-    fn waits(wait: (S, Way), call: ToolCall, ticket: T) -> Self {
+    fn waits(wait: (S, Way), call: ToolCall, part: Option<Part<T>>) -> Self {
         Self {
-            sent: Sent::unsent(ticket),
+            sent: Sent::unsent(part),
             wait: Some(Box::new(Wait::new(wait, call))),
         }
     }
@@ -52,20 +53,20 @@ impl<S, F, T: Ticket> Flow<S, F, T> {
         G: Gate<S::Response, Ticket = T>,
         T: Ends<S::Response>,
     {
-        let mut ticket = match gate.look(&mut call, inner.readiness()) {
-            Ok(ticket) => ticket,
+        let mut part = match gate.look(&mut call, inner.readiness()) {
+            Ok(ticket) => Some(Ok(ticket)),
             Err(refusal) => {
                 inner.renew();
                 return Self::refused(refusal, call);
             }
         };
-        match wait::begin(inner, &mut call, &mut Of(&mut ticket)) {
+        match wait::begin(inner, &mut call, &mut Of(own(&mut part))) {
             Ok(None) => {
                 call.release();
                 let wrap = |sent| Self { sent, wait: None };
-                Sent::call(&mut inner.svc, call, ticket, wrap)
+                Sent::call(&mut inner.svc, call, &mut part, wrap)
             }
-            Ok(Some(wait)) => Self::waits(wait, call, ticket),
+            Ok(Some(wait)) => Self::waits(wait, call, part),
             Err(error) => Self::refused(error, call),
         }
     }

@@ -39,7 +39,7 @@ pub(crate) struct InFlight<T: Ticket> {
 }
 
 /// The ticket of a call. One that is not sent has its refusal in that place.
-type Part<T> = Result<T, Refusal>;
+pub(crate) type Part<T> = Result<T, Refusal>;
 
 /// The times of a call that is sent, for a [`Ticket`] that has its drop and its panic reported.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,8 +80,9 @@ enum Stage {
 impl<T: Ticket> InFlight<T> {
     /// Guards a call that was not sent yet.
     #[inline]
-    pub(super) fn unsent(ticket: T) -> Self {
-        Self::at(Stage::Unsent, Cold::of(Ok(ticket)), T::Times::default())
+    pub(super) fn unsent(part: Option<Part<T>>) -> Self {
+        let ticket = Cold(ManuallyDrop::new(part));
+        Self::at(Stage::Unsent, ticket, T::Times::default())
     }
 
     #[inline]
@@ -168,12 +169,11 @@ impl<T: Ticket> InFlight<T> {
         }
     }
 
-    /// Ends the call by `finish`. Then the ticket is dropped in its place, even if that panics.
+    /// Ends the call. The ticket is dropped in its place with what this returns.
     #[inline]
-    pub(crate) fn finish<R>(&mut self, finish: impl FnOnce(&mut T) -> R) -> R {
+    pub(crate) fn finish(&mut self) -> Ended<'_, T> {
         self.stage = Stage::Ended;
-        let ticket = DropTicket(&mut self.ticket.0);
-        finish(own(ticket.0))
+        Ended(&mut self.ticket.0)
     }
 
     /// Returns since when the call is pending, from its sending on. `None` if it never was.
@@ -213,15 +213,22 @@ fn times<T: Ticket>(ticket: &T, call: &ToolCall) -> T::Times {
     times
 }
 
-fn own<T>(part: &mut Option<Part<T>>) -> &mut T {
+pub(super) fn own<T>(part: &mut Option<Part<T>>) -> &mut T {
     let ticket = part.as_mut().and_then(|part| part.as_mut().ok());
     ticket.expect("there until the end")
 }
 
 /// A guard that drops a ticket in its place, after its end or a panic.
-struct DropTicket<'a, T>(&'a mut Option<T>);
+pub(crate) struct Ended<'a, T>(&'a mut Option<Part<T>>);
 
-impl<T> Drop for DropTicket<'_, T> {
+impl<T> Ended<'_, T> {
+    #[inline]
+    pub(crate) fn ticket(&mut self) -> &mut T {
+        own(self.0)
+    }
+}
+
+impl<T> Drop for Ended<'_, T> {
     #[inline]
     fn drop(&mut self) {
         *self.0 = None;
@@ -231,49 +238,40 @@ impl<T> Drop for DropTicket<'_, T> {
 /// A guard of a call whose future is being made. If [`begun`](Self::begun) does not follow, the
 /// call panicked.
 ///
-/// A value that is only moved can stay in registers. If nothing can panic after a future is made,
-/// it can be made in its place.
-pub(crate) struct Beginning<T: Ticket> {
-    /// Always taken before the drop.
-    ticket: ManuallyDrop<Option<Part<T>>>,
+/// The ticket is moved once, to its place in the future: a copy of what was just written waits
+/// until all of that has reached the cache.
+pub(crate) struct Beginning<'a, T: Ticket> {
+    part: &'a mut Option<Part<T>>,
     times: T::Times,
 }
 
-impl<T: Ticket> Beginning<T> {
+impl<'a, T: Ticket> Beginning<'a, T> {
+    /// Guards the call of a ticket.
     #[inline]
-    pub(crate) fn new(ticket: T, call: &ToolCall) -> Self {
-        let times = times(&ticket, call);
-        let ticket = ManuallyDrop::new(Some(Ok(ticket)));
-        Self { ticket, times }
+    pub(crate) fn new(part: &'a mut Option<Part<T>>, call: &ToolCall) -> Self {
+        let times = times(own(part), call);
+        Self { part, times }
     }
 
     /// Returns the ticket.
     #[inline]
-    pub(crate) fn ticket(&self) -> &T {
-        let part = self.ticket.as_ref().and_then(|part| part.as_ref().ok());
-        part.expect("taken at the end alone")
+    pub(crate) fn ticket(&mut self) -> &T {
+        own(self.part)
     }
 
     /// Guards the call whose future is made.
     #[inline]
     pub(crate) fn begun(&mut self) -> InFlight<T> {
-        let ticket = Cold(ManuallyDrop::new(self.ticket.take()));
+        let ticket = Cold(ManuallyDrop::new(self.part.take()));
         InFlight::at(Stage::Waiting, ticket, self.times)
     }
 }
 
-impl<T: Ticket> Drop for Beginning<T> {
+impl<T: Ticket> Drop for Beginning<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        #[cold]
-        fn end<T: Ticket>(part: Option<Part<T>>) {
-            if let Some(Ok(mut ticket)) = part {
-                ticket.panicked();
-            }
-        }
-        // Taken only then: nothing is moved for a ticket that is not there.
-        if self.ticket.is_some() {
-            end(self.ticket.take());
+        if let Some(Ok(ticket)) = self.part {
+            ticket.panicked();
         }
     }
 }
@@ -315,7 +313,7 @@ mod tests {
             self.begin_poll();
             let polled = poll(self.ticket().unwrap());
             match polled {
-                Poll::Ready(_) => self.finish(|_| ()),
+                Poll::Ready(_) => drop(self.finish()),
                 Poll::Pending => self.wait(),
             }
             polled
@@ -349,7 +347,8 @@ mod tests {
     fn a_panic_at_the_beginning_is_reported() {
         let log = Log::default();
         let begun = panic::catch_unwind(panic::AssertUnwindSafe(|| -> u8 {
-            let _beginning = Beginning::new(log.clone(), &ToolCall::new("search"));
+            let mut part = Some(Ok(log.clone()));
+            let _beginning = Beginning::new(&mut part, &ToolCall::new("search"));
             panic!("boom")
         }));
         assert!(begun.is_err());

@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use super::{
     Ends, Gate, Readiness, Ticket,
-    in_flight::{Beginning, InFlight},
+    in_flight::{Beginning, InFlight, Part},
 };
 use crate::{call::ToolCall, error::ToolError, kit::inner::call_in_place};
 
@@ -33,7 +33,7 @@ impl<F, T: Ticket> Sent<F, T> {
     pub(crate) fn new(fut: F, ticket: T) -> Self {
         Self {
             fut: Some(fut),
-            flight: InFlight::unsent(ticket),
+            flight: InFlight::unsent(Some(Ok(ticket))),
         }
     }
 
@@ -51,10 +51,10 @@ impl<F, T: Ticket> Sent<F, T> {
     }
 
     /// Holds a call that is not sent yet.
-    pub(super) fn unsent(ticket: T) -> Self {
+    pub(super) fn unsent(part: Option<Part<T>>) -> Self {
         Self {
             fut: None,
-            flight: InFlight::unsent(ticket),
+            flight: InFlight::unsent(part),
         }
     }
 
@@ -67,7 +67,7 @@ impl<F, T: Ticket> Sent<F, T> {
         T: Ends<S::Response>,
     {
         match gate.look(&mut call, &Readiness::Yes) {
-            Ok(ticket) => Self::call(svc, call, ticket, |sent| sent),
+            Ok(ticket) => Self::call(svc, call, &mut Some(Ok(ticket)), |sent| sent),
             Err(refusal) => Self::refused(refusal, call),
         }
     }
@@ -78,13 +78,13 @@ impl<F, T: Ticket> Sent<F, T> {
     pub(super) fn call<S, R>(
         svc: &mut S,
         call: ToolCall,
-        ticket: T,
+        part: &mut Option<Part<T>>,
         wrap: impl FnOnce(Self) -> R,
     ) -> R
     where
         S: Service<ToolCall, Future = F>,
     {
-        let mut beginning = Beginning::new(ticket, &call);
+        let mut beginning = Beginning::new(part, &call);
         call_in_place(svc, call, |fut| {
             wrap(Self {
                 fut: Some(fut),
@@ -130,12 +130,12 @@ where
         let class = ticket.judge(&result);
         let since = this.flight.since();
         let was_ok = result.is_ok();
-        this.flight.finish(|ticket| {
-            ticket.ended(&mut result, class, since);
-            if was_ok && let Err(error) = &mut result {
-                error.address(ticket.info());
-            }
-        });
+        let mut end = this.flight.finish();
+        let ticket = end.ticket();
+        ticket.ended(&mut result, class, since);
+        if was_ok && let Err(error) = &mut result {
+            error.address(ticket.info());
+        }
         Poll::Ready(result)
     }
 }

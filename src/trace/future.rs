@@ -82,7 +82,7 @@ where
         let outcome = observer.hooks().classify(result.as_ref());
         drop(entered);
         // The span ends here, and not with the future.
-        flight.finish(|observer| observer.ended(&result, &outcome));
+        flight.finish().ticket().ended(&result, &outcome);
         Poll::Ready(result)
     }
 }

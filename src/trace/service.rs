@@ -57,8 +57,8 @@ where
     /// Apart, as all that is for listeners: calls without listeners are not to carry its weight.
     #[inline(never)]
     fn call_heard(&mut self, mut call: ToolCall) -> ResponseFuture<S::Future, H, S::Response> {
-        let observer = Observer::start(&mut call, &self.layer);
-        let mut beginning = Beginning::new(observer, &call);
+        let mut part = Some(Ok(Observer::start(&mut call, &self.layer)));
+        let mut beginning = Beginning::new(&mut part, &call);
         // The inner `call` may run a tool's first steps: they belong to the span.
         let entered = beginning.ticket().span().map(Span::enter);
         let fut = self.inner.call(call);
