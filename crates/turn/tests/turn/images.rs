@@ -230,10 +230,21 @@ async fn pictures_that_do_not_fit_are_lines() {
 /// T-3: a paused turn is not the model's last word, and goes on without a word of the user.
 #[test]
 fn a_paused_turn_is_cut_and_goes_back_as_it_is() {
-    let content = json!([
+    let thought = json!([
         { "type": "text", "text": "Let me look." },
         { "type": "thinking", "thinking": "..", "signature": "c2ln" },
     ]);
+    // The provider's own tools cause most pauses.
+    let searched = json!([
+        { "type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": { "query": "x" } },
+        { "type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [] },
+    ]);
+    for content in [thought, searched] {
+        goes_back_paused(&content);
+    }
+}
+
+fn goes_back_paused(content: &Value) {
     let read = |reason| {
         let response = json!({ "stop_reason": reason, "content": content });
         Turn::read(Format::Anthropic, &response).unwrap()
@@ -241,7 +252,7 @@ fn a_paused_turn_is_cut_and_goes_back_as_it_is() {
     let paused = read("pause_turn");
     assert_eq!((paused.is_cut(), paused.is_paused()), (true, true));
     let reply = paused.answer(Vec::<tower_toolcall::ToolResult<String>>::new());
-    assert_eq!(reply.said()[0]["content"], content);
+    assert_eq!(reply.said()[0]["content"], *content);
     for reason in ["max_tokens", "end_turn", "refusal"] {
         assert!(!read(reason).is_paused(), "{reason}");
     }
