@@ -60,9 +60,10 @@
 //! ```
 //! use std::{future::Future, pin::Pin, sync::Arc, task::{Context, Poll, ready}};
 //! use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+//! use tower::Layer;
 //! use tower_toolcall::{
 //!     CallInfo, ErrorKind, ToolCall, ToolError,
-//!     flow::{Ends, Gate, Readiness, Step, Ticket},
+//!     flow::{Ends, Gate, Gated, Readiness, Step, Ticket},
 //! };
 //!
 //! #[derive(Clone)]
@@ -123,15 +124,23 @@
 //!         })
 //!     }
 //! }
+//!
+//! impl<S> Layer<S> for OneByOne {
+//!     type Service = Gated<S, Self>;
+//!
+//!     fn layer(&self, inner: S) -> Self::Service {
+//!         Gated::new(inner, self.clone())
+//!     }
+//! }
 //! # use tower::{ServiceExt, service_fn};
-//! # use tower_toolcall::{AnyError, flow::Gated};
+//! # use tower_toolcall::AnyError;
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
 //! # let tool = service_fn(|_call: ToolCall| async {
 //! #     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
 //! #     Ok::<_, AnyError>("done")
 //! # });
 //! # let queue = Arc::new(Semaphore::new(1));
-//! # let stack = Gated::new(tool, OneByOne(Arc::clone(&queue)));
+//! # let stack = OneByOne(Arc::clone(&queue)).layer(tool);
 //! # let began = tokio::time::Instant::now();
 //! # let call = || stack.clone().oneshot(ToolCall::new("import"));
 //! # let (first, second) = tokio::join!(call(), call());
@@ -142,7 +151,7 @@
 //! # }
 //! ```
 //!
-//! A layer that observes calls, and counts the attempts that were sent:
+//! A layer that observes calls, and counts the attempts that were sent. Its `Layer` is as above:
 //!
 //! ```
 //! use std::sync::{Arc, atomic::{AtomicU32, Ordering::Relaxed}};
