@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
-    AnyError, BoxError, ServiceBuilderExt, ToolCall, axum::Routes, router::Router,
+    AnyError, BoxError, ServiceBuilderExt, ToolCall, router::Router, serve::Routes,
 };
 
 async fn tool(call: ToolCall) -> Result<Value, AnyError> {

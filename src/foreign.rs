@@ -40,21 +40,21 @@ ask! {
         #[cfg(feature = "mcp")]
         crate::edge::mcp::on_wire,
         #[cfg(feature = "tonic")]
-        crate::edge::tonic::on_wire,
+        crate::edge::grpc_status::on_wire,
     ];
     /// Returns whether an error wraps another and adds nothing.
     is_transparent(&(dyn StdError + 'static)) -> bool, any: [
         #[cfg(feature = "tower")]
         crate::edge::tower::is_transparent,
         #[cfg(feature = "tonic")]
-        crate::edge::tonic::is_transparent,
+        crate::edge::grpc_status::is_transparent,
     ];
     /// Returns the text of an error whose own is not for people.
     shown(&(dyn StdError + 'static)) -> Option<String>, find_map: [
         #[cfg(feature = "mcp")]
         crate::edge::mcp::shown,
         #[cfg(feature = "tonic")]
-        crate::edge::tonic::shown,
+        crate::edge::grpc_status::shown,
     ];
     /// Returns whether a layer of another crate refused the call.
     is_refusal(&(dyn StdError + 'static)) -> bool, any: [

@@ -13,7 +13,7 @@
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{
 //!     AnyError, ServiceBuilderExt, ToolCall,
-//!     metrics::Metrics, retry::RetryPolicy,
+//!     tool_metrics::Metrics, retry::RetryPolicy,
 //! };
 //!
 //! #[derive(Deserialize)]
@@ -103,7 +103,7 @@
 //! | [`ToolResultLayer`](result::ToolResultLayer) | never fails: a result with status, data or error, duration, attempts |
 //! | [`IdentityLayer`](identity::IdentityLayer) | resolves names by a table of tools; refuses those that do not exist |
 //! | [`TraceLayer`](trace::TraceLayer) | a span per call, or per attempt; an event for each way to end |
-//! | [`MetricsLayer`][metrics::MetricsLayer] | counts and times the calls of each tool, and the tokens they need |
+//! | [`MetricsLayer`][tool_metrics::MetricsLayer] | counts and times the calls of each tool, and the tokens they need |
 //! | [`FitLayer`](fit::FitLayer) | shortens an answer that is too long for a model, and says how much is missing |
 //! | [`CheckLayer`](check::CheckLayer) | an answer that is too large, or fails your check, is an error |
 //! | [`RepeatGuardLayer`](repeat_guard::RepeatGuardLayer) | refuses a call that a model makes again and again, and that fails alike each time |
@@ -141,7 +141,7 @@
 //! | [`router`] | many tools and servers behind one service; functions of typed arguments |
 //! | [`batch`] | many calls at once, or one after the other within a budget |
 //! | [`tower-toolcall-turn`](https://docs.rs/tower-toolcall-turn), a crate | a model's tool calls from the JSON of OpenAI, Anthropic, Gemini and Bedrock, and the results back |
-//! | [`axum`], [`tonic`] | a stack behind HTTP and JSON-RPC; errors as gRPC statuses. For others: [`ToolError::to_http`] |
+//! | [`serve`], [`grpc_status`] | a stack behind HTTP and JSON-RPC; errors as gRPC statuses. For others: [`ToolError::to_http`] |
 //! | [`settings`] | the whole stack from a file and the environment, with presets |
 //! | [`tower-toolcall-redis`](https://docs.rs/tower-toolcall-redis), a crate | breakers and rate limits that several processes share, over Redis or a store of yours |
 //! | [`otel`], [`metrics_facade`] | OpenTelemetry and Langfuse; figures through the `metrics` crate |
@@ -156,7 +156,7 @@
 //! | feature | brings |
 //! |---|---|
 //! | `tower` | on by default: [`ServiceBuilderExt`]; recognises tower's own errors |
-//! | `metrics` | on by default: [`metrics`] (`hdrhistogram`) |
+//! | `metrics` | on by default: [`tool_metrics`] (`hdrhistogram`) |
 //! | `metrics-facade` | [`metrics_facade`] (`metrics`) |
 //! | `otel` | [`otel`]; with `metrics` its figures as OpenTelemetry metrics (`opentelemetry`, `tracing-opentelemetry`) |
 //! | `mcp` | [`mcp::McpServer`] and what goes with it (`rmcp`, client side with child processes, no HTTP) |
@@ -170,8 +170,8 @@
 //! | `validate` | [`validate`], [`mcp::McpOutput`] (`jsonschema`, which fetches nothing) |
 //! | `token` | [`token`]: token exchange by RFC 8693 (`base64`, `zeroize`) |
 //! | `settings` | [`settings`] (`humantime`) |
-//! | `axum` | [`axum`], without its server |
-//! | `tonic` | [`tonic`], without its server and client |
+//! | `axum` | [`serve`], without its server |
+//! | `tonic` | [`grpc_status`], without its server and client |
 //! | `hyper` | recognises errors of `hyper` 1, of `hyper-util`'s client, and of HTTP/2 by their types: so for a leaf of your own over reqwest, too |
 //! | `hints` | [`hint::from_headers`]: how long a server asks to wait |
 //! | `anyhow` | tools that return `anyhow::Error` |
@@ -200,8 +200,6 @@ pub mod hint;
 pub mod identity;
 pub mod key;
 mod kit;
-#[cfg(feature = "metrics")]
-pub mod metrics;
 pub mod middleware;
 pub mod normalize;
 pub mod once;
@@ -217,6 +215,8 @@ pub mod sanitize;
 pub mod switch;
 mod text;
 pub mod timeout;
+#[cfg(feature = "metrics")]
+pub mod tool_metrics;
 pub mod trace;
 pub mod transport;
 #[cfg(feature = "validate")]
@@ -236,13 +236,13 @@ pub use self::{
     outcome::{Classify, Outcome},
     result::ToolResult,
 };
-#[cfg(feature = "axum")]
-pub use edge::axum;
 pub use edge::batch;
 #[cfg(feature = "tower")]
 pub use edge::builder::{self, ServiceBuilderExt};
 #[cfg(feature = "metrics-facade")]
 pub use edge::facade as metrics_facade;
+#[cfg(feature = "tonic")]
+pub use edge::grpc_status;
 pub use edge::health;
 #[cfg(feature = "http-tool")]
 pub use edge::http_tool;
@@ -252,12 +252,12 @@ pub use edge::mcp;
 pub use edge::otel;
 #[cfg(feature = "router")]
 pub use edge::router;
+#[cfg(feature = "axum")]
+pub use edge::serve;
 #[cfg(feature = "settings")]
 pub use edge::settings;
 #[cfg(any(feature = "http-tool", feature = "token"))]
 pub use edge::token;
-#[cfg(feature = "tonic")]
-pub use edge::tonic;
 pub use kit::backoff;
 #[doc(inline)]
 pub use toolcall_redact as redact;

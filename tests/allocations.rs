@@ -227,7 +227,7 @@ allocates_nothing! {
 allocates_nothing! {
     stack_of_settings_with_metrics: settings::Settings::default()
         .stack()
-        .with_metrics(&tower_toolcall::metrics::Metrics::new())
+        .with_metrics(&tower_toolcall::tool_metrics::Metrics::new())
         .build()
         .unwrap();
 }
@@ -256,10 +256,10 @@ allocates_nothing! {
 
 #[cfg(feature = "metrics")]
 allocates_nothing! {
-    metrics: tower_toolcall::metrics::Metrics::new().layer();
+    metrics: tower_toolcall::tool_metrics::Metrics::new().layer();
     documented_stack_with_metrics: ServiceBuilder::new()
         .layer(TraceLayer::new())
-        .layer(tower_toolcall::metrics::Metrics::new().layer())
+        .layer(tower_toolcall::tool_metrics::Metrics::new().layer())
         .layer(DeadlineLayer::new(Duration::from_secs(60)))
         .layer(RetryLayer::default())
         .layer(RateLimitBackoffLayer::new())
@@ -273,7 +273,7 @@ allocates_nothing! {
 #[cfg(feature = "metrics-facade")]
 #[tokio::test(start_paused = true)]
 async fn metrics_through_the_facade() {
-    use tower_toolcall::{metrics::Metrics, metrics_facade::Facade};
+    use tower_toolcall::{metrics_facade::Facade, tool_metrics::Metrics};
 
     let sink = Metrics::builder().with_sink(Facade::new());
     let layer = sink.build().unwrap().layer();
@@ -407,7 +407,7 @@ mod router {
 async fn metrics_as_opentelemetry() {
     use opentelemetry::metrics::MeterProvider as _;
     use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
-    use tower_toolcall::{metrics::Metrics, otel::metrics::OtelMetrics};
+    use tower_toolcall::{otel::metrics::OtelMetrics, tool_metrics::Metrics};
 
     let provider = SdkMeterProvider::builder()
         .with_periodic_exporter(InMemoryMetricExporter::default())

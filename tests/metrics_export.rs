@@ -21,12 +21,12 @@ use tower::{Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncS
 use tower_toolcall::{
     BoxError, ErrorKind, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
-    metrics::Metrics,
     metrics_facade::Facade,
     otel::metrics::OtelMetrics,
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
+    tool_metrics::Metrics,
 };
 
 const CANARY: &str = "sk-proj-Zk3vQ8mW1xT5nB7cR2yL9dF4hJ6gP0sA";

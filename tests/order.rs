@@ -463,7 +463,7 @@ async fn validate_below_the_rate_limit_waits_to_refuse() {
 #[cfg(feature = "metrics")]
 #[tokio::test]
 async fn metrics_have_a_method_too() {
-    let metrics = tower_toolcall::metrics::Metrics::new();
+    let metrics = tower_toolcall::tool_metrics::Metrics::new();
     let tools = ServiceBuilder::new()
         .tool_metrics(&metrics)
         .service(Tool::new().service());

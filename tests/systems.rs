@@ -25,11 +25,11 @@ use tower_toolcall::{
     circuit_breaker::{BreakerState, TransitionReason},
     http_tool::{ExecutionError, ExecutionResult, ExecutionStatus, HttpAnswer, ToolManifest},
     mcp::McpClassifier,
-    metrics::Metrics,
     result::{Status, ToolResultLayer},
     router::{Json, Router, tool_fn},
     settings::{Place, Settings},
     token::{ClientAuth, Target, TokenEndpoint, TokenLayer},
+    tool_metrics::Metrics,
     validate::{Schema, Schemas},
 };
 

@@ -28,7 +28,6 @@ use tower_toolcall::{
     deadline::DeadlineLayer,
     fit::FitLayer,
     health::Health,
-    metrics::{Metrics, MetricsBuilder, MetricsLayer},
     metrics_facade::Facade,
     normalize::NormalizeLayer,
     once::{OnceBuilder, OnceLayer},
@@ -42,6 +41,7 @@ use tower_toolcall::{
     retry::RetryLayer,
     sanitize::SanitizeLayer,
     timeout::TimeoutLayer,
+    tool_metrics::{Metrics, MetricsBuilder, MetricsLayer},
     trace::TraceLayer,
     transport::TransportLayer,
 };

@@ -10,12 +10,12 @@ use tower_toolcall::{
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     health::Health,
-    metrics::Metrics,
     rate_limit::RateLimitBackoffLayer,
     result::{ToolResult, ToolResultLayer},
     retry::RetryLayer,
     sanitize::SanitizeLayer,
     timeout::TimeoutLayer,
+    tool_metrics::Metrics,
     trace::TraceLayer,
 };
 

@@ -13,7 +13,6 @@ use tower_toolcall::{
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     health::Health,
-    metrics::Metrics,
     normalize::NormalizeLayer,
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
@@ -22,6 +21,7 @@ use tower_toolcall::{
     retry::{RetryBudget, RetryLayer, RetryPolicy},
     sanitize::SanitizeLayer,
     timeout::TimeoutLayer,
+    tool_metrics::Metrics,
     trace::TraceLayer,
 };
 

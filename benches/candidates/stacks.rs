@@ -8,8 +8,9 @@ use tower_resilience_circuitbreaker::CircuitBreakerError;
 use tower_resilience_timelimiter::TimeLimiterError;
 use tower_toolcall::{
     BoxError, ServiceBuilderExt, ToolCall, catch_panic::CatchPanicLayer,
-    circuit_breaker::CircuitBreakerLayer, deadline::DeadlineLayer, metrics::Metrics, redact::Rules,
-    result::ToolResult, retry::RetryPolicy, timeout::TimeoutLayer, trace::TraceLayer,
+    circuit_breaker::CircuitBreakerLayer, deadline::DeadlineLayer, redact::Rules,
+    result::ToolResult, retry::RetryPolicy, timeout::TimeoutLayer, tool_metrics::Metrics,
+    trace::TraceLayer,
 };
 
 use super::{

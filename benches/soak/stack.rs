@@ -25,7 +25,6 @@ use tower_toolcall::{
     health::Health,
     identity::Resolve,
     mcp::{McpReconnect, McpService},
-    metrics::Metrics,
     once::OnceLayer,
     policy::PolicyLayer,
     quota::{Quota, QuotaLayer},
@@ -33,6 +32,7 @@ use tower_toolcall::{
     redact::Rules,
     result::Never,
     retry::RetryPolicy,
+    tool_metrics::Metrics,
     validate::{Schema, Schemas},
 };
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
-    AnyError, BoxError, ServiceBuilderExt, ToolCall, axum::Routes, metrics::Metrics,
+    AnyError, BoxError, ServiceBuilderExt, ToolCall, serve::Routes, tool_metrics::Metrics,
 };
 
 #[derive(Deserialize)]

@@ -30,12 +30,12 @@ use tokio_util::sync::CancellationToken;
 use tower::{ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
     AnyError,
-    axum::Routes,
     health::Health,
     mcp::{Catalog, GatewayHandler, McpBodies, McpClassifier, McpJson, McpSessions},
-    metrics::Metrics,
     router::{Json, Router, tool_fn},
+    serve::Routes,
     settings::Settings,
+    tool_metrics::Metrics,
     validate::Schemas,
 };
 use tracing::warn;

@@ -14,7 +14,7 @@ use axum::{
 use serde_json::json;
 use tower_toolcall::{
     health::{Availability, Health},
-    metrics::Metrics,
+    tool_metrics::Metrics,
 };
 
 use super::upstream::Upstream;

@@ -43,7 +43,7 @@ impl Export {
         Ok(Some(Self { traces, metrics }))
     }
 
-    /// Where [`Metrics`](tower_toolcall::metrics::Metrics) send what they hear.
+    /// Where [`Metrics`](tower_toolcall::tool_metrics::Metrics) send what they hear.
     pub(crate) fn sink(&self) -> OtelMetrics {
         OtelMetrics::new(&self.metrics.meter("observe"))
     }

@@ -43,11 +43,11 @@ use tower_toolcall::{
     check::CheckLayer,
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
-    metrics::{Metrics, Snapshot},
     otel::LangfuseHooks,
     rate_limit::RateLimitBackoffLayer,
     retry::RetryLayer,
     timeout::TimeoutLayer,
+    tool_metrics::{Metrics, Snapshot},
     trace::TraceLayer,
 };
 

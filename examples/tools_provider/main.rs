@@ -29,15 +29,15 @@ use tokio::net::TcpListener;
 use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     BoxError, ServiceBuilderExt,
-    axum::Routes,
     circuit_breaker::CircuitBreakerBuilder,
     http_tool::{HttpAnswer, ReqwestClient, ToolManifest},
     key::Key,
     mcp::Catalog,
-    metrics::Metrics,
     router::Router,
+    serve::Routes,
     settings::Settings,
     token::{ClientAuth, Target, TokenEndpoint, TokenHandle, TokenLayer},
+    tool_metrics::Metrics,
     validate::Schemas,
 };
 

@@ -237,8 +237,8 @@ impl Record {
     }
 
     /// Notes that there is a tool of this name: a table or a schema has it. A call that is refused
-    /// before it is sent then counts for its tool in [metrics](crate::metrics), as names that a
-    /// model invents do not. A [resolved](super::ToolCall::is_resolved) name needs no note.
+    /// before it is sent then counts for its tool in [metrics](crate::tool_metrics), as names that
+    /// a model invents do not. A [resolved](super::ToolCall::is_resolved) name needs no note.
     pub fn set_known(&self) {
         self.known.store(true, Relaxed);
     }

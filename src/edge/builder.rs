@@ -122,7 +122,7 @@ use tower_layer::{Layer, Stack};
 use tower_service::Service;
 
 #[cfg(feature = "metrics")]
-use crate::metrics::{Metrics, MetricsLayer};
+use crate::tool_metrics::{Metrics, MetricsLayer};
 #[cfg(feature = "validate")]
 use crate::validate::{Schemas, ValidateLayer};
 use crate::{

@@ -1,15 +1,15 @@
 //! The figures through the facade of the `metrics` crate, for the recorder that a program has
 //! installed.
 //!
-//! The names and labels are those of [Prometheus](crate::metrics). Whether the latencies become a
-//! histogram or a summary is the recorder's choice; `metrics-exporter-prometheus` makes a summary
-//! unless it has been given buckets. The handles of a tool's counters are looked up once, so a
-//! recorder has to be installed before the first call.
+//! The names and labels are those of [Prometheus](crate::tool_metrics). Whether the latencies
+//! become a histogram or a summary is the recorder's choice; `metrics-exporter-prometheus` makes a
+//! summary unless it has been given buckets. The handles of a tool's counters are looked up once, so
+//! a recorder has to be installed before the first call.
 //!
 //! # Example
 //!
 //! ```
-//! use tower_toolcall::{metrics::Metrics, metrics_facade::Facade};
+//! use tower_toolcall::{tool_metrics::Metrics, metrics_facade::Facade};
 //!
 //! // After a recorder was installed, for example
 //! // `metrics_exporter_prometheus::PrometheusBuilder::new().install()`:
@@ -28,7 +28,7 @@ use metrics::{
 use crate::{
     error::ErrorKind,
     event::{BreakerState, InertReason, TokenOutcome},
-    metrics::{
+    tool_metrics::{
         CallEnd, Labels, Sink, ToolSink,
         names::{self, Series, label},
     },
@@ -64,7 +64,7 @@ impl Facade {
     }
 
     /// Returns whether errors are counted under [the name of other
-    /// systems](crate::metrics#other-systems-names) as well. Default: no.
+    /// systems](crate::tool_metrics#other-systems-names) as well. Default: no.
     pub fn with_aliases(mut self, aliases: bool) -> Self {
         self.aliases = aliases;
         self

@@ -82,7 +82,7 @@ impl ToolCall {
     /// is.
     pub fn with_request_extensions(self, extensions: &Extensions) -> Self {
         #[cfg(feature = "axum")]
-        if let Some(address) = super::axum::address(extensions) {
+        if let Some(address) = super::serve::address(extensions) {
             let call = self.with_unverified_session(address);
             return call.with_verified_caller(extensions);
         }

@@ -1,8 +1,6 @@
 //! Adapters to other crates, and executors of calls: each behind its feature.
 #[cfg(feature = "anyhow")]
 mod anyhow;
-#[cfg(feature = "axum")]
-pub mod axum;
 pub mod batch;
 #[cfg(any(feature = "http-tool", feature = "token"))]
 mod body;
@@ -12,6 +10,8 @@ pub mod builder;
 pub mod facade;
 #[cfg(any(feature = "http-tool", feature = "mcp", feature = "token"))]
 mod future;
+#[cfg(feature = "tonic")]
+pub mod grpc_status;
 #[cfg(any(feature = "hyper", feature = "tonic"))]
 pub(crate) mod h2;
 mod headers;
@@ -39,11 +39,11 @@ mod reader;
 pub(crate) mod reqwest;
 #[cfg(feature = "router")]
 pub mod router;
+#[cfg(feature = "axum")]
+pub mod serve;
 #[cfg(feature = "settings")]
 pub mod settings;
 #[cfg(any(feature = "http-tool", feature = "token"))]
 pub mod token;
-#[cfg(feature = "tonic")]
-pub mod tonic;
 #[cfg(feature = "tower")]
 pub(crate) mod tower;

@@ -116,7 +116,7 @@ async fn a_listener_hears_of_skipped_calls() {
 #[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn metrics_count_skipped_calls() {
-    let metrics = tower_toolcall::metrics::Metrics::new();
+    let metrics = tower_toolcall::tool_metrics::Metrics::new();
     let stack = ServiceBuilder::new()
         .layer(metrics.layer())
         .service(tool(&Counts::default()));
@@ -137,7 +137,7 @@ async fn metrics_count_skipped_calls() {
 #[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn metrics_count_calls_that_were_given_up_before_they_ran() {
-    let metrics = tower_toolcall::metrics::Metrics::new();
+    let metrics = tower_toolcall::tool_metrics::Metrics::new();
     let stack = ServiceBuilder::new()
         .layer(metrics.layer())
         .service(tool(&Counts::default()));

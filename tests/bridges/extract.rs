@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, Classify, Outcome, ToolCall, ToolError, ToolResult,
-    axum::{Rejection, Routes},
     result::ToolResultLayer,
+    serve::{Rejection, Routes},
 };
 use tracing_subscriber::prelude::*;
 

@@ -18,9 +18,9 @@ use tonic::metadata::MetadataMap;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Identity, ServiceBuilderExt, ToolCall, ToolError, Trust, VerifiedCaller,
-    axum::Routes,
     circuit_breaker::{CircuitBreakerHandle, CircuitBreakerLayer},
     identity::Resolve,
+    serve::Routes,
 };
 
 use crate::kit::{Server, Tools, post, seen, serve_axum};

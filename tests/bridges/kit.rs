@@ -17,9 +17,9 @@ use tower_toolcall::{
     BoxError, ErrorKind, ServiceBuilderExt, ToolCall, ToolError,
     backoff::{Backoff, Jitter},
     circuit_breaker::CircuitBreakerLayer,
-    metrics::Metrics,
     retry::RetryPolicy,
     timeout::TimeoutLayer,
+    tool_metrics::Metrics,
 };
 
 pub(crate) type Stack = BoxCloneSyncService<ToolCall, Value, ToolError>;
@@ -194,7 +194,7 @@ pub(crate) async fn serve_axum(listener: TcpListener, app: axum::Router) {
 
 /// The routes of the crate, to these tools in this stack, for callers who know the servers.
 pub(crate) async fn axum_of(tools: Tools, stack: Stack) -> Server {
-    let app = tower_toolcall::axum::Routes::new(stack)
+    let app = tower_toolcall::serve::Routes::new(stack)
         .trust_servers()
         .into_router();
     Server::start(tools, |listener| serve_axum(listener, app)).await

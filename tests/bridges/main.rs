@@ -6,6 +6,7 @@ mod grpc;
 mod http;
 mod identity;
 mod kit;
+mod names;
 mod peer;
 mod plain_hyper;
 mod replay;

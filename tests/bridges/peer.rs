@@ -13,7 +13,8 @@ use tonic::{Code, Status, metadata::MetadataMap};
 use tonic_types::{ErrorDetails, StatusExt};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Execution, ServiceBuilderExt, ToolCall, ToolError, Trust, tonic::timeout,
+    BoxError, ErrorKind, Execution, ServiceBuilderExt, ToolCall, ToolError, Trust,
+    grpc_status::timeout,
 };
 
 use crate::{

@@ -4,7 +4,7 @@ use expect_test::expect;
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};
-use tower_toolcall::{BoxError, MAX_DEPTH, ToolCall, axum::Routes};
+use tower_toolcall::{BoxError, MAX_DEPTH, ToolCall, serve::Routes};
 
 use crate::kit::{self, LIMIT, Seen, Server, Tools, ms, post, seen, serve_axum};
 

@@ -9,9 +9,9 @@ use tonic_types::StatusExt;
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_toolcall::{
     BoxError, ToolCall, ToolError, catch_panic::CatchPanicLayer, check::CheckLayer,
-    circuit_breaker::CircuitBreakerLayer, deadline::DeadlineLayer, metrics::Metrics,
-    normalize::NormalizeLayer, rate_limit::RateLimitBackoffLayer, redact::Rules, retry::RetryLayer,
-    sanitize::SanitizeLayer, timeout::TimeoutLayer, trace::TraceLayer,
+    circuit_breaker::CircuitBreakerLayer, deadline::DeadlineLayer, normalize::NormalizeLayer,
+    rate_limit::RateLimitBackoffLayer, redact::Rules, retry::RetryLayer, sanitize::SanitizeLayer,
+    timeout::TimeoutLayer, tool_metrics::Metrics, trace::TraceLayer,
 };
 
 use crate::{

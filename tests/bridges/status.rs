@@ -14,7 +14,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 use tower_toolcall::{
     AnyError, ErrorKind, Evidence, Execution, ServiceBuilderExt as _, ToolCall, ToolError,
-    tonic::from_trusted_peer, transport::transport,
+    grpc_status::from_trusted_peer, transport::transport,
 };
 
 use crate::{

@@ -7,8 +7,8 @@ use tower_toolcall::{
     BoxError, ToolCall,
     circuit_breaker::{CircuitBreakerHandle, CircuitBreakerLayer},
     mcp::{Catalog, GatewayHandler, McpTools},
-    metrics::Metrics,
     router::Router,
+    tool_metrics::Metrics,
 };
 
 use crate::kit::{Gateway, WAYS, Way, connect, gateway_with};

@@ -14,10 +14,10 @@ use serde_json::Value;
 use tower::{Layer as _, ServiceExt, service_fn};
 use tower_toolcall::{
     AnyError, ErrorKind, ToolError,
-    axum::Routes,
     http_tool::{ExecutionError, HttpTool},
-    metrics::Metrics,
+    serve::Routes,
     settings::Settings,
+    tool_metrics::Metrics,
 };
 use tracing::{Event, Subscriber, field::Field, instrument::WithSubscriber as _, span};
 use tracing_subscriber::{

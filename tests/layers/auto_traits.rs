@@ -160,7 +160,7 @@ assert_impl_all!(result::ResponseFuture<Svc, Tool, Unshared>: Send);
 #[cfg(feature = "metrics")]
 mod metrics {
     use super::{ByError, Svc, Tool, assert_impl_all};
-    use tower_toolcall::metrics::{
+    use tower_toolcall::tool_metrics::{
         Interval, Labels, Metrics, MetricsBuilder, MetricsLayer, MetricsService, ResponseFuture,
         Snapshot,
     };

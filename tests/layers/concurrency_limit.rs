@@ -499,7 +499,7 @@ async fn a_refusal_is_repeated_by_none_and_counted_against_nobody() {
 #[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_an_event_and_counted_as_rejected() {
-    let metrics = tower_toolcall::metrics::Metrics::new();
+    let metrics = tower_toolcall::tool_metrics::Metrics::new();
     let stack = ServiceBuilder::new()
         .layer(metrics.layer())
         .layer(ConcurrencyLimitLayer::new(0))

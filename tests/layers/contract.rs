@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "metrics")]
-use tower_toolcall::metrics::Metrics;
 #[cfg(feature = "settings")]
 use tower_toolcall::settings::{Place, Settings};
+#[cfg(feature = "metrics")]
+use tower_toolcall::tool_metrics::Metrics;
 use tower_toolcall::{
     Identity, Key, ToolCall, ToolError,
     cache::CacheLayer,
@@ -480,7 +480,7 @@ off! {
     identity: IdentityLayer;
     trace: TraceLayer;
     #[cfg(feature = "metrics")]
-    metrics: tower_toolcall::metrics::MetricsLayer;
+    metrics: tower_toolcall::tool_metrics::MetricsLayer;
     check: CheckLayer<tower_toolcall::check::MaxBytes>;
     repeat_guard: RepeatGuardLayer;
     #[cfg(feature = "validate")]

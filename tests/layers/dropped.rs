@@ -24,7 +24,6 @@ use tower_toolcall::{
     circuit_breaker::{BreakerState, CircuitBreakerLayer, Rates},
     concurrency_limit::{self, ConcurrencyLimitLayer},
     health::{Availability, Health},
-    metrics::Metrics,
     middleware,
     once::OnceLayer,
     policy::{Approval, PolicyLayer, Verdict},
@@ -33,6 +32,7 @@ use tower_toolcall::{
     repeat_guard::RepeatGuardLayer,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
+    tool_metrics::Metrics,
     trace::{End, TraceHooks, TraceLayer},
 };
 use tower_toolcall_test::{FaultLayer, Faults, Script, Step};

@@ -596,7 +596,7 @@ async fn outside_of_deadline_and_retry_a_call_costs_once() {
 #[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_counted_as_rejected() {
-    let metrics = tower_toolcall::metrics::Metrics::new();
+    let metrics = tower_toolcall::tool_metrics::Metrics::new();
     let stack = ServiceBuilder::new()
         .layer(metrics.layer())
         .layer(builder(1).with_fail_fast().build().unwrap())

@@ -9,7 +9,7 @@ use std::{
 use tower::{Service, ServiceBuilder};
 use tower_layer::Layer;
 use tower_toolcall::{
-    BoxError, ServiceBuilderExt, ToolCall, metrics::Metrics, redact::Rules, retry::RetryPolicy,
+    BoxError, ServiceBuilderExt, ToolCall, redact::Rules, retry::RetryPolicy, tool_metrics::Metrics,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -13,9 +13,9 @@ use tower_toolcall::{
     ErrorKind, ModelText as _, ReplaySafety, ServiceBuilderExt, ToolCall, ToolError, ToolResult,
     event::BreakerState,
     mcp::McpService,
-    metrics::{Metrics, Stats},
     result::{Status, ToolResultLayer},
     retry::RetryPolicy,
+    tool_metrics::{Metrics, Stats},
 };
 use tracing::{Subscriber, field::Visit, span};
 use tracing_subscriber::{Layer, layer::Context, prelude::*, registry::LookupSpan};

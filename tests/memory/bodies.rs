@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use serde_json::json;
 use tokio::{net::TcpListener, sync::Barrier, task::JoinSet};
 use tower::service_fn;
-use tower_toolcall::{AnyError, ToolCall, axum::Routes};
+use tower_toolcall::{AnyError, ToolCall, serve::Routes};
 
 use crate::{MB, counted, small_values, worst_values};
 

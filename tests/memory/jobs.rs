@@ -3,7 +3,7 @@
 use axum::{body::Body, http::Request};
 use serde_json::{Map, Value};
 use tower::{ServiceExt as _, service_fn};
-use tower_toolcall::{ErrorKind, ToolCall, ToolError, axum::Routes, call::JobRef};
+use tower_toolcall::{ErrorKind, ToolCall, ToolError, call::JobRef, serve::Routes};
 
 use crate::{MB, counted, small_values};
 

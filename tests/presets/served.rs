@@ -15,14 +15,14 @@ use tokio::net::TcpListener;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_toolcall::{
     BoxError, ToolCall, ToolError, ToolResult,
-    axum::Routes,
     batch::Sequence,
     circuit_breaker::CircuitBreakerHandle,
     hint,
     mcp::{McpClassifier, McpJson},
-    metrics::Metrics,
     router,
+    serve::Routes,
     settings::{Settings, StackLayer},
+    tool_metrics::Metrics,
     transport::transport,
 };
 

@@ -13,11 +13,11 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
-    metrics::Metrics,
     rate_limit::RateLimitBackoffLayer,
     result::ToolResultLayer,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
+    tool_metrics::Metrics,
     trace::TraceLayer,
 };
 use tracing::{

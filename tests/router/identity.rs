@@ -9,12 +9,12 @@ use tower_toolcall::{
     ToolError,
     circuit_breaker::{CircuitBreakerHandle, CircuitBreakerLayer},
     identity::{IdentityLayer, Resolve},
-    metrics::Metrics,
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
     retry::RetryPolicy,
     router::{Router, RouterBuilder},
     timeout::TimeoutLayer,
+    tool_metrics::Metrics,
 };
 use tower_toolcall_test::{Events, Script, Step};
 

@@ -45,7 +45,7 @@ pub(crate) struct Asked {
 pub(crate) struct End {
     pub(crate) asked: Vec<Asked>,
     pub(crate) has_jumped: bool,
-    pub(crate) metrics: tower_toolcall::metrics::Snapshot,
+    pub(crate) metrics: tower_toolcall::tool_metrics::Snapshot,
 }
 
 /// Ids of calls are their numbers.

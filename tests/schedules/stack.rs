@@ -12,7 +12,6 @@ use tower_toolcall::{
     event::{Event, Listen},
     health::Health,
     identity::Resolve,
-    metrics::Metrics,
     once::OnceLayer,
     policy::PolicyLayer,
     quota::{Quota, QuotaHandle, QuotaLayer},
@@ -20,6 +19,7 @@ use tower_toolcall::{
     redact::Rules,
     result::Never,
     retry::{RetryBudget, RetryPolicy},
+    tool_metrics::Metrics,
     trace::{End, TraceHooks, TraceLayer},
     validate::{Schema, Schemas},
 };

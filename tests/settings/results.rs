@@ -77,7 +77,7 @@ async fn the_tools_own_errors_are_no_success() {
 #[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn callers_and_metrics_have_codes_of_another_system() {
-    let metrics = tower_toolcall::metrics::Metrics::new();
+    let metrics = tower_toolcall::tool_metrics::Metrics::new();
     let codes = |error: &ToolError| match error.kind() {
         ErrorKind::Timeout => Some("TOOL_EXECUTION_FAILED"),
         _ => None,

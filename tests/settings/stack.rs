@@ -298,7 +298,7 @@ async fn a_dropped_call_is_told_to_listeners() {
 #[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn metrics_count_calls_and_hear_of_what_happens_below() {
-    use tower_toolcall::metrics::Metrics;
+    use tower_toolcall::tool_metrics::Metrics;
 
     let metrics = Metrics::new();
     let builder = Settings::agent_loop().stack().with_metrics(&metrics);

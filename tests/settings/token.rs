@@ -255,7 +255,7 @@ async fn the_providers_breaker_has_the_numbers_of_the_http_proxy() {
 #[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn the_state_of_the_providers_breaker_is_in_metrics_around_the_exchange() {
-    let metrics = tower_toolcall::metrics::Metrics::new();
+    let metrics = tower_toolcall::tool_metrics::Metrics::new();
     let rig = Rig::new(|layer| {
         let layer = layer.map_exchange(|exchange| metrics.layer().layer(exchange));
         (layer, ())

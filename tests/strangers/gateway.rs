@@ -26,14 +26,12 @@ use tokio::{net::TcpListener, task::AbortHandle, time::sleep};
 use tower::{ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
     BoxError, Key, ServiceBuilderExt as _, ToolCall, Trust,
-    axum::Routes,
     cache::CacheLayer,
     circuit_breaker::{BreakerState, CircuitBreakerHandle, CircuitBreakerLayer},
     concurrency_limit::{ConcurrencyLimitHandle, ConcurrencyLimitLayer},
     fit::FitLayer,
     health::Health,
     mcp::{GatewayHandler, McpBodies, McpJson, McpService},
-    metrics::{Metrics, OTHER},
     middleware::from_fn,
     once::OnceLayer,
     policy::PolicyLayer,
@@ -42,6 +40,8 @@ use tower_toolcall::{
     repeat_guard::RepeatGuardLayer,
     retry::RetryPolicy,
     router::{Router, tool_fn},
+    serve::Routes,
+    tool_metrics::{Metrics, OTHER},
 };
 
 /// The tools, as callers name them. Only `report` fails, as its caller asks it to.

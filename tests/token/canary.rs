@@ -20,10 +20,10 @@ use tower::{ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 use tower_toolcall::{
     ServiceBuilderExt, ToolCall, ToolResult,
     http_tool::{HttpTool, ReqwestClient},
-    metrics::Metrics,
     token::{
         ClientAuth, Secret, Target, Token, TokenEndpoint, TokenLayer, TokenRequest, UpstreamToken,
     },
+    tool_metrics::Metrics,
 };
 
 /// No form of a secret that redaction would know: what is not shown here is not shown by design.

@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 use tower::ServiceExt;
-use tower_toolcall::{ErrorKind, ToolCall, ToolError, VerifiedCaller, axum::Routes, call::JobRef};
+use tower_toolcall::{ErrorKind, ToolCall, ToolError, VerifiedCaller, call::JobRef, serve::Routes};
 
 use crate::kit::SECOND;
 

@@ -9,11 +9,11 @@ use opentelemetry_sdk::metrics::{
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     ErrorKind, ToolCall, ToolError,
-    metrics::{Metrics, Snapshot},
     metrics_facade::Facade,
     otel::metrics::OtelMetrics,
     retry::RetryLayer,
     token::Token,
+    tool_metrics::{Metrics, Snapshot},
 };
 
 use crate::kit::{Provider, SECOND, Upstream, call};

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 use tower_toolcall::{
     ErrorKind, ToolCall, ToolError,
-    axum::Routes,
     http_tool::{HttpAnswer, HttpJob, HttpTool},
     poll::PollLayer,
+    serve::Routes,
     settings::Settings,
     token::{ClientAuth, Target, TokenEndpoint, TokenLayer},
     validate::{Schema, Schemas},
@@ -354,7 +354,7 @@ async fn the_execution_time_is_that_of_the_whole_call() {
 
 /// What an agent reads of an error, and what an operator counts.
 async fn refused(error: ToolError) -> (Got, String) {
-    let metrics = tower_toolcall::metrics::Metrics::new();
+    let metrics = tower_toolcall::tool_metrics::Metrics::new();
     let tool = tower::service_fn(move |_: ToolCall| {
         let error = error.clone();
         async move { Err::<Value, _>(error) }

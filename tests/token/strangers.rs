@@ -4,7 +4,7 @@ use ::axum::body::Body;
 use http::Request;
 use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer as _, ServiceBuilder, ServiceExt as _};
-use tower_toolcall::{ErrorKind, ToolError, axum::Routes, token::TokenLayer};
+use tower_toolcall::{ErrorKind, ToolError, serve::Routes, token::TokenLayer};
 
 use crate::kit::{Provider, SECOND, Stack, Upstream, call, orders};
 

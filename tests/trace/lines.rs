@@ -527,7 +527,7 @@ async fn a_denial_is_one_line() {
 #[tokio::test]
 async fn a_request_that_is_no_call_is_one_line() {
     use axum::{body::Body, http::Request};
-    use tower_toolcall::axum::Routes;
+    use tower_toolcall::serve::Routes;
     use tower_toolcall_turn::{Format, Turn};
 
     let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("ok") });

@@ -12,8 +12,8 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit,
 use tower_toolcall::{
     BoxError, ErrorKind, Evidence, Execution, Identity, ServiceBuilderExt, ToolCall,
     circuit_breaker::CircuitBreakerLayer,
-    metrics::Metrics,
     retry::RetryPolicy,
+    tool_metrics::Metrics,
     validate::{Schema, Schemas, ValidateLayer, Validation},
 };
 

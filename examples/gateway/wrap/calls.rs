@@ -13,10 +13,10 @@ use tower_toolcall::{
     Classify as _, ConfigError, ErrorKind, Outcome, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
     mcp::{self, ERROR_META},
-    metrics::Metrics,
     outcome::{ByError, classify_fn},
     settings::{Below, Place, Settings},
     timeout::TimeoutLayer,
+    tool_metrics::Metrics,
 };
 
 use super::{

@@ -39,7 +39,7 @@ use tokio::{
     task::yield_now,
     time::{sleep, timeout},
 };
-use tower_toolcall::{metrics::Metrics, redact::redact_text};
+use tower_toolcall::{redact::redact_text, tool_metrics::Metrics};
 use tracing::warn;
 
 use self::{

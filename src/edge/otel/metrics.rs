@@ -29,7 +29,7 @@
 //! [kind's](crate::ErrorKind::error_type) and not the JSON-RPC code that the span has). The second
 //! one is recorded for calls that have a server and were sent, unless [switched
 //! off](OtelMetrics::with_mcp); above a retry layer it times the call with all its attempts. Names
-//! are bounded and redacted [as everywhere](crate::metrics#bounds).
+//! are bounded and redacted [as everywhere](crate::tool_metrics#bounds).
 //!
 //! # Other systems' names
 //!
@@ -49,7 +49,7 @@
 //! # Example
 //!
 //! ```
-//! use tower_toolcall::{metrics::Metrics, otel::metrics::OtelMetrics};
+//! use tower_toolcall::{tool_metrics::Metrics, otel::metrics::OtelMetrics};
 //!
 //! let meter = opentelemetry::global::meter("my-agent");
 //! let metrics = Metrics::builder().with_sink(OtelMetrics::new(&meter)).build()?;
@@ -67,7 +67,7 @@ use opentelemetry::{
 use crate::{
     error::ErrorKind,
     event::{BreakerState, InertReason, TokenOutcome, names::span},
-    metrics::{
+    tool_metrics::{
         CallEnd, Labels, Sink, ToolSink,
         names::{self, Series, label},
     },

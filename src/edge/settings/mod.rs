@@ -62,7 +62,7 @@
 //!
 //! ```
 //! # #[cfg(feature = "metrics")] {
-//! use tower_toolcall::{ReplaySafety, metrics::Metrics, settings::Settings};
+//! use tower_toolcall::{ReplaySafety, tool_metrics::Metrics, settings::Settings};
 //!
 //! # fn main() -> Result<(), tower_toolcall::ConfigError> {
 //! let metrics = Metrics::new();

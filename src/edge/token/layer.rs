@@ -133,7 +133,7 @@ impl<X> TokenLayer<X> {
     /// ```
     /// # use bytes::Bytes;
     /// # use tower_layer::Layer;
-    /// # use tower_toolcall::{ConfigError, metrics::Metrics, settings::Settings};
+    /// # use tower_toolcall::{ConfigError, tool_metrics::Metrics, settings::Settings};
     /// # fn of(settings: &Settings, metrics: &Metrics, client: ()) -> Result<(), ConfigError> {
     /// if let Some(tokens) = settings.token_layer::<_, Bytes>(client)? {
     ///     let mut breaker = None;

@@ -17,11 +17,11 @@ use tower_toolcall::{
     AnyError, ErrorKind, Execution, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
     event::BreakerState,
-    metrics::Metrics,
     rate_limit::RateLimitBackoffLayer,
     result::{Status, ToolResult, ToolResultLayer},
     retry::RetryLayer,
     timeout::TimeoutLayer,
+    tool_metrics::Metrics,
     transport::transport,
 };
 

@@ -10,7 +10,7 @@ use axum::{body::Body, http::Request};
 use http_body_util::BodyExt as _;
 use serde_json::{Map, Value};
 use tower::{ServiceExt as _, service_fn};
-use tower_toolcall::{AnyError, ToolCall, axum::Routes};
+use tower_toolcall::{AnyError, ToolCall, serve::Routes};
 
 pub(crate) fn run(data: &[u8]) {
     let tool = service_fn(|call: ToolCall| async move {

@@ -14,9 +14,9 @@ use tokio_test::{assert_pending, task};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ToolCall, ToolError,
-    metrics::{CallEnd, Labels, Metrics, Sink, ToolSink},
     outcome::{ByError, Classify, Outcome},
     retry::RetryLayer,
+    tool_metrics::{CallEnd, Labels, Metrics, Sink, ToolSink},
 };
 
 use super::{call, stats, tools};

@@ -1,7 +1,7 @@
 //! Names that a model invents.
 
 use tower::ServiceExt;
-use tower_toolcall::{BoxError, ErrorKind, Execution, ToolCall, ToolError, metrics::Metrics};
+use tower_toolcall::{BoxError, ErrorKind, Execution, ToolCall, ToolError, tool_metrics::Metrics};
 
 use super::{run, stats, tools};
 

@@ -13,10 +13,10 @@ use tower_toolcall::{
     BoxError, ErrorKind, Key, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
     event::BreakerState,
-    metrics::{BreakerRow, CallEnd, Labels, Metrics, Series, Sink, ToolSink},
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
+    tool_metrics::{BreakerRow, CallEnd, Labels, Metrics, Series, Sink, ToolSink},
     trace::TraceLayer,
 };
 

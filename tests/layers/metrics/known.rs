@@ -6,9 +6,9 @@ use tower_toolcall::{
     BoxError, ErrorKind, Identity, ServiceBuilderExt as _, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
     identity::Resolve,
-    metrics::Metrics,
     policy::PolicyLayer,
     router::{Router, tool_fn},
+    tool_metrics::Metrics,
     validate::{Schema, Schemas, ValidateLayer},
 };
 

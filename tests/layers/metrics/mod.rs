@@ -18,7 +18,7 @@ use std::{
 use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
     ErrorKind, ToolCall, ToolError,
-    metrics::{Metrics, Stats},
+    tool_metrics::{Metrics, Stats},
 };
 
 pub(super) type Tools = BoxCloneSyncService<ToolCall, &'static str, ToolError>;

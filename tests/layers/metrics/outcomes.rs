@@ -8,11 +8,11 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     circuit_breaker::{CircuitBreakerLayer, Trip},
     deadline::DeadlineLayer,
-    metrics::{Metrics, OTHER},
     outcome::classify_fn,
     rate_limit::RateLimitBackoffLayer,
     retry::RetryLayer,
     timeout::TimeoutLayer,
+    tool_metrics::{Metrics, OTHER},
 };
 
 use super::{answer, call, run, stats};
@@ -165,7 +165,7 @@ async fn what_is_longer_than_the_range_is_clamped_and_counted() {
 fn settings_that_cannot_work_are_refused() {
     let us = Duration::from_micros(1);
     let field =
-        |b: tower_toolcall::metrics::MetricsBuilder| b.build().unwrap_err().field().to_owned();
+        |b: tower_toolcall::tool_metrics::MetricsBuilder| b.build().unwrap_err().field().to_owned();
     assert_eq!(field(Metrics::builder().with_max_tools(0)), "max_tools");
     assert_eq!(field(Metrics::builder().with_latency(us, us, 2)), "latency");
     assert_eq!(

@@ -9,7 +9,7 @@ use expect_test::expect;
 use tower::ServiceExt;
 use tower_toolcall::{
     circuit_breaker::CircuitBreakerLayer,
-    metrics::{Interval, Metrics, Snapshot},
+    tool_metrics::{Interval, Metrics, Snapshot},
 };
 
 use super::{call, run, stats, tools};

@@ -1,7 +1,7 @@
 //! What clones share.
 
 use tower::{Layer, ServiceExt, service_fn};
-use tower_toolcall::metrics::Metrics;
+use tower_toolcall::tool_metrics::Metrics;
 
 use super::{answer, call, run, stats};
 

@@ -14,11 +14,11 @@ use tower_toolcall::{
     cache::CacheLayer,
     circuit_breaker::CircuitBreakerLayer,
     event::{BreakerState, Listen},
-    metrics::Metrics,
     once::OnceLayer,
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
+    tool_metrics::Metrics,
 };
 
 use super::{answer, call, stats, tools};
@@ -56,7 +56,7 @@ async fn retries_refusals_limits_slow_calls_and_the_breaker_are_counted_without_
     assert_eq!(stats(&metrics, "takes_a_second").slow, Some(1));
     assert_eq!(stats(&metrics, "busy").rate_limited, Some(3));
     let all = metrics.snapshot();
-    let told = |row: &tower_toolcall::metrics::BreakerRow| (row.state, row.openings);
+    let told = |row: &tower_toolcall::tool_metrics::BreakerRow| (row.state, row.openings);
     assert_eq!(told(&all.breakers[0]), (Some(BreakerState::Closed), 0));
 }
 

@@ -9,9 +9,9 @@ use tower_toolcall::{
     circuit_breaker::CircuitBreakerLayer,
     identity::IdentityLayer,
     mcp::{Catalog, McpClassifier, McpTools},
-    metrics::Metrics,
     retry::RetryPolicy,
     router::Router,
+    tool_metrics::Metrics,
 };
 
 use super::server::{Connection, Server};

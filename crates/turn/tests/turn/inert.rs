@@ -16,10 +16,10 @@ use tower_toolcall::{
     batch::Parallel,
     cache::CacheLayer,
     event::names,
-    metrics::Metrics,
     once::OnceLayer,
     quota::{Quota, QuotaLayer},
     repeat_guard::RepeatGuardLayer,
+    tool_metrics::Metrics,
 };
 use tower_toolcall_turn::{Format, Turn};
 use tracing::field::{Field, Visit};

@@ -119,7 +119,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// | bodies of many small values, which take 100 times their bytes | `McpBodies` (feature `mcp-server-http`): at most [`MAX_VALUES`](crate::MAX_VALUES) values. Over stdio: [`McpLines`](crate::mcp::McpLines) |
 /// | many calls together, each with a large body | a bound of calls in flight in front of both routes, before bodies are read, as the example `gateway` has it (`GATEWAY_CALLS`): a call takes up to 13 MB beside its strings |
 /// | a server that is stopped or stuck | [`McpReconnect::with_ping`](crate::mcp::McpReconnect::with_ping): after a call that timed out the server has to answer a ping, or else it is replaced |
-/// | pages of foreign sites in a user's browser (DNS rebinding) | rmcp's `with_allowed_hosts`, by default those of the loopback interface, and `with_allowed_origins`, or `enforce_origin_validation` for none: by default rmcp allows all. Other routes of the same server, for metrics for example, need it as well: see [`axum`](crate::axum#hosts-and-origins) |
+/// | pages of foreign sites in a user's browser (DNS rebinding) | rmcp's `with_allowed_hosts`, by default those of the loopback interface, and `with_allowed_origins`, or `enforce_origin_validation` for none: by default rmcp allows all. Other routes of the same server, for metrics for example, need it as well: see [`axum`](crate::serve#hosts-and-origins) |
 /// | a shutdown in the middle of calls | [`drain`](Self::drain): no new calls, and time for those that run; then [`cut_short`](Self::cut_short): an answer for each that is left, and its name for the operator. Routes beside MCP's share it if they are made of [`stack`](Self::stack) |
 ///
 /// Without sessions at all (rmcp's `with_legacy_session_mode(false)`) clients of the revisions before 2026-07-28 are not told of a new list, and cancel
@@ -362,7 +362,7 @@ impl GatewayHandler {
     }
 
     /// The stack as clients of this server reach it, for other ways in, such as
-    /// [`axum::Routes`](crate::axum::Routes): calls through it count as those of MCP clients do.
+    /// [`serve::Routes`](crate::serve::Routes): calls through it count as those of MCP clients do.
     /// They are refused once the server closes, waited for, and cut short.
     pub fn stack(
         &self,

@@ -13,7 +13,7 @@ use super::{
     parts::Parts,
 };
 #[cfg(feature = "metrics")]
-use crate::metrics::Metrics;
+use crate::tool_metrics::Metrics;
 #[cfg(feature = "validate")]
 use crate::validate::Schemas;
 use crate::{

@@ -9,7 +9,7 @@ use super::{
     service::Stack,
 };
 #[cfg(feature = "metrics")]
-use crate::metrics::MetricsLayer;
+use crate::tool_metrics::MetricsLayer;
 #[cfg(feature = "validate")]
 use crate::validate::ValidateLayer;
 use crate::{

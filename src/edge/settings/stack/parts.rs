@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{layer::StackLayer, listeners::Listeners};
 #[cfg(feature = "metrics")]
-use crate::metrics::Metrics;
+use crate::tool_metrics::Metrics;
 #[cfg(feature = "validate")]
 use crate::validate::{Schemas, ValidateLayer};
 use crate::{

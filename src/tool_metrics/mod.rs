@@ -85,7 +85,7 @@
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{
-//!     AnyError, BoxError, ToolCall, circuit_breaker::CircuitBreakerLayer, metrics::Metrics,
+//!     AnyError, BoxError, ToolCall, circuit_breaker::CircuitBreakerLayer, tool_metrics::Metrics,
 //!     timeout::TimeoutLayer,
 //! };
 //!
@@ -111,7 +111,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tower_toolcall::metrics::Metrics;
+//! use tower_toolcall::tool_metrics::Metrics;
 //!
 //! let metrics = Metrics::builder()
 //!     .with_max_tools(5_000)

@@ -110,7 +110,7 @@ impl From<Rejection> for ToolError {
 }
 
 /// The tool's name is the path's parameter `{tool}`, the arguments are the body. See the
-/// [module docs](crate::axum#requests).
+/// [module docs](crate::serve#requests).
 ///
 /// No server is taken from the request, as an extractor knows no table of tools: a route with a
 /// parameter `{server}` is refused, 500. A handler that knows its server puts it [on the

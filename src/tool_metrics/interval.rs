@@ -37,7 +37,7 @@ impl Period {
 /// an interval without one: it is absent from JSON, and a dash in the table.
 ///
 /// ```
-/// use tower_toolcall::metrics::Metrics;
+/// use tower_toolcall::tool_metrics::Metrics;
 ///
 /// let metrics = Metrics::new();
 /// let mut minute = metrics.interval();

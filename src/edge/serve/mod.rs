@@ -24,7 +24,7 @@
 #![cfg_attr(not(feature = "router"), doc = "```ignore")]
 //! use tower::{ServiceBuilder, service_fn};
 //! use tower_toolcall::{
-//!     AnyError, BoxError, ServiceBuilderExt, ToolCall, axum::Routes, router::Router,
+//!     AnyError, BoxError, ServiceBuilderExt, ToolCall, serve::Routes, router::Router,
 //! };
 //!
 //! # fn main() -> Result<(), BoxError> {
@@ -53,7 +53,7 @@
 //! use axum::serve::ListenerExt as _;
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, service_fn};
-//! use tower_toolcall::{AnyError, ServiceBuilderExt, ToolCall, axum::Routes};
+//! use tower_toolcall::{AnyError, ServiceBuilderExt, ToolCall, serve::Routes};
 //!
 //! let tool = service_fn(|call: ToolCall| async move {
 //!     Ok::<_, AnyError>(json!({ "city": call.arguments().get("city"), "degrees": 12 }))
@@ -131,7 +131,7 @@
 //!     response::Response,
 //! };
 //! use tower::{ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, BoxError, ToolCall, axum::Routes};
+//! use tower_toolcall::{AnyError, BoxError, ToolCall, serve::Routes};
 //!
 //! const HOSTS: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "tools.example.com"];
 //!
@@ -180,7 +180,7 @@
 //!
 //! ```
 //! # use tower::{ServiceBuilder, service_fn};
-//! # use tower_toolcall::{AnyError, ServiceBuilderExt, ToolCall, ToolError, axum::Routes};
+//! # use tower_toolcall::{AnyError, ServiceBuilderExt, ToolCall, ToolError, serve::Routes};
 //! # let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
 //! let stack = ServiceBuilder::new()
 //!     .map_err(|error: ToolError| {
@@ -197,12 +197,12 @@
 //! execution is `unknown` may run twice.
 //!
 //! A [`Rejection`] never reaches the stack, so none of its layers sees it. The figures of
-//! [`metrics`](crate::metrics) as a route:
+//! [`metrics`](crate::tool_metrics) as a route:
 //!
 #![cfg_attr(feature = "metrics", doc = "```")]
 #![cfg_attr(not(feature = "metrics"), doc = "```ignore")]
 //! # use axum::{Router, http::header::CONTENT_TYPE, routing::get};
-//! # let metrics = tower_toolcall::metrics::Metrics::new();
+//! # let metrics = tower_toolcall::tool_metrics::Metrics::new();
 //! let page = move || async move {
 //!     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics.prometheus())
 //! };

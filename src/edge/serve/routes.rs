@@ -59,7 +59,7 @@ impl Routes {
     ///
     /// ```compile_fail,E0277
     /// # use tower::{Layer, service_fn};
-    /// # use tower_toolcall::{AnyError, ToolCall, axum::Routes, result::ToolResultLayer};
+    /// # use tower_toolcall::{AnyError, ToolCall, serve::Routes, result::ToolResultLayer};
     /// let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
     /// let routes = Routes::new(ToolResultLayer::new().layer(tool));
     /// ```

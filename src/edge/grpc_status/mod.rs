@@ -132,8 +132,8 @@ use crate::{
 const NANOS: i128 = 1_000_000_000;
 
 /// Recognises an error of tonic; `None` for an error of another crate. See [the
-/// table](crate::tonic#an-error-from-a-status). Whether the tool ran is unknown, as for [every
-/// foreign error](crate::error).
+/// table](crate::grpc_status#an-error-from-a-status). Whether the tool ran is unknown, as for
+/// [every foreign error](crate::error).
 pub fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     on_wire(error).map(ToolError::into_inferred)
 }
@@ -153,7 +153,7 @@ pub(crate) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     Some(ToolError::new(kind, error.to_string()).with_execution(execution))
 }
 
-/// See [the table](crate::tonic#an-error-from-a-status).
+/// See [the table](crate::grpc_status#an-error-from-a-status).
 impl From<Status> for ToolError {
     fn from(status: Status) -> Self {
         Self::from_box(status.into())
@@ -184,7 +184,7 @@ fn text(status: &Status) -> String {
 ///
 /// ```
 /// use tonic::Status;
-/// use tower_toolcall::{ErrorKind, Execution, ToolError, tonic::from_trusted_peer};
+/// use tower_toolcall::{ErrorKind, Execution, ToolError, grpc_status::from_trusted_peer};
 ///
 /// // As it arrives: the details alone cross the wire.
 /// let sent = Status::from(ToolError::new(ErrorKind::CircuitOpen, "5 failures in a row"));
@@ -356,7 +356,7 @@ fn pushback(headers: &HeaderMap) -> Option<Hint> {
 ///
 /// let mut metadata = MetadataMap::new();
 /// metadata.insert("grpc-timeout", "1500m".parse()?);
-/// assert_eq!(tower_toolcall::tonic::timeout(&metadata), Some(Duration::from_millis(1500)));
+/// assert_eq!(tower_toolcall::grpc_status::timeout(&metadata), Some(Duration::from_millis(1500)));
 /// # Ok::<_, tower_toolcall::BoxError>(())
 /// ```
 pub fn timeout(metadata: &MetadataMap) -> Option<Duration> {
@@ -398,7 +398,7 @@ pub const DOMAIN: &str = "tower-toolcall";
 
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
-/// See [the table](crate::tonic#a-status-from-an-error).
+/// See [the table](crate::grpc_status#a-status-from-an-error).
 impl From<ToolError> for Status {
     fn from(error: ToolError) -> Self {
         let mut details = ErrorDetails::new();
