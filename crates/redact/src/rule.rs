@@ -131,15 +131,8 @@ impl Rule {
 
     /// Returns an error unless it can be a rule beside the built-in ones.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        let Self {
-            id,
-            anchor,
-            prefix,
-            min,
-            commands,
-            flags,
-            ..
-        } = self;
+        let (id, anchor, prefix) = (&*self.id, &*self.anchor, &*self.prefix);
+        let (commands, flags) = (&*self.commands, &*self.flags);
         let refuse =
             |bad, field, of: &str, reason| refuse_if(bad, field, format!("`{of:.64}` {reason}"));
         let sized = |text: &str, min| (min..=64).contains(&text.len());
@@ -150,12 +143,8 @@ impl Rule {
         let words = |text: &str, marks| sized(text, 1) && is_made_of(text, marks);
         let command = !commands.is_empty() || !flags.is_empty();
         let reason = "must be names of commands, of 64 bytes together";
-        refuse(
-            command && !words(commands, " _-."),
-            "rule.commands",
-            commands,
-            reason,
-        )?;
+        let bad = command && !words(commands, " _-.");
+        refuse(bad, "rule.commands", commands, reason)?;
         let fits = words(flags, " _-") && flags.split(' ').all(|flag| flag.starts_with('-'));
         let reason = "must be flags with `-` before them, of 64 bytes together";
         refuse(command && !fits, "rule.flags", flags, reason)?;
@@ -168,7 +157,7 @@ impl Rule {
         let fits = sized(anchor, 3) && !anchor.ends_with(char::is_alphanumeric);
         let reason = "must be 3 to 64 bytes, and end with a mark or blank";
         refuse(!fits && !anchor.is_empty(), "rule.anchor", anchor, reason)?;
-        within("rule.min", *min, 1..=256)?;
+        within("rule.min", self.min, 1..=256)?;
         within("rule.example", self.example.len(), 1..=1024)?;
         within("rule.counter_example", self.counter_example.len(), 0..=1024)
     }

@@ -72,7 +72,7 @@ pub(super) const LISTS: &[(Kinds, &str)] = &[
     (COUNTS, "used remaining per consumed length total cost price max generated details"),
     (DESCRIBED, "file filename path dir directory ref reference name type ttl seconds secs minutes hours days ms expiry expires \
         expiration lifetime age min max size length count version algorithm format types names files paths hint hints \
-        issuer driver external field column endpoint at index arn style usage"),
+        issuer driver external field column endpoint at index arn style usage url uri schema middleware method timeout"),
     (FAILING, "missing unexpected invalid unknown duplicate primary foreign no bad expired required illegal unrecognized \
         unsupported sort partition"),
     (NOUN, "key keys token tokens auth credential credentials cookie cookies authorization"),

@@ -17,7 +17,8 @@ pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
         let mut words = typed.split(|c: char| !c.is_alphanumeric());
         let end = rest.starts_with([',', ')', ';', '=', '{', '(']) || rest.is_empty();
         let plain = !typed.is_empty() && words.all(|word| !is_mixed(word));
-        let pointer = prefix_of(near, &["&mut ", "*mut ", "*const ", "&'", "&dyn "]).is_some();
+        let pointer =
+            prefix_of(near, &["&mut ", "*mut ", "*const ", "&'", "&dyn ", "impl "]).is_some();
         return (code && plain && end || pointer).then_some(start..start);
     }
     let from = skip_blanks(text, start + typed.len() + 1);

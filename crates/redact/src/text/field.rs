@@ -145,7 +145,9 @@ fn content(text: &str, start: usize) -> Option<Range<usize>> {
     let tag = text[inner..].starts_with("<value>");
     let start = if tag { inner + "<value>".len() } else { start };
     let (value, _) = ahead(text, start, 4096).split_once('<')?;
-    (!value.trim().is_empty()).then(|| start..start + value.len())
+    value
+        .contains(char::is_alphanumeric)
+        .then(|| start..start + value.len())
 }
 
 /// `"Authorization", "x"` as elements; `first` in their array.

@@ -15,7 +15,7 @@ static PROSE: LazyLock<HashSet<&str>> = LazyLock::new(|| {
         failed failure rejected denied revoked refused accepted valid validation malformed mismatch matches match but if when \
         that this it your you we our their his her its already exists longer shorter needs need reset changed updated please \
         check use uses using used only true yes ok false hidden redacted masked omitted optional default because after before \
-        until you're expected got received file files path flag option name id length size limit count per access strength \
+        until you're expected got received file files path flag option options name id length size limit count per access strength \
         policy manager server service endpoint url request response grant basic bearer digest protected management write read \
         exchange refresh rotation issued identifier supported unsupported never always forgot minimum maximum see n/a \u{2713} \
         \u{2714} \u{2705} \u{274c} \u{2717} \u{2715} str int bool float bytes any char varchar text serial uuid timestamp"

@@ -96,7 +96,12 @@ fn names_no_value(run: Run<'_>, name: &str, mark: &Mark) -> bool {
     // `Pin 1: GPIO17`
     let numbered = || run.text[run.end..mark.end].contains(|c: char| c.is_ascii_digit());
     let is_pin = || name.eq_ignore_ascii_case("pin") && !mark.quoted && numbered();
-    is_type(run) || is_working_directory(name, &run.text[mark.end..]) || is_pin()
+    // The token of a badge is public.
+    let badge = run.before().ends_with(".svg?");
+    // `"./utils/jwt": {`
+    let value = || run.text[mark.end..].trim_start();
+    let path = run.word().contains('/') && mark.quoted && value().starts_with('{');
+    badge || path || is_type(run) || is_working_directory(name, &run.text[mark.end..]) || is_pin()
 }
 
 /// Returns whether a header's name is that of a variable, and its value a part of code.
@@ -106,6 +111,8 @@ fn is_header_in_code(run: Run<'_>, start: usize, mark: &Mark) -> bool {
     match shape::of(shown) {
         Shape::Secret => false,
         Shape::Format | Shape::Literal => true,
+        // `exports.setCookie = setCookie;`
+        _ if !mark.colon && run.word().ends_with(&format!(".{shown}")) => true,
         Shape::Code => !shown.starts_with('[') && !shown.contains('=') && !has_literal(shown, true),
         _ => {
             let code = is_code_line(run) || !mark.colon || shape::ends_code(rest);
@@ -274,7 +281,11 @@ impl Pair<'_> {
                         || block && shape::has_statements(value))
             }
             Shape::Name if sure => !quoted && code(),
-            Shape::Word if sure => !quoted && (argument || apart && (member || is_code_line(run))),
+            Shape::Word if sure => {
+                // `hToken: HANDLE,`
+                let typed = upper && self.mark.colon && rest.starts_with(",\n");
+                !quoted && (argument || typed || apart && (member || is_code_line(run)))
+            }
             Shape::Code | Shape::Name => true,
             Shape::Word if number && holds_password(name) => false,
             Shape::Word if keys::is_vague(name) => true,
@@ -292,6 +303,10 @@ impl Pair<'_> {
         let upper = value.bytes().all(|b| b.is_ascii_uppercase());
         same && (upper || value.contains(['_', '-']))
             || is_sentence(value, rest)
+            // `jwt: "un JWT"`
+            || value.contains(' ') && !has_digit(value) && folded(value).contains(&folded(name))
+            // The rules of a lexer.
+            || value.starts_with("{\n") && (value.contains("(r'") || value.contains("(r\""))
             || !sure && value.len() > 2 && folded(name).contains(&folded(value))
             || is_file(name) && self.mark.colon && rest.starts_with(' ')
     }
