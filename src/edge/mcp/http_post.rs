@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     edge::headers::with_header,
-    redact::{Rules, is_sensitive_key},
+    redact::{Rules, TRUNCATED, is_sensitive_key},
     text::values::ValueCounter,
 };
 
@@ -238,7 +238,9 @@ fn unexpected(text: String) -> Failed {
 }
 
 fn shown(body: &[u8], max: usize) -> String {
-    String::from_utf8_lossy(&body[..body.len().min(max)]).into_owned()
+    let text = String::from_utf8_lossy(&body[..body.len().min(max)]);
+    let mark = if body.len() > max { TRUNCATED } else { "" };
+    format!("{text}{mark}")
 }
 
 /// Returns a message with the id of the request, if it is an answer: HTTP has no other one on the
@@ -368,5 +370,12 @@ mod tests {
             hidden(&rules, list),
             r#"[{"id":"[REDACTED]"},"[REDACTED]"]"#
         );
+    }
+
+    /// A reader sees that there was more, and a half secret at the end is found by the mark.
+    #[test]
+    fn a_text_that_is_cut_says_so() {
+        assert_eq!(shown(b"abcdef", 3), "abc...[truncated]");
+        assert_eq!(shown(b"abc", 3), "abc");
     }
 }
