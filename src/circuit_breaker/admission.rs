@@ -69,12 +69,12 @@ impl Breaker {
     ) -> Result<Admission, Refused> {
         match self.circuit().cell.pass() {
             Some(passes) => Ok(passes),
-            None => self.admit_or_refuse(call),
+            None => self.decide(call),
         }
     }
 
     #[cold]
-    pub(super) fn admit_or_refuse(
+    pub(super) fn decide(
         &self,
         call: Option<(&ToolCall, &CallInfo)>,
     ) -> Result<Admission, Refused> {

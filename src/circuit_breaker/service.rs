@@ -151,10 +151,13 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
         call.share_limit();
         let Admitted { breaker, info, .. } = &self.admitted;
         if let Some(passes) = breaker.circuit().cell.pass() {
-            self.admitted.passes = passes;
+            // Not written in vain: the copy of the ticket that follows would wait for it.
+            if passes != Pass::FIRST.into() {
+                self.admitted.passes = passes;
+            }
             return Ok(Step::Go);
         }
-        let passes = match breaker.admit_or_refuse(Some((call, info))) {
+        let passes = match breaker.decide(Some((call, info))) {
             Ok(passes) => passes,
             Err(refused) => return self.wait_or_refuse(call, refused),
         };
@@ -206,7 +209,8 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
         }
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "measured")]
+    #[inline(always)]
     fn judge(&self, result: &Result<Res, ToolError>) -> End {
         let outcome = self.classifier.classify(result.as_ref());
         let circuit = self.admitted.breaker.circuit();

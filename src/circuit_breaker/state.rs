@@ -99,7 +99,7 @@ impl Pass {
 }
 
 /// The passes of an admitted call: that of the breaker, and that of its principal's own circuit.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Admission {
     pub(super) pass: Pass,
     pub(super) own: Pass,

@@ -222,7 +222,6 @@ pub(super) fn own<T>(part: &mut Option<Part<T>>) -> &mut T {
 pub(crate) struct Ended<'a, T>(&'a mut Option<Part<T>>);
 
 impl<T> Ended<'_, T> {
-    #[inline]
     pub(crate) fn ticket(&mut self) -> &mut T {
         own(self.0)
     }
