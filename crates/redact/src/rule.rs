@@ -158,6 +158,8 @@ impl Rule {
         let reason = "must be 3 to 64 bytes, and end with a mark or blank";
         refuse(!fits && !anchor.is_empty(), "rule.anchor", anchor, reason)?;
         within("rule.min", self.min, 1..=256)?;
+        let reason = "has no example: see `Rule::with_example`";
+        refuse(self.example.is_empty(), "rule.example", id, reason)?;
         within("rule.example", self.example.len(), 1..=1024)?;
         within("rule.counter_example", self.counter_example.len(), 0..=1024)
     }

@@ -235,7 +235,7 @@ fn an_own_rule_that_cannot_work_is_refused_with_its_value() {
         ),
         (
             acme().with_example(""),
-            "invalid `rule.example`: must be 1 to 1024, is 0",
+            "invalid `rule.example`: `acme` has no example: see `Rule::with_example`",
         ),
         (
             acme().with_example(&long),
