@@ -14,12 +14,10 @@
 //! and Jaeger see the docs of the module `otel`. `PORT` chooses another port; 0 any free one.
 
 mod export;
-#[path = "../gateway/output.rs"]
-mod output;
 mod tools;
 
 use std::{
-    io,
+    io::{self, Write as _},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -51,8 +49,6 @@ use tower_toolcall::{
     trace::TraceLayer,
 };
 
-use output::Output;
-
 const AGENTS: usize = 40;
 
 #[tokio::main]
@@ -75,10 +71,9 @@ async fn main() -> anyhow::Result<()> {
     }
     let port = std::env::var("PORT").unwrap_or_else(|_| "9464".into());
     let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
-    // It works on when nobody reads that.
-    let output = Output::new(io::stdout());
     let at = listener.local_addr()?;
-    output.say(format_args!("{AGENTS} agents at work: http://{at}/"));
+    // A closed stdout is not an error: the pages work without it.
+    let _ = writeln!(io::stdout(), "{AGENTS} agents at work: http://{at}/");
     let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));
     tokio::spawn(axum::serve(listener, pages(metrics.clone())).into_future());
 
@@ -86,8 +81,7 @@ async fn main() -> anyhow::Result<()> {
         Some(seconds) => sleep(seconds).await,
         None => tokio::signal::ctrl_c().await?,
     }
-    output.say(metrics.snapshot());
-    output.finish(Duration::from_secs(1));
+    let _ = writeln!(io::stdout(), "{}", metrics.snapshot());
     if let Some(export) = export {
         tokio::task::spawn_blocking(move || export.shutdown()).await??;
     }
