@@ -38,10 +38,7 @@ const ENDS: [&str; 5] = ["half", "half_silence", "deaf", "mute", "dies"];
 const CALLERS: u64 = 8;
 
 fn hostile() -> Program {
-    let script = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/gateway_example/hostile.py"
-    );
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gateway/hostile.py");
     Program {
         file: "python3",
         arguments: vec![OsString::from(script)],

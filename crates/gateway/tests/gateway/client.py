@@ -1,6 +1,6 @@
 """What PyPI's `mcp` client sees of a gateway: one JSON object per line, `{"step": ..., ...}`.
 
-    python3 tests/gateway_example/client.py http://127.0.0.1:8931/mcp auto|legacy
+    python3 crates/gateway/tests/gateway/client.py http://127.0.0.1:8931/mcp auto|legacy
 """
 
 import asyncio

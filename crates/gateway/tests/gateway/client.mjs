@@ -1,6 +1,6 @@
 // What npm's `@modelcontextprotocol/sdk` client sees of a gateway: one JSON object per line, `{"step": ..., ...}`.
 //
-//     node tests/gateway_example/client.mjs PATH_OF_THE_SDK http://127.0.0.1:8931/mcp
+//     node crates/gateway/tests/gateway/client.mjs PATH_OF_THE_SDK http://127.0.0.1:8931/mcp
 
 const [sdk, url] = process.argv.slice(2);
 const { Client } = await import(`${sdk}/dist/esm/client/index.js`);

@@ -1,6 +1,6 @@
 // What npm's `@modelcontextprotocol/sdk` client sees of a server that it starts: one JSON object per line.
 //
-//     node tests/wrap/client.mjs PATH_OF_THE_SDK COMMAND...
+//     node crates/gateway/tests/wrap/client.mjs PATH_OF_THE_SDK COMMAND...
 
 const [sdk, command, ...args] = process.argv.slice(2);
 const { Client } = await import(`${sdk}/dist/esm/client/index.js`);

@@ -22,7 +22,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// What `tests/run` has put under `target`.
 pub(crate) fn installed(path: &str) -> String {
-    let there = format!("{}/target/{path}", env!("CARGO_MANIFEST_DIR"));
+    let there = format!("{}/../../target/{path}", env!("CARGO_MANIFEST_DIR"));
     assert!(Path::new(&there).exists(), "run `tests/run --no-run` once");
     there
 }

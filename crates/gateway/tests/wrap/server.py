@@ -1,11 +1,11 @@
 """A server that does what its tools are named after, and repeats each message on stderr.
 
-    python3 tests/wrap/server.py [FILE]    # counts its processes in FILE: each has one more tool
-    python3 tests/wrap/server.py --stays   # when its stdin is closed
-    python3 tests/wrap/server.py FILE --slow   # to answer `initialize`, but for the first of its processes
-    python3 tests/wrap/server.py --deaf    # to SIGTERM
-    python3 tests/wrap/server.py --tidy    # takes a moment to end at SIGTERM
-    python3 tests/wrap/server.py --mark    # writes a byte order mark before its first message
+    python3 crates/gateway/tests/wrap/server.py [FILE]    # counts its processes in FILE: each has one more tool
+    python3 crates/gateway/tests/wrap/server.py --stays   # when its stdin is closed
+    python3 crates/gateway/tests/wrap/server.py FILE --slow   # to answer `initialize`, but for the first of its processes
+    python3 crates/gateway/tests/wrap/server.py --deaf    # to SIGTERM
+    python3 crates/gateway/tests/wrap/server.py --tidy    # takes a moment to end at SIGTERM
+    python3 crates/gateway/tests/wrap/server.py --mark    # writes a byte order mark before its first message
 """
 
 import io

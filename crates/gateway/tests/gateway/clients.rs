@@ -27,20 +27,14 @@ async fn run(command: &mut Command) -> HashMap<String, Value> {
 }
 
 async fn python(gateway: &Running, mode: &str) -> HashMap<String, Value> {
-    let script = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/gateway_example/client.py"
-    );
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gateway/client.py");
     let mut command = Command::new("python3");
     command.env("PYTHONPATH", installed("mcp-servers-python").unwrap());
     run(command.args([script, &gateway.url("/mcp"), mode])).await
 }
 
 async fn node(gateway: &Running) -> HashMap<String, Value> {
-    let script = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/gateway_example/client.mjs"
-    );
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gateway/client.mjs");
     let sdk = installed("mcp-servers/node_modules/@modelcontextprotocol/sdk").unwrap();
     let mut command = Command::new("node");
     run(command.arg(script).arg(sdk).arg(gateway.url("/mcp"))).await

@@ -16,18 +16,18 @@ mod program;
 mod wire;
 
 #[allow(dead_code, reason = "what only the program needs")]
-#[path = "../../examples/gateway/gateway.rs"]
+#[path = "../../src/gateway.rs"]
 mod gateway;
-#[path = "../../examples/gateway/hosts.rs"]
+#[path = "../../src/hosts.rs"]
 mod hosts;
-#[path = "../../examples/gateway/in_flight.rs"]
+#[path = "../../src/in_flight.rs"]
 mod in_flight;
 #[allow(dead_code, reason = "what only the program needs")]
-#[path = "../../examples/gateway/options.rs"]
+#[path = "../../src/options.rs"]
 mod options;
-#[path = "../../examples/gateway/output.rs"]
+#[path = "../../src/output.rs"]
 mod output;
-#[path = "../../examples/gateway/pages.rs"]
+#[path = "../../src/pages.rs"]
 mod pages;
-#[path = "../../examples/gateway/upstream.rs"]
+#[path = "../../src/upstream.rs"]
 mod upstream;

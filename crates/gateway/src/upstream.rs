@@ -144,7 +144,7 @@ impl Program {
 
 /// What `tests/run` has put under `target`.
 pub(crate) fn installed(path: &str) -> anyhow::Result<PathBuf> {
-    let there = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/target")).join(path);
+    let there = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")).join(path);
     anyhow::ensure!(
         there.exists(),
         "the MCP servers are not installed: run `tests/run --no-run` once; it puts them under target/"

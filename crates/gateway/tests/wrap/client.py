@@ -1,6 +1,6 @@
 """What PyPI's `mcp` client sees of a server that it starts: one JSON object per line.
 
-    python3 tests/wrap/client.py auto|legacy COMMAND...
+    python3 crates/gateway/tests/wrap/client.py auto|legacy COMMAND...
 """
 
 import asyncio
