@@ -152,11 +152,11 @@ impl Gateway {
             move || Ok(handler.clone()),
             Arc::new(McpSessions::new(self.options.sessions)?),
             StreamableHttpServerConfig::default()
-                .with_allowed_hosts(self.options.hosts.clone())
+                .with_allowed_hosts(self.options.hosts())
                 .with_cancellation_token(sessions.child_token()),
         );
         let calls = Arc::new(Semaphore::new(self.options.calls));
-        let hosts: Arc<[String]> = self.options.hosts.into();
+        let hosts: Arc<[String]> = self.options.hosts().into();
         let pages = pages(
             self.upstreams,
             self.health,
@@ -184,16 +184,7 @@ impl Gateway {
             drop(self.beside);
             // While calls end, whoever looks is told so.
             draining.store(true, SeqCst);
-            let over = async {
-                tokio::select! {
-                    () = sleep(self.options.grace) => {}
-                    _ = signals.recv() => {}
-                }
-            };
-            tokio::select! {
-                () = self.handler.drain() => Vec::new(),
-                () = over => timeout(LAST_ANSWERS, self.handler.cut_short()).await.unwrap_or_default(),
-            }
+            drained(&self.handler, self.options.grace, &mut signals).await
         };
         let cut = tokio::select! {
             served = &mut serve => return Ok(served.map(|()| Vec::new())?),
@@ -208,6 +199,25 @@ impl Gateway {
             let _ = timeout(LAST_ANSWERS, serve).await;
         }
         Ok(cut)
+    }
+}
+
+/// Waits until no call runs. Cuts calls short after `grace` seconds, or at a signal, and returns
+/// their tools.
+async fn drained(
+    handler: &GatewayHandler,
+    grace: u64,
+    signals: &mut UnboundedReceiver<()>,
+) -> Vec<String> {
+    let over = async {
+        tokio::select! {
+            () = sleep(Duration::from_secs(grace)) => {}
+            _ = signals.recv() => {}
+        }
+    };
+    tokio::select! {
+        () = handler.drain() => Vec::new(),
+        () = over => timeout(LAST_ANSWERS, handler.cut_short()).await.unwrap_or_default(),
     }
 }
 

@@ -1,42 +1,10 @@
-//! An MCP gateway: two third-party MCP servers and a local tool behind the whole stack, for MCP clients and for plain
-//! HTTP ones at once.
+//! An MCP gateway: two third-party MCP servers and a local tool behind the whole stack, for MCP
+//! clients and for plain HTTP ones together.
 //!
-//! ```text
-//! tests/run --no-run                           # installs the servers under target/; needs Node.js and Python
-//! cargo run --features full --example gateway  # until Ctrl-C
-//! ```
-//!
-//! | at `http://127.0.0.1:8931` | |
-//! |---|---|
-//! | `/mcp` | MCP over streamable HTTP |
-//! | `POST /rpc` | JSON-RPC 2.0: `tools/call` |
-//! | `POST /tools/{tool}/call`, `POST /servers/{id}/tools/{tool}/call` | plain HTTP |
-//! | `/health` | which servers are there; 503 while calls end before it closes |
-//! | `/metrics` | for Prometheus |
-//!
-//! The servers are npm's `@modelcontextprotocol/server-everything` and PyPI's `mcp-server-time`. Kill one: it is started
-//! again by the next call. Stop one (`kill -STOP`): its calls time out, it does not answer a ping within 5 s, and is replaced.
-//!
-//! Ctrl-C, or SIGTERM, closes it: new calls are refused, those that run have their time, and what takes longer is cut short
-//! with an answer, and printed. A second one cuts short at once.
-//!
-//! Settings come from the environment, over the preset `gateway`: `TOOLCALL_TIMEOUT=5`, `TOOLCALL_RETRY_ATTEMPTS=2` and so on; see
-//! `tower_toolcall::settings`. And:
-//!
-//! | variable | default | |
-//! |---|---|---|
-//! | `PORT` | 8931 | 0: any free one |
-//! | `GATEWAY_HOSTS` | | hosts, separated by commas, that requests may name in `Host` and `Origin`, beside `localhost`, `127.0.0.1` and `[::1]`; others are refused with 403 |
-//! | `GATEWAY_SESSIONS` | 1000 | how many sessions of MCP clients there are at most |
-//! | `GATEWAY_CALLS` | 100 | how many calls there are at most at a time; others are refused with 503 before their bodies are read. One takes up to 13 MB beside its strings |
-//! | `GATEWAY_GRACE` | 10 | how many seconds calls have to end when it closes |
-//!
-//! It logs on stdout. If that is not read, or closed, it goes on without: lines are lost, and counted where they are missing.
-//!
-//! `gateway wrap -- COMMAND` is another program: see [`wrap`].
+//! `gateway wrap -- COMMAND` is another program: see [`wrap`]. The docs of [`CommandLine`],
+//! [`Options`] and [`wrap::Options`] are the texts of `--help`.
 
 mod events;
-#[path = "gateway.rs"]
 mod gateway;
 mod hosts;
 mod in_flight;
@@ -46,9 +14,17 @@ mod pages;
 mod upstream;
 mod wrap;
 
-use std::{env, io, panic, process::ExitCode, thread, time::Duration};
+use std::{
+    env,
+    io::{self, Write as _},
+    panic,
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
 
 use anyhow::Context as _;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, builder::Resettable};
 use tokio::{
     net::TcpListener,
     signal,
@@ -61,16 +37,65 @@ use self::{gateway::Gateway, options::Options, output::Output};
 /// How long the last lines of a log have to be read.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
+/// An MCP gateway with timeouts, circuit breakers, a trace and metrics
+///
+/// Serves the tools of MCP servers to MCP clients and to plain HTTP ones. Calls have timeouts, a
+/// deadline, circuit breakers, a redacted trace and metrics. At `http://127.0.0.1:8931` there are:
+///
+///   /mcp                                    MCP over streamable HTTP
+///   POST /rpc                               JSON-RPC 2.0: tools/call
+///   POST /tools/{tool}/call                 plain HTTP
+///   POST /servers/{id}/tools/{tool}/call    plain HTTP
+///   /health                                 which servers are there; 503 while it closes
+///   /metrics                                for Prometheus
+///
+/// `gateway wrap -- COMMAND` needs none of that: it is one MCP server in front of another, over
+/// stdin and stdout.
+#[derive(Debug, Parser)]
+#[command(name = "gateway", version, verbatim_doc_comment, after_long_help = include_str!("help.txt"))]
+#[command(args_conflicts_with_subcommands = true)]
+struct CommandLine {
+    #[command(flatten)]
+    options: Options,
+    #[command(subcommand)]
+    program: Option<Program>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Program {
+    Wrap(wrap::Options),
+}
+
 fn main() -> ExitCode {
-    let mut arguments = env::args_os().skip(1);
-    match arguments.next() {
-        None => serve(),
-        Some(word) if word == "wrap" => wrap::main(arguments),
-        Some(_) => {
-            eprintln!("usage: gateway, or gateway wrap: see `gateway wrap --help`");
-            ExitCode::from(2)
-        }
+    let mut command = CommandLine::command();
+    // The environment of `wrap` is its server's.
+    if env::args_os().nth(1).is_some_and(|word| word == "wrap") {
+        command = command.mut_args(|arg| arg.env(Resettable::Reset));
     }
+    let matches = command.try_get_matches();
+    match matches.and_then(|matches| CommandLine::from_arg_matches(&matches)) {
+        Ok(CommandLine {
+            program: Some(Program::Wrap(options)),
+            ..
+        }) => wrap::main(options),
+        Ok(CommandLine { options, .. }) => serve(options),
+        Err(error) => say(&error),
+    }
+}
+
+/// Prints help, the version, or an error of the command line, which may have secrets.
+fn say(error: &clap::Error) -> ExitCode {
+    let text = error.to_string();
+    if error.use_stderr() {
+        // Each part alone: the name of an option would make a secret of the first word behind it.
+        let parts: Vec<_> = text.trim_end().split("\n\n").map(redact_text).collect();
+        let errors = Output::new(io::stderr());
+        errors.say(parts.join("\n\n"));
+        errors.finish(LAST_LINES);
+    } else {
+        let _ = io::stdout().write_all(text.as_bytes());
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 /// Makes panics lines of a log: the default hook waits for the reader of stderr, and holds up its thread.
@@ -86,10 +111,10 @@ fn say_panics(errors: &Output) {
     }));
 }
 
-fn serve() -> ExitCode {
+fn serve(options: Options) -> ExitCode {
     let (log, errors) = (Output::new(io::stdout()), Output::new(io::stderr()));
     say_panics(&errors);
-    let code = match run(&log) {
+    let code = match run(options, &log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             errors.say(format_args!("Error: {error:?}"));
@@ -102,11 +127,10 @@ fn serve() -> ExitCode {
 }
 
 #[tokio::main]
-async fn run(log: &Output) -> anyhow::Result<()> {
-    let (settings, options) = (Settings::gateway().with_env()?, Options::from_env()?);
+async fn run(options: Options, log: &Output) -> anyhow::Result<()> {
+    let settings = Settings::gateway().with_env()?;
     events::show(log);
-    let port = env::var("PORT").unwrap_or_else(|_| "8931".into());
-    let address = format!("127.0.0.1:{port}");
+    let address = format!("127.0.0.1:{}", options.port);
     let listener = TcpListener::bind(&address).await.context(address)?;
     let signals = signals(log.clone())?;
     let mut gateway = Gateway::start(settings).await?;

@@ -1,52 +1,58 @@
-//! What is set beside the layers.
-
-use std::{env, time::Duration};
-
-use anyhow::Context as _;
+//! The settings of the gateway beside those of its layers.
 
 use super::hosts::LOOPBACK;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The hosts that requests may name in `Host` and `Origin`.
+    /// Listens at this port of 127.0.0.1; 0 takes any free one
+    #[arg(long, env = "PORT", default_value_t = Self::default().port)]
+    pub(crate) port: u16,
+    /// Takes requests that name these hosts in `Host` and `Origin`, beside localhost
+    ///
+    /// They are separated by commas. `localhost`, `127.0.0.1` and `[::1]` are always taken. Requests
+    /// that name other hosts are refused with 403, because pages of foreign sites send them.
+    #[arg(
+        long,
+        env = "GATEWAY_HOSTS",
+        value_delimiter = ',',
+        verbatim_doc_comment
+    )]
     pub(crate) hosts: Vec<String>,
-    /// How many sessions of MCP clients there are at most.
+    /// Keeps at most so many sessions of MCP clients
+    #[arg(long, env = "GATEWAY_SESSIONS", default_value_t = Self::default().sessions)]
     pub(crate) sessions: usize,
-    /// How many calls there are at most at a time, with those whose bodies are being read.
+    /// Runs at most so many calls at a time
+    ///
+    /// Calls whose bodies are being read count as well. Others are refused with 503, before their
+    /// bodies are read. A call takes up to 13 MB beside its strings.
+    #[arg(long, env = "GATEWAY_CALLS", default_value_t = Self::default().calls, verbatim_doc_comment)]
     pub(crate) calls: usize,
-    /// How long calls have to end when the gateway stops.
-    pub(crate) grace: Duration,
+    /// Gives calls so many seconds to end when it closes
+    #[arg(long, env = "GATEWAY_GRACE", value_name = "SECONDS", default_value_t = Self::default().grace)]
+    pub(crate) grace: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
-            hosts: LOOPBACK.map(str::to_owned).into(),
+            port: 8931,
+            hosts: Vec::new(),
             sessions: 1000,
             calls: 100,
-            grace: Duration::from_secs(10),
+            grace: 10,
         }
     }
 }
 
 impl Options {
-    /// As the variables `GATEWAY_HOSTS`, `GATEWAY_SESSIONS`, `GATEWAY_CALLS` and `GATEWAY_GRACE` have them.
-    pub(crate) fn from_env() -> anyhow::Result<Self> {
-        let mut options = Self::default();
-        if let Ok(hosts) = env::var("GATEWAY_HOSTS") {
-            let hosts = hosts.split(',').map(str::trim).filter(|h| !h.is_empty());
-            options.hosts.extend(hosts.map(str::to_owned));
-        }
-        if let Ok(sessions) = env::var("GATEWAY_SESSIONS") {
-            options.sessions = sessions.parse().context("GATEWAY_SESSIONS")?;
-        }
-        if let Ok(calls) = env::var("GATEWAY_CALLS") {
-            options.calls = calls.parse().context("GATEWAY_CALLS")?;
-        }
-        if let Ok(seconds) = env::var("GATEWAY_GRACE") {
-            let seconds = seconds.parse().context("GATEWAY_GRACE is in seconds")?;
-            options.grace = Duration::from_secs(seconds);
-        }
-        Ok(options)
+    /// Returns all hosts that requests may name, those of this machine first.
+    pub(crate) fn hosts(&self) -> Vec<String> {
+        let hosts = self.hosts.iter().map(|host| host.trim());
+        let hosts = hosts.filter(|host| !host.is_empty());
+        LOOPBACK
+            .into_iter()
+            .chain(hosts)
+            .map(str::to_owned)
+            .collect()
     }
 }

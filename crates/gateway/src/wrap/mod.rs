@@ -1,14 +1,9 @@
 //! `gateway wrap -- COMMAND`: one word before the command of any stdio server.
 //!
-//! ```text
-//! cargo install --path . --example gateway --features full  # puts `gateway` where cargo puts programs
-//! ```
-//!
 //! The messages are not parsed and written anew, as a gateway to many servers has to: with one client and one server each message
 //! passes as it came, whatever MCP it is of. Only `tools/call` goes through the stack: its leaf sends the client's own line, and the answer
 //! has the server's own result. [`server`] is the server as its client sees it, [`process`] one process of it, [`restart`] how the next one
 //! comes to be, [`session`] what that has to know, [`requests`] what the client has asked, [`calls`] the stack.
-#![doc = concat!("\n```text\n", include_str!("help.txt"), "\n```")]
 
 mod calls;
 mod message;
@@ -20,10 +15,11 @@ mod restart;
 mod server;
 mod session;
 
+pub(crate) use self::options::Options;
+
 use std::{
-    ffi::OsString,
     future::IntoFuture as _,
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, IsTerminal as _},
     net::SocketAddr,
     process::ExitCode,
     sync::Arc,
@@ -39,13 +35,12 @@ use tokio::{
     task::yield_now,
     time::{sleep, timeout},
 };
-use tower_toolcall::{redact::redact_text, tool_metrics::Metrics};
+use tower_toolcall::{redact::redact_text, settings::Settings, tool_metrics::Metrics};
 use tracing::warn;
 
 use self::{
     calls::Calls,
     message::{Head, INVALID_REQUEST, Line},
-    options::{HELP, Options},
     process::GRACE,
     queue::{Queue, queue},
     requests::Requests,
@@ -56,15 +51,11 @@ use super::{LAST_LINES, events, hosts, output::Output, pages, say_panics};
 /// How long requests have to be answered when the client has closed our stdin.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
-pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub(crate) fn main(options: Options) -> ExitCode {
     let stderr = Output::new(io::stderr());
     say_panics(&stderr);
-    let code = match Options::parse(arguments) {
-        Ok(Some(options)) => serve(options, &stderr).map_err(|error| (1, error)),
-        Ok(None) => {
-            let _ = io::stdout().write_all(HELP.as_bytes());
-            Ok(0)
-        }
+    let code = match options.settings() {
+        Ok(settings) => serve(options, &settings, &stderr).map_err(|error| (1, error)),
         Err(error) => Err((2, error)),
     };
     let code = code.unwrap_or_else(|(code, error)| {
@@ -75,23 +66,23 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-fn serve(options: Options, stderr: &Output) -> anyhow::Result<i32> {
-    if options.trace {
+fn serve(options: Options, settings: &Settings, stderr: &Output) -> anyhow::Result<i32> {
+    if !options.no_trace {
         events::show_with_arguments(stderr, io::stderr().is_terminal());
     }
     // One thread: what a task does before it waits is done before others go on, so messages keep their order.
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let code = runtime.block_on(run(options, stderr));
+    let code = runtime.block_on(run(options, settings, stderr));
     // A thread may wait for stdin for ever.
     runtime.shutdown_background();
     code
 }
 
-async fn run(options: Options, stderr: &Output) -> anyhow::Result<i32> {
-    let metrics = options.metrics.then(Metrics::new);
-    if let (Some(metrics), Some(at)) = (&metrics, options.metrics_at) {
+async fn run(options: Options, settings: &Settings, stderr: &Output) -> anyhow::Result<i32> {
+    let metrics = (!options.no_metrics).then(Metrics::new);
+    if let (Some(metrics), Some(at)) = (&metrics, options.metrics) {
         let listener = TcpListener::bind(at).await;
         let listener = listener.with_context(|| format!("--metrics {at}"))?;
         let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));
@@ -102,14 +93,14 @@ async fn run(options: Options, stderr: &Output) -> anyhow::Result<i32> {
     let (client, waiting) = queue();
     let written = tokio::spawn(queue::write(waiting, stdout()));
     let command = options.command[0].clone();
-    let server = match Server::start(options.command, options.restarts, client.clone()) {
+    let server = match Server::start(options.command, !options.no_restart, client.clone()) {
         Ok(server) => server,
         Err(error) => {
             stderr.say(format_args!("gateway wrap: {}: {error}", command.display()));
             return Ok(127);
         }
     };
-    let calls = Calls::new(&options.settings, metrics.as_ref(), Arc::clone(&server))?;
+    let calls = Calls::new(settings, metrics.as_ref(), Arc::clone(&server))?;
     let requests = Requests::new(calls, Arc::clone(&server), client.clone());
 
     let session = async {

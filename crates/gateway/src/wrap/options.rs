@@ -1,12 +1,10 @@
 //! What the command line and the file say.
 
-use std::{ffi::OsString, fs, net::SocketAddr, time::Duration};
+use std::{ffi::OsString, fs, net::SocketAddr, path::PathBuf, time::Duration};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use toml::{Table, Value};
 use tower_toolcall::settings::Settings;
-
-pub(crate) const HELP: &str = include_str!("help.txt");
 
 /// What is not in a file. One that names a preset begins with that instead.
 const DEFAULTS: &str = r#"
@@ -27,78 +25,86 @@ enabled = false
 const SECTIONS: &str = "preset, timeout, deadline, retry, rate_limit, circuit_breaker, concurrency, quota, repeat_guard, policy, sanitize, \
     trace, tools";
 
-#[derive(Debug)]
+/// Runs one stdio MCP server with timeouts, a circuit breaker, a trace, metrics and restarts
+///
+/// Runs COMMAND, an MCP server that talks over stdin and stdout, and is that server to its client.
+/// Calls of tools have timeouts, a deadline, a circuit breaker per tool, a redacted trace on stderr and
+/// metrics. A server that has ended or hangs is started again. All else passes byte by byte: tools,
+/// resources, prompts, sampling, elicitation, roots, logging, progress, cancellation, instructions,
+/// stderr and the environment.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment, args_override_self = true, after_long_help = include_str!("help.txt"))]
 pub(crate) struct Options {
-    pub(crate) settings: Settings,
-    pub(crate) trace: bool,
-    pub(crate) metrics: bool,
-    /// Where they are served.
-    pub(crate) metrics_at: Option<SocketAddr>,
-    pub(crate) restarts: bool,
+    /// Turns off timeouts
+    ///
+    /// Without it a call that has no answer and no progress for 5 minutes is ended, and any call after
+    /// 30 minutes. The time in which the client answers the server is not counted.
+    #[arg(long, verbatim_doc_comment)]
+    no_timeout: bool,
+    /// Turns off the deadline
+    ///
+    /// Without it no call takes more than an hour, with waits for a new process or for its turn.
+    #[arg(long, verbatim_doc_comment)]
+    no_deadline: bool,
+    /// Turns off circuit breakers
+    ///
+    /// Without it, after 5 failures in a row, calls of a tool are refused for a minute. Failures are
+    /// timeouts, lost connections and JSON-RPC errors that the caller did not cause; not isError.
+    #[arg(long, verbatim_doc_comment)]
+    no_breaker: bool,
+    /// Turns off restarts: the program ends with its server
+    ///
+    /// Without it a server that has ended is started again by the next request. One that let a call run
+    /// out of time, and does not answer a ping within 10 seconds, is ended.
+    #[arg(long, verbatim_doc_comment)]
+    pub(crate) no_restart: bool,
+    /// Turns off the trace
+    ///
+    /// Without it each call and each change is a line on stderr, with arguments but without secrets.
+    #[arg(long)]
+    pub(crate) no_trace: bool,
+    /// Turns off metrics: the table of calls, errors and latencies on stderr at the end
+    #[arg(long, conflicts_with = "metrics")]
+    pub(crate) no_metrics: bool,
+    /// Serves the metrics to Prometheus as well, at `http://ADDRESS:PORT/metrics`
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Takes settings of the layers from a file, over these defaults
+    ///
+    /// It is as `examples/settings.toml` of the repository, and may have `preset`, `[timeout]`,
+    /// `[deadline]`, `[retry]`, `[rate_limit]` (if `enabled = true`), `[circuit_breaker]`,
+    /// `[concurrency]`, `[quota]`, `[repeat_guard]`, `[policy]`, `[sanitize]`, `[trace]` and
+    /// `[tools.NAME]`.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    config: Option<PathBuf>,
+    /// The command that starts the server, with its arguments
+    #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }
 
 impl Options {
-    /// `None` asks for help.
-    pub(crate) fn parse(
-        arguments: impl IntoIterator<Item = OsString>,
-    ) -> anyhow::Result<Option<Self>> {
-        let mut arguments = arguments.into_iter();
-        let (mut file, mut metrics_at, mut off) = (None, None, Vec::new());
-        loop {
-            let flag = arguments.next().context("`-- COMMAND` is missing")?;
-            let flag = flag.to_str().unwrap_or_default();
-            match flag {
-                "--" => break,
-                "--help" | "-h" => return Ok(None),
-                "--config" => file = Some(arguments.next().context("--config FILE")?),
-                "--metrics" => {
-                    let at = arguments.next().and_then(|at| at.into_string().ok());
-                    let at = at.context("--metrics ADDRESS:PORT")?;
-                    let address = at.parse().with_context(|| format!("--metrics {at}"));
-                    metrics_at = Some(address?);
-                }
-                "--no-timeout" | "--no-deadline" | "--no-breaker" | "--no-trace"
-                | "--no-metrics" | "--no-restart" => off.push(flag.to_owned()),
-                other => {
-                    bail!("there is no flag `{other}`: see --help. The command stands behind `--`")
-                }
-            }
-        }
-        let command: Vec<_> = arguments.collect();
-        ensure!(!command.is_empty(), "there is no command behind `--`");
-        let is_on = |flag: &str| !off.iter().any(|off| off == flag);
-        ensure!(
-            metrics_at.is_none() || is_on("--no-metrics"),
-            "--metrics and --no-metrics contradict each other"
-        );
-        let settings_of = |file: &OsString| settings(&fs::read_to_string(file)?);
-        let mut settings = match &file {
+    /// Returns the settings of the layers.
+    pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
+        let settings_of = |file: &PathBuf| settings(&fs::read_to_string(file)?);
+        let mut settings = match &self.config {
             Some(file) => settings_of(file).with_context(|| file.display().to_string())?,
             None => settings("")?,
         };
-        if !is_on("--no-timeout") {
+        if self.no_timeout {
             settings.timeout.default = Duration::from_secs(365 * 24 * 3600);
             settings.timeout.idle_timeout = None;
             for tool in settings.tools.values_mut() {
                 tool.timeout = None;
             }
         }
-        if !is_on("--no-deadline") {
+        if self.no_deadline {
             settings.deadline.budget = None;
         }
-        if !is_on("--no-breaker") {
+        if self.no_breaker {
             settings.circuit_breaker.enabled = false;
         }
         let _ = settings.stack().build()?;
-        Ok(Some(Self {
-            settings,
-            trace: is_on("--no-trace"),
-            metrics: is_on("--no-metrics"),
-            metrics_at,
-            restarts: is_on("--no-restart"),
-            command,
-        }))
+        Ok(settings)
     }
 }
 

@@ -183,7 +183,7 @@ async fn each_of_fifty_calls_has_one_answer_when_it_stops() {
     let _alone = alone().await;
     let mut gateway = Gateway::start(Settings::gateway()).await.unwrap();
     let grace = Duration::from_secs(6);
-    gateway.options.grace = grace;
+    gateway.options.grace = grace.as_secs();
     let gateway = Running::serve(gateway).await;
     let (quick, slow) = (4, 50);
     let asked = fifty_calls(&gateway, [quick, slow]).await;

@@ -22,7 +22,6 @@ use crate::{
     kit::{LIMIT, beside, rpc},
     life::{LONG, until_running_at},
     output::Output,
-    program::gateway,
 };
 
 /// More than fit into a pipe and the queue before it.
@@ -38,7 +37,7 @@ impl Program {
     async fn start(stdout: Stdio, stderr: Stdio, path: Option<&str>) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
         let port = free.unwrap().port().to_string();
-        let mut command = Command::new(gateway().await);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
         command.env("PORT", &port).env("GATEWAY_GRACE", "60");
         command.env("NO_COLOR", "1");
         if let Some(path) = path {
@@ -154,12 +153,14 @@ async fn the_gateway_serves_while_stderr_is_not_read() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_setting_ends_the_gateway_while_stderr_is_not_read() {
     let _beside = beside().await;
-    let (stderr, _unread) = full_pipe().await;
-    let mut command = Command::new(gateway().await);
-    command.env("PORT", "none").stdout(Stdio::null());
-    let status = command.stderr(stderr).kill_on_drop(true).status();
-    let status = timeout(LIMIT, status).await.expect("it does not end");
-    assert_eq!(status.unwrap().code(), Some(1));
+    for (variable, code) in [("PORT", 2), ("TOOLCALL_TIMEOUT", 1)] {
+        let (stderr, _unread) = full_pipe().await;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
+        command.env(variable, "none of them").stdout(Stdio::null());
+        let status = command.stderr(stderr).kill_on_drop(true).status();
+        let status = timeout(LIMIT, status).await.expect("it does not end");
+        assert_eq!(status.unwrap().code(), Some(code));
+    }
 }
 
 /// S-6: a reader that comes back finds whole lines, and how many are missing. The descriptor is non-blocking, as Node.js makes its own.

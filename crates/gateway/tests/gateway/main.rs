@@ -1,4 +1,4 @@
-//! The example `gateway` in front of third parties' servers, as third parties' clients and plain HTTP ones see it.
+//! The program `gateway` in front of third parties' servers, as third parties' clients and plain HTTP ones see it.
 //!
 //! Real time, real processes: `tests/run` installs them.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
@@ -11,8 +11,6 @@ mod kill;
 mod kit;
 mod life;
 mod log;
-#[path = "../wrap/program.rs"]
-mod program;
 mod wire;
 
 #[allow(dead_code, reason = "what only the program needs")]

@@ -47,7 +47,7 @@ async fn clients_see_no_difference() {
         ("npm's", node(), vec![everything(), time()]),
     ] {
         let runs = servers.into_iter().map(async |server| {
-            let between = wrapped(&[], &server).await;
+            let between = wrapped(&[], &server);
             let (bare, between) = tokio::join!(run(&client, &server), run(&client, &between));
             assert_eq!(bare, between, "{name}");
             assert!(bare.len() > 5, "{name}: {bare:?}");

@@ -84,7 +84,7 @@ async fn a_server_that_has_outlived_its_parent_is_killed() {
 /// What was asked before the client has closed its end is answered: `printf ... | gateway wrap -- ..` works as without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_asked_before_the_end_is_answered() {
-    let mut client = Client::start(&wrapped(&[], &own(&[])).await);
+    let mut client = Client::start(&wrapped(&[], &own(&[])));
     let first = client.ask("initialize", json!({})).await;
     let second = client.ask_tool("echo", json!({ "a": 1 })).await;
     client.close();

@@ -251,7 +251,7 @@ async fn secrets_are_not_in_the_trace() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_does_not_start_ends_the_program() {
     let command = ["sh", "-c", "echo no such database >&2; exit 41"].map(str::to_owned);
-    let mut client = Client::start(&crate::kit::wrapped(&[], &command).await);
+    let mut client = Client::start(&crate::kit::wrapped(&[], &command));
     client.ask("initialize", json!({})).await;
     assert_eq!(client.ended().await.code(), Some(41));
     assert!(
@@ -356,7 +356,7 @@ async fn the_time_of_a_question_does_not_count() {
 /// M13: as programs of Windows write it, before the first message of either side.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_byte_order_mark_is_not_part_of_a_message() {
-    let mut client = Client::start(&crate::kit::wrapped(&[], &own(&["--mark"])).await);
+    let mut client = Client::start(&crate::kit::wrapped(&[], &own(&["--mark"])));
     let params = r#"{"protocolVersion":"2025-11-25","capabilities":{}}"#;
     let first = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#);
     client.write(&format!("\u{feff}{first}")).await;

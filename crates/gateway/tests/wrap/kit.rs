@@ -15,7 +15,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::program::gateway;
+/// The program, built with this test.
+pub(crate) const GATEWAY: &str = env!("CARGO_BIN_EXE_gateway");
 
 /// The longest wait for anything. It only ends a test that hangs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -69,8 +70,8 @@ pub(crate) fn file(name: &str, content: &str) -> String {
 }
 
 /// `wrap` with these flags in front of the command.
-pub(crate) async fn wrapped(flags: &[&str], command: &[String]) -> Vec<String> {
-    let mut all = vec![gateway().await.to_str().unwrap().to_owned(), "wrap".into()];
+pub(crate) fn wrapped(flags: &[&str], command: &[String]) -> Vec<String> {
+    let mut all = vec![GATEWAY.to_owned(), "wrap".into()];
     all.extend(flags.iter().map(|&flag| flag.to_owned()));
     all.push("--".into());
     all.extend_from_slice(command);
@@ -121,7 +122,7 @@ impl Client {
 
     /// `wrap` in front of a server, and a session.
     pub(crate) async fn wrap(flags: &[&str], command: &[String]) -> Self {
-        let mut client = Self::start(&wrapped(flags, command).await);
+        let mut client = Self::start(&wrapped(flags, command));
         client.initialize().await;
         client
     }

@@ -5,11 +5,11 @@
 #![cfg(unix)]
 
 mod clients;
+mod command_line;
 mod end;
 mod faults;
 mod kit;
 mod peers;
-mod program;
 mod requests;
 mod same;
 mod settings;

@@ -13,7 +13,7 @@ use crate::kit::{Client, LIMIT, file, own, quiet, text, wrapped};
 
 /// 3,000 calls, and the metrics at the end, while nobody reads stderr; its exit code.
 async fn calls_with(stderr: impl FnOnce(&mut Child)) -> Option<i32> {
-    let command = wrapped(&[], &quiet()).await;
+    let command = wrapped(&[], &quiet());
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).kill_on_drop(true);
     program

@@ -335,7 +335,7 @@ async fn a_late_answer_is_not_one_for_the_new_process() {
 /// A client of the revision 2026-07-28 may have found out by it that there is no session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_server_has_refused_is_not_asked_of_the_next_process() {
-    let mut client = Client::start(&wrapped(&[], &own(&[])).await);
+    let mut client = Client::start(&wrapped(&[], &own(&[])));
     client
         .answer("initialize", json!({ "protocolVersion": "refused" }))
         .await;

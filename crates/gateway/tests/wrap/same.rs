@@ -107,7 +107,7 @@ async fn every_answer_is_that_of_the_bare_server() {
     for (command, of_time) in [(everything(), false), (time(), true)] {
         let mut bare = Client::start(&command);
         let bare = answers(&mut bare, of_time).await;
-        let mut between = Client::start(&wrapped(&[], &command).await);
+        let mut between = Client::start(&wrapped(&[], &command));
         let between = answers(&mut between, of_time).await;
         assert_eq!(bare.len(), between.len());
         for (bare, between) in bare.iter().zip(&between) {
@@ -122,7 +122,7 @@ async fn every_answer_is_that_of_the_bare_server() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_asks_the_client() {
     let mut saw = Vec::new();
-    for command in [everything(), wrapped(&[], &everything()).await] {
+    for command in [everything(), wrapped(&[], &everything())] {
         let mut client = Client::start(&command);
         client.initialize().await;
         saw.push(asked(&mut client).await);

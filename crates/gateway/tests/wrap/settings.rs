@@ -5,10 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::process::Command;
 
-use crate::{
-    kit::{Client, file, own, text, wrapped},
-    program::gateway,
-};
+use crate::kit::{Client, GATEWAY, file, own, text, wrapped};
 
 /// The same calls with a flag and without.
 async fn both(config: &str, flag: &str) -> [Client; 2] {
@@ -183,7 +180,7 @@ async fn what_is_wrong_is_named() {
         (vec![&flag, &section], "[cache]"),
         (vec![&flag, &zero], "timeout.default"),
     ] {
-        let command = wrapped(&flags, &["false".to_owned()]).await;
+        let command = wrapped(&flags, &["false".to_owned()]);
         let output = Command::new(&command[0])
             .args(&command[1..])
             .output()
@@ -195,38 +192,18 @@ async fn what_is_wrong_is_named() {
     }
     let secret = "--token=sk-live-51Habcdefghijklmnopqrstuv";
     for (arguments, code, named) in [
-        (&["wrap", "--"][..], 2, "no command"),
+        (&["wrap", "--"][..], 2, "<COMMAND>..."),
         (&["wrap", "node"], 2, "node"),
-        (
-            &["wrap", secret, "--", "node"],
-            2,
-            "there is no flag `--token=[REDACTED]`",
-        ),
+        (&["wrap", secret, "--", "node"], 2, "'--token"),
         (&["wrap", "--", "/no/such/program"], 127, "/no/such/program"),
     ] {
-        let output = Command::new(gateway().await)
+        let output = Command::new(GATEWAY)
             .args(arguments)
             .output()
             .await
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(code), "{said}");
-        assert!(said.contains(named), "{said}");
-    }
-    let help = Command::new(gateway().await)
-        .args(["wrap", "--help"])
-        .output()
-        .await
-        .unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
-    for flag in [
-        "--no-timeout",
-        "--no-deadline",
-        "--no-breaker",
-        "--no-restart",
-        "--no-trace",
-        "--no-metrics",
-    ] {
-        assert!(help.contains(flag), "{flag}");
+        assert!(said.contains(named) && !said.contains("51Habc"), "{said}");
     }
 }
