@@ -110,14 +110,14 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 ///
 /// # In production
 ///
-/// The needs of a gateway over HTTP beside its stack, as in the example above; the repository's example `gateway` has all of it, with JSON-RPC and plain
-/// HTTP beside MCP.
+/// The needs of a gateway over HTTP beside its stack, as in the example above; the
+/// crate `toolcall-gateway` has all of it, with JSON-RPC and plain HTTP beside MCP.
 ///
 /// | against | use |
 /// |---|---|
 /// | clients that begin sessions without end | `McpSessions` (feature `mcp-server-http`), at most 1,000 by default. rmcp's `LocalSessionManager` has no limit: 20,000 sessions take 1 GB |
 /// | bodies of many small values, which take 100 times their bytes | `McpBodies` (feature `mcp-server-http`): at most [`MAX_VALUES`](crate::MAX_VALUES) values. Over stdio: [`McpLines`](crate::mcp::McpLines) |
-/// | many calls together, each with a large body | a bound of calls in flight in front of both routes, before bodies are read, as the example `gateway` has it (`GATEWAY_CALLS`): a call takes up to 13 MB beside its strings |
+/// | many calls together, each with a large body | a bound of calls in flight in front of both routes, before bodies are read, as `toolcall-gateway` has it (`--calls`): a call takes up to 13 MB beside its strings |
 /// | a server that is stopped or stuck | [`McpReconnect::with_ping`](crate::mcp::McpReconnect::with_ping): after a call that timed out the server has to answer a ping, or else it is replaced |
 /// | pages of foreign sites in a user's browser (DNS rebinding) | rmcp's `with_allowed_hosts`, by default those of the loopback interface, and `with_allowed_origins`, or `enforce_origin_validation` for none: by default rmcp allows all. Other routes of the same server, for metrics for example, need it as well: see [`axum`](crate::serve#hosts-and-origins) |
 /// | a shutdown in the middle of calls | [`drain`](Self::drain): no new calls, and time for those that run; then [`cut_short`](Self::cut_short): an answer for each that is left, and its name for the operator. Routes beside MCP's share it if they are made of [`stack`](Self::stack) |
