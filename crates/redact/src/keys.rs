@@ -222,9 +222,11 @@ impl Folded {
     /// of a secret.
     fn in_prose(&self, strength: Strength) -> Strength {
         let word = self.last_word();
-        let described = word.len() < self.text.len() && is(word, DESCRIBED);
-        if described {
+        let several = word.len() < self.text.len();
+        if several && is(word, DESCRIBED) {
             Strength::Described
+        } else if several && is(word, FAILURE) || word == "keyerror" {
+            Strength::Weak
         } else {
             strength
         }

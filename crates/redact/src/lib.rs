@@ -31,7 +31,7 @@
 //! | URLs | `scheme://user:password@`, tokens as users, query and fragment, webhooks of Slack, Discord, Telegram, Teams and others |
 //! | tokens | prefixes of some 200 kinds of vendors' tokens, JWTs, and [own ones](Rules::with_rule) |
 //! | blocks | private keys in PEM, PGP, OpenSSH, SSH2 and PuTTY form, cut off at either end or not; the `data` of a Kubernetes Secret |
-//! | commands | `-u user:x` of curl, `-px` of mysql, `-p x` of sshpass and docker, `-a x` of redis-cli, `ConvertTo-SecureString 'x'`, `--name token --value x`, `setx TOKEN x`; `vault login x`, `openssl passwd x`, `requirepass x` of Redis; lines of `cookies.txt` |
+//! | commands | `-u user:x` of curl, `-px` of mysql, `-p x` of sshpass and docker, `-a x` of redis-cli, `ConvertTo-SecureString 'x'`, `--name token --value x`, `setx TOKEN x`; `requirepass x` of Redis; lines of `cookies.txt` |
 //! | calls | the password of a function that authenticates: `SetBasicAuth("ada", "x")` |
 //! | statements | `IDENTIFIED BY 'x'`, `PASSWORD 'x'`, `SET PASSWORD FOR ada = 'x'` |
 //! | values | those that were sent as secrets, wherever they come back: [`Rules::with_secrets`] |
@@ -40,7 +40,7 @@
 //!
 //! Each secret is found by one of the [`rules`]. [`Rules::explain`] names it, and
 //! [`Rules::without_rule`] switches off one that hides an innocent text. [`Rules::with_rule`] adds
-//! rows for own tokens, commands and headers.
+//! rows for own tokens.
 //!
 //! A value ends at the quote that opened it, however many backslashes stand before both. Without
 //! quotes it ends at white space: of `IBAN: DE02 1234`, an own name, only `DE02` is hidden. Names

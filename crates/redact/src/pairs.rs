@@ -159,8 +159,8 @@ fn secret_field<'m>(rules: &Rules, map: &'m Map<String, Value>) -> Option<&'m St
 /// Looks for secrets among the strings of an array, in which each may be announced by the one
 /// before.
 #[derive(Default)]
-pub(super) struct Arguments<'v> {
-    command: Option<Command<'v>>,
+pub(super) struct Arguments {
+    command: Option<&'static Command>,
     /// The element before announces this one. True for the first value of two, where a date is no
     /// credential.
     announced: Option<bool>,
@@ -168,10 +168,10 @@ pub(super) struct Arguments<'v> {
     key: bool,
 }
 
-impl<'v> Arguments<'v> {
+impl Arguments {
     /// Returns whether the next element is a secret as a whole. `first` says that it is the first
     /// of two, and that they are not a list of names.
-    pub(super) fn is_secret(&mut self, rules: &'v Rules, first: bool, value: &Value) -> bool {
+    pub(super) fn is_secret(&mut self, rules: &Rules, first: bool, value: &Value) -> bool {
         let announced = self.announced.take();
         let Some(text) = value.as_str() else {
             return false;
@@ -183,17 +183,14 @@ impl<'v> Arguments<'v> {
         if key || announced.is_some_and(|pair| !shown(pair)) {
             return true;
         }
-        self.command = Command::of(rules, text).or(self.command);
-        if self
-            .command
-            .is_some_and(|command| command.is_password(text))
-        {
+        self.command = Command::of(text).or(self.command);
+        let of_command = |is: fn(&Command, &str) -> bool| self.command.is_some_and(|c| is(c, text));
+        if of_command(Command::is_password) {
             return true;
         }
         let flag = text.starts_with('-') && !text.contains(['=', ' ']);
         let pair = first && !flag && text.len() <= 64 && !text.contains(' ');
-        let announces = (flag || pair) && rules.announces(text)
-            || self.command.is_some_and(|command| command.announces(text));
+        let announces = (flag || pair) && rules.announces(text) || of_command(Command::announces);
         self.announced = announces.then_some(pair);
         false
     }

@@ -2,16 +2,14 @@
 
 use std::{borrow::Cow, ops::Range, sync::Arc};
 
-use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::{
     REDACTED, TRUNCATED,
-    escapes::{Escapes, unescaped},
+    escapes::unescaped,
     filter::suspicious,
     keys::{holds, is_sure},
     rules::{BUILT_IN, Rules},
-    shown::numbers,
     text::{
         bytes::{floor, is_one_of},
         is_opaque,
@@ -85,13 +83,13 @@ impl Registered {
         let at = values.all.partition_point(|v| v.len() > value.len());
         values.all.insert(at, value.into());
         values.is_spaced |= value.contains([' ', '+', '\n', '\r']);
-        let mut form = unescaped(value, Escapes::None).0;
+        let mut form = unescaped(value, false).0;
         for _ in 0..=MAX_LEVELS {
             if form.len() < MIN || values.forms.iter().any(|known| **known == form) {
                 break;
             }
             values.forms.push(form.as_str().into());
-            form = unescaped(&form, Escapes::All).0;
+            form = unescaped(&form, true).0;
         }
         if let Some((scheme, rest)) = value.split_once(' ')
             && is_one_of(scheme, SCHEMES)
@@ -115,15 +113,6 @@ impl Registered {
         let places = values.places(text);
         if places.is_empty() {
             return Cow::Borrowed(text);
-        }
-        // JSON with a string in the place of a number is JSON.
-        let is_json = || serde_json::from_str::<IgnoredAny>(text).is_ok();
-        if text.trim_start().starts_with(['{', '[']) && is_json() {
-            let string = || format!("\"{REDACTED}\"");
-            let hidden = |number: &str| (!values.places(number).is_empty()).then(string);
-            if let Cow::Owned(text) = numbers(text, hidden) {
-                return Cow::Owned(self.hide(&text).into_owned());
-            }
         }
         let (mut out, mut copied) = (String::with_capacity(text.len()), 0);
         for place in places {
@@ -178,7 +167,7 @@ impl Values {
         found
     }
 
-    /// Shows `look` a text and the forms that values have in it; then its parts with ever fewer
+    /// Shows `look` a text and the forms that values have in it; then its parts with ever less
     /// escapes, the forms in that, and where its bytes stood before.
     fn each_level(
         &self,
@@ -201,7 +190,7 @@ impl Values {
                 if !plain.contains(signs) {
                     break;
                 }
-                let (next, places) = unescaped(&plain, Escapes::All);
+                let (next, places) = unescaped(&plain, true);
                 if next == plain {
                     break;
                 }

@@ -8,7 +8,6 @@ use crate::{
     text::{
         bytes::is_made_of,
         catalog::{OTHERS, RUNS, Row},
-        command::Command,
         vendors::{VENDORS, vendors},
     },
 };
@@ -27,9 +26,6 @@ pub struct Rule {
     pub(crate) prefix: Cow<'static, str>,
     pub(crate) tail: Tail,
     pub(crate) min: usize,
-    /// Names of commands, and flags before a secret.
-    commands: Cow<'static, str>,
-    flags: Cow<'static, str>,
 }
 
 impl Rule {
@@ -55,29 +51,6 @@ impl Rule {
             anchor: Cow::Owned(anchor.to_owned()),
             ..rule
         }
-    }
-
-    /// Makes a rule of the words behind `flags` of `commands`, both with blanks between them. It
-    /// counts in a line of a text and in an array of JSON.
-    pub fn of_flags(id: &str, commands: &str, flags: &str) -> Self {
-        Self {
-            finds: Cow::Owned(format!("the word behind `{flags}` of `{commands}`")),
-            commands: Cow::Owned(commands.to_owned()),
-            flags: Cow::Owned(flags.to_owned()),
-            ..Self::of_tokens(id, "", Tail::Any, 1)
-        }
-    }
-
-    /// Returns the command of a rule of flags.
-    pub(crate) fn command(&self) -> Option<Command<'_>> {
-        let (id, names, flags) = (&*self.id, &*self.commands, &*self.flags);
-        (!names.is_empty()).then_some(Command {
-            id,
-            names,
-            flags,
-            glued: "",
-            marks: "",
-        })
     }
 
     /// Sets a text in which the rule finds a secret. An own rule has to have one.
@@ -124,42 +97,44 @@ impl Rule {
             prefix: Cow::Borrowed(""),
             tail,
             min: 0,
-            commands: Cow::Borrowed(""),
-            flags: Cow::Borrowed(""),
         }
     }
 
     /// Returns an error unless it can be a rule beside the built-in ones.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        let (id, anchor, prefix) = (&*self.id, &*self.anchor, &*self.prefix);
-        let (commands, flags) = (&*self.commands, &*self.flags);
-        let refuse =
-            |bad, field, of: &str, reason| refuse_if(bad, field, format!("`{of:.64}` {reason}"));
-        let sized = |text: &str, min| (min..=64).contains(&text.len());
-        let fits = sized(id, 1) && is_made_of(id, "-_");
+        let Self {
+            id,
+            anchor,
+            prefix,
+            min,
+            ..
+        } = self;
+        let fits = (1..=64).contains(&id.len()) && is_made_of(id, "-_");
         let reason = "must be 1 to 64 ASCII letters, digits, `-` or `_`";
-        refuse(!fits, "rule.id", id, reason)?;
-        refuse(is_known(id), "rule.id", id, "is a built-in rule")?;
-        let words = |text: &str, marks| sized(text, 1) && is_made_of(text, marks);
-        let command = !commands.is_empty() || !flags.is_empty();
-        let reason = "must be names of commands, of 64 bytes together";
-        let bad = command && !words(commands, " _-.");
-        refuse(bad, "rule.commands", commands, reason)?;
-        let fits = words(flags, " _-") && flags.split(' ').all(|flag| flag.starts_with('-'));
-        let reason = "must be flags with `-` before them, of 64 bytes together";
-        refuse(command && !fits, "rule.flags", flags, reason)?;
+        refuse_if(!fits, "rule.id", format!("`{id:.64}` {reason}"))?;
+        refuse_if(
+            is_known(id),
+            "rule.id",
+            format!("`{id}` is a built-in rule"),
+        )?;
         let mark = prefix.starts_with(|c: char| !c.is_ascii_alphanumeric());
         let fits = prefix.len() <= 64 && is_made_of(prefix, "_-.") && !mark;
         let reason =
             "must be 3 to 64 ASCII letters, digits, `_`, `-` or `.`, a letter or digit first";
-        let short = anchor.is_empty() && prefix.len() < 3 && !command;
-        refuse(!fits || short, "rule.prefix", prefix, reason)?;
-        let fits = sized(anchor, 3) && !anchor.ends_with(char::is_alphanumeric);
+        let short = anchor.is_empty() && prefix.len() < 3;
+        refuse_if(
+            !fits || short,
+            "rule.prefix",
+            format!("`{prefix:.64}` {reason}"),
+        )?;
+        let fits = (3..=64).contains(&anchor.len()) && !anchor.ends_with(char::is_alphanumeric);
         let reason = "must be 3 to 64 bytes, and end with a mark or blank";
-        refuse(!fits && !anchor.is_empty(), "rule.anchor", anchor, reason)?;
-        within("rule.min", self.min, 1..=256)?;
-        let reason = "has no example: see `Rule::with_example`";
-        refuse(self.example.is_empty(), "rule.example", id, reason)?;
+        refuse_if(
+            !fits && !anchor.is_empty(),
+            "rule.anchor",
+            format!("`{anchor:.64}` {reason}"),
+        )?;
+        within("rule.min", *min, 1..=256)?;
         within("rule.example", self.example.len(), 1..=1024)?;
         within("rule.counter_example", self.counter_example.len(), 0..=1024)
     }

@@ -27,6 +27,8 @@ pub(super) const QUANTITY: Kinds = 1 << 7;
 pub(super) const COUNT: Kinds = 1 << 8;
 /// Words that make a number of the `tokens` before them.
 pub(super) const COUNTS: Kinds = 1 << 9;
+/// Last words of names of failures: the value is the reason, not a secret.
+pub(super) const FAILURE: Kinds = 1 << 10;
 /// Last words of names of properties of a secret, or of its place.
 pub(super) const DESCRIBED: Kinds = 1 << 11;
 /// First words of names of failures: `missing key: city`.
@@ -70,9 +72,12 @@ pub(super) const LISTS: &[(Kinds, &str)] = &[
         context avg average limit reset consumed count ratelimit billed saved sampled generation response request"),
     (COUNT, "count counts limit limits budget usage"),
     (COUNTS, "used remaining per consumed length total cost price max generated details"),
+    (FAILURE, "error exception err fault failed failure expired required missing invalid warning denied mismatch notfound \
+        policy changed updated rotated reset wrong incorrect rejected unsupported strength found service provider \
+        manager middleware handler controller module test"),
     (DESCRIBED, "file filename path dir directory ref reference name type ttl seconds secs minutes hours days ms expiry expires \
         expiration lifetime age min max size length count version algorithm format types names files paths hint hints \
-        issuer driver external field column endpoint at index arn style usage url uri schema middleware method timeout"),
+        issuer driver external field column endpoint at index arn style usage"),
     (FAILING, "missing unexpected invalid unknown duplicate primary foreign no bad expired required illegal unrecognized \
         unsupported sort partition"),
     (NOUN, "key keys token tokens auth credential credentials cookie cookies authorization"),

@@ -2,23 +2,36 @@
 
 use std::ops::Range;
 
-use super::{Run, bytes::*};
+use super::{Run, bytes::*, token, url};
 
 /// `-----BEGIN RSA PRIVATE KEY-----` to its end, or to the end of the text; PuTTY's files likewise.
+/// A token that stands right before it comes first.
 pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let word = run.word();
     if word.starts_with("PuTTY-User-Key-File") {
         return Some(run.at..putty_end(run.text, run.end));
     }
-    if let Some(lines) = word.strip_suffix("-----END") {
-        return tail(run.text, run.at + lines.len());
-    }
-    // `-----BEGIN`, and SSH2's `---- BEGIN`.
-    let spaced = word
-        .strip_suffix("----")
-        .filter(|_| run.after().starts_with(" BEGIN "));
-    let start = run.at + word.strip_suffix("-----BEGIN").or(spaced)?.len();
-    Some(start..end(run.text, start)?)
+    let block = if let Some(lines) = word.strip_suffix("-----END") {
+        tail(run.text, run.at + lines.len())?
+    } else {
+        // `-----BEGIN`, and SSH2's `---- BEGIN`.
+        let spaced = || {
+            word.strip_suffix("----")
+                .filter(|_| run.after().starts_with(" BEGIN "))
+        };
+        let start = run.at + word.strip_suffix("-----BEGIN").or_else(spaced)?.len();
+        start..end(run.text, start)?
+    };
+    let (start, head) = (
+        block.start,
+        Run {
+            end: block.start,
+            ..run
+        },
+    );
+    let token = || url::webhook(head).or_else(|| Some(token::find(head)?.1));
+    let token = if start > run.at { token() } else { None };
+    Some(token.map_or(block, |token| token.start..token.end.min(start)))
 }
 
 /// The lines of a private key that stand before its end, from `end` back: its beginning is missing,

@@ -142,16 +142,13 @@ pub(super) fn strip_ignore_case<'t>(text: &'t str, prefix: &str) -> Option<&'t s
     head.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// Returns whether `text` ends with `end`, in any case.
-pub(super) fn ends_with(text: &[u8], end: &[u8]) -> bool {
-    let at = text.len().checked_sub(end.len());
-    at.is_some_and(|at| text[at..].eq_ignore_ascii_case(end))
-}
-
 /// Returns whether `text` ends with one of `ends`, with blanks between them, in any case.
 pub(super) fn ends_with_one_of(text: &str, ends: &str) -> bool {
-    let mut ends = ends.as_bytes().split(|b| *b == b' ');
-    ends.any(|end| ends_with(text.as_bytes(), end))
+    let text = text.as_bytes();
+    ends.as_bytes().split(|b| *b == b' ').any(|end| {
+        let at = text.len().checked_sub(end.len());
+        at.is_some_and(|at| text[at..].eq_ignore_ascii_case(end))
+    })
 }
 
 /// Returns whether there is nothing but digits.

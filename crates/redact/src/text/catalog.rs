@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    Run, Secret, block, call, code, command, encoded, field, markup, pair, phrase, prose, scheme,
+    Run, block, call, code, command, encoded, field, markup, pair, phrase, prose, scheme,
     statement, token, url,
 };
 
@@ -14,14 +14,14 @@ pub(crate) enum Find {
     Run(fn(Run<'_>) -> Option<Range<usize>>),
     /// In each run that may hold the name of a secret.
     Named(fn(Run<'_>) -> Option<Range<usize>>),
-    /// In each run, by rows that have ids of their own.
-    Rows(for<'r> fn(Run<'r>) -> Option<Secret<'r>>),
+    /// In each run, by the rules of tokens.
+    Tokens,
 }
 
 /// The id, what is found, an example, and an innocent text of a like form.
 pub(crate) type Row = (&'static str, &'static str, &'static str, &'static str);
 
-use Find::{Named, Rows, Run as Each};
+use Find::{Named, Run as Each, Tokens};
 
 pub(crate) const TABLE: &str = "table";
 pub(crate) const MANIFEST: &str = "manifest";
@@ -42,15 +42,15 @@ pub(crate) const RUNS: &[(Row, Find)] = &[
     (("powershell", "a string that PowerShell makes a secret of", "ConvertTo-SecureString 'hunter2' -AsPlainText", "ConvertTo-SecureString $text"), Each(statement::powershell)),
     (("phrase", "a recovery phrase of a wallet", "MNEMONIC=legal winner thank year wave sausage worth useful legal winner thank yellow", "the seed phrase is shown once"), Each(phrase::find)),
     (("call", "the password in a call that authenticates", "req.SetBasicAuth(\"ada\", \"hunter2\")", "req.SetBasicAuth(user, password)"), Each(call::find)),
-    (("directive", "a password by its place in a command, in a line of settings or of cookies", "requirepass hunter2", "requirepass is not set"), Each(statement::directive)),
+    (("directive", "a password in a file of settings or cookies without a mark before it", "requirepass hunter2", "requirepass is not set"), Each(statement::directive)),
     (("element", "the content of an XML element with a sensitive name", "<password>hunter2</password>", "<password></password>"), Named(markup::find)),
     (("wrapped", "a value in a type of its own", "ApiKey(\"Zq7hunterX\")", "ApiKey(name)"), Named(code::newtype)),
     (("field", "the value beside a field that holds a sensitive name", "\"name\": \"X-Api-Key\", \"value\": \"hunter2\"", "\"name\": \"city\", \"value\": \"Oslo\""), Named(field::find)),
     (("pair", "the value of a sensitive name", "password=hunter2", "password=${DB_PASSWORD}"), Named(pair::find)),
     (("scheme", "the credential behind the name of its scheme", "sent Bearer abc123def456", "the bearer of bad news"), Each(scheme::find)),
-    (("command", "a password in a command line", "mysql -phunter2 shop", "mysql -P 3306 shop"), Rows(command::find)),
+    (("command", "a password in a command line", "mysql -phunter2 shop", "mysql -P 3306 shop"), Each(command::find)),
     (("webhook", "the secret part of a webhook's address", "https://hc-ping.com/Zq7hunterX", "https://example.com/Zq7hunterX"), Each(url::webhook)),
-    (("jwt", "a JWT or JWE", "eyJhbGciOiJIUzI1NiJ9.§eyJzdWIiOiIxIn0.dBjftJeZ4CVP", "eyJ"), Rows(token::find)),
+    (("jwt", "a JWT or JWE", "eyJhbGciOiJIUzI1NiJ9.§eyJzdWIiOiIxIn0.dBjftJeZ4CVP", "eyJ"), Tokens),
     (("composed", "keys and hashes with marks inside", "{SSHA}DkMTwBl+a/3DQTxCYEApdUtNXGgdUac3", "{SSHA}"), Each(token::composed)),
     (("beside-id", "the secret key beside the id of an AWS key", "AKIA1 / 6eOW4lhoDVqMRoUjJ45HlpVxrtqtDC5oQ+r0ggGT", "id / 6eOW4lhoDVqMRoUjJ45HlpVxrtqtDC5oQ+r0ggGT"), Each(token::beside_id)),
     ((BASE64, "Base64 of a text that has a secret", "cGFzc3dvcmQ6IGh1bnRlcjIKaG9zdDogZGI=", "VGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), Each(encoded::find)),

@@ -2,27 +2,44 @@
 
 use std::ops::Range;
 
-use super::{Run, bytes::*, look::*, quote::Quote, shape, value};
+use super::{
+    Run,
+    bytes::*,
+    look::*,
+    quote::Quote,
+    shape::{self, Shape},
+    value,
+};
 use crate::{keys::Strength, rules::BUILT_IN};
 
 /// `password: str = "x"`: a type stands between the name and the value. Empty if there is no
 /// secret.
 pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
+    const TYPES: &str = "bool boolean float number str string option optional secretstr secretstring text char varchar \
+        any bytes vec u8 static int u64 i64 null none undefined box cow a unknown object";
+    const POINTERS: &[&str] = &["&mut ", "*mut ", "*const ", "&'", "&dyn "];
     let text = run.text;
     let part = |c: char| c.is_alphanumeric() || "&<>'[]|_ .?*:!".contains(c);
     let near = ahead(text, start, 64);
     let (typed, rest) = near.split_at(skip(near, 0, part));
+    let mut words = typed
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty());
     let code = is_code_line(run);
-    if !rest.starts_with('=') || !typed.ends_with(' ') {
-        let mut words = typed.split(|c: char| !c.is_alphanumeric());
+    if !rest.starts_with('=') || rest.starts_with("==") || !typed.ends_with(' ') {
+        let pointer = prefix_of(near, POINTERS).is_some();
         let end = rest.starts_with([',', ')', ';', '=', '{', '(']) || rest.is_empty();
-        let plain = !typed.is_empty() && words.all(|word| !is_mixed(word));
-        let pointer =
-            prefix_of(near, &["&mut ", "*mut ", "*const ", "&'", "&dyn ", "impl "]).is_some();
+        let plain = !typed.is_empty() && words.all(|word| !is_mixed(word) || is_primitive(word));
         return (code && plain && end || pointer).then_some(start..start);
     }
     let from = skip_blanks(text, start + typed.len() + 1);
     let secret = value::secret(text, from, |_| true)?;
+    if shape::of(&text[secret.clone()]) == Shape::Literal && !has_digit(&text[secret.clone()]) {
+        return Some(start..start);
+    }
+    if !code && !words.all(|word| is_one_of(word, TYPES)) {
+        return Some(start..secret.end);
+    }
     let shown = &text[secret.clone()];
     let quoted = text[from..].starts_with(['"', '\'', '`']);
     let number = code && shown.starts_with(|c: char| c.is_ascii_digit());
@@ -30,6 +47,12 @@ pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     let innocent = shape::is_innocent(shown, run.word());
     let absent = is_null(shown) || is_placeholder(shown) || computed || innocent;
     Some(if absent { start..start } else { secret })
+}
+
+fn is_primitive(word: &str) -> bool {
+    let digits = word.trim_start_matches(['u', 'i', 'f', '_', 'n', 't']);
+    let digits = digits.strip_suffix("_t").unwrap_or(digits);
+    matches!(digits, "8" | "16" | "32" | "64" | "128")
 }
 
 /// Returns whether the line up to the run is one of a program that declares something.
@@ -58,9 +81,12 @@ pub(super) fn newtype(run: Run<'_>) -> Option<Range<usize>> {
     }
     let seen = value::glance(value::extent, text, start);
     let shown = &text[seen.clone()];
-    let absent = shown.is_empty() || is_placeholder(shown) || is_prose(shown);
-    let fits = !absent && (run.is_strong(name) || looks_secret(shown) || is_mixed(shown));
-    fits.then(|| value::whole(value::extent, text, start, seen))
+    if shown.is_empty() || is_placeholder(shown) || is_prose(shown) {
+        return None;
+    }
+    value::secret(text, start, |shown| {
+        run.is_strong(name) || looks_secret(shown) || is_mixed(shown)
+    })
 }
 
 /// `process.env.API_KEY || "x"`, `DB_PASSWORD ?? 'x'`: what is taken if a secret is not set.
@@ -94,6 +120,11 @@ fn is_reference(text: &str, value: &Range<usize>, sure: bool) -> bool {
         "getpass", "input(", "env(", "$ENV", "var.", "local.", "data.", "module.", "params.", "props.", "state.", "ctx.",
     ];
     let (shown, rest) = (&text[value.clone()], &text[value.end..]);
+    // `$self->token`, `$Config::token`
+    if let Some(name) = text[value.start..].strip_prefix('$') {
+        let name = name.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        return prefix_of(name, &["->", "::", "[", "{"]).is_some();
+    }
     let root = prefix_of(shown, ROOTS).is_some();
     let (path, arguments) = shown.split_at(shown.find(['(', '[', '{']).unwrap_or(shown.len()));
     let called = !arguments.is_empty() || path.ends_with('!') && rest.starts_with(" {");
@@ -129,16 +160,32 @@ fn is_identifier(word: &str) -> bool {
         && !is_mixed(word.trim_end_matches(|c: char| c.is_ascii_digit()))
 }
 
-/// Returns whether a string among arguments may be a secret: one that is no name, prompt or path.
-/// In the call that a `sure` secret comes from, a word may be one.
+/// Returns whether a string among arguments may be a secret: in the call that a `sure` secret comes
+/// from, each that is no name, prompt or path.
 pub(super) fn has_literal(arguments: &str, sure: bool) -> bool {
-    let mut literals = arguments.split(['"', '\'']).skip(1).step_by(2);
-    literals.any(|literal| {
-        let plain =
-            is_made_of(literal, "!#$%&*@^") && BUILT_IN.strength(literal) == Strength::Harmless;
-        is_mixed(literal) && shape::of(literal) == shape::Shape::Secret
-            || sure && plain && literal.len() > 3
-    })
+    let mut at = 0;
+    while let Some(i) = arguments[at..].find(['"', '\'', '\\']) {
+        at += i;
+        let Some(quote) = Quote::at(arguments, at) else {
+            at += 1;
+            continue;
+        };
+        let from = at + quote.len();
+        let Some(close) = quote.close(arguments, from) else {
+            return true;
+        };
+        let literal = &arguments[from..close.start];
+        let names = literal.contains([' ', '/', '_', '-'])
+            || BUILT_IN.strength(literal) != Strength::Harmless;
+        if looks_secret(literal) && !literal.contains(['_', '-'])
+            || is_mixed(literal)
+            || sure && !names && literal.len() > 3
+        {
+            return true;
+        }
+        at = close.end;
+    }
+    false
 }
 
 /// Returns whether the value is a command of PowerShell: `$x = Read-Host -AsSecureString`.

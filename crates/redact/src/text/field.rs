@@ -78,6 +78,19 @@ fn field_before(run: Run<'_>) -> Option<Range<usize>> {
     (value.end <= run.at).then_some(value)
 }
 
+/// The value that the name in `name` (the value of the pair of `run`) announces. Empty if it is no
+/// secret.
+pub(super) fn announced(run: Run<'_>, name: &Range<usize>) -> Option<Range<usize>> {
+    let named = &run.text[name.clone()];
+    let names = NAME_FIELDS.has(run.word());
+    let value = names.then(|| value_field(run.text, name.end, named))??;
+    Some(if is_name(run, named) {
+        value
+    } else {
+        name.end..name.end
+    })
+}
+
 /// A text without the colour that it ends with.
 fn without_colour(text: &str) -> &str {
     match text.rfind('\x1b') {
@@ -145,9 +158,7 @@ fn content(text: &str, start: usize) -> Option<Range<usize>> {
     let tag = text[inner..].starts_with("<value>");
     let start = if tag { inner + "<value>".len() } else { start };
     let (value, _) = ahead(text, start, 4096).split_once('<')?;
-    value
-        .contains(char::is_alphanumeric)
-        .then(|| start..start + value.len())
+    (!value.trim().is_empty()).then(|| start..start + value.len())
 }
 
 /// `"Authorization", "x"` as elements; `first` in their array.
@@ -159,26 +170,28 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
         return None;
     }
     let start = skip(text, comma + 1, char::is_whitespace);
-    let string = text[start..].trim_start_matches(['\\', 'b']);
-    if !string.starts_with(is_quote) {
+    if !text[start..]
+        .trim_start_matches(['\\', 'b'])
+        .starts_with(is_quote)
+    {
         return None;
     }
     let seen = value::glance(value::extent, text, start);
     let value = &text[seen.clone()];
-    let shape = shape::of(value);
     // Two elements are a pair; in longer lists of names (`required`) a value has to look like one.
-    let pair = || {
-        let end = skip(text, seen.end, |c| is_padding(c) || c == '\n');
-        let sure = run.is_sure(name) || is_header(name);
-        // `"authorization_code", "refresh_token"`
-        let names = shape != Shape::Secret && value.contains('_') && run.rules.announces(value);
-        let innocent = is_moment(value) || shape == Shape::Format || names;
-        first && text[end..].starts_with([']', ')']) && sure && !innocent
-    };
-    let looks = || (looks_secret(value) || is_mixed(value)) && !is_composed(value);
+    let end = skip(text, seen.end, |c| is_padding(c) || c == '\n');
+    let shape = shape::of(value);
+    // `setProperty("password", "x", ...)`
+    let pair = first && (text[end..].starts_with([']', ')']) || sets(run));
+    let sure = run.is_sure(name) || is_header(name);
+    let pair = pair && sure && !is_moment(value) && shape != Shape::Format;
+    let looks = looks_secret(value) || is_mixed(value);
+    let looks = looks && !is_composed(value) && shape == Shape::Secret;
+    // `"authorization_code", "refresh_token"`
+    let names = value.contains('_') && shape != Shape::Secret && run.rules.announces(value);
     let secret = match name.starts_with('-') {
         true => !value.starts_with("--"),
-        false => shape == Shape::Secret && looks() || pair(),
+        false => (pair || looks) && !names,
     };
     secret.then(|| value::whole(value::extent, text, start, seen))
 }
@@ -190,4 +203,15 @@ fn in_names(run: Run<'_>) -> bool {
         .rsplit_once('[')
         .map_or("", |(list, _)| list.trim_end());
     NAME_LISTS.has(last_name(list.strip_suffix([':', '=']).unwrap_or_default()))
+}
+
+/// Returns whether the list that the run is the first of are the arguments of a function that sets
+/// something.
+fn sets(run: Run<'_>) -> bool {
+    const VERBS: &str = "set put add append insert header";
+    let before = run.behind(64).trim_end_matches(is_padding);
+    let head = before.strip_suffix('(').unwrap_or_default();
+    let name = after_last(head, |c| !c.is_alphanumeric() && c != '_');
+    let mut verbs = VERBS.split(' ');
+    verbs.any(|verb| strip_ignore_case(name, verb).is_some())
 }

@@ -3,12 +3,7 @@
 
 use std::ops::Range;
 
-use super::{
-    bytes::*,
-    command::{ARGUMENTS, COMMANDS},
-    scheme::CAREFUL,
-    vendors::may_begin,
-};
+use super::{bytes::*, command::COMMANDS, scheme::CAREFUL, vendors::may_begin};
 use crate::filter::suspicious_run;
 
 /// Longer words may be tokens.
@@ -21,35 +16,27 @@ const LONG: usize = 32;
 const LENGTHS: usize = 24;
 
 /// Further words that detectors look for and the filter of names does not know.
-const WORDS: &str = "bearer identified input_value tcp tcp6 unix udp code codes phrase echo printf sha \
+const WORDS: &str = "bearer identified input_value tcp tcp6 unix udp htpasswd code codes phrase echo printf net sha \
     ssha md5 smd5 crypt value -value --value state";
 
-/// For a length: two letters at either end of such words, of schemes and of commands, hashed to a
+/// For a length: the first and last letters of such words, of schemes and of commands, hashed to a
 /// bit each.
-type Ends = [[u64; 2]; LENGTHS];
-
-static ENDS: Ends = {
-    let mut table = with(with([[0; 2]; LENGTHS], WORDS), CAREFUL);
+static ENDS: [u64; LENGTHS] = {
+    let mut table = with(with([0; LENGTHS], WORDS), CAREFUL);
     let mut i = 0;
     while i < COMMANDS.len() {
         table = with(table, COMMANDS[i].names);
         i += 1;
     }
-    i = 0;
-    while i < ARGUMENTS.len() {
-        table = with(table, ARGUMENTS[i].0);
-        i += 1;
-    }
     table
 };
 
-const fn with(mut table: Ends, words: &str) -> Ends {
+const fn with(mut table: [u64; LENGTHS], words: &str) -> [u64; LENGTHS] {
     let words = words.as_bytes();
     let (mut start, mut end) = (0, 0);
     while end <= words.len() {
         if end == words.len() || words[end] == b' ' {
-            table[end - start][0] |= outer(words, start, end);
-            table[end - start][1] |= inner(words, start, end);
+            table[end - start] |= ends(words[start], words[end - 1]);
             start = end + 1;
         }
         end += 1;
@@ -57,29 +44,9 @@ const fn with(mut table: Ends, words: &str) -> Ends {
     table
 }
 
-/// The bit of the first, second and last letter of a word, in any case. Of the factors that were
-/// tried, these mistake the fewest words of real files.
-const fn outer(text: &[u8], start: usize, end: usize) -> u64 {
-    let second = text[if start + 1 < end { start + 1 } else { start }];
-    bit(
-        text[start],
-        23,
-        (second & 31)
-            .wrapping_mul(7)
-            .wrapping_add((text[end - 1] & 31).wrapping_mul(5)),
-    )
-}
-
-/// The bit of the second letter and the last but one.
-const fn inner(text: &[u8], start: usize, end: usize) -> u64 {
-    match end - start {
-        1 => bit(text[start], 5, text[start] & 31),
-        _ => bit(text[start + 1], 5, text[end - 2] & 31),
-    }
-}
-
-const fn bit(letter: u8, factor: u8, more: u8) -> u64 {
-    1 << ((letter & 31).wrapping_mul(factor).wrapping_add(more) & 63)
+/// The bit of the first and the last letter of a word, in any case.
+const fn ends(first: u8, last: u8) -> u64 {
+    1 << ((first & 31).wrapping_mul(11).wrapping_add(last & 31) & 63)
 }
 
 /// Returns whether a word may be one that detectors look for: false is certain.
@@ -87,20 +54,18 @@ pub(super) fn may_trigger(word: &[u8]) -> bool {
     may_be_in(&ENDS, word)
 }
 
-fn may_be_in(table: &Ends, word: &[u8]) -> bool {
-    let bits = table.get(word.len()).filter(|_| !word.is_empty());
-    bits.is_some_and(|bits| {
-        bits[0] & outer(word, 0, word.len()) != 0 && bits[1] & inner(word, 0, word.len()) != 0
-    })
+fn may_be_in(table: &[u64; LENGTHS], word: &[u8]) -> bool {
+    let set = table.get(word.len()).copied().unwrap_or_default();
+    !word.is_empty() && set & ends(word[0], word[word.len() - 1]) != 0
 }
 
 /// A list of words with blanks between them, which most words are not compared with.
 #[derive(Debug)]
-pub(crate) struct Words(&'static str, Ends);
+pub(crate) struct Words(&'static str, [u64; LENGTHS]);
 
 impl Words {
     pub(crate) const fn of(words: &'static str) -> Self {
-        Self(words, with([[0; 2]; LENGTHS], words))
+        Self(words, with([0; LENGTHS], words))
     }
 
     /// Returns whether a word is one of the list, in any case.

@@ -164,6 +164,11 @@ fn is_config_line(run: Run<'_>) -> bool {
     line.chars().all(|c| matches!(c, ' ' | '\t' | '-'))
 }
 
+/// Returns whether the run begins a line that is indented: of a file of settings.
+pub(super) fn is_indented(run: Run<'_>) -> bool {
+    is_config_line(run) && run.line_before(256).starts_with([' ', '\t'])
+}
+
 /// The value of a line in a file of settings: `password = correct horse`. In one line of prose only
 /// the first word is the value.
 pub(super) fn whole_line(run: Run<'_>, secret: Range<usize>) -> Range<usize> {

@@ -15,7 +15,7 @@ static PROSE: LazyLock<HashSet<&str>> = LazyLock::new(|| {
         failed failure rejected denied revoked refused accepted valid validation malformed mismatch matches match but if when \
         that this it your you we our their his her its already exists longer shorter needs need reset changed updated please \
         check use uses using used only true yes ok false hidden redacted masked omitted optional default because after before \
-        until you're expected got received file files path flag option options name id length size limit count per access strength \
+        until you're expected got received file files path flag option name id length size limit count per access strength \
         policy manager server service endpoint url request response grant basic bearer digest protected management write read \
         exchange refresh rotation issued identifier supported unsupported never always forgot minimum maximum see n/a \u{2713} \
         \u{2714} \u{2705} \u{274c} \u{2717} \u{2715} str int bool float bytes any char varchar text serial uuid timestamp"
@@ -125,10 +125,23 @@ impl<'w> Make<'w> {
 /// Returns whether a word does not look like prose: long, with a digit or with capitals inside.
 pub(super) fn looks_secret(word: &str) -> bool {
     let make = Make::of(word);
-    let capitals = || make.lower && make.inner_upper;
+    let capitals = || make.lower && make.inner_upper && !is_type_name(make.word);
     !make.parted
         && !is_date(word)
         && (make.len >= 32 || make.len >= 8 && (make.digits > 0 || capitals()))
+}
+
+/// Returns whether a word of letters is the name of a type or of a value in code, in which capitals
+/// begin words: `HTTPBasicAuthHandler`, `refreshToken`.
+fn is_type_name(word: &str) -> bool {
+    let bytes = word.as_bytes();
+    let lower = bytes.iter().filter(|b| b.is_ascii_lowercase()).count();
+    let begins = |pair: &&[u8]| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase();
+    let begun = bytes.windows(2).filter(begins).count();
+    let named = bytes
+        .iter()
+        .all(|b| b.is_ascii_alphabetic() || b"_.:".contains(b));
+    named && begun * 6 <= bytes.len() && lower * 2 >= bytes.len()
 }
 
 /// Returns whether a word of prose is a secret after a word that names one: letters and digits or
@@ -190,6 +203,14 @@ pub(crate) fn is_opaque(word: &str) -> bool {
         && looks_secret(word)
         && !word.contains(['=', ';', ' '])
         && !word.contains("://")
+}
+
+/// Returns whether a word is a short number in hexadecimal, as keys are named by:
+/// `9f2c04be01d3a2ff`, `0x2b7c2fbb`.
+pub(super) fn is_key_id(word: &str) -> bool {
+    let word = Make::of(word).word;
+    let digits = word.strip_prefix("0x").unwrap_or(word);
+    matches!(digits.len(), 8 | 16) && is_hex(digits)
 }
 
 /// Returns whether a word is random: not one that only ends in a number, nor a path, a date or a

@@ -145,8 +145,8 @@ type Secret<'r> = (&'r str, Range<usize>);
 struct Scan {
     /// How often the text is one inside another.
     nested: usize,
-    /// Where the command stands whose arguments follow on this line.
-    command: Cell<Option<(usize, usize)>>,
+    /// The command whose arguments follow on this line, and where it stands.
+    command: Cell<Option<(&'static Command, usize)>>,
     /// Cells of tables and blocks of manifests that are secrets, in the order in which they stand.
     cells: RefCell<VecDeque<Secret<'static>>>,
     /// Where the last table ends.
@@ -220,7 +220,7 @@ impl<'a> Run<'a> {
             let place = match find {
                 Find::Named(_) if !self.named => None,
                 Find::Run(find) | Find::Named(find) => find(self),
-                Find::Rows(find) => return find(self).filter(|(rule, _)| allows(rule)),
+                Find::Tokens => return token::find(self),
             };
             let place = place.filter(|place| place.is_empty() || allows(rule))?;
             Some((*rule, place))
@@ -289,11 +289,10 @@ impl<'a> Run<'a> {
     }
 
     /// The command that the run is an argument of.
-    fn command(self) -> Option<Command<'a>> {
-        let (at, end) = self.scan.command.get()?;
-        let near = self.at.checked_sub(end)? <= command::LINE;
-        let same = near && !self.text[end..self.at].contains('\n');
-        same.then(|| Command::of(self.rules, &self.text[at..end]))?
+    fn command(self) -> Option<&'static Command> {
+        let (command, at) = self.scan.command.get()?;
+        let near = self.at.checked_sub(at)? <= command::LINE;
+        (near && !self.text[at..self.at].contains('\n')).then_some(command)
     }
 
     /// Returns whether the run is an argument of the command with these names.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{Run, bytes::*};
-use crate::escapes::{self, Escapes};
+use crate::inside;
 
 /// What stands between a name and its value.
 pub(super) struct Mark {
@@ -148,8 +148,29 @@ pub(super) fn name<'a>(run: Run<'a>, mark: &Mark) -> Cow<'a, str> {
 /// `pass\u0077ord`, `pass&#119;ord`, read from the quote or blank before it.
 fn unescaped(run: Run<'_>) -> String {
     let near = behind(run.text, run.end, 256);
-    let name = after_last(near, |c| matches!(c, '"' | '\'' | ' ' | '{' | ','));
-    escapes::unescaped(name, Escapes::All).0
+    let from = near.rfind(['"', '\'', ' ', '{', ',']).map_or(0, |i| i + 1);
+    let mut out = String::new();
+    let mut rest = &near[from..];
+    while let Some(c) = rest.chars().next() {
+        let (c, len) = code(rest).unwrap_or((c, c.len_utf8()));
+        out.push(c);
+        rest = &rest[len..];
+    }
+    out
+}
+
+/// The character that is written as `\u0077`, `&#119;` or `&#x77;`, and the length of that.
+fn code(text: &str) -> Option<(char, usize)> {
+    if let Some(escape) = text.strip_prefix("\\u") {
+        return inside::code(escape).map(|(c, len)| (c, len + 2));
+    }
+    let entity = text.strip_prefix("&#")?;
+    let (digits, _) = ahead(entity, 0, 8).split_once(';')?;
+    let code = match digits.strip_prefix('x') {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => digits.parse(),
+    };
+    Some((char::from_u32(code.ok()?)?, digits.len() + 3))
 }
 
 pub(super) fn is_signature(name: &str, mark: &Mark) -> bool {
@@ -176,10 +197,23 @@ pub(super) fn is_type(run: Run<'_>) -> bool {
     declares.contains(&word_before(run, 16))
 }
 
+/// Returns whether the run is a part of the name of something in AWS: `arn:aws:kms:eu:1:key/x`.
+pub(super) fn is_resource(run: Run<'_>) -> bool {
+    let before = run.behind(128);
+    let parts = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '=' | ',');
+    before.ends_with(':') && after_last(before, parts).starts_with("arn:") || before.ends_with("::")
+}
+
 pub(super) fn holds_password(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let parts = ["pass", "secret", "pin", "otp", "cv"];
     parts.iter().any(|part| name.contains(part))
+}
+
+/// `KeyError: 'x'`, `missing key: x`.
+pub(super) fn is_failure(name: &str) -> bool {
+    const ENDS: &str = "error exception err failure missing invalid expired";
+    ends_with_one_of(name, ENDS)
 }
 
 /// `api key: x`, `access token: x`.
@@ -187,6 +221,19 @@ pub(super) fn follows_kind(run: Run<'_>) -> bool {
     const KINDS: &str = "api access secret private auth session refresh client master encryption signing bot license \
         unseal recovery root";
     is_one_of(word_before(run, 24), KINDS)
+}
+
+/// Names that code uses for many other things.
+pub(super) fn is_weak_word(name: &str) -> bool {
+    let last = after_last(name, |c| c == '.' || c == '-');
+    let last = last.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_');
+    is_one_of(last, "key keys auth")
+}
+
+/// `?key=x`, `&key=x`, `--key=x`.
+pub(super) fn in_query(run: Run<'_>) -> bool {
+    let before = run.before();
+    before.ends_with(['?', '&', '#']) && !before.ends_with("&&") || run.word().starts_with('-')
 }
 
 /// Headers whose value is a secret as a whole, its scheme included.

@@ -7,7 +7,8 @@ use super::{
     Run,
     bytes::*,
     code::*,
-    lines::{lines_below, untagged, whole_line},
+    field,
+    lines::{is_indented, lines_below, untagged, whole_line},
     look::*,
     name::*,
     quote::Quote,
@@ -96,12 +97,12 @@ fn names_no_value(run: Run<'_>, name: &str, mark: &Mark) -> bool {
     // `Pin 1: GPIO17`
     let numbered = || run.text[run.end..mark.end].contains(|c: char| c.is_ascii_digit());
     let is_pin = || name.eq_ignore_ascii_case("pin") && !mark.quoted && numbered();
-    // The token of a badge is public.
-    let badge = run.before().ends_with(".svg?");
-    // `"./utils/jwt": {`
-    let value = || run.text[mark.end..].trim_start();
-    let path = run.word().contains('/') && mark.quoted && value().starts_with('{');
-    badge || path || is_type(run) || is_working_directory(name, &run.text[mark.end..]) || is_pin()
+    mark.quoted && mark.colon && is_operand(run)
+        || is_documented(run)
+        || is_resource(run)
+        || is_type(run)
+        || is_working_directory(name, &run.text[mark.end..])
+        || is_pin()
 }
 
 /// Returns whether a header's name is that of a variable, and its value a part of code.
@@ -111,8 +112,6 @@ fn is_header_in_code(run: Run<'_>, start: usize, mark: &Mark) -> bool {
     match shape::of(shown) {
         Shape::Secret => false,
         Shape::Format | Shape::Literal => true,
-        // `exports.setCookie = setCookie;`
-        _ if !mark.colon && run.word().ends_with(&format!(".{shown}")) => true,
         Shape::Code => !shown.starts_with('[') && !shown.contains('=') && !has_literal(shown, true),
         _ => {
             let code = is_code_line(run) || !mark.colon || shape::ends_code(rest);
@@ -191,6 +190,11 @@ impl Pair<'_> {
     fn secret(&self) -> Option<Range<usize>> {
         let (run, name, mark) = (self.run, &*self.name, &self.mark);
         let (text, seen) = (run.text, self.seen.clone());
+        // `"key": "password", "value": "x"`: the name of what follows.
+        match field::announced(run, &seen) {
+            Some(value) if !value.is_empty() => return Some(value),
+            _ => {}
+        }
         let value = &text[seen.clone()];
         let letter = value.chars().nth(1).is_none() && !holds_password(name);
         // `${PASSWORD:?is not set}`
@@ -220,13 +224,9 @@ impl Pair<'_> {
         {
             return Some(typed);
         }
-        let word = first_word(value);
-        let looks = || !word.contains("::") && (looks_secret(word) || is_mixed(word));
         let secret = match mark.colon {
             true => self.is_secret_after_colon(value),
-            // `if (typeof token === "string")`
-            false if mark.compares => looks() || holds_password(name) && !word.contains('.'),
-            false => true,
+            false => self.is_secret_assigned(value),
         };
         secret.then(|| whole_line(run, seen))
     }
@@ -281,11 +281,7 @@ impl Pair<'_> {
                         || block && shape::has_statements(value))
             }
             Shape::Name if sure => !quoted && code(),
-            Shape::Word if sure => {
-                // `hToken: HANDLE,`
-                let typed = upper && self.mark.colon && rest.starts_with(",\n");
-                !quoted && (argument || typed || apart && (member || is_code_line(run)))
-            }
+            Shape::Word if sure => !quoted && (argument || apart && (member || is_code_line(run))),
             Shape::Code | Shape::Name => true,
             Shape::Word if number && holds_password(name) => false,
             Shape::Word if keys::is_vague(name) => true,
@@ -303,12 +299,27 @@ impl Pair<'_> {
         let upper = value.bytes().all(|b| b.is_ascii_uppercase());
         same && (upper || value.contains(['_', '-']))
             || is_sentence(value, rest)
-            // `jwt: "un JWT"`
-            || value.contains(' ') && !has_digit(value) && folded(value).contains(&folded(name))
-            // The rules of a lexer.
-            || value.starts_with("{\n") && (value.contains("(r'") || value.contains("(r\""))
             || !sure && value.len() > 2 && folded(name).contains(&folded(value))
             || is_file(name) && self.mark.colon && rest.starts_with(' ')
+    }
+
+    /// Returns whether the value is a secret in `name = value`, which code has as well.
+    fn is_secret_assigned(&self, value: &str) -> bool {
+        let (text, name) = (self.run.text, &*self.name);
+        let word = first_word(value);
+        let looks = looks_secret(word) || is_mixed(word);
+        if self.mark.compares
+            && (word.contains("::") || !looks)
+            && (!holds_password(name) || word.contains('.'))
+        {
+            return false;
+        }
+        if self.strong {
+            return true;
+        }
+        let tuple = text[self.start..].starts_with(['(', '[']) && name.eq_ignore_ascii_case("auth");
+        let query = in_query(self.run) && !is_small_number(word);
+        !is_weak_word(name) || query || tuple || looks && !is_composed(word)
     }
 
     /// Returns whether the value is a secret in `name: value`, which prose has as well.
@@ -327,14 +338,31 @@ impl Pair<'_> {
         }
         match self.strong {
             true if name == "PASS" => is_random(first),
-            true if name.eq_ignore_ascii_case("pass") => is_mixed(first) || !self.bare,
+            true if name.eq_ignore_ascii_case("pass") => {
+                is_random(first) || is_mixed(first) || !self.bare || is_indented(run)
+            }
             true => !(is_small_number(value) && place && !holds_password(name)),
             false if follows_kind(run) => true,
-            false if value.starts_with(['{', '[']) => true,
+            false if value.starts_with(['{', '[']) => !is_weak_word(name),
             false if value.contains(':') => false,
-            false => looks_secret(inside(value)) && !place,
+            false => looks_secret(inside(value)) && !place && !is_failure(name),
         }
     }
+}
+
+/// Returns whether the quoted name is an operand or a type, which a colon ends: `if kind ==
+/// 'token':`, `-> "Token":`.
+fn is_operand(run: Run<'_>) -> bool {
+    let before = run.behind(16).trim_end_matches(['"', '\'', '\\']);
+    ["== ", "!= ", "-> ", " in ", "case "]
+        .iter()
+        .any(|end| before.ends_with(end))
+}
+
+/// Returns whether the name is that of a parameter that is documented: `:param token: The token`.
+fn is_documented(run: Run<'_>) -> bool {
+    let before = run.behind(16).strip_suffix(' ');
+    before.is_some_and(|before| ends_with_one_of(before, ":param :type @param \\param"))
 }
 
 /// Returns whether a sentence begins with a word: four words at least, of which prose has one.

@@ -20,7 +20,7 @@ const TOKENS: &str = "token key apikey jwt credential credentials cookie api-key
     zugangsdaten clé clave chiave";
 
 /// Words between the name and the value.
-const LINKS: &str = "is s has been was are to as be now set value with currently still ist lautet est es é api changed \
+const LINKS: &str = "is has been was are to as be now set value with currently still ist lautet est es é api changed \
     updated reset rotated";
 
 /// Words before the owner or place of the secret: `password for ada on web1 is x`.
@@ -51,27 +51,28 @@ impl Noun {
 
 pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let word = run.word();
-    match word {
-        "input_value" => return rejected(run),
-        word if is_one_of(trimmed(word), "code codes phrase") => return codes(run),
-        _ if !run.named => return pgpass(run),
-        _ => {}
+    if word == "input_value" {
+        return rejected(run);
+    }
+    if is_one_of(trimmed(word), "code codes phrase") {
+        return codes(run);
+    }
+    if !run.named || !(2..=24).contains(&word.len()) {
+        return pgpass(run);
     }
     let noun = match run.after().as_bytes() {
         [b' ' | b'\t' | b'\n' | b',' | b'*', ..]
-        // `the token's x`
-        | [b'\'', b's', b' ', ..]
-        | [0xe2, 0x80, 0x99, b's', b' ', ..]
         | [b'"' | b'\'' | b'`' | b':', b' ' | b'\n', ..] => Noun::of(word),
+        [b':', ..] => return pgpass(run),
         _ => None,
     };
+    let login = |noun| (noun == Noun::Password).then(|| netrc(run)).flatten();
     let say = |noun| {
-        let secret = netrc(run, noun).or_else(|| sentence(run, noun));
-        secret.or_else(|| pointed_at(run, noun))
+        login(noun)
+            .or_else(|| sentence(run, noun))
+            .or_else(|| pointed_at(run, noun))
     };
-    noun.and_then(say)
-        .or_else(|| labelled(run))
-        .or_else(|| pgpass(run))
+    noun.and_then(say).or_else(|| labelled(run))
 }
 
 /// The word that follows the name, or the words that link it with the name: `password for ada is
@@ -105,7 +106,7 @@ fn sentence(run: Run<'_>, noun: Noun) -> Option<Range<usize>> {
 
 /// Where the next word of a sentence begins, behind marks and blanks.
 fn word_start(text: &str, at: usize) -> usize {
-    let mut at = skip_blanks(text, skip(text, at, |c| "\"'\u{2019}`:,(*".contains(c)));
+    let mut at = skip_blanks(text, skip(text, at, |c| "\"'`:,(*".contains(c)));
     if text[at..].starts_with(": ") {
         at = skip_blanks(text, at + 1);
     }
@@ -138,30 +139,40 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
         return Some(secret.end - password.len()..secret.end);
     }
     let secretive = || is_digits(trimmed(word)) || shape::of(word) == Shape::Secret;
-    let loose = is_mixed(word) && !is_dated(word) && (quoted || word.len() >= 6);
+    let loose = is_mixed(word) && !is_dated(word);
     let fits = match noun {
-        // `the password is "correct horse"`
-        Noun::Password if quoted && (word.len() >= 6 || word.contains(' ')) => {
+        Noun::Password if quoted && is_quotation(run.word(), word, linked) => {
             linked || has_digit(word)
         }
         _ if is_random(word) && noun != Noun::Key => true,
-        Noun::Password if linked => is_mixed(word) || word.len() >= 4 && is_digits(trimmed(word)),
-        Noun::Password => loose,
-        Noun::Token => linked && loose,
-        Noun::Key => is_random(word) && !is_uuid(word) && !word.contains('_'),
+        Noun::Password if linked => is_mixed(word) || is_pin(run.word(), word),
+        Noun::Password => loose && (quoted || word.len() >= 6),
+        Noun::Token => linked && loose && word.len() >= 6,
+        Noun::Key => is_random(word) && !is_uuid(word) && !is_key_id(word) && !word.contains('_'),
     };
     if !fits || word.starts_with('-') || !quoted && (word.ends_with(':') || !secretive()) {
         return None;
     }
     // `first` may be cut: only its beginning was read.
-    let whole = match quoted {
-        true => word,
-        false => &text[at..bare_end(text, at)],
+    let whole = if quoted {
+        word
+    } else {
+        &text[at..bare_end(text, at)]
     };
     Some(changed_to(
         text,
         secret.start..secret.start + trimmed(whole).len(),
     ))
+}
+
+/// Returns whether words in quotes are the secret: `the password is "correct horse"`.
+fn is_quotation(name: &str, word: &str, linked: bool) -> bool {
+    word.contains(' ') || linked && !name.eq_ignore_ascii_case("secret") && word.len() >= 6
+}
+
+fn is_pin(name: &str, word: &str) -> bool {
+    let number = is_digits(word.trim_end_matches('.')) && word.len() >= 4;
+    number && is_one_of(name, "pin otp passcode")
 }
 
 /// A word without the marks of a sentence behind it.
@@ -173,7 +184,11 @@ fn trimmed(word: &str) -> &str {
 fn changed_to(text: &str, old: Range<usize>) -> Range<usize> {
     let rest = text[old.end..].strip_prefix(" to ");
     let new = rest.map_or("", |rest| trimmed(&rest[..bare_end(rest, 0)]));
-    let more = usize::from(is_mixed(new)) * (" to ".len() + new.len());
+    let more = if is_mixed(new) {
+        " to ".len() + new.len()
+    } else {
+        0
+    };
     old.start..old.end + more
 }
 
@@ -249,7 +264,7 @@ fn lines_end(text: &str, at: usize) -> usize {
         let line = until(rest, "\n");
         let number = |c: char| c.is_ascii_digit() || c == '.' || c == ')';
         let item = line.trim_start().trim_start_matches(number);
-        if !item.starts_with([' ', '-', '*']) {
+        if line.trim().is_empty() || !item.starts_with([' ', '-', '*']) {
             break;
         }
         end += 1 + line.len();
@@ -265,15 +280,14 @@ fn is_dated(word: &str) -> bool {
 }
 
 /// `machine h login u password p`
-fn netrc(run: Run<'_>, noun: Noun) -> Option<Range<usize>> {
+fn netrc(run: Run<'_>) -> Option<Range<usize>> {
     let before = run.behind(256);
-    let machine = before.contains("machine ") || before.contains("default ");
-    if noun != Noun::Password || !machine || !before.contains("login ") {
-        return None;
-    }
+    let head = &before[..before.rfind("login ")?];
+    let machine = head.contains("machine ") || head.trim_end().ends_with("default");
     let start = skip_blanks(run.text, run.end);
     let secret = start..bare_end(run.text, start);
-    (!is_one_of(&run.text[secret.clone()], PASSWORDS)).then_some(secret)
+    let named = is_one_of(&run.text[secret.clone()], PASSWORDS);
+    (machine && start > run.end && !named).then_some(secret)
 }
 
 /// `api_key: too short (input_value='x', input_type=str)`: what was refused, beside the name of its
@@ -305,9 +319,12 @@ fn pgpass(run: Run<'_>) -> Option<Range<usize>> {
     let [_, port, database, user, password] = fields[..] else {
         return None;
     };
-    let number = |port: &str| (4..=5).contains(&port.len()) && is_digits(port);
-    let name = |s: &str| !has_digit(&s[..s.len().min(1)]) && is_made_of(s, "_-*.");
+    let number = port == "*" || (4..=5).contains(&port.len()) && is_digits(port);
+    let name = |s: &str| {
+        let word = !s.starts_with(|c: char| c.is_ascii_digit()) && run_end(s, 0) == s.len();
+        s == "*" || !s.is_empty() && word
+    };
     let whole = line.len() < near.len() || end == run.text.len();
-    let fits = whole && (port == "*" || number(port)) && name(database) && name(user);
+    let fits = whole && number && name(database) && name(user) && !password.is_empty();
     fits.then(|| end - password.len()..end)
 }

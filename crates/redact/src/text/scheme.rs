@@ -23,8 +23,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         return None;
     }
     let bearer = name.eq_ignore_ascii_case("bearer");
-    let after = run.after();
-    let path = after.starts_with("::") || after.starts_with("</") || run.before().ends_with("::");
+    let path = run.after().starts_with("::") || run.before().ends_with("::");
     if path || !bearer && !is_one_of(name, CAREFUL) {
         return None;
     }

@@ -7,7 +7,6 @@ use std::ops::Range;
 use super::{
     Run,
     bytes::*,
-    command,
     look::*,
     quote::Quote,
     shape::{self, Shape},
@@ -36,7 +35,8 @@ fn identified(run: Run<'_>) -> Option<Range<usize>> {
         let method = follows("password") || follows("values");
         if !method && is_one_of(part.trim(), "by as values using") {
             return value::secret(run.text, start, |shown| {
-                is_set(shown) && (is_statement(run) || shape::of(shown) == Shape::Secret)
+                let looks = is_mixed(shown) && shape::of(shown) == Shape::Secret;
+                is_set(shown) && (is_statement(run) || looks)
             });
         }
     }
@@ -71,23 +71,42 @@ fn password(run: Run<'_>) -> Option<Range<usize>> {
     quoted.then(|| value::secret(run.text, start, is_set))?
 }
 
-/// The value of a line of cookies.txt, or an argument.
+/// `requirepass x`, `sentinel auth-pass name x`, and the value of a line of cookies.txt.
 pub(super) fn directive(run: Run<'_>) -> Option<Range<usize>> {
-    match run.after().starts_with('\t') {
-        true => cookie(run),
-        false => command::argument(run),
+    let after = run.after();
+    if after.starts_with("\tTRUE\t") || after.starts_with("\tFALSE\t") {
+        return cookie(run);
     }
+    let names = match run.word() {
+        "requirepass" | "masterauth" | "bindpw" | "rootpw" => 0,
+        "auth-pass" => 1,
+        _ => return None,
+    };
+    let line = until(run.ahead(NEAR), "\n").strip_prefix(' ')?;
+    let value = line.split(' ').nth(names)?;
+    let end = line.len()
+        - line
+            .splitn(names + 2, ' ')
+            .nth(names + 1)
+            .map_or(0, |rest| rest.len() + 1);
+    let start = run.end + 1 + end - value.len();
+    value::secret(run.text, start, |shown| is_set(shown) && !is_prose(shown))
 }
 
 /// `example.com TRUE / FALSE 0 name x`, with tabs between them.
 fn cookie(run: Run<'_>) -> Option<Range<usize>> {
     let line = until(run.ahead(NEAR), "\r\n");
-    let fields: Vec<_> = line.splitn(7, '\t').collect();
-    let ["", "TRUE" | "FALSE", _, "TRUE" | "FALSE", expires, _, value] = fields[..] else {
+    let fields: Vec<_> = line.splitn(7, '\t').skip(1).collect();
+    let [_, path, secure, expires, name, value] = fields[..] else {
         return None;
     };
+    let fits = path.starts_with('/')
+        && matches!(secure, "TRUE" | "FALSE")
+        && !expires.is_empty()
+        && is_digits(expires)
+        && !name.is_empty();
     let start = run.end + line.len() - value.len();
-    is_digits(expires).then(|| start..skip(run.text, start, |c| c != '\n' && c != '\r'))
+    fits.then(|| start..skip(run.text, start, |c| c != '\n' && c != '\r'))
 }
 
 pub(super) fn powershell(run: Run<'_>) -> Option<Range<usize>> {
@@ -110,8 +129,12 @@ fn argument(run: Run<'_>) -> Option<Range<usize>> {
     let first = first.filter(|at| Quote::at(run.text, run.end + at).is_some());
     // A string behind another parameter is that one's: `-Key 'k'`, `-ErrorAction 'Stop'`.
     let is_anothers = |at: usize| {
-        let word = near[..at].trim_end().rsplit(' ').next().unwrap_or_default();
-        word.starts_with('-') && !is_one_of(word, "-AsPlainText -Force")
+        let word = near[..at]
+            .split_whitespace()
+            .next_back()
+            .unwrap_or_default();
+        let is = |switch: &str| word.eq_ignore_ascii_case(switch);
+        word.starts_with('-') && !is("-AsPlainText") && !is("-Force")
     };
     let start = match flag {
         Some(flag) if first.is_none_or(|at| flag < at || is_anothers(at)) => {

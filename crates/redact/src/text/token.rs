@@ -28,7 +28,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Secret<'_>> {
             return Some((rule, start..continued(run.text, end)));
         }
     }
-    marked(run)
+    marked(run).filter(|(rule, _)| run.rules.allows(rule))
 }
 
 /// The end of a token in which there are marks that end a run.
@@ -53,16 +53,12 @@ fn length(run: Run<'_>, at: usize) -> Option<(&str, usize)> {
     let (before, rest) = (&run.text[..run.at + at], &run.word()[at..]);
     let mut own = run.rules.rows().iter();
     let own = own.find(|row| {
-        let fits = || fits(&row.prefix, row.tail, row.min, rest) && run.rules.allows(row.id());
-        row.command().is_none() && ends_with(before.as_bytes(), row.anchor.as_bytes()) && fits()
+        let fits = || fits(&row.prefix, row.tail, row.min, rest);
+        before.ends_with(&*row.anchor) && fits() && run.rules.allows(row.id())
     });
     if let Some(row) = own {
         let prefix = row.prefix.len();
-        let end = match row.tail {
-            Tail::Line => until(&run.text[before.len()..], "\r\n").trim_end().len(),
-            _ => prefix + tail(&rest[prefix..]),
-        };
-        return Some((row.id(), end));
+        return Some((row.id(), prefix + tail(&rest[prefix..])));
     }
     if rest.starts_with("eyJ") && run.rules.allows("jwt") {
         return is_json_token(rest).then(|| ("jwt", tail(rest)));
@@ -92,7 +88,7 @@ fn fits(prefix: &str, kind: Tail, min: usize, rest: &str) -> bool {
     let upper = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit();
     near.chars().filter(|c| is_plain(*c)).count() >= min
         && match kind {
-            Tail::Any | Tail::Dotted | Tail::Line => true,
+            Tail::Any | Tail::Dotted => true,
             Tail::Lower if !near.starts_with(|c: char| c.is_ascii_lowercase()) => false,
             Tail::Plain => has_digit(near) && is_made_of(near, ""),
             Tail::Digit | Tail::Lower => has_digit(near) && !is_words(near) || is_mingled(near),

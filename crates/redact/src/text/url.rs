@@ -24,8 +24,7 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
     // there.
     if let Some((host, fields)) = authority.split_once(';')
         && !host.contains('@')
-        && let Some((name, _)) = fields.split_once('=')
-        && is_made_of(name, " _-")
+        && is_field(fields)
     {
         (url, authority) = (host, host);
     }
@@ -58,11 +57,11 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
 
 /// Returns whether what stands before the host is a secret: a user with a password, or a token.
 fn is_credential(user: &str) -> bool {
-    let secret = user.contains(':') || user.to_ascii_uppercase().contains("%3A");
+    let secret = user.contains(':') || user.contains("%3A") || user.contains("%3a");
     let (name, password) = user.split_once(':').unwrap_or(("", user));
     let example = is_one_of(name, "user username") && is_one_of(password, "pass password");
     // `https://ghp_x@github.com`
-    let token = user.len() >= 12 && (user.len() >= 16 && has_digit(user) || is_random(user));
+    let token = user.len() >= 16 && has_digit(user) || user.len() >= 12 && is_random(user);
     (secret || token) && !is_placeholder(password) && !example
 }
 
@@ -90,6 +89,13 @@ pub(super) fn bare_user_info(run: Run<'_>) -> Option<Range<usize>> {
     let port = (2..=5).contains(&port.len()) && is_digits(port);
     let secret = host && port && is_mixed(password) && !is_one_of(run.word(), SCHEMES);
     secret.then(|| start..start + password.len())
+}
+
+/// Returns whether a field begins here: `name=`.
+fn is_field(text: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '_' | '-');
+    let name = skip(text, 0, part);
+    name > 0 && text[name..].starts_with('=')
 }
 
 /// `user:password@tcp(db:3306)/x`, as Go's drivers write it: the network follows the password.
@@ -163,9 +169,10 @@ fn path_segment(run: Run<'_>) -> Option<Range<usize>> {
 /// Returns whether a part of a path is long, and letters and digits change places again and again
 /// in it.
 fn is_random_segment(part: &str) -> bool {
-    let digits = part.as_bytes().windows(2);
-    let changes = digits.filter(|pair| pair[0].is_ascii_digit() != pair[1].is_ascii_digit());
-    part.len() >= 20 && changes.count() >= 4 && is_made_of(part, "-_") && !is_uuid(part)
+    let digits = part.bytes().map(|b| b.is_ascii_digit());
+    let before = std::iter::once(false).chain(digits.clone());
+    let changes = digits.zip(before).filter(|(digit, before)| digit != before);
+    part.len() >= 20 && changes.count() >= 5 && is_made_of(part, "-_") && !is_uuid(part)
 }
 
 /// `jdbc:oracle:thin:user/password@host`, `sqlplus user/password@host`

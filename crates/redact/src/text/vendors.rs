@@ -1,6 +1,6 @@
 //! How the tokens of well-known vendors begin.
 
-use self::Tail::{Any, Digit, Dotted, Hex, Line, Lower, Plain, Upper};
+use self::Tail::{Any, Digit, Dotted, Hex, Lower, Plain, Upper};
 use std::sync::LazyLock;
 
 use crate::words::Index;
@@ -24,8 +24,6 @@ pub enum Tail {
     Plain,
     /// As [`Digit`](Self::Digit), with a small letter first.
     Lower,
-    /// All that stands behind a prefix or anchor in its line: the value of a header.
-    Line,
 }
 
 impl Tail {
@@ -41,7 +39,6 @@ impl Tail {
                 "letters, digits, `_` and `-`, a small letter first",
                 "q7hX2vT9kLw4bRnZ",
             ),
-            Line => ("characters of a line", "Zq7hX2 vT9kLw4bRn"),
             Upper => ("capitals and digits", "Z7X2V9K4B1N8M3Q6"),
         }
     }
