@@ -19,6 +19,9 @@ use crate::{
     text::Short,
 };
 
+/// The longest addition to a period that is taken over.
+const MAX_JITTER: Duration = Duration::from_secs(3600);
+
 /// One breaker, to be read, forced, or used by hand without the layer.
 ///
 /// ```
@@ -150,11 +153,14 @@ impl Breaker {
         self.adopt_later(remaining, Duration::ZERO);
     }
 
-    /// Takes over an opening as [`adopt`](Self::adopt) does; its probe is later by `jitter`, also
-    /// beyond the longest period. With a random one, processes do not probe together.
+    /// Takes over an opening as [`adopt`](Self::adopt) does; its probe is later by `jitter`, at most
+    /// an hour, also beyond the longest period. With a random one, processes do not probe together.
     pub fn adopt_later(&self, remaining: Duration, jitter: Duration) {
         self.emit_any(self.change(|Kept { machine, .. }| {
-            let period = machine.rules.bounded(remaining).saturating_add(jitter);
+            let period = machine
+                .rules
+                .bounded(remaining)
+                .saturating_add(jitter.min(MAX_JITTER));
             machine.adopt(period)
         }));
     }

@@ -188,8 +188,8 @@ impl CircuitBreakerHandle {
         self.circuits.key()
     }
 
-    /// Returns the text of a breaker's key. `None`: a name in it is longer than 256 bytes, or has
-    /// the character U+001F.
+    /// Returns the text of a breaker's key. `None`: a name in it is longer than 256 bytes or has the
+    /// character U+001F, or the key is that of a session or a principal.
     ///
     /// Names of servers and tools, and texts that a function picks, stand in it as they are; of
     /// [`Key::hashed`] the hash does.
@@ -238,7 +238,7 @@ impl Transitions {
     ///
     /// A transition is not lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Result<Transition, Lagged>> {
-        let next = self.next_of_key().await?;
+        let next = Lagged::or_closed(self.receiver.recv().await)?;
         Some(next.map(|(_, transition)| transition))
     }
 

@@ -12,8 +12,10 @@ impl Key {
     /// Returns the text of a key, by its hash and its parts: `None` if it was cut, so that two keys
     /// might be taken for one.
     pub(crate) fn text_of(&self, hash: u64, (server, name): Parts<'_>) -> Option<String> {
-        if matches!(self, Self::Hashed(_)) {
-            return Some(format!("#{hash:016x}"));
+        match self {
+            Self::Hashed(_) => return Some(format!("#{hash:016x}")),
+            Self::Session | Self::PerPrincipal(_) => return None,
+            _ => {}
         }
         let part = |part: Option<&str>| part.map_or("-".to_owned(), |text| format!("={text}"));
         let text = format!("{}{SEPARATOR}{}", part(server), part(name));
@@ -29,7 +31,8 @@ impl Key {
             let hash = u64::from_str_radix(digits, 16).ok()?;
             return is_hash.then_some((hash, (None, None)));
         }
-        let (server, name) = text.split_once(SEPARATOR)?;
+        let is_of_callers = matches!(self, Self::Session | Self::PerPrincipal(_));
+        let (server, name) = text.split_once(SEPARATOR).filter(|_| !is_of_callers)?;
         let part = |part: &'t str| match part {
             "-" => Some(None),
             _ => part.strip_prefix('=').map(Some),
@@ -72,6 +75,15 @@ mod tests {
         let sneaky = "a\u{1f}=b";
         let hash = hash_of(None, Some(sneaky));
         assert_eq!(Key::Tool.text_of(hash, (None, Some(sneaky))), None);
+    }
+
+    /// C8: ids of callers stay in their process.
+    #[test]
+    fn keys_of_callers_have_no_text() {
+        for key in [Key::Session, Key::Server.per_principal()] {
+            assert_eq!(key.text_of(hash_of(None, None), (None, None)), None);
+            assert_eq!(key.read_text("-\u{1f}=a"), None);
+        }
     }
 
     /// C8.

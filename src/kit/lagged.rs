@@ -6,7 +6,7 @@ use tokio::sync::broadcast::error::RecvError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lagged {
-    /// How many news it missed.
+    /// The number of messages that it missed.
     pub missed: u64,
 }
 
@@ -23,7 +23,7 @@ impl Lagged {
 
 impl fmt::Display for Lagged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "missed {} news", self.missed)
+        write!(f, "missed {} messages", self.missed)
     }
 }
 

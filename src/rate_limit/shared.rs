@@ -16,6 +16,9 @@ use crate::{
 /// How many keys a subscriber may fall behind.
 const BACKLOG: usize = 256;
 
+/// The most processes that share a limit.
+const MAX_PROCESSES: usize = 1_000;
+
 /// The cooldowns that a process gets to know by itself, from [`RateLimitHandle::subscribe`].
 #[derive(Debug)]
 pub struct OwnCooldowns {
@@ -30,13 +33,15 @@ pub struct OwnCooldowns {
 pub struct OwnCooldown {
     /// The text of its key, which is the same in every process: names of servers and tools, and
     /// texts that a function picks, stand in it as they are; of [`Key::hashed`] the hash does.
-    /// `None`: a name is longer than 256 bytes, or has the character U+001F.
+    /// `None`: a name is longer than 256 bytes or has the character U+001F, or the key is that of a
+    /// session or a principal.
     pub key: Option<String>,
-    /// Whether a handle has [ended](RateLimitHandle::clear) the cooldown before. One is told once.
+    /// True if a handle has [ended](RateLimitHandle::clear) the cooldown before. Only the first who
+    /// asks is told, so a program has one subscriber.
     pub is_cleared: bool,
     /// How much is left of the present one.
     pub remaining: Option<Duration>,
-    /// Whether a limit was met; else a success has used up what the server grants, or a handle has
+    /// True if a limit was met; else a success has used up what the server grants, or a handle has
     /// [begun](RateLimitHandle::cool) it.
     pub is_met: bool,
 }
@@ -98,8 +103,8 @@ impl RateLimitHandle {
         self.registry.key()
     }
 
-    /// A stream of the cooldowns that this process knows by itself, from now on. A limit that is
-    /// known by text alone is none of them.
+    /// A stream of the cooldowns that this process knows by itself, from now on, without those of
+    /// limits that are known by text alone.
     pub fn subscribe(&self) -> OwnCooldowns {
         let make = || broadcast::Sender::new(BACKLOG);
         OwnCooldowns {
@@ -116,10 +121,10 @@ impl RateLimitHandle {
     }
 
     /// Sets how many processes share the limits: after a cooldown they return together as slowly as
-    /// one would. Default: 1.
+    /// one would. Counts from 1 to 1,000. Default: 1.
     pub fn share_with(&self, processes: usize) {
-        let processes = u32::try_from(processes).unwrap_or(u32::MAX);
-        self.shared.processes.store(processes, Relaxed);
+        let processes = processes.clamp(1, MAX_PROCESSES);
+        self.shared.processes.store(processes as u32, Relaxed);
     }
 
     /// Takes over a cooldown of another process by the [text](OwnCooldown::key) of its key, for at

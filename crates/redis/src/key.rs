@@ -5,7 +5,7 @@ use super::store::MAX_KEY_BYTES;
 /// Behind the name of a layer.
 const SEPARATOR: char = '\u{1f}';
 
-/// `None`: it is too long.
+/// The key in the store; `None`: the text is too long.
 pub(super) fn encode(layer: &str, text: &str) -> Option<String> {
     let key = format!("{layer}{SEPARATOR}{text}");
     (key.len() <= MAX_KEY_BYTES).then_some(key)
