@@ -17,7 +17,7 @@
 //! | HTTP/2 `REFUSED_STREAM` (feature `hyper` or `tonic`) | `ConnectionFailed` | no |
 //! | another [`std::io::Error`] of a connection; hyper's `is_canceled()`, `is_closed()`, `is_incomplete_message()` | `ConnectionFailed` | unknown |
 //! | reqwest with a status (feature `http-client` or `mcp-http`) | the [status' kind](crate::ErrorKind::from_http_status) | 429: no; else by the kind |
-//! | a gRPC status (feature `tonic`) | by its code: the table in `tonic` | unknown |
+//! | a gRPC status (feature `tonic`) | by its code: the table in `grpc_status` | unknown |
 //! | a timeout of tokio, tower, hyper or reqwest | `Timeout` | unknown |
 //! | a [`ToolError`] of the client's own | as it is | as it is |
 //! | anything else | by its text | unknown |

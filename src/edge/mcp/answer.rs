@@ -33,7 +33,7 @@ use crate::{
 ///     let result = CallToolResult::success(vec![ContentBlock::text("sunny")]);
 ///     Ok::<_, AnyError>(CallToolResponse::from(result))
 /// });
-/// // For `axum::Routes`, as one.
+/// // For `serve::Routes`, as one.
 /// let stack = ServiceBuilder::new().map_response(McpJson).service(tool);
 /// let answer = stack.oneshot(ToolCall::new("weather")).await?;
 /// let json = serde_json::to_value(&answer)?;

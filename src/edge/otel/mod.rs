@@ -8,7 +8,7 @@
 //! - [propagation](#propagation) of the trace context, out with a call and in with a request;
 //! - the conventions' attributes for calls of MCP tools (`mcp::McpHooks`);
 //! - metrics with the conventions' names, units and buckets, or with other systems' names
-//!   ([`tool_metrics`], feature `metrics`);
+//!   ([`metrics`], feature `metrics`);
 //! - what [Langfuse](#langfuse) reads beyond the conventions ([`LangfuseHooks`]);
 //! - with the feature `http-tool`, the attributes of an executor of HTTP tools (`ExecutionHooks`).
 //!
