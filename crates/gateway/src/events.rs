@@ -1,4 +1,4 @@
-//! What the layers have to tell, and what we have: calls, connections, breakers, servers that come and go.
+//! Events as lines of a log: calls, connections, breakers, servers that come and go.
 
 use std::fmt::{self, Debug};
 
@@ -27,7 +27,7 @@ pub(crate) fn show(to: &Output) {
     tracing_subscriber::registry().with(events).init();
 }
 
-/// The same with the redacted arguments of calls, which are in their spans.
+/// Prints events with the redacted arguments of calls, which are in their spans.
 pub(crate) fn show_with_arguments(to: &Output, colours: bool) {
     let to = to.clone();
     let events = tracing_subscriber::fmt::layer()
@@ -66,7 +66,7 @@ impl<'w> FormatFields<'w> for Terse {
     }
 }
 
-/// A text whose control characters a terminal shows and does not obey, and whose direction it does not change.
+/// Escapes control characters and those that change the direction of a text.
 fn visible(value: &dyn Debug) -> String {
     let mut visible = String::new();
     for c in format!("{value:?}").chars() {

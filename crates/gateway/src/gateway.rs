@@ -76,7 +76,7 @@ impl Gateway {
         everything: Program,
         time: Program,
     ) -> anyhow::Result<Self> {
-        // What does not fit a tool's schema is told to the client, and never sent.
+        // Arguments that do not fit a tool's schema are refused, and not sent.
         let schemas = Schemas::new();
         let everything = Upstream::new("everything", everything, &schemas)?;
         let time = Upstream::new("time", time, &schemas)?;
@@ -111,7 +111,7 @@ impl Gateway {
             .with_schemas(&schemas)
             .build()?;
         let stack = ServiceBuilder::new().layer(layers).service(router.clone());
-        // One stack, two ways in: they share breakers, budgets and figures, and are closed together.
+        // MCP and plain HTTP share one stack: breakers, budgets, metrics, and the end.
         let handler = GatewayHandler::new(stack, router.clone());
         let routes = Routes::new(handler.stack().map_response(McpJson));
         for server in [&everything, &time] {
@@ -138,8 +138,9 @@ impl Gateway {
         self.router.names()
     }
 
-    /// Serves until the first signal, and then until the calls in flight have ended. What runs at the end of its time, or at the
-    /// second signal, is cut short: returns the tools of these calls, one for each call.
+    /// Serves until the first signal, and then until the calls in flight have ended. Calls that
+    /// run at the end of that time, or at the second signal, are cut short: returns their tools, one
+    /// for each call.
     pub(crate) async fn serve(
         self,
         listener: TcpListener,
@@ -155,7 +156,7 @@ impl Gateway {
                 .with_allowed_hosts(self.options.hosts())
                 .with_cancellation_token(sessions.child_token()),
         );
-        let calls = Arc::new(Semaphore::new(self.options.calls));
+        let calls = Arc::new(Semaphore::new(self.options.calls as usize));
         let hosts: Arc<[String]> = self.options.hosts().into();
         let pages = pages(
             self.upstreams,
@@ -170,10 +171,10 @@ impl Gateway {
             .layer(from_fn_with_state(calls, in_flight::bound))
             .merge(pages)
             .layer(from_fn_with_state(hosts, hosts::check))
-            // What one client's arguments cause is felt by that client alone.
+            // By the address: a client whose arguments fail opens no breaker for others.
             .into_make_service_with_connect_info::<SocketAddr>();
 
-        // Without it the second part of each answer waits 40 ms for the client to acknowledge the first.
+        // Else the second part of each answer waits 40 ms until the client acknowledges the first.
         let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));
         let closed = CancellationToken::new();
         let serve =
@@ -182,7 +183,7 @@ impl Gateway {
         let ends = async {
             signals.recv().await;
             drop(self.beside);
-            // While calls end, whoever looks is told so.
+            // `/health` answers 503 while calls end.
             draining.store(true, SeqCst);
             drained(&self.handler, self.options.grace, &mut signals).await
         };
@@ -190,7 +191,7 @@ impl Gateway {
             served = &mut serve => return Ok(served.map(|()| Vec::new())?),
             cut = ends => cut,
         };
-        // From here on nobody comes in, and all answers are on their way.
+        // No connection is taken any more, and all answers are being written.
         closed.cancel();
         let served = timeout(LAST_ANSWERS, &mut serve).await;
         // MCP sessions and their streams do not end by themselves.

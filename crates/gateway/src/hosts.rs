@@ -1,5 +1,5 @@
-//! The hosts that requests may name, as a page of a foreign site must not reach the gateway: not even under a name of its own
-//! that is made to lead here (DNS rebinding).
+//! The hosts that requests may name. A page of a foreign site does not reach the gateway, not even
+//! by a name of its own that leads to this machine (DNS rebinding).
 
 use std::sync::Arc;
 

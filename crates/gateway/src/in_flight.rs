@@ -1,4 +1,4 @@
-//! The bound of calls in flight, those whose bodies are being read included: bodies are what takes memory.
+//! The bound of calls in flight. Calls whose bodies are being read count: bodies take memory.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use axum::{
 use futures_util::StreamExt as _;
 use tokio::sync::Semaphore;
 
-/// Refuses a POST with 503, without reading its body, while there are as many as `calls` has permits.
+/// Refuses a POST with 503, without reading its body, while `calls` has no permit.
 /// A call ends with its response's body: `/mcp` answers in a stream.
 pub(crate) async fn bound(
     State(calls): State<Arc<Semaphore>>,

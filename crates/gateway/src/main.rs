@@ -98,7 +98,7 @@ fn say(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Makes panics lines of a log: the default hook waits for the reader of stderr, and holds up its thread.
+/// Writes panics to a log: the default hook waits for the reader of stderr, with its thread.
 fn say_panics(errors: &Output) {
     let errors = errors.clone();
     panic::set_hook(Box::new(move |panic| {

@@ -25,8 +25,14 @@ pub(crate) struct Options {
     ///
     /// Calls whose bodies are being read count as well. Others are refused with 503, before their
     /// bodies are read. A call takes up to 13 MB beside its strings.
-    #[arg(long, env = "GATEWAY_CALLS", default_value_t = Self::default().calls, verbatim_doc_comment)]
-    pub(crate) calls: usize,
+    #[arg(
+        long,
+        env = "GATEWAY_CALLS",
+        default_value_t = Self::default().calls,
+        value_parser = clap::value_parser!(u32).range(1..),
+        verbatim_doc_comment
+    )]
+    pub(crate) calls: u32,
     /// Gives calls so many seconds to end when it closes
     #[arg(long, env = "GATEWAY_GRACE", value_name = "SECONDS", default_value_t = Self::default().grace)]
     pub(crate) grace: u64,

@@ -141,7 +141,7 @@ impl State {
 }
 
 impl Text {
-    /// What is written for it. `is_cut`: the output ends in the middle of a line.
+    /// The bytes that are written for it. `is_cut`: the output ends in the middle of a line.
     fn whole(&self, is_cut: bool) -> Vec<u8> {
         let mut whole = Vec::new();
         if is_cut {

@@ -1,4 +1,4 @@
-//! What an operator looks at.
+//! The pages for operators: `/health` and `/metrics`.
 
 use std::sync::{
     Arc,

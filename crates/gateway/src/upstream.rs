@@ -49,7 +49,7 @@ impl Upstream {
         program: Program,
         schemas: &Schemas,
     ) -> Result<Self, ConfigError> {
-        // It is ours: what it says of its tools is believed, and so is what may run twice.
+        // The program started the server, so its annotations are believed, replay safety included.
         let catalog = Catalog::default().with_server(name).trust_annotations(true);
         let tools = McpTools::new(catalog).with_schemas(schemas);
         let pid = Arc::new(AtomicU32::new(0));
@@ -142,7 +142,7 @@ impl Program {
     }
 }
 
-/// What `tests/run` has put under `target`.
+/// Returns the path of a file that `tests/run` installs under `target`.
 pub(crate) fn installed(path: &str) -> anyhow::Result<PathBuf> {
     let there = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")).join(path);
     anyhow::ensure!(

@@ -79,7 +79,7 @@ impl Calls {
     }
 }
 
-/// What the layers know of a call. The server has all of it, as it came.
+/// The parts of a call that layers read. The server gets the whole line as it came.
 #[derive(Deserialize)]
 pub(crate) struct Asked {
     name: String,
@@ -204,7 +204,7 @@ impl fmt::Display for Theirs {
 
 impl Error for Theirs {}
 
-/// What the client gets: what the server said, or in place of it a text that the model reads.
+/// The answer to the client: that of the server, or a text that the model reads.
 fn answer(id: &Id, result: Result<Answer, ToolError>) -> Line {
     let error = match result {
         Ok(answer) => return message::answer(id, "result", answer.result.get()),

@@ -115,6 +115,20 @@ async fn wrong_values_are_errors_that_name_the_option() {
     }
 }
 
+#[tokio::test]
+async fn bounds_of_calls_that_cannot_work_are_errors() {
+    for calls in ["0", "18446744073709551615"] {
+        let output = Command::new(GATEWAY)
+            .args(["--calls", calls])
+            .output()
+            .await;
+        let output = output.unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("--calls"), "{said}");
+    }
+}
+
 /// The environment of `wrap` is its server's, which may have a `PORT` of its own.
 #[tokio::test]
 async fn wrap_takes_no_option_from_the_environment() {
