@@ -74,8 +74,8 @@
 //!   next opening.
 //! - A process that was away from the store for a week does not hear of resets before.
 //! - Breakers that a program makes disabled, as after
-//!   [`disable_all`](tower_toolcall::circuit_breaker::CircuitBreakerHandle::disable_all), are told if they
-//!   were there already.
+//!   [`disable_all`](tower_toolcall::circuit_breaker::CircuitBreakerHandle::disable_all), are told
+//!   if they were there already.
 //! - A store that loses its content costs nothing that is known here: processes tell again what
 //!   they know and what still holds.
 //! - Keys go to the store as text: names of servers and tools, cut ones and those of more than

@@ -180,11 +180,10 @@ impl<S: Store> Mirror<S> {
     fn look_at_all(&mut self, layer: usize) {
         match &self.layers.0[layer].state {
             Of::Breakers(handle) => {
-                let all = handle.breakers();
-                let text = |breaker: &Breaker| handle.key_text(breaker);
-                let all: Vec<_> = all.iter().map(|breaker| (text(breaker), breaker)).collect();
-                for (text, breaker) in all {
-                    self.look_at(layer, text.as_deref(), breaker);
+                let handle = handle.clone();
+                for breaker in handle.breakers() {
+                    let text = handle.key_text(&breaker);
+                    self.look_at(layer, text.as_deref(), &breaker);
                 }
             }
             Of::Gates(handle) => {

@@ -29,7 +29,8 @@ impl SharedState<RedisStore> {
     /// `shared.url`, `shared.namespace`, `shared.grace` or `shared.resync`: it cannot work, as
     /// [`RedisStore`] and [`SharedState`] have it; also where the URL is not set.
     /// `circuit_breaker.key`, `rate_limit.key`: it is `agent`, and ids of agents may be not for the
-    /// store. A setting that came from a variable is named by it.
+    /// store. `rate_limit.per_principal`: it is on. A setting that came from a variable is named by
+    /// it.
     pub fn from_settings<C, O>(
         settings: &Settings,
         stack: &StackLayer<C, O>,
@@ -45,18 +46,22 @@ impl SharedState<RedisStore> {
         if url.is_none() {
             return Ok(None);
         }
-        let keys = |section| {
-            move |error: ConfigError| settings.name_error(section, error.with_field("key"))
+        let name = |section, key| {
+            move |error: ConfigError| settings.name_error(section, error.with_field(key))
         };
         if settings.circuit_breaker.enabled {
             shared = shared
                 .breakers("breakers", &stack.circuit_breaker())
-                .map_err(keys("circuit_breaker"))?;
+                .map_err(name("circuit_breaker", "key"))?;
         }
         if let Some(limits) = stack.rate_limit() {
+            let key = match settings.rate_limit.per_principal {
+                Some(true) => "per_principal",
+                _ => "key",
+            };
             shared = shared
                 .rate_limits("limits", &limits)
-                .map_err(keys("rate_limit"))?;
+                .map_err(name("rate_limit", key))?;
         }
         Ok(Some(shared))
     }

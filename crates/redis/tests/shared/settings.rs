@@ -27,10 +27,6 @@ async fn a_url_gives_a_mirror_of_what_is_switched_on() {
     let shown = made(&file(FILE)).unwrap();
     let layers = r#"layers: ["breakers", "limits"], grace: 2s, resync: 500ms"#;
     assert!(shown.contains(layers), "{shown}");
-    let settings = file(&format!("{FILE}[circuit_breaker]\nkey = \"agent\""));
-    let stack = settings.stack().build().unwrap();
-    let error = SharedState::from_settings(&settings, &stack);
-    assert_eq!(error.unwrap_err().field(), "circuit_breaker.key");
     let off = "[circuit_breaker]\nenabled = false\n[rate_limit]\nenabled = false";
     let shown = made(&file(&format!("{FILE}{off}"))).unwrap();
     assert!(shown.contains("layers: []"), "{shown}");
@@ -55,6 +51,23 @@ fn settings_that_cannot_work_are_named_by_key_or_variable() {
     }
     let grace = file("[shared]\nurl = \"redis://localhost\"\ngrace = \"2h\"");
     assert_eq!(error_of(&grace).field(), "shared.grace");
+}
+
+/// C8: ids of callers stay in their process.
+#[tokio::test]
+async fn keys_of_callers_are_refused_by_their_setting() {
+    for (section, setting, field) in [
+        ("circuit_breaker", "key = \"agent\"", "circuit_breaker.key"),
+        ("rate_limit", "key = \"agent\"", "rate_limit.key"),
+        (
+            "rate_limit",
+            "per_principal = true",
+            "rate_limit.per_principal",
+        ),
+    ] {
+        let error = error_of(&file(&format!("{FILE}[{section}]\n{setting}")));
+        assert_eq!(error.field(), field);
+    }
 }
 
 /// S7.
