@@ -151,7 +151,7 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
         call.share_limit();
         let Admitted { breaker, info, .. } = &self.admitted;
         if let Some(passes) = breaker.circuit().cell.pass() {
-            // Not written in vain: the copy of the ticket that follows would wait for it.
+            // An equal value is not written: the copy of the ticket that follows would wait for it.
             if passes != Pass::FIRST.into() {
                 self.admitted.passes = passes;
             }

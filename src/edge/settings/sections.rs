@@ -306,8 +306,9 @@ settings! {
         bare_idempotency_key: bool = false, "TOOLCALL_HTTP_BARE_IDEMPOTENCY_KEY";
     }
 
-    /// Breakers and rate limits that processes share: `[shared]`. For `SharedState::from_settings` of
-    /// `tower-toolcall-redis`; without a URL nothing is shared.
+    /// Breakers and rate limits that processes share: `[shared]`. A stack does not read it:
+    /// `SharedState::from_settings` of `tower-toolcall-redis` does, and checks it. Without a URL
+    /// nothing is shared.
     shared: SharedSettings, SharedPart {
         /// The URL of the Redis or Valkey server: `redis://user:password@host:6379`, `rediss://..`,
         /// `unix:///path`. A password is never shown or written. Default: none.
