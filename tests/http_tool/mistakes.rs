@@ -536,6 +536,27 @@ fn the_templates_of_forms_and_jobs_are_tried_as_others() {
     assert!(shown.contains("line 1"), "{shown}");
 }
 
+/// 46: comparisons and sorting of values of which only the call knows the type.
+#[test]
+fn a_template_that_orders_its_arguments_is_taken() {
+    let schema =
+        json!({ "type": "object", "properties": { "city": {}, "a": {}, "b": {}, "list": {} } });
+    for text in [
+        "[{{ a > b }}]",
+        "[{{ a <= {} }}]",
+        "[{{ a == b }}, {{ a.x != b.x }}, {{ a in [b] }}]",
+        "[{{ [a, b] | sort | length }}]",
+        "[{{ [a, b] | min == a }}, {{ [a, b] | unique | length }}]",
+        "[{{ list | sort(attribute='x') | length }}, {{ list < [a] }}]",
+        "[{{ {'k': a} > {'k': b} }}]",
+    ] {
+        let mut json = manifest("weather", json!({ "body_template": text }));
+        json["input_schema"] = schema.clone();
+        let tool = parsed(&json).tool();
+        assert!(tool.is_ok(), "{text}: {:?}", tool.err());
+    }
+}
+
 /// 46: conditions, defaults, loops over lists that may be empty, and branches that fail with some
 /// arguments.
 #[test]

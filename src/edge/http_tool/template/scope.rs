@@ -122,7 +122,8 @@ impl Object for Anything {
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         match self.is_list {
             true => Enumerator::Seq(1),
-            false => Enumerator::NonEnumerable,
+            // The engine panics when it compares objects whose members cannot be listed.
+            false => Enumerator::Empty,
         }
     }
 
