@@ -74,8 +74,7 @@ ask! {
     ];
     /// Returns the token of the one for whom a call is made.
     subject(&ToolCall) -> Option<&str>, find_map: [
-        #[cfg(feature = "token")]
-        |call| call.subject_token().map(crate::edge::token::Secret::expose),
+        |call| call.subject_token().map(crate::call::Secret::expose),
     ];
     /// Returns whether an answer only asks for input: the call is made again with it.
     asks(&dyn Any) -> bool, any: [

@@ -256,7 +256,7 @@ pub use edge::router;
 pub use edge::serve;
 #[cfg(feature = "settings")]
 pub use edge::settings;
-#[cfg(any(feature = "http-tool", feature = "token"))]
+#[cfg(feature = "token")]
 pub use edge::token;
 pub use kit::backoff;
 #[doc(inline)]

@@ -24,6 +24,8 @@ mod principal;
 mod progress;
 mod record;
 mod recording;
+mod secret;
+mod subject;
 mod typed;
 mod way;
 mod wire;
@@ -56,7 +58,10 @@ pub use self::{
     principal::VerifiedCaller,
     progress::{Pause, Progress},
     record::{IdempotencyKey, Record},
+    secret::{Secret, UpstreamToken},
 };
+#[cfg(feature = "token")]
+pub(crate) use self::subject::MAX_TOKEN;
 pub(crate) use self::{
     observation::Recorded,
     principal::Whose,

@@ -184,7 +184,6 @@ impl ToolCall {
     }
 
     /// Names the subject by its token, which is kept elsewhere; `None` if there is none.
-    #[cfg(feature = "token")]
     pub(crate) fn set_subject(&mut self, token: Option<&str>) {
         let ident = self.data_mut().ident_mut();
         ident.subject = token.map_or(0, |token| hash_of(Some("subject"), Some(token)));

@@ -43,7 +43,7 @@ pub mod router;
 pub mod serve;
 #[cfg(feature = "settings")]
 pub mod settings;
-#[cfg(any(feature = "http-tool", feature = "token"))]
+#[cfg(feature = "token")]
 pub mod token;
 #[cfg(feature = "tower")]
 pub(crate) mod tower;

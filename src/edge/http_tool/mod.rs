@@ -26,9 +26,9 @@
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{
 //!     AnyError, ToolCall,
+//!     call::UpstreamToken,
 //!     http_tool::HttpTool,
 //!     retry::{RetryLayer, RetryPolicy},
-//!     token::UpstreamToken,
 //! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), AnyError> {
@@ -98,7 +98,7 @@
 //! |---|---|
 //! | any argument of the call, nested ones too (`order.id`) | its value; one that the call does not have is an error, except in `default` and `is defined`, or [prints nothing](HttpTool::with_empty_undefined) |
 //! | `request_id` | the call's id; without one a UUID, the same in all parts of the request |
-//! | `upstream_token` | the call's [`UpstreamToken`](crate::token::UpstreamToken); in headers only, which become sensitive by it |
+//! | `upstream_token` | the call's [`UpstreamToken`](crate::call::UpstreamToken); in headers only, which become sensitive by it |
 //! | `trace_id`, `idempotency_key` | those of the call, if it has them |
 //! | `uuid()` | another random UUID each time; no secret |
 //!

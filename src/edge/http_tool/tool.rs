@@ -16,9 +16,9 @@ use super::{
 };
 use crate::validate::{Draft, Schema, Validation};
 use crate::{
-    call::{ReplaySafety, ToolCall},
+    call::{ReplaySafety, ToolCall, UpstreamToken},
     config::{ConfigError, refuse_if},
-    edge::{headers::with_header, token::UpstreamToken},
+    edge::headers::with_header,
     error::{ErrorKind, ToolError},
     redact::{Rules, is_sensitive_key},
 };

@@ -12,11 +12,9 @@ use std::{
 
 use tokio::time::Instant;
 
-#[cfg(feature = "token")]
-use crate::edge::token::Secret;
 use crate::{
     answer::json_bytes,
-    call::{JobRef, ToolCall},
+    call::{JobRef, Secret, ToolCall},
 };
 
 /// How many jobs are kept.
@@ -64,7 +62,6 @@ struct Job {
     /// As JSON: parsed, they can take 100 times their bytes.
     arguments: Box<str>,
     job: JobRef,
-    #[cfg(feature = "token")]
     subject: Option<Secret>,
 }
 
@@ -110,7 +107,6 @@ impl Jobs {
                 tool: call.tool().into(),
                 arguments: arguments.into(),
                 job,
-                #[cfg(feature = "token")]
                 subject: call.subject_token().cloned(),
             }),
         });
@@ -138,7 +134,6 @@ impl Jobs {
         drop(kept);
         let call = ToolCall::new(tool).with_json_str(&job.arguments).ok()?;
         let call = caller(call.with_job(job.job.clone()));
-        #[cfg(feature = "token")]
         if call.subject_token() != job.subject.as_ref() {
             return None;
         }
@@ -164,10 +159,7 @@ impl Jobs {
         if !has_subjects {
             return self.0.hasher.hash_one(call.info().principal_hash());
         }
-        #[cfg(feature = "token")]
         let subject = call.subject_token().map(Secret::expose);
-        #[cfg(not(feature = "token"))]
-        let subject = None::<&str>;
         self.0.hasher.hash_one(subject)
     }
 }

@@ -17,16 +17,11 @@ use super::{
     request::{self, Rejection, Servers, of_json, shown, status, to_json},
     rpc,
 };
-#[cfg(feature = "token")]
 use crate::{
-    call::VerifiedCaller,
-    edge::{headers::the_only, token::Secret},
-};
-use crate::{
-    call::{ToolCall, Trust},
+    call::{Secret, ToolCall, Trust, VerifiedCaller},
     catch_panic::CatchPanicLayer,
     config::{ConfigError, refuse_if},
-    edge::headers::deadline_of,
+    edge::headers::{deadline_of, the_only},
     error::ToolError,
     identity::{IdentityLayer, Resolve},
 };
@@ -43,7 +38,6 @@ pub struct Routes {
     pub(super) servers: Servers,
     pub(super) deadlines: Option<Trust>,
     /// `true` if the caller's bearer token is that of the call's subject.
-    #[cfg(feature = "token")]
     pub(super) bearer: bool,
     #[cfg(feature = "http-tool")]
     executes: bool,
@@ -75,7 +69,6 @@ impl Routes {
             max_batch: 32,
             servers: Servers::Refused,
             deadlines: None,
-            #[cfg(feature = "token")]
             bearer: false,
             #[cfg(feature = "http-tool")]
             executes: false,
@@ -122,8 +115,6 @@ impl Routes {
     /// token and has put a [`VerifiedCaller`](crate::VerifiedCaller::with_bearer_token) that says
     /// so into the request's extensions. A [renewed token is another
     /// subject](ToolCall::with_subject_token). Default: the header is not looked at.
-    #[cfg(feature = "token")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "token")))]
     pub fn with_bearer_subject(mut self) -> Self {
         self.bearer = true;
         self
@@ -176,19 +167,14 @@ impl Routes {
     ) -> impl Fn(ToolCall) -> ToolCall + use<> {
         let trust = self.deadlines;
         let taken = trust.and_then(|trust| Some((deadline_of(headers)?, trust)));
-        #[cfg(feature = "token")]
         let subject = self.bearer.then(|| bearer_of(headers)).flatten();
-        #[cfg(feature = "token")]
         let is_verified = extensions
             .get()
             .is_some_and(VerifiedCaller::has_bearer_token);
-        #[cfg(not(feature = "token"))]
-        let _ = extensions;
         move |mut call| {
             if let Some((at, trust)) = taken {
                 call.tighten_from_wire(at, trust);
             }
-            #[cfg(feature = "token")]
             if let Some(subject) = &subject {
                 call = call.with_subject_token(subject.clone());
                 if !is_verified {
@@ -202,21 +188,12 @@ impl Routes {
     /// Returns whether callers' tokens are taken.
     #[cfg(feature = "http-tool")]
     pub(super) fn has_subjects(&self) -> bool {
-        #[cfg(feature = "token")]
-        return self.bearer;
-        #[cfg(not(feature = "token"))]
-        false
+        self.bearer
     }
 
     /// Returns whether the caller could have sent a token, and has not.
     pub(super) fn lacks_subject(&self, call: &ToolCall) -> bool {
-        #[cfg(feature = "token")]
-        return self.bearer && call.subject_token().is_none();
-        #[cfg(not(feature = "token"))]
-        {
-            let _ = call;
-            false
-        }
+        self.bearer && call.subject_token().is_none()
     }
 
     /// Sets how many requests a JSON-RPC batch may have. Default 32. They all run at once: a limit
@@ -297,7 +274,6 @@ async fn call(State(routes): State<Routes>, request: Request) -> Response {
 }
 
 /// The token of `Authorization: Bearer`, if there is one.
-#[cfg(feature = "token")]
 fn bearer_of(headers: &HeaderMap) -> Option<Secret> {
     let value = the_only(headers, http::header::AUTHORIZATION)?;
     let (scheme, token) = value.split_once(' ')?;

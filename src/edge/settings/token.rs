@@ -3,13 +3,16 @@
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 
 use super::{Settings, tools};
-use crate::config::{ConfigError, refuse_if};
+use crate::{
+    call::Secret,
+    config::{ConfigError, refuse_if},
+};
 #[cfg(feature = "token")]
 use {
     super::names::in_section,
     crate::{
         circuit_breaker::{CircuitBreaker, CircuitBreakerBuilder},
-        edge::token::{ClientAuth, Secret, Target, TokenEndpoint, TokenLayer, parsed_endpoint},
+        edge::token::{ClientAuth, Target, TokenEndpoint, TokenLayer, parsed_endpoint},
         key::Key,
         timeout::{Timeout, TimeoutLayer},
     },
@@ -41,24 +44,19 @@ pub enum TokenAuth {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ClientSecret {
     is_in_file: bool,
-    #[cfg(feature = "token")]
     secret: Option<Secret>,
 }
 
 impl ClientSecret {
     /// The text of the variable; one that is blank changes nothing.
     pub(super) fn read(&mut self, text: &str) {
-        #[cfg(feature = "token")]
         if !text.trim().is_empty() {
             self.secret = Some(without_newline(text).into());
         }
-        #[cfg(not(feature = "token"))]
-        let _ = (text, self);
     }
 
     pub(super) fn add(&mut self, other: Self) {
         self.is_in_file |= other.is_in_file;
-        #[cfg(feature = "token")]
         if other.secret.is_some() {
             self.secret = other.secret;
         }
@@ -70,7 +68,6 @@ impl<'de> Deserialize<'de> for ClientSecret {
         IgnoredAny::deserialize(from)?;
         Ok(Self {
             is_in_file: true,
-            #[cfg(feature = "token")]
             secret: None,
         })
     }
@@ -227,7 +224,6 @@ fn secret_of(file: &Path) -> Result<Secret, ConfigError> {
     }
 }
 
-#[cfg(feature = "token")]
 fn without_newline(text: &str) -> &str {
     let line = text.strip_suffix('\n').unwrap_or(text);
     line.strip_suffix('\r').unwrap_or(line)

@@ -12,9 +12,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Secret, Target};
-
-/// Longer ones could not be in a header.
-pub(super) const MAX_TOKEN: usize = 16 << 10;
+use crate::call::MAX_TOKEN;
 
 /// The longest code of an error that is taken over.
 const MAX_CODE: usize = 64;

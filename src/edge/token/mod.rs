@@ -159,27 +159,16 @@
 //! Clones, and services of one layer value, share the tokens. A call with a token that is kept
 //! allocates what its names and extensions do.
 
-#[cfg(feature = "token")]
 mod answer;
-#[cfg(feature = "token")]
 mod auth;
-#[cfg(feature = "token")]
 mod endpoint;
-#[cfg(feature = "token")]
 mod exchange;
-#[cfg(feature = "token")]
 mod layer;
-mod secret;
-#[cfg(feature = "token")]
 mod service;
-#[cfg(feature = "token")]
 mod target;
 
-#[cfg(all(feature = "settings", feature = "token"))]
+#[cfg(feature = "settings")]
 pub(in crate::edge) use self::endpoint::parsed as parsed_endpoint;
-pub use self::secret::{Secret, UpstreamToken};
-#[cfg(feature = "token")]
-#[cfg_attr(docsrs, doc(cfg(feature = "token")))]
 pub use self::{
     answer::Token,
     auth::{Assertion, ClientAuth, Signer},
@@ -189,3 +178,4 @@ pub use self::{
     service::{ResponseFuture, Tokens},
     target::{Target, TokenRequest},
 };
+pub use crate::call::{Secret, UpstreamToken};

@@ -1,7 +1,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Secret, answer::MAX_TOKEN};
-use crate::{call::ToolCall, kit::flights::FlightKey};
+use super::Secret;
+use crate::kit::flights::FlightKey;
 
 /// For whom a token is asked: the audience, the resources and the scopes that it has to have (RFC
 /// 8693, section 2.1).
@@ -65,44 +65,6 @@ impl Target {
     /// The scopes, in order.
     pub fn scopes(&self) -> impl Iterator<Item = &str> {
         self.0.scopes.iter().map(String::as_str)
-    }
-}
-
-/// The caller's own token: an extension that no other crate can read but by
-/// [`ToolCall::subject_token`].
-#[derive(Clone)]
-struct Subject(Secret);
-
-impl Subject {
-    fn usable(&self) -> Option<&Secret> {
-        let bytes = self.0.expose().len();
-        (1..=MAX_TOKEN).contains(&bytes).then_some(&self.0)
-    }
-}
-
-impl ToolCall {
-    /// Sets the token of the one for whom the call is made: a [`TokenLayer`](super::TokenLayer)
-    /// exchanges it for one that the tool's service takes.
-    ///
-    /// It is in no text, event or serialised call, and is never sent to a tool unless
-    /// [that is asked for](super::TokenLayer::pass_subject).
-    ///
-    /// [`once`](crate::once) and [`cache`](crate::cache) take the token itself for its subject: the
-    /// same one with a renewed token is another, so that what is asked for again with it under
-    /// `once` runs again. Where tokens are renewed meanwhile, name the subject by
-    /// [`OnceBuilder::with_principal`](crate::once::OnceBuilder::with_principal).
-    pub fn with_subject_token(mut self, token: impl Into<Secret>) -> Self {
-        let subject = Subject(token.into());
-        self.set_subject(subject.usable().map(Secret::expose));
-        let mut call = self.with_secrets(subject.usable().map(Secret::expose));
-        call.extensions_mut().insert(subject);
-        call
-    }
-
-    /// The token of the one for whom the call is made. An empty one is none: it would be
-    /// everybody's. So is one of more than 16 KiB, which could be in no header.
-    pub fn subject_token(&self) -> Option<&Secret> {
-        self.extensions().get::<Subject>()?.usable()
     }
 }
 

@@ -91,7 +91,7 @@ pub struct ToolManifest {
 
 impl ToolManifest {
     /// Lets headers name `upstream_token` although no audience is required. The code that puts an
-    /// [`UpstreamToken`](crate::token::UpstreamToken) on calls then decides whose it is: a caller's
+    /// [`UpstreamToken`](crate::call::UpstreamToken) on calls then decides whose it is: a caller's
     /// own token would be sent to the tool as it is.
     #[must_use]
     pub fn pass_subject_without_audience(mut self) -> Self {

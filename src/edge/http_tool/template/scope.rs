@@ -16,8 +16,8 @@ use minijinja::{
 
 use super::{super::job::Asked, Fault, NO_FUNCTION};
 use crate::{
-    call::ToolCall,
-    edge::{future::lock, token::UpstreamToken},
+    call::{ToolCall, UpstreamToken},
+    edge::future::lock,
 };
 
 /// The variable that has the upstream's token.

@@ -9,7 +9,7 @@ use http::{Method, Request};
 use serde_json::{Value, json};
 
 use super::super::HttpTool;
-use crate::edge::token::UpstreamToken;
+use crate::call::UpstreamToken;
 use crate::{
     call::ToolCall,
     error::{ErrorKind, ToolError},

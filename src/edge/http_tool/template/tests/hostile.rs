@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::{ORDER, post};
 use crate::{
-    call::ToolCall,
-    edge::{http_tool::HttpTool, token::UpstreamToken},
+    call::{ToolCall, UpstreamToken},
+    edge::http_tool::HttpTool,
     error::ErrorKind,
 };
 

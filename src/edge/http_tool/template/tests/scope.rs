@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::{URL, body, call, header, post, request, url};
 use crate::{
-    edge::{http_tool::HttpTool, token::UpstreamToken},
+    call::UpstreamToken,
+    edge::http_tool::HttpTool,
     error::{ErrorKind, ToolError},
 };
 

@@ -16,7 +16,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 /// Comparing two takes as long as they are long, wherever they differ.
 ///
 /// ```
-/// use tower_toolcall::token::Secret;
+/// use tower_toolcall::call::Secret;
 ///
 /// let secret = Secret::from("t0k3n");
 /// assert_eq!(format!("{secret} {secret:?}"), "[REDACTED] [REDACTED]");
@@ -33,7 +33,7 @@ impl Secret {
 
     /// Returns whether this is a clone of that one: the same value is not enough.
     #[cfg(feature = "token")]
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
@@ -91,7 +91,7 @@ impl<'de> Deserialize<'de> for Secret {
 /// `upstream_token` of an HTTP tool's headers.
 ///
 /// ```
-/// use tower_toolcall::{ToolCall, token::UpstreamToken};
+/// use tower_toolcall::{ToolCall, call::UpstreamToken};
 ///
 /// let mut call = ToolCall::new("order");
 /// call.extensions_mut().insert(UpstreamToken::new("t0k3n"));
