@@ -72,8 +72,9 @@ pub(crate) fn left_out(what: &str, mime_type: &str, base64: &str) -> String {
     left_out_bytes(what, mime_type, digits / 4 * 3 + digits % 4 * 3 / 4)
 }
 
-/// The line that stands for data that are not text.
-pub(crate) fn left_out_bytes(what: &str, mime_type: &str, bytes: usize) -> String {
+/// Returns the line that stands for data that are not text: `[body left out: image/png, 12 bytes]`.
+/// Of the type 64 characters are shown.
+pub fn left_out_bytes(what: &str, mime_type: &str, bytes: usize) -> String {
     let bytes = Grouped(bytes);
     let mime_type: String = prefix(mime_type, 64).0.chars().map(plain).collect();
     format!("[{what} left out: {mime_type}, {bytes} bytes]")

@@ -142,6 +142,7 @@
 //! | [`batch`] | many calls at once, or one after the other within a budget |
 //! | [`tower-toolcall-turn`](https://docs.rs/tower-toolcall-turn), a crate | a model's tool calls from the JSON of OpenAI, Anthropic, Gemini and Bedrock, and the results back |
 //! | [`serve`], [`grpc_status`] | a stack behind HTTP and JSON-RPC; errors as gRPC statuses. For others: [`ToolError::to_http`] |
+//! | [`reader`] | a deserializer whose errors are for people: for settings and files of your own |
 //! | [`settings`] | the whole stack from a file and the environment, with presets |
 //! | [`tower-toolcall-redis`](https://docs.rs/tower-toolcall-redis), a crate | breakers and rate limits that several processes share, over Redis or a store of yours |
 //! | [`otel`], [`metrics_facade`] | OpenTelemetry and Langfuse; figures through the `metrics` crate |
@@ -250,6 +251,7 @@ pub use edge::http_tool;
 pub use edge::mcp;
 #[cfg(feature = "otel")]
 pub use edge::otel;
+pub use edge::reader;
 #[cfg(feature = "router")]
 pub use edge::router;
 #[cfg(feature = "axum")]

@@ -30,7 +30,7 @@ use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     BoxError, ServiceBuilderExt,
     circuit_breaker::CircuitBreakerBuilder,
-    http_tool::{HttpAnswer, ReqwestClient, ToolManifest},
+    http_tool::{Execution, HttpAnswer, ReqwestClient, ToolManifest},
     key::Key,
     mcp::Catalog,
     router::Router,
@@ -174,7 +174,10 @@ impl Provider {
             .tool_deadline(secs(60))
             .tool(router.clone());
         let routes = Routes::new(stack).with_identity(router);
-        let app = routes.with_bearer_subject().with_execute().into_router();
+        let app = routes
+            .with_bearer_subject()
+            .with_execute(Execution::new())
+            .into_router();
 
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let at = format!("http://{}", listener.local_addr()?);

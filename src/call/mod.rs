@@ -47,6 +47,8 @@ use crate::{
 pub(crate) use self::arguments::dismantle;
 pub(crate) use self::hash::hash_of;
 pub(crate) use self::listeners::Listeners;
+#[cfg(feature = "token")]
+pub(crate) use self::subject::MAX_TOKEN;
 use self::{arguments::Arguments, claim::Claims, info::Data};
 pub use self::{
     claim::Claim,
@@ -60,8 +62,6 @@ pub use self::{
     record::{IdempotencyKey, Record},
     secret::{Secret, UpstreamToken},
 };
-#[cfg(feature = "token")]
-pub(crate) use self::subject::MAX_TOKEN;
 pub(crate) use self::{
     observation::Recorded,
     principal::Whose,
@@ -343,9 +343,9 @@ impl ToolCall {
         self
     }
 
-    /// Hides what these rules hide.
-    #[allow(dead_code, reason = "used by features that send secrets")]
-    pub(crate) fn hide_secrets_of(&mut self, rules: &Rules) {
+    /// Hides the secrets of these rules, as [`with_secrets`](Self::with_secrets) hides values. For a
+    /// tool service that has rules with the secrets of its request already.
+    pub fn hide_secrets_of(&mut self, rules: &Rules) {
         self.set_rules(self.rules().clone().with_secrets_of(rules));
     }
 
@@ -377,8 +377,8 @@ impl ToolCall {
         self.data.arguments.map()
     }
 
-    /// The same as a value: an object.
-    pub(crate) fn arguments_value(&self) -> &Value {
+    /// Returns the arguments as a JSON object, without a copy.
+    pub fn arguments_value(&self) -> &Value {
         self.data.arguments.value()
     }
 
@@ -506,9 +506,12 @@ info::getters!(ToolCall, data.ident);
 impl ToolCall {
     /// Returns a clone that does not mark an observed call as copied. For code that only reads the
     /// copy, and for layers that report each end of an attempt ([`CallInfo::end_attempt`]).
+    ///
+    /// Of a call that was [cloned](Self#impl-Clone-for-ToolCall), a drop is no proof that nothing
+    /// was sent. A copy that is sent needs that mark, so send a clone.
     // Field by field: the derived clone is stored in narrower pieces than it is loaded in next.
     #[inline]
-    pub(crate) fn copy(&self) -> Self {
+    pub fn copy(&self) -> Self {
         Self {
             data: Arc::clone(&self.data),
             deadline: self.deadline,

@@ -24,17 +24,10 @@ pub(crate) mod hyper;
 pub mod mcp;
 #[cfg(any(feature = "router", feature = "settings"))]
 mod names;
-#[cfg(any(
-    feature = "http-tool",
-    feature = "mcp",
-    feature = "router",
-    feature = "settings"
-))]
 mod nearest;
 #[cfg(feature = "otel")]
 pub mod otel;
-#[cfg(any(feature = "http-tool", feature = "settings"))]
-mod reader;
+pub mod reader;
 #[cfg(any(feature = "http-client", feature = "mcp-http"))]
 pub(crate) mod reqwest;
 #[cfg(feature = "router")]

@@ -121,7 +121,6 @@ impl<'a> Nearest<'a> {
 }
 
 /// The known names that are nearest to one that does not exist.
-#[cfg(any(feature = "http-tool", feature = "mcp", feature = "settings"))]
 pub(in crate::edge) fn nearest<'a>(
     asked: &str,
     known: impl IntoIterator<Item = &'a str>,

@@ -1,4 +1,21 @@
-//! Reading of settings and manifests: an error names the key, the value and the valid values.
+//! Reads what people write, settings and manifests of tools: an error names the key, the value and
+//! the valid values.
+//!
+//! ```
+//! use serde::Deserialize;
+//! use tower_toolcall::reader::Reader;
+//!
+//! #[derive(Debug, Deserialize)]
+//! #[serde(deny_unknown_fields)]
+//! #[allow(dead_code)]
+//! struct Shop {
+//!     oven: u32,
+//! }
+//!
+//! let mut json = serde_json::Deserializer::from_str(r#"{ "owen": 250 }"#);
+//! let error = Shop::deserialize(Reader::new(&mut json)).unwrap_err();
+//! assert!(error.to_string().starts_with("unknown key `owen`; did you mean `oven`?"));
+//! ```
 
 use std::fmt;
 
@@ -71,15 +88,20 @@ fn unknown(kind: &str, name: &str, known: &[&str]) -> String {
     }
 }
 
-/// A deserializer, or a part of one, whose errors are [`Plain`].
-pub(in crate::edge) struct Reader<'a, T> {
+/// A deserializer, or a part of one, whose errors are in plain words: the key, a short value, and
+/// what would be valid, with the nearest of the known names. Values of more than 40 characters are
+/// not quoted, because they may be secrets.
+///
+/// Enums of variants without data are read by their names.
+pub struct Reader<'a, T> {
     inner: T,
     /// The key of the value, if errors name keys.
     key: Option<&'a str>,
 }
 
 impl<T> Reader<'_, T> {
-    pub(in crate::edge) fn new(inner: T) -> Self {
+    /// Returns this deserializer with errors for people.
+    pub fn new(inner: T) -> Self {
         let key = Some("");
         Self { inner, key }
     }
@@ -98,6 +120,8 @@ impl<'a, T> Reader<'a, T> {
         Reader { inner, key }
     }
 }
+
+crate::text::debug_fields! { {T} |this| Reader<'_, T> { key: this.key, .. } }
 
 macro_rules! pass_on {
     ($($method:ident)*) => {$(

@@ -83,7 +83,7 @@ impl ToolError {
     /// assert_eq!(error.retry_after(), Some(Duration::from_secs(60)));
     /// ```
     pub fn from_http(status: StatusCode, headers: &HeaderMap, body: &str, now: SystemTime) -> Self {
-        let error = Self::from_status(status, Self::reason_in(status, body, &Rules::default()));
+        let error = Self::from_status(status, Self::reason_in(status, body));
         let error = match body {
             "" => error,
             body => error.with_body(body),
@@ -113,7 +113,7 @@ impl ToolError {
 
     /// Returns the message of an answer. That of a server of ours that refused arguments is written
     /// for a model by [`to_http`](Self::to_http).
-    pub(crate) fn reason_in(status: StatusCode, body: &str, rules: &Rules) -> String {
+    pub(crate) fn reason_in(status: StatusCode, body: &str) -> String {
         let json = parsed(body).unwrap_or_default();
         let error = &json["error"];
         let is_ours = error["code"] == ErrorKind::InvalidInput.code();
@@ -137,7 +137,10 @@ impl ToolError {
         };
         match text {
             "" => format!("HTTP {status}"),
-            text => format!("HTTP {status}: {}", redacted_head(rules, text, MAX_REASON)),
+            text => format!(
+                "HTTP {status}: {}",
+                redacted_head(&Rules::default(), text, MAX_REASON)
+            ),
         }
     }
 

@@ -343,10 +343,11 @@ impl ToolError {
         .for_call(call)
     }
 
-    /// The error of an answer that this side cannot use. The tool ran, and would run twice if the
-    /// model repeated the call.
-    #[allow(dead_code, reason = "used by features that read answers")]
-    pub(crate) fn unusable(message: impl Into<Cow<'static, str>>) -> Self {
+    /// Returns the error of an answer that this side cannot use: [`Reported`](ErrorKind::Reported),
+    /// with a text that does not ask the model to repeat the call, because the tool ran.
+    ///
+    /// For tool services that read answers: one that is too large, or not of the promised form.
+    pub fn unusable(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Reported, message).with_words(&UNUSABLE)
     }
 
@@ -543,6 +544,15 @@ impl ToolError {
     /// stands beside it in every form of the error.
     pub fn is_retryable(&self) -> bool {
         self.is_transient() && !(self.0.must_not_repeat && self.may_have_run())
+    }
+
+    /// Returns whether the [job](Self::job) of the call still runs and the call's time is over. It
+    /// may be asked for again, and must not be started again.
+    pub fn is_pending(&self) -> bool {
+        let limit = self.0.details().and_then(|details| details.get("limit"));
+        self.kind() == ErrorKind::PollTimeout
+            && self.job().is_some()
+            && limit.is_some_and(|limit| limit == "time")
     }
 
     /// Returns whether what went wrong may pass, without regard to whether the call may run twice.

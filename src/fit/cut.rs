@@ -34,8 +34,9 @@ impl Cut {
         Self::new(None, None).to(max_chars)
     }
 
-    /// Returns this cut, to another number of characters.
-    pub(crate) fn to(mut self, max_chars: usize) -> Self {
+    /// Returns this cut, to another number of characters: for an answer of several parts.
+    #[must_use]
+    pub fn to(mut self, max_chars: usize) -> Self {
         self.max = max_chars;
         self
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{ConfigError, refuse_if};
 
 /// The longest delay that a setting may name: a year.
-pub(crate) const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
+pub const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A larger factor reaches every cap immediately.
 const MAX_FACTOR: f64 = 1000.0;

@@ -231,7 +231,7 @@ impl Schema {
 
     /// Hides the arguments that the schema calls secrets (`writeOnly`, `format: password`) in all
     /// that is shown of the call from here on: see [`ToolCall::with_secrets`].
-    pub(crate) fn hide_secrets(&self, call: &mut ToolCall) {
+    pub fn hide_secrets(&self, call: &mut ToolCall) {
         if let Some(secrets) = self.0.as_ref().map(|compiled| &compiled.secrets)
             && !secrets.is_empty()
         {

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tower::{Layer as _, ServiceExt, service_fn};
 use tower_toolcall::{
     AnyError, ErrorKind, ToolError,
-    http_tool::{ExecutionError, HttpTool},
+    http_tool::{Execution, ExecutionError, HttpTool},
     serve::Routes,
     settings::Settings,
     tool_metrics::Metrics,
@@ -68,7 +68,9 @@ async fn failed(
         .build()
         .unwrap()
         .layer(tool);
-    let app = Routes::new(stack).with_execute().into_router();
+    let app = Routes::new(stack)
+        .with_execute(Execution::new())
+        .into_router();
     let request = Request::post("/api/tools/order/execute")
         .header("content-type", "application/json")
         .body(Body::from("{}"))

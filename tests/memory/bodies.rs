@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use serde_json::json;
 use tokio::{net::TcpListener, sync::Barrier, task::JoinSet};
 use tower::service_fn;
-use tower_toolcall::{AnyError, ToolCall, serve::Routes};
+use tower_toolcall::{AnyError, ToolCall, http_tool::Execution, serve::Routes};
 
 use crate::{MB, counted, small_values, worst_values};
 
@@ -22,7 +22,9 @@ async fn server(calls: usize) -> SocketAddr {
     });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let app = Routes::new(tool).with_execute().into_router();
+    let app = Routes::new(tool)
+        .with_execute(Execution::new())
+        .into_router();
     tokio::spawn(async move { axum::serve(listener, app).await });
     address
 }

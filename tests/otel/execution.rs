@@ -16,9 +16,9 @@ use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     ReplaySafety, ServiceBuilderExt, ToolCall,
     http_tool::{HttpTool, ToolManifest},
-    otel::ExecutionHooks,
+    otel::{ExecutionAttributes, ExecutionHooks},
     retry::RetryLayer,
-    trace::TraceLayer,
+    trace::{DefaultHooks, TraceLayer},
 };
 use tracing::instrument::WithSubscriber;
 use tracing_subscriber::{filter::LevelFilter, prelude::*};
@@ -65,7 +65,10 @@ async fn attributes(mode: &str, status: u16, body: &'static str) -> Vec<(String,
         Ok::<_, Infallible>(answer.body(Full::<Bytes>::from(body)).unwrap())
     });
     let stack = ServiceBuilder::new()
-        .layer(TraceLayer::new().with_hooks(ExecutionHooks::default().with_manifest(&manifest)))
+        .layer(TraceLayer::new().with_hooks(ExecutionHooks::of(
+            DefaultHooks::default(),
+            ExecutionAttributes::default().with_manifest(&manifest),
+        )))
         .tool_deadline(Duration::from_secs(5))
         .option_layer(manifest.poll_layer().unwrap())
         .service(manifest.tool().unwrap().client::<_, Bytes>(client));

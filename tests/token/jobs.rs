@@ -12,7 +12,10 @@ use http_body_util::BodyExt;
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 use tower::ServiceExt;
-use tower_toolcall::{ErrorKind, ToolCall, ToolError, VerifiedCaller, call::JobRef, serve::Routes};
+use tower_toolcall::{
+    ErrorKind, ToolCall, ToolError, VerifiedCaller, call::JobRef, http_tool::Execution,
+    serve::Routes,
+};
 
 use crate::kit::SECOND;
 
@@ -63,7 +66,9 @@ impl Executor {
                 }
             }
         });
-        let app = change(Routes::new(tool)).with_jobs().into_router();
+        let app = change(Routes::new(tool))
+            .with_jobs(Execution::new())
+            .into_router();
         Self { app, state }
     }
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 use tower_toolcall::{
     ErrorKind, ToolCall, ToolError,
-    http_tool::{HttpAnswer, HttpJob, HttpTool},
+    http_tool::{Execution, HttpAnswer, HttpJob, HttpTool},
     poll::PollLayer,
     serve::Routes,
     settings::Settings,
@@ -88,7 +88,7 @@ fn app(leaf: Leaf, provider: Client) -> axum::Router {
         .service(leaf);
     Routes::new(stack)
         .with_bearer_subject()
-        .with_execute()
+        .with_execute(Execution::new())
         .into_router()
 }
 
@@ -290,7 +290,7 @@ async fn a_panic_is_an_internal_error() {
                 .unwrap()
                 .client::<_, Bytes>(panics),
         );
-    let app = Routes::new(stack).with_execute().plain();
+    let app = Routes::new(stack).with_execute(Execution::new()).plain();
     let got = post(&app, None, &json!({ "arguments": {} })).await;
     assert_eq!(
         (got.status.as_u16(), &got.body["error_code"]),
@@ -344,7 +344,9 @@ async fn the_execution_time_is_that_of_the_whole_call() {
         .map_response(HttpAnswer::into_json)
         .layer(TokenLayer::new(endpoint.unwrap()).with_tool("order", Target::audience("orders")))
         .service(order(slow(upstream, 2)));
-    let app = Routes::new(stack).with_bearer_subject().with_execute();
+    let app = Routes::new(stack)
+        .with_bearer_subject()
+        .with_execute(Execution::new());
     let got = post(&app.plain(), Some("alice"), &margherita()).await;
     assert_eq!(got.body["status"], "completed");
     // 3, 2, a delay of 4 or a little more, 2.
@@ -360,7 +362,7 @@ async fn refused(error: ToolError) -> (Got, String) {
         async move { Err::<Value, _>(error) }
     });
     let app = Routes::new(ServiceBuilder::new().layer(metrics.layer()).service(tool));
-    let app = app.with_execute().plain();
+    let app = app.with_execute(Execution::new()).plain();
     let got = post(&app, None, &json!({ "arguments": {} })).await;
     let codes = metrics.snapshot().total.codes;
     (got, codes.into_keys().next().unwrap())
@@ -494,7 +496,7 @@ async fn polled(
         .map_response(HttpAnswer::into_json)
         .layer(layer(PollLayer::new(job)))
         .service(tool.client::<_, Bytes>(client));
-    let app = Routes::new(stack).with_execute().plain();
+    let app = Routes::new(stack).with_execute(Execution::new()).plain();
     post(&app, None, &json!({ "arguments": {} })).await
 }
 
@@ -539,7 +541,10 @@ fn deliveries(starts: &Arc<AtomicUsize>) -> axum::Router {
         .map_response(HttpAnswer::into_json)
         .layer(PollLayer::new(job))
         .service(tool.client::<_, Bytes>(client));
-    Routes::new(stack).with_bearer_subject().with_jobs().plain()
+    Routes::new(stack)
+        .with_bearer_subject()
+        .with_jobs(Execution::new())
+        .plain()
 }
 
 async fn get(app: &axum::Router, token: Option<&str>, path: &str) -> (u16, Value) {

@@ -10,9 +10,9 @@ use super::HttpAnswer;
 #[cfg(feature = "axum")]
 use super::answer::{KeptHeaders, to_json};
 #[cfg(feature = "axum")]
-use crate::call::Observation;
+use crate::{call::CallInfo, edge::serve::Envelope};
 use crate::{
-    error::{ErrorKind, Execution, ToolError},
+    error::{self, ErrorKind, ToolError},
     result::ToolResult,
 };
 
@@ -114,7 +114,7 @@ pub struct ExecutionError {
     /// another one.
     pub is_retryable: bool,
     /// Whether the tool ran.
-    pub execution: Execution,
+    pub execution: error::Execution,
     /// The error's details, redacted, and `retry_after_seconds`.
     pub details: Map<String, Value>,
 }
@@ -196,15 +196,16 @@ impl ExecutionResult {
         result
     }
 
-    /// A success whose answer is JSON already.
+    /// Returns the result of a success whose answer is JSON already.
     #[cfg(feature = "axum")]
-    pub(crate) fn completed(tool: &str, took: Duration, result: Value, seen: &Observation) -> Self {
-        let (record, status) = (seen.record(), ExecutionStatus::Completed);
-        let mut result = Self::new(tool, took, status, result);
-        let (status, kept) = (record.extension(), record.extension());
-        result.upstream_status = status.map(|UpstreamStatus(status)| status.as_u16());
-        let kept = kept.map(|KeptHeaders(kept)| to_json(&kept));
-        result.metadata = kept.unwrap_or_default();
+    fn completed(call: &CallInfo, took: Duration, answer: Value) -> Self {
+        let mut result = Self::new(call.tool(), took, ExecutionStatus::Completed, answer);
+        call.record(|r| {
+            let status = r.extension();
+            result.upstream_status = status.map(|UpstreamStatus(status)| status.as_u16());
+            let kept = r.extension().map(|KeptHeaders(kept)| to_json(&kept));
+            result.metadata = kept.unwrap_or_default();
+        });
         result
     }
 
@@ -213,24 +214,72 @@ impl ExecutionResult {
         if let Some(answer) = HttpAnswer::of_error(error) {
             return Some(Self::of(tool, took, ExecutionStatus::Failed, answer));
         }
-        is_pending(error).then(|| Self::new(tool, took, ExecutionStatus::Pending, Value::Null))
+        error
+            .is_pending()
+            .then(|| Self::new(tool, took, ExecutionStatus::Pending, Value::Null))
     }
 }
 
-/// Returns whether an error means that a job still runs, and the call's time is over.
-fn is_pending(error: &ToolError) -> bool {
-    let still_runs = error.kind() == ErrorKind::PollTimeout && error.job().is_some();
-    let is_out_of_time = || {
-        let details = details(error);
-        details.get("limit").is_some_and(|limit| limit == "time")
-    };
-    still_runs && is_out_of_time()
+/// Bodies of an executor's endpoint: an [`ExecutionResult`], which has the id of a job that still
+/// runs as `job` in its `metadata`, or an [`ExecutionError`].
+///
+/// ```
+/// use tower::service_fn;
+/// use tower_toolcall::{AnyError, ToolCall, http_tool::Execution, serve::Routes};
+///
+/// let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
+/// let router = Routes::new(tool).with_execute(Execution::new()).into_router();
+/// # let _: axum::Router = router;
+/// ```
+#[cfg(feature = "axum")]
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Execution;
+
+#[cfg(feature = "axum")]
+impl Execution {
+    /// Returns the envelope.
+    pub fn new() -> Self {
+        Self
+    }
+}
+
+#[cfg(feature = "axum")]
+impl Envelope for Execution {
+    fn completed(&self, call: &CallInfo, took: Duration, answer: Value) -> Value {
+        to_value(&ExecutionResult::completed(call, took, answer))
+    }
+
+    fn failed(
+        &self,
+        call: &CallInfo,
+        took: Duration,
+        error: &ToolError,
+        job: Option<&str>,
+    ) -> Option<Value> {
+        let mut result = ExecutionResult::of_error(call.tool(), took, error)?;
+        let job = job.map(|id| ("job".to_owned(), id.into()));
+        result.metadata.extend(job);
+        Some(to_value(&result))
+    }
+
+    fn refused(&self, error: &ToolError) -> Value {
+        to_value(&ExecutionError::new(
+            error.tool().unwrap_or_default(),
+            error,
+        ))
+    }
+}
+
+#[cfg(feature = "axum")]
+fn to_value(body: &impl Serialize) -> Value {
+    serde_json::to_value(body).unwrap_or_default()
 }
 
 #[cfg(feature = "otel")]
 impl ExecutionStatus {
     pub(crate) fn of_error(error: &ToolError) -> Self {
-        match is_pending(error) {
+        match error.is_pending() {
             true => Self::Pending,
             false => Self::Failed,
         }

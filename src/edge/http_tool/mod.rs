@@ -309,6 +309,9 @@ pub(crate) use self::answer::hash_into;
 #[cfg(feature = "http-client")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http-client")))]
 pub use self::client::{ReqwestBody, ReqwestClient, ReqwestError, ReqwestFuture};
+#[cfg(feature = "axum")]
+#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
+pub use self::execution::Execution;
 pub use self::{
     answer::{HttpAnswer, HttpClassifier},
     execution::{ExecutionError, ExecutionResult, ExecutionStatus, UpstreamStatus},

@@ -95,15 +95,13 @@ where
         let max = max.unwrap_or(MAX_ANSWER);
         let client = self.client.clone();
         Boxed::new(async move {
+            let call = match tool.replay_safety() {
+                ReplaySafety::Unsafe => call.with_replay_safety(ReplaySafety::Unsafe),
+                _ => call,
+            };
             let info = call.info();
             let answer = run(&tool, max, client, call).await;
-            answer.map_err(|error| {
-                let mut error = error.for_call(&info);
-                if tool.replay_safety() == ReplaySafety::Unsafe {
-                    error.set_unsafe();
-                }
-                error
-            })
+            answer.map_err(|error| error.for_call(&info))
         })
     }
 }
@@ -269,13 +267,12 @@ fn refused(answer: HttpAnswer, headers: &HeaderMap, rules: &Rules, now: SystemTi
     };
     // Before anything is cut.
     let body = rules.without_secrets(&body);
-    let message = match is_redirect(status) {
-        true => "the server redirects, which is not followed".to_owned(),
-        false => ToolError::reason_in(status, &body, rules),
+    let error = match is_redirect(status) {
+        true => ToolError::from_status(status, "the server redirects, which is not followed")
+            .with_body(&body),
+        false => ToolError::from_http(status, headers, &body, now),
     };
-    ToolError::from_http(status, headers, &body, now)
-        .named(&message)
-        .with_source(Refused::new(answer))
+    error.with_source(Refused::new(answer))
 }
 
 /// Returns whether a status sends the client to another place. 300 and 304 do not.

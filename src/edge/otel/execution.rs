@@ -7,8 +7,7 @@ use super::langfuse::{Adding, Adds};
 use crate::{
     call::{CallInfo, ToolCall},
     edge::http_tool::{ExecutionStatus, ToolManifest, UpstreamStatus},
-    event::names::span as names,
-    text::Short,
+    event::{names::span as names, shown_name},
     trace::{DefaultHooks, End},
 };
 
@@ -21,16 +20,22 @@ use crate::{
 /// | `tool.status` | `completed`, `pending` or `failed`, as an [`ExecutionResult`](crate::http_tool::ExecutionResult) has it; none for a call that was dropped |
 /// | `tool.execution_time_ms` | how long the call took, with all waits and attempts |
 /// | `http.response.status_code` | the [status](UpstreamStatus) of the upstream's last answer, if there was one |
-/// | `tool.execution_mode` | of a tool whose [manifest](ExecutionHooks::with_manifest) is known: `sync_http` or `async_poll` |
+/// | `tool.execution_mode` | of a tool whose [manifest](ExecutionAttributes::with_manifest) is known: `sync_http` or `async_poll` |
 /// | `tool.source_path` | of such a tool: where it came from |
 ///
 /// Other hooks can be wrapped, [`LangfuseHooks`](super::LangfuseHooks) for example.
 ///
 /// ```
-/// use tower_toolcall::{http_tool::ToolManifest, otel::ExecutionHooks, trace::TraceLayer};
+/// use tower_toolcall::{
+///     http_tool::ToolManifest,
+///     otel::{ExecutionAttributes, ExecutionHooks},
+///     trace::{DefaultHooks, TraceLayer},
+/// };
 ///
 /// # fn of(manifests: Vec<ToolManifest>) {
-/// let hooks = manifests.iter().fold(ExecutionHooks::default(), ExecutionHooks::with_manifest);
+/// let none = ExecutionAttributes::default();
+/// let all = manifests.iter().fold(none, ExecutionAttributes::with_manifest);
+/// let hooks = ExecutionHooks::of(DefaultHooks::default(), all);
 /// let layer = TraceLayer::new().with_hooks(hooks);
 /// # let _: TraceLayer<_> = layer; }
 /// ```
@@ -47,22 +52,22 @@ struct About {
     source: Option<Box<str>>,
 }
 
-impl<H> ExecutionHooks<H> {
-    /// Tells of the tool of a manifest how it runs and where it came from.
+impl ExecutionAttributes {
+    /// Adds to the spans of a manifest's tool how it runs and where it came from.
     #[must_use]
     pub fn with_manifest(mut self, manifest: &ToolManifest) -> Self {
         let about = About {
             mode: manifest.mode(),
             source: manifest.source_path().map(Into::into),
         };
-        Arc::make_mut(&mut self.adds.0).insert(manifest.name().into(), about);
+        Arc::make_mut(&mut self.0).insert(manifest.name().into(), about);
         self
     }
 }
 
 impl Adds for ExecutionAttributes {
     fn on_start(&self, call: &ToolCall, span: &Span) {
-        let name = Short::name(call.tool()).to_string();
+        let name = shown_name(call.tool()).to_string();
         span.set_attribute("tool.id", name.clone());
         span.set_attribute("tool.name", name);
         if let Some(about) = self.0.get(call.tool()) {

@@ -21,13 +21,39 @@ const USER_ID: &str = "user.id";
 #[derive(Clone, Copy, Debug)]
 pub struct Adding<H, A> {
     inner: H,
-    pub(super) adds: A,
+    adds: A,
 }
 
-/// The attributes that are added to a span.
-pub(super) trait Adds {
+/// Attributes that hooks add to spans, whatever the answers of the tools are.
+///
+/// ```
+/// use tower_toolcall::{
+///     CallInfo, ToolCall,
+///     otel::{Adding, Adds},
+///     trace::{DefaultHooks, End, TraceLayer},
+/// };
+/// use tracing::Span;
+/// use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+///
+/// struct Region(&'static str);
+///
+/// impl Adds for Region {
+///     fn on_start(&self, _: &ToolCall, span: &Span) {
+///         span.set_attribute("cloud.region", self.0);
+///     }
+///
+///     fn on_end<Res>(&self, _: &CallInfo, _: &End<'_, Res>, _: &Span) {}
+/// }
+///
+/// let hooks = Adding::of(DefaultHooks::default(), Region("eu-central-1"));
+/// let layer = TraceLayer::new().with_hooks(hooks);
+/// # let _: TraceLayer<_> = layer;
+/// ```
+pub trait Adds {
+    /// Adds attributes to the span of a call, or of an attempt, that begins.
     fn on_start(&self, call: &ToolCall, span: &Span);
 
+    /// Adds attributes to the span of one that has ended.
     fn on_end<Res>(&self, call: &CallInfo, end: &End<'_, Res>, span: &Span);
 }
 
@@ -38,13 +64,18 @@ impl<A: Default> Default for Adding<DefaultHooks, A> {
     }
 }
 
+impl<H, A> Adding<H, A> {
+    /// Adds these attributes to what `hooks` do.
+    pub fn of(hooks: H, adds: A) -> Self {
+        let inner = hooks;
+        Self { inner, adds }
+    }
+}
+
 impl<H, A: Default> Adding<H, A> {
     /// Adds to what `hooks` do.
     pub fn new(hooks: H) -> Self {
-        Self {
-            inner: hooks,
-            adds: A::default(),
-        }
+        Self::of(hooks, A::default())
     }
 }
 

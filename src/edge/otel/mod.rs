@@ -217,6 +217,6 @@ mod w3c;
 pub use self::execution::{ExecutionAttributes, ExecutionHooks};
 pub(crate) use self::propagate::{is_exported, is_sampled_out};
 pub use self::{
-    langfuse::{Adding, Langfuse, LangfuseHooks, UserId},
+    langfuse::{Adding, Adds, Langfuse, LangfuseHooks, UserId},
     propagate::{inject_headers, inject_meta, parent_from_headers, parent_from_meta, set_parent},
 };

@@ -1,4 +1,6 @@
-//! The endpoint of an executor of HTTP tools.
+//! The endpoint of an executor of tools.
+
+use std::{sync::Arc, time::Duration};
 
 use ::axum::{
     body::Body,
@@ -17,10 +19,54 @@ use super::{
     routes::Routes,
 };
 use crate::{
-    call::ToolCall,
-    edge::http_tool::{ExecutionError, ExecutionResult, ExecutionStatus},
+    call::{CallInfo, ToolCall},
     error::{ErrorKind, ToolError},
 };
+
+/// Bodies of the answers of an executor's endpoint, for [`Routes::with_execute`].
+///
+/// The `Execution` of the crate `tower-toolcall-http` has those of an executor of HTTP tools.
+pub trait Envelope: Send + Sync + 'static {
+    /// Returns the body of a success: the tool's answer as JSON, and how long the call took, with
+    /// all waits and attempts. The call's [record](CallInfo::record) has what its tool service left
+    /// there.
+    fn completed(&self, call: &CallInfo, took: Duration, answer: Value) -> Value;
+
+    /// Returns the body of an error that is a result, which is sent with the status 200, for example
+    /// of a call whose [job still runs](ToolError::is_pending); then `job` is the id by which it is
+    /// asked for, if jobs are kept. `None`: the error is refused.
+    fn failed(
+        &self,
+        call: &CallInfo,
+        took: Duration,
+        error: &ToolError,
+        job: Option<&str>,
+    ) -> Option<Value>;
+
+    /// Returns the body of any other error, which is sent with the status of
+    /// [`to_http`](ToolError::to_http). A request that is not a call has no names.
+    fn refused(&self, error: &ToolError) -> Value;
+}
+
+/// Routes with the endpoint of an executor.
+#[derive(Clone)]
+pub(super) struct Executor {
+    pub(super) routes: Routes,
+    pub(super) envelope: Arc<dyn Envelope>,
+}
+
+impl Executor {
+    fn rejected(&self, rejection: &Rejection) -> Response {
+        rejection.log();
+        self.refused(rejection.error(), rejection.status())
+    }
+
+    fn refused(&self, error: &ToolError, status: StatusCode) -> Response {
+        let body = self.envelope.refused(error);
+        let answer = error.to_http_with(status, &body);
+        answer.map(Body::from).into_response()
+    }
+}
 
 /// The body of a request. Whatever else is in it has no meaning here.
 #[derive(Deserialize)]
@@ -40,77 +86,81 @@ fn with_arguments(call: ToolCall, body: &str) -> Result<ToolCall, ToolError> {
     }
 }
 
-pub(super) async fn execute(State(routes): State<Routes>, request: Request) -> Response {
-    let for_caller = routes.for_caller(request.headers(), request.extensions());
+pub(super) async fn execute(State(this): State<Executor>, request: Request) -> Response {
+    let for_caller = this
+        .routes
+        .for_caller(request.headers(), request.extensions());
     // The route has no server.
     let on_server = |call, _: &str| Ok(call);
     let call = request::read(request, &(), on_server, for_caller, with_arguments).await;
     match call {
-        Ok(call) => answer(routes, call, None).await,
-        Err(rejection) => rejected(&rejection),
+        Ok(call) => answer(this, call, None).await,
+        Err(rejection) => this.rejected(&rejection),
     }
 }
 
 /// Goes on waiting for a job.
 pub(super) async fn job(
-    State(routes): State<Routes>,
+    State(this): State<Executor>,
     params: Result<RawPathParams, RawPathParamsRejection>,
     headers: HeaderMap,
     extensions: Extensions,
 ) -> Response {
     let params = match request::params(params) {
         Ok(params) => params,
-        Err(rejection) => return rejected(&rejection),
+        Err(rejection) => return this.rejected(&rejection),
     };
     let param = |name| request::param(&params, name).unwrap_or_default();
     let id = u128::from_str_radix(param("id"), 16).ok();
-    let for_caller = routes.for_caller(&headers, &extensions);
+    let for_caller = this.routes.for_caller(&headers, &extensions);
     let for_caller = |call: ToolCall| {
         let call = call.with_request_headers(&headers);
         for_caller(call.with_request_extensions(&extensions))
     };
     let ask = |jobs: &Jobs| jobs.ask(param("tool"), id?, for_caller);
-    let Some(call) = routes.jobs.as_ref().and_then(ask) else {
+    let Some(call) = this.routes.jobs.as_ref().and_then(ask) else {
         let error = ToolError::refusal(ErrorKind::NotFound, "there is no such job of yours");
-        return refused(&error, StatusCode::NOT_FOUND);
+        return this.refused(&error, StatusCode::NOT_FOUND);
     };
-    answer(routes, call, id).await
+    answer(this, call, id).await
 }
 
 /// Runs a call; that of a job has its id.
-async fn answer(routes: Routes, mut call: ToolCall, id: Option<u128>) -> Response {
+async fn answer(this: Executor, mut call: ToolCall, id: Option<u128>) -> Response {
+    let routes = &this.routes;
     let jobs = routes.jobs.clone().map(|jobs| (jobs, call.clone()));
-    let seen = call.observe();
+    let _seen = call.observe();
     let info = call.info();
     let (has_subjects, lacks_subject) = (routes.has_subjects(), routes.lacks_subject(&call));
     let begun = Instant::now();
-    let answer = routes.stack.oneshot(call).await;
+    let answer = routes.stack.clone().oneshot(call).await;
     let took = begun.elapsed();
     if let (Some((jobs, _)), Some(id), true) = (&jobs, id, is_end_of_job(&answer)) {
         jobs.end(id);
     }
-    let result = match answer {
+    let body = match answer {
         Ok(json) => {
             let json: Value = serde_json::from_slice(&json).unwrap_or_default();
-            ExecutionResult::completed(info.tool(), took, json, &seen)
+            this.envelope.completed(&info, took, json)
         }
         Err(error) => {
             let error = shown(error.for_call(&info));
-            let Some(mut result) = ExecutionResult::of_error(info.tool(), took, &error) else {
-                return refused(&error, request::status(&error, lacks_subject));
+            let id = match (jobs, error.job()) {
+                (Some((jobs, asked)), Some(job)) if error.is_pending() => {
+                    jobs.keep(&asked, job.clone(), id, has_subjects)
+                }
+                _ => None,
             };
-            let is_pending = result.status == ExecutionStatus::Pending;
-            if let (true, Some((jobs, asked)), Some(job)) = (is_pending, jobs, error.job()) {
-                let id = jobs.keep(&asked, job.clone(), id, has_subjects);
-                let id = id.map(|id| ("job".to_owned(), format!("{id:032x}").into()));
-                result.metadata.extend(id);
+            let id = id.map(|id| format!("{id:032x}"));
+            match this.envelope.failed(&info, took, &error, id.as_deref()) {
+                Some(body) => body,
+                None => return this.refused(&error, request::status(&error, lacks_subject)),
             }
-            result
         }
     };
-    match to_json(&result) {
+    match to_json(&body) {
         Ok(json) => of_json(StatusCode::OK, json),
-        Err(error) => refused(&error.for_call(&info), StatusCode::BAD_GATEWAY),
+        Err(error) => this.refused(&error.for_call(&info), StatusCode::BAD_GATEWAY),
     }
 }
 
@@ -123,20 +173,6 @@ fn is_end_of_job<T>(answer: &Result<T, ToolError>) -> bool {
 }
 
 /// axum adds which method is allowed.
-pub(super) async fn no_post() -> Response {
-    rejected(&Rejection::no_post())
-}
-
-fn rejected(rejection: &Rejection) -> Response {
-    rejection.log();
-    refused(rejection.error(), rejection.status())
-}
-
-fn refused(error: &ToolError, status: StatusCode) -> Response {
-    let body = ExecutionError::new(error.tool().unwrap_or_default(), error);
-    let body = serde_json::to_value(&body).unwrap_or_default();
-    error
-        .to_http_with(status, &body)
-        .map(Body::from)
-        .into_response()
+pub(super) async fn no_post(State(this): State<Executor>) -> Response {
+    this.rejected(&Rejection::no_post())
 }

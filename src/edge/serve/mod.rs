@@ -238,8 +238,8 @@
 //!
 //! # Execution
 //!
-//! [`Routes::with_execute`] adds the endpoint of an executor of HTTP tools, for agents that know
-//! one (feature `http-tool`):
+//! [`Routes::with_execute`] adds the endpoint of an executor of tools, for agents that know one. An
+//! [`Envelope`] makes the bodies; those of an executor of HTTP tools come from `http_tool::Execution`:
 //!
 //! ```text
 //! -> POST /api/tools/order/execute       {"arguments": {"pizza": "Margherita"}}
@@ -252,8 +252,7 @@
 //!
 //! What the upstream says is the result, 200 also where its status is none of success (`failed`),
 //! with its body as it is; so is a job that still runs when the call's time is over (`pending`).
-//! All else is an [`ExecutionError`](crate::http_tool::ExecutionError), with the status that
-//! [`to_http`](crate::ToolError::to_http) has for it.
+//! All else is an error, with the status that [`to_http`](crate::ToolError::to_http) has for it.
 //!
 //! With [`Routes::with_jobs`], which says how many and how long, a job that still runs has an id,
 //! by which the same subject goes on waiting for it; nothing is started:
@@ -276,13 +275,11 @@
 //!
 //! [`with_request_headers`]: crate::ToolCall::with_request_headers
 
-#[cfg(feature = "http-tool")]
 mod execute;
-#[cfg(feature = "http-tool")]
 mod jobs;
 mod request;
 mod routes;
 mod rpc;
 
 pub(super) use self::request::address;
-pub use self::{request::Rejection, routes::Routes};
+pub use self::{execute::Envelope, request::Rejection, routes::Routes};

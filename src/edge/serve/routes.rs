@@ -1,9 +1,11 @@
+use std::sync::Arc;
+
 use ::axum::{
     Router,
     body::Body,
     extract::{Request, State},
     response::{IntoResponse as _, Response},
-    routing::post,
+    routing::{get, post},
 };
 use http::{Extensions, HeaderMap, StatusCode};
 use serde::Serialize;
@@ -11,9 +13,9 @@ use tower::{ServiceExt as _, util::BoxCloneSyncService};
 use tower_layer::Layer as _;
 use tower_service::Service;
 
-#[cfg(feature = "http-tool")]
-use super::jobs::Jobs;
 use super::{
+    execute::{self, Envelope, Executor},
+    jobs::Jobs,
     request::{self, Rejection, Servers, of_json, shown, status, to_json},
     rpc,
 };
@@ -39,9 +41,7 @@ pub struct Routes {
     pub(super) deadlines: Option<Trust>,
     /// `true` if the caller's bearer token is that of the call's subject.
     pub(super) bearer: bool,
-    #[cfg(feature = "http-tool")]
-    executes: bool,
-    #[cfg(feature = "http-tool")]
+    envelope: Option<Arc<dyn Envelope>>,
     pub(super) jobs: Option<Jobs>,
 }
 
@@ -70,9 +70,7 @@ impl Routes {
             servers: Servers::Refused,
             deadlines: None,
             bearer: false,
-            #[cfg(feature = "http-tool")]
-            executes: false,
-            #[cfg(feature = "http-tool")]
+            envelope: None,
             jobs: None,
         }
     }
@@ -120,18 +118,16 @@ impl Routes {
         self
     }
 
-    /// Adds the endpoint of an executor of HTTP tools,
-    /// [`/api/tools/{tool}/execute`](super#execution). Default: it is not there.
-    #[cfg(feature = "http-tool")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "http-tool")))]
-    pub fn with_execute(mut self) -> Self {
-        self.executes = true;
+    /// Adds the endpoint of an executor of tools, [`/api/tools/{tool}/execute`](super#execution),
+    /// whose answers have these bodies. Default: it is not there.
+    pub fn with_execute(mut self, envelope: impl Envelope) -> Self {
+        self.envelope = Some(Arc::new(envelope));
         self
     }
 
     /// Adds the endpoint of an executor, and one for its jobs,
-    /// [`/api/tools/{tool}/jobs/{id}`](super#execution): a result that is `pending` has the id in
-    /// its `metadata`, as `job`. A GET goes on waiting, and starts nothing. It is answered for the
+    /// [`/api/tools/{tool}/jobs/{id}`](super#execution): the envelope gets the id of a job that still
+    /// runs. A GET goes on waiting, and starts nothing. It is answered for the
     /// same subject only, if requests have [bearer tokens](Self::with_bearer_subject): that very
     /// token. Without these, the id is enough; it cannot be guessed.
     ///
@@ -151,11 +147,9 @@ impl Routes {
     /// were not verified: check the tokens in a layer of the router, and put a
     /// [`VerifiedCaller`](crate::VerifiedCaller::with_bearer_token) that says so into their
     /// requests. Default: it is not there.
-    #[cfg(feature = "http-tool")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "http-tool")))]
-    pub fn with_jobs(mut self) -> Self {
+    pub fn with_jobs(mut self, envelope: impl Envelope) -> Self {
         self.jobs = Some(Jobs::default());
-        self.with_execute()
+        self.with_execute(envelope)
     }
 
     /// A function that gives calls what their request says of them beside its body: its deadline,
@@ -186,7 +180,6 @@ impl Routes {
     }
 
     /// Returns whether callers' tokens are taken.
-    #[cfg(feature = "http-tool")]
     pub(super) fn has_subjects(&self) -> bool {
         self.bearer
     }
@@ -224,20 +217,16 @@ impl Routes {
 
     /// That of an executor, if it is asked for.
     fn execution(&self) -> Router<Self> {
-        #[cfg(feature = "http-tool")]
-        if self.executes {
-            use ::axum::routing::get;
-
-            use super::execute;
-
-            let handler = post(execute::execute).fallback(execute::no_post);
-            let routes = Router::new().route("/api/tools/{tool}/execute", handler);
-            return match self.jobs {
-                Some(_) => routes.route("/api/tools/{tool}/jobs/{id}", get(execute::job)),
-                None => routes,
-            };
+        let Some(envelope) = self.envelope.clone() else {
+            return Router::new();
+        };
+        let handler = post(execute::execute).fallback(execute::no_post);
+        let mut router = Router::new().route("/api/tools/{tool}/execute", handler);
+        if self.jobs.is_some() {
+            router = router.route("/api/tools/{tool}/jobs/{id}", get(execute::job));
         }
-        Router::new()
+        let routes = self.clone();
+        router.with_state(Executor { routes, envelope })
     }
 
     /// The JSON-RPC endpoint alone: `/rpc`.
