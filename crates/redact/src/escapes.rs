@@ -2,21 +2,32 @@
 
 use crate::{inside::first, text::bytes::floor};
 
-/// Returns a text without `escapes` of JSON, URLs and HTML, and where each byte of it, and its end,
-/// stood before. It has a blank for each `+`, and a line feed for each line end and the indent
-/// behind it.
-pub(super) fn unescaped(text: &str, escapes: bool) -> (String, Vec<usize>) {
+/// The escapes that are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Escapes {
+    /// None, but the text gets the form of [`All`](Self::All).
+    None,
+    /// Those of strings of JSON and Rust. All else stays as it is.
+    Strings,
+    /// Those of JSON, URLs and HTML. Each `+` becomes a blank, and each line end and the indent
+    /// behind it a line feed.
+    All,
+}
+
+/// Returns a text without its escapes, and where each byte of it, and its end, stood before.
+pub(super) fn unescaped(text: &str, escapes: Escapes) -> (String, Vec<usize>) {
     let (mut plain, mut places) = (String::with_capacity(text.len()), Vec::new());
     let mut at = 0;
     while let Some(c) = text[at..].chars().next() {
         let rest = &text[at..];
         let (c, len) = match c {
-            '\\' if escapes => first(rest),
-            '%' if escapes => percent(rest).unwrap_or((c, 1)),
-            '&' if escapes => entity(rest).unwrap_or((c, 1)),
+            '\\' if escapes != Escapes::None => first(rest),
+            '%' if escapes == Escapes::All => percent(rest).unwrap_or((c, 1)),
+            '&' if escapes == Escapes::All => entity(rest).unwrap_or((c, 1)),
             c => (c, c.len_utf8()),
         };
         match c {
+            c if escapes == Escapes::Strings => plain.push(c),
             ' ' | '\t' | '\n' | '\r' if plain.ends_with('\n') => {}
             '\r' => plain.push('\n'),
             '+' => plain.push(' '),

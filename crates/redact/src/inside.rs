@@ -6,6 +6,7 @@ use std::{borrow::Cow, fmt::Write as _};
 use serde_json::Value;
 
 use super::{
+    escapes::{Escapes, unescaped},
     pairs::tells,
     rules::Rules,
     shown::{self, MAX_NESTED},
@@ -78,7 +79,7 @@ fn string(rules: &Rules, text: &str, at: usize, nested: usize) -> Inside {
             .starts_with([',', '}', ']', ')', ':'])
             .then_some((end, None));
     }
-    let plain = unescaped(inner);
+    let (plain, places) = unescaped(inner, Escapes::Strings);
     let shown = match plain == inner {
         true => Cow::Borrowed(inner),
         false => shown::redacted(rules, &plain, nested + 1),
@@ -91,39 +92,15 @@ fn string(rules: &Rules, text: &str, at: usize, nested: usize) -> Inside {
     let ends = plain[head..].chars().rev().zip(shown[head..].chars().rev());
     let tail = same(ends);
     let changed = escaped(&shown[head..shown.len() - tail], quote.mark());
-    let first = start + written(inner, head);
-    let last = start + written(inner, plain.len() - tail);
-    Some((
-        end,
-        Some([&text[at..first], &changed, &text[last..end]].concat()),
-    ))
+    let (first, last) = (places[head], places[plain.len() - tail]);
+    let parts = [&text[at..start + first], &changed, &text[start + last..end]];
+    Some((end, Some(parts.concat())))
 }
 
 /// The length of the characters that are equal, up to the first that are not.
 fn same(pairs: impl Iterator<Item = (char, char)>) -> usize {
     let equal = pairs.take_while(|(a, b)| a == b);
     equal.map(|(c, _)| c.len_utf8()).sum()
-}
-
-/// The length of the part of a string that is `len` bytes without its escapes.
-fn written(text: &str, len: usize) -> usize {
-    let (mut at, mut plain) = (0, 0);
-    while plain < len {
-        let (c, written) = first(&text[at..]);
-        (at, plain) = (at + written, plain + c.len_utf8());
-    }
-    at
-}
-
-/// A string without its escapes.
-fn unescaped(text: &str) -> String {
-    let mut rest = text;
-    let next = || {
-        let (c, len) = (!rest.is_empty()).then(|| first(rest))?;
-        rest = &rest[len..];
-        Some(c)
-    };
-    std::iter::from_fn(next).collect()
 }
 
 /// The first character of a text that is not empty, without its escape, and the length of both.
@@ -140,7 +117,7 @@ pub(super) fn first(text: &str) -> (char, usize) {
 }
 
 /// The character of `0077` or `{77}`, and the length of that.
-pub(super) fn code(text: &str) -> Option<(char, usize)> {
+fn code(text: &str) -> Option<(char, usize)> {
     let (digits, len) = match text.strip_prefix('{') {
         Some(rest) => {
             let end = rest.bytes().take(7).position(|b| b == b'}')?;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     REDACTED, TRUNCATED,
-    escapes::unescaped,
+    escapes::{Escapes, unescaped},
     filter::suspicious,
     keys::{holds, is_sure},
     rules::{BUILT_IN, Rules},
@@ -83,13 +83,13 @@ impl Registered {
         let at = values.all.partition_point(|v| v.len() > value.len());
         values.all.insert(at, value.into());
         values.is_spaced |= value.contains([' ', '+', '\n', '\r']);
-        let mut form = unescaped(value, false).0;
+        let mut form = unescaped(value, Escapes::None).0;
         for _ in 0..=MAX_LEVELS {
             if form.len() < MIN || values.forms.iter().any(|known| **known == form) {
                 break;
             }
             values.forms.push(form.as_str().into());
-            form = unescaped(&form, true).0;
+            form = unescaped(&form, Escapes::All).0;
         }
         if let Some((scheme, rest)) = value.split_once(' ')
             && is_one_of(scheme, SCHEMES)
@@ -190,7 +190,7 @@ impl Values {
                 if !plain.contains(signs) {
                     break;
                 }
-                let (next, places) = unescaped(&plain, true);
+                let (next, places) = unescaped(&plain, Escapes::All);
                 if next == plain {
                     break;
                 }

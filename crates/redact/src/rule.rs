@@ -8,7 +8,7 @@ use crate::{
     text::{
         bytes::is_made_of,
         catalog::{OTHERS, RUNS, Row},
-        vendors::{VENDORS, vendors},
+        vendors::vendors,
     },
 };
 
@@ -102,39 +102,23 @@ impl Rule {
 
     /// Returns an error unless it can be a rule beside the built-in ones.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        let Self {
-            id,
-            anchor,
-            prefix,
-            min,
-            ..
-        } = self;
+        let (id, anchor, prefix) = (&*self.id, &*self.anchor, &*self.prefix);
+        let refuse =
+            |bad, field, of: &str, reason| refuse_if(bad, field, format!("`{of:.64}` {reason}"));
         let fits = (1..=64).contains(&id.len()) && is_made_of(id, "-_");
         let reason = "must be 1 to 64 ASCII letters, digits, `-` or `_`";
-        refuse_if(!fits, "rule.id", format!("`{id:.64}` {reason}"))?;
-        refuse_if(
-            is_known(id),
-            "rule.id",
-            format!("`{id}` is a built-in rule"),
-        )?;
+        refuse(!fits, "rule.id", id, reason)?;
+        refuse(is_known(id), "rule.id", id, "is a built-in rule")?;
         let mark = prefix.starts_with(|c: char| !c.is_ascii_alphanumeric());
-        let fits = prefix.len() <= 64 && is_made_of(prefix, "_-.") && !mark;
+        let least = if anchor.is_empty() { 3 } else { 0 };
+        let fits = (least..=64).contains(&prefix.len()) && is_made_of(prefix, "_-.") && !mark;
         let reason =
             "must be 3 to 64 ASCII letters, digits, `_`, `-` or `.`, a letter or digit first";
-        let short = anchor.is_empty() && prefix.len() < 3;
-        refuse_if(
-            !fits || short,
-            "rule.prefix",
-            format!("`{prefix:.64}` {reason}"),
-        )?;
+        refuse(!fits, "rule.prefix", prefix, reason)?;
         let fits = (3..=64).contains(&anchor.len()) && !anchor.ends_with(char::is_alphanumeric);
         let reason = "must be 3 to 64 bytes, and end with a mark or blank";
-        refuse_if(
-            !fits && !anchor.is_empty(),
-            "rule.anchor",
-            format!("`{anchor:.64}` {reason}"),
-        )?;
-        within("rule.min", *min, 1..=256)?;
+        refuse(!fits && !anchor.is_empty(), "rule.anchor", anchor, reason)?;
+        within("rule.min", self.min, 1..=256)?;
         within("rule.example", self.example.len(), 1..=1024)?;
         within("rule.counter_example", self.counter_example.len(), 0..=1024)
     }
@@ -159,9 +143,7 @@ pub fn rules() -> impl Iterator<Item = Rule> {
 
 /// Returns whether a rule has this id.
 pub(crate) fn is_known(id: &str) -> bool {
-    RUNS.iter().any(|(row, _)| row.0 == id)
-        || OTHERS.iter().any(|row| row.0 == id)
-        || VENDORS.iter().any(|vendor| vendor.0 == id)
+    rules().any(|rule| rule.id == id)
 }
 
 /// A secret that was found, and the rule that found it. `Debug` does not show the secret.

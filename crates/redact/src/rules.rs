@@ -195,24 +195,17 @@ impl Rules {
     pub fn with_rule(self, rule: Rule) -> Result<Self, ConfigError> {
         rule.check()?;
         let taken = self.rows().iter().any(|row| row.id() == rule.id());
-        refuse_if(
-            taken,
-            "rule.id",
-            format!("`{}` was added before", rule.id()),
-        )?;
+        let reason = format!("`{}` was added before", rule.id());
+        refuse_if(taken, "rule.id", reason)?;
         let new = self.add("rule", |custom| custom.rows.push(rule.clone()))?;
         let finds = |text: &str| {
             let found = new.explain(text);
             found.iter().any(|finding| finding.rule() == rule.id())
         };
-        let reason = |says, text| format!("`{}` {says} in `{text}`", rule.id());
-        let (example, innocent) = (rule.example(), rule.counter_example());
-        refuse_if(
-            !finds(example),
-            "rule.example",
-            reason("finds nothing", example),
-        )?;
-        let reason = reason("finds a secret", innocent);
+        let (id, example, innocent) = (rule.id(), rule.example(), rule.counter_example());
+        let reason = format!("`{id}` finds nothing in `{example}`");
+        refuse_if(!finds(example), "rule.example", reason)?;
+        let reason = format!("`{id}` finds a secret in `{innocent}`");
         refuse_if(finds(innocent), "rule.counter_example", reason)?;
         Ok(new)
     }
@@ -422,12 +415,11 @@ impl Rules {
         field: &'static str,
         change: impl FnOnce(&mut Custom),
     ) -> Result<Self, ConfigError> {
-        let Words {
-            sensitive,
-            harmless,
-        } = &self.custom().words;
-        let own = sensitive.len() + harmless.len() + self.rows().len();
-        let entries = own + self.custom().off.len();
+        let Custom {
+            words, rows, off, ..
+        } = self.custom();
+        let words = words.sensitive.len() + words.harmless.len();
+        let entries = words + rows.len() + off.len();
         let reason = format!("more than {MAX_ENTRIES} entries were added");
         refuse_if(entries >= MAX_ENTRIES, field, reason)?;
         Ok(self.edit(change))

@@ -81,12 +81,9 @@ pub(super) fn newtype(run: Run<'_>) -> Option<Range<usize>> {
     }
     let seen = value::glance(value::extent, text, start);
     let shown = &text[seen.clone()];
-    if shown.is_empty() || is_placeholder(shown) || is_prose(shown) {
-        return None;
-    }
-    value::secret(text, start, |shown| {
-        run.is_strong(name) || looks_secret(shown) || is_mixed(shown)
-    })
+    let absent = shown.is_empty() || is_placeholder(shown) || is_prose(shown);
+    let fits = !absent && (run.is_strong(name) || looks_secret(shown) || is_mixed(shown));
+    fits.then(|| value::whole(value::extent, text, start, seen))
 }
 
 /// `process.env.API_KEY || "x"`, `DB_PASSWORD ?? 'x'`: what is taken if a secret is not set.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{Run, bytes::*};
-use crate::inside;
+use crate::escapes::{self, Escapes};
 
 /// What stands between a name and its value.
 pub(super) struct Mark {
@@ -148,29 +148,8 @@ pub(super) fn name<'a>(run: Run<'a>, mark: &Mark) -> Cow<'a, str> {
 /// `pass\u0077ord`, `pass&#119;ord`, read from the quote or blank before it.
 fn unescaped(run: Run<'_>) -> String {
     let near = behind(run.text, run.end, 256);
-    let from = near.rfind(['"', '\'', ' ', '{', ',']).map_or(0, |i| i + 1);
-    let mut out = String::new();
-    let mut rest = &near[from..];
-    while let Some(c) = rest.chars().next() {
-        let (c, len) = code(rest).unwrap_or((c, c.len_utf8()));
-        out.push(c);
-        rest = &rest[len..];
-    }
-    out
-}
-
-/// The character that is written as `\u0077`, `&#119;` or `&#x77;`, and the length of that.
-fn code(text: &str) -> Option<(char, usize)> {
-    if let Some(escape) = text.strip_prefix("\\u") {
-        return inside::code(escape).map(|(c, len)| (c, len + 2));
-    }
-    let entity = text.strip_prefix("&#")?;
-    let (digits, _) = ahead(entity, 0, 8).split_once(';')?;
-    let code = match digits.strip_prefix('x') {
-        Some(hex) => u32::from_str_radix(hex, 16),
-        None => digits.parse(),
-    };
-    Some((char::from_u32(code.ok()?)?, digits.len() + 3))
+    let name = after_last(near, |c| matches!(c, '"' | '\'' | ' ' | '{' | ','));
+    escapes::unescaped(name, Escapes::All).0
 }
 
 pub(super) fn is_signature(name: &str, mark: &Mark) -> bool {

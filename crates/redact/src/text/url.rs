@@ -24,7 +24,9 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
     // there.
     if let Some((host, fields)) = authority.split_once(';')
         && !host.contains('@')
-        && is_field(fields)
+        && let Some((name, _)) = fields.split_once('=')
+        && !name.is_empty()
+        && is_made_of(name, " _-")
     {
         (url, authority) = (host, host);
     }
@@ -89,13 +91,6 @@ pub(super) fn bare_user_info(run: Run<'_>) -> Option<Range<usize>> {
     let port = (2..=5).contains(&port.len()) && is_digits(port);
     let secret = host && port && is_mixed(password) && !is_one_of(run.word(), SCHEMES);
     secret.then(|| start..start + password.len())
-}
-
-/// Returns whether a field begins here: `name=`.
-fn is_field(text: &str) -> bool {
-    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '_' | '-');
-    let name = skip(text, 0, part);
-    name > 0 && text[name..].starts_with('=')
 }
 
 /// `user:password@tcp(db:3306)/x`, as Go's drivers write it: the network follows the password.
