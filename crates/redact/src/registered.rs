@@ -2,7 +2,8 @@
 
 use std::{borrow::Cow, ops::Range, sync::Arc};
 
-use serde_json::{Map, Value};
+use serde::de::IgnoredAny;
+use serde_json::{Deserializer, Map, Value};
 
 use super::{
     REDACTED, TRUNCATED,
@@ -10,6 +11,7 @@ use super::{
     filter::suspicious,
     keys::{holds, is_sure},
     rules::{BUILT_IN, Rules},
+    shown::numbers,
     text::{
         bytes::{floor, is_one_of},
         is_opaque,
@@ -114,6 +116,14 @@ impl Registered {
         if places.is_empty() {
             return Cow::Borrowed(text);
         }
+        // In JSON, a string takes the place of a number.
+        if is_json(text) {
+            let string = || format!("\"{REDACTED}\"");
+            let hidden = |number: &str| (!values.places(number).is_empty()).then(string);
+            if let Cow::Owned(text) = numbers(text, hidden) {
+                return Cow::Owned(self.hide(&text).into_owned());
+            }
+        }
         let (mut out, mut copied) = (String::with_capacity(text.len()), 0);
         for place in places {
             if place.start >= copied {
@@ -205,6 +215,12 @@ impl Values {
     fn longest(&self) -> usize {
         MAX_ESCAPE * self.all.first().map_or(0, |value| value.len())
     }
+}
+
+/// Returns whether a text is one value of JSON or more.
+fn is_json(text: &str) -> bool {
+    let mut values = Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    text.trim_start().starts_with(['{', '[']) && values.all(|value| value.is_ok())
 }
 
 /// Returns the text of a value that may be registered.

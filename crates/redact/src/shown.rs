@@ -136,6 +136,16 @@ fn is_numeric(c: char) -> bool {
 
 /// Returns JSON in which each number that would be written in another way is a marked text.
 fn marked(json: &str) -> Cow<'_, str> {
+    let is_marked = json.contains(NUMBER);
+    numbers(json, |number| {
+        let same = |value: Value| format!("{value}") == number;
+        let same = is_marked || serde_json::from_str(number).is_ok_and(same);
+        (!same).then(|| format!("\"{NUMBER}{number}\""))
+    })
+}
+
+/// Returns JSON with some of its numbers written in another way.
+pub(super) fn numbers(json: &str, write: impl Fn(&str) -> Option<String>) -> Cow<'_, str> {
     let (mut out, mut copied, mut at) = (String::new(), 0, 0);
     while let Some(byte) = json.as_bytes().get(at) {
         let start = at;
@@ -150,16 +160,8 @@ fn marked(json: &str) -> Cow<'_, str> {
             at += json[at..].find(ends).map_or(json.len() - at, |len| len + 1);
         } else if byte.is_ascii_digit() || *byte == b'-' {
             at = skip(json, at, is_numeric);
-            let number = &json[start..at];
-            let same = |value: Value| format!("{value}") == number;
-            if !serde_json::from_str(number).is_ok_and(same) && !json.contains(NUMBER) {
-                out.extend([
-                    &json[copied..start],
-                    "\"",
-                    NUMBER.encode_utf8(&mut [0; 4]),
-                    number,
-                    "\"",
-                ]);
+            if let Some(number) = write(&json[start..at]) {
+                out.extend([&json[copied..start], &number]);
                 copied = at;
             }
         }

@@ -22,38 +22,41 @@ pub(super) const LINE: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Command {
     pub(super) names: &'static str,
-    /// The flags before a word with the password.
-    flags: &'static [&'static str],
-    /// The flag that has the password in the same word.
-    glued: Option<&'static str>,
+    /// The flags before a word with the password, with blanks between them.
+    flags: &'static str,
+    /// The flag that has the password in the same word; empty if there is none.
+    glued: &'static str,
     /// The word after a flag has one of these marks (`user:password`); any word will do if there
     /// are none.
     marks: &'static str,
 }
 
+const fn row(
+    names: &'static str,
+    flags: &'static str,
+    glued: &'static str,
+    marks: &'static str,
+) -> Command {
+    Command {
+        names,
+        flags,
+        glued,
+        marks,
+    }
+}
+
 #[rustfmt::skip]
 pub(super) static COMMANDS: &[Command] = &[
-    Command {
-        names: "curl http https httpie xh",
-        flags: &["-u", "--user", "-U", "--proxy-user", "-a", "--auth", "-b", "--cookie"], glued: Some("-u"), marks: ":=",
-    },
-    Command { names: "lftp", flags: &["-u"], glued: None, marks: "," },
-    Command {
-        names: "mysql mysqldump mysqladmin mariadb mariadb-dump mysqlimport mysqlsh mysqlshow 7z 7za rar unrar",
-        flags: &[], glued: Some("-p"), marks: "",
-    },
-    Command {
-        names: "sshpass docker podman nerdctl mongo mongosh mongodump mongoimport mongoexport mongorestore buildah skopeo crane helm oc sqlcmd bcp az twine cqlsh snowsql influx ipmitool unzip zip cf ibmcloud rabbitmqadmin",
-        flags: &["-p", "-P"], glued: None, marks: "",
-    },
-    Command { names: "redis-cli valkey-cli keydb-cli", flags: &["-a"], glued: None, marks: "" },
-    Command {
-        names: "ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd",
-        flags: &["-w"], glued: Some("-w"), marks: "",
-    },
-    Command { names: ORACLE, flags: &[], glued: None, marks: "" },
-    Command { names: OPENSSL, flags: &["-k", "-K"], glued: None, marks: "" },
-    Command { names: "smbclient rpcclient", flags: &["-U", "--user"], glued: None, marks: "%" },
+    row("curl http https httpie xh", "-u --user -U --proxy-user -a --auth -b --cookie", "-u", ":="),
+    row("lftp", "-u", "", ","),
+    row("mysql mysqldump mysqladmin mariadb mariadb-dump mysqlimport mysqlsh mysqlshow 7z 7za rar unrar", "", "-p", ""),
+    row("sshpass docker podman nerdctl mongo mongosh mongodump mongoimport mongoexport mongorestore buildah skopeo crane \
+        helm oc sqlcmd bcp az twine cqlsh snowsql influx ipmitool unzip zip cf ibmcloud rabbitmqadmin", "-p -P", "", ""),
+    row("redis-cli valkey-cli keydb-cli", "-a", "", ""),
+    row("ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd", "-w", "-w", ""),
+    row(ORACLE, "", "", ""),
+    row(OPENSSL, "-k -K", "", ""),
+    row("smbclient rpcclient", "-U --user", "", "%"),
 ];
 
 /// They take `user/PASSWORD@host`.
@@ -76,13 +79,13 @@ impl Command {
 
     /// Returns whether the word after `flag` holds a password.
     pub(crate) fn announces(&self, flag: &str) -> bool {
-        self.flags.contains(&flag)
+        self.flags.split(' ').any(|known| known == flag)
     }
 
     /// Returns whether a word is a flag with the password in it.
     pub(crate) fn is_password(&self, word: &str) -> bool {
-        let flag = self.glued.filter(|flag| word.starts_with(flag));
-        flag.is_some_and(|flag| word.len() > flag.len())
+        let tail = word.strip_prefix(self.glued).unwrap_or_default();
+        !self.glued.is_empty() && !tail.is_empty()
     }
 
     /// Returns whether what follows `flag` holds a password.
@@ -121,14 +124,14 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
 /// none.
 fn flag(run: Run<'_>, command: &Command) -> Option<Range<usize>> {
     let (text, word) = (run.text, run.word());
-    if word == "-p" && command.glued == Some(word) && run.after().starts_with(['"', '\'']) {
+    if word == "-p" && command.glued == word && run.after().starts_with(['"', '\'']) {
         return Some(value::extent(text, run.end));
     }
-    if let Some(flag) = command.glued.filter(|_| command.is_password(word)) {
-        let start = run.at + flag.len();
+    if command.is_password(word) {
+        let start = run.at + command.glued.len();
         return Some(start..value::bare_end(text, start));
     }
-    let start = skip(text, run.end, |c| " =,\"'\\".contains(c));
+    let start = skip(text, run.end, |c| " \t=,\"'\\".contains(c));
     // `curl -su ada:x`
     let last = word.len() - word.chars().next_back().map_or(0, char::len_utf8);
     let bundled = command.marks == ":="
@@ -145,74 +148,77 @@ fn flag(run: Run<'_>, command: &Command) -> Option<Range<usize>> {
 
 /// A secret that is recognised by its position alone.
 fn positional(run: Run<'_>) -> Option<Range<usize>> {
-    if !run.after().starts_with(' ') {
+    let name = after_last(run.word(), |c| c == '/');
+    if !is_one_of(name, "echo printf net htpasswd") {
         return None;
     }
-    let find: fn(Run<'_>, &str) -> Option<Range<usize>> = match run.word() {
-        "echo" | "printf" => piped,
-        "net" if run.after().starts_with(" use ") => shared,
-        "htpasswd" => last_argument,
-        _ => return None,
-    };
-    let near = run.ahead(512);
-    let line = until(near, "\n");
-    let cut = line.len() >= 508;
-    (!cut).then(|| find(run, line))?
+    let line = until(run.ahead(512), "\n");
+    if line.len() >= 508 || !line.starts_with([' ', '\t']) {
+        return None;
+    }
+    let place = match name.to_ascii_lowercase().as_str() {
+        "net" => shared(line),
+        "htpasswd" => last_argument(line),
+        name => piped(name, line),
+    }?;
+    let secret = value::extent(&run.text[..run.end + place.end], run.end + place.start);
+    (!secret.is_empty()).then_some(secret)
+}
+
+/// The words of a line, and where each begins. A quoted text is one.
+pub(super) fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = skip_blanks(line, at);
+        let quoted = Quote::string_end(line, start).unwrap_or(start);
+        at = skip(line, quoted, |c| !c.is_whitespace());
+        (at > start).then(|| (start, &line[start..at]))
+    })
 }
 
 /// `echo x | docker login --password-stdin`, `echo ada:x | chpasswd`
-fn piped(run: Run<'_>, line: &str) -> Option<Range<usize>> {
+fn piped(name: &str, line: &str) -> Option<Range<usize>> {
     #[rustfmt::skip]
     const READERS: &[&str] = &[
         "--password-stdin", "--with-token", "chpasswd", "sudo -S", "--passphrase-fd 0", "-passin stdin", "--stdin",
     ];
     let (said, read) = line.split_once('|')?;
-    let logs_in = read.contains(" login") && is_random(said.trim());
-    if !logs_in && !READERS.iter().any(|reader| read.contains(reader)) {
-        return None;
-    }
-    let flags = said.len() - said.trim_start_matches([' ', '-', 'n', 'e']).len();
-    let flags = said[..flags].rfind(' ').map_or(0, |i| i + 1);
-    // `printf '%s' x`
-    let format = until(&said[flags..], " ");
-    let formatted = run.word() == "printf" && format.contains('%');
-    let start = run.end + flags + if formatted { format.len() + 1 } else { 0 };
-    let said = &run.text[..run.end + said.trim_end().len()];
-    if start >= said.len() {
-        return None;
-    }
-    let secret = value::extent(said, start);
-    (!is_placeholder(&run.text[secret.clone()])).then_some(secret)
+    let said = said.trim_end();
+    // `echo -n x`, `printf '%s' x`
+    let flag = |word: &str| word.starts_with('-') && word.bytes().all(|b| b"-neE".contains(&b));
+    let format = |word: &str| word.contains('%') && name == "printf";
+    let (start, _) = words(said).find(|(_, word)| !flag(word) && !format(word))?;
+    let shown = said[start..].trim_matches(['"', '\'']);
+    let reads = READERS.iter().any(|reader| read.contains(reader))
+        || read.contains(" login") && (is_mixed(shown) || said.trim_start().starts_with("-n"));
+    (reads && !is_placeholder(shown)).then_some(start..said.len())
+}
+
+/// `net use Z: \\\\host\\share /user:ada x`
+fn shared(line: &str) -> Option<Range<usize>> {
+    let line = one_command(line);
+    let mut words = words(line);
+    let (_, first) = words.next()?;
+    words.find(|(_, word)| word.contains("\\\\"))?;
+    let (start, _) = words.find(|(_, word)| !word.starts_with('/') && *word != "*")?;
+    first
+        .eq_ignore_ascii_case("use")
+        .then_some(start..line.len())
+}
+
+/// `htpasswd -b file ada x`
+fn last_argument(line: &str) -> Option<Range<usize>> {
+    let line = one_command(line);
+    let batch = |w: &str| w.starts_with('-') && !w.starts_with("--") && w.contains('b');
+    let words: Vec<_> = words(line).collect();
+    let (start, last) = *words.last()?;
+    let batch = words.iter().any(|(_, word)| batch(word));
+    (batch && !last.starts_with('-') && words.len() > 2).then_some(start..line.len())
 }
 
 /// The line up to the next command.
 fn one_command(line: &str) -> &str {
     until(line, "|;&>").trim_end()
-}
-
-/// `net use Z: \\\\host\\share /user:ada x`
-fn shared(run: Run<'_>, line: &str) -> Option<Range<usize>> {
-    let named = |word: &str| word.starts_with('/') || word.contains(['\\', ':', '*']);
-    let line = one_command(line);
-    let mut at = run.end;
-    for word in line.split(' ') {
-        if !word.is_empty() && word != "use" && !named(word) {
-            return line.contains("\\\\").then(|| at..at + word.len());
-        }
-        at += word.len() + 1;
-    }
-    None
-}
-
-/// `htpasswd -b file ada x`
-fn last_argument(run: Run<'_>, line: &str) -> Option<Range<usize>> {
-    let line = one_command(line);
-    let mut words = line.split(' ').filter(|word| !word.is_empty());
-    let batch = |w: &str| w.starts_with('-') && !w.starts_with("--") && w.contains('b');
-    let batch = words.clone().any(batch);
-    let last = words.next_back().filter(|w| batch && !w.starts_with('-'))?;
-    let start = run.end + line.len() - last.len();
-    (words.count() >= 2).then(|| value::extent(run.text, start))
 }
 
 /// `aws configure set aws_secret_access_key x`, `-passin pass:x`: a setting's name, then its value.

@@ -16,7 +16,7 @@ const LONG: usize = 32;
 const LENGTHS: usize = 24;
 
 /// Further words that detectors look for and the filter of names does not know.
-const WORDS: &str = "bearer identified input_value tcp tcp6 unix udp htpasswd code codes phrase echo printf net sha \
+const WORDS: &str = "bearer identified input_value tcp tcp6 unix udp htpasswd code codes phrase echo printf net obscure sha \
     ssha md5 smd5 crypt value -value --value state";
 
 /// For a length: the first and last letters of such words, of schemes and of commands, hashed to a

@@ -127,14 +127,27 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
             continue;
         }
         if let Some(secret) = Run::new(rules, &scan, text, place).secret() {
-            let end = secret.1.end;
-            at = if hide(&secret) { end } else { at.max(end) };
+            let Range { start, end } = secret.1;
+            at = match hide(&secret) {
+                true => name_at_end(rules, text, start..end).unwrap_or(end),
+                false => at.max(end),
+            };
         }
     }
     for cell in scan.cells.take() {
         hide(&cell);
     }
     (copied > 0).then(|| out + text.get(copied..limit).unwrap_or_default())
+}
+
+/// Where a name begins that ends a hidden text and has a value of its own: `token=abcpassword: x`.
+fn name_at_end(rules: &Rules, text: &str, hidden: Range<usize>) -> Option<usize> {
+    let name = text[hidden.clone()].trim_end_matches([':', '=']);
+    let end = hidden.start + name.len();
+    name::Mark::after(text, end)?;
+    let word = bytes::after_last(name, |c| !bytes::is_run(c));
+    let named = word.len() <= 64 && rules.strength(word) == Strength::Strong;
+    named.then(|| end - word.len())
 }
 
 /// The id of a rule, and the place of what it found.

@@ -173,7 +173,7 @@ fn word_before(run: Run<'_>, len: usize) -> &str {
 /// Returns whether a type gets this name: `type AuthToken = string`.
 pub(super) fn is_type(run: Run<'_>) -> bool {
     let declares = ["type", "typedef", "interface", "enum", "class", "struct"];
-    declares.contains(&word_before(run, 16))
+    declares.contains(&word_before(run, 16)) && !run.after().starts_with('=')
 }
 
 /// Returns whether the run is a part of the name of something in AWS: `arn:aws:kms:eu:1:key/x`.

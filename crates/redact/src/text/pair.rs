@@ -97,9 +97,10 @@ fn names_no_value(run: Run<'_>, name: &str, mark: &Mark) -> bool {
     // `Pin 1: GPIO17`
     let numbered = || run.text[run.end..mark.end].contains(|c: char| c.is_ascii_digit());
     let is_pin = || name.eq_ignore_ascii_case("pin") && !mark.quoted && numbered();
+    // `Kind::Token => x`, but `Config::TOKEN = "x"`
+    let assigns = || run.text[..mark.end].ends_with('=') && !mark.compares;
     mark.quoted && mark.colon && is_operand(run)
-        || is_documented(run)
-        || is_resource(run)
+        || (is_documented(run) || is_resource(run)) && !assigns()
         || is_type(run)
         || is_working_directory(name, &run.text[mark.end..])
         || is_pin()
@@ -235,7 +236,7 @@ impl Pair<'_> {
     fn is_innocent(&self, value: &str) -> bool {
         let (run, name) = (self.run, &*self.name);
         let quoted = is_quoted(run.text, self.start);
-        let sure = run.is_sure(name);
+        let sure = run.is_sure(name) || is_login(run);
         // `password: &str = "x"`
         let literal = |typed: Range<usize>| {
             let quoted = run.text[typed.end..].starts_with(['"', '\'']);
@@ -339,7 +340,11 @@ impl Pair<'_> {
         match self.strong {
             true if name == "PASS" => is_random(first),
             true if name.eq_ignore_ascii_case("pass") => {
-                is_random(first) || is_mixed(first) || !self.bare || is_indented(run)
+                is_random(first)
+                    || is_mixed(first)
+                    || !self.bare
+                    || is_indented(run)
+                    || is_login(run)
             }
             true => !(is_small_number(value) && place && !holds_password(name)),
             false if follows_kind(run) => true,
@@ -363,6 +368,20 @@ fn is_operand(run: Run<'_>) -> bool {
 fn is_documented(run: Run<'_>) -> bool {
     let before = run.behind(16).strip_suffix(' ');
     before.is_some_and(|before| ends_with_one_of(before, ":param :type @param \\param"))
+}
+
+/// Returns whether the run is `pass` beside the name of a user, a host or a service.
+fn is_login(run: Run<'_>) -> bool {
+    const BESIDE: &str = "user username login email host hostname server port smtp imap mail db database mysql \
+        postgres redis ftp sftp proxy";
+    let word = after_last(run.word(), |c| c == '_' || c == '.');
+    let names = |near: &str| {
+        let mut runs = near.split(|c: char| !c.is_ascii_alphanumeric());
+        runs.any(|name| is_one_of(name, BESIDE))
+    };
+    let before = run.behind(128).rsplit("\n\n").next().unwrap_or_default();
+    let after = run.ahead(128).split("\n\n").next().unwrap_or_default();
+    word.eq_ignore_ascii_case("pass") && (names(before) || names(after))
 }
 
 /// Returns whether a sentence begins with a word: four words at least, of which prose has one.

@@ -20,7 +20,7 @@ const TOKENS: &str = "token key apikey jwt credential credentials cookie api-key
     zugangsdaten clé clave chiave";
 
 /// Words between the name and the value.
-const LINKS: &str = "is has been was are to as be now set value with currently still ist lautet est es é api changed \
+const LINKS: &str = "is s has been was are to as be now set value with currently still ist lautet est es é api changed \
     updated reset rotated";
 
 /// Words before the owner or place of the secret: `password for ada on web1 is x`.
@@ -63,6 +63,8 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let noun = match run.after().as_bytes() {
         [b' ' | b'\t' | b'\n' | b',' | b'*', ..]
         | [b'"' | b'\'' | b'`' | b':', b' ' | b'\n', ..] => Noun::of(word),
+        // `my password's x`
+        _ if is_possessive(run.after()) => Noun::of(word),
         [b':', ..] => return pgpass(run),
         _ => None,
     };
@@ -73,6 +75,13 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
             .or_else(|| pointed_at(run, noun))
     };
     noun.and_then(say).or_else(|| labelled(run))
+}
+
+/// Returns whether a word before this text owns what follows: `'s x`.
+fn is_possessive(after: &str) -> bool {
+    let rest = after.strip_prefix(['\'', '\u{2019}']);
+    let rest = rest.and_then(|rest| rest.strip_prefix(['s', 'S']));
+    rest.is_some_and(|rest| rest.starts_with([' ', '\t']))
 }
 
 /// The word that follows the name, or the words that link it with the name: `password for ada is
@@ -106,7 +115,7 @@ fn sentence(run: Run<'_>, noun: Noun) -> Option<Range<usize>> {
 
 /// Where the next word of a sentence begins, behind marks and blanks.
 fn word_start(text: &str, at: usize) -> usize {
-    let mut at = skip_blanks(text, skip(text, at, |c| "\"'`:,(*".contains(c)));
+    let mut at = skip_blanks(text, skip(text, at, |c| "\"'\u{2019}`:,(*".contains(c)));
     if text[at..].starts_with(": ") {
         at = skip_blanks(text, at + 1);
     }

@@ -49,7 +49,7 @@ pub(super) fn of(value: &str) -> Shape {
     }
     let among = value.contains(['(', '_', ' ', '.', ':', '*']);
     let called = rest.find('(').unwrap_or(0);
-    let path = is_made_of(&rest[..called], "_.:!<>&*?");
+    let path = is_made_of(&rest[..called], "_.:!<>&*?") && !pieces(&rest[..called]).any(alternates);
     let parts = if path { &rest[called..] } else { &rest };
     if !pieces(parts).all(|piece| is_plain(piece, among)) {
         return Shape::Secret;
@@ -279,7 +279,8 @@ fn is_schema(value: &str) -> bool {
         let (name, kind) = line.split_once(':')?;
         Some((trimmed(name), trimmed(kind)))
     });
-    value.contains(['\n', '{']) && describes(members)
+    let (head, _) = value.split_at(value.find(['\n', '{']).unwrap_or(0));
+    value.contains(['\n', '{']) && !is_mixed(head) && describes(members)
 }
 
 /// Returns whether the members of a mapping, of which each has a name and a text, say what a value

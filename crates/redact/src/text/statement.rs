@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::{
     Run,
     bytes::*,
+    command::words,
     look::*,
     quote::Quote,
     shape::{self, Shape},
@@ -71,26 +72,26 @@ fn password(run: Run<'_>) -> Option<Range<usize>> {
     quoted.then(|| value::secret(run.text, start, is_set))?
 }
 
-/// `requirepass x`, `sentinel auth-pass name x`, and the value of a line of cookies.txt.
+/// `requirepass x`, `sentinel auth-pass name x`, `rclone obscure x`, and the value of a line of cookies.txt.
 pub(super) fn directive(run: Run<'_>) -> Option<Range<usize>> {
     let after = run.after();
     if after.starts_with("\tTRUE\t") || after.starts_with("\tFALSE\t") {
         return cookie(run);
     }
+    let rclone = || run.line_before(64).to_ascii_lowercase().contains("rclone");
     let names = match run.word() {
-        "requirepass" | "masterauth" | "bindpw" | "rootpw" => 0,
-        "auth-pass" => 1,
+        word if is_one_of(word, "requirepass masterauth bindpw rootpw") => 0,
+        word if word.eq_ignore_ascii_case("obscure") && rclone() => 0,
+        word if word.eq_ignore_ascii_case("auth-pass") => 1,
         _ => return None,
     };
-    let line = until(run.ahead(NEAR), "\n").strip_prefix(' ')?;
-    let value = line.split(' ').nth(names)?;
-    let end = line.len()
-        - line
-            .splitn(names + 2, ' ')
-            .nth(names + 1)
-            .map_or(0, |rest| rest.len() + 1);
-    let start = run.end + 1 + end - value.len();
-    value::secret(run.text, start, |shown| is_set(shown) && !is_prose(shown))
+    let line = until(run.ahead(NEAR), "\n");
+    let (start, _) = words(line)
+        .nth(names)
+        .filter(|_| line.starts_with(char::is_whitespace))?;
+    value::secret(run.text, run.end + start, |shown| {
+        is_set(shown) && !is_prose(shown) && shown.contains(char::is_alphanumeric)
+    })
 }
 
 /// `example.com TRUE / FALSE 0 name x`, with tabs between them.

@@ -5,6 +5,7 @@
 //! would find hundreds.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
+mod attacks;
 mod corpus;
 mod forms;
 mod headers;

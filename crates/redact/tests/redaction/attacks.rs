@@ -1,0 +1,178 @@
+//! Texts by which readers of the rules got a secret out, and frames of any text around one.
+
+use proptest::{
+    prelude::*,
+    test_runner::{Config, RngSeed},
+};
+use serde::de::IgnoredAny;
+use toolcall_redact::{Rule, Rules, Tail, redact_text};
+
+use crate::{forms::secrets, none_of};
+
+/// A text with `§` around its secret. All else stays.
+#[rustfmt::skip]
+const HIDDEN: &[&str] = &[
+    // By the place in a line of a command or of settings, in any case and with any blanks
+    "localhost:5432:é:u:§p§",
+    "curl -u §ada:x9§ http://h", "curl\t-u\t§ada:x9§ http://h", "curl -su\t§ada:x9§",
+    "net use * \\\\srv\\share §x9§", "NET USE\tZ: \\\\srv\\share §swordfish§ /user:ada", "net use Z: \"\\\\srv\\my share\" §hunter2§",
+    "net use Z: \\\\srv\\share /user:ada \"§two words§\"", "net use Z: \\\\srv\\share §p*s:1\\x§ /user:ada",
+    "CONFIG SET requirepass §x9§", "REQUIREPASS  §swordfish§", "requirepass\t\"§two words§\"\nport 1", "masterauth\t§geheim§\r\nport 1",
+    "sentinel auth-pass  mymaster\t§swordfish§", "SENTINEL AUTH-PASS m §geheim§", "requirepass = §hunter2§",
+    "echo  -n §x9§ | docker login", "echo  -n §geheim§ | docker login", "echo §hunter2§ | docker login", "echo\t-n -e §swordfish§|docker login --password-stdin",
+    "printf  '%s'  §swordfish§ | docker login --password-stdin", "echo  §-neighbour§ | chpasswd", "ECHO §swordfish§ | sudo -S id",
+    "/bin/echo -- §hunter2§ | sudo -S id", "echo -E §é§ | sudo -S id", "sentinel auth-pass \"my master\" §hunter2§", "bindpw  §{SSHA}Zq7hX2vT9kLw4bRnZq7hX2vT§",
+    "htpasswd\t-b\tf\tada\t§swordfish§", "htpasswd  -nb  ada  \"§two words§\"",
+    "rclone obscure §swordfish§", "rclone  obscure\t'§two words§'", "$ RCLONE -v obscure §é§",
+    // Quoted words without digits
+    "password is \"§swordfish§\"", "the password is '§correct horse§'", "password: \"§swordfish§\"", "password = §Some(\"swordfish\")§",
+    "conf.set(\"password\",\"§x§\",true)", "conf.set( 'PASSWORD' ,\t'§swordfish§', 1)", "conf.put(\"db.password\",\n  \"§swordfish§\",\n  1)",
+    // `pass` of a login
+    "smtp:\n  host: h\n  pass: §swordfish§\n", "smtp:\r\n  pass: §swordfish§\r\n", "db:\n  pass: \"§swordfish§\"\n  user: ada\n",
+    "[smtp]\nuser = ada\npass = §swordfish§\n", "smtp: {host: h, pass: §swordfish§}",
+    // Possessives
+    "my password's §hunter2§", "MY PASSWORD'S §HUNTER2§!", "ada's password\u{2019}s §Sommer!2024§, ok", "the token's §abc123def456§",
+    // Members of classes and modules
+    "Config::PASSWORD = \"§hunter2§\"", "$Foo::password = '§swordfish§';", "self::DB_PASSWORD='§swordfish§';",
+    "type password=§hunter2§", ":param password=§hunter2§", "arn:aws:iam::1:role/x-password=§hunter2§",
+    // Calls and schemas that begin with a secret
+    "password=§Zq57hX48vTkL('a')§", "password = §Zq36hX65vTkL{\"type\": \"string\"}§", "password=§a8Kx2pQ7z.b(c)§",
+];
+
+/// Texts of like forms without a secret.
+#[rustfmt::skip]
+const SHOWN: &[&str] = &[
+    "net use Z: \\\\srv\\share * /user:ada", "net use of water", "net use", "net use Z: /delete", "requirepass", "requirepass is not set", "requirepass \"\"",
+    "rclone obscure - < f", "rclone obscure\nnext line", "an obscure reference", "echo hello | docker login", "echo -n | docker login --password-stdin",
+    "echo \"$TOKEN\" | docker login --password-stdin", "htpasswd -b f", "my password's expired", "the password's length is 8", "the token's sha256 digest",
+    "the key's name is id2", "Kind::Token => next()", "TokenKind::Secret: 4", "type AuthToken = string", "arn:aws:secretsmanager:eu:1:secret:prod/db",
+    "tests:\n  pass: first\n  fail: second\n", "shader:\n  pass: shadow\n", "password = hash(input)", "password = Sha256::new(input)", "token = Sha512Trunc256(input)",
+    "password: {\"type\": \"string\"}", ":param password: The password", "password: required",
+];
+
+#[test]
+fn each_secret_is_hidden_and_all_around_it_stays() {
+    let mut failed = Vec::new();
+    for text in HIDDEN {
+        let parts: Vec<_> = text.split('§').collect();
+        let expected = format!("{}[REDACTED]{}", parts[0], parts[2]);
+        let shown = redact_text(&parts.concat()).into_owned();
+        failed.extend((shown != expected).then(|| format!("{text}: {shown}")));
+    }
+    none_of("forms", &failed);
+}
+
+#[test]
+fn texts_of_like_forms_stay() {
+    let changed = SHOWN.iter().filter(|text| redact_text(text) != **text);
+    none_of(
+        "texts",
+        &changed
+            .map(|text| redact_text(text).into_owned())
+            .collect::<Vec<_>>(),
+    );
+}
+
+/// A value may end with a further name: the text behind it is that name's value.
+#[test]
+fn a_name_at_the_end_of_a_value_has_a_value_of_its_own() {
+    for text in [
+        "password: password: hunter2",
+        "token=xpassword : hunter2",
+        "Bearer abc123-password = \"hunter2\"",
+    ] {
+        let shown = redact_text(text);
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}
+
+#[test]
+fn own_rows_do_not_take_the_flags_of_a_command() {
+    let own = Rule::behind("acme", "curl --acme ", Tail::Any, 4).with_example("curl --acme abcd1");
+    let rules = Rules::new().with_rule(own).unwrap();
+    let shown = rules.redact_text("curl --acme abcd1 -u ada:x9 h; curl -u ada:x9 h");
+    assert_eq!(
+        shown,
+        "curl --acme [REDACTED] -u [REDACTED] h; curl -u [REDACTED] h"
+    );
+}
+
+/// H-7: a string takes the place of a number.
+#[test]
+fn json_with_a_registered_number_stays_json() {
+    let rules = Rules::new().with_secrets(["12345678", "marmalade7x"]);
+    for text in [
+        r#"{"pin": 12345678}"#,
+        r#" {"n": [1.50, -12345678.5e1, 12345678], "s": "a 12345678"}"#,
+        r#"{"s": "say \"12345678\", marmalade7x", "n":12345678}"#,
+        "{\"pin\":12345678}\n{\"é\":[12345678,{\"a\":12345678}]}\n",
+        r#"{"12345678":12345678}"#,
+    ] {
+        for shown in [rules.without_secrets(text), rules.redact_text(text)] {
+            let mut values = serde_json::Deserializer::from_str(&shown).into_iter::<IgnoredAny>();
+            assert!(values.all(|value| value.is_ok()), "{shown}");
+            assert!(
+                !shown.contains("12345678") && !shown.contains("marmalade"),
+                "{shown}"
+            );
+        }
+    }
+    for (text, shown) in [
+        ("{pin: 12345678}", "{pin: [REDACTED]}"),
+        ("[12345678, oops", "[[REDACTED], oops"),
+    ] {
+        assert_eq!(rules.without_secrets(text), shown);
+    }
+}
+
+/// Characters of several bytes, and marks that begin or end something, at any place of any form.
+#[test]
+fn no_character_within_a_form_makes_it_panic() {
+    const MARKS: &[char] = &['é', '😀', '\u{200b}', '\u{a0}', '\\', '"', '\'', '(', '\r'];
+    let texts = secrets().into_iter().map(|form| match form.input {
+        serde_json::Value::String(text) => text,
+        json => json.to_string(),
+    });
+    let own = HIDDEN.iter().map(|text| text.replace('§', ""));
+    for (nth, text) in texts.chain(own).enumerate() {
+        // Each form has other places and marks.
+        for (place, (at, _)) in text.char_indices().enumerate().skip(nth % 7).step_by(7) {
+            let mark = MARKS[(nth + place) % MARKS.len()];
+            let _ = redact_text(&format!("{}{mark}{}", &text[..at], &text[at..]));
+        }
+    }
+}
+
+/// Any characters, and parts of texts that rules look for.
+fn frame() -> impl Strategy<Value = String> {
+    #[rustfmt::skip]
+    let parts = prop::sample::select(vec![
+        "password", "token: x", "Bearer ", "://", "a:b@", "\"", "'", "\\", "\\\"", "(", ")", "[", "]", "{", "}", "é", "😀", "\u{200b}", "\u{a0}",
+        "\r\n", "\n", "\t", " ", "curl -u ", "net use \\\\h\\s ", "echo -n ", " | docker login", "requirepass ", "{\"a\": \"", "\": 1}", "'s ",
+        "Config::", "let x", "user,password\n", "| Token |\n|--|\n", "-----END", "%3D", "&quot;", "=", ":", "data:image/png;base64,iVBORw0KGgo",
+    ]);
+    let part = prop_oneof![2 => parts.prop_map(str::to_owned), 1 => any::<char>().prop_map(String::from), 1 => "\\PC{0,12}"];
+    proptest::collection::vec(part, 0..8).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 2_000, failure_persistence: None, rng_seed: RngSeed::Fixed(49), ..Config::default() })]
+
+    #[test]
+    fn no_text_panics_and_a_registered_secret_never_shows(before in frame(), secret in "[A-Za-z0-9é]{8,20}", after in frame()) {
+        let rules = Rules::new().with_secrets([&*secret]);
+        let text = format!("{before}{secret}{after}");
+        let shown = rules.redact_text(&text);
+        prop_assert!(!shown.contains(&secret), "{:?}: {}", text, shown);
+        let shown = rules.text(&text, 100).to_string();
+        prop_assert!(!shown.contains(&secret), "{:?}: {}", text, shown);
+    }
+
+    #[test]
+    fn a_secret_behind_its_name_never_shows(before in frame(), number in 10_u32..99, after in frame()) {
+        let secret = format!("Zq{number}hX{number}vTkL");
+        let text = format!("{before}\npassword={secret} {after}");
+        let shown = redact_text(&text);
+        prop_assert!(!shown.contains(&secret), "{:?}: {}", text, shown);
+    }
+}
