@@ -195,7 +195,11 @@ impl Known {
         // A later change of this process replaces what it has told itself, and a reset by hand
         // whatever it ended.
         let replaces = own_hand && own.hand.is_none() || self.own_state && theirs.origin == me;
-        let is_own = self.own_state || theirs.version == own.version;
+        // Only a person ends a cooldown early. A version without it is from a process that did not
+        // know it.
+        let is_gate = matches!(own.state, State::Cooling | State::Limited);
+        let is_lacking = is_gate && theirs.holds(now).is_none() && theirs.changes <= own.changes;
+        let is_own = self.own_state || theirs.version == own.version || is_lacking;
         let holds = is_own && own.holds(now).is_some();
         let own_state = replaces || holds && own.outlasts(&theirs, now);
         let mut register = theirs;
@@ -480,7 +484,10 @@ impl Registers {
         let hand = (!keeps_hand && !is_same_hand).then_some(theirs.hand);
         // A reset ends what is here, and what holds comes after it.
         let is_news = hand.is_some() || !keeps_state && !is_same_state;
-        let state = merged.register.holds(now).filter(|_| is_news);
+        // An opening that a later version lacks has ended.
+        let had_opening = own.state == State::Open && own.holds(now).is_some();
+        let ended = had_opening.then_some((State::Closed, Duration::ZERO));
+        let state = merged.register.holds(now).or(ended).filter(|_| is_news);
         match (hand, state) {
             (None, None) => Heard::Nothing,
             (hand, state) => Heard::Adopt(hand, state),
@@ -611,6 +618,41 @@ mod tests {
             heard,
             Heard::Adopt(Some(None), Some((State::Open, secs(30))))
         );
+    }
+
+    /// C8: after the store was lost, a process had told of an opening that a process with a later
+    /// version did not know.
+    #[test]
+    fn an_opening_that_a_later_version_lacks_ends() {
+        let mut registers = Registers::new(7);
+        registers.say("k", RESET, NOW);
+        registers.say("k", state(State::Open), NOW);
+        let told = written(&mut registers, NOW);
+        assert_eq!(registers.hear(&told, false, NOW), Heard::Told);
+        let later = record("k", 2, "2 closed 8 604800000 1 reset 0", 604_756);
+        let heard = registers.hear(&later, false, NOW);
+        let closed = (State::Closed, Duration::ZERO);
+        assert_eq!(heard, Heard::Adopt(None, Some(closed)));
+        assert!(!registers.has_news());
+    }
+
+    /// C8: a cooldown is told once more, unless a person has ended it.
+    #[test]
+    fn a_cooldown_that_a_later_version_lacks_holds() {
+        for (changes, is_told) in [(1, true), (2, false)] {
+            let mut registers = Registers::new(7);
+            registers.say("k", RESET, NOW);
+            registers.say("k", state(State::Limited), NOW);
+            let told = written(&mut registers, NOW);
+            assert_eq!(registers.hear(&told, true, NOW), Heard::Told);
+            let later = format!("2 closed 8 604800000 {changes} reset 0");
+            let heard = registers.hear(&record("k", 2, &later, 604_756), true, NOW);
+            let expected = match is_told {
+                true => Heard::Nothing,
+                false => Heard::Adopt(Some(None), None),
+            };
+            assert_eq!((heard, registers.has_news()), (expected, is_told));
+        }
     }
 
     /// C8: what comes in is bounded, and dropped where it is no register.
