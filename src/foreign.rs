@@ -1,7 +1,7 @@
-//! The core's questions about types of other crates. Each edge that is compiled in answers for its
-//! own: this is the one list of them.
+//! The core's questions about types of other crates: the bridges that are compiled in, and what
+//! tool services make known.
 
-use std::{any::Any, error::Error as StdError, hash::Hasher};
+use std::{any::Any, hash::Hasher, iter, sync::OnceLock};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -9,89 +9,86 @@ use tracing::Span;
 
 use crate::{
     answer::{Answer, json_bytes},
-    call::ToolCall,
-    error::ToolError,
+    error::KnownErrors,
     text::limited::{self, LEVELS},
 };
 
-/// Defines questions to each edge that is compiled in. The first one that knows the answer has it.
-macro_rules! ask {
-    ($($(#[$doc:meta])* $name:ident($arg:ty) -> $out:ty, $how:ident: [$($known:tt)*];)*) => {$(
-        $(#[$doc])*
-        pub(crate) fn $name(arg: $arg) -> $out {
-            const KNOWN: &[fn($arg) -> $out] = &[$($known)*];
-            KNOWN.iter().$how(|known| known(arg))
+/// The bridges that recognise errors of other crates.
+pub(crate) const BRIDGES: &[&dyn KnownErrors] = &[
+    #[cfg(feature = "tower")]
+    &crate::edge::tower::Errors,
+    #[cfg(feature = "hyper")]
+    &crate::edge::hyper::Errors,
+    #[cfg(any(feature = "hyper", feature = "tonic"))]
+    &crate::edge::h2::Errors,
+    #[cfg(feature = "http-client")]
+    &crate::edge::reqwest::Errors,
+    #[cfg(feature = "tonic")]
+    &crate::edge::grpc_status::Errors,
+];
+
+/// How many values a [`Chain`] has at most.
+const MAX_KNOWN: usize = 64;
+
+/// A list that only grows. Reading it takes no lock.
+pub(crate) struct Chain<T>(OnceLock<Box<(T, Self)>>);
+
+impl<T: Copy> Chain<T> {
+    pub(crate) const fn new() -> Self {
+        Self(OnceLock::new())
+    }
+
+    /// Adds a value, unless there is one that `is_same`. `false`: the list is full.
+    pub(crate) fn add(&self, value: T, is_same: impl Fn(T) -> bool) -> bool {
+        let mut end = self;
+        for _ in 0..MAX_KNOWN {
+            let (found, rest) = &**end.0.get_or_init(|| Box::new((value, Self::new())));
+            if is_same(*found) {
+                return true;
+            }
+            end = rest;
         }
-    )*};
+        false
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = T> + '_ {
+        let links = iter::successors(self.0.get(), |link| link.1.0.get());
+        links.map(|link| link.0)
+    }
 }
 
-ask! {
-    /// Recognises an error as a leaf that is a transport met it on its own wire; `None` if no edge
-    /// knows its type.
-    cause(&(dyn StdError + 'static)) -> Option<ToolError>, find_map: [
-        #[cfg(feature = "tower")]
-        crate::edge::tower::cause,
-        #[cfg(feature = "hyper")]
-        crate::edge::hyper::cause,
-        #[cfg(any(feature = "hyper", feature = "tonic"))]
-        crate::edge::h2::cause,
-        #[cfg(feature = "http-client")]
-        crate::edge::reqwest::cause,
-        #[cfg(feature = "mcp")]
-        crate::edge::mcp::on_wire,
-        #[cfg(feature = "tonic")]
-        crate::edge::grpc_status::on_wire,
-    ];
-    /// Returns whether an error wraps another and adds nothing.
-    is_transparent(&(dyn StdError + 'static)) -> bool, any: [
-        #[cfg(feature = "tower")]
-        crate::edge::tower::is_transparent,
-        #[cfg(feature = "tonic")]
-        crate::edge::grpc_status::is_transparent,
-    ];
-    /// Returns the text of an error whose own is not for people.
-    shown(&(dyn StdError + 'static)) -> Option<String>, find_map: [
-        #[cfg(feature = "mcp")]
-        crate::edge::mcp::shown,
-        #[cfg(feature = "tonic")]
-        crate::edge::grpc_status::shown,
-    ];
-    /// Returns whether a layer of another crate refused the call.
-    is_refusal(&(dyn StdError + 'static)) -> bool, any: [
-        #[cfg(feature = "tower")]
-        crate::edge::tower::is_refusal,
-    ];
-    /// Returns whether a layer of another crate exports the span. The span is new, and was not
-    /// entered yet.
-    is_exported(&Span) -> bool, any: [
-        #[cfg(feature = "otel")]
-        crate::edge::otel::is_exported,
-    ];
-    /// Returns whether the sampler of another crate drops a span.
-    is_sampled_out(&Span) -> bool, any: [
-        #[cfg(feature = "otel")]
-        crate::edge::otel::is_sampled_out,
-    ];
-    /// Returns the token of the one for whom a call is made.
-    subject(&ToolCall) -> Option<&str>, find_map: [
-        |call| call.subject_token().map(crate::call::Secret::expose),
-    ];
-    /// Returns whether an answer only asks for input: the call is made again with it.
-    asks(&dyn Any) -> bool, any: [
-        #[cfg(feature = "mcp")]
-        crate::edge::mcp::asks,
-    ];
+/// Returns whether a layer of another crate exports the span. The span is new, and was not entered
+/// yet.
+pub(crate) fn is_exported(span: &Span) -> bool {
+    #[cfg(feature = "otel")]
+    return crate::edge::otel::is_exported(span);
+    #[cfg(not(feature = "otel"))]
+    {
+        let _ = span;
+        false
+    }
 }
 
-/// A text that was made of an error, without the address in it: that may be a secret as a whole.
-pub(crate) fn without_address(text: String, error: &(dyn StdError + 'static)) -> String {
-    const KNOWN: &[fn(String, &(dyn StdError + 'static)) -> String] = &[
-        #[cfg(feature = "http-client")]
-        crate::edge::reqwest::without_address,
-        #[cfg(feature = "mcp-http")]
-        crate::edge::mcp::without_address,
-    ];
-    KNOWN.iter().fold(text, |text, known| known(text, error))
+/// Returns whether the sampler of another crate drops a span.
+pub(crate) fn is_sampled_out(span: &Span) -> bool {
+    #[cfg(feature = "otel")]
+    return crate::edge::otel::is_sampled_out(span);
+    #[cfg(not(feature = "otel"))]
+    {
+        let _ = span;
+        false
+    }
+}
+
+/// Returns whether an answer only asks for input: the call is made again with it.
+pub(crate) fn asks(answer: &dyn Any) -> bool {
+    #[cfg(feature = "mcp")]
+    return crate::edge::mcp::asks(answer);
+    #[cfg(not(feature = "mcp"))]
+    {
+        let _ = answer;
+        false
+    }
 }
 
 /// An answer of a known type, as it is kept.

@@ -60,8 +60,7 @@ use std::{any::Any, sync::Arc};
 use tower_layer::Layer;
 
 use crate::{
-    error::{BoxError, ToolError},
-    foreign,
+    error::{self, BoxError, ToolError},
     kit::converted::{Convert, Converted, Converting},
 };
 
@@ -112,7 +111,7 @@ impl<E: Into<ToolError> + 'static> Convert<E> for NormalizeLayer {
     /// Returns the error; as a refusal, if it is that of a layer below.
     fn convert(&self, error: E) -> ToolError {
         let boxed = (&error as &dyn Any).downcast_ref::<BoxError>();
-        let refused = boxed.is_some_and(|error| foreign::is_refusal(&**error));
+        let refused = boxed.is_some_and(|error| error::is_refusal(&**error));
         let error = match refused {
             true => error.into().into_own_refusal(),
             false => error.into(),

@@ -3,18 +3,22 @@
 use std::error::Error as StdError;
 
 use crate::error::{
-    ToolError,
+    KnownErrors, ToolError,
     recognise::{LATE, LOST, NOT_SENT, judged},
 };
 
-pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
-    if let Some(client) = error.downcast_ref::<hyper_util::client::legacy::Error>() {
-        return client.is_connect().then(|| judged(NOT_SENT));
+pub(crate) struct Errors;
+
+impl KnownErrors for Errors {
+    fn cause(&self, error: &(dyn StdError + 'static)) -> Option<ToolError> {
+        if let Some(client) = error.downcast_ref::<hyper_util::client::legacy::Error>() {
+            return client.is_connect().then(|| judged(NOT_SENT));
+        }
+        let error = error.downcast_ref::<hyper::Error>()?;
+        if error.is_timeout() {
+            return Some(judged(LATE));
+        }
+        let lost = error.is_canceled() || error.is_closed() || error.is_incomplete_message();
+        lost.then(|| judged(LOST))
     }
-    let error = error.downcast_ref::<hyper::Error>()?;
-    if error.is_timeout() {
-        return Some(judged(LATE));
-    }
-    let lost = error.is_canceled() || error.is_closed() || error.is_incomplete_message();
-    lost.then(|| judged(LOST))
 }

@@ -2,11 +2,25 @@
 
 use std::error::Error as StdError;
 
+#[cfg(feature = "http-client")]
+use crate::error::KnownErrors;
 use crate::error::{ErrorKind, Execution, ToolError, recognise::text_of};
 
 #[cfg(feature = "http-client")]
-pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
-    error.downcast_ref().map(from_request)
+pub(crate) struct Errors;
+
+#[cfg(feature = "http-client")]
+impl KnownErrors for Errors {
+    fn cause(&self, error: &(dyn StdError + 'static)) -> Option<ToolError> {
+        error.downcast_ref().map(from_request)
+    }
+
+    fn without_address(&self, text: String, error: &(dyn StdError + 'static)) -> String {
+        match error.downcast_ref() {
+            Some(error) => without_url(text, error),
+            None => text,
+        }
+    }
 }
 
 pub(super) fn from_request(error: &reqwest::Error) -> ToolError {
@@ -37,14 +51,6 @@ pub(super) fn lacks_tls(error: &reqwest::Error) -> bool {
         link = error.source();
     }
     false
-}
-
-#[cfg(feature = "http-client")]
-pub(crate) fn without_address(text: String, error: &(dyn StdError + 'static)) -> String {
-    match error.downcast_ref() {
-        Some(error) => without_url(text, error),
-        None => text,
-    }
 }
 
 /// A text that was made of `error`, with the server's name instead of the address, which may be a

@@ -13,7 +13,7 @@ use tower::{
 use crate::{
     call::{Claim, ToolCall},
     error::{
-        ErrorKind, Execution, ToolError,
+        ErrorKind, Execution, KnownErrors, ToolError,
         recognise::{LATE, LOST, judged},
     },
     kit::attempts,
@@ -21,28 +21,32 @@ use crate::{
     retry::RetryPolicy,
 };
 
-pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
-    if error.is::<Elapsed>() {
-        return Some(judged(LATE));
-    }
-    // Which limiter it was, only the layer directly above it knows: see `is_refusal`.
-    if error.is::<Overloaded>() {
-        return Some(judged((ErrorKind::Overloaded, Execution::Unknown)));
-    }
-    // The worker is gone for good: whether it had taken this call is unknown.
-    error.is::<Closed>().then(|| judged(LOST))
-}
+pub(crate) struct Errors;
 
-/// `Buffer`, which shares its service's error.
-pub(crate) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
-    error.is::<ServiceError>()
-}
+impl KnownErrors for Errors {
+    fn cause(&self, error: &(dyn StdError + 'static)) -> Option<ToolError> {
+        if error.is::<Elapsed>() {
+            return Some(judged(LATE));
+        }
+        // Which limiter it was, only the layer directly above it knows: see `is_refusal`.
+        if error.is::<Overloaded>() {
+            return Some(judged((ErrorKind::Overloaded, Execution::Unknown)));
+        }
+        // The worker is gone for good: whether it had taken this call is unknown.
+        error.is::<Closed>().then(|| judged(LOST))
+    }
 
-/// Returns whether the load shedder refused the call, directly or behind a `Buffer`.
-pub(crate) fn is_refusal(error: &(dyn StdError + 'static)) -> bool {
-    let behind = error.downcast_ref::<ServiceError>();
-    let below = behind.and_then(StdError::source);
-    error.is::<Overloaded>() || below.is_some_and(|e| e.is::<Overloaded>())
+    /// `Buffer`, which shares its service's error.
+    fn is_transparent(&self, error: &(dyn StdError + 'static)) -> bool {
+        error.is::<ServiceError>()
+    }
+
+    /// Returns whether the load shedder refused the call, directly or behind a `Buffer`.
+    fn is_refusal(&self, error: &(dyn StdError + 'static)) -> bool {
+        let behind = error.downcast_ref::<ServiceError>();
+        let below = behind.and_then(StdError::source);
+        error.is::<Overloaded>() || below.is_some_and(|e| e.is::<Overloaded>())
+    }
 }
 
 /// On a call that a policy in tower's layer sends again: its further attempts are that call's.

@@ -12,7 +12,6 @@ use super::{BoxError, ErrorKind, Evidence, Execution, Outage, TimeoutLimit, Word
 use crate::{
     call::{CallInfo, JobRef},
     event::{RetryRefusal, transition::OpenCause},
-    foreign,
     redact::Rules,
 };
 
@@ -105,7 +104,7 @@ impl Inner {
 
     /// Returns whether a load shedder of another crate refused the call, and no layer says so.
     pub(super) fn is_shed(&self) -> bool {
-        self.evidence == Evidence::Inferred && self.source().is_some_and(|e| foreign::is_refusal(e))
+        self.evidence == Evidence::Inferred && self.source().is_some_and(|e| super::is_refusal(e))
     }
 
     /// The details, not redacted.

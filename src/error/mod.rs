@@ -5,10 +5,10 @@
 //! [`ToolError`], [`BoxError`] and, with the feature `anyhow`, `anyhow::Error` convert as well.
 //!
 //! The conversion walks the source chain and looks for our own error first, then for errors known
-//! by type (tower's, tokio's, [`std::io::Error`], those of the enabled features: hyper's, rmcp's,
-//! reqwest's, tonic's), and reads the text only as a last resort. An HTTP status of your own
-//! becomes an error by [`ToolError::from_status`]. An error that cannot be classified is
-//! [`ErrorKind::Failed`].
+//! by type (tower's, tokio's, [`std::io::Error`], those of the enabled features: hyper's, reqwest's,
+//! tonic's; those that a tool service's crate made known by [`recognise`](recognise())), and reads
+//! the text only as a last resort. An HTTP status of your own becomes an error by
+//! [`ToolError::from_status`]. An error that cannot be classified is [`ErrorKind::Failed`].
 //!
 //! An error of `serde_json` for a *value* that does not fit a type (`from_value`) is
 //! [`ErrorKind::InvalidInput`], because tools read their arguments so. An error of the standard
@@ -125,6 +125,7 @@ mod for_call;
 mod from_http;
 mod inner;
 mod kind;
+mod known;
 mod message;
 mod outage;
 pub(crate) mod recognise;
@@ -150,10 +151,12 @@ pub use self::{
     any::AnyError,
     code::{APPROVAL_FAILED, APPROVAL_MISSING, APPROVAL_UNANSWERED, QUOTA_IMPOSSIBLE},
     kind::{ErrorKind, Evidence, Execution},
+    known::{KnownErrors, recognise},
     outage::Outage,
 };
 pub(crate) use self::{
     inner::NORMALIZE,
+    known::is_refusal,
     message::{UNUSABLE, Words},
 };
 #[cfg(feature = "validate")]

@@ -9,9 +9,9 @@ use std::{
     sync::OnceLock,
 };
 
-use super::{BoxError, ErrorKind, Execution, Inner, Message, Source, ToolError, text};
+use super::{BoxError, ErrorKind, Execution, Inner, Message, Source, ToolError, known, text};
 use crate::{
-    foreign, hint,
+    hint,
     redact::Rules,
     text::{Bounded, with_buffer},
 };
@@ -113,7 +113,7 @@ fn ours_below(error: &(dyn StdError + 'static)) -> Option<ToolError> {
             let ours = ours.clone();
             return Some(if bare { ours } else { ours.edit(Inner::infer) });
         }
-        bare &= foreign::is_transparent(link);
+        bare &= known::is_transparent(link);
     }
     None
 }
@@ -165,7 +165,7 @@ fn describe(error: &(dyn StdError + 'static), text: &mut String) {
         }
         let start = text.len();
         let left = MAX_BYTES.saturating_sub(so_far);
-        match foreign::shown(link) {
+        match known::text(link) {
             Some(shown) => Bounded::append(text, left, &shown),
             None => Bounded::append(text, left, &link),
         }
@@ -173,13 +173,13 @@ fn describe(error: &(dyn StdError + 'static), text: &mut String) {
             text.truncate(so_far);
         }
     }
-    *text = links(error).fold(mem::take(text), foreign::without_address);
+    *text = links(error).fold(mem::take(text), known::without_address);
 }
 
 /// The first link that is known by its type, as a leaf that is a transport met it on its own wire.
 pub(crate) fn cause_by_type(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     let own = |link| from_runtime(link).map(judged);
-    links(error).find_map(|link| own(link).or_else(|| foreign::cause(link)))
+    links(error).find_map(|link| own(link).or_else(|| known::cause(link)))
 }
 
 pub(crate) type Verdict = (ErrorKind, Execution);

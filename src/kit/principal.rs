@@ -2,10 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{
-    call::{ToolCall, Whose},
-    foreign,
-};
+use crate::call::{ToolCall, Whose};
 
 /// The longest principal, in bytes: a subject's token has up to 16 KiB.
 pub(crate) const MAX_PRINCIPAL: usize = 20 * 1024;
@@ -41,7 +38,7 @@ impl Principal {
             false => "",
         };
         let (kind, id) = match call.whose()? {
-            Whose::Subject(_) => ("subject", foreign::subject(call)?),
+            Whose::Subject(_) => ("subject", call.subject_token()?.expose()),
             Whose::Agent(agent) => ("agent", agent),
             Whose::Session(session) => {
                 return Some(format!("{unverified}session:{session}").into());

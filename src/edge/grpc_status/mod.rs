@@ -125,7 +125,7 @@ use tonic_types::{ErrorDetails, ErrorInfo, RetryInfo, StatusExt as _, pb};
 use super::headers::{digits, the_only};
 use crate::{
     call::{ToolCall, Trust},
-    error::{ErrorKind, Execution, ToolError, recognise::cause_by_type},
+    error::{ErrorKind, Execution, KnownErrors, ToolError, recognise::cause_by_type},
     hint::{self, Hint},
 };
 
@@ -139,7 +139,7 @@ pub fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
 }
 
 /// Recognises an error that a tool service met on its own connection.
-pub(crate) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
+fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     if let Some(status) = error.downcast_ref::<Status>() {
         return Some(of_status(status, from_peer));
     }
@@ -160,9 +160,24 @@ impl From<Status> for ToolError {
     }
 }
 
-/// Returns the text of a status in a chain of errors: tonic's own shows a cause as Rust writes it.
-pub(crate) fn shown(error: &(dyn StdError + 'static)) -> Option<String> {
-    error.downcast_ref().map(text)
+pub(crate) struct Errors;
+
+impl KnownErrors for Errors {
+    fn cause(&self, error: &(dyn StdError + 'static)) -> Option<ToolError> {
+        on_wire(error)
+    }
+
+    /// A status that was made of our own error shares its verdict.
+    fn is_transparent(&self, error: &(dyn StdError + 'static)) -> bool {
+        let source = error.downcast_ref::<Status>().and_then(StdError::source);
+        source.is_some_and(|source| source.is::<ToolError>())
+    }
+
+    /// Returns the text of a status in a chain of errors: tonic's own shows a cause as Rust writes
+    /// it.
+    fn text(&self, error: &(dyn StdError + 'static)) -> Option<String> {
+        error.downcast_ref().map(text)
+    }
 }
 
 /// Returns the reason for which a peer with this crate refused arguments, which is for the model,
@@ -208,12 +223,6 @@ fn ours(status: &Status) -> Option<&ToolError> {
 
 /// Reads the error that a peer with this crate reports.
 type ReadInfo = fn(Code, &ErrorInfo, String) -> Option<ToolError>;
-
-/// A status that was made of our own error shares its verdict.
-pub(crate) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
-    let source = error.downcast_ref::<Status>().and_then(StdError::source);
-    source.is_some_and(|source| source.is::<ToolError>())
-}
 
 fn of_status(status: &Status, read: ReadInfo) -> ToolError {
     let message = text(status);

@@ -10,7 +10,7 @@ use rmcp::{
 use super::lines::TOO_LARGE;
 use crate::{
     call::CallInfo,
-    error::{ErrorKind, ToolError, recognise::cause_by_type},
+    error::{self, ErrorKind, KnownErrors, ToolError, recognise::cause_by_type},
     hint,
 };
 
@@ -55,7 +55,7 @@ pub fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
 }
 
 /// Recognises an error that a tool service met on its own connection.
-pub(crate) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
+fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     let known = error.downcast_ref().map(service);
     let known = known.or_else(|| error.downcast_ref().map(protocol));
     let known = known.or_else(|| connecting(error.downcast_ref()?));
@@ -64,8 +64,34 @@ pub(crate) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     known
 }
 
+/// Makes the errors of rmcp known to the conversion into a [`ToolError`], for the rest of the
+/// process.
+///
+/// [`McpService`](super::McpService) and [`McpReconnect`](super::McpReconnect) do so themselves.
+/// For tools that call an rmcp client on their own.
+pub fn register() {
+    error::recognise(&Errors);
+}
+
+struct Errors;
+
+impl KnownErrors for Errors {
+    fn cause(&self, error: &(dyn StdError + 'static)) -> Option<ToolError> {
+        on_wire(error)
+    }
+
+    fn text(&self, error: &(dyn StdError + 'static)) -> Option<String> {
+        shown(error)
+    }
+
+    #[cfg(feature = "mcp-http")]
+    fn without_address(&self, text: String, error: &(dyn StdError + 'static)) -> String {
+        super::http::without_address(text, error)
+    }
+}
+
 /// Returns the text of an error of rmcp whose own names types or shows values of them.
-pub(crate) fn shown(error: &(dyn StdError + 'static)) -> Option<String> {
+fn shown(error: &(dyn StdError + 'static)) -> Option<String> {
     use ClientInitializeError as Failed;
     let sent = error.downcast_ref().or(match error.downcast_ref() {
         Some(ServiceError::TransportSend(failed)) => Some(failed),
@@ -439,6 +465,7 @@ mod tests {
     /// E2: rmcp's errors are found in the source chain of others.
     #[test]
     fn rmcps_error_is_found_under_a_foreign_one() {
+        register();
         let error = anyhow::Error::from(ServiceError::Timeout {
             timeout: std::time::Duration::from_secs(1),
         })

@@ -97,7 +97,7 @@ pub(super) fn ask_to_wait(headers: &HeaderMap) -> bool {
 
 /// A text that was made of `error`, with the server's name instead of the address, which may be a
 /// secret as a whole.
-pub(crate) fn without_address(text: String, error: &(dyn StdError + 'static)) -> String {
+pub(super) fn without_address(text: String, error: &(dyn StdError + 'static)) -> String {
     match request_in(error) {
         Some(error) => without_url(text, error),
         None => text,

@@ -83,12 +83,11 @@ mod server;
 mod service;
 mod tools;
 
+pub(crate) use self::answer::{asks, hash_into, json_of, parse_into};
 #[cfg(feature = "mcp-server")]
 pub use self::gateway::{ERROR_META, GatewayHandler, ListTools, McpElicitation};
 #[cfg(feature = "mcp-server-http")]
 pub use self::gateway::{McpBodies, McpSessions};
-#[cfg(feature = "mcp-http")]
-pub(crate) use self::http::without_address;
 #[cfg(feature = "mcp-http")]
 pub use self::http_client::McpHttpClient;
 #[cfg(feature = "validate")]
@@ -97,7 +96,7 @@ pub use self::{
     answer::{McpJson, McpMaxBytes},
     catalog::Catalog,
     classify::{McpClassifier, McpHooks},
-    errors::recognise,
+    errors::{recognise, register},
     extras::{McpExtras, McpTask},
     lines::McpLines,
     progress::{McpNotifications, McpProgress},
@@ -105,8 +104,4 @@ pub use self::{
     server::McpServer,
     service::{IDEMPOTENCY_KEY_META, McpService, ResponseFuture},
     tools::McpTools,
-};
-pub(crate) use self::{
-    answer::{asks, hash_into, json_of, parse_into},
-    errors::{on_wire, shown},
 };

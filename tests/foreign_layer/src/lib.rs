@@ -1,13 +1,15 @@
-//! Layers and a leaf as another author writes them, against the public API of `tower-toolcall` alone.
+//! Layers and leaves as another author writes them, against the public API of `tower-toolcall` alone.
 
 mod again;
 mod index;
 mod pace;
 mod quota;
+mod shard;
 
 pub use self::{
     again::AgainLayer,
     index::{Index, Shard},
     pace::PaceLayer,
     quota::QuotaLayer,
+    shard::{ShardError, Shards},
 };

@@ -1,0 +1,119 @@
+//! Errors of other crates that tool services make known.
+
+use std::{any::Any, error::Error as StdError};
+
+use super::ToolError;
+use crate::foreign::{BRIDGES, Chain};
+
+/// The error types of another crate, as its tool service knows them.
+///
+/// A tool service's constructor makes them known by [`recognise`](recognise()). The conversion into
+/// a [`ToolError`] then recognises them wherever they are in a chain of errors. The methods are
+/// called for failed calls only, once for each link of the chain. They get errors of any type, and
+/// return their default for those that they do not know.
+///
+/// ```
+/// use std::{error::Error, fmt};
+/// use tower_toolcall::{
+///     BoxError, ErrorKind, Evidence, ToolError,
+///     error::{KnownErrors, recognise},
+/// };
+///
+/// /// The error of a database's client.
+/// #[derive(Debug)]
+/// struct Busy;
+/// # impl fmt::Display for Busy {
+/// #     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str("E42") }
+/// # }
+/// # impl Error for Busy {}
+///
+/// struct Database;
+///
+/// impl KnownErrors for Database {
+///     fn cause(&self, error: &(dyn Error + 'static)) -> Option<ToolError> {
+///         let is_busy = error.is::<Busy>();
+///         is_busy.then(|| ToolError::new(ErrorKind::Overloaded, "the database is busy"))
+///     }
+/// }
+///
+/// recognise(&Database); // in the constructor of the tool service
+/// let error = ToolError::from_box(Busy.into());
+/// assert_eq!(error.kind(), ErrorKind::Overloaded);
+/// // Out of a tool it proves nothing, as any other crate's error.
+/// assert_eq!(error.evidence(), Evidence::Inferred);
+/// ```
+pub trait KnownErrors: Any + Send + Sync {
+    /// Recognises an error as the tool service met it on its own connection. Default: `None`.
+    ///
+    /// The texts of the chain replace the message of the result. Evidence and execution count only
+    /// where a [transport](crate::transport) has met the error.
+    fn cause(&self, error: &(dyn StdError + 'static)) -> Option<ToolError> {
+        let _ = error;
+        None
+    }
+
+    /// Returns whether the error wraps another one and adds nothing, so that a [`ToolError`] below
+    /// it keeps what it proves. Default: `false`.
+    fn is_transparent(&self, error: &(dyn StdError + 'static)) -> bool {
+        let _ = error;
+        false
+    }
+
+    /// Returns the text of an error, if its `Display` is not for people. Default: `None`.
+    fn text(&self, error: &(dyn StdError + 'static)) -> Option<String> {
+        let _ = error;
+        None
+    }
+
+    /// Returns whether a layer of the other crate has refused the call, so that it was not sent.
+    /// Default: `false`.
+    ///
+    /// A [`NormalizeLayer`](crate::normalize::NormalizeLayer) makes such an error a
+    /// [refusal](crate::Evidence::Refusal).
+    fn is_refusal(&self, error: &(dyn StdError + 'static)) -> bool {
+        let _ = error;
+        false
+    }
+
+    /// Takes the address of the server, which may be a secret, out of a text that was made of the
+    /// error. Default: the text as it is.
+    fn without_address(&self, text: String, error: &(dyn StdError + 'static)) -> String {
+        let _ = error;
+        text
+    }
+}
+
+static REGISTERED: Chain<&dyn KnownErrors> = Chain::new();
+
+/// Makes the errors of another crate known, for the rest of the process. Returns whether they are
+/// known now: `false` if 64 other crates are.
+///
+/// For the constructors of tool services: a type that is known already changes nothing. Of several
+/// crates that recognise an error, the one that was made known first decides.
+pub fn recognise(errors: &'static dyn KnownErrors) -> bool {
+    REGISTERED.add(errors, |known| known.type_id() == errors.type_id())
+}
+
+fn known() -> impl Iterator<Item = &'static dyn KnownErrors> {
+    BRIDGES.iter().copied().chain(REGISTERED.iter())
+}
+
+pub(super) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
+    known().find_map(|known| known.cause(error))
+}
+
+pub(super) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
+    known().any(|known| known.is_transparent(error))
+}
+
+pub(super) fn text(error: &(dyn StdError + 'static)) -> Option<String> {
+    known().find_map(|known| known.text(error))
+}
+
+pub(crate) fn is_refusal(error: &(dyn StdError + 'static)) -> bool {
+    known().any(|known| known.is_refusal(error))
+}
+
+pub(super) fn without_address(text: String, error: &(dyn StdError + 'static)) -> String {
+    known().fold(text, |text, known| known.without_address(text, error))
+}
