@@ -1,11 +1,15 @@
 //! A tool's answer as the model reads it ([`ModelText`]), and as observers see it ([`Answer`]): its
 //! size, and a view of it to be redacted.
 
+mod known;
+
 use std::{any::Any, borrow::Cow, fmt, io, sync::Arc};
 
 use serde::Serialize;
 use serde_json::Value;
 
+pub(crate) use self::known::{Form, PARSED, Text, asks_for_input, form_of, hash_any};
+pub use self::known::{Kept, KnownAnswer, hash_json, recognise};
 use crate::text::{
     Grouped,
     limited::{self, LEVELS},

@@ -8,11 +8,11 @@ use tokio::time::Instant;
 
 use super::layer::{CacheLayer, Rules};
 use crate::{
+    answer::asks_for_input,
     call::{CallInfo, Observation, ReplaySafety, ToolCall},
     error::{ErrorKind, ToolError},
     event::InertReason,
     flow::{Flow, Gate, Gated, Readiness},
-    foreign,
     kit::{
         flights::{Flight, FlightKey, Source, is_for_one},
         principal::MAX_PRINCIPAL,
@@ -166,7 +166,7 @@ where
                 let is_success = outcome.is_success() && !self.below.is_reported();
                 let is_for_all = is_success || !(is_neutral && self.is_of_many());
                 let size = &self.rules.store.size;
-                let is_copied = is_for_all && !foreign::asks(answer);
+                let is_copied = is_for_all && !asks_for_input(answer);
                 let kept = is_copied.then(|| size.keep(answer)).flatten();
                 let kept = kept.filter(|(_, bytes)| flight.reserve(*bytes, |_| None));
                 match kept {

@@ -9,9 +9,8 @@ use serde_json::{Map, Value};
 
 use super::{Evidence, Execution, Message, Source, ToolError, inner::ForModel, safe};
 use crate::{
-    answer::Answer,
+    answer::{Answer, PARSED},
     call::{CallInfo, JobRef},
-    foreign::PARSED,
     redact::Rules,
 };
 

@@ -1,6 +1,9 @@
 //! Errors of other crates that tool services make known.
 
-use std::{any::Any, error::Error as StdError};
+use std::{
+    any::{Any, TypeId},
+    error::Error as StdError,
+};
 
 use super::ToolError;
 use crate::foreign::{BRIDGES, Chain};
@@ -91,11 +94,15 @@ static REGISTERED: Chain<&dyn KnownErrors> = Chain::new();
 /// For the constructors of tool services: a type that is known already changes nothing. Of several
 /// crates that recognise an error, the one that was made known first decides.
 pub fn recognise(errors: &'static dyn KnownErrors) -> bool {
-    REGISTERED.add(errors, |known| known.type_id() == errors.type_id())
+    // Of the value: a reference has a type of its own.
+    fn of(errors: &dyn KnownErrors) -> TypeId {
+        errors.type_id()
+    }
+    REGISTERED.add(errors, |known| of(*known) == of(errors))
 }
 
 fn known() -> impl Iterator<Item = &'static dyn KnownErrors> {
-    BRIDGES.iter().copied().chain(REGISTERED.iter())
+    BRIDGES.iter().chain(REGISTERED.iter()).copied()
 }
 
 pub(super) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {

@@ -19,13 +19,12 @@ use super::{
     share::Units,
 };
 use crate::{
-    answer::Answer,
+    answer::{Answer, Form, Text, form_of},
     call::{CallInfo, ToolCall},
     config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Event, Listener},
     flow::{Abandoned, Ends, Step, Ticket, Times},
-    foreign::{self, Json},
     key::check_max,
 };
 
@@ -158,13 +157,10 @@ where
 /// An answer of any type.
 pub(crate) type AnyAnswer = Arc<dyn Any + Send + Sync>;
 
-/// An answer of a type that is known as JSON: parsed, it can take 100 times its bytes.
-struct Text(Box<str>);
-
 /// A copy of a kept answer. `None` if it is of another type.
 pub(crate) fn copy_of<Res: Clone + 'static>(kept: &AnyAnswer) -> Option<Res> {
     match kept.downcast_ref() {
-        Some(Text(json)) => foreign::answer_of(json),
+        Some(text) => Text::read(text),
         None => kept.downcast_ref().cloned(),
     }
 }
@@ -201,15 +197,14 @@ impl Size {
         &self,
         answer: &Res,
     ) -> Option<(AnyAnswer, u64)> {
-        let json = foreign::json_of(answer, self.max);
-        let usual = || match &json {
-            Some(Json::Text(json)) => Some(json.len() as u64),
-            Some(Json::Parsed(bytes)) => *bytes,
+        let form = form_of(answer, self.max);
+        let usual = || match &form {
+            Some(form) => form.bytes(),
             None => Some(Answer::of_usual(answer).map_or(self.max, |answer| answer.bytes())),
         };
         let bytes = (self.of)(answer).or_else(usual)?;
-        (bytes <= self.max).then(|| match json {
-            Some(Json::Text(json)) => (Arc::new(Text(json)) as AnyAnswer, bytes),
+        (bytes <= self.max).then(|| match form {
+            Some(Form::Text(text)) => (Arc::new(text) as AnyAnswer, bytes),
             _ => (Arc::new(answer.clone()) as AnyAnswer, bytes),
         })
     }

@@ -185,7 +185,8 @@
 //!
 //! JSON values and results of MCP are kept as JSON text, whose bytes are those of memory. They are
 //! parsed when they are given: 100 answers of 60 KB take 6 MB, not the 400 MB that they can take
-//! parsed. Answers of other types are kept as they are. Their size is known of the [usual
+//! parsed. A [known type](crate::answer::KnownAnswer) of another crate says how it is kept. Answers
+//! of other types are kept as they are. Their size is known of the [usual
 //! types](crate::Answer::of_usual), of others by [`with_size`](OnceBuilder::with_size); else an
 //! answer counts 64 KiB. Of an error the [source](std::error::Error::source) is not kept: a caller
 //! who gets it again has its text.

@@ -7,11 +7,11 @@ use super::{
     layer::{OnceLayer, Rules},
 };
 use crate::{
+    answer::asks_for_input,
     call::{CallInfo, Observation, ReplaySafety, ToolCall},
     error::{ErrorKind, Execution, ToolError},
     event::{InertReason, Listener},
     flow::{Flow, Gate, Gated, Readiness},
-    foreign,
     kit::{
         flights::{Flight, NoPlace, Source},
         principal::MAX_PRINCIPAL,
@@ -166,7 +166,7 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res, Key, Kept> for InOnce {
 
     fn end(&self, flight: &mut Flight<Key, Kept>, result: &Result<Res, ToolError>) {
         let (bytes, kept) = match result {
-            Ok(answer) if foreign::asks(answer) => return flight.end_unmade(),
+            Ok(answer) if asks_for_input(answer) => return flight.end_unmade(),
             Ok(answer) => match self.rules.store.size.keep(answer) {
                 Some((answer, bytes)) => (bytes, Kept::Answer(answer, self.below.is_reported())),
                 None => (0, Kept::NoRoom),

@@ -14,10 +14,10 @@ use super::{
     layer::RepeatGuardLayer,
 };
 use crate::{
+    answer::hash_any,
     call::{CallInfo, Observation, ToolCall},
     error::{ErrorKind, QUOTA_IMPOSSIBLE, ToolError},
     event::{Event, InertReason, Listener},
-    foreign,
     kit::{
         fingerprint,
         per_tool::PerTool,
@@ -161,7 +161,7 @@ impl Watched {
         let rules = &memory.rules;
         let mut hasher = rules.seed.build_hasher();
         // 0 if its type is not known.
-        let answer = match foreign::hash_into(answer, &mut hasher) {
+        let answer = match hash_any(answer, &mut hasher) {
             true => hasher.finish().max(1),
             false => 0,
         };

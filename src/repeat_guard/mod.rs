@@ -21,7 +21,8 @@
 //!   is no news changes nothing for others, so a loop of several calls (read, edit, read, edit) is
 //!   found as well. A call that succeeds as often in a row with the same answer, with nothing new
 //!   in between, is the event `tool.repeated` and passes. Answers are compared by a hash: text,
-//!   JSON and answers of MCP and HTTP tools; answers of other types all count as equal. Those with
+//!   JSON, and [known](crate::answer::KnownAnswer) types, such as those of MCP and HTTP tools;
+//!   answers of other types all count as equal. Those with
 //!   an equal beginning count as equal, too: the first 16 KiB are compared, and the length of a
 //!   text. Of MCP's results the content, the structured content and `isError` are compared, `_meta`
 //!   is not; of answers over HTTP the status and the body, headers are not.

@@ -698,8 +698,12 @@ async fn an_error_without_room_is_kept_as_what_the_call_has_done() {
 async fn a_call_that_was_asked_for_input_is_made_again_with_it() {
     use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, InputRequiredResult};
     use tower::{service_fn, util::BoxCloneSyncService};
-    use tower_toolcall::{cache::CacheLayer, mcp::McpExtras};
+    use tower_toolcall::{
+        cache::CacheLayer,
+        mcp::{self, McpExtras},
+    };
 
+    mcp::register();
     let tool = service_fn(|call: ToolCall| async move {
         let asks = InputRequiredResult::from_request_state("state");
         let done = CallToolResult::success(vec![ContentBlock::text("paid")]);

@@ -715,6 +715,7 @@ async fn another_answer_of_an_http_tool_lets_other_calls_be_tried_again() {
 async fn meta_of_an_mcp_answer_is_not_compared() {
     use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, MetaObject, TextContent};
 
+    tower_toolcall::mcp::register();
     let meta = |id: u32| {
         let mut meta = MetaObject::default();
         meta.insert("requestId".into(), json!(id));

@@ -5,7 +5,7 @@ use std::{future::ready, time::Duration};
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, InputRequiredResult};
 use serde_json::{Value, json};
 use tower::{Layer, Service, ServiceExt as _, service_fn};
-use tower_toolcall::{ErrorKind, ToolCall, ToolError, cache::CacheLayer, once::OnceLayer};
+use tower_toolcall::{ErrorKind, ToolCall, ToolError, cache::CacheLayer, mcp, once::OnceLayer};
 
 use crate::{MB, counted};
 
@@ -98,6 +98,7 @@ fn a_cache_keeps_eight_mebibytes_of_answers_of_a_principal() {
 /// S-2: an answer of MCP beyond `max_answer`.
 #[test]
 fn an_mcp_answer_that_is_too_large_is_not_kept() {
+    mcp::register();
     let tool = tool!(Ok(CallToolResult::success(vec![ContentBlock::text(
         "a".repeat(1_000_000)
     )])));
@@ -108,6 +109,7 @@ fn an_mcp_answer_that_is_too_large_is_not_kept() {
 /// S-2: neither is another kind of result, which is not kept as text.
 #[test]
 fn an_mcp_result_that_asks_for_much_is_not_kept() {
+    mcp::register();
     let tool = tool!(Ok(CallToolResponse::from(
         InputRequiredResult::from_request_state("a".repeat(1_000_000))
     )));

@@ -1,15 +1,14 @@
-use std::{any::Any, borrow::Cow, error::Error as StdError, fmt, hash::Hasher, time::Duration};
+use std::{borrow::Cow, error::Error as StdError, fmt, hash::Hasher, time::Duration};
 
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header::CONTENT_TYPE};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use serde_json::{Map, Value};
 
 use crate::{
-    answer::{Answer, ModelText, left_out_bytes},
+    answer::{Answer, KnownAnswer, ModelText, left_out_bytes},
     call::CallInfo,
     error::{AnyError, ToolError},
     fit::{Cut, Shorten},
-    foreign,
     outcome::{ByError, Classify, Outcome},
     redact::{REDACTED, Rules},
     text::plain,
@@ -42,12 +41,12 @@ pub struct HttpAnswer {
     pub(super) cut: Option<Cut>,
 }
 
-/// Feeds a hasher the status and the body. Headers and times are not news.
-pub(crate) fn hash_into(answer: &dyn Any, hasher: &mut dyn Hasher) -> bool {
-    answer.downcast_ref::<HttpAnswer>().is_some_and(|answer| {
-        hasher.write_u16(answer.status.as_u16());
-        foreign::hash_answer(answer.body(), hasher)
-    })
+impl KnownAnswer for HttpAnswer {
+    /// Headers and times are not news.
+    fn hash_into(&self, hasher: &mut dyn Hasher) -> bool {
+        hasher.write_u16(self.status.as_u16());
+        self.body().hash_into(hasher)
+    }
 }
 
 #[derive(Clone)]

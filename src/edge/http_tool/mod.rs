@@ -305,7 +305,6 @@ mod service;
 mod template;
 mod tool;
 
-pub(crate) use self::answer::hash_into;
 #[cfg(feature = "http-client")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http-client")))]
 pub use self::client::{ReqwestBody, ReqwestClient, ReqwestError, ReqwestFuture};

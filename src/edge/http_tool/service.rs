@@ -21,7 +21,7 @@ use super::{
     job::Asked,
 };
 use crate::{
-    answer::Answer,
+    answer::{self, Answer},
     call::{CallInfo, ReplaySafety, ToolCall},
     edge::{
         body::{Exchanged, exchange, is_encoded, wall_clock},
@@ -52,6 +52,7 @@ pub struct HttpService<C, B> {
 
 impl<C, B> HttpService<C, B> {
     pub(super) fn new(tool: Arc<HttpTool>, client: C) -> Self {
+        answer::recognise::<HttpAnswer>();
         let body = PhantomData;
         Self { tool, client, body }
     }

@@ -1,7 +1,6 @@
 //! MCP's results as JSON, as text for the model, and their size.
 
 use std::{
-    any::Any,
     borrow::{Borrow, Cow},
     hash::Hasher,
     iter,
@@ -12,11 +11,13 @@ use serde::{Serialize, Serializer, ser::Error as _};
 
 use super::fit;
 use crate::{
-    answer::{ModelPart, ModelText, NoSize, json_bytes, left_out, without_data},
+    answer::{
+        Kept, KnownAnswer, ModelPart, ModelText, NoSize, hash_json, json_bytes, left_out,
+        without_data,
+    },
     call::CallInfo,
     check::{Check, within},
     error::AnyError,
-    foreign::{self, Json, PARSED},
     text::{plain, prefix},
 };
 
@@ -78,36 +79,36 @@ impl Check<CallToolResponse> for McpMaxBytes {
     }
 }
 
-/// A result as it is kept: see `foreign`.
-pub(crate) fn json_of(answer: &dyn Any, max: u64) -> Option<Json> {
-    let result = match answer.downcast_ref() {
-        Some(CallToolResponse::Complete(result)) => result,
-        // rmcp cannot read every other kind again.
-        Some(other) => {
-            let bytes = response_bytes(other, max).ok();
-            return Some(Json::Parsed(
-                bytes.map(|bytes| bytes.saturating_mul(PARSED)),
-            ));
-        }
-        None => answer.downcast_ref::<CallToolResult>()?,
-    };
-    Some(foreign::same_json(result, max))
+impl KnownAnswer for CallToolResult {
+    fn hash_into(&self, hasher: &mut dyn Hasher) -> bool {
+        let said = (Said(&self.content), &self.structured_content, self.is_error);
+        hash_json(&said, hasher)
+    }
+
+    fn keep(&self, max: u64) -> Option<Kept<Self>> {
+        Some(Kept::json(self, max))
+    }
 }
 
-pub(crate) fn hash_into(answer: &dyn Any, hasher: &mut dyn Hasher) -> bool {
-    let result = match answer.downcast_ref() {
-        Some(CallToolResponse::Complete(result)) => result,
-        _ => match answer.downcast_ref::<CallToolResult>() {
-            Some(result) => result,
-            None => return false,
-        },
-    };
-    let said = (
-        Said(&result.content),
-        &result.structured_content,
-        result.is_error,
-    );
-    foreign::hash_json(&said, hasher)
+impl KnownAnswer for CallToolResponse {
+    fn asks_for_input(&self) -> bool {
+        matches!(self, Self::InputRequired(_))
+    }
+
+    fn hash_into(&self, hasher: &mut dyn Hasher) -> bool {
+        match self {
+            Self::Complete(result) => result.hash_into(hasher),
+            _ => false,
+        }
+    }
+
+    fn keep(&self, max: u64) -> Option<Kept<Self>> {
+        Some(match self {
+            Self::Complete(result) => Kept::json(result, max),
+            // rmcp cannot read every other kind again.
+            other => Kept::value(&McpJson(other), max),
+        })
+    }
 }
 
 /// Content without the `_meta` and annotations of texts: ids and times are not news.
@@ -119,21 +120,6 @@ impl Serialize for Said<'_> {
             ContentBlock::Text(block) => Ok(&block.text),
             other => Err(other),
         }))
-    }
-}
-
-pub(crate) fn asks(answer: &dyn Any) -> bool {
-    matches!(
-        answer.downcast_ref(),
-        Some(CallToolResponse::InputRequired(_))
-    )
-}
-
-pub(crate) fn parse_into(place: &mut dyn Any, json: &str) {
-    foreign::parse_into::<CallToolResult>(place, json);
-    if let Some(place) = place.downcast_mut::<Option<CallToolResponse>>() {
-        let result = serde_json::from_str::<CallToolResult>(json).ok();
-        *place = result.map(CallToolResponse::Complete);
     }
 }
 

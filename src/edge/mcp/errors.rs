@@ -2,13 +2,14 @@ use std::{error::Error as StdError, sync::Arc};
 
 use http::StatusCode;
 use rmcp::{
-    model::ErrorData,
+    model::{CallToolResponse, CallToolResult, ErrorData},
     service::{ClientInitializeError, ServiceError},
     transport::DynamicTransportError,
 };
 
 use super::lines::TOO_LARGE;
 use crate::{
+    answer,
     call::CallInfo,
     error::{self, ErrorKind, KnownErrors, ToolError, recognise::cause_by_type},
     hint,
@@ -64,13 +65,15 @@ fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     known
 }
 
-/// Makes the errors of rmcp known to the conversion into a [`ToolError`], for the rest of the
-/// process.
+/// Makes the errors of rmcp known to the conversion into a [`ToolError`], and MCP answers to layers
+/// that keep answers or compare them, for the rest of the process.
 ///
-/// [`McpService`](super::McpService) and [`McpReconnect`](super::McpReconnect) do so themselves.
-/// For tools that call an rmcp client on their own.
+/// [`McpService`](super::McpService), [`McpReconnect`](super::McpReconnect), a gateway and a router
+/// of MCP answers do so themselves. For tools that call an rmcp client on their own.
 pub fn register() {
     error::recognise(&Errors);
+    answer::recognise::<CallToolResult>();
+    answer::recognise::<CallToolResponse>();
 }
 
 struct Errors;

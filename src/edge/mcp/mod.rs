@@ -83,7 +83,6 @@ mod server;
 mod service;
 mod tools;
 
-pub(crate) use self::answer::{asks, hash_into, json_of, parse_into};
 #[cfg(feature = "mcp-server")]
 pub use self::gateway::{ERROR_META, GatewayHandler, ListTools, McpElicitation};
 #[cfg(feature = "mcp-server-http")]

@@ -44,6 +44,7 @@ impl Router {
 impl Router<rmcp::model::CallToolResponse> {
     /// Builds a router whose tools answer as those of MCP servers do.
     pub fn mcp() -> RouterBuilder<rmcp::model::CallToolResponse> {
+        crate::edge::mcp::register();
         RouterBuilder::new()
     }
 }

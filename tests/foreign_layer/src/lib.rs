@@ -11,5 +11,5 @@ pub use self::{
     index::{Index, Shard},
     pace::PaceLayer,
     quota::QuotaLayer,
-    shard::{ShardError, Shards},
+    shard::{Found, ShardError, Shards},
 };

@@ -4,6 +4,7 @@ use std::{
     error::Error,
     fmt,
     future::{Ready, ready},
+    hash::Hasher,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -12,10 +13,12 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
 use tower::Service;
 use tower_toolcall::{
     BoxError, ErrorKind, ToolCall, ToolError,
-    error::{KnownErrors, recognise},
+    answer::{self, Kept, KnownAnswer, hash_json},
+    error::{self, KnownErrors},
 };
 
 /// A shard of a database refused a query.
@@ -78,7 +81,35 @@ impl KnownErrors for Errors {
     }
 }
 
-/// Answers queries; each query for `busy` fails.
+/// The answer to a query.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Found {
+    /// The pages.
+    pub pages: Vec<String>,
+    /// The number of the query.
+    pub query: u64,
+    /// What the shards have to know before they answer.
+    pub question: Option<String>,
+}
+
+impl KnownAnswer for Found {
+    fn asks_for_input(&self) -> bool {
+        self.question.is_some()
+    }
+
+    /// The number of a query is not news.
+    fn hash_into(&self, hasher: &mut dyn Hasher) -> bool {
+        hash_json(&self.pages, hasher)
+    }
+
+    fn keep(&self, max: u64) -> Option<Kept<Self>> {
+        Some(Kept::json(self, max))
+    }
+}
+
+/// Answers queries by the tool's name: `busy` fails, `ask` asks a question, `latest` finds another
+/// page each time, and all others one page.
 #[derive(Clone, Debug)]
 pub struct Shards {
     asked: Arc<AtomicU64>,
@@ -88,7 +119,8 @@ impl Shards {
     /// Returns a leaf, and makes its types known.
     #[expect(clippy::new_without_default, reason = "it changes the process")]
     pub fn new() -> Self {
-        recognise(&Errors);
+        error::recognise(&Errors);
+        answer::recognise::<Found>();
         Self {
             asked: Arc::default(),
         }
@@ -101,19 +133,26 @@ impl Shards {
 }
 
 impl Service<ToolCall> for Shards {
-    type Response = u64;
+    type Response = Found;
     type Error = BoxError;
-    type Future = Ready<Result<u64, BoxError>>;
+    type Future = Ready<Result<Found, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        let asked = self.asked.fetch_add(1, Relaxed) + 1;
-        ready(match call.tool() {
-            "busy" => Err(ShardError::Busy(7).into()),
-            _ => Ok(asked),
-        })
+        let query = self.asked.fetch_add(1, Relaxed) + 1;
+        let question = (call.tool() == "ask").then(|| "which shard?".to_owned());
+        let pages = match call.tool() {
+            "busy" => return ready(Err(ShardError::Busy(7).into())),
+            "latest" => vec![format!("page {query}")],
+            _ => vec!["page 1".to_owned()],
+        };
+        ready(Ok(Found {
+            pages,
+            query,
+            question,
+        }))
     }
 }

@@ -1,13 +1,24 @@
 //! The types of another author's leaf, once it has made them known.
 
-use std::{error::Error, fmt, io, time::Duration};
+use std::{
+    error::Error,
+    fmt, io,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
-use foreign_layer::{ShardError, Shards};
-use tower::{ServiceBuilder, ServiceExt};
+use foreign_layer::{Found, ShardError, Shards};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
-    BoxError, ErrorKind, Evidence, Execution, ToolCall, ToolError,
+    BoxError, ErrorKind, Event, Evidence, Execution, ToolCall, ToolError, answer,
+    cache::CacheLayer,
     error::{KnownErrors, recognise},
     normalize::NormalizeLayer,
+    once::OnceLayer,
+    repeat_guard::RepeatGuardLayer,
     transport::transport,
 };
 
@@ -133,4 +144,93 @@ fn to_make_errors_known_again_changes_nothing() {
     }
     let error = ToolError::from_box(busy());
     assert_eq!(error.kind(), ErrorKind::Overloaded);
+}
+
+/// A call that `once` and `cache` know again, with the number of its query.
+fn query(tool: &str, number: u32) -> ToolCall {
+    let arguments = format!(r#"{{ "number": {number} }}"#);
+    let call = ToolCall::new(tool).with_json_str(&arguments).unwrap();
+    call.with_agent_id("alice")
+}
+
+fn cache() -> CacheLayer {
+    let cache = CacheLayer::builder(Duration::from_secs(60), ["search", "ask"]);
+    cache.with_max_keys(10_000).build().unwrap()
+}
+
+/// A principal has room for 128 answers of an unknown type.
+const MANY: u32 = 300;
+
+/// Makes many calls twice, with the same answers.
+async fn give_again<L>(layer: L)
+where
+    L: Layer<Shards>,
+    L::Service: Service<ToolCall, Response = Found, Error = ToolError>,
+{
+    let shards = Shards::new();
+    let mut stack = layer.layer(shards.clone());
+    for _ in 0..2 {
+        for number in 0..MANY {
+            let stack = stack.ready().await.unwrap();
+            let found = stack.call(query("search", number)).await.unwrap();
+            assert_eq!(found.query, u64::from(number) + 1);
+        }
+    }
+    assert_eq!(shards.asked(), u64::from(MANY));
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_of_a_known_type_are_kept_by_cache() {
+    give_again(cache()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_of_a_known_type_are_kept_by_once() {
+    give_again(OnceLayer::new()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_a_known_type_that_asks_for_input_is_not_kept() {
+    let shards = Shards::new();
+    let (once, cache) = (OnceLayer::new(), cache());
+    for _ in 0..2 {
+        let once = once.layer(shards.clone());
+        once.oneshot(query("ask", 1)).await.unwrap();
+        let cache = cache.layer(shards.clone());
+        cache.oneshot(query("ask", 1)).await.unwrap();
+    }
+    assert_eq!(shards.asked(), 4);
+}
+
+/// Returns how often a call was reported as repeated that was made nine times.
+async fn repeated(tool: &str) -> u32 {
+    let heard = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&heard);
+    let guard = RepeatGuardLayer::builder()
+        .with_listener(move |event: &Event<'_>| {
+            if let Event::Repeated { .. } = event {
+                count.fetch_add(1, SeqCst);
+            }
+        })
+        .build()
+        .unwrap();
+    let stack = guard.layer(Shards::new());
+    for _ in 0..9 {
+        stack.clone().oneshot(query(tool, 1)).await.unwrap();
+    }
+    heard.load(SeqCst)
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_of_a_known_type_are_compared_by_their_hash() {
+    assert!(repeated("search").await > 0);
+    assert_eq!(repeated("latest").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn to_make_an_answer_known_again_changes_nothing() {
+    for _ in 0..1_000 {
+        assert!(answer::recognise::<Found>());
+    }
+    give_again(cache()).await;
 }

@@ -17,7 +17,10 @@ use crate::{
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerHandle,
     config::ConfigError,
-    edge::{health::Health, mcp::McpTools},
+    edge::{
+        health::Health,
+        mcp::{McpTools, register},
+    },
     error::ToolError,
     identity::{IdentityLayer, Resolve},
 };
@@ -213,6 +216,7 @@ impl GatewayHandler {
         S: Service<ToolCall, Error: Into<ToolError>, Future: Send> + Clone + Send + Sync + 'static,
         S: Service<ToolCall, Response = CallToolResponse>,
     {
+        register();
         let (stack, tools): (_, Arc<dyn ListTools>) = (stack.map_err(Into::into), Arc::new(tools));
         let can = ServerCapabilities::builder().enable_tools();
         let mut info = ServerConfig::new(can.enable_tool_list_changed().build());
