@@ -15,6 +15,7 @@ use super::{
     text::{
         bytes::{floor, is_one_of},
         is_opaque,
+        value::SCHEMES,
     },
 };
 
@@ -36,9 +37,6 @@ const MAX_ESCAPE: usize = 10;
 
 /// The shortest beginning of a value that is hidden at the end of a text that was cut.
 const MIN_CUT: usize = 4;
-
-/// Names of schemes that stand before a credential.
-const SCHEMES: &str = "bearer basic token apikey";
 
 /// The registered values of rules. A clone is one reference count.
 #[derive(Clone)]

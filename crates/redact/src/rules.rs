@@ -443,16 +443,10 @@ impl Eq for Rules {}
 
 impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(custom) = &self.0 else {
-            return f.write_str("Rules(built-in)");
-        };
-        f.debug_struct("Rules")
-            .field("sensitive", &custom.words.sensitive)
-            .field("harmless", &custom.words.harmless)
-            .field("rows", &custom.rows)
-            .field("off", &custom.off)
-            .field("limits", &custom.limits)
-            .finish()
+        match &self.0 {
+            Some(custom) => f.debug_tuple("Rules").field(custom).finish(),
+            None => f.write_str("Rules(built-in)"),
+        }
     }
 }
 

@@ -22,13 +22,8 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         let start = run.at + word.strip_suffix("-----BEGIN").or_else(spaced)?.len();
         start..end(run.text, start)?
     };
-    let (start, head) = (
-        block.start,
-        Run {
-            end: block.start,
-            ..run
-        },
-    );
+    let start = block.start;
+    let head = Run { end: start, ..run };
     let token = || url::webhook(head).or_else(|| Some(token::find(head)?.1));
     let token = if start > run.at { token() } else { None };
     Some(token.map_or(block, |token| token.start..token.end.min(start)))

@@ -31,8 +31,8 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let pair = bearer || name.eq_ignore_ascii_case("basic");
     let mark = |c| "\"'\\+<%".contains(c) || pair && matches!(c, ':' | '=');
     let start = skip(text, run.end, |c| c.is_whitespace() || mark(c));
-    // `basic::Error`, `</Bearer>`
-    if start == run.end || run.after().starts_with("::") {
+    // `</Bearer>`
+    if start == run.end {
         return None;
     }
     let end = bare_end(text, start);

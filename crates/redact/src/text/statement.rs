@@ -97,17 +97,12 @@ pub(super) fn directive(run: Run<'_>) -> Option<Range<usize>> {
 /// `example.com TRUE / FALSE 0 name x`, with tabs between them.
 fn cookie(run: Run<'_>) -> Option<Range<usize>> {
     let line = until(run.ahead(NEAR), "\r\n");
-    let fields: Vec<_> = line.splitn(7, '\t').skip(1).collect();
-    let [_, path, secure, expires, name, value] = fields[..] else {
+    let fields: Vec<_> = line.splitn(7, '\t').collect();
+    let [_, _, _, "TRUE" | "FALSE", expires, _, value] = fields[..] else {
         return None;
     };
-    let fits = path.starts_with('/')
-        && matches!(secure, "TRUE" | "FALSE")
-        && !expires.is_empty()
-        && is_digits(expires)
-        && !name.is_empty();
     let start = run.end + line.len() - value.len();
-    fits.then(|| start..skip(run.text, start, |c| c != '\n' && c != '\r'))
+    is_digits(expires).then(|| start..skip(run.text, start, |c| c != '\n' && c != '\r'))
 }
 
 pub(super) fn powershell(run: Run<'_>) -> Option<Range<usize>> {
@@ -130,12 +125,8 @@ fn argument(run: Run<'_>) -> Option<Range<usize>> {
     let first = first.filter(|at| Quote::at(run.text, run.end + at).is_some());
     // A string behind another parameter is that one's: `-Key 'k'`, `-ErrorAction 'Stop'`.
     let is_anothers = |at: usize| {
-        let word = near[..at]
-            .split_whitespace()
-            .next_back()
-            .unwrap_or_default();
-        let is = |switch: &str| word.eq_ignore_ascii_case(switch);
-        word.starts_with('-') && !is("-AsPlainText") && !is("-Force")
+        let word = near[..at].split_whitespace().next_back();
+        word.is_some_and(|word| word.starts_with('-') && !is_one_of(word, "-AsPlainText -Force"))
     };
     let start = match flag {
         Some(flag) if first.is_none_or(|at| flag < at || is_anothers(at)) => {

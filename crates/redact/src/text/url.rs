@@ -118,10 +118,8 @@ pub(super) fn webhook(run: Run<'_>) -> Option<Range<usize>> {
     if word.len() < 8 && !after.starts_with('@') || !word.contains('/') && !after.starts_with(':') {
         return None;
     }
-    if let Some(found) = [telegram, oracle, path_segment]
-        .iter()
-        .find_map(|find| find(run))
-    {
+    let others = [telegram, oracle, path_segment];
+    if let Some(found) = others.iter().find_map(|find| find(run)) {
         return Some(found);
     }
     let url = word.trim_start_matches('/');

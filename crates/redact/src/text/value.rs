@@ -6,7 +6,7 @@ use super::{block, bytes::*, look::*, quote::Quote};
 use crate::REDACTED;
 
 /// Schemes that stand before a credential.
-pub(super) const SCHEMES: &str = "bearer basic digest negotiate apikey token ssws dpop hawk ntlm api-key key oauth \
+pub(crate) const SCHEMES: &str = "bearer basic digest negotiate apikey token ssws dpop hawk ntlm api-key key oauth \
     sharedkey sharedaccesssignature aws4-hmac-sha256 genie-key jwt splunk";
 
 /// How much of a value is read before it is known to be a secret, in bytes: otherwise a hostile
