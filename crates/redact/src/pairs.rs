@@ -7,7 +7,7 @@ use super::{
     keys::{Strength, is_connection},
     rules::Rules,
     text::{
-        bytes::{is_made_of, is_one_of, prefix_of},
+        bytes::{ends_with_one_of, is_made_of, is_one_of, prefix_of},
         command::Command,
         filter::Words,
         is_moment, is_opaque,
@@ -27,10 +27,15 @@ pub(super) static VALUE_FIELDS: Words = Words::of(
 );
 
 /// Members that list names.
-pub(super) static NAME_LISTS: Words = Words::of(
+static NAME_LISTS: Words = Words::of(
     "required fields columns names properties attributes params parameters \
     dependencies features keywords tags scopes include exclude allow deny enum",
 );
+
+/// Returns whether a member lists names: `required`, `grant_types`, `auth_methods_supported`.
+pub(super) fn lists_names(key: &str) -> bool {
+    NAME_LISTS.has(key) || ends_with_one_of(key, "_types _supported")
+}
 
 /// Members that hold the data of what [`Members::of`] finds to be a picture or a sound.
 pub(super) const DATA_FIELDS: &str = "data blob base64";
@@ -110,7 +115,7 @@ impl<'m> Members<'m> {
             Value::Array(rows) if self.columns != 0 && rows.iter().all(Value::is_array) => {
                 Role::Rows(self.columns)
             }
-            Value::Array(_) if NAME_LISTS.has(key) => Role::Names,
+            Value::Array(_) if lists_names(key) => Role::Names,
             Value::String(data) if self.media && is_one_of(key, DATA_FIELDS) && digits(data) => {
                 Role::Media
             }

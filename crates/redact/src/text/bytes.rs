@@ -143,7 +143,7 @@ pub(super) fn strip_ignore_case<'t>(text: &'t str, prefix: &str) -> Option<&'t s
 }
 
 /// Returns whether `text` ends with one of `ends`, with blanks between them, in any case.
-pub(super) fn ends_with_one_of(text: &str, ends: &str) -> bool {
+pub(crate) fn ends_with_one_of(text: &str, ends: &str) -> bool {
     let text = text.as_bytes();
     ends.as_bytes().split(|b| *b == b' ').any(|end| {
         let at = text.len().checked_sub(end.len());

@@ -11,7 +11,7 @@ use super::{
     shape::{self, Shape},
     value,
 };
-use crate::pairs::{NAME_FIELDS, NAME_LISTS, VALUE_FIELDS};
+use crate::pairs::{NAME_FIELDS, VALUE_FIELDS, lists_names};
 
 /// How far from the name its value's field may begin.
 const NEAR: usize = 256;
@@ -202,7 +202,7 @@ fn in_names(run: Run<'_>) -> bool {
         .behind(NEAR)
         .rsplit_once('[')
         .map_or("", |(list, _)| list.trim_end());
-    NAME_LISTS.has(last_name(list.strip_suffix([':', '=']).unwrap_or_default()))
+    lists_names(last_name(list.strip_suffix([':', '=']).unwrap_or_default()))
 }
 
 /// Returns whether the list that the run is the first of are the arguments of a function that sets

@@ -102,8 +102,25 @@ fn names_no_value(run: Run<'_>, name: &str, mark: &Mark) -> bool {
     mark.quoted && mark.colon && is_operand(run)
         || (is_documented(run) || is_resource(run)) && !assigns()
         || is_type(run)
+        // `typeof token === "string"`
+        || mark.compares && run.before().ends_with("typeof ")
+        || is_fragment(run, mark)
+        || is_badge(run, name)
         || is_working_directory(name, &run.text[mark.end..])
         || is_pin()
+}
+
+/// Returns whether a macro takes an argument with this name: `$secret:expr`.
+fn is_fragment(run: Run<'_>, mark: &Mark) -> bool {
+    const KINDS: &str = "block expr ident item lifetime literal meta pat path stmt tt ty vis";
+    let kind = &run.text[mark.end..run_end(run.text, mark.end)];
+    run.before().ends_with('$') && mark.colon && is_one_of(kind, KINDS)
+}
+
+/// Returns whether the name is in the URL of a badge, whose token is public.
+fn is_badge(run: Run<'_>, name: &str) -> bool {
+    let url = after_last(run.behind(128), |c| !is_run(c) && !":?&=".contains(c));
+    name == "token" && url.starts_with("https://codecov.io/") && url.ends_with("/badge.svg?")
 }
 
 /// Returns whether a header's name is that of a variable, and its value a part of code.
@@ -113,12 +130,23 @@ fn is_header_in_code(run: Run<'_>, start: usize, mark: &Mark) -> bool {
     match shape::of(shown) {
         Shape::Secret => false,
         Shape::Format | Shape::Literal => true,
+        Shape::Code if is_feature(run.word(), shown) => true,
         Shape::Code => !shown.starts_with('[') && !shown.contains('=') && !has_literal(shown, true),
         _ => {
             let code = is_code_line(run) || !mark.colon || shape::ends_code(rest);
             code && !rest.starts_with(['=', ';'])
         }
     }
+}
+
+/// Returns whether a value is a list of the beginning of its name: `Security_Authorization =
+/// ["Security"]`.
+fn is_feature(name: &str, value: &str) -> bool {
+    let list = value.trim_start_matches("[\"").trim_end_matches("\"]");
+    list.len() < value.len()
+        && name
+            .strip_prefix(list)
+            .is_some_and(|more| more.starts_with('_'))
 }
 
 /// Where the value of a name begins that is one of several: `user, password = "ada", "x"`.
@@ -202,7 +230,11 @@ impl Pair<'_> {
         let message = value.starts_with('?') && run.before().ends_with("${");
         let absent = is_null(value) || is_placeholder(without_scheme(value));
         let version = is_version(value, !holds_password(name)) || is_requirement(value);
-        if absent || version || letter || message {
+        // An account of Windows, and when a token ends.
+        let account = value.starts_with("S-1-") && is_digits(&value[1..].replace('-', ""));
+        let known =
+            account && ends_with_one_of(name, "sid") || is_moment(value) && !holds_password(name);
+        if absent || version || letter || message || known {
             return None;
         }
         if self.is_innocent(value) {
@@ -298,7 +330,15 @@ impl Pair<'_> {
         let (name, sure) = (&*self.name, self.run.is_sure(&self.name));
         let same = folded(name) == folded(value);
         let upper = value.bytes().all(|b| b.is_ascii_uppercase());
+        // `{key: "getName", value: function() {}}`
+        let mut words = ahead(rest, 0, 32)
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|word| !word.is_empty());
+        let method =
+            name == "key" && words.next() == Some("value") && words.next() == Some("function");
         same && (upper || value.contains(['_', '-']))
+            || is_feature(name, value)
+            || method && !has_digit(value)
             || is_sentence(value, rest)
             || !sure && value.len() > 2 && folded(name).contains(&folded(value))
             || is_file(name) && self.mark.colon && rest.starts_with(' ')
@@ -374,14 +414,10 @@ fn is_documented(run: Run<'_>) -> bool {
 fn is_login(run: Run<'_>) -> bool {
     const BESIDE: &str = "user username login email host hostname server port smtp imap mail db database mysql \
         postgres redis ftp sftp proxy";
-    let word = after_last(run.word(), |c| c == '_' || c == '.');
-    let names = |near: &str| {
-        let mut runs = near.split(|c: char| !c.is_ascii_alphanumeric());
-        runs.any(|name| is_one_of(name, BESIDE))
-    };
-    let before = run.behind(128).rsplit("\n\n").next().unwrap_or_default();
-    let after = run.ahead(128).split("\n\n").next().unwrap_or_default();
-    word.eq_ignore_ascii_case("pass") && (names(before) || names(after))
+    let pass = ends_with_one_of(run.word(), "pass") && !ends_with_one_of(run.word(), "bypass");
+    let near = &run.text[run.at - run.behind(128).len()..run.end + run.ahead(128).len()];
+    let mut names = near.split(|c: char| !c.is_alphanumeric());
+    pass && names.any(|name| is_one_of(name, BESIDE))
 }
 
 /// Returns whether a sentence begins with a word: four words at least, of which prose has one.
@@ -455,7 +491,7 @@ pub(super) fn flag(run: Run<'_>) -> Option<Range<usize>> {
         // The next line of a text is no argument, unless it looks like a secret.
         let below = next_line && shape != Shape::Secret;
         let absent = is_prose(value) || is_placeholder(value) || value.len() < 2;
-        let flag = value.starts_with('-') || value.starts_with("(-");
+        let flag = prefix_of(value, &["-", "(-", "file://"]).is_some();
         !absent && !flag && !below && !looks_innocent
     })
 }

@@ -149,6 +149,7 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
     }
     let secretive = || is_digits(trimmed(word)) || shape::of(word) == Shape::Secret;
     let loose = is_mixed(word) && !is_dated(word);
+    let known = || is_uuid(word) || is_key_id(word) || word.contains('_');
     let fits = match noun {
         Noun::Password if quoted && is_quotation(run.word(), word, linked) => {
             linked || has_digit(word)
@@ -157,7 +158,7 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
         Noun::Password if linked => is_mixed(word) || is_pin(run.word(), word),
         Noun::Password => loose && (quoted || word.len() >= 6),
         Noun::Token => linked && loose && word.len() >= 6,
-        Noun::Key => is_random(word) && !is_uuid(word) && !is_key_id(word) && !word.contains('_'),
+        Noun::Key => is_random(word) && secretive() && !known(),
     };
     if !fits || word.starts_with('-') || !quoted && (word.ends_with(':') || !secretive()) {
         return None;

@@ -30,6 +30,14 @@ const HIDDEN: &[&str] = &[
     // `pass` of a login
     "smtp:\n  host: h\n  pass: §swordfish§\n", "smtp:\r\n  pass: §swordfish§\r\n", "db:\n  pass: \"§swordfish§\"\n  user: ada\n",
     "[smtp]\nuser = ada\npass = §swordfish§\n", "smtp: {host: h, pass: §swordfish§}",
+    "DB_PASS=§swordfish§", "SMTP_PASS=§💥boom§\nx: 1",
+    // Beside texts that are shown: another host, another type, another member
+    "https://evil.example/codecov.io/badge.svg?token=§hunter2x9abc§", "//codecov.io/ https://h/badge.svg?token=§hunter2x9abc§",
+    "https://codecov.io/gh/badge.svg?access_token=§hunter2x9§", "$password:§hunter2§", "$secret: §hunter2§", "password: §S-1-2-3§",
+    "typeof password = \"§hunter2§\"", "password: §unsafe§ hunter2", "Security_Authorization = §[\"hunter2\"]§",
+    "{key:\"§SwordfishT1gerHorse§\",value:function(){}}", "{key:\"§AbCdEfGhIjKlMnOpQrStUv§\",value:1}", "token_date: §2026-01-31x9§",
+    "x.example\tTRUE\t/\tTRUE\t\tname\t§hunter2§", "x.example\tFALSE\t/\tFALSE\t12\t\t§hunter2§",
+    "ConvertTo-SecureString -force -asplaintext '§hunter2§'",
     // Possessives
     "my password's §hunter2§", "MY PASSWORD'S §HUNTER2§!", "ada's password\u{2019}s §Sommer!2024§, ok", "the token's §abc123def456§",
     // Members of classes and modules
