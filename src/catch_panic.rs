@@ -112,7 +112,7 @@ where
         let called = catch_unwind(AssertUnwindSafe(|| self.inner.call(call)));
         let (fut, error) = match called {
             Ok(fut) => (Some(fut), None),
-            Err(payload) => (None, Some(panicked(payload).for_call(&info))),
+            Err(payload) => (None, Some(caught(payload, &info))),
         };
         ResponseFuture { fut, error, info }
     }
@@ -168,12 +168,17 @@ where
         let poll = || fut.poll(cx).map_err(|e| e.into().for_call(this.info));
         let result = match catch_unwind(AssertUnwindSafe(poll)) {
             Ok(polled) => ready!(polled),
-            Err(payload) => Err(panicked(payload).for_call(this.info)),
+            Err(payload) => Err(caught(payload, this.info)),
         };
         // What it panics with then is not its answer.
         discard(this.fut);
         Poll::Ready(result)
     }
+}
+
+/// Returns the error of a call that panicked.
+fn caught(payload: Box<dyn Any + Send>, info: &CallInfo) -> ToolError {
+    panicked(payload).for_call(info)
 }
 
 pub(crate) fn panicked(payload: Box<dyn Any + Send>) -> ToolError {

@@ -488,7 +488,7 @@ impl ToolCall {
         self.data.arguments.is_too_deep()
     }
 
-    fn invalid(&self, message: impl Into<Cow<'static, str>>) -> ToolError {
+    pub(super) fn invalid(&self, message: impl Into<Cow<'static, str>>) -> ToolError {
         ToolError::new(ErrorKind::InvalidInput, message).for_call(&self.info())
     }
 

@@ -282,7 +282,7 @@ mod held;
 pub(crate) mod in_flight;
 mod ready;
 mod refusal;
-mod sent;
+pub(crate) mod sent;
 mod service;
 mod wait;
 

@@ -12,7 +12,11 @@ use super::{
     Ends, Gate, Readiness, Ticket,
     in_flight::{Beginning, InFlight, Part},
 };
-use crate::{call::ToolCall, error::ToolError, kit::inner::call_in_place};
+use crate::{
+    call::{CallInfo, ToolCall},
+    error::ToolError,
+    kit::inner::{self, call_in_place},
+};
 
 pin_project! {
     /// A call that was sent, or refused when it arrived.
@@ -138,6 +142,17 @@ where
         }
         Poll::Ready(result)
     }
+}
+
+/// Polls the future of a call that was sent, and drops it with its result. Its error is converted
+/// and gets the names of the call.
+pub(crate) fn poll_sent<Res, E>(
+    fut: Pin<&mut Option<impl Future<Output = Result<Res, E>>>>,
+    cx: &mut Context<'_>,
+    info: &CallInfo,
+    convert: impl FnOnce(E) -> ToolError,
+) -> Poll<Result<Res, ToolError>> {
+    inner::poll(fut, cx).map_err(|error| convert(error).for_call(info))
 }
 
 impl<F, T: Ticket> fmt::Debug for Sent<F, T> {

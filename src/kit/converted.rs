@@ -13,6 +13,7 @@ use super::inner;
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
+    flow::sent::poll_sent,
 };
 
 /// Converts errors of one type.
@@ -72,6 +73,6 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        inner::poll(this.fut, cx).map_err(|e| this.by.convert(e).for_call(this.info))
+        poll_sent(this.fut, cx, this.info, |error| this.by.convert(error))
     }
 }

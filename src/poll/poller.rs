@@ -210,7 +210,7 @@ where
             }
             Err(end) => {
                 self.ended();
-                Err(end.map_err(|e| e.for_call(&self.call.info())))
+                Err(end.map_err(|error| self.own(error)))
             }
         }
     }
@@ -350,6 +350,11 @@ impl<S, J> Poller<S, J> {
         }
     }
 
+    /// Returns an error with the names of the call.
+    fn own(&self, error: ToolError) -> ToolError {
+        error.for_call(&self.call.info())
+    }
+
     fn with_job(&self, error: ToolError) -> ToolError {
         match &*self.work.0 {
             Some(work) => error.with_job(work.job.clone()),
@@ -401,7 +406,7 @@ where
 {
     /// A poll has other names.
     fn stamp(&self, _: &ToolCall, error: ToolError) -> ToolError {
-        error.for_call(&self.call.info())
+        self.own(error)
     }
 
     fn poll_turn(
@@ -464,7 +469,7 @@ where
             }
         };
         self.ended();
-        Poll::Ready(error.for_call(&self.call.info()))
+        Poll::Ready(self.own(error))
     }
 
     fn again(&mut self, result: Result<S::Response, ToolError>) -> After<S, S::Response> {

@@ -12,7 +12,11 @@ use pin_project_lite::pin_project;
 use tracing::Span;
 
 use super::{hooks::TraceHooks, observer::Observer};
-use crate::{call::CallInfo, error::ToolError, flow::in_flight::InFlight, kit::inner};
+use crate::{
+    call::CallInfo,
+    error::ToolError,
+    flow::{in_flight::InFlight, sent::poll_sent},
+};
 
 pin_project! {
     /// Response future for [`Trace`](super::Trace).
@@ -62,7 +66,7 @@ where
         let flight = match this.watch {
             Watch::Unheard { info, hooks } => {
                 let info = info.as_ref().expect("there from the beginning");
-                let result = ready!(inner::poll(this.fut, cx)).map_err(|e| e.into().for_call(info));
+                let result = ready!(poll_sent(this.fut, cx, info, Into::into));
                 let _ = hooks.classify(result.as_ref());
                 return Poll::Ready(result);
             }
@@ -73,12 +77,11 @@ where
         flight.begin_poll();
         let observer = flight.ticket().expect("there until the end");
         let entered = observer.span().map(Span::enter);
-        let Poll::Ready(result) = inner::poll(this.fut, cx) else {
+        let Poll::Ready(result) = poll_sent(this.fut, cx, observer.call(), Into::into) else {
             drop(entered);
             flight.wait();
             return Poll::Pending;
         };
-        let result = result.map_err(|e| e.into().for_call(observer.call()));
         let outcome = observer.hooks().classify(result.as_ref());
         drop(entered);
         // The span ends here, and not with the future.

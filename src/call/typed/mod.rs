@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use self::{mismatch::Mismatch, node::Node};
 use super::ToolCall;
-use crate::error::{ErrorKind, ToolError};
+use crate::error::ToolError;
 
 impl ToolCall {
     /// Reads the arguments as a type of the program, without a copy of them.
@@ -73,5 +73,5 @@ fn refused(call: &ToolCall, mismatch: &Mismatch) -> ToolError {
         Some(place) => format!("`{place}`: {mismatch}"),
         None => mismatch.to_string(),
     };
-    ToolError::new(ErrorKind::InvalidInput, text).for_call(&call.info())
+    call.invalid(text)
 }

@@ -11,11 +11,10 @@ use http::{Extensions, HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 use tokio::time::Instant;
-use tower::ServiceExt as _;
 
 use super::{
     jobs::Jobs,
-    request::{self, Rejection, of_json, shown, to_json},
+    request::{self, Rejection, of_json, to_json},
     routes::Routes,
 };
 use crate::{
@@ -133,7 +132,7 @@ async fn answer(this: Executor, mut call: ToolCall, id: Option<u128>) -> Respons
     let info = call.info();
     let (has_subjects, lacks_subject) = (routes.has_subjects(), routes.lacks_subject(&call));
     let begun = Instant::now();
-    let answer = routes.stack.clone().oneshot(call).await;
+    let answer = routes.run(call).await;
     let took = begun.elapsed();
     if let (Some((jobs, _)), Some(id), true) = (&jobs, id, is_end_of_job(&answer)) {
         jobs.end(id);
@@ -144,7 +143,6 @@ async fn answer(this: Executor, mut call: ToolCall, id: Option<u128>) -> Respons
             this.envelope.completed(&info, took, json)
         }
         Err(error) => {
-            let error = shown(error.for_call(&info));
             let id = match (jobs, error.job()) {
                 (Some((jobs, asked)), Some(job)) if error.is_pending() => {
                     jobs.keep(&asked, job.clone(), id, has_subjects)

@@ -12,7 +12,7 @@ use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE}
 use serde::Serialize;
 
 use crate::{
-    call::{CallInfo, MAX_DEPTH, MAX_NAME_BYTES, MAX_VALUES, ToolCall},
+    call::{MAX_DEPTH, MAX_NAME_BYTES, MAX_VALUES, ToolCall},
     edge::headers::the_only,
     error::{ErrorKind, ToolError},
     event::{Event, Listener},
@@ -56,11 +56,6 @@ impl Rejection {
 
     fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
-        self
-    }
-
-    fn for_call(mut self, call: &CallInfo) -> Self {
-        self.error = self.error.for_call(call);
         self
     }
 
@@ -145,17 +140,21 @@ pub(super) async fn read<S: Send + Sync>(
         .with_request_extensions(request.extensions());
     let call = for_caller(call);
     let info = call.info();
-    let body = json_body(request, state)
-        .await
-        .map_err(|r| r.for_call(&info))?;
-    let call = match str::from_utf8(&body) {
-        Ok(text) => with_body(call, text).and_then(checked),
-        Err(_) => Err(ToolError::new(
-            ErrorKind::InvalidInput,
-            "the body is no UTF-8",
-        )),
-    };
-    call.map_err(|error| Rejection::of(error.for_call(&info)))
+    let body = json_body(request, state).await;
+    let call = body.and_then(|body| {
+        let call = match str::from_utf8(&body) {
+            Ok(text) => with_body(call, text).and_then(checked),
+            Err(_) => Err(ToolError::new(
+                ErrorKind::InvalidInput,
+                "the body is no UTF-8",
+            )),
+        };
+        call.map_err(Rejection::of)
+    });
+    call.map_err(|mut rejection| {
+        rejection.error.address(&info);
+        rejection
+    })
 }
 
 /// A call of what the path names.

@@ -179,6 +179,13 @@ impl Routes {
         }
     }
 
+    /// Runs a call. Its error may be shown to the caller.
+    pub(super) async fn run(&self, call: ToolCall) -> Result<Vec<u8>, ToolError> {
+        let info = call.info();
+        let answer = self.stack.clone().oneshot(call).await;
+        answer.map_err(|error| shown(error.for_call(&info)))
+    }
+
     /// Returns whether callers' tokens are taken.
     pub(super) fn has_subjects(&self) -> bool {
         self.bearer
@@ -250,12 +257,10 @@ async fn call(State(routes): State<Routes>, request: Request) -> Response {
             Ok(call) => call,
             Err(rejection) => return rejection.into_response(),
         };
-    let info = call.info();
     let lacks_subject = routes.lacks_subject(&call);
-    match routes.stack.oneshot(call).await {
+    match routes.run(call).await {
         Ok(json) => of_json(StatusCode::OK, json),
         Err(error) => {
-            let error = shown(error.for_call(&info));
             let status = status(&error, lacks_subject);
             error.to_http_as(status).map(Body::from)
         }
