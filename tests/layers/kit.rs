@@ -100,9 +100,15 @@ where
     respond.send_error("503 Service Unavailable");
     let error = assert_ready_err!(response.poll());
     assert_eq!(error.kind(), ErrorKind::Upstream);
+    names(&error, &call());
+}
+
+/// Issue 47: each error that comes out of a layer has the names of its call.
+fn names(error: &ToolError, call: &ToolCall) {
     assert_eq!(
         (error.tool(), error.server(), error.call_id()),
-        (Some("search"), Some("docs"), Some("c1"))
+        (Some(call.tool()), call.server(), call.id()),
+        "{error:?}"
     );
 }
 
@@ -143,7 +149,9 @@ where
             assert_ready_ok!(svc.poll_ready());
             assert_ready_ok!(svc.poll_ready());
             let mut response = task::spawn(svc.call(call()));
-            assert_ready_err!(response.poll())
+            let error = assert_ready_err!(response.poll());
+            names(&error, &call());
+            error
         }
     };
     assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
@@ -187,6 +195,7 @@ pub(crate) async fn a_wait_for_readiness_ends_with_the_deadline_or_the_token<L>(
     let error = assert_ready_err!(response.poll());
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
     assert_eq!(error.execution(), Execution::NotStarted);
+    names(&error, &call());
 
     {
         let token = tokio_util::sync::CancellationToken::new();
@@ -196,6 +205,7 @@ pub(crate) async fn a_wait_for_readiness_ends_with_the_deadline_or_the_token<L>(
         let error = assert_ready_err!(response.poll());
         assert_eq!(error.kind(), ErrorKind::Cancelled);
         assert_eq!(error.execution(), Execution::NotStarted);
+        names(&error, &call());
     }
 }
 
@@ -318,10 +328,9 @@ where
     let mut response = task::spawn(svc.ready().await.unwrap().call(call()));
     match (catch_unwind(AssertUnwindSafe(|| response.poll())), panics) {
         (Ok(polled), Panics::BecomeErrors) => {
-            assert_eq!(
-                assert_ready!(polled).unwrap_err().kind(),
-                ErrorKind::Panicked
-            );
+            let error = assert_ready!(polled).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Panicked);
+            names(&error, &call());
         }
         (Err(payload), Panics::Pass) => {
             assert_eq!(
@@ -357,7 +366,9 @@ where
     svc.ready().await.unwrap();
     match (catch_unwind(AssertUnwindSafe(|| svc.call(call()))), panics) {
         (Ok(response), Panics::BecomeErrors) => {
-            assert_eq!(response.await.unwrap_err().kind(), ErrorKind::Panicked);
+            let error = response.await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Panicked);
+            names(&error, &call());
         }
         (Err(payload), Panics::Pass) => {
             assert_eq!(
@@ -389,9 +400,9 @@ where
     let mut svc = layer.layer(limited);
     svc.ready().await.unwrap();
     assert_eq!(semaphore.available_permits(), 0);
-    let response = svc.call(refused);
+    let response = svc.call(refused.clone());
     assert_eq!(semaphore.available_permits(), 1);
-    assert!(response.await.is_err());
+    names(&response.await.map(drop).unwrap_err(), &refused);
     assert_eq!(probe.count(), 0);
 }
 
