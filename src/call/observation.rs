@@ -43,7 +43,8 @@ impl Observation {
     /// put rules on it: so what it ended with is shown by them.
     #[inline]
     pub(crate) fn adopt_rules(&mut self) {
-        if let Some(rules) = self.rules_below()
+        if self.record().has_rare()
+            && let Some(rules) = self.rules_below()
             && let Some(call) = &mut self.call
         {
             call.set_rules(rules);

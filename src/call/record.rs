@@ -190,9 +190,14 @@ impl Record {
         before
     }
 
+    /// Returns whether what few calls have ever was there.
+    pub(super) fn has_rare(&self) -> bool {
+        self.has_rare.load(Acquire)
+    }
+
     /// Returns what few calls have, if it ever was there.
     pub(super) fn get_rare(&self) -> Option<MutexGuard<'_, Rare>> {
-        self.has_rare.load(Acquire).then(|| self.rare())
+        self.has_rare().then(|| self.rare())
     }
 
     fn rare(&self) -> MutexGuard<'_, Rare> {
