@@ -77,6 +77,13 @@ impl ToolCall {
         self.claims.0.fetch_or(claim.bit(), Relaxed) & claim.bit() != 0
     }
 
+    /// Claims a call that no other thread can see, as [`claim`](Self::claim) does.
+    pub(crate) fn take_claim(&mut self, claim: Claim) -> bool {
+        let before = *self.claims.0.get_mut();
+        *self.claims.0.get_mut() = before | claim.bit();
+        before & claim.bit() != 0
+    }
+
     /// Returns whether a layer above has made this claim.
     #[inline]
     pub fn is_claimed(&self, claim: Claim) -> bool {

@@ -96,6 +96,12 @@ macro_rules! getters {
                 self.$($ident).+.names.server.as_deref()
             }
 
+            /// The hash of (server, name), made once per call.
+            #[inline]
+            pub(crate) fn tool_hash(&self) -> u64 {
+                self.$($ident).+.names.tool_hash()
+            }
+
             /// The call's id, if it has one.
             pub fn id(&self) -> Option<&str> {
                 self.$($ident).+.id.as_deref()
@@ -274,12 +280,6 @@ impl CallInfo {
     #[inline]
     pub fn listed_tool(&self) -> Option<&str> {
         self.ident.names.key_tool()
-    }
-
-    /// The hash of (server, name), made once per call.
-    #[inline]
-    pub(crate) fn tool_hash(&self) -> u64 {
-        self.ident.names.tool_hash()
     }
 
     /// The hash of the server alone, likewise.

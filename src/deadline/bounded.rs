@@ -90,7 +90,7 @@ impl<Res> Gate<Res> for DeadlineLayer {
         };
         let drain = Drain::of(call, self.settings.drain);
         if self.settings.drain.is_some() {
-            call.claim(Claim::Drain);
+            call.take_claim(Claim::Drain);
         }
         Ok(Bounded {
             info: call.info(),

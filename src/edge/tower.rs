@@ -59,10 +59,10 @@ impl<C> RetryPolicy<C> {
     fn keep(&self, call: &ToolCall) -> Option<ToolCall> {
         // The first attempt of a call with the extensions of another is none.
         let is_ours = call.attempt() > 1 && call.extensions().get::<Repeated>().is_some();
-        let kept = match is_ours {
-            true => !call.claim(Claim::Retry),
-            false => self.begin(call).is_some(),
-        };
+        let kept = (is_ours || self.grants(call).is_some()) && !call.claim(Claim::Retry);
+        if kept && !is_ours {
+            self.deposit(call);
+        }
         kept.then(|| call.unclaimed(Claim::Retry))
     }
 

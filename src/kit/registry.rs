@@ -38,7 +38,7 @@ use std::{
 };
 
 use crate::{
-    call::{CallInfo, MAX_NAME_BYTES},
+    call::{CallInfo, MAX_NAME_BYTES, ToolCall},
     event::{Event, InertReason, Listener},
     key::Key,
     kit::{
@@ -388,6 +388,17 @@ impl<V: Evict> Registry<V> {
             self.lacks_key(call);
         }
         self.keep_hash(hash, call, make)
+    }
+
+    /// Returns the same entry for a call whose handle is not needed otherwise.
+    pub(crate) fn keep_for(&self, call: &ToolCall, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
+        if let Key::Tool = self.key()
+            && let Some(entry) = self.lane().find(call.tool_hash())
+        {
+            entry.0.mark_used();
+            return entry;
+        }
+        self.keep(&call.info(), make)
     }
 
     /// Returns that entry, if the call has a key.

@@ -38,20 +38,21 @@ where
         let Self { gates, classifier } = &shared.settings;
         let settings = &gates.shared.settings;
         // An outer layer that repeats calls waits out their limits as well.
-        let ours = !call.is_claimed(Claim::Retry) && !call.claim(Claim::RateLimit);
+        let ours = !call.is_claimed(Claim::Retry) && !call.take_claim(Claim::RateLimit);
         let repeats = ours && settings.attempts > 1;
         if repeats {
             call.record(|record| record.set_max_attempts(settings.attempts));
         }
-        let info = call.info();
-        let entry = gates.registry.keep(&info, || KeyGate::new(&gates.shared));
+        let entry = gates
+            .registry
+            .keep_for(call, || KeyGate::new(&gates.shared));
         let made = call.attempt().wrapping_sub(1);
         let attempts = match repeats {
             true => {
                 let claim = (Claim::RateLimit, made);
                 Attempts::Many(Resend::new(call.copy(), shared.keep(), claim, false))
             }
-            false => Attempts::Once(info, made),
+            false => Attempts::Once(call.info(), made),
         };
         Ok(Ticket {
             attempts,

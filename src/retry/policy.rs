@@ -265,19 +265,16 @@ impl<C> RetryPolicy<C> {
         self
     }
 
-    /// Claims the call for retries, unless a layer above has claimed it or the call has only one
-    /// attempt. Returns how many attempts it grants.
-    // Forced inline, as `call`, of which it is a part.
-    #[inline(always)]
-    pub(crate) fn begin(&self, call: &ToolCall) -> Option<u32> {
-        let attempts = self.settings.of(call).attempts;
-        if attempts == 1 || call.claim(Claim::Retry) {
-            return None;
-        }
+    /// Returns how many attempts it grants to a call, if more than one.
+    pub(crate) fn grants(&self, call: &ToolCall) -> Option<u32> {
+        Some(self.settings.of(call).attempts).filter(|attempts| *attempts != 1)
+    }
+
+    /// Begins a call that was [claimed](Claim::Retry) for its retries.
+    pub(crate) fn deposit(&self, call: &ToolCall) {
         if let Some(budgets) = &self.settings.budgets {
             budgets.deposit(call);
         }
-        Some(attempts)
     }
 
     /// When the call is sent again; `None`: this result is the last, and an error says why it is if

@@ -30,8 +30,11 @@ where
 
     fn enter(shared: &Shared<S, Self>, call: &mut ToolCall) -> Result<Self::Ticket, ToolError> {
         let made = call.attempt();
-        Ok(match shared.settings.begin(call) {
+        let policy = &shared.settings;
+        let granted = policy.grants(call);
+        Ok(match granted.filter(|_| !call.take_claim(Claim::Retry)) {
             Some(attempts) => {
+                policy.deposit(call);
                 let records = call.begin_repeated(attempts);
                 let claim = (Claim::Retry, made);
                 Attempts::Many(Resend::new(call.copy(), shared.keep(), claim, records))

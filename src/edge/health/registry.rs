@@ -289,7 +289,7 @@ impl<Res> Ends<Res> for Visit {
     fn admit(&mut self, call: &mut ToolCall) -> Result<Step, ToolError> {
         Visit::admit(self)?;
         call.share_limit();
-        call.claim(Claim::Health);
+        call.take_claim(Claim::Health);
         Ok(Step::Go)
     }
 
