@@ -190,11 +190,8 @@ fn words(e: &ToolError) -> Words {
 
 pub(super) fn for_user(e: &ToolError) -> String {
     let words = words(e);
-    let later = if e.is_retryable() {
-        words.user_later
-    } else {
-        ""
-    };
+    let later = e.is_retryable().then_some(words.user_later);
+    let later = later.unwrap_or_default();
     sentence(e, &format!("{}{later}", words.user), "")
 }
 
@@ -265,10 +262,9 @@ pub(super) fn reason(e: &ToolError, max: usize) -> Option<Box<str>> {
 /// The sentence for the model, with this reason.
 pub(super) fn because_of(e: &ToolError, why: &str) -> String {
     let words = words(e);
-    let next = if e.is_retryable() {
-        words.again
-    } else {
-        words.stop
+    let next = match e.is_retryable() {
+        true => words.again,
+        false => words.stop,
     };
     sentence(e, &format!("{} {next}", words.problem), why)
 }

@@ -114,10 +114,7 @@ pub(crate) fn check(time: Duration) -> Result<Duration, crate::ConfigError> {
 
     const HOUR: Duration = Duration::from_secs(3600);
     refuse_if(time.is_zero(), "drain", "it is zero: nothing is waited for")?;
-    refuse_if(
-        time > HOUR,
-        "drain",
-        format!("{time:?} is longer than an hour"),
-    )?;
+    let reason = format!("{time:?} is longer than an hour");
+    refuse_if(time > HOUR, "drain", reason)?;
     Ok(time)
 }
