@@ -201,6 +201,7 @@ pub mod hint;
 pub mod identity;
 pub mod key;
 mod kit;
+mod lock;
 pub mod middleware;
 pub mod normalize;
 pub mod once;
@@ -237,14 +238,12 @@ pub use self::{
     outcome::{Classify, Outcome},
     result::ToolResult,
 };
-pub use edge::batch;
 #[cfg(feature = "tower")]
 pub use edge::builder::{self, ServiceBuilderExt};
 #[cfg(feature = "metrics-facade")]
 pub use edge::facade as metrics_facade;
 #[cfg(feature = "tonic")]
 pub use edge::grpc_status;
-pub use edge::health;
 #[cfg(feature = "http-tool")]
 pub use edge::http_tool;
 #[cfg(feature = "mcp")]
@@ -260,6 +259,7 @@ pub use edge::serve;
 pub use edge::settings;
 #[cfg(feature = "token")]
 pub use edge::token;
+pub use edge::{batch, health};
 pub use kit::backoff;
 #[doc(inline)]
 pub use toolcall_redact as redact;

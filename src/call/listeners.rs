@@ -1,9 +1,10 @@
 use std::sync::{
-    Mutex, MutexGuard, PoisonError, Weak,
+    Mutex, Weak,
     atomic::{AtomicU8, Ordering::Relaxed},
 };
 
 use crate::event::Listen;
+use crate::lock::lock;
 
 /// The most listeners that a call can have at a time.
 const MAX_LISTENERS: usize = 4;
@@ -24,7 +25,7 @@ impl Listeners {
     /// Adds a listener. Returns its bit, or 0 if it was there; `None` if there is no place.
     #[inline]
     pub(super) fn add(&self, listen: &Weak<dyn Listen>) -> Option<u8> {
-        let mut places = self.places();
+        let mut places = lock(&self.places);
         let present = self.present.load(Relaxed);
         let is_it =
             |place: &Option<Weak<dyn Listen>>| place.as_ref().is_some_and(|it| it.ptr_eq(listen));
@@ -53,7 +54,7 @@ impl Listeners {
     pub(crate) fn together(&self) -> usize {
         match self.present.load(Relaxed) {
             0 => 0,
-            present => of(&self.places(), present)
+            present => of(&lock(&self.places), present)
                 .fold(0, |all, listen| all.rotate_left(1) ^ listen.as_ptr().addr()),
         }
     }
@@ -63,15 +64,11 @@ impl Listeners {
         let mut copies = Places::default();
         let present = self.present.load(Relaxed);
         if present != 0 {
-            for (copy, listen) in copies.iter_mut().zip(of(&self.places(), present)) {
+            for (copy, listen) in copies.iter_mut().zip(of(&lock(&self.places), present)) {
                 *copy = Some(Weak::clone(listen));
             }
         }
         copies
-    }
-
-    fn places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

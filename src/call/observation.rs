@@ -43,7 +43,7 @@ impl Observation {
     /// put rules on it: so what it ended with is shown by them.
     #[inline]
     pub(crate) fn adopt_rules(&mut self) {
-        if self.record().has_rare()
+        if self.record().has_rare.load(Relaxed)
             && let Some(rules) = self.rules_below()
             && let Some(call) = &mut self.call
         {

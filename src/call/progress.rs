@@ -1,11 +1,12 @@
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
+use crate::lock::lock;
 use tokio::time::Instant;
 
 /// Receives a tool's reports that it is still at work; see
@@ -91,7 +92,7 @@ impl Progress {
     pub fn pause(&self) -> Pause {
         let now = Instant::now();
         for inner in self.all() {
-            let mut pauses = inner.pauses();
+            let mut pauses = lock(&inner.pauses);
             pauses.held += 1;
             pauses.since.get_or_insert(now);
         }
@@ -105,7 +106,7 @@ impl Progress {
 
     /// How long the clocks have stood still.
     pub(crate) fn paused(&self) -> Duration {
-        let pauses = self.0.pauses();
+        let pauses = lock(&self.0.pauses);
         let current = pauses.since.map(|since| since.elapsed());
         pauses.ended + current.unwrap_or_default()
     }
@@ -118,17 +119,13 @@ impl Progress {
     /// When that time is currently over for a call that has waited since `since`.
     pub(crate) fn limit(&self, since: Instant) -> Option<Instant> {
         let last = self.0.since + Duration::from_nanos(self.0.last.load(Relaxed));
-        let is_paused = self.0.pauses().since.is_some();
+        let is_paused = lock(&self.0.pauses).since.is_some();
         let last = if is_paused { Instant::now() } else { last };
         last.max(since).checked_add(self.0.allowed)
     }
 }
 
-impl Inner {
-    fn pauses(&self) -> MutexGuard<'_, Pauses> {
-        self.pauses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Inner {}
 
 /// Keeps the clocks of a call's timeouts stopped; see [`Progress::pause`].
 #[must_use = "the clocks go on when it is dropped"]
@@ -138,7 +135,7 @@ impl Drop for Pause {
     fn drop(&mut self) {
         let now = Instant::now();
         for inner in self.0.all() {
-            let mut pauses = inner.pauses();
+            let mut pauses = lock(&inner.pauses);
             pauses.held -= 1;
             if pauses.held == 0
                 && let Some(since) = pauses.since.take()

@@ -4,7 +4,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     mem,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{
             AtomicBool, AtomicU32, AtomicU64,
             Ordering::{Acquire, Relaxed, Release, SeqCst},
@@ -14,6 +14,7 @@ use std::{
 };
 
 use super::{JobRef, listeners::Listeners, way::Way};
+use crate::lock::lock;
 use crate::{error::ToolError, redact::Rules};
 
 /// What happened below an observer during one logical call: layers write it, those above read it
@@ -61,7 +62,7 @@ pub struct Record {
     key: AtomicU64,
     rare: Mutex<Rare>,
     /// Something was put into `rare`. Most calls take no lock.
-    has_rare: AtomicBool,
+    pub(super) has_rare: AtomicBool,
 }
 
 /// A value of any type. It is cloned without a lock, because its `Clone` may use the record.
@@ -185,23 +186,14 @@ impl Record {
     /// Puts something into what few calls have. Returns what `put` does, to be dropped after the
     /// lock.
     pub(super) fn put<T>(&self, put: impl FnOnce(&mut Rare) -> T) -> T {
-        let before = put(&mut self.rare());
+        let before = put(&mut lock(&self.rare));
         self.has_rare.store(true, Release);
         before
     }
 
-    /// Returns whether what few calls have ever was there.
-    pub(super) fn has_rare(&self) -> bool {
-        self.has_rare.load(Acquire)
-    }
-
     /// Returns what few calls have, if it ever was there.
     pub(super) fn get_rare(&self) -> Option<MutexGuard<'_, Rare>> {
-        self.has_rare().then(|| self.rare())
-    }
-
-    fn rare(&self) -> MutexGuard<'_, Rare> {
-        self.rare.lock().unwrap_or_else(PoisonError::into_inner)
+        self.has_rare.load(Acquire).then(|| lock(&self.rare))
     }
 
     /// Returns whether this recording may write, or no other one runs.

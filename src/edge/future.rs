@@ -1,11 +1,12 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
 };
 #[cfg(feature = "mcp")]
 use std::{future::poll_fn, pin::pin};
+
+pub(in crate::edge) use crate::lock::lock;
 
 /// A boxed future, as tool services and clients of this crate return it.
 ///
@@ -41,9 +42,4 @@ pub(in crate::edge) async fn first<A, B>(
         Poll::Pending => other.as_mut().poll(cx).map(Err),
     })
     .await
-}
-
-/// Locks. Nothing that is locked by it can be left half-way by a panic.
-pub(in crate::edge) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

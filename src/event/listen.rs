@@ -1,7 +1,7 @@
 use std::{
     fmt, ptr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, Weak,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
@@ -10,6 +10,7 @@ use tracing::{Level, level_filters::LevelFilter};
 
 use super::Event;
 use crate::call::{CallInfo, Listeners};
+use crate::lock::lock;
 
 /// Receives [`Event`]s. Called in the middle of a poll or a drop: must be quick, must not block and
 /// must not panic.
@@ -77,7 +78,7 @@ impl Audience {
     /// new.
     pub(crate) fn meet(&self, call: &CallInfo) -> Vec<Arc<dyn Listen>> {
         let listeners = call.present_listeners();
-        let mut met = self.met();
+        let mut met = lock(&self.met);
         let mut new = Vec::new();
         self.last.store(listeners.together(), Relaxed);
         met.retain(|known| known.strong_count() > 0);
@@ -93,10 +94,6 @@ impl Audience {
         // Those of the call stay: no other listener can have an address that is part of `last`.
         met.truncate(REMEMBERED);
         new
-    }
-
-    fn met(&self) -> MutexGuard<'_, Vec<Weak<dyn Listen>>> {
-        self.met.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -146,7 +143,7 @@ impl Listener {
             own.on(event);
         }
         // Copied, so that no listener runs under the lock.
-        let met = audience.map(|audience| audience.met().clone());
+        let met = audience.map(|audience| lock(&audience.met).clone());
         let met = met.iter().flatten();
         let met = met.filter(|met| !of_call().any(|listen| listen.ptr_eq(met)));
         for listen in of_call().filter(|_| above).chain(met) {

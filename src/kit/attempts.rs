@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
     error::{ErrorKind, Execution, ToolError},
     flow::again::{After, Way},
     kit::lane::Kept,
+    lock::lock,
 };
 
 /// The attempts at a call.
@@ -65,8 +66,7 @@ impl<S, T> Template<S, T> {
     where
         S: Clone,
     {
-        let svc = self.svc.lock();
-        svc.unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.svc).clone()
     }
 }
 

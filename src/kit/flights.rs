@@ -11,7 +11,7 @@ use std::{
     future::Future,
     hash::Hash,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -26,6 +26,7 @@ use super::{
     share::{NoRoom, Room, Units},
 };
 use crate::error::{ErrorKind, ToolError};
+use crate::lock::lock;
 
 /// Values that are stale are looked for so often, if keys are added.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -153,13 +154,9 @@ impl<V: Clone> Slot<V> {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<V>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// For a caller who has come in this round.
     fn see(&self, since: u64) -> Seen<V> {
-        let state = self.lock();
+        let state = lock(&self.state);
         match (&state.value, &state.failed) {
             (Some((value, until)), _) if *until > Instant::now() => Seen::Fresh(value.clone()),
             (_, Some((round, end, _))) if *round > since => Seen::Failed(end.clone()),
@@ -171,7 +168,7 @@ impl<V: Clone> Slot<V> {
     }
 
     fn until(&self) -> Option<Instant> {
-        self.lock().value.as_ref().map(|(_, until)| *until)
+        lock(&self.state).value.as_ref().map(|(_, until)| *until)
     }
 
     fn is_fresh(&self, now: Instant) -> bool {
@@ -180,7 +177,7 @@ impl<V: Clone> Slot<V> {
 
     /// Without a time it is for the one who has made it.
     fn put(&self, kept: Option<(V, Instant)>, room: Option<Room>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.round += 1;
         state.failed = None;
         state.is_single = kept.is_none();
@@ -194,7 +191,7 @@ impl<V: Clone> Slot<V> {
 
     /// Gives back the room of the value. Returns the value, of which the rest stays.
     fn strip(&self, rest: impl FnOnce(&V) -> Option<V>) -> Option<V> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.room = None;
         let (value, until) = state.value.take()?;
         state.value = rest(&value).map(|rest| (rest, until));
@@ -202,7 +199,7 @@ impl<V: Clone> Slot<V> {
     }
 
     fn fail(&self, end: Result<V, ToolError>, room: Option<Room>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.round += 1;
         let round = state.round;
         let before = state.failed.replace((round, end, room));
@@ -312,8 +309,8 @@ impl<K: FlightKey, V: Clone> Flight<K, V> {
                     }
                     Err(why) => why,
                 };
-            let table = self.flights.lock();
-            let goes = table.eighth(&self.key, why, |slot| slot.lock().room.is_some());
+            let table = lock(&self.flights.table);
+            let goes = table.eighth(&self.key, why, |slot| lock(&slot.state).room.is_some());
             let gone: Vec<_> = goes.iter().map(|(_, slot)| slot.strip(&rest)).collect();
             drop(table);
             if gone.is_empty() {
@@ -352,14 +349,14 @@ impl<K: FlightKey, V: Clone> Drop for Flight<K, V> {
         }
         // The next one has its turn, if there is one.
         (self.wait, self.turn) = (None, None);
-        let mut table = self.flights.lock();
+        let mut table = lock(&self.flights.table);
         let Some(slot) = self.slot.take() else { return };
         let gone = match table.has(&self.key, &slot) {
             false => Some(slot),
             true => {
                 // The table's and this one.
                 let is_last = Arc::strong_count(&slot) == 2;
-                let is_single = slot.lock().is_single;
+                let is_single = lock(&slot.state).is_single;
                 let goes = is_last && !is_single && !slot.is_fresh(Instant::now());
                 drop(slot);
                 goes.then(|| table.remove(&self.key)).flatten()
@@ -410,7 +407,7 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
     /// The value, if there is a fresh one.
     #[cfg(any(feature = "token", test))]
     pub(crate) fn get(&self, key: &K) -> Option<V> {
-        match self.lock().slots.get(key)?.slot.see(u64::MAX) {
+        match lock(&self.table).slots.get(key)?.slot.see(u64::MAX) {
             Seen::Fresh(value) => Some(value),
             Seen::Failed(_) | Seen::Nothing { .. } => None,
         }
@@ -452,33 +449,31 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
     /// Forgets a value, unless there is another one by now than that which `is` knows.
     #[cfg(any(feature = "token", test))]
     pub(crate) fn forget(&self, key: &K, is: impl FnOnce(&V) -> bool) {
-        if let Some(place) = self.lock().slots.get(key) {
-            place.slot.lock().value.take_if(|(value, _)| is(value));
+        if let Some(place) = lock(&self.table).slots.get(key) {
+            lock(&place.slot.state)
+                .value
+                .take_if(|(value, _)| is(value));
         }
     }
 
     /// Forgets these keys. A value that is being made for one of them is not kept.
     pub(crate) fn forget_keys(&self, these: impl Fn(&K) -> bool) {
-        let gone = self.lock().retain(|key, _| !these(key));
+        let gone = lock(&self.table).retain(|key, _| !these(key));
         drop(gone);
     }
 
     /// Forgets all values.
     #[cfg(feature = "token")]
     pub(crate) fn clear(&self) {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         let slots = table.slots.values();
-        slots.for_each(|place| place.slot.lock().value = None);
+        slots.for_each(|place| lock(&place.slot.state).value = None);
         table.retain(|_, slot| Arc::strong_count(slot) > 1);
     }
 
     /// The number of keys.
     pub(crate) fn len(&self) -> usize {
-        self.lock().slots.len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table<K, V>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table).slots.len()
     }
 
     /// The slot of a key. If there is no room, although what is fresh may be forgotten, it is one
@@ -486,7 +481,7 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
     fn slot(&self, key: &K) -> Result<Arc<Slot<V>>, NoPlace> {
         // Declared before the lock is taken, so dropped after it is given back.
         let mut gone = Vec::new();
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         if let Some((known, Place { slot, .. })) = table.slots.get_key_value(key) {
             let is_free = Arc::strong_count(slot) == 1 && !slot.is_fresh(Instant::now());
             if known.is_same(key) {

@@ -28,7 +28,7 @@ use std::{
     collections::{HashMap, VecDeque},
     hash::{BuildHasherDefault, Hasher},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
         atomic::{
             AtomicBool, AtomicU8,
             Ordering::{Acquire, Relaxed},
@@ -45,6 +45,7 @@ use crate::{
         inert::Inert,
         lane::{here, lanes},
     },
+    lock::lock,
 };
 
 /// A value that can tell how much harm its eviction would do.
@@ -117,12 +118,8 @@ impl Proofs {
         !self.key.may_be_invented(call)
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<u64>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn add(&self, hash: u64) {
-        let mut waiting = self.lock();
+        let mut waiting = lock(&self.waiting);
         if !waiting.contains(&hash) {
             waiting.push_back(hash);
         }
@@ -133,7 +130,7 @@ impl Proofs {
 
     /// Removes a key. Returns whether it was proved.
     fn take(&self, hash: u64) -> bool {
-        let mut waiting = self.lock();
+        let mut waiting = lock(&self.waiting);
         let at = waiting.iter().position(|known| *known == hash);
         at.and_then(|at| waiting.remove(at)).is_some()
     }

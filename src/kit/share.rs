@@ -1,8 +1,9 @@
 //! A number of units that owners share: the keys of a store, or its bytes.
 
+use crate::lock::lock;
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 /// Why there is no room for more units.
@@ -47,10 +48,6 @@ impl Units {
         Arc::new(Self { most, share, used })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Used> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes units, if there are so many. Without an owner there is no share.
     pub(crate) fn take(
         self: &Arc<Self>,
@@ -58,7 +55,7 @@ impl Units {
         is_unverified: bool,
         units: u64,
     ) -> Result<Room, NoRoom> {
-        let mut used = self.lock();
+        let mut used = lock(&self.used);
         let known = owner.and_then(|owner| used.owners.get_key_value(owner));
         let own = known.map_or(0, |(_, own)| *own);
         let owner = known.map(|(owner, _)| owner).or(owner).cloned();
@@ -101,6 +98,6 @@ impl Used {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.of.lock().count(self, |of| *of -= self.units);
+        lock(&self.of.used).count(self, |of| *of -= self.units);
     }
 }

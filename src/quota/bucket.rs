@@ -3,12 +3,13 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
 use super::gcra::{Rate, Turn};
+use crate::lock::lock;
 
 /// How many returned turns are kept at most; the earliest are lost.
 const MOST_FREE: usize = 1024;
@@ -52,7 +53,7 @@ impl Bucket {
     /// Takes units for a call that may be sent at `latest`. If they are not there by then, the
     /// error is when they are.
     pub(super) fn reserve(&self, now: u64, latest: u64, time: u64) -> Result<Turn, u64> {
-        let mut free = self.free();
+        let mut free = lock(&self.free);
         let found = self.rate.find(&free, now, time);
         let Some((place, turn)) = found.filter(|(_, turn)| turn.at <= latest) else {
             let turn = self.append(now, latest, time);
@@ -83,7 +84,7 @@ impl Bucket {
 
     /// When the units would be there, if that is after `latest`. Takes none.
     pub(super) fn too_late(&self, now: u64, latest: u64, time: u64) -> Option<u64> {
-        let found = self.rate.find(&self.free(), now, time);
+        let found = self.rate.find(&lock(&self.free), now, time);
         let last = || self.rate.turn(self.full_at(), now, time);
         let at = found.map_or_else(last, |(_, turn)| turn).at;
         (at > latest).then_some(at)
@@ -92,7 +93,7 @@ impl Bucket {
     /// Gives back the turn of a call that is not sent. If there are turns after it, it is for the
     /// next call that waits: others keep theirs.
     pub(super) fn give_back(&self, now: u64, turn: Turn) {
-        let mut free = self.free();
+        let mut free = lock(&self.free);
         *free = free.split_off(&now);
         free.insert(turn.full_at, turn.time);
         while let Some(last) = free.last_entry()
@@ -106,10 +107,6 @@ impl Bucket {
         if free.len() > MOST_FREE {
             free.pop_first();
         }
-    }
-
-    fn free(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

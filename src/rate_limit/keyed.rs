@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock,
         atomic::{
             AtomicU32, AtomicU64,
             Ordering::{Acquire, Relaxed, Release},
@@ -22,6 +22,7 @@ use crate::{
         backoff::{Jitter, Random, after_hint},
         registry::{Entry, Evict, Keep},
     },
+    lock::lock,
 };
 
 /// The settings of a layer.
@@ -267,7 +268,7 @@ impl KeyGate {
 
     /// How long the cooldown still lasts, if one is under way.
     pub(super) fn remaining(&self, now: Duration) -> Option<Duration> {
-        self.lock().remaining(now)
+        lock(&self.gate).remaining(now)
     }
 
     /// Ends the cooldown, and the return after it; whether there was one. `is_news`: it is to be
@@ -284,15 +285,11 @@ impl KeyGate {
     }
 
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Gate) -> T) -> T {
-        let mut gate = self.lock();
+        let mut gate = lock(&self.gate);
         let result = work(&mut gate);
         let word = u64::from(gate.round()) << 1 | u64::from(gate.is_open());
         self.word.store(word, Release);
         result
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Gate> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -300,7 +297,7 @@ impl Evict for KeyGate {
     const IS_KNOWN: bool = false;
 
     fn keep(&self) -> Keep {
-        let (gate, now) = (self.lock(), self.shared.now());
+        let (gate, now) = (lock(&self.gate), self.shared.now());
         if gate.remaining(now).is_some() {
             Keep::Always
         } else if gate.closed_until(now).is_some() {

@@ -3,7 +3,7 @@
 use std::{
     any::Any,
     hash::{BuildHasher, Hash, Hasher, RandomState},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -23,6 +23,7 @@ use crate::{
         per_tool::PerTool,
         registry::{Entry, Evict, Keep},
     },
+    lock::lock,
     outcome::Outcome,
 };
 
@@ -75,8 +76,7 @@ impl Memory {
     }
 
     fn lock(&self) -> Option<MutexGuard<'_, History>> {
-        let history = self.history.as_ref()?.lock();
-        Some(history.unwrap_or_else(PoisonError::into_inner))
+        self.history.as_ref().map(lock)
     }
 }
 

@@ -1,7 +1,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -18,6 +18,7 @@ use crate::{
         lane::{here, lanes},
         registry::{Evict, Keep, Registry},
     },
+    lock::lock,
 };
 
 /// Bounds the retries of the calls of a key to a share of their number, so that retries do not
@@ -159,10 +160,7 @@ impl RetryBudget {
     #[cold]
     fn turn(&self, now: Instant) -> (MutexGuard<'_, Windows>, u64) {
         let shared = &*self.0;
-        let mut windows = shared
-            .windows
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut windows = lock(&shared.windows);
         let calls = shared.calls();
         windows.turn(calls, now, shared.window);
         (windows, calls)

@@ -1,5 +1,5 @@
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
@@ -23,6 +23,7 @@ use crate::{
     event::{BreakerState, Event, Listen, Listener},
     key::Key,
     kit::registry::Registry,
+    lock::lock,
     outcome::ByError,
 };
 
@@ -106,15 +107,14 @@ impl Metrics {
     }
 
     fn with_period<T>(&self, f: impl FnOnce(&mut Period) -> T) -> T {
-        let period = self.0.period.lock();
-        f(&mut period.unwrap_or_else(PoisonError::into_inner))
+        f(&mut lock(&self.0.period))
     }
 
     /// All that was ever counted.
     pub(super) fn collect(&self) -> Collected {
         let Inner { rows, .. } = &*self.0;
         let mut all = Collected {
-            common: self.0.common().clone(),
+            common: lock(&self.0.common).clone(),
             ..Collected::default()
         };
         for entry in rows
@@ -139,10 +139,6 @@ impl Inner {
             Arc::new(Row::new(Labels::of(call), shared, Some(other)))
         };
         rows.keep(call, make)
-    }
-
-    fn common(&self) -> MutexGuard<'_, Common> {
-        self.common.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn happened(&self, call: &CallInfo, series: Series) {
@@ -171,10 +167,13 @@ impl Inner {
     fn breaker(&self, labels: Labels, from: Option<BreakerState>, to: (BreakerState, u32)) {
         let mut opened = from.is_some() && to.0 == BreakerState::Open;
         let (labels, mut state) =
-            breakers::seen(&mut self.common().breakers, self.max, labels, from, to);
+            breakers::seen(&mut lock(&self.common).breakers, self.max, labels, from, to);
         while !self.shared.sinks.is_empty() {
             self.tell(|sink| sink.breaker(&labels, state, opened));
-            let now = self.common().breakers.get(&labels).and_then(|it| it.state);
+            let now = lock(&self.common)
+                .breakers
+                .get(&labels)
+                .and_then(|it| it.state);
             if now == state {
                 break;
             }
@@ -226,12 +225,12 @@ impl Listen for Inner {
                 let (failure, range) = (error.map(ToolError::kind), self.shared.range);
                 let make = || Tokens::new(range);
                 let count = |tokens: &mut Tokens| tokens.needed(outcome, exchange, failure);
-                count(self.common().tokens.get_or_insert_with(make));
+                count(lock(&self.common).tokens.get_or_insert_with(make));
                 self.tell(|sink| sink.token(outcome, exchange, failure));
             }
             Event::NotStarted { call, kind, .. } => self.not_started(call, kind),
             Event::Inert { layer, reason, .. } => {
-                *self.common().inert.entry((layer, reason)).or_default() += 1;
+                *lock(&self.common).inert.entry((layer, reason)).or_default() += 1;
                 self.tell(|sink| sink.inert(layer, reason));
             }
             // The layer sees them at the end of the call, and counts them there.

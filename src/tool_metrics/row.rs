@@ -1,5 +1,5 @@
 use std::sync::{
-    Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+    Arc, Mutex, OnceLock,
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
@@ -11,6 +11,7 @@ use super::{
     sink::{CallEnd, Sink, ToolSink},
 };
 use crate::kit::registry::{Entry, Evict, Keep};
+use crate::lock::lock;
 
 /// The settings and sinks of all rows of a [`Metrics`](super::Metrics).
 pub(super) struct Shared {
@@ -70,11 +71,6 @@ impl Row {
     }
 
     #[inline]
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    #[inline]
     fn has_sinks(&self) -> bool {
         !self.shared.sinks.is_empty()
     }
@@ -99,7 +95,7 @@ impl Row {
         let tool = tool.or_insert_with(|| Tool::new(self.shared.range));
         tool.in_flight += in_flight as u64;
         tool.is_known |= self.is_known();
-        tool.counts.merge(&self.counts());
+        tool.counts.merge(&lock(&self.counts));
     }
 
     /// Counts an event of a running call that a layer below reported.
@@ -110,7 +106,7 @@ impl Row {
             row.recognised();
         }
         let row = row.or_other(row.is_known());
-        row.counts().add(series, 1);
+        lock(&row.counts).add(series, 1);
         // A row that has counted stays without it, and the event is not a call in flight.
         drop(seat);
         row.tell(|sink| sink.happened(series));
@@ -131,7 +127,7 @@ impl Row {
     #[inline]
     pub(super) fn ended(&self, began_as_known: bool, end: &CallEnd<'_>) {
         if end.failure.is_none() && self.is_known() && !self.has_sinks() {
-            return self.counts().ended(end);
+            return lock(&self.counts).ended(end);
         }
         self.ended_otherwise(began_as_known, end);
     }
@@ -148,10 +144,10 @@ impl Row {
     fn count(&self, end: &CallEnd<'_>) {
         // A code is redacted before the lock is taken.
         let label = end.code.map(|code| {
-            let known = self.counts().label(code);
+            let known = lock(&self.counts).label(code);
             known.unwrap_or_else(|| label(code))
         });
-        let mut counts = self.counts();
+        let mut counts = lock(&self.counts);
         counts.ended(end);
         let code = label.map(|label| counts.failed(label));
         // A sink is not called under the lock.

@@ -1,4 +1,4 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 
@@ -8,6 +8,7 @@ use crate::{
     config::ConfigError,
     event::{event, short},
     kit::registry::Table,
+    lock::lock,
 };
 
 /// How many schemas are kept.
@@ -230,8 +231,7 @@ impl Schemas {
     }
 
     fn write<T>(&self, change: impl FnOnce(&mut Schemata) -> T) -> T {
-        let writing = self.0.writing.lock();
-        let _writing = writing.unwrap_or_else(PoisonError::into_inner);
+        let _writing = lock(&self.0.writing);
         let mut table = Schemata::clone(&self.0.table.load());
         let changed = change(&mut table);
         self.0.table.store(Arc::new(table));

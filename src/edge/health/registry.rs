@@ -1,7 +1,7 @@
 use std::{
     collections::HashMap,
     mem,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -17,6 +17,7 @@ use crate::{
     error::{ErrorKind, Outage, ToolError},
     event::availability::Reason,
     flow::{Abandoned, Ends, Gate, Readiness, Step, Ticket, Times},
+    lock::lock,
 };
 
 /// A registry of the availability of servers. Cheap to clone. See the [module docs](super) for an
@@ -107,7 +108,7 @@ impl Health {
         has_more_tools: impl Fn() -> bool + Send + Sync + 'static,
     ) {
         self.0.breakers.breaker(server);
-        let mut lists = self.0.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lists = lock(&self.0.lists);
         let list = lists.entry(server.info().server_hash());
         list.or_insert_with(|| Arc::new(has_more_tools));
     }
@@ -125,8 +126,7 @@ impl Health {
         refuses.then(|| match reason {
             Reason::ConnectionFailed => SERVER,
             Reason::Timeout => {
-                let lists = self.0.lists.lock();
-                let lists = lists.unwrap_or_else(PoisonError::into_inner);
+                let lists = lock(&self.0.lists);
                 let list = lists.get(&call.server_hash()).cloned();
                 // A list has locks of its own.
                 drop(lists);

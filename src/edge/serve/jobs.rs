@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, hash_map::RandomState},
     hash::BuildHasher as _,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::{
     answer::json_bytes,
     call::{JobRef, Secret, ToolCall},
+    lock::lock,
 };
 
 /// How many jobs are kept.
@@ -142,8 +143,7 @@ impl Jobs {
 
     /// Returns the kept jobs, without those whose time is over.
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
-        let kept = self.0.kept.lock();
-        let mut kept = kept.unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0.kept);
         let now = Instant::now();
         kept.retain(|entry| entry.until > now);
         kept

@@ -5,7 +5,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll, Wake, Waker},
@@ -19,6 +19,7 @@ use tokio::{
 
 use super::queue::{Queue, Seat, Seen};
 use crate::kit::lane::thread_number;
+use crate::lock::lock;
 
 /// Wakes the waiters whose moment has come, on one runtime.
 ///
@@ -93,16 +94,10 @@ impl Alarm {
         })
     }
 
-    #[inline]
-    fn lock(&self) -> MutexGuard<'_, Clock> {
-        // A panic, as of a runtime without a clock, leaves it whole.
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Wakes the waiters whose moment has come, and sets the runtime's timer for the next.
     #[cold]
     fn wind(&self) {
-        self.go_on(self.lock());
+        self.go_on(lock(&self.clock));
     }
 
     fn go_on(&self, mut clock: MutexGuard<'_, Clock>) {
@@ -175,7 +170,7 @@ impl Alarm {
             self.woken.store(true, Relaxed);
             return;
         }
-        let clock = self.lock();
+        let clock = lock(&self.clock);
         // If it was given up meanwhile, the next waiter sets it: that one is on the runtime for
         // which it is made.
         if clock.sleep.is_some() {
@@ -200,7 +195,7 @@ impl Place {
     #[inline]
     pub(super) fn take(at: Instant, waker: Waker) -> (Self, bool) {
         let alarm = Alarm::here();
-        let mut clock = alarm.lock();
+        let mut clock = lock(&alarm.clock);
         let is_first = clock.is_first(at);
         let seat = clock.queue.enter(at, waker);
         drop(clock);
@@ -217,7 +212,7 @@ impl Place {
     /// The state of the waiter.
     #[inline]
     pub(super) fn look(&self, waker: &Waker) -> Seen {
-        let (seen, before) = self.alarm.lock().queue.look(self.seat, waker);
+        let (seen, before) = lock(&self.alarm.clock).queue.look(self.seat, waker);
         // Not under the lock: it may be the last reference to a task that has waiters of its own.
         drop(before);
         seen
@@ -233,7 +228,7 @@ impl Drop for Place {
     // Outlined, so that a call that did not wait only checks whether it has a place.
     #[inline(never)]
     fn drop(&mut self) {
-        let waker = self.alarm.lock().queue.leave(self.seat);
+        let waker = lock(&self.alarm.clock).queue.leave(self.seat);
         // As above.
         drop(waker);
     }
@@ -267,7 +262,7 @@ mod tests {
         let (place, is_first) = Place::take(at, Waker::noop().clone());
         assert!(is_first);
         place.alarm.fired();
-        assert!(place.alarm.lock().sleep.is_none());
+        assert!(lock(&place.alarm.clock).sleep.is_none());
         assert_eq!(place.wind(Waker::noop()), Seen::Waiting);
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(place.look(Waker::noop()), Seen::Rung);
