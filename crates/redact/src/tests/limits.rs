@@ -142,7 +142,7 @@ const NASTY: &[&str] = &[
     "phrase legal winner ", "ParameterKey=DBPassword,ParameterValue=", "Unseal Key 1: ", "token=FlyV1 fm2_a1b2c3 ", "\"required\": [\"password\", ", "> name: token\n> value: ",
     "data:image/png;base64,", "\u{1b}[33mname\u{1b}[0m: token ", "\u{1b}[33mvalue\u{1b}[0m: ", "private String password;\n",
     "\"name\":\"password\",\" \\\n", "$ \\\nSome(\"kind\":\"Secret\",",
-    "password's ", "rclone obscure ", "token=password: ", "user: a\npass: b\n", "C::password=", "echo -n a | docker login ",
+    "{\"name\":\"token\",\"a\":\"b\",\"value\":\"", "name: token, pw=abcd, value: [", "password's ", "rclone obscure ", "token=password: ", "user: a\npass: b\n", "C::password=", "echo -n a | docker login ",
     "- name: password\n", "password (", "password for ", "password | ", "\u{201c}password\u{201d}:\u{201c}",
 ];
 

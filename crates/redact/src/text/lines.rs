@@ -177,11 +177,7 @@ pub(super) fn whole_line(run: Run<'_>, secret: Range<usize>) -> Range<usize> {
     let tail = until(rest, "\n\r");
     let among = run.behind(256).contains('\n') || tail.len() < rest.len();
     let plain = tail.starts_with(' ') && !tail.contains(|c| "=:\"'{}#;&|".contains(c));
-    let more = if alone && among && plain {
-        tail.trim_end().len()
-    } else {
-        0
-    };
+    let more = usize::from(alone && among && plain) * tail.trim_end().len();
     secret.start..secret.end + more
 }
 

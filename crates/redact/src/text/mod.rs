@@ -104,11 +104,14 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
     scan.nested = nested;
     let (mut copied, mut at) = (0, 0);
     let mut hide = |(rule, secret): &Secret<'_>| {
-        let shown = &text[secret.clone()];
-        let hidden = shown != REDACTED && (copied..limit).contains(&secret.start);
+        let shown = &text[secret.start.max(copied).min(secret.end)..secret.end];
+        let hidden = shown != REDACTED && !shown.is_empty() && secret.start < limit;
         if hidden {
-            out += &text[copied..secret.start];
-            out += REDACTED;
+            // Its beginning may be hidden.
+            if secret.start >= copied {
+                out += &text[copied..secret.start];
+                out += REDACTED;
+            }
             copied = secret.end;
             rules.note(rule, shown);
         }
@@ -119,7 +122,7 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
     {
         if let Some(cell) = scan.cell_before(place.start) {
             hide(&cell);
-            at = at.max(cell.1.end);
+            at = at.max(scan_from(rules, text, &cell.1));
             continue;
         }
         at = place.end;
@@ -127,11 +130,11 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
             continue;
         }
         if let Some(secret) = Run::new(rules, &scan, text, place).secret() {
-            let Range { start, end } = secret.1;
-            at = match hide(&secret) {
-                true => name_at_end(rules, text, start..end).unwrap_or(end),
-                false => at.max(end),
-            };
+            while let Some(cell) = scan.cell_before(secret.1.start) {
+                hide(&cell);
+            }
+            let next = scan_from(rules, text, &secret.1);
+            at = if hide(&secret) { next } else { at.max(next) };
         }
     }
     for cell in scan.cells.take() {
@@ -140,14 +143,16 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
     (copied > 0).then(|| out + text.get(copied..limit).unwrap_or_default())
 }
 
-/// Where a name begins that ends a hidden text and has a value of its own: `token=abcpassword: x`.
-fn name_at_end(rules: &Rules, text: &str, hidden: Range<usize>) -> Option<usize> {
+/// Where the scan goes on behind a hidden text: at its end, or at a name there that has a value of
+/// its own (`token=abcpassword: x`).
+fn scan_from(rules: &Rules, text: &str, hidden: &Range<usize>) -> usize {
     let name = text[hidden.clone()].trim_end_matches([':', '=']);
     let end = hidden.start + name.len();
-    name::Mark::after(text, end)?;
     let word = bytes::after_last(name, |c| !bytes::is_run(c));
-    let named = word.len() <= 64 && rules.strength(word) == Strength::Strong;
-    named.then(|| end - word.len())
+    let named = word.len() <= 64
+        && name::Mark::after(text, end).is_some()
+        && rules.strength(word) == Strength::Strong;
+    if named { end - word.len() } else { hidden.end }
 }
 
 /// The id of a rule, and the place of what it found.
@@ -179,8 +184,10 @@ impl Scan {
     fn keep(&self, rule: &'static str, found: Vec<Range<usize>>) -> bool {
         let any = !found.is_empty();
         let mut cells = self.cells.borrow_mut();
-        cells.extend(found.into_iter().map(|cell| (rule, cell)));
-        cells.make_contiguous().sort_by_key(|(_, cell)| cell.start);
+        for secret in found {
+            let at = cells.partition_point(|(_, cell)| cell.start <= secret.start);
+            cells.insert(at, (rule, secret));
+        }
         any
     }
 
@@ -236,7 +243,9 @@ impl<'a> Run<'a> {
                 Find::Tokens => return token::find(self),
             };
             let place = place.filter(|place| place.is_empty() || allows(rule))?;
-            Some((*rule, place))
+            // Between a name and its secret, there may be others: `pw=abcd`.
+            let far = place.start > self.end + 8 && self.scan.keep(rule, vec![place.clone()]);
+            Some((*rule, if far { self.end..self.end } else { place }))
         });
         found.filter(|(_, secret)| !secret.is_empty())
     }

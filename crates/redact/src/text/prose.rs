@@ -164,15 +164,12 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
         return None;
     }
     // `first` may be cut: only its beginning was read.
-    let whole = if quoted {
-        word
-    } else {
-        &text[at..bare_end(text, at)]
+    let whole = match quoted {
+        true => word,
+        false => &text[at..bare_end(text, at)],
     };
-    Some(changed_to(
-        text,
-        secret.start..secret.start + trimmed(whole).len(),
-    ))
+    let end = secret.start + trimmed(whole).len();
+    Some(changed_to(text, secret.start..end))
 }
 
 /// Returns whether words in quotes are the secret: `the password is "correct horse"`.
@@ -194,11 +191,7 @@ fn trimmed(word: &str) -> &str {
 fn changed_to(text: &str, old: Range<usize>) -> Range<usize> {
     let rest = text[old.end..].strip_prefix(" to ");
     let new = rest.map_or("", |rest| trimmed(&rest[..bare_end(rest, 0)]));
-    let more = if is_mixed(new) {
-        " to ".len() + new.len()
-    } else {
-        0
-    };
+    let more = usize::from(is_mixed(new)) * (" to ".len() + new.len());
     old.start..old.end + more
 }
 

@@ -81,12 +81,39 @@ fn texts_of_like_forms_stay() {
     );
 }
 
+/// A secret may stand far from its name, and another between them.
+#[test]
+fn a_secret_between_a_name_and_its_value_is_hidden_as_well() {
+    for text in [
+        "oops {\"name\":\"X-Api-Key\",\"token\":\"abc123def456\",\"value\":\"hunter2\"}",
+        "oops {\"name\":\"X-Api-Key\",\"password\":\"abc123\",\"value\":\"hunter2\"} x",
+        "<add key=\"ApiKey\" password=\"abc123\" value=\"hunter2\"/>",
+        "- name: API_KEY\n  url: https://ada:abc123@h/x\n  value: hunter2\n",
+        "ParameterKey=DBPassword,Token=abc123def456,ParameterValue=hunter2",
+        "SET PASSWORD FOR api_key=abc123def456 = 'hunter2'",
+        "password (token=abc123def): hunter2",
+        "sentinel auth-pass token=abc123def456 hunter2",
+        "login(token=\"abc123def456\", \"hunter2\")",
+        "the key for api_token=abc123def456 -> hunter2Zq7hX2vT9k",
+        "printf 'token=abc123def456 %s' hunter2 | chpasswd",
+        "redirect=%3Fjwt%3DeyJabc123Ciabc123.eyJzdWIiOiIxIn0.dBjftJeZ4CVPhunter2%26x%3D1",
+    ] {
+        let shown = redact_text(text);
+        assert!(
+            !shown.contains("abc123") && !shown.contains("hunter2"),
+            "{shown}"
+        );
+        assert_eq!(redact_text(&shown), shown);
+    }
+}
+
 /// A value may end with a further name: the text behind it is that name's value.
 #[test]
 fn a_name_at_the_end_of_a_value_has_a_value_of_its_own() {
     for text in [
         "password: password: hunter2",
         "token=xpassword : hunter2",
+        "create secret generic db --from-literal=password=xpassword: hunter2",
         "Bearer abc123-password = \"hunter2\"",
     ] {
         let shown = redact_text(text);
