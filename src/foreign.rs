@@ -15,7 +15,7 @@ pub(crate) const BRIDGES: &[&dyn KnownErrors] = &[
     &crate::edge::hyper::Errors,
     #[cfg(any(feature = "hyper", feature = "tonic"))]
     &crate::edge::h2::Errors,
-    #[cfg(feature = "http-client")]
+    #[cfg(feature = "reqwest")]
     &crate::edge::reqwest::Errors,
     #[cfg(feature = "tonic")]
     &crate::edge::grpc_status::Errors,

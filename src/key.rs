@@ -92,7 +92,7 @@ impl Key {
         Self::Hashed(HashFn(Arc::new(f)))
     }
 
-    /// Returns this key, with a state of its own for each principal: the subject (feature `token`),
+    /// Returns this key, with a state of its own for each principal: the subject,
     /// else the agent, else the session. Calls without a principal share one. For upstreams whose
     /// limit is per user.
     ///

@@ -116,7 +116,7 @@
 //! | [`PollLayer`](poll::PollLayer) | waits for the job that a call has started; never starts it twice |
 //! | [`RetryLayer`](retry::RetryLayer) | repeats what may run twice, within a budget and the deadline |
 //! | [`RateLimitBackoffLayer`](rate_limit::RateLimitBackoffLayer) | waits out a rate limit for all calls of a key together |
-//! | [`TokenLayer`][token::TokenLayer] | exchanges the caller's token for one of the tool's (feature `token`) |
+//! | [`TokenLayer`](token::TokenLayer) | exchanges the caller's token for one of the tool's |
 //! | [`HealthLayer`](health::HealthLayer) | learns which servers are there; by setting it refuses calls to the others |
 //! | [`ConcurrencyLimitLayer`](concurrency_limit::ConcurrencyLimitLayer) | bounds how many calls of a key run at a time; a bounded queue |
 //! | [`CircuitBreakerLayer`](circuit_breaker::CircuitBreakerLayer) | stops calling a tool that is broken, and tries it again later |
@@ -137,7 +137,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`mcp`] | MCP servers as tools, also ones that die and come back; an MCP server whose tools run through a stack |
-//! | [`http_tool`] | HTTP endpoints as tools, by templates; files that describe tools |
+//! | [`tower-toolcall-http`](https://docs.rs/tower-toolcall-http), a crate | HTTP endpoints as tools, by templates; files that describe tools; the token endpoint of an identity provider |
 //! | [`router`] | many tools and servers behind one service; functions of typed arguments |
 //! | [`batch`] | many calls at once, or one after the other within a budget |
 //! | [`tower-toolcall-turn`](https://docs.rs/tower-toolcall-turn), a crate | a model's tool calls from the JSON of OpenAI, Anthropic, Gemini and Bedrock, and the results back |
@@ -164,16 +164,14 @@
 //! | `mcp-http` | [`mcp::McpServer::http`]: servers over streamable HTTP, with status and `Retry-After` of their errors; TLS is a feature of reqwest's, in your own `Cargo.toml` |
 //! | `mcp-server` | [`mcp::GatewayHandler`]: an MCP server whose tools run through a stack (`rmcp`, server side, no HTTP) |
 //! | `mcp-server-http` | [`mcp::McpSessions`]: rmcp's streamable HTTP server, with bounds of sessions and bodies |
-//! | `http-tool` | [`http_tool`], over any HTTP client (`minijinja`, `serde_json_path`); with `validate` |
-//! | `http-client` | [`http_tool::ReqwestClient`]; TLS is a feature of reqwest's, in your own `Cargo.toml` |
 //! | `router` | [`router`] (`strsim`) |
 //! | `schemars` | [`router::RouterBuilder::typed_tool`]: the type of a function's arguments is the tool's schema (`schemars`) |
 //! | `validate` | [`validate`], [`mcp::McpOutput`] (`jsonschema`, which fetches nothing) |
-//! | `token` | [`token`]: token exchange by RFC 8693 (`base64`, `zeroize`) |
 //! | `settings` | [`settings`] (`humantime`) |
 //! | `axum` | [`serve`], without its server |
 //! | `tonic` | [`grpc_status`], without its server and client |
 //! | `hyper` | recognises errors of `hyper` 1, of `hyper-util`'s client, and of HTTP/2 by their types: so for a leaf of your own over reqwest, too |
+//! | `reqwest` | recognises errors of reqwest by their types |
 //! | `hints` | [`hint::from_headers`]: how long a server asks to wait |
 //! | `anyhow` | tools that return `anyhow::Error` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -244,8 +242,6 @@ pub use edge::builder::{self, ServiceBuilderExt};
 pub use edge::facade as metrics_facade;
 #[cfg(feature = "tonic")]
 pub use edge::grpc_status;
-#[cfg(feature = "http-tool")]
-pub use edge::http_tool;
 #[cfg(feature = "mcp")]
 pub use edge::mcp;
 #[cfg(feature = "otel")]
@@ -257,7 +253,6 @@ pub use edge::router;
 pub use edge::serve;
 #[cfg(feature = "settings")]
 pub use edge::settings;
-#[cfg(feature = "token")]
 pub use edge::token;
 pub use edge::{batch, health};
 pub use kit::backoff;

@@ -12,11 +12,11 @@
 //! |---|---|---|
 //! | [`std::io::Error`]: `ConnectionRefused`, `AddrNotAvailable` | `ConnectionFailed` | no |
 //! | hyper-util's client: `is_connect()` (feature `hyper`) | `ConnectionFailed` | no |
-//! | reqwest: `is_connect()` (feature `http-client`, `mcp-http` or `hyper`) | `ConnectionFailed` | no |
+//! | reqwest: `is_connect()` (feature `reqwest` or `hyper`) | `ConnectionFailed` | no |
 //! | tonic's `ConnectError` (feature `tonic`) | `ConnectionFailed` | no |
 //! | HTTP/2 `REFUSED_STREAM` (feature `hyper` or `tonic`) | `ConnectionFailed` | no |
 //! | another [`std::io::Error`] of a connection; hyper's `is_canceled()`, `is_closed()`, `is_incomplete_message()` | `ConnectionFailed` | unknown |
-//! | reqwest with a status (feature `http-client` or `mcp-http`) | the [status' kind](crate::ErrorKind::from_http_status) | 429: no; else by the kind |
+//! | reqwest with a status (feature `reqwest`) | the [status' kind](crate::ErrorKind::from_http_status) | 429: no; else by the kind |
 //! | a gRPC status (feature `tonic`) | by its code: the table in `grpc_status` | unknown |
 //! | a timeout of tokio, tower, hyper or reqwest | `Timeout` | unknown |
 //! | a [`ToolError`] of the client's own | as it is | as it is |

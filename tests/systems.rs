@@ -23,14 +23,17 @@ use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError, ToolResult,
     batch::{Parallel, Sequence},
     circuit_breaker::{BreakerState, TransitionReason},
-    http_tool::{ExecutionError, ExecutionResult, ExecutionStatus, HttpAnswer, ToolManifest},
     mcp::McpClassifier,
     result::{Status, ToolResultLayer},
     router::{Json, Router, tool_fn},
     settings::{Place, Settings},
-    token::{ClientAuth, Target, TokenEndpoint, TokenLayer},
+    token::{Target, TokenLayer},
     tool_metrics::Metrics,
     validate::{Schema, Schemas},
+};
+use tower_toolcall_http::{
+    ExecutionError, ExecutionResult, ExecutionStatus, HttpAnswer, ToolManifest,
+    token::{ClientAuth, TokenEndpoint},
 };
 
 const fn secs(n: u64) -> Duration {

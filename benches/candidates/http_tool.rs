@@ -13,7 +13,8 @@ use http_body_util::{BodyExt, Full};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use tower::{Service, ServiceExt, service_fn};
-use tower_toolcall::{BoxError, ToolCall, http_tool::HttpTool};
+use tower_toolcall::{BoxError, ToolCall};
+use tower_toolcall_http::HttpTool;
 
 use super::{By, Candidate, FIVE, Group, ours, peer};
 use crate::kit::drive::{Subject, shared};

@@ -1,7 +1,8 @@
 //! An HTTP API by reqwest as a tool, with an error type and a classifier of your own:
-//! `cargo run --features http-client,tower --example reqwest_leaf`.
+//! `cargo run --features hyper,reqwest,tower --example reqwest_leaf`.
 //!
-//! For endpoints that templates describe there is `http_tool::HttpTool`, which does this and more.
+//! For endpoints that templates describe there is `HttpTool` of the crate `tower-toolcall-http`,
+//! which does this and more.
 
 use std::{error::Error, fmt, time::Duration};
 

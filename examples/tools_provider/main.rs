@@ -30,15 +30,18 @@ use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     BoxError, ServiceBuilderExt,
     circuit_breaker::CircuitBreakerBuilder,
-    http_tool::{Execution, HttpAnswer, ReqwestClient, ToolManifest},
     key::Key,
     mcp::Catalog,
     router::Router,
     serve::Routes,
     settings::Settings,
-    token::{ClientAuth, Target, TokenEndpoint, TokenHandle, TokenLayer},
+    token::{Target, TokenHandle, TokenLayer},
     tool_metrics::Metrics,
     validate::Schemas,
+};
+use tower_toolcall_http::{
+    Execution, HttpAnswer, ReqwestClient, ToolManifest,
+    token::{ClientAuth, TokenEndpoint},
 };
 
 use servers::{Idp, Upstream};

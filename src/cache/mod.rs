@@ -33,8 +33,8 @@
 //!
 //! # Whose answers
 //!
-//! Answers are those of a principal: the subject (the token of `ToolCall::with_subject_token`,
-//! feature `token`), else the agent id; and in either case of the session, if the call has one,
+//! Answers are those of a principal: the subject (the token of `ToolCall::with_subject_token`),
+//! else the agent id; and in either case of the session, if the call has one,
 //! since an agent may work for many people, and a session may have a state. Nobody gets another
 //! one's answer. Without any of the three nothing is kept, unless the layer says
 //! [`shared`](CacheBuilder::shared): for tools that say the same to everybody. Or a

@@ -47,8 +47,6 @@ use crate::{
 pub(crate) use self::arguments::dismantle;
 pub(crate) use self::hash::hash_of;
 pub(crate) use self::listeners::Listeners;
-#[cfg(feature = "token")]
-pub(crate) use self::subject::MAX_TOKEN;
 use self::{arguments::Arguments, claim::Claims, info::Data};
 pub use self::{
     claim::Claim,

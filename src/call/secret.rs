@@ -32,7 +32,6 @@ impl Secret {
     }
 
     /// Returns whether this is a clone of that one: the same value is not enough.
-    #[cfg(feature = "token")]
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -1,7 +1,7 @@
 use super::{Secret, ToolCall};
 
 /// Longer tokens could not be in a header.
-pub(crate) const MAX_TOKEN: usize = 16 << 10;
+const MAX_TOKEN: usize = 16 << 10;
 
 /// The caller's own token: an extension that no other crate can read but by
 /// [`ToolCall::subject_token`].

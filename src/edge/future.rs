@@ -3,7 +3,6 @@ use std::{
     pin::Pin,
     task::{Context, Poll},
 };
-#[cfg(feature = "mcp")]
 use std::{future::poll_fn, pin::pin};
 
 pub(in crate::edge) use crate::lock::lock;
@@ -31,7 +30,6 @@ impl<T> Future for Boxed<T> {
 }
 
 /// Runs both until one ends: `Ok` if that is `call`, which is polled before `other`.
-#[cfg(feature = "mcp")]
 pub(in crate::edge) async fn first<A, B>(
     call: impl Future<Output = A>,
     other: impl Future<Output = B>,

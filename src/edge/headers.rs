@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use http::{Extensions, HeaderMap, header::AsHeaderName};
-#[cfg(any(feature = "http-tool", feature = "mcp-http"))]
+#[cfg(feature = "mcp-http")]
 use http::{HeaderName, header};
 use tokio::time::Instant;
 
 use crate::call::{ToolCall, Trust};
-#[cfg(any(feature = "http-tool", feature = "mcp-http"))]
+#[cfg(feature = "mcp-http")]
 use crate::redact::Rules;
 
 /// A longer id is not taken up.
@@ -21,7 +21,7 @@ const ENVOY_TIMEOUT_MS: &str = "x-envoy-expected-rq-timeout-ms";
 
 /// Adds the secrets of a header that is sent: what stands after a scheme, and what cookies have,
 /// too. Unless it is surely a secret, the name decides as it does for an argument.
-#[cfg(any(feature = "http-tool", feature = "mcp-http"))]
+#[cfg(feature = "mcp-http")]
 pub(super) fn with_header(rules: Rules, name: &HeaderName, value: &str, is_sure: bool) -> Rules {
     let mut values = vec![value];
     values.extend(value.split_once(' ').map(|(_, credential)| credential));

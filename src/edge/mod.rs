@@ -2,13 +2,11 @@
 #[cfg(feature = "anyhow")]
 mod anyhow;
 pub mod batch;
-#[cfg(any(feature = "http-tool", feature = "token"))]
-mod body;
 #[cfg(feature = "tower")]
 pub mod builder;
 #[cfg(feature = "metrics-facade")]
 pub mod facade;
-#[cfg(any(feature = "http-tool", feature = "mcp", feature = "token"))]
+#[cfg(feature = "mcp")]
 mod future;
 #[cfg(feature = "tonic")]
 pub mod grpc_status;
@@ -16,8 +14,6 @@ pub mod grpc_status;
 pub(crate) mod h2;
 mod headers;
 pub mod health;
-#[cfg(feature = "http-tool")]
-pub mod http_tool;
 #[cfg(feature = "hyper")]
 pub(crate) mod hyper;
 #[cfg(feature = "mcp")]
@@ -28,7 +24,7 @@ mod nearest;
 #[cfg(feature = "otel")]
 pub mod otel;
 pub mod reader;
-#[cfg(any(feature = "http-client", feature = "mcp-http"))]
+#[cfg(feature = "reqwest")]
 pub(crate) mod reqwest;
 #[cfg(feature = "router")]
 pub mod router;
@@ -36,7 +32,6 @@ pub mod router;
 pub mod serve;
 #[cfg(feature = "settings")]
 pub mod settings;
-#[cfg(feature = "token")]
 pub mod token;
 #[cfg(feature = "tower")]
 pub(crate) mod tower;

@@ -33,7 +33,7 @@
 //! has put above it, it was one step of several: its kind is kept, but what it proves holds for
 //! that step only, and not for the tool.
 //!
-//! A tool service over reqwest or hyper needs the feature `hyper` (`http-client` has it), or its
+//! A tool service over reqwest or hyper needs the feature `hyper`, or its
 //! lost connections are only inferred.
 //!
 //! An error does not say that a call may run twice. To allow that, use
@@ -300,8 +300,8 @@ impl ToolError {
     /// started](Execution::NotStarted) the tool. [`transport`](crate::transport) has the table, and
     /// does this for all errors of a leaf.
     ///
-    /// reqwest's and hyper's lost connections are known only with the feature `hyper`
-    /// (`http-client` has it). Without it they are [inferred](Evidence::Inferred), and a breaker
+    /// reqwest's and hyper's lost connections are known only with the feature `hyper`.
+    /// Without it they are [inferred](Evidence::Inferred), and a breaker
     /// counts them against one principal only.
     ///
     /// ```

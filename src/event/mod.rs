@@ -47,8 +47,8 @@
 //! | `tool.repaired` | DEBUG | validate | `paths` |
 //! | `tool.shortened` | DEBUG | fit | `max_chars` |
 //! | `tool.misfit` | WARN | check, with `mcp::McpOutput` | `error` |
-//! | `tool.http_request` | DEBUG | `http_tool` | `method`, `url`, `headers`, `body` |
-//! | `tool.http_response` | DEBUG | `http_tool` | `status`, `duration_ms`, `headers`, `body` |
+//! | `tool.http_request` | DEBUG | `HttpTool` | `method`, `url`, `headers`, `body` |
+//! | `tool.http_response` | DEBUG | `HttpTool` | `status`, `duration_ms`, `headers`, `body` |
 //! | `tool.token` | WARN | `token` | `error`, and `server` or `tool`, and no others: once for an endpoint, or a setting |
 //! | `tool.unmatched` | WARN | policy, and all with settings of single tools | `layer`, `names`, `calls`, and no others: after 1,000 calls of the layer value |
 //! | `tool.settings` | WARN | `settings::StackBuilder::build` | `setting`, `reason`, and no others |

@@ -105,7 +105,6 @@ struct State<V> {
 }
 
 /// A value that was made for a key.
-#[cfg(any(feature = "token", test))]
 pub(crate) struct Made<V> {
     pub(crate) value: V,
     /// How long it is fresh; `None`: it is for the one who made it.
@@ -113,7 +112,6 @@ pub(crate) struct Made<V> {
 }
 
 /// Why nothing was made.
-#[cfg(any(feature = "token", test))]
 pub(crate) struct Failed {
     pub(crate) error: ToolError,
     /// The failure is for all who wait: a deadline of the caller who tried is not.
@@ -126,10 +124,6 @@ pub(crate) enum Source {
     Kept,
     /// By another caller, who was waited for.
     Shared,
-    #[cfg_attr(
-        not(any(feature = "token", test)),
-        expect(dead_code, reason = "only the token cache is told")
-    )]
     Made,
 }
 
@@ -369,7 +363,6 @@ impl<K: FlightKey, V: Clone> Drop for Flight<K, V> {
 
 impl<K: FlightKey, V: Clone> Flights<K, V> {
     /// For at most `most` keys, and at least one. Beyond these what is fresh is forgotten.
-    #[cfg(any(feature = "token", test))]
     pub(crate) fn new(most: usize) -> Self {
         let most = most.max(1) as u64;
         Self::shared_out(Units::new(most, most), Units::new(u64::MAX, u64::MAX), true)
@@ -405,7 +398,6 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
     }
 
     /// The value, if there is a fresh one.
-    #[cfg(any(feature = "token", test))]
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         match lock(&self.table).slots.get(key)?.slot.see(u64::MAX) {
             Seen::Fresh(value) => Some(value),
@@ -415,7 +407,6 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
 
     /// The value, or what `make` makes, if no other caller does so meanwhile. Dropped while it
     /// makes one, it leaves that to the next who waits.
-    #[cfg(any(feature = "token", test))]
     pub(crate) async fn get_or_make<F>(
         self: &Arc<Self>,
         key: &K,
@@ -447,7 +438,6 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
     }
 
     /// Forgets a value, unless there is another one by now than that which `is` knows.
-    #[cfg(any(feature = "token", test))]
     pub(crate) fn forget(&self, key: &K, is: impl FnOnce(&V) -> bool) {
         if let Some(place) = lock(&self.table).slots.get(key) {
             lock(&place.slot.state)
@@ -463,7 +453,6 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
     }
 
     /// Forgets all values.
-    #[cfg(feature = "token")]
     pub(crate) fn clear(&self) {
         let mut table = lock(&self.table);
         let slots = table.slots.values();

@@ -72,7 +72,7 @@
 //! one whose arguments are nested too deeply to be sent.
 //!
 //! Calls are compared with those of their principal: the subject (the token of
-//! `ToolCall::with_subject_token`, feature `token`), else the agent id, else the session id. A
+//! `ToolCall::with_subject_token`), else the agent id, else the session id. A
 //! `Turn` of `tower-toolcall-turn` sets them: `with_session_id`, `with_agent_id`. **Calls without a
 //! principal are compared with each other**. The first of them is the event `tool.inert`, at WARN,
 //! and [`OnceLayer::inert`] counts them. In a program of a single user that is right: say so with

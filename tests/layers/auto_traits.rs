@@ -194,13 +194,12 @@ mod router {
     assert_impl_all!(Json<Svc>: Send, Sync, Unpin, Clone);
 }
 
-#[cfg(feature = "token")]
 mod token {
     use super::{Svc, Tool, assert_impl_all};
     use tower_toolcall::token::{
-        ClientAuth, ExchangeFuture, ResponseFuture, Secret, Target, Token, TokenEndpoint,
-        TokenHandle, TokenLayer, TokenRequest, Tokens,
+        ResponseFuture, Secret, Target, Token, TokenHandle, TokenLayer, TokenRequest, Tokens,
     };
+    use tower_toolcall_http::token::{ClientAuth, ExchangeFuture, TokenEndpoint};
 
     assert_impl_all!(Secret: Send, Sync, Unpin, Clone, Eq, std::hash::Hash);
     assert_impl_all!(Target: Send, Sync, Unpin, Clone, Eq, std::hash::Hash);
@@ -215,12 +214,9 @@ mod token {
     assert_impl_all!(ResponseFuture<Svc, Tool, Svc>: Send);
 }
 
-#[cfg(feature = "http-tool")]
 mod http_tool {
     use super::{Tool, assert_impl_all};
-    use tower_toolcall::http_tool::{
-        HttpAnswer, HttpClassifier, HttpService, HttpTool, ResponseFuture,
-    };
+    use tower_toolcall_http::{HttpAnswer, HttpClassifier, HttpService, HttpTool, ResponseFuture};
 
     assert_impl_all!(HttpTool: Send, Sync, Unpin, Clone, std::fmt::Debug);
     assert_impl_all!(HttpService<(), Tool>: Send, Sync, Unpin, Clone, std::fmt::Debug);
@@ -228,10 +224,10 @@ mod http_tool {
     assert_impl_all!(HttpClassifier: Send, Sync, Copy);
     assert_impl_all!(tower_toolcall::token::UpstreamToken: Send, Sync, Unpin, Clone, std::fmt::Debug);
     assert_impl_all!(ResponseFuture: Send, Unpin);
-    #[cfg(feature = "http-client")]
+    #[cfg(feature = "reqwest")]
     mod client {
         use super::assert_impl_all;
-        use tower_toolcall::http_tool::{ReqwestBody, ReqwestClient, ReqwestError, ReqwestFuture};
+        use tower_toolcall_http::{ReqwestBody, ReqwestClient, ReqwestError, ReqwestFuture};
 
         assert_impl_all!(ReqwestClient: Send, Sync, Unpin, Clone);
         assert_impl_all!(ReqwestBody: Send, Unpin, http_body::Body);

@@ -83,7 +83,6 @@ async fn other_calls_have_other_answers() {
     }
 }
 
-#[cfg(feature = "token")]
 #[tokio::test(start_paused = true)]
 async fn subjects_of_one_session_have_answers_of_their_own() {
     let (layer, tool) = (layer(), Tool::always(Step::ok("r")));

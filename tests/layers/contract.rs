@@ -369,7 +369,6 @@ contract!(
     Panics::Pass
 );
 // A call that needs no token: with one, tests/token.
-#[cfg(feature = "token")]
 contract!(
     token,
     {

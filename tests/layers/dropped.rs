@@ -395,7 +395,6 @@ async fn a_refused_call_that_is_sent_elsewhere_does_not_free_the_key() {
 }
 
 /// D1: nor does one that waits for its access token, or whose token provider fails.
-#[cfg(feature = "token")]
 #[tokio::test(start_paused = true)]
 async fn a_call_without_a_token_that_is_sent_elsewhere_does_not_free_the_key() {
     use tower_toolcall::token::{Target, Token, TokenLayer};
@@ -447,7 +446,6 @@ async fn is_not_sent_while_it_waits(held: Stack) {
 }
 
 /// D1: a call that waits for its access token was not sent, although another one asks for it.
-#[cfg(feature = "token")]
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_dropped_before_it_has_a_token_was_not_sent() {
     use tower_toolcall::token::{Target, Token, TokenLayer};

@@ -293,7 +293,6 @@ async fn principals_have_keys_of_their_own() {
     assert_eq!(tool.count(), 3);
 }
 
-#[cfg(feature = "token")]
 #[tokio::test(start_paused = true)]
 async fn subjects_of_one_agent_have_keys_of_their_own() {
     let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));

@@ -676,7 +676,6 @@ async fn another_answer_of_an_mcp_tool_lets_other_calls_be_tried_again() {
 }
 
 /// D8: answers of HTTP tools are compared by status and body; a date in a header is not news.
-#[cfg(feature = "http-tool")]
 #[tokio::test(start_paused = true)]
 async fn another_answer_of_an_http_tool_lets_other_calls_be_tried_again() {
     use std::convert::Infallible;
@@ -684,7 +683,7 @@ async fn another_answer_of_an_http_tool_lets_other_calls_be_tried_again() {
     use bytes::Bytes;
     use http::{Method, Request, Response};
     use http_body_util::Full;
-    use tower_toolcall::http_tool::HttpTool;
+    use tower_toolcall_http::HttpTool;
 
     let says = async |date: &'static str, status: u16, body: &'static str| {
         let client = tower::service_fn(move |_: Request<Full<Bytes>>| {

@@ -6,7 +6,8 @@ use axum::body::Bytes;
 use serde_json::json;
 use tokio::{net::TcpListener, sync::Barrier, task::JoinSet};
 use tower::service_fn;
-use tower_toolcall::{AnyError, ToolCall, http_tool::Execution, serve::Routes};
+use tower_toolcall::{AnyError, ToolCall, serve::Routes};
+use tower_toolcall_http::Execution;
 
 use crate::{MB, counted, small_values, worst_values};
 

@@ -3,9 +3,8 @@
 use axum::{body::Body, http::Request};
 use serde_json::{Map, Value};
 use tower::{ServiceExt as _, service_fn};
-use tower_toolcall::{
-    ErrorKind, ToolCall, ToolError, call::JobRef, http_tool::Execution, serve::Routes,
-};
+use tower_toolcall::{ErrorKind, ToolCall, ToolError, call::JobRef, serve::Routes};
+use tower_toolcall_http::Execution;
 
 use crate::{MB, counted, small_values};
 

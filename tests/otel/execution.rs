@@ -15,10 +15,12 @@ use serde_json::json;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     ReplaySafety, ServiceBuilderExt, ToolCall,
-    http_tool::{HttpTool, ToolManifest},
-    otel::{ExecutionAttributes, ExecutionHooks},
     retry::RetryLayer,
     trace::{DefaultHooks, TraceLayer},
+};
+use tower_toolcall_http::{
+    HttpTool, ToolManifest,
+    otel::{ExecutionAttributes, ExecutionHooks},
 };
 use tracing::instrument::WithSubscriber;
 use tracing_subscriber::{filter::LevelFilter, prelude::*};

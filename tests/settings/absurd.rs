@@ -38,10 +38,9 @@ fn is_free(name: &str) -> bool {
         "TOOLCALL_TOKEN_CLIENT_SECRET_FILE",
     ];
     let unread = match name {
-        "TOOLCALL_TOKEN_ENDPOINT" => !cfg!(feature = "token"),
         // A word.
         "TOOLCALL_SHARED_NAMESPACE" | "TOOLCALL_CACHE_TOOLS" => true,
-        "TOOLCALL_SHARED_URL" => true,
+        "TOOLCALL_SHARED_URL" | "TOOLCALL_TOKEN_ENDPOINT" => true,
         _ => false,
     };
     name.ends_with("E_KEYS") || name.ends_with("S_KEYS") || words.contains(&name) || unread

@@ -115,13 +115,11 @@ fn a_key_has_the_name_of_its_method() {
     keys.extend(keys! {
         "validate": <tower_toolcall::validate::ValidateLayer>::{repair, strict, with_heading};
     });
-    #[cfg(feature = "http-tool")]
     keys.extend(keys! {
-        "http": <tower_toolcall::http_tool::HttpTool>::{
+        "http": <tower_toolcall_http::HttpTool>::{
             with_max_bytes, with_empty_undefined, with_bare_idempotency_key
         };
     });
-    #[cfg(feature = "token")]
     keys.extend(keys! {
         "token": <tower_toolcall::token::TokenLayer<()>>::{
             with_leeway, with_default_lifetime, with_max_lifetime, with_max_keys
@@ -129,7 +127,7 @@ fn a_key_has_the_name_of_its_method() {
     });
     let is_built = |key: &str| {
         // The keys of `[shared]` are methods of another crate.
-        (cfg!(feature = "token") || !key.starts_with("token.")) && !key.starts_with("shared.")
+        !key.starts_with("shared.")
     };
     keys.extend(
         ARGUMENTS
@@ -143,7 +141,6 @@ fn a_key_has_the_name_of_its_method() {
         .filter(|key| *key != "preset" && !chooses(key))
         .filter(|key| cfg!(feature = "validate") || !key.starts_with("validate."))
         .filter(|key| is_built(key))
-        .filter(|key| cfg!(feature = "http-tool") || !key.starts_with("http."))
         .collect();
     assert_eq!(
         keys.iter().map(String::as_str).collect::<BTreeSet<_>>(),

@@ -183,10 +183,9 @@ fn poll() {
     same(&settings.poll_layer(()).unwrap(), &by_hand);
 }
 
-#[cfg(feature = "http-tool")]
 #[test]
 fn http_tool() {
-    use tower_toolcall::http_tool::HttpTool;
+    use tower_toolcall_http::HttpTool;
 
     let new = || HttpTool::new(http::Method::POST, "https://shop.test/orders").unwrap();
     let settings = changed(|s| {
@@ -199,9 +198,12 @@ fn http_tool() {
         .unwrap()
         .with_empty_undefined()
         .with_bare_idempotency_key();
-    same(&settings.http_tool(new()).unwrap(), &by_hand);
+    same(&new().with_settings(&settings).unwrap(), &by_hand);
     assert_ne!(format!("{by_hand:?}"), format!("{:?}", new()));
-    let unset = Settings::default().http_tool(new().with_max_bytes(7).unwrap());
+    let unset = new()
+        .with_max_bytes(7)
+        .unwrap()
+        .with_settings(&Settings::default());
     same(&unset.unwrap(), &new().with_max_bytes(7).unwrap());
 }
 

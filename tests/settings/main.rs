@@ -19,7 +19,6 @@ mod server_url;
 mod stack;
 mod switches;
 mod texts;
-#[cfg(feature = "token")]
 mod token;
 mod tools;
 mod variables;

@@ -20,9 +20,10 @@ use tower::{
 use tower_toolcall::{
     BoxError, ErrorKind, ToolCall, ToolError,
     event::BreakerState,
-    settings::{Place, Settings, TokenAuth, TokenExchange},
-    token::{ClientAuth, Target, Token, TokenEndpoint, TokenLayer, UpstreamToken},
+    settings::{Place, Settings, TokenAuth},
+    token::{Target, Token, TokenLayer, UpstreamToken},
 };
+use tower_toolcall_http::token::{ClientAuth, TokenEndpoint, TokenExchange, layer_from_settings};
 
 use crate::kit::{changed, secs};
 
@@ -93,7 +94,7 @@ impl<T> Rig<T> {
                 }
             }
         }));
-        let layer = with_secret(file(FILE)).token_layer::<_, Bytes>(client);
+        let layer = layer_from_settings::<_, Bytes>(&with_secret(file(FILE)), client);
         let (layer, of_layer) = change(layer.unwrap().unwrap());
         let tool = service_fn(|_: ToolCall| async { Ok::<_, ToolError>(()) });
         Self {
@@ -123,7 +124,7 @@ fn with_secret(settings: Settings) -> Settings {
 /// The request that a call of the tool `order` causes, and the token that the tool gets.
 async fn ask(settings: &Settings, call: ToolCall) -> (Vec<Request<Bytes>>, String) {
     let got = Got::default();
-    let tokens = settings.token_layer::<_, Bytes>(provider(&got)).unwrap();
+    let tokens = layer_from_settings::<_, Bytes>(&settings, provider(&got)).unwrap();
     let stack = settings
         .stack()
         .with_layer(Place::Attempt, option_layer(tokens))
@@ -161,7 +162,7 @@ async fn a_tool_with_an_audience_gets_a_token() {
 #[test]
 fn without_an_endpoint_there_is_no_layer() {
     let got = Got::default();
-    let layer = |s: &Settings| s.token_layer::<_, Bytes>(provider(&got)).unwrap();
+    let layer = |s: &Settings| layer_from_settings::<_, Bytes>(s, provider(&got)).unwrap();
     assert!(layer(&Settings::default()).is_none());
     assert!(layer(&file("[token]\nleeway = \"5s\"")).is_none());
     let public =
@@ -181,7 +182,12 @@ fn each_setting_reaches_the_layer() {
         s.token.client_id = Some("gateway".into());
         s.token.auth = TokenAuth::Public;
     });
-    let shown = |s: &Settings| format!("{:?}", s.token_layer::<_, ()>(()).unwrap().unwrap());
+    let shown = |s: &Settings| {
+        format!(
+            "{:?}",
+            layer_from_settings::<_, ()>(s, ()).unwrap().unwrap()
+        )
+    };
     let default = TokenLayer::new(endpoint());
     assert_eq!(shown(&public), format!("{default:?}"));
     let mut settings = public;
@@ -209,7 +215,9 @@ async fn a_provider_that_is_slow_is_not_waited_for() {
         sleep(secs(60)).await;
         Err::<Response<Full<Bytes>>, BoxError>("late".into())
     });
-    let tokens = settings.token_layer::<_, Bytes>(hangs).unwrap().unwrap();
+    let tokens = layer_from_settings::<_, Bytes>(&settings, hangs)
+        .unwrap()
+        .unwrap();
     let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(()) });
     let svc = tokens.layer(tool);
     let since = tokio::time::Instant::now();
@@ -307,7 +315,7 @@ fn a_secret_stays_under_another_preset() {
 #[test]
 fn a_secret_is_nowhere_to_be_read() {
     let settings = with_secret(file(FILE));
-    let layer = settings.token_layer::<_, ()>(()).unwrap();
+    let layer = layer_from_settings::<_, ()>(&settings, ()).unwrap();
     let written = serde_json::to_string(&settings).unwrap();
     let section = serde_json::to_string(&settings.token).unwrap();
     for text in [format!("{settings:?} {layer:?}"), written, section] {
@@ -326,7 +334,7 @@ fn a_secret_in_the_settings_is_refused_and_not_shown() {
         for result in [
             with(value).check(),
             with(value).stack().build().map(drop),
-            with(value).token_layer::<_, ()>(()).map(drop),
+            layer_from_settings::<_, ()>(&with(value), ()).map(drop),
             with(value).with_env_from([(VARIABLE, "other")]).map(drop),
         ] {
             let error = result.unwrap_err();
@@ -344,14 +352,12 @@ fn a_secret_in_the_settings_is_refused_and_not_shown() {
     }
 }
 
-/// The error of the check, which is that of building the layer.
+/// The error of building the layer.
 fn refused(change: &dyn Fn(&mut Settings)) -> String {
     let mut settings = with_secret(file(FILE));
     change(&mut settings);
-    let error = settings.check().unwrap_err();
-    let of_layer = settings.token_layer::<_, ()>(()).unwrap_err();
-    assert_eq!(error.field(), of_layer.field(), "{error}");
-    error.to_string()
+    let layer = layer_from_settings::<_, ()>(&settings, ());
+    layer.unwrap_err().to_string()
 }
 
 #[test]
@@ -380,7 +386,7 @@ fn settings_that_cannot_work_are_refused_by_their_keys() {
         &public,
     ];
     let errors = changes.map(refused).join("\n");
-    let without_secret = file(FILE).check().unwrap_err();
+    let without_secret = layer_from_settings::<_, ()>(&file(FILE), ()).unwrap_err();
     expect![[r#"
         invalid `token.endpoint`: is `http://` on another machine: secrets go there
         invalid `token.endpoint`: has a user in it
@@ -405,7 +411,7 @@ fn a_file_that_cannot_be_read_is_not_named() {
         let mut settings = file(FILE);
         settings.token.client_secret_file = Some(path.into());
         assert_eq!(settings.check(), Ok(()));
-        let error = settings.token_layer::<_, ()>(()).unwrap_err();
+        let error = layer_from_settings::<_, ()>(&settings, ()).unwrap_err();
         assert_eq!(error.field(), "token.client_secret_file");
         let text = error.to_string();
         assert!(text.contains(says) && !text.contains(path), "{text}");

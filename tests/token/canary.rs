@@ -19,11 +19,12 @@ use tokio::net::TcpListener;
 use tower::{ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 use tower_toolcall::{
     ServiceBuilderExt, ToolCall, ToolResult,
-    http_tool::{HttpTool, ReqwestClient},
-    token::{
-        ClientAuth, Secret, Target, Token, TokenEndpoint, TokenLayer, TokenRequest, UpstreamToken,
-    },
+    token::{Secret, Target, Token, TokenLayer, TokenRequest, UpstreamToken},
     tool_metrics::Metrics,
+};
+use tower_toolcall_http::{
+    HttpTool, ReqwestClient,
+    token::{ClientAuth, TokenEndpoint},
 };
 
 /// No form of a secret that redaction would know: what is not shown here is not shown by design.

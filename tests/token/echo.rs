@@ -16,9 +16,12 @@ use tokio::net::TcpListener;
 use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     AnyError, ServiceBuilderExt, ToolCall, ToolError, ToolResult,
-    http_tool::{HttpAnswer, HttpTool, ReqwestClient},
     retry::RetryPolicy,
-    token::{ClientAuth, Secret, Target, Token, TokenEndpoint, TokenLayer, UpstreamToken},
+    token::{Secret, Target, Token, TokenLayer, UpstreamToken},
+};
+use tower_toolcall_http::{
+    HttpAnswer, HttpTool, ReqwestClient,
+    token::{ClientAuth, TokenEndpoint},
 };
 
 use crate::{canary::listen, kit::Provider};

@@ -11,8 +11,9 @@ use serde_json::json;
 use tower::ServiceExt;
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError,
-    token::{ClientAuth, Secret, Target, Token, TokenEndpoint, TokenLayer, TokenRequest},
+    token::{Secret, Target, Token, TokenLayer, TokenRequest},
 };
+use tower_toolcall_http::token::{ClientAuth, TokenEndpoint};
 use tracing::instrument::WithSubscriber;
 
 use crate::{

@@ -12,10 +12,8 @@ use http_body_util::BodyExt;
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 use tower::ServiceExt;
-use tower_toolcall::{
-    ErrorKind, ToolCall, ToolError, VerifiedCaller, call::JobRef, http_tool::Execution,
-    serve::Routes,
-};
+use tower_toolcall::{ErrorKind, ToolCall, ToolError, VerifiedCaller, call::JobRef, serve::Routes};
+use tower_toolcall_http::Execution;
 
 use crate::kit::SECOND;
 

@@ -15,13 +15,8 @@ use http_body_util::Full;
 use serde_json::json;
 use tokio::time::Instant;
 use tower::{ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
-use tower_toolcall::{
-    ToolCall,
-    event::BreakerState,
-    http_tool::{HttpJob, HttpTool},
-    poll::PollLayer,
-    settings::Settings,
-};
+use tower_toolcall::{ToolCall, event::BreakerState, poll::PollLayer, settings::Settings};
+use tower_toolcall_http::{HttpJob, HttpTool};
 use tower_toolcall_test::Events;
 
 use crate::kit::{Provider, SECOND, call};

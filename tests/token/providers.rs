@@ -22,8 +22,11 @@ use tokio::{
 use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
     ErrorKind, ToolCall, ToolError,
-    http_tool::ReqwestClient,
-    token::{ClientAuth, Target, TokenEndpoint, TokenLayer, UpstreamToken},
+    token::{Target, TokenLayer, UpstreamToken},
+};
+use tower_toolcall_http::{
+    ReqwestClient,
+    token::{ClientAuth, TokenEndpoint},
 };
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");

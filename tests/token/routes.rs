@@ -16,12 +16,15 @@ use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 use tower_toolcall::{
     ErrorKind, ToolCall, ToolError,
-    http_tool::{Execution, HttpAnswer, HttpJob, HttpTool},
     poll::PollLayer,
     serve::Routes,
     settings::Settings,
-    token::{ClientAuth, Target, TokenEndpoint, TokenLayer},
+    token::{Target, TokenLayer},
     validate::{Schema, Schemas},
+};
+use tower_toolcall_http::{
+    Execution, HttpAnswer, HttpJob, HttpTool,
+    token::{ClientAuth, TokenEndpoint},
 };
 
 use tracing::instrument::WithSubscriber;

@@ -10,7 +10,8 @@
 //! - metrics with the conventions' names, units and buckets, or with other systems' names
 //!   ([`metrics`], feature `metrics`);
 //! - what [Langfuse](#langfuse) reads beyond the conventions ([`LangfuseHooks`]);
-//! - with the feature `http-tool`, the attributes of an executor of HTTP tools (`ExecutionHooks`).
+//! - attributes of your own ([`Adds`]), for example those of an executor of HTTP tools
+//!   (`ExecutionHooks` of the crate `tower-toolcall-http`).
 //!
 //! Each request of an HTTP tool has a span of a client (`http_request`, DEBUG), which the filter
 //! below leaves out unless it is asked for: `.with_target("tower_toolcall::http",
@@ -204,17 +205,12 @@
 //! exported, nothing is done. The spans of a call that is dropped end with it: `error.type =
 //! cancelled`, and no status, since nothing has failed.
 
-#[cfg(feature = "http-tool")]
-mod execution;
 mod langfuse;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod propagate;
 mod w3c;
 
-#[cfg(feature = "http-tool")]
-#[cfg_attr(docsrs, doc(cfg(feature = "http-tool")))]
-pub use self::execution::{ExecutionAttributes, ExecutionHooks};
 pub(crate) use self::propagate::{is_exported, is_sampled_out};
 pub use self::{
     langfuse::{Adding, Adds, Langfuse, LangfuseHooks, UserId},

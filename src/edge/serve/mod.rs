@@ -239,7 +239,8 @@
 //! # Execution
 //!
 //! [`Routes::with_execute`] adds the endpoint of an executor of tools, for agents that know one. An
-//! [`Envelope`] makes the bodies; those of an executor of HTTP tools come from `http_tool::Execution`:
+//! [`Envelope`] makes the bodies; those of an executor of HTTP tools are
+//! `Execution` of the crate `tower-toolcall-http`:
 //!
 //! ```text
 //! -> POST /api/tools/order/execute       {"arguments": {"pizza": "Margherita"}}

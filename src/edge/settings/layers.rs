@@ -6,8 +6,6 @@ use super::{
     DeadlineSettings, PolicySettings, SanitizeSettings, Settings, duration::show,
     names::in_section, tools,
 };
-#[cfg(feature = "http-tool")]
-use crate::edge::http_tool::{HttpJob, HttpTool, ToolManifest, manifest::job::Schedule};
 #[cfg(feature = "validate")]
 use crate::validate::{Schemas, ValidateLayer, Validation};
 use crate::{
@@ -138,49 +136,6 @@ impl Settings {
         });
         let layer = layer.map_err(in_section("poll"))?;
         Ok(when(!poll.cancel, layer, PollLayer::without_cancel))
-    }
-
-    /// The layer that waits for the jobs of a manifest's tool, as [`poll_layer`](Self::poll_layer)
-    /// has it: its own numbers go before those of `[poll]`. `None` unless its mode is `async_poll`.
-    ///
-    /// # Errors
-    ///
-    /// If a setting, or a part of its `poll_config`, cannot work.
-    #[cfg(feature = "http-tool")]
-    pub fn manifest_poll_layer(
-        &self,
-        manifest: &ToolManifest,
-    ) -> Result<Option<PollLayer<HttpJob>>, ConfigError> {
-        let poll = self.in_force().poll;
-        let all = Schedule {
-            interval: poll.interval,
-            factor: poll.factor,
-            cap: poll.cap,
-            polls: poll.polls,
-        };
-        manifest.poll_layer_over(&all, |job| self.poll_layer(job))
-    }
-
-    /// The tool with what `[http]` says: `max_bytes`, if it was set by a file, a variable or in
-    /// code, in place of the tool's own limit; and its two switches, where they are on. All else is
-    /// as the tool has it.
-    ///
-    /// For a folder of tools: `settings.http_tool(manifest.tool()?)?`.
-    ///
-    /// # Errors
-    ///
-    /// `http.max_bytes`: 0.
-    #[cfg(feature = "http-tool")]
-    pub fn http_tool(&self, tool: HttpTool) -> Result<HttpTool, ConfigError> {
-        let http = &self.http;
-        let is_set = self.keys_set().contains("http.max_bytes");
-        let tool = when(is_set, Ok(tool), |tool| {
-            tool?.with_max_bytes(http.max_bytes)
-        });
-        let tool = tool.map_err(in_section("http"))?;
-        let tool = when(http.empty_undefined, tool, HttpTool::with_empty_undefined);
-        let is_bare = http.bare_idempotency_key;
-        Ok(when(is_bare, tool, HttpTool::with_bare_idempotency_key))
     }
 
     /// The layer that checks arguments alone, with these schemas. If it is not enabled, it checks

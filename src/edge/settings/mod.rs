@@ -233,7 +233,7 @@
 //! | `poll.attempts`, `poll.deadline` | `poll.polls`, `poll.budget` |
 //! | a variable for one tool | `tools.x` in a file, or `settings.tools` in code. `TOOLCALL_TIMEOUT` is `timeout.default`: a tool with a timeout of its own keeps it |
 //! | `base`, `cap`, breaker settings of `tools.x` | nowhere: they are for all tools. In code [`RetryPolicy::with_tool`](crate::retry::RetryPolicy::with_tool) |
-//! | `method`, `url`, `headers`, `body`, `mode` and `poll` of `tools.x` | a file of the tool's own: `http_tool::ToolManifest`. Settings say what an operator decides about a tool, not what it sends |
+//! | `method`, `url`, `headers`, `body`, `mode` and `poll` of `tools.x` | a file of the tool's own: `ToolManifest` of the crate `tower-toolcall-http`. Settings say what an operator decides about a tool, not what it sends |
 //!
 //! # Defaults give way
 //!
@@ -288,9 +288,6 @@ mod tools;
 mod variables;
 mod whole;
 
-#[cfg(feature = "token")]
-#[cfg_attr(docsrs, doc(cfg(feature = "token")))]
-pub use self::token::TokenExchange;
 pub use self::{
     key::{KeyBy, ProbeBy},
     preset::Preset,

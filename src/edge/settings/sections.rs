@@ -294,7 +294,8 @@ settings! {
         cancel: bool = true, "TOOLCALL_POLL_CANCEL";
     }
 
-    /// Settings of all HTTP tools: `[http]`. For `Settings::http_tool` (feature `http-tool`).
+    /// Settings of all HTTP tools: `[http]`. For `HttpTool::with_settings` of the crate
+    /// `tower-toolcall-http`.
     /// `[timeout]` limits the time of a call. The client sets connections and redirects, and should
     /// follow none.
     http: HttpSettings, HttpPart {
@@ -322,9 +323,9 @@ settings! {
         resync: Duration = secs(1), as "duration", "TOOLCALL_SHARED_RESYNC";
     }
 
-    /// The source of tokens for tools: `[token]`. For `Settings::token_layer` (feature `token`),
-    /// which is in no stack by itself. The client's secret is in a file, or in the variable
-    /// `TOOLCALL_TOKEN_CLIENT_SECRET`, which takes precedence.
+    /// The source of tokens for tools: `[token]`. For `token::layer_from_settings` of the crate
+    /// `tower-toolcall-http`; the layer is in no stack by itself. The client's secret is in a file,
+    /// or in the variable `TOOLCALL_TOKEN_CLIENT_SECRET`, which takes precedence.
     token: TokenSettings, TokenPart {
         /// The URL of the identity provider's token endpoint: `https://`, or `http://` on this
         /// machine. Default: none, and no tokens.

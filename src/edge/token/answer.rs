@@ -1,5 +1,3 @@
-//! The answers of an identity provider (RFC 8693, section 2.2; RFC 6749, section 5.2).
-
 use std::time::Duration;
 
 use base64::{
@@ -11,11 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Secret, Target};
-use crate::call::MAX_TOKEN;
-
-/// The longest code of an error that is taken over.
-const MAX_CODE: usize = 64;
+use super::Secret;
 
 /// A token as it was issued.
 ///
@@ -87,94 +81,6 @@ impl Token {
     }
 }
 
-/// The types of tokens that can be asked for, and sent to a tool.
-pub(super) const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
-const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
-
-#[derive(Deserialize)]
-struct Issued {
-    access_token: Secret,
-    token_type: String,
-    issued_token_type: Option<String>,
-    expires_in: Option<Value>,
-    scope: Option<String>,
-}
-
-/// A part that a provider left out of its answer, and the value that is assumed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gap {
-    /// `issued_token_type`: it is an access token.
-    Type,
-    /// The `aud` of a JWT, or it cannot be read: it is for whom it was asked for.
-    Audience,
-}
-
-/// The token of a 2xx, and what its answer leaves out.
-///
-/// # Errors
-///
-/// The fault of the answer, in words without anything of the answer's own.
-pub(super) fn issued(
-    body: &[u8],
-    target: &Target,
-    needs_audience: bool,
-) -> Result<(Token, Vec<Gap>), &'static str> {
-    let issued: Issued =
-        serde_json::from_slice(body).map_err(|_| "the answer is no token of RFC 8693")?;
-    let mut gaps = Vec::new();
-    match issued.issued_token_type.as_deref() {
-        Some(ACCESS_TOKEN | JWT) => {}
-        Some(_) => return Err("the token is of another type than an access token"),
-        None => gaps.push(Gap::Type),
-    }
-    if !issued.token_type.eq_ignore_ascii_case("bearer") {
-        return Err("the token is no bearer token");
-    }
-    let token = issued.access_token.expose();
-    if !(1..=MAX_TOKEN).contains(&token.len()) || !token.bytes().all(|b| b.is_ascii_graphic()) {
-        return Err("the token is empty, too long, or has other characters than visible ASCII");
-    }
-    if let Some(scope) = &issued.scope {
-        let given: Vec<&str> = scope.split(' ').collect();
-        if !target.scopes().all(|asked| given.contains(&asked)) {
-            return Err("the token lacks a scope that was asked for");
-        }
-    }
-    let says_jwt = issued.issued_token_type.as_deref() == Some(JWT);
-    let looks_so = token.split('.').count() == 3;
-    match (Claims::of(token), target.name()) {
-        (Some(claims), asked) => match (claims.audiences(), asked) {
-            (Some(all), Some(asked)) if !all.contains(&asked) => {
-                return Err("the token is for another audience than the one that was asked for");
-            }
-            (Some(_), _) => {}
-            (None, _) if needs_audience => return Err("the token names no audience"),
-            (None, Some(_)) => gaps.push(Gap::Audience),
-            (None, None) => {}
-        },
-        (None, _) if says_jwt || needs_audience && looks_so => {
-            return Err("the token is no JWT that can be read");
-        }
-        (None, Some(_)) if looks_so => gaps.push(Gap::Audience),
-        (None, _) => {}
-    }
-    let mut token = Token::new(issued.access_token);
-    token.scope = issued.scope.map(Into::into);
-    if let Some(value) = &issued.expires_in {
-        token = token.with_lifetime(lifetime(value));
-    }
-    Ok((token, gaps))
-}
-
-/// A number of seconds, also in a text; zero for what is none.
-fn lifetime(value: &Value) -> Duration {
-    let seconds = match value {
-        Value::String(text) => text.trim().parse().ok(),
-        value => value.as_f64(),
-    };
-    seconds.map(time).unwrap_or_default()
-}
-
 /// So many seconds: none for what is negative or no number.
 pub(super) fn time(seconds: f64) -> Duration {
     match seconds > 0.0 {
@@ -183,39 +89,24 @@ pub(super) fn time(seconds: f64) -> Duration {
     }
 }
 
-#[derive(Deserialize)]
-struct Refused {
-    error: String,
-    error_description: Option<String>,
-}
-
-/// The code of an OAuth error, and its description, if the body is one.
-pub(super) fn refused(body: &[u8]) -> Option<(String, Option<String>)> {
-    let refused: Refused = serde_json::from_slice(body).ok()?;
-    let is_code = |c: char| c.is_ascii_lowercase() || c == '_';
-    let fits = (1..=MAX_CODE).contains(&refused.error.len()) && refused.error.chars().all(is_code);
-    fits.then_some((refused.error, refused.error_description))
-}
-
-#[cfg(test)]
-mod tests;
-
 /// JWTs have no padding; a service may read one that has.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(Indifferent),
 );
 
-#[derive(Deserialize)]
-pub(super) struct Claims {
+/// The claims of a JWT that bear on the exchange of tokens. The service that takes the token checks
+/// its signature: it is not checked here.
+#[derive(Debug, Deserialize)]
+pub struct Claims {
     aud: Option<Value>,
     exp: Option<Value>,
     iat: Option<Value>,
 }
 
 impl Claims {
-    /// `None`: it is no JWT, or cannot be read.
-    pub(super) fn of(token: &str) -> Option<Self> {
+    /// Returns the claims of a token; `None` if it is not a JWT, or cannot be read.
+    pub fn of(token: &str) -> Option<Self> {
         let mut parts = token.split('.');
         let (Some(_), Some(claims), Some(_), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
@@ -226,8 +117,8 @@ impl Claims {
         serde_json::from_slice(&claims).ok()
     }
 
-    /// For whom it is; `None` if it does not say so.
-    pub(super) fn audiences(&self) -> Option<Vec<&str>> {
+    /// Returns for whom the token is; `None` if it does not say so.
+    pub fn audiences(&self) -> Option<Vec<&str>> {
         match self.aud.as_ref()? {
             Value::String(one) => Some(vec![one]),
             Value::Array(all) => Some(all.iter().filter_map(Value::as_str).collect()),

@@ -21,13 +21,13 @@ use super::{
 };
 use crate::{
     call::{CallInfo, ToolCall},
-    edge::{body::wall_clock, future::lock},
     error::{ErrorKind, ToolError},
     event::{Event, Listener, TokenOutcome},
     kit::{
         flights::{Failed, Flights, Made, Source, is_for_one},
         limit,
     },
+    lock::lock,
     redact::Rules,
 };
 
@@ -264,6 +264,14 @@ impl Settings {
         let until = of_subject.flatten().map_or(until, |end| end.min(until));
         (until > Instant::now()).then_some(until)
     }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the `exp` of a JWT can be compared with the wall clock only"
+)]
+fn wall_clock() -> SystemTime {
+    SystemTime::now()
 }
 
 #[cfg(test)]

@@ -42,9 +42,9 @@ pub(super) struct Settings {
 }
 
 impl<X> TokenLayer<X> {
-    /// A layer that asks this service for tokens: a [`TokenEndpoint`](super::TokenEndpoint) under
-    /// layers of its own, or any `Service<ToolCall, Response = Token>` that reads the
-    /// [`TokenRequest`](super::TokenRequest) of its calls.
+    /// A layer that asks this service for tokens: the `TokenEndpoint` of the crate
+    /// `tower-toolcall-http` under layers of its own, or any `Service<ToolCall, Response = Token>`
+    /// that reads the [`TokenRequest`](super::TokenRequest) of its calls.
     pub fn new(exchange: X) -> Self {
         Self {
             exchange: Exchange::new(exchange, MAX_KEYS),
@@ -134,8 +134,9 @@ impl<X> TokenLayer<X> {
     /// # use bytes::Bytes;
     /// # use tower_layer::Layer;
     /// # use tower_toolcall::{ConfigError, tool_metrics::Metrics, settings::Settings};
+    /// # use tower_toolcall_http::token::layer_from_settings;
     /// # fn of(settings: &Settings, metrics: &Metrics, client: ()) -> Result<(), ConfigError> {
-    /// if let Some(tokens) = settings.token_layer::<_, Bytes>(client)? {
+    /// if let Some(tokens) = layer_from_settings::<_, Bytes>(settings, client)? {
     ///     let mut breaker = None;
     ///     let tokens = tokens.map_exchange(|exchange| {
     ///         // Reads the provider's breaker, and subscribes to it.

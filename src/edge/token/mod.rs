@@ -12,8 +12,9 @@
 //! use tower::{ServiceBuilder, ServiceExt};
 //! use tower_toolcall::{
 //!     AnyError, ServiceBuilderExt, ToolCall,
-//!     token::{ClientAuth, Secret, Target, TokenEndpoint, TokenLayer, UpstreamToken},
+//!     token::{Secret, Target, TokenLayer, UpstreamToken},
 //! };
+//! use tower_toolcall_http::token::{ClientAuth, TokenEndpoint};
 //!
 //! # use http::{Request, Response};
 //! # use http_body_util::Full;
@@ -121,7 +122,7 @@
 //! nothing to wire; [`TokenHandle::counts`] has the same of this layer alone. No label has a token,
 //! a subject or a name. The state of the provider's breaker (`circuit_breaker_state`, of the tool
 //! `token_exchange`) is there if a `MetricsLayer` stands around the exchange; with one that
-//! `Settings` made, by [`TokenLayer::map_exchange`].
+//! `layer_from_settings` made, by [`TokenLayer::map_exchange`].
 //!
 //! # Secrets
 //!
@@ -160,19 +161,13 @@
 //! allocates what its names and extensions do.
 
 mod answer;
-mod auth;
-mod endpoint;
 mod exchange;
 mod layer;
 mod service;
 mod target;
 
-#[cfg(feature = "settings")]
-pub(in crate::edge) use self::endpoint::parsed as parsed_endpoint;
 pub use self::{
-    answer::Token,
-    auth::{Assertion, ClientAuth, Signer},
-    endpoint::{ExchangeFuture, TokenEndpoint},
+    answer::{Claims, Token},
     exchange::{TokenCounts, TokenHandle},
     layer::TokenLayer,
     service::{ResponseFuture, Tokens},

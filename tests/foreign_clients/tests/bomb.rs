@@ -17,10 +17,8 @@ use hyper_util::{
 use tokio::net::TcpListener;
 use tower::ServiceExt;
 use tower_http::decompression::Decompression;
-use tower_toolcall::{
-    ErrorKind, Execution, ToolCall,
-    http_tool::{HttpTool, ReqwestClient},
-};
+use tower_toolcall::{ErrorKind, Execution, ToolCall};
+use tower_toolcall_http::{HttpTool, ReqwestClient};
 
 /// A MiB of spaces, in deflate blocks after which the same bytes mean another one.
 fn mebibyte() -> Bytes {

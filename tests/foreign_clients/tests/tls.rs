@@ -28,10 +28,8 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
-use tower_toolcall::{
-    ErrorKind, Execution, ToolCall, ToolError,
-    http_tool::{HttpAnswer, HttpTool, ReqwestClient},
-};
+use tower_toolcall::{ErrorKind, Execution, ToolCall, ToolError};
+use tower_toolcall_http::{HttpAnswer, HttpTool, ReqwestClient};
 
 /// A server whose certificate nobody has signed but itself.
 struct Server {

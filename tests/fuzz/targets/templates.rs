@@ -14,7 +14,8 @@ use http::{Method, Request, Response};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};
-use tower_toolcall::{ToolCall, http_tool::HttpTool};
+use tower_toolcall::ToolCall;
+use tower_toolcall_http::HttpTool;
 
 const HOST: &str = "https://api.pizzeria.com";
 

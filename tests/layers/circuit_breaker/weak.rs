@@ -345,7 +345,6 @@ async fn a_failure_to_become_ready_counts_for_all() {
     assert_eq!(error.kind(), ErrorKind::CircuitOpen);
 }
 
-#[cfg(feature = "token")]
 #[tokio::test(start_paused = true)]
 async fn the_handle_lists_for_whom_a_breaker_refuses() {
     let rig = default_rig();
