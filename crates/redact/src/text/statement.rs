@@ -72,7 +72,8 @@ fn password(run: Run<'_>) -> Option<Range<usize>> {
     quoted.then(|| value::secret(run.text, start, is_set))?
 }
 
-/// `requirepass x`, `sentinel auth-pass name x`, `rclone obscure x`, and the value of a line of cookies.txt.
+/// `requirepass x`, `sentinel auth-pass name x`, `rclone obscure x`, and the value of a line of
+/// cookies.txt.
 pub(super) fn directive(run: Run<'_>) -> Option<Range<usize>> {
     let after = run.after();
     if after.starts_with("\tTRUE\t") || after.starts_with("\tFALSE\t") {
