@@ -257,7 +257,7 @@ fn keys_that_wait_for_a_place_are_bounded() {
     for n in 0..10_000 {
         assert!(!succeeds(&registry, &format!("real-{n}")));
     }
-    assert_eq!(registry.0.proofs.lock().len(), MOST_PROVED);
+    assert_eq!(lock(&registry.0.proofs.waiting).len(), MOST_PROVED);
 }
 
 /// Counts the values that live, and looks at the keys when it is dropped.
