@@ -13,9 +13,8 @@ use std::time::Duration;
 use rmcp::{
     ClientHandler, RoleClient, ServiceExt as _,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
-        ContentBlock, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
-        ErrorData,
+        CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ContentBlock,
+        ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, ErrorData,
     },
     service::RequestContext,
 };
@@ -25,7 +24,7 @@ use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
     BoxError, ServiceBuilderExt as _, ToolCall,
     answer::ModelText,
-    mcp::{GatewayHandler, McpElicitation},
+    mcp::{GatewayHandler, McpAnswer, McpElicitation},
     policy::{PolicyLayer, Rule},
 };
 
@@ -80,7 +79,7 @@ fn server() -> Result<GatewayHandler, BoxError> {
             _ => format!("deleted {}", call.arguments_as::<Delete>()?.path),
         };
         let result = CallToolResult::success(vec![ContentBlock::text(text)]);
-        Ok::<_, BoxError>(CallToolResponse::from(result))
+        Ok::<_, BoxError>(McpAnswer::from(result))
     });
     let stack = ServiceBuilder::new()
         .tool_policy(policy)
@@ -109,7 +108,7 @@ async fn main() -> Result<(), BoxError> {
         ] {
             let mut params = CallToolRequestParams::new(tool);
             params.arguments = arguments.as_object().cloned();
-            let answer = client.call_tool(params).await?;
+            let answer = McpAnswer::from(client.call_tool(params).await?);
             println!("{tool}: {}", answer.model_text());
         }
         client.cancel().await?;

@@ -15,7 +15,7 @@ use std::{
 
 use rmcp::{
     ServerHandler, ServiceExt as _,
-    model::{CallToolResponse, CallToolResult, ContentBlock, ServerCapabilities, ServerConfig},
+    model::{CallToolResult, ContentBlock, ServerCapabilities, ServerConfig},
     tool, tool_handler, tool_router,
 };
 use serde::Deserialize;
@@ -26,7 +26,7 @@ use tower_toolcall::{
     ModelText as _, ServiceBuilderExt as _, ToolCall, ToolError,
     check::CheckLayer,
     fit::FitLayer,
-    mcp::{McpMaxBytes, McpServer},
+    mcp::{McpAnswer, McpMaxBytes, McpServer},
 };
 
 /// What is kept, by its name. A real one has a bound and forgets.
@@ -101,11 +101,11 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// Prints what the model reads.
-fn show(answer: &CallToolResponse) {
+fn show(answer: &McpAnswer) {
     let text = answer.model_text();
     println!("{text}");
     println!("-- {} characters", text.chars().count());
-    if let CallToolResponse::Complete(result) = answer {
+    if let Some(result) = answer.result() {
         let structured = result.structured_content.is_some();
         println!("-- structured content: {structured}");
     }
@@ -123,7 +123,7 @@ fn first_fifty() -> (usize, usize) {
 }
 
 /// Some lines of what was kept.
-fn read(store: &Store, call: &ToolCall) -> Result<CallToolResponse, ToolError> {
+fn read(store: &Store, call: &ToolCall) -> Result<McpAnswer, ToolError> {
     let Part { name, lines } = call.arguments_as()?;
     let (from, to) = lines;
     let store = store.lock().expect("no panic");

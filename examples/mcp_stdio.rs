@@ -22,7 +22,7 @@ use std::{
 use anyhow::Context as _;
 use rmcp::{
     RoleClient,
-    model::{CallToolResponse, ProtocolVersion},
+    model::ProtocolVersion,
     service::{
         ClientLifecycleMode, ClientServiceExt as _, RunningService, RxJsonRpcMessage,
         TxJsonRpcMessage,
@@ -41,7 +41,7 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
-    mcp::{McpClassifier, McpHooks, McpProgress, McpService},
+    mcp::{McpAnswer, McpClassifier, McpHooks, McpProgress, McpService},
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
     trace::TraceLayer,
@@ -57,7 +57,7 @@ use tracing_subscriber::{
 pub(crate) const LONG: &str = "trigger-long-running-operation";
 
 /// The tools of one server, behind all layers.
-pub(crate) type Tools = BoxCloneSyncService<ToolCall, CallToolResponse, ToolError>;
+pub(crate) type Tools = BoxCloneSyncService<ToolCall, McpAnswer, ToolError>;
 
 /// The stack: read it from the outside in.
 ///
@@ -161,17 +161,17 @@ async fn run(tools: &Tools, call: ToolCall) {
     let result = tools.clone().oneshot(call).await;
     let ms = start.elapsed().as_millis();
     match result {
-        Ok(CallToolResponse::Complete(result)) => {
-            match result.is_error {
+        Ok(answer) => {
+            let result = answer.result();
+            match result.and_then(|result| result.is_error) {
                 Some(true) => println!("   result  the server reports an error, after {ms} ms"),
                 _ => println!("   result  ok after {ms} ms"),
             }
-            if let Some(structured) = &result.structured_content {
+            if let Some(structured) = result.and_then(|result| result.structured_content.as_ref()) {
                 println!("   data    {structured}");
             }
-            println!("   model   {}", result.model_text());
+            println!("   model   {}", answer.model_text());
         }
-        Ok(other) => println!("   model   {}", other.model_text()),
         Err(error) => {
             println!("   result  {} after {ms} ms", error.code());
             println!("   model   {}", error.model_message());

@@ -53,6 +53,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tower::{Service, ServiceBuilder, ServiceExt as _};
+use tower_toolcall::mcp::McpAnswer;
 use tower_toolcall::{
     ErrorKind, Event, Execution, ModelText as _, ReplaySafety, ToolCall, ToolError,
     backoff::Backoff,
@@ -446,7 +447,7 @@ enum Revision {
     Of2026,
 }
 
-type Answer = Result<CallToolResponse, ToolError>;
+type Answer = Result<McpAnswer, ToolError>;
 
 /// The default policy, but for its delays.
 fn policy() -> RetryPolicy {
@@ -456,10 +457,8 @@ fn policy() -> RetryPolicy {
 fn stack(
     client: &RunningService<RoleClient, ()>,
     policy: RetryPolicy,
-) -> impl Service<ToolCall, Response = CallToolResponse, Error = ToolError, Future: Send>
-+ Clone
-+ Send
-+ 'static {
+) -> impl Service<ToolCall, Response = McpAnswer, Error = ToolError, Future: Send> + Clone + Send + 'static
+{
     ServiceBuilder::new()
         .layer(RetryLayer::new(policy))
         // Nothing here takes so long: a call that hangs shows as one that failed with a timeout.
@@ -474,7 +473,7 @@ fn call(tool: &str, id: u64) -> ToolCall {
 /// Makes the calls 0 to `calls`, some at a time. An `Ok` is the answer to its own call.
 async fn run_all<S>(stack: S, calls: u64, make: fn(u64) -> ToolCall) -> Vec<Result<(), ToolError>>
 where
-    S: Service<ToolCall, Response = CallToolResponse, Error = ToolError, Future: Send>
+    S: Service<ToolCall, Response = McpAnswer, Error = ToolError, Future: Send>
         + Clone
         + Send
         + 'static,

@@ -11,10 +11,10 @@ use std::{
     time::Duration,
 };
 
-use rmcp::model::{CallToolResponse, CallToolResult};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use tower::ServiceExt as _;
+use tower_toolcall::mcp::McpAnswer;
 use tower_toolcall::{
     Classify as _, ErrorKind, Execution, ModelText as _, Outcome, ReplaySafety, ToolCall,
     ToolError,
@@ -72,11 +72,8 @@ async fn bounded(test: impl Future<Output = ()>) {
 }
 
 impl Bench {
-    async fn run(&self, call: ToolCall) -> Result<CallToolResult, ToolError> {
-        match self.tools.clone().oneshot(call).await? {
-            CallToolResponse::Complete(result) => Ok(result),
-            other => panic!("not complete: {other:?}"),
-        }
+    async fn run(&self, call: ToolCall) -> Result<McpAnswer, ToolError> {
+        self.tools.clone().oneshot(call).await
     }
 
     /// The messages of one direction that have this method.
@@ -171,7 +168,7 @@ async fn a_text_comes_back() {
     bench(async |bench| {
         let result = bench.run(echo("grüß dich")).await.unwrap();
         assert_eq!(result.model_text(), "Echo: grüß dich");
-        assert_eq!(result.is_error, None);
+        assert_eq!(result.result().unwrap().is_error, None);
     })
     .await;
 }
@@ -215,7 +212,8 @@ async fn structured_content_comes_back() {
         let result = bench.run(chicago).await.unwrap();
         let weather =
             json!({ "temperature": 36, "conditions": "Light rain / drizzle", "humidity": 82 });
-        assert_eq!(result.structured_content, Some(weather.clone()));
+        let structured = &result.result().unwrap().structured_content;
+        assert_eq!(*structured, Some(weather.clone()));
         let text: Value = serde_json::from_str(&result.model_text()).unwrap();
         assert_eq!(text, weather);
     })
@@ -329,7 +327,7 @@ async fn mistakes_are_answers_that_are_not_repeated_and_open_no_breaker() {
             let before = bench.sent().len();
             for _ in 0..6 {
                 let result = bench.run(call.clone()).await.unwrap();
-                assert_eq!(result.is_error, Some(true));
+                assert_eq!(result.result().unwrap().is_error, Some(true));
                 assert!(result.model_text().starts_with(words), "{result:?}");
             }
             assert_eq!(bench.sent().len() - before, 6);

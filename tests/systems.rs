@@ -13,12 +13,13 @@ use std::{
 
 use bytes::Bytes;
 use http_body_util::Full;
-use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
+use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep};
 use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
+use tower_toolcall::mcp::McpAnswer;
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError, ToolResult,
     batch::{Parallel, Sequence},
@@ -426,7 +427,7 @@ async fn d_stops_a_broken_tool_and_takes_it_back() {
             true => CallToolResult::error(content),
             false => CallToolResult::success(content),
         };
-        async move { Ok::<_, BoxError>(CallToolResponse::from(result)) }
+        async move { Ok::<_, BoxError>(McpAnswer::from(result)) }
     });
     let mut settings = Settings::gateway();
     settings.circuit_breaker.reported_failures = true; // its servers flag their own failures

@@ -23,7 +23,10 @@ use rmcp::{
 use tokio::{net::TcpListener, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
-use tower_toolcall::{BoxError, mcp::McpService};
+use tower_toolcall::{
+    BoxError,
+    mcp::{McpAnswer, McpService},
+};
 
 use crate::candidates::stacks::Leaf;
 
@@ -128,8 +131,8 @@ impl Server {
     }
 }
 
-fn is_right(answer: &CallToolResponse) -> bool {
-    let CallToolResponse::Complete(result) = answer else {
+fn is_right(answer: &McpAnswer) -> bool {
+    let Some(result) = answer.result() else {
         return false;
     };
     let text = result.content.first().and_then(|block| block.as_text());

@@ -104,8 +104,8 @@
 //! kept as JSON text, whose bytes are those of memory. They are parsed when they are given: 100
 //! answers of 60 KB take 6 MB, not the 400 MB that they can take parsed. A [known
 //! type](crate::answer::KnownAnswer) of another crate says how it is kept. Answers of other types
-//! are kept as they are. Their size is known of the [usual types](crate::Answer::of_usual), of others
-//! by [`with_size`](CacheBuilder::with_size); else an answer counts 64 KiB.
+//! are kept as they are. Their size is known of the [usual types](crate::Answer::of_usual), of
+//! others by [`with_size`](CacheBuilder::with_size); else an answer counts 64 KiB.
 //!
 //! # Cancel safety
 //!

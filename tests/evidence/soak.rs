@@ -27,7 +27,6 @@ use hyper_util::{
 };
 use rmcp::{
     ServiceExt as _,
-    model::CallToolResponse,
     transport::{ConfigureCommandExt as _, TokioChildProcess},
 };
 use serde_json::{Value, json};
@@ -163,10 +162,7 @@ async fn no_tool_of_an_mcp_server_runs_twice_that_must_not() {
     .await;
     let mut service = service;
     let runs = service.call(ToolCall::new("runs")).await.unwrap();
-    let CallToolResponse::Complete(runs) = runs else {
-        panic!("{runs:?}");
-    };
-    let runs = runs.structured_content.unwrap();
+    let runs = runs.result().unwrap().structured_content.clone().unwrap();
     assert_eq!(runs["keys"], calls());
     let twice: Vec<String> = serde_json::from_value(runs["twice"].clone()).unwrap();
     judge(&twice, repeated);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tower::service_fn;
 use tower_toolcall::{
     BoxError, ErrorKind, ReplaySafety, ToolCall, ToolError,
-    mcp::{ERROR_META, GatewayHandler},
+    mcp::{ERROR_META, GatewayHandler, McpAnswer},
 };
 
 use crate::{
@@ -133,7 +133,7 @@ async fn a_timeout_and_then_an_open_breaker_are_told_to_the_model() {
 async fn failing(error: impl Fn() -> ToolError + Clone + Send + Sync + 'static) -> Value {
     let stack = service_fn(move |_: ToolCall| {
         let error = error();
-        async move { Err::<CallToolResponse, _>(error) }
+        async move { Err::<McpAnswer, _>(error) }
     });
     let client = connect(Way::StreamModern, GatewayHandler::new(stack, Vec::new)).await;
     client.body("pay", json!({})).await
@@ -228,7 +228,7 @@ async fn a_task_is_a_clear_error() {
             "createdAt": "2026-07-28T00:00:00Z", "lastUpdatedAt": "2026-07-28T00:00:00Z",
         });
         let task: CreateTaskResult = serde_json::from_value(task).unwrap();
-        Ok::<_, BoxError>(CallToolResponse::Task(task))
+        Ok::<_, BoxError>(McpAnswer::from(CallToolResponse::Task(task)))
     });
     let client = connect(Way::StreamModern, GatewayHandler::new(stack, Vec::new)).await;
     let body = client.body("import", json!({})).await;

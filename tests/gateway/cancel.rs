@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tower::{ServiceExt as _, service_fn};
 use tower_toolcall::{
     BoxError, Execution, ToolCall,
-    mcp::{ERROR_META, GatewayHandler},
+    mcp::{ERROR_META, GatewayHandler, McpAnswer},
 };
 
 use crate::kit::{
@@ -102,7 +102,7 @@ async fn the_calls_token_fires_for_a_call_that_is_given_up_and_not_after_an_answ
         async move {
             match call.tool() {
                 "hang" => std::future::pending().await,
-                _ => Ok::<CallToolResponse, BoxError>(CallToolResult::success(vec![]).into()),
+                _ => Ok::<McpAnswer, BoxError>(CallToolResult::success(vec![]).into()),
             }
         }
     });

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
     BoxError, ServiceBuilderExt as _, ToolCall,
-    mcp::{GatewayHandler, McpElicitation},
+    mcp::{GatewayHandler, McpAnswer, McpElicitation},
     policy::PolicyLayer,
 };
 
@@ -92,7 +92,7 @@ fn gateway(limit: Duration) -> GatewayHandler {
         .unwrap();
     let tool = service_fn(|call: ToolCall| async move {
         let text = ContentBlock::text(format!("{} is done", call.tool()));
-        Ok::<_, BoxError>(CallToolResponse::from(CallToolResult::success(vec![text])))
+        Ok::<_, BoxError>(McpAnswer::from(CallToolResult::success(vec![text])))
     });
     let stack = ServiceBuilder::new().tool_policy(policy).service(tool);
     GatewayHandler::new(stack, Vec::new)

@@ -1,12 +1,12 @@
 //! X10, X11: names that clients invent, at the gateway.
 
-use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
+use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::json;
 use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
     BoxError, ToolCall,
     circuit_breaker::{CircuitBreakerHandle, CircuitBreakerLayer},
-    mcp::{Catalog, GatewayHandler, McpTools},
+    mcp::{Catalog, GatewayHandler, McpAnswer, McpTools},
     router::Router,
     tool_metrics::Metrics,
 };
@@ -62,8 +62,7 @@ async fn layers_of_a_gateway_see_the_tool_and_its_server() {
     assert!(known.is_some());
 }
 
-fn echo()
--> impl tower::Service<ToolCall, Response = CallToolResponse, Error = BoxError, Future: Send>
+fn echo() -> impl tower::Service<ToolCall, Response = McpAnswer, Error = BoxError, Future: Send>
 + Clone
 + Send
 + Sync

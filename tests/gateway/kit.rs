@@ -30,7 +30,7 @@ use tower_toolcall::{
     ServiceBuilderExt as _, ToolCall, ToolError,
     backoff::Backoff,
     circuit_breaker::{CircuitBreakerLayer, Trip},
-    mcp::{GatewayHandler, McpNotifications, McpService},
+    mcp::{GatewayHandler, McpAnswer, McpNotifications, McpService},
     retry::RetryPolicy,
     router::Router,
     timeout::TimeoutLayer,
@@ -239,7 +239,7 @@ pub(crate) async fn http_in<S: ServerHandler + Clone, M: SessionManager>(
     (url, server.abort_handle())
 }
 
-pub(crate) type Stack = BoxCloneSyncService<ToolCall, CallToolResponse, ToolError>;
+pub(crate) type Stack = BoxCloneSyncService<ToolCall, McpAnswer, ToolError>;
 
 /// A gateway to a server, and what keeps the connection between them up.
 pub(crate) struct Gateway {
@@ -257,7 +257,7 @@ pub(crate) async fn gateway() -> Gateway {
     .await
 }
 
-pub(crate) fn small_stack(router: Router<CallToolResponse>) -> Stack {
+pub(crate) fn small_stack(router: Router<McpAnswer>) -> Stack {
     let policy = RetryPolicy::new()
         .with_attempts(2)
         .unwrap()
@@ -279,7 +279,7 @@ pub(crate) async fn patient() -> Gateway {
 /// The gateway speaks the newer revision with its server, or the older one.
 pub(crate) async fn gateway_with(
     modern: bool,
-    make: impl FnOnce(Router<CallToolResponse>) -> GatewayHandler,
+    make: impl FnOnce(Router<McpAnswer>) -> GatewayHandler,
 ) -> Gateway {
     let upstream = Upstream::default();
     let tools = McpNotifications::new();

@@ -2,9 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, Implementation, SubscriptionFilter, Tool,
-};
+use rmcp::model::{CallToolRequestParams, Implementation, SubscriptionFilter, Tool};
 use serde_json::json;
 use tokio::time::{advance, timeout};
 use tokio_test::{assert_pending, task};
@@ -13,7 +11,7 @@ use tower_toolcall::{
     BoxError, ErrorKind, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
     health::Health,
-    mcp::{Catalog, GatewayHandler, ListTools},
+    mcp::{Catalog, GatewayHandler, ListTools, McpAnswer},
     router::Router,
 };
 
@@ -28,9 +26,8 @@ async fn names(client: &Connected) -> Vec<String> {
 }
 
 fn of_tools(tools: impl ListTools) -> GatewayHandler {
-    let nothing = service_fn(|_: ToolCall| async {
-        Err::<CallToolResponse, BoxError>("there is nothing".into())
-    });
+    let nothing =
+        service_fn(|_: ToolCall| async { Err::<McpAnswer, BoxError>("there is nothing".into()) });
     GatewayHandler::new(nothing, tools)
 }
 
@@ -146,7 +143,7 @@ async fn a_server_that_comes_and_goes_is_told_to_the_clients() {
         .unwrap();
     let dead = service_fn(|_: ToolCall| async {
         let error = ToolError::new(ErrorKind::ConnectionFailed, "it is dead");
-        Err::<CallToolResponse, _>(error)
+        Err::<McpAnswer, _>(error)
     });
     let search = Tool::new("search", "finds things", Arc::default());
     let router = Router::mcp()
@@ -235,7 +232,7 @@ async fn clients_that_listen_are_told_and_the_stream_ends_with_the_gateway() {
 async fn a_tool_whose_breaker_is_open_is_withheld_and_told_of() {
     let search = Tool::new("search", "finds things", Arc::default());
     let dead = service_fn(|_: ToolCall| async {
-        Err::<CallToolResponse, _>(ToolError::new(ErrorKind::Upstream, "it is dead"))
+        Err::<McpAnswer, _>(ToolError::new(ErrorKind::Upstream, "it is dead"))
     });
     let breaker = CircuitBreakerLayer::builder()
         .with_open_for(Duration::from_secs(60))
@@ -279,7 +276,7 @@ async fn an_open_period_that_ends_beside_a_transition_is_told() {
         breaker
     };
     let tool = service_fn(|_: ToolCall| async {
-        Err::<CallToolResponse, _>(ToolError::new(ErrorKind::Upstream, "it is dead"))
+        Err::<McpAnswer, _>(ToolError::new(ErrorKind::Upstream, "it is dead"))
     });
     let handler = GatewayHandler::new(tool, Vec::new).withhold(&breakers);
     let mut follower = task::spawn(handler.follow_breakers(&breakers));

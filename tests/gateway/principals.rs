@@ -1,15 +1,16 @@
 //! S-3: what one client's arguments cause is felt by that client alone.
 
-use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, Tool};
+use rmcp::model::{CallToolResult, ContentBlock, Tool};
 use serde_json::json;
 use tower::{ServiceBuilder, service_fn};
+use tower_toolcall::mcp::McpAnswer;
 use tower_toolcall::{
     AnyError, ToolCall, circuit_breaker::CircuitBreakerLayer, mcp::GatewayHandler,
 };
 
 use crate::kit::{Connected, Way, connect, connect_to, http};
 
-async fn fails_if_told(call: ToolCall) -> Result<CallToolResponse, AnyError> {
+async fn fails_if_told(call: ToolCall) -> Result<McpAnswer, AnyError> {
     match call.arguments().contains_key("fail") {
         true => Err("boom".into()),
         false => {

@@ -699,14 +699,14 @@ async fn a_call_that_was_asked_for_input_is_made_again_with_it() {
     use tower::{service_fn, util::BoxCloneSyncService};
     use tower_toolcall::{
         cache::CacheLayer,
-        mcp::{self, McpExtras},
+        mcp::{self, McpAnswer, McpExtras},
     };
 
     mcp::register();
     let tool = service_fn(|call: ToolCall| async move {
         let asks = InputRequiredResult::from_request_state("state");
         let done = CallToolResult::success(vec![ContentBlock::text("paid")]);
-        Ok::<CallToolResponse, ToolError>(match call.extensions().get::<McpExtras>() {
+        Ok::<McpAnswer, ToolError>(match call.extensions().get::<McpExtras>() {
             None => asks.into(),
             Some(_) => done.into(),
         })
@@ -717,13 +717,13 @@ async fn a_call_that_was_asked_for_input_is_made_again_with_it() {
         BoxCloneSyncService::new(cache.layer(tool)),
     ] {
         let first = stack.clone().oneshot(pay()).await.unwrap();
-        assert!(matches!(first, CallToolResponse::InputRequired(_)));
+        assert!(matches!(*first, CallToolResponse::InputRequired(_)));
         let mut answered = pay();
         let extras = McpExtras::new().with_request_state("state");
         answered.extensions_mut().insert(extras);
         for call in [answered, pay()] {
             let answer = stack.clone().oneshot(call).await.unwrap();
-            assert!(matches!(answer, CallToolResponse::Complete(_)));
+            assert!(matches!(*answer, CallToolResponse::Complete(_)));
         }
     }
 }

@@ -712,7 +712,8 @@ async fn another_answer_of_an_http_tool_lets_other_calls_be_tried_again() {
 #[cfg(feature = "mcp")]
 #[tokio::test(start_paused = true)]
 async fn meta_of_an_mcp_answer_is_not_compared() {
-    use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, MetaObject, TextContent};
+    use rmcp::model::{CallToolResult, ContentBlock, MetaObject, TextContent};
+    use tower_toolcall::mcp::McpAnswer;
 
     tower_toolcall::mcp::register();
     let meta = |id: u32| {
@@ -722,15 +723,15 @@ async fn meta_of_an_mcp_answer_is_not_compared() {
     };
     let says = |text: &str, id| {
         let text = TextContent::new(text).with_meta(meta(id));
-        CallToolResult::success(vec![ContentBlock::Text(text)]).with_meta(Some(meta(id)))
+        let result = CallToolResult::success(vec![ContentBlock::Text(text)]);
+        McpAnswer::from(result.with_meta(Some(meta(id))))
     };
     assert_eq!(reads_again([says("old", 1), says("old", 2)]).await, 3);
     assert_eq!(reads_again([says("old", 1), says("new", 2)]).await, 4);
-    let responses = |a, b| [CallToolResponse::from(a), CallToolResponse::from(b)];
-    let of_same = responses(says("old", 1), says("old", 2));
-    assert_eq!(reads_again(of_same).await, 3);
-    let structured =
-        |n, id| CallToolResult::structured(json!({ "n": n })).with_meta(Some(meta(id)));
+    let structured = |n, id| {
+        let result = CallToolResult::structured(json!({ "n": n }));
+        McpAnswer::from(result.with_meta(Some(meta(id))))
+    };
     assert_eq!(reads_again([structured(1, 1), structured(1, 2)]).await, 3);
     assert_eq!(reads_again([structured(1, 1), structured(2, 1)]).await, 4);
 }

@@ -27,7 +27,7 @@ use tokio::{net::TcpListener, task::AbortHandle};
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     ErrorKind, Evidence, Execution, ModelText as _, ToolCall, ToolError,
-    mcp::{McpReconnect, McpServer, McpService},
+    mcp::{McpAnswer, McpReconnect, McpServer, McpService},
     timeout::TimeoutLayer,
 };
 
@@ -91,7 +91,7 @@ async fn serve_refusing_with(body: &'static str) -> Running {
     }
 }
 
-type Stack = tower::util::BoxCloneSyncService<ToolCall, rmcp::model::CallToolResponse, ToolError>;
+type Stack = tower::util::BoxCloneSyncService<ToolCall, McpAnswer, ToolError>;
 
 fn stack(client: &Client<()>) -> Stack {
     Stack::new(

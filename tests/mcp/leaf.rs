@@ -16,7 +16,7 @@ use tower_toolcall::{
     deadline::DeadlineLayer,
     error::TimeoutLimit,
     mcp::{
-        IDEMPOTENCY_KEY_META, McpClassifier, McpHooks, McpJson, McpMaxBytes, McpProgress,
+        IDEMPOTENCY_KEY_META, McpAnswer, McpClassifier, McpHooks, McpMaxBytes, McpProgress,
         McpService,
     },
     outcome::Count,
@@ -33,7 +33,7 @@ fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-async fn run(call: ToolCall) -> Result<CallToolResponse, ToolError> {
+async fn run(call: ToolCall) -> Result<McpAnswer, ToolError> {
     let client = connect(Server::default(), ()).await;
     let leaf = McpService::new(client.peer().clone()).with_server("docs");
     leaf.oneshot(call).await
@@ -50,9 +50,8 @@ async fn arguments_reach_the_server_and_the_answer_comes_back() {
 
 #[tokio::test(start_paused = true)]
 async fn structured_content_comes_back() {
-    let CallToolResponse::Complete(result) = run(ToolCall::new("structured")).await.unwrap() else {
-        panic!("not complete")
-    };
+    let answer = run(ToolCall::new("structured")).await.unwrap();
+    let result = answer.result().unwrap();
     assert_eq!(result.structured_content, Some(json!({ "sum": 3 })));
 }
 
@@ -73,7 +72,7 @@ async fn a_flagged_result_is_ok_and_the_classifier_sees_the_flag() {
 async fn the_idempotency_key_reaches_the_server() {
     let client = connect(Server::default(), ()).await;
     let leaf = McpService::new(client.peer().clone());
-    let sent = |answer: &CallToolResponse| {
+    let sent = |answer: &McpAnswer| {
         let meta: Value = serde_json::from_str(&answer.model_text()).unwrap();
         meta.get(IDEMPOTENCY_KEY_META).cloned()
     };
@@ -303,7 +302,7 @@ async fn input_required_is_handed_up_and_never_repeated() {
     let client = connect_modern(Server::default()).await;
     let leaf = McpService::new(client.peer().clone());
     let response = leaf.oneshot(ToolCall::new("ask")).await.unwrap();
-    assert!(matches!(response, CallToolResponse::InputRequired(_)));
+    assert!(matches!(*response, CallToolResponse::InputRequired(_)));
     assert_eq!(
         McpClassifier::new().classify(Ok(&response)),
         Outcome::neutral()
@@ -401,9 +400,7 @@ async fn a_result_is_measured_and_may_be_too_large() {
     assert_eq!(flagged.model_text(), "no such city");
 
     let Ok(result) = run("structured", 1000).await;
-    let Some(CallToolResponse::Complete(complete)) = result.data() else {
-        panic!("not complete")
-    };
+    let complete = result.data().unwrap().result().unwrap();
     let size = serde_json::to_string(complete).unwrap().len() as u64;
     assert_eq!(result.metadata().output_bytes(), Some(size));
 
@@ -418,7 +415,7 @@ async fn a_result_is_measured_and_may_be_too_large() {
 #[test]
 fn hooks_know_texts_errors_and_other_results() {
     let shown = |result: CallToolResult| {
-        let response: CallToolResponse = result.into();
+        let response: McpAnswer = result.into();
         match TraceHooks::answer(&McpHooks::new(), &response) {
             Some(Answer::Text(text)) => text.to_owned(),
             Some(Answer::Json(json)) => json.to_string(),
@@ -429,7 +426,7 @@ fn hooks_know_texts_errors_and_other_results() {
     assert_eq!(shown(CallToolResult::success(vec![text()])), "sunny");
     let two = shown(CallToolResult::success(vec![text(), text()]));
     assert_eq!(two.matches("sunny").count(), 2);
-    let error: CallToolResponse = CallToolResult::error(vec![text()]).into();
+    let error: McpAnswer = CallToolResult::error(vec![text()]).into();
     assert!(TraceHooks::classify(&McpHooks::new(), Ok(&error)).is_reported());
 }
 
@@ -437,12 +434,10 @@ fn hooks_know_texts_errors_and_other_results() {
 #[tokio::test]
 async fn a_captured_answer_is_read_again() {
     let content = vec![ContentBlock::text("12 degrees")];
-    let answer = CallToolResponse::from(CallToolResult::success(content));
+    let answer = McpAnswer::from(CallToolResult::success(content));
     let capture = Capture::new();
     let stack = ServiceBuilder::new()
-        .map_response(|McpJson(answer)| answer)
         .layer(capture.layer())
-        .map_response(McpJson)
         .service(Script::new([Step::ok(answer)]));
     let call = || ToolCall::new("search").with_server("docs");
     let real = stack.oneshot(call()).await.unwrap();
@@ -450,9 +445,9 @@ async fn a_captured_answer_is_read_again() {
     let replay = Replay::from_lines(&capture.lines()).unwrap();
     let replay = replay.and_then(|answer| async move {
         let result = serde_json::from_value::<CallToolResult>(answer);
-        let answer = result.map(CallToolResponse::from);
+        let answer = result.map(McpAnswer::from);
         answer.map_err(|error| ToolError::from_box(error.into()))
     });
-    let again: CallToolResponse = replay.oneshot(call()).await.unwrap();
+    let again: McpAnswer = replay.oneshot(call()).await.unwrap();
     assert_eq!(again.model_text(), real.model_text());
 }

@@ -22,8 +22,7 @@ use futures_util::{StreamExt as _, future, stream};
 use rmcp::{
     RoleServer, ServerHandler,
     model::{
-        CallToolResponse, ErrorData, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
-        ServerConfig, Tool,
+        ErrorData, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
     },
     service::RequestContext,
     transport::{
@@ -34,6 +33,7 @@ use rmcp::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, time::timeout};
 use tower::{ServiceBuilder, ServiceExt as _};
+use tower_toolcall::mcp::McpAnswer;
 use tower_toolcall::{
     ErrorKind, Execution, ReplaySafety, ToolCall, ToolError, mcp::McpServer, retry::RetryLayer,
 };
@@ -143,7 +143,7 @@ impl Loose {
     }
 }
 
-async fn call(server: &McpServer) -> Result<CallToolResponse, ToolError> {
+async fn call(server: &McpServer) -> Result<McpAnswer, ToolError> {
     let call = server.clone().oneshot(ToolCall::new("echo"));
     let ended = timeout(Duration::from_secs(20), call).await;
     ended.expect("it hangs")

@@ -11,8 +11,8 @@ use std::{
 use rmcp::{
     RoleServer, ServerHandler, ServiceExt as _,
     model::{
-        CallToolResponse, ErrorData, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-        ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+        ErrorData, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
+        ServerConfig, SubscriptionFilter, Tool,
     },
     service::{NotificationContext, RequestContext, SubscriptionContext},
 };
@@ -22,7 +22,7 @@ use tower_toolcall::{
     AnyError, ErrorKind, Event, Execution, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
     identity::IdentityLayer,
-    mcp::{Catalog, McpServer},
+    mcp::{Catalog, McpAnswer, McpServer},
     policy::PolicyLayer,
     retry::{RetryLayer, RetryPolicy},
 };
@@ -43,7 +43,7 @@ fn in_process(handler: impl ServerHandler + Clone) -> McpServer {
 fn stack(
     server: &McpServer,
     policy: RetryPolicy,
-) -> impl Service<ToolCall, Response = CallToolResponse, Error = ToolError> + Clone {
+) -> impl Service<ToolCall, Response = McpAnswer, Error = ToolError> + Clone {
     ServiceBuilder::new()
         .layer(IdentityLayer::new(server.clone()))
         .layer(RetryLayer::new(policy))

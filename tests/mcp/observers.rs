@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use rmcp::model::CallToolResponse;
 use tower::{ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
+use tower_toolcall::mcp::McpAnswer;
 use tower_toolcall::{
     ErrorKind, ModelText as _, ReplaySafety, ServiceBuilderExt, ToolCall, ToolError, ToolResult,
     event::BreakerState,
@@ -24,7 +24,7 @@ use crate::server::{Server, connect};
 
 type Fields = BTreeMap<String, String>;
 type Events = Vec<(tracing::Level, String)>;
-type Tools = BoxCloneSyncService<ToolCall, CallToolResponse, ToolError>;
+type Tools = BoxCloneSyncService<ToolCall, McpAnswer, ToolError>;
 
 /// The stack of the README around a server in this process.
 async fn tools(metrics: &Metrics) -> Tools {
@@ -46,7 +46,7 @@ async fn tools(metrics: &Metrics) -> Tools {
     )
 }
 
-async fn result_of(tools: Tools, call: ToolCall) -> ToolResult<CallToolResponse> {
+async fn result_of(tools: Tools, call: ToolCall) -> ToolResult<McpAnswer> {
     let stack = ServiceBuilder::new()
         .layer(ToolResultLayer::new())
         .service(tools);

@@ -18,11 +18,11 @@ use axum::{
     response::IntoResponse as _,
 };
 use futures_util::future::join_all;
+use rmcp::ServiceExt as _;
 use rmcp::transport::{
     StreamableHttpServerConfig, StreamableHttpService,
     streamable_http_server::session::local::LocalSessionManager,
 };
-use rmcp::{ServiceExt as _, model::CallToolResponse};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::{
@@ -31,6 +31,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tower::{Layer as _, Service, ServiceBuilder, ServiceExt as _, util::BoxCloneSyncService};
+use tower_toolcall::mcp::McpAnswer;
 use tower_toolcall::{
     AnyError, ErrorKind, ServiceBuilderExt as _, ToolCall, ToolError,
     circuit_breaker::{BreakerState, CircuitBreakerHandle, CircuitBreakerLayer, Probe},
@@ -44,7 +45,7 @@ use tower_toolcall::{
 
 use crate::server::Server;
 
-pub(crate) type Tools = BoxCloneSyncService<ToolCall, CallToolResponse, ToolError>;
+pub(crate) type Tools = BoxCloneSyncService<ToolCall, McpAnswer, ToolError>;
 
 /// The longest time from the return of a server to the first success.
 pub(crate) const SOON: Duration = Duration::from_millis(1500);
@@ -57,7 +58,7 @@ pub(crate) fn readme(server: McpServer, breaker: CircuitBreakerLayer) -> Tools {
 /// The same with names from elsewhere.
 pub(crate) fn readme_of<S>(names: impl Resolve, server: S, breaker: CircuitBreakerLayer) -> Tools
 where
-    S: Service<ToolCall, Response = CallToolResponse, Error = ToolError, Future: Send>
+    S: Service<ToolCall, Response = McpAnswer, Error = ToolError, Future: Send>
         + Clone
         + Send
         + Sync

@@ -12,8 +12,7 @@ use std::{
 
 use futures_util::future::join_all;
 use rmcp::{
-    ClientLifecycleMode, ClientServiceExt as _,
-    model::{CallToolResponse, ProtocolVersion},
+    ClientLifecycleMode, ClientServiceExt as _, model::ProtocolVersion,
     transport::StreamableHttpClientTransport,
 };
 use serde_json::{Value, json};
@@ -29,7 +28,7 @@ use tower_toolcall::{
     BoxError, ErrorKind, ModelText as _, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::{BreakerSnapshot, BreakerState, CircuitBreakerLayer},
     identity::IdentityLayer,
-    mcp::{McpReconnect, McpServer},
+    mcp::{McpAnswer, McpReconnect, McpServer},
     retry::RetryLayer,
     timeout::TimeoutLayer,
 };
@@ -133,7 +132,7 @@ pub(crate) fn call(tool: &str, arguments: Value) -> ToolCall {
 /// The stack without a breaker.
 fn stack(
     server: McpServer,
-) -> impl Service<ToolCall, Response = CallToolResponse, Error = ToolError> + Clone {
+) -> impl Service<ToolCall, Response = McpAnswer, Error = ToolError> + Clone {
     ServiceBuilder::new()
         .layer(IdentityLayer::new(server.clone()))
         .layer(RetryLayer::default())

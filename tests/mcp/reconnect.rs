@@ -12,7 +12,7 @@ use std::{
 
 use expect_test::expect;
 use futures_util::future::join_all;
-use rmcp::{ServiceExt as _, model::CallToolResponse};
+use rmcp::ServiceExt as _;
 use serde_json::Value;
 use tokio::{
     sync::Notify,
@@ -26,7 +26,7 @@ use tower_toolcall::{
     BoxError, ErrorKind, Execution, ReplaySafety, ToolCall, ToolError,
     backoff::{Backoff, Jitter},
     event::TARGET,
-    mcp::{McpNotifications, McpReconnect, McpService, McpTools},
+    mcp::{McpAnswer, McpNotifications, McpReconnect, McpService, McpTools},
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
     trace::TraceLayer,
@@ -204,7 +204,7 @@ fn echo() -> ToolCall {
     ToolCall::new("echo").with_id("c1")
 }
 
-async fn run(leaf: &McpReconnect, call: ToolCall) -> Result<CallToolResponse, ToolError> {
+async fn run(leaf: &McpReconnect, call: ToolCall) -> Result<McpAnswer, ToolError> {
     leaf.clone().oneshot(call).await
 }
 

@@ -20,7 +20,6 @@ use axum::{
 };
 use rmcp::{
     ClientServiceExt as _, ServiceExt as _,
-    model::CallToolResponse,
     transport::{
         StreamableHttpClientTransport, StreamableHttpServerConfig, StreamableHttpService,
         common::client_side_sse::NeverRetry,
@@ -35,6 +34,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tower::ServiceExt as _;
+use tower_toolcall::mcp::McpAnswer;
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError, backoff::Backoff, mcp::McpReconnect,
 };
@@ -168,7 +168,7 @@ impl Lab {
         Web::start(self.address, unknown).await
     }
 
-    async fn call(&self, tool: &str) -> Result<CallToolResponse, ToolError> {
+    async fn call(&self, tool: &str) -> Result<McpAnswer, ToolError> {
         let call = self.leaf.clone().oneshot(ToolCall::new(tool));
         timeout(Duration::from_secs(60), call)
             .await

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     ErrorKind, ModelText as _, ServiceBuilderExt, ToolCall,
-    mcp::{McpService, McpTask},
+    mcp::{McpAnswer, McpService, McpTask},
     poll::PollLayer,
     retry::RetryPolicy,
 };
@@ -126,7 +126,7 @@ fn call() -> ToolCall {
     ToolCall::new("count").with_server("db")
 }
 
-async fn answer(polls: u32) -> (CallToolResponse, Vec<&'static str>) {
+async fn answer(polls: u32) -> (McpAnswer, Vec<&'static str>) {
     let server = Tasks {
         polls,
         ..Tasks::default()
@@ -161,13 +161,8 @@ async fn a_task_that_failed_is_an_answer_in_the_tools_words() {
         (4, "the task's result is none of a tool"),
     ] {
         let (answer, seen) = answer(polls).await;
-        let CallToolResponse::Complete(result) = answer else {
-            panic!("{answer:?}")
-        };
-        assert_eq!(
-            (result.is_error, &*result.content.model_text()),
-            (Some(true), text)
-        );
+        let is_error = answer.result().unwrap().is_error;
+        assert_eq!((is_error, &*answer.model_text()), (Some(true), text));
         assert_eq!(seen.len(), 1 + polls as usize);
     }
 }
@@ -198,7 +193,7 @@ async fn a_task_that_asks_for_input_ends_the_wait_and_stays_on_the_record() {
     let observation = call.observe();
     let answer = stack.oneshot(call).await.unwrap();
     assert!(
-        matches!(answer, CallToolResponse::InputRequired(_)),
+        matches!(*answer, CallToolResponse::InputRequired(_)),
         "{answer:?}"
     );
     assert_eq!(observation.job().unwrap().values()["taskId"], "t-1");

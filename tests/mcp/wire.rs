@@ -8,13 +8,13 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     Classify, ErrorKind, Execution, ModelText as _, Outcome, ToolCall, ToolError,
-    mcp::{McpClassifier, McpJson, McpService},
+    mcp::{McpAnswer, McpClassifier, McpService},
     timeout::TimeoutLayer,
 };
 
 /// Calls a tool of a server whose answer to `tools/call` is `answer`, its id filled in. `None`:
 /// the server closes the connection instead.
-async fn answer(answer: Option<Value>) -> Result<CallToolResponse, ToolError> {
+async fn answer(answer: Option<Value>) -> Result<McpAnswer, ToolError> {
     let (theirs, ours) = tokio::io::duplex(64 * 1024);
     tokio::spawn(async move {
         let (read, mut write) = tokio::io::split(theirs);
@@ -102,7 +102,7 @@ async fn a_task_is_handed_up_and_never_repeated() {
     }});
     let response = answer(Some(task)).await.unwrap();
     assert!(
-        matches!(response, CallToolResponse::Task(_)),
+        matches!(*response, CallToolResponse::Task(_)),
         "{response:?}"
     );
     assert_eq!(
@@ -153,7 +153,7 @@ async fn structured_content_of_null_is_absent() {
         let result = json!({ "content": content, "structuredContent": null });
         let response = answer(Some(json!({ "result": result }))).await.unwrap();
         assert_eq!(response.model_text(), read);
-        let written = serde_json::to_value(McpJson(response)).unwrap();
+        let written = serde_json::to_value(response).unwrap();
         assert_eq!(written.get("structuredContent"), None);
     }
 }

@@ -2,10 +2,15 @@
 
 use std::{future::ready, time::Duration};
 
-use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, InputRequiredResult};
+use rmcp::model::{CallToolResult, ContentBlock, InputRequiredResult};
 use serde_json::{Value, json};
 use tower::{Layer, Service, ServiceExt as _, service_fn};
-use tower_toolcall::{ErrorKind, ToolCall, ToolError, cache::CacheLayer, mcp, once::OnceLayer};
+use tower_toolcall::{
+    ErrorKind, ToolCall, ToolError,
+    cache::CacheLayer,
+    mcp::{self, McpAnswer},
+    once::OnceLayer,
+};
 
 use crate::{MB, counted};
 
@@ -99,9 +104,8 @@ fn a_cache_keeps_eight_mebibytes_of_answers_of_a_principal() {
 #[test]
 fn an_mcp_answer_that_is_too_large_is_not_kept() {
     mcp::register();
-    let tool = tool!(Ok(CallToolResult::success(vec![ContentBlock::text(
-        "a".repeat(1_000_000)
-    )])));
+    let text = || vec![ContentBlock::text("a".repeat(1_000_000))];
+    let tool = tool!(Ok(McpAnswer::from(CallToolResult::success(text()))));
     let bytes = kept(&OnceLayer::new().layer(tool), 30, call);
     assert!(bytes < 1_000_000, "{bytes}");
 }
@@ -110,7 +114,7 @@ fn an_mcp_answer_that_is_too_large_is_not_kept() {
 #[test]
 fn an_mcp_result_that_asks_for_much_is_not_kept() {
     mcp::register();
-    let tool = tool!(Ok(CallToolResponse::from(
+    let tool = tool!(Ok(McpAnswer::from(
         InputRequiredResult::from_request_state("a".repeat(1_000_000))
     )));
     let bytes = kept(&OnceLayer::new().layer(tool), 30, call);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rmcp::{
     ServiceExt as _,
-    model::{CallToolResponse, CallToolResult, ContentBlock, Tool},
+    model::{CallToolResult, ContentBlock, Tool},
 };
 use serde_json::Value;
 use tokio::{
@@ -14,7 +14,7 @@ use tokio::{
 use tower::{ServiceExt as _, service_fn};
 use tower_toolcall::{
     AnyError, ErrorKind, Execution, ModelText as _, ToolCall, ToolError,
-    mcp::{GatewayHandler, McpLines, McpServer},
+    mcp::{GatewayHandler, McpAnswer, McpLines, McpServer},
 };
 
 use crate::{MB, counted, small_values};
@@ -129,7 +129,7 @@ fn a_request_of_many_small_values_over_stdio_is_refused_before_rmcp_parses_it() 
     let taken = counted(async {
         let tool = service_fn(|_: ToolCall| async {
             let text = vec![ContentBlock::text("done")];
-            Ok::<_, AnyError>(CallToolResponse::from(CallToolResult::success(text)))
+            Ok::<_, AnyError>(McpAnswer::from(CallToolResult::success(text)))
         });
         let list = || vec![Tool::new("a", "", std::sync::Arc::default())];
         let gateway = GatewayHandler::new(tool, list);

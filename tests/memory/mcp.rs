@@ -4,14 +4,14 @@ use std::{net::SocketAddr, sync::Arc};
 
 use axum::body::Bytes;
 use rmcp::{
-    model::{CallToolResponse, CallToolResult, ContentBlock, Tool},
+    model::{CallToolResult, ContentBlock, Tool},
     transport::{StreamableHttpServerConfig, StreamableHttpService},
 };
 use tokio::{net::TcpListener, sync::Barrier, task::JoinSet};
 use tower::service_fn;
 use tower_toolcall::{
     AnyError, ToolCall,
-    mcp::{GatewayHandler, McpBodies, McpSessions},
+    mcp::{GatewayHandler, McpAnswer, McpBodies, McpSessions},
 };
 
 use crate::{MB, counted, small_values, worst_values};
@@ -24,7 +24,7 @@ async fn gateway(calls: usize) -> SocketAddr {
         async move {
             together.wait().await;
             let text = vec![ContentBlock::text("done")];
-            Ok::<_, AnyError>(CallToolResponse::from(CallToolResult::success(text)))
+            Ok::<_, AnyError>(McpAnswer::from(CallToolResult::success(text)))
         }
     });
     let gateway = GatewayHandler::new(tool, || {

@@ -8,7 +8,6 @@ use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::{Protocol, WithExportConfig, WithHttpConfig};
 use opentelemetry_proto::tonic::trace::v1::{Span as OtlpSpan, span::SpanKind};
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use rmcp::model::CallToolResponse;
 use serde_json::json;
 use tokio::{runtime::Handle, time::timeout};
 use tower::{ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
@@ -18,7 +17,7 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
-    mcp::{McpClassifier, McpHooks, McpService},
+    mcp::{McpAnswer, McpClassifier, McpHooks, McpService},
     otel::{LangfuseHooks, UserId},
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
@@ -58,7 +57,7 @@ const CANARIES: [&str; 12] = [
     "canary-flagged-text",
 ];
 
-type Stack = BoxCloneSyncService<ToolCall, CallToolResponse, ToolError>;
+type Stack = BoxCloneSyncService<ToolCall, McpAnswer, ToolError>;
 
 fn stack(client: &Client) -> Stack {
     let hooks = LangfuseHooks::new(McpHooks::new());

@@ -9,16 +9,16 @@ use std::{
 };
 
 use axum::{Json, Router, extract::State, routing};
-use rmcp::model::{CallToolResponse, CallToolResult};
+use rmcp::model::CallToolResult;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tower::{Layer as _, ServiceExt as _, service_fn};
+use tower::{Layer as _, service_fn};
 use tower_toolcall::{
     BoxError, ToolCall, ToolError, ToolResult,
     batch::Sequence,
     circuit_breaker::CircuitBreakerHandle,
     hint,
-    mcp::{McpClassifier, McpJson},
+    mcp::{McpAnswer, McpClassifier},
     router,
     serve::Routes,
     settings::{Settings, StackLayer},
@@ -67,7 +67,7 @@ async fn leaf(
     client: reqwest::Client,
     upstream: Arc<str>,
     call: ToolCall,
-) -> Result<CallToolResponse, BoxError> {
+) -> Result<McpAnswer, BoxError> {
     let request = client.post(format!("http://{upstream}/{}", call.tool()));
     let body = Value::Object(call.arguments().clone()).to_string();
     let answer = request.body(body).send().await?;
@@ -84,7 +84,7 @@ async fn leaf(
     Ok(result.into())
 }
 
-type Tools = router::Router<CallToolResponse>;
+type Tools = router::Router<McpAnswer>;
 
 #[derive(Clone)]
 struct State_ {
@@ -115,7 +115,7 @@ async fn run(settings: Settings, upstream: String) {
         stack: stack.clone(),
         tools: tools.clone(),
     };
-    let routes = Routes::new(stack.layer(tools.clone()).map_response(McpJson));
+    let routes = Routes::new(stack.layer(tools.clone()));
     let app = Router::new()
         .route("/settings", routing::get(in_force))
         .route("/breakers", routing::get(breakers))
@@ -162,7 +162,7 @@ async fn sequence(State(state): State<State_>, Json(names): Json<Vec<String>>) -
     let sequence = sequence.with_listener(state.metrics.clone());
     let sequence = state.settings.sequence.apply(sequence);
     let report = sequence.run(names.into_iter().map(ToolCall::new)).await;
-    let told = |result: &ToolResult<CallToolResponse>| {
+    let told = |result: &ToolResult<McpAnswer>| {
         json!({
             "status": result.status().name(),
             "slow": result.metadata().is_slow(),

@@ -3,6 +3,7 @@
 use serde::{Serialize, Serializer, ser::Error as _};
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::mcp::McpAnswer;
 use tower_toolcall::{
     AnyError, BoxError, ErrorKind, Execution, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
@@ -73,32 +74,32 @@ async fn what_cannot_be_written_is_an_error() {
 
 #[cfg(feature = "mcp")]
 mod mcp {
-    use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
+    use rmcp::model::{CallToolResult, ContentBlock};
     use tower_toolcall::ModelText as _;
 
     use super::*;
 
-    fn response(answer: impl IntoAnswer<CallToolResponse>) -> CallToolResult {
-        match answer.into_answer().unwrap() {
-            CallToolResponse::Complete(result) => result,
-            other => panic!("{other:?}"),
-        }
+    fn response(answer: impl IntoAnswer<McpAnswer>) -> CallToolResult {
+        answer.into_answer().unwrap().result().cloned().unwrap()
+    }
+
+    fn text(answer: impl IntoAnswer<McpAnswer>) -> String {
+        answer.into_answer().unwrap().model_text().into_owned()
     }
 
     #[test]
     fn results_of_mcp() {
         let result = CallToolResult::error(vec![ContentBlock::text("no such city")]);
         assert_eq!(response(result).is_error, Some(true));
-        assert_eq!(response("text").model_text(), "text");
-        assert_eq!(response("text".to_owned()).model_text(), "text");
-        assert_eq!(response(()).model_text(), "");
-        for structured in [
-            response(json!({ "a": 1 })),
-            response(Json(json!({ "a": 1 }))),
-        ] {
+        assert_eq!(text("text"), "text");
+        assert_eq!(text("text".to_owned()), "text");
+        assert_eq!(text(()), "");
+        let object = || json!({ "a": 1 });
+        for structured in [response(object()), response(Json(object()))] {
             assert!(structured.structured_content.is_some());
-            assert_eq!(structured.model_text(), r#"{"a":1}"#);
         }
+        assert_eq!(text(object()), r#"{"a":1}"#);
+        assert_eq!(text(Json(object())), r#"{"a":1}"#);
         // As it would be alone.
         let text = response(json!("a \"b\""));
         assert_eq!(text.content[0].as_text().unwrap().text, "a \"b\"");

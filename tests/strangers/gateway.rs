@@ -23,7 +23,7 @@ use rmcp::{
 };
 use serde::Deserialize;
 use tokio::{net::TcpListener, task::AbortHandle, time::sleep};
-use tower::{ServiceBuilder, ServiceExt as _};
+use tower::ServiceBuilder;
 use tower_toolcall::{
     BoxError, Key, ServiceBuilderExt as _, ToolCall, Trust,
     cache::CacheLayer,
@@ -31,7 +31,7 @@ use tower_toolcall::{
     concurrency_limit::{ConcurrencyLimitHandle, ConcurrencyLimitLayer},
     fit::FitLayer,
     health::Health,
-    mcp::{GatewayHandler, McpBodies, McpJson, McpService},
+    mcp::{GatewayHandler, McpBodies, McpService},
     middleware::from_fn,
     once::OnceLayer,
     policy::PolicyLayer,
@@ -197,7 +197,7 @@ impl Gateway {
             Arc::new(LocalSessionManager::default()),
             StreamableHttpServerConfig::default(),
         );
-        let app: App = Routes::new(stack.map_response(McpJson))
+        let app: App = Routes::new(stack)
             .with_identity(router)
             .with_deadlines(Trust::Untrusted)
             .into_router()

@@ -14,8 +14,8 @@ use expect_test::expect;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt as _,
     model::{
-        CallToolResponse, CallToolResult, ContentBlock, JsonObject, ListToolsResult,
-        PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+        CallToolResult, ContentBlock, JsonObject, ListToolsResult, PaginatedRequestParams,
+        ServerCapabilities, ServerConfig, Tool,
     },
     service::RequestContext,
     transport::TokioChildProcess,
@@ -26,7 +26,7 @@ use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, ModelText as _, ToolCall, ToolError,
     check::{Check as _, CheckLayer},
-    mcp::{Catalog, McpOutput, McpService, McpTools, OnMisfit},
+    mcp::{Catalog, McpAnswer, McpOutput, McpService, McpTools, OnMisfit},
     validate::{Schemas, ValidateLayer},
 };
 
@@ -187,8 +187,8 @@ fn recursion_and_unevaluated_are_enforced_for_trusted_servers_only() {
     }
 }
 
-fn answer(result: CallToolResult) -> CallToolResponse {
-    CallToolResponse::Complete(result)
+fn answer(result: CallToolResult) -> McpAnswer {
+    result.into()
 }
 
 fn outputs() -> Schemas {

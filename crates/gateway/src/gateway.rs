@@ -14,7 +14,7 @@ use std::{
 use axum::{middleware::from_fn_with_state, serve::ListenerExt as _};
 use rmcp::{
     handler::server::tool::schema_for_type,
-    model::{CallToolResponse, Tool, ToolAnnotations},
+    model::{Tool, ToolAnnotations},
     transport::{StreamableHttpServerConfig, StreamableHttpService},
 };
 use schemars::JsonSchema;
@@ -27,11 +27,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tower::{ServiceBuilder, ServiceExt as _};
+use tower::ServiceBuilder;
 use tower_toolcall::{
     AnyError,
     health::Health,
-    mcp::{Catalog, GatewayHandler, McpBodies, McpClassifier, McpJson, McpSessions},
+    mcp::{Catalog, GatewayHandler, McpAnswer, McpBodies, McpClassifier, McpSessions},
     router::{Json, Router, tool_fn},
     serve::Routes,
     settings::Settings,
@@ -58,7 +58,7 @@ pub(crate) struct Gateway {
     upstreams: [Upstream; 2],
     /// Who goes on trying to start a server, and who tells clients that one has come or gone.
     beside: JoinSet<()>,
-    router: Router<CallToolResponse>,
+    router: Router<McpAnswer>,
     handler: GatewayHandler,
     routes: Routes,
     health: Health,
@@ -113,7 +113,7 @@ impl Gateway {
         let stack = ServiceBuilder::new().layer(layers).service(router.clone());
         // MCP and plain HTTP share one stack: breakers, budgets, metrics, and the end.
         let handler = GatewayHandler::new(stack, router.clone());
-        let routes = Routes::new(handler.stack().map_response(McpJson));
+        let routes = Routes::new(handler.stack());
         for server in [&everything, &time] {
             handler.follow(&server.tools);
         }

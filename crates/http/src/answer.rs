@@ -361,19 +361,18 @@ impl tower_toolcall::router::IntoAnswer<Value> for HttpAnswer {
 /// JSON as structured content, with its text; anything else as text. Kept headers are a text of
 /// their own.
 #[cfg(all(feature = "router", feature = "mcp"))]
-impl tower_toolcall::router::IntoAnswer<rmcp::model::CallToolResponse> for HttpAnswer {
-    fn into_answer(self) -> Result<rmcp::model::CallToolResponse, ToolError> {
-        use rmcp::model::{CallToolResponse, ContentBlock};
-
+impl tower_toolcall::router::IntoAnswer<tower_toolcall::mcp::McpAnswer> for HttpAnswer {
+    fn into_answer(self) -> Result<tower_toolcall::mcp::McpAnswer, ToolError> {
         let lines = self.shown_headers();
-        let mut answer = match self.body {
+        let mut answer: tower_toolcall::mcp::McpAnswer = match self.body {
             Body::Json(json) => json.into_answer(),
             Body::Text(text) => text.into_answer(),
-        };
-        if let (Ok(CallToolResponse::Complete(result)), [_, ..]) = (&mut answer, lines.as_bytes()) {
-            result.content.push(ContentBlock::text(&lines[1..]));
+        }?;
+        if let (Some(result), [_, ..]) = (answer.result_mut(), lines.as_bytes()) {
+            let lines = rmcp::model::ContentBlock::text(&lines[1..]);
+            result.content.push(lines);
         }
-        answer
+        Ok(answer)
     }
 }
 

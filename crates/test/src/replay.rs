@@ -45,19 +45,12 @@ const MAX_COMPARED: usize = 1_000;
 /// the tool took.
 ///
 /// Answers are JSON. For a stack whose answers are of another type, tower's `and_then` around the
-/// replay deserializes them. An MCP server's answers are no JSON themselves; they are written by
-/// way of `mcp::McpJson`:
+/// replay deserializes them, for example those of an MCP server:
 ///
 /// ```ignore
-/// let tools = ServiceBuilder::new()
-///     .map_response(|McpJson(answer)| answer)
-///     .layer(capture.layer())
-///     .map_response(McpJson)
-///     .service(server);
-///
 /// let tools = Replay::from_lines(&lines)?.and_then(|answer| async move {
 ///     let result = serde_json::from_value::<CallToolResult>(answer);
-///     let answer = result.map(CallToolResponse::from);
+///     let answer = result.map(McpAnswer::from);
 ///     answer.map_err(|error| ToolError::from_box(error.into()))
 /// });
 /// ```

@@ -1,19 +1,21 @@
 //! MCP's results as JSON, as text for the model, and their size.
 
 use std::{
-    borrow::{Borrow, Cow},
+    borrow::Cow,
     hash::Hasher,
     iter,
+    ops::{Deref, DerefMut},
 };
 
-use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ResourceContents};
+use rmcp::model::{
+    CallToolResponse, CallToolResult, ContentBlock, InputRequiredResult, ResourceContents,
+};
 use serde::{Serialize, Serializer, ser::Error as _};
 
 use super::fit;
 use crate::{
     answer::{
-        Kept, KnownAnswer, ModelPart, ModelText, NoSize, hash_json, json_bytes, left_out,
-        without_data,
+        Kept, KnownAnswer, ModelPart, ModelText, hash_json, json_bytes, left_out, without_data,
     },
     call::CallInfo,
     check::{Check, within},
@@ -21,32 +23,88 @@ use crate::{
     text::{plain, prefix},
 };
 
-/// An MCP server's answer as the JSON that the server has sent, for code that writes answers as
-/// JSON.
+/// The answer to a call of an MCP tool.
+///
+/// Derefs to rmcp's [`CallToolResponse`]; [`into_inner`](Self::into_inner) takes it out.
+/// Serialised, it is the JSON that the server has sent.
 ///
 /// ```
-/// use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 /// use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
-/// use tower_toolcall::{AnyError, ToolCall, mcp::McpJson};
+/// use tower_toolcall::{answer::ModelText, mcp::McpAnswer};
 ///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), AnyError> {
-/// let tool = service_fn(|_: ToolCall| async {
-///     let result = CallToolResult::success(vec![ContentBlock::text("sunny")]);
-///     Ok::<_, AnyError>(CallToolResponse::from(result))
-/// });
-/// // For `serve::Routes`, as one.
-/// let stack = ServiceBuilder::new().map_response(McpJson).service(tool);
-/// let answer = stack.oneshot(ToolCall::new("weather")).await?;
-/// let json = serde_json::to_value(&answer)?;
-/// assert_eq!(json["content"][0]["text"], "sunny");
-/// # Ok(()) }
+/// let result = CallToolResult::success(vec![ContentBlock::text("sunny")]);
+/// let answer = McpAnswer::from(result);
+/// assert_eq!(answer.model_text(), "sunny");
+/// assert_eq!(serde_json::to_value(&answer).unwrap()["content"][0]["text"], "sunny");
+/// assert!(matches!(answer.into_inner(), CallToolResponse::Complete(_)));
 /// ```
 #[derive(Clone, Debug)]
-pub struct McpJson<T = CallToolResponse>(pub T);
+pub struct McpAnswer(CallToolResponse);
 
-impl<T: Borrow<CallToolResponse>> Serialize for McpJson<T> {
+impl McpAnswer {
+    /// Returns rmcp's answer.
+    pub fn into_inner(self) -> CallToolResponse {
+        self.0
+    }
+
+    /// Returns the result of the tool; `None` for an answer that asks for input or names a task.
+    pub fn result(&self) -> Option<&CallToolResult> {
+        match &self.0 {
+            CallToolResponse::Complete(result) => Some(result),
+            _ => None,
+        }
+    }
+
+    /// Returns the result of the tool, to be changed; `None` as for [`result`](Self::result).
+    pub fn result_mut(&mut self) -> Option<&mut CallToolResult> {
+        match &mut self.0 {
+            CallToolResponse::Complete(result) => Some(result),
+            _ => None,
+        }
+    }
+}
+
+impl Deref for McpAnswer {
+    type Target = CallToolResponse;
+
+    fn deref(&self) -> &CallToolResponse {
+        &self.0
+    }
+}
+
+impl DerefMut for McpAnswer {
+    fn deref_mut(&mut self) -> &mut CallToolResponse {
+        &mut self.0
+    }
+}
+
+impl From<CallToolResponse> for McpAnswer {
+    fn from(response: CallToolResponse) -> Self {
+        Self(response)
+    }
+}
+
+impl From<CallToolResult> for McpAnswer {
+    fn from(result: CallToolResult) -> Self {
+        Self(result.into())
+    }
+}
+
+impl From<InputRequiredResult> for McpAnswer {
+    fn from(result: InputRequiredResult) -> Self {
+        Self(result.into())
+    }
+}
+
+impl From<McpAnswer> for CallToolResponse {
+    fn from(answer: McpAnswer) -> Self {
+        answer.0
+    }
+}
+
+impl Serialize for McpAnswer {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self.0.borrow() {
+        match &self.0 {
             CallToolResponse::Complete(result) => result.serialize(to),
             CallToolResponse::InputRequired(result) => result.serialize(to),
             CallToolResponse::Task(result) => result.serialize(to),
@@ -73,40 +131,31 @@ impl McpMaxBytes {
     }
 }
 
-impl Check<CallToolResponse> for McpMaxBytes {
-    fn check(&self, call: &CallInfo, response: &CallToolResponse) -> Result<(), AnyError> {
-        within(call, self.0, response_bytes(response, self.0))
+impl Check<McpAnswer> for McpMaxBytes {
+    fn check(&self, call: &CallInfo, answer: &McpAnswer) -> Result<(), AnyError> {
+        within(call, self.0, json_bytes(answer, self.0))
     }
 }
 
-impl KnownAnswer for CallToolResult {
-    fn hash_into(&self, hasher: &mut dyn Hasher) -> bool {
-        let said = (Said(&self.content), &self.structured_content, self.is_error);
-        hash_json(&said, hasher)
-    }
-
-    fn keep(&self, max: u64) -> Option<Kept<Self>> {
-        Some(Kept::json(self, max))
-    }
-}
-
-impl KnownAnswer for CallToolResponse {
+impl KnownAnswer for McpAnswer {
     fn asks_for_input(&self) -> bool {
-        matches!(self, Self::InputRequired(_))
+        matches!(self.0, CallToolResponse::InputRequired(_))
     }
 
+    /// `_meta` is not news.
     fn hash_into(&self, hasher: &mut dyn Hasher) -> bool {
-        match self {
-            Self::Complete(result) => result.hash_into(hasher),
-            _ => false,
-        }
+        self.result().is_some_and(|result| {
+            let said = Said(&result.content);
+            let said = (said, &result.structured_content, result.is_error);
+            hash_json(&said, hasher)
+        })
     }
 
     fn keep(&self, max: u64) -> Option<Kept<Self>> {
-        Some(match self {
-            Self::Complete(result) => Kept::json(result, max),
+        Some(match self.result() {
+            Some(result) => Kept::json(result, max),
             // rmcp cannot read every other kind again.
-            other => Kept::value(&McpJson(other), max),
+            None => Kept::value(self, max),
         })
     }
 }
@@ -123,26 +172,25 @@ impl Serialize for Said<'_> {
     }
 }
 
-/// How many bytes the result has as compact JSON, if not more than `max`.
-pub(super) fn response_bytes(response: &CallToolResponse, max: u64) -> Result<u64, NoSize> {
-    json_bytes(&McpJson(response), max)
+/// Returns the text of a result for a model.
+pub(super) fn text_of(result: &CallToolResult) -> Cow<'_, str> {
+    match structured_text(result) {
+        None => lines_of(&result.content),
+        Some(more) if result.content.is_empty() => more,
+        Some(more) => format!("{}\n{more}", lines_of(&result.content)).into(),
+    }
 }
 
-impl ModelText for [ContentBlock] {
-    fn model_text(&self) -> Cow<'_, str> {
-        let mut texts = self.iter().map(|block| part(block).into_text());
-        match (texts.next(), texts.len()) {
-            (None, _) => Cow::Borrowed(""),
-            (Some(only), 0) => only,
-            (Some(first), _) => {
-                let all: Vec<_> = iter::once(first).chain(texts).collect();
-                all.join("\n").into()
-            }
+/// Returns the texts of content, as lines.
+fn lines_of(content: &[ContentBlock]) -> Cow<'_, str> {
+    let mut texts = content.iter().map(|block| part(block).into_text());
+    match (texts.next(), texts.len()) {
+        (None, _) => Cow::Borrowed(""),
+        (Some(only), 0) => only,
+        (Some(first), _) => {
+            let all: Vec<_> = iter::once(first).chain(texts).collect();
+            all.join("\n").into()
         }
-    }
-
-    fn model_parts(&self) -> Vec<ModelPart<'_>> {
-        self.iter().map(part).collect()
     }
 }
 
@@ -195,24 +243,6 @@ pub(super) fn image(block: &ContentBlock) -> Option<(&str, &str)> {
     }
 }
 
-/// The content, and the structured content if no text of the content carries it, with a line for
-/// data in Base64.
-impl ModelText for CallToolResult {
-    fn model_text(&self) -> Cow<'_, str> {
-        match structured_text(self) {
-            None => self.content.model_text(),
-            Some(more) if self.content.is_empty() => more,
-            Some(more) => format!("{}\n{more}", self.content.model_text()).into(),
-        }
-    }
-
-    fn model_parts(&self) -> Vec<ModelPart<'_>> {
-        let mut parts = self.content.model_parts();
-        parts.extend(structured_text(self).map(ModelPart::Text));
-        parts
-    }
-}
-
 /// The structured content as a text, unless the content carries it.
 fn structured_text(result: &CallToolResult) -> Option<Cow<'_, str>> {
     let structured = result.structured_content.as_ref();
@@ -226,20 +256,23 @@ fn structured_text(result: &CallToolResult) -> Option<Cow<'_, str>> {
     })
 }
 
-/// A complete result's text; JSON for a result that asks for input or names a task.
-impl ModelText for CallToolResponse {
+/// Of a result the content, and the structured content if no text of the content carries it, with a
+/// line for data in Base64. JSON for an answer that asks for input or names a task.
+impl ModelText for McpAnswer {
     fn model_text(&self) -> Cow<'_, str> {
-        match self {
-            Self::Complete(result) => result.model_text(),
-            other => json(&McpJson(other)),
+        match self.result() {
+            Some(result) => text_of(result),
+            None => json(self),
         }
     }
 
     fn model_parts(&self) -> Vec<ModelPart<'_>> {
-        match self {
-            Self::Complete(result) => result.model_parts(),
-            other => vec![ModelPart::Text(other.model_text())],
-        }
+        let Some(result) = self.result() else {
+            return vec![ModelPart::Text(json(self))];
+        };
+        let parts = result.content.iter().map(part);
+        let more = structured_text(result).map(ModelPart::Text);
+        parts.chain(more).collect()
     }
 }
 
@@ -251,39 +284,41 @@ pub(super) fn json<T: Serialize + ?Sized>(value: &T) -> Cow<'static, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rmcp::model::InputRequiredResult;
     use serde_json::{Value, from_value, json, to_value};
 
     /// Whatever the answer is: as it came.
     #[test]
     fn an_answer_of_each_kind_is_written_as_it_was_sent() {
-        let is_the_same = |sent: Value, answer: CallToolResponse| {
-            assert_eq!(to_value(McpJson(answer)).unwrap(), sent);
+        let is_the_same = |sent: Value, answer: McpAnswer| {
+            assert_eq!(to_value(answer).unwrap(), sent);
         };
         let sent = json!({ "content": [{ "type": "text", "text": "sunny" }], "isError": true });
-        let answer = CallToolResponse::Complete(from_value(sent.clone()).unwrap());
-        is_the_same(sent, answer);
+        let answer = from_value::<CallToolResult>(sent.clone()).unwrap();
+        is_the_same(sent, answer.into());
         let sent = json!({ "resultType": "input_required", "requestState": "opaque" });
         let asks = InputRequiredResult::from_request_state("opaque");
-        is_the_same(sent, CallToolResponse::InputRequired(asks));
+        is_the_same(sent, asks.into());
     }
 
     /// X5: each rule.
     #[test]
     fn results_become_text_for_the_model() {
         let text = |s: &str| ContentBlock::text(s);
-        assert_eq!([text("a"), text("b")].model_text(), "a\nb");
-        assert_eq!(CallToolResult::success(vec![]).model_text(), "");
+        let read = |content| text_of(&CallToolResult::success(content)).into_owned();
+        assert_eq!(read(vec![text("a"), text("b")]), "a\nb");
+        assert_eq!(read(vec![]), "");
         let image = ContentBlock::image("aGk=", "image/png");
-        let read = [text("a"), image].model_text().into_owned();
-        assert_eq!(read, "a\n[image left out: image/png, 2 bytes]");
+        assert_eq!(
+            read(vec![text("a"), image]),
+            "a\n[image left out: image/png, 2 bytes]"
+        );
     }
 
     #[test]
     fn structured_content_stands_in_for_missing_content() {
         let mut result = CallToolResult::structured(json!({ "sum": 3 }));
-        assert_eq!(result.model_text(), r#"{"sum":3}"#);
+        assert_eq!(text_of(&result), r#"{"sum":3}"#);
         result.content.clear();
-        assert_eq!(result.model_text(), r#"{"sum":3}"#);
+        assert_eq!(text_of(&result), r#"{"sum":3}"#);
     }
 }

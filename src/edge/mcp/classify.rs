@@ -1,8 +1,8 @@
 use std::borrow::Cow;
 
-use rmcp::model::{CallToolResponse, CallToolResult};
+use rmcp::model::CallToolResult;
 
-use super::{McpJson, errors};
+use super::{McpAnswer, errors};
 use crate::{
     answer::Answer,
     error::ToolError,
@@ -61,13 +61,17 @@ impl McpClassifier {
     }
 }
 
-impl Classify<CallToolResult> for McpClassifier {
-    fn classify(&self, result: Result<&CallToolResult, &ToolError>) -> Outcome {
-        match result {
-            Ok(result) if result.is_error != Some(true) => Outcome::success(),
-            Ok(result) if refuses_arguments(result) => Outcome::mistake(),
-            Ok(_) => self.reported,
-            Err(_) => ByError.classify(result),
+impl Classify<McpAnswer> for McpClassifier {
+    fn classify(&self, result: Result<&McpAnswer, &ToolError>) -> Outcome {
+        let answer = match result {
+            Ok(answer) => answer.result(),
+            Err(_) => return ByError.classify(result),
+        };
+        match answer {
+            None => Outcome::neutral(),
+            Some(result) if result.is_error != Some(true) => Outcome::success(),
+            Some(result) if refuses_arguments(result) => Outcome::mistake(),
+            Some(_) => self.reported,
         }
     }
 }
@@ -104,16 +108,6 @@ fn refuses_arguments(result: &CallToolResult) -> bool {
     })
 }
 
-impl Classify<CallToolResponse> for McpClassifier {
-    fn classify(&self, result: Result<&CallToolResponse, &ToolError>) -> Outcome {
-        match result {
-            Ok(CallToolResponse::Complete(result)) => self.classify(Ok(result)),
-            Ok(_) => Outcome::neutral(),
-            Err(error) => Classify::<CallToolResult>::classify(self, Err(error)),
-        }
-    }
-}
-
 /// Hooks that show MCP results in the spans of a [`TraceLayer`](crate::trace::TraceLayer), beyond
 /// `isError`, which every observer sees. The `error.type` of a call that the server answered with a
 /// protocol error is the error's code (`-32602`), as OpenTelemetry's conventions for MCP have it.
@@ -147,51 +141,35 @@ impl McpHooks {
     }
 }
 
-/// The hooks of a type of response, whose `Answer` the function finds.
-macro_rules! hooks {
-    ($response:ty, $answer:ident) => {
-        impl TraceHooks<$response> for McpHooks {
-            fn classify(&self, result: Result<&$response, &ToolError>) -> Outcome {
-                self.classifier.classify(result)
-            }
-
-            fn answer<'a>(&self, response: &'a $response) -> Option<Answer<'a>> {
-                $answer(response)
-            }
-
-            fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
-                errors::protocol_code(error).map(|code| code.to_string().into())
-            }
-
-            #[cfg(feature = "otel")]
-            fn on_start(&self, _: &ToolCall, span: &tracing::Span) {
-                super::otel::method(span);
-            }
-
-            #[cfg(feature = "otel")]
-            fn on_end(&self, call: &CallInfo, end: &End<'_, $response>, span: &tracing::Span) {
-                super::otel::sent(call, end.error().and_then(errors::protocol_code), span);
-            }
-        }
-    };
-}
-
-hooks!(CallToolResult, of_result);
-hooks!(CallToolResponse, of_response);
-
-fn of_result(result: &CallToolResult) -> Option<Answer<'_>> {
-    match (&*result.content, &result.structured_content) {
-        ([block], None) if block.as_text().is_some() => {
-            block.as_text().map(|text| Answer::Text(&text.text))
-        }
-        _ => Answer::of(result),
+impl TraceHooks<McpAnswer> for McpHooks {
+    fn classify(&self, result: Result<&McpAnswer, &ToolError>) -> Outcome {
+        self.classifier.classify(result)
     }
-}
 
-fn of_response(response: &CallToolResponse) -> Option<Answer<'_>> {
-    match response {
-        CallToolResponse::Complete(result) => of_result(result),
-        other => Answer::of(&McpJson(other)),
+    fn answer<'a>(&self, answer: &'a McpAnswer) -> Option<Answer<'a>> {
+        let Some(result) = answer.result() else {
+            return Answer::of(answer);
+        };
+        match (&*result.content, &result.structured_content) {
+            ([block], None) if block.as_text().is_some() => {
+                block.as_text().map(|text| Answer::Text(&text.text))
+            }
+            _ => Answer::of(result),
+        }
+    }
+
+    fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
+        errors::protocol_code(error).map(|code| code.to_string().into())
+    }
+
+    #[cfg(feature = "otel")]
+    fn on_start(&self, _: &ToolCall, span: &tracing::Span) {
+        super::otel::method(span);
+    }
+
+    #[cfg(feature = "otel")]
+    fn on_end(&self, call: &CallInfo, end: &End<'_, McpAnswer>, span: &tracing::Span) {
+        super::otel::sent(call, end.error().and_then(errors::protocol_code), span);
     }
 }
 
@@ -200,7 +178,7 @@ mod tests {
     use super::*;
     use rmcp::model::ContentBlock;
 
-    fn flagged() -> CallToolResponse {
+    fn flagged() -> McpAnswer {
         CallToolResult::error(vec![ContentBlock::text("no such city")]).into()
     }
 
@@ -219,7 +197,7 @@ mod tests {
 
     #[test]
     fn an_unflagged_result_is_a_success() {
-        let response: CallToolResponse = CallToolResult::success(vec![]).into();
+        let response: McpAnswer = CallToolResult::success(vec![]).into();
         assert_eq!(
             McpClassifier::new().classify(Ok(&response)),
             Outcome::success()
@@ -232,7 +210,7 @@ mod tests {
         let strict = McpClassifier::new().with_reported(Outcome::failure());
         let classify = |text: &str| {
             let result = CallToolResult::error(vec![ContentBlock::text(text)]);
-            strict.classify(Ok::<&CallToolResponse, _>(&result.into()))
+            strict.classify(Ok::<&McpAnswer, _>(&result.into()))
         };
         for text in [
             "MCP error -32602: Input validation error: Invalid arguments for tool search",

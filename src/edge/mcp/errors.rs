@@ -2,12 +2,12 @@ use std::{error::Error as StdError, sync::Arc};
 
 use http::StatusCode;
 use rmcp::{
-    model::{CallToolResponse, CallToolResult, ErrorData},
+    model::ErrorData,
     service::{ClientInitializeError, ServiceError},
     transport::DynamicTransportError,
 };
 
-use super::lines::TOO_LARGE;
+use super::{McpAnswer, lines::TOO_LARGE};
 use crate::{
     answer,
     call::CallInfo,
@@ -72,8 +72,7 @@ fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
 /// of MCP answers do so themselves. For tools that call an rmcp client on their own.
 pub fn register() {
     error::recognise(&Errors);
-    answer::recognise::<CallToolResult>();
-    answer::recognise::<CallToolResponse>();
+    answer::recognise::<McpAnswer>();
 }
 
 struct Errors;

@@ -11,7 +11,7 @@ use rmcp::{
 };
 use serde_json::{Map, Value, from_value};
 
-use super::{IDEMPOTENCY_KEY_META, errors};
+use super::{IDEMPOTENCY_KEY_META, McpAnswer, errors};
 use crate::{
     call::{JobRef, ToolCall},
     error::ToolError,
@@ -25,15 +25,15 @@ use crate::{
 ///
 /// ```
 /// use rmcp::model::{CallToolResponse, InputResponses};
-/// use tower_toolcall::{ToolCall, mcp::McpExtras};
+/// use tower_toolcall::{ToolCall, mcp::{McpAnswer, McpExtras}};
 ///
 /// /// The same call once more, with what the server has asked for.
 /// fn again(
 ///     mut call: ToolCall,
-///     asked: &CallToolResponse,
+///     asked: &McpAnswer,
 ///     responses: InputResponses,
 /// ) -> ToolCall {
-///     if let CallToolResponse::InputRequired(asked) = asked {
+///     if let CallToolResponse::InputRequired(asked) = &**asked {
 ///         let mut extras = McpExtras::new().with_input_responses(responses);
 ///         if let Some(state) = &asked.request_state {
 ///             extras = extras.with_request_state(state.clone());
@@ -191,14 +191,11 @@ impl McpTask {
     }
 }
 
-impl Job<CallToolResponse> for McpTask {
-    fn started(
-        &self,
-        call: &ToolCall,
-        answer: CallToolResponse,
-    ) -> Result<Started<CallToolResponse>, ToolError> {
-        let CallToolResponse::Task(CreateTaskResult { task, .. }) = answer else {
-            return Ok(Started::Done(answer));
+impl Job<McpAnswer> for McpTask {
+    fn started(&self, call: &ToolCall, answer: McpAnswer) -> Result<Started<McpAnswer>, ToolError> {
+        let task = match answer.into_inner() {
+            CallToolResponse::Task(CreateTaskResult { task, .. }) => task,
+            answer => return Ok(Started::Done(answer.into())),
         };
         let after = task.poll_interval_ms.map(Duration::from_millis);
         let values = Map::from_iter([(TASK_ID.to_owned(), Value::String(task.task_id))]);
@@ -209,18 +206,14 @@ impl Job<CallToolResponse> for McpTask {
         about(call, job, false)
     }
 
-    fn read(
-        &self,
-        _: &ToolCall,
-        answer: CallToolResponse,
-    ) -> Result<Polled<CallToolResponse>, ToolError> {
-        Ok(match answer {
+    fn read(&self, _: &ToolCall, answer: McpAnswer) -> Result<Polled<McpAnswer>, ToolError> {
+        Ok(match answer.into_inner() {
             CallToolResponse::Task(CreateTaskResult { task, .. }) => Polled::Running {
                 after: task.poll_interval_ms.map(Duration::from_millis),
                 note: task.status_message.map(Cow::Owned),
             },
-            CallToolResponse::InputRequired(_) => Polled::Paused(answer),
-            answer => Polled::Done(answer),
+            CallToolResponse::InputRequired(asked) => Polled::Paused(asked.into()),
+            answer => Polled::Done(answer.into()),
         })
     }
 
@@ -250,7 +243,7 @@ impl TaskRequest {
     }
 
     /// The answer that belongs to the request.
-    pub(super) fn answer(&self, result: ServerResult) -> Result<CallToolResponse, ToolError> {
+    pub(super) fn answer(&self, result: ServerResult) -> Result<McpAnswer, ToolError> {
         match (self.cancels, result) {
             (false, ServerResult::GetTaskResult(result)) => answer_of(result.task),
             (true, ServerResult::TaskAckResult(_) | ServerResult::EmptyResult(_)) => {
@@ -273,11 +266,10 @@ impl TaskRequest {
 
 /// A task's state as the answer of its tool. A task that failed is an answer too: the server that
 /// was asked for it has not.
-fn answer_of(task: DetailedTask) -> Result<CallToolResponse, ToolError> {
+fn answer_of(task: DetailedTask) -> Result<McpAnswer, ToolError> {
     Ok(match task.payload {
         TaskPayload::InputRequired { input_requests } => {
-            let asked = InputRequiredResult::from_input_requests(input_requests);
-            CallToolResponse::InputRequired(asked)
+            InputRequiredResult::from_input_requests(input_requests).into()
         }
         TaskPayload::Completed { result } => {
             let result = from_value::<CallToolResult>(Value::Object(result));
@@ -291,11 +283,11 @@ fn answer_of(task: DetailedTask) -> Result<CallToolResponse, ToolError> {
             failed(why.unwrap_or("the task failed"))
         }
         TaskPayload::Cancelled => failed("the task was cancelled"),
-        TaskPayload::Working => CallToolResponse::Task(CreateTaskResult::new(task.task)),
+        TaskPayload::Working => CallToolResponse::Task(CreateTaskResult::new(task.task)).into(),
         _ => return Err(errors::from_service(ServiceError::UnexpectedResponse)),
     })
 }
 
-fn failed(why: &str) -> CallToolResponse {
+fn failed(why: &str) -> McpAnswer {
     CallToolResult::error(vec![ContentBlock::text(why)]).into()
 }

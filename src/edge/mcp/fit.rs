@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ResourceContents};
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
-use super::answer::{image, json, part};
+use super::answer::{McpAnswer, image, json, part, text_of};
 use crate::{
     answer::{ModelText, without_data},
     error::AnyError,
@@ -32,105 +32,96 @@ const LINE: usize = 120;
 ///
 /// Clients that hold servers to the output schema of a tool may refuse a result without structured
 /// content.
-impl Shorten for CallToolResult {
+///
+/// An answer that asks for input or names a task always fits.
+impl Shorten for McpAnswer {
     fn fits(&self, max_chars: usize) -> bool {
-        let images = self.content.iter().filter_map(image).map(cost).sum();
-        let Some(mut left) = max_chars.checked_sub(images) else {
-            return false;
-        };
-        for (i, text) in self.content.iter().filter_map(text).enumerate() {
-            let chars = usize::from(i > 0) + text.chars().count();
-            match left.checked_sub(chars) {
-                Some(rest) => left = rest,
-                None => return false,
-            }
-        }
-        let structured = self.structured_content.as_ref();
-        structured.is_none_or(|json| {
-            let is_carried = || json.fits(max_chars) && carries(&self.content, json);
-            json.fits(left.saturating_sub(1)) || is_carried()
-        })
+        self.result().is_none_or(|result| fits(result, max_chars))
     }
 
     fn whole(&self) -> Cow<'_, str> {
-        let structured = self.structured_content.as_ref();
+        let Some(result) = self.result() else {
+            return json(self);
+        };
+        let structured = result.structured_content.as_ref();
         let has_data = structured.is_some_and(|json| without_data(json).is_some());
-        match has_data || self.content.iter().any(|block| text(block).is_none()) {
-            true => json(self),
-            false => self.model_text(),
+        match has_data || result.content.iter().any(|block| text(block).is_none()) {
+            true => json(result),
+            false => text_of(result),
         }
     }
 
     fn shorten(&mut self, cut: &Cut) -> Result<(), AnyError> {
-        let (mut cut, mut room) = (cut.clone(), cut.max_chars());
-        let carried = self.structured_content.as_ref();
-        let carried = carried.is_some_and(|json| carries(&self.content, json));
-        if let Some(json) = self
-            .structured_content
-            .as_mut()
-            .filter(|json| !json.fits(room))
-            && let Some(lines) = without_data(json)
-        {
-            *json = lines;
-        }
-        let structured = self.structured_content.as_ref();
-        let found = structured.map(|json| (json.fits(room), carried));
-        let mut texts: Vec<_> = self.content.iter_mut().filter_map(text_mut).collect();
-        match (structured, found) {
-            (_, Some((false, false))) => {
-                return Err("its structured content is in no text block".into());
-            }
-            (_, Some((false, true))) => {
-                self.structured_content = None;
-                cut = cut.with_missing("the structured content");
-            }
-            // Its compact form lacks nothing.
-            (Some(json), Some((true, true))) => {
-                texts.iter_mut().for_each(|text| text.clear());
-                if let Some(first) = texts.first_mut() {
-                    **first = json.model_text().into_owned();
-                }
-            }
-            // The model reads both.
-            (Some(json), _) => {
-                let chars = json.model_text().chars().count();
-                room = room.saturating_sub(chars + usize::from(!texts.is_empty()));
-            }
-            _ => {}
-        }
-        let texts = self.content.iter().filter_map(text);
-        let chars: usize = texts.map(|text| text.chars().count() + 1).sum();
-        let images = keep_images(&mut self.content, room - chars.min(room / 2));
-        let mut texts: Vec<_> = self.content.iter_mut().filter_map(text_mut).collect();
-        cut.within(room - images, &mut texts, |_| 1);
-        self.content
-            .retain(|block| text(block).is_none_or(|text| !text.is_empty()));
-        Ok(())
+        self.result_mut()
+            .map_or(Ok(()), |result| shorten(result, cut))
     }
 }
 
-/// A complete result is shortened. One that asks for input or names a task always fits.
-impl Shorten for CallToolResponse {
-    fn fits(&self, max_chars: usize) -> bool {
-        match self {
-            Self::Complete(result) => result.fits(max_chars),
-            _ => true,
+fn fits(result: &CallToolResult, max_chars: usize) -> bool {
+    let images = result.content.iter().filter_map(image).map(cost).sum();
+    let Some(mut left) = max_chars.checked_sub(images) else {
+        return false;
+    };
+    for (i, text) in result.content.iter().filter_map(text).enumerate() {
+        let chars = usize::from(i > 0) + text.chars().count();
+        match left.checked_sub(chars) {
+            Some(rest) => left = rest,
+            None => return false,
         }
     }
+    let structured = result.structured_content.as_ref();
+    structured.is_none_or(|json| {
+        let is_carried = || json.fits(max_chars) && carries(&result.content, json);
+        json.fits(left.saturating_sub(1)) || is_carried()
+    })
+}
 
-    fn whole(&self) -> Cow<'_, str> {
-        match self {
-            Self::Complete(result) => result.whole(),
-            other => other.model_text(),
-        }
+fn shorten(result: &mut CallToolResult, cut: &Cut) -> Result<(), AnyError> {
+    let (mut cut, mut room) = (cut.clone(), cut.max_chars());
+    let carried = result.structured_content.as_ref();
+    let carried = carried.is_some_and(|json| carries(&result.content, json));
+    if let Some(json) = result
+        .structured_content
+        .as_mut()
+        .filter(|json| !json.fits(room))
+        && let Some(lines) = without_data(json)
+    {
+        *json = lines;
     }
-
-    fn shorten(&mut self, cut: &Cut) -> Result<(), AnyError> {
-        match self {
-            Self::Complete(result) => result.shorten(cut),
-            _ => Ok(()),
+    let structured = result.structured_content.as_ref();
+    let found = structured.map(|json| (json.fits(room), carried));
+    let mut texts: Vec<_> = result.content.iter_mut().filter_map(text_mut).collect();
+    match (structured, found) {
+        (_, Some((false, false))) => {
+            return Err("its structured content is in no text block".into());
         }
+        (_, Some((false, true))) => {
+            result.structured_content = None;
+            cut = cut.with_missing("the structured content");
+        }
+        // Its compact form lacks nothing.
+        (Some(json), Some((true, true))) => {
+            texts.iter_mut().for_each(|text| text.clear());
+            if let Some(first) = texts.first_mut() {
+                **first = json.model_text().into_owned();
+            }
+        }
+        // The model reads both.
+        (Some(json), _) => {
+            let chars = json.model_text().chars().count();
+            room = room.saturating_sub(chars + usize::from(!texts.is_empty()));
+        }
+        _ => {}
     }
+    let texts = result.content.iter().filter_map(text);
+    let chars: usize = texts.map(|text| text.chars().count() + 1).sum();
+    let images = keep_images(&mut result.content, room - chars.min(room / 2));
+    let mut texts: Vec<_> = result.content.iter_mut().filter_map(text_mut).collect();
+    cut.within(room - images, &mut texts, |_| 1);
+    result
+        .content
+        .retain(|block| text(block).is_none_or(|text| !text.is_empty()));
+    Ok(())
 }
 
 /// Keeps the images for which there is room, from the first one on, and makes lines of the others.
@@ -214,16 +205,14 @@ mod tests {
 
     async fn fit(result: CallToolResult, max: usize) -> Result<CallToolResult, ToolError> {
         let tool = service_fn(move |_: ToolCall| {
-            let response = CallToolResponse::Complete(result.clone());
-            async { Ok::<_, BoxError>(response) }
+            let answer = McpAnswer::from(result.clone());
+            async { Ok::<_, BoxError>(answer) }
         });
         let tools = ServiceBuilder::new()
             .layer(FitLayer::new(max))
             .service(tool);
-        let CallToolResponse::Complete(result) = tools.oneshot(ToolCall::new("t")).await? else {
-            panic!("another answer")
-        };
-        Ok(result)
+        let answer = tools.oneshot(ToolCall::new("t")).await?;
+        Ok(answer.result().cloned().unwrap())
     }
 
     fn blocks(texts: &[&str]) -> Vec<ContentBlock> {
@@ -246,7 +235,7 @@ mod tests {
         assert_eq!(*first, "first");
         assert!(second.contains("x\n[... 3"), "{second}");
         assert_eq!(last.last(), Some(&"last"));
-        assert!(short.model_text().chars().count() <= 300);
+        assert!(text_of(&short).chars().count() <= 300);
         assert_eq!(short.is_error, Some(true));
         // Five blocks are joined by four line feeds.
         let whole = 5 + 600 + 4 + 4;
@@ -287,8 +276,8 @@ mod tests {
             let short = fit(result, 300).await.unwrap();
             assert_eq!(short.structured_content, None);
             let mark = "characters left out, and the structured content; ask for less]";
-            assert!(short.model_text().contains(mark), "{short:?}");
-            assert!(short.model_text().len() <= 300);
+            assert!(text_of(&short).contains(mark), "{short:?}");
+            assert!(text_of(&short).len() <= 300);
         }
     }
 
@@ -306,13 +295,17 @@ mod tests {
     /// The shortened result lacks nothing else.
     #[test]
     fn the_whole_of_a_result_lacks_nothing() {
-        let mut result = CallToolResult::success(blocks(&["see the graph"]));
-        assert_eq!(result.whole(), "see the graph");
-        result.structured_content = Some(json!({ "result": "see the graph" }));
-        assert_eq!(result.whole(), "see the graph");
-        result.structured_content = Some(json!({ "nodes": [1] }));
-        assert!(result.whole().contains(r#"{"nodes":[1]}"#));
-        assert!(result.whole().contains("see the graph"));
+        let whole = |structured| {
+            let mut result = CallToolResult::success(blocks(&["see the graph"]));
+            result.structured_content = structured;
+            McpAnswer::from(result).whole().into_owned()
+        };
+        assert_eq!(whole(None), "see the graph");
+        let carried = json!({ "result": "see the graph" });
+        assert_eq!(whole(Some(carried)), "see the graph");
+        let both = whole(Some(json!({ "nodes": [1] })));
+        assert!(both.contains(r#"{"nodes":[1]}"#));
+        assert!(both.contains("see the graph"));
     }
 
     /// A client reads one or the other.

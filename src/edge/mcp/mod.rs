@@ -92,7 +92,7 @@ pub use self::http_client::McpHttpClient;
 #[cfg(feature = "validate")]
 pub use self::schemas::{McpOutput, OnMisfit};
 pub use self::{
-    answer::{McpJson, McpMaxBytes},
+    answer::{McpAnswer, McpMaxBytes},
     catalog::Catalog,
     classify::{McpClassifier, McpHooks},
     errors::{recognise, register},

@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use rmcp::model::{CallToolResponse, JsonObject, Tool};
+use rmcp::model::{JsonObject, Tool};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Catalog, McpTools};
+use super::{Catalog, McpAnswer, McpTools};
 use crate::{
     call::CallInfo,
     check::Check,
@@ -219,9 +219,9 @@ impl McpOutput {
     }
 }
 
-impl Check<CallToolResponse> for McpOutput {
-    fn check(&self, call: &CallInfo, answer: &CallToolResponse) -> Result<(), AnyError> {
-        let CallToolResponse::Complete(result) = answer else {
+impl Check<McpAnswer> for McpOutput {
+    fn check(&self, call: &CallInfo, answer: &McpAnswer) -> Result<(), AnyError> {
+        let Some(result) = answer.result() else {
             return Ok(());
         };
         if self.misfit == OnMisfit::Off || result.is_error == Some(true) {

@@ -10,7 +10,7 @@ use std::{
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{
     RoleClient,
-    model::{CallToolResponse, ProtocolVersion, SubscriptionFilter},
+    model::{ProtocolVersion, SubscriptionFilter},
     service::{ClientLifecycleMode, ClientServiceExt as _, Peer},
     transport::IntoTransport,
 };
@@ -18,7 +18,8 @@ use tokio::process::Command;
 use tower_service::Service;
 
 use super::{
-    Catalog, McpConnection, McpNotifications, McpReconnect, McpService, McpTools, ResponseFuture,
+    Catalog, McpAnswer, McpConnection, McpNotifications, McpReconnect, McpService, McpTools,
+    ResponseFuture,
     child::{Child, Ended},
 };
 #[cfg(feature = "mcp-http")]
@@ -366,7 +367,7 @@ async fn follow(
 }
 
 impl Service<ToolCall> for McpServer {
-    type Response = CallToolResponse;
+    type Response = McpAnswer;
     type Error = ToolError;
     type Future = ResponseFuture;
 

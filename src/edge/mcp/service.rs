@@ -16,8 +16,7 @@ use serde_json::{Map, Value};
 use tower_service::Service;
 
 use super::{
-    McpExtras, McpProgress, answer::response_bytes, catalog, errors, extras::TaskRequest,
-    progress::Reports,
+    McpAnswer, McpExtras, McpProgress, catalog, errors, extras::TaskRequest, progress::Reports,
 };
 use crate::{
     answer::{NoSize, json_bytes},
@@ -116,7 +115,7 @@ impl McpService {
     }
 
     /// Makes a call; its errors name the call and the server.
-    pub(super) async fn answer(self, call: ToolCall) -> Result<CallToolResponse, ToolError> {
+    pub(super) async fn answer(self, call: ToolCall) -> Result<McpAnswer, ToolError> {
         let (info, server) = (call.info(), self.server.clone());
         // Of a call that names its server the span has that.
         if let Some(server) = server.as_ref().filter(|_| info.server().is_none()) {
@@ -126,7 +125,7 @@ impl McpService {
         answer.map_err(|error| errors::named(error, &info, server.as_ref()))
     }
 
-    async fn run(self, call: ToolCall) -> Result<CallToolResponse, ToolError> {
+    async fn run(self, call: ToolCall) -> Result<McpAnswer, ToolError> {
         call.check()?;
         let bytes = check_size(call.arguments())?;
         let server = self.peer.peer_info();
@@ -155,7 +154,7 @@ impl McpService {
         }
     }
 
-    async fn send(&self, mut call: ToolCall) -> Result<CallToolResponse, ToolError> {
+    async fn send(&self, mut call: ToolCall) -> Result<McpAnswer, ToolError> {
         let (info, reports) = (call.info(), Reports::of(&call));
         let options = self.options(&call);
         let asks = TaskRequest::of(&call).cloned();
@@ -183,28 +182,26 @@ impl McpService {
             ServiceError::TransportClosed => errors::from_service(error).with_outage(&self.outage),
             _ => errors::from_service(error),
         });
-        let mut response = match (asks, answer?) {
+        let mut answer: McpAnswer = match (asks, answer?) {
             (Some(asks), result) => asks.answer(result)?,
-            (_, ServerResult::CallToolResult(result)) => CallToolResponse::Complete(result),
-            (_, ServerResult::InputRequiredResult(result)) => {
-                CallToolResponse::InputRequired(result)
-            }
-            (_, ServerResult::CreateTaskResult(result)) => CallToolResponse::Task(result),
+            (_, ServerResult::CallToolResult(result)) => result.into(),
+            (_, ServerResult::InputRequiredResult(result)) => result.into(),
+            (_, ServerResult::CreateTaskResult(result)) => CallToolResponse::Task(result).into(),
             _ => return Err(errors::from_service(ServiceError::UnexpectedResponse)),
         };
-        if let CallToolResponse::Complete(result) = &mut response {
+        if let Some(result) = answer.result_mut() {
             // Servers that serialise an empty field mean that there is none.
             result.structured_content.take_if(|json| json.is_null());
         }
         info.record(|r| {
-            r.set_reported(is_error(&response));
+            r.set_reported(answer.result().is_some_and(|r| r.is_error == Some(true)));
             if r.wants_output_bytes()
-                && let Ok(bytes) = response_bytes(&response, u64::MAX)
+                && let Ok(bytes) = json_bytes(&answer, u64::MAX)
             {
                 r.set_output_bytes(bytes);
             }
         });
-        Ok(response)
+        Ok(answer)
     }
 
     /// The request's `_meta`.
@@ -231,7 +228,7 @@ crate::text::debug_fields! {
 }
 
 impl Service<ToolCall> for McpService {
-    type Response = CallToolResponse;
+    type Response = McpAnswer;
     type Error = ToolError;
     type Future = ResponseFuture;
 
@@ -246,7 +243,7 @@ impl Service<ToolCall> for McpService {
 }
 
 /// Response future of [`McpService`] and [`McpReconnect`](super::McpReconnect).
-pub type ResponseFuture = Boxed<Result<CallToolResponse, ToolError>>;
+pub type ResponseFuture = Boxed<Result<McpAnswer, ToolError>>;
 
 /// A request whose answer has not come. Dropped in this state, it tells the peer that no
 /// caller waits any more, and rmcp that it may forget the request.
@@ -315,11 +312,6 @@ fn has_headers_of(tool: &Tool, call: &ToolCall) -> bool {
         }
     }
     tool.name == call.tool() && tool.input_schema.values().any(has_headers)
-}
-
-/// Returns `true` if the answer is an error in the tool's own words.
-fn is_error(response: &CallToolResponse) -> bool {
-    matches!(response, CallToolResponse::Complete(result) if result.is_error == Some(true))
 }
 
 /// Waits for a future until the wait has to end; `None` if it had to.

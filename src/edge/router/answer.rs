@@ -11,9 +11,9 @@ use crate::{config::ConfigError, error::ToolError};
 /// Converts a tool's answer to that of a router of `Res`.
 ///
 /// Everything is its own answer. A router of [`Value`]s also takes strings, `()` and [`Json`]; with
-/// the feature `mcp` a router of rmcp's `CallToolResponse`s takes `CallToolResult`s, strings (as
-/// text), `()` (nothing), and [`Value`]s and [`Json`] (as structured content, and as text; `null`
-/// is nothing).
+/// the feature `mcp` a router of `McpAnswer`s takes rmcp's results and responses, strings (as text),
+/// `()` (nothing), and [`Value`]s and [`Json`] (as structured content, and as text; `null` is
+/// nothing).
 pub trait IntoAnswer<Res> {
     /// The answer.
     ///
@@ -71,14 +71,14 @@ mod mcp {
     use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
 
     use super::*;
-    use crate::answer::ModelText as _;
+    use crate::{answer::ModelText as _, edge::mcp::McpAnswer};
 
-    fn text(text: impl Into<String>) -> CallToolResponse {
+    fn text(text: impl Into<String>) -> McpAnswer {
         CallToolResult::success(vec![ContentBlock::text(text)]).into()
     }
 
     /// With a text that a model reads: a string has no quotes there.
-    fn structured(value: Value) -> CallToolResponse {
+    fn structured(value: Value) -> McpAnswer {
         if value.is_null() {
             return CallToolResult::success(Vec::new()).into();
         }
@@ -88,7 +88,8 @@ mod mcp {
         result.into()
     }
 
-    answers!(CallToolResponse {
+    answers!(McpAnswer {
+        CallToolResponse: |response| response.into();
         CallToolResult: |result| result.into();
         String: |own| text(own);
         &'static str: |own| text(own);
@@ -96,8 +97,8 @@ mod mcp {
         Value: |value| structured(value);
     });
 
-    impl<T: Serialize> IntoAnswer<CallToolResponse> for Json<T> {
-        fn into_answer(self) -> Result<CallToolResponse, ToolError> {
+    impl<T: Serialize> IntoAnswer<McpAnswer> for Json<T> {
+        fn into_answer(self) -> Result<McpAnswer, ToolError> {
             self.into_value()?.into_answer()
         }
     }

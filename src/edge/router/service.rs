@@ -41,9 +41,9 @@ impl Router {
 }
 
 #[cfg(feature = "mcp")]
-impl Router<rmcp::model::CallToolResponse> {
+impl Router<crate::edge::mcp::McpAnswer> {
     /// Builds a router whose tools answer as those of MCP servers do.
-    pub fn mcp() -> RouterBuilder<rmcp::model::CallToolResponse> {
+    pub fn mcp() -> RouterBuilder<crate::edge::mcp::McpAnswer> {
         crate::edge::mcp::register();
         RouterBuilder::new()
     }

@@ -103,7 +103,6 @@ impl Settings {
     ///
     /// ```
     /// # #[cfg(feature = "mcp")] {
-    /// use rmcp::model::CallToolResponse;
     /// use tower_toolcall::{mcp::McpTask, settings::{Place, Settings, StackLayer}};
     ///
     /// # fn main() -> Result<(), tower_toolcall::ConfigError> {

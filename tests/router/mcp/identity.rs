@@ -2,13 +2,12 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use rmcp::model::CallToolResponse;
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Key, ModelText as _, ServiceBuilderExt, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
     identity::IdentityLayer,
-    mcp::{Catalog, McpClassifier, McpTools},
+    mcp::{Catalog, McpAnswer, McpClassifier, McpTools},
     retry::RetryPolicy,
     router::Router,
     tool_metrics::Metrics,
@@ -16,7 +15,7 @@ use tower_toolcall::{
 
 use super::server::{Connection, Server};
 
-fn router(connection: &Connection) -> Router<CallToolResponse> {
+fn router(connection: &Connection) -> Router<McpAnswer> {
     Router::mcp()
         .server("docs", connection.service(), connection.tools.clone())
         .build()

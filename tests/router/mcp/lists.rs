@@ -2,19 +2,19 @@
 
 use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
-use rmcp::model::{CallToolResponse, JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use tokio::time::{Instant, sleep};
 use tower::{ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, ModelText as _, ReplaySafety, ToolCall, ToolError,
     health::Health,
-    mcp::{Catalog, McpTools},
+    mcp::{Catalog, McpAnswer, McpTools},
     router::{Router, tool_fn},
 };
 
 use super::server::{Connection, Server, settle};
 
-fn router(connection: &Connection) -> Router<CallToolResponse> {
+fn router(connection: &Connection) -> Router<McpAnswer> {
     Router::mcp()
         .tool(
             "local",
@@ -25,7 +25,7 @@ fn router(connection: &Connection) -> Router<CallToolResponse> {
         .unwrap()
 }
 
-async fn run(router: &Router<CallToolResponse>, name: &str) -> Result<String, ToolError> {
+async fn run(router: &Router<McpAnswer>, name: &str) -> Result<String, ToolError> {
     let answer = router.clone().oneshot(ToolCall::new(name)).await?;
     Ok(answer.model_text().into_owned())
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use expect_test::expect;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
-use rmcp::model::CallToolResponse;
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt as _};
+use tower_toolcall::mcp::McpAnswer;
 use tower_toolcall::{
     Answer, Classify, ErrorKind, Evidence, Execution, ModelText, Outcome, ToolError,
     fit::{Cut, FitLayer, Shorten as _},
@@ -438,10 +438,8 @@ async fn a_model_reads_the_headers_that_a_tool_keeps() {
         cut.shorten(&Cut::of(60)).unwrap();
         assert!(cut.fits(60), "{}", cut.model_text());
 
-        let response: CallToolResponse = answer.into_answer().unwrap();
-        let CallToolResponse::Complete(result) = response else {
-            panic!("{response:?}")
-        };
+        let answer: McpAnswer = answer.into_answer().unwrap();
+        let result = answer.result().unwrap();
         assert_eq!(result.structured_content, Some(json!([1])));
         let texts: Vec<_> = result
             .content

@@ -1,10 +1,13 @@
 //! What is not text in an MCP server's answer, as each provider takes it.
 
-use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, Resource, ResourceContents};
+use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
-    BoxError, ModelText, ToolCall, batch::Parallel, fit::FitLayer, mcp::McpClassifier,
+    BoxError, ModelText, ToolCall,
+    batch::Parallel,
+    fit::FitLayer,
+    mcp::{McpAnswer, McpClassifier},
 };
 use tower_toolcall_turn::{Format, Turn};
 
@@ -40,7 +43,7 @@ fn asked(format: Format) -> Turn {
 /// What goes to the provider for an answer of an MCP server.
 async fn sent(format: Format, answer: CallToolResult) -> Value {
     let shot = service_fn(move |_: ToolCall| {
-        let answer = CallToolResponse::from(answer.clone());
+        let answer = McpAnswer::from(answer.clone());
         async { Ok::<_, BoxError>(answer) }
     });
     let tools = ServiceBuilder::new()
@@ -163,7 +166,7 @@ async fn what_is_not_text_is_a_line_in_each_format() {
             assert!(text.contains(line), "{format:?}: {text:.300}");
             assert!(text.len() < 1_000, "{format:?}: {text:.300}");
         }
-        assert!(answer.model_text().contains(line));
+        assert!(McpAnswer::from(answer).model_text().contains(line));
     }
 }
 

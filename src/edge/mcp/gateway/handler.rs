@@ -1,6 +1,6 @@
 use std::{future::Future, num::NonZeroUsize, sync::Arc};
 
-use rmcp::model::{CallToolResponse, Implementation, ServerCapabilities, ServerConfig, Tool};
+use rmcp::model::{Implementation, ServerCapabilities, ServerConfig, Tool};
 use tokio::{
     sync::watch,
     time::{Instant, timeout_at},
@@ -19,13 +19,13 @@ use crate::{
     config::ConfigError,
     edge::{
         health::Health,
-        mcp::{McpTools, register},
+        mcp::{McpAnswer, McpTools, register},
     },
     error::ToolError,
     identity::{IdentityLayer, Resolve},
 };
 
-pub(super) type Stack = BoxCloneSyncService<ToolCall, CallToolResponse, ToolError>;
+pub(super) type Stack = BoxCloneSyncService<ToolCall, McpAnswer, ToolError>;
 
 /// How many tools a page of the list has, unless it is set.
 const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
@@ -103,9 +103,8 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 #[cfg_attr(all(feature = "router", feature = "settings"), doc = "```")]
 #[cfg_attr(not(all(feature = "router", feature = "settings")), doc = "```ignore")]
 /// # use tower::ServiceBuilder;
-/// # use rmcp::model::CallToolResponse;
-/// # use tower_toolcall::{BoxError, mcp::McpClassifier, router::Router, settings::Settings};
-/// # fn stack(settings: Settings, router: Router<CallToolResponse>) -> Result<(), BoxError> {
+/// # use tower_toolcall::{BoxError, mcp::{McpAnswer, McpClassifier}, router::Router, settings::Settings};
+/// # fn stack(settings: Settings, router: Router<McpAnswer>) -> Result<(), BoxError> {
 /// let layers = settings.stack().with_classifier(McpClassifier::new()).build()?;
 /// let stack = ServiceBuilder::new().layer(layers).service(router.clone());
 /// # let _ = stack; Ok(()) }
@@ -214,7 +213,7 @@ impl GatewayHandler {
     pub fn new<S>(stack: S, tools: impl ListTools) -> Self
     where
         S: Service<ToolCall, Error: Into<ToolError>, Future: Send> + Clone + Send + Sync + 'static,
-        S: Service<ToolCall, Response = CallToolResponse>,
+        S: Service<ToolCall, Response = McpAnswer>,
     {
         register();
         let (stack, tools): (_, Arc<dyn ListTools>) = (stack.map_err(Into::into), Arc::new(tools));
@@ -370,7 +369,7 @@ impl GatewayHandler {
     /// They are refused once the server closes, waited for, and cut short.
     pub fn stack(
         &self,
-    ) -> impl Service<ToolCall, Response = CallToolResponse, Error = ToolError, Future: Send>
+    ) -> impl Service<ToolCall, Response = McpAnswer, Error = ToolError, Future: Send>
     + Clone
     + Send
     + Sync

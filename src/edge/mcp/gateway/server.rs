@@ -28,7 +28,7 @@ use crate::{
     edge::{
         future::first,
         headers::is_usable_id,
-        mcp::{IDEMPOTENCY_KEY_META, McpExtras, errors, lines::TOO_LARGE},
+        mcp::{IDEMPOTENCY_KEY_META, McpAnswer, McpExtras, errors, lines::TOO_LARGE},
     },
     error::{ErrorKind, Execution, ToolError},
 };
@@ -238,10 +238,10 @@ fn cancelled() -> ErrorData {
 
 /// The stack's answer or error, as a client gets it.
 fn answered(
-    result: Result<CallToolResponse, ToolError>,
+    result: Result<McpAnswer, ToolError>,
     call: &CallInfo,
 ) -> Result<CallToolResponse, ErrorData> {
-    match result {
+    match result.map(McpAnswer::into_inner) {
         Ok(CallToolResponse::Complete(mut result)) => {
             // Servers of older revisions do not say it, clients of the newer one expect it; rmcp
             // takes it away for others.

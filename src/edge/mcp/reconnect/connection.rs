@@ -8,7 +8,7 @@ use std::{
 
 use rmcp::{
     ClientHandler, RoleClient,
-    model::{CallToolResponse, ClientRequest, PingRequest},
+    model::{ClientRequest, PingRequest},
     service::{Peer, RunningService, ServiceError},
 };
 use tokio::{
@@ -20,7 +20,7 @@ use super::{McpReconnect, shared::WeakLeaf};
 use crate::{
     edge::{
         future::{Boxed, lock},
-        mcp::{McpService, errors},
+        mcp::{McpAnswer, McpService, errors},
     },
     error::{ErrorKind, Outage, ToolError},
 };
@@ -132,7 +132,7 @@ impl Live {
     }
 
     /// Takes note of how a call ended.
-    pub(super) fn saw(&self, result: &Result<CallToolResponse, ToolError>) {
+    pub(super) fn saw(&self, result: &Result<McpAnswer, ToolError>) {
         let answer = match result {
             Ok(_) => true,
             Err(error) => errors::protocol_code(error).is_some() && !is_loss(error),

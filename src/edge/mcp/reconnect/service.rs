@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use rmcp::{model::CallToolResponse, service::ServiceError};
+use rmcp::service::ServiceError;
 use tokio::time::Instant;
 use tower_service::Service;
 
@@ -20,7 +20,7 @@ use crate::{
     config::{ConfigError, refuse_if},
     edge::{
         future::Boxed,
-        mcp::{McpService, ResponseFuture, errors::named, register, service::within},
+        mcp::{McpAnswer, McpService, ResponseFuture, errors::named, register, service::within},
     },
     error::{AnyError, ErrorKind, ToolError},
     kit::{
@@ -232,7 +232,7 @@ impl McpReconnect {
         self.current().map(|live| live.service().clone())
     }
 
-    async fn run(self, call: ToolCall) -> Result<CallToolResponse, ToolError> {
+    async fn run(self, call: ToolCall) -> Result<McpAnswer, ToolError> {
         let info = call.info();
         // One limit for the whole call, so that there is no moment at which none holds it.
         let mut limit = WaitLimit::of(&call);
@@ -341,7 +341,7 @@ fn lost_session(answer: &ToolError, call: &CallInfo, server: &Arc<str>) -> ToolE
 }
 
 impl Service<ToolCall> for McpReconnect {
-    type Response = CallToolResponse;
+    type Response = McpAnswer;
     type Error = ToolError;
     type Future = ResponseFuture;
 
