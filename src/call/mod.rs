@@ -503,7 +503,7 @@ info::getters!(ToolCall, data.ident);
 
 impl ToolCall {
     /// Returns a clone that does not mark an observed call as copied. For code that only reads the
-    /// copy, and for layers that report each end of an attempt ([`CallInfo::end_attempt`]).
+    /// copy, and for layers that report each end of an attempt.
     ///
     /// Of a call that was [cloned](Self#impl-Clone-for-ToolCall), a drop is no proof that nothing
     /// was sent. A copy that is sent needs that mark, so send a clone.

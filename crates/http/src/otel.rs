@@ -19,7 +19,7 @@ use crate::{ExecutionStatus, ToolManifest, UpstreamStatus};
 /// | attribute | is |
 /// |---|---|
 /// | `tool.id`, `tool.name` | the tool's name |
-/// | `tool.status` | `completed`, `pending` or `failed`, as an [`ExecutionResult`](tower_toolcall_http::ExecutionResult) has it; none for a call that was dropped |
+/// | `tool.status` | `completed`, `pending` or `failed`, as an [`ExecutionResult`](crate::ExecutionResult) has it; none for a call that was dropped |
 /// | `tool.execution_time_ms` | how long the call took, with all waits and attempts |
 /// | `http.response.status_code` | the [status](UpstreamStatus) of the upstream's last answer, if there was one |
 /// | `tool.execution_mode` | of a tool whose [manifest](ExecutionAttributes::with_manifest) is known: `sync_http` or `async_poll` |
