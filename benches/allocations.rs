@@ -1,5 +1,5 @@
-//! Allocations of a call through each candidate, and their bytes: the columns that `benches/overhead.rs`
-//! cannot fill itself, because the allocator that counts takes time.
+//! Allocations of a call through each candidate, and their bytes: the columns that
+//! `benches/overhead.rs` cannot fill itself, because the allocator that counts takes time.
 //!
 //! ```text
 //! cargo bench -p benches --bench allocations                  # a table

@@ -1,4 +1,5 @@
-//! What callgrind writes of a loop: its instructions, those of them that lock the bus, and reads of the clock.
+//! What callgrind writes of a loop: its instructions, those of them that lock the bus, and reads of
+//! the clock.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,8 +15,8 @@ use tower_toolcall::BoxError;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) instructions: f64,
-    /// Atomic read-modify-writes, and stores with the order of all: on x86-64 a `lock` prefix or an `xchg` with
-    /// memory. On others none is known.
+    /// Atomic read-modify-writes, and stores with the order of all: on x86-64 a `lock` prefix or an
+    /// `xchg` with memory. On others none is known.
     pub(crate) locked: f64,
     /// Reads of the clock, which callgrind counts none of the kernel's instructions for.
     pub(crate) clock: f64,
@@ -65,7 +66,8 @@ impl Locked {
     }
 }
 
-/// The parts of a file that has addresses and combined dumps, without those in which nothing was counted.
+/// The parts of a file that has addresses and combined dumps, without those in which nothing was
+/// counted.
 pub(crate) fn read(file: &Path, program: &Path, locked: &Locked) -> Result<Vec<Counts>, BoxError> {
     let text = fs::read_to_string(file)?;
     let mut reader = Reader::default();

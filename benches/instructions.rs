@@ -6,11 +6,11 @@
 //! cargo bench -p benches --bench instructions -- breaker   # only groups or candidates with such a name
 //! ```
 //!
-//! Unlike time, instructions repeat, so a growth of 3 % is news: the run prints what grew and fails. They
-//! repeat for one compiler only: with another than the baseline's the figures are printed and nothing
-//! is held against them.
-//! Callgrind cannot see into the kernel's clock read; add about 40 for each, and about 20 for each instruction that
-//! locks. Both are counted beside them, and may not become more. Needs valgrind and binutils.
+//! Unlike time, instructions repeat, so a growth of 3 % is news: the run prints what grew and
+//! fails. They repeat for one compiler only: with another than the baseline's the figures are
+//! printed and nothing is held against them. Callgrind cannot see into the kernel's clock read; add
+//! about 40 for each, and about 20 for each instruction that locks. Both are counted beside them,
+//! and may not become more. Needs valgrind and binutils.
 //!
 //! What is counted stands in `candidates`; peers stand beside ours, and may grow.
 
@@ -66,7 +66,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// What runs under callgrind: two loops for each candidate, of which the first makes what is made once.
+/// What runs under callgrind: two loops for each candidate, of which the first makes what is made
+/// once.
 fn run(group: &str, setting: &str) {
     let runtime = kit::runtime(1);
     let _entered = runtime.enter();
@@ -285,8 +286,8 @@ fn lines_of(group: &Group, setting: &Setting, loops: &[Counts]) -> Result<Vec<Li
     Ok(lines.collect())
 }
 
-/// The counts of each loop that `run` runs. In a process of its own: how much it takes to copy memory depends
-/// on where that is, and so on what others have left on the heap.
+/// The counts of each loop that `run` runs. In a process of its own: how much it takes to copy
+/// memory depends on where that is, and so on what others have left on the heap.
 fn under_callgrind(group: &str, setting: &str, locked: &Locked) -> Result<Vec<Counts>, BoxError> {
     let program = env::current_exe()?;
     let file = program.with_extension(format!("{group}.{setting}.callgrind"));

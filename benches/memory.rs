@@ -1,12 +1,13 @@
-//! Bytes of a call that waits for its tool, with 100,000 of them in flight, and what is left when all have ended.
+//! Bytes of a call that waits for its tool, with 100,000 of them in flight, and what is left when
+//! all have ended.
 //!
 //! ```text
 //! cargo bench -p benches --bench memory
 //! ```
 //!
-//! A program of its own, because the allocator that counts takes time. Each call is a new one in a task of its own.
-//! The tool drops it at once, so what a stack keeps of a call is in its figure: what it names in an error, and all of
-//! it where it may have to be sent again.
+//! A program of its own, because the allocator that counts takes time. Each call is a new one in a
+//! task of its own. The tool drops it at once, so what a stack keeps of a call is in its figure:
+//! what it names in an error, and all of it where it may have to be sent again.
 
 #![allow(missing_docs)]
 
@@ -146,7 +147,8 @@ fn main() {
 
 /// Measures and prints; bytes per call.
 fn held<S: Stack>(runtime: &Runtime, name: &str, stack: S, bare: f64) -> f64 {
-    // What is made once: a breaker, a histogram that has room for such latencies, the queue of the runtime.
+    // What is made once: a breaker, a histogram that has room for such latencies, the queue of the
+    // runtime.
     round(runtime, &stack);
     let (held, ended) = round(runtime, &stack);
     let per_call = |n: i64| n as f64 / CALLS as f64;
@@ -163,7 +165,8 @@ fn held<S: Stack>(runtime: &Runtime, name: &str, stack: S, bare: f64) -> f64 {
     bytes
 }
 
-/// Sends calls, lets them wait all at once, and then end: what was allocated in the one part, and freed in the other.
+/// Sends calls, lets them wait all at once, and then end: what was allocated in the one part, and
+/// freed in the other.
 fn round<S: Stack>(runtime: &Runtime, stack: &S) -> (AllocationInfo, AllocationInfo) {
     GATE.close(CALLS);
     let mut tasks = Vec::with_capacity(CALLS);

@@ -8,9 +8,10 @@
 //! cargo bench -p benches --bench overhead -- --json FILE       # the same for programs
 //! ```
 //!
-//! Times are medians over rounds; in each round all candidates of a group take their turn, so what slows the
-//! machine slows them all, and a ratio is the median of the rounds' ratios. Allocations are counted by
-//! `benches/allocations.rs`, a program of its own, because counting takes time; this one builds and runs it.
+//! Times are medians over rounds; in each round all candidates of a group take their turn, so what
+//! slows the machine slows them all, and a ratio is the median of the rounds' ratios. Allocations
+//! are counted by `benches/allocations.rs`, a program of its own, because counting takes time; this
+//! one builds and runs it.
 
 #![allow(missing_docs)]
 

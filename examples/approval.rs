@@ -74,8 +74,9 @@ impl Person {
             println!("{answer}");
             return Ok(answer.to_owned());
         }
-        // A call that is given up leaves a thread behind that reads the next line, whose answer then is nobody's. A program with a
-        // prompt of its own reads lines in one place, and hands them to the question that is open.
+        // A call that is given up leaves a thread behind that reads the next line, whose answer
+        // then is nobody's. A program with a prompt of its own reads lines in one place, and hands
+        // them to the question that is open.
         let read = tokio::task::spawn_blocking(|| {
             let mut line = String::new();
             io::stdin().read_line(&mut line).map(|_| line)

@@ -1,11 +1,12 @@
-//! A circuit breaker in front of a real HTTP server that is killed and started again while calls flow.
+//! A circuit breaker in front of a real HTTP server that is killed and started again while calls
+//! flow.
 //!
 //! ```text
 //! cargo run --example circuit_breaker
 //! ```
 //!
-//! The server is this program in a process of its own, on a free port of the loopback interface. The
-//! timeline shows what became of the calls in each state of the breaker.
+//! The server is this program in a process of its own, on a free port of the loopback interface.
+//! The timeline shows what became of the calls in each state of the breaker.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -220,7 +221,8 @@ impl Timeline {
         (self.passed, self.failed, self.refused) = (0, 0, 0);
     }
 
-    /// Once the server is back, the breaker closes within one open period and the probe, and stays closed.
+    /// Once the server is back, the breaker closes within one open period and the probe, and stays
+    /// closed.
     fn judge(&self) -> Result<(), BoxError> {
         let (Some(back), Some(closed)) = (self.back, self.closed_again) else {
             return Err("the breaker did not close again".into());

@@ -4,9 +4,10 @@
 //! cargo run --features full --example elicitation
 //! ```
 //!
-//! The server's approver is [`McpElicitation`]: it sends `elicitation/create` to the client that makes the call. Both are in this process,
-//! at the ends of a pipe. The first client shows the question to its user (here a script); the second one has not declared that it can, and is
-//! denied without being asked.
+//! The server's approver is [`McpElicitation`]: it sends `elicitation/create` to the client that
+//! makes the call. Both are in this process, at the ends of a pipe. The first client shows the
+//! question to its user (here a script); the second one has not declared that it can, and is denied
+//! without being asked.
 
 use std::time::Duration;
 

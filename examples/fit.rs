@@ -4,8 +4,8 @@
 //! cargo run --features full --example fit
 //! ```
 //!
-//! The tool is that of a real MCP server in this process. What the model reads is printed as it is; then it does what that says, and
-//! reads a part of the whole, which was kept.
+//! The tool is that of a real MCP server in this process. What the model reads is printed as it is;
+//! then it does what that says, and reads a part of the whole, which was kept.
 
 use std::{
     collections::HashMap,
@@ -54,7 +54,8 @@ async fn main() -> anyhow::Result<()> {
         }
     });
 
-    // Read it from the outside in: no answer of more than 16 MB, and none of more than 2,000 characters for the model.
+    // Read it from the outside in: no answer of more than 16 MB, and none of more than 2,000
+    // characters for the model.
     let keeper = store.clone();
     let tools = ServiceBuilder::new()
         .tool_trace()

@@ -1,4 +1,5 @@
-//! Tools behind HTTP and JSON-RPC, each with its timeout and its breaker, and what a client sees of them.
+//! Tools behind HTTP and JSON-RPC, each with its timeout and its breaker, and what a client sees of
+//! them.
 //!
 //! ```text
 //! cargo run --features axum,router --example http

@@ -10,8 +10,8 @@
 //! another copy of it.
 //!
 //! Each call is shown with the events of the layers, what goes over the wire beside question and
-//! answer, how it ended, and what the model and the user would read. At last the server is killed in
-//! mid-call.
+//! answer, how it ended, and what the model and the user would read. At last the server is killed
+//! in mid-call.
 
 use std::{
     env, fmt, io,

@@ -4,8 +4,9 @@
 //! cargo run --example once
 //! ```
 //!
-//! The model is played by a few lines, as real ones behave: a payment that timed out it asks for again, although it reads that it should
-//! not. A text is advice; the layer is what keeps the second payment from being made, and says what to do instead.
+//! The model is played by a few lines, as real ones behave: a payment that timed out it asks for
+//! again, although it reads that it should not. A text is advice; the layer is what keeps the
+//! second payment from being made, and says what to do instead.
 
 use std::{
     sync::{

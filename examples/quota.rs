@@ -4,9 +4,10 @@
 //! cargo run --example quota
 //! ```
 //!
-//! Both call the tool `search`, whose server works on two calls at a time. `looper` makes 200 calls, twenty at a time, and calls again at
-//! once when one is refused. `steady` makes one call after the other, as an agent does that reads what it gets. It is measured
-//! alone, beside `looper`, and beside it with a quota for each agent and a concurrency limit for each tool.
+//! Both call the tool `search`, whose server works on two calls at a time. `looper` makes 200
+//! calls, twenty at a time, and calls again at once when one is refused. `steady` makes one call
+//! after the other, as an agent does that reads what it gets. It is measured alone, beside
+//! `looper`, and beside it with a quota for each agent and a concurrency limit for each tool.
 
 use std::{
     sync::{
@@ -81,7 +82,8 @@ fn without_limits(server: &Server) -> Gateway {
 }
 
 fn with_limits(server: &Server) -> Result<Gateway, BoxError> {
-    // 20 calls per second, ten of them at once. A call that would have to wait for longer than 200 ms is refused.
+    // 20 calls per second, ten of them at once. A call that would have to wait for longer than 200
+    // ms is refused.
     let quota = QuotaLayer::builder(Quota::per_second(20)?.with_burst(10)?)
         .with_keys(Key::by(|call| call.agent_id().unwrap_or_default()))
         .with_max_wait(Duration::from_millis(200))

@@ -1,12 +1,12 @@
-//! 200 callers at once against a real HTTP server that grants 50 requests per second and 20 at once, without
-//! the layer and with it.
+//! 200 callers at once against a real HTTP server that grants 50 requests per second and 20 at
+//! once, without the layer and with it.
 //!
 //! ```text
 //! cargo run --features hints --example rate_limit
 //! ```
 //!
-//! The server keeps a token bucket and answers 429 with `Retry-After` when it is empty. Without the layer each
-//! caller obeys `Retry-After` for itself, and all come back together.
+//! The server keeps a token bucket and answers 429 with `Retry-After` when it is empty. Without the
+//! layer each caller obeys `Retry-After` for itself, and all come back together.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},

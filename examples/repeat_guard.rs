@@ -4,8 +4,9 @@
 //! cargo run --example repeat_guard
 //! ```
 //!
-//! The model is played by a few lines, as real ones behave: it sends what has failed again, alone or in a cycle with other calls,
-//! until it has lost patience, or until what it reads says that this very call will not do.
+//! The model is played by a few lines, as real ones behave: it sends what has failed again, alone
+//! or in a cycle with other calls, until it has lost patience, or until what it reads says that
+//! this very call will not do.
 
 use std::{
     collections::HashSet,

@@ -4,7 +4,8 @@
 //! cargo run --features mcp,schemars --example router
 //! ```
 //!
-//! Shown is what a model would see: the names that it may call, and the answer to each of its calls, mistakes included.
+//! Shown is what a model would see: the names that it may call, and the answer to each of its
+//! calls, mistakes included.
 
 use std::{
     sync::{Arc, Mutex},
@@ -132,7 +133,8 @@ impl Tools {
         Ok(server)
     }
 
-    /// Other tools from now on. The client is notified, and reads the list again, at most once a second.
+    /// Other tools from now on. The client is notified, and reads the list again, at most once a
+    /// second.
     async fn change(&self, names: &[&'static str], client: &McpServer) -> Result<(), BoxError> {
         let (sender, mut changed) = tokio::sync::mpsc::channel(1);
         client.tools().on_change(move || {

@@ -6,7 +6,8 @@
 //! TOOLCALL_RETRY_BASE=soon cargo run --features settings --example settings
 //! ```
 //!
-//! It prints what runs and why, and calls a tool. The last one ends with an error that says what to write.
+//! It prints what runs and why, and calls a tool. The last one ends with an error that says what to
+//! write.
 
 use std::{env, fs, process::ExitCode};
 

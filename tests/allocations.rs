@@ -285,7 +285,8 @@ async fn metrics_through_the_facade() {
     });
 }
 
-/// A call that has its identity's names is as it was; of one that is spelled otherwise the names are copied.
+/// A call that has its identity's names is as it was; of one that is spelled otherwise the names
+/// are copied.
 #[test]
 fn identity() {
     use tower_toolcall::{
@@ -537,7 +538,8 @@ fn allocations_of_errors(
     count(&mut fail) - attempts * count(&mut || drop(error()))
 }
 
-/// A foreign error becomes ours with one allocation, through any number of layers. Its text is printed when somebody asks for it.
+/// A foreign error becomes ours with one allocation, through any number of layers. Its text is
+/// printed when somebody asks for it.
 #[tokio::test(start_paused = true)]
 async fn a_foreign_error_is_one_allocation() {
     let errors: &[fn() -> BoxError] = &[
@@ -571,7 +573,8 @@ fn never() -> Trip {
     Trip::consecutive_failures(u32::MAX)
 }
 
-/// An attempt that fails costs its error. Between attempts without a delay nothing is boxed, if the service is ready.
+/// An attempt that fails costs its error. Between attempts without a delay nothing is boxed, if the
+/// service is ready.
 #[tokio::test(start_paused = true)]
 async fn three_attempts_that_fail_are_three_allocations() {
     let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into();
@@ -612,7 +615,8 @@ async fn memory_stays_bounded_whatever_names_are_invented() {
     assert!(held < 10_000 * 600, "{held} bytes");
 }
 
-/// The record of a call costs no allocation inside a layer, clones sent one after the other included.
+/// The record of a call costs no allocation inside a layer, clones sent one after the other
+/// included.
 #[tokio::test(start_paused = true)]
 async fn observing_a_call_allocates_nothing() {
     #[derive(Clone)]
@@ -687,8 +691,8 @@ async fn a_refusal_allocates_the_error_and_nothing_else() {
     assert_eq!(counted.count_total, 1);
 }
 
-/// X1: ten thousand calls side by side cost one allocation each, for the place in which they run, and a few for the
-/// lists: nothing that grows with more than their number.
+/// X1: ten thousand calls side by side cost one allocation each, for the place in which they run,
+/// and a few for the lists: nothing that grows with more than their number.
 #[tokio::test(start_paused = true)]
 async fn a_batch_allocates_its_own_storage_and_nothing_for_the_calls() {
     use tower_toolcall::batch::Parallel;

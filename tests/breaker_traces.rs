@@ -1,8 +1,8 @@
 //! Published traces of other breakers, replayed on ours.
 //!
-//! resilience4j, failsafe-rs, failsafe-lib (Java) and gobreaker: each test names the one that it comes from.
-//! Theirs are the events and what has to be seen after them; the tests are ours. Where our rules differ on
-//! purpose, the test says what ours does on the same trace.
+//! resilience4j, failsafe-rs, failsafe-lib (Java) and gobreaker: each test names the one that it
+//! comes from. Theirs are the events and what has to be seen after them; the tests are ours. Where
+//! our rules differ on purpose, the test says what ours does on the same trace.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::{collections::VecDeque, future, iter, task::Poll, time::Duration};
@@ -48,8 +48,8 @@ impl Run {
     ///
     /// - `S`, `F`, `I`: a call is admitted and succeeds, fails, tells nothing (is ignored);
     /// - `s`, `f`: a success or a failure that comes without an admission;
-    /// - `P`: a call is admitted and runs; `w`, `l`, `d`: the one that has run longest succeeds (wins),
-    ///   fails (loses), is dropped;
+    /// - `P`: a call is admitted and runs; `w`, `l`, `d`: the one that has run longest succeeds
+    ///   (wins), fails (loses), is dropped;
     /// - `20*SF`: 20 times `SF`;
     /// - `~5sF`: a call through the layer that takes 5 s and fails;
     /// - `+3s`, `+10ms`, `+1ns`: time passes;
@@ -58,12 +58,13 @@ impl Run {
     /// What has to be seen:
     ///
     /// - `D`: a call is denied;
-    /// - `C`, `O`, `H`, `X`, `U`, `N`: the breaker is closed, open, half-open, forced open, forced closed
-    ///   (unopenable), disabled (none);
+    /// - `C`, `O`, `H`, `X`, `U`, `N`: the breaker is closed, open, half-open, forced open, forced
+    ///   closed (unopenable), disabled (none);
     /// - `>OC`: these are the transitions up to now, or since the last such word;
     /// - `?5s`: it will be open for 5 s; `?0ns`: it is not;
     /// - `5:3`: there are 5 calls in its window, 3 of them failures; `5:3:1`: and one was slow;
-    /// - `-2`, `#4`, `%1`: it has refused two, counted four failures, and met one stale result in its life.
+    /// - `-2`, `#4`, `%1`: it has refused two, counted four failures, and met one stale result in
+    ///   its life.
     async fn play(&mut self, trace: &str) {
         for (n, word) in trace.split_whitespace().enumerate() {
             let at = format!("word {n}, {word:?}, of {trace:?}");
@@ -263,14 +264,15 @@ traces! {
         fixture_a() => "s +1s s +1s s +1s f +1s f C +1s C f O 6:3";
     }
 
-    /// resilience4j, `shouldThrowCircuitBreakerOpenException`: a minimum of 100 in a window of 2 is taken for 2;
-    /// ours is 2 by itself, and 100 is an error (`settings_that_cannot_work_are_refused`).
+    /// resilience4j, `shouldThrowCircuitBreakerOpenException`: a minimum of 100 in a window of 2 is
+    /// taken for 2; ours is 2 by itself, and 100 is an error
+    /// (`settings_that_cannot_work_are_refused`).
     a_small_window_lowers_the_default_minimum {
         on(of_calls(2, 0.5)) => "FC FO D 2:2";
     }
 
-    /// failsafe-lib, `testFailureWithFailureThreshold`, `testSuccessWithFailureThreshold`, and with a threshold
-    /// of 1 `testFailureWithDefaultConfig`, `testSuccessWithDefaultConfig`.
+    /// failsafe-lib, `testFailureWithFailureThreshold`, `testSuccessWithFailureThreshold`, and with
+    /// a threshold of 1 `testFailureWithDefaultConfig`, `testSuccessWithDefaultConfig`.
     a_success_ends_a_row_of_failures {
         in_a_row(1) => "SC FO D";
         in_a_row(3) => "FSFF C F O";
@@ -289,9 +291,9 @@ traces! {
         in_a_row(3) => "F S FF C F !reset FF C F O";
     }
 
-    /// gobreaker, `TestDefaultCircuitBreaker`: it opens when more than 5 failed in a row, and zeroes its counters
-    /// when it opens; ours keeps what it opened for until it closes. Reading gobreaker's state half-opens it;
-    /// ours waits for a call.
+    /// gobreaker, `TestDefaultCircuitBreaker`: it opens when more than 5 failed in a row, and
+    /// zeroes its counters when it opens; ours keeps what it opened for until it closes. Reading
+    /// gobreaker's state half-opens it; ours waits for a call.
     six_in_a_row_and_a_probe_twice {
         in_a_row(6) => "FFFFFC 5:5 SC 0:0 FC 1:1 FFFFFO DD +59999ms DO 6:6"
             "+1s O PH lO D +60s +1ns PH wC 0:0 -4";
@@ -310,8 +312,9 @@ traces! {
             => "!closed ~2sF 1:1:1 ~2sS 2:1:2 ~1msS 2:0:1 ~1msS 2:0:0 ~1msS 2:0:0";
     }
 
-    /// resilience4j, `CircuitBreakerMetricsTest.testCircuitBreakerMetrics`. Theirs are the counters alone; a
-    /// whole breaker opens at the tenth result, which is a success, and no other brings it back.
+    /// resilience4j, `CircuitBreakerMetricsTest.testCircuitBreakerMetrics`. Theirs are the counters
+    /// alone; a whole breaker opens at the tenth result, which is a success, and no other brings it
+    /// back.
     twelve_results_in_a_window_of_ten {
         on(of_calls(10, 0.5)) => "!closed SSFF 4:2 FFFFSSSS 10:6 SSS 10:3";
         on(of_calls(10, 0.5)) => "SSFF FFFFS C S O DD ssss O 10:6 -2";
@@ -322,15 +325,16 @@ traces! {
         on(of_calls(100, 0.5).with_minimum_calls(100)) => "0:0 16*SFF SF 50:33 100*S C 100:0";
     }
 
-    /// failsafe-lib, `CircuitBreakerTest.shouldGetSuccessAndFailureStats`, without the half-open part.
+    /// failsafe-lib, `CircuitBreakerTest.shouldGetSuccessAndFailureStats`, without the half-open
+    /// part.
     half_of_the_last_ten_is_never_reached {
         on(of_calls(10, 0.5)) => "sfsfsfs C 7:3 !reset fsss fsss fsss fss C 10:2";
     }
 
     // A window of time.
 
-    /// resilience4j, `SlidingTimeWindowMetricsTest.testSlidingTimeWindowMetrics`: what is as old as the window
-    /// is gone.
+    /// resilience4j, `SlidingTimeWindowMetricsTest.testSlidingTimeWindowMetrics`: what is as old as
+    /// the window is gone.
     a_window_of_time_forgets_the_oldest {
         on(of_time(s(5), 1.0)) => "F 1:1 +100ms S 2:1 +100ms S 3:1 +1s S 4:1 +1s S 5:1 +1s F 6:2 +1s S 7:2"
             "+1s S 5:1 +1s S 5:1 +5s S 1:0";
@@ -342,7 +346,8 @@ traces! {
             => "F 1:1 +100ms S 2:1 +700ms F 3:2 +4s 3:2 +1s 0:0 +100ms S 1:0 +5s S 1:0";
     }
 
-    /// failsafe-rs, `windowed_adder.rs`. (Its last sum over the large window depends on where its slices lie.)
+    /// failsafe-rs, `windowed_adder.rs`. (Its last sum over the large window depends on where its
+    /// slices lie.)
     sums_over_a_sliding_window {
         on(of_time(s(3), 1.0)) => "S 1:0 +1s 1:0 SS 3:0 +1s 3:0 +1s 2:0 +1s 0:0";
         on(of_time(s(3), 1.0)) => "S 1:0 +1s SS 3:0 +1s S 4:0 +2s 1:0 +100s 0:0"
@@ -358,16 +363,16 @@ traces! {
     }
 
     /// failsafe-lib, `shouldSupportTimeBasedFailureThresholding` (2 failures within 200 ms) and
-    /// `shouldSupportTimeBasedFailureRateThresholding`, as far as they open: their open period is zero, which is
-    /// an error in ours.
+    /// `shouldSupportTimeBasedFailureRateThresholding`, as far as they open: their open period is
+    /// zero, which is an error in ours.
     failures_roll_out_of_the_window {
         CircuitBreakerLayer::builder().with_trip(Trip::total_failures_within(2, ms(200)))
             => "FS +210ms FS +50ms C FO";
         on(of_time(ms(200), 0.5).with_minimum_calls(3)) => "FS +210ms FS +50ms SC FO 4:2";
     }
 
-    /// gobreaker, `TestCustomCircuitBreaker`: its window starts anew every 30 s, and so it opens at the last
-    /// failure but one; ours slides, and knows the success of a second before.
+    /// gobreaker, `TestCustomCircuitBreaker`: its window starts anew every 30 s, and so it opens at
+    /// the last failure but one; ours slides, and knows the success of a second before.
     a_window_of_time_slides_and_does_not_tumble {
         gobreaker() => "5*SFI C 10:5 +29999ms S C 11:5 +1s F C 2:1 SF C 4:2 F O 5:3";
     }
@@ -381,8 +386,8 @@ traces! {
 
     // The open period.
 
-    /// resilience4j, `shouldTransitionToHalfOpenAfterWaitDuration`. Theirs zeroes its counters when it
-    /// half-opens; ours keeps what it opened for, and counts refusals for ever.
+    /// resilience4j, `shouldTransitionToHalfOpenAfterWaitDuration`. Theirs zeroes its counters when
+    /// it half-opens; ours keeps what it opened for, and counts refusals for ever.
     the_first_call_after_the_period_is_the_probe {
         fixture_a() => "FFFFF O D +3s D O -2 +3s O P H 5:5 -2";
     }
@@ -392,8 +397,9 @@ traces! {
         in_a_row(1).with_open_for(s(1)) => "?0ns F ?1s D +110ms ?890ms D +1s ?0ns P H";
     }
 
-    /// resilience4j, failsafe-rs and gobreaker let nobody in at the very end of the period, failsafe-lib does;
-    /// none tests it. Ours does: who comes back after `retry_after`, to the nanosecond, is admitted.
+    /// resilience4j, failsafe-rs and gobreaker let nobody in at the very end of the period,
+    /// failsafe-lib does; none tests it. Ours does: who comes back after `retry_after`, to the
+    /// nanosecond, is admitted.
     the_very_end_of_the_period_is_half_open {
         in_a_row(1).with_open_for(s(5)) => "F +4999ms +999999ns D O +1ns P H";
     }
@@ -411,8 +417,8 @@ traces! {
             "F ?6.4s +999s F ?12.8s +999s F ?25.6s +999s F ?51.2s +999s F ?100s +999s F ?100s";
     }
 
-    /// failsafe-rs, `iterates_over_backoff`, and `backoff.rs`: the period doubles up to its bound, and is the
-    /// first again once the breaker was closed.
+    /// failsafe-rs, `iterates_over_backoff`, and `backoff.rs`: the period doubles up to its bound,
+    /// and is the first again once the breaker was closed.
     the_period_doubles_up_to_its_bound {
         in_a_row(1).with_open_for(s(5)).with_growth(2.0, s(60))
             => "F ?5s +5s F ?10s +10s F ?20s +20s F ?40s +40s F ?60s +60s F ?60s +60s SC F ?5s";
@@ -430,42 +436,45 @@ traces! {
 
     // Half-open.
 
-    /// resilience4j, `shouldOnlyPermitFourCallsInHalfOpenState`, `shouldIncreaseCounterOnReleasePermission`,
-    /// `shouldThrowCallNotPermittedExceptionWhenNotFurtherTestCallsArePermitted`. At the end, three of the first
-    /// half-open time are dropped in the second: they give no place back.
+    /// resilience4j, `shouldOnlyPermitFourCallsInHalfOpenState`,
+    /// `shouldIncreaseCounterOnReleasePermission`,
+    /// `shouldThrowCallNotPermittedExceptionWhenNotFurtherTestCallsArePermitted`. At the end, three
+    /// of the first half-open time are dropped in the second: they give no place back.
     four_probes_and_one_more_when_one_is_dropped {
         fixture_a() => "FFFFF +5s PPPP H DD -2 dH P D lO +5s PPPP H DD dddH D d P D";
     }
 
-    /// failsafe-lib, `shouldRejectExcessiveAttemptsWhenBreakerHalfOpen`. There, a probe that has ended makes
-    /// room for another; in ours those are enough that have succeeded or still may.
+    /// failsafe-lib, `shouldRejectExcessiveAttemptsWhenBreakerHalfOpen`. There, a probe that has
+    /// ended makes room for another; in ours those are enough that have succeeded or still may.
     more_calls_than_probes_are_refused {
         in_a_row(1).with_probes(3) => "F +60s PPP H DDDDD -5 w DH w DH w C";
     }
 
-    /// failsafe-lib, `HalfOpenStateTest`, 3 successes; ours can ask for more of them than run at a time.
+    /// failsafe-lib, `HalfOpenStateTest`, 3 successes; ours can ask for more of them than run at a
+    /// time.
     three_successes_one_at_a_time {
         in_a_row(1).with_probes(1).with_successes(3) => "F +60s PH D wH PH D wH IH PH D wC";
     }
 
-    /// resilience4j, `circuitBreakerTransitionsToOpenAfterWaitDurationInHalfOpenState`: half-open for a limited
-    /// time. Ours stays half-open as long as nothing is known, but a probe that hangs keeps its place for its
-    /// lease only.
+    /// resilience4j, `circuitBreakerTransitionsToOpenAfterWaitDurationInHalfOpenState`: half-open
+    /// for a limited time. Ours stays half-open as long as nothing is known, but a probe that hangs
+    /// keeps its place for its lease only.
     half_open_without_calls_lasts_and_a_hanging_probe_does_not {
         in_a_row(1).with_probe_lease(s(10)) => "F +60s IH +3600s H P D +9999ms D +1ms P D d D w C";
     }
 
-    /// resilience4j, `shouldTransitionBackToOpenStateWhenFailureRateIsAboveThreshold`: opens at 75 % failures,
-    /// after 4 probes; `...ToClosedStateWhenFailureIsBelowThreshold`: closes at 25 % failures; ours reopens at
-    /// the first, wherever it comes (C3), and closes with an empty window.
+    /// resilience4j, `shouldTransitionBackToOpenStateWhenFailureRateIsAboveThreshold`: opens at 75
+    /// % failures, after 4 probes; `...ToClosedStateWhenFailureIsBelowThreshold`: closes at 25 %
+    /// failures; ours reopens at the first, wherever it comes (C3), and closes with an empty
+    /// window.
     the_first_failed_probe_reopens {
         fixture_a() => "FFFFF +5s FO DDD -3";
         fixture_a() => "FFFFF +5s SH SH SH F O D";
         fixture_a() => "FFFFF +5s SH SH SH SC 0:0 S C 1:0";
     }
 
-    /// resilience4j, `shouldTransitionBackToOpenStateWhenSlowCallRateIsAboveThreshold`: opens when 3 of 4 were
-    /// slow; ours at the first.
+    /// resilience4j, `shouldTransitionBackToOpenStateWhenSlowCallRateIsAboveThreshold`: opens when
+    /// 3 of 4 were slow; ours at the first.
     a_slow_probe_is_a_failed_one {
         fixture_a() => "FFFFF +5s ~1sS H ~5sS O D";
     }
@@ -477,8 +486,8 @@ traces! {
         in_a_row(1).with_probes(3) => "F +60s SH FO +60s FO +60s SH SH SC";
     }
 
-    /// failsafe-lib, the same: closes at 2 successes of 3 or 3 of 4, and may wait for the third failure. Ours
-    /// has no ratio, and reopens at the first (C3).
+    /// failsafe-lib, the same: closes at 2 successes of 3 or 3 of 4, and may wait for the third
+    /// failure. Ours has no ratio, and reopens at the first (C3).
     a_failed_probe_is_never_outweighed {
         in_a_row(1).with_probes(3) => "F +60s SH SH FO";
         in_a_row(1).with_probes(4) => "F +60s SH FO +60s SH SH SH FO";
@@ -486,8 +495,8 @@ traces! {
 
     // Slow calls.
 
-    /// resilience4j, `shouldOpenAfterSlowCallRateThresholdExceeded`, a slow failure counts as both; and
-    /// `...UsingMockClock`, the breaker times the call itself.
+    /// resilience4j, `shouldOpenAfterSlowCallRateThresholdExceeded`, a slow failure counts as both;
+    /// and `...UsingMockClock`, the breaker times the call itself.
     slow_calls_open {
         fixture_a() => "~5sF C ~5sS C ~100msF C ~100msS C ~5sS O 5:2:3";
         fixture_a() => "~5sS 1:0:1 C ~5sS 2:0:2 C ~1sS 3:0:2 C ~1sS 4:0:2 C ~5sS 5:0:3 O";
@@ -507,8 +516,9 @@ traces! {
 
     // What does not count.
 
-    /// resilience4j, `shouldReleasePermissionWhenExceptionIgnored`: closes at 25 % failures; ours reopens at the
-    /// first (C3). An ignored probe gives its place back. `shouldIgnoreExceptionsAndThenTransitionToClosed`.
+    /// resilience4j, `shouldReleasePermissionWhenExceptionIgnored`: closes at 25 % failures; ours
+    /// reopens at the first (C3). An ignored probe gives its place back.
+    /// `shouldIgnoreExceptionsAndThenTransitionToClosed`.
     an_ignored_probe_decides_nothing {
         fixture_a() => "FFFFF +5s SHSHSH IH P D l O";
         fixture_a() => "FFFFF +5s IHIHIHIH SHSHSH SC 0:0";
@@ -520,8 +530,8 @@ traces! {
     }
 
     /// resilience4j, `CircuitBreakerExceptionHandlingTest`; failsafe-rs, `call_with`; gobreaker,
-    /// `TestIsExcludedAndIsSuccessfulCombination`. To resilience4j and failsafe-rs a failure that is not on the
-    /// list is a success; ours never takes what tells nothing for one.
+    /// `TestIsExcludedAndIsSuccessfulCombination`. To resilience4j and failsafe-rs a failure that
+    /// is not on the list is a success; ours never takes what tells nothing for one.
     what_tells_nothing_is_no_success {
         on(of_calls(5, 1.0)) => "FI 1:1";
         on(of_calls(10, 1.0)) => "III 0:0 SSS 3:0 FF 5:2";
@@ -564,7 +574,8 @@ traces! {
         fixture_a() => "!disabled N SFFFF 0:0 FFSFF fs ~5sF ~5sS 0:0:0 -0 N";
     }
 
-    /// `failed_total`, on the same trace: disabled, it "lets every call pass until it is reset, and counts nothing".
+    /// `failed_total`, on the same trace: disabled, it "lets every call pass until it is reset, and
+    /// counts nothing".
     disabled_counts_no_failures {
         fixture_a() => "!disabled SFFFF #0";
     }
@@ -579,13 +590,14 @@ traces! {
         fixture_a() => "SF 2:1 !reset C 0:0 5*F O !reset C 0:0 SS 2:0 !reset C 0:0 >OC";
     }
 
-    /// resilience4j, the transition tests and `shouldNotProduceEventsInDisabledState`: to the same state is
-    /// allowed and told to nobody.
+    /// resilience4j, the transition tests and `shouldNotProduceEventsInDisabledState`: to the same
+    /// state is allowed and told to nobody.
     only_a_change_is_a_transition {
         in_a_row(1) => "!open X !open >X !disabled FF !disabled >N !closed !closed >U !reset !reset >C";
     }
 
-    /// failsafe-lib, `testRejectedWithRetries`: of 7 attempts 3 run, and the refusals are no failures.
+    /// failsafe-lib, `testRejectedWithRetries`: of 7 attempts 3 run, and the refusals are no
+    /// failures.
     refusals_are_no_failures {
         in_a_row(3) => "FFF DDDD O 3:3 -4 #3";
     }
@@ -612,8 +624,9 @@ async fn an_answer_counts_as_its_classifier_says() {
     assert_eq!((seen.calls, seen.failures), (2, 1));
 }
 
-/// resilience4j, `FluxCircuitBreakerTest`, `shouldDecorateFutureWithSupplierAndCallCancel`: cancelled, a call
-/// tells nothing and gives its place back. gobreaker, `TestPanicInRequest`: a panic is a failure.
+/// resilience4j, `FluxCircuitBreakerTest`, `shouldDecorateFutureWithSupplierAndCallCancel`:
+/// cancelled, a call tells nothing and gives its place back. gobreaker, `TestPanicInRequest`: a
+/// panic is a failure.
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_call_is_nothing_and_a_panic_is_a_failure() {
     let mut b = run(in_a_row(1));
@@ -636,8 +649,8 @@ async fn a_cancelled_call_is_nothing_and_a_panic_is_a_failure() {
     b.play("H S C").await;
 }
 
-/// failsafe-lib, `NestedCircuitBreakerTest`: an error that one of two breakers handles opens that one only,
-/// whichever is outside.
+/// failsafe-lib, `NestedCircuitBreakerTest`: an error that one of two breakers handles opens that
+/// one only, whichever is outside.
 #[tokio::test(start_paused = true)]
 async fn nested_breakers_see_their_own_errors() {
     let handles = |kind: ErrorKind| {

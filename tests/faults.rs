@@ -574,7 +574,8 @@ async fn at_most_once(calls: u64, revision: Revision) {
         start.elapsed()
     );
 
-    // R2, trap 8: what was turned away is sent again. A tenth of the calls is; 60 of 100 requests pass.
+    // R2, trap 8: what was turned away is sent again. A tenth of the calls is; 60 of 100 requests
+    // pass.
     assert!(repeated > calls / 20, "{repeated}");
     assert!(mended > repeated / 2, "{mended} of {repeated}");
     // Each kind of fault was there.
@@ -591,8 +592,8 @@ async fn at_most_once(calls: u64, revision: Revision) {
     assert!(requests <= calls + calls / 5 + 20, "{requests}");
 }
 
-/// R2, R6, R7, trap 7: a tool that nobody knows to be safe has run at most once, whatever happens to
-/// its requests and its answers, and what was turned away is repeated all the same.
+/// R2, R6, R7, trap 7: a tool that nobody knows to be safe has run at most once, whatever happens
+/// to its requests and its answers, and what was turned away is repeated all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_ten_thousand_calls_an_unsafe_tool_runs_at_most_once_each() {
     at_most_once(10_000, Revision::Of2026).await;
@@ -621,8 +622,8 @@ async fn look(calls: u64, policy: RetryPolicy) -> (u64, u64) {
     (succeeded, server.front.requests())
 }
 
-/// R2, R6: a tool that is declared safe is repeated after an ambiguous failure, up to three attempts,
-/// and so more calls succeed than with one.
+/// R2, R6: a tool that is declared safe is repeated after an ambiguous failure, up to three
+/// attempts, and so more calls succeed than with one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_safe_tool_is_repeated_after_ambiguous_failures() {
     const CALLS: u64 = 1_000;

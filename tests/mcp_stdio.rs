@@ -258,8 +258,8 @@ async fn the_total_is_hard_whatever_progress_is_reported() {
     .await;
 }
 
-/// T3, T4, R6: the server is told, once and of the right call. It works on all the same, which is why the call
-/// may have run, but it does not answer any more.
+/// T3, T4, R6: the server is told, once and of the right call. It works on all the same, which is
+/// why the call may have run, but it does not answer any more.
 #[tokio::test]
 async fn a_timeout_cancels_and_the_server_stays_usable() {
     bench(async |bench| {
@@ -303,8 +303,8 @@ async fn a_dropped_call_is_cancelled() {
     .await;
 }
 
-/// A tool that the server does not have, and arguments that it does not take. To be repeated, if any
-/// answer were.
+/// A tool that the server does not have, and arguments that it does not take. To be repeated, if
+/// any answer were.
 fn mistakes() -> [(ToolCall, &'static str); 2] {
     let safe = |call: ToolCall| call.with_replay_safety(ReplaySafety::Safe);
     [
@@ -406,7 +406,8 @@ async fn a_server_killed_in_mid_call_ends_an_unsafe_call_before_its_timeout() {
     .await;
 }
 
-/// R3, R6: a call that may run twice is sent again, in vain; the first attempt may have run all the same.
+/// R3, R6: a call that may run twice is sent again, in vain; the first attempt may have run all the
+/// same.
 #[tokio::test]
 async fn a_server_killed_in_mid_call_costs_a_safe_call_all_attempts() {
     bench(async |bench| {
@@ -544,8 +545,8 @@ fn exists(pid: &u32) -> bool {
     std::path::Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// X8: whatever happens to the server, each call has one answer in its time, the connection comes back by itself, and
-/// nothing is left behind.
+/// X8: whatever happens to the server, each call has one answer in its time, the connection comes
+/// back by itself, and nothing is left behind.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_killed_again_and_again_comes_back() {

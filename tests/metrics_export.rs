@@ -216,7 +216,8 @@ fn every_line_is_a_comment_or_a_sample_and_each_series_is_there_once() {
     assert!(text.contains(quoted), "{text}");
 }
 
-/// O3: Prometheus' own linter has nothing to say but of the one name that another system has chosen.
+/// O3: Prometheus' own linter has nothing to say but of the one name that another system has
+/// chosen.
 #[test]
 fn promtool_finds_nothing_but_an_abbreviated_unit() {
     let metrics = Metrics::new();

@@ -420,7 +420,8 @@ async fn schemas_have_a_method_too() {
     assert_eq!((error.kind(), tool.begun()), (ErrorKind::InvalidInput, 0));
 }
 
-/// Wrong: each attempt of a call that was answered with a failure is checked, and one that cannot be sent waits for its turn.
+/// Wrong: each attempt of a call that was answered with a failure is checked, and one that cannot
+/// be sent waits for its turn.
 #[cfg(feature = "validate")]
 #[tokio::test(start_paused = true)]
 async fn validate_below_the_rate_limit_waits_to_refuse() {
@@ -514,7 +515,8 @@ async fn a_timeout_above_retry_ends_the_call_in_the_middle_of_a_delay() {
     );
 }
 
-/// Wrong: above the retrier a breaker counts calls, so a dead tool gets three times the requests before it opens.
+/// Wrong: above the retrier a breaker counts calls, so a dead tool gets three times the requests
+/// before it opens.
 #[tokio::test(start_paused = true)]
 async fn a_breaker_above_retry_opens_late() {
     async fn requests_until_open<S>(mut stack: S, requests: &AtomicUsize) -> usize
@@ -544,7 +546,8 @@ async fn a_breaker_above_retry_opens_late() {
     assert_eq!(requests_until_open(wrong, &requests).await, 15);
 }
 
-/// Wrong: below the breaker the probe waits for the cooldown in its place, and all others are refused as long.
+/// Wrong: below the breaker the probe waits for the cooldown in its place, and all others are
+/// refused as long.
 #[tokio::test(start_paused = true)]
 async fn a_rate_limit_below_the_breaker_waits_in_the_place_of_the_probe() {
     async fn second_call(

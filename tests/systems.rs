@@ -1,5 +1,5 @@
-//! What the five systems that asked for this crate expect of it, each with its preset (G3): settings, stack, router, batch and
-//! metrics together.
+//! What the five systems that asked for this crate expect of it, each with its preset (G3):
+//! settings, stack, router, batch and metrics together.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::{
@@ -97,7 +97,8 @@ fn failing(
 
 // System A: an executor that never throws.
 
-/// A: E3, E8, X1, X4. Whatever happens, each call has its result, in order, with a code, and says whether to go on.
+/// A: E3, E8, X1, X4. Whatever happens, each call has its result, in order, with a code, and says
+/// whether to go on.
 #[tokio::test(start_paused = true)]
 async fn a_executes_whatever_is_asked_without_throwing() {
     let stack = Settings::default().stack().build().unwrap();
@@ -158,7 +159,8 @@ async fn a_executes_whatever_is_asked_without_throwing() {
     assert!(sentence.contains("(30000 ms)"), "{sentence}");
 }
 
-/// A: E4. The sentence about a timeout has its milliseconds: the executor's, the tool's, the call's.
+/// A: E4. The sentence about a timeout has its milliseconds: the executor's, the tool's, the
+/// call's.
 #[tokio::test(start_paused = true)]
 async fn a_names_the_milliseconds_in_the_sentence_of_a_timeout() {
     let sentence = async |tool: Option<u64>, own: Option<u64>| {
@@ -271,7 +273,8 @@ async fn c_tries_a_failing_tool_three_times() {
     assert!((secs(3)..=secs(3) * 5 / 4).contains(&took), "{took:?}");
 }
 
-/// C: R2, R3. What is the caller's mistake is not tried again; what runs out of attempts returns the last error.
+/// C: R2, R3. What is the caller's mistake is not tried again; what runs out of attempts returns
+/// the last error.
 #[tokio::test(start_paused = true)]
 async fn c_gives_up_where_it_is_of_no_use() {
     for (text, attempts, kind) in [
@@ -337,7 +340,8 @@ async fn c_is_aborted_by_its_user() {
     assert_eq!(result.error().unwrap().execution(), Execution::Unknown);
 }
 
-/// C: X3, X5. A model that gives ids, the same ids twice or none has one text for each of its calls.
+/// C: X3, X5. A model that gives ids, the same ids twice or none has one text for each of its
+/// calls.
 #[tokio::test(start_paused = true)]
 async fn c_answers_each_call_of_a_model_once() {
     let router = Router::mcp()
@@ -414,8 +418,9 @@ async fn d_answers_a_timeout_with_its_error_object() {
     }
 }
 
-/// D: C1, C2, C3, C4, C6, C7, E5, E6. Five failures in a row within five minutes, as set `isError` among them, open the breaker of that tool and of no other;
-/// it answers at once, tells when to come back, and closes after a probe.
+/// D: C1, C2, C3, C4, C6, C7, E5, E6. Five failures in a row within five minutes, as set `isError`
+/// among them, open the breaker of that tool and of no other; it answers at once, tells when to
+/// come back, and closes after a probe.
 #[tokio::test(start_paused = true)]
 async fn d_stops_a_broken_tool_and_takes_it_back() {
     let broken = Arc::new(std::sync::atomic::AtomicBool::new(true));
@@ -534,7 +539,8 @@ fn d_refuses_a_bad_environment() {
 
 // System E: a proxy for HTTP tools.
 
-/// E: C1, C3. The breaker is that of the source: two of its tools open it together; after 30 s three probes close it.
+/// E: C1, C3. The breaker is that of the source: two of its tools open it together; after 30 s
+/// three probes close it.
 #[tokio::test(start_paused = true)]
 async fn e_stops_a_source_and_takes_it_back_after_three_probes() {
     let stack = Settings::http_proxy().stack().build().unwrap();
@@ -602,8 +608,8 @@ async fn e_tells_of_its_breakers_in_cloud_events() {
     }
 }
 
-/// System E's servers, as clients that answer by themselves: an identity provider, and an API of orders and deliveries. Each counts its requests,
-/// and can be taken away.
+/// System E's servers, as clients that answer by themselves: an identity provider, and an API of
+/// orders and deliveries. Each counts its requests, and can be taken away.
 #[derive(Clone, Default)]
 struct Servers(Arc<Asked>);
 
@@ -651,7 +657,8 @@ impl Servers {
         *self.0.gone.lock().unwrap() = name;
     }
 
-    /// The tool of a file, as the preset has it: validation, a token for each request, a breaker for the source, jobs.
+    /// The tool of a file, as the preset has it: validation, a token for each request, a breaker
+    /// for the source, jobs.
     fn tool(&self, manifest: &Value) -> BoxCloneSyncService<ToolCall, HttpAnswer, ToolError> {
         let manifest: ToolManifest = serde_json::from_value(manifest.clone()).unwrap();
         let provider = self.client("provider", |request, n| {
@@ -746,7 +753,8 @@ async fn e_execute(
     ExecutionResult::try_from(&result)
 }
 
-/// E: H1 to H4. Checked, exchanged, rendered, sent: each once; the token is kept for the next order.
+/// E: H1 to H4. Checked, exchanged, rendered, sent: each once; the token is kept for the next
+/// order.
 #[tokio::test(start_paused = true)]
 async fn e_orders_with_a_token_of_its_own() {
     let servers = Servers::default();

@@ -1,4 +1,5 @@
-//! What it costs to make a request of a call, and a tool's answer of a response, above the bare client.
+//! What it costs to make a request of a call, and a tool's answer of a response, above the bare
+//! client.
 
 use std::{
     convert::Infallible,

@@ -1,8 +1,9 @@
 //! The one table of what is measured: ours, and what others offer for the same job, on the same
-//! `ToolCall` above the same tool. Times, instructions, allocations and sizes are all taken of this.
+//! `ToolCall` above the same tool. Times, instructions, allocations and sizes are all taken of
+//! this.
 //!
-//! Peers are set up as their own documentation does it, for as much of our job as they can do; where
-//! that is less, the name says so.
+//! Peers are set up as their own documentation does it, for as much of our job as they can do;
+//! where that is less, the name says so.
 #![allow(
     dead_code,
     unreachable_pub,

@@ -147,8 +147,8 @@ pub fn resilience_bulkhead() -> BulkheadLayer {
         .expect("valid")
 }
 
-// seatbelt's layers are of two traits: its own one, which its documentation begins with, and tower's, for which
-// they box their futures. Both are measured.
+// seatbelt's layers are of two traits: its own one, which its documentation begins with, and
+// tower's, for which they box their futures. Both are measured.
 
 type Outcome<E> = Result<u64, E>;
 
@@ -305,7 +305,8 @@ pub fn governor_of_one(tool: Tool) -> Box<dyn Subject> {
     governed(move |_| limit.check().is_ok(), tool)
 }
 
-/// By a hash of the name, which is not hashed once more: a `String` would have to be made for each call.
+/// By a hash of the name, which is not hashed once more: a `String` would have to be made for each
+/// call.
 pub fn governors<const N: usize>(tool: Tool<N>) -> Box<dyn Subject> {
     let limit = Arc::new(RateLimiter::<u64, _, _>::dashmap_with_hasher(
         MANY,

@@ -1,6 +1,7 @@
 //! Calls as they are in use: each a new one, to a tool whose future is of 1 KiB, or of 4.
 //!
-//! A layer that moves the future of the layer below after that is made copies it, which a future of a few bytes hides.
+//! A layer that moves the future of the layer below after that is made copies it, which a future of
+//! a few bytes hides.
 
 use tower::ServiceBuilder;
 use tower_layer::Layer as _;

@@ -182,8 +182,8 @@ fn timed_out<E>(error: &CircuitBreakerError<TimeLimiterError<E>>) -> bool {
     matches!(error, CircuitBreakerError::Inner(TimeLimiterError::Timeout))
 }
 
-/// Timeouts for the whole call and for an attempt, retry with a budget, breaker and rate limit: nothing
-/// that looks on.
+/// Timeouts for the whole call and for an attempt, retry with a budget, breaker and rate limit:
+/// nothing that looks on.
 pub fn resilience_five<const N: usize>(tool: Tool<N>) -> Box<dyn Subject> {
     shared(resilience_five_on(Deep(tool)))
 }

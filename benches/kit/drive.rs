@@ -51,7 +51,8 @@ where
     Box::new(Driven { svc, fork: None })
 }
 
-/// A service of the crate `layered`'s trait, called through that: nothing is boxed to make it one of tower's.
+/// A service of the crate `layered`'s trait, called through that: nothing is boxed to make it one
+/// of tower's.
 pub fn executed<S>(svc: S) -> Box<dyn Subject>
 where
     S: layered::Service<ToolCall, Out = Result<u64, BoxError>> + Clone + 'static,
@@ -59,8 +60,8 @@ where
     Box::new(Executed(svc))
 }
 
-/// A service whose calls end by a timer. They run on a runtime of their own whose clock jumps to the next
-/// timer: from then on all clocks of the process are slower.
+/// A service whose calls end by a timer. They run on a runtime of their own whose clock jumps to
+/// the next timer: from then on all clocks of the process are slower.
 pub fn expiring<S>(svc: S) -> Box<dyn Subject>
 where
     S: Service<ToolCall, Response = u64> + Send + 'static,

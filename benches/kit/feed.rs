@@ -79,12 +79,13 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// The calls of one lane. No two lanes share any, so that they contend for nothing but what a layer
-    /// makes them share.
+    /// The calls of one lane. No two lanes share any, so that they contend for nothing but what a
+    /// layer makes them share.
     ///
-    /// What is sent is a clone of a call that was made before, so that nothing is measured but layers. If it
-    /// `makes_new` ones, it is one without arguments, made when it is sent, as users do: whatever a layer finds
-    /// out about a call and keeps there, as the hash of its key, it finds out each time.
+    /// What is sent is a clone of a call that was made before, so that nothing is measured but
+    /// layers. If it `makes_new` ones, it is one without arguments, made when it is sent, as users
+    /// do: whatever a layer finds out about a call and keeps there, as the hash of its key, it
+    /// finds out each time.
     pub fn new(
         names: Names,
         length: Length,

@@ -1,5 +1,5 @@
-//! What all measurements share: the tool under the layers, the calls, the loop that drives a service, and
-//! the rounds that take times. Which services are measured stands in `candidates`.
+//! What all measurements share: the tool under the layers, the calls, the loop that drives a
+//! service, and the rounds that take times. Which services are measured stands in `candidates`.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -14,7 +14,8 @@ pub mod tool;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// The runtime whose timers the services use. With one lane nothing runs on it but what is measured.
+/// The runtime whose timers the services use. With one lane nothing runs on it but what is
+/// measured.
 pub fn runtime(lanes: usize) -> Runtime {
     let mut builder = match lanes {
         1 => Builder::new_current_thread(),

@@ -1,5 +1,6 @@
-//! Times: all members of a group in each round, so that a machine that is slow for a while is so for all; each time in
-//! another order, so that none always has to do with what the same other one has left in the caches.
+//! Times: all members of a group in each round, so that a machine that is slow for a while is so
+//! for all; each time in another order, so that none always has to do with what the same other one
+//! has left in the caches.
 
 use std::{
     hint::spin_loop,
@@ -64,8 +65,8 @@ pub struct Plan {
     pub batch: Duration,
 }
 
-/// Nanoseconds per call, by member and round. All lanes run the same member at the same time, each on a
-/// thread of its own with a clone of it; the time is that of all lanes for all calls.
+/// Nanoseconds per call, by member and round. All lanes run the same member at the same time, each
+/// on a thread of its own with a clone of it; the time is that of all lanes for all calls.
 pub fn times(
     members: Vec<Member>,
     feed: impl Fn(usize) -> Feed + Sync,
@@ -193,8 +194,8 @@ fn serve(
 /// How often a batch is tried.
 const TRIES: usize = 20;
 
-/// How long a batch takes. On a machine with other work one lane may have to wait for a processor until
-/// another one is through; that tells nothing of both at once, and is done again.
+/// How long a batch takes. On a machine with other work one lane may have to wait for a processor
+/// until another one is through; that tells nothing of both at once, and is done again.
 fn run(lanes: &[Lane], member: usize, calls: usize) -> Duration {
     let mut shortest = Duration::MAX;
     for _ in 0..TRIES {

@@ -1,4 +1,5 @@
-//! Tasks that share a service, on a runtime with two workers: how much they are in each other's way.
+//! Tasks that share a service, on a runtime with two workers: how much they are in each other's
+//! way.
 
 use std::{
     future::poll_fn,
@@ -25,7 +26,8 @@ pub const TASKS: usize = 8;
 
 /// A service with its type erased outside of the tasks.
 pub trait Sharable {
-    /// A task that sends calls through a clone, one after the other; when it began and when it ended.
+    /// A task that sends calls through a clone, one after the other; when it began and when it
+    /// ended.
     fn task(&self, start: Arc<Start>, feed: Arc<Feed>, calls: usize) -> Task;
 }
 
@@ -40,8 +42,8 @@ where
     }
 }
 
-/// Where the first tasks wait for each other: to wake a worker takes long. They do not give way to other tasks, so
-/// that each of them has a worker.
+/// Where the first tasks wait for each other: to wake a worker takes long. They do not give way to
+/// other tasks, so that each of them has a worker.
 pub struct Start {
     /// As many as there are workers for.
     missing: AtomicIsize,
@@ -135,7 +137,8 @@ fn calibrate(runtime: &Runtime, member: &Member, batch: Duration) -> usize {
     }
 }
 
-/// Nanoseconds per call when so many tasks share them, from the first one's beginning to the last one's end.
+/// Nanoseconds per call when so many tasks share them, from the first one's beginning to the last
+/// one's end.
 fn run(runtime: &Runtime, member: &Member, tasks: usize, calls: usize) -> f64 {
     let each = calls / tasks;
     let start = Arc::new(Start {

@@ -42,7 +42,8 @@ pub fn failures() -> u64 {
     FAILURES.load(Relaxed)
 }
 
-/// Its futures are of `N` bytes and a few: those of real tools, which hold a request and a connection, are of 1 to 4 KiB.
+/// Its futures are of `N` bytes and a few: those of real tools, which hold a request and a
+/// connection, are of 1 to 4 KiB.
 #[derive(Clone, Copy)]
 pub struct Tool<const N: usize = 0>(pub Does);
 
@@ -114,8 +115,8 @@ impl<const N: usize> layered::Service<ToolCall> for Tool<N> {
     }
 }
 
-/// The same for layers that stand in a stack: a type of its own, so that a layer that is measured alone is
-/// compiled for that alone, and not shared, which costs calls that are not inlined.
+/// The same for layers that stand in a stack: a type of its own, so that a layer that is measured
+/// alone is compiled for that alone, and not shared, which costs calls that are not inlined.
 #[derive(Clone, Copy)]
 pub struct Deep<const N: usize = 0>(pub Tool<N>);
 

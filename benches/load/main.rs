@@ -6,14 +6,16 @@
 //! cargo bench -p benches --bench load -- pipe      # only tables with that in their names
 //! ```
 //!
-//! Arrivals keep to a constant rate and wait for no answer, and a latency begins when its call was due: what holds up
-//! the generator, or a queue, is in it. Each call is a new one in a task of its own, as a server would have it. The generator has a
-//! thread for itself, awake all the time, and the calls have the other processors.
+//! Arrivals keep to a constant rate and wait for no answer, and a latency begins when its call was
+//! due: what holds up the generator, or a queue, is in it. Each call is a new one in a task of its
+//! own, as a server would have it. The generator has a thread for itself, awake all the time, and
+//! the calls have the other processors.
 //!
-//! At low rates most of a latency is that a processor has to be woken, and on a machine with other work has to be free.
+//! At low rates most of a latency is that a processor has to be woken, and on a machine with other
+//! work has to be free.
 //!
-//! All subjects of a table take turns, in slices. Every call must end with the tool's answer, and the tool must have
-//! run once for each: otherwise the bench fails. Nothing leaves the machine.
+//! All subjects of a table take turns, in slices. Every call must end with the tool's answer, and
+//! the tool must have run once for each: otherwise the bench fails. Nothing leaves the machine.
 
 #![allow(missing_docs)]
 

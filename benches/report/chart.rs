@@ -1,5 +1,5 @@
-//! The chart: bars per layer, peers beside ours. Readable on light and on dark, and without colours: ours are solid, with
-//! bold names; peers are hatched.
+//! The chart: bars per layer, peers beside ours. Readable on light and on dark, and without
+//! colours: ours are solid, with bold names; peers are hatched.
 
 use std::fmt::Write as _;
 
@@ -23,7 +23,8 @@ const RIGHT: f64 = 780.0;
 const ROW: f64 = 19.0;
 const GAP: f64 = 9.0;
 
-/// Dark where the reader's system is: on its own ground, so that it does not matter what the page is.
+/// Dark where the reader's system is: on its own ground, so that it does not matter what the page
+/// is.
 const STYLE: &str = "\
 svg { --ground: #ffffff; --edge: #d1d9e0; --text: #1f2328; --soft: #59636e; --grid: #e4e8ec; --ours: #0b5fce; --peer: #8a929b; --fill: #eef0f3 }
 @media (prefers-color-scheme: dark) {

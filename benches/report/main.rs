@@ -1,4 +1,5 @@
-//! What each layer costs on this machine, next to everyone else's: a table, a chart, and a file for programs.
+//! What each layer costs on this machine, next to everyone else's: a table, a chart, and a file for
+//! programs.
 //!
 //! ```text
 //! cargo run --release -p benches --bin overhead                  # target/overhead.svg and .json
@@ -7,8 +8,8 @@
 //! cargo run --release -p benches --bin overhead -- --readme      # the tables of README.md and of the guide, and the chart
 //! ```
 //!
-//! About ten seconds, when it is compiled. Candidates, calls and loop are those of the bench of this name, which knows
-//! more: allocations, many names, refusals, threads.
+//! About ten seconds, when it is compiled. Candidates, calls and loop are those of the bench of
+//! this name, which knows more: allocations, many names, refusals, threads.
 
 #[path = "../candidates/mod.rs"]
 mod candidates;

@@ -1,4 +1,5 @@
-//! Puts the figures, and on what they were taken, into `README.md` and the guide; and writes the chart.
+//! Puts the figures, and on what they were taken, into `README.md` and the guide; and writes the
+//! chart.
 
 use std::{fmt::Write as _, fs};
 
@@ -53,8 +54,8 @@ fn all(panels: &[Panel]) -> Result<String, BoxError> {
     Ok(table)
 }
 
-/// For the smallest future, a row for each of our candidates that has peers, with the fastest of them; and the documented
-/// stack.
+/// For the smallest future, a row for each of our candidates that has peers, with the fastest of
+/// them; and the documented stack.
 fn summary(panels: &[Panel]) -> Result<String, BoxError> {
     let size = panels.first().map_or("", head);
     let mut table = format!("| {size} | ours | the fastest other |\n|---|---|---|\n");

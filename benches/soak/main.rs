@@ -1,20 +1,25 @@
-//! Minutes of load on all layers together, with 10,000 tools, faults and kills: what must not grow does not.
+//! Minutes of load on all layers together, with 10,000 tools, faults and kills: what must not grow
+//! does not.
 //!
 //! ```text
 //! cargo run --release -p benches --bin soak                          # 20 minutes at 5,000 calls per second
 //! cargo run --release -p benches --bin soak -- --secs 300 --rate 1000 --period 30
 //! ```
 //!
-//! Calls arrive at a constant rate, whether others have ended or not, and a latency begins when its call was due. Of the tools every
-//! hundredth is one of an MCP server, which is killed every few seconds. Others answer after up to 20 ms, and some fail, hang, panic or
-//! ask to wait. Of the callers one in a hundred drops its call; of the names one in a hundred is invented.
+//! Calls arrive at a constant rate, whether others have ended or not, and a latency begins when its
+//! call was due. Of the tools every hundredth is one of an MCP server, which is killed every few
+//! seconds. Others answer after up to 20 ms, and some fail, hang, panic or ask to wait. Of the
+//! callers one in a hundred drops its call; of the names one in a hundred is invented.
 //!
-//! After each period there is a line. At the end the first third of the periods is compared with the last third, without the first
-//! quarter of all, in which tools and their faults are met for the first time. It is flat if
+//! After each period there is a line. At the end the first third of the periods is compared with
+//! the last third, without the first quarter of all, in which tools and their faults are met for
+//! the first time. It is flat if
 //!
 //! - the median of the resident memory has grown by no more than 5 % and 8 MiB;
-//! - no more files are open, but 8, and when the load is over no more tasks are alive than before it;
-//! - the medians of p50 and p99 are no more than half longer, and 1 ms; that of p99.9 no more than twice as long, and 5 ms;
+//! - no more files are open, but 8, and when the load is over no more tasks are alive than before
+//!   it;
+//! - the medians of p50 and p99 are no more than half longer, and 1 ms; that of p99.9 no more than
+//!   twice as long, and 5 ms;
 //! - no call is without an end, and none was dropped because too many were in flight.
 //!
 //! Otherwise it ends with an error, which says what has grown.

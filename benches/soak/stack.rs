@@ -83,7 +83,8 @@ impl Stack {
             let at = if n % 100 == 0 { "mcp" } else { "local" };
             schemas.insert(Some(at), &format!("tool{n}"), schema.clone());
         }
-        // Few digits: a histogram grows with the latencies that it has seen, and some tools meet the longest ones late.
+        // Few digits: a histogram grows with the latencies that it has seen, and some tools meet
+        // the longest ones late.
         let metrics = Metrics::builder()
             .with_max_tools(2 * TOOLS as usize)
             .with_latency(Duration::from_millis(1), Duration::from_secs(10), 1)

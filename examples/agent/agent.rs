@@ -70,7 +70,8 @@ pub(crate) fn format(word: &str) -> Option<Format> {
     named.map(|(_, format)| *format)
 }
 
-/// Reads the arguments of the program: which format, and whether the script is played although there is a key.
+/// Reads the arguments of the program: which format, and whether the script is played although
+/// there is a key.
 fn read(words: impl Iterator<Item = String>) -> anyhow::Result<(Format, bool)> {
     let words: Vec<_> = words.collect();
     let (is_script, words) = match words.split_last() {

@@ -1,4 +1,5 @@
-//! What the formats of providers look like from the other side: requests are read, and responses written.
+//! What the formats of providers look like from the other side: requests are read, and responses
+//! written.
 
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
@@ -12,7 +13,8 @@ pub(crate) const TASK: &str = "Sign me in (user ada, password hunter2). Then pre
 
 /// A call as the scripted model makes it.
 pub(crate) struct Call {
-    /// The name of the tool in Gemini, which need not give ids: results are matched by their order there.
+    /// The name of the tool in Gemini, which need not give ids: results are matched by their order
+    /// there.
     pub(crate) id: String,
     pub(crate) tool: &'static str,
     pub(crate) arguments: &'static str,
@@ -90,7 +92,8 @@ pub(crate) fn tool_names(format: Format, request: &Value) -> Vec<&str> {
     names.filter_map(|name| name?.as_str()).collect()
 }
 
-/// The response with these calls, and what of it has to come back. Each has something beside the calls that must not be lost.
+/// The response with these calls, and what of it has to come back. Each has something beside the
+/// calls that must not be lost.
 pub(crate) fn say_calls(format: Format, calls: &[&Call]) -> (Value, Vec<Value>) {
     let calls = calls.iter();
     match format {
@@ -185,8 +188,8 @@ pub(crate) fn say_text(format: Format, text: &str) -> (Value, Vec<Value>) {
     }
 }
 
-/// The results in what follows the model's calls, with the ids that they answer; nothing else may be there. A first message of the
-/// user's has none.
+/// The results in what follows the model's calls, with the ids that they answer; nothing else may
+/// be there. A first message of the user's has none.
 pub(crate) fn results(format: Format, new: &[Value]) -> anyhow::Result<Vec<(String, String)>> {
     if let [first] = new
         && *first == user(format, TASK)

@@ -1,12 +1,14 @@
-//! An agent: a loop around a model that calls the tools of a real MCP server in this process, through a stack of layers.
+//! An agent: a loop around a model that calls the tools of a real MCP server in this process,
+//! through a stack of layers.
 //!
 //! ```text
 //! cargo run --features full --example agent
 //! cargo run --features full --example agent -- anthropic
 //! ```
 //!
-//! The model is played by a script, which makes the mistakes of real ones and speaks one of five formats: `openai-chat` (the default),
-//! `openai-responses`, `anthropic`, `gemini` or `bedrock`. With a key in the environment the model is real:
+//! The model is played by a script, which makes the mistakes of real ones and speaks one of five
+//! formats: `openai-chat` (the default), `openai-responses`, `anthropic`, `gemini` or `bedrock`.
+//! With a key in the environment the model is real:
 //!
 //! | variable | it is |
 //! |---|---|

@@ -106,7 +106,8 @@ impl Http {
 }
 
 impl Provider {
-    /// The provider of this format, if the environment has its key, or names a server that needs none.
+    /// The provider of this format, if the environment has its key, or names a server that needs
+    /// none.
     pub(crate) fn from_env(format: Format) -> anyhow::Result<Option<Self>> {
         let (key, url, model) = defaults(format);
         let (key, own_url) = (variable(key), variable("AGENT_URL"));

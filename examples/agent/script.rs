@@ -1,6 +1,8 @@
-//! A model that is played by a few lines: it knows what it wants, and what it does next depends on what it reads.
+//! A model that is played by a few lines: it knows what it wants, and what it does next depends on
+//! what it reads.
 //!
-//! It takes the request that a provider would get, refuses what a provider would refuse, and answers in the provider's form.
+//! It takes the request that a provider would get, refuses what a provider would refuse, and
+//! answers in the provider's form.
 
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
@@ -24,7 +26,8 @@ const fn call(tool: &'static str, arguments: &'static str, until: &'static str) 
     }
 }
 
-/// What it wants, each with the mistakes that it makes first. All at once, but for the report, which it wants when the rest is done.
+/// What it wants, each with the mistakes that it makes first. All at once, but for the report,
+/// which it wants when the rest is done.
 const GOALS: [&[Try]; 6] = [
     &[
         call(

@@ -63,7 +63,8 @@ impl Show {
     }
 }
 
-/// Without the password, and without what a terminal obeys, or what hides or turns the text around it: models repeat what they read.
+/// Without the password, and without what a terminal obeys, or what hides or turns the text around
+/// it: models repeat what they read.
 pub(crate) fn plain(text: &str) -> String {
     let is_hidden = |c: char| {
         let hides = matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
@@ -94,7 +95,8 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Prints what the trace says of each call: what goes wrong when it does, and the span when it is closed.
+/// Prints what the trace says of each call: what goes wrong when it does, and the span when it is
+/// closed.
 pub(crate) struct ShowTrace(pub(crate) Show);
 
 #[derive(Default)]

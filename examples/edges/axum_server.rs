@@ -38,7 +38,8 @@ async fn main() -> Result<(), BoxError> {
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", listener.local_addr()?);
-    // With the peers' addresses, so that what one client's arguments cause is felt by that client alone.
+    // With the peers' addresses, so that what one client's arguments cause is felt by that client
+    // alone.
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
     // Without it an answer of two parts, as those of MCP, waits 40 ms for an acknowledgement.
     let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));

@@ -1,4 +1,5 @@
-//! A plain function as a tool, with typed arguments: `cargo run --features router --example function`.
+//! A plain function as a tool, with typed arguments:
+//! `cargo run --features router --example function`.
 
 use std::time::Duration;
 

@@ -52,8 +52,9 @@ where
     let body = Limited::new(body, 1 << 20).collect().await;
     let body = body.map_err(invalid)?.to_bytes();
     let arguments = str::from_utf8(&body).map_err(|e| invalid(e.into()))?;
-    // Whose the call is: what one client's arguments cause is felt by that client alone. Anybody has any number of
-    // addresses; an authentication would put a `VerifiedCaller` into the extensions.
+    // Whose the call is: what one client's arguments cause is felt by that client alone. Anybody
+    // has any number of addresses; an authentication would put a `VerifiedCaller` into the
+    // extensions.
     let call = ToolCall::new(head.uri.path().trim_start_matches('/'))
         .with_session_id(peer.ip().to_string())
         .with_unverified_ids()

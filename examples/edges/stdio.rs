@@ -1,6 +1,7 @@
 //! The tools of an MCP server that is a child process: `cargo run --features mcp --example stdio`.
 //!
-//! The server is this program once more, unless its command line is given: `-- npx -y @modelcontextprotocol/server-everything`.
+//! The server is this program once more, unless its command line is given:
+//! `-- npx -y @modelcontextprotocol/server-everything`.
 
 use std::{env, time::Duration};
 

@@ -1,6 +1,8 @@
-//! The tools of an MCP server over streamable HTTP: `cargo run --features mcp-http --example streamable_http`.
+//! The tools of an MCP server over streamable HTTP:
+//! `cargo run --features mcp-http --example streamable_http`.
 //!
-//! The server is in this process, and dies at the end, unless the address of another one is given: `-- http://127.0.0.1:3000/mcp`.
+//! The server is in this process, and dies at the end, unless the address of another one is given:
+//! `-- http://127.0.0.1:3000/mcp`.
 
 use std::{env, sync::Arc, time::Duration};
 

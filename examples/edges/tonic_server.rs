@@ -1,6 +1,7 @@
 //! A stack in a method of a gRPC service: `cargo run --features tonic --example tonic_server`.
 //!
-//! The service is written by hand, as `tonic-build` would make it, so that no compiler of protocols is needed.
+//! The service is written by hand, as `tonic-build` would make it, so that no compiler of protocols
+//! is needed.
 
 use std::{convert::Infallible, time::Duration};
 

@@ -10,8 +10,9 @@
 //! - `http://127.0.0.1:9464/snapshot`: the same as JSON
 //! - at the end, a table
 //!
-//! With `OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318` traces and metrics go to that collector as well; for Langfuse
-//! and Jaeger see the docs of the module `otel`. `PORT` chooses another port; 0 any free one.
+//! With `OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318` traces and metrics go to that collector
+//! as well; for Langfuse and Jaeger see the docs of the module `otel`. `PORT` chooses another port;
+//! 0 any free one.
 
 mod export;
 mod tools;

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 use tower_toolcall::circuit_breaker::{Transition, Transitions};
 
-/// Prints each as it comes. Here would be a request to a broker: the stream waits for nobody, and who is too slow is told how
-/// many he has missed.
+/// Prints each as it comes. Here would be a request to a broker: the stream waits for nobody, and
+/// who is too slow is told how many he has missed.
 pub(crate) fn print(mut transitions: Transitions) {
     tokio::spawn(async move {
         while let Some(transition) = transitions.next().await {

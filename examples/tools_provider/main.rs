@@ -1,17 +1,18 @@
-//! A provider of tools, whole: agents call it over HTTP, it checks their arguments, exchanges their token for one that the upstream takes,
-//! and sends requests that are written down in files.
+//! A provider of tools, whole: agents call it over HTTP, it checks their arguments, exchanges their
+//! token for one that the upstream takes, and sends requests that are written down in files.
 //!
 //! ```text
 //! cargo run --features full --example tools_provider
 //! ```
 //!
-//! The identity provider and the upstream are in this program, on free ports of the loopback interface. With `TOOLCALL_TOKEN_ENDPOINT`,
-//! `TOOLCALL_TOKEN_CLIENT_ID`, `TOOLCALL_TOKEN_CLIENT_SECRET` and `AGENT_TOKEN` a real identity provider is asked, Keycloak for example; its client
-//! has to be allowed to exchange tokens for the audience `orders`.
+//! The identity provider and the upstream are in this program, on free ports of the loopback
+//! interface. With `TOOLCALL_TOKEN_ENDPOINT`, `TOOLCALL_TOKEN_CLIENT_ID`,
+//! `TOOLCALL_TOKEN_CLIENT_SECRET` and `AGENT_TOKEN` a real identity provider is asked, Keycloak for
+//! example; its client has to be allowed to exchange tokens for the audience `orders`.
 //!
-//! Each line is what an agent gets: the HTTP status, the executor's status or code, and the rest of the answer; behind it, how often the
-//! other two servers were asked meanwhile. What happens to the circuit breaker is told as CloudEvents. At the end: what the provider's own
-//! operator sees.
+//! Each line is what an agent gets: the HTTP status, the executor's status or code, and the rest of
+//! the answer; behind it, how often the other two servers were asked meanwhile. What happens to the
+//! circuit breaker is told as CloudEvents. At the end: what the provider's own operator sees.
 
 mod cloud_events;
 mod servers;

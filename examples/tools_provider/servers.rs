@@ -1,5 +1,5 @@
-//! The two servers that the provider asks: an identity provider and an upstream. Each has a runtime of its own, to be killed with all its
-//! connections.
+//! The two servers that the provider asks: an identity provider and an upstream. Each has a runtime
+//! of its own, to be killed with all its connections.
 
 use std::{
     collections::HashMap,

@@ -341,8 +341,8 @@ impl ToolCall {
         self
     }
 
-    /// Hides the secrets of these rules, as [`with_secrets`](Self::with_secrets) hides values. For a
-    /// tool service that has rules with the secrets of its request already.
+    /// Hides the secrets of these rules, as [`with_secrets`](Self::with_secrets) hides values. For
+    /// a tool service that has rules with the secrets of its request already.
     pub fn hide_secrets_of(&mut self, rules: &Rules) {
         self.set_rules(self.rules().clone().with_secrets_of(rules));
     }

@@ -16,8 +16,8 @@ impl Subject {
 }
 
 impl ToolCall {
-    /// Sets the token of the one for whom the call is made: a [`TokenLayer`](crate::token::TokenLayer)
-    /// exchanges it for one that the tool's service takes.
+    /// Sets the token of the one for whom the call is made: a
+    /// [`TokenLayer`](crate::token::TokenLayer) exchanges it for one that the tool's service takes.
     ///
     /// It is in no text, event or serialised call, and is never sent to a tool unless
     /// [that is asked for](crate::token::TokenLayer::pass_subject).

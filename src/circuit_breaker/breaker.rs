@@ -153,8 +153,9 @@ impl Breaker {
         self.adopt_later(remaining, Duration::ZERO);
     }
 
-    /// Takes over an opening as [`adopt`](Self::adopt) does; its probe is later by `jitter`, at most
-    /// an hour, also beyond the longest period. With a random one, processes do not probe together.
+    /// Takes over an opening as [`adopt`](Self::adopt) does; its probe is later by `jitter`, at
+    /// most an hour, also beyond the longest period. With a random one, processes do not probe
+    /// together.
     pub fn adopt_later(&self, remaining: Duration, jitter: Duration) {
         self.emit_any(self.change(|Kept { machine, .. }| {
             let period = machine

@@ -188,8 +188,8 @@ impl CircuitBreakerHandle {
         self.circuits.key()
     }
 
-    /// Returns the text of a breaker's key. `None`: a name in it is longer than 256 bytes or has the
-    /// character U+001F, or the key is that of a session or a principal.
+    /// Returns the text of a breaker's key. `None`: a name in it is longer than 256 bytes or has
+    /// the character U+001F, or the key is that of a session or a principal.
     ///
     /// Names of servers and tools, and texts that a function picks, stand in it as they are; of
     /// [`Key::hashed`] the hash does.

@@ -164,8 +164,8 @@
 //!
 //! # Observing and forcing
 //!
-//! What one process has learnt can be shared with others: by the crate `tower-toolcall-redis`, or by
-//! [`Breaker::adopt`] and [`Breaker::adopt_state`] by hand.
+//! What one process has learnt can be shared with others: by the crate `tower-toolcall-redis`, or
+//! by [`Breaker::adopt`] and [`Breaker::adopt_state`] by hand.
 //!
 //! [`CircuitBreakerLayer::handle`] lists every breaker with its counters, forces, resets and
 //! disables them, uses one by hand, and subscribes to their transitions;

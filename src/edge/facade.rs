@@ -3,8 +3,8 @@
 //!
 //! The names and labels are those of [Prometheus](crate::tool_metrics). Whether the latencies
 //! become a histogram or a summary is the recorder's choice; `metrics-exporter-prometheus` makes a
-//! summary unless it has been given buckets. The handles of a tool's counters are looked up once, so
-//! a recorder has to be installed before the first call.
+//! summary unless it has been given buckets. The handles of a tool's counters are looked up once,
+//! so a recorder has to be installed before the first call.
 //!
 //! # Example
 //!

@@ -5,9 +5,9 @@
 //! [`ToolError`], [`BoxError`] and, with the feature `anyhow`, `anyhow::Error` convert as well.
 //!
 //! The conversion walks the source chain and looks for our own error first, then for errors known
-//! by type (tower's, tokio's, [`std::io::Error`], those of the enabled features: hyper's, reqwest's,
-//! tonic's; those that a tool service's crate made known by [`recognise`](recognise())), and reads
-//! the text only as a last resort. An HTTP status of your own becomes an error by
+//! by type (tower's, tokio's, [`std::io::Error`], those of the enabled features: hyper's,
+//! reqwest's, tonic's; those that a tool service's crate made known by [`recognise`](recognise())),
+//! and reads the text only as a last resort. An HTTP status of your own becomes an error by
 //! [`ToolError::from_status`]. An error that cannot be classified is [`ErrorKind::Failed`].
 //!
 //! An error of `serde_json` for a *value* that does not fit a type (`from_value`) is

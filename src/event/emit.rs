@@ -259,9 +259,9 @@ pub(crate) fn short(name: &str) -> DisplayValue<Short<'_>> {
     display(Short::field(name, MAX_NAME))
 }
 
-/// Returns a name of a caller or a peer as the fields of events and spans have it: redacted, at most
-/// 64 characters, hidden characters as spaces, and quoted if a part of it would look like another
-/// field of a text log. For events of tool services and layers of other authors.
+/// Returns a name of a caller or a peer as the fields of events and spans have it: redacted, at
+/// most 64 characters, hidden characters as spaces, and quoted if a part of it would look like
+/// another field of a text log. For events of tool services and layers of other authors.
 pub fn shown_name(name: &str) -> impl fmt::Display + fmt::Debug + '_ {
     Short::field(name, MAX_NAME)
 }

@@ -104,9 +104,9 @@ impl Misfits {
         self.more
     }
 
-    /// Returns the error of arguments that do not fit: a [refusal](ToolError::is_own_refusal) of the
-    /// kind `InvalidInput`, with the misfits as the detail `errors`. A model reads the first three.
-    /// Without a `heading` the name of the first argument comes first.
+    /// Returns the error of arguments that do not fit: a [refusal](ToolError::is_own_refusal) of
+    /// the kind `InvalidInput`, with the misfits as the detail `errors`. A model reads the first
+    /// three. Without a `heading` the name of the first argument comes first.
     pub fn refusal(&self, heading: Option<&str>) -> ToolError {
         let heading = match (heading, self.has_more()) {
             (Some(heading), _) => format!("{heading}: "),

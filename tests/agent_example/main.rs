@@ -1,4 +1,5 @@
-//! The example `agent`: its loop with the scripted model in each format, and with servers that play a provider.
+//! The example `agent`: its loop with the scripted model in each format, and with servers that play
+//! a provider.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod kit;

@@ -176,7 +176,8 @@ async fn a_model_that_never_ends_is_ended() {
     assert_eq!(played.asked().len(), 12);
 }
 
-/// Most providers refuse a conversation that the model has ended, and Converse two messages of the user's.
+/// Most providers refuse a conversation that the model has ended, and Converse two messages of the
+/// user's.
 #[tokio::test]
 async fn a_model_that_was_cut_off_is_asked_to_go_on() {
     for (word, at, reason) in [

@@ -81,7 +81,8 @@ fn request(format: Format, messages: &[Value]) -> Value {
     dialect::request(format, &list, messages)
 }
 
-/// What the script says to an answer with the results of its first calls, after `spoil` has been at the messages.
+/// What the script says to an answer with the results of its first calls, after `spoil` has been at
+/// the messages.
 fn answer(format: Format, spoil: impl FnOnce(&mut Vec<Value>)) -> anyhow::Result<Value> {
     let mut script = Script::new(format);
     let mut messages = vec![dialect::user(format, dialect::TASK)];

@@ -34,7 +34,8 @@ async fn a_batch_that_is_never_polled_starts_nothing() {
     assert_eq!(counts.begun(), 0);
 }
 
-/// X3: cancelled half-way, each call has its one result: those that had ended, those that ran, those that waited.
+/// X3: cancelled half-way, each call has its one result: those that had ended, those that ran,
+/// those that waited.
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_batch_has_a_result_for_each_call() {
     let counts = Counts::default();
@@ -86,7 +87,8 @@ async fn a_call_that_was_never_asked_has_not_started() {
     assert_eq!(events.take(), vec!["tool.cancelled"; 2_000 - ran]);
 }
 
-/// O2: a caller's token ends the calls of a batch; those that had not begun are events of their own.
+/// O2: a caller's token ends the calls of a batch; those that had not begun are events of their
+/// own.
 #[tokio::test(start_paused = true)]
 async fn a_token_cancels_calls_and_skips_those_that_wait() {
     let events = Events::new();

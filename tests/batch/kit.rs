@@ -49,8 +49,8 @@ impl Drop for Running {
     }
 }
 
-/// `3s` takes 3 s, `20ms` 20 ms, `now` nothing, `hang` for ever; `fail` fails, `panic` panics, `panic_in_drop` hangs
-/// and panics when it is dropped. Answers with the name.
+/// `3s` takes 3 s, `20ms` 20 ms, `now` nothing, `hang` for ever; `fail` fails, `panic` panics,
+/// `panic_in_drop` hangs and panics when it is dropped. Answers with the name.
 pub(crate) fn tool(
     counts: &Counts,
 ) -> impl Service<

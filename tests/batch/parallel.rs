@@ -103,8 +103,8 @@ async fn nothing_gives_nothing() {
     assert!(stream.next().await.is_none() && stream.next().await.is_none());
 }
 
-/// X1, T5: at the end of the budget each call has its own result: those that ran, those that had not begun, those that
-/// had ended.
+/// X1, T5: at the end of the budget each call has its own result: those that ran, those that had
+/// not begun, those that had ended.
 #[tokio::test(start_paused = true)]
 async fn at_the_end_of_the_budget_each_call_has_its_own_result() {
     let (counts, start) = (Counts::default(), Instant::now());
@@ -211,8 +211,8 @@ async fn calls_wait_for_a_limit_below() {
     assert_eq!(counts.most(), 2);
 }
 
-/// T5, trap 22: what still waits for its turn at the end of the budget does not begin then, when those that had it are
-/// dropped.
+/// T5, trap 22: what still waits for its turn at the end of the budget does not begin then, when
+/// those that had it are dropped.
 #[tokio::test(start_paused = true)]
 async fn nothing_begins_when_the_budget_ends() {
     let counts = Counts::default();
@@ -346,7 +346,8 @@ async fn each_call_is_polled_as_often_as_it_is_woken() {
     assert!(polls <= 3 * 2_000, "{polls} polls");
 }
 
-/// The same where calls make more than one step in a turn, and the task's turns end in the midst of them.
+/// The same where calls make more than one step in a turn, and the task's turns end in the midst of
+/// them.
 #[tokio::test]
 async fn calls_of_several_steps_are_not_asked_in_vain() {
     let polls = Arc::new(std::sync::atomic::AtomicUsize::new(0));
@@ -375,7 +376,8 @@ async fn calls_of_several_steps_are_not_asked_in_vain() {
     assert!(polls <= 2 * 8_000, "{polls} polls");
 }
 
-/// Trap 21: a call that is never done with its turn takes neither the turns of its neighbours nor their deadlines.
+/// Trap 21: a call that is never done with its turn takes neither the turns of its neighbours nor
+/// their deadlines.
 #[tokio::test]
 async fn a_busy_call_starves_no_other() {
     let tools = service_fn(|call: ToolCall| async move {

@@ -83,7 +83,8 @@ async fn the_report_tells_slow_timed_out_skipped_and_failed_apart() {
     assert_eq!(report.to_string(), expected);
 }
 
-/// The reserve is kept once: a deadline layer below does not keep another from the same budget (T5).
+/// The reserve is kept once: a deadline layer below does not keep another from the same budget
+/// (T5).
 #[tokio::test(start_paused = true)]
 async fn the_reserve_is_kept_once() {
     let stack = ServiceBuilder::new()

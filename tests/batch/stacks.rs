@@ -154,7 +154,8 @@ async fn metrics_count_calls_that_were_given_up_before_they_ran() {
     assert_eq!(hang.attempts, 1);
 }
 
-/// S5, rule 9: the text of a panic that is caught outside the rules is redacted by them all the same.
+/// S5, rule 9: the text of a panic that is caught outside the rules is redacted by them all the
+/// same.
 #[tokio::test]
 async fn a_panic_that_passes_the_rules_is_redacted_by_them() {
     let stack = ServiceBuilder::new()

@@ -350,7 +350,8 @@ fn a_deadline_in_metadata_is_taken_only_where_it_is_asked_for() {
     }
 }
 
-/// A request as a server has it that knows its peers; `is` puts what else is known into the extensions.
+/// A request as a server has it that knows its peers; `is` puts what else is known into the
+/// extensions.
 async fn send_from(app: &App, (path, body): (&str, Value), is: impl Fn(&mut Extensions)) -> u16 {
     let mut request = Request::post(path)
         .header("content-type", "application/json")

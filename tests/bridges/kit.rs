@@ -105,7 +105,8 @@ pub(crate) fn leaf(
     service_fn(move |call| tools.clone().run(call))
 }
 
-/// The whole stack: `slow` has 100 ms, `slower` 200 ms, all others 20 s; a breaker stays open for `open_for`.
+/// The whole stack: `slow` has 100 ms, `slower` 200 ms, all others 20 s; a breaker stays open for
+/// `open_for`.
 pub(crate) fn stack(tools: &Tools, open_for: Duration) -> Stack {
     let retry = RetryPolicy::new().with_attempts(2).unwrap();
     let backoff = Backoff::fixed(ms(5)).unwrap().with_jitter(Jitter::None);

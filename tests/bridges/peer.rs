@@ -62,7 +62,8 @@ async fn asked(headers: &'static [(&'static str, &'static [u8])]) -> Result<Valu
     stack.oneshot(ToolCall::new("ask")).await
 }
 
-/// tonic's client panics over details that are no base64: below a layer that catches it that is an error like others.
+/// tonic's client panics over details that are no base64: below a layer that catches it that is an
+/// error like others.
 #[tokio::test]
 async fn details_that_are_no_base64_end_one_call() {
     let error = asked(&[

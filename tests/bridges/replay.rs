@@ -80,7 +80,8 @@ async fn an_unsafe_call_that_may_have_run_is_not_retryable_over_json_rpc() {
     }
 }
 
-/// P9: likewise over gRPC, in a serialised error and in a serialised result. The text for the model says the same.
+/// P9: likewise over gRPC, in a serialised error and in a serialised result. The text for the model
+/// says the same.
 #[tokio::test]
 async fn an_unsafe_call_that_may_have_run_is_not_retryable_in_any_form() {
     for &(tool, retryable, execution) in ENDS {

@@ -206,7 +206,8 @@ async fn params_become_the_call() {
     }
 }
 
-/// A notification runs and is not answered, not even if it fails; but nobody can tell what is no request at all.
+/// A notification runs and is not answered, not even if it fails; but nobody can tell what is no
+/// request at all.
 #[tokio::test]
 async fn notifications_get_no_answer() {
     let server = start().await;

@@ -1,4 +1,5 @@
-//! N2, E5: the same calls through the same stack in each server, and what their clients see, field by field.
+//! N2, E5: the same calls through the same stack in each server, and what their clients see, field
+//! by field.
 
 use std::time::Duration;
 

@@ -67,7 +67,8 @@ fn a_status_is_an_error_by_its_code() {
     }
 }
 
-/// 20b: a tool whose calls are all aborted is out of order. The second case is a conflict that the caller has caused.
+/// 20b: a tool whose calls are all aborted is out of order. The second case is a conflict that the
+/// caller has caused.
 #[tokio::test]
 async fn aborted_calls_open_a_breaker() {
     for (code, name, opens) in [
@@ -247,8 +248,9 @@ fn an_absurd_delay_does_no_harm() {
     }
 }
 
-/// V1, V10, E1: every error comes back as it was, through the bytes of a wire: from a trusted peer also whether its tool
-/// ran. But what its caller gave up there, and a connection that it lost, is a failure of this peer here.
+/// V1, V10, E1: every error comes back as it was, through the bytes of a wire: from a trusted peer
+/// also whether its tool ran. But what its caller gave up there, and a connection that it lost, is
+/// a failure of this peer here.
 #[test]
 fn an_error_survives_the_way_to_a_peer() {
     for &kind in ErrorKind::ALL {
@@ -297,7 +299,8 @@ fn a_timeout_that_a_trusted_peer_tells_of_has_a_status() {
     assert_eq!(error.status(), Some(http::StatusCode::GATEWAY_TIMEOUT));
 }
 
-/// V10: our own `CANCELLED` goes out, and is the caller's own where it comes back in the same process.
+/// V10: our own `CANCELLED` goes out, and is the caller's own where it comes back in the same
+/// process.
 #[test]
 fn a_cancellation_comes_back_as_one_only_in_the_same_process() {
     let status = || Status::from(ToolError::new(ErrorKind::Cancelled, "the caller gave up"));
@@ -324,7 +327,8 @@ fn through_headers(status: Status) -> Status {
     Status::from_header_map(status.into_http::<()>().headers()).unwrap()
 }
 
-/// Users' row 3: a remote model reads which of its arguments is wrong, and nothing of an inferred error.
+/// Users' row 3: a remote model reads which of its arguments is wrong, and nothing of an inferred
+/// error.
 #[test]
 fn the_reason_for_refused_arguments_crosses_both_wires() {
     let number = ToolCall::new("weather").with_json_str("[1").unwrap_err();
@@ -532,8 +536,8 @@ async fn the_clients_timeout_is_the_deadline_of_the_call() {
     server.tools.until_running(0).await;
 }
 
-/// V17: a handler that panics resets its stream with `CANCEL`, and tonic makes `CANCELLED` of it: a failure that counts,
-/// not a call that its caller gave up.
+/// V17: a handler that panics resets its stream with `CANCEL`, and tonic makes `CANCELLED` of it: a
+/// failure that counts, not a call that its caller gave up.
 #[tokio::test]
 async fn a_handler_that_panics_is_a_failure_and_no_cancellation() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -35,7 +35,8 @@ async fn each_tool_has_its_own_timeout() {
     }
 }
 
-/// E5, C1, C2, V15: a call that is only refused has no attempts. Five failures open the breaker of that tool, and of no other.
+/// E5, C1, C2, V15: a call that is only refused has no attempts. Five failures open the breaker of
+/// that tool, and of no other.
 #[tokio::test]
 async fn five_failures_open_the_breaker_of_one_tool() {
     let server = axum(Duration::from_millis(59_999)).await;
@@ -60,7 +61,8 @@ async fn five_failures_open_the_breaker_of_one_tool() {
     assert_eq!(got.status, 504);
 }
 
-/// C3, E5: a delay under a second is one second; when the open period is over and the probe succeeds, the breaker closes.
+/// C3, E5: a delay under a second is one second; when the open period is over and the probe
+/// succeeds, the breaker closes.
 #[tokio::test]
 async fn the_breaker_closes_after_its_period() {
     let server = axum(ms(1000)).await;

@@ -36,7 +36,8 @@ fn the_code_of_a_grpc_error_is_read_in_the_words_of_each_runtime() {
             format!("Status(StatusCode=\"{code:?}\", Detail=\"no such row\")"),
             format!("Grpc.Core.RpcException: Status(StatusCode={code:?}, Detail=\"no such row\")"),
             status.to_string(),
-            // Of the same kind: with context, escaped, as `Debug`, of older versions, of other languages.
+            // Of the same kind: with context, escaped, as `Debug`, of older versions, of other
+            // languages.
             format!("reading the ledger: {status}"),
             format!("{:?}", status.to_string()),
             format!(

@@ -56,8 +56,8 @@ where
     }
 }
 
-/// Calls the tool through every layer that repeats, for a tool of unknown and of no replay safety. The most runs that a
-/// call made, and the last error.
+/// Calls the tool through every layer that repeats, for a tool of unknown and of no replay safety.
+/// The most runs that a call made, and the last error.
 pub(crate) async fn runs<F, E>(error: F) -> (u32, ToolError)
 where
     F: Fn() -> E,

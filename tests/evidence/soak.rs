@@ -1,7 +1,8 @@
-//! Many calls of real servers that do their work and then fail in all kinds of ways: one that must not run twice never does.
+//! Many calls of real servers that do their work and then fail in all kinds of ways: one that must
+//! not run twice never does.
 //!
-//! 2,000 calls of each by default; `EVIDENCE_CALLS=50000 cargo test --release --all-features --test evidence soak` makes
-//! 100,000.
+//! 2,000 calls of each by default;
+//! `EVIDENCE_CALLS=50000 cargo test --release --all-features --test evidence soak` makes 100,000.
 
 use std::{
     collections::HashMap,
@@ -60,7 +61,8 @@ fn pick<T: Copy>(of: &[T], n: usize, salt: usize) -> T {
     of[spread % of.len()]
 }
 
-/// The call, and what its key begins with: what may run twice, what must not, and what nobody said of.
+/// The call, and what its key begins with: what may run twice, what must not, and what nobody said
+/// of.
 fn nth(n: usize, arguments: Value) -> ToolCall {
     use ReplaySafety::{Safe, Unknown, Unsafe};
     let (kind, safety) = [("unknown", Unknown), ("unsafe", Unsafe), ("safe", Safe)][n % 3];
@@ -73,7 +75,8 @@ fn nth(n: usize, arguments: Value) -> ToolCall {
     call.with_json(arguments).unwrap()
 }
 
-/// The documented stack, in a hurry; a gate for each call, as a shared one would let few calls pass.
+/// The documented stack, in a hurry; a gate for each call, as a shared one would let few calls
+/// pass.
 fn stack<S>(
     leaf: S,
 ) -> impl Service<ToolCall, Response = S::Response, Error = ToolError, Future: Send> + Clone + Send

@@ -34,7 +34,8 @@ async fn overloaded_that_a_tool_has_converted_is_no_refusal() {
     assert_eq!(error.evidence(), Evidence::Inferred);
 }
 
-/// V1: directly above tower's load shedder it is a refusal: not sent, not repeated, counted by nobody.
+/// V1: directly above tower's load shedder it is a refusal: not sent, not repeated, counted by
+/// nobody.
 #[tokio::test]
 async fn overloaded_of_a_layer_below_normalize_is_a_refusal() {
     let busy = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());

@@ -1,4 +1,5 @@
-//! Cuts out what a newcomer copies: the first code of the docs' landing page, and the README's program.
+//! Cuts out what a newcomer copies: the first code of the docs' landing page, and the README's
+//! program.
 
 use std::{env, fs, path::Path};
 
@@ -25,7 +26,8 @@ fn main() {
     write("uses.rs", &uses);
     write("body.rs", &body);
 
-    // The program as it is; its imports, its server and its stack for tests that make calls of their own.
+    // The program as it is; its imports, its server and its stack for tests that make calls of
+    // their own.
     let readme = code(&read(README), "```rust,no_run\n");
     let (uses, body) = program(&readme);
     write("readme.rs", &readme);

@@ -89,7 +89,8 @@ impl Target {
     }
 }
 
-/// How long this thread has run, which a busy machine does not lengthen; zero where the system does not count it.
+/// How long this thread has run, which a busy machine does not lengthen; zero where the system does
+/// not count it.
 fn on_processor() -> Duration {
     let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = stat.split(' ').next().and_then(|nanos| nanos.parse().ok());

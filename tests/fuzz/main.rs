@@ -1,4 +1,5 @@
-//! What strangers, servers and operators may write, mutated at random: the targets of `cargo fuzz`, on a stable compiler.
+//! What strangers, servers and operators may write, mutated at random: the targets of `cargo fuzz`,
+//! on a stable compiler.
 //!
 //! | variable | is | default |
 //! |---|---|---|
@@ -8,7 +9,8 @@
 //!
 //! `FUZZ_SECS=600 cargo test --release --all-features --test fuzz -- --nocapture --test-threads 7`
 //!
-//! An input is a pure function of the seed, its number and the corpus: what fails prints both, and the input.
+//! An input is a pure function of the seed, its number and the corpus: what fails prints both, and
+//! the input.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod drive;

@@ -88,7 +88,8 @@ async fn an_error_of_the_gateways_own_connection_is_internal() {
     assert!(!error.message.contains("who are you"));
 }
 
-/// The same of errors that clients' SDKs take for news of their own connection, session and request.
+/// The same of errors that clients' SDKs take for news of their own connection, session and
+/// request.
 #[tokio::test]
 async fn a_session_that_the_gateway_has_lost_is_not_the_clients() {
     for (code, message, told) in [
@@ -106,7 +107,8 @@ async fn a_session_that_the_gateway_has_lost_is_not_the_clients() {
     }
 }
 
-/// E5, T4: the text is for the model; programs read the rest in `_meta`. The breaker behind it opens.
+/// E5, T4: the text is for the model; programs read the rest in `_meta`. The breaker behind it
+/// opens.
 #[tokio::test]
 async fn a_timeout_and_then_an_open_breaker_are_told_to_the_model() {
     for way in WAYS {
@@ -139,7 +141,8 @@ async fn failing(error: impl Fn() -> ToolError + Clone + Send + Sync + 'static) 
     client.body("pay", json!({})).await
 }
 
-/// §7.3: of every kind the model reads what it should do; only a tool that is not there is a protocol error.
+/// §7.3: of every kind the model reads what it should do; only a tool that is not there is a
+/// protocol error.
 #[tokio::test]
 async fn every_kind_of_error_is_a_text_for_the_model() {
     for &kind in ErrorKind::ALL {
@@ -158,7 +161,8 @@ async fn every_kind_of_error_is_a_text_for_the_model() {
     }
 }
 
-/// P9: an MCP client does not read that it may repeat a payment; and the second case, an answer that was lost.
+/// P9: an MCP client does not read that it may repeat a payment; and the second case, an answer
+/// that was lost.
 #[tokio::test]
 async fn an_unsafe_call_that_may_have_run_is_not_retryable() {
     for (kind, safety, retryable) in [
@@ -236,7 +240,8 @@ async fn a_task_is_a_clear_error() {
     assert_eq!(body["_meta"][ERROR_META]["code"], "TASK_NOT_PASSED_ON");
 }
 
-/// What it does not declare does not exist: a client that asks all the same is told so, and goes on.
+/// What it does not declare does not exist: a client that asks all the same is told so, and goes
+/// on.
 #[tokio::test]
 async fn prompts_and_resources_are_unknown_methods() {
     for way in WAYS {

@@ -40,7 +40,8 @@ async fn answers_are_those_of_the_server() {
     }
 }
 
-/// The older servers do not say that a result is complete; a client of the newer revision reads it all the same.
+/// The older servers do not say that a result is complete; a client of the newer revision reads it
+/// all the same.
 #[tokio::test]
 async fn a_server_of_an_older_revision_answers_a_newer_client() {
     let gateway = gateway_with(false, |router| GatewayHandler::new(router, Vec::new)).await;
@@ -120,7 +121,8 @@ async fn the_headers_of_a_request_over_http_are_taken_up() {
     }
 }
 
-/// V3: a client that gives calls no time has them time out; only where clients are trusted does that open the breaker for all.
+/// V3: a client that gives calls no time has them time out; only where clients are trusted does
+/// that open the breaker for all.
 #[tokio::test]
 async fn a_clients_deadline_is_taken_up_only_if_it_is_let_and_counts_only_if_it_is_trusted() {
     for (way, taken, opens) in [
@@ -166,7 +168,8 @@ async fn call_with(client: &Connected, options: rmcp::service::PeerRequestOption
     handle.unwrap().await_response().await.unwrap();
 }
 
-/// R8: a client's key goes on only if clients are trusted with it; else the retry layer's own goes out.
+/// R8: a client's key goes on only if clients are trusted with it; else the retry layer's own goes
+/// out.
 #[tokio::test]
 async fn a_clients_idempotency_key_goes_on_if_it_is_let() {
     for taken in [false, true] {

@@ -77,7 +77,8 @@ async fn is_gone(way: Way) {
     assert_eq!(gateway.handler.in_flight(), 0, "{way:?}");
 }
 
-/// A client whose connection ends. rmcp waits 5 s for answers before it says so: a pipe may be half closed.
+/// A client whose connection ends. rmcp waits 5 s for answers before it says so: a pipe may be half
+/// closed.
 #[tokio::test(start_paused = true)]
 async fn a_client_at_a_stream_that_is_gone_cancels_its_calls() {
     for way in STREAMS {
@@ -92,7 +93,8 @@ async fn a_client_over_http_that_is_gone_cancels_its_calls() {
     }
 }
 
-/// What a tool has spawned hears of it by the call's token; after an answer the token does not fire.
+/// What a tool has spawned hears of it by the call's token; after an answer the token does not
+/// fire.
 #[tokio::test]
 async fn the_calls_token_fires_for_a_call_that_is_given_up_and_not_after_an_answer() {
     let (tokens, mut given) = tokio::sync::mpsc::unbounded_channel();
@@ -154,8 +156,8 @@ async fn a_gateway_that_closes_ends_what_runs_and_takes_no_more() {
     }
 }
 
-/// W14: a call that takes too long for a gateway that closes is answered, ended at its server, and told of; by whichever way
-/// it came.
+/// W14: a call that takes too long for a gateway that closes is answered, ended at its server, and
+/// told of; by whichever way it came.
 #[tokio::test]
 async fn a_gateway_that_cuts_calls_short_answers_each_and_names_its_tool() {
     for way in WAYS {
@@ -196,7 +198,8 @@ async fn a_gateway_that_cuts_calls_short_answers_each_and_names_its_tool() {
     }
 }
 
-/// N2: in the order that the docs of `GatewayHandler` have. rmcp's token cuts what is still on its way.
+/// N2: in the order that the docs of `GatewayHandler` have. rmcp's token cuts what is still on its
+/// way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_answers_go_out_before_the_streams_end() {
     for way in HTTP {

@@ -249,7 +249,8 @@ pub(crate) struct Gateway {
     pub(crate) tools: McpNotifications,
 }
 
-/// A gateway with a small stack: timeouts after 300 ms, two attempts at what may run twice, a breaker after 3 failures.
+/// A gateway with a small stack: timeouts after 300 ms, two attempts at what may run twice, a
+/// breaker after 3 failures.
 pub(crate) async fn gateway() -> Gateway {
     gateway_with(true, |router| {
         GatewayHandler::new(small_stack(router.clone()), router)

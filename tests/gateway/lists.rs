@@ -196,7 +196,8 @@ async fn a_tool_is_found_as_it_is_listed() {
     assert_eq!((router.list().len(), one.list().len()), (14, 13));
 }
 
-/// Those of 2026-07-28 hear it on the stream that they ask for, and its end when the gateway closes.
+/// Those of 2026-07-28 hear it on the stream that they ask for, and its end when the gateway
+/// closes.
 #[tokio::test]
 async fn clients_that_listen_are_told_and_the_stream_ends_with_the_gateway() {
     for way in [Way::StreamModern, Way::HttpModern] {
@@ -227,7 +228,8 @@ async fn clients_that_listen_are_told_and_the_stream_ends_with_the_gateway() {
     }
 }
 
-/// C7, X6: a tool whose breaker is open is in no list, whatever the list is of, and clients hear of it.
+/// C7, X6: a tool whose breaker is open is in no list, whatever the list is of, and clients hear of
+/// it.
 #[tokio::test(start_paused = true)]
 async fn a_tool_whose_breaker_is_open_is_withheld_and_told_of() {
     let search = Tool::new("search", "finds things", Arc::default());

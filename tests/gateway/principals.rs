@@ -72,7 +72,8 @@ async fn the_session_id_of_a_call_is_not_the_clients() {
     assert!(session.starts_with('s') && session.len() < 10, "{session}");
 }
 
-/// Without a session each request is one of a handler of its own, and of no client that could be known.
+/// Without a session each request is one of a handler of its own, and of no client that could be
+/// known.
 #[tokio::test]
 async fn without_a_session_a_call_has_none() {
     let client = connect(Way::HttpModern, gateway()).await;

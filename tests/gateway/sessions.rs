@@ -120,7 +120,8 @@ async fn sessions_that_are_only_begun_replace_none_that_are_used() {
     }
 }
 
-/// W14: two clients that begin at the same time do not put each other out where sessions that nobody uses take the places.
+/// W14: two clients that begin at the same time do not put each other out where sessions that
+/// nobody uses take the places.
 #[tokio::test]
 async fn handshakes_do_not_end_each_other() {
     let server = Server::with_sessions(16).await;
@@ -138,7 +139,8 @@ async fn handshakes_do_not_end_each_other() {
     }
 }
 
-/// W14: a session with a call under way, or one that listens, is not idle; a new one is refused until it is.
+/// W14: a session with a call under way, or one that listens, is not idle; a new one is refused
+/// until it is.
 #[tokio::test]
 async fn a_session_in_use_is_not_replaced() {
     let server = Server::with_sessions(2).await;

@@ -20,7 +20,8 @@ use crate::kit::{WAYS, connect, gateway_with};
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 
-/// tracing caches for each call site whether anybody listens: a thread without a subscriber must not be the first.
+/// tracing caches for each call site whether anybody listens: a thread without a subscriber must
+/// not be the first.
 fn configure_process() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -73,7 +73,8 @@ async fn a_cancelled_request_is_not_answered() {
     assert_eq!(wire.receive().await["id"], 8);
 }
 
-/// A session is told of a change once, and holds one place, however often its client says that it is ready.
+/// A session is told of a change once, and holds one place, however often its client says that it
+/// is ready.
 #[tokio::test]
 async fn a_client_that_says_again_that_it_is_ready_is_told_once() {
     let gateway = patient().await;

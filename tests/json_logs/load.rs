@@ -168,7 +168,8 @@ pub(crate) async fn run() -> Ledger {
     for _ in 0..2 {
         ledger.call(&stack, call("dropped", 10), None, 1).await;
     }
-    // The fifth failure in a row opens the breaker: the third attempt at the second call meets it, and is not sent.
+    // The fifth failure in a row opens the breaker: the third attempt at the second call meets it,
+    // and is not sent.
     ledger
         .call(&stack, safe("dead", 10), Some("UPSTREAM_ERROR"), 3)
         .await;

@@ -1,4 +1,5 @@
-//! Everything public can go into any task: `Send`, `Sync`, `Unpin` and `'static` are part of the API.
+//! Everything public can go into any task: `Send`, `Sync`, `Unpin` and `'static` are part of the
+//! API.
 
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 use tower_toolcall::{

@@ -1,4 +1,5 @@
-//! A call of a tool that only reads gets the answer that the same call has got before; nobody gets another one's.
+//! A call of a tool that only reads gets the answer that the same call has got before; nobody gets
+//! another one's.
 
 use std::time::Duration;
 
@@ -226,7 +227,8 @@ async fn a_strangers_refusal_is_not_that_of_others() {
     }
 }
 
-/// Nobody waits behind a stranger's row of calls, each of which ends by what the stranger has brought along.
+/// Nobody waits behind a stranger's row of calls, each of which ends by what the stranger has
+/// brought along.
 #[tokio::test(start_paused = true)]
 async fn a_strangers_row_of_calls_holds_up_nobody() {
     let denied = || Step::fail(ErrorKind::Denied).after(SECOND);
@@ -411,7 +413,8 @@ fn settings_that_cannot_work_are_refused() {
     assert_eq!(field(builder().with_max_keys(0)), "max_keys");
 }
 
-/// D9: an answer that is an error in the tool's own words is a failure, which those who wait share. It is not kept.
+/// D9: an answer that is an error in the tool's own words is a failure, which those who wait share.
+/// It is not kept.
 #[tokio::test(start_paused = true)]
 async fn an_error_answer_is_shared_with_those_who_wait() {
     let reports = |answer: Result<&&str, &ToolError>| match answer {

@@ -129,7 +129,8 @@ async fn a_future_that_panics_when_it_is_dropped_after_its_panic_is_reported_onc
     expect!["the tool panicked: in poll"].assert_eq(error.message());
 }
 
-/// A tool that is given up takes nobody with it: not the layer above that drops it, nor its other calls.
+/// A tool that is given up takes nobody with it: not the layer above that drops it, nor its other
+/// calls.
 #[tokio::test(start_paused = true)]
 async fn a_future_that_panics_when_it_is_given_up_harms_nobody() {
     let tool = service_fn(|_: ToolCall| async {

@@ -369,7 +369,8 @@ async fn a_call_that_waits_for_the_service_below_has_no_permit() {
         (0, 0)
     );
 
-    // Another call of its key has come first when the service is ready: it gives that back and joins the queue.
+    // Another call of its key has come first when the service is ready: it gives that back and
+    // joins the queue.
     let other = layer.layer(Script::always(Step::<&str>::hang()));
     let running = begin(&other, call());
     below.allow(1);
@@ -616,8 +617,8 @@ fn tools_that_share_a_limit_have_none_of_their_own() {
     assert_eq!(built.unwrap_err().field(), "key");
 }
 
-/// In real time, on threads: callers who give up at any moment and tools that panic. Never do more run than may, and in the end all
-/// permits are back.
+/// In real time, on threads: callers who give up at any moment and tools that panic. Never do more
+/// run than may, and in the end all permits are back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn callers_who_give_up_and_tools_that_panic_leave_no_trace() {
     const MAX: usize = 7;

@@ -381,7 +381,8 @@ async fn a_deadline_around_the_documented_stack_is_drained() {
     assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Deadline));
 }
 
-/// D4: the timeout's own time is its own, with its own drain; the deadline's drain begins while that runs.
+/// D4: the timeout's own time is its own, with its own drain; the deadline's drain begins while
+/// that runs.
 #[tokio::test(start_paused = true)]
 async fn drains_compose() {
     let tool = Tool::new(secs(2), Then::Hangs);
@@ -403,7 +404,8 @@ async fn drains_compose() {
     assert_eq!(error.kind(), ErrorKind::Timeout);
 }
 
-/// D4: an inner deadline layer that enforces the same deadline leaves it, and the caller's cancel, to the owner.
+/// D4: an inner deadline layer that enforces the same deadline leaves it, and the caller's cancel,
+/// to the owner.
 #[tokio::test(start_paused = true)]
 async fn an_inner_deadline_layer_leaves_the_deadline_to_its_owner() {
     let inner = || DeadlineLayer::inherited().with_reserve(Duration::ZERO);

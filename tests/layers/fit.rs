@@ -237,7 +237,8 @@ fn any_json() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// From both sides: never more than the limit, and nothing is changed that fits; what is left is of the ends.
+    /// From both sides: never more than the limit, and nothing is changed that fits; what is left
+    /// is of the ends.
     #[test]
     fn a_text_has_no_more_than_its_limit(text in "[a\n\r ä😀]{0,700}", max in 0_usize..600) {
         let short = run(max, text.clone());

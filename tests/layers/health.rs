@@ -423,7 +423,8 @@ async fn no_more_servers_are_kept_than_there_may_be() {
     bench.is(Unavailable, 1, Some(Reason::Timeout));
     assert!(bench.health.server("watched").is_some());
 
-    // All places are taken by those that must stay: nothing is told of others, and they are not mixed up.
+    // All places are taken by those that must stay: nothing is told of others, and they are not
+    // mixed up.
     bench.set(Step::fail(ErrorKind::Timeout));
     for n in 0..100 {
         let call = ToolCall::new("t").with_server(format!("dead-{n}"));
@@ -740,7 +741,8 @@ fn a_listener_may_ask_for_anything() {
     assert_eq!(heard.load(SeqCst), 50);
 }
 
-/// Whatever threads do: each change is told once, they make one chain, and watchers have the end of it.
+/// Whatever threads do: each change is told once, they make one chain, and watchers have the end of
+/// it.
 #[test]
 fn threads_agree_on_one_history() {
     let changes = Arc::new(Mutex::new(Vec::new()));
@@ -801,7 +803,8 @@ fn threads_agree_on_one_history() {
     assert_eq!(docs.borrow().state, Available);
 }
 
-/// What one server's watchers do not see, because it is over, those of all may have seen: they see its end too.
+/// What one server's watchers do not see, because it is over, those of all may have seen: they see
+/// its end too.
 #[test]
 fn a_change_that_is_over_at_once_does_not_stay_in_the_snapshot() {
     let health = Health::builder().with_threshold(1).build().unwrap();
@@ -881,7 +884,8 @@ async fn an_attempt_to_connect_is_one_failure_however_many_calls_wait_for_it() {
     }
 }
 
-/// A server whose tools end as they are named: `search` and `fetch` answer, other names hang, or fail.
+/// A server whose tools end as they are named: `search` and `fetch` answer, other names hang, or
+/// fail.
 struct Tools {
     health: Health,
     stack: BoxCloneSyncService<ToolCall, (), ToolError>,
@@ -939,7 +943,8 @@ impl Tools {
 
 const TIMEOUT: Option<ErrorKind> = Some(ErrorKind::Timeout);
 
-/// V5: watchers see it at once; the calls of its other tools pass, and each caller has its own error.
+/// V5: watchers see it at once; the calls of its other tools pass, and each caller has its own
+/// error.
 #[tokio::test(start_paused = true)]
 async fn timeouts_of_one_slow_tool_refuse_no_other() {
     let tools = Tools::new();
@@ -954,8 +959,8 @@ async fn timeouts_of_one_slow_tool_refuse_no_other() {
     assert_eq!(tools.state(), Available);
 }
 
-/// V5: evidence since the last answer. A tool that has answered may be the slow one, and a name that
-/// the server does not know is not a tool.
+/// V5: evidence since the last answer. A tool that has answered may be the slow one, and a name
+/// that the server does not know is not a tool.
 #[tokio::test(start_paused = true)]
 async fn evidence_is_against_a_tool_or_its_server() {
     for (before, failures, is_refused) in [
@@ -1047,7 +1052,8 @@ async fn a_server_of_one_tool_is_refused_by_its_timeouts() {
     assert_refused(bench.call().await, 30);
 }
 
-/// V5: of two attempts of one call the second one may be refused; the caller has the timeout of the first.
+/// V5: of two attempts of one call the second one may be refused; the caller has the timeout of the
+/// first.
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_repetition_is_refused_has_its_own_error() {
     let bench = Bench::refusing();
@@ -1060,7 +1066,8 @@ async fn a_call_whose_repetition_is_refused_has_its_own_error() {
     assert_eq!(bench.tool.count(), 3);
 }
 
-/// Callers who hang up must not keep a server refused: after five probes that told nothing all calls pass.
+/// Callers who hang up must not keep a server refused: after five probes that told nothing all
+/// calls pass.
 #[tokio::test(start_paused = true)]
 async fn probes_that_tell_nothing_do_not_keep_calls_refused() {
     let bench = Bench::refusing();

@@ -25,7 +25,8 @@ fn call() -> ToolCall {
     ToolCall::new("pay")
 }
 
-/// Sends two calls. Returns what listeners received of them: the layer, the reason, and whether it is emitted.
+/// Sends two calls. Returns what listeners received of them: the layer, the reason, and whether it
+/// is emitted.
 async fn received<L>(layer: &L, call: ToolCall) -> Vec<(&'static str, InertReason, bool)>
 where
     L: Layer<Tool>,
@@ -147,7 +148,8 @@ async fn a_retry_of_a_tool_that_is_not_marked_safe() {
     }
 }
 
-/// Users' row 8: for a refusal of tower's `load_shed` the advice is the layer that is missing, and not a declaration.
+/// Users' row 8: for a refusal of tower's `load_shed` the advice is the layer that is missing, and
+/// not a declaration.
 #[tokio::test(start_paused = true)]
 async fn a_retry_of_a_shed_call_without_normalize() {
     let full = || {

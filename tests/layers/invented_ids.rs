@@ -175,7 +175,8 @@ async fn invented_sessions_push_out_no_answer_of_verified_ones() {
     assert_eq!(tool.count(), before);
 }
 
-/// S-2, rule 6: answers of verified principals are not forgotten for the bytes of invented ones, which have half.
+/// S-2, rule 6: answers of verified principals are not forgotten for the bytes of invented ones,
+/// which have half.
 #[tokio::test(start_paused = true)]
 async fn invented_sessions_take_no_bytes_from_verified_ones() {
     let layer = CacheLayer::builder(Duration::from_secs(60), ["pay"])

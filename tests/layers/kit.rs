@@ -1,8 +1,8 @@
 //! The contract that every layer keeps, as one set of tests; see [`contract!`].
 //!
-//! Two inner services: `tower_test::mock`, which panics when it is called without having been ready,
-//! and a [`Script`] behind tower's `ConcurrencyLimit`, because the mock knows no reservations: what a
-//! layer takes from the semaphore and forgets to give back shows there.
+//! Two inner services: `tower_test::mock`, which panics when it is called without having been
+//! ready, and a [`Script`] behind tower's `ConcurrencyLimit`, because the mock knows no
+//! reservations: what a layer takes from the semaphore and forgets to give back shows there.
 
 use std::{
     fmt::Debug,
@@ -169,7 +169,8 @@ where
     assert_eq!(assert_ready_ok!(next.poll()), "answer");
 }
 
-/// W1: a wait for readiness ends at the call's deadline, or when its caller cancels, wherever the layer stands.
+/// W1: a wait for readiness ends at the call's deadline, or when its caller cancels, wherever the
+/// layer stands.
 pub(crate) async fn a_wait_for_readiness_ends_with_the_deadline_or_the_token<L>(
     layer: L,
     readiness: Readiness,

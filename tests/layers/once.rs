@@ -352,7 +352,8 @@ async fn equal_arguments_are_not_run_again_for_ten_minutes() {
     assert_eq!(tool.count(), 4);
 }
 
-/// P4: an author who says that nothing was done is believed; an error that was read from another one proves nothing.
+/// P4: an author who says that nothing was done is believed; an error that was read from another
+/// one proves nothing.
 #[tokio::test(start_paused = true)]
 async fn without_a_key_a_tool_that_has_done_nothing_runs_again() {
     use ErrorKind::{Denied, InvalidInput, NotFound};
@@ -390,7 +391,8 @@ async fn the_error_of_an_equal_call_says_that_it_was_not_made_again() {
     }
 }
 
-/// P4: what may have run is not repeated without a key either; another layer value's time may be shorter.
+/// P4: what may have run is not repeated without a key either; another layer value's time may be
+/// shorter.
 #[tokio::test(start_paused = true)]
 async fn equal_arguments_of_a_call_that_may_have_run_are_refused() {
     let layer = OnceLayer::builder().with_repeat_within(SECOND);
@@ -641,8 +643,9 @@ async fn of_a_large_answer_it_is_kept_that_the_call_has_run() {
     assert_eq!(tool.count(), 1);
 }
 
-/// A retry layer above sends the same call again: it runs if it has not started, and else it does not.
-/// S-2: of a principal the oldest answers go, and no call runs again. Another principal's stay.
+/// A retry layer above sends the same call again: it runs if it has not started, and else it does
+/// not. S-2: of a principal the oldest answers go, and no call runs again. Another principal's
+/// stay.
 #[tokio::test(start_paused = true)]
 async fn beyond_the_bytes_of_a_principal_the_oldest_answers_go() {
     let size = |text: &&str| text.len() as u64;
@@ -837,7 +840,8 @@ fn debug_shows_no_key() {
     let _ = svc;
 }
 
-/// Whatever becomes of callers and of the tool, in any order: at most one run may have had an effect.
+/// Whatever becomes of callers and of the tool, in any order: at most one run may have had an
+/// effect.
 #[tokio::test(start_paused = true)]
 async fn random_ends_of_calls_and_callers_run_it_at_most_once() {
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

@@ -18,7 +18,8 @@ use tower_toolcall::{
 };
 use tower_toolcall_test::{Script, Step};
 
-/// A job by its id: `{"job": id}` starts it, `{"done": ..}`, `{"failed": ..}` and anything else are polls' answers.
+/// A job by its id: `{"job": id}` starts it, `{"done": ..}`, `{"failed": ..}` and anything else are
+/// polls' answers.
 #[derive(Clone, Debug)]
 struct Jobs;
 
@@ -144,7 +145,8 @@ async fn an_answer_without_a_job_is_the_result() {
     assert_eq!(tool.count(), 1);
 }
 
-/// H5: 60 polls in 1,605 s, then `PollTimeout`, which has the job and what it said last, and is not counted against the tool.
+/// H5: 60 polls in 1,605 s, then `PollTimeout`, which has the job and what it said last, and is not
+/// counted against the tool.
 #[tokio::test(start_paused = true)]
 async fn used_up_polls_are_a_poll_timeout_with_the_job() {
     let since = Instant::now();
@@ -198,7 +200,8 @@ async fn a_poll_that_fails_is_repeated_within_the_polls() {
     assert_eq!(tool.count(), 4);
 }
 
-/// It proves nothing of the call that has started the job: not that it has not run, and nothing of its server.
+/// It proves nothing of the call that has started the job: not that it has not run, and nothing of
+/// its server.
 #[tokio::test(start_paused = true)]
 async fn a_poll_that_is_refused_for_good_ends_the_wait_and_leaves_the_job() {
     let tool = Script::new([started(), Step::status(401)]);
@@ -226,7 +229,8 @@ async fn a_job_may_not_be_there_yet_at_its_first_three_polls() {
     assert_eq!(tool.count(), 5);
 }
 
-/// H5: `Retry-After` of a status answer, or of its error, beats a shorter interval; 5 minutes at most.
+/// H5: `Retry-After` of a status answer, or of its error, beats a shorter interval; 5 minutes at
+/// most.
 #[tokio::test(start_paused = true)]
 async fn a_delay_that_the_server_asks_for_beats_the_interval() {
     let since = Instant::now();
@@ -296,7 +300,8 @@ async fn a_budget_ends_the_wait_of_a_call_without_a_deadline() {
     assert_eq!(since.elapsed(), Duration::from_millis(9_500));
 }
 
-/// The layers between: each poll has its own timeout, its own retries, its own verdict of the breaker.
+/// The layers between: each poll has its own timeout, its own retries, its own verdict of the
+/// breaker.
 #[tokio::test(start_paused = true)]
 async fn layers_below_act_on_single_requests() {
     let tool = Script::new([
@@ -441,8 +446,8 @@ async fn a_retry_after_a_cancelled_job_starts_another_one_if_it_may() {
     assert_eq!(starts(&tool), 2);
 }
 
-/// A timeout of another author returns its error, and drops its call later: the job is cancelled in between. What must not run
-/// twice asks for that job, and starts none.
+/// A timeout of another author returns its error, and drops its call later: the job is cancelled in
+/// between. What must not run twice asks for that job, and starts none.
 #[tokio::test(start_paused = true)]
 async fn a_retry_never_starts_a_second_job_of_an_unsafe_call() {
     let tool = Script::new([started(), running()]).then(Step::ok(json!({ "failed": "cancelled" })));

@@ -572,7 +572,8 @@ async fn a_refusal_is_repeated_by_none_and_counted_against_nobody() {
     assert!(gate.handle().cooldowns().is_empty());
 }
 
-/// Outside of a deadline a wait does not use up the tool's time, and a call costs once, however often it is sent.
+/// Outside of a deadline a wait does not use up the tool's time, and a call costs once, however
+/// often it is sent.
 #[tokio::test(start_paused = true)]
 async fn outside_of_deadline_and_retry_a_call_costs_once() {
     let tool = Script::new([
@@ -639,8 +640,9 @@ async fn invented_names_take_no_units_from_others() {
     assert!(events.names().contains(&"tool.evicted"));
 }
 
-/// One that has answered once has a place, whatever is invented afterwards; so nobody gets fresh units by inventing names.
-/// A key without a place has no quota, so it is not refused by another one's.
+/// One that has answered once has a place, whatever is invented afterwards; so nobody gets fresh
+/// units by inventing names. A key without a place has no quota, so it is not refused by another
+/// one's.
 #[tokio::test(start_paused = true)]
 async fn a_tool_without_a_place_may_cost_more_than_others_have() {
     let layer = builder(5)

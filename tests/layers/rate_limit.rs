@@ -351,8 +351,8 @@ async fn a_success_that_used_up_the_limit_holds_back_the_next_call() {
     assert_eq!(count(&calls), 2);
 }
 
-/// L4, trap 13: in all four nestings of a retrier and a gate a limited call is sent three times at most,
-/// other failures are repeated by the retrier, and no wait is made twice.
+/// L4, trap 13: in all four nestings of a retrier and a gate a limited call is sent three times at
+/// most, other failures are repeated by the retrier, and no wait is made twice.
 #[tokio::test(start_paused = true)]
 async fn retrier_and_gate_do_not_multiply_in_any_order() {
     let retry = || RetryLayer::new(RetryPolicy::new().assume_replay_safe());
@@ -470,7 +470,8 @@ fn impossible_settings_are_refused() {
     }
 }
 
-/// L4: nor do they multiply when limits and other failures come in turn; and the error tells the true number.
+/// L4: nor do they multiply when limits and other failures come in turn; and the error tells the
+/// true number.
 #[tokio::test(start_paused = true)]
 async fn mixed_failures_do_not_multiply_either() {
     let answers = [503, 503, 429, 503, 429, 429];
@@ -685,7 +686,8 @@ async fn a_returning_gate_sends_nothing_after_the_deadline() {
     );
 }
 
-/// A call that was sent and is cancelled while it waits for its next attempt was not refused: its attempts count.
+/// A call that was sent and is cancelled while it waits for its next attempt was not refused: its
+/// attempts count.
 #[tokio::test(start_paused = true)]
 async fn a_cancel_between_two_attempts_is_no_refusal() {
     let (calls, tool) = tool(|_| Err(limited(Some(10))));
@@ -756,7 +758,8 @@ async fn no_cooldown_is_randomised_without_jitter() {
     }
 }
 
-/// D5: a 503 with a delay begins a cooldown, as a 429 does; one that is known by a text alone does not.
+/// D5: a 503 with a delay begins a cooldown, as a 429 does; one that is known by a text alone does
+/// not.
 #[tokio::test(start_paused = true)]
 async fn a_failing_server_that_says_when_it_is_back_is_not_asked_earlier() {
     let unavailable = ToolError::from_status(StatusCode::SERVICE_UNAVAILABLE, "back soon");

@@ -53,8 +53,8 @@ async fn only_failures_that_are_due_to_the_call_count() {
     }
 }
 
-/// S3: an error that `once` gives again is the failure that was counted. A success that `cache` gives
-/// again changes nothing either.
+/// S3: an error that `once` gives again is the failure that was counted. A success that `cache`
+/// gives again changes nothing either.
 #[tokio::test(start_paused = true)]
 async fn a_failure_from_memory_is_not_counted_again() {
     for kind in [ErrorKind::Failed, ErrorKind::Reported] {
@@ -310,7 +310,8 @@ async fn sessions_and_agents_are_told_apart_and_calls_of_nobody_pass() {
     }
 }
 
-/// What would succeed by now is refused for a window at most, however often it is asked for meanwhile.
+/// What would succeed by now is refused for a window at most, however often it is asked for
+/// meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_would_succeed_by_now_is_not_refused_for_good() {
     let layer = RepeatGuardLayer::new();

@@ -399,7 +399,8 @@ async fn data_that_is_no_json_is_written_as_such() {
     assert_eq!(serde_json::to_value(&result).unwrap()["data"], "[not JSON]");
 }
 
-/// Names in a written result are short and redacted; a peer's texts and codes are redacted when they are read.
+/// Names in a written result are short and redacted; a peer's texts and codes are redacted when
+/// they are read.
 #[tokio::test]
 async fn names_and_a_peers_texts_are_redacted() {
     let secret = "Bearer s3cr3t-canary-0123456789";
@@ -457,8 +458,8 @@ async fn nothing_is_called_after_its_deadline() {
     assert_eq!((result.status().name(), result.attempts()), ("skipped", 0));
 }
 
-/// S2: a result shows its data by the redaction rules that a layer below it has put on the call, also where the call is
-/// repeated, and the next call without rules is shown as it is.
+/// S2: a result shows its data by the redaction rules that a layer below it has put on the call,
+/// also where the call is repeated, and the next call without rules is shown as it is.
 #[tokio::test]
 async fn a_result_is_shown_by_the_rules_of_a_layer_below() {
     let rules = Rules::new().with_sensitive_key("iban").unwrap();

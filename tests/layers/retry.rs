@@ -148,7 +148,8 @@ async fn what_is_repeated() {
     }
 }
 
-/// R6, trap 7: after an ambiguous failure a call is not repeated unless somebody knows that it may be.
+/// R6, trap 7: after an ambiguous failure a call is not repeated unless somebody knows that it may
+/// be.
 #[tokio::test(start_paused = true)]
 async fn what_may_have_run_is_repeated_only_if_that_is_safe() {
     use ReplaySafety::{Safe, Unknown, Unsafe};
@@ -185,8 +186,8 @@ async fn what_did_not_start_is_repeated_even_if_it_is_unsafe() {
     }
 }
 
-/// R6, trap 7: a rate limit that was met in the middle of the work, by this call or by one that it made, does
-/// not make it safe.
+/// R6, trap 7: a rate limit that was met in the middle of the work, by this call or by one that it
+/// made, does not make it safe.
 #[tokio::test(start_paused = true)]
 async fn a_rate_limit_after_which_the_tool_may_have_run_is_not_repeated() {
     for error in [
@@ -204,7 +205,8 @@ async fn a_rate_limit_after_which_the_tool_may_have_run_is_not_repeated() {
     }
 }
 
-/// R6: the call's own word beats the rule's, and that beats what is assumed, in whatever order they are set.
+/// R6: the call's own word beats the rule's, and that beats what is assumed, in whatever order they
+/// are set.
 #[tokio::test(start_paused = true)]
 async fn a_rule_holds_beside_an_assumption() {
     let rule = |call: &ToolCall| match call.tool() {
@@ -833,8 +835,8 @@ mod with_tower {
 
     use super::*;
 
-    /// R6, trap 7: errors are stamped before they are judged, so a nested call's error does not make this
-    /// one safe; and the last one names the call.
+    /// R6, trap 7: errors are stamped before they are judged, so a nested call's error does not
+    /// make this one safe; and the last one names the call.
     #[tokio::test(start_paused = true)]
     async fn a_nested_refusal_is_no_refusal_of_this_call() {
         let nested = ToolError::new(ErrorKind::ConnectionFailed, "refused")
@@ -1055,7 +1057,8 @@ async fn the_error_before_the_deadline_is_kept() {
     }
 }
 
-/// D7: likewise if the caller cancels the second attempt, under a layer that repeats rate limits as well.
+/// D7: likewise if the caller cancels the second attempt, under a layer that repeats rate limits as
+/// well.
 #[tokio::test(start_paused = true)]
 async fn the_error_before_a_cancelled_attempt_is_kept() {
     let limit = ToolError::new(ErrorKind::RateLimited, "slow down").with_retry_after(secs(1));
@@ -1198,7 +1201,8 @@ async fn no_wait_is_randomised_without_jitter() {
     }
 }
 
-/// Becomes ready, fails to become ready, and is ready again; a clone of a failed one is a failed one.
+/// Becomes ready, fails to become ready, and is ready again; a clone of a failed one is a failed
+/// one.
 #[derive(Clone, Default)]
 struct Sticky {
     polls: Arc<AtomicUsize>,

@@ -152,7 +152,8 @@ async fn details_keep_the_rules_of_an_inner_layer() {
     );
 }
 
-/// An error is cut before the rules of a call are known: what the cut leaves of a token is not shown.
+/// An error is cut before the rules of a call are known: what the cut leaves of a token is not
+/// shown.
 #[tokio::test]
 async fn a_token_that_was_cut_before_is_not_shown() {
     let rules = Rules::new().with_secret_prefix("acme-", 32).unwrap();

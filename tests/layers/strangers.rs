@@ -111,7 +111,8 @@ async fn an_error_tells_that_the_callers_deadline_ended_the_call() {
     }
 }
 
-/// V3: a hung tool is stopped although all callers have deadlines, if they are those of code or of trusted peers.
+/// V3: a hung tool is stopped although all callers have deadlines, if they are those of code or of
+/// trusted peers.
 #[tokio::test(start_paused = true)]
 async fn a_budget_set_in_code_that_is_tighter_than_a_strangers_counts() {
     let breaker = CircuitBreakerLayer::new();
@@ -251,7 +252,8 @@ async fn callers_who_hang_up_do_not_keep_a_breaker_half_open() {
     impatient.iter().for_each(|task| task.abort());
 }
 
-/// V16: what nobody can classify keeps it half-open no more than callers who hang up; and a failure opens it again.
+/// V16: what nobody can classify keeps it half-open no more than callers who hang up; and a failure
+/// opens it again.
 #[tokio::test(start_paused = true)]
 async fn a_failure_opens_a_breaker_again_whose_probes_told_nothing() {
     let breaker = CircuitBreakerLayer::new();
@@ -273,7 +275,8 @@ async fn a_failure_opens_a_breaker_again_whose_probes_told_nothing() {
     assert!(known.admit().is_err());
 }
 
-/// V2, C9: a stack without a table of names. Tools that answered once stay guarded, and so does a new one.
+/// V2, C9: a stack without a table of names. Tools that answered once stay guarded, and so does a
+/// new one.
 #[tokio::test(start_paused = true)]
 async fn invented_names_do_not_take_the_places_of_known_tools() {
     let layer = CircuitBreakerLayer::builder().with_keys(Keys::default().at_most(100));

@@ -138,7 +138,8 @@ async fn a_deadline_shortens_what_the_function_says() {
     );
 }
 
-/// V9: the breaker above knows the limit in force: a call that is dropped after it is a failure, one before it none.
+/// V9: the breaker above knows the limit in force: a call that is dropped after it is a failure,
+/// one before it none.
 #[tokio::test(start_paused = true)]
 async fn a_breaker_above_judges_dropped_calls_by_what_the_function_says() {
     for (dropped_after, state) in [(4, BreakerState::Closed), (5, BreakerState::Open)] {
@@ -151,7 +152,8 @@ async fn a_breaker_above_judges_dropped_calls_by_what_the_function_says() {
             .layer(database.layer())
             .service(service_fn(hangs));
         for _ in 0..5 {
-            // Dropped in the moment in which the timeout would end it: the outer one is polled first.
+            // Dropped in the moment in which the timeout would end it: the outer one is polled
+            // first.
             let call = stack.clone().oneshot(ToolCall::new("import"));
             let outer = timeout(secs(dropped_after) - Duration::from_millis(1), call);
             assert!(outer.await.is_err());

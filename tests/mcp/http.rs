@@ -199,7 +199,8 @@ async fn a_server_that_is_gone_has_not_started_the_call() {
     let error = last.expect("the server is gone");
     assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
     assert_eq!(error.execution(), Execution::NotStarted);
-    // An address may be a secret as a whole: here, and where a tool of the user's own met the error.
+    // An address may be a secret as a whole: here, and where a tool of the user's own met the
+    // error.
     assert!(!error.to_string().contains("s3cr3t-canary"), "{error}");
     let params = rmcp::model::CallToolRequestParams::new("echo");
     let raw = client.peer().call_tool_once(params).await.unwrap_err();
@@ -302,7 +303,8 @@ async fn an_attempt_to_connect_fails_with_its_status_and_without_the_address() {
     }
 }
 
-/// 20b: an operator reads why, and no type of rmcp's. The second case is a server that answers something else.
+/// 20b: an operator reads why, and no type of rmcp's. The second case is a server that answers
+/// something else.
 #[cfg(unix)]
 #[tokio::test]
 async fn an_attempt_to_connect_fails_in_plain_words() {

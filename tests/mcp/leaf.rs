@@ -66,8 +66,8 @@ async fn a_flagged_result_is_ok_and_the_classifier_sees_the_flag() {
     assert!(outcome.is_reported());
 }
 
-/// R8: the attempts at one call carry one key to the server, other calls carry others, and a call that
-/// nobody repeats carries none.
+/// R8: the attempts at one call carry one key to the server, other calls carry others, and a call
+/// that nobody repeats carries none.
 #[tokio::test(start_paused = true)]
 async fn the_idempotency_key_reaches_the_server() {
     let client = connect(Server::default(), ()).await;

@@ -176,7 +176,8 @@ async fn ended<T>(call: impl Future<Output = Result<T, ToolError>>) -> ToolError
     ended.expect("it waits longer than its call").err().unwrap()
 }
 
-/// 46: the ping after an answer, and the list after one, end at the call's deadline. The error is the server's answer.
+/// 46: the ping after an answer, and the list after one, end at the call's deadline. The error is
+/// the server's answer.
 #[tokio::test]
 async fn what_follows_an_answer_ends_at_the_deadline() {
     for (server, web, kind) in [

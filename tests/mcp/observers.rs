@@ -1,4 +1,5 @@
-//! What result, trace and metrics say of MCP calls, with the short methods alone: no classifier, no hooks, no listener.
+//! What result, trace and metrics say of MCP calls, with the short methods alone: no classifier, no
+//! hooks, no listener.
 
 use std::{
     collections::BTreeMap,

@@ -188,7 +188,8 @@ pub(crate) async fn connected(server: &McpServer) {
     }
 }
 
-/// Four callers call every 100 ms. Returns how long after the end of `outage` the first success came.
+/// Four callers call every 100 ms. Returns how long after the end of `outage` the first success
+/// came.
 pub(crate) async fn first_success(
     tools: &Tools,
     call: impl Fn() -> ToolCall,

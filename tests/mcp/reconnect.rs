@@ -324,7 +324,8 @@ async fn a_call_waits_five_seconds_and_leaves_the_attempt_to_the_next() {
     assert_eq!((lab.now(), lab.attempts()), (10_000, vec![0]));
 }
 
-/// It counts, as of its timeout: the next attempt is made at once, and the next window is twice as long.
+/// It counts, as of its timeout: the next attempt is made at once, and the next window is twice as
+/// long.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_nobody_waits_for_fails_at_its_timeout() {
     let lab = Lab::new(How::Hangs);
@@ -534,7 +535,8 @@ async fn an_idle_connection_that_is_lost_is_replaced_at_once() {
     assert_eq!(lab.attempts(), [0, 60_000]);
 }
 
-/// By setting: who does not answer a call and does not answer a ping is lost; one that answers is not.
+/// By setting: who does not answer a call and does not answer a ping is lost; one that answers is
+/// not.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_has_fallen_silent_is_noticed_by_a_ping() {
     let hang = || ToolCall::new("hang").with_deadline(Instant::now() + ms(1000));
@@ -607,7 +609,8 @@ async fn an_error_of_the_connector_is_recognised_and_redacted() {
     }
 }
 
-/// It counts as a failed attempt, so that a connector that always panics is not called in a loop. Nobody else panics.
+/// It counts as a failed attempt, so that a connector that always panics is not called in a loop.
+/// Nobody else panics.
 #[tokio::test(start_paused = true)]
 async fn a_panic_of_the_connector_is_a_failed_attempt() {
     for how in [How::Panics, How::PanicsAtOnce] {
@@ -671,7 +674,8 @@ async fn an_attempt_that_nobody_waits_for_goes_on_and_ends_with_the_last_clone()
     lab.settles_at(0).await;
 }
 
-/// A leaf that is dropped where there is no runtime takes its attempt with it. rmcp's child process spawns a task then.
+/// A leaf that is dropped where there is no runtime takes its attempt with it. rmcp's child process
+/// spawns a task then.
 #[test]
 fn an_attempt_may_be_dropped_outside_the_runtime() {
     struct Spawns;
@@ -702,7 +706,8 @@ fn an_attempt_may_be_dropped_outside_the_runtime() {
     });
 }
 
-/// The runtime in which it was begun is no more. Those who wait in another one are told at once, and it is tried there.
+/// The runtime in which it was begun is no more. Those who wait in another one are told at once,
+/// and it is tried there.
 #[test]
 fn an_attempt_ends_with_its_runtime() {
     let runtime = || {
@@ -720,7 +725,8 @@ fn an_attempt_ends_with_its_runtime() {
     let waits = leaf.clone().oneshot(echo());
     drop(first);
     let error = second.block_on(async { timeout(ms(50), waits).await });
-    // That one was not even begun, so another has taken its place. The same once more, in the middle.
+    // That one was not even begun, so another has taken its place. The same once more, in the
+    // middle.
     assert!(error.is_err(), "it waits for an attempt of its own");
     assert_eq!(lab.attempts().len(), 1);
 
@@ -859,8 +865,8 @@ impl Write for Log {
     }
 }
 
-/// Sets who hears of this thread's events. While there is only one subscriber, an event that is first emitted on a thread
-/// without one is off for ever, on all threads: so there are two.
+/// Sets who hears of this thread's events. While there is only one subscriber, an event that is
+/// first emitted on a thread without one is off for ever, on all threads: so there are two.
 fn hear(subscriber: impl Into<Dispatch>) -> DefaultGuard {
     static OTHER: LazyLock<Dispatch> =
         LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));

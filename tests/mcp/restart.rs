@@ -207,7 +207,8 @@ async fn a_server_that_is_gone_and_comes_back_is_connected_to_again() {
     }
 }
 
-/// Nobody has called meanwhile, so its sessions are gone without a word. rmcp makes a new one where there were any.
+/// Nobody has called meanwhile, so its sessions are gone without a word. rmcp makes a new one where
+/// there were any.
 #[tokio::test]
 async fn a_server_that_was_restarted_between_calls_answers_the_next_one() {
     for is_modern in [true, false] {
@@ -271,7 +272,8 @@ async fn a_server_that_refuses_each_session_is_not_connected_to_in_a_loop() {
     web.stop();
 }
 
-/// As it is by npm's `server-everything`. rmcp throws such an answer away, and the call would wait for ever.
+/// As it is by npm's `server-everything`. rmcp throws such an answer away, and the call would wait
+/// for ever.
 #[tokio::test]
 async fn a_session_that_is_refused_without_an_answer_is_noticed_by_a_ping() {
     let mut lab = Lab::new(false, |_| {}).await;

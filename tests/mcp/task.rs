@@ -215,7 +215,8 @@ async fn a_dropped_call_cancels_its_task() {
     assert_eq!(*server.seen.lock().unwrap(), ["call", "get", "cancel"]);
 }
 
-/// H5: what is left of the task's own words is in the error, and its job resumes it over another connection.
+/// H5: what is left of the task's own words is in the error, and its job resumes it over another
+/// connection.
 #[tokio::test(start_paused = true)]
 async fn a_task_that_takes_too_long_is_resumed_with_its_job() {
     let server = Tasks {

@@ -1,6 +1,7 @@
 //! The memory that callers and models can make a program take, counted by a global allocator.
 //!
-//! Each test runs its server, its clients and its tools on one thread, which is what the allocator counts.
+//! Each test runs its server, its clients and its tools on one thread, which is what the allocator
+//! counts.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod answers;
@@ -32,7 +33,8 @@ fn small_values(bytes: usize) -> String {
     format!(r#"{{"a":[0{}]}}"#, ",0".repeat(bytes / 2))
 }
 
-/// As many values as are taken, of those that take most memory: objects of one member, ten levels deep.
+/// As many values as are taken, of those that take most memory: objects of one member, ten levels
+/// deep.
 fn worst_values() -> String {
     let deep = format!("{}0{}", r#"{"a":"#.repeat(10), "}".repeat(10));
     let each = 10 * 2 + 1;

@@ -139,7 +139,8 @@ async fn order(traces: Arc<Mutex<Vec<String>>>) {
     stack.oneshot(call).await.unwrap();
 }
 
-/// E.9.1, O2: by OpenTelemetry's names, inside the attempt; what the endpoint goes on with is this span.
+/// E.9.1, O2: by OpenTelemetry's names, inside the attempt; what the endpoint goes on with is this
+/// span.
 #[tokio::test(start_paused = true)]
 async fn each_request_has_the_span_of_an_http_client() {
     let traces = Arc::default();

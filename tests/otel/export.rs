@@ -122,8 +122,8 @@ fn call(tool: &str) -> ToolCall {
     .unwrap()
 }
 
-/// The exporter's requests, sent from this runtime. The exporter's own blocking client was seen to hang for ever while it was
-/// built: a wake-up of its thread is lost now and then.
+/// The exporter's requests, sent from this runtime. The exporter's own blocking client was seen to
+/// hang for ever while it was built: a wake-up of its thread is lost now and then.
 #[derive(Debug)]
 struct FromHere(reqwest::Client, Handle);
 

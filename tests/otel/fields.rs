@@ -52,8 +52,8 @@ async fn fail() {
     stack.oneshot(call).await.unwrap_err();
 }
 
-/// Runs work below OpenTelemetry's layer with a filter at INFO. Returns the spans, and what a text log
-/// beside it has, without our spans.
+/// Runs work below OpenTelemetry's layer with a filter at INFO. Returns the spans, and what a text
+/// log beside it has, without our spans.
 async fn exported(activates: bool, work: impl Future<Output = ()>) -> (Vec<SpanData>, String) {
     configure_process();
     let exporter = InMemorySpanExporter::default();

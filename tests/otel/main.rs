@@ -18,8 +18,9 @@ use opentelemetry::propagation::TextMapCompositePropagator;
 use opentelemetry_sdk::propagation::{BaggagePropagator, TraceContextPropagator};
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// The propagator that most programs have: trace context and baggage. And everybody listens: tracing caches for each
-/// call site whether anybody does, and a thread without a subscriber must not be the first to come by.
+/// The propagator that most programs have: trace context and baggage. And everybody listens:
+/// tracing caches for each call site whether anybody does, and a thread without a subscriber must
+/// not be the first to come by.
 fn configure_process() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| tracing_subscriber::registry().init());

@@ -201,7 +201,8 @@ async fn what_the_caller_has_put_there_stays() {
     assert!(headers.contains_key("traceparent"));
 }
 
-/// The spans of two layers around a tool, of a call with a remote parent that is made inside `ambient`.
+/// The spans of two layers around a tool, of a call with a remote parent that is made inside
+/// `ambient`.
 async fn call_from_afar(ambient: Span) {
     let parent = json!({ "traceparent": traceparent() });
     let parent = otel::parent_from_meta(parent.as_object().unwrap()).unwrap();

@@ -46,8 +46,8 @@ impl std::io::Write for Log {
     }
 }
 
-/// Calls a tool under OpenTelemetry's layer with this sampler, with a log beside it or without: how many bytes were allocated,
-/// whether the answer was asked for, and what the log says.
+/// Calls a tool under OpenTelemetry's layer with this sampler, with a log beside it or without: how
+/// many bytes were allocated, whether the answer was asked for, and what the log says.
 async fn call(sampler: Sampler, has_log: bool) -> (u64, bool, String) {
     configure_process();
     let provider = SdkTracerProvider::builder().with_sampler(sampler).build();

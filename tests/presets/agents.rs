@@ -7,7 +7,8 @@ use crate::{
     upstream::Does,
 };
 
-/// A: T3, E3, E5, X1, X4: whatever happens, each call of a batch has its answer, in order; failures do not block successes.
+/// A: T3, E3, E5, X1, X4: whatever happens, each call of a batch has its answer, in order; failures
+/// do not block successes.
 #[tokio::test]
 async fn a_answers_every_call_of_a_batch_in_order() {
     let file = "[timeout]\ndefault = \"3s\"";
@@ -69,8 +70,8 @@ async fn a_waits_out_a_rate_limit() {
     assert!((ms(300)..ms(300) + SLACK).contains(&took), "{took:?}");
 }
 
-/// B: T5, T6, T7, X2: fast, slow, timed out, failed and skipped are told apart, in results and in metrics; the sequence ends
-/// within its budget.
+/// B: T5, T6, T7, X2: fast, slow, timed out, failed and skipped are told apart, in results and in
+/// metrics; the sequence ends within its budget.
 #[tokio::test]
 async fn b_runs_a_sequence_within_its_budget() {
     let vars = [
@@ -128,8 +129,8 @@ async fn b_and_c_make_every_call() {
     }
 }
 
-/// C: R1, R2, R3, R6: three attempts, after 1 and 2 times the base; a caller's mistake is made once; what hangs is made
-/// again.
+/// C: R1, R2, R3, R6: three attempts, after 1 and 2 times the base; a caller's mistake is made
+/// once; what hangs is made again.
 #[tokio::test]
 async fn c_tries_three_times() {
     let vars = [
@@ -164,7 +165,8 @@ async fn c_tries_three_times() {
     }
 }
 
-/// C: L1: success on attempt 2, after the cooldown and not before; L2: a delay of the server's wins.
+/// C: L1: success on attempt 2, after the cooldown and not before; L2: a delay of the server's
+/// wins.
 #[tokio::test]
 async fn c_waits_out_a_rate_limit() {
     let vars = [

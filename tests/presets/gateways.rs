@@ -8,8 +8,8 @@ use crate::{
     upstream::Does,
 };
 
-/// W3: D, and E: whatever the upstream answers, a call is made once and answered within `TOOL_TIMEOUT`, and no later call
-/// waits either.
+/// W3: D, and E: whatever the upstream answers, a call is made once and answered within
+/// `TOOL_TIMEOUT`, and no later call waits either.
 #[tokio::test]
 async fn a_call_is_answered_within_its_timeout() {
     let upstreams = [
@@ -38,7 +38,8 @@ async fn a_call_is_answered_within_its_timeout() {
                 assert_eq!(answer["error"]["code"], code, "{does:?}: {answer}");
                 assert!(took < ms(2000) + SLACK, "{preset}, {does:?}: {took:?}");
             }
-            // L3, D5: while a key is cooling its calls are refused, after a 503 with a delay as well.
+            // L3, D5: while a key is cooling its calls are refused, after a 503 with a delay as
+            // well.
             let cools = matches!(does, Does::Says(429, _) | Does::Says(503, Some(_)));
             let requests = if cools { 1 } else { 2 };
             assert_eq!(served.upstream.requests(tool), requests, "{does:?}");
@@ -76,7 +77,8 @@ async fn d_answers_a_timeout_with_its_error_object() {
     }
 }
 
-/// W4: D: US-2, scenario 3: 3 failures, a success and 4 failures leave the breaker closed; a fifth in a row opens it.
+/// W4: D: US-2, scenario 3: 3 failures, a success and 4 failures leave the breaker closed; a fifth
+/// in a row opens it.
 #[tokio::test]
 async fn d_counts_failures_in_a_row() {
     let served = Served::start("preset = \"gateway\"", &[]).await;
@@ -93,8 +95,9 @@ async fn d_counts_failures_in_a_row() {
     assert_eq!(served.breaker("search").await, "open");
 }
 
-/// D: C1, C2, C3, C4, E5, E6: five failures open the breaker of that tool alone, timeouts and, as set, `isError` among them; it
-/// answers at once and tells when to come back; after a probe it is closed.
+/// D: C1, C2, C3, C4, E5, E6: five failures open the breaker of that tool alone, timeouts and, as
+/// set, `isError` among them; it answers at once and tells when to come back; after a probe it is
+/// closed.
 #[tokio::test]
 async fn d_stops_a_broken_tool_and_takes_it_back() {
     let vars = [
@@ -137,7 +140,8 @@ async fn d_stops_a_broken_tool_and_takes_it_back() {
     assert_eq!(served.upstream.requests("search"), 6);
 }
 
-/// D: C2, C5: what is older than the window does not count, and neither do callers' mistakes and rate limits.
+/// D: C2, C5: what is older than the window does not count, and neither do callers' mistakes and
+/// rate limits.
 #[tokio::test]
 async fn d_counts_what_is_in_its_window() {
     let vars = [
@@ -182,7 +186,8 @@ async fn d_is_set_up_by_its_environment() {
     }
 }
 
-/// E: C1, C2, C3: two tools of a source open its breaker together; after the period three probes close it.
+/// E: C1, C2, C3: two tools of a source open its breaker together; after the period three probes
+/// close it.
 #[tokio::test]
 async fn e_stops_a_source_and_takes_it_back_after_three_probes() {
     let vars = [

@@ -21,7 +21,8 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// What a busy machine may take for nothing. Far below any wait that would be a mistake: a cooldown of 60 s is the shortest.
+/// What a busy machine may take for nothing. Far below any wait that would be a mistake: a cooldown
+/// of 60 s is the shortest.
 pub(crate) const SLACK: Duration = ms(20_000);
 
 pub(crate) struct Served {

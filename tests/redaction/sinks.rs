@@ -60,7 +60,8 @@ impl Subscriber for Hears {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// What each sink shows of `input`, which comes as arguments, as an answer, and as the text of an error.
+/// What each sink shows of `input`, which comes as arguments, as an answer, and as the text of an
+/// error.
 pub(crate) fn of(input: &Value) -> Vec<(&'static str, String)> {
     let call = call(input);
     let text = match input {

@@ -1,4 +1,5 @@
-//! The contract of the layers, with the router as one of them: around a service, alone and between our layers.
+//! The contract of the layers, with the router as one of them: around a service, alone and between
+//! our layers.
 
 use std::time::Duration;
 
@@ -52,8 +53,8 @@ where
     }
 }
 
-/// All of it but what is of other kinds of layers: a panic in `call` comes from the future, which calls; and an
-/// instance has no place in a queue before it has a call.
+/// All of it but what is of other kinds of layers: a panic in `call` comes from the future, which
+/// calls; and an instance has no place in a queue before it has a call.
 macro_rules! contract {
     ($name:ident, $layer:expr, $panics:expr $(, $more:ident)*) => {
         mod $name {

@@ -77,7 +77,8 @@ async fn a_typed_tool_runs_as_any_other() {
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }
 
-/// P16: a type that fits no call is found at the start, and one that is an object or nothing is one.
+/// P16: a type that fits no call is found at the start, and one that is an object or nothing is
+/// one.
 #[test]
 fn a_type_that_is_no_object_is_a_configuration_error() {
     async fn list(cities: Vec<String>) -> Result<String, AnyError> {

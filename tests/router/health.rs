@@ -179,7 +179,8 @@ async fn routers_may_share_a_registry() {
     assert_eq!(first.names(), ALL);
 }
 
-/// A model that is shown no tool calls none: the clients are told when it is there again, by time alone too.
+/// A model that is shown no tool calls none: the clients are told when it is there again, by time
+/// alone too.
 #[tokio::test(start_paused = true)]
 async fn whoever_follows_the_lists_hears_when_they_change() {
     let health = refusing();
@@ -284,7 +285,8 @@ async fn a_refusal_is_not_repeated_above_the_router_and_opens_no_breaker() {
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }
 
-/// Its timeout is above the router, and drops what hangs below. V5: the other tool of the server stays in the lists.
+/// Its timeout is above the router, and drops what hangs below. V5: the other tool of the server
+/// stays in the lists.
 #[tokio::test(start_paused = true)]
 async fn the_timeouts_of_the_documented_stack_are_seen_below_it() {
     let health = refusing();
@@ -339,8 +341,8 @@ async fn timeouts_of_two_tools_take_the_server_out_of_the_lists() {
     assert_eq!(router.names(), WITHOUT);
 }
 
-/// One registry above the router and below it, and a timeout between the two: the upper one cannot know for whom a flat
-/// name is, nor that the other one has counted.
+/// One registry above the router and below it, and a timeout between the two: the upper one cannot
+/// know for whom a flat name is, nor that the other one has counted.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_hangs_takes_no_other_tool_with_it() {
     let health = refusing();
@@ -364,7 +366,8 @@ async fn a_server_that_hangs_takes_no_other_tool_with_it() {
     }
 }
 
-/// It hides the tools from a client that lists them meanwhile, and no end of it will tell that they are back.
+/// It hides the tools from a client that lists them meanwhile, and no end of it will tell that they
+/// are back.
 #[tokio::test(start_paused = true)]
 async fn whoever_watches_knows_when_a_probe_that_hangs_gives_the_tools_back() {
     let health = refusing();

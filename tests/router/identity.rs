@@ -1,4 +1,5 @@
-//! X10, X11: one tool has one identity, however callers spell it, and names that do not exist move nothing.
+//! X10, X11: one tool has one identity, however callers spell it, and names that do not exist move
+//! nothing.
 
 use std::{sync::Arc, time::Duration};
 

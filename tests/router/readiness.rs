@@ -1,4 +1,5 @@
-//! Rule 3 and trap 18: a route's own instance is polled until it is ready, by the call that wants it.
+//! Rule 3 and trap 18: a route's own instance is polled until it is ready, by the call that wants
+//! it.
 
 use std::time::Duration;
 
@@ -135,7 +136,8 @@ async fn a_call_that_is_never_polled_reaches_nobody() {
     assert_eq!((probe.count(), semaphore.available_permits()), (0, 1));
 }
 
-/// The service is dropped once it was called: what it holds is not held for as long as the call takes.
+/// The service is dropped once it was called: what it holds is not held for as long as the call
+/// takes.
 #[tokio::test]
 async fn a_running_call_holds_no_service() {
     let held = std::sync::Arc::new(());

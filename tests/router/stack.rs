@@ -117,7 +117,8 @@ async fn the_full_stack_around_a_router() {
     assert_eq!(result.metadata().timeout(), Some(secs(7)));
 }
 
-/// V1, R6: what a transport has surely not sent may be sent again, through the router too, without any ids.
+/// V1, R6: what a transport has surely not sent may be sent again, through the router too, without
+/// any ids.
 #[tokio::test(start_paused = true)]
 async fn what_has_not_started_inside_is_repeated_outside() {
     let (calls, refused) = fails_first(1, "refused");
@@ -171,7 +172,8 @@ async fn an_open_breaker_inside_refuses_by_the_outer_name() {
     assert_eq!(calls.load(SeqCst), 5);
 }
 
-/// A tool has one state inside, however its callers name it, whatever a layer outside has made of the name.
+/// A tool has one state inside, however its callers name it, whatever a layer outside has made of
+/// the name.
 #[tokio::test(start_paused = true)]
 async fn a_breaker_inside_counts_both_ways_to_name_a_tool() {
     let (calls, broken) = fails_first(100, "503 Service Unavailable");

@@ -294,7 +294,8 @@ async fn a_servers_own_not_found_took_time() {
     assert_eq!(result.error().unwrap().tool(), Some("docs__search"));
 }
 
-/// The tool has run, and asked for another one that is not there: that took its time, with ids and without.
+/// The tool has run, and asked for another one that is not there: that took its time, with ids and
+/// without.
 #[tokio::test(start_paused = true)]
 async fn a_tools_own_call_of_an_unknown_tool_took_time() {
     for ids in [false, true] {

@@ -1,4 +1,5 @@
-//! Rule 9: an error about arguments never has a value of theirs in it, wherever it stood and whoever wrote the text.
+//! Rule 9: an error about arguments never has a value of theirs in it, wherever it stood and
+//! whoever wrote the text.
 
 #![allow(dead_code, reason = "read by serde, or refused")]
 
@@ -299,7 +300,8 @@ fn texts_that_are_made_of_values() {
     }
 }
 
-/// A field's declared type says how long it is, and what it says itself of another length is not told.
+/// A field's declared type says how long it is, and what it says itself of another length is not
+/// told.
 #[test]
 fn the_length_that_is_told_is_the_declared_one() {
     struct Odd;

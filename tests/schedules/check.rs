@@ -145,7 +145,8 @@ fn call(number: usize, asked: &Asked, own: &[&Entry], log: &[Entry], end: &End) 
     }
 }
 
-/// An answer is that of a run which has answered: of the call itself, or of one that asked for the same.
+/// An answer is that of a run which has answered: of the call itself, or of one that asked for the
+/// same.
 fn answered(number: usize, run: u64, asked: &Asked, log: &[Entry], end: &End) {
     let is_end = |e: &&Entry| matches!(&e.what, What::Ended { run: of, .. } if *of == run);
     let ended = log.iter().find(is_end).expect("the run of an answer");
@@ -269,8 +270,8 @@ fn is_given_up(of_tool: &[&Entry], i: usize) -> bool {
     })
 }
 
-/// A breaker opens after so many failures in a row, no sooner and no later; while it is open nothing runs, and while it is half-open
-/// one probe does.
+/// A breaker opens after so many failures in a row, no sooner and no later; while it is open
+/// nothing runs, and while it is half-open one probe does.
 fn breaker(of_tool: &[&Entry], end: &End) {
     let (mut state, mut period, mut since) = ("closed".to_owned(), 0, Duration::ZERO);
     let (mut failures, mut vain) = (0, 0);
@@ -317,7 +318,8 @@ fn breaker(of_tool: &[&Entry], end: &End) {
                     _ => {}
                 }
             }
-            // What runs says nothing of it any more. Of one that was not closed there is a transition as well.
+            // What runs says nothing of it any more. Of one that was not closed there is a
+            // transition as well.
             What::Reset if state == "closed" => {
                 failures = 0;
                 period += 1;
@@ -423,8 +425,8 @@ fn quota(of_tool: &[&Entry], end: &End) {
     }
 }
 
-/// No more retries of a tool than its budget has, and none is refused for its sake while it has some. Until a tool asks
-/// for its first retry its calls are not known apart from those of others.
+/// No more retries of a tool than its budget has, and none is refused for its sake while it has
+/// some. Until a tool asks for its first retry its calls are not known apart from those of others.
 fn retry_budget(log: &[Entry], tool: &str) {
     let (mut calls, mut retries) = (Vec::new(), Vec::new());
     let within = |all: &[Duration], now: Duration, secs| {
@@ -459,7 +461,8 @@ fn metrics(log: &[Entry], end: &End) {
     let total = &end.metrics.total;
     let count = |is: &dyn Fn(&Entry) -> bool| log.iter().filter(|entry| is(entry)).count() as u64;
     let dropped = count(&|e| matches!(e.what, What::Dropped));
-    // The layer that knows names stands outside, and has met the metrics with the first call that it lets pass.
+    // The layer that knows names stands outside, and has met the metrics with the first call that
+    // it lets pass.
     let is_known = |e: &Entry| matches!(e.what, What::Begun) && e.tool != "ghost";
     let first = log.iter().position(is_known).unwrap_or(log.len());
     let begun = log[first..].iter();

@@ -19,7 +19,8 @@ use crate::{
     plan::number_of,
 };
 
-/// How many instances may be ready at a time, and not called: what a layer holds while it waits is missing to others.
+/// How many instances may be ready at a time, and not called: what a layer holds while it waits is
+/// missing to others.
 const PLACES: usize = 3;
 
 pub(crate) const NOT_READY: &str = "the tool is not ready";

@@ -1,9 +1,11 @@
 //! Random schedules over the documented stack, against a naive model of the whole.
 //!
-//! A schedule is what some callers, a tool and an operator do: calls that are dropped, cancelled or short of time; a tool that
-//! fails, hangs, panics, is not ready or asks to wait; breakers and gates that are forced; a clock that jumps. All of it is drawn
-//! from a seed, in paused time and on one thread, so that a schedule is the same in each run. What happens is written down in its order
-//! ([`log`]) and judged afterwards by rules that know nothing of the crate's code ([`check`]).
+//! A schedule is what some callers, a tool and an operator do: calls that are dropped, cancelled or
+//! short of time; a tool that fails, hangs, panics, is not ready or asks to wait; breakers and
+//! gates that are forced; a clock that jumps. All of it is drawn from a seed, in paused time and on
+//! one thread, so that a schedule is the same in each run. What happens is written down in its
+//! order ([`log`]) and judged afterwards by rules that know nothing of the crate's code
+//! ([`check`]).
 //!
 //! | variable | is | default |
 //! |---|---|---|
@@ -121,8 +123,8 @@ fn number(variable: &str) -> Option<u64> {
     env::var(variable).ok().map(|n| n.parse().unwrap())
 }
 
-/// One result per call, three attempts at most, no effect twice of what may not run twice, no verdict without evidence, budgets and
-/// quotas kept, and nothing is left over or stuck.
+/// One result per call, three attempts at most, no effect twice of what may not run twice, no
+/// verdict without evidence, budgets and quotas kept, and nothing is left over or stuck.
 #[test]
 fn random_schedules_over_the_documented_stack_keep_to_the_model() {
     leaf::silence_panics();

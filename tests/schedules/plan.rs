@@ -238,7 +238,8 @@ impl Schedule<'_> {
         assert_eq!(self.stack.metrics.snapshot().total.in_flight, 0);
     }
 
-    /// Nothing is stuck: as soon as the tool is well, and every time is over, calls succeed at once.
+    /// Nothing is stuck: as soon as the tool is well, and every time is over, calls succeed at
+    /// once.
     async fn is_whole(&mut self) {
         self.tool.is(Mood::Well);
         for tool in &TOOLS[..3] {
@@ -252,7 +253,8 @@ impl Schedule<'_> {
                 breaker.reset();
             }
         }
-        // The longest cooldown and its return, the breaker's period, the repeat guard's window, the tokens of the quota.
+        // The longest cooldown and its return, the breaker's period, the repeat guard's window, the
+        // tokens of the quota.
         sleep(Duration::from_secs(600)).await;
         assert!(self.stack.gates.cooldowns().is_empty());
         for tool in &TOOLS[..3] {

@@ -161,7 +161,8 @@ fn text() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// No panic; what passes the check can be built; and no default is at fault (W6): what is refused was set.
+    /// No panic; what passes the check can be built; and no default is at fault (W6): what is
+    /// refused was set.
     #[test]
     fn any_text_in_any_variable_is_an_error_or_a_stack(
         preset in prop::sample::select(&Preset::ALL[..]),

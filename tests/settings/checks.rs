@@ -137,7 +137,8 @@ fn a_cooldown_that_fits_only_without_its_jitter() {
     assert_eq!(changed(budget(32)).check(), Ok(()));
 }
 
-/// L3: who does not wait for it may have a long one; the retry layer waits only where no gate fails fast.
+/// L3: who does not wait for it may have a long one; the retry layer waits only where no gate fails
+/// fast.
 #[test]
 fn a_cooldown_that_nobody_waits_for() {
     for (retry, gate, fail_fast, passes) in [
@@ -633,7 +634,8 @@ fn a_first_delay_that_ends_with_the_budget() {
     expect!["invalid `retry.base`: 5s is too long for the 5s that `deadline.budget` leaves: no call would wait for its end; raise the budget, or shorten it"].assert_eq(&refused(&[&change]));
 }
 
-/// T5: the reserve is kept once from a sequence, whatever the deadline layer keeps from its callers.
+/// T5: the reserve is kept once from a sequence, whatever the deadline layer keeps from its
+/// callers.
 #[test]
 fn one_reserve_is_taken_from_a_sequence() {
     let with_budget = |millis| {

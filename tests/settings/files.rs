@@ -33,8 +33,8 @@ fn durations_are_written_with_their_units() {
     assert_eq!(json["deadline"]["reserve"], "250ms");
 }
 
-/// G1: what is written is the preset and what was set over it, a preset's value that was taken away too. It means the same
-/// when it is read.
+/// G1: what is written is the preset and what was set over it, a preset's value that was taken away
+/// too. It means the same when it is read.
 #[test]
 fn what_was_set_is_written_and_read_as_it_was() {
     let mut settings = Settings::gateway();
@@ -336,8 +336,8 @@ fn a_null_changes_nothing() {
     }
 }
 
-/// S7: a program whose `main` returns the error shows the place in lines of its own, for a wrong key
-/// and for a wrong file.
+/// S7: a program whose `main` returns the error shows the place in lines of its own, for a wrong
+/// key and for a wrong file.
 #[test]
 fn an_error_of_a_file_is_printed_in_lines() {
     for file in ["[retry]\natempts = 3\n", "[retry]\nattempts = = 3\n"] {

@@ -43,7 +43,8 @@ fn a_short_budget_alone_works() {
     }
 }
 
-/// W6: nothing is waited for that cannot be waited out: the error is there at once, with the whole time to come back.
+/// W6: nothing is waited for that cannot be waited out: the error is there at once, with the whole
+/// time to come back.
 #[tokio::test(start_paused = true)]
 async fn a_default_cooldown_that_does_not_fit_is_not_begun() {
     let layer = stack(&file("[deadline]\nbudget = \"10s\""));
@@ -200,7 +201,8 @@ fn timeouts_and_budgets_do_not_give_way() {
     assert_eq!(same.check(), Ok(()));
 }
 
-/// W4, W6: as many timeouts as open the breaker fit into the window of the preset, if they come one after the other.
+/// W4, W6: as many timeouts as open the breaker fit into the window of the preset, if they come one
+/// after the other.
 #[test]
 fn the_window_of_a_preset_holds_the_timeouts_that_open_the_breaker() {
     for (timeout, window) in [(60, 300), (100, 500), (299, 1495), (400, 2000)] {

@@ -19,7 +19,8 @@ use tower_toolcall::{
     trace::TraceLayer,
 };
 
-/// The keys of methods: `timeout.slow_fraction` of `with_slow_fraction`. Compiles if there are such methods.
+/// The keys of methods: `timeout.slow_fraction` of `with_slow_fraction`. Compiles if there are such
+/// methods.
 macro_rules! keys {
     ($($section:literal: $(<$builder:ty>::{$($method:ident),*})+;)*) => {
         vec![$($($({

@@ -437,7 +437,8 @@ async fn the_key_of_the_rate_limit_is_the_gates() {
     }
 }
 
-/// T5, X1: of a batch that ends within the reserve the check says that no call would start. So it is.
+/// T5, X1: of a batch that ends within the reserve the check says that no call would start. So it
+/// is.
 #[tokio::test(start_paused = true)]
 async fn a_batch_is_skipped_whose_budget_is_the_reserve() {
     use tower_toolcall::{batch::Parallel, result::Status};
@@ -450,7 +451,8 @@ async fn a_batch_is_skipped_whose_budget_is_the_reserve() {
     }
 }
 
-/// L3: nobody waits, the retry layer neither: a call of a cooling key is refused at once, and no retry is spent on it.
+/// L3: nobody waits, the retry layer neither: a call of a cooling key is refused at once, and no
+/// retry is spent on it.
 #[tokio::test(start_paused = true)]
 async fn who_fails_fast_does_not_wait_in_the_retry_layer() {
     let events = Events::new();

@@ -1,4 +1,5 @@
-//! Settings of all layers (G1, G2, G3): files, variables, presets, checks, and the stack that is built of them.
+//! Settings of all layers (G1, G2, G3): files, variables, presets, checks, and the stack that is
+//! built of them.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod absurd;

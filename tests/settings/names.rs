@@ -218,7 +218,8 @@ impl std::io::Write for Written {
     }
 }
 
-/// While there is one subscriber alone, tracing asks the thread that meets an event first, which may have none.
+/// While there is one subscriber alone, tracing asks the thread that meets an event first, which
+/// may have none.
 static ANOTHER: LazyLock<tracing::Dispatch> =
     LazyLock::new(|| tracing::Dispatch::new(tracing_subscriber::registry()));
 

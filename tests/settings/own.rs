@@ -32,7 +32,8 @@ assert_impl_all!(StackLayer<ByError, Own<()>>: Send, Sync, Unpin, Clone);
 
 type Heard = Arc<Mutex<Vec<String>>>;
 
-/// While there is one subscriber alone, tracing asks the thread that meets an event first, which may have none.
+/// While there is one subscriber alone, tracing asks the thread that meets an event first, which
+/// may have none.
 static ANOTHER: LazyLock<tracing::Dispatch> =
     LazyLock::new(|| tracing::Dispatch::new(tracing_subscriber::registry()));
 
@@ -126,7 +127,8 @@ async fn each_place_is_where_its_name_says() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_call_comes_to_the_places_above_the_refusal() {
     type Change = fn(&mut Settings);
-    // The setting, how the tool fails, how often it has done so before, and where the next call comes to.
+    // The setting, how the tool fails, how often it has done so before, and where the next call
+    // comes to.
     let cases: [(Change, _, _, &[&str]); 5] = [
         (
             |s| s.policy.deny = vec!["search".into()],
@@ -302,7 +304,8 @@ async fn an_attempt_that_is_not_sent_is_not_seen() {
     assert_eq!(taken(&heard), ["attempt search 1"]);
 }
 
-/// Its errors are ours above it: a limiter of tower's is a refusal, which is not repeated and tells a breaker nothing.
+/// Its errors are ours above it: a limiter of tower's is a refusal, which is not repeated and tells
+/// a breaker nothing.
 #[tokio::test(start_paused = true)]
 async fn layers_of_tower_fit() {
     let layer = Settings::default()

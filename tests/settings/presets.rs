@@ -83,7 +83,8 @@ async fn a_tool_that_hangs_is_ended_at_the_presets_time() {
     }
 }
 
-/// L1: success on attempt 2, after the cooldown. The gate and the retry layer each add a second at most.
+/// L1: success on attempt 2, after the cooldown. The gate and the retry layer each add a second at
+/// most.
 #[tokio::test(start_paused = true)]
 async fn a_rate_limit_ends_in_success_on_attempt_2_after_the_cooldown() {
     for row in TABLE {
@@ -110,8 +111,8 @@ enum Upstream {
     SaysLate(ErrorKind),
 }
 
-/// W3: a call of the gateways' presets is answered within its timeout, whatever the upstream does, and is made once; the
-/// next one waits for nothing either.
+/// W3: a call of the gateways' presets is answered within its timeout, whatever the upstream does,
+/// and is made once; the next one waits for nothing either.
 #[tokio::test(start_paused = true)]
 async fn a_call_through_a_gateway_is_answered_within_its_timeout() {
     let upstreams = [
@@ -264,7 +265,8 @@ impl Classify<&'static str> for Words {
     }
 }
 
-/// E6, C5, X11: it counts in no preset: whoever asks for a file that is not there switches nothing off for others.
+/// E6, C5, X11: it counts in no preset: whoever asks for a file that is not there switches nothing
+/// off for others.
 #[tokio::test(start_paused = true)]
 async fn the_tools_own_errors_open_no_breaker() {
     for row in TABLE {
@@ -354,7 +356,8 @@ async fn no_preset_repeats_a_call_that_is_not_known_to_be_safe() {
     }
 }
 
-/// P11: a payment that timed out is not sent again by an agent loop, and a user's line changes that.
+/// P11: a payment that timed out is not sent again by an agent loop, and a user's line changes
+/// that.
 #[tokio::test(start_paused = true)]
 async fn an_agent_loop_pays_once_unless_a_line_says_otherwise() {
     for (assumes, sent) in [(false, 1), (true, 3)] {

@@ -141,7 +141,8 @@ async fn timeouts_open_the_breaker() {
     assert_eq!(kinds[5], ErrorKind::CircuitOpen);
 }
 
-/// C5: the rate limit is above the breaker: a probe that meets a limit gives its place back while it waits.
+/// C5: the rate limit is above the breaker: a probe that meets a limit gives its place back while
+/// it waits.
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_a_cooldown_holds_no_probes_place() {
     let layer = stack(&changed(|s| {
@@ -248,7 +249,8 @@ async fn all_listeners_hear_of_all_layers() {
     let builder = builder.with_listener(events[1].clone());
     let layer = builder.build().unwrap();
 
-    // It opens the breaker, is to be repeated, and refused then: the tool's own error is the result.
+    // It opens the breaker, is to be repeated, and refused then: the tool's own error is the
+    // result.
     let tool = flaky(ErrorKind::Upstream, 1);
     assert_eq!(
         run(

@@ -84,7 +84,8 @@ async fn what_is_off_claims_nothing() {
     assert!(claims(Settings::default()).await.unwrap()[0]);
 }
 
-/// Off by default; by settings a call that fails again and again is refused, with schemas and without.
+/// Off by default; by settings a call that fails again and again is refused, with schemas and
+/// without.
 #[tokio::test(start_paused = true)]
 async fn with_a_repeat_guard_a_model_that_loops_is_stopped() {
     for (enabled, sent) in [(false, 10), (true, 3)] {
@@ -134,7 +135,8 @@ async fn with_health_a_server_that_is_not_there_is_not_called() {
     assert_eq!(run(&layer, &tool, call()).await, Ok("done"));
 }
 
-/// Off by default. Outside of deadline and retry: a call costs once, and its wait does not use up its budget.
+/// Off by default. Outside of deadline and retry: a call costs once, and its wait does not use up
+/// its budget.
 #[tokio::test(start_paused = true)]
 async fn with_tokens_there_is_a_quota_for_each_agent() {
     assert!(stack(&Settings::default()).quota().is_none());

@@ -96,7 +96,8 @@ async fn a_tool_has_its_own_number_of_attempts() {
     }
 }
 
-/// L1: what the retry layer leaves alone the rate-limit layer repeats after a limit, up to its own attempts.
+/// L1: what the retry layer leaves alone the rate-limit layer repeats after a limit, up to its own
+/// attempts.
 #[tokio::test(start_paused = true)]
 async fn one_attempt_of_the_retry_layer_is_not_the_only_one_after_a_limit() {
     let mut settings = settings();

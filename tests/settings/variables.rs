@@ -254,7 +254,8 @@ fn a_plain_number_is_seconds() {
         .assert_eq(&error);
 }
 
-/// P15: the five names of a gateway (system D) are aliases, and no other name without the prefix is one.
+/// P15: the five names of a gateway (system D) are aliases, and no other name without the prefix is
+/// one.
 #[test]
 fn the_five_variables_of_the_gateway_are_aliases() {
     let aliases = [
@@ -405,7 +406,8 @@ fn a_preset_of_the_environment_goes_under_a_file() {
     assert_eq!(settings, expected);
 }
 
-/// W7: what the file says holds, also where it says a preset's own value: that of the crate, or of the file's preset.
+/// W7: what the file says holds, also where it says a preset's own value: that of the crate, or of
+/// the file's preset.
 #[test]
 fn a_file_keeps_what_it_says_under_another_preset() {
     for file in [

@@ -155,7 +155,8 @@ impl Gateway {
         let limits = limit.handle();
         // The worst case: strangers can make calls as anybody.
         let guard = RepeatGuardLayer::builder().with_keys(Key::by(|_| "everybody"));
-        // Strangers have another principal than who is to be served, and may use up its share of the keys.
+        // Strangers have another principal than who is to be served, and may use up its share of
+        // the keys.
         let once = OnceLayer::builder()
             .with_principal(whose)
             .with_ttl(ttl)

@@ -1,8 +1,10 @@
-//! A program of strangers against a gateway over real sockets: plain HTTP, JSON-RPC and MCP. They invent names, leave calls no
-//! time, hang up, send wrong arguments, and make one tool fail with texts that are meant to trick it. Meanwhile others call tools
-//! that work: they are served as if they were alone.
+//! A program of strangers against a gateway over real sockets: plain HTTP, JSON-RPC and MCP. They
+//! invent names, leave calls no time, hang up, send wrong arguments, and make one tool fail with
+//! texts that are meant to trick it. Meanwhile others call tools that work: they are served as if
+//! they were alone.
 //!
-//! Ten seconds by default; `STRANGERS_SECS=600 cargo test --release --all-features --test strangers` takes ten minutes.
+//! Ten seconds by default;
+//! `STRANGERS_SECS=600 cargo test --release --all-features --test strangers` takes ten minutes.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod attack;
@@ -47,8 +49,8 @@ async fn an_innocent_caller_is_served_as_if_alone() {
     gateway.is_unmoved();
 }
 
-/// A stranger has an eighth of the keys of calls that are made once. That his are used up for a day, in which none is forgotten,
-/// is his own loss.
+/// A stranger has an eighth of the keys of calls that are made once. That his are used up for a
+/// day, in which none is forgotten, is his own loss.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stranger_who_uses_up_his_keys_refuses_nobody_else() {
     const KEYS: usize = 400;

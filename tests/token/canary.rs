@@ -1,4 +1,5 @@
-//! No token and no password anywhere that anybody reads: 100 of each, at TRACE of all targets, over real sockets.
+//! No token and no password anywhere that anybody reads: 100 of each, at TRACE of all targets, over
+//! real sockets.
 
 use std::{
     io::{self, Write},
@@ -52,8 +53,8 @@ impl Write for Buffer {
     }
 }
 
-/// All threads, all targets. tracing caches for each call site whether anybody listens, so that a test with a subscriber of its own calls
-/// this first: another thread may come by without one.
+/// All threads, all targets. tracing caches for each call site whether anybody listens, so that a
+/// test with a subscriber of its own calls this first: another thread may come by without one.
 pub(crate) fn listen() -> Buffer {
     static ONCE: Once = Once::new();
     let buffer = Buffer::default();
@@ -68,7 +69,8 @@ pub(crate) fn listen() -> Buffer {
     buffer
 }
 
-/// An identity provider and an upstream: as the subject's number says, both work, or one of them fails.
+/// An identity provider and an upstream: as the subject's number says, both work, or one of them
+/// fails.
 async fn start() -> String {
     let refused = Arc::new(AtomicUsize::new(0));
     let token = |form: String| async move {

@@ -134,8 +134,8 @@ async fn caller(stack: Stack, random: Arc<Random>, seen: Arc<Seen>, end: Instant
     }
 }
 
-/// H2: nobody ever gets another one's token, a key has one request at a time and one token for its lifetime, and nothing waits beyond its
-/// deadline.
+/// H2: nobody ever gets another one's token, a key has one request at a time and one token for its
+/// lifetime, and nothing waits beyond its deadline.
 #[tokio::test(start_paused = true)]
 async fn tokens_stay_with_their_subjects_while_the_provider_comes_and_goes() {
     let now = Instant::now();

@@ -1,4 +1,5 @@
-//! The jobs that an executor keeps for those who have started them: for how long, and who pushes out whose.
+//! The jobs that an executor keeps for those who have started them: for how long, and who pushes
+//! out whose.
 
 use std::{
     sync::{Arc, Mutex},
@@ -134,7 +135,8 @@ async fn where_tokens_are_not_taken_all_callers_share_a_thousand_jobs() {
     assert!(!executor.has(&first, "").await);
 }
 
-/// 46: where tokens are not taken, one address, or one verified caller, pushes out its own jobs alone.
+/// 46: where tokens are not taken, one address, or one verified caller, pushes out its own jobs
+/// alone.
 #[tokio::test(start_paused = true)]
 async fn without_tokens_one_caller_pushes_out_no_job_of_another() {
     let executor = Executor::with(|routes| routes);
@@ -194,7 +196,8 @@ async fn a_verified_caller_with_invented_tokens_pushes_out_no_job_of_another() {
     assert!(executor.has(&alices, "verified-alice").await);
 }
 
-/// H5: an answer may be lost, and is there for a minute; then the job, its arguments and its token are not kept any more.
+/// H5: an answer may be lost, and is there for a minute; then the job, its arguments and its token
+/// are not kept any more.
 #[tokio::test(start_paused = true)]
 async fn a_job_that_is_over_is_kept_for_a_minute() {
     for (end, status) in [(State::Done, 200), (State::Failed, 502)] {

@@ -1,4 +1,5 @@
-//! Jobs of HTTP tools below what their requests need: a token, and a stack that bounds each of them.
+//! Jobs of HTTP tools below what their requests need: a token, and a stack that bounds each of
+//! them.
 
 use std::{
     collections::BTreeMap,

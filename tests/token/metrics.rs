@@ -1,4 +1,5 @@
-//! The figures of tokens: in the snapshot, for Prometheus, through the facade and for OpenTelemetry.
+//! The figures of tokens: in the snapshot, for Prometheus, through the facade and for
+//! OpenTelemetry.
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 use opentelemetry::metrics::MeterProvider as _;
@@ -18,7 +19,8 @@ use tower_toolcall::{
 
 use crate::kit::{Provider, SECOND, Upstream, call};
 
-/// One exchange of 1 s that a second call waits for, three hits, a refusal of 1 s, and a timeout that a retry mends.
+/// One exchange of 1 s that a second call waits for, three hits, a refusal of 1 s, and a timeout
+/// that a retry mends.
 async fn work(metrics: &Metrics) {
     let fails = |kind| Err(ToolError::new(kind, "no: alice"));
     let token = || Ok(Token::new("t0k3n").with_lifetime(300 * SECOND));

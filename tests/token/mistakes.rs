@@ -128,7 +128,8 @@ async fn a_server_gets_no_token_by_the_name_of_anothers_tool() {
     assert_eq!(stack.send(evil()).await.unwrap(), "alice->evil[]#1");
 }
 
-/// A token that is on the call already, from a layer above or a mistake, is not taken for this one's.
+/// A token that is on the call already, from a layer above or a mistake, is not taken for this
+/// one's.
 #[tokio::test(start_paused = true)]
 async fn an_upstream_token_of_another_tool_is_replaced() {
     let stack = Stack::new(&Provider::default().layer(), &Upstream::default());

@@ -1,4 +1,5 @@
-//! Identity providers that no one here wrote: `idpyoidc` (PyPI) and `@jmondi/oauth2-server` (npm), by their own token exchange.
+//! Identity providers that no one here wrote: `idpyoidc` (PyPI) and `@jmondi/oauth2-server` (npm),
+//! by their own token exchange.
 
 use std::{process::Stdio, time::Duration};
 

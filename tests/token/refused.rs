@@ -83,7 +83,8 @@ async fn if_there_is_no_other_token_the_refusal_is_the_answer() {
     assert_eq!((error.kind(), provider.asked()), (ErrorKind::Denied, 2));
 }
 
-/// Evidence before action: a number in a text, or an error out of a tool's own client, is no status on this wire.
+/// Evidence before action: a number in a text, or an error out of a tool's own client, is no status
+/// on this wire.
 #[tokio::test(start_paused = true)]
 async fn words_of_an_error_ask_for_no_token() {
     let inferred = ToolError::from_box("HTTP 401 Unauthorized".into());

@@ -426,7 +426,8 @@ async fn an_error_has_the_beginning_of_the_upstreams_body() {
     assert_eq!(got.body["upstream_body"], Value::Null);
 }
 
-/// E.8: the agent's token: served, refused, too early, in words of the provider, beside a panic; at TRACE of all targets.
+/// E.8: the agent's token: served, refused, too early, in words of the provider, beside a panic; at
+/// TRACE of all targets.
 #[tokio::test(start_paused = true)]
 async fn a_bearer_token_of_a_request_is_shown_nowhere() {
     const CANARY: &str = "marmalade-of-the-agent";

@@ -44,7 +44,8 @@ async fn a_token_that_is_too_long_is_none() {
     assert_eq!(provider.asked(), 1);
 }
 
-/// As the docs have it: what strangers ask for at once is bounded, and who has a token needs no place.
+/// As the docs have it: what strangers ask for at once is bounded, and who has a token needs no
+/// place.
 #[tokio::test(start_paused = true)]
 async fn a_limit_around_the_exchange_holds_strangers_back() {
     let provider = Provider::default();

@@ -95,7 +95,8 @@ async fn a_sequence_that_is_dropped_is_an_event() {
     assert!(!fields.contains_key("budget_ms"));
 }
 
-/// O2, T7: no layer has seen the calls that were not started, and their end is an event all the same.
+/// O2, T7: no layer has seen the calls that were not started, and their end is an event all the
+/// same.
 #[tokio::test(start_paused = true)]
 async fn calls_that_were_not_started_end_with_an_event() {
     let (record, _guard) = record();

@@ -202,7 +202,8 @@ async fn a_call_that_ends_within_its_timeout_does_not_show_that_none_is_enforced
     assert_eq!(trace.inert(), 0);
 }
 
-/// 20b: a call that another one's limit holds back. The second case is a cooldown that a person began.
+/// 20b: a call that another one's limit holds back. The second case is a cooldown that a person
+/// began.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_out_a_cooldown_is_a_line() {
     for by_hand in [false, true] {
@@ -236,7 +237,8 @@ async fn a_call_that_waits_out_a_cooldown_is_a_line() {
     }
 }
 
-/// 20b: conflicts of gRPC are the caller's, as a 409 is. The second case is a text. An aborted call may be the tool's.
+/// 20b: conflicts of gRPC are the caller's, as a 409 is. The second case is a text. An aborted call
+/// may be the tool's.
 #[tokio::test(start_paused = true)]
 async fn a_conflict_of_grpc_is_at_info() {
     let of = |code| AnyError::from(tonic::Status::new(code, "taken"));
@@ -428,8 +430,8 @@ async fn a_status_that_the_caller_can_mend_is_info() {
     }
 }
 
-/// S10: an unknown name says what is wrong and what is near, from an identity layer alone and from a
-/// router below trace.
+/// S10: an unknown name says what is wrong and what is near, from an identity layer alone and from
+/// a router below trace.
 #[cfg(feature = "router")]
 #[tokio::test]
 async fn an_unknown_tool_is_a_line_with_the_nearest_name() {

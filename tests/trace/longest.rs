@@ -1,4 +1,5 @@
-//! Row 2 of new users: no event about a call is longer than a line, and the cause of an error can be read in it.
+//! Row 2 of new users: no event about a call is longer than a line, and the cause of an error can
+//! be read in it.
 
 use std::{error::Error, fmt, io, time::Duration};
 

@@ -1,7 +1,7 @@
 //! What a subscriber sees.
 //!
-//! A binary of its own: tracing caches for each call site whether anybody listens, and a thread without
-//! a subscriber must not be the first to come by.
+//! A binary of its own: tracing caches for each call site whether anybody listens, and a thread
+//! without a subscriber must not be the first to come by.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 #[cfg(feature = "tower")]
@@ -860,7 +860,8 @@ async fn each_event_has_the_level_and_the_fields_that_are_documented() {
         call("hangs"),
         // Skipped; and with less time than the timeout.
         call("works").with_deadline(tokio::time::Instant::now()),
-        // Refused to be sent again, and sent until its attempts are used up; then the breaker opens.
+        // Refused to be sent again, and sent until its attempts are used up; then the breaker
+        // opens.
         call("fails"),
         call("fails").with_replay_safety(ReplaySafety::Safe),
         call("fails").with_replay_safety(ReplaySafety::Safe),

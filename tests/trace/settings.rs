@@ -5,7 +5,8 @@ use tower_toolcall::settings::Settings;
 
 use super::*;
 
-/// One call whose first attempt is refused and whose second is answered with an error in the tool's own words.
+/// One call whose first attempt is refused and whose second is answered with an error in the tool's
+/// own words.
 async fn seen(attempts: bool) -> Vec<(Option<String>, String, Option<String>)> {
     let (record, _guard) = record();
     let mut settings = Settings::default();
@@ -48,7 +49,8 @@ async fn each_attempt_has_its_span_if_asked_for() {
     );
 }
 
-/// B: O1. The start of a call says how long it may take: its tool's timeout, its own, or what is left of a budget.
+/// B: O1. The start of a call says how long it may take: its tool's timeout, its own, or what is
+/// left of a budget.
 #[tokio::test(start_paused = true)]
 async fn the_start_of_a_call_has_the_timeout_in_force() {
     let (record, _guard) = record();

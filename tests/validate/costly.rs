@@ -1,4 +1,5 @@
-//! What a schema may cost where each keyword is cheap alone, and what honest schemas are not refused for it.
+//! What a schema may cost where each keyword is cheap alone, and what honest schemas are not
+//! refused for it.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Schemas and arguments of any shape end soon, on a small stack. `VALIDATE_FUZZ_SECS=600` for longer than seconds.
+//! Schemas and arguments of any shape end soon, on a small stack. `VALIDATE_FUZZ_SECS=600` for
+//! longer than seconds.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +50,8 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Beside honest keywords, what breaks other programs: references to everything, patterns that go back, odd limits.
+/// Beside honest keywords, what breaks other programs: references to everything, patterns that go
+/// back, odd limits.
 fn schema() -> impl Strategy<Value = Value> {
     let reference = prop::sample::select(
         &[

@@ -1,5 +1,5 @@
-//! What a stranger's schema, or a caller's arguments, may cost. Each row of measured attacks, on a small stack, ten times slower than
-//! it was.
+//! What a stranger's schema, or a caller's arguments, may cost. Each row of measured attacks, on a
+//! small stack, ten times slower than it was.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use tower_toolcall::{
 
 use crate::kit::on_a_small_stack;
 
-/// Nothing here may take longer. The slowest took 1.3 s, without optimisation, beside others on two cores.
+/// Nothing here may take longer. The slowest took 1.3 s, without optimisation, beside others on two
+/// cores.
 const LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) fn quick<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
@@ -429,7 +430,8 @@ fn patterns_of_megabytes_are_left_out() {
     assert!(schema.is_valid(&json!({ "p0": "1" })) && !schema.is_valid(&json!({ "p0": 1 })));
 }
 
-/// The compiler joins each reference with the identifier: 120 KiB and thousands of them were 1.8 GB.
+/// The compiler joins each reference with the identifier: 120 KiB and thousands of them were 1.8
+/// GB.
 #[test]
 fn long_references_and_identifiers_take_little_memory() {
     let long = format!("https://example.com/{}", "a".repeat(120 << 10));
@@ -593,7 +595,8 @@ fn long_texts_and_costly_patterns_are_not_multiplied() {
     }
 }
 
-/// Another part has a name that looks like the one that is meant, in a spelling that two readers read in two ways.
+/// Another part has a name that looks like the one that is meant, in a spelling that two readers
+/// read in two ways.
 #[test]
 fn names_are_not_read_in_two_ways() {
     for schema in [

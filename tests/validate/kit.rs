@@ -78,7 +78,8 @@ where
     (result, calls.load(SeqCst))
 }
 
-/// Runs on the stack that a thread of tokio has. Returns how long it took, on Linux without the time of other programs.
+/// Runs on the stack that a thread of tokio has. Returns how long it took, on Linux without the
+/// time of other programs.
 pub(crate) fn on_a_small_stack<T: Send + 'static>(
     test: impl FnOnce() -> T + Send + 'static,
 ) -> (T, Duration) {

@@ -1,4 +1,5 @@
-//! The schemas of MCP servers, real ones too: wrong arguments never reach them. `tests/run` installs them.
+//! The schemas of MCP servers, real ones too: wrong arguments never reach them. `tests/run`
+//! installs them.
 
 use std::{
     path::PathBuf,

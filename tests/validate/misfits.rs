@@ -280,7 +280,8 @@ fn the_best_of_the_alternatives_is_told() {
     let cases = [
         (union.clone(), json!({ "kind": "point" })),
         (union.clone(), json!({ "kind": "point", "lat": "north" })),
-        // Of the same kind: by the type, by the number of errors, in one another, and where no alternative is meant.
+        // Of the same kind: by the type, by the number of errors, in one another, and where no
+        // alternative is meant.
         (
             json!({ "anyOf": [{ "type": "string" }, { "items": { "type": "integer" }, "type": "array" }] }),
             json!([1, "x"]),

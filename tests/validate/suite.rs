@@ -1,4 +1,5 @@
-//! The JSON Schema Test Suite: what is required of draft 7 and of 2020-12. `tests/run` has it from a package of another author.
+//! The JSON Schema Test Suite: what is required of draft 7 and of 2020-12. `tests/run` has it from
+//! a package of another author.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -139,8 +139,8 @@ impl Gateway {
     }
 
     /// Serves until the first signal, and then until the calls in flight have ended. Calls that
-    /// run at the end of that time, or at the second signal, are cut short: returns their tools, one
-    /// for each call.
+    /// run at the end of that time, or at the second signal, are cut short: returns their tools,
+    /// one for each call.
     pub(crate) async fn serve(
         self,
         listener: TcpListener,

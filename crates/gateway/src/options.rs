@@ -9,8 +9,9 @@ pub(crate) struct Options {
     pub(crate) port: u16,
     /// Takes requests that name these hosts in `Host` and `Origin`, beside localhost
     ///
-    /// They are separated by commas. `localhost`, `127.0.0.1` and `[::1]` are always taken. Requests
-    /// that name other hosts are refused with 403, because pages of foreign sites send them.
+    /// They are separated by commas. `localhost`, `127.0.0.1` and `[::1]` are always taken.
+    /// Requests that name other hosts are refused with 403, because pages of foreign sites send
+    /// them.
     #[arg(
         long,
         env = "GATEWAY_HOSTS",

@@ -1,4 +1,5 @@
-//! A log on stdout or stderr that costs its lines, never the program, when its reader is slow, stuck or gone.
+//! A log on stdout or stderr that costs its lines, never the program, when its reader is slow,
+//! stuck or gone.
 
 use std::{
     collections::VecDeque,
@@ -21,8 +22,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// A bounded queue of lines, and a thread that writes them. Clones share both.
 ///
-/// Each write is one text of whole lines. A text that finds no room, or that cannot be written, is lost; where it would be, the output
-/// has a line with the number of lost lines.
+/// Each write is one text of whole lines. A text that finds no room, or that cannot be written, is
+/// lost; where it would be, the output has a line with the number of lost lines.
 #[derive(Clone)]
 pub(crate) struct Output(Arc<Shared>);
 
@@ -162,7 +163,8 @@ fn lines(text: &[u8]) -> usize {
 
 /// Writes a text. Returns how many of its bytes were taken.
 ///
-/// Unlike `write_all` it goes on when the descriptor is non-blocking: any program that shares it can set that.
+/// Unlike `write_all` it goes on when the descriptor is non-blocking: any program that shares it
+/// can set that.
 #[expect(clippy::disallowed_methods, reason = "it blocks its own thread")]
 fn write(to: &mut impl Write, text: &[u8]) -> (usize, io::Result<()>) {
     let mut taken = 0;

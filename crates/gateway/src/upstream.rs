@@ -26,8 +26,8 @@ use tower_toolcall::{
 /// How long a server has to start.
 const START: Duration = Duration::from_secs(60);
 
-/// How long a server has for a sign of life when a call of its was given up. One that does not answer, stopped or stuck, is ended
-/// and started again.
+/// How long a server has for a sign of life when a call of its was given up. One that does not
+/// answer, stopped or stuck, is ended and started again.
 pub(crate) const PING: Duration = Duration::from_secs(5);
 
 /// A server in a child process.
@@ -66,7 +66,8 @@ impl Upstream {
         })
     }
 
-    /// Connects, however long it takes. As long as a server was never there its tools are unknown, so no call would try.
+    /// Connects, however long it takes. As long as a server was never there its tools are unknown,
+    /// so no call would try.
     pub(crate) async fn connect(self) {
         while self.service.connect().await.is_err() {
             sleep(Duration::from_secs(1)).await;
@@ -89,7 +90,8 @@ async fn connect(
     command.args(program.arguments).envs(program.environment);
     // One that is at work when the program ends would work on.
     command.kill_on_drop(true);
-    // A terminal's Ctrl-C goes to the whole group. The servers are to stay until the calls have ended.
+    // A terminal's Ctrl-C goes to the whole group. The servers are to stay until the calls have
+    // ended.
     #[cfg(unix)]
     command.process_group(0);
     // Servers talk on stderr. A log of yours is a better place for it.

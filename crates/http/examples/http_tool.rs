@@ -1,11 +1,13 @@
-//! A REST API as tools: orders, deliveries that take a while, hostile arguments, a rate limit, and the death of the server.
+//! A REST API as tools: orders, deliveries that take a while, hostile arguments, a rate limit, and
+//! the death of the server.
 //!
 //! ```text
 //! cargo run -p tower-toolcall-http --features reqwest --example http_tool
 //! ```
 //!
-//! The API is in this program, on a free port of the loopback interface. Each line begins with the seconds so far: a call, the requests that
-//! the server sees of it, each with its answer, and the call's result; or its error, whether the tool has run, and what the model would read.
+//! The API is in this program, on a free port of the loopback interface. Each line begins with the
+//! seconds so far: a call, the requests that the server sees of it, each with its answer, and the
+//! call's result; or its error, whether the tool has run, and what the model would read.
 
 use std::{
     fmt::Display,
@@ -86,7 +88,8 @@ async fn main() -> Result<(), BoxError> {
     println!("\n4  a rate limit (Retry-After: 1): the call waits once, and is sent again");
     send(&order, pizza("busy", "Diavola")?).await?;
 
-    // The wait ends a second earlier: half of it is the deadline layer's reserve, half is for the last poll.
+    // The wait ends a second earlier: half of it is the deadline layer's reserve, half is for the
+    // last poll.
     println!("\n5  a delivery that has to be done in 3 s: it is not, and is waited for later");
     let hurried = delivery.clone().with_deadline(Instant::now() + ms(3_000));
     let error = send(&deliver, hurried).await.err();

@@ -134,8 +134,8 @@ impl Registered {
         Cow::Owned(out)
     }
 
-    /// Returns where the beginning of a value stands at the end of a text that was cut, maybe within
-    /// an escape.
+    /// Returns where the beginning of a value stands at the end of a text that was cut, maybe
+    /// within an escape.
     pub(super) fn cut_at(&self, head: &str) -> Option<usize> {
         let near = floor(head, head.len().saturating_sub(self.longest()));
         let mut first = None;

@@ -1,5 +1,5 @@
-//! C8: the events of a store. In a process of their own: other threads without a subscriber would take part in what tracing
-//! remembers of an event.
+//! C8: the events of a store. In a process of their own: other threads without a subscriber would
+//! take part in what tracing remembers of an event.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::{

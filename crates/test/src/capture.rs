@@ -21,9 +21,10 @@ use super::script::lock;
 /// See the [module docs](crate#capture-and-replay) for an example. A line has the names of the
 /// call, its arguments, and its answer or error, redacted by the call's
 /// [rules](tower_toolcall::ToolCall::with_rules): strings up to 65,536 characters, 64 levels,
-/// 100,000 values and 1 MiB each. Longer arguments are cut; of a longer answer, or one that is no JSON, the line
-/// says only that it is lost, and so does the replay. Lines come in the order in which the calls
-/// end. A call that is dropped before it has an answer has a line too, and so has one that panics.
+/// 100,000 values and 1 MiB each. Longer arguments are cut; of a longer answer, or one that is no
+/// JSON, the line says only that it is lost, and so does the replay. Lines come in the order in
+/// which the calls end. A call that is dropped before it has an answer has a line too, and so has
+/// one that panics.
 ///
 /// # Limits
 ///

@@ -150,8 +150,8 @@
 //!
 //! A call whose arguments are no JSON object, or that has no name, is answered with
 //! [`InvalidInput`](tower_toolcall::ErrorKind::InvalidInput) and does not run: [`Turn::invalid`].
-//! No layer sees it, so the turn emits `tool.rejected` for it, at INFO, and metrics do not count it.
-//! Blank arguments are none.
+//! No layer sees it, so the turn emits `tool.rejected` for it, at INFO, and metrics do not count
+//! it. Blank arguments are none.
 //!
 //! A response that lacks its end may have lost arguments. So none of its calls runs without
 //! arguments, and the last one does not run at all: of an object that the limit of length has cut,

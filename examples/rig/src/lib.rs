@@ -1,7 +1,7 @@
 //! The two adapters between [rig](https://docs.rs/rig) and `tower-toolcall`, to be copied.
 //!
-//! - [`dynamic_tool`]: a stack as a tool of a rig agent. What the stack answers, and the text that it has for the model when it
-//!   fails, is what rig shows to the model.
+//! - [`dynamic_tool`]: a stack as a tool of a rig agent. What the stack answers, and the text that
+//!   it has for the model when it fails, is what rig shows to the model.
 //! - [`leaf`]: a tool of rig's as the leaf of a stack. Its typed errors become ours.
 //!
 //! Together they put layers around a tool that an agent has already:
@@ -37,8 +37,8 @@ use serde_json::Value;
 use tower::{Service, ServiceExt as _, service_fn};
 use tower_toolcall::{ErrorKind, Execution, ToolCall, ToolError};
 
-/// The conversation that a run of the agent belongs to: the calls of one are compared by a repeat guard, for example. The host
-/// sets it for a run, with `AgentRunner::tool_context`.
+/// The conversation that a run of the agent belongs to: the calls of one are compared by a repeat
+/// guard, for example. The host sets it for a run, with `AgentRunner::tool_context`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Session(pub String);
 
@@ -48,9 +48,10 @@ impl ContextValue for Session {
 
 /// A stack as a tool of a rig agent: the tool of this name among those that the stack serves.
 ///
-/// An answer is passed on as rig does it: a string as text, images as images, anything else as JSON. For answers that have a text
-/// for the model ([`ModelText`](tower_toolcall::ModelText)), an MCP server's for example, let
-/// `map_response(|answer| answer.model_text().into_owned())` be the outermost layer.
+/// An answer is passed on as rig does it: a string as text, images as images, anything else as
+/// JSON. For answers that have a text for the model ([`ModelText`](tower_toolcall::ModelText)), an
+/// MCP server's for example, let `map_response(|answer| answer.model_text().into_owned())` be the
+/// outermost layer.
 ///
 /// A run that is dropped drops its calls, as a stack expects it.
 pub fn dynamic_tool<S>(definition: ToolDefinition, stack: S) -> DynamicTool
@@ -80,8 +81,8 @@ where
     )
 }
 
-/// An error of a stack's as rig has it. The model reads [`ToolError::model_message`]; hooks find the whole error with
-/// `downcast_ref::<ToolError>()`.
+/// An error of a stack's as rig has it. The model reads [`ToolError::model_message`]; hooks find
+/// the whole error with `downcast_ref::<ToolError>()`.
 pub fn to_rig(error: ToolError) -> ToolExecutionError {
     let kind = match error.kind() {
         ErrorKind::Timeout | ErrorKind::DeadlineExceeded | ErrorKind::PollTimeout => Rig::Timeout,
@@ -94,7 +95,8 @@ pub fn to_rig(error: ToolError) -> ToolExecutionError {
         ErrorKind::Upstream | ErrorKind::CircuitOpen => Rig::Provider,
         _ => Rig::Other,
     };
-    // Who repeats what rig calls retryable does not ask whether the tool may run twice: so only a call that did not run is.
+    // Who repeats what rig calls retryable does not ask whether the tool may run twice: so only a
+    // call that did not run is.
     let retryable = error.is_retryable() && error.execution() == Execution::NotStarted;
     let mut theirs = ToolExecutionError::new(kind, error.message())
         .with_model_feedback(error.model_message())
@@ -106,9 +108,11 @@ pub fn to_rig(error: ToolError) -> ToolExecutionError {
     theirs.with_source(error)
 }
 
-/// A tool of rig's as the leaf of a stack. Several of them go behind one stack as the tools of a `Router<ToolOutput>`.
+/// A tool of rig's as the leaf of a stack. Several of them go behind one stack as the tools of a
+/// `Router<ToolOutput>`.
 ///
-/// Below [`dynamic_tool`] it has the context of its run. What it attaches to its result there stays below the stack.
+/// Below [`dynamic_tool`] it has the context of its run. What it attaches to its result there stays
+/// below the stack.
 pub fn leaf<T>(
     tool: T,
 ) -> impl Service<ToolCall, Response = ToolOutput, Error = ToolError, Future: Send>
@@ -134,12 +138,14 @@ where
 
 /// An error of a rig tool as ours.
 ///
-/// It is [inferred](tower_toolcall::Evidence::Inferred), whatever the tool says of itself: one that was rate limited, or timed out,
-/// may have met that in the middle of its work, at a service of its own. So it delays no other call, and rig's "retryable" can
-/// hold a retry layer back, but has a call repeated only if its tool may run twice ([replay safety](tower_toolcall::ReplaySafety)).
+/// It is [inferred](tower_toolcall::Evidence::Inferred), whatever the tool says of itself: one that
+/// was rate limited, or timed out, may have met that in the middle of its work, at a service of its
+/// own. So it delays no other call, and rig's "retryable" can hold a retry layer back, but has a
+/// call repeated only if its tool may run twice ([replay safety](tower_toolcall::ReplaySafety)).
 ///
-/// rig keeps a tool's diagnostics from the model, and has another text for it. That one is kept where the tool speaks of its own
-/// work; of timeouts and lost connections ours says more: that the tool may still run.
+/// rig keeps a tool's diagnostics from the model, and has another text for it. That one is kept
+/// where the tool speaks of its own work; of timeouts and lost connections ours says more: that the
+/// tool may still run.
 pub fn from_rig(error: ToolExecutionError) -> ToolError {
     let (kind, in_its_words) = match error.kind() {
         Rig::InvalidArgs => (ErrorKind::InvalidInput, true),

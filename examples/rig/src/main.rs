@@ -1,4 +1,5 @@
-//! An agent of rig's calls the tools of one stack; then layers of ours go around tools that were written for rig.
+//! An agent of rig's calls the tools of one stack; then layers of ours go around tools that were
+//! written for rig.
 //!
 //! ```text
 //! cargo run -p example-rig
@@ -218,7 +219,8 @@ fn schema(fields: &[&str]) -> Value {
     json!({ "type": "object", "properties": properties, "required": fields })
 }
 
-/// Tools that were written for rig, with layers around them. Both end with a timeout of which rig says that it may be repeated.
+/// Tools that were written for rig, with layers around them. Both end with a timeout of which rig
+/// says that it may be repeated.
 async fn rig_tools_as_leaves() -> Result<(), BoxError> {
     println!("\n2  tools of rig's, with a retry layer around them\n");
     let backoff = Backoff::fixed(Duration::from_millis(20))?;

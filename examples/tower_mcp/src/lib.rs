@@ -1,10 +1,12 @@
-//! The two adapters between [tower-mcp](https://docs.rs/tower-mcp) and `tower-toolcall`, to be copied.
+//! The two adapters between [tower-mcp](https://docs.rs/tower-mcp) and `tower-toolcall`, to be
+//! copied.
 //!
 //! - [`ToolLayers`]: our layers on a tool of a tower-mcp server, for its builder's `.layer(..)`.
-//! - [`ClientLeaf`]: a tower-mcp client as the leaf of a stack. A call that is dropped, by a timeout for example, is cancelled at
-//!   the server: tower-mcp sees to that.
+//! - [`ClientLeaf`]: a tower-mcp client as the leaf of a stack. A call that is dropped, by a
+//!   timeout for example, is cancelled at the server: tower-mcp sees to that.
 //!
-//! In both a result with `isError` stays the answer that it is. [`is_error`] tells the layers of it.
+//! In both a result with `isError` stays the answer that it is. [`is_error`] tells the layers of
+//! it.
 
 use std::{
     convert::Infallible,
@@ -25,8 +27,8 @@ use tower_toolcall::{
 
 type Answer<E> = Pin<Box<dyn Future<Output = Result<CallToolResult, E>> + Send>>;
 
-/// For `classify_fn` of layers that act on failures: an answer with `isError` is no success. It counts for no breaker, as it may be
-/// the caller's mistake.
+/// For `classify_fn` of layers that act on failures: an answer with `isError` is no success. It
+/// counts for no breaker, as it may be the caller's mistake.
 pub fn is_error(result: Result<&CallToolResult, &ToolError>) -> Outcome {
     match result {
         Ok(answer) if answer.is_error => Outcome::reported(),
@@ -53,8 +55,9 @@ pub fn is_error(result: Result<&CallToolResult, &ToolError>) -> Outcome {
 ///     .build();
 /// ```
 ///
-/// A failure of the layers is a result with `isError` and [the text for models](ToolError::model_message). A call that its client
-/// cancels is dropped, as the layers expect it.
+/// A failure of the layers is a result with `isError` and [the text for
+/// models](ToolError::model_message). A call that its client cancels is dropped, as the layers
+/// expect it.
 #[derive(Clone, Debug)]
 pub struct ToolLayers<L> {
     tool: Arc<str>,
@@ -62,8 +65,8 @@ pub struct ToolLayers<L> {
 }
 
 impl<L> ToolLayers<L> {
-    /// These layers, a `ServiceBuilder` for example, on the tool of this name. Tools that get clones of one value share what its
-    /// layers know, each under its own name.
+    /// These layers, a `ServiceBuilder` for example, on the tool of this name. Tools that get
+    /// clones of one value share what its layers know, each under its own name.
     pub fn new(tool: impl Into<Arc<str>>, layers: L) -> Self {
         let tool = tool.into();
         Self { tool, layers }
@@ -127,7 +130,8 @@ where
     }
 }
 
-/// A tower-mcp handler, with guards or layers of others around it, as the leaf below the layers of [`ToolLayers`].
+/// A tower-mcp handler, with guards or layers of others around it, as the leaf below the layers of
+/// [`ToolLayers`].
 #[derive(Clone, Debug)]
 pub struct Handler<I>(I);
 
@@ -201,8 +205,8 @@ impl Service<ToolCall> for ClientLeaf {
 
 /// An error of a tower-mcp client as ours, by its type and code.
 ///
-/// Whether the tool ran is [not known](tower_toolcall::Execution::Unknown): a server passes on what its tool met in its work, under
-/// any code, and a connection may be lost after it.
+/// Whether the tool ran is [not known](tower_toolcall::Execution::Unknown): a server passes on what
+/// its tool met in its work, under any code, and a connection may be lost after it.
 pub fn from_tower_mcp(error: Error) -> ToolError {
     let kind = match &error {
         Error::JsonRpc(answer) => match answer.code {

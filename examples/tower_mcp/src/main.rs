@@ -1,12 +1,12 @@
-//! Layers of ours on the tools of a tower-mcp server; then a tower-mcp client as the leaf of a stack, in front of a server that has
-//! none.
+//! Layers of ours on the tools of a tower-mcp server; then a tower-mcp client as the leaf of a
+//! stack, in front of a server that has none.
 //!
 //! ```text
 //! cargo run -p example-tower-mcp
 //! ```
 //!
-//! Nothing to start: the first server is in this process, the second one is this program again, as a child. The adapters are in
-//! `lib.rs`.
+//! Nothing to start: the first server is in this process, the second one is this program again, as
+//! a child. The adapters are in `lib.rs`.
 
 use std::{
     sync::{

@@ -11,9 +11,9 @@ use crate::{config::ConfigError, error::ToolError};
 /// Converts a tool's answer to that of a router of `Res`.
 ///
 /// Everything is its own answer. A router of [`Value`]s also takes strings, `()` and [`Json`]; with
-/// the feature `mcp` a router of `McpAnswer`s takes rmcp's results and responses, strings (as text),
-/// `()` (nothing), and [`Value`]s and [`Json`] (as structured content, and as text; `null` is
-/// nothing).
+/// the feature `mcp` a router of `McpAnswer`s takes rmcp's results and responses, strings (as
+/// text), `()` (nothing), and [`Value`]s and [`Json`] (as structured content, and as text; `null`
+/// is nothing).
 pub trait IntoAnswer<Res> {
     /// The answer.
     ///

@@ -31,9 +31,9 @@ pub trait Envelope: Send + Sync + 'static {
     /// there.
     fn completed(&self, call: &CallInfo, took: Duration, answer: Value) -> Value;
 
-    /// Returns the body of an error that is a result, which is sent with the status 200, for example
-    /// of a call whose [job still runs](ToolError::is_pending); then `job` is the id by which it is
-    /// asked for, if jobs are kept. `None`: the error is refused.
+    /// Returns the body of an error that is a result, which is sent with the status 200, for
+    /// example of a call whose [job still runs](ToolError::is_pending); then `job` is the id by
+    /// which it is asked for, if jobs are kept. `None`: the error is refused.
     fn failed(
         &self,
         call: &CallInfo,

@@ -126,10 +126,10 @@ impl Routes {
     }
 
     /// Adds the endpoint of an executor, and one for its jobs,
-    /// [`/api/tools/{tool}/jobs/{id}`](super#execution): the envelope gets the id of a job that still
-    /// runs. A GET goes on waiting, and starts nothing. It is answered for the
-    /// same subject only, if requests have [bearer tokens](Self::with_bearer_subject): that very
-    /// token. Without these, the id is enough; it cannot be guessed.
+    /// [`/api/tools/{tool}/jobs/{id}`](super#execution): the envelope gets the id of a job that
+    /// still runs. A GET goes on waiting, and starts nothing. It is answered for the same subject
+    /// only, if requests have [bearer tokens](Self::with_bearer_subject): that very token. Without
+    /// these, the id is enough; it cannot be guessed.
     ///
     /// 1,000 jobs are kept, in this process, with arguments of 64 KiB at most, as JSON: 62.5 MiB in
     /// all, 6.3 MiB of one subject. If requests have bearer tokens, 100 of one subject, 100 of all

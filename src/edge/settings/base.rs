@@ -15,16 +15,16 @@ impl Settings {
         Self::from(self.to_file()).origin.keys
     }
 
-    /// Returns whether a setting was set: by a file, by a variable, or in code to another value than
-    /// the preset's. `key` is its section and name: `http.max_bytes`.
+    /// Returns whether a setting was set: by a file, by a variable, or in code to another value
+    /// than the preset's. `key` is its section and name: `http.max_bytes`.
     pub fn is_set(&self, key: &str) -> bool {
         self.keys_set().contains(key)
     }
 
     /// Returns the settings in force: defaults, those of a preset too, give way to settings that
     /// were set. Timeouts and budgets do not, as callers rely on them; nor do settings that were
-    /// set themselves, which [`check`](Self::check) refuses. For crates that make layers of a section
-    /// of these settings.
+    /// set themselves, which [`check`](Self::check) refuses. For crates that make layers of a
+    /// section of these settings.
     pub fn in_force(&self) -> Self {
         self.give_way().0
     }

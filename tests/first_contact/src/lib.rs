@@ -1,5 +1,5 @@
-//! F-1: what a newcomer copies, word for word: the landing page's tool where tools live. That it compiles is most of the test;
-//! it runs, too. The README's program is in `tests/readme.rs`.
+//! F-1: what a newcomer copies, word for word: the landing page's tool where tools live. That it
+//! compiles is most of the test; it runs, too. The README's program is in `tests/readme.rs`.
 #![cfg(test)]
 
 use std::{convert::Infallible, fmt::Debug, pin::Pin};

@@ -1,5 +1,5 @@
-//! The README's program, as it is printed, and its stack with other calls. `npx` is a script that starts the server that
-//! `tests/run` has installed, keeps what goes to it, and can be killed.
+//! The README's program, as it is printed, and its stack with other calls. `npx` is a script that
+//! starts the server that `tests/run` has installed, keeps what goes to it, and can be killed.
 #![cfg(unix)]
 
 use std::{

@@ -1,4 +1,5 @@
-//! Breakers shared over a Redis server by TLS, with a certificate that the machine trusts, and one that it does not.
+//! Breakers shared over a Redis server by TLS, with a certificate that the machine trusts, and one
+//! that it does not.
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 

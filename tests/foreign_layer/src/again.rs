@@ -9,7 +9,8 @@ use tower_toolcall::{
     middleware::{self, Next},
 };
 
-/// Sends a call again, up to a number of attempts, with a pause between them, where no layer above does so.
+/// Sends a call again, up to a number of attempts, with a pause between them, where no layer above
+/// does so.
 #[derive(Clone, Debug)]
 pub struct AgainLayer {
     attempts: u32,

@@ -14,8 +14,8 @@ use tower_toolcall::{Progress, ToolCall, ToolError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard(pub u32);
 
-/// Indexes documents, a minute each, with a report of progress after each. `documents` is their number; `broken` makes the
-/// answer an error in the tool's own words.
+/// Indexes documents, a minute each, with a report of progress after each. `documents` is their
+/// number; `broken` makes the answer an error in the tool's own words.
 #[derive(Clone, Copy, Debug)]
 pub struct Index;
 

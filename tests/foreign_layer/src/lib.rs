@@ -1,4 +1,5 @@
-//! Layers and leaves as another author writes them, against the public API of `tower-toolcall` alone.
+//! Layers and leaves as another author writes them, against the public API of `tower-toolcall`
+//! alone.
 
 mod again;
 mod index;

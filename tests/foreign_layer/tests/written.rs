@@ -1,5 +1,5 @@
-//! What subscribers and hooks hear of layers and leaves of another author. In a process of its own: a subscriber of one
-//! thread does not hear of events that another thread has met first.
+//! What subscribers and hooks hear of layers and leaves of another author. In a process of its own:
+//! a subscriber of one thread does not hear of events that another thread has met first.
 
 use std::{
     io,
@@ -18,7 +18,8 @@ fn call(tool: &str) -> ToolCall {
     ToolCall::new(tool).with_replay_safety(ReplaySafety::Safe)
 }
 
-/// Hooks of the leaf's author read what the leaf has left; and the events of foreign layers are written like ours.
+/// Hooks of the leaf's author read what the leaf has left; and the events of foreign layers are
+/// written like ours.
 #[tokio::test(start_paused = true)]
 async fn hooks_and_subscribers_hear_of_foreign_layers_and_leaves() {
     #[derive(Clone)]

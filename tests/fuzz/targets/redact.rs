@@ -1,5 +1,5 @@
-//! Whatever stands in a text or in JSON, redaction gives a bounded view, which it leaves as it is, and which never shows a
-//! secret that has a name.
+//! Whatever stands in a text or in JSON, redaction gives a bounded view, which it leaves as it is,
+//! and which never shows a secret that has a name.
 //!
 //! The input is taken as text, as a key and as JSON.
 
@@ -16,7 +16,8 @@ pub(crate) fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let _ = is_sensitive_key(&text);
     let once = redact_text(&text);
-    // What is redacted brings nearer what was too far from its name; and JSON without any secret left is looked at as a text.
+    // What is redacted brings nearer what was too far from its name; and JSON without any secret
+    // left is looked at as a text.
     if text.len() <= NEAR && serde_json::from_str::<Value>(&text).is_err() {
         assert_eq!(redact_text(&once), once, "it is redacted once more");
     }

@@ -1,4 +1,5 @@
-//! Whatever is posted to the JSON-RPC endpoint, each request has one answer with its id, and a notification has none.
+//! Whatever is posted to the JSON-RPC endpoint, each request has one answer with its id, and a
+//! notification has none.
 
 use std::{
     future::Future,

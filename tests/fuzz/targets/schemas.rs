@@ -1,5 +1,5 @@
-//! Whatever a server sends as a schema and a model as arguments, they are judged in bounded time, by answers that agree, and a
-//! repaired value fits.
+//! Whatever a server sends as a schema and a model as arguments, they are judged in bounded time,
+//! by answers that agree, and a repaired value fits.
 //!
 //! The input is a schema, a byte 0, and arguments.
 

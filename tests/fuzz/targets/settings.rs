@@ -1,4 +1,5 @@
-//! Whatever a file or the environment says, there are settings of which a stack can be built, or one error that names a key.
+//! Whatever a file or the environment says, there are settings of which a stack can be built, or
+//! one error that names a key.
 //!
 //! The input is a TOML file, and lines of `NAME=value`.
 

@@ -1,5 +1,6 @@
-//! Whatever a template and its arguments are, a request goes to the tool's host, has no more headers than the tool, and a
-//! JSON body; and a value that stands in a template of ours is read back as it was.
+//! Whatever a template and its arguments are, a request goes to the tool's host, has no more
+//! headers than the tool, and a JSON body; and a value that stands in a template of ours is read
+//! back as it was.
 //!
 //! The input is a template, a byte 0, and JSON: the argument `a`.
 use std::{

@@ -1,7 +1,8 @@
-//! The MCP conformance suite against a gateway over HTTP. Behind it is a server with the tools that the suite knows by name.
+//! The MCP conformance suite against a gateway over HTTP. Behind it is a server with the tools that
+//! the suite knows by name.
 //!
-//! What is expected to fail stands in a file for each revision, with the reason. What fails beside it is an error, and so is what
-//! passes although it stands there.
+//! What is expected to fail stands in a file for each revision, with the reason. What fails beside
+//! it is an error, and so is what passes although it stands there.
 
 mod fixture;
 

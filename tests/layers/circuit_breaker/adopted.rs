@@ -92,7 +92,8 @@ async fn an_opening_of_another_process_leaves_a_forced_state_alone() {
     assert_eq!(rig.breaker().state(), ForcedClosed);
 }
 
-/// Trap 2: the result of a probe that began before the opening was adopted says nothing of the period after it.
+/// Trap 2: the result of a probe that began before the opening was adopted says nothing of the
+/// period after it.
 #[tokio::test(start_paused = true)]
 async fn a_probe_is_stale_once_an_opening_is_adopted() {
     let rig = default_rig();

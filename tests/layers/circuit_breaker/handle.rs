@@ -58,7 +58,8 @@ const A_LIFE: [(BreakerState, BreakerState, TransitionReason, u32); 9] = [
     (Disabled, Closed, Forced, 9),
 ];
 
-/// C6: every transition reaches the listener, in order, with who, why, and the call that brought it about.
+/// C6: every transition reaches the listener, in order, with who, why, and the call that brought it
+/// about.
 #[tokio::test(start_paused = true)]
 async fn every_transition_reaches_the_listener() {
     let heard = transitions();
@@ -96,7 +97,8 @@ async fn every_transition_reaches_the_stream() {
     assert!(late.next().await.is_none());
 }
 
-/// C6: a subscriber that falls behind is told how much it missed, and goes on with the oldest that is kept.
+/// C6: a subscriber that falls behind is told how much it missed, and goes on with the oldest that
+/// is kept.
 #[tokio::test(start_paused = true)]
 async fn a_subscriber_that_lags_is_told() {
     let rig = default_rig();
@@ -156,7 +158,8 @@ async fn a_transition_goes_through_json() {
     );
 }
 
-/// C6: a listener is told while no lock is held: it may look at the breaker that changed, and at all.
+/// C6: a listener is told while no lock is held: it may look at the breaker that changed, and at
+/// all.
 #[tokio::test(start_paused = true)]
 async fn a_listener_may_use_the_handle() {
     let slot: Arc<Mutex<Option<CircuitBreakerHandle>>> = Arc::default();

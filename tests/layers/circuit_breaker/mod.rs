@@ -1,5 +1,5 @@
-//! The circuit breaker, seen from outside: what its requirements (C1-C10) and the traps of other breakers
-//! ask of it.
+//! The circuit breaker, seen from outside: what its requirements (C1-C10) and the traps of other
+//! breakers ask of it.
 
 mod adopted;
 mod configuration;

@@ -57,8 +57,8 @@ async fn only_a_safe_call_is_the_probe() {
     rig.send(call()).await.unwrap();
 }
 
-/// D11: the errors of 20 calls that meet a half-open breaker together, each with a time in seconds. Calls have this
-/// deadline. The tool takes 3 s, and does so for the probe.
+/// D11: the errors of 20 calls that meet a half-open breaker together, each with a time in seconds.
+/// Calls have this deadline. The tool takes 3 s, and does so for the probe.
 async fn batch(
     builder: CircuitBreakerBuilder,
     probe: Step<&'static str>,
@@ -121,8 +121,8 @@ async fn a_waiting_call_follows_a_probe_that_is_dropped() {
     assert_eq!(rig.breaker().state(), BreakerState::Closed);
 }
 
-/// D11: a probe that succeeds without closing the breaker, or that has no verdict, wakes the calls of its key alone, also
-/// before their first poll.
+/// D11: a probe that succeeds without closing the breaker, or that has no verdict, wakes the calls
+/// of its key alone, also before their first poll.
 #[tokio::test(start_paused = true)]
 async fn an_end_of_a_probe_wakes_the_calls_that_wait() {
     for (succeeds, polled) in [(true, true), (false, true), (true, false)] {
@@ -276,7 +276,8 @@ async fn an_announced_delay_makes_the_open_period_longer() {
     }
 }
 
-/// D5: the delay counts from its own answer: one before the breaker opened, of a probe, and one that comes late.
+/// D5: the delay counts from its own answer: one before the breaker opened, of a probe, and one
+/// that comes late.
 #[tokio::test(start_paused = true)]
 async fn an_announced_delay_counts_from_its_answer() {
     let rig = default_rig();
@@ -313,7 +314,8 @@ fn answered() -> [ToolError; 4] {
     ]
 }
 
-/// D10: an answer that proves the tool alive closes the breaker, although it counts neither way while closed.
+/// D10: an answer that proves the tool alive closes the breaker, although it counts neither way
+/// while closed.
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_the_tool_answers_closes_the_breaker() {
     for error in answered() {
@@ -327,7 +329,8 @@ async fn a_probe_that_the_tool_answers_closes_the_breaker() {
     }
 }
 
-/// D10: an answer to a wrong call closes, but proves less than a success: the open period stays as long as it was.
+/// D10: an answer to a wrong call closes, but proves less than a success: the open period stays as
+/// long as it was.
 #[tokio::test(start_paused = true)]
 async fn a_breaker_that_an_error_closes_keeps_the_length_of_its_open_period() {
     for trip in [
@@ -361,8 +364,8 @@ async fn a_breaker_that_an_error_closes_keeps_the_length_of_its_open_period() {
     }
 }
 
-/// D10: an answer that is an error in the tool's own words (`isError`) is a success of the probe too, after five probes
-/// without a verdict as well.
+/// D10: an answer that is an error in the tool's own words (`isError`) is a success of the probe
+/// too, after five probes without a verdict as well.
 #[tokio::test(start_paused = true)]
 async fn a_reported_error_closes_a_half_open_breaker() {
     let says = |answer: Result<&&str, &ToolError>| match answer {
@@ -456,7 +459,8 @@ impl Pings {
 
 const FAILS: Result<(), ErrorKind> = Err(ErrorKind::ConnectionFailed);
 
-/// C3: the call that would be the probe is sent once its ping has succeeded, and closes nothing itself.
+/// C3: the call that would be the probe is sent once its ping has succeeded, and closes nothing
+/// itself.
 #[tokio::test(start_paused = true)]
 async fn a_ping_that_succeeds_closes_the_breaker_before_the_call() {
     for takes in [Duration::ZERO, secs(2)] {
@@ -609,7 +613,8 @@ async fn a_call_that_pings_holds_no_place_of_the_service_below() {
     assert_eq!(tool.count(), 2);
 }
 
-/// C10: a ping that panics, when it is made or later, gives its place back and says nothing of the tool.
+/// C10: a ping that panics, when it is made or later, gives its place back and says nothing of the
+/// tool.
 #[tokio::test(start_paused = true)]
 async fn a_ping_that_panics_leaves_its_place() {
     for at_once in [true, false] {

@@ -23,8 +23,9 @@ use tower_toolcall::{
 use super::{Rig, Step, default_rig, ok, secs, tool};
 use crate::kit::call;
 
-/// "The window does not slide": once full, or once per period, it starts from nothing, so that failures on
-/// either side of the cut are never seen together. Ours sees any stretch of the last N calls.
+/// "The window does not slide": once full, or once per period, it starts from nothing, so that
+/// failures on either side of the cut are never seen together. Ours sees any stretch of the last N
+/// calls.
 #[tokio::test(start_paused = true)]
 async fn a_window_that_does_not_slide() {
     for good in 0..20 {
@@ -42,8 +43,8 @@ async fn a_window_that_does_not_slide() {
     }
 }
 
-/// "Half-open lets everything through": every call that comes before the first probe has ended is one. Ours
-/// admits as many as were asked for, though a hundred come at once from four threads.
+/// "Half-open lets everything through": every call that comes before the first probe has ended is
+/// one. Ours admits as many as were asked for, though a hundred come at once from four threads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn unlimited_concurrent_probes() {
     let ran = Arc::new(AtomicUsize::new(0));
@@ -79,8 +80,8 @@ async fn unlimited_concurrent_probes() {
     assert_eq!(breaker.snapshot().probes, 0);
 }
 
-/// "A late success closes the breaker": one that was sent before the outage is taken for a probe's. Ours
-/// counts it as stale, in every state, and waits for a real probe.
+/// "A late success closes the breaker": one that was sent before the outage is taken for a probe's.
+/// Ours counts it as stale, in every state, and waits for a real probe.
 #[tokio::test(start_paused = true)]
 async fn a_stale_success_closes() {
     let rig = default_rig();
@@ -103,8 +104,8 @@ async fn a_stale_success_closes() {
     );
 }
 
-/// "A lost probe blocks for ever": its caller is gone and nobody gives its place back. Ours has it back when
-/// the future is dropped, and when it is not, after its lease.
+/// "A lost probe blocks for ever": its caller is gone and nobody gives its place back. Ours has it
+/// back when the future is dropped, and when it is not, after its lease.
 #[tokio::test(start_paused = true)]
 async fn a_lost_probe_blocks_for_ever() {
     let rig = default_rig();
@@ -124,8 +125,8 @@ async fn a_lost_probe_blocks_for_ever() {
     assert_eq!(rig.breaker().state(), BreakerState::Closed);
 }
 
-/// "80 % timeouts never open": calls that the caller's timeout drops are not seen, so the rate is that of the
-/// 20 % that succeed. Ours counts them as failures.
+/// "80 % timeouts never open": calls that the caller's timeout drops are not seen, so the rate is
+/// that of the 20 % that succeed. Ours counts them as failures.
 #[tokio::test(start_paused = true)]
 async fn eighty_percent_timeouts_never_open() {
     let limit = secs(5);
@@ -143,8 +144,9 @@ async fn eighty_percent_timeouts_never_open() {
     }
 }
 
-/// "The wall clock was stepped back, and the breaker stayed open for hours." Ours knows tokio's monotonic
-/// clock only: where that stands still, no time passes, and where it is advanced, the period is over.
+/// "The wall clock was stepped back, and the breaker stayed open for hours." Ours knows tokio's
+/// monotonic clock only: where that stands still, no time passes, and where it is advanced, the
+/// period is over.
 #[tokio::test(start_paused = true)]
 async fn the_wall_clock_stepped_back() {
     let rig = default_rig();
@@ -154,8 +156,8 @@ async fn the_wall_clock_stepped_back() {
     assert!(!rig.breaker().is_open());
 }
 
-/// "Ignored errors inflate the probe count": each gives back a place that it did not take, or is counted as
-/// a probe that went well. Ours gives back the one place it had.
+/// "Ignored errors inflate the probe count": each gives back a place that it did not take, or is
+/// counted as a probe that went well. Ours gives back the one place it had.
 #[tokio::test(start_paused = true)]
 async fn ignored_errors_inflate_the_probe_count() {
     let rig = Rig::new(CircuitBreakerLayer::builder().with_probes(2));
@@ -172,8 +174,8 @@ async fn ignored_errors_inflate_the_probe_count() {
     assert_eq!(rig.breaker().state(), BreakerState::HalfOpen);
 }
 
-/// "The map of keys grows for ever": a model invents a name per call. Ours keeps as many as it was told to,
-/// and what protects a tool.
+/// "The map of keys grows for ever": a model invents a name per call. Ours keeps as many as it was
+/// told to, and what protects a tool.
 #[tokio::test(start_paused = true)]
 async fn a_growing_key_map() {
     let rig = Rig::new(CircuitBreakerLayer::builder().with_keys(Keys::default().at_most(64)));

@@ -237,7 +237,8 @@ async fn probes_one_at_a_time_can_close_after_several_successes() {
     assert_eq!(rig.breaker().state(), BreakerState::Closed);
 }
 
-/// C3: the open period can grow with each failed probe, up to a maximum, and is short again after recovery.
+/// C3: the open period can grow with each failed probe, up to a maximum, and is short again after
+/// recovery.
 #[tokio::test(start_paused = true)]
 async fn the_open_period_grows_with_failed_probes() {
     let rig = Rig::new(CircuitBreakerLayer::builder().with_growth(2.0, secs(200)));
@@ -605,7 +606,8 @@ async fn a_key_with_a_call_in_flight_is_kept() {
     assert_eq!(rig.breaker().state(), BreakerState::Open);
 }
 
-/// C10, C3: whatever becomes of its probes, a breaker is never stuck: when the tool works again, it closes.
+/// C10, C3: whatever becomes of its probes, a breaker is never stuck: when the tool works again, it
+/// closes.
 #[tokio::test(start_paused = true)]
 async fn a_breaker_always_recovers() {
     let rig = Rig::new(CircuitBreakerLayer::builder().with_probes(2));
@@ -643,7 +645,8 @@ async fn a_breaker_always_recovers() {
     std::mem::forget(kept);
 }
 
-/// C2, C9: a dead tool that is called now and then is stopped, whatever names are invented in between.
+/// C2, C9: a dead tool that is called now and then is stopped, whatever names are invented in
+/// between.
 #[tokio::test(start_paused = true)]
 async fn invented_names_do_not_make_a_breaker_forget_failures() {
     let layer = CircuitBreakerLayer::builder()
@@ -662,8 +665,8 @@ async fn invented_names_do_not_make_a_breaker_forget_failures() {
     }
 }
 
-/// C9: a tool that nobody has called for an hour after its open period may be forgotten, so that old
-/// trouble does not fill the registry for ever.
+/// C9: a tool that nobody has called for an hour after its open period may be forgotten, so that
+/// old trouble does not fill the registry for ever.
 #[tokio::test(start_paused = true)]
 async fn breakers_that_have_been_open_for_long_make_room_in_the_end() {
     let layer = CircuitBreakerLayer::builder()

@@ -148,7 +148,8 @@ async fn a_call_that_waits_for_readiness_holds_no_probe() {
     assert_eq!(breaker.state(), BreakerState::Closed);
 }
 
-/// Trap 1: a classifier is foreign code; if it panics over a probe, the place is given back all the same.
+/// Trap 1: a classifier is foreign code; if it panics over a probe, the place is given back all the
+/// same.
 #[tokio::test(start_paused = true)]
 async fn a_classifier_that_panics_does_not_keep_the_probe() {
     let layer = CircuitBreakerLayer::builder()
@@ -341,8 +342,8 @@ async fn the_window_does_not_survive_recovery() {
     }
 }
 
-/// Trap 4: calls are stamped when they end. These ended together, though each started longer ago than the
-/// window is long.
+/// Trap 4: calls are stamped when they end. These ended together, though each started longer ago
+/// than the window is long.
 #[tokio::test(start_paused = true)]
 async fn calls_longer_than_the_window_count_at_their_end() {
     for trip in [
@@ -519,8 +520,8 @@ async fn an_inner_breakers_rejections_do_not_count_in_an_outer_one() {
     assert_eq!(failing.count(), 2);
 }
 
-/// Trap 16: the answer for call n depends on the last N only. Every step is compared with a window that
-/// is counted anew from all that happened.
+/// Trap 16: the answer for call n depends on the last N only. Every step is compared with a window
+/// that is counted anew from all that happened.
 #[tokio::test(start_paused = true)]
 async fn a_count_window_depends_on_the_last_calls_only() {
     for (size, minimum, rate) in [(1, 1, 1.0), (7, 3, 0.5), (10, 10, 0.3), (32, 20, 0.75)] {
@@ -606,8 +607,8 @@ async fn a_full_half_open_breaker_gives_the_reservation_back() {
     kit::a_refusal_gives_the_reservation_back(layer, call()).await;
 }
 
-/// Trap 19: a call that was queued and is refused at its turn passes the turn on at once, although its
-/// future is held on to.
+/// Trap 19: a call that was queued and is refused at its turn passes the turn on at once, although
+/// its future is held on to.
 #[tokio::test(start_paused = true)]
 async fn a_call_refused_at_its_turn_keeps_no_permit() {
     let (limited, probe, semaphore) = limited(kit::answers());
@@ -629,7 +630,8 @@ async fn a_call_refused_at_its_turn_keeps_no_permit() {
     assert_eq!(probe.count(), 0);
 }
 
-/// Trap 19: a call that finds the breaker open while the service below is busy does not queue there.
+/// Trap 19: a call that finds the breaker open while the service below is busy does not queue
+/// there.
 #[tokio::test(start_paused = true)]
 async fn a_refused_call_leaves_the_queue() {
     let (limited, _, semaphore) = limited(kit::answers());
@@ -763,8 +765,8 @@ async fn an_open_breaker_hides_a_readiness_error() {
     assert_eq!(error.kind(), ErrorKind::CircuitOpen);
 }
 
-/// Trap 6: a caller who gives up on a tool that is allowed to take long says nothing, if the timeout in
-/// force is known.
+/// Trap 6: a caller who gives up on a tool that is allowed to take long says nothing, if the
+/// timeout in force is known.
 #[tokio::test(start_paused = true)]
 async fn a_cancel_of_a_long_call_is_neutral_if_its_timeout_is_known() {
     let layer = CircuitBreakerLayer::new();

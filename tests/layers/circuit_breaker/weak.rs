@@ -194,7 +194,8 @@ async fn a_success_of_the_principal_resets_its_failures() {
     }
 }
 
-/// Trap 1: after the period one call of the principal is the probe, and a dropped one gives its place back.
+/// Trap 1: after the period one call of the principal is the probe, and a dropped one gives its
+/// place back.
 #[tokio::test(start_paused = true)]
 async fn a_principal_is_let_in_again_by_a_probe_of_its_own() {
     let rig = default_rig();
@@ -216,7 +217,8 @@ async fn a_principal_is_let_in_again_by_a_probe_of_its_own() {
     rig.ask_as("alice", ok()).await.unwrap();
 }
 
-/// Traps 2 and 22: calls that were in flight when the principal's circuit opened decide nothing later.
+/// Traps 2 and 22: calls that were in flight when the principal's circuit opened decide nothing
+/// later.
 #[tokio::test(start_paused = true)]
 async fn late_weak_failures_do_not_decide_the_probe_of_the_principal() {
     let rig = default_rig();
@@ -544,7 +546,8 @@ async fn a_call_that_has_pinged_is_the_probe_of_its_principal() {
     assert!(rig.breaker().principals().is_empty());
 }
 
-/// Trap 3: a call that its principal's circuit refuses is no probe without a verdict for the others.
+/// Trap 3: a call that its principal's circuit refuses is no probe without a verdict for the
+/// others.
 #[tokio::test(start_paused = true)]
 async fn calls_that_are_refused_to_a_principal_are_no_probes() {
     let builder = CircuitBreakerLayer::builder().with_probe(Probe::safe_calls());
@@ -605,8 +608,8 @@ async fn a_principal_is_refused_although_other_tools_need_the_place() {
     );
 }
 
-/// Failures that lie an hour apart are not counted together, so that one failure does not cost the tool's calls a lock for
-/// ever.
+/// Failures that lie an hour apart are not counted together, so that one failure does not cost the
+/// tool's calls a lock for ever.
 #[tokio::test(start_paused = true)]
 async fn a_principal_that_has_not_called_for_an_hour_is_forgotten() {
     let rig = default_rig();
@@ -626,7 +629,8 @@ async fn a_principal_that_has_not_called_for_an_hour_is_forgotten() {
     assert!(rig.breaker().principals().is_empty());
 }
 
-/// Rule 6: a flood of invented ids, all of them refused, does not keep verified principals from a place.
+/// Rule 6: a flood of invented ids, all of them refused, does not keep verified principals from a
+/// place.
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_invented_ids_leaves_the_others_places_to_take() {
     let rig = Rig::new(at_most(4));

@@ -22,7 +22,8 @@ fn is_open(rig: &Rig) -> bool {
     rig.breaker().state() == BreakerState::Open
 }
 
-/// W4, C2: preset D counts 5 failures in a row within 300 s: 3 failures, a success and 4 failures leave it closed.
+/// W4, C2: preset D counts 5 failures in a row within 300 s: 3 failures, a success and 4 failures
+/// leave it closed.
 #[tokio::test(start_paused = true)]
 async fn a_success_resets_the_count_of_the_gateway_preset() {
     let rig = Rig::new(CircuitBreakerBuilder::gateway());
@@ -147,8 +148,8 @@ async fn a_failure_rate_opens_over_a_time_window() {
     assert!(is_open(&rig));
 }
 
-/// C2: a time window is right to a 32nd of it, in both directions, at any moment. Every step is compared
-/// with all that happened.
+/// C2: a time window is right to a 32nd of it, in both directions, at any moment. Every step is
+/// compared with all that happened.
 #[tokio::test(start_paused = true)]
 async fn a_time_window_holds_what_it_should() {
     let window = Duration::from_millis(3200);

@@ -1,4 +1,5 @@
-//! Calls that are dropped unfinished: the count of calls in flight comes back to zero whatever happens.
+//! Calls that are dropped unfinished: the count of calls in flight comes back to zero whatever
+//! happens.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -137,7 +138,8 @@ fn whatever_happens_on_however_many_threads_nothing_stays_in_flight() {
     }
 }
 
-/// What is told of a call is no call: retries, refused ones and rate limits leave nothing in flight.
+/// What is told of a call is no call: retries, refused ones and rate limits leave nothing in
+/// flight.
 #[tokio::test(start_paused = true)]
 async fn events_leave_nothing_in_flight() {
     let metrics = Metrics::new();

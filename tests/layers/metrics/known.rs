@@ -94,7 +94,8 @@ async fn a_tool_that_a_table_knows_has_a_row_though_its_breaker_is_open() {
     assert!(row.contains("CIRCUIT_OPEN"), "{row}");
 }
 
-/// H-9: a schema is a table as well: arguments of a wrong type, and ones that the tool does not have.
+/// H-9: a schema is a table as well: arguments of a wrong type, and ones that the tool does not
+/// have.
 #[tokio::test]
 async fn a_tool_that_a_schema_knows_has_a_row_though_its_arguments_do_not_fit() {
     for arguments in [json!({ "amount": "many" }), json!({ "amuont": 1 })] {

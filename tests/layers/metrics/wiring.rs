@@ -1,4 +1,5 @@
-//! What the layers below tell the metrics, with nothing to wire, and what is absent where none could.
+//! What the layers below tell the metrics, with nothing to wire, and what is absent where none
+//! could.
 
 use std::{
     sync::{
@@ -388,7 +389,8 @@ async fn a_call_that_was_only_refused_has_no_attempts() {
     );
 }
 
-/// V15: attempts that were sent before the refusal count, by the retry layer's and by the gate's number.
+/// V15: attempts that were sent before the refusal count, by the retry layer's and by the gate's
+/// number.
 #[tokio::test(start_paused = true)]
 async fn the_number_of_attempts_is_that_of_the_calls_that_were_sent() {
     use tower_toolcall::result::ToolResultLayer;

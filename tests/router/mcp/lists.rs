@@ -207,7 +207,8 @@ async fn a_refresh_that_is_dropped_blocks_nobody() {
     assert_eq!(connection.names(), ["a", "b"]);
 }
 
-/// Its caller's timeout ends a wait: the change of another, which came meanwhile, is asked for all the same.
+/// Its caller's timeout ends a wait: the change of another, which came meanwhile, is asked for all
+/// the same.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_is_dropped_loses_no_change_of_another() {
     let server = Server::with(&["a"]);

@@ -49,7 +49,8 @@ async fn a_tool_that_pays_is_not() {
     assert_eq!(run("flaky_pay").await, (1, Err(ErrorKind::Upstream)));
 }
 
-/// T4, E3: a timeout above the router ends the call at the server, and is told of by the outer name.
+/// T4, E3: a timeout above the router ends the call at the server, and is told of by the outer
+/// name.
 #[tokio::test(start_paused = true)]
 async fn a_timeout_above_names_the_tool_as_the_model_does() {
     let connection = Connection::to(Server::with(&["hang"])).await;

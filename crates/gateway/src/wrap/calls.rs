@@ -55,7 +55,8 @@ impl Calls {
             .with_classifier(means)
             .with_layer(Place::Allowed, layer_fn(refuse_unfit))
             .build()?;
-        // No limit: with it calls have a `Progress`, by which their clocks are stopped while a person is asked.
+        // No limit: with it calls have a `Progress`, by which their clocks are stopped while a
+        // person is asked.
         let pauses = TimeoutLayer::new(Duration::MAX).with_idle_timeout(Duration::MAX)?;
         let stack = ServiceBuilder::new()
             .layer(CatchPanicLayer::new())

@@ -20,7 +20,8 @@ pub(crate) type Line = String;
 /// An id or a progress token, as compact JSON: `7` and `"7"` are two.
 pub(crate) type Id = String;
 
-/// The longest message that is passed on. A longer one ends the connection: nothing can be made of what comes after it.
+/// The longest message that is passed on. A longer one ends the connection: nothing can be made of
+/// what comes after it.
 const MAX_LINE: u64 = 256 << 20;
 
 /// How many messages a batch may have.
@@ -44,8 +45,8 @@ pub(crate) const INVALID_PARAMS: i32 = -32602;
 /// The code of JSON-RPC that says least.
 pub(crate) const INTERNAL_ERROR: i32 = -32603;
 
-/// What is read of a message. A request has an id and a method, a notification no id, an answer no method. The answer to what could not
-/// be read has neither.
+/// What is read of a message. A request has an id and a method, a notification no id, an answer no
+/// method. The answer to what could not be read has neither.
 #[derive(Deserialize)]
 pub(crate) struct Head<'a> {
     #[serde(borrow)]
@@ -88,8 +89,8 @@ fn compact<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Erro
     }))
 }
 
-/// Reads an object that has none of these members twice, nor in other letters: its receiver may believe the other one, as Go's
-/// `encoding/json` takes `Method` for `method`.
+/// Reads an object that has none of these members twice, nor in other letters: its receiver may
+/// believe the other one, as Go's `encoding/json` takes `Method` for `method`.
 pub(crate) fn object<'a, T: Deserialize<'a>>(json: &'a str, members: &[&str]) -> Option<T> {
     // No array, in which serde finds the members by their places.
     let mut json_of = serde_json::Deserializer::from_str(json);
@@ -133,8 +134,8 @@ impl<'a> Head<'a> {
         head.id.as_ref().is_none_or(is_id).then_some(head)
     }
 
-    /// Returns `true` if it names the version of JSON-RPC. Servers of the SDKs do not answer a request that does not.
-    /// The version of an answer is not looked at.
+    /// Returns `true` if it names the version of JSON-RPC. Servers of the SDKs do not answer a
+    /// request that does not. The version of an answer is not looked at.
     pub(crate) fn has_version(&self) -> bool {
         self.jsonrpc
             .is_some_and(|version| version.get() == r#""2.0""#)
@@ -189,7 +190,8 @@ pub(crate) fn failure(id: &str, code: i32, message: &str) -> Line {
     answer(id, "error", &error.to_string())
 }
 
-/// Says that nobody waits for the answer to this request any more. `said` are the parameters of whoever said so first.
+/// Says that nobody waits for the answer to this request any more. `said` are the parameters of
+/// whoever said so first.
 pub(crate) fn cancelled(id: &Id, said: &str) -> Line {
     let said = Some(said).filter(|said| said.len() <= MAX_VALUE);
     let params = said.and_then(|said| serde_json::from_str(said).ok());
@@ -208,7 +210,8 @@ pub(crate) fn under_id(message: &str, id: &Id) -> Line {
     serde_json::to_string(&members).unwrap_or_default()
 }
 
-/// The next line with anything in it; `None` at the end. What is no UTF-8 is replaced, so that everybody can read the rest.
+/// The next line with anything in it; `None` at the end. What is no UTF-8 is replaced, so that
+/// everybody can read the rest.
 pub(crate) async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Line>> {
     loop {
         let mut line = Vec::new();
@@ -218,11 +221,13 @@ pub(crate) async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Res
             return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         }
         line.truncate(line.trim_ascii_end().len());
-        // Some programs write a byte order mark before their first message; in JSON it means nothing.
+        // Some programs write a byte order mark before their first message; in JSON it means
+        // nothing.
         if line.starts_with(b"\xef\xbb\xbf") {
             line.drain(..3);
         }
-        // White space to JSON; to Python, Java and C# the end of a line, so that another message could begin.
+        // White space to JSON; to Python, Java and C# the end of a line, so that another message
+        // could begin.
         line.iter_mut()
             .filter(|byte| **byte == b'\r')
             .for_each(|byte| *byte = b' ');

@@ -1,9 +1,11 @@
 //! `gateway wrap -- COMMAND`: one word before the command of any stdio server.
 //!
-//! The messages are not parsed and written anew, as a gateway to many servers has to: with one client and one server each message
-//! passes as it came, whatever MCP it is of. Only `tools/call` goes through the stack: its leaf sends the client's own line, and the answer
-//! has the server's own result. [`server`] is the server as its client sees it, [`process`] one process of it, [`restart`] how the next one
-//! comes to be, [`session`] what that has to know, [`requests`] what the client has asked, [`calls`] the stack.
+//! The messages are not parsed and written anew, as a gateway to many servers has to: with one
+//! client and one server each message passes as it came, whatever MCP it is of. Only `tools/call`
+//! goes through the stack: its leaf sends the client's own line, and the answer has the server's
+//! own result. [`server`] is the server as its client sees it, [`process`] one process of it,
+//! [`restart`] how the next one comes to be, [`session`] what that has to know, [`requests`] what
+//! the client has asked, [`calls`] the stack.
 
 mod calls;
 mod message;
@@ -70,7 +72,8 @@ fn serve(options: Options, settings: &Settings, stderr: &Output) -> anyhow::Resu
     if !options.no_trace {
         events::show_with_arguments(stderr, io::stderr().is_terminal());
     }
-    // One thread: what a task does before it waits is done before others go on, so messages keep their order.
+    // One thread: what a task does before it waits is done before others go on, so messages keep
+    // their order.
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -153,7 +156,8 @@ async fn listen(requests: &Arc<Requests>, server: &Server, client: &Queue) {
 
 /// # Errors
 ///
-/// The answer, if it is no message, or a request that is refused. Nobody else sees that: a server could read a call in it.
+/// The answer, if it is no message, or a request that is refused. Nobody else sees that: a server
+/// could read a call in it.
 async fn hear(requests: &Arc<Requests>, server: &Server, line: Line) -> Result<(), Line> {
     let Some(head) = Head::of(&line) else {
         return Err(message::no_message(&line));
@@ -202,7 +206,8 @@ fn signals() -> io::Result<impl Future<Output = ()>> {
     Ok(async { drop(tokio::signal::ctrl_c().await) })
 }
 
-/// `/metrics`, as the gateway has it. At an address that others reach they may name this machine as they like.
+/// `/metrics`, as the gateway has it. At an address that others reach they may name this machine as
+/// they like.
 fn page(metrics: &Metrics, at: SocketAddr) -> Router {
     let page = pages::metrics_page(metrics.clone());
     if !at.ip().is_loopback() {

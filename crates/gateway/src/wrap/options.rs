@@ -28,17 +28,17 @@ const SECTIONS: &str = "preset, timeout, deadline, retry, rate_limit, circuit_br
 /// Runs one stdio MCP server with timeouts, a circuit breaker, a trace, metrics and restarts
 ///
 /// Runs COMMAND, an MCP server that talks over stdin and stdout, and is that server to its client.
-/// Calls of tools have timeouts, a deadline, a circuit breaker per tool, a redacted trace on stderr and
-/// metrics. A server that has ended or hangs is started again. All else passes byte by byte: tools,
-/// resources, prompts, sampling, elicitation, roots, logging, progress, cancellation, instructions,
-/// stderr and the environment.
+/// Calls of tools have timeouts, a deadline, a circuit breaker per tool, a redacted trace on stderr
+/// and metrics. A server that has ended or hangs is started again. All else passes byte by byte:
+/// tools, resources, prompts, sampling, elicitation, roots, logging, progress, cancellation,
+/// instructions, stderr and the environment.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment, args_override_self = true, after_long_help = include_str!("help.txt"))]
 pub(crate) struct Options {
     /// Turns off timeouts
     ///
-    /// Without it a call that has no answer and no progress for 5 minutes is ended, and any call after
-    /// 30 minutes. The time in which the client answers the server is not counted.
+    /// Without it a call that has no answer and no progress for 5 minutes is ended, and any call
+    /// after 30 minutes. The time in which the client answers the server is not counted.
     #[arg(long, verbatim_doc_comment)]
     no_timeout: bool,
     /// Turns off the deadline
@@ -48,19 +48,21 @@ pub(crate) struct Options {
     no_deadline: bool,
     /// Turns off circuit breakers
     ///
-    /// Without it, after 5 failures in a row, calls of a tool are refused for a minute. Failures are
-    /// timeouts, lost connections and JSON-RPC errors that the caller did not cause; not isError.
+    /// Without it, after 5 failures in a row, calls of a tool are refused for a minute. Failures
+    /// are timeouts, lost connections and JSON-RPC errors that the caller did not cause; not
+    /// isError.
     #[arg(long, verbatim_doc_comment)]
     no_breaker: bool,
     /// Turns off restarts: the program ends with its server
     ///
-    /// Without it a server that has ended is started again by the next request. One that let a call run
-    /// out of time, and does not answer a ping within 10 seconds, is ended.
+    /// Without it a server that has ended is started again by the next request. One that let a call
+    /// run out of time, and does not answer a ping within 10 seconds, is ended.
     #[arg(long, verbatim_doc_comment)]
     pub(crate) no_restart: bool,
     /// Turns off the trace
     ///
-    /// Without it each call and each change is a line on stderr, with arguments but without secrets.
+    /// Without it each call and each change is a line on stderr, with arguments but without
+    /// secrets.
     #[arg(long)]
     pub(crate) no_trace: bool,
     /// Turns off metrics: the table of calls, errors and latencies on stderr at the end

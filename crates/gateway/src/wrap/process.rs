@@ -32,14 +32,16 @@ pub(crate) const MAX_OPEN: usize = 10_000;
 /// How many requests that were given up are known, so that no progress of theirs is passed on.
 const MAX_GIVEN_UP: usize = 1000;
 
-/// How long a process has to end by itself, and again to end when it is told to. Clients' SDKs give a server 2 s for each.
+/// How long a process has to end by itself, and again to end when it is told to. Clients' SDKs give
+/// a server 2 s for each.
 pub(crate) const GRACE: Duration = Duration::from_millis(1500);
 
 /// A process that runs, or has ended.
 pub(crate) struct Process {
     /// Its stdin.
     pub(crate) to: Queue,
-    /// What the ids of its questions begin with at the client, which may still answer those of another process. The first one's are its own.
+    /// What the ids of its questions begin with at the client, which may still answer those of
+    /// another process. The first one's are its own.
     pub(crate) prefix: Option<String>,
     open: Mutex<Open>,
     /// Tells it to end.
@@ -168,7 +170,8 @@ impl Process {
         code.or(signal.map(|signal| 128 + signal)).unwrap_or(1)
     }
 
-    /// Notes that an answer is awaited. `None` if there will be none, as the process has ended, or if one is under this id.
+    /// Notes that an answer is awaited. `None` if there will be none, as the process has ended, or
+    /// if one is under this id.
     pub(crate) fn expect(
         &self,
         id: &Id,
@@ -214,8 +217,8 @@ impl Process {
         true
     }
 
-    /// Hands over an answer, and lets its receiver go first. One that nobody waits for is lost: its client was told that there would be
-    /// none, or does not want it.
+    /// Hands over an answer, and lets its receiver go first. One that nobody waits for is lost: its
+    /// client was told that there would be none, or does not want it.
     pub(crate) async fn answer(&self, id: &Id, line: Line) {
         let wait = {
             let asked = &mut self.open().asked;
@@ -228,7 +231,8 @@ impl Process {
         }
     }
 
-    /// The server is at work on what has this token. Returns whether the client may still be told so.
+    /// The server is at work on what has this token. Returns whether the client may still be told
+    /// so.
     pub(crate) fn progress(&self, token: &Id) -> bool {
         let open = self.open();
         let is_it = |own: &Id| is_same(own, token);
@@ -284,7 +288,8 @@ impl Process {
         asked.map(|own| self.at_client(&own))
     }
 
-    /// Waits for the end of a process that has closed its stdout, or is to be stopped. Returns what the client has to answer no more.
+    /// Waits for the end of a process that has closed its stdout, or is to be stopped. Returns what
+    /// the client has to answer no more.
     pub(crate) async fn end(&self, child: Child) -> Vec<Id> {
         self.open().is_over = true;
         let ends = async {
@@ -333,7 +338,8 @@ async fn end(mut child: Child, stop: &CancellationToken) -> io::Result<ExitStatu
 const TERMINATE: i32 = 15;
 const KILL: i32 = 9;
 
-/// Sends a signal to the process and to those that it has started; 0 is none. Returns whether there are any.
+/// Sends a signal to the process and to those that it has started; 0 is none. Returns whether there
+/// are any.
 #[cfg(unix)]
 fn signal(group: Option<u32>, signal: i32) -> bool {
     use nix::{

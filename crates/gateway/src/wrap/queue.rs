@@ -12,7 +12,8 @@ use tokio::{
 
 use super::message::Line;
 
-/// How many KiB of messages wait for whoever reads slowly; then the other side waits, too. A longer message waits alone.
+/// How many KiB of messages wait for whoever reads slowly; then the other side waits, too. A longer
+/// message waits alone.
 const ROOM: u32 = 16 << 10;
 
 /// Where messages go. Clones share it.

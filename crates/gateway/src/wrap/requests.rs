@@ -138,7 +138,8 @@ impl Requests {
             };
             self.client.send(answer).await;
         };
-        // Whoever has cancelled it expects no answer, and may have asked something else under its id.
+        // Whoever has cancelled it expects no answer, and may have asked something else under its
+        // id.
         if let Some(()) = request.cancelled.run_until_cancelled(is_answered).await {
             self.open().remove(&request.id);
         }
@@ -166,7 +167,8 @@ impl Request {
         (id, line)
     }
 
-    /// Tells the server that nobody waits for the answer to this id; as the client has said it, if it has.
+    /// Tells the server that nobody waits for the answer to this id; as the client has said it, if
+    /// it has.
     pub(crate) fn cancellation(&self, id: &Id) -> Line {
         let own = r#"{"reason":"the call has run out of time"}"#;
         let Some(said) = self.cancellation.get() else {

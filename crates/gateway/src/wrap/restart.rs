@@ -22,7 +22,8 @@ use super::{message, process::Process, server::Server};
 /// How long a new process has to answer `initialize`. Some are fetched from a registry first.
 const START: Duration = Duration::from_secs(60);
 
-/// How many seconds a process that let a call run out of time has to answer a `ping`. One that does not is ended.
+/// How many seconds a process that let a call run out of time has to answer a `ping`. One that does
+/// not is ended.
 const PING: u32 = 10;
 
 /// The processes that were started in a row and have answered nothing.
@@ -160,7 +161,8 @@ impl Server {
                 if timeout(Duration::from_secs(1), &mut ping).await.is_ok() {
                     return;
                 }
-                // Nobody reads what the server says while the client does not read what it has said before.
+                // Nobody reads what the server says while the client does not read what it has said
+                // before.
                 server.client.room().await;
             }
             warn!("the MCP server does not answer a ping within {PING} s: it is ended");

@@ -1,4 +1,5 @@
-//! A server that sends whatever it likes: garbage, lines of 100 MiB, answers twice or to nobody, halves of messages, nothing.
+//! A server that sends whatever it likes: garbage, lines of 100 MiB, answers twice or to nobody,
+//! halves of messages, nothing.
 
 use std::{ffi::OsString, time::Duration};
 
@@ -144,8 +145,8 @@ async fn back(gateway: &Running) -> Duration {
     since.elapsed()
 }
 
-/// X8: whatever it sends, each call has one answer in time, and its own; others are served as if it were not there; and as soon as
-/// it behaves it is back, with nothing left over.
+/// X8: whatever it sends, each call has one answer in time, and its own; others are served as if it
+/// were not there; and as soon as it behaves it is back, with nothing left over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_may_send_whatever_it_likes() {
     let _alone = alone().await;

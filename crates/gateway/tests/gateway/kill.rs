@@ -27,7 +27,8 @@ const CALLERS: u64 = 50;
 const KILLS: u32 = 8;
 /// What a call may take, retries and waits included.
 const BUDGET: Duration = Duration::from_secs(3);
-/// What may come on top of it on a busy machine. A call without a deadline would wait for its server for ever.
+/// What may come on top of it on a busy machine. A call without a deadline would wait for its
+/// server for ever.
 const SLACK: Duration = Duration::from_secs(10);
 
 pub(crate) fn settings() -> Settings {
@@ -83,7 +84,8 @@ impl Tally {
     }
 }
 
-/// The calls of a caller in turn: quick ones, some that run when the server is killed, and those of others.
+/// The calls of a caller in turn: quick ones, some that run when the server is killed, and those of
+/// others.
 fn nth(n: u64) -> (&'static str, Value) {
     match n % 5 {
         0 | 1 => ("everything__echo", json!({ "message": n.to_string() })),
@@ -169,7 +171,8 @@ async fn load<T>(gateway: &Running, meanwhile: impl Future<Output = T>) -> (Arc<
     (tally, meanwhile)
 }
 
-/// Kills the server's process a while after it has connected, and the next one, and so on, for some time.
+/// Kills the server's process a while after it has connected, and the next one, and so on, for some
+/// time.
 async fn kill(server: &Upstream, after: Duration, times: u32) {
     let (mut kills, mut last) = (0, 0);
     while kills < times {
@@ -193,7 +196,8 @@ fn signal(which: &str, pid: u32) {
     assert!(sent.unwrap().success());
 }
 
-/// Waits until nothing has gone for 2 s, and returns what there is: what ends late must not hide what never does.
+/// Waits until nothing has gone for 2 s, and returns what there is: what ends late must not hide
+/// what never does.
 pub(crate) async fn at_rest() -> Use {
     let (mut least, mut since) = (in_use(), Instant::now());
     while since.elapsed() < Duration::from_secs(2) {
@@ -234,8 +238,8 @@ async fn back(gateway: &Running) -> Duration {
     }
 }
 
-/// X8: each caller has exactly one answer, none much after its deadline; what is killed comes back by itself; others notice
-/// nothing; nothing is left over.
+/// X8: each caller has exactly one answer, none much after its deadline; what is killed comes back
+/// by itself; others notice nothing; nothing is left over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_may_be_killed_again_and_again() {
     let _alone = alone().await;
@@ -283,7 +287,8 @@ async fn a_server_may_be_killed_again_and_again() {
     gateway.stopped().await;
 }
 
-/// T1, T5: a server that is there and does not answer: no call outlives its budget, and it works when it goes on.
+/// T1, T5: a server that is there and does not answer: no call outlives its budget, and it works
+/// when it goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_may_stand_still() {
     let _beside = beside().await;
@@ -316,7 +321,8 @@ async fn a_server_may_stand_still() {
     gateway.stopped().await;
 }
 
-/// Whether there is a process of this number, other than one that has ended and waits for its parent to see it.
+/// Whether there is a process of this number, other than one that has ended and waits for its
+/// parent to see it.
 fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
@@ -325,8 +331,8 @@ fn is_alive(pid: u32) -> bool {
     state.is_some_and(|state| state != 'Z')
 }
 
-/// W14, X8: a server that is stopped for good is replaced, its process ended; its calls fail in time, and those of others do not
-/// notice.
+/// W14, X8: a server that is stopped for good is replaced, its process ended; its calls fail in
+/// time, and those of others do not notice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_stopped_for_good_is_replaced() {
     let _beside = beside().await;

@@ -70,7 +70,8 @@ async fn health(gateway: &Running) -> (u16, Value) {
     )
 }
 
-/// N2: calls in flight end with their answers, over both protocols; new ones are turned away; then it is over.
+/// N2: calls in flight end with their answers, over both protocols; new ones are turned away; then
+/// it is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_in_flight_have_their_answers_before_it_stops() {
     let _beside = beside().await;
@@ -134,7 +135,8 @@ async fn turns_away(gateway: &Running) {
 /// One of many calls: how long it takes, and what answers there were.
 type Asked = JoinHandle<Vec<(u64, Value)>>;
 
-/// 50 calls, by turns of so many seconds, over JSON-RPC, one by one and in a batch, and over MCP in five sessions.
+/// 50 calls, by turns of so many seconds, over JSON-RPC, one by one and in a batch, and over MCP in
+/// five sessions.
 async fn fifty_calls(gateway: &Running, seconds: [u64; 2]) -> Vec<Asked> {
     let client = reqwest::Client::new();
     let takes = move |id: u64| seconds[id as usize % 2];
@@ -176,8 +178,9 @@ async fn fifty_calls(gateway: &Running, seconds: [u64; 2]) -> Vec<Asked> {
     asked
 }
 
-/// W14: in the middle of 50 calls: those that end in their time have their results, the others are cut short with an answer
-/// that says so; each has one answer, no new one runs, and no child is left.
+/// W14: in the middle of 50 calls: those that end in their time have their results, the others are
+/// cut short with an answer that says so; each has one answer, no new one runs, and no child is
+/// left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_of_fifty_calls_has_one_answer_when_it_stops() {
     let _alone = alone().await;
@@ -281,7 +284,8 @@ async fn a_server_may_come_late() {
     gateway.stopped().await;
 }
 
-/// V5: three slow calls of one tool stop none of the server's other tools, and each is told that it timed out.
+/// V5: three slow calls of one tool stop none of the server's other tools, and each is told that it
+/// timed out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_tool_stops_no_other_tool_of_its_server() {
     let _beside = beside().await;

@@ -163,7 +163,8 @@ async fn a_wrong_setting_ends_the_gateway_while_stderr_is_not_read() {
     }
 }
 
-/// S-6: a reader that comes back finds whole lines, and how many are missing. The descriptor is non-blocking, as Node.js makes its own.
+/// S-6: a reader that comes back finds whole lines, and how many are missing. The descriptor is
+/// non-blocking, as Node.js makes its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_lines_are_counted_and_none_is_cut() {
     let _beside = beside().await;

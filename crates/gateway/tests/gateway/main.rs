@@ -1,4 +1,5 @@
-//! The program `gateway` in front of third parties' servers, as third parties' clients and plain HTTP ones see it.
+//! The program `gateway` in front of third parties' servers, as third parties' clients and plain
+//! HTTP ones see it.
 //!
 //! Real time, real processes: `tests/run` installs them.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]

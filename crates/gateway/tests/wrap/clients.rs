@@ -1,5 +1,5 @@
-//! Unmodified clients of third parties, in front of third parties' servers: they see the same with `wrap` in their configuration
-//! and without.
+//! Unmodified clients of third parties, in front of third parties' servers: they see the same with
+//! `wrap` in their configuration and without.
 
 use std::process::Stdio;
 

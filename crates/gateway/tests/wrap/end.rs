@@ -26,7 +26,8 @@ async fn its_exit_code_is_the_servers() {
     assert_eq!(client.ended().await.code(), Some(0));
 }
 
-/// Neither a closed stdin nor SIGTERM ends this one, which is behind a shell. Clients' SDKs wait 2 s, and 2 s more after SIGTERM.
+/// Neither a closed stdin nor SIGTERM ends this one, which is behind a shell. Clients' SDKs wait 2
+/// s, and 2 s more after SIGTERM.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deaf_server_is_killed_with_all_that_it_has_started() {
     let server = own(&["--stays"]).join(" ");
@@ -81,7 +82,8 @@ async fn a_server_that_has_outlived_its_parent_is_killed() {
     }
 }
 
-/// What was asked before the client has closed its end is answered: `printf ... | gateway wrap -- ..` works as without.
+/// What was asked before the client has closed its end is answered:
+/// `printf ... | gateway wrap -- ..` works as without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_asked_before_the_end_is_answered() {
     let mut client = Client::start(&wrapped(&[], &own(&[])));
@@ -105,7 +107,8 @@ async fn a_client_that_is_gone_takes_the_server_along() {
     assert!(ended.is_ok());
 }
 
-/// Nobody can do anything about SIGKILL. The server finds its stdin closed, as it does without `wrap`.
+/// Nobody can do anything about SIGKILL. The server finds its stdin closed, as it does without
+/// `wrap`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_outlives_a_killed_wrap_only_if_it_does_not_read() {
     let mut client = Client::wrap(&[], &own(&[])).await;

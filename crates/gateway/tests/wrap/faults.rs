@@ -11,7 +11,8 @@ async fn pid(client: &mut Client) -> String {
     text(&client.call("pid", json!({})).await).to_owned()
 }
 
-/// Each of its open requests has one answer, which says so; the next one starts it again, and the session goes on.
+/// Each of its open requests has one answer, which says so; the next one starts it again, and the
+/// session goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_dies_is_started_again() {
     let runs = file("runs", "");

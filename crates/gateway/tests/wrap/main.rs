@@ -1,4 +1,5 @@
-//! `gateway wrap -- COMMAND` between clients and servers of third parties, and a server that fails in every way.
+//! `gateway wrap -- COMMAND` between clients and servers of third parties, and a server that fails
+//! in every way.
 //!
 //! Real time, real processes: `tests/run` installs them.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]

@@ -52,7 +52,8 @@ async fn arguments_that_are_hard_to_read_reach_the_server_as_they_came() {
     }
 }
 
-/// 20b: the model chose them, so the tool has not failed, and no quota is spent. The second case is a text.
+/// 20b: the model chose them, so the tool has not failed, and no quota is spent. The second case is
+/// a text.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn arguments_that_are_not_an_object_are_refused_before_they_cost_quota() {
     let config = file(
@@ -300,7 +301,8 @@ async fn a_request_that_waits_for_a_process_can_be_cancelled() {
     assert!(got.all(|line| !line.contains("cancelled:")), "{said}");
 }
 
-/// What was asked by a process that has ended is not what the next one asks, although both call it 1.
+/// What was asked by a process that has ended is not what the next one asks, although both call it
+/// 1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_answer_is_not_one_for_the_new_process() {
     let mut client = Client::wrap(&[], &own(&[])).await;
@@ -369,8 +371,9 @@ async fn a_subscription_without_an_answer_stops_no_restart() {
     );
 }
 
-/// S-9c: a message is looked at without a copy of each of its members. As many as a copy needs to be
-/// seen beside the program itself, and no more: a machine with a high load has to read them, too.
+/// S-9c: a message is looked at without a copy of each of its members. As many as a copy needs to
+/// be seen beside the program itself, and no more: a machine with a high load has to read them,
+/// too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_members_cost_bounded_work() {
     let members: String = (0..400_000).map(|n| format!(r#""k{n}":0,"#)).collect();

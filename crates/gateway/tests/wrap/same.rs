@@ -100,8 +100,8 @@ fn without_time(answer: &str) -> String {
     }
 }
 
-/// Part 4 of issue 27: what a client asks of a server it is answered byte by byte as without the word in front.
-/// Arguments that are not an object are refused before: `requests`.
+/// Part 4 of issue 27: what a client asks of a server it is answered byte by byte as without the
+/// word in front. Arguments that are not an object are refused before: `requests`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_answer_is_that_of_the_bare_server() {
     for (command, of_time) in [(everything(), false), (time(), true)] {

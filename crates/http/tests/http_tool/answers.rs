@@ -74,7 +74,8 @@ async fn a_body_that_is_no_text_is_a_line() {
     }
 }
 
-/// Users' row 3: the model reads the reason for which another server of ours refused its arguments, and not its JSON.
+/// Users' row 3: the model reads the reason for which another server of ours refused its arguments,
+/// and not its JSON.
 #[tokio::test]
 async fn the_reason_in_an_answer_of_ours_is_the_models() {
     let tool = || HttpTool::new(Method::GET, "http://localhost/weather").unwrap();
@@ -94,7 +95,8 @@ async fn the_reason_in_an_answer_of_ours_is_the_models() {
     assert!(text.contains("no_city"), "{text}");
 }
 
-/// E.5.2: bodies that are bytes of UTF-8 are read; of others the bytes that are none are marked, whatever the charset is called.
+/// E.5.2: bodies that are bytes of UTF-8 are read; of others the bytes that are none are marked,
+/// whatever the charset is called.
 #[tokio::test]
 async fn a_charset_other_than_utf_8_is_not_decoded() {
     for (charset, body, expected) in [
@@ -417,7 +419,8 @@ async fn a_header_that_comes_twice_is_written_as_one() {
     assert_eq!(written["metadata"], json!({ "x-kept": "a, b" }));
 }
 
-/// 20b: a kept header reaches the model, within bounds. The second case is a long one, the third an MCP server's answer.
+/// 20b: a kept header reaches the model, within bounds. The second case is a long one, the third an
+/// MCP server's answer.
 #[tokio::test]
 async fn a_model_reads_the_headers_that_a_tool_keeps() {
     const NEXT: &str = r#"<https://api.example.com/repos?page=2>; rel="next""#;
@@ -450,8 +453,8 @@ async fn a_model_reads_the_headers_that_a_tool_keeps() {
     }
 }
 
-/// 20b: a model reads neither secrets nor a part of a header, and no character that changes how others look. The last
-/// case is a header that a manifest keeps to ask for its job.
+/// 20b: a model reads neither secrets nor a part of a header, and no character that changes how
+/// others look. The last case is a header that a manifest keeps to ask for its job.
 #[tokio::test]
 async fn a_model_reads_kept_headers_whole_and_without_secrets() {
     let manifest: ToolManifest = serde_json::from_value(json!({
@@ -512,8 +515,8 @@ async fn a_model_reads_kept_headers_whole_and_without_secrets() {
     }
 }
 
-/// 20b: headers that a cut leaves out are in the whole that is kept, and the model learns its name. The second case is
-/// a body that fits without them.
+/// 20b: headers that a cut leaves out are in the whole that is kept, and the model learns its name.
+/// The second case is a body that fits without them.
 #[tokio::test]
 async fn a_cut_keeps_the_headers_in_the_whole() {
     let link = format!("<https://api.example.com/{}>", "x".repeat(200));

@@ -46,7 +46,8 @@ impl<S: Subscriber> Layer<S> for Codes {
     }
 }
 
-/// What becomes of a call whose client fails so: the body for the caller, metrics, spans and events.
+/// What becomes of a call whose client fails so: the body for the caller, metrics, spans and
+/// events.
 async fn failed(
     path: &str,
     error: impl Fn() -> AnyError + Clone + Send + Sync + 'static,

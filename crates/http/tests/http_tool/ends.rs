@@ -107,7 +107,8 @@ impl Full {
     }
 }
 
-/// E.5.3: a client that gives up while it connects has sent nothing. Of a timeout of ours nobody knows.
+/// E.5.3: a client that gives up while it connects has sent nothing. Of a timeout of ours nobody
+/// knows.
 #[tokio::test(start_paused = true)]
 async fn a_timeout_while_connecting_has_not_started_if_it_is_the_clients() {
     let full = Full::new();

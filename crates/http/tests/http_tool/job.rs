@@ -86,7 +86,8 @@ async fn the_result_stands_at_its_path_or_is_the_whole_body() {
     assert_eq!(missing.unwrap().into_json(), done);
 }
 
-/// E.6.6: a server that says when to come back is asked then, and at the usual interval again after that.
+/// E.6.6: a server that says when to come back is asked then, and at the usual interval again after
+/// that.
 #[tokio::test(start_paused = true)]
 async fn the_retry_after_of_a_status_beats_the_interval() {
     let (since, requests) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
@@ -109,7 +110,8 @@ async fn the_retry_after_of_a_status_beats_the_interval() {
     assert_eq!(*asked.lock().unwrap(), [0.0, 2.0, 9.0, 11.25]);
 }
 
-/// The job's own words for numbers and booleans are their JSON; an unknown state, none and no JSON mean that it goes on.
+/// The job's own words for numbers and booleans are their JSON; an unknown state, none and no JSON
+/// mean that it goes on.
 #[tokio::test(start_paused = true)]
 async fn states_are_compared_as_text() {
     for state in [json!("done"), json!(200), json!(true)] {
@@ -367,7 +369,8 @@ fn a_job_that_cannot_work_is_refused() {
     assert_eq!(field(job.with_error("[")), "error");
 }
 
-/// Through both clients, over sockets: a 202, a 404 and a 503 with a delay on the way, one start; and a stopped wait that goes on.
+/// Through both clients, over sockets: a 202, a 404 and a 503 with a delay on the way, one start;
+/// and a stopped wait that goes on.
 #[tokio::test]
 async fn a_job_of_a_real_server() {
     for client in [0, 1] {

@@ -26,7 +26,8 @@ use crate::kit::{
     Body, Server, answered_by, call, closed_port, endless, full, leaves, no_arguments,
 };
 
-/// H4: a body without an end is given up at the limit; a `Content-Length` over it is not read at all.
+/// H4: a body without an end is given up at the limit; a `Content-Length` over it is not read at
+/// all.
 #[tokio::test]
 async fn a_body_over_the_limit_is_refused() {
     let server = Server::start(|_, got| match got.uri().path() {

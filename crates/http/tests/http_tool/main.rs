@@ -1,4 +1,5 @@
-//! HTTP tools against real servers, through reqwest and through hyper-util's client, alone and below the layers.
+//! HTTP tools against real servers, through reqwest and through hyper-util's client, alone and
+//! below the layers.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod answers;

@@ -232,7 +232,8 @@ async fn a_model_reads_what_the_upstream_says_of_a_thing_that_is_not_there() {
     assert!(error.is_recoverable());
 }
 
-/// 46: other arguments do not change what is redirected, and a form that was taken is often redirected.
+/// 46: other arguments do not change what is redirected, and a form that was taken is often
+/// redirected.
 #[tokio::test]
 async fn a_redirected_call_is_not_the_models_mistake() {
     for status in [301, 302, 303, 307, 308, 304] {

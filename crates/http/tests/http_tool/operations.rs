@@ -1,5 +1,5 @@
-//! H-6: eight operations of real APIs as files, against a server that answers as their documents say. The docs of
-//! `http_tool` have them as a table.
+//! H-6: eight operations of real APIs as files, against a server that answers as their documents
+//! say. The docs of `http_tool` have them as a table.
 
 use std::time::Duration;
 
@@ -44,7 +44,8 @@ fn path(got: &Got) -> &str {
     got.uri().path_and_query().unwrap().as_str()
 }
 
-/// GitHub, "Get all contributor commit activity": 202 and an empty object while the statistics are made.
+/// GitHub, "Get all contributor commit activity": 202 and an empty object while the statistics are
+/// made.
 #[tokio::test]
 async fn github_statistics_are_asked_for_until_they_are_there() {
     let server = Server::start(|n, got| {
@@ -86,7 +87,8 @@ async fn github_statistics_are_asked_for_until_they_are_there() {
     assert_eq!(server.count(), 3);
 }
 
-/// A job whose URL stands in `Location`, as Azure has it, absolute and relative; never that of another host.
+/// A job whose URL stands in `Location`, as Azure has it, absolute and relative; never that of
+/// another host.
 #[tokio::test]
 async fn a_job_is_asked_for_where_its_location_says() {
     for (place, is_asked) in [
@@ -131,8 +133,8 @@ async fn a_job_is_asked_for_where_its_location_says() {
     }
 }
 
-/// Runs a job that `/v1/exports?dry=1` starts with this `Location`, in which HOST is the server, and
-/// returns the paths that it is asked for by.
+/// Runs a job that `/v1/exports?dry=1` starts with this `Location`, in which HOST is the server,
+/// and returns the paths that it is asked for by.
 async fn asked_for(location: &'static str) -> (Vec<String>, Result<HttpAnswer, ToolError>) {
     let server = Server::start(move |n, got| {
         let host = got.headers()["host"].to_str().unwrap();

@@ -42,7 +42,8 @@ async fn method_headers_and_body_arrive() {
     assert_eq!(server.headers("content-length"), ["13"; 2]);
 }
 
-/// O2: the trace goes on in the endpoint, and baggage stays here. A header of the tool goes before it.
+/// O2: the trace goes on in the endpoint, and baggage stays here. A header of the tool goes before
+/// it.
 #[test]
 fn the_trace_context_goes_along_without_baggage() {
     global::set_text_map_propagator(TextMapCompositePropagator::new(vec![

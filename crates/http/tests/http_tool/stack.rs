@@ -112,7 +112,8 @@ async fn a_rate_limit_is_waited_out() {
     assert!(begun.elapsed() >= Duration::from_secs(9));
 }
 
-/// R8: one key over the attempts of a call, another for the next call; none for what changes nothing.
+/// R8: one key over the attempts of a call, another for the next call; none for what changes
+/// nothing.
 #[tokio::test(start_paused = true)]
 async fn attempts_have_one_idempotency_key() {
     for (method, bare) in [

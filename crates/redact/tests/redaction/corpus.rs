@@ -1,5 +1,5 @@
-//! A corpus by an author who had not seen the code: 0 leaks of what any reader expects to be hidden, 2 % of the rest,
-//! 0.5 % of harmless texts changed.
+//! A corpus by an author who had not seen the code: 0 leaks of what any reader expects to be
+//! hidden, 2 % of the rest, 0.5 % of harmless texts changed.
 
 use std::fmt::Write as _;
 
@@ -243,8 +243,8 @@ const FAMILY: &[&str] = &[
     "Weber", "Müller", "Smith", "Larsen", "Rossi", "Novak", "Okafor",
 ];
 
-/// Code, prose, logs, tables, addresses, settings, commands and JSON in which nothing is a secret: of 24 texts of each
-/// template none is changed.
+/// Code, prose, logs, tables, addresses, settings, commands and JSON in which nothing is a secret:
+/// of 24 texts of each template none is changed.
 #[test]
 fn of_the_templates_of_harmless_texts_1_in_200_is_changed_at_most() {
     let templates: Vec<Template> =
@@ -265,7 +265,8 @@ fn of_the_templates_of_harmless_texts_1_in_200_is_changed_at_most() {
     );
 }
 
-/// S2: templates that the author thought harmless, but whose member is a secret by its key, whatever its value.
+/// S2: templates that the author thought harmless, but whose member is a secret by its key,
+/// whatever its value.
 #[test]
 fn a_member_under_a_sensitive_key_is_hidden_though_its_value_tells_of_none() {
     let templates: Vec<String> = serde_json::from_str(include_str!("corpus/by_key.json")).unwrap();

@@ -122,7 +122,8 @@ async fn a_log_that_others_have_written_begins_again() {
     until("an exchange", || [a.is_up(), b.is_up()] == [Some(true); 2]).await;
 }
 
-/// C8: messages are hints. However many come, and whatever they say, they open nothing, and exchanges are spaced.
+/// C8: messages are hints. However many come, and whatever they say, they open nothing, and
+/// exchanges are spaced.
 #[tokio::test]
 async fn messages_open_nothing_however_many_come() {
     let server = Server::redis().await;

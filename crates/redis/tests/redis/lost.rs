@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// C8: the loss of the server costs no call and nothing that is known; a new one is told what holds.
+/// C8: the loss of the server costs no call and nothing that is known; a new one is told what
+/// holds.
 #[tokio::test]
 async fn while_the_server_is_gone_each_process_goes_on_alone() {
     let mut server = Server::redis().await;
@@ -48,7 +49,8 @@ async fn a_server_that_hangs_is_asked_again_and_tells_all_when_it_goes_on() {
     until("meeting again", || a.shared.snapshot().processes == 2).await;
 }
 
-/// C8: connections that are closed while they are idle are made again, and nobody is told that the store is down.
+/// C8: connections that are closed while they are idle are made again, and nobody is told that the
+/// store is down.
 #[tokio::test]
 async fn a_connection_that_was_closed_is_made_again_at_once() {
     let server = Server::redis().await;

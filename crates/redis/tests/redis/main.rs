@@ -1,4 +1,5 @@
-//! C8: breakers shared over real servers, Redis and Valkey. Time is real here, as it is the server's.
+//! C8: breakers shared over real servers, Redis and Valkey. Time is real here, as it is the
+//! server's.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod fleet;

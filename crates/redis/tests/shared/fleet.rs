@@ -372,7 +372,8 @@ async fn keys_of_a_function_are_shared_by_an_explicit_word_only() {
     }
 }
 
-/// C8: ids of callers stay in their process, and the error does not advise what would share nothing.
+/// C8: ids of callers stay in their process, and the error does not advise what would share
+/// nothing.
 #[tokio::test]
 async fn keys_of_sessions_and_principals_are_not_shared() {
     let by = Key::by(|call| call.tool()).per_principal();

@@ -246,7 +246,8 @@ async fn a_fleet_returns_as_slowly_as_one_process() {
     }
     let sent = sent.lock().unwrap();
     assert_eq!(sent.len(), 160);
-    // One process alone would send 1 in the first second, 2 in the next, then 4. Places are drawn, so some are taken twice.
+    // One process alone would send 1 in the first second, 2 in the next, then 4. Places are drawn,
+    // so some are taken twice.
     let until = |n| sent.iter().filter(|at| **at < secs(n)).count();
     assert!(until(1) <= 8, "{}", until(1));
     assert!(until(3) <= 24, "{}", until(3));

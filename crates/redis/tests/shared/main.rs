@@ -1,4 +1,5 @@
-//! C8: circuit breakers whose states are shared between processes, here several fleets' worth of them in one.
+//! C8: circuit breakers whose states are shared between processes, here several fleets' worth of
+//! them in one.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod fleet;

@@ -1,4 +1,5 @@
-//! What persons force and reset, and what becomes of it when much happens at once, or the store is away.
+//! What persons force and reset, and what becomes of it when much happens at once, or the store is
+//! away.
 
 use tokio::time::sleep;
 use tower_toolcall::Keys;
@@ -40,7 +41,8 @@ async fn a_thousand_own_openings_that_are_reset_at_once_end_everywhere() {
     assert!(tools.iter().all(|tool| b.state(tool) == Closed));
 }
 
-/// C8: what a person says after the fleet's last word holds, although nothing of that word was known yet.
+/// C8: what a person says after the fleet's last word holds, although nothing of that word was
+/// known yet.
 #[tokio::test(start_paused = true)]
 async fn what_is_forced_before_the_store_was_read_holds() {
     let [a] = fleet().await;

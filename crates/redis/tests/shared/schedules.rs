@@ -120,8 +120,8 @@ async fn schedule(seed: u64) {
     fleet.into_iter().for_each(Process::killed);
 }
 
-/// C8: whatever is lost, late, or written twice, the processes agree, and no breaker is stuck. `SCHEDULES` is how many are
-/// tried.
+/// C8: whatever is lost, late, or written twice, the processes agree, and no breaker is stuck.
+/// `SCHEDULES` is how many are tried.
 #[test]
 fn processes_agree_after_any_loss_and_no_breaker_is_stuck() {
     let count = env::var("SCHEDULES").map_or(200, |n| n.parse().unwrap());

@@ -203,7 +203,8 @@ async fn a_run_is_repeated_by_its_seed_whatever_other_tools_do() {
     assert_ne!(first, ended(2, false).await);
 }
 
-/// R6, trap 7: of 2,000 payments whose answers are lost, none is made twice; what was turned away is repeated.
+/// R6, trap 7: of 2,000 payments whose answers are lost, none is made twice; what was turned away
+/// is repeated.
 #[tokio::test(start_paused = true)]
 async fn under_faults_nothing_is_paid_twice() {
     let faults = Faults::new()
@@ -251,7 +252,8 @@ async fn under_faults_what_may_run_twice_is_repeated() {
     assert!(failed < 40, "{failed}");
 }
 
-/// T5, R6, trap 1: whatever happens to calls, each ends by its deadline, none runs twice that must not, and nothing is left.
+/// T5, R6, trap 1: whatever happens to calls, each ends by its deadline, none runs twice that must
+/// not, and nothing is left.
 #[tokio::test(start_paused = true)]
 async fn the_documented_stack_survives_all_faults_at_once() {
     for seed in 0..5 {

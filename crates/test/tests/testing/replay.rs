@@ -98,7 +98,8 @@ async fn errors_come_back_as_they_were() {
     }
 }
 
-/// R6: the error is of the call that is replayed, so that what it proves holds, whatever the ids are.
+/// R6: the error is of the call that is replayed, so that what it proves holds, whatever the ids
+/// are.
 #[tokio::test(start_paused = true)]
 async fn a_replayed_429_is_repeated_under_another_id() {
     let tool = Script::new([Step::status(429), Step::ok(json!(1))]);
@@ -267,7 +268,8 @@ async fn nothing_is_written_after_a_line_without_room() {
     assert_eq!((capture.len(), capture.dropped()), (0, 2));
 }
 
-/// What a replay says of an answer that was not written down whole, and how many of them the capture has counted.
+/// What a replay says of an answer that was not written down whole, and how many of them the
+/// capture has counted.
 async fn lost<Res: serde::Serialize + Clone>(answer: Res) -> (String, u64) {
     let capture = Capture::new();
     let tool = Script::new([Step::ok(answer)]);

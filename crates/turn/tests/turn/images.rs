@@ -111,7 +111,8 @@ async fn a_picture_is_a_block_of_the_provider() {
     );
 }
 
-/// T-1: sounds, files, links, pictures that a provider refuses, and pictures in other places: no Base64 is text.
+/// T-1: sounds, files, links, pictures that a provider refuses, and pictures in other places: no
+/// Base64 is text.
 #[tokio::test]
 async fn what_is_not_text_is_a_line_in_each_format() {
     let data = "QUJD".repeat(30_000);
@@ -185,7 +186,8 @@ async fn a_picture_in_a_resource_is_a_block_too() {
     assert_eq!(result["content"][0]["source"]["data"], "/9j/AAAA");
 }
 
-/// T-1: providers refuse a picture of another type than it is said to be, and each later request with it.
+/// T-1: providers refuse a picture of another type than it is said to be, and each later request
+/// with it.
 #[tokio::test]
 async fn the_type_of_a_picture_is_the_one_that_its_bytes_show() {
     let answer = CallToolResult::success(vec![ContentBlock::image("/9j/AAAA", "image/png")]);

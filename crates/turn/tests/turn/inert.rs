@@ -216,7 +216,8 @@ async fn a_guard_watches_the_calls_of_a_session_only() {
             let call = Written::new(&format!("c{n}"), "fail", "{}");
             last = agent
                 .play(&[call], |turn| {
-                    // Else `once` would give the first failure again, which the guard does not count.
+                    // Else `once` would give the first failure again, which the guard does not
+                    // count.
                     let turn = turn.map_calls(|call| call.with_replay_safety(ReplaySafety::Safe));
                     match session {
                         Some(session) => turn.with_session_id(session),

@@ -52,7 +52,8 @@ impl Written {
         }
     }
 
-    /// Of chat completions: the keys of the body and of the arguments in it, and the key of the other kind's body.
+    /// Of chat completions: the keys of the body and of the arguments in it, and the key of the
+    /// other kind's body.
     fn chat_keys(&self) -> [&'static str; 3] {
         match self.is_custom {
             true => ["custom", "input", "function"],
@@ -289,8 +290,8 @@ pub(crate) fn stream(format: Format, calls: &[Written]) -> Vec<Value> {
     chunks
 }
 
-/// Fails unless the provider would take these messages: the ids of calls and of results are the same, in the same order,
-/// and no name has more than a request may have.
+/// Fails unless the provider would take these messages: the ids of calls and of results are the
+/// same, in the same order, and no name has more than a request may have.
 pub(crate) fn check(format: Format, messages: &[Value], calls: usize) {
     names_fit(messages);
     let (said, results) = halves(format, messages);

@@ -123,7 +123,8 @@ fn stays_right(format: Format, said: &[Value], calls: usize) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Every call of every format is answered exactly once, in order, whichever results come, in whichever order.
+    /// Every call of every format is answered exactly once, in order, whichever results come, in
+    /// whichever order.
     #[test]
     fn each_call_is_answered_once(
         calls in prop::collection::vec(written(), 0..9),
@@ -195,8 +196,8 @@ proptest! {
         }
     }
 
-    /// A model that met its limit may have been in the middle of its last call: a provider closes the object, and what is in it looks
-    /// whole.
+    /// A model that met its limit may have been in the middle of its last call: a provider closes
+    /// the object, and what is in it looks whole.
     #[test]
     fn a_limited_turn_runs_all_but_its_last_call(calls in prop::collection::vec(written(), 1..6)) {
         for format in FORMATS {

@@ -21,8 +21,8 @@ use tower_toolcall_turn::{Assembler, Turn};
 
 use crate::kit::{FORMATS, check, response, stream, written};
 
-/// Tools that answer, fail, hang, panic and are switched off; a model that repeats ids, forgets them and writes no JSON; turns that
-/// are streamed and whole.
+/// Tools that answer, fail, hang, panic and are switched off; a model that repeats ids, forgets
+/// them and writes no JSON; turns that are streamed and whole.
 #[tokio::test(start_paused = true)]
 async fn two_hundred_turns_with_faults_are_answered() {
     let count = Arc::new(AtomicU64::new(0));

@@ -23,7 +23,8 @@ fn assembled<'a>(format: Format, chunks: impl IntoIterator<Item = &'a Value>) ->
     assembler.finish().expect("a turn")
 }
 
-/// What there is of a stream that breaks off somewhere gives only calls that the whole response gives.
+/// What there is of a stream that breaks off somewhere gives only calls that the whole response
+/// gives.
 fn gives_no_half_call(
     format: Format,
     written: &[Written],
@@ -99,7 +100,8 @@ proptest! {
         }
     }
 
-    /// A stream that breaks off anywhere gives only calls that the whole one gives, each with all of its arguments.
+    /// A stream that breaks off anywhere gives only calls that the whole one gives, each with all
+    /// of its arguments.
     #[test]
     fn a_stream_that_breaks_off_gives_no_half_call(at in 0..400_usize) {
         let written = [
