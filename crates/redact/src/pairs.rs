@@ -10,7 +10,7 @@ use super::{
         bytes::{ends_with_one_of, is_made_of, is_one_of, prefix_of},
         command::Command,
         filter::Words,
-        is_moment, is_opaque,
+        is_mixed, is_moment, is_opaque,
     },
 };
 
@@ -33,8 +33,10 @@ static NAME_LISTS: Words = Words::of(
 );
 
 /// Returns whether a member lists names: `required`, `grant_types`, `auth_methods_supported`.
-pub(super) fn lists_names(key: &str) -> bool {
-    NAME_LISTS.has(key) || ends_with_one_of(key, "_types _supported")
+/// The latter have no `second` element that a secret may be.
+pub(super) fn lists_names(key: &str, second: &str) -> bool {
+    let mixed = is_mixed(second) && !second.contains(':');
+    NAME_LISTS.has(key) || ends_with_one_of(key, "_types _supported") && !mixed
 }
 
 /// Members that hold the data of what [`Members::of`] finds to be a picture or a sound.
@@ -110,12 +112,13 @@ impl<'m> Members<'m> {
 
     /// The role of a member. The data of a picture is not read as text.
     pub(super) fn role(&self, key: &str, value: &Value) -> Role {
+        let second = || value.get(1).and_then(Value::as_str).unwrap_or_default();
         let digits = |text: &str| is_made_of(text.trim_end_matches('='), "+/-_");
         match value {
             Value::Array(rows) if self.columns != 0 && rows.iter().all(Value::is_array) => {
                 Role::Rows(self.columns)
             }
-            Value::Array(_) if lists_names(key) => Role::Names,
+            Value::Array(_) if lists_names(key, second()) => Role::Names,
             Value::String(data) if self.media && is_one_of(key, DATA_FIELDS) && digits(data) => {
                 Role::Media
             }

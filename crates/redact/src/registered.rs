@@ -1,6 +1,6 @@
 //! Values that were sent as secrets: hidden wherever they come back, without a name or a form.
 
-use std::{borrow::Cow, ops::Range, sync::Arc};
+use std::{borrow::Cow, cmp::Reverse, ops::Range, sync::Arc};
 
 use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Map, Value};
@@ -114,19 +114,23 @@ impl Registered {
         if places.is_empty() {
             return Cow::Borrowed(text);
         }
-        // In JSON, a string takes the place of a number.
+        // In JSON, a string takes the place of a number that has a value in it.
+        let (mut all, string) = (Vec::new(), format!("\"{REDACTED}\""));
         if is_json(text) {
-            let string = || format!("\"{REDACTED}\"");
-            let hidden = |number: &str| (!values.places(number).is_empty()).then(string);
-            if let Cow::Owned(text) = numbers(text, hidden) {
-                return Cow::Owned(self.hide(&text).into_owned());
-            }
+            numbers(text, |number| {
+                all.push(number);
+                None
+            });
         }
+        let mut all = all.into_iter().peekable();
         let (mut out, mut copied) = (String::with_capacity(text.len()), 0);
         for place in places {
+            while all.next_if(|number| number.end < place.end).is_some() {}
+            let number = all.peek().filter(|number| number.start <= place.start);
+            let mark = number.map_or(REDACTED, |_| &*string);
+            let place = number.cloned().unwrap_or(place);
             if place.start >= copied {
-                out.push_str(&text[copied..place.start]);
-                out.push_str(REDACTED);
+                out.extend([&text[copied..place.start], mark]);
             }
             copied = copied.max(place.end);
         }
@@ -162,7 +166,7 @@ impl Registered {
 }
 
 impl Values {
-    /// Returns where the values stand in a text, in order.
+    /// Returns where the values stand in a text, in order; of those at one place, the longest first.
     fn places(&self, text: &str) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         self.each_level(text, |plain, forms, at| {
@@ -171,7 +175,7 @@ impl Values {
                 found.extend(all.map(|(start, form)| at(start)..at(start + form.len())));
             }
         });
-        found.sort_unstable_by_key(|place| place.start);
+        found.sort_unstable_by_key(|place| (place.start, Reverse(place.end)));
         found
     }
 

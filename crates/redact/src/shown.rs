@@ -1,6 +1,6 @@
 //! Redacted and bounded text. A text that is JSON is redacted as JSON.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use serde_json::Value;
 
@@ -137,7 +137,8 @@ fn is_numeric(c: char) -> bool {
 /// Returns JSON in which each number that would be written in another way is a marked text.
 fn marked(json: &str) -> Cow<'_, str> {
     let is_marked = json.contains(NUMBER);
-    numbers(json, |number| {
+    numbers(json, |place| {
+        let number = &json[place];
         let same = |value: Value| format!("{value}") == number;
         let same = is_marked || serde_json::from_str(number).is_ok_and(same);
         (!same).then(|| format!("\"{NUMBER}{number}\""))
@@ -145,7 +146,10 @@ fn marked(json: &str) -> Cow<'_, str> {
 }
 
 /// Returns JSON with some of its numbers written in another way.
-pub(super) fn numbers(json: &str, write: impl Fn(&str) -> Option<String>) -> Cow<'_, str> {
+pub(super) fn numbers(
+    json: &str,
+    mut write: impl FnMut(Range<usize>) -> Option<String>,
+) -> Cow<'_, str> {
     let (mut out, mut copied, mut at) = (String::new(), 0, 0);
     while let Some(byte) = json.as_bytes().get(at) {
         let start = at;
@@ -160,7 +164,7 @@ pub(super) fn numbers(json: &str, write: impl Fn(&str) -> Option<String>) -> Cow
             at += json[at..].find(ends).map_or(json.len() - at, |len| len + 1);
         } else if byte.is_ascii_digit() || *byte == b'-' {
             at = skip(json, at, is_numeric);
-            if let Some(number) = write(&json[start..at]) {
+            if let Some(number) = write(start..at) {
                 out.extend([&json[copied..start], &number]);
                 copied = at;
             }

@@ -18,7 +18,7 @@ pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     const TYPES: &str = "bool boolean float number str string option optional secretstr secretstring text char varchar \
         any bytes vec u8 static int u64 i64 null none undefined box cow a unknown object";
     #[rustfmt::skip]
-    const POINTERS: &[&str] = &["&mut ", "*mut ", "*const ", "&'", "&dyn ", "impl Fn", "impl Into<", "impl AsRef<", "unsafe extern \"", "unsafe fn("];
+    const POINTERS: &[&str] = &["&mut ", "*mut ", "*const ", "&'", "&dyn ", "impl Fn(", "impl FnOnce(", "impl FnMut(", "impl Into<", "impl AsRef<", "unsafe extern \"", "unsafe fn("];
     let text = run.text;
     let part = |c: char| c.is_alphanumeric() || "&<>'[]|_ .?*:!".contains(c);
     let near = ahead(text, start, 64);

@@ -8,7 +8,7 @@ use super::{
     filter,
     look::*,
     pair,
-    quote::Quote,
+    quote::{Quote, ends_value},
     shape::{self, Shape},
     value,
 };
@@ -79,7 +79,7 @@ impl Command {
 
     /// Returns whether the word after `flag` holds a password.
     pub(crate) fn announces(&self, flag: &str) -> bool {
-        self.flags.split(' ').any(|known| known == flag)
+        !flag.is_empty() && self.flags.split(' ').any(|known| known == flag)
     }
 
     /// Returns whether a word is a flag with the password in it.
@@ -156,13 +156,25 @@ fn positional(run: Run<'_>) -> Option<Range<usize>> {
     if line.len() >= 508 || !line.starts_with([' ', '\t']) {
         return None;
     }
-    let place = match name.to_ascii_lowercase().as_str() {
+    let secret = match name.to_ascii_lowercase().as_str() {
         "net" => shared(line),
         "htpasswd" => last_argument(line),
         name => piped(name, line),
     }?;
-    let secret = value::extent(&run.text[..run.end + place.end], run.end + place.start);
-    (!secret.is_empty()).then_some(secret)
+    (!secret.is_empty()).then(|| run.end + secret.start..run.end + secret.end)
+}
+
+/// The argument that begins with a word of [`words`], without its quotes.
+fn argument(line: &str, (start, word): (usize, &str)) -> Range<usize> {
+    let value = value::extent(line, start);
+    if Quote::at(line, start).is_some() {
+        return value;
+    }
+    // It ends at a blank, or at the quote around the line.
+    let mut quotes = word.match_indices(['"', '\'', '`']);
+    let close = quotes.find(|(at, _)| ends_value(&word[at + 1..]));
+    let word = &word[..close.map_or(word.len(), |(at, _)| at)];
+    start..value.end.max(start + word.trim_end_matches('\\').len())
 }
 
 /// The words of a line, and where each begins. A quoted text is one.
@@ -186,24 +198,35 @@ fn piped(name: &str, line: &str) -> Option<Range<usize>> {
     let said = said.trim_end();
     // `echo -n x`, `printf '%s' x`
     let flag = |word: &str| word.starts_with('-') && word.bytes().all(|b| b"-neE".contains(&b));
-    let format = |word: &str| word.contains('%') && name == "printf";
-    let (start, _) = words(said).find(|(_, word)| !flag(word) && !format(word))?;
-    let shown = said[start..].trim_matches(['"', '\'']);
-    let reads = READERS.iter().any(|reader| read.contains(reader))
-        || read.contains(" login") && (is_mixed(shown) || said.trim_start().starts_with("-n"));
-    (reads && !is_placeholder(shown)).then_some(start..said.len())
+    let words: Vec<_> = words(said).skip_while(|(_, word)| flag(word)).collect();
+    let mut first = *words.first()?;
+    if name == "printf" && first.1.contains('%') {
+        let alone = (shape::of(first.1) != Shape::Format).then_some(&first);
+        first = *words.get(1).or(alone)?;
+    }
+    let shown = said[first.0..].trim_matches(['"', '\'']);
+    let looks = || is_mixed(shown) || is_random(shown) || said.trim_start().starts_with("-n");
+    let reads = READERS.iter().any(|reader| read.contains(reader));
+    let secret = argument(said, first);
+    (!is_placeholder(&said[secret.clone()]) && (reads || read.contains(" login") && looks()))
+        .then_some(secret)
 }
 
-/// `net use Z: \\\\host\\share /user:ada x`
+/// `net use Z: \\\\host\\share /user:ada x`, with the password behind the share or before it.
 fn shared(line: &str) -> Option<Range<usize>> {
     let line = one_command(line);
-    let mut words = words(line);
-    let (_, first) = words.next()?;
-    words.find(|(_, word)| word.contains("\\\\"))?;
-    let (start, _) = words.find(|(_, word)| !word.starts_with('/') && *word != "*")?;
+    let words: Vec<_> = words(line).collect();
+    let ((_, first), rest) = words.split_first()?;
+    let share = rest.iter().position(|(_, word)| word.contains("\\\\"))?;
+    let is_password = |(_, word): &&(usize, &str)| !word.starts_with('/') && *word != "*";
+    let is_device = |word: &str| word.len() <= 5 && word.ends_with(':');
+    let (before, behind) = (&rest[..share], &rest[share + 1..]);
+    let mut before = before.iter().filter(|(_, word)| !is_device(word));
+    let password = behind.iter().find(is_password);
+    let password = password.or_else(|| before.find(is_password))?;
     first
         .eq_ignore_ascii_case("use")
-        .then_some(start..line.len())
+        .then(|| argument(line, *password))
 }
 
 /// `htpasswd -b file ada x`
@@ -211,9 +234,9 @@ fn last_argument(line: &str) -> Option<Range<usize>> {
     let line = one_command(line);
     let batch = |w: &str| w.starts_with('-') && !w.starts_with("--") && w.contains('b');
     let words: Vec<_> = words(line).collect();
-    let (start, last) = *words.last()?;
+    let last = *words.last()?;
     let batch = words.iter().any(|(_, word)| batch(word));
-    (batch && !last.starts_with('-') && words.len() > 2).then_some(start..line.len())
+    (batch && !last.1.starts_with('-') && words.len() > 2).then(|| argument(line, last))
 }
 
 /// The line up to the next command.

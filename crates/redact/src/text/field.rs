@@ -166,7 +166,7 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
     let (text, name) = (run.text, run.word());
     let close = skip(text, run.end, |c| is_quote(c) || c == '\\');
     let comma = skip(text, close, char::is_whitespace);
-    if in_names(run) || !text[comma..].starts_with(',') {
+    if !text[comma..].starts_with(',') {
         return None;
     }
     let start = skip(text, comma + 1, char::is_whitespace);
@@ -178,6 +178,9 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
     }
     let seen = value::glance(value::extent, text, start);
     let value = &text[seen.clone()];
+    if in_names(run, value) {
+        return None;
+    }
     // Two elements are a pair; in longer lists of names (`required`) a value has to look like one.
     let end = skip(text, seen.end, |c| is_padding(c) || c == '\n');
     let shape = shape::of(value);
@@ -196,13 +199,13 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
     secret.then(|| value::whole(value::extent, text, start, seen))
 }
 
-/// Returns whether the run stands in a list of names: `"required": ["api_key", "city"]`.
-fn in_names(run: Run<'_>) -> bool {
-    let list = run
-        .behind(NEAR)
-        .rsplit_once('[')
-        .map_or("", |(list, _)| list.trim_end());
-    lists_names(last_name(list.strip_suffix([':', '=']).unwrap_or_default()))
+/// Returns whether the run, before the element `next`, stands in a list of names: `"required":
+/// ["api_key", "city"]`.
+fn in_names(run: Run<'_>, next: &str) -> bool {
+    let list = run.behind(NEAR).rsplit_once('[');
+    let open = list.filter(|(_, items)| !items.contains(']'));
+    let name = open.and_then(|(list, _)| list.trim_end().strip_suffix([':', '=']));
+    lists_names(last_name(name.unwrap_or_default()), next)
 }
 
 /// Returns whether the list that the run is the first of are the arguments of a function that sets

@@ -146,7 +146,7 @@ fn is_type_name(word: &str) -> bool {
 
 /// Returns whether a word of prose is a secret after a word that names one: letters and digits or
 /// signs mixed.
-pub(super) fn is_mixed(word: &str) -> bool {
+pub(crate) fn is_mixed(word: &str) -> bool {
     let make = Make::of(word);
     let signs = || make.word.contains(['!', '#', '$', '%', '^', '&', '*', '@']);
     let letters = || make.len > make.digits && make.word.contains(char::is_alphabetic);

@@ -59,7 +59,7 @@ mod url;
 pub(super) mod value;
 pub(crate) mod vendors;
 
-pub(super) use self::look::{is_moment, is_opaque};
+pub(super) use self::look::{is_mixed, is_moment, is_opaque};
 use self::{
     bytes::{ends_with_one_of, prefix_of},
     catalog::{Find, MANIFEST, RUNS, TABLE},

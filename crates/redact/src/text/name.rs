@@ -136,7 +136,7 @@ pub(super) fn name<'a>(run: Run<'a>, mark: &Mark) -> Cow<'a, str> {
     let word = run.word();
     let before = run.before();
     let letter = mark.quoted && before.ends_with('\\') && word.starts_with('u');
-    let entity = before.ends_with(';') && run.behind(8).contains("&#");
+    let entity = before.ends_with(';') && run.behind(8).contains('#');
     if letter || entity || before.ends_with("\\u") {
         return Cow::Owned(unescaped(run));
     }
@@ -145,11 +145,14 @@ pub(super) fn name<'a>(run: Run<'a>, mark: &Mark) -> Cow<'a, str> {
     Cow::Borrowed(name)
 }
 
-/// `pass\u0077ord`, `pass&#119;ord`, read from the quote or blank before it.
+/// `pass\u0077ord`, `pass&#119;ord`, read from the quote or blank before it. The escapes may be
+/// escaped.
 fn unescaped(run: Run<'_>) -> String {
     let near = behind(run.text, run.end, 256);
     let name = after_last(near, |c| matches!(c, '"' | '\'' | ' ' | '{' | ','));
-    escapes::unescaped(name, Escapes::All).0
+    (0..4).fold(name.to_owned(), |name, _| {
+        escapes::unescaped(&name, Escapes::All).0
+    })
 }
 
 pub(super) fn is_signature(name: &str, mark: &Mark) -> bool {
@@ -170,10 +173,18 @@ fn word_before(run: Run<'_>, len: usize) -> &str {
     after_last(head.unwrap_or_default(), |c| !c.is_alphanumeric())
 }
 
-/// Returns whether a type gets this name: `type AuthToken = string`.
+/// Returns whether a type gets this name: `type AuthToken = string`, `type AuthToken=string`.
 pub(super) fn is_type(run: Run<'_>) -> bool {
     let declares = ["type", "typedef", "interface", "enum", "class", "struct"];
-    declares.contains(&word_before(run, 16)) && !run.after().starts_with('=')
+    let named = run.ahead(24).strip_prefix('=');
+    declares.contains(&word_before(run, 16))
+        && named.is_none_or(|kind| is_kind(until(kind, ";|,} \n")))
+}
+
+/// Returns whether a word is the kind of a value in JavaScript, as `typeof` gives it.
+pub(super) fn is_kind(word: &str) -> bool {
+    const KINDS: &str = "string function object undefined number boolean symbol bigint";
+    is_one_of(word, KINDS)
 }
 
 /// Returns whether the run is a part of the name of something in AWS: `arn:aws:kms:eu:1:key/x`.

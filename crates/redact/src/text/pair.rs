@@ -99,13 +99,17 @@ fn names_no_value(run: Run<'_>, name: &str, mark: &Mark) -> bool {
     let is_pin = || name.eq_ignore_ascii_case("pin") && !mark.quoted && numbered();
     // `Kind::Token => x`, but `Config::TOKEN = "x"`
     let assigns = || run.text[..mark.end].ends_with('=') && !mark.compares;
+    let kind = || {
+        let near = ahead(run.text, mark.end, 24).trim_start_matches(' ');
+        until(near.trim_start_matches(['"', '\'', '`', '\\']), "\"'`\\")
+    };
     mark.quoted && mark.colon && is_operand(run)
         || (is_documented(run) || is_resource(run)) && !assigns()
         || is_type(run)
         // `typeof token === "string"`
-        || mark.compares && run.before().ends_with("typeof ")
+        || run.before().ends_with("typeof ") && mark.compares && is_kind(kind())
         || is_fragment(run, mark)
-        || is_badge(run, name)
+        || name == "token" && is_badge(run, mark.end)
         || is_working_directory(name, &run.text[mark.end..])
         || is_pin()
 }
@@ -113,14 +117,17 @@ fn names_no_value(run: Run<'_>, name: &str, mark: &Mark) -> bool {
 /// Returns whether a macro takes an argument with this name: `$secret:expr`.
 fn is_fragment(run: Run<'_>, mark: &Mark) -> bool {
     const KINDS: &str = "block expr ident item lifetime literal meta pat path stmt tt ty vis";
-    let kind = &run.text[mark.end..run_end(run.text, mark.end)];
-    run.before().ends_with('$') && mark.colon && is_one_of(kind, KINDS)
+    let kind = || until(ahead(run.text, mark.end, 16), ",) \t\r\n");
+    run.before().ends_with('$') && mark.colon && is_one_of(kind(), KINDS)
 }
 
-/// Returns whether the name is in the URL of a badge, whose token is public.
-fn is_badge(run: Run<'_>, name: &str) -> bool {
-    let url = after_last(run.behind(128), |c| !is_run(c) && !":?&=".contains(c));
-    name == "token" && url.starts_with("https://codecov.io/") && url.ends_with("/badge.svg?")
+/// Returns whether the name is in the URL of a badge, whose token is public: 10 letters and digits.
+fn is_badge(run: Run<'_>, start: usize) -> bool {
+    let url = after_last(run.behind(128), |c| " \t\n\"'()<>".contains(c));
+    // A longer one may begin elsewhere.
+    let whole = url.len() < 128 && url.starts_with("https://codecov.io/");
+    let token = &run.text[start..run_end(run.text, start)];
+    whole && url.ends_with("/badge.svg?") && token.len() == 10 && is_made_of(token, "")
 }
 
 /// Returns whether a header's name is that of a variable, and its value a part of code.
@@ -142,11 +149,13 @@ fn is_header_in_code(run: Run<'_>, start: usize, mark: &Mark) -> bool {
 /// Returns whether a value is a list of the beginning of its name: `Security_Authorization =
 /// ["Security"]`.
 fn is_feature(name: &str, value: &str) -> bool {
-    let list = value.trim_start_matches("[\"").trim_end_matches("\"]");
-    list.len() < value.len()
-        && name
-            .strip_prefix(list)
-            .is_some_and(|more| more.starts_with('_'))
+    let list = value.strip_prefix("[\"");
+    let list = list.and_then(|list| list.strip_suffix("\"]"));
+    let more = list.and_then(|list| name.strip_prefix(list));
+    let mut parts = ["Authori", "Authenti", "Credential"].iter();
+    more.is_some_and(|more| more.starts_with('_'))
+        && parts.any(|part| name.contains(part))
+        && !holds_password(name)
 }
 
 /// Where the value of a name begins that is one of several: `user, password = "ada", "x"`.
@@ -232,8 +241,9 @@ impl Pair<'_> {
         let version = is_version(value, !holds_password(name)) || is_requirement(value);
         // An account of Windows, and when a token ends.
         let account = value.starts_with("S-1-") && is_digits(&value[1..].replace('-', ""));
-        let known =
-            account && ends_with_one_of(name, "sid") || is_moment(value) && !holds_password(name);
+        let of_time = ends_with_one_of(name, "time date expires expiry expiration");
+        let time = of_time && is_moment(value) && !run.is_sure(name);
+        let known = time || account && name.eq_ignore_ascii_case("sid");
         if absent || version || letter || message || known {
             return None;
         }
@@ -314,9 +324,9 @@ impl Pair<'_> {
                         || block && shape::has_statements(value))
             }
             Shape::Name if sure => !quoted && code(),
+            Shape::Word if number && holds_password(name) && !run.is_sure(name) => false,
             Shape::Word if sure => !quoted && (argument || apart && (member || is_code_line(run))),
             Shape::Code | Shape::Name => true,
-            Shape::Word if number && holds_password(name) => false,
             Shape::Word if keys::is_vague(name) => true,
             // `--creds=ID`
             Shape::Word if upper || is_one_of(value, "value name file") => true,
@@ -334,11 +344,12 @@ impl Pair<'_> {
         let mut words = ahead(rest, 0, 32)
             .split(|c: char| !c.is_alphanumeric())
             .filter(|word| !word.is_empty());
+        let capitals = value.chars().filter(|c| c.is_uppercase()).count();
         let method =
             name == "key" && words.next() == Some("value") && words.next() == Some("function");
         same && (upper || value.contains(['_', '-']))
             || is_feature(name, value)
-            || method && !has_digit(value)
+            || method && !has_digit(value) && capitals * 4 <= value.len()
             || is_sentence(value, rest)
             || !sure && value.len() > 2 && folded(name).contains(&folded(value))
             || is_file(name) && self.mark.colon && rest.starts_with(' ')

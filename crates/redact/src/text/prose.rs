@@ -158,7 +158,7 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
         Noun::Password if linked => is_mixed(word) || is_pin(run.word(), word),
         Noun::Password => loose && (quoted || word.len() >= 6),
         Noun::Token => linked && loose && word.len() >= 6,
-        Noun::Key => is_random(word) && secretive() && !known(),
+        Noun::Key => is_random(word) && (linked || secretive()) && !known(),
     };
     if !fits || word.starts_with('-') || !quoted && (word.ends_with(':') || !secretive()) {
         return None;

@@ -91,7 +91,8 @@ pub(super) fn directive(run: Run<'_>) -> Option<Range<usize>> {
         .nth(names)
         .filter(|_| line.starts_with(char::is_whitespace))?;
     value::secret(run.text, run.end + start, |shown| {
-        is_set(shown) && !is_prose(shown) && shown.contains(char::is_alphanumeric)
+        let mark = shown.bytes().all(|b| b"-=:<>|\\".contains(&b));
+        is_set(shown) && !is_prose(shown) && !mark
     })
 }
 

@@ -44,6 +44,33 @@ const HIDDEN: &[&str] = &[
     "Config::PASSWORD = \"§hunter2§\"", "$Foo::password = '§swordfish§';", "self::DB_PASSWORD='§swordfish§';",
     "type password=§hunter2§", ":param password=§hunter2§", "arn:aws:iam::1:role/x-password=§hunter2§",
     // Calls and schemas that begin with a secret
+    // A date beside a name that tells of no time
+    "pwd=§1990-05-17§", "DB_PW=§1990-05-17§", "psk=§1990-05-17§", "kennwort: §1990-05-17§", "access_token=§4917-28-33§", "got \"token\": \"§4917-28-33§\", ok",
+    "auth_token=§1990-05-17§", "password_time=§1990-05-17§", "pw = '§1990-05-17§'", "connect.sid=§S-1-48213377§", "PHPSESSID=§S-1-48213377§",
+    // Escapes of a name that are escaped
+    "{\"\\\\u0070assword\": \"§hunter2§\"}", "x \"\\\\u0070assword\": \"§hunter2§\"", "x \"pass\\\\u0077ord\": \"§hunter2§\"",
+    "x \"\\\\\\\\u0070assword\": \"§hunter2§\"", "<p pass&amp;#119;ord=\"§hunter2§\">",
+    // Lists of names end
+    "\"grant_types\": [\"code\"]; opts.set(\"password\", \"§hunter2§\")", "\"scopes_supported\": []; opts.set(\"password\", \"§hunter2§\")",
+    "\"required\": [\"a\"]; opts.set(\"password\", \"§hunter2§\")", "{\"login_types\":[\"password\",\"§hunter2x9§\"]}", "x \"login_types\": [\"password\", \"§hunter2x9§\"]",
+    "admin_password = §[\"admin\"]§", "root_password: §[\"root\"]§", "admin_pwd = §[\"admin\"]§", "db_secret: §[\"db\"]§",
+    // What a login reads from a pipe
+    "echo §AbCdEfGhIjKlMnOpQrStUv§ | docker login -u ada", "echo \"§correct horse 4a5b6c§\" | docker login", "echo §Zq7hX2vT9k§ | az acr login",
+    "printf '%s' '§hunter%2§' | docker login --password-stdin", "printf '%s\\n' §a%b§ | docker login --password-stdin", "printf '§hunter2%%§' | docker login --password-stdin",
+    "echo -n §Tiger'21§ | docker login --password-stdin", "htpasswd -b f ada §Tiger'21§",
+    // Words of `net use`
+    "net use Z: \\\\srv\\share §Tiger'21§ /user:ada", "net use Z: \\\\srv\\share §a<b9§", "net use Z: \\\\srv\\share §hunter2,x=1§", "net use Z: \\\\srv\\share §a(b}\"c§ /user:ada",
+    "net use /user:ada §hunter2§ \\\\srv\\share", "net use Z: §swordfish§ \\\\srv\\share /user:ada",
+    "let user = ada; let pass = §secret12§;", "let host = h; let db_pass = §tiger99§;",
+    "the key is \"§CorrectHorseBatteryStaple§\"", "the key's \"§CorrectHorseBatteryStaple§\"",
+    "{key:\"§AbCdEfGhIjKlMnOpQrStUv§\",value:function(){}}", "[{key:\"§QwErTyUiOpAsDfGhJkLzXc§\",value:function(e){}}]",
+    // Signs
+    "requirepass §!@#^%!§", "sentinel auth-pass m §!@#^%!§", "bindpw §%^*!§", "requirepass \"§!@#^%!§\"",
+    // Forms of code that go on
+    "$password:§vis!7Kq§", "$password:§ty-7Kq§", "if (typeof password === \"§hunter2x9§\")", "if (typeof password === \"§string!hunter2§\")", "typeof password == '§Function hunter2§'",
+    "https://codecov.io/gh/badge.svg?token=§hunter2x9ab§", "https://h/%https://codecov.io/badge.svg?token=§hunter2x9abc§", "https://codecov.io/badge.svg?token=§hunter2x9-§",
+    "db:\n  password: §impl Fnord42 horse§\n  port: 1", "db:\n  password: §impl FnOnceMore42 horse§\n  port: 1",
+    "type password=§string!x9§", "echo §Zq7hX2vT9k§ $X | docker login",
     "password=§Zq57hX48vTkL('a')§", "password = §Zq36hX65vTkL{\"type\": \"string\"}§", "password=§a8Kx2pQ7z.b(c)§",
 ];
 
@@ -55,6 +82,13 @@ const SHOWN: &[&str] = &[
     "echo \"$TOKEN\" | docker login --password-stdin", "htpasswd -b f", "my password's expired", "the password's length is 8", "the token's sha256 digest",
     "the key's name is id2", "Kind::Token => next()", "TokenKind::Secret: 4", "type AuthToken = string", "arn:aws:secretsmanager:eu:1:secret:prod/db",
     "tests:\n  pass: first\n  fail: second\n", "shader:\n  pass: shadow\n", "password = hash(input)", "password = Sha256::new(input)", "token = Sha512Trunc256(input)",
+    "\"tokenExpirationTime\": \"2022-03-16T03:45:09+00:00\",", "token_date: 2026-01-31", "\"SID\": \"S-1-2-34-5567891234\"", "x \"\\\\u0063ity\": \"Oslo\"",
+    "x \"grant_types\": [\"password\", \"refresh_token\"]", "{\"grant_types\":[\"password\",\"urn:ietf:params:oauth:grant-type:saml2-bearer\"]}", "Security_Authorization_Access = [\"Security_Authorization\"]",
+    "printf '%s' \"$TOKEN\" | docker login --password-stdin", "printf '%s' | docker login --password-stdin", "echo $PASS $X | sudo -S id", "echo $(cat f) | docker login --password-stdin",
+    "net use Z: \\\\srv\\share", "net use /delete \\\\srv\\share", "let user = ada; let pass = secret;", "the key is \"id\"", "{key:\"getName\",value:function(){}}",
+    "requirepass -", "($secret:expr, $key:ident)", "$token:tt", "if (typeof password === \"string\")", "if (typeof password !== 'undefined' && x)",
+    "[![cov](https://codecov.io/gh/a/b/graph/badge.svg?token=33On0zmiCm)](https://codecov.io/gh/a/b)", "password: impl Fn(&str) -> bool,", "password: impl FnMut(&str),",
+    "[\"mysql\",\"\",\"hello\"]", "type AuthToken=string", "type AuthToken=string;",
     "password: {\"type\": \"string\"}", ":param password: The password", "password: required",
 ];
 
@@ -158,6 +192,43 @@ fn json_with_a_registered_number_stays_json() {
     ] {
         assert_eq!(rules.without_secrets(text), shown);
     }
+}
+
+/// A longer value may hold one that is a number: it is hidden as a whole.
+#[test]
+fn a_registered_number_within_a_longer_value_does_not_split_it() {
+    let object = r#"{"pin":12345678,"kind":"marmalade"}"#;
+    let items = r#"12345678, "marmalade""#;
+    let rules = Rules::new().with_secrets(["12345678", object, items, "5678,\"orange\"]"]);
+    for (text, expected) in [
+        (object.to_owned(), "[REDACTED]"),
+        (
+            format!("[{object}, 12345678]"),
+            "[[REDACTED], \"[REDACTED]\"]",
+        ),
+        (format!("[{items}]"), "[[REDACTED]]"),
+        ("[12345678,\"orange\"]".to_owned(), "[\"[REDACTED]\""),
+        (
+            "[12345678,9,123456781234567812345678]".to_owned(),
+            "[\"[REDACTED]\",9,\"[REDACTED]\"]",
+        ),
+    ] {
+        assert_eq!(rules.without_secrets(&text), expected);
+    }
+}
+
+/// Each number is not searched for all values again.
+#[test]
+fn many_numbers_beside_a_long_registered_value_take_no_time() {
+    let long = "x".repeat(60_000);
+    let rules = Rules::new().with_secrets(["12345678", &long]);
+    let numbers = ",1".repeat(500_000);
+    let start = std::time::Instant::now();
+    let shown = rules
+        .without_secrets(&format!("[12345678{numbers}]"))
+        .into_owned();
+    assert_eq!(shown, format!("[\"[REDACTED]\"{numbers}]"));
+    assert!(start.elapsed().as_secs() < 20);
 }
 
 /// Characters of several bytes, and marks that begin or end something, at any place of any form.
