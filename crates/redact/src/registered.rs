@@ -115,14 +115,8 @@ impl Registered {
             return Cow::Borrowed(text);
         }
         // In JSON, a string takes the place of a number that has a value in it.
-        let (mut all, string) = (Vec::new(), format!("\"{REDACTED}\""));
-        if is_json(text) {
-            numbers(text, |number| {
-                all.push(number);
-                None
-            });
-        }
-        let mut all = all.into_iter().peekable();
+        let (json, string) = (is_json(text), format!("\"{REDACTED}\""));
+        let mut all = numbers(text).take_while(|_| json).peekable();
         let (mut out, mut copied) = (String::with_capacity(text.len()), 0);
         for place in places {
             while all.next_if(|number| number.end < place.end).is_some() {}
@@ -219,7 +213,7 @@ impl Values {
     }
 }
 
-/// Returns whether a text is one value of JSON or more.
+/// Returns whether a text is an object or an array of JSON, or several values that begin with one.
 fn is_json(text: &str) -> bool {
     let mut values = Deserializer::from_str(text).into_iter::<IgnoredAny>();
     text.trim_start().starts_with(['{', '[']) && values.all(|value| value.is_ok())

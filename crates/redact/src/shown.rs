@@ -136,44 +136,47 @@ fn is_numeric(c: char) -> bool {
 
 /// Returns JSON in which each number that would be written in another way is a marked text.
 fn marked(json: &str) -> Cow<'_, str> {
-    let is_marked = json.contains(NUMBER);
-    numbers(json, |place| {
-        let number = &json[place];
+    if json.contains(NUMBER) {
+        return Cow::Borrowed(json);
+    }
+    let (mut out, mut copied) = (String::new(), 0);
+    for place in numbers(json) {
+        let number = &json[place.clone()];
         let same = |value: Value| format!("{value}") == number;
-        let same = is_marked || serde_json::from_str(number).is_ok_and(same);
-        (!same).then(|| format!("\"{NUMBER}{number}\""))
-    })
-}
-
-/// Returns JSON with some of its numbers written in another way.
-pub(super) fn numbers(
-    json: &str,
-    mut write: impl FnMut(Range<usize>) -> Option<String>,
-) -> Cow<'_, str> {
-    let (mut out, mut copied, mut at) = (String::new(), 0, 0);
-    while let Some(byte) = json.as_bytes().get(at) {
-        let start = at;
-        at += 1;
-        if *byte == b'"' {
-            let mut escaped = false;
-            let ends = |c| {
-                let before = escaped;
-                escaped = c == '\\' && !before;
-                c == '"' && !before
-            };
-            at += json[at..].find(ends).map_or(json.len() - at, |len| len + 1);
-        } else if byte.is_ascii_digit() || *byte == b'-' {
-            at = skip(json, at, is_numeric);
-            if let Some(number) = write(start..at) {
-                out.extend([&json[copied..start], &number]);
-                copied = at;
-            }
+        if !serde_json::from_str(number).is_ok_and(same) {
+            out.push_str(&json[copied..place.start]);
+            out += &format!("\"{NUMBER}{number}\"");
+            copied = place.end;
         }
     }
     match copied {
         0 => Cow::Borrowed(json),
         _ => Cow::Owned(out + &json[copied..]),
     }
+}
+
+/// Returns where the numbers of JSON stand.
+pub(super) fn numbers(json: &str) -> impl Iterator<Item = Range<usize>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let start = at;
+            let byte = *json.as_bytes().get(at)?;
+            at += 1;
+            if byte == b'"' {
+                let mut escaped = false;
+                let ends = |c| {
+                    let before = escaped;
+                    escaped = c == '\\' && !before;
+                    c == '"' && !before
+                };
+                at += json[at..].find(ends).map_or(json.len() - at, |len| len + 1);
+            } else if byte.is_ascii_digit() || byte == b'-' {
+                at = skip(json, at, is_numeric);
+                return Some(start..at);
+            }
+        }
+    })
 }
 
 /// Returns JSON with its marked numbers as they were.

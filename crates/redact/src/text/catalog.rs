@@ -42,7 +42,7 @@ pub(crate) const RUNS: &[(Row, Find)] = &[
     (("powershell", "a string that PowerShell makes a secret of", "ConvertTo-SecureString 'hunter2' -AsPlainText", "ConvertTo-SecureString $text"), Each(statement::powershell)),
     (("phrase", "a recovery phrase of a wallet", "MNEMONIC=legal winner thank year wave sausage worth useful legal winner thank yellow", "the seed phrase is shown once"), Each(phrase::find)),
     (("call", "the password in a call that authenticates", "req.SetBasicAuth(\"ada\", \"hunter2\")", "req.SetBasicAuth(user, password)"), Each(call::find)),
-    (("directive", "a password in a file of settings or cookies without a mark before it", "requirepass hunter2", "requirepass is not set"), Each(statement::directive)),
+    (("directive", "a password in a file of settings or cookies without a mark before it, or behind `rclone obscure`", "requirepass hunter2", "requirepass is not set"), Each(statement::directive)),
     (("element", "the content of an XML element with a sensitive name", "<password>hunter2</password>", "<password></password>"), Named(markup::find)),
     (("wrapped", "a value in a type of its own", "ApiKey(\"Zq7hunterX\")", "ApiKey(name)"), Named(code::newtype)),
     (("field", "the value beside a field that holds a sensitive name", "\"name\": \"X-Api-Key\", \"value\": \"hunter2\"", "\"name\": \"city\", \"value\": \"Oslo\""), Named(field::find)),

@@ -31,32 +31,21 @@ pub(crate) struct Command {
     marks: &'static str,
 }
 
-const fn row(
-    names: &'static str,
-    flags: &'static str,
-    glued: &'static str,
-    marks: &'static str,
-) -> Command {
-    Command {
-        names,
-        flags,
-        glued,
-        marks,
-    }
-}
-
 #[rustfmt::skip]
 pub(super) static COMMANDS: &[Command] = &[
-    row("curl http https httpie xh", "-u --user -U --proxy-user -a --auth -b --cookie", "-u", ":="),
-    row("lftp", "-u", "", ","),
-    row("mysql mysqldump mysqladmin mariadb mariadb-dump mysqlimport mysqlsh mysqlshow 7z 7za rar unrar", "", "-p", ""),
-    row("sshpass docker podman nerdctl mongo mongosh mongodump mongoimport mongoexport mongorestore buildah skopeo crane \
-        helm oc sqlcmd bcp az twine cqlsh snowsql influx ipmitool unzip zip cf ibmcloud rabbitmqadmin", "-p -P", "", ""),
-    row("redis-cli valkey-cli keydb-cli", "-a", "", ""),
-    row("ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd", "-w", "-w", ""),
-    row(ORACLE, "", "", ""),
-    row(OPENSSL, "-k -K", "", ""),
-    row("smbclient rpcclient", "-U --user", "", "%"),
+    Command { names: "curl http https httpie xh",
+        flags: "-u --user -U --proxy-user -a --auth -b --cookie", glued: "-u", marks: ":=" },
+    Command { names: "lftp", flags: "-u", glued: "", marks: "," },
+    Command { names: "mysql mysqldump mysqladmin mariadb mariadb-dump mysqlimport mysqlsh mysqlshow 7z 7za rar unrar",
+        flags: "", glued: "-p", marks: "" },
+    Command { names: "sshpass docker podman nerdctl mongo mongosh mongodump mongoimport mongoexport mongorestore buildah skopeo crane \
+        helm oc sqlcmd bcp az twine cqlsh snowsql influx ipmitool unzip zip cf ibmcloud rabbitmqadmin",
+        flags: "-p -P", glued: "", marks: "" },
+    Command { names: "redis-cli valkey-cli keydb-cli", flags: "-a", glued: "", marks: "" },
+    Command { names: "ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd", flags: "-w", glued: "-w", marks: "" },
+    Command { names: ORACLE, flags: "", glued: "", marks: "" },
+    Command { names: OPENSSL, flags: "-k -K", glued: "", marks: "" },
+    Command { names: "smbclient rpcclient", flags: "-U --user", glued: "", marks: "%" },
 ];
 
 /// They take `user/PASSWORD@host`.
@@ -218,15 +207,11 @@ fn shared(line: &str) -> Option<Range<usize>> {
     let words: Vec<_> = words(line).collect();
     let ((_, first), rest) = words.split_first()?;
     let share = rest.iter().position(|(_, word)| word.contains("\\\\"))?;
-    let is_password = |(_, word): &&(usize, &str)| !word.starts_with('/') && *word != "*";
-    let is_device = |word: &str| word.len() <= 5 && word.ends_with(':');
-    let (before, behind) = (&rest[..share], &rest[share + 1..]);
-    let mut before = before.iter().filter(|(_, word)| !is_device(word));
-    let password = behind.iter().find(is_password);
-    let password = password.or_else(|| before.find(is_password))?;
-    first
-        .eq_ignore_ascii_case("use")
-        .then(|| argument(line, *password))
+    let is_device = |word: &str| word == "*" || word.len() <= 5 && word.ends_with(':');
+    let mut words = rest[share + 1..].iter().chain(&rest[..share]);
+    let password = words.find(|(_, word)| !word.starts_with('/') && !is_device(word))?;
+    let secret = argument(line, *password);
+    first.eq_ignore_ascii_case("use").then_some(secret)
 }
 
 /// `htpasswd -b file ada x`

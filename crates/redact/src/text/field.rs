@@ -178,9 +178,6 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
     }
     let seen = value::glance(value::extent, text, start);
     let value = &text[seen.clone()];
-    if in_names(run, value) {
-        return None;
-    }
     // Two elements are a pair; in longer lists of names (`required`) a value has to look like one.
     let end = skip(text, seen.end, |c| is_padding(c) || c == '\n');
     let shape = shape::of(value);
@@ -196,7 +193,7 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
         true => !value.starts_with("--"),
         false => (pair || looks) && !names,
     };
-    secret.then(|| value::whole(value::extent, text, start, seen))
+    (secret && !in_names(run, value)).then(|| value::whole(value::extent, text, start, seen))
 }
 
 /// Returns whether the run, before the element `next`, stands in a list of names: `"required":

@@ -177,8 +177,10 @@ pub(super) fn whole_line(run: Run<'_>, secret: Range<usize>) -> Range<usize> {
     let tail = until(rest, "\n\r");
     let among = run.behind(256).contains('\n') || tail.len() < rest.len();
     let plain = tail.starts_with(' ') && !tail.contains(|c| "=:\"'{}#;&|".contains(c));
-    let more = usize::from(alone && among && plain) * tail.trim_end().len();
-    secret.start..secret.end + more
+    if !alone || !among || !plain {
+        return secret;
+    }
+    secret.start..secret.end + tail.trim_end().len()
 }
 
 /// A value of YAML without the tag or anchor before it: `!vault |`, `&name x`.

@@ -2,12 +2,13 @@
 //!
 //! [`pass`] goes over the runs of a text: letters, digits and the marks of [`bytes::is_run`]. Each
 //! run is given to the rules of the [`catalog`], one after the other. A rule returns the place of a
-//! secret that begins in the run or is announced by it; the first answer counts. Most runs of prose
-//! reach no detector: [`filter`] sorts them out.
+//! secret that begins in the run or is announced by it; the first answer counts. A secret that is
+//! far from the run is kept in the [`Scan`] until its place is reached. Most runs of prose reach no
+//! detector: [`filter`] sorts them out.
 //!
 //! | what | modules |
 //! |---|---|
-//! | several secrets at once, kept in the [`Scan`] until their place is reached | `table`, `html`, `lines::manifest` |
+//! | several secrets at once, kept in the [`Scan`] as well | `table`, `html`, `lines::manifest` |
 //! | a form of its own, without a name | `block`, `url`, `scheme`, `token` and `vendors`, `encoded` |
 //! | a name and its value | `markup`, `code::newtype`, `field`, `pair` (with `name`, `scheme`, `lines`, `code`) |
 //! | statements and command lines | `statement`, `command` |
@@ -15,8 +16,8 @@
 //!
 //! They share `bytes` (moving along a text), `quote` (where a string ends), `value` (where a value
 //! ends), `look` (what a word looks like) and `shape` (what a value is made of). A detector reads a
-//! bounded number of bytes around its run, or a secret that the scan then skips, so that the time
-//! is linear: hence [`Run::ahead`], [`Run::behind`] and [`value::glance`].
+//! bounded number of bytes around its run, or a secret that the scan skips, at once or when it gets
+//! there, so that the time is linear: hence [`Run::ahead`], [`Run::behind`] and [`value::glance`].
 
 use std::{
     borrow::Cow,
@@ -97,6 +98,10 @@ pub(super) fn redact<'t>(
 /// The shortest picture, in digits of Base64.
 const MEDIA: usize = 64;
 
+/// Between a name and a secret that begins further behind it, in bytes, there may be others:
+/// `pw=abcd`.
+const NEAR: usize = 8;
+
 /// One pass. None if there is nothing to redact.
 fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String> {
     let mut scan = Scan::default();
@@ -165,7 +170,8 @@ struct Scan {
     nested: usize,
     /// The command whose arguments follow on this line, and where it stands.
     command: Cell<Option<(&'static Command, usize)>>,
-    /// Cells of tables and blocks of manifests that are secrets, in the order in which they stand.
+    /// Secrets whose place is not reached, in the order in which they stand: cells of tables,
+    /// blocks of manifests, and what stands far behind its name.
     cells: RefCell<VecDeque<Secret<'static>>>,
     /// Where the last table ends.
     tabled: Cell<usize>,
@@ -180,7 +186,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// Keeps cells that are secrets by a rule. Returns whether there are any.
+    /// Keeps what a rule found until its place is reached. Returns whether there is any.
     fn keep(&self, rule: &'static str, found: Vec<Range<usize>>) -> bool {
         let any = !found.is_empty();
         let mut cells = self.cells.borrow_mut();
@@ -191,7 +197,7 @@ impl Scan {
         any
     }
 
-    /// The next cell that is a secret, if it begins up to `at`.
+    /// The next secret that is kept, if it begins up to `at`.
     fn cell_before(&self, at: usize) -> Option<Secret<'static>> {
         let mut cells = self.cells.borrow_mut();
         let next = cells.front().is_some_and(|(_, cell)| cell.start <= at);
@@ -225,8 +231,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The secret that begins in the run or is announced by it. One that is empty is a decision
-    /// that there is none.
+    /// The secret that begins in the run, or is announced by it and stands near it. One that stands
+    /// far is kept in the scan. A detector's empty one is a decision that there is none.
     fn secret(self) -> Option<Secret<'a>> {
         if self.is_media() {
             return None;
@@ -243,9 +249,11 @@ impl<'a> Run<'a> {
                 Find::Tokens => return token::find(self),
             };
             let place = place.filter(|place| place.is_empty() || allows(rule))?;
-            // Between a name and its secret, there may be others: `pw=abcd`.
-            let far = place.start > self.end + 8 && self.scan.keep(rule, vec![place.clone()]);
-            Some((*rule, if far { self.end..self.end } else { place }))
+            if place.start <= self.end + NEAR {
+                return Some((*rule, place));
+            }
+            self.scan.keep(rule, vec![place]);
+            Some((*rule, self.end..self.end))
         });
         found.filter(|(_, secret)| !secret.is_empty())
     }

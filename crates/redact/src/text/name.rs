@@ -150,9 +150,8 @@ pub(super) fn name<'a>(run: Run<'a>, mark: &Mark) -> Cow<'a, str> {
 fn unescaped(run: Run<'_>) -> String {
     let near = behind(run.text, run.end, 256);
     let name = after_last(near, |c| matches!(c, '"' | '\'' | ' ' | '{' | ','));
-    (0..4).fold(name.to_owned(), |name, _| {
-        escapes::unescaped(&name, Escapes::All).0
-    })
+    let once = |name: String, _| escapes::unescaped(&name, Escapes::All).0;
+    (0..4).fold(name.to_owned(), once)
 }
 
 pub(super) fn is_signature(name: &str, mark: &Mark) -> bool {

@@ -191,8 +191,10 @@ fn trimmed(word: &str) -> &str {
 fn changed_to(text: &str, old: Range<usize>) -> Range<usize> {
     let rest = text[old.end..].strip_prefix(" to ");
     let new = rest.map_or("", |rest| trimmed(&rest[..bare_end(rest, 0)]));
-    let more = usize::from(is_mixed(new)) * (" to ".len() + new.len());
-    old.start..old.end + more
+    if !is_mixed(new) {
+        return old;
+    }
+    old.start..old.end + " to ".len() + new.len()
 }
 
 /// What an arrow or a colon points at, behind some words or in the line below: `the key for prod ->
