@@ -219,6 +219,7 @@ fn a_registered_number_within_a_longer_value_does_not_split_it() {
 
 /// Each number is not searched for all values again.
 #[test]
+#[allow(clippy::disallowed_methods, reason = "no clock is paused here")]
 fn many_numbers_beside_a_long_registered_value_take_no_time() {
     let long = "x".repeat(60_000);
     let rules = Rules::new().with_secrets(["12345678", &long]);
