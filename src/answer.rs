@@ -8,8 +8,8 @@ use std::{any::Any, borrow::Cow, fmt, io, sync::Arc};
 use serde::Serialize;
 use serde_json::Value;
 
-pub(crate) use self::known::{Form, PARSED, Text, asks_for_input, form_of, hash_any};
-pub use self::known::{Kept, KnownAnswer, hash_json, recognise};
+pub(crate) use self::known::{Form, Known, PARSED, Text, asks_for_input, form_of, hash_any};
+pub use self::known::{Kept, KnownAnswer, hash_json, register};
 use crate::text::{
     Grouped,
     limited::{self, LEVELS},

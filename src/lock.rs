@@ -1,7 +1,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks a mutex. A panic of the thread that held it leaves the value whole, because no foreign
-/// code runs under our locks.
+/// Locks a mutex, also after a panic of a thread that held it: what we lock is whole wherever
+/// foreign code, such as the `clone` of a service, runs under the lock.
 #[inline]
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

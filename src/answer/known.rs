@@ -12,20 +12,20 @@ use serde_json::Value;
 
 use super::{Answer, json_bytes};
 use crate::{
-    foreign::Chain,
+    foreign::{ANSWERS, Chain},
     text::limited::{self, LEVELS},
 };
 
 /// An answer type, for layers that keep answers or compare them.
 ///
 /// The layers know text, JSON and `()`. A tool service's constructor makes its own type known by
-/// [`recognise`]. Answers of unknown types are kept as they are, count as the largest answer that
+/// [`register`]. Answers of unknown types are kept as they are, count as the largest answer that
 /// is kept, and are all the same to a [`RepeatGuardLayer`](crate::repeat_guard::RepeatGuardLayer).
 ///
 /// ```
 /// use std::hash::Hasher;
 /// use serde::{Deserialize, Serialize};
-/// use tower_toolcall::answer::{KnownAnswer, Kept, hash_json, recognise};
+/// use tower_toolcall::answer::{KnownAnswer, Kept, hash_json, register};
 ///
 /// #[derive(Serialize, Deserialize, PartialEq)]
 /// struct Found {
@@ -43,7 +43,7 @@ use crate::{
 ///     }
 /// }
 ///
-/// recognise::<Found>(); // in the constructor of the tool service
+/// register::<Found>(); // in the constructor of the tool service
 /// ```
 pub trait KnownAnswer: Any + Sized {
     /// Returns whether the answer only asks for input, after which the call is made again: no layer
@@ -56,7 +56,7 @@ pub trait KnownAnswer: Any + Sized {
     /// to a [`RepeatGuardLayer`](crate::repeat_guard::RepeatGuardLayer). [`hash_json`] and
     /// [`Answer::hash_into`] feed 16 KiB at most.
     ///
-    /// Returns `false` if the answer cannot be compared. Default.
+    /// Returns `false` if the answer cannot be compared. Default: `false`.
     fn hash_into(&self, hasher: &mut dyn Hasher) -> bool {
         let _ = hasher;
         false
@@ -190,13 +190,28 @@ impl Answer<'_> {
     }
 }
 
-/// A type that was made known.
+/// A type that is known.
 #[derive(Clone, Copy)]
-struct Known {
-    of: TypeId,
+pub(crate) struct Known {
+    of: fn() -> TypeId,
     asks: fn(&dyn Any) -> bool,
     hash: fn(&dyn Any, &mut dyn Hasher) -> bool,
     keep: fn(&dyn Any, u64) -> Option<Form>,
+}
+
+impl Known {
+    pub(crate) const fn of<T: KnownAnswer>() -> Self {
+        Self {
+            of: TypeId::of::<T>,
+            asks: |answer| of(answer).is_some_and(T::asks_for_input),
+            hash: |answer, hasher| of::<T>(answer).is_some_and(|answer| answer.hash_into(hasher)),
+            keep: |answer, max| Some(of::<T>(answer)?.keep(max)?.0),
+        }
+    }
+}
+
+fn of<T: Any>(answer: &dyn Any) -> Option<&T> {
+    answer.downcast_ref()
 }
 
 static REGISTERED: Chain<Known> = Chain::new();
@@ -207,21 +222,13 @@ static REGISTERED: Chain<Known> = Chain::new();
 /// For the constructors of tool services: a type that is known already changes nothing. Each type
 /// costs a call that succeeds at most a load and a comparison in layers that keep or compare
 /// answers.
-pub fn recognise<T: KnownAnswer>() -> bool {
-    fn of<T: Any>(answer: &dyn Any) -> Option<&T> {
-        answer.downcast_ref()
-    }
-    let known = Known {
-        of: TypeId::of::<T>(),
-        asks: |answer| of(answer).is_some_and(T::asks_for_input),
-        hash: |answer, hasher| of::<T>(answer).is_some_and(|answer| answer.hash_into(hasher)),
-        keep: |answer, max| Some(of::<T>(answer)?.keep(max)?.0),
-    };
-    REGISTERED.add(known, |found| found.of == TypeId::of::<T>())
+pub fn register<T: KnownAnswer>() -> bool {
+    REGISTERED.add(Known::of::<T>(), |found| (found.of)() == TypeId::of::<T>())
 }
 
 fn known(of: TypeId) -> Option<&'static Known> {
-    REGISTERED.iter().find(|known| known.of == of)
+    let mut all = ANSWERS.iter().chain(REGISTERED.iter());
+    all.find(|known| (known.of)() == of)
 }
 
 pub(crate) fn asks_for_input<Res: Any>(answer: &Res) -> bool {

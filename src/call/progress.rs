@@ -125,8 +125,6 @@ impl Progress {
     }
 }
 
-impl Inner {}
-
 /// Keeps the clocks of a call's timeouts stopped; see [`Progress::pause`].
 #[must_use = "the clocks go on when it is dropped"]
 pub struct Pause(Progress);

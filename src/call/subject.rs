@@ -34,8 +34,8 @@ impl ToolCall {
         call
     }
 
-    /// The token of the one for whom the call is made. An empty one is none: it would be
-    /// everybody's. So is one of more than 16 KiB, which could be in no header.
+    /// Returns the token of the one for whom the call is made. An empty token counts as none: all
+    /// callers could share it. So does one of more than 16 KiB, which fits into no header.
     pub fn subject_token(&self) -> Option<&Secret> {
         self.extensions().get::<Subject>()?.usable()
     }

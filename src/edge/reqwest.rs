@@ -2,14 +2,11 @@
 
 use std::error::Error as StdError;
 
-#[cfg(feature = "reqwest")]
 use crate::error::KnownErrors;
 use crate::error::{ErrorKind, Execution, ToolError, recognise::text_of};
 
-#[cfg(feature = "reqwest")]
 pub(crate) struct Errors;
 
-#[cfg(feature = "reqwest")]
 impl KnownErrors for Errors {
     fn cause(&self, error: &(dyn StdError + 'static)) -> Option<ToolError> {
         error.downcast_ref().map(from_request)

@@ -83,7 +83,19 @@ impl ToolError {
     /// assert_eq!(error.retry_after(), Some(Duration::from_secs(60)));
     /// ```
     pub fn from_http(status: StatusCode, headers: &HeaderMap, body: &str, now: SystemTime) -> Self {
-        let error = Self::from_status(status, Self::reason_in(status, body));
+        Self::from_http_with(&Rules::default(), status, headers, body, now)
+    }
+
+    /// Returns the error that an answer of a peer means, as [`from_http`](Self::from_http), with a
+    /// message that is redacted by the rules of a call before it is cut.
+    pub fn from_http_with(
+        rules: &Rules,
+        status: StatusCode,
+        headers: &HeaderMap,
+        body: &str,
+        now: SystemTime,
+    ) -> Self {
+        let error = Self::from_status(status, Self::reason_in(status, body, rules));
         let error = match body {
             "" => error,
             body => error.with_body(body),
@@ -113,7 +125,7 @@ impl ToolError {
 
     /// Returns the message of an answer. That of a server of ours that refused arguments is written
     /// for a model by [`to_http`](Self::to_http).
-    pub(crate) fn reason_in(status: StatusCode, body: &str) -> String {
+    pub(crate) fn reason_in(status: StatusCode, body: &str, rules: &Rules) -> String {
         let json = parsed(body).unwrap_or_default();
         let error = &json["error"];
         let is_ours = error["code"] == ErrorKind::InvalidInput.code();
@@ -137,10 +149,7 @@ impl ToolError {
         };
         match text {
             "" => format!("HTTP {status}"),
-            text => format!(
-                "HTTP {status}: {}",
-                redacted_head(&Rules::default(), text, MAX_REASON)
-            ),
+            text => format!("HTTP {status}: {}", redacted_head(rules, text, MAX_REASON)),
         }
     }
 

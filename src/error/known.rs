@@ -10,7 +10,7 @@ use crate::foreign::{BRIDGES, Chain};
 
 /// The error types of another crate, as its tool service knows them.
 ///
-/// A tool service's constructor makes them known by [`recognise`](recognise()). The conversion into
+/// A tool service's constructor makes them known by [`register`]. The conversion into
 /// a [`ToolError`] then recognises them wherever they are in a chain of errors. The methods are
 /// called for failed calls only, once for each link of the chain. They get errors of any type, and
 /// return their default for those that they do not know.
@@ -19,7 +19,7 @@ use crate::foreign::{BRIDGES, Chain};
 /// use std::{error::Error, fmt};
 /// use tower_toolcall::{
 ///     BoxError, ErrorKind, Evidence, ToolError,
-///     error::{KnownErrors, recognise},
+///     error::{KnownErrors, register},
 /// };
 ///
 /// /// The error of a database's client.
@@ -39,7 +39,7 @@ use crate::foreign::{BRIDGES, Chain};
 ///     }
 /// }
 ///
-/// recognise(&Database); // in the constructor of the tool service
+/// register(&Database); // in the constructor of the tool service
 /// let error = ToolError::from_box(Busy.into());
 /// assert_eq!(error.kind(), ErrorKind::Overloaded);
 /// // Out of a tool it proves nothing, as any other crate's error.
@@ -93,7 +93,7 @@ static REGISTERED: Chain<&dyn KnownErrors> = Chain::new();
 ///
 /// For the constructors of tool services: a type that is known already changes nothing. Of several
 /// crates that recognise an error, the one that was made known first decides.
-pub fn recognise(errors: &'static dyn KnownErrors) -> bool {
+pub fn register(errors: &'static dyn KnownErrors) -> bool {
     // Of the value: a reference has a type of its own.
     fn of(errors: &dyn KnownErrors) -> TypeId {
         errors.type_id()

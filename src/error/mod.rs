@@ -6,7 +6,7 @@
 //!
 //! The conversion walks the source chain and looks for our own error first, then for errors known
 //! by type (tower's, tokio's, [`std::io::Error`], those of the enabled features: hyper's,
-//! reqwest's, tonic's; those that a tool service's crate made known by [`recognise`](recognise())),
+//! reqwest's, tonic's; those that a tool service's crate made known by [`register`]),
 //! and reads the text only as a last resort. An HTTP status of your own becomes an error by
 //! [`ToolError::from_status`]. An error that cannot be classified is [`ErrorKind::Failed`].
 //!
@@ -33,8 +33,8 @@
 //! has put above it, it was one step of several: its kind is kept, but what it proves holds for
 //! that step only, and not for the tool.
 //!
-//! A tool service over reqwest or hyper needs the feature `hyper`, or its
-//! lost connections are only inferred.
+//! Lost connections of reqwest are known with the feature `reqwest`, those of hyper and hyper-util
+//! with `hyper`. Without it they are only inferred.
 //!
 //! An error does not say that a call may run twice. To allow that, use
 //! [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety),
@@ -151,7 +151,7 @@ pub use self::{
     any::AnyError,
     code::{APPROVAL_FAILED, APPROVAL_MISSING, APPROVAL_UNANSWERED, QUOTA_IMPOSSIBLE},
     kind::{ErrorKind, Evidence, Execution},
-    known::{KnownErrors, recognise},
+    known::{KnownErrors, register},
     outage::Outage,
 };
 pub(crate) use self::{
@@ -300,9 +300,9 @@ impl ToolError {
     /// started](Execution::NotStarted) the tool. [`transport`](crate::transport) has the table, and
     /// does this for all errors of a leaf.
     ///
-    /// reqwest's and hyper's lost connections are known only with the feature `hyper`.
-    /// Without it they are [inferred](Evidence::Inferred), and a breaker
-    /// counts them against one principal only.
+    /// Lost connections of reqwest are known only with the feature `reqwest`, those of hyper and
+    /// hyper-util only with `hyper`. Without it they are [inferred](Evidence::Inferred), and a
+    /// breaker counts them against one principal only.
     ///
     /// ```
     /// use std::io;

@@ -259,11 +259,17 @@ pub(crate) fn short(name: &str) -> DisplayValue<Short<'_>> {
     display(Short::field(name, MAX_NAME))
 }
 
-/// Returns a name of a caller or a peer as the fields of events and spans have it: redacted, at
-/// most 64 characters, hidden characters as spaces, and quoted if a part of it would look like
-/// another field of a text log. For events of tool services and layers of other authors.
-pub fn shown_name(name: &str) -> impl fmt::Display + fmt::Debug + '_ {
+/// Returns a name of a caller or a peer as the fields of events and spans have it: as
+/// [`shown_name`], and quoted if a part of it would look like another field of a text log. For
+/// events of tool services and layers of other authors.
+pub fn shown_field(name: &str) -> impl fmt::Display + fmt::Debug + '_ {
     Short::field(name, MAX_NAME)
+}
+
+/// Returns a name of a caller or a peer as texts and attributes have it: redacted, at most 64
+/// characters, hidden characters as spaces.
+pub fn shown_name(name: &str) -> impl fmt::Display + fmt::Debug + '_ {
+    Short::name(name)
 }
 
 /// Milliseconds, with fractions, as the fields of events have them.

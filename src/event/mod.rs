@@ -94,14 +94,14 @@ pub(crate) mod transition;
 
 use std::time::Duration;
 
-pub use self::{
-    emit::shown_name,
-    listen::{Listen, Listener},
-    outcome::{CallOutcome, PolicyOutcome, TokenOutcome},
-};
 pub(crate) use self::{
     emit::{Line, details_are_heard, emit, event, level_of_error, ms, short, width},
     listen::Audience,
+};
+pub use self::{
+    emit::{shown_field, shown_name},
+    listen::{Listen, Listener},
+    outcome::{CallOutcome, PolicyOutcome, TokenOutcome},
 };
 pub use crate::event::availability::{Availability, AvailabilityChange};
 pub use crate::event::transition::{BreakerState, Transition, TransitionReason};

@@ -88,7 +88,6 @@ async fn a_tool_that_gives_its_error_context_runs_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_fails_with_an_mcp_error_runs_once() {
-    tower_toolcall::mcp::register();
     for code in [-32603, -32000, -32001, -32601, -32602, -32800, 429, 503, 7] {
         let shape = format!("MCP {code}");
         none(wrong(&shape, |text| mcp(code, text)).await);

@@ -702,10 +702,9 @@ async fn a_call_that_was_asked_for_input_is_made_again_with_it() {
     use tower::{service_fn, util::BoxCloneSyncService};
     use tower_toolcall::{
         cache::CacheLayer,
-        mcp::{self, McpAnswer, McpExtras},
+        mcp::{McpAnswer, McpExtras},
     };
 
-    mcp::register();
     let tool = service_fn(|call: ToolCall| async move {
         let asks = InputRequiredResult::from_request_state("state");
         let done = CallToolResult::success(vec![ContentBlock::text("paid")]);

@@ -716,7 +716,6 @@ async fn meta_of_an_mcp_answer_is_not_compared() {
     use rmcp::model::{CallToolResult, ContentBlock, MetaObject, TextContent};
     use tower_toolcall::mcp::McpAnswer;
 
-    tower_toolcall::mcp::register();
     let meta = |id: u32| {
         let mut meta = MetaObject::default();
         meta.insert("requestId".into(), json!(id));

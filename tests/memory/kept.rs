@@ -103,7 +103,6 @@ fn a_cache_keeps_eight_mebibytes_of_answers_of_a_principal() {
 /// S-2: an answer of MCP beyond `max_answer`.
 #[test]
 fn an_mcp_answer_that_is_too_large_is_not_kept() {
-    mcp::register();
     let text = || vec![ContentBlock::text("a".repeat(1_000_000))];
     let tool = tool!(Ok(McpAnswer::from(CallToolResult::success(text()))));
     let bytes = kept(&OnceLayer::new().layer(tool), 30, call);
@@ -113,7 +112,6 @@ fn an_mcp_answer_that_is_too_large_is_not_kept() {
 /// S-2: neither is another kind of result, which is not kept as text.
 #[test]
 fn an_mcp_result_that_asks_for_much_is_not_kept() {
-    mcp::register();
     let tool = tool!(Ok(McpAnswer::from(
         InputRequiredResult::from_request_state("a".repeat(1_000_000))
     )));

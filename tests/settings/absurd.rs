@@ -40,7 +40,7 @@ fn is_free(name: &str) -> bool {
     let unread = match name {
         // A word.
         "TOOLCALL_SHARED_NAMESPACE" | "TOOLCALL_CACHE_TOOLS" => true,
-        "TOOLCALL_SHARED_URL" | "TOOLCALL_TOKEN_ENDPOINT" => true,
+        "TOOLCALL_SHARED_URL" => true,
         _ => false,
     };
     name.ends_with("E_KEYS") || name.ends_with("S_KEYS") || words.contains(&name) || unread

@@ -124,7 +124,7 @@ fn with_secret(settings: Settings) -> Settings {
 /// The request that a call of the tool `order` causes, and the token that the tool gets.
 async fn ask(settings: &Settings, call: ToolCall) -> (Vec<Request<Bytes>>, String) {
     let got = Got::default();
-    let tokens = layer_from_settings::<_, Bytes>(&settings, provider(&got)).unwrap();
+    let tokens = layer_from_settings::<_, Bytes>(settings, provider(&got)).unwrap();
     let stack = settings
         .stack()
         .with_layer(Place::Attempt, option_layer(tokens))
@@ -352,12 +352,14 @@ fn a_secret_in_the_settings_is_refused_and_not_shown() {
     }
 }
 
-/// The error of building the layer.
+/// The error of the check, which is that of building the layer.
 fn refused(change: &dyn Fn(&mut Settings)) -> String {
     let mut settings = with_secret(file(FILE));
     change(&mut settings);
-    let layer = layer_from_settings::<_, ()>(&settings, ());
-    layer.unwrap_err().to_string()
+    let error = settings.check().unwrap_err();
+    let of_layer = layer_from_settings::<_, ()>(&settings, ()).unwrap_err();
+    assert_eq!(error.field(), of_layer.field(), "{error}");
+    error.to_string()
 }
 
 #[test]
@@ -386,7 +388,7 @@ fn settings_that_cannot_work_are_refused_by_their_keys() {
         &public,
     ];
     let errors = changes.map(refused).join("\n");
-    let without_secret = layer_from_settings::<_, ()>(&file(FILE), ()).unwrap_err();
+    let without_secret = file(FILE).check().unwrap_err();
     expect![[r#"
         invalid `token.endpoint`: is `http://` on another machine: secrets go there
         invalid `token.endpoint`: has a user in it

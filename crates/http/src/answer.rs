@@ -29,16 +29,16 @@ pub struct HttpAnswer {
     pub(super) status: StatusCode,
     pub(super) body: Body,
     pub(super) headers: HeaderMap,
-    /// What was asked, if headers are kept: one of them may be a reference.
+    /// The URL of the request, if headers are kept: one of them may be a reference.
     pub(super) url: Option<Uri>,
     pub(super) elapsed: Duration,
     /// For how long nothing is left of what the server grants.
     pub(super) cooldown: Option<Duration>,
     /// For how long the server wants to be left alone.
     pub(super) retry_after: Option<Duration>,
-    /// Whether it is behind an error, whatever its status: that of a job that has failed.
+    /// It is behind an error, whatever its status: that of a job that has failed.
     pub(super) is_failure: bool,
-    /// How it was shortened for a model.
+    /// The part that was left out for a model.
     pub(super) cut: Option<Cut>,
 }
 
@@ -151,7 +151,7 @@ impl HttpAnswer {
         &self.headers
     }
 
-    /// The same as JSON; several of one name are joined.
+    /// Returns the kept headers as JSON; several of one name are joined.
     pub(super) fn kept_headers(&self) -> Map<String, Value> {
         to_json(&self.headers)
     }

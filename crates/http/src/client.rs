@@ -120,7 +120,7 @@ impl Body for ReqwestBody {
     }
 }
 
-/// Why a request through [`ReqwestClient`] has no answer. Its [source](StdError::source) is
+/// A request through [`ReqwestClient`] has no answer. Its [source](StdError::source) is
 /// reqwest's error, without the URL: that may be a secret as a whole.
 #[derive(Debug)]
 pub struct ReqwestError(reqwest::Error);

@@ -19,8 +19,8 @@ use super::answer::{KeptHeaders, to_json};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamStatus(pub StatusCode);
 
-/// What an agent gets of a call that an upstream has answered, whatever it said, or whose job still
-/// runs.
+/// The answer for an agent to a call that an upstream has answered, whatever it said, or whose job
+/// still runs.
 ///
 /// ```
 /// use tower::{ServiceBuilder, ServiceExt};
@@ -77,7 +77,7 @@ pub enum ExecutionStatus {
     Failed,
 }
 
-/// What an agent gets of a call that no upstream has answered.
+/// The answer for an agent to a call that no upstream has answered.
 ///
 /// Its texts are those for callers outside: the message has nothing internal, and names of
 /// arguments that do not fit, but no value.

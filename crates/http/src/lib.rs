@@ -186,7 +186,7 @@
 //! | a 2xx without [the result](HttpTool::with_result) | `Reported`, with the answer behind it | yes |
 //!
 //! That a connection was not made is known by the type of the client's error: of hyper-util's with
-//! the feature `hyper`, of reqwest's with its feature `reqwest`; of others as
+//! `tower-toolcall`'s feature `hyper`, of reqwest's with `reqwest`; of others as
 //! [`transport`](tower_toolcall::transport) has it. A client that decompresses by itself (and takes
 //! the header off) is bounded too: the limit is behind it. When a timeout layer ends a request, it
 //! is not known how far that had come: the tool may have run. A connect timeout of the client's own

@@ -24,7 +24,7 @@ use super::{
 use crate::body::{Exchanged, exchange, is_encoded, wall_clock};
 use tower_toolcall::{
     AnyError, ErrorKind, ReplaySafety, ToolCall, ToolError,
-    answer::recognise,
+    answer::register,
     call::CallInfo,
     event::names::span as names,
     hint::{self, HintSource},
@@ -50,7 +50,7 @@ pub struct HttpService<C, B> {
 
 impl<C, B> HttpService<C, B> {
     pub(super) fn new(tool: Arc<HttpTool>, client: C) -> Self {
-        recognise::<HttpAnswer>();
+        register::<HttpAnswer>();
         let body = PhantomData;
         Self { tool, client, body }
     }
@@ -63,7 +63,11 @@ impl<C, B> HttpService<C, B> {
 
 impl<C: Clone, B> Clone for HttpService<C, B> {
     fn clone(&self) -> Self {
-        Self::new(Arc::clone(&self.tool), self.client.clone())
+        Self {
+            tool: Arc::clone(&self.tool),
+            client: self.client.clone(),
+            body: PhantomData,
+        }
     }
 }
 
@@ -273,9 +277,19 @@ fn refused(answer: HttpAnswer, headers: &HeaderMap, rules: &Rules, now: SystemTi
     // Before anything is cut.
     let body = rules.without_secrets(&body);
     let error = match is_redirect(status) {
-        true => ToolError::from_status(status, "the server redirects, which is not followed")
-            .with_body(&body),
-        false => ToolError::from_http(status, headers, &body, now),
+        true => {
+            let text = "the server redirects, which is not followed";
+            let error = ToolError::from_status(status, text);
+            let error = match &*body {
+                "" => error,
+                body => error.with_body(body),
+            };
+            match answer.retry_after {
+                Some(delay) => error.with_retry_after(delay),
+                None => error,
+            }
+        }
+        false => ToolError::from_http_with(rules, status, headers, &body, now),
     };
     error.with_source(Refused::new(answer))
 }

@@ -131,8 +131,8 @@ impl HttpTool {
     /// not sent if the template leaves it out (`{% if etag is defined %}{{ etag }}{% endif %}`); an
     /// argument that leaves it empty is refused.
     ///
-    /// What `;`, `,` and quotes mean in a value is the template's business: an argument may have
-    /// them.
+    /// The meaning of `;`, `,` and quotes in a value is the template's business: an argument may
+    /// have them.
     ///
     /// # Errors
     ///
@@ -411,7 +411,7 @@ impl HttpTool {
         self.templates.names("url")
     }
 
-    /// The same with the parts of them that it names: `order.id`.
+    /// Returns the arguments of the URL with the parts of them that it names: `order.id`.
     pub(super) fn variables_of_url(&self) -> BTreeSet<String> {
         self.templates.variables("url")
     }

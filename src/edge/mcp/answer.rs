@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    fmt,
     hash::Hasher,
     iter,
     ops::{Deref, DerefMut},
@@ -38,7 +39,7 @@ use crate::{
 /// assert_eq!(serde_json::to_value(&answer).unwrap()["content"][0]["text"], "sunny");
 /// assert!(matches!(answer.into_inner(), CallToolResponse::Complete(_)));
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct McpAnswer(CallToolResponse);
 
 impl McpAnswer {
@@ -60,6 +61,22 @@ impl McpAnswer {
         match &mut self.0 {
             CallToolResponse::Complete(result) => Some(result),
             _ => None,
+        }
+    }
+}
+
+/// Shows the kind of the answer and its size, never what it says.
+impl fmt::Debug for McpAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match &self.0 {
+            CallToolResponse::Complete(_) => "Complete",
+            CallToolResponse::InputRequired(_) => "InputRequired",
+            CallToolResponse::Task(_) => "Task",
+            _ => "unknown",
+        };
+        match json_bytes(self, u64::MAX) {
+            Ok(bytes) => write!(f, "McpAnswer({kind}, {bytes} bytes)"),
+            Err(_) => write!(f, "McpAnswer({kind})"),
         }
     }
 }
@@ -256,8 +273,8 @@ fn structured_text(result: &CallToolResult) -> Option<Cow<'_, str>> {
     })
 }
 
-/// Of a result the content, and the structured content if no text of the content carries it, with a
-/// line for data in Base64. JSON for an answer that asks for input or names a task.
+/// Shows the content of a result, and the structured content if no text of the content carries it,
+/// with a line for data in Base64. JSON for an answer that asks for input or names a task.
 impl ModelText for McpAnswer {
     fn model_text(&self) -> Cow<'_, str> {
         match self.result() {

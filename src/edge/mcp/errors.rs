@@ -7,11 +7,10 @@ use rmcp::{
     transport::DynamicTransportError,
 };
 
-use super::{McpAnswer, lines::TOO_LARGE};
+use super::lines::TOO_LARGE;
 use crate::{
-    answer,
     call::CallInfo,
-    error::{self, ErrorKind, KnownErrors, ToolError, recognise::cause_by_type},
+    error::{ErrorKind, KnownErrors, ToolError, recognise::cause_by_type},
     hint,
 };
 
@@ -65,17 +64,7 @@ fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     known
 }
 
-/// Makes the errors of rmcp known to the conversion into a [`ToolError`], and MCP answers to layers
-/// that keep answers or compare them, for the rest of the process.
-///
-/// [`McpService`](super::McpService), [`McpReconnect`](super::McpReconnect), a gateway and a router
-/// of MCP answers do so themselves. For tools that call an rmcp client on their own.
-pub fn register() {
-    error::recognise(&Errors);
-    answer::recognise::<McpAnswer>();
-}
-
-struct Errors;
+pub(crate) struct Errors;
 
 impl KnownErrors for Errors {
     fn cause(&self, error: &(dyn StdError + 'static)) -> Option<ToolError> {
@@ -467,7 +456,6 @@ mod tests {
     /// E2: rmcp's errors are found in the source chain of others.
     #[test]
     fn rmcps_error_is_found_under_a_foreign_one() {
-        register();
         let error = anyhow::Error::from(ServiceError::Timeout {
             timeout: std::time::Duration::from_secs(1),
         })

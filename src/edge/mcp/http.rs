@@ -13,6 +13,7 @@ use crate::{
     edge::reqwest::{from_request, without_url},
     error::{ErrorKind, Execution, ToolError, UNUSABLE},
     hint,
+    redact::Rules,
 };
 
 /// rmcp's error is transparent: walking its sources does not reach the status, only a downcast
@@ -52,7 +53,7 @@ pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
             _ if is_session_refused(text) => not_started(),
             Some(status) => {
                 let (_, body) = text.split_once(": ").unwrap_or_default();
-                let reason = ToolError::reason_in(status, body);
+                let reason = ToolError::reason_in(status, body, &Rules::default());
                 ToolError::from_status(status, reason).limited_by_body(body)
             }
             None => new(ErrorKind::Failed).with_words(&UNUSABLE),
@@ -81,7 +82,7 @@ pub(super) fn refused(status: StatusCode, headers: &HeaderMap, body: &str) -> io
     let is_lost = is_session_refused(&format!("HTTP {status}: {body}"));
     io::Error::other(match is_lost {
         true => {
-            let reason = ToolError::reason_in(status, body);
+            let reason = ToolError::reason_in(status, body, &Rules::default());
             ToolError::new(ErrorKind::ConnectionFailed, reason)
                 .with_execution(Execution::NotStarted)
         }

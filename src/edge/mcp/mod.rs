@@ -83,6 +83,7 @@ mod server;
 mod service;
 mod tools;
 
+pub(crate) use self::errors::Errors;
 #[cfg(feature = "mcp-server")]
 pub use self::gateway::{ERROR_META, GatewayHandler, ListTools, McpElicitation};
 #[cfg(feature = "mcp-server-http")]
@@ -95,7 +96,7 @@ pub use self::{
     answer::{McpAnswer, McpMaxBytes},
     catalog::Catalog,
     classify::{McpClassifier, McpHooks},
-    errors::{recognise, register},
+    errors::recognise,
     extras::{McpExtras, McpTask},
     lines::McpLines,
     progress::{McpNotifications, McpProgress},

@@ -73,7 +73,6 @@ pub struct McpService {
 impl McpService {
     /// A service that calls the tools of `peer`.
     pub fn new(peer: Peer<RoleClient>) -> Self {
-        errors::register();
         Self {
             peer,
             server: None,

@@ -44,7 +44,6 @@ impl Router {
 impl Router<crate::edge::mcp::McpAnswer> {
     /// Builds a router whose tools answer as those of MCP servers do.
     pub fn mcp() -> RouterBuilder<crate::edge::mcp::McpAnswer> {
-        crate::edge::mcp::register();
         RouterBuilder::new()
     }
 }

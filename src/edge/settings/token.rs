@@ -1,11 +1,12 @@
-//! `[token]`: what can be checked without the crate that reads it, and the secret that no file has.
+//! `[token]`: its checks, and the secret that no file has.
 
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 
-use super::{Settings, TokenSettings, tools};
+use super::{Settings, TokenSettings, names::in_section, tools};
 use crate::{
     call::Secret,
     config::{ConfigError, refuse_if},
+    edge::token::{Target, TokenLayer, endpoint_uri},
 };
 
 /// The variable that has the secret itself.
@@ -69,13 +70,14 @@ impl TokenSettings {
 }
 
 impl Settings {
-    /// Checks that `[token]` and the audiences of tools can work together. The crate that makes the
-    /// layer, `tower-toolcall-http`, checks the rest. The file of the secret is not read.
+    /// Checks that `[token]` can work, and the audiences of tools with it. The file of the secret is
+    /// not read.
     ///
     /// # Errors
     ///
     /// `token.client_secret`: a file has it. `tools.x.audience`, `tools.x.scopes`: one without the
-    /// other, or without `token.endpoint`.
+    /// other, or without `token.endpoint`. `token.endpoint`: as [`endpoint_uri`]. `token.client_id`,
+    /// `token.client_secret_file`: missing, or useless. Those of [`token_layer`](Self::token_layer).
     pub fn check_token(&self) -> Result<(), ConfigError> {
         refuse_if(
             self.token.client_secret.is_in_file,
@@ -97,7 +99,58 @@ impl Settings {
                 _ => {}
             }
         }
-        Ok(())
+        self.check_endpoint().map_err(in_section("token"))
+    }
+
+    /// Checks how this program signs in to the provider, and the numbers of the layer.
+    fn check_endpoint(&self) -> Result<(), ConfigError> {
+        let token = &self.token;
+        let Some(url) = &token.endpoint else {
+            return Ok(());
+        };
+        endpoint_uri(url)?;
+        let id = token.client_id.as_deref();
+        refuse_if(id.is_none(), "client_id", "is not set")?;
+        refuse_if(id == Some(""), "client_id", "is empty")?;
+        let has_file = token.client_secret_file.is_some();
+        match token.auth {
+            TokenAuth::Public => refuse_if(
+                has_file,
+                "client_secret_file",
+                "`token.auth` is `public`, so it means nothing",
+            ),
+            _ => refuse_if(
+                !has_file && token.client_secret().is_none(),
+                "client_secret_file",
+                format!("is not set, and neither is {SECRET}"),
+            ),
+        }?;
+        self.token_layer(()).map(drop)
+    }
+
+    /// Returns a layer with the numbers and the targets of `[token]` and `[tools]`, over a service
+    /// that exchanges tokens. `tower-toolcall-http` makes that service.
+    ///
+    /// # Errors
+    ///
+    /// `max_keys`, `max_lifetime`: a number that cannot be.
+    pub fn token_layer<X>(&self, exchange: X) -> Result<TokenLayer<X>, ConfigError> {
+        let token = &self.token;
+        let layer = TokenLayer::new(exchange)
+            .with_leeway(token.leeway)
+            .with_default_lifetime(token.default_lifetime)
+            .with_max_lifetime(token.max_lifetime)?
+            .with_max_keys(token.max_keys)?;
+        let tools = self.tools.iter().filter_map(|(name, tool)| {
+            let target = Target::audience(tool.audience.as_ref()?);
+            Some((
+                name,
+                tool.scopes.iter().fold(target, |t, s| t.with_scope(s)),
+            ))
+        });
+        Ok(tools.fold(layer, |layer, (name, target)| {
+            layer.with_tool(name.as_str(), target)
+        }))
     }
 }
 

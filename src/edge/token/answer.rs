@@ -97,16 +97,23 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// The claims of a JWT that bear on the exchange of tokens. The service that takes the token checks
 /// its signature: it is not checked here.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 pub struct Claims {
     aud: Option<Value>,
     exp: Option<Value>,
     iat: Option<Value>,
 }
 
+crate::text::opaque_debug!({} Claims);
+
 impl Claims {
-    /// Returns the claims of a token; `None` if it is not a JWT, or cannot be read.
+    /// Returns the claims of a token; `None` if it is not a JWT, has more than 64 KiB, or cannot be
+    /// read.
     pub fn of(token: &str) -> Option<Self> {
+        const MAX_BYTES: usize = 64 << 10;
+        if token.len() > MAX_BYTES {
+            return None;
+        }
         let mut parts = token.split('.');
         let (Some(_), Some(claims), Some(_), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())

@@ -171,6 +171,6 @@ pub use self::{
     exchange::{TokenCounts, TokenHandle},
     layer::TokenLayer,
     service::{ResponseFuture, Tokens},
-    target::{Target, TokenRequest},
+    target::{Target, TokenRequest, endpoint_uri},
 };
 pub use crate::call::{Secret, UpstreamToken};

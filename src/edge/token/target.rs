@@ -1,7 +1,9 @@
 use std::{collections::BTreeSet, sync::Arc};
 
+use http::Uri;
+
 use super::Secret;
-use crate::kit::flights::FlightKey;
+use crate::{config::ConfigError, kit::flights::FlightKey};
 
 /// For whom a token is asked: the audience, the resources and the scopes that it has to have (RFC
 /// 8693, section 2.1).
@@ -93,5 +95,33 @@ impl TokenRequest {
     /// For whom the new one has to be.
     pub fn target(&self) -> &Target {
         &self.target
+    }
+}
+
+/// Returns the URL of a token endpoint: `https://`, or `http://` on this machine (`localhost`,
+/// `127.0.0.1`, `[::1]`).
+///
+/// # Errors
+///
+/// `endpoint`: it is no such URL, or has a user or a query.
+pub fn endpoint_uri(url: &str) -> Result<Uri, ConfigError> {
+    let refuse = |reason: &'static str| ConfigError::new("endpoint", reason);
+    let uri: Uri = url.parse().map_err(|_| refuse("is no URL"))?;
+    let host = uri.host().filter(|host| !host.is_empty());
+    let host = host.ok_or_else(|| refuse("has no host"))?;
+    let is_local = ["localhost", "127.0.0.1", "[::1]"].contains(&&*host.to_ascii_lowercase());
+    match uri.scheme_str() {
+        Some("https") => {}
+        Some("http") if is_local => {}
+        Some("http") => return Err(refuse("is `http://` on another machine: secrets go there")),
+        _ => return Err(refuse("is no `https://` URL")),
+    }
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    if authority.contains('@') {
+        return Err(refuse("has a user in it"));
+    }
+    match uri.query() {
+        Some(_) => Err(refuse("has a query")),
+        None => Ok(uri),
     }
 }

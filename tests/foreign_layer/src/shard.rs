@@ -119,8 +119,8 @@ impl Shards {
     /// Returns a leaf, and makes its types known.
     #[expect(clippy::new_without_default, reason = "it changes the process")]
     pub fn new() -> Self {
-        error::recognise(&Errors);
-        answer::recognise::<Found>();
+        error::register(&Errors);
+        answer::register::<Found>();
         Self {
             asked: Arc::default(),
         }

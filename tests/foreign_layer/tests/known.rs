@@ -1,4 +1,5 @@
 //! The types of another author's leaf, once it has made them known.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::{
     error::Error,
@@ -15,7 +16,7 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     BoxError, ErrorKind, Event, Evidence, Execution, ToolCall, ToolError, answer,
     cache::CacheLayer,
-    error::{KnownErrors, recognise},
+    error::{KnownErrors, register},
     normalize::NormalizeLayer,
     once::OnceLayer,
     repeat_guard::RepeatGuardLayer,
@@ -115,7 +116,7 @@ impl KnownErrors for Shedder {
 
 #[tokio::test]
 async fn a_known_refusal_is_one_of_ours() {
-    assert!(recognise(&Shedder));
+    assert!(register(&Shedder));
     let tool = tower::service_fn(|_: ToolCall| async { Err::<(), BoxError>(Shed.into()) });
     let tool = ServiceBuilder::new()
         .layer(NormalizeLayer::new())
@@ -139,7 +140,7 @@ impl KnownErrors for Late {
 fn to_make_errors_known_again_changes_nothing() {
     Shards::new();
     for _ in 0..1_000 {
-        assert!(recognise(&Late));
+        assert!(register(&Late));
         Shards::new();
     }
     let error = ToolError::from_box(busy());
@@ -230,7 +231,7 @@ async fn answers_of_a_known_type_are_compared_by_their_hash() {
 #[tokio::test(start_paused = true)]
 async fn to_make_an_answer_known_again_changes_nothing() {
     for _ in 0..1_000 {
-        assert!(answer::recognise::<Found>());
+        assert!(answer::register::<Found>());
     }
     give_again(cache()).await;
 }

@@ -27,7 +27,7 @@ use tower_toolcall::{
     },
     hint,
     redact::TRUNCATED,
-    token::{Secret, Token, TokenRequest},
+    token::{self, Secret, Token, TokenRequest},
 };
 use tracing::Level;
 use zeroize::Zeroizing;
@@ -56,7 +56,7 @@ const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 /// a breaker, a timeout, trace and metrics that know it as the tool `token_exchange` of the
 /// provider's host. It repeats nothing.
 ///
-/// What the provider answers is not believed as it is:
+/// The provider's answers are checked:
 ///
 /// | answer | is |
 /// |---|---|
@@ -102,7 +102,8 @@ impl<C, B> TokenEndpoint<C, B> {
     ///
     /// `endpoint`: it is no such URL, or has a user or a query. `client_id`: it is empty.
     pub fn new(url: &str, auth: ClientAuth, client: C) -> Result<Self, ConfigError> {
-        let (uri, host) = parsed(url)?;
+        let uri = token::endpoint_uri(url)?;
+        let host = uri.host().unwrap_or_default().to_owned();
         refuse_if(auth.id().is_empty(), "client_id", "is empty")?;
         Ok(Self {
             settings: Arc::new(Settings {
@@ -124,29 +125,6 @@ impl<C, B> TokenEndpoint<C, B> {
     pub fn require_audience(mut self) -> Self {
         Arc::make_mut(&mut self.settings).needs_audience = true;
         self
-    }
-}
-
-/// The URL, and its host.
-fn parsed(url: &str) -> Result<(Uri, String), ConfigError> {
-    let refuse = |reason: &'static str| ConfigError::new("endpoint", reason);
-    let uri: Uri = url.parse().map_err(|_| refuse("is no URL"))?;
-    let host = uri.host().filter(|host| !host.is_empty());
-    let host = host.ok_or_else(|| refuse("has no host"))?.to_owned();
-    let is_local = ["localhost", "127.0.0.1", "[::1]"].contains(&&*host.to_ascii_lowercase());
-    match uri.scheme_str() {
-        Some("https") => {}
-        Some("http") if is_local => {}
-        Some("http") => return Err(refuse("is `http://` on another machine: secrets go there")),
-        _ => return Err(refuse("is no `https://` URL")),
-    }
-    let authority = uri.authority().map_or("", |authority| authority.as_str());
-    if authority.contains('@') {
-        return Err(refuse("has a user in it"));
-    }
-    match uri.query() {
-        Some(_) => Err(refuse("has a query")),
-        None => Ok((uri, host)),
     }
 }
 

@@ -8,24 +8,23 @@ use tower_toolcall::{
     circuit_breaker::{CircuitBreaker, CircuitBreakerBuilder},
     settings::{Settings, TokenAuth},
     timeout::{Timeout, TimeoutLayer},
-    token::{Secret, Target, TokenLayer},
+    token::{Secret, TokenLayer},
 };
 use zeroize::Zeroizing;
 
 use super::{ClientAuth, TokenEndpoint};
-use crate::refuse_if;
 
 /// The service that the layer of [`layer_from_settings`] asks for tokens.
 pub type TokenExchange<C, B> = CircuitBreaker<Timeout<TokenEndpoint<C, B>>>;
 
-/// The layer that gives calls the tokens of their tools, over this HTTP client, which must not
+/// Returns the layer that gives calls the tokens of their tools, over this HTTP client, which must not
 /// follow redirects: for each `[tools.x]` with an `audience`. `None` where `token.endpoint` is
 /// not set. The provider has the time that `token.timeout` says, and a circuit breaker of its
 /// own with the numbers of [`http_proxy`](CircuitBreakerBuilder::http_proxy): opened by 5
 /// failures in a row for 30 s, closed by 3 successes. To read that, or to have it in metrics:
 /// [`TokenLayer::map_exchange`].
 ///
-/// It stands at [`Place::Attempt`](tower_toolcall::settings::Place::Attempt): below retries, which
+/// Add it at [`Place::Attempt`](tower_toolcall::settings::Place::Attempt): below retries, which
 /// repeat an exchange that failed, and above the tool's own breaker and timeout, which know nothing
 /// of it:
 ///
@@ -68,17 +67,11 @@ pub fn layer_from_settings<C, B>(
     let Some(url) = &token.endpoint else {
         return Ok(None);
     };
-    let id = token.client_id.as_deref();
-    let id = id.ok_or_else(|| in_section(ConfigError::new("client_id", "is not set")))?;
+    let id = token.client_id.as_deref().unwrap_or_default();
     let auth = match token.auth {
         TokenAuth::Basic => ClientAuth::basic(id, client_secret(settings)?),
         TokenAuth::Post => ClientAuth::post(id, client_secret(settings)?),
-        TokenAuth::Public => {
-            let is_set = token.client_secret_file.is_some();
-            let reason = "`token.auth` is `public`, so it means nothing";
-            refuse_if(is_set, "client_secret_file", reason).map_err(in_section)?;
-            ClientAuth::public(id)
-        }
+        TokenAuth::Public => ClientAuth::public(id),
         other => {
             let reason = format!("{other:?} is not known to this version of the crate");
             return Err(in_section(ConfigError::new("auth", reason)));
@@ -87,20 +80,8 @@ pub fn layer_from_settings<C, B>(
     let endpoint = TokenEndpoint::new(url, auth, client).map_err(in_section)?;
     let timeout = TimeoutLayer::new(token.timeout).layer(endpoint);
     let breaker = CircuitBreakerBuilder::http_proxy().with_keys(Key::Tool);
-    let mut layer = TokenLayer::new(breaker.build()?.layer(timeout))
-        .with_leeway(token.leeway)
-        .with_default_lifetime(token.default_lifetime)
-        .with_max_lifetime(token.max_lifetime)
-        .and_then(|layer| layer.with_max_keys(token.max_keys))
-        .map_err(in_section)?;
-    for (name, tool) in &settings.tools {
-        if let Some(audience) = &tool.audience {
-            let scopes = tool.scopes.iter();
-            let target = scopes.fold(Target::audience(audience), |t, s| t.with_scope(s));
-            layer = layer.with_tool(name.as_str(), target);
-        }
-    }
-    Ok(Some(layer))
+    let layer = settings.token_layer(breaker.build()?.layer(timeout));
+    layer.map(Some).map_err(in_section)
 }
 
 fn client_secret(settings: &Settings) -> Result<Secret, ConfigError> {
@@ -108,14 +89,9 @@ fn client_secret(settings: &Settings) -> Result<Secret, ConfigError> {
     if let Some(secret) = token.client_secret() {
         return Ok(secret.clone());
     }
-    let of_file = match &token.client_secret_file {
-        Some(file) => secret_of(file),
-        None => Err(ConfigError::new(
-            "client_secret_file",
-            "is not set, and neither is TOOLCALL_TOKEN_CLIENT_SECRET",
-        )),
-    };
-    of_file.map_err(|error| settings.name_error("token", error))
+    // The check has found one of both.
+    let file = token.client_secret_file.as_deref().unwrap_or(Path::new(""));
+    secret_of(file).map_err(|error| settings.name_error("token", error))
 }
 
 /// The secret of a file. The error has no path: it may be the secret itself, set by mistake.

@@ -19,7 +19,7 @@ use crate::{
     config::ConfigError,
     edge::{
         health::Health,
-        mcp::{McpAnswer, McpTools, register},
+        mcp::{McpAnswer, McpTools},
     },
     error::ToolError,
     identity::{IdentityLayer, Resolve},
@@ -215,7 +215,6 @@ impl GatewayHandler {
         S: Service<ToolCall, Error: Into<ToolError>, Future: Send> + Clone + Send + Sync + 'static,
         S: Service<ToolCall, Response = McpAnswer>,
     {
-        register();
         let (stack, tools): (_, Arc<dyn ListTools>) = (stack.map_err(Into::into), Arc::new(tools));
         let can = ServerCapabilities::builder().enable_tools();
         let mut info = ServerConfig::new(can.enable_tool_list_changed().build());

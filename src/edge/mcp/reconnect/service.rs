@@ -20,7 +20,7 @@ use crate::{
     config::{ConfigError, refuse_if},
     edge::{
         future::Boxed,
-        mcp::{McpAnswer, McpService, ResponseFuture, errors::named, register, service::within},
+        mcp::{McpAnswer, McpService, ResponseFuture, errors::named, service::within},
     },
     error::{AnyError, ErrorKind, ToolError},
     kit::{
@@ -181,7 +181,6 @@ impl McpReconnect {
         C: Into<McpConnection>,
         E: Into<AnyError>,
     {
-        register();
         let connect = Arc::new(move || {
             let connecting = connect();
             Boxed::new(async move { connecting.await.map(Into::into).map_err(Into::into) })
