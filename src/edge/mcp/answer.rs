@@ -317,6 +317,12 @@ mod tests {
         is_the_same(sent, asks.into());
     }
 
+    #[test]
+    fn debug_shows_no_text_of_an_answer() {
+        let answer = McpAnswer::from(CallToolResult::success(vec![ContentBlock::text("hunter2")]));
+        assert_eq!(format!("{answer:?}"), "McpAnswer(Complete, 73 bytes)");
+    }
+
     /// X5: each rule.
     #[test]
     fn results_become_text_for_the_model() {
