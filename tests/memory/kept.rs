@@ -6,10 +6,7 @@ use rmcp::model::{CallToolResult, ContentBlock, InputRequiredResult};
 use serde_json::{Value, json};
 use tower::{Layer, Service, ServiceExt as _, service_fn};
 use tower_toolcall::{
-    ErrorKind, ToolCall, ToolError,
-    cache::CacheLayer,
-    mcp::{self, McpAnswer},
-    once::OnceLayer,
+    ErrorKind, ToolCall, ToolError, cache::CacheLayer, mcp::McpAnswer, once::OnceLayer,
 };
 
 use crate::{MB, counted};

@@ -48,9 +48,9 @@ impl ToolCall {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`], not started, if the arguments do not fit the type, or are
-    /// nested too deeply. No breaker counts it. The error names the field and the expected type, so
-    /// that a model can correct itself, and never a value of the caller's.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput), not started, if the arguments do not fit
+    /// the type, or are nested too deeply. No breaker counts it. The error names the field and the
+    /// expected type, so that a model can correct itself, and never a value of the caller's.
     ///
     /// Of a type's own `Deserialize` it shows names, types and the lengths of tuples. Texts of its
     /// own (`custom`, `expecting`, those of a `TryFrom`) may contain a value, so the error says
