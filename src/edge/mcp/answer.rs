@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn debug_shows_no_text_of_an_answer() {
         let answer = McpAnswer::from(CallToolResult::success(vec![ContentBlock::text("hunter2")]));
-        assert_eq!(format!("{answer:?}"), "McpAnswer(Complete, 73 bytes)");
+        assert_eq!(format!("{answer:?}"), "McpAnswer(Complete, 86 bytes)");
     }
 
     /// X5: each rule.
