@@ -670,8 +670,10 @@ async fn another_answer_to_the_same_call_lets_other_calls_be_tried_again() {
 #[tokio::test(start_paused = true)]
 async fn another_answer_of_an_mcp_tool_lets_other_calls_be_tried_again() {
     use rmcp::model::{CallToolResult, ContentBlock};
+    use tower_toolcall::mcp::McpAnswer;
 
-    let says = |text: &str| CallToolResult::success(vec![ContentBlock::text(text)]);
+    let says =
+        |text: &str| McpAnswer::from(CallToolResult::success(vec![ContentBlock::text(text)]));
     assert_eq!(reads_again([says("old"), says("new")]).await, 4);
     assert_eq!(reads_again([says("old"), says("old")]).await, 3);
 }

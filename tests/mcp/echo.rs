@@ -112,7 +112,11 @@ async fn a_key_of_digits_is_hidden_and_its_message_stays_json() {
         .service(server(DIGITS).await);
     for tool in ["number", "numbers"] {
         let Ok(result) = stack.clone().oneshot(ToolCall::new(tool)).await;
-        let said = format!("{:?} {:?}", result.error(), result.data());
+        let said = format!(
+            "{:?} {:?}",
+            result.error(),
+            result.data().map(|answer| &**answer)
+        );
         assert!(result.error().is_none(), "{said}");
         assert!(
             said.contains("[REDACTED]") && said.contains("Number(7)"),
@@ -140,7 +144,7 @@ async fn a_server_that_repeats_the_token_of_its_transport_shows_it_to_nobody() {
         "result",
     ] {
         let Ok(result) = stack.clone().oneshot(ToolCall::new(tool)).await;
-        let mut said = format!("{result:?} {:?}", result.data());
+        let mut said = format!("{result:?} {:?}", result.data().map(|answer| &**answer));
         said += &result.model_text();
         if let Some(error) = result.error() {
             said += &format!("{error} {error:?} {}", error.model_message());
