@@ -3,13 +3,9 @@
 use std::time::Duration;
 
 use http::{Extensions, HeaderMap, header::AsHeaderName};
-#[cfg(feature = "mcp-http")]
-use http::{HeaderName, header};
 use tokio::time::Instant;
 
 use crate::call::{ToolCall, Trust};
-#[cfg(feature = "mcp-http")]
-use crate::redact::Rules;
 
 /// A longer id is not taken up.
 pub(super) const MAX_ID_BYTES: usize = 128;
@@ -18,23 +14,6 @@ const REQUEST_ID: &str = "x-request-id";
 
 /// How long a proxy in front waits for the answer. HTTP has no standard for it; this is Envoy's.
 const ENVOY_TIMEOUT_MS: &str = "x-envoy-expected-rq-timeout-ms";
-
-/// Adds the secrets of a header that is sent: what stands after a scheme, and what cookies have,
-/// too. Unless it is surely a secret, the name decides as it does for an argument.
-#[cfg(feature = "mcp-http")]
-pub(super) fn with_header(rules: Rules, name: &HeaderName, value: &str, is_sure: bool) -> Rules {
-    let mut values = vec![value];
-    values.extend(value.split_once(' ').map(|(_, credential)| credential));
-    if *name == header::COOKIE {
-        let pairs = value.split(';').filter_map(|pair| pair.split_once('='));
-        values.extend(pairs.map(|(_, value)| value));
-    }
-    if is_sure || [header::AUTHORIZATION, header::COOKIE].contains(name) {
-        return rules.with_secrets(values);
-    }
-    let values = values.into_iter().map(serde_json::Value::from).collect();
-    rules.with_secrets_in(&[(name.to_string(), values)].into_iter().collect())
-}
 
 impl ToolCall {
     /// Takes up what the headers of an HTTP request, or the metadata of a gRPC request, say of the

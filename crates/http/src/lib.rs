@@ -306,7 +306,6 @@ mod tool;
 
 use std::borrow::Cow;
 
-use http::{HeaderName, header};
 use tower_toolcall::{
     ConfigError,
     redact::{Rules, is_hidden},
@@ -342,22 +341,6 @@ fn refuse_if(
 /// A character as texts show it: a space for one that is hidden.
 fn plain(c: char) -> char {
     if is_hidden(c) { ' ' } else { c }
-}
-
-/// Adds the secrets of a header that is sent: what stands after a scheme, and what cookies have,
-/// too. Unless it is surely a secret, the name decides as it does for an argument.
-fn with_header(rules: Rules, name: &HeaderName, value: &str, is_sure: bool) -> Rules {
-    let mut values = vec![value];
-    values.extend(value.split_once(' ').map(|(_, credential)| credential));
-    if *name == header::COOKIE {
-        let pairs = value.split(';').filter_map(|pair| pair.split_once('='));
-        values.extend(pairs.map(|(_, value)| value));
-    }
-    if is_sure || [header::AUTHORIZATION, header::COOKIE].contains(name) {
-        return rules.with_secrets(values);
-    }
-    let values = values.into_iter().map(serde_json::Value::from).collect();
-    rules.with_secrets_in(&[(name.to_string(), values)].into_iter().collect())
 }
 
 #[cfg(all(doctest, feature = "reqwest"))]

@@ -14,7 +14,7 @@ use super::{
     service::HttpService,
     template::{MAX_BYTES, Scope, Sketch, TOKEN, Templates, encoded},
 };
-use crate::{refuse_if, with_header};
+use crate::refuse_if;
 use tower_toolcall::{
     ConfigError, ErrorKind, ReplaySafety, ToolCall, ToolError,
     call::UpstreamToken,
@@ -485,9 +485,9 @@ impl HttpTool {
                 continue;
             };
             let is_sure = self.templates.has_token(part);
-            all = with_header(all, name, value, is_sure);
+            all = all.with_secrets_of_header(name.as_str(), value, is_sure);
             if self.own_headers.contains(name) {
-                own = with_header(own, name, value, is_sure);
+                own = own.with_secrets_of_header(name.as_str(), value, is_sure);
             }
         }
         (all, own)

@@ -160,7 +160,8 @@ impl Registered {
 }
 
 impl Values {
-    /// Returns where the values stand in a text, in order; of those at one place, the longest first.
+    /// Returns where the values stand in a text, in order; of those at one place, the longest
+    /// first.
     fn places(&self, text: &str) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         self.each_level(text, |plain, forms, at| {

@@ -430,6 +430,32 @@ impl Rules {
         change(Arc::make_mut(custom));
         self
     }
+
+    /// Hides the secrets of a header that is sent: its value, the part behind a scheme, and the
+    /// values of cookies. `is_sure` tells that it has a secret; `Authorization` and `Cookie` always
+    /// have one. For other headers the name decides, as [a key](Self::with_secrets_in) does.
+    ///
+    /// ```
+    /// use toolcall_redact::Rules;
+    ///
+    /// let rules = Rules::new().with_secrets_of_header("authorization", "Bearer marmalade7x", false);
+    /// assert_eq!(rules.redact_text("who is marmalade7x?"), "who is [REDACTED]?");
+    /// ```
+    #[must_use]
+    pub fn with_secrets_of_header(self, name: &str, value: &str, is_sure: bool) -> Self {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        let mut values = vec![value];
+        values.extend(value.split_once(' ').map(|(_, credential)| credential));
+        if is("cookie") {
+            let pairs = value.split(';').filter_map(|pair| pair.split_once('='));
+            values.extend(pairs.map(|(_, value)| value));
+        }
+        if is_sure || is("authorization") || is("cookie") {
+            return self.with_secrets(values);
+        }
+        let values = values.into_iter().map(Value::from).collect();
+        self.with_secrets_in(&Map::from_iter([(name.to_owned(), values)]))
+    }
 }
 
 /// Two values are equal if one is a clone of the other, or both are the built-in rules.

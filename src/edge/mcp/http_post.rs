@@ -33,7 +33,6 @@ use super::{
     lines::{MAX_VALUES, TOO_LARGE, bounded, too_long, too_many},
 };
 use crate::{
-    edge::headers::with_header,
     redact::{Rules, TRUNCATED, is_sensitive_key},
     text::values::ValueCounter,
 };
@@ -194,7 +193,7 @@ pub(super) fn secrets(auth: Option<&str>, headers: &Headers) -> Rules {
         .filter(|(name, value)| is_secret(name, value));
     all.fold(Rules::new().with_secrets(auth), |rules, (name, value)| {
         let text = value.to_str().unwrap_or_default();
-        with_header(rules, name, text, value.is_sensitive())
+        rules.with_secrets_of_header(name.as_str(), text, value.is_sensitive())
     })
 }
 

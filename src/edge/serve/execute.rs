@@ -33,8 +33,8 @@ pub trait Envelope: Send + Sync + 'static {
 
     /// Returns the body of an error that is a result, which is sent with the status 200, for
     /// example of a call whose [job still runs](ToolError::is_pending); then `job` is the id by
-    /// which it is asked for, if jobs are kept. `None`: the error is refused. Return a body for each
-    /// error that is pending: its job is kept before this is called.
+    /// which it is asked for, if jobs are kept. `None`: the error is refused. Return a body for
+    /// each error that is pending: its job is kept before this is called.
     fn failed(
         &self,
         call: &CallInfo,

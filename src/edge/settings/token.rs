@@ -70,14 +70,15 @@ impl TokenSettings {
 }
 
 impl Settings {
-    /// Checks that `[token]` can work, and the audiences of tools with it. The file of the secret is
-    /// not read.
+    /// Checks that `[token]` can work, and the audiences of tools with it. The file of the secret
+    /// is not read.
     ///
     /// # Errors
     ///
     /// `token.client_secret`: a file has it. `tools.x.audience`, `tools.x.scopes`: one without the
-    /// other, or without `token.endpoint`. `token.endpoint`: as [`endpoint_uri`]. `token.client_id`,
-    /// `token.client_secret_file`: missing, or useless. Those of [`token_layer`](Self::token_layer).
+    /// other, or without `token.endpoint`. `token.endpoint`: as [`endpoint_uri`].
+    /// `token.client_id`, `token.client_secret_file`: missing, or useless. Those of
+    /// [`token_layer`](Self::token_layer).
     pub fn check_token(&self) -> Result<(), ConfigError> {
         refuse_if(
             self.token.client_secret.is_in_file,

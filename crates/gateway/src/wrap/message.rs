@@ -45,8 +45,8 @@ pub(crate) const INVALID_PARAMS: i32 = -32602;
 /// The code of JSON-RPC that says least.
 pub(crate) const INTERNAL_ERROR: i32 = -32603;
 
-/// What is read of a message. A request has an id and a method, a notification no id, an answer no
-/// method. The answer to what could not be read has neither.
+/// The members of a message that are read. A request has an id and a method, a notification no id,
+/// an answer no method. The answer to a message that could not be read has neither.
 #[derive(Deserialize)]
 pub(crate) struct Head<'a> {
     #[serde(borrow)]
@@ -190,8 +190,8 @@ pub(crate) fn failure(id: &str, code: i32, message: &str) -> Line {
     answer(id, "error", &error.to_string())
 }
 
-/// Says that nobody waits for the answer to this request any more. `said` are the parameters of
-/// whoever said so first.
+/// Returns the notification that the answer to this request is no longer needed. `said` are the
+/// parameters of the notification that came first.
 pub(crate) fn cancelled(id: &Id, said: &str) -> Line {
     let said = Some(said).filter(|said| said.len() <= MAX_VALUE);
     let params = said.and_then(|said| serde_json::from_str(said).ok());

@@ -156,8 +156,8 @@ async fn listen(requests: &Arc<Requests>, server: &Server, client: &Queue) {
 
 /// # Errors
 ///
-/// The answer, if it is no message, or a request that is refused. Nobody else sees that: a server
-/// could read a call in it.
+/// The answer, if it is no message, or a request that is refused. The line goes no further: a
+/// server could read a call in it.
 async fn hear(requests: &Arc<Requests>, server: &Server, line: Line) -> Result<(), Line> {
     let Some(head) = Head::of(&line) else {
         return Err(message::no_message(&line));

@@ -40,8 +40,8 @@ pub(crate) const GRACE: Duration = Duration::from_millis(1500);
 pub(crate) struct Process {
     /// Its stdin.
     pub(crate) to: Queue,
-    /// What the ids of its questions begin with at the client, which may still answer those of
-    /// another process. The first one's are its own.
+    /// The prefix of the ids of its questions at the client, which may still answer questions of an
+    /// earlier process. The first process has none.
     pub(crate) prefix: Option<String>,
     open: Mutex<Open>,
     /// Tells it to end.
@@ -217,8 +217,8 @@ impl Process {
         true
     }
 
-    /// Hands over an answer, and lets its receiver go first. One that nobody waits for is lost: its
-    /// client was told that there would be none, or does not want it.
+    /// Hands over an answer, and lets its receiver go first. An answer without a receiver is
+    /// dropped: its client was told that there would be none, or has cancelled the request.
     pub(crate) async fn answer(&self, id: &Id, line: Line) {
         let wait = {
             let asked = &mut self.open().asked;

@@ -12,7 +12,7 @@ use tokio::{
 
 use super::message::Line;
 
-/// How many KiB of messages wait for whoever reads slowly; then the other side waits, too. A longer
+/// The most KiB of messages that wait for a slow reader; then the writer waits, too. A longer
 /// message waits alone.
 const ROOM: u32 = 16 << 10;
 

@@ -138,8 +138,7 @@ impl Requests {
             };
             self.client.send(answer).await;
         };
-        // Whoever has cancelled it expects no answer, and may have asked something else under its
-        // id.
+        // A client that has cancelled it expects no answer, and may have reused its id.
         if let Some(()) = request.cancelled.run_until_cancelled(is_answered).await {
             self.open().remove(&request.id);
         }
@@ -167,8 +166,8 @@ impl Request {
         (id, line)
     }
 
-    /// Tells the server that nobody waits for the answer to this id; as the client has said it, if
-    /// it has.
+    /// Returns the cancellation for the server, with the client's parameters if the client has sent
+    /// one.
     pub(crate) fn cancellation(&self, id: &Id) -> Line {
         let own = r#"{"reason":"the call has run out of time"}"#;
         let Some(said) = self.cancellation.get() else {

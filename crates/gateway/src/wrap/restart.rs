@@ -161,8 +161,8 @@ impl Server {
                 if timeout(Duration::from_secs(1), &mut ping).await.is_ok() {
                     return;
                 }
-                // Nobody reads what the server says while the client does not read what it has said
-                // before.
+                // While the client does not read earlier messages, the server's are not read
+                // either.
                 server.client.room().await;
             }
             warn!("the MCP server does not answer a ping within {PING} s: it is ended");

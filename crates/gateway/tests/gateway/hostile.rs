@@ -1,5 +1,5 @@
-//! A server that sends whatever it likes: garbage, lines of 100 MiB, answers twice or to nobody,
-//! halves of messages, nothing.
+//! A hostile server: garbage, lines of 100 MiB, answers twice or without a question, halves of
+//! messages, nothing.
 
 use std::{ffi::OsString, time::Duration};
 

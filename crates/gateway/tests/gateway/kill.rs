@@ -27,8 +27,7 @@ const CALLERS: u64 = 50;
 const KILLS: u32 = 8;
 /// What a call may take, retries and waits included.
 const BUDGET: Duration = Duration::from_secs(3);
-/// What may come on top of it on a busy machine. A call without a deadline would wait for its
-/// server for ever.
+/// The delay of a busy machine. A call without a deadline would wait for its server for ever.
 const SLACK: Duration = Duration::from_secs(10);
 
 pub(crate) fn settings() -> Settings {

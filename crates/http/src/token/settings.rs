@@ -17,11 +17,11 @@ use super::{ClientAuth, TokenEndpoint};
 /// The service that the layer of [`layer_from_settings`] asks for tokens.
 pub type TokenExchange<C, B> = CircuitBreaker<Timeout<TokenEndpoint<C, B>>>;
 
-/// Returns the layer that gives calls the tokens of their tools, over this HTTP client, which must not
-/// follow redirects: for each `[tools.x]` with an `audience`. `None` where `token.endpoint` is
-/// not set. The provider has the time that `token.timeout` says, and a circuit breaker of its
-/// own with the numbers of [`http_proxy`](CircuitBreakerBuilder::http_proxy): opened by 5
-/// failures in a row for 30 s, closed by 3 successes. To read that, or to have it in metrics:
+/// Returns the layer that gives calls the tokens of their tools, over this HTTP client, which must
+/// not follow redirects: for each `[tools.x]` with an `audience`. `None` where `token.endpoint` is
+/// not set. The provider has the time that `token.timeout` says, and a circuit breaker of its own
+/// with the numbers of [`http_proxy`](CircuitBreakerBuilder::http_proxy): opened by 5 failures in a
+/// row for 30 s, closed by 3 successes. To read that, or to have it in metrics:
 /// [`TokenLayer::map_exchange`].
 ///
 /// Add it at [`Place::Attempt`](tower_toolcall::settings::Place::Attempt): below retries, which
