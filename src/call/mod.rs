@@ -502,6 +502,14 @@ fn too_many_values() -> String {
 info::getters!(ToolCall, data.ident);
 
 impl ToolCall {
+    /// Returns a clone that is only read. Never send it: a copy that was sent leaves no trace, so a
+    /// call that is dropped would be taken for one that was not sent, and might run twice.
+    ///
+    /// [Cloning](Self#impl-Clone-for-ToolCall) marks an observed call as copied; this does not.
+    pub fn copy_to_read(&self) -> Self {
+        self.copy()
+    }
+
     /// Returns a clone that does not mark an observed call as copied. For code that only reads the
     /// copy, and for layers that report each end of an attempt.
     ///
@@ -509,7 +517,7 @@ impl ToolCall {
     /// was sent. A copy that is sent needs that mark, so send a clone.
     // Field by field: the derived clone is stored in narrower pieces than it is loaded in next.
     #[inline]
-    pub fn copy(&self) -> Self {
+    pub(crate) fn copy(&self) -> Self {
         Self {
             data: Arc::clone(&self.data),
             deadline: self.deadline,

@@ -67,8 +67,7 @@ impl<A: Default> Default for Adding<DefaultHooks, A> {
 impl<H, A> Adding<H, A> {
     /// Adds these attributes to what `hooks` do.
     pub fn of(hooks: H, adds: A) -> Self {
-        let inner = hooks;
-        Self { inner, adds }
+        Self { inner: hooks, adds }
     }
 }
 

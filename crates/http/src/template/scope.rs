@@ -163,7 +163,7 @@ impl Scope {
         };
         let key = call.idempotency_key().map(|key| key.to_string());
         Self(Arc::new(Variables {
-            call: call.copy(),
+            call: call.copy_to_read(),
             ours: [
                 ("request_id", Some(request_id.into())),
                 ("trace_id", call.trace_id().map(Value::from)),
