@@ -306,10 +306,7 @@ mod tool;
 
 use std::borrow::Cow;
 
-use tower_toolcall::{
-    ConfigError,
-    redact::{Rules, is_hidden},
-};
+use tower_toolcall::{ConfigError, redact::is_hidden};
 
 #[cfg(feature = "reqwest")]
 #[cfg_attr(docsrs, doc(cfg(feature = "reqwest")))]
