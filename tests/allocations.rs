@@ -403,7 +403,7 @@ mod router {
 }
 
 /// The same with the SDK of OpenTelemetry.
-#[cfg(feature = "otel")]
+#[cfg(all(feature = "metrics", feature = "otel"))]
 #[tokio::test(start_paused = true)]
 async fn metrics_as_opentelemetry() {
     use opentelemetry::metrics::MeterProvider as _;

@@ -8,7 +8,7 @@ use tower_toolcall::{
     settings::Settings,
 };
 
-use crate::kit::{call, changed, flaky, run, secs, stack};
+use crate::kit::{call, changed, flaky, run, stack};
 
 #[tokio::test]
 async fn whatever_happens_there_is_a_result() {
@@ -88,7 +88,7 @@ async fn callers_and_metrics_have_codes_of_another_system() {
         .with_codes(codes);
     let stack = stack.build().unwrap();
     let hangs = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
-    let call = || call().with_timeout(secs(1));
+    let call = || call().with_timeout(crate::kit::secs(1));
     let error = stack.layer(hangs).oneshot(call()).await.unwrap_err();
     assert_eq!(
         (error.kind(), error.code()),

@@ -8,7 +8,7 @@ use static_assertions::assert_impl_all;
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
-    BoxError, ErrorKind, Event, ToolCall, ToolError,
+    BoxError, ErrorKind, ToolCall, ToolError,
     outcome::ByError,
     policy::Approval,
     settings::{KeyBy, Preset, Settings, Stack, StackBuilder, StackLayer},
@@ -304,7 +304,10 @@ async fn metrics_count_calls_and_hear_of_what_happens_below() {
 
     let metrics = Metrics::new();
     let builder = Settings::agent_loop().stack().with_metrics(&metrics);
-    let layer = builder.with_listener(|_: &Event<'_>| {}).build().unwrap();
+    let layer = builder
+        .with_listener(|_: &tower_toolcall::Event<'_>| {})
+        .build()
+        .unwrap();
     let tool = flaky(ErrorKind::Upstream, 2);
     assert_eq!(run(&layer, &tool, safe()).await, Ok("done"));
     let total = metrics.snapshot().total;
