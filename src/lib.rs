@@ -157,9 +157,8 @@
 //! | feature | brings |
 //! |---|---|
 //! | `tower` | on by default: [`ServiceBuilderExt`]; recognises tower's own errors |
-//! | `metrics` | on by default: [`tool_metrics`] (`hdrhistogram`) |
-//! | `metrics-facade` | [`metrics_facade`] (`metrics`) |
-//! | `otel` | [`otel`]; with `metrics` its figures as OpenTelemetry metrics (`opentelemetry`, `tracing-opentelemetry`) |
+//! | `metrics` | [`metrics_facade`] (`metrics`) |
+//! | `otel` | [`otel`] (`opentelemetry`, `tracing-opentelemetry`) |
 //! | `mcp` | [`mcp::McpServer`] and what goes with it (`rmcp`, client side with child processes, no HTTP) |
 //! | `mcp-http` | [`mcp::McpServer::http`]: servers over streamable HTTP, with status and `Retry-After` of their errors; TLS is a feature of reqwest's, in your own `Cargo.toml` |
 //! | `mcp-server` | [`mcp::GatewayHandler`]: an MCP server whose tools run through a stack (`rmcp`, server side, no HTTP) |
@@ -215,7 +214,6 @@ pub mod sanitize;
 pub mod switch;
 mod text;
 pub mod timeout;
-#[cfg(feature = "metrics")]
 pub mod tool_metrics;
 pub mod trace;
 pub mod transport;
@@ -238,7 +236,7 @@ pub use self::{
 };
 #[cfg(feature = "tower")]
 pub use edge::builder::{self, ServiceBuilderExt};
-#[cfg(feature = "metrics-facade")]
+#[cfg(feature = "metrics")]
 pub use edge::facade as metrics_facade;
 #[cfg(feature = "tonic")]
 pub use edge::grpc_status;

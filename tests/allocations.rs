@@ -223,7 +223,7 @@ allocates_nothing! {
     };
 }
 
-#[cfg(all(feature = "metrics", feature = "settings"))]
+#[cfg(feature = "settings")]
 allocates_nothing! {
     stack_of_settings_with_metrics: settings::Settings::default()
         .stack()
@@ -254,7 +254,6 @@ allocates_nothing! {
     };
 }
 
-#[cfg(feature = "metrics")]
 allocates_nothing! {
     metrics: tower_toolcall::tool_metrics::Metrics::new().layer();
     documented_stack_with_metrics: ServiceBuilder::new()
@@ -270,7 +269,7 @@ allocates_nothing! {
 }
 
 /// Handles and attributes are made once per tool.
-#[cfg(feature = "metrics-facade")]
+#[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn metrics_through_the_facade() {
     use tower_toolcall::{metrics_facade::Facade, tool_metrics::Metrics};
@@ -403,7 +402,7 @@ mod router {
 }
 
 /// The same with the SDK of OpenTelemetry.
-#[cfg(all(feature = "metrics", feature = "otel"))]
+#[cfg(feature = "otel")]
 #[tokio::test(start_paused = true)]
 async fn metrics_as_opentelemetry() {
     use opentelemetry::metrics::MeterProvider as _;

@@ -1,5 +1,5 @@
 //! Where metrics go: Prometheus' text format over HTTP, the `metrics` facade, OpenTelemetry.
-#![cfg(all(feature = "metrics-facade", feature = "otel"))]
+#![cfg(all(feature = "metrics", feature = "otel"))]
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::{

@@ -461,7 +461,6 @@ async fn validate_below_the_rate_limit_waits_to_refuse() {
     }
 }
 
-#[cfg(feature = "metrics")]
 #[tokio::test]
 async fn metrics_have_a_method_too() {
     let metrics = tower_toolcall::tool_metrics::Metrics::new();

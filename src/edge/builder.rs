@@ -121,7 +121,6 @@ use tower::ServiceBuilder;
 use tower_layer::{Layer, Stack};
 use tower_service::Service;
 
-#[cfg(feature = "metrics")]
 use crate::tool_metrics::{Metrics, MetricsLayer};
 #[cfg(feature = "validate")]
 use crate::validate::{Schemas, ValidateLayer};
@@ -175,7 +174,6 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
 
     /// Counts and times calls, and what the layers below tell of them: a [`MetricsLayer`] of
     /// `metrics`.
-    #[cfg(feature = "metrics")]
     fn tool_metrics(self, metrics: &Metrics) -> ServiceBuilder<Stack<MetricsLayer, L>> {
         self.into().layer(metrics.layer())
     }

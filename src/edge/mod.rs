@@ -4,7 +4,7 @@ mod anyhow;
 pub mod batch;
 #[cfg(feature = "tower")]
 pub mod builder;
-#[cfg(feature = "metrics-facade")]
+#[cfg(feature = "metrics")]
 pub mod facade;
 #[cfg(feature = "mcp")]
 mod future;

@@ -262,7 +262,6 @@ impl<V> Lane<V> {
     }
 
     /// Returns how many calls have a key.
-    #[cfg(feature = "metrics")]
     fn calls(&self, hash: u64) -> usize {
         let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
         table.get(&hash).map_or(0, |it| Arc::strong_count(it) - 1)
@@ -448,13 +447,11 @@ impl<V: Evict> Registry<V> {
     }
 
     /// Returns the entry that the keys beyond the bound share.
-    #[cfg(feature = "metrics")]
     pub(crate) fn overflow(&self) -> &Entry<V> {
         &self.0.overflow
     }
 
     /// Returns how many calls have the key of an entry, or keep the overflow entry.
-    #[cfg(feature = "metrics")]
     pub(crate) fn calls(&self, entry: &Entry<V>) -> usize {
         let calls = match entry.0.is_overflow {
             // One is the registry's.

@@ -72,7 +72,7 @@
 //! gateway are ours. OpenTelemetry has names of its own; `Otel::with_aliases` adds theirs.
 //!
 //! The same figures go elsewhere as they come through a [`Sink`]: `metrics_facade::Facade` (feature
-//! `metrics-facade`) is one for the `metrics` crate, `otel::metrics::OtelMetrics` (feature `otel`)
+//! `metrics`) is one for the `metrics` crate, `otel::metrics::OtelMetrics` (feature `otel`)
 //! one for OpenTelemetry.
 //!
 //! # Order

@@ -113,7 +113,6 @@ async fn a_listener_hears_of_skipped_calls() {
 }
 
 /// T7: and metrics count them.
-#[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn metrics_count_skipped_calls() {
     let metrics = tower_toolcall::tool_metrics::Metrics::new();
@@ -134,7 +133,6 @@ async fn metrics_count_skipped_calls() {
 }
 
 /// T7: calls that a cancelled batch had not started are counted too, those that ran by their layer.
-#[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn metrics_count_calls_that_were_given_up_before_they_ran() {
     let metrics = tower_toolcall::tool_metrics::Metrics::new();

@@ -158,7 +158,6 @@ assert_impl_all!(cache::Cache<Svc, Unshared>: Send);
 assert_impl_all!(cache::ResponseFuture<Svc, Tool, Unshared>: Send);
 assert_impl_all!(result::ResponseFuture<Svc, Tool, Unshared>: Send);
 
-#[cfg(feature = "metrics")]
 mod metrics {
     use super::{ByError, Svc, Tool, assert_impl_all};
     use tower_toolcall::tool_metrics::{

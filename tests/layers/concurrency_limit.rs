@@ -497,7 +497,6 @@ async fn a_refusal_is_repeated_by_none_and_counted_against_nobody() {
     assert!(gate.handle().cooldowns().is_empty());
 }
 
-#[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_an_event_and_counted_as_rejected() {
     let metrics = tower_toolcall::tool_metrics::Metrics::new();

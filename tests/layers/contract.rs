@@ -4,7 +4,6 @@ use std::time::Duration;
 
 #[cfg(feature = "settings")]
 use tower_toolcall::settings::{Place, Settings};
-#[cfg(feature = "metrics")]
 use tower_toolcall::tool_metrics::Metrics;
 use tower_toolcall::{
     Identity, Key, ToolCall, ToolError,
@@ -382,7 +381,6 @@ contract!(
     Readiness::Eager,
     Panics::Pass
 );
-#[cfg(feature = "metrics")]
 contract!(
     metrics,
     Metrics::new().layer(),
@@ -478,7 +476,6 @@ off! {
     sanitize: SanitizeLayer;
     identity: IdentityLayer;
     trace: TraceLayer;
-    #[cfg(feature = "metrics")]
     metrics: tower_toolcall::tool_metrics::MetricsLayer;
     check: CheckLayer<tower_toolcall::check::MaxBytes>;
     repeat_guard: RepeatGuardLayer;

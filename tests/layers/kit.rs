@@ -537,7 +537,6 @@ macro_rules! contract {
                 works_in_a_spawned_task($layer);
             }
 
-            #[cfg(feature = "metrics")]
             #[tokio::test(start_paused = true)]
             async fn observers_report_what_was_sent() {
                 $crate::dropped::observers_report_what_was_sent(|| $layer).await

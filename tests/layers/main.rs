@@ -12,7 +12,6 @@ mod concurrency_limit;
 mod contract;
 mod deadline;
 mod drain;
-#[cfg(feature = "metrics")]
 mod dropped;
 mod errors;
 mod fit;
@@ -22,7 +21,6 @@ mod inert;
 mod invented_ids;
 mod keys;
 mod kit;
-#[cfg(feature = "metrics")]
 mod metrics;
 mod middleware;
 mod once;
@@ -34,7 +32,6 @@ mod repeat_guard;
 mod result;
 mod retry;
 mod sanitize;
-#[cfg(feature = "metrics")]
 mod sizes;
 mod stacking;
 mod strangers;

@@ -594,7 +594,6 @@ async fn outside_of_deadline_and_retry_a_call_costs_once() {
     assert_eq!(tool.count(), 4);
 }
 
-#[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_counted_as_rejected() {
     let metrics = tower_toolcall::tool_metrics::Metrics::new();

@@ -9,14 +9,12 @@ mod http;
 mod leaf;
 #[cfg(feature = "mcp-http")]
 mod limits;
-#[cfg(feature = "metrics")]
 mod lines;
 #[cfg(all(feature = "mcp-http", feature = "settings"))]
 mod lists;
 #[cfg(feature = "mcp-http")]
 mod loose;
 mod mcp_server;
-#[cfg(feature = "metrics")]
 mod observers;
 #[cfg(all(feature = "mcp-http", feature = "settings"))]
 mod outage;

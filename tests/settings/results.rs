@@ -74,7 +74,6 @@ async fn the_tools_own_errors_are_no_success() {
 }
 
 /// E7, H-9: another system's codes, which are counted as well.
-#[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn callers_and_metrics_have_codes_of_another_system() {
     let metrics = tower_toolcall::tool_metrics::Metrics::new();

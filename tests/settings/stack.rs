@@ -297,7 +297,6 @@ async fn a_dropped_call_is_told_to_listeners() {
     events.assert(["tool.cancelled"]);
 }
 
-#[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn metrics_count_calls_and_hear_of_what_happens_below() {
     use tower_toolcall::tool_metrics::Metrics;

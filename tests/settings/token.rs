@@ -260,7 +260,6 @@ async fn the_providers_breaker_has_the_numbers_of_the_http_proxy() {
 }
 
 /// E.9.2.
-#[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn the_state_of_the_providers_breaker_is_in_metrics_around_the_exchange() {
     let metrics = tower_toolcall::tool_metrics::Metrics::new();

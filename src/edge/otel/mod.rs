@@ -8,7 +8,7 @@
 //! - [propagation](#propagation) of the trace context, out with a call and in with a request;
 //! - the conventions' attributes for calls of MCP tools (`mcp::McpHooks`);
 //! - metrics with the conventions' names, units and buckets, or with other systems' names
-//!   ([`metrics`], feature `metrics`);
+//!   ([`metrics`]);
 //! - what [Langfuse](#langfuse) reads beyond the conventions ([`LangfuseHooks`]);
 //! - attributes of your own ([`Adds`]), for example those of an executor of HTTP tools
 //!   (`ExecutionHooks` of the crate `tower-toolcall-http`).
@@ -206,7 +206,6 @@
 //! cancelled`, and no status, since nothing has failed.
 
 mod langfuse;
-#[cfg(feature = "metrics")]
 pub mod metrics;
 mod propagate;
 mod w3c;

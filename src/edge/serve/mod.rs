@@ -199,8 +199,7 @@
 //! A [`Rejection`] never reaches the stack, so none of its layers sees it. The figures of
 //! [`metrics`](crate::tool_metrics) as a route:
 //!
-#![cfg_attr(feature = "metrics", doc = "```")]
-#![cfg_attr(not(feature = "metrics"), doc = "```ignore")]
+//! ```
 //! # use axum::{Router, http::header::CONTENT_TYPE, routing::get};
 //! # let metrics = tower_toolcall::tool_metrics::Metrics::new();
 //! let page = move || async move {

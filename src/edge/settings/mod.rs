@@ -61,7 +61,6 @@
 //! A preset, and what no file can say:
 //!
 //! ```
-//! # #[cfg(feature = "metrics")] {
 //! use tower_toolcall::{ReplaySafety, tool_metrics::Metrics, settings::Settings};
 //!
 //! # fn main() -> Result<(), tower_toolcall::ConfigError> {
@@ -77,7 +76,6 @@
 //!     })
 //!     .build()?;
 //! # let _ = stack; Ok(()) }
-//! # main().unwrap() }
 //! ```
 //!
 //! Hooks, checks and layers of your own:

@@ -12,7 +12,6 @@ use super::{
     own::{Below, Own, Place},
     parts::Parts,
 };
-#[cfg(feature = "metrics")]
 use crate::tool_metrics::Metrics;
 #[cfg(feature = "validate")]
 use crate::validate::Schemas;
@@ -286,7 +285,6 @@ impl<C, O> StackBuilder<C, O> {
     }
 
     /// Counts and times calls, and records the events of the layers below. Default: no metrics.
-    #[cfg(feature = "metrics")]
     pub fn with_metrics(mut self, metrics: &Metrics) -> Self {
         self.parts.metrics = Some(metrics.clone());
         self

@@ -8,7 +8,6 @@ use super::{
     placed::Placed,
     service::Stack,
 };
-#[cfg(feature = "metrics")]
 use crate::tool_metrics::MetricsLayer;
 #[cfg(feature = "validate")]
 use crate::validate::ValidateLayer;
@@ -51,7 +50,6 @@ pub struct StackLayer<C = ByError, O = ()> {
     pub(super) identity: Switch<IdentityLayer>,
     pub(super) codes: Switch<NormalizeLayer>,
     pub(super) trace: TraceLayer,
-    #[cfg(feature = "metrics")]
     pub(super) metrics: Switch<MetricsLayer<C>>,
     pub(super) repeat_guard: Switch<RepeatGuardLayer<C>>,
     #[cfg(feature = "validate")]
@@ -93,10 +91,7 @@ type Checked<S, C> = Switched<ValidateLayer, Allowed<S, C>>;
 type Checked<S, C> = Allowed<S, C>;
 type Compared<S, C> = Switched<RepeatGuardLayer<C>, Checked<S, C>>;
 type Renamed<S, C> = Switched<NormalizeLayer, Compared<S, C>>;
-#[cfg(feature = "metrics")]
 type Counted<S, C> = Switched<MetricsLayer<C>, Renamed<S, C>>;
-#[cfg(not(feature = "metrics"))]
-type Counted<S, C> = Renamed<S, C>;
 type Traced<S, C> = Trace<Counted<S, C>, Hooks<Res<S>, C>>;
 type Resolved<S, C> = Switched<IdentityLayer, Traced<S, C>>;
 type Outside<S, C> = Placed<Below<Res<S>>, Resolved<S, C>>;
@@ -200,7 +195,6 @@ where
         let stack = self.validate.layer(stack);
         // Inside of what observes, and again outside of all: identity refuses names there.
         let stack = self.codes.layer(self.repeat_guard.layer(stack));
-        #[cfg(feature = "metrics")]
         let stack = self.metrics.layer(stack);
         let stack = self.trace.clone().with_hooks(hooks).layer(stack);
         let stack = own.put(Place::Outside, self.identity.layer(stack));

@@ -1,7 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{layer::StackLayer, listeners::Listeners};
-#[cfg(feature = "metrics")]
 use crate::tool_metrics::Metrics;
 #[cfg(feature = "validate")]
 use crate::validate::{Schemas, ValidateLayer};
@@ -56,7 +55,6 @@ pub(in crate::edge::settings) struct Parts {
     pub(super) listeners: Arc<Listeners>,
     /// Those of layers of the user.
     pub(super) names: ToolNames,
-    #[cfg(feature = "metrics")]
     pub(super) metrics: Option<Metrics>,
     #[cfg(feature = "validate")]
     pub(super) schemas: Option<Schemas>,
@@ -92,7 +90,6 @@ impl Parts {
         let are_names_known = self.check()?;
         let breaker = self.circuit_breaker(classifier.clone())?;
         let health = self.health()?;
-        #[cfg(feature = "metrics")]
         let metrics = self.metrics.as_ref().map(Metrics::layer);
         let safety = settings.replay_safety();
         let names = self.names.clone().and(safety.names());
@@ -113,7 +110,6 @@ impl Parts {
                 settings.trace_layer().with_timeout_fn(in_force),
                 TraceLayer::with_listener,
             ),
-            #[cfg(feature = "metrics")]
             metrics: metrics
                 .map(|layer| layer.with_classifier(classifier.clone()))
                 .into(),
@@ -164,9 +160,7 @@ impl Parts {
     }
 
     fn identity(&self) -> Option<IdentityLayer> {
-        #[cfg_attr(not(feature = "metrics"), expect(unused_mut))]
         let mut listeners = (*self.listeners).clone();
-        #[cfg(feature = "metrics")]
         if let Some(metrics) = &self.metrics {
             listeners.add(metrics.clone());
         }
