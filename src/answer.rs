@@ -55,7 +55,7 @@ impl<'a> ModelPart<'a> {
     pub fn into_text(self) -> Cow<'a, str> {
         match self {
             Self::Text(text) => text,
-            Self::Image { mime_type, base64 } => left_out("image", mime_type, base64).into(),
+            Self::Image { mime_type, base64 } => left_out_base64("image", mime_type, base64).into(),
         }
     }
 }
@@ -70,8 +70,8 @@ impl fmt::Debug for ModelPart<'_> {
     }
 }
 
-/// The line that stands for data in Base64.
-pub(crate) fn left_out(what: &str, mime_type: &str, base64: &str) -> String {
+/// Returns the line that stands for data in Base64, as [`left_out_bytes`] has it.
+pub fn left_out_base64(what: &str, mime_type: &str, base64: &str) -> String {
     let digits = base64.trim_end_matches('=').len();
     left_out_bytes(what, mime_type, digits / 4 * 3 + digits % 4 * 3 / 4)
 }
@@ -84,10 +84,10 @@ pub fn left_out_bytes(what: &str, mime_type: &str, bytes: usize) -> String {
     format!("[{what} left out: {mime_type}, {bytes} bytes]")
 }
 
-/// The value with a line in the place of each string that is data in Base64: a data URL, what an
-/// object with a media type has, or what begins as a picture or a PDF does. `None` if there is
-/// none.
-pub(crate) fn without_data(value: &Value) -> Option<Value> {
+/// Returns the value with a line in the place of each string that is data in Base64: a data URL, a
+/// member of an object with a media type, or text that begins as a picture or a PDF does. `None` if
+/// there is none. For a [`ModelText`] of answers that have JSON.
+pub fn without_data(value: &Value) -> Option<Value> {
     let mut copy = value.clone();
     let mut found = false;
     let mut left = vec![&mut copy];
@@ -152,7 +152,7 @@ fn data_line(text: &str, mime_type: Option<&str>) -> Option<String> {
         None => (mime_type.or_else(|| type_of(text))?, text),
     };
     let is_data = base64.len() >= LEAST && is_base64(base64);
-    is_data.then(|| left_out("data", mime_type, base64))
+    is_data.then(|| left_out_base64("data", mime_type, base64))
 }
 
 impl ModelText for str {
@@ -281,16 +281,33 @@ impl fmt::Debug for Answer<'_> {
 
 /// Why the size of an answer is not known.
 #[derive(Debug)]
-pub(crate) enum NoSize {
+#[non_exhaustive]
+pub enum NoSize {
     /// It is more than was asked about.
     TooLarge,
     /// It cannot be written as JSON, or has more levels than parsers take.
     NotJson(serde_json::Error),
 }
 
-/// How many bytes `value` has as compact JSON, if not more than `max`. Stops there, so the work is
-/// bounded.
-pub(crate) fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> Result<u64, NoSize> {
+impl fmt::Display for NoSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge => f.write_str("it is too large"),
+            Self::NotJson(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NoSize {}
+
+/// Returns how many bytes `value` has as compact JSON. Stops at `max` bytes, so the work is
+/// bounded, and allocates nothing. For tool services that bound what they send and keep.
+///
+/// # Errors
+///
+/// If it has more than `max` bytes, cannot be written as JSON, or has more levels than parsers
+/// take.
+pub fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> Result<u64, NoSize> {
     json_size(value, max, <[u8]>::len)
 }
 

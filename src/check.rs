@@ -47,7 +47,7 @@
 //!
 //! There is no state to share.
 
-use std::any::type_name;
+use std::{any::type_name, fmt};
 
 use serde::Serialize;
 use tokio::time::Instant;
@@ -57,12 +57,16 @@ use crate::{
     answer::{NoSize, json_bytes},
     call::{CallInfo, ToolCall},
     error::{AnyError, ToolError},
+    event::emit,
     flow::{Ends, Gate, Held, Readiness, Sent, Watched},
     text::Bounded,
 };
 
 /// How much of a reason is printed, in bytes, before it is redacted and cut.
 const MAX_REASON: usize = 16 << 10;
+
+/// How much of a reason is printed in an event, in bytes.
+const MAX_WARNING: usize = 1 << 10;
 
 /// Says whether an answer may be handed on.
 pub trait Check<Res> {
@@ -89,24 +93,36 @@ where
 #[derive(Clone, Copy, Debug)]
 pub struct MaxBytes(u64);
 
-impl<Res: Serialize> Check<Res> for MaxBytes {
-    fn check(&self, call: &CallInfo, answer: &Res) -> Result<(), AnyError> {
-        within(call, self.0, json_bytes(answer, self.0))
+impl MaxBytes {
+    /// Answers may have `max` bytes.
+    pub fn new(max: u64) -> Self {
+        Self(max)
     }
 }
 
-/// Judges by a size, and tells observers that of what passes.
-pub(crate) fn within(call: &CallInfo, max: u64, size: Result<u64, NoSize>) -> Result<(), AnyError> {
-    match size {
-        Ok(bytes) => {
-            call.record(|r| r.set_output_bytes(bytes));
-            Ok(())
-        }
-        Err(NoSize::TooLarge) => Err(format!("the answer has more than {max} bytes").into()),
-        Err(NoSize::NotJson(error)) => {
-            Err(format!("the answer cannot be written as JSON: {error}").into())
+impl<Res: Serialize> Check<Res> for MaxBytes {
+    fn check(&self, call: &CallInfo, answer: &Res) -> Result<(), AnyError> {
+        match json_bytes(answer, self.0) {
+            // Observers see the size of an answer that passes.
+            Ok(bytes) => {
+                call.record(|r| r.set_output_bytes(bytes));
+                Ok(())
+            }
+            Err(NoSize::TooLarge) => {
+                Err(format!("the answer has more than {} bytes", self.0).into())
+            }
+            Err(NoSize::NotJson(error)) => {
+                Err(format!("the answer cannot be written as JSON: {error}").into())
+            }
         }
     }
+}
+
+/// Emits `tool.misfit`, WARN, for a [`Check`] that lets an answer pass with a warning: why it does
+/// not fit, of which 1 KiB is kept.
+pub fn warn_of_misfit(call: &CallInfo, why: &dyn fmt::Display) {
+    let text = Bounded::print(MAX_WARNING, why);
+    emit!(WARN MISFIT, call, code: None, error: text.as_str());
 }
 
 /// Infers the lifetimes and the error type of a closure, for [`CheckLayer::new`].
@@ -139,7 +155,7 @@ impl CheckLayer<MaxBytes> {
     /// `McpMaxBytes`.
     pub fn max_bytes(max: u64) -> Self {
         Self {
-            check: MaxBytes(max),
+            check: MaxBytes::new(max),
         }
     }
 }

@@ -252,7 +252,7 @@ pub use edge::serve;
 #[cfg(feature = "settings")]
 pub use edge::settings;
 pub use edge::token;
-pub use edge::{batch, health};
+pub use edge::{batch, health, nearest::nearest};
 pub use kit::backoff;
 #[doc(inline)]
 pub use toolcall_redact as redact;

@@ -1,11 +1,10 @@
 use std::{
-    future::Future,
-    pin::Pin,
+    fmt,
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    sync::{Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
 };
-use std::{future::poll_fn, pin::pin};
-
-pub(in crate::edge) use crate::lock::lock;
 
 /// A boxed future, as tool services and clients of this crate return it.
 ///
@@ -19,7 +18,11 @@ impl<T> Boxed<T> {
     }
 }
 
-crate::text::opaque_debug!({T} Boxed<T>);
+impl<T> fmt::Debug for Boxed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Boxed").finish_non_exhaustive()
+    }
+}
 
 impl<T> Future for Boxed<T> {
     type Output = T;
@@ -27,6 +30,12 @@ impl<T> Future for Boxed<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         self.0.as_mut().poll(cx)
     }
+}
+
+/// Locks a mutex, also after a panic of a thread that held it: what is locked is whole wherever
+/// foreign code runs under the lock.
+pub(in crate::edge) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs both until one ends: `Ok` if that is `call`, which is polled before `other`.

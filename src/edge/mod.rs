@@ -20,7 +20,7 @@ pub(crate) mod hyper;
 pub mod mcp;
 #[cfg(any(feature = "router", feature = "settings"))]
 mod names;
-mod nearest;
+pub(crate) mod nearest;
 #[cfg(feature = "otel")]
 pub mod otel;
 pub mod reader;

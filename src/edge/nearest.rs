@@ -120,11 +120,17 @@ impl<'a> Nearest<'a> {
     }
 }
 
-/// The known names that are nearest to one that does not exist.
-pub(in crate::edge) fn nearest<'a>(
-    asked: &str,
-    known: impl IntoIterator<Item = &'a str>,
-) -> Vec<String> {
+/// Returns the known names that are nearest to one that does not exist, three at most, for
+/// [`ToolError::with_near`](crate::ToolError::with_near).
+///
+/// The names may come from servers: those that would not be shown as they are are left out, and the
+/// work is bounded to some milliseconds, so of many thousands of names the last are not compared.
+///
+/// ```
+/// let known = ["search", "fetch"];
+/// assert_eq!(tower_toolcall::nearest("serach", known), ["search"]);
+/// ```
+pub fn nearest<'a>(asked: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut nearest = Nearest::to(asked, asked);
     let _ = known
         .into_iter()

@@ -121,6 +121,11 @@ pub(crate) fn is_refusal(error: &(dyn StdError + 'static)) -> bool {
     known().any(|known| known.is_refusal(error))
 }
 
-pub(super) fn without_address(text: String, error: &(dyn StdError + 'static)) -> String {
+/// Takes the addresses of servers, which may be secrets, out of a text that was made of an error
+/// that is known by its type.
+///
+/// For [`KnownErrors::without_address`] of an error that wraps one of another crate, and does not
+/// name it as its source.
+pub fn without_address(text: String, error: &(dyn StdError + 'static)) -> String {
     known().fold(text, |text, known| known.without_address(text, error))
 }

@@ -151,14 +151,11 @@ pub use self::{
     any::AnyError,
     code::{APPROVAL_FAILED, APPROVAL_MISSING, APPROVAL_UNANSWERED, QUOTA_IMPOSSIBLE},
     kind::{ErrorKind, Evidence, Execution},
-    known::{KnownErrors, register},
+    known::{KnownErrors, register, without_address},
     outage::Outage,
+    recognise::known_by_type,
 };
-pub(crate) use self::{
-    inner::NORMALIZE,
-    known::is_refusal,
-    message::{UNUSABLE, Words},
-};
+pub(crate) use self::{inner::NORMALIZE, known::is_refusal, message::Words};
 #[cfg(feature = "validate")]
 use crate::text::{TRUNCATED, prefix};
 use crate::{
@@ -281,7 +278,7 @@ impl ToolError {
         let error = Self::new(kind, message).with_status(status);
         match status.is_redirection() {
             // Often the answer to a form that was taken: no other arguments change that.
-            true => error.with_words(&UNUSABLE),
+            true => error.with_unusable_answer(),
             false => error,
         }
     }
@@ -351,7 +348,7 @@ impl ToolError {
     ///
     /// For tool services that read answers: one that is too large, or not of the promised form.
     pub fn unusable(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(ErrorKind::Reported, message).with_words(&UNUSABLE)
+        Self::new(ErrorKind::Reported, message).with_unusable_answer()
     }
 
     /// The refusal of arguments, for reasons in which every foreign word was redacted and cut by
@@ -383,9 +380,10 @@ impl ToolError {
         })
     }
 
-    /// The same error as a refusal of this side: the call was not sent, and nothing is known of the
-    /// tool.
-    pub(crate) fn into_own_refusal(self) -> Self {
+    /// Makes it a [refusal](Self::refusal) of this side: the call was not sent, and nothing is
+    /// known of the tool.
+    #[must_use]
+    pub fn into_own_refusal(self) -> Self {
         self.edit(Inner::refuse)
     }
 

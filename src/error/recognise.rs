@@ -32,7 +32,7 @@ pub(super) fn read(error: BoxError, on_wire: bool) -> ToolError {
     if let Some(ours) = ours_below(&*error) {
         return ours;
     }
-    let found = match cause_by_type(&*error) {
+    let found = match known_by_type(&*error) {
         Some(known) if says_no_more(&*error) => known,
         known => with_buffer(|text| {
             describe(&*error, text);
@@ -119,15 +119,21 @@ fn ours_below(error: &(dyn StdError + 'static)) -> Option<ToolError> {
 }
 
 impl ToolError {
-    /// Returns the meaning of a text, as an error without a message; `None` if it is not clear.
-    pub(crate) fn from_text(text: &str) -> Option<Self> {
+    /// Returns the error that a text means, without a message; `None` if the text is not clear. For
+    /// tool services with a protocol in which errors are words.
+    ///
+    /// It is [inferred](super::Evidence::Inferred): the text proves nothing about the call. Of a
+    /// longer text 4 KiB are read.
+    pub fn from_text(text: &str) -> Option<Self> {
         let (head, _) = crate::text::prefix(text, MAX_BYTES);
         let (kind, status) = text::classify(head)?;
         Some(Self::made(kind, "".into(), |e| e.status = status).into_inferred())
     }
 
-    /// Takes over the delay that a text asks for, if no other is known. It is no more than that.
-    pub(crate) fn delayed_by_text(self, text: &str) -> Self {
+    /// Takes over the delay that a text [asks for](hint::from_text), if no other is known. Unlike
+    /// [`with_retry_after`](Self::with_retry_after) it changes nothing else.
+    #[must_use]
+    pub fn delayed_by_text(self, text: &str) -> Self {
         if self.retry_after().is_some() {
             return self;
         }
@@ -137,8 +143,9 @@ impl ToolError {
         }
     }
 
-    /// Replaces the error's text, redacted.
-    pub(crate) fn named(self, message: &str) -> Self {
+    /// Replaces the message for developers, redacted and cut as that of [`new`](Self::new).
+    #[must_use]
+    pub fn with_message(self, message: &str) -> Self {
         let text = super::safe(&self.0.rules, message);
         self.edit(|e| e.message = Message::Text(text.into()))
     }
@@ -176,8 +183,12 @@ fn describe(error: &(dyn StdError + 'static), text: &mut String) {
     *text = links(error).fold(mem::take(text), known::without_address);
 }
 
-/// The first link that is known by its type, as a leaf that is a transport met it on its own wire.
-pub(crate) fn cause_by_type(error: &(dyn StdError + 'static)) -> Option<ToolError> {
+/// Returns the error that the first link of a chain means which is known by its type, as a tool
+/// service meets it on its own connection; `None` if none is known.
+///
+/// For [`KnownErrors::cause`](super::KnownErrors::cause) of an error that wraps one of another
+/// crate. The message may be empty: the caller has the texts of the chain.
+pub fn known_by_type(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     let own = |link| from_runtime(link).map(judged);
     links(error).find_map(|link| own(link).or_else(|| known::cause(link)))
 }

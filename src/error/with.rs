@@ -81,8 +81,12 @@ impl ToolError {
         })
     }
 
-    /// Sets a delay of this side: the server asked for none.
-    pub(crate) fn with_own_delay(mut self, delay: Duration) -> Self {
+    /// Sets [how long to wait](Self::retry_after) by this side's own reckoning: the server asked
+    /// for nothing. No layer takes it for a hint of the server's.
+    ///
+    /// For tool services that make no new connection for a while.
+    #[must_use]
+    pub fn with_own_delay(mut self, delay: Duration) -> Self {
         self.set_own_delay(delay);
         self
     }
@@ -115,7 +119,7 @@ impl ToolError {
     }
 
     /// Returns whether the [delay](Self::retry_after) is this side's own.
-    pub(crate) fn has_own_delay(&self) -> bool {
+    pub fn has_own_delay(&self) -> bool {
         self.0.own_delay
     }
 
@@ -212,6 +216,13 @@ impl ToolError {
         self.edit(|e| e.elapsed = Some(elapsed))
     }
 
+    /// Says in the texts for users and models that the tool ran, and that its answer could not be
+    /// used. The kind stays: see [`unusable`](Self::unusable).
+    #[must_use]
+    pub fn with_unusable_answer(self) -> Self {
+        self.with_words(&message::UNUSABLE)
+    }
+
     /// Sets the sentences that stand instead of the kind's.
     pub(crate) fn with_words(self, words: &'static Words) -> Self {
         self.edit_more(|m| m.words = Some(words))
@@ -244,7 +255,7 @@ impl ToolError {
             Some(meant) => format!("unknown tool; {meant}"),
             None => "unknown tool".to_owned(),
         };
-        self.named(&text)
+        self.with_message(&text)
             .edit_more(|m| m.for_model = Some(ForModel::Near(names)))
     }
 }

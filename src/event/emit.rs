@@ -272,6 +272,12 @@ pub fn shown_name(name: &str) -> impl fmt::Display + fmt::Debug + '_ {
     Short::name(name)
 }
 
+/// Returns a text of a peer, such as an error's, as the fields of events have it: redacted, at most
+/// `max` characters, hidden characters as spaces.
+pub fn shown_text(text: &str, max: usize) -> impl fmt::Display + fmt::Debug + '_ {
+    Short::new(text, max)
+}
+
 /// Milliseconds, with fractions, as the fields of events have them.
 pub(crate) fn ms(d: Duration) -> f64 {
     // Whole microseconds: more digits are noise.

@@ -99,7 +99,7 @@ pub(crate) use self::{
     listen::Audience,
 };
 pub use self::{
-    emit::{shown_field, shown_name},
+    emit::{shown_field, shown_name, shown_text},
     listen::{Listen, Listener},
     outcome::{CallOutcome, PolicyOutcome, TokenOutcome},
 };

@@ -29,7 +29,7 @@ pub enum BreakerState {
 
 impl BreakerState {
     /// Returns whether every call is refused.
-    pub(crate) const fn is_open(self) -> bool {
+    pub const fn is_open(self) -> bool {
         matches!(self, Self::Open | Self::ForcedOpen)
     }
 

@@ -72,7 +72,13 @@ impl Cut {
     /// is in the first ones, the end in the last ones. Those between become empty: remove all that
     /// are, then the limit holds for the rest.
     pub fn texts(&self, texts: &mut [&mut String]) {
-        self.within(self.max, texts, |_| 1);
+        self.texts_within(self.max, texts);
+    }
+
+    /// Shortens several texts likewise, to `max` characters instead of
+    /// [`max_chars`](Self::max_chars): for an answer of which a part is not text.
+    pub fn texts_within(&self, max: usize, texts: &mut [&mut String]) {
+        self.within(max, texts, |_| 1);
     }
 
     /// The same to a number of characters of which some count more than once.

@@ -301,6 +301,8 @@ pub use self::{
     in_flight::{Abandoned, Times},
     ready::Readiness,
 };
+#[doc(inline)]
+pub use crate::kit::limit::WaitLimit;
 use crate::{
     call::{CallInfo, ToolCall},
     error::{ErrorKind, ToolError},

@@ -16,9 +16,35 @@ use crate::{
     error::{ErrorKind, ToolError},
 };
 
-/// Ends the wait of one call.
+/// The end of a wait before a call is sent: the caller's cancellation, and the call's deadline.
+///
+/// For a tool service that waits before it sends, for a connection for example. Layers have it from
+/// [`Gated`](super::Gated). The call is held from [`of`](Self::of) to [`release`](Self::release):
+/// an observer that sees the future dropped meanwhile knows that the call was not sent.
+///
+/// ```
+/// use std::{future::{Future, poll_fn}, pin::pin, task::Poll};
+/// use tower_toolcall::{ToolCall, ToolError, flow::WaitLimit};
+///
+/// /// Waits for a connection, and then sends the call.
+/// async fn send<C>(call: ToolCall, connect: impl Future<Output = C>) -> Result<C, ToolError> {
+///     let mut limit = WaitLimit::of(&call);
+///     let mut connect = pin!(connect);
+///     let connection = poll_fn(|cx| match connect.as_mut().poll(cx) {
+///         Poll::Ready(connection) => Poll::Ready(Ok(connection)),
+///         Poll::Pending => limit.poll(cx).map(Err),
+///     });
+///     let connection = connection.await?;
+///     limit.release(); // from here on it may run
+///     Ok(connection)
+/// }
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// # assert!(send(ToolCall::new("t"), async {}).await.is_ok());
+/// # });
+/// # Ok::<_, std::io::Error>(())
+/// ```
 #[derive(Debug)]
-pub(crate) struct WaitLimit {
+pub struct WaitLimit {
     caller: Caller,
     timer: Timer,
     deadline: Option<Instant>,
@@ -43,8 +69,8 @@ impl From<Unready> for ToolError {
 }
 
 impl WaitLimit {
-    /// From here on the call is [held](crate::CallInfo::hold).
-    pub(crate) fn of(call: &ToolCall) -> Self {
+    /// The limit of a call's wait. From here on the call is held.
+    pub fn of(call: &ToolCall) -> Self {
         Self {
             held: call.info().hold(),
             ..Self::of_function(call)
@@ -62,12 +88,24 @@ impl WaitLimit {
     }
 
     /// Marks that the wait has ended. Without this the call stays held, also after a drop.
-    pub(crate) fn release(&self) {
+    pub fn release(&self) {
         self.held.release();
     }
 
-    /// Ready with the error of the call once the wait has to end.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ToolError> {
+    /// Refuses a call that must not be sent any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Cancelled`](ErrorKind::Cancelled) if its caller has cancelled,
+    /// [`DeadlineExceeded`](ErrorKind::DeadlineExceeded) if its deadline has passed; a
+    /// [refusal](ToolError::refusal) in both cases.
+    pub fn check(&self) -> Result<(), ToolError> {
+        check_now(self.caller.is_cancelled(), self.deadline)
+    }
+
+    /// Ready with the refusal of the call once the wait has to end. It does not count towards the
+    /// task's budget.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ToolError> {
         if self.caller.poll_cancelled(cx).is_ready() {
             return Poll::Ready(cancelled());
         }
@@ -87,9 +125,7 @@ impl WaitLimit {
     {
         let ready = match svc.poll_ready(cx) {
             Poll::Pending => Err(Unready::GivenUp(ready!(self.poll(cx)))),
-            Poll::Ready(Ok(())) => {
-                check_now(self.caller.is_cancelled(), self.deadline).map_err(Unready::GivenUp)
-            }
+            Poll::Ready(Ok(())) => self.check().map_err(Unready::GivenUp),
             Poll::Ready(Err(error)) => Err(Unready::Failed(error.into())),
         };
         self.release();

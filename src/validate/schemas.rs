@@ -176,6 +176,11 @@ impl Schemas {
         self.read(hash, server, tool, |schema| schema.clone().ok())?
     }
 
+    /// Returns the schema of a call's tool, unless it has none, or one that was refused.
+    pub fn of_call(&self, call: &CallInfo) -> Option<Schema> {
+        self.of(call, |schema| schema.clone().ok())?
+    }
+
     /// Returns the schemas that are not enforced, and why: `server/tool`, or the tool's name alone.
     /// Sorted by name.
     ///

@@ -125,7 +125,7 @@ use tonic_types::{ErrorDetails, ErrorInfo, RetryInfo, StatusExt as _, pb};
 use super::headers::{digits, the_only};
 use crate::{
     call::{ToolCall, Trust},
-    error::{ErrorKind, Execution, KnownErrors, ToolError, recognise::cause_by_type},
+    error::{ErrorKind, Execution, KnownErrors, ToolError, known_by_type},
     hint::{self, Hint},
 };
 
@@ -227,8 +227,8 @@ type ReadInfo = fn(Code, &ErrorInfo, String) -> Option<ToolError>;
 fn of_status(status: &Status, read: ReadInfo) -> ToolError {
     let message = text(status);
     // What came over the wire has no source; what this side met has one.
-    if let Some(cause) = status.source().and_then(cause_by_type) {
-        return cause.named(&message);
+    if let Some(cause) = status.source().and_then(known_by_type) {
+        return cause.with_message(&message);
     }
     let told = info(status).and_then(|info| read(status.code(), &info, message.clone()));
     let error = told.unwrap_or_else(|| foreign(status, message));

@@ -16,12 +16,13 @@ use serde::{Serialize, Serializer, ser::Error as _};
 use super::fit;
 use crate::{
     answer::{
-        Kept, KnownAnswer, ModelPart, ModelText, hash_json, json_bytes, left_out, without_data,
+        Kept, KnownAnswer, ModelPart, ModelText, hash_json, json_bytes, left_out_base64,
+        without_data,
     },
     call::CallInfo,
-    check::{Check, within},
+    check::{Check, MaxBytes},
     error::AnyError,
-    text::{plain, prefix},
+    redact::is_hidden,
 };
 
 /// The answer to a call of an MCP tool.
@@ -139,18 +140,18 @@ impl Serialize for McpAnswer {
 /// let layer = CheckLayer::new(McpMaxBytes::new(256 << 10));
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct McpMaxBytes(u64);
+pub struct McpMaxBytes(MaxBytes);
 
 impl McpMaxBytes {
     /// Results may have `max` bytes.
     pub fn new(max: u64) -> Self {
-        Self(max)
+        Self(MaxBytes::new(max))
     }
 }
 
 impl Check<McpAnswer> for McpMaxBytes {
     fn check(&self, call: &CallInfo, answer: &McpAnswer) -> Result<(), AnyError> {
-        within(call, self.0, json_bytes(answer, self.0))
+        self.0.check(call, answer)
     }
 }
 
@@ -216,7 +217,7 @@ fn lines_of(content: &[ContentBlock]) -> Cow<'_, str> {
 pub(super) fn part(block: &ContentBlock) -> ModelPart<'_> {
     let file = "application/octet-stream";
     let line = |what, mime_type: Option<&str>, base64| {
-        ModelPart::Text(left_out(what, mime_type.unwrap_or(file), base64).into())
+        ModelPart::Text(left_out_base64(what, mime_type.unwrap_or(file), base64).into())
     };
     if let Some((mime_type, base64)) = image(block) {
         return ModelPart::Image { mime_type, base64 };
@@ -232,7 +233,8 @@ pub(super) fn part(block: &ContentBlock) -> ModelPart<'_> {
             _ => ModelPart::Text("[resource left out]".into()),
         },
         ContentBlock::ResourceLink(link) => {
-            let words = |text: &str| prefix(text, 256).0.chars().map(plain).collect::<String>();
+            let plain = |c| if is_hidden(c) { ' ' } else { c };
+            let words = |text: &str| text.chars().take(256).map(plain).collect::<String>();
             let (name, uri) = (words(&link.name), words(&link.uri));
             let mime_type = words(link.mime_type.as_deref().unwrap_or(file));
             let size = link.size.map(|size| format!(", {size} bytes"));

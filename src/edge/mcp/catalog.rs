@@ -1,5 +1,6 @@
 use std::{
     collections::{HashMap, HashSet},
+    fmt,
     sync::Arc,
     time::Duration,
 };
@@ -9,16 +10,14 @@ use rmcp::{
     service::{Peer, RoleClient, ServiceError},
 };
 
-use super::{McpService, errors};
+use super::{McpService, errors, events::stale_list};
 use crate::{
     answer::json_bytes,
     call::{Identity, ReplaySafety, ToolCall},
-    edge::nearest::nearest,
     error::{ErrorKind, ToolError},
-    event::{details_are_heard, event, short},
     identity::Resolve,
+    nearest,
     policy::{Annotate, Annotations},
-    text::Short,
 };
 
 /// More tools than that are refused: a server that invents pages must not fill the memory.
@@ -251,14 +250,21 @@ impl Annotate for Catalog {
         let is_ours = self.trusted && self.server() == call.server();
         let hints = self.get(call.tool()).filter(|_| is_ours)?;
         let hints = hints.annotations.as_ref()?;
-        Some(Annotations {
-            read_only: hints.read_only_hint,
-            destructive: hints.destructive_hint,
-        })
+        let mut annotations = Annotations::default();
+        annotations.read_only = hints.read_only_hint;
+        annotations.destructive = hints.destructive_hint;
+        Some(annotations)
     }
 }
 
-crate::text::debug_fields! { {} |this| Catalog { tools: this.len(), trusted: this.trusted, .. } }
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Catalog")
+            .field("tools", &self.len())
+            .field("trusted", &self.trusted)
+            .finish_non_exhaustive()
+    }
+}
 
 impl McpService {
     /// Asks the server for its tools, page by page.
@@ -285,14 +291,6 @@ pub(super) async fn list(
 ) -> Result<Vec<Tool>, ToolError> {
     let listed = tokio::time::timeout(LIST_TIMEOUT, list_pages(peer, server)).await;
     listed.unwrap_or_else(|_| Err(took_too_long()))
-}
-
-/// Warns that the list may lack tools, or changes of them.
-pub(super) fn is_stale(server: Option<&str>, error: &ToolError) {
-    let max = if details_are_heard() { usize::MAX } else { 80 };
-    let text = Short::new(error.message(), max).to_string();
-    // In no span: the task of the client's handler has one with fields of its own.
-    event!(root WARN STALE_LIST, SERVER = server.map(short), CODE = error.code(), ERROR = text);
 }
 
 pub(super) fn took_too_long() -> ToolError {
@@ -327,7 +325,7 @@ async fn list_pages(peer: &Peer<RoleClient>, server: Option<&str>) -> Result<Vec
             Some(next) if !cursors.insert(next.clone()) => {
                 let why = "the MCP server names a page of its list of tools twice; \
                            what follows it is not known";
-                is_stale(server, &wrong(why));
+                stale_list(server, &wrong(why));
                 return Ok(tools);
             }
             Some(_) => {}

@@ -7,7 +7,6 @@ use crate::{
     answer::Answer,
     error::ToolError,
     outcome::{ByError, Classify, Outcome},
-    text::floor,
     trace::TraceHooks,
 };
 #[cfg(feature = "otel")]
@@ -102,7 +101,9 @@ fn refuses_arguments(result: &CallToolResult) -> bool {
     let texts = result.content.iter().filter_map(|block| block.as_text());
     let mut room = MAX_BYTES;
     texts.take(8).any(|text| {
-        let head = text.text[..floor(&text.text, room)].to_ascii_lowercase();
+        let ends = text.text.char_indices().map(|(at, c)| at + c.len_utf8());
+        let end = ends.take_while(|end| *end <= room).last().unwrap_or(0);
+        let head = text.text[..end].to_ascii_lowercase();
         room -= head.len();
         REFUSALS.iter().any(|words| head.contains(words))
     })

@@ -1,4 +1,4 @@
-use std::{error::Error as StdError, sync::Arc};
+use std::{error::Error as StdError, sync::Arc, time::Duration};
 
 use http::StatusCode;
 use rmcp::{
@@ -10,7 +10,7 @@ use rmcp::{
 use super::lines::TOO_LARGE;
 use crate::{
     call::CallInfo,
-    error::{ErrorKind, KnownErrors, ToolError, recognise::cause_by_type},
+    error::{ErrorKind, KnownErrors, ToolError, known_by_type},
     hint,
 };
 
@@ -207,10 +207,10 @@ fn connecting(error: &ClientInitializeError) -> Option<ToolError> {
 
 fn transport(failed: &DynamicTransportError) -> ToolError {
     let message = failed.error.to_string();
-    match cause_by_type(&*failed.error) {
+    match known_by_type(&*failed.error) {
         // It has a text, without the server's address.
         Some(known) if !known.message().is_empty() => known,
-        Some(known) => known.named(&message),
+        Some(known) => known.with_message(&message),
         None => ToolError::new(ErrorKind::ConnectionFailed, message),
     }
 }
@@ -241,7 +241,15 @@ fn protocol(error: &ErrorData) -> ToolError {
     let asked = error.data.as_ref().and_then(hint::from_json);
     let asked = asked.and_then(|hint| hint.delay);
     let error_of_code = by_code(error).into_inferred();
-    error_of_code.hinted(asked).delayed_by_text(&error.message)
+    hinted(error_of_code, asked).delayed_by_text(&error.message)
+}
+
+/// The error with the delay that a peer asks for, if it does.
+pub(super) fn hinted(error: ToolError, delay: Option<Duration>) -> ToolError {
+    match delay {
+        Some(delay) => error.with_retry_after(delay),
+        None => error,
+    }
 }
 
 fn by_code(error: &ErrorData) -> ToolError {
@@ -285,10 +293,10 @@ fn status(code: i32) -> Option<StatusCode> {
 fn ambiguous(code: i32, by_text: Option<ToolError>, message: String) -> ToolError {
     match by_text {
         Some(known) if matches!(known.kind(), ErrorKind::RateLimited | ErrorKind::Timeout) => {
-            known.named(&message)
+            known.with_message(&message)
         }
         _ if code == -32603 => ToolError::new(ErrorKind::Upstream, message),
-        Some(known) => known.named(&message),
+        Some(known) => known.with_message(&message),
         // Its meaning is unknown: it counts for the tool alone, and a repeat may help.
         None => ToolError::new(ErrorKind::Failed, message).with_retryable(true),
     }
@@ -296,8 +304,6 @@ fn ambiguous(code: i32, by_text: Option<ToolError>, message: String) -> ToolErro
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::error::{Evidence, Execution};
     use rmcp::model::ErrorCode;

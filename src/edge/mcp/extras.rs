@@ -1,4 +1,4 @@
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use rmcp::{
     model::{
@@ -137,7 +137,11 @@ fn free(mut meta: JsonObject) -> JsonObject {
     meta
 }
 
-crate::text::opaque_debug!({} McpExtras);
+impl fmt::Debug for McpExtras {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpExtras").finish_non_exhaustive()
+    }
+}
 
 const TASK_ID: &str = "taskId";
 

@@ -117,7 +117,7 @@ fn shorten(result: &mut CallToolResult, cut: &Cut) -> Result<(), AnyError> {
     let chars: usize = texts.map(|text| text.chars().count() + 1).sum();
     let images = keep_images(&mut result.content, room - chars.min(room / 2));
     let mut texts: Vec<_> = result.content.iter_mut().filter_map(text_mut).collect();
-    cut.within(room - images, &mut texts, |_| 1);
+    cut.texts_within(room - images, &mut texts);
     result
         .content
         .retain(|block| text(block).is_none_or(|text| !text.is_empty()));

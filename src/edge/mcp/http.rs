@@ -10,18 +10,16 @@ use rmcp::{
 
 use super::errors;
 use crate::{
-    edge::reqwest::{from_request, without_url},
-    error::{ErrorKind, Execution, ToolError, UNUSABLE},
+    error::{self, ErrorKind, Execution, ToolError, known_by_type},
     hint,
-    redact::Rules,
 };
 
 /// rmcp's error is transparent: walking its sources does not reach the status, only a downcast
 /// does.
 pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     use StreamableHttpError as Http;
-    if let Some(error) = error.downcast_ref::<reqwest::Error>() {
-        return Some(from_request(error));
+    if error.is::<reqwest::Error>() {
+        return known_by_type(error);
     }
     let error = error.downcast_ref::<Http<reqwest::Error>>()?;
     let new = |kind| ToolError::new(kind, without_address(error.to_string(), error));
@@ -33,13 +31,14 @@ pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
             let status = StatusCode::from_u16(failure.status).ok()?;
             let error = ToolError::from_status(status, error.to_string());
             let hint = failure.retry_after.as_deref();
-            error.hinted(hint.and_then(|hint| hint::retry_after(hint, wall_clock())))
+            let delay = hint.and_then(|hint| hint::retry_after(hint, wall_clock()));
+            errors::hinted(error, delay)
         }
         Http::Io(error) => match error.get_ref().and_then(|error| error.downcast_ref()) {
             Some(refused) => ToolError::clone(refused),
             None => new(ErrorKind::ConnectionFailed),
         },
-        Http::Client(error) => from_request(error),
+        Http::Client(error) => return known_by_type(error),
         Http::AuthRequired(_) => new(ErrorKind::Denied).with_status(StatusCode::UNAUTHORIZED),
         Http::InsufficientScope(_) => new(ErrorKind::Denied).with_status(StatusCode::FORBIDDEN),
         Http::ResponseBodyTooLarge { .. } => {
@@ -53,17 +52,16 @@ pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
             _ if is_session_refused(text) => not_started(),
             Some(status) => {
                 let (_, body) = text.split_once(": ").unwrap_or_default();
-                let reason = ToolError::reason_in(status, body, &Rules::default());
-                ToolError::from_status(status, reason).limited_by_body(body)
+                ToolError::from_http(status, &HeaderMap::new(), body, wall_clock())
             }
-            None => new(ErrorKind::Failed).with_words(&UNUSABLE),
+            None => new(ErrorKind::Failed).with_unusable_answer(),
         },
         Http::UnexpectedContentType(None) => {
             let text = "the answer to the request has no content";
-            ToolError::new(ErrorKind::Failed, text).with_words(&UNUSABLE)
+            ToolError::new(ErrorKind::Failed, text).with_unusable_answer()
         }
         Http::UnexpectedContentType(_) | Http::Deserialize(_) => {
-            new(ErrorKind::Failed).with_words(&UNUSABLE)
+            new(ErrorKind::Failed).with_unusable_answer()
         }
         _ => new(ErrorKind::ConnectionFailed),
     })
@@ -80,13 +78,11 @@ fn wall_clock() -> SystemTime {
 /// Returns the error of an answer to `McpHttpClient`, in a type of rmcp's that has room for it.
 pub(super) fn refused(status: StatusCode, headers: &HeaderMap, body: &str) -> io::Error {
     let is_lost = is_session_refused(&format!("HTTP {status}: {body}"));
+    let error = ToolError::from_http(status, headers, body, wall_clock());
     io::Error::other(match is_lost {
-        true => {
-            let reason = ToolError::reason_in(status, body, &Rules::default());
-            ToolError::new(ErrorKind::ConnectionFailed, reason)
-                .with_execution(Execution::NotStarted)
-        }
-        false => ToolError::from_http(status, headers, body, wall_clock()),
+        true => ToolError::new(ErrorKind::ConnectionFailed, error.message().to_owned())
+            .with_execution(Execution::NotStarted),
+        false => error,
     })
 }
 
@@ -100,8 +96,9 @@ pub(super) fn ask_to_wait(headers: &HeaderMap) -> bool {
 /// secret as a whole.
 pub(super) fn without_address(text: String, error: &(dyn StdError + 'static)) -> String {
     match request_in(error) {
-        Some(error) => without_url(text, error),
-        None => text,
+        // That of the error itself is known with reqwest's.
+        Some(request) if !error.is::<reqwest::Error>() => error::without_address(text, request),
+        _ => text,
     }
 }
 

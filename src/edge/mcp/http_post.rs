@@ -33,8 +33,8 @@ use super::{
     lines::{MAX_VALUES, TOO_LARGE, bounded, too_long, too_many},
 };
 use crate::{
+    call::ValueCounter,
     redact::{Rules, TRUNCATED, is_sensitive_key},
-    text::values::ValueCounter,
 };
 
 pub(super) type Headers = HashMap<HeaderName, HeaderValue>;

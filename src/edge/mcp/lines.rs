@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    io,
+    fmt, io,
     mem::{MaybeUninit, take},
     pin::Pin,
     task::{Context, Poll, ready},
@@ -13,10 +13,8 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::{
-    event::event,
-    text::{Short, values::ValueCounter},
-};
+use super::events;
+use crate::{call::ValueCounter, event::shown_text};
 
 /// The most values of a message, by default.
 pub(super) const MAX_VALUES: usize = 200_000;
@@ -119,7 +117,7 @@ impl<R> McpLines<R> {
         }
         if line.bytes > MAX_DROPPED {
             let why = too_long(MAX_DROPPED);
-            event!(WARN MESSAGE_DROPPED, ERROR = why);
+            events::message_dropped(&why);
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         if piece.ends_with(b"\n") {
@@ -135,7 +133,11 @@ impl<R> McpLines<R> {
     }
 }
 
-crate::text::opaque_debug!({R} McpLines<R>);
+impl<R> fmt::Debug for McpLines<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpLines").finish_non_exhaustive()
+    }
+}
 
 impl<R: AsyncRead + Unpin> AsyncRead for McpLines<R> {
     fn poll_read(
@@ -165,7 +167,12 @@ impl<R: AsyncRead + Unpin> AsyncRead for McpLines<R> {
 /// values.
 #[cfg(feature = "mcp-http")]
 pub(super) fn bounded(text: String) -> Option<String> {
-    if !crate::text::values::are_more_than(MAX_VALUES, text.as_bytes()) {
+    // A value has at least one byte.
+    let most = match text.len() > MAX_VALUES {
+        true => ValueCounter::default().add(text.as_bytes()),
+        false => 0,
+    };
+    if most <= MAX_VALUES {
         return Some(text);
     }
     let mut outline = Outline::default();
@@ -225,8 +232,8 @@ impl Outline {
         let mut read = texts.filter_map(|text| serde_json::from_slice(text).ok());
         if let Some(Unaddressed { id: None, error }) = read.next() {
             let text = format!("an error without the id of a request: {}", error.message);
-            let text = Short::new(text.trim_end_matches([':', ' ']), MAX_SHOWN).to_string();
-            event!(WARN MESSAGE_DROPPED, ERROR = text);
+            let text = shown_text(text.trim_end_matches([':', ' ']), MAX_SHOWN).to_string();
+            events::message_dropped(&text);
         }
     }
 
@@ -241,7 +248,7 @@ impl Outline {
         let read = serde_json::from_slice(&self.text).ok();
         let read = read.filter(|Message { id, .. }| takes_null || !id.is_null());
         let Some(Message { id, method }) = read else {
-            event!(WARN MESSAGE_DROPPED, ERROR = why);
+            events::message_dropped(why);
             return None;
         };
         let error = json!({ "code": -32603, "message": why, "data": TOO_LARGE });

@@ -62,6 +62,7 @@ mod catalog;
 mod child;
 mod classify;
 mod errors;
+mod events;
 mod extras;
 mod fit;
 #[cfg(feature = "mcp-server")]
@@ -82,6 +83,8 @@ mod schemas;
 mod server;
 mod service;
 mod tools;
+
+use std::borrow::Cow;
 
 pub(crate) use self::errors::Errors;
 #[cfg(feature = "mcp-server")]
@@ -105,3 +108,16 @@ pub use self::{
     service::{IDEMPOTENCY_KEY_META, McpService, ResponseFuture},
     tools::McpTools,
 };
+use crate::config::ConfigError;
+
+/// The error of the setting `field`, if it is bad.
+fn refuse_if(
+    is_bad: bool,
+    field: &'static str,
+    reason: impl Into<Cow<'static, str>>,
+) -> Result<(), ConfigError> {
+    match is_bad {
+        true => Err(ConfigError::new(field, reason)),
+        false => Ok(()),
+    }
+}

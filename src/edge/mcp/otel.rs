@@ -8,7 +8,7 @@ use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use super::McpService;
-use crate::{call::CallInfo, edge::otel::inject_meta, text::Short};
+use crate::{call::CallInfo, event::shown_name, otel::inject_meta};
 
 /// The connection's attributes in spans of calls, and whether requests carry the trace context.
 #[derive(Clone, Default)]
@@ -84,11 +84,11 @@ pub(super) fn sent(call: &CallInfo, code: Option<i32>, span: &Span) {
     let Some(sent) = sent else { return };
     let id = match &sent.request_id {
         NumberOrString::Number(id) => id.to_string(),
-        NumberOrString::String(id) => Short::name(id).to_string(),
+        NumberOrString::String(id) => shown_name(id).to_string(),
     };
     span.set_attribute(REQUEST_ID, id);
     if let Some(version) = &sent.protocol_version {
-        span.set_attribute(PROTOCOL_VERSION, Short::name(version.as_str()).to_string());
+        span.set_attribute(PROTOCOL_VERSION, shown_name(version.as_str()).to_string());
     }
     for attribute in &*sent.attributes {
         span.set_attribute(attribute.key.clone(), attribute.value.clone());

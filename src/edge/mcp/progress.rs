@@ -1,5 +1,6 @@
 use std::{
     collections::{HashMap, VecDeque},
+    fmt,
     sync::{Arc, Mutex},
 };
 
@@ -120,7 +121,13 @@ impl ClientHandler for McpProgress {
     }
 }
 
-crate::text::debug_fields! { {} |this| McpProgress { calls: lock(&this.routes).calls.len() } }
+impl fmt::Debug for McpProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpProgress")
+            .field("calls", &lock(&self.routes).calls.len())
+            .finish()
+    }
+}
 
 /// The observers of a call's progress.
 #[derive(Clone)]

@@ -6,14 +6,12 @@ use rmcp::model::{JsonObject, Tool};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Catalog, McpAnswer, McpTools};
+use super::{Catalog, McpAnswer, McpTools, refuse_if};
 use crate::{
     call::CallInfo,
-    check::Check,
-    config::{ConfigError, refuse_if},
+    check::{Check, warn_of_misfit},
+    config::ConfigError,
     error::AnyError,
-    event::emit,
-    text::Bounded,
     validate::{Draft, Schema, Schemas},
 };
 
@@ -161,9 +159,6 @@ impl McpTools {
     }
 }
 
-/// How much of what is wrong is told in an event, in bytes.
-const MAX_TEXT: usize = 1 << 10;
-
 /// The effect of an answer that does not fit its tool's output schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -227,24 +222,22 @@ impl Check<McpAnswer> for McpOutput {
         if self.misfit == OnMisfit::Off || result.is_error == Some(true) {
             return Ok(());
         }
-        let wrong = self.schemas.of(call, |schema| {
-            let schema = schema.as_ref().ok()?;
-            let Some(content) = &result.structured_content else {
-                return Some(("the structured content is missing".to_owned(), false));
-            };
-            let misfits = schema.misfits(content);
-            let text = || format!("the structured content does not fit: {misfits}");
-            let report = self.misfit == OnMisfit::Report;
-            (!misfits.is_empty()).then(|| (text(), report))
-        });
-        let Some((text, report)) = wrong.flatten() else {
+        let Some(schema) = self.schemas.of_call(call) else {
             return Ok(());
         };
-        if report {
+        let Some(content) = &result.structured_content else {
+            warn_of_misfit(call, &"the structured content is missing");
+            return Ok(());
+        };
+        let misfits = schema.misfits(content);
+        if misfits.is_empty() {
+            return Ok(());
+        }
+        let text = format!("the structured content does not fit: {misfits}");
+        if self.misfit == OnMisfit::Report {
             return Err(text.into());
         }
-        let text = Bounded::print(MAX_TEXT, &text);
-        emit!(WARN MISFIT, call, code: None, error: text.as_str());
+        warn_of_misfit(call, &text);
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
 use std::{
+    fmt,
     future::{Future, poll_fn},
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -23,7 +24,7 @@ use crate::{
     call::ToolCall,
     edge::future::{Boxed, first},
     error::{ErrorKind, Execution, Outage, ToolError},
-    kit::limit::WaitLimit,
+    flow::WaitLimit,
 };
 
 /// The longest message that rmcp's line-based transports let through.
@@ -134,7 +135,7 @@ impl McpService {
         }
         let mut limit = WaitLimit::of(&call);
         limit.release();
-        let again = (bytes <= MAX_KEPT_BYTES).then(|| call.copy());
+        let again = (bytes <= MAX_KEPT_BYTES).then(|| call.copy_to_read());
         let answer = self.send(call).await;
         let code = answer.as_ref().err().and_then(errors::protocol_code);
         if code != Some(errors::HEADER_MISMATCH) {
@@ -148,7 +149,7 @@ impl McpService {
             tools.any(|tool| has_headers_of(tool, call))
         };
         match again.filter(has_any) {
-            Some(call) => self.send(call).await,
+            Some(call) => self.send(call.clone()).await,
             None => answer,
         }
     }
@@ -222,8 +223,13 @@ impl McpService {
     }
 }
 
-crate::text::debug_fields! {
-    {} |this| McpService { server: this.server, closed: this.peer.is_transport_closed(), .. }
+impl fmt::Debug for McpService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpService")
+            .field("server", &self.server)
+            .field("closed", &self.peer.is_transport_closed())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Service<ToolCall> for McpService {
@@ -326,7 +332,7 @@ fn check_size(arguments: &Map<String, Value>) -> Result<u64, ToolError> {
             ErrorKind::InvalidInput,
             "the arguments exceed the 16 MiB that an MCP message may have",
         )),
-        Err(NoSize::NotJson(error)) => Err(ToolError::refusal(
+        Err(error) => Err(ToolError::refusal(
             ErrorKind::InvalidInput,
             error.to_string(),
         )),

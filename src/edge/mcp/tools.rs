@@ -1,4 +1,5 @@
 use std::{
+    fmt,
     sync::{
         Arc, MutexGuard,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -13,7 +14,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use super::{Catalog, catalog};
+use super::{Catalog, catalog, events::stale_list};
 use crate::{
     call::{Identity, ToolCall},
     edge::future::lock,
@@ -203,7 +204,7 @@ impl McpTools {
 
     /// Warns that changes of the list are not known.
     pub(super) fn is_stale(&self, error: &ToolError) {
-        catalog::is_stale(self.catalog().server(), error);
+        stale_list(self.catalog().server(), error);
     }
 
     /// Asks under the lock.
@@ -258,4 +259,10 @@ impl Annotate for McpTools {
     }
 }
 
-crate::text::debug_fields! { {} |this| McpTools { catalog: this.catalog() } }
+impl fmt::Debug for McpTools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpTools")
+            .field("catalog", &self.catalog())
+            .finish()
+    }
+}

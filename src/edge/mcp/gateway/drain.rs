@@ -11,7 +11,7 @@ use crate::{
     call::CallInfo,
     edge::future::{first, lock},
     error::{ErrorKind, Execution, ToolError},
-    text::Short,
+    event::shown_name,
 };
 
 /// The code of the errors of calls that a closing server does not run, or not to their end.
@@ -102,7 +102,7 @@ fn refused() -> ToolError {
 fn cut_short(tool: &str) -> ToolError {
     let text = format!(
         "The call of tool '{}' was cut short, as the server is closing; it may have run all the same. Do not repeat the same call.",
-        Short::name(tool)
+        shown_name(tool)
     );
     ToolError::new(
         ErrorKind::Overloaded,

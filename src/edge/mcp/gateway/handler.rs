@@ -1,4 +1,4 @@
-use std::{future::Future, num::NonZeroUsize, sync::Arc};
+use std::{fmt, future::Future, num::NonZeroUsize, sync::Arc};
 
 use rmcp::model::{Implementation, ServerCapabilities, ServerConfig, Tool};
 use tokio::{
@@ -422,11 +422,12 @@ impl GatewayHandler {
     }
 }
 
-crate::text::debug_fields! {
-    {} |this| GatewayHandler {
-        name: this.settings.info.server_info.name,
-        in_flight: this.in_flight(),
-        ..
+impl fmt::Debug for GatewayHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GatewayHandler")
+            .field("name", &self.settings.info.server_info.name)
+            .field("in_flight", &self.in_flight())
+            .finish_non_exhaustive()
     }
 }
 

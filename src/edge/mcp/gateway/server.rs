@@ -20,14 +20,13 @@ use tower::ServiceExt as _;
 use super::{
     elicit,
     handler::{GatewayHandler, Settings},
-    session::{Relayed, Session},
+    session::{Relayed, Session, is_usable_id},
 };
 use crate::{
     answer::json_bytes,
     call::{CallInfo, ToolCall},
     edge::{
         future::first,
-        headers::is_usable_id,
         mcp::{IDEMPOTENCY_KEY_META, McpAnswer, McpExtras, errors, lines::TOO_LARGE},
     },
     error::{ErrorKind, Execution, ToolError},

@@ -14,7 +14,7 @@ use rmcp::{
 };
 use tokio::{sync::watch, task::AbortHandle, time::sleep};
 
-use crate::edge::{future::first, headers::is_usable_id, mcp::progress::Relay};
+use crate::edge::{future::first, mcp::progress::Relay};
 
 /// The state of one session: a clone is another session.
 pub(super) struct Session {
@@ -152,6 +152,12 @@ fn keep_newest(
         }
         grows
     });
+}
+
+/// Returns whether an id of a client's is taken up, as those of HTTP requests are: 1 to 128 visible
+/// characters.
+pub(super) fn is_usable_id(id: &str) -> bool {
+    (1..=128).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic())
 }
 
 #[cfg(test)]

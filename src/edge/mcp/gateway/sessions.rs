@@ -1,7 +1,7 @@
 use std::{
     collections::HashMap,
     convert::Infallible,
-    io,
+    fmt, io,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -31,11 +31,13 @@ use serde_json::json;
 use tower_service::Service;
 
 use crate::{
-    call::MAX_VALUES,
-    config::{ConfigError, refuse_if},
-    edge::future::{Boxed, lock},
+    call::{MAX_VALUES, ValueCounter},
+    config::ConfigError,
+    edge::{
+        future::{Boxed, lock},
+        mcp::refuse_if,
+    },
     error::BoxError,
-    text::values::ValueCounter,
 };
 
 /// The sessions of a streamable HTTP server, in memory as rmcp's `LocalSessionManager` has them,
@@ -199,7 +201,14 @@ impl Default for McpSessions {
     }
 }
 
-crate::text::debug_fields! { {} |this| McpSessions { count: this.count(), max: this.max, .. } }
+impl fmt::Debug for McpSessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpSessions")
+            .field("count", &self.count())
+            .field("max", &self.max)
+            .finish_non_exhaustive()
+    }
+}
 
 impl SessionManager for McpSessions {
     type Error = LocalSessionManagerError;
@@ -316,7 +325,11 @@ impl<S> McpBodies<S> {
     }
 }
 
-crate::text::opaque_debug!({S} McpBodies<S>);
+impl<S> fmt::Debug for McpBodies<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpBodies").finish_non_exhaustive()
+    }
+}
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 

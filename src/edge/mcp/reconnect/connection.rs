@@ -1,4 +1,5 @@
 use std::{
+    fmt,
     sync::{
         Arc, Mutex, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -66,7 +67,13 @@ impl<K: Send + Sync + 'static> From<(K, McpService)> for McpConnection {
     }
 }
 
-crate::text::debug_fields! { {} |this| McpConnection { service: this.service, .. } }
+impl fmt::Debug for McpConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpConnection")
+            .field("service", &self.service)
+            .finish_non_exhaustive()
+    }
+}
 
 /// A connection in use. Its calls hold it, so one that is replaced ends with the last of them.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 use std::{
-    future::{Future, poll_fn},
+    fmt,
+    future::{Future, pending, poll_fn},
     pin::pin,
     sync::Arc,
     task::{Context, Poll},
@@ -7,7 +8,10 @@ use std::{
 };
 
 use rmcp::service::ServiceError;
-use tokio::time::Instant;
+use tokio::{
+    task::coop::unconstrained,
+    time::{Instant, sleep_until},
+};
 use tower_service::Service;
 
 use super::{
@@ -17,17 +21,14 @@ use super::{
 };
 use crate::{
     call::{CallInfo, ToolCall},
-    config::{ConfigError, refuse_if},
+    config::ConfigError,
     edge::{
         future::Boxed,
-        mcp::{McpAnswer, McpService, ResponseFuture, errors::named, service::within},
+        mcp::{McpAnswer, McpService, ResponseFuture, errors::named, refuse_if, service::within},
     },
     error::{AnyError, ErrorKind, ToolError},
-    kit::{
-        backoff::Backoff,
-        limit::{self, WaitLimit},
-        timer::Timer,
-    },
+    flow::WaitLimit,
+    kit::backoff::Backoff,
 };
 
 /// The tools of one MCP server, whose connection is made when it is needed, and made again when it
@@ -238,7 +239,7 @@ impl McpReconnect {
         let live = match self.usable() {
             Some(live) => live,
             None => {
-                let connected = self.wait(&call, &mut limit).await;
+                let connected = self.wait(&mut limit).await;
                 limit.release();
                 connected.map_err(|e| named(e, &info, Some(&self.shared.server)))?
             }
@@ -277,13 +278,18 @@ impl McpReconnect {
     }
 
     /// Waits for a connection as long as the call may.
-    async fn wait(&self, call: &ToolCall, limit: &mut WaitLimit) -> Result<Arc<Live>, ToolError> {
+    async fn wait(&self, limit: &mut WaitLimit) -> Result<Arc<Live>, ToolError> {
         // No attempt for a call that is over.
-        limit::check(call)?;
+        limit.check()?;
         let max = self.settings.max_wait;
         let latest = max.and_then(|max| Instant::now().checked_add(max));
         let mut establish = pin!(self.establish(max.is_some()));
-        let mut timer = Timer::default();
+        let mut over = pin!(async {
+            match latest {
+                Some(at) => unconstrained(sleep_until(at)).await,
+                None => pending().await,
+            }
+        });
         poll_fn(|cx| {
             if let Poll::Ready(connected) = establish.as_mut().poll(cx) {
                 return Poll::Ready(connected);
@@ -291,8 +297,7 @@ impl McpReconnect {
             if let Poll::Ready(error) = limit.poll(cx) {
                 return Poll::Ready(Err(error));
             }
-            let over = timer.poll(cx, || latest);
-            over.map(|()| Err(self.busy()))
+            over.as_mut().poll(cx).map(|()| Err(self.busy()))
         })
         .await
     }
@@ -354,12 +359,13 @@ impl Service<ToolCall> for McpReconnect {
     }
 }
 
-crate::text::debug_fields! {
-    {} |this| McpReconnect {
-        server: this.shared.server,
-        connected: this.is_connected(),
-        settings: this.settings,
-        ..
+impl fmt::Debug for McpReconnect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpReconnect")
+            .field("server", &self.shared.server)
+            .field("connected", &self.is_connected())
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 

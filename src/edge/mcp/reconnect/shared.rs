@@ -1,4 +1,5 @@
 use std::{
+    hash::{BuildHasher as _, RandomState},
     sync::{Arc, Mutex, MutexGuard, Weak},
     time::Duration,
 };
@@ -20,12 +21,10 @@ use super::{
 use crate::{
     edge::{
         future::{Boxed, lock},
-        mcp::errors,
+        mcp::{errors, events},
     },
     error::{AnyError, ErrorKind, Execution, Outage, ToolError},
-    event::{TARGET, event, ms, names::span, short},
-    kit::backoff::Random,
-    text::Short,
+    event::{TARGET, names::span, shown_name},
 };
 
 /// The state that clones share: the connection, and the way to a new one.
@@ -35,7 +34,6 @@ pub(super) struct Shared {
     /// The connection that is not known to be lost. Written under the lock of the state only.
     current: ArcSwapOption<Live>,
     state: Mutex<State>,
-    random: Random,
 }
 
 #[derive(Default)]
@@ -57,9 +55,13 @@ impl Shared {
             connect,
             current: ArcSwapOption::empty(),
             state: Mutex::default(),
-            random: Random::default(),
         }
     }
+}
+
+/// Returns a random number.
+fn random() -> u64 {
+    RandomState::new().hash_one(())
 }
 
 impl McpReconnect {
@@ -104,7 +106,7 @@ impl McpReconnect {
         if live.has_answered() {
             state.history.answered();
         } else {
-            let (since, random) = (live.since, self.shared.random.next());
+            let (since, random) = (live.since, random());
             // Not the error of the call, which names it.
             let error = lost_early();
             let history = &mut state.history;
@@ -115,7 +117,7 @@ impl McpReconnect {
         let dropped = self.shared.current.swap(None);
         drop(state);
         // Both may run foreign code.
-        event!(WARN DISCONNECTED, SERVER = short(&self.shared.server), CODE = error.code(), ERROR = error.message());
+        events::disconnected(&self.shared.server, &error);
         drop(dropped);
     }
 
@@ -166,18 +168,17 @@ impl McpReconnect {
                 drop(state);
                 lost.end();
                 let took = now.saturating_duration_since(since);
-                event!(INFO CONNECTED, SERVER = short(server), ATTEMPTS = attempts, DURATION_MS = ms(took));
+                events::connected(server, attempts, took);
                 Ok(())
             }
             Err(error) => {
-                let (random, cause) = (self.shared.random.next(), error.clone());
+                let (random, cause) = (random(), error.clone());
                 let history = &mut state.history;
                 let delay = history.fail(now, &self.settings, random, cause, false);
                 let attempts = history.failures;
                 state.outage.retry_after(delay);
                 drop(state);
-                event!(WARN CONNECT_FAILED, SERVER = short(server), ATTEMPTS = attempts, DELAY_MS = ms(delay),
-                    CODE = error.code(), ERROR = error.message());
+                events::connect_failed(server, attempts, delay, &error);
                 Err(error)
             }
         }
@@ -246,7 +247,7 @@ impl Attempt {
             parent: None,
             span::CONNECTION,
             { span::OTEL_KIND } = "internal",
-            { span::SERVER } = %Short::name(&leaf.shared.server),
+            { span::SERVER } = %shown_name(&leaf.shared.server),
         );
         let (tell, ended) = watch::channel(None);
         let since = Instant::now();
@@ -331,7 +332,7 @@ fn failure(error: AnyError, server: &str, outage: &Outage) -> ToolError {
     if !answered {
         error = error.with_outage(outage);
     }
-    error.hinted(delay).with_execution(Execution::NotStarted)
+    errors::hinted(error, delay).with_execution(Execution::NotStarted)
 }
 
 fn timed_out(limit: Duration, server: &str) -> ToolError {
