@@ -29,8 +29,8 @@ use tower::{ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
     AnyError, BoxError, ModelText as _, ToolCall,
     catch_panic::CatchPanicLayer,
-    mcp::McpServer,
-    router::{Router, tool_fn},
+    mcp::{self, McpServer},
+    router::tool_fn,
     timeout::TimeoutLayer,
 };
 
@@ -67,7 +67,7 @@ async fn main() -> Result<(), BoxError> {
     let docs = docs_tools.connect("docs").await?;
     let web = Tools::new(&["search"]).connect("web").await?;
 
-    let router = Router::mcp()
+    let router = mcp::router()
         // Its schema is that of `Weather`, for clients and models.
         .typed_tool("weather", "Forecasts the weather of a city", weather)
         .tool("slow", ServiceBuilder::new().layer(hasty).service(slow))

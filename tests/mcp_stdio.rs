@@ -179,11 +179,16 @@ async fn a_text_comes_back() {
 async fn a_router_has_its_tools() {
     bench(async |bench| {
         let catalog = bench.server.tools().catalog().await.unwrap();
-        let router = tower_toolcall::router::Router::mcp()
+        let router = tower_toolcall::mcp::router()
             .server("every", bench.tools.clone(), catalog)
             .build()
             .unwrap();
-        assert!(router.mcp_tools().iter().any(|t| t.name == "every__echo"));
+        assert!(
+            router
+                .definitions()
+                .iter()
+                .any(|t| t.name() == "every__echo")
+        );
         let hi = ToolCall::new("every__echo").with_json(json!({ "message": "hi" }));
         let answer = router.clone().oneshot(hi.unwrap()).await.unwrap();
         assert_eq!(answer.model_text(), "Echo: hi");

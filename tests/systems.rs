@@ -24,7 +24,7 @@ use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError, ToolResult,
     batch::{Parallel, Sequence},
     circuit_breaker::{BreakerState, TransitionReason},
-    mcp::McpClassifier,
+    mcp::{self, McpClassifier},
     result::{Status, ToolResultLayer},
     router::{Json, Router, tool_fn},
     settings::{Place, Settings},
@@ -344,7 +344,7 @@ async fn c_is_aborted_by_its_user() {
 /// calls.
 #[tokio::test(start_paused = true)]
 async fn c_answers_each_call_of_a_model_once() {
-    let router = Router::mcp()
+    let router = mcp::router()
         .tool(
             "text",
             tool_fn(|(): ()| async { Ok::<_, BoxError>("12 degrees") }),

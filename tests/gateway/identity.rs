@@ -6,8 +6,7 @@ use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
     BoxError, ToolCall,
     circuit_breaker::{CircuitBreakerHandle, CircuitBreakerLayer},
-    mcp::{Catalog, GatewayHandler, McpAnswer, McpTools},
-    router::Router,
+    mcp::{self, Catalog, GatewayHandler, McpAnswer, McpTools},
     tool_metrics::Metrics,
 };
 
@@ -89,7 +88,7 @@ async fn a_server_whose_list_was_never_read_is_called_under_one_key() {
     let layer = CircuitBreakerLayer::new();
     let breakers = layer.handle();
     let tools = McpTools::new(Catalog::default());
-    let router = Router::mcp().server("docs", echo(), tools);
+    let router = mcp::router().server("docs", echo(), tools);
     let router = router.build().unwrap();
     let stack = ServiceBuilder::new().layer(layer).service(router.clone());
     let client = connect(Way::Stream, GatewayHandler::new(stack, router)).await;

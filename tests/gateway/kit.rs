@@ -30,7 +30,7 @@ use tower_toolcall::{
     ServiceBuilderExt as _, ToolCall, ToolError,
     backoff::Backoff,
     circuit_breaker::{CircuitBreakerLayer, Trip},
-    mcp::{GatewayHandler, McpAnswer, McpNotifications, McpService},
+    mcp::{self, GatewayHandler, McpAnswer, McpNotifications, McpService},
     retry::RetryPolicy,
     router::Router,
     timeout::TimeoutLayer,
@@ -292,7 +292,7 @@ pub(crate) async fn gateway_with(
     let behind = behind.unwrap();
     tools.tools().refresh(behind.peer()).await.unwrap();
     let leaf = McpService::new(behind.peer().clone()).with_progress(tools.progress().clone());
-    let router = Router::mcp().server("docs", leaf, tools.tools().clone());
+    let router = mcp::router().server("docs", leaf, tools.tools().clone());
     Gateway {
         handler: make(router.build().unwrap()),
         upstream,

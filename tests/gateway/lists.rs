@@ -11,7 +11,7 @@ use tower_toolcall::{
     BoxError, ErrorKind, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
     health::Health,
-    mcp::{Catalog, GatewayHandler, ListTools, McpAnswer},
+    mcp::{self, Catalog, GatewayHandler, ListTools, McpAnswer},
     router::Router,
 };
 
@@ -146,7 +146,7 @@ async fn a_server_that_comes_and_goes_is_told_to_the_clients() {
         Err::<McpAnswer, _>(error)
     });
     let search = Tool::new("search", "finds things", Arc::default());
-    let router = Router::mcp()
+    let router = mcp::router()
         .server("docs", dead, Catalog::new([search]))
         .with_health(&health)
         .build()
@@ -178,8 +178,8 @@ async fn a_tool_is_found_as_it_is_listed() {
     let one = gateway.tools.tools().clone();
     let local = Tool::new("add", "adds", Arc::default());
     let add = service_fn(|_: ToolCall| async { Ok::<_, BoxError>("3") });
-    let router = Router::mcp()
-        .mcp_tool(local, add)
+    let router = mcp::router()
+        .described_tool(mcp::definition(local), add)
         .tool("unlisted", add)
         .server("docs", add, one.clone())
         .build()
@@ -241,7 +241,7 @@ async fn a_tool_whose_breaker_is_open_is_withheld_and_told_of() {
         .build()
         .unwrap();
     let breakers = breaker.handle();
-    let router = Router::mcp()
+    let router = mcp::router()
         .server("docs", dead, Catalog::new([search]))
         .build()
         .unwrap();

@@ -18,7 +18,7 @@ use tower_toolcall::{
     batch::Sequence,
     circuit_breaker::CircuitBreakerHandle,
     hint,
-    mcp::{McpAnswer, McpClassifier},
+    mcp::{self, McpAnswer, McpClassifier},
     router,
     serve::Routes,
     settings::{Settings, StackLayer},
@@ -98,7 +98,7 @@ struct State_ {
 async fn run(settings: Settings, upstream: String) {
     let (client, upstream) = (reqwest::Client::new(), Arc::<str>::from(upstream));
     let leaf = service_fn(move |call| leaf(client.clone(), Arc::clone(&upstream), call));
-    let tools = router::Router::mcp().server("docs", transport(leaf), TOOLS);
+    let tools = mcp::router().server("docs", transport(leaf), TOOLS);
     let tools = tools.build().unwrap();
     let metrics = Metrics::new();
     let stack = settings

@@ -125,10 +125,12 @@ fn a_type_that_is_no_object_is_a_configuration_error() {
 #[cfg(feature = "mcp")]
 #[test]
 fn mcp_clients_see_typed_tools() {
-    let tools = router().mcp_tools();
-    let names: Vec<_> = tools.iter().map(|tool| &*tool.name).collect();
+    use tower_toolcall::mcp;
+
+    let tools = router().definitions();
+    let names: Vec<_> = tools.iter().map(Definition::name).collect();
     assert_eq!(names, ["forecast", "now", "weather"]);
-    let weather = router().definition("weather").unwrap();
+    let weather = mcp::tool(&router().definition("weather").unwrap());
     assert_eq!(weather.description.as_deref(), Some("Says how warm it is"));
     assert_eq!(weather.input_schema["required"], json!(["city"]));
 }

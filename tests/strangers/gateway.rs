@@ -31,7 +31,7 @@ use tower_toolcall::{
     concurrency_limit::{ConcurrencyLimitHandle, ConcurrencyLimitLayer},
     fit::FitLayer,
     health::Health,
-    mcp::{GatewayHandler, McpBodies, McpService},
+    mcp::{self, GatewayHandler, McpBodies, McpService},
     middleware::from_fn,
     once::OnceLayer,
     policy::PolicyLayer,
@@ -39,7 +39,7 @@ use tower_toolcall::{
     rate_limit::{RateLimitBackoffLayer, RateLimitHandle},
     repeat_guard::RepeatGuardLayer,
     retry::RetryPolicy,
-    router::{Router, tool_fn},
+    router::tool_fn,
     serve::Routes,
     tool_metrics::{Metrics, OTHER},
 };
@@ -139,7 +139,7 @@ impl Gateway {
         });
 
         let health = Health::builder().with_refusal(true).build().unwrap();
-        let router = Router::mcp()
+        let router = mcp::router()
             .tool("search", tool_fn(search))
             .tool("slow", tool_fn(slow))
             .tool("report", tool_fn(report))

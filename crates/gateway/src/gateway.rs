@@ -31,7 +31,7 @@ use tower::ServiceBuilder;
 use tower_toolcall::{
     AnyError,
     health::Health,
-    mcp::{Catalog, GatewayHandler, McpAnswer, McpBodies, McpClassifier, McpSessions},
+    mcp::{self, Catalog, GatewayHandler, McpAnswer, McpBodies, McpClassifier, McpSessions},
     router::{Json, Router, tool_fn},
     serve::Routes,
     settings::Settings,
@@ -93,8 +93,8 @@ impl Gateway {
 
         let metrics = Metrics::new();
         let health = settings.health_builder().build()?;
-        let router = Router::mcp()
-            .mcp_tool(definition(), tool_fn(count_words))
+        let router = mcp::router()
+            .described_tool(mcp::definition(definition()), tool_fn(count_words))
             .server(
                 everything.name,
                 everything.service.clone(),

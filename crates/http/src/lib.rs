@@ -211,19 +211,19 @@
 //! use std::time::Duration;
 //! use bytes::Bytes;
 //! use tower::ServiceBuilder;
-//! use tower_toolcall::{ConfigError, ServiceBuilderExt, router::Router};
+//! use tower_toolcall::{ConfigError, ServiceBuilderExt, mcp};
 //! use tower_toolcall_http::{ReqwestClient, ToolManifest};
 //!
 //! # fn main() -> Result<(), ConfigError> {
 //! let client = ReqwestClient::new()?;
-//! let mut router = Router::mcp();
+//! let mut router = mcp::router();
 //! for manifest in ToolManifest::read_dir("tools")? {
 //!     let tool = ServiceBuilder::new()
 //!         .option_layer(manifest.poll_layer()?)
 //!         .tool_circuit_breaker() // all below the jobs: for single requests
 //!         .tool_timeout(Duration::from_secs(30))
 //!         .tool(manifest.tool()?.client::<_, Bytes>(client.clone()));
-//!     router = router.mcp_tool(manifest.definition(), tool);
+//!     router = router.described_tool(mcp::definition(manifest.definition()), tool);
 //! }
 //! let router = router.build()?;
 //! println!("{:?}", router.names());

@@ -100,7 +100,7 @@ impl Catalog {
         self.tools.get(*self.places.get(tool)?)
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.tools.iter().map(|(name, _)| name)
     }
 
@@ -167,18 +167,8 @@ impl Catalog {
         if let Some(own) = self.own.get(tool) {
             return *own;
         }
-        let hints = self.get(tool).filter(|_| self.trusted);
-        let hints = hints.and_then(|tool| tool.annotations.as_ref());
-        let Some(hints) = hints else {
-            return ReplaySafety::Unknown;
-        };
-        if hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true) {
-            ReplaySafety::Safe
-        } else if hints.destructive_hint == Some(true) || hints.idempotent_hint == Some(false) {
-            ReplaySafety::Unsafe
-        } else {
-            ReplaySafety::Unknown
-        }
+        let tool = self.get(tool).filter(|_| self.trusted);
+        tool.map_or(ReplaySafety::Unknown, claimed)
     }
 
     /// Writes the replay safety onto a call that does not say it yet, unless it is for another
@@ -190,6 +180,20 @@ impl Catalog {
         }
         let replay = self.replay_safety(call.tool());
         call.with_replay_safety(replay)
+    }
+}
+
+/// Returns the replay safety of a tool by its annotations.
+pub(super) fn claimed(tool: &Tool) -> ReplaySafety {
+    let Some(hints) = &tool.annotations else {
+        return ReplaySafety::Unknown;
+    };
+    if hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true) {
+        ReplaySafety::Safe
+    } else if hints.destructive_hint == Some(true) || hints.idempotent_hint == Some(false) {
+        ReplaySafety::Unsafe
+    } else {
+        ReplaySafety::Unknown
     }
 }
 

@@ -78,6 +78,8 @@ mod lines;
 mod otel;
 mod progress;
 mod reconnect;
+#[cfg(feature = "router")]
+mod router;
 #[cfg(feature = "validate")]
 mod schemas;
 mod server;
@@ -93,6 +95,8 @@ pub use self::gateway::{ERROR_META, GatewayHandler, ListTools, McpElicitation};
 pub use self::gateway::{McpBodies, McpSessions};
 #[cfg(feature = "mcp-http")]
 pub use self::http_client::McpHttpClient;
+#[cfg(feature = "router")]
+pub use self::router::{definition, router, tool};
 #[cfg(feature = "validate")]
 pub use self::schemas::{McpOutput, OnMisfit};
 pub use self::{

@@ -214,13 +214,13 @@ impl Drop for Route {
 ///
 #[cfg_attr(feature = "router", doc = "```no_run")]
 #[cfg_attr(not(feature = "router"), doc = "```ignore")]
-/// use tower_toolcall::{BoxError, mcp::McpServer, router::Router};
+/// use tower_toolcall::{BoxError, mcp::{self, McpServer}};
 ///
 /// # async fn run() -> Result<(), BoxError> {
 /// let docs = McpServer::command("docs", "npx", ["-y", "docs-server"]);
 /// docs.connect().await?; // from now on the list follows the server
 ///
-/// let router = Router::mcp().server("docs", docs.clone(), docs.tools().clone()).build()?;
+/// let router = mcp::router().server("docs", docs.clone(), docs.tools().clone()).build()?;
 /// # Ok(()) }
 /// ```
 ///

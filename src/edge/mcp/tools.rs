@@ -149,12 +149,6 @@ impl McpTools {
         lock(&self.0.on_change)
     }
 
-    /// The tool's name, if there is such a tool.
-    #[cfg(feature = "router")]
-    pub(crate) fn name(&self, tool: &str) -> Option<Arc<str>> {
-        self.0.catalog.load().name(tool).cloned()
-    }
-
     /// Asks the server for its tools: at the start of a program, and whenever you like, without the
     /// pause of a second. It takes 30 s at the most. The time in which it waits for another ask is
     /// in them, so it may fail because an old connection hangs: try again.

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
 #[cfg(feature = "schemars")]
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
@@ -6,14 +6,33 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::names;
-use crate::{config::ConfigError, error::ToolError};
+use crate::{call::ReplaySafety, config::ConfigError, error::ToolError};
 
 /// Converts a tool's answer to that of a router of `Res`.
 ///
-/// Everything is its own answer. A router of [`Value`]s also takes strings, `()` and [`Json`]; with
-/// the feature `mcp` a router of `McpAnswer`s takes rmcp's results and responses, strings (as
-/// text), `()` (nothing), and [`Value`]s and [`Json`] (as structured content, and as text; `null`
-/// is nothing).
+/// Everything is its own answer. A router of [`Value`]s also takes strings, `()` and [`Json`]. A
+/// crate with a type of answers implements the trait for what its routers take, also for types of
+/// other crates:
+///
+/// ```
+/// use serde::Serialize;
+/// use tower_toolcall::{ToolError, router::{IntoAnswer, Json}};
+///
+/// struct Page(String);
+///
+/// impl IntoAnswer<Page> for &'static str {
+///     fn into_answer(self) -> Result<Page, ToolError> {
+///         Ok(Page(self.to_owned()))
+///     }
+/// }
+///
+/// impl<T: Serialize> IntoAnswer<Page> for Json<T> {
+///     fn into_answer(self) -> Result<Page, ToolError> {
+///         let value: serde_json::Value = self.into_answer()?;
+///         Ok(Page(value.to_string()))
+///     }
+/// }
+/// ```
 pub trait IntoAnswer<Res> {
     /// The answer.
     ///
@@ -27,8 +46,32 @@ pub trait IntoAnswer<Res> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
-impl<T: Serialize> Json<T> {
-    fn into_value(self) -> Result<Value, ToolError> {
+impl<T> IntoAnswer<T> for T {
+    fn into_answer(self) -> Result<T, ToolError> {
+        Ok(self)
+    }
+}
+
+impl IntoAnswer<Value> for String {
+    fn into_answer(self) -> Result<Value, ToolError> {
+        Ok(self.into())
+    }
+}
+
+impl IntoAnswer<Value> for &'static str {
+    fn into_answer(self) -> Result<Value, ToolError> {
+        Ok(self.into())
+    }
+}
+
+impl IntoAnswer<Value> for () {
+    fn into_answer(self) -> Result<Value, ToolError> {
+        Ok(Value::Null)
+    }
+}
+
+impl<T: Serialize> IntoAnswer<Value> for Json<T> {
+    fn into_answer(self) -> Result<Value, ToolError> {
         serde_json::to_value(self.0).map_err(|error| {
             let message = format!("the tool's answer cannot be written as JSON: {error}");
             ToolError::unusable(message)
@@ -36,85 +79,20 @@ impl<T: Serialize> Json<T> {
     }
 }
 
-impl<T> IntoAnswer<T> for T {
-    fn into_answer(self) -> Result<T, ToolError> {
-        Ok(self)
-    }
-}
-
-/// Converts each of these types to an answer.
-macro_rules! answers {
-    ($answer:ty { $($from:ty: |$own:pat_param| $into:expr;)* }) => {$(
-        impl IntoAnswer<$answer> for $from {
-            fn into_answer(self) -> Result<$answer, ToolError> {
-                let $own = self;
-                Ok($into)
-            }
-        }
-    )*};
-}
-
-answers!(Value {
-    String: |text| text.into();
-    &'static str: |text| text.into();
-    (): |()| Value::Null;
-});
-
-impl<T: Serialize> IntoAnswer<Value> for Json<T> {
-    fn into_answer(self) -> Result<Value, ToolError> {
-        self.into_value()
-    }
-}
-
-#[cfg(feature = "mcp")]
-mod mcp {
-    use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
-
-    use super::*;
-    use crate::{answer::ModelText as _, edge::mcp::McpAnswer};
-
-    fn text(text: impl Into<String>) -> McpAnswer {
-        CallToolResult::success(vec![ContentBlock::text(text)]).into()
-    }
-
-    /// With a text that a model reads: a string has no quotes there.
-    fn structured(value: Value) -> McpAnswer {
-        if value.is_null() {
-            return CallToolResult::success(Vec::new()).into();
-        }
-        let text = ContentBlock::text(value.model_text());
-        let mut result = CallToolResult::structured(value);
-        result.content = vec![text];
-        result.into()
-    }
-
-    answers!(McpAnswer {
-        CallToolResponse: |response| response.into();
-        CallToolResult: |result| result.into();
-        String: |own| text(own);
-        &'static str: |own| text(own);
-        (): |()| CallToolResult::success(Vec::new()).into();
-        Value: |value| structured(value);
-    });
-
-    impl<T: Serialize> IntoAnswer<McpAnswer> for Json<T> {
-        fn into_answer(self) -> Result<McpAnswer, ToolError> {
-            self.into_value()?.into_answer()
-        }
-    }
-}
-
-/// The definition of a tool of this program: its name, its description for models, and the JSON
-/// Schema of its arguments.
+/// The definition of a tool: its name, its description for models, and the JSON Schema of its
+/// arguments.
 ///
-/// A [router](super::RouterBuilder::described_tool) lists it, checks arguments by it
-/// (`Router::schemas`), and a model's request has it (`Format::tools` of `tower-toolcall-turn`).
-/// Clones share the texts.
+/// A [router](super::RouterBuilder::described_tool) lists it, checks the arguments of the program's
+/// own tools by it (`Router::schemas`), and a model's request has it (`Format::tools` of
+/// `tower-toolcall-turn`). Clones share the texts.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Definition {
     name: Arc<str>,
     description: Arc<str>,
     schema: Arc<Map<String, Value>>,
+    replay: ReplaySafety,
+    original: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Definition {
@@ -128,7 +106,31 @@ impl Definition {
             name: name.into(),
             description: description.into(),
             schema: schema.into(),
+            replay: ReplaySafety::Unknown,
+            original: None,
         }
+    }
+
+    /// Sets whether calls of the tool may run twice. Default: [`ReplaySafety::Unknown`].
+    ///
+    /// A router believes it of the program's own tools. Of a server's tools it asks the
+    /// [list](super::Tools::replay_safety).
+    pub fn with_replay_safety(mut self, replay: ReplaySafety) -> Self {
+        self.replay = replay;
+        self
+    }
+
+    /// Keeps the definition that a protocol has of the tool, for an adapter of this protocol that
+    /// lists the tools of a router. Default: none.
+    pub fn with_original<T: Send + Sync + 'static>(mut self, original: impl Into<Arc<T>>) -> Self {
+        self.original = Some(original.into());
+        self
+    }
+
+    /// The same tool under the name that callers give it.
+    pub(super) fn renamed(mut self, name: String) -> Self {
+        self.name = name.into();
+        self
     }
 
     /// A tool with the schema of the type `A` of its arguments, in draft 2020-12.
@@ -180,27 +182,19 @@ impl Definition {
         }
     }
 
-    /// The JSON Schema of the arguments.
-    pub fn schema(&self) -> &Map<String, Value> {
+    /// The JSON Schema of the arguments. Clones of the `Arc` share it.
+    pub fn schema(&self) -> &Arc<Map<String, Value>> {
         &self.schema
     }
-}
 
-#[cfg(feature = "mcp")]
-impl From<&Definition> for rmcp::model::Tool {
-    fn from(of: &Definition) -> Self {
-        Self::new(
-            of.name.to_string(),
-            of.description.to_string(),
-            Arc::clone(&of.schema),
-        )
+    /// Returns whether calls of the tool may run twice.
+    pub fn replay_safety(&self) -> ReplaySafety {
+        self.replay
     }
-}
 
-#[cfg(feature = "mcp")]
-impl From<&rmcp::model::Tool> for Definition {
-    fn from(tool: &rmcp::model::Tool) -> Self {
-        let description = tool.description.as_deref().unwrap_or("");
-        Self::new(&*tool.name, description, Arc::clone(&tool.input_schema))
+    /// Returns the [original](Self::with_original) definition, if it is of this type. Its name is
+    /// the tool's own one, without the server's.
+    pub fn original<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.original.as_ref()?.downcast_ref()
     }
 }

@@ -12,8 +12,6 @@ use super::{
     service::{Route, route},
     table::{Local, Server, Table},
 };
-#[cfg(feature = "mcp")]
-use crate::edge::mcp::Catalog;
 use crate::{
     call::{Identity, ToolCall},
     config::ConfigError,
@@ -30,9 +28,6 @@ pub struct RouterBuilder<Res> {
     timeouts: Vec<(String, Duration)>,
     health: Option<Health>,
     described: Vec<Definition>,
-    /// The definitions of local tools.
-    #[cfg(feature = "mcp")]
-    definitions: Vec<rmcp::model::Tool>,
 }
 
 /// Makes a server, whose route needs the separator and the registry that watches it.
@@ -48,8 +43,6 @@ impl<Res: 'static> RouterBuilder<Res> {
             servers: Vec::new(),
             timeouts: Vec::new(),
             described: Vec::new(),
-            #[cfg(feature = "mcp")]
-            definitions: Vec::new(),
             health: None,
         }
     }
@@ -73,14 +66,12 @@ impl<Res: 'static> RouterBuilder<Res> {
     }
 
     /// Adds a tool of this program under the name of its definition, which [`Router::definitions`]
-    /// lists, and `Router::mcp_tools`.
+    /// lists. Its [replay safety](Definition::with_replay_safety) is that of the tool's calls.
     pub fn described_tool<S>(mut self, definition: Definition, service: S) -> Self
     where
         S: Service<ToolCall, Error: Into<ToolError>, Future: Send> + Clone + Send + Sync + 'static,
         S::Response: IntoAnswer<Res>,
     {
-        #[cfg(feature = "mcp")]
-        self.definitions.push((&definition).into());
         let name = Arc::from(definition.name());
         self.described.push(definition);
         self.tool(name, service)
@@ -106,20 +97,6 @@ impl<Res: 'static> RouterBuilder<Res> {
         E: Into<ToolError>,
     {
         self.described_tool(Definition::of::<A>(name, description), super::tool_fn(f))
-    }
-
-    /// Adds a tool of this program under the name of its definition, which [`Router::mcp_tools`]
-    /// shows. Its annotations are yours, and so believed: they say whether a call may run twice.
-    #[cfg(feature = "mcp")]
-    pub fn mcp_tool<S>(mut self, definition: rmcp::model::Tool, service: S) -> Self
-    where
-        S: Service<ToolCall, Error: Into<ToolError>, Future: Send> + Clone + Send + Sync + 'static,
-        S::Response: IntoAnswer<Res>,
-    {
-        let name = Arc::from(definition.name.as_ref());
-        self.described.push((&definition).into());
-        self.definitions.push(definition);
-        self.tool(name, service)
     }
 
     /// Adds a server's tools, each as `{server}__{tool}`. The service sees their own names, and the
@@ -196,22 +173,24 @@ impl<Res: 'static> RouterBuilder<Res> {
                 return Err(names::of("tool", tool, reason));
             }
         }
-        #[cfg(feature = "mcp")]
-        let definitions = Catalog::new(self.definitions).trust_annotations(true);
         let local = self.local.into_iter().map(|(name, route)| {
             let identity = Identity::new(Arc::clone(&name));
-            #[cfg(feature = "mcp")]
-            let identity = identity.with_replay_safety(definitions.replay_safety(&name));
             (name, Local { route, identity })
         });
+        let mut local = unique("tool", local)?;
         let mut described = self.described;
-        described.iter().try_for_each(Definition::check)?;
         described.sort_by(|a, b| a.name().cmp(b.name()));
+        for definition in &described {
+            definition.check()?;
+            if let Some(Local { identity, .. }) = local.get_mut(definition.name()) {
+                *identity = identity
+                    .clone()
+                    .with_replay_safety(definition.replay_safety());
+            }
+        }
         let mut table = Table {
-            local: unique("tool", local)?,
+            local,
             described,
-            #[cfg(feature = "mcp")]
-            definitions,
             separator,
             servers,
         };

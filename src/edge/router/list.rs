@@ -1,11 +1,10 @@
 use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
 
+use super::Definition;
 use crate::call::ReplaySafety;
-#[cfg(feature = "mcp")]
-use crate::edge::mcp::{Catalog, McpTools};
 
-/// The names of a server's tools: fixed ones, from any iterator, or with the feature `mcp` an MCP
-/// server's `McpTools`, which follow the server, or a `Catalog`, which does not.
+/// The names of a server's tools: fixed ones, from any iterator, or those of a list that may
+/// change.
 ///
 /// ```
 /// use tower_toolcall::router::ToolList;
@@ -15,36 +14,84 @@ use crate::edge::mcp::{Catalog, McpTools};
 #[derive(Clone)]
 pub struct ToolList(pub(super) Arc<dyn Tools>);
 
-type EachName<'a> = &'a mut dyn FnMut(&Arc<str>) -> ControlFlow<()>;
+impl ToolList {
+    /// A list that may change. A crate with lists of its own converts them by `From`, so that
+    /// [`RouterBuilder::server`](super::RouterBuilder::server) takes them as they are.
+    pub fn new(tools: impl Tools) -> Self {
+        Self(Arc::new(tools))
+    }
+}
 
-/// The tools of one server. The defaults are those of names alone, which never change.
-pub(super) trait Tools: Send + Sync {
-    /// The tool's name, if the list has it.
+/// The tools of one server, as they are now.
+///
+/// A router asks the list with each call and each time that it lists its tools. The answers may
+/// change at any time, and should be quick: no method waits for the server. A [`ToolList`] of names
+/// answers as the defaults do, and never changes.
+///
+/// ```
+/// use std::{ops::ControlFlow, sync::{Arc, RwLock}};
+/// use tower_toolcall::router::{ToolList, Tools};
+///
+/// #[derive(Clone, Default)]
+/// struct Plugins(Arc<RwLock<Vec<Arc<str>>>>);
+///
+/// impl Tools for Plugins {
+///     fn find(&self, tool: &str) -> Option<Arc<str>> {
+///         self.0.read().unwrap().iter().find(|name| &***name == tool).cloned()
+///     }
+///
+///     fn try_each(&self, f: &mut dyn FnMut(&Arc<str>) -> ControlFlow<()>) -> ControlFlow<()> {
+///         self.0.read().unwrap().iter().try_for_each(f)
+///     }
+/// }
+///
+/// let plugins = Plugins::default();
+/// let tools = ToolList::new(plugins.clone()); // for `RouterBuilder::server`
+/// plugins.0.write().unwrap().push("search".into());
+/// # assert_eq!(format!("{tools:?}"), "ToolList { tools: 1 }");
+/// ```
+pub trait Tools: Send + Sync + 'static {
+    /// Returns the tool's name, if the list has it.
     fn find(&self, tool: &str) -> Option<Arc<str>>;
 
-    /// Calls `f` for each name, until it breaks.
-    fn try_each(&self, f: EachName<'_>) -> ControlFlow<()>;
+    /// Calls `f` with each name, until it breaks.
+    fn try_each(&self, f: &mut dyn FnMut(&Arc<str>) -> ControlFlow<()>) -> ControlFlow<()>;
 
-    fn count(&self) -> usize;
-
-    fn is_fixed(&self) -> bool {
-        true
+    /// Returns the definition of the tool, under its own name. Default: `None`.
+    fn definition(&self, _tool: &str) -> Option<Definition> {
+        None
     }
 
-    /// Returns whether it says which tools there are: a list that follows a server may not have
-    /// been read yet.
-    fn is_read(&self) -> bool {
-        true
-    }
-
+    /// Returns whether calls of the tool may run twice, as far as the server is trusted to say so.
+    /// Default: [`ReplaySafety::Unknown`].
     fn replay_safety(&self, _tool: &str) -> ReplaySafety {
         ReplaySafety::Unknown
     }
 
-    #[cfg(feature = "mcp")]
-    fn catalog(&self) -> Option<Arc<Catalog>> {
-        None
+    /// Returns whether the list was read. Before that, calls of any tool go to the server. Default:
+    /// `true`.
+    fn is_read(&self) -> bool {
+        true
     }
+
+    /// Returns whether the list never changes: the router then refuses
+    /// [timeouts](super::RouterBuilder::with_timeout) of other tools. Default: `false`.
+    fn is_fixed(&self) -> bool {
+        false
+    }
+}
+
+/// Counts the tools of a list, up to `most`.
+pub(super) fn count(tools: &dyn Tools, most: usize) -> usize {
+    let mut count = 0;
+    let _ = tools.try_each(&mut |_| {
+        count += 1;
+        match count < most {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    count
 }
 
 impl Tools for HashSet<Arc<str>> {
@@ -52,43 +99,12 @@ impl Tools for HashSet<Arc<str>> {
         self.get(tool).cloned()
     }
 
-    fn try_each(&self, f: EachName<'_>) -> ControlFlow<()> {
+    fn try_each(&self, f: &mut dyn FnMut(&Arc<str>) -> ControlFlow<()>) -> ControlFlow<()> {
         self.iter().try_for_each(f)
     }
 
-    fn count(&self) -> usize {
-        self.len()
-    }
-}
-
-#[cfg(feature = "mcp")]
-impl Tools for McpTools {
-    fn find(&self, tool: &str) -> Option<Arc<str>> {
-        self.name(tool)
-    }
-
-    fn try_each(&self, f: EachName<'_>) -> ControlFlow<()> {
-        self.catalog().names().try_for_each(f)
-    }
-
-    fn count(&self) -> usize {
-        self.catalog().len()
-    }
-
     fn is_fixed(&self) -> bool {
-        false
-    }
-
-    fn is_read(&self) -> bool {
-        self.catalog().is_read()
-    }
-
-    fn replay_safety(&self, tool: &str) -> ReplaySafety {
-        self.catalog().replay_safety(tool)
-    }
-
-    fn catalog(&self) -> Option<Arc<Catalog>> {
-        Some(self.catalog())
+        true
     }
 }
 
@@ -99,22 +115,8 @@ where
 {
     fn from(names: I) -> Self {
         let names: HashSet<Arc<str>> = names.into_iter().map(Into::into).collect();
-        Self(Arc::new(names))
+        Self::new(names)
     }
 }
 
-#[cfg(feature = "mcp")]
-impl From<McpTools> for ToolList {
-    fn from(tools: McpTools) -> Self {
-        Self(Arc::new(tools))
-    }
-}
-
-#[cfg(feature = "mcp")]
-impl From<Catalog> for ToolList {
-    fn from(catalog: Catalog) -> Self {
-        McpTools::new(catalog).into()
-    }
-}
-
-crate::text::debug_fields! { {} |this| ToolList { tools: this.0.count() } }
+crate::text::debug_fields! { {} |this| ToolList { tools: count(&*this.0, usize::MAX) } }

@@ -14,11 +14,12 @@
 //! timeouts inside. Errors that come back, and their texts, name the tool as the caller does,
 //! except errors of other calls, which a tool may pass on, and texts that were set by code.
 //!
-//! A list of a server's tools may follow the server (`mcp::McpTools`): a call sees the list that
-//! stands in its moment, and waits for no other. No change of a list makes two flat names collide:
-//! what could is refused by [`build`](RouterBuilder::build). Only a call that names the server by
-//! `with_server` may mean another tool later: its name is a tool's own before it is a flat one, so
-//! `docs__search` of `docs` is that tool's as soon as the server has one of this name.
+//! A list of a server's tools may follow the server ([`Tools`], as `mcp::McpTools` does): a call
+//! sees the list that stands in its moment, and waits for no other. No change of a list makes two
+//! flat names collide: what could is refused by [`build`](RouterBuilder::build). Only a call that
+//! names the server by `with_server` may mean another tool later: its name is a tool's own before
+//! it is a flat one, so `docs__search` of `docs` is that tool's as soon as the server has one of
+//! this name.
 //!
 //! Routers nest. A server that a router has put on a call says nothing to a router below it.
 //!
@@ -47,8 +48,8 @@
 //! - a call of its tools fails at once, with
 //!   [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not started, and the time to come
 //!   back; the model reads that the tool is unavailable for the moment, not that there is none;
-//! - [`names`](Router::names), `mcp_tools` and the names that are suggested instead of an unknown
-//!   one leave its tools out.
+//! - [`names`](Router::names), [`definitions`](Router::definitions) and the names that are
+//!   suggested instead of an unknown one leave its tools out.
 //!
 //! They are back once the server is, and also when a call is to be let through as a probe: a model
 //! that is shown no tool would never call it. So a list changes with time alone. Who tells others
@@ -131,7 +132,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! With MCP servers a router answers as they do (`Router::mcp`), and its lists may follow them: see
+//! With MCP servers a router answers as they do (`mcp::router`), and its lists may follow them: see
 //! `mcp::McpNotifications`. What may be repeated is known from their catalogs, and reaches the
 //! retry layer by the identity layer:
 //!
@@ -230,7 +231,7 @@ mod typed;
 pub use self::{
     answer::{Definition, IntoAnswer, Json},
     builder::RouterBuilder,
-    list::ToolList,
+    list::{ToolList, Tools},
     service::{ResponseFuture, Router},
     typed::{ToolFn, ToolFnFuture, ToolFnWithCall, tool_fn, tool_fn_with_call},
 };

@@ -6,8 +6,6 @@ use std::{
     task::{Context, Poll},
 };
 
-#[cfg(feature = "mcp")]
-use rmcp::model::Tool;
 use serde_json::Value;
 use tower_service::Service;
 
@@ -40,14 +38,6 @@ impl Router {
     }
 }
 
-#[cfg(feature = "mcp")]
-impl Router<crate::edge::mcp::McpAnswer> {
-    /// Builds a router whose tools answer as those of MCP servers do.
-    pub fn mcp() -> RouterBuilder<crate::edge::mcp::McpAnswer> {
-        RouterBuilder::new()
-    }
-}
-
 impl<Res> Router<Res> {
     /// The layer that resolves the names of calls by this router's tools, for the outside of a
     /// stack: see [`identity`](crate::identity).
@@ -58,17 +48,17 @@ impl<Res> Router<Res> {
         IdentityLayer::new(self.clone())
     }
 
-    /// Returns whether a call may run twice, by the catalog of its server, or its own
-    /// [definition](RouterBuilder::mcp_tool); else `Unknown`. The [identity layer](Self::identity)
-    /// writes it on calls; without that layer it is for
+    /// Returns whether a call may run twice, by the list of its server, or its own
+    /// [definition](Definition::with_replay_safety); else `Unknown`. The [identity
+    /// layer](Self::identity) writes it on calls; without that layer it is for
     /// [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety).
     pub fn replay_safety(&self, call: &ToolCall) -> ReplaySafety {
         self.table.replay_safety(call)
     }
 
-    /// The same router, whose lists ([`names`](Self::names), `mcp_tools`, `definition`) leave out
-    /// the tools whose breaker is [open](CircuitBreakerHandle::is_refusing), so that no model
-    /// spends a turn on a call that is refused. Once the open period is over they are back: a tool
+    /// The same router, whose lists ([`names`](Self::names), [`definitions`](Self::definitions))
+    /// leave out the tools whose breaker is [open](CircuitBreakerHandle::is_refusing), so that no
+    /// model spends a turn on a call that is refused. Once the open period is over they are back: a tool
     /// that is in no list would never be called, and its breaker never close. Calls pass as before,
     /// and the breaker goes on refusing them. May be called for several layers: those of tools,
     /// those of servers.
@@ -136,15 +126,25 @@ impl<Res> Router<Res> {
         names
     }
 
-    /// The definitions of the tools of this program that have one, in the order of their names,
-    /// without those that are [withheld](Self::withhold). Servers' tools are in `mcp_tools`.
+    /// Returns the definitions of all tools that have one, under the names by which a caller gives
+    /// them, sorted. Tools of servers to which calls are [refused](RouterBuilder::with_health) now
+    /// are left out, and those that are [withheld](Self::withhold).
     pub fn definitions(&self) -> Vec<Definition> {
-        let all = self.table.described.iter();
-        let shown = all.filter(|of| !self.is_withheld(None, of.name()));
-        shown.cloned().collect()
+        let all = self.names();
+        let defined = all.iter().filter_map(|name| self.table.definition(name));
+        defined.collect()
     }
 
-    /// The schemas of the same tools, also of those that are withheld, for a
+    /// Returns the one of these whose name is this, found without a walk.
+    pub fn definition(&self, name: &str) -> Option<Definition> {
+        let call = self.breakers.as_ref().map(|_| ToolCall::new(name));
+        let identity = call.and_then(|call| self.table.resolve(&call));
+        let is_withheld = identity.is_some_and(|i| self.is_withheld(i.server(), i.tool()));
+        self.table.definition(name).filter(|_| !is_withheld)
+    }
+
+    /// The schemas of this program's tools that have a definition, also of those that are withheld,
+    /// for a
     /// [`ValidateLayer`](crate::validate::ValidateLayer). One that cannot be compiled is
     /// [refused](Schemas::refused), and its tool's arguments are not checked.
     /// `McpTools::with_schemas` adds those of a server.
@@ -152,7 +152,7 @@ impl<Res> Router<Res> {
     pub fn schemas(&self) -> Schemas {
         let schemas = Schemas::new();
         let compiled = self.table.described.iter().map(|of| {
-            let schema = Value::Object(of.schema().clone());
+            let schema = Value::Object(of.schema().as_ref().clone());
             (
                 of.name(),
                 Schema::compile_trusted(&schema, Draft::Draft202012),
@@ -160,41 +160,6 @@ impl<Res> Router<Res> {
         });
         schemas.replace(None, compiled);
         schemas
-    }
-
-    /// The definitions of all tools that have one, under the names by which a caller gives them,
-    /// sorted: those of MCP servers, except those to which calls are
-    /// [refused](RouterBuilder::with_health) now, and of [local](RouterBuilder::mcp_tool) tools
-    /// that were added with theirs; without those that are [withheld](Self::withhold).
-    #[cfg(feature = "mcp")]
-    pub fn mcp_tools(&self) -> Vec<Tool> {
-        let local = self.table.definitions.tools();
-        let local = local.filter(|tool| !self.is_withheld(None, &tool.name));
-        let mut definitions: Vec<_> = local.cloned().collect();
-        for server in self.table.servers.values() {
-            let Some(catalog) = server.present().and_then(|tools| tools.catalog()) else {
-                continue;
-            };
-            let shown = |tool: &&Tool| {
-                let name = &*tool.name;
-                server.is_callable(name) && !self.is_withheld(Some(server.name()), name)
-            };
-            definitions.extend(catalog.tools().filter(shown).cloned().map(|mut tool| {
-                tool.name = server.flat(&tool.name).into();
-                tool
-            }));
-        }
-        definitions.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        definitions
-    }
-
-    /// The one of these whose name is this, found without a walk.
-    #[cfg(feature = "mcp")]
-    pub fn definition(&self, name: &str) -> Option<Tool> {
-        let call = self.breakers.as_ref().map(|_| ToolCall::new(name));
-        let identity = call.and_then(|call| self.table.resolve(&call));
-        let is_withheld = identity.is_some_and(|i| self.is_withheld(i.server(), i.tool()));
-        self.table.definition(name).filter(|_| !is_withheld)
     }
 }
 

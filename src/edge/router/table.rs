@@ -1,8 +1,11 @@
 use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
 
-use super::{Definition, ToolList, list::Tools, names, service::Route};
-#[cfg(feature = "mcp")]
-use crate::edge::mcp::Catalog;
+use super::{
+    Definition, ToolList,
+    list::{Tools, count},
+    names,
+    service::Route,
+};
 use crate::{
     call::{CallInfo, Identity, MAX_NAME_BYTES, ReplaySafety, ToolCall},
     edge::{
@@ -19,9 +22,6 @@ pub(super) struct Table<Res> {
     pub(super) servers: HashMap<Arc<str>, Server<Res>>,
     /// The definitions of the local tools that have one, in the order of their names.
     pub(super) described: Vec<Definition>,
-    /// The same for MCP.
-    #[cfg(feature = "mcp")]
-    pub(super) definitions: Catalog,
 }
 
 pub(super) struct Local<Res> {
@@ -51,7 +51,7 @@ impl<Res> Server<Res> {
         let health = health.map(|health| {
             let (server, tools) = (named(&name), Arc::clone(&tools));
             // The registry then shows servers that no call has reached yet.
-            health.add(&server, move || tools.count() > 1);
+            health.add(&server, move || count(&*tools, 2) > 1);
             (health.clone(), server)
         });
         let mut server = Self {
@@ -82,11 +82,6 @@ impl<Res> Server<Res> {
     /// Its tools, unless calls of them are refused now.
     pub(super) fn present(&self) -> Option<&dyn Tools> {
         (!self.is_away()).then_some(&*self.tools)
-    }
-
-    #[cfg(feature = "mcp")]
-    pub(super) fn name(&self) -> &str {
-        &self.name
     }
 
     pub(super) fn identity(&self, tool: Arc<str>) -> Identity {
@@ -211,15 +206,16 @@ impl<Res> Table<Res> {
         server.listed(tool)
     }
 
-    #[cfg(feature = "mcp")]
-    pub(super) fn definition(&self, name: &str) -> Option<rmcp::model::Tool> {
+    pub(super) fn definition(&self, name: &str) -> Option<Definition> {
         let (server, tool) = match self.by_name(name)? {
-            Target::Local(_) => return self.definitions.get(name).cloned(),
+            Target::Local(_) => {
+                let place = self.described.binary_search_by(|of| of.name().cmp(name));
+                return Some(self.described[place.ok()?].clone());
+            }
             Target::Listed(server, tool) | Target::Unlisted(server, tool) => (server, tool),
         };
-        let mut definition = server.present()?.catalog()?.get(&tool).cloned()?;
-        definition.name = name.to_owned().into();
-        Some(definition)
+        let definition = server.present()?.definition(&tool)?;
+        Some(definition.renamed(name.to_owned()))
     }
 
     /// Calls `f` with the flat name, the server and the own name of each server's tool that can be

@@ -4,6 +4,7 @@
 mod again;
 mod index;
 mod pace;
+mod plugins;
 mod quota;
 mod shard;
 
@@ -11,6 +12,7 @@ pub use self::{
     again::AgainLayer,
     index::{Index, Shard},
     pace::PaceLayer,
+    plugins::{Page, Plugin, Plugins},
     quota::QuotaLayer,
     shard::{Found, ShardError, Shards},
 };

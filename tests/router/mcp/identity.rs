@@ -7,7 +7,7 @@ use tower_toolcall::{
     BoxError, ErrorKind, Key, ModelText as _, ServiceBuilderExt, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
     identity::IdentityLayer,
-    mcp::{Catalog, McpAnswer, McpClassifier, McpTools},
+    mcp::{self, Catalog, McpAnswer, McpClassifier, McpTools},
     retry::RetryPolicy,
     router::Router,
     tool_metrics::Metrics,
@@ -16,7 +16,7 @@ use tower_toolcall::{
 use super::server::{Connection, Server};
 
 fn router(connection: &Connection) -> Router<McpAnswer> {
-    Router::mcp()
+    mcp::router()
         .server("docs", connection.service(), connection.tools.clone())
         .build()
         .unwrap()
@@ -58,7 +58,7 @@ async fn calls_of_a_server_whose_list_was_never_read_go_on_under_one_key() {
         }
     });
     let tools = McpTools::new(Catalog::default());
-    let router = Router::mcp().server("docs", fails, tools.clone());
+    let router = mcp::router().server("docs", fails, tools.clone());
     let router = router.build().unwrap();
     for key in [Key::Tool, Key::ToolName, Key::Server] {
         let layer = CircuitBreakerLayer::builder()
@@ -93,7 +93,7 @@ async fn calls_of_a_server_whose_list_was_never_read_go_on_under_one_key() {
     }
     // A list that was read and is empty tells that there is nothing.
     let read = McpTools::new(Catalog::new([]));
-    let router = Router::mcp().server("docs", fails, read).build().unwrap();
+    let router = mcp::router().server("docs", fails, read).build().unwrap();
     let stack = router.identity().layer(router);
     let error = stack.oneshot(ToolCall::new("docs__works")).await;
     assert_eq!(error.unwrap_err().kind(), ErrorKind::NotFound);
@@ -106,7 +106,7 @@ async fn a_name_is_split_once_where_the_list_was_never_read() {
         Ok::<_, ToolError>(format!("{} of {:?}", call.tool(), call.server()))
     });
     let tools = McpTools::new(Catalog::default());
-    let router = Router::mcp().server("docs", names, tools).build().unwrap();
+    let router = mcp::router().server("docs", names, tools).build().unwrap();
     let stack = router.identity().layer(router);
     for call in [
         ToolCall::new("docs__docs__x"),

@@ -8,14 +8,14 @@ use tower::{ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, ModelText as _, ReplaySafety, ToolCall, ToolError,
     health::Health,
-    mcp::{Catalog, McpAnswer, McpTools},
-    router::{Router, tool_fn},
+    mcp::{self, Catalog, McpAnswer, McpTools},
+    router::{Definition, Router, tool_fn},
 };
 
 use super::server::{Connection, Server, settle};
 
 fn router(connection: &Connection) -> Router<McpAnswer> {
-    Router::mcp()
+    mcp::router()
         .tool(
             "local",
             tool_fn(|(): ()| async { Ok::<_, BoxError>("local done") }),
@@ -54,10 +54,10 @@ async fn tools_come_and_go_while_the_program_runs() {
 async fn the_definitions_have_the_flat_names() {
     let server = Server::with(&["search", "fetch"]);
     let connection = Connection::to(server).await;
-    let definitions = router(&connection).mcp_tools();
-    let names: Vec<&str> = definitions.iter().map(|tool| &*tool.name).collect();
+    let definitions = router(&connection).definitions();
+    let names: Vec<&str> = definitions.iter().map(Definition::name).collect();
     assert_eq!(names, ["docs__fetch", "docs__search"]);
-    assert_eq!(definitions[0].description.as_deref(), Some("a tool"));
+    assert_eq!(definitions[0].description(), "a tool");
 }
 
 /// R6: a local tool's definition is shown, and what it says of repeats is believed.
@@ -67,16 +67,16 @@ async fn a_local_tool_may_have_a_definition() {
     let read = definition("read").with_annotations(ToolAnnotations::new().read_only(true));
     let done = || tool_fn(|(): ()| async { Ok::<_, BoxError>("done") });
     let connection = Connection::to(Server::with(&["search"])).await;
-    let router = Router::mcp()
-        .mcp_tool(read, done())
-        .mcp_tool(definition("write"), done())
+    let router = mcp::router()
+        .described_tool(mcp::definition(read), done())
+        .described_tool(mcp::definition(definition("write")), done())
         .tool("unlisted", done())
         .server("docs", connection.service(), connection.tools.clone())
         .build()
         .unwrap();
 
-    let definitions = router.mcp_tools();
-    let names: Vec<&str> = definitions.iter().map(|tool| &*tool.name).collect();
+    let definitions = router.definitions();
+    let names: Vec<&str> = definitions.iter().map(Definition::name).collect();
     assert_eq!(names, ["docs__search", "read", "write"]);
     assert_eq!(run(&router, "write").await.unwrap(), "done");
     let safety = |name| router.replay_safety(&ToolCall::new(name));
@@ -84,9 +84,9 @@ async fn a_local_tool_may_have_a_definition() {
     assert_eq!(safety("write"), ReplaySafety::Unknown);
     assert_eq!(safety("unlisted"), ReplaySafety::Unknown);
 
-    let twice = Router::mcp()
+    let twice = mcp::router()
         .tool("read", done())
-        .mcp_tool(definition("read"), done());
+        .described_tool(mcp::definition(definition("read")), done());
     assert!(twice.build().is_err());
 }
 
@@ -99,7 +99,7 @@ async fn settings_survive_a_refresh() {
         .trust_annotations(true)
         .with_replay_safety("pay", ReplaySafety::Safe);
     let tools = McpTools::new(own);
-    let router = Router::mcp()
+    let router = mcp::router()
         .server("docs", connection.service(), tools.clone())
         .build()
         .unwrap();
@@ -126,7 +126,7 @@ async fn a_catalog_is_a_list_too() {
     let server = Server::with(&["search"]);
     let connection = Connection::to(server).await;
     let catalog = connection.service().catalog().await.unwrap();
-    let router = Router::mcp()
+    let router = mcp::router()
         .server("docs", connection.service(), catalog)
         .build()
         .unwrap();
@@ -286,15 +286,15 @@ async fn the_definitions_of_a_server_that_is_not_there_are_left_out_for_the_mome
     let dead = service_fn(|_: ToolCall| async {
         Err::<&'static str, _>(ToolError::new(ErrorKind::ConnectionFailed, "refused"))
     });
-    let router = Router::mcp()
+    let router = mcp::router()
         .server("docs", dead, connection.tools.clone())
         .with_health(&health)
         .build()
         .unwrap();
-    assert_eq!(router.mcp_tools().len(), 1);
+    assert_eq!(router.definitions().len(), 1);
     let error = run(&router, "docs__search").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
-    assert_eq!(router.mcp_tools().len(), 0);
+    assert_eq!(router.definitions().len(), 0);
     sleep(Duration::from_secs(30)).await;
-    assert_eq!(router.mcp_tools().len(), 1);
+    assert_eq!(router.definitions().len(), 1);
 }

@@ -6,10 +6,9 @@ use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     ErrorKind, ModelText as _, ToolCall,
     backoff::Backoff,
-    mcp::McpClassifier,
+    mcp::{self, McpClassifier},
     result::ToolResultLayer,
     retry::{RetryLayer, RetryPolicy},
-    router::Router,
     timeout::TimeoutLayer,
 };
 
@@ -19,7 +18,7 @@ use super::server::{Connection, Server};
 async fn run(tool: &str) -> (usize, Result<String, ErrorKind>) {
     let server = Server::with(&["flaky_read", "flaky_pay"]);
     let connection = Connection::to(server.clone()).await;
-    let router = Router::mcp()
+    let router = mcp::router()
         .server("docs", connection.service(), connection.tools.clone())
         .build()
         .unwrap();
@@ -54,7 +53,7 @@ async fn a_tool_that_pays_is_not() {
 #[tokio::test(start_paused = true)]
 async fn a_timeout_above_names_the_tool_as_the_model_does() {
     let connection = Connection::to(Server::with(&["hang"])).await;
-    let router = Router::mcp()
+    let router = mcp::router()
         .server("docs", connection.service(), connection.tools.clone())
         .build()
         .unwrap();
@@ -75,7 +74,7 @@ async fn a_timeout_above_names_the_tool_as_the_model_does() {
 async fn a_tool_that_goes_between_two_attempts_was_tried_once() {
     let server = Server::with(&["flaky_read"]);
     let connection = Connection::to(server.clone()).await;
-    let router = Router::mcp()
+    let router = mcp::router()
         .server("docs", connection.service(), connection.tools.clone())
         .build()
         .unwrap();
@@ -103,7 +102,7 @@ async fn a_tool_that_goes_between_two_attempts_was_tried_once() {
 async fn a_tool_that_only_the_list_has_is_the_servers_not_found() {
     let server = Server::with(&["search"]);
     let connection = Connection::to(server.clone()).await;
-    let router = Router::mcp()
+    let router = mcp::router()
         .server("docs", connection.service(), connection.tools.clone())
         .build()
         .unwrap();

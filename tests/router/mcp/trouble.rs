@@ -9,7 +9,7 @@ use std::{
 use rmcp::model::Tool;
 use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
-use tower_toolcall::{ErrorKind, Execution, ToolCall, router::Router};
+use tower_toolcall::{ErrorKind, Execution, ToolCall, mcp};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::server::{Connection, Server, page, settle};
@@ -166,7 +166,7 @@ async fn a_refresh_that_waits_for_another_ask_is_bounded_too() {
 async fn a_server_that_dies_during_a_refresh_leaves_the_old_list() {
     let server = Server::with(&["a"]);
     let connection = Connection::to(server.clone()).await;
-    let router = Router::mcp()
+    let router = mcp::router()
         .server("docs", connection.service(), connection.tools.clone())
         .build()
         .unwrap();
@@ -198,7 +198,7 @@ async fn a_server_that_dies_during_a_refresh_leaves_the_old_list() {
 async fn dropping_everything_ends_everything() {
     let server = Server::with(&["a"]);
     let connection = Connection::to(server.clone()).await;
-    let router = Router::mcp()
+    let router = mcp::router()
         .server("docs", connection.service(), connection.tools.clone())
         .build()
         .unwrap();

@@ -13,8 +13,7 @@ use tokio::{net::TcpListener, process::Command, time::timeout};
 use tower::ServiceBuilder;
 use tower_toolcall::{
     ServiceBuilderExt,
-    mcp::{Catalog, GatewayHandler},
-    router::Router,
+    mcp::{self, Catalog, GatewayHandler},
     validate::Schemas,
 };
 use tower_toolcall_http::{ReqwestClient, ToolManifest};
@@ -96,14 +95,14 @@ fn gateway(folder: &Folder) -> GatewayHandler {
     let client = ReqwestClient::new().unwrap();
     let schemas = Schemas::new();
     Catalog::new(manifests.iter().map(ToolManifest::definition)).put_schemas(&schemas);
-    let mut router = Router::mcp();
+    let mut router = mcp::router();
     for manifest in manifests {
         let tool = ServiceBuilder::new()
             .option_layer(manifest.poll_layer().unwrap())
             .tool_circuit_breaker()
             .tool_timeout(Duration::from_secs(30))
             .service(manifest.tool().unwrap().client::<_, Bytes>(client.clone()));
-        router = router.mcp_tool(manifest.definition(), tool);
+        router = router.described_tool(mcp::definition(manifest.definition()), tool);
     }
     let router = router.build().unwrap();
     let stack = ServiceBuilder::new()

@@ -492,7 +492,7 @@ fn what_is_printed_of_a_file_has_no_template() {
 /// A REST API becomes tools of MCP by files.
 #[tokio::test]
 async fn a_folder_of_files_is_a_router_with_a_list() {
-    use tower_toolcall::{ModelText as _, ReplaySafety, router::Router};
+    use tower_toolcall::{ModelText as _, ReplaySafety, mcp};
 
     let server = Server::start(|_, got| {
         Response::new(full(json!({ "asked": got.uri().path() }).to_string()))
@@ -520,15 +520,16 @@ async fn a_folder_of_files_is_a_router_with_a_list() {
     assert!(twice.reason().contains("`list_orders`"), "{twice}");
     assert!(ToolManifest::read_dir(&folder).is_err());
 
-    let mut router = Router::mcp();
+    let mut router = mcp::router();
     for manifest in manifests.unwrap() {
         let tool: HttpTool = manifest.tool().unwrap();
-        router = router.mcp_tool(manifest.definition(), tool.client(hyper()));
+        router =
+            router.described_tool(mcp::definition(manifest.definition()), tool.client(hyper()));
     }
     let router = router.build().unwrap();
     assert_eq!(router.names(), ["create_order", "list_orders"]);
     let list = router.definition("list_orders").unwrap();
-    assert!(list.input_schema.contains_key("properties"));
+    assert!(list.schema().contains_key("properties"));
     let call = |name: &str| ToolCall::new(name.to_owned());
     assert_eq!(
         router.replay_safety(&call("list_orders")),

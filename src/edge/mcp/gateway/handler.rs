@@ -10,8 +10,6 @@ use tower_layer::Layer as _;
 use tower_service::Service;
 
 use super::{drain::Drain, session::Session};
-#[cfg(feature = "router")]
-use crate::router::Router;
 use crate::{
     call::{Identity, ToolCall, Trust},
     catch_panic::CatchPanicLayer,
@@ -61,14 +59,13 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// use tower::ServiceBuilder;
 /// use tower_toolcall::{
 ///     BoxError, ServiceBuilderExt,
-///     mcp::{GatewayHandler, McpBodies, McpReconnect, McpSessions, McpTools},
-///     router::Router,
+///     mcp::{self, GatewayHandler, McpBodies, McpReconnect, McpSessions, McpTools},
 /// };
 ///
 /// # async fn run(docs: McpReconnect, list: McpTools) -> Result<(), BoxError> {
 /// // A connection to a server, and its list of tools: see `McpReconnect`.
 /// let docs = docs.with_ping(Duration::from_secs(5))?; // one that hangs is replaced
-/// let router = Router::mcp().server("docs", docs, list.clone()).build()?;
+/// let router = mcp::router().server("docs", docs, list.clone()).build()?;
 /// let stack = ServiceBuilder::new()
 ///     .tool_circuit_breaker()
 ///     .tool_timeout(Duration::from_secs(30))
@@ -485,21 +482,6 @@ impl ListTools for McpTools {
 
     fn find(&self, name: &str) -> Option<Tool> {
         self.catalog().get(name).cloned()
-    }
-
-    fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
-        Resolve::resolve(self, call)
-    }
-}
-
-#[cfg(feature = "router")]
-impl<Res: 'static> ListTools for Router<Res> {
-    fn list(&self) -> Vec<Tool> {
-        self.mcp_tools()
-    }
-
-    fn find(&self, name: &str) -> Option<Tool> {
-        self.definition(name)
     }
 
     fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
