@@ -1,6 +1,6 @@
 //! A keyed 128-bit hash of call arguments.
 
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher as _, RandomState};
 
 use serde_json::{Map, Value};
 
@@ -13,50 +13,10 @@ pub(crate) struct Fingerprint(u64, u64);
 pub(crate) struct Seed(RandomState, RandomState);
 
 impl Seed {
+    /// Hashes arguments. The order of members does not matter. They must not be nested more deeply
+    /// than [`ToolCall::check`](crate::ToolCall::check) allows.
     pub(crate) fn fingerprint(&self, arguments: &Map<String, Value>) -> Fingerprint {
-        Fingerprint(
-            members(&self.0, arguments.iter()),
-            members(&self.1, arguments.iter()),
-        )
-    }
-}
-
-/// Returns the hash of an object's members, in any order. They must not be nested more deeply than
-/// the arguments of a call.
-pub(crate) fn members<'a>(
-    seed: &RandomState,
-    members: impl Iterator<Item = (&'a String, &'a Value)>,
-) -> u64 {
-    let member = |(key, value): (&String, &Value)| {
-        let mut hasher = seed.build_hasher();
-        key.hash(&mut hasher);
-        feed(seed, value, &mut hasher);
-        hasher.finish()
-    };
-    members.map(member).fold(0, u64::wrapping_add)
-}
-
-fn feed(seed: &RandomState, value: &Value, hasher: &mut impl Hasher) {
-    match value {
-        Value::Null => hasher.write_u8(0),
-        Value::Bool(truth) => hasher.write_u8(1 + u8::from(*truth)),
-        Value::Number(number) => {
-            hasher.write_u8(3);
-            number.hash(hasher);
-        }
-        Value::String(text) => {
-            hasher.write_u8(4);
-            text.hash(hasher);
-        }
-        Value::Array(items) => {
-            hasher.write_u8(5);
-            hasher.write_usize(items.len());
-            items.iter().for_each(|item| feed(seed, item, hasher));
-        }
-        Value::Object(map) => {
-            hasher.write_u8(6);
-            hasher.write_u64(members(seed, map.iter()));
-        }
+        Fingerprint(self.0.hash_one(arguments), self.1.hash_one(arguments))
     }
 }
 
