@@ -116,11 +116,12 @@ use std::{
     future::{Future, poll_fn},
     marker::PhantomData,
     mem,
-    pin::{Pin, pin},
+    pin::pin,
     sync::Arc,
     task::{Context, Poll},
 };
 
+use tower::{ServiceExt as _, util::BoxCloneSyncService};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -179,7 +180,7 @@ where
     fn layer(&self, inner: S) -> Self::Service {
         FromFn {
             f: Arc::clone(&self.f),
-            inner: Boxed(Box::new(inner)),
+            inner: Boxed::new(inner.map_err(Into::into)),
         }
     }
 }
@@ -213,7 +214,7 @@ where
     type Future = ResponseFuture<Fut>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        Service::poll_ready(&mut self.inner, cx)
+        self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
@@ -350,55 +351,5 @@ crate::text::opaque_debug!({Res} Next<Res>);
 /// Response future for [`FromFn`].
 pub type ResponseFuture<F> = Sent<F, CallInfo>;
 
-type Answer<Res> = Pin<Box<dyn Future<Output = Result<Res, ToolError>> + Send>>;
-
 /// A stack whose type is forgotten.
-struct Boxed<Res>(Box<dyn Erased<Res>>);
-
-trait Erased<Res>: Send + Sync {
-    fn poll_erased(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>>;
-    fn call_erased(&mut self, call: ToolCall) -> Answer<Res>;
-    fn boxed_clone(&self) -> Box<dyn Erased<Res>>;
-}
-
-impl<S, Res> Erased<Res> for S
-where
-    S: Service<ToolCall, Response = Res, Error: Into<ToolError>, Future: Send>
-        + Clone
-        + Send
-        + Sync
-        + 'static,
-{
-    fn poll_erased(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        Service::poll_ready(self, cx).map_err(Into::into)
-    }
-
-    fn call_erased(&mut self, call: ToolCall) -> Answer<Res> {
-        let fut = Service::call(self, call);
-        Box::pin(async move { fut.await.map_err(Into::into) })
-    }
-
-    fn boxed_clone(&self) -> Box<dyn Erased<Res>> {
-        Box::new(self.clone())
-    }
-}
-
-impl<Res> Clone for Boxed<Res> {
-    fn clone(&self) -> Self {
-        Self(self.0.boxed_clone())
-    }
-}
-
-impl<Res> Service<ToolCall> for Boxed<Res> {
-    type Response = Res;
-    type Error = ToolError;
-    type Future = Answer<Res>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.0.poll_erased(cx)
-    }
-
-    fn call(&mut self, call: ToolCall) -> Answer<Res> {
-        self.0.call_erased(call)
-    }
-}
+type Boxed<Res> = BoxCloneSyncService<ToolCall, Res, ToolError>;
