@@ -13,6 +13,7 @@ use crate::{
     event::transition::{BreakerState, Transition, TransitionReason},
     key::Key,
     kit::{lagged::Lagged, registry::Registry},
+    lock::lock,
 };
 
 /// Reads the breakers of a layer, forces them, and subscribes to them.
@@ -139,8 +140,7 @@ impl CircuitBreakerHandle {
     }
 
     fn force_all(&self, state: BreakerState) {
-        let forcing = self.shared.forcing.lock();
-        let forcing = forcing.unwrap_or_else(PoisonError::into_inner);
+        let forcing = lock(&self.shared.forcing);
         // First: a breaker that is made meanwhile sees it, or is among the entries.
         let disabled = state == BreakerState::Disabled;
         self.shared.disabled.store(disabled, Relaxed);

@@ -1,11 +1,6 @@
 //! The circuits of principals: what the weak failures of one principal at one key lead to.
 
-use std::{
-    collections::BTreeMap,
-    mem,
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +18,7 @@ use crate::{
         registry::{Keep, WeakRegistry},
         share::{NoRoom, Room, Units},
     },
+    lock::lock,
 };
 
 /// The use of a weak failure: one whose kind was only [inferred](crate::Evidence::Inferred),
@@ -204,7 +200,7 @@ impl Shared {
     pub(super) fn makes_room(&self, is_unverified: bool) -> bool {
         let now = self.now();
         {
-            let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut looked = lock(&self.looked);
             let looked = &mut looked[usize::from(is_unverified)];
             if looked.is_some_and(|looked| now < LOOK_AGAIN.saturating_add(looked)) {
                 return false;
