@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use super::nanos;
 use crate::lock::lock;
 use tokio::time::Instant;
 
@@ -67,11 +68,9 @@ impl Progress {
 
     fn report_at(&self, now: Instant) {
         for inner in self.all() {
-            let at = now.saturating_duration_since(inner.since).as_nanos();
+            let at = nanos(now.saturating_duration_since(inner.since));
             // `fetch_max`: reports may come from several threads, and time must not go back.
-            inner
-                .last
-                .fetch_max(u64::try_from(at).unwrap_or(u64::MAX), Relaxed);
+            inner.last.fetch_max(at, Relaxed);
         }
     }
 

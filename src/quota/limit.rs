@@ -15,7 +15,7 @@ use super::{
     rate::Quota,
 };
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::{CallInfo, ToolCall, nanos},
     error::{ErrorKind, QUOTA_IMPOSSIBLE, ToolError, Words},
     flow::{Ends, Flow, Gate, Gated, Held, Readiness, Step},
     kit::{
@@ -112,10 +112,6 @@ crate::text::debug_fields! {
 }
 
 /// As far as they can be counted: for 584 years.
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// The value of a key in the registry.
 #[derive(Debug)]
 pub(super) struct KeyQuota {
