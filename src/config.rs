@@ -1,4 +1,4 @@
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 #[doc(inline)]
 pub use toolcall_redact::ConfigError;
@@ -13,4 +13,23 @@ pub(crate) fn refuse_if(
         true => Err(ConfigError::new(field, reason)),
         false => Ok(()),
     }
+}
+
+/// The longest duration of a setting: one year.
+pub const MAX_PERIOD: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Refuses a period that is longer than a year.
+pub(crate) fn period(field: &'static str, d: Duration) -> Result<(), ConfigError> {
+    let reason = format!("{d:?} is longer than a year");
+    refuse_if(d > MAX_PERIOD, field, reason)
+}
+
+/// Refuses a period of zero as well.
+pub(crate) fn positive(
+    field: &'static str,
+    d: Duration,
+    if_zero: impl Into<Cow<'static, str>>,
+) -> Result<(), ConfigError> {
+    refuse_if(d.is_zero(), field, if_zero)?;
+    period(field, d)
 }

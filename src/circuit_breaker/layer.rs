@@ -10,12 +10,12 @@ use super::{
     circuit::{Circuit, Settings, Shared},
     handle::CircuitBreakerHandle,
     probe::{Kind, Ping, Probe},
-    rules::{Rules, Trip, period},
+    rules::{Rules, Trip},
     service::{Breakers, CircuitBreaker},
     weak::WeakFailures,
 };
 use crate::{
-    config::{ConfigError, refuse_if},
+    config::{ConfigError, period, refuse_if},
     error::ToolError,
     event::{Listen, Listener},
     flow::Abandoned,

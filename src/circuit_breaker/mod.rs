@@ -251,17 +251,18 @@ pub use self::{
     handle::{CircuitBreakerHandle, Transitions},
     layer::{CircuitBreakerBuilder, CircuitBreakerLayer},
     probe::Probe,
-    rules::{MAX_PERIOD, MAX_PROBES, MAX_WINDOW_CALLS, Rates, Trip},
+    rules::{MAX_PROBES, MAX_WINDOW_CALLS, Rates, Trip},
     service::{CircuitBreaker, ResponseFuture},
     snapshot::BreakerSnapshot,
     weak::{PrincipalRefused, WeakFailures},
 };
 pub(crate) use self::{
-    rules::period,
     server::Sign,
     state::{Pass, SERVER},
 };
+pub(crate) use crate::config::period;
 pub use crate::{
+    config::MAX_PERIOD,
     event::transition::{BreakerState, Opening, Transition, TransitionReason},
     flow::Abandoned,
     kit::lagged::Lagged,

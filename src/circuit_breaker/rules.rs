@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use crate::config::{ConfigError, refuse_if};
+use crate::config::{ConfigError, MAX_PERIOD, period, positive, refuse_if};
 
 /// The maximum number of results in a window.
 pub const MAX_WINDOW_CALLS: u32 = 10_000;
 
 /// The maximum number of simultaneous probes.
 pub const MAX_PROBES: u32 = 1_000;
-
-/// The longest duration of a setting: one year.
-pub const MAX_PERIOD: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Buckets of a time window.
 pub(super) const BUCKETS: usize = 32;
@@ -338,14 +335,4 @@ impl Rules {
 fn count(field: &'static str, n: u32, max: u32, if_zero: &'static str) -> Result<(), ConfigError> {
     refuse_if(n == 0, field, if_zero)?;
     refuse_if(n > max, field, format!("{n} is more than {max}"))
-}
-
-fn positive(field: &'static str, d: Duration, if_zero: &'static str) -> Result<(), ConfigError> {
-    refuse_if(d.is_zero(), field, if_zero)?;
-    period(field, d)
-}
-
-pub(crate) fn period(field: &'static str, d: Duration) -> Result<(), ConfigError> {
-    let reason = format!("{d:?} is longer than a year");
-    refuse_if(d > MAX_PERIOD, field, reason)
 }

@@ -8,10 +8,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{ConfigError, refuse_if};
+use crate::config::{ConfigError, MAX_PERIOD, period, refuse_if};
 
 /// The longest delay that a setting may name: a year.
-pub const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
+pub const MAX_DELAY: Duration = MAX_PERIOD;
 
 /// A larger factor reaches every cap immediately.
 const MAX_FACTOR: f64 = 1000.0;
@@ -82,8 +82,7 @@ impl Backoff {
     pub fn exponential(base: Duration, factor: f64) -> Result<Self, ConfigError> {
         let reason = format!("{factor} is not a number from 1 to 1000");
         refuse_if(!(1.0..=MAX_FACTOR).contains(&factor), "factor", reason)?;
-        let reason = format!("{base:?} is longer than a year");
-        refuse_if(base > MAX_DELAY, "base", reason)?;
+        period("base", base)?;
         let default = Self::default();
         Ok(Self {
             base,

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     answer::{Answer, Form, Text, form_of},
     call::{CallInfo, ToolCall},
-    config::{ConfigError, refuse_if},
+    config::{ConfigError, positive, refuse_if},
     error::ToolError,
     event::{Event, Listener},
     flow::{Abandoned, Ends, Step, Ticket, Times},
@@ -210,9 +210,6 @@ impl Size {
     }
 }
 
-/// The longest time for which an answer is kept.
-pub(crate) const MAX_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
-
 /// The settings of where answers are kept: for whom, how many, and how large.
 #[derive(Clone)]
 pub(crate) struct Store {
@@ -259,9 +256,7 @@ impl Store {
         if_zero: &str,
     ) -> Result<(), ConfigError> {
         for time in times {
-            refuse_if(time.is_zero(), "ttl", format!("it is zero: {if_zero}"))?;
-            let long = format!("{time:?} is longer than a year");
-            refuse_if(time > MAX_TTL, "ttl", long)?;
+            positive("ttl", time, format!("it is zero: {if_zero}"))?;
         }
         check_max("max_keys", self.max_keys)?;
         self.size.max = self.max_answer();

@@ -7,14 +7,10 @@ use super::{
     service::{Kept, Once},
 };
 use crate::{
-    config::{ConfigError, refuse_if},
+    config::{ConfigError, period},
     key::DEFAULT_MAX_KEYS,
     kit::{
-        fingerprint::Seed,
-        flights::Flights,
-        inert::Inert,
-        principal::Principal,
-        reuse::{MAX_TTL, Store},
+        fingerprint::Seed, flights::Flights, inert::Inert, principal::Principal, reuse::Store,
         store::StoreBuilder,
     },
 };
@@ -142,8 +138,7 @@ impl OnceBuilder {
     pub fn build(mut self) -> Result<OnceLayer, ConfigError> {
         self.store
             .check([self.rules.ttl], "every call would run again")?;
-        let long = format!("{:?} is longer than a year", self.rules.repeat_within);
-        refuse_if(self.rules.repeat_within > MAX_TTL, "repeat_within", long)?;
+        period("repeat_within", self.rules.repeat_within)?;
         Ok(self.build_checked())
     }
 

@@ -1,9 +1,6 @@
 use std::time::Duration;
 
-use crate::config::{ConfigError, refuse_if};
-
-/// The longest period: one year.
-const MAX_PERIOD: Duration = Duration::from_secs(365 * 24 * 3600);
+use crate::config::{ConfigError, MAX_PERIOD, positive, refuse_if};
 
 /// The longest time in which all units come back: a hundred years.
 const MAX_REFILL: u64 = 100 * MAX_PERIOD.as_nanos() as u64;
@@ -43,10 +40,7 @@ impl Quota {
     pub fn new(units: u32, period: Duration) -> Result<Self, ConfigError> {
         let reason = "it is zero: no call would be admitted";
         refuse_if(units == 0, "tokens", reason)?;
-        let reason = "it is zero: nothing would be limited";
-        refuse_if(period.is_zero(), "period", reason)?;
-        let reason = format!("{period:?} is longer than a year");
-        refuse_if(period > MAX_PERIOD, "period", reason)?;
+        positive("period", period, "it is zero: nothing would be limited")?;
         let reason = format!("{units} per {period:?} are more than one per microsecond");
         refuse_if(period / units < MIN_INTERVAL, "tokens", reason)?;
         Ok(Self {
