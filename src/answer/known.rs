@@ -45,6 +45,7 @@ use crate::{
 ///
 /// register::<Found>(); // in the constructor of the tool service
 /// ```
+#[expect(unused_variables, reason = "implementations use them")]
 pub trait KnownAnswer: Any + Sized {
     /// Returns whether the answer only asks for input, after which the call is made again: no layer
     /// keeps it. Default: `false`.
@@ -58,14 +59,12 @@ pub trait KnownAnswer: Any + Sized {
     ///
     /// Returns `false` if the answer cannot be compared. Default: `false`.
     fn hash_into(&self, hasher: &mut dyn Hasher) -> bool {
-        let _ = hasher;
         false
     }
 
     /// Returns the form in which [`cache`](crate::cache) and [`once`](crate::once) keep the answer,
     /// of which they have room for `max` bytes. Default: `None`, as for an unknown type.
     fn keep(&self, max: u64) -> Option<Kept<Self>> {
-        let _ = max;
         None
     }
 }

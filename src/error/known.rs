@@ -45,26 +45,24 @@ use crate::foreign::{BRIDGES, Chain};
 /// // Out of a tool it proves nothing, as any other crate's error.
 /// assert_eq!(error.evidence(), Evidence::Inferred);
 /// ```
+#[expect(unused_variables, reason = "implementations use them")]
 pub trait KnownErrors: Any + Send + Sync {
     /// Recognises an error as the tool service met it on its own connection. Default: `None`.
     ///
     /// The texts of the chain replace the message of the result. Evidence and execution count only
     /// where a [transport](crate::transport) has met the error.
     fn cause(&self, error: &(dyn StdError + 'static)) -> Option<ToolError> {
-        let _ = error;
         None
     }
 
     /// Returns whether the error wraps another one and adds nothing, so that a [`ToolError`] below
     /// it keeps what it proves. Default: `false`.
     fn is_transparent(&self, error: &(dyn StdError + 'static)) -> bool {
-        let _ = error;
         false
     }
 
     /// Returns the text of an error, if its `Display` is not for people. Default: `None`.
     fn text(&self, error: &(dyn StdError + 'static)) -> Option<String> {
-        let _ = error;
         None
     }
 
@@ -74,14 +72,12 @@ pub trait KnownErrors: Any + Send + Sync {
     /// A [`NormalizeLayer`](crate::normalize::NormalizeLayer) makes such an error a
     /// [refusal](crate::Evidence::Refusal).
     fn is_refusal(&self, error: &(dyn StdError + 'static)) -> bool {
-        let _ = error;
         false
     }
 
     /// Takes the address of the server, which may be a secret, out of a text that was made of the
     /// error. Default: the text as it is.
     fn without_address(&self, text: String, error: &(dyn StdError + 'static)) -> String {
-        let _ = error;
         text
     }
 }

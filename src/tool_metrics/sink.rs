@@ -9,6 +9,7 @@ use crate::{
 /// Passes the figures on to another system's metrics, as they are counted.
 ///
 /// Called in the middle of a poll or a drop: must be quick, must not block and must not panic.
+#[expect(unused_variables, reason = "implementations use them")]
 pub trait Sink: Send + Sync {
     /// Makes the sink for the calls of a tool: looks up or allocates what its labels need. Called
     /// with the tool's first event. If several threads report one, each makes a sink and the row
@@ -18,23 +19,19 @@ pub trait Sink: Send + Sync {
     /// A circuit breaker has another state, or is met for the first time. The state is `None` for
     /// all breakers together that have no row of their own. `opened`: whether it has opened. The
     /// state that is reported last is the last one. Default: nothing.
-    fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {
-        let _ = (labels, state, opened);
-    }
+    fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {}
 
     /// A call needed a token; `exchange`: how long the identity provider took, if the call asked
     /// it; `failure`: the cause, if there is none. Default: nothing.
     fn token(&self, outcome: TokenOutcome, exchange: Option<Duration>, failure: Option<ErrorKind>) {
-        let _ = (outcome, exchange, failure);
     }
 
     /// A layer could do nothing for a call. Default: nothing.
-    fn inert(&self, layer: &'static str, reason: InertReason) {
-        let _ = (layer, reason);
-    }
+    fn inert(&self, layer: &'static str, reason: InertReason) {}
 }
 
 /// Receives the calls of one tool; see [`Sink`].
+#[expect(unused_variables, reason = "implementations use them")]
 pub trait ToolSink: Send + Sync {
     /// A call begins. Default: nothing.
     fn started(&self) {}
@@ -48,9 +45,7 @@ pub trait ToolSink: Send + Sync {
     /// A layer reported an event of a running call, which counts for this series:
     /// [`Retries`](Series::Retries), [`Refused`](Series::Refused),
     /// [`RateLimited`](Series::RateLimited) or [`Reused`](Series::Reused). Default: nothing.
-    fn happened(&self, series: Series) {
-        let _ = series;
-    }
+    fn happened(&self, series: Series) {}
 }
 
 /// How a call ended.

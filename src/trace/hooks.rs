@@ -37,6 +37,7 @@ use crate::{
 ///
 /// let layer = TraceLayer::new().with_hooks(Rows);
 /// ```
+#[expect(unused_variables, reason = "implementations use them")]
 pub trait TraceHooks<Res> {
     /// Classifies a result: an answer that is an error in the tool's own words, or a rate limit, is
     /// no success. Default: every `Ok` is a success.
@@ -46,34 +47,27 @@ pub trait TraceHooks<Res> {
 
     /// How many bytes the answer has as compact JSON, if that is cheaply known. Default: not known.
     fn output_bytes(&self, response: &Res) -> Option<u64> {
-        let _ = response;
         None
     }
 
     /// The answer, to be shown redacted if that is [asked for](super::TraceLayer::with_output) and
     /// the span is kept, and for its size if no layer has reported it. Default: not known.
     fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
-        let _ = response;
         None
     }
 
     /// The span's `error.type`, which should have few values. Default: the
     /// [kind's](ErrorKind::error_type).
     fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
-        let _ = error;
         None
     }
 
     /// A call begins; `span` is its span. It has its parent already, and OpenTelemetry's sampler
     /// has decided. Default: nothing.
-    fn on_start(&self, call: &ToolCall, span: &Span) {
-        let _ = (call, span);
-    }
+    fn on_start(&self, call: &ToolCall, span: &Span) {}
 
     /// A call has ended, in any way. Default: nothing.
-    fn on_end(&self, call: &CallInfo, end: &End<'_, Res>, span: &Span) {
-        let _ = (call, end, span);
-    }
+    fn on_end(&self, call: &CallInfo, end: &End<'_, Res>, span: &Span) {}
 }
 
 /// No hooks.
