@@ -3,7 +3,7 @@
 
 mod known;
 
-use std::{any::Any, borrow::Cow, fmt, io, sync::Arc};
+use std::{any::Any, borrow::Cow, fmt, io, iter, sync::Arc};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -346,27 +346,33 @@ fn leaf_bytes<T: Serialize + ?Sized>(leaf: &T) -> u64 {
     json_bytes(leaf, u64::MAX).unwrap_or(0)
 }
 
-/// The same for a value of any depth: without recursion, which a deep one would take too far.
+/// The same for a value of any depth.
 fn value_bytes(value: &Value) -> u64 {
-    let mut bytes = 0;
+    // Two brackets, and a comma after each member but the last.
+    let frame = |members: usize| 2 + members.saturating_sub(1) as u64;
+    let bytes = values_of(value).map(|value| match value {
+        Value::Array(items) => frame(items.len()),
+        Value::Object(map) => {
+            let keys: u64 = map.keys().map(|key| leaf_bytes(key) + 1).sum();
+            frame(map.len()) + keys
+        }
+        leaf => leaf_bytes(leaf),
+    });
+    bytes.sum()
+}
+
+/// Returns a value and all that are in it, without recursion: a deep one would take it too far.
+pub(crate) fn values_of(value: &Value) -> impl Iterator<Item = &Value> {
     let mut left = vec![value];
-    while let Some(value) = left.pop() {
-        // Two brackets, and a comma after each member but the last.
-        let frame = |members: usize| 2 + members.saturating_sub(1) as u64;
-        bytes += match value {
-            Value::Array(items) => {
-                left.extend(items);
-                frame(items.len())
-            }
-            Value::Object(map) => {
-                left.extend(map.values());
-                let keys: u64 = map.keys().map(|key| leaf_bytes(key) + 1).sum();
-                frame(map.len()) + keys
-            }
-            leaf => leaf_bytes(leaf),
-        };
-    }
-    bytes
+    iter::from_fn(move || {
+        let value = left.pop()?;
+        match value {
+            Value::Array(items) => left.extend(items),
+            Value::Object(map) => left.extend(map.values()),
+            _ => {}
+        }
+        Some(value)
+    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use super::parts::{DATA, IDS, NAMED, keywords};
-use crate::answer::json_bytes;
+use crate::answer::{json_bytes, values_of};
 
 /// Reason why a schema is not compiled; it continues the words "the schema".
 pub(super) type Reason = Cow<'static, str>;
@@ -343,11 +343,9 @@ impl<'s> Sizes<'s> {
 
 /// Returns all that may be a schema, by identifier.
 fn named(root: &Value) -> HashMap<&str, &Value> {
-    let (mut named, mut rest) = (HashMap::new(), vec![root]);
-    while let Some(value) = rest.pop() {
-        rest.extend(value.as_array().into_iter().flatten());
+    let mut named = HashMap::new();
+    for value in values_of(root) {
         for (key, inner) in value.as_object().into_iter().flatten() {
-            rest.push(inner);
             if let (true, Some(name)) = (IDS.contains(&key.as_str()), inner.as_str()) {
                 named.insert(name.trim_start_matches('#'), value);
             }

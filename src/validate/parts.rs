@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use jsonschema::{PatternOptions, ValidationOptions};
 use serde_json::{Map, Value, json};
 
+use crate::answer::values_of;
+
 /// Bytes of a regular expression: a parser makes 40 KiB of each `\pL` before it looks at the size
 /// of the automaton.
 const MAX_PATTERN: usize = 1 << 10;
@@ -165,26 +167,16 @@ pub(super) fn without(schema: &mut Value, patterns: &BTreeSet<Box<str>>) {
 /// Returns whether one of these patterns may be in the schema, or where a reference in it leads, or
 /// a keyword that is always taken out.
 fn has_one_of(schema: &Value, patterns: &BTreeSet<Box<str>>) -> bool {
-    let mut rest = vec![schema];
-    while let Some(value) = rest.pop() {
-        match value {
-            Value::String(text) if patterns.contains(&**text) => return true,
-            Value::Array(items) => rest.extend(items),
-            Value::Object(map) => {
-                let is_one = |key: &str| {
-                    patterns.contains(key)
-                        || ["$ref", "$dynamicRef", "$recursiveRef"].contains(&key)
-                        || ALWAYS.contains(&key)
-                };
-                if map.keys().any(|key| is_one(key)) {
-                    return true;
-                }
-                rest.extend(map.values());
-            }
-            _ => {}
-        }
-    }
-    false
+    let is_one = |key: &String| {
+        patterns.contains(&**key)
+            || ["$ref", "$dynamicRef", "$recursiveRef"].contains(&key.as_str())
+            || ALWAYS.contains(&key.as_str())
+    };
+    values_of(schema).any(|value| match value {
+        Value::String(text) => patterns.contains(&**text),
+        Value::Object(map) => map.keys().any(is_one),
+        _ => false,
+    })
 }
 
 /// Keywords with an identifier of a schema.
@@ -243,18 +235,11 @@ pub(super) fn secrets(schema: &Value) -> BTreeSet<Box<str>> {
             .chain(lists.flatten());
         all.any(is_secret)
     };
-    let (mut names, mut rest) = (BTreeSet::new(), vec![schema]);
-    while let Some(value) = rest.pop() {
-        match value {
-            Value::Array(items) => rest.extend(items),
-            Value::Object(map) => {
-                let named = map.get("properties").and_then(Value::as_object);
-                let found = named.into_iter().flatten().filter(|(_, part)| is_any(part));
-                names.extend(found.map(|(name, _)| name.as_str().into()));
-                rest.extend(map.values());
-            }
-            _ => {}
-        }
+    let mut names = BTreeSet::new();
+    for map in values_of(schema).filter_map(Value::as_object) {
+        let named = map.get("properties").and_then(Value::as_object);
+        let found = named.into_iter().flatten().filter(|(_, part)| is_any(part));
+        names.extend(found.map(|(name, _)| name.as_str().into()));
     }
     names
 }
