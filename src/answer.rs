@@ -161,12 +161,6 @@ impl ModelText for str {
     }
 }
 
-impl ModelText for String {
-    fn model_text(&self) -> Cow<'_, str> {
-        Cow::Borrowed(self)
-    }
-}
-
 impl ModelText for () {
     fn model_text(&self) -> Cow<'_, str> {
         Cow::Borrowed("")
@@ -198,8 +192,8 @@ scalar!(bool u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64);
 
 /// Of a reference or a smart pointer: what it points to.
 macro_rules! pointer {
-    ($($pointer:ty),*) => {$(
-        impl<T: ModelText + ?Sized> ModelText for $pointer {
+    ($({$($params:tt)*} $pointer:ty),*) => {$(
+        impl<$($params)*> ModelText for $pointer {
             fn model_text(&self) -> Cow<'_, str> {
                 (**self).model_text()
             }
@@ -211,17 +205,8 @@ macro_rules! pointer {
     )*};
 }
 
-pointer!(&T, Box<T>, Arc<T>);
-
-impl<T: ModelText + ToOwned + ?Sized> ModelText for Cow<'_, T> {
-    fn model_text(&self) -> Cow<'_, str> {
-        (**self).model_text()
-    }
-
-    fn model_parts(&self) -> Vec<ModelPart<'_>> {
-        (**self).model_parts()
-    }
-}
+pointer!({} String, {T: ModelText + ?Sized} &T, {T: ModelText + ?Sized} Box<T>);
+pointer!({T: ModelText + ?Sized} Arc<T>, {T: ModelText + ToOwned + ?Sized} Cow<'_, T>);
 
 /// A tool's answer as an observer sees it. Whoever prints it redacts it first.
 #[derive(Clone)]
