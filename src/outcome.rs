@@ -67,7 +67,7 @@ use http::StatusCode;
 use crate::error::{ErrorKind, Evidence, TimeoutLimit, ToolError, recognise::is_of_a_value};
 
 /// How a result counts for a circuit breaker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Count {
     /// The tool works.
@@ -78,6 +78,7 @@ pub enum Count {
     /// the tool, and is neutral for a breaker of a whole server.
     ToolFailure,
     /// Tells nothing: the caller's mistake, a rate limit, a cancellation, our own rejection.
+    #[default]
     Neutral,
 }
 

@@ -105,7 +105,7 @@ impl Settings {
 }
 
 /// The end of a call, as it was classified.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct End {
     pub(super) count: Count,
     /// Does not say yet whether the call was slow.
@@ -142,17 +142,6 @@ impl End {
     /// One that the breaker has seen itself.
     pub(super) fn seen(circuit: &Circuit, count: Count) -> Self {
         Self::of(circuit, &Outcome::neutral().with_count(count), None)
-    }
-}
-
-impl Default for End {
-    fn default() -> Self {
-        Self {
-            count: Count::Neutral,
-            verdict: None,
-            weak: false,
-            delay: None,
-        }
     }
 }
 

@@ -47,11 +47,7 @@ impl Trip {
     /// So many consecutive failures, however long that takes: a rarely called tool is stopped as
     /// well. The default, with 5. At least 1.
     pub const fn consecutive_failures(threshold: u32) -> Self {
-        Self(Kind::Failures {
-            threshold,
-            window: None,
-            in_a_row: true,
-        })
+        Self::failures(threshold, None, true)
     }
 
     /// So many failures with no success in between, all within a sliding window of time: a success
@@ -61,11 +57,7 @@ impl Trip {
     /// window is long. The threshold is at least 1 and at most [`MAX_WINDOW_CALLS`]. Each failure
     /// in the window takes 16 bytes.
     pub const fn consecutive_failures_within(threshold: u32, window: Duration) -> Self {
-        Self(Kind::Failures {
-            threshold,
-            window: Some(window),
-            in_a_row: true,
-        })
+        Self::failures(threshold, Some(window), true)
     }
 
     /// So many failures within a sliding window of time, whatever succeeds in between. Otherwise as
@@ -74,10 +66,14 @@ impl Trip {
     /// This depends on how busy a tool is: with many calls, a small share of failures opens the
     /// breaker. [`Rates`] use the share instead.
     pub const fn total_failures_within(threshold: u32, window: Duration) -> Self {
+        Self::failures(threshold, Some(window), false)
+    }
+
+    const fn failures(threshold: u32, window: Option<Duration>, in_a_row: bool) -> Self {
         Self(Kind::Failures {
             threshold,
-            window: Some(window),
-            in_a_row: false,
+            window,
+            in_a_row,
         })
     }
 }

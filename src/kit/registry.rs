@@ -46,6 +46,7 @@ use crate::{
         lane::{here, lanes},
     },
     lock::lock,
+    text::floor,
 };
 
 /// A value that can tell how much harm its eviction would do.
@@ -138,11 +139,7 @@ impl Proofs {
 
 /// The first [`MAX_NAME_BYTES`], and less in front of a character that they would split.
 fn head(text: &str) -> Box<str> {
-    let mut end = text.len().min(MAX_NAME_BYTES);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text[..end].into()
+    text[..floor(text, MAX_NAME_BYTES)].into()
 }
 
 impl<V> Node<V> {

@@ -90,9 +90,9 @@ impl Permit {
         policy: &Arc<Policy>,
     ) -> Self {
         let question = Question::default();
-        let until = policy.until(Instant::now());
+        let until = Instant::now().checked_add(policy.limit);
         let seen = until.into_iter().chain(call.deadline()).min();
-        let approval = question.about(call, rule.shared_reason(), seen);
+        let approval = question.about(call, rule.reason.clone(), seen);
         Self {
             info,
             own: Wait(Cold::new(Asking {

@@ -1,6 +1,5 @@
 use std::{borrow::Cow, future::poll_fn, sync::Arc, time::Duration};
 
-use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 use tracing::Level;
@@ -246,11 +245,6 @@ impl Policy {
     fn annotations(&self, call: &ToolCall) -> Annotations {
         let known = self.annotations.iter().find_map(|a| a.annotations(call));
         known.unwrap_or_default()
-    }
-
-    /// When an approval that is asked for now comes too late.
-    pub(super) fn until(&self, now: Instant) -> Option<Instant> {
-        now.checked_add(self.limit)
     }
 
     /// Tells of a refusal.

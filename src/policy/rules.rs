@@ -51,7 +51,7 @@ pub struct Rule {
     agent: Option<Glob>,
     effect: Option<Effect>,
     when: Option<Arc<When>>,
-    reason: Option<Arc<str>>,
+    pub(super) reason: Option<Arc<str>>,
 }
 
 type When = dyn Fn(&ToolCall) -> bool + Send + Sync;
@@ -164,10 +164,6 @@ impl Rule {
     /// The pattern for the tool's name.
     pub fn tool(&self) -> &str {
         self.name.tool.as_str()
-    }
-
-    pub(super) fn shared_reason(&self) -> Option<Arc<str>> {
-        self.reason.clone()
     }
 
     /// Returns whether all calls that the other one is for are for this one.
