@@ -287,9 +287,7 @@ where
     }
 }
 
-crate::text::debug_fields! {
-    {S: std::fmt::Debug} |this| IdentityService<S> { inner: this.inner, .. }
-}
+crate::text::debug_fields! { {S: std::fmt::Debug} |_| IdentityService<S> { inner, .. } }
 
 /// Response future for [`IdentityService`].
 pub type ResponseFuture<F> = Sent<F, Held<Spelled>>;

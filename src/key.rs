@@ -3,7 +3,7 @@
 pub(crate) mod keys;
 mod text;
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 pub use self::keys::Keys;
 pub(crate) use self::keys::{DEFAULT_MAX_KEYS, check_max};
@@ -22,7 +22,7 @@ use crate::call::{CallInfo, ToolCall, Whose, hash_of};
 /// let per_session = Key::by(|call| call.session_id().unwrap_or(""));
 /// # let _ = (per_tool, per_session);
 /// ```
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Key {
     /// (server, tool). The default: one bad tool never affects another.
@@ -47,21 +47,13 @@ pub enum Key {
 #[derive(Clone)]
 pub struct HashFn(Arc<dyn Fn(&CallInfo) -> u64 + Send + Sync>);
 
-impl fmt::Debug for HashFn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HashFn(..)")
-    }
-}
+crate::text::opaque_debug!({} HashFn);
 
 /// The function of [`Key::by`].
 #[derive(Clone)]
 pub struct KeyFn(Arc<dyn Fn(&CallInfo) -> &str + Send + Sync>);
 
-impl fmt::Debug for KeyFn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeyFn(..)")
-    }
-}
+crate::text::opaque_debug!({} KeyFn);
 
 impl Key {
     /// A part of the call, picked out by a function: a session id, an agent id, a prefix of the
@@ -230,20 +222,6 @@ pub fn key_fn<F: Fn(&CallInfo) -> &str>(f: F) -> F {
 /// ```
 pub fn principal_fn<F: Fn(&ToolCall) -> Option<&str>>(f: F) -> F {
     f
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::PerPrincipal(key) => return f.debug_tuple("PerPrincipal").field(key).finish(),
-            Self::Tool => "Tool",
-            Self::ToolName => "ToolName",
-            Self::Server => "Server",
-            Self::Session => "Session",
-            Self::By(_) => "By(..)",
-            Self::Hashed(_) => "Hashed(..)",
-        })
-    }
 }
 
 #[cfg(test)]

@@ -124,9 +124,7 @@ impl<S, C: Clone> Layer<S> for CacheLayer<C> {
     }
 }
 
-crate::text::debug_fields! {
-    {C} |this| CacheLayer<C> { counts: this.handle().counts(), .. }
-}
+crate::text::debug_fields! { {C} |this| CacheLayer<C> { counts: this.handle().counts(), .. } }
 
 /// The settings of a [`CacheLayer`].
 pub type CacheBuilder<C = ByError> = StoreBuilder<CacheRules<C>>;
@@ -202,6 +200,4 @@ impl<C> CacheBuilder<C> {
     }
 }
 
-crate::text::debug_fields! {
-    {C} |this| CacheRules<C> { tools: this.tools, .. }
-}
+crate::text::debug_fields! { {C} |_| CacheRules<C> { tools, .. } }

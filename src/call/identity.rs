@@ -299,6 +299,6 @@ crate::text::debug_fields! {
         server: this.server().map(Short::name),
         is_listed: this.is_listed(),
         replay_safety: this.replay,
-        timeout: this.timeout,
+        timeout,
     }
 }

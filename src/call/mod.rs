@@ -552,11 +552,10 @@ crate::text::debug_fields! {
         server: this.server().map(Short::name),
         id: this.id().map(Short::name),
         arguments: format_args!("{} keys", this.arguments().len()),
-        attempt: this.attempt,
+        attempt,
         replay_safety: this.replay_safety(),
         timeout: this.timeout(),
-        deadline: this.deadline,
-        ..
+        deadline, ..
     }
 }
 

@@ -290,9 +290,5 @@ impl Drop for Observation {
 }
 
 crate::text::debug_fields! {
-    {} |this| Observation {
-        call: this.call,
-        record: this.call.as_ref().map(CallInfo::observed),
-        ..
-    }
+    {} |this| Observation { call, record: this.call.as_ref().map(CallInfo::observed), .. }
 }

@@ -1,4 +1,4 @@
-use std::sync::{Arc, PoisonError, atomic::Ordering::Relaxed};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use tokio::{sync::broadcast, time::Instant};
 
@@ -215,9 +215,7 @@ impl CircuitBreakerHandle {
     }
 }
 
-crate::text::debug_fields! {
-    {} |this| CircuitBreakerHandle { rules: this.shared.rules(), .. }
-}
+crate::text::debug_fields! { {} |this| CircuitBreakerHandle { rules: this.shared.rules(), .. } }
 
 /// The transitions of a layer's breakers, from [`CircuitBreakerHandle::subscribe`].
 #[derive(Debug)]

@@ -370,5 +370,5 @@ impl<C> CircuitBreakerBuilder<C> {
 }
 
 crate::text::debug_fields! {
-    {C} |this| CircuitBreakerBuilder<C> { rules: this.settings.rules, keys: this.keys, .. }
+    {C} |this| CircuitBreakerBuilder<C> { rules: this.settings.rules, keys, .. }
 }

@@ -96,4 +96,4 @@ pub(super) struct Ping {
     pub(super) limit: Duration,
 }
 
-crate::text::debug_fields! { {} |this| Ping { limit: this.limit, .. } }
+crate::text::debug_fields! { {} |_| Ping { limit, .. } }

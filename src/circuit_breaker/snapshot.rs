@@ -63,21 +63,9 @@ crate::text::debug_fields! {
     {} |this| BreakerSnapshot {
         server: this.server.as_deref().map(Short::name),
         tool: this.tool.as_deref().map(Short::name),
-        state: this.state,
-        reason: this.reason,
-        generation: this.generation,
-        calls: this.calls,
-        failures: this.failures,
-        slow_calls: this.slow_calls,
-        probes: this.probes,
-        retry_after: this.retry_after,
-        adopted: this.adopted,
-        failed_total: this.failed_total,
-        opened_total: this.opened_total,
-        principals_refused: this.principals_refused,
-        rejected_total: this.rejected_total,
-        principals_rejected_total: this.principals_rejected_total,
-        stale_total: this.stale_total,
+        state, reason, generation, calls, failures, slow_calls, probes, retry_after, adopted,
+        failed_total, opened_total, principals_refused, rejected_total, principals_rejected_total,
+        stale_total,
     }
 }
 

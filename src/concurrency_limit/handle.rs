@@ -66,7 +66,7 @@ impl ConcurrencyLimitHandle {
     }
 }
 
-crate::text::debug_fields! { {} |this| ConcurrencyLimitHandle { settings: this.settings, .. } }
+crate::text::debug_fields! { {} |_| ConcurrencyLimitHandle { settings, .. } }
 
 /// A key of which calls run or wait.
 #[derive(Clone, PartialEq, Eq, Serialize)]
@@ -87,7 +87,6 @@ crate::text::debug_fields! {
     {} |this| Load {
         server: this.server.as_deref().map(Short::name),
         tool: this.tool.as_deref().map(Short::name),
-        running: this.running,
-        waiting: this.waiting,
+        running, waiting,
     }
 }

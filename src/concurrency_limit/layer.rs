@@ -134,10 +134,4 @@ impl ConcurrencyLimitBuilder {
     }
 }
 
-crate::text::debug_fields! {
-    {} |this| ConcurrencyLimitBuilder {
-        settings: this.settings,
-        keys: this.keys,
-        ..
-    }
-}
+crate::text::debug_fields! { {} |_| ConcurrencyLimitBuilder { settings, keys, .. } }

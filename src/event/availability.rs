@@ -55,11 +55,7 @@ crate::text::debug_fields! {
     /// Shows the name short and redacted, as events do.
     {} |this| ServerHealth {
         server: this.server.as_deref().map(Short::name),
-        state: this.state,
-        reason: this.reason,
-        failures: this.failures,
-        since: this.since,
-        probe_at: this.probe_at,
+        state, reason, failures, since, probe_at,
     }
 }
 
@@ -129,10 +125,6 @@ crate::text::debug_fields! {
     /// Shows the name short and redacted, as events do.
     {} |this| AvailabilityChange {
         server: this.server.as_deref().map(Short::name),
-        from: this.from,
-        to: this.to,
-        reason: this.reason,
-        failures: this.failures,
-        generation: this.generation,
+        from, to, reason, failures, generation,
     }
 }

@@ -137,14 +137,7 @@ crate::text::debug_fields! {
     {} |this| Transition {
         server: this.server.as_deref().map(Short::name),
         tool: this.tool.as_deref().map(Short::name),
-        from: this.from,
-        to: this.to,
-        reason: this.reason,
-        generation: this.generation,
-        calls: this.calls,
-        failures: this.failures,
-        slow_calls: this.slow_calls,
-        open_for: this.open_for,
+        from, to, reason, generation, calls, failures, slow_calls, open_for,
     }
 }
 

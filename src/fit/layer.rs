@@ -87,13 +87,7 @@ impl<S> Layer<S> for FitLayer {
     }
 }
 
-crate::text::debug_fields! {
-    {} |this| FitLayer {
-        max_chars: this.max_chars,
-        advice: this.advice,
-        keep: this.keep.is_some(),
-    }
-}
+crate::text::debug_fields! { {} |this| FitLayer { max_chars, advice, keep: this.keep.is_some() } }
 
 /// Shortens answers. See the [module docs](super) for an example.
 pub type Fit<S> = Watched<S, FitLayer>;

@@ -47,9 +47,7 @@ where
     }
 }
 
-debug_fields! {
-    {S: Debug, G} |this| Gated<S, G> { inner: this.inner, .. }
-}
+debug_fields! { {S: Debug, G} |_| Gated<S, G> { inner, .. } }
 
 /// The service of a layer that looks at the ends of calls. Ready when the inner service is, which
 /// need not be [`Clone`]. The ticket's methods for waits are not called.
@@ -87,6 +85,4 @@ where
     }
 }
 
-debug_fields! {
-    {S: Debug, G} |this| Watched<S, G> { inner: this.inner, .. }
-}
+debug_fields! { {S: Debug, G} |_| Watched<S, G> { inner, .. } }

@@ -155,13 +155,7 @@ impl From<Key> for Keys {
     }
 }
 
-crate::text::debug_fields! {
-    {} |this| Keys {
-        key: this.key(),
-        at_most: this.max(),
-        ..
-    }
-}
+crate::text::debug_fields! { {} |this| Keys { key: this.key(), at_most: this.max(), .. } }
 
 /// Returns calls of the tool with this name: by the name itself, and by a flat name's server and
 /// tool.

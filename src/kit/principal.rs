@@ -1,6 +1,6 @@
 //! The principal of a call: calls of one principal may share answers.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use crate::call::{ToolCall, Whose};
 
@@ -10,15 +10,18 @@ pub(crate) const MAX_PRINCIPAL: usize = 20 * 1024;
 /// The beginning of the text of a principal that was not verified.
 const UNVERIFIED: &str = "unverified:";
 
-type PrincipalFn = dyn Fn(&ToolCall) -> Option<&str> + Send + Sync;
+#[derive(Clone)]
+pub(crate) struct PrincipalFn(pub(crate) Arc<dyn Fn(&ToolCall) -> Option<&str> + Send + Sync>);
+
+crate::text::opaque_debug!({} PrincipalFn);
 
 /// The source of a call's principal.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) enum Principal {
     /// The subject, else the agent, else the session; of a `narrow` one the session as well.
     Ids { narrow: bool },
     /// The result of a function.
-    By(Arc<PrincipalFn>),
+    By(PrincipalFn),
     /// All calls have the same.
     Shared,
 }
@@ -30,7 +33,7 @@ impl Principal {
         let given = |id: &&str| !id.is_empty();
         let narrow = match self {
             Self::Ids { narrow } => *narrow,
-            Self::By(principal) => return principal(call).filter(given).map(Into::into),
+            Self::By(PrincipalFn(f)) => return f(call).filter(given).map(Into::into),
             Self::Shared => return Some("".into()),
         };
         let unverified = match call.has_unverified_principal() {
@@ -60,15 +63,5 @@ impl Principal {
 
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self, Self::Shared)
-    }
-}
-
-impl fmt::Debug for Principal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ids { .. } => "Ids",
-            Self::By(_) => "By(..)",
-            Self::Shared => "Shared",
-        })
     }
 }

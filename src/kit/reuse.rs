@@ -228,13 +228,7 @@ const MAX_BYTES: u64 = 64 << 20;
 const MAX_ANSWER: u64 = 64 << 10;
 
 crate::text::debug_fields! {
-    {} |this| Store {
-        max_keys: this.max_keys,
-        max_answer: this.max_answer(),
-        max_bytes: this.max_bytes,
-        principal: this.principal,
-        ..
-    }
+    {} |this| Store { max_keys, max_answer: this.max_answer(), max_bytes, principal, .. }
 }
 
 impl Store {

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{principal::Principal, reuse::Store};
+use super::{
+    principal::{Principal, PrincipalFn},
+    reuse::Store,
+};
 use crate::call::ToolCall;
 
 /// The settings of an [`OnceLayer`](crate::once::OnceLayer) or a
@@ -76,7 +79,7 @@ impl<R> StoreBuilder<R> {
         mut self,
         principal: impl Fn(&ToolCall) -> Option<&str> + Send + Sync + 'static,
     ) -> Self {
-        self.store.principal = Principal::By(Arc::new(principal));
+        self.store.principal = Principal::By(PrincipalFn(Arc::new(principal)));
         self
     }
 

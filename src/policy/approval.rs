@@ -213,12 +213,12 @@ impl fmt::Write for Visible<'_, '_> {
 
 crate::text::debug_fields! {
     /// Shows names and sizes, never a value.
-    {} |this| Approval { call: this.call, until: this.until, .. }
+    {} |_| Approval { call, until, .. }
 }
 
 crate::text::debug_fields! {
     /// Shows names and sizes, never a value.
-    {} |this| Verdict { approved: this.denied.is_none(), call: this.call, .. }
+    {} |this| Verdict { approved: this.denied.is_none(), call, .. }
 }
 
 pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Verdict, ToolError>> + Send>>;

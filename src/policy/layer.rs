@@ -344,11 +344,9 @@ static MISSING: Words = Words {
 
 crate::text::debug_fields! {
     {} |this| Policy {
-        rules: this.rules,
-        default: this.default,
+        rules, default,
         approver: this.approver.is_some(),
         approval_timeout: this.limit,
-        listener: this.listener,
-        ..
+        listener, ..
     }
 }

@@ -246,13 +246,10 @@ impl Effect {
 
 crate::text::debug_fields! {
     {} |this| Rule {
-        decision: this.decision,
+        decision,
         tool: this.name.tool,
         server: this.name.server,
-        agent: this.agent,
-        effect: this.effect,
-        reason: this.reason,
-        ..
+        agent, effect, reason, ..
     }
 }
 

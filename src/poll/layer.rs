@@ -20,7 +20,7 @@ pub struct PollLayer<J> {
     pub(super) inert: Arc<Inert>,
 }
 
-crate::text::debug_fields!({J} |this| PollLayer<J> { limits: this.limits, .. });
+crate::text::debug_fields!({J} |_| PollLayer<J> { limits, .. });
 
 /// How often and how long a job is asked for.
 #[derive(Clone, Copy, Debug)]

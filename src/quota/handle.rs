@@ -38,4 +38,4 @@ impl QuotaHandle {
     }
 }
 
-crate::text::debug_fields! { {} |this| QuotaHandle { settings: this.settings, .. } }
+crate::text::debug_fields! { {} |_| QuotaHandle { settings, .. } }

@@ -171,11 +171,4 @@ impl QuotaBuilder {
     }
 }
 
-crate::text::debug_fields! {
-    {} |this| QuotaBuilder {
-        settings: this.settings,
-        waits: this.waits,
-        keys: this.keys,
-        ..
-    }
-}
+crate::text::debug_fields! { {} |_| QuotaBuilder { settings, waits, keys, .. } }

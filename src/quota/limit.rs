@@ -107,9 +107,7 @@ impl Settings {
     }
 }
 
-crate::text::debug_fields! {
-    {} |this| Settings { quota: this.quota, max_wait: this.max_wait, .. }
-}
+crate::text::debug_fields! { {} |_| Settings { quota, max_wait, .. } }
 
 /// As far as they can be counted: for 584 years.
 /// The value of a key in the registry.

@@ -97,9 +97,7 @@ impl RateLimitHandle {
     }
 }
 
-crate::text::debug_fields! {
-    {} |this| RateLimitHandle { settings: this.shared.settings, .. }
-}
+crate::text::debug_fields! { {} |this| RateLimitHandle { settings: this.shared.settings, .. } }
 
 /// A key that cools down.
 #[derive(Clone, PartialEq, Eq, Serialize)]
@@ -123,6 +121,6 @@ crate::text::debug_fields! {
     {} |this| Cooldown {
         server: this.server.as_deref().map(Short::name),
         tool: this.tool.as_deref().map(Short::name),
-        remaining: this.remaining,
+        remaining,
     }
 }

@@ -100,13 +100,11 @@ impl Settings {
 
 crate::text::debug_fields! {
     {} |this| Settings {
-        attempts: this.attempts,
+        attempts,
         default_cooldown: this.default_cooldown(),
-        max_wait: this.max_wait,
+        max_wait,
         max_cooldown: this.max_cooldown(),
-        text_limits: this.text_limits,
-        jitter: this.jitter,
-        ..
+        text_limits, jitter, ..
     }
 }
 

@@ -221,6 +221,4 @@ impl<C> RateLimitBackoffBuilder<C> {
     }
 }
 
-crate::text::debug_fields! {
-    {C} |this| RateLimitBackoffBuilder<C> { keys: this.keys, settings: this.settings, .. }
-}
+crate::text::debug_fields! { {C} |_| RateLimitBackoffBuilder<C> { keys, settings, .. } }

@@ -59,7 +59,7 @@ impl Rules {
     }
 }
 
-crate::text::debug_fields! { {} |this| Rules { limits: this.limits, tools: this.tools, .. } }
+crate::text::debug_fields! { {} |_| Rules { limits, tools, .. } }
 
 /// The value of a principal in the registry.
 #[derive(Debug)]

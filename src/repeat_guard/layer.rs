@@ -80,9 +80,7 @@ impl<S, C: Clone> Layer<S> for RepeatGuardLayer<C> {
     }
 }
 
-crate::text::debug_fields! {
-    {C} |this| RepeatGuardLayer<C> { rules: this.rules, .. }
-}
+crate::text::debug_fields! { {C} |_| RepeatGuardLayer<C> { rules, .. } }
 
 /// The settings of a [`RepeatGuardLayer`].
 #[derive(Clone)]
@@ -224,6 +222,4 @@ impl<C> RepeatGuardBuilder<C> {
     }
 }
 
-crate::text::debug_fields! {
-    {C} |this| RepeatGuardBuilder<C> { rules: this.rules, keys: this.keys, .. }
-}
+crate::text::debug_fields! { {C} |_| RepeatGuardBuilder<C> { rules, keys, .. } }

@@ -192,6 +192,4 @@ fn failure_of_answer(outcome: &Outcome) -> Option<ToolError> {
     })
 }
 
-crate::text::debug_fields! {
-    {S, F, C} |this| ResponseFuture<S, F, C> { pending: this.pending, .. }
-}
+crate::text::debug_fields! { {S, F, C} |_| ResponseFuture<S, F, C> { pending, .. } }

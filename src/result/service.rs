@@ -50,6 +50,4 @@ where
     }
 }
 
-crate::text::debug_fields! {
-    {S: std::fmt::Debug, C} |this| ToolResultService<S, C> { inner: this.inner, .. }
-}
+crate::text::debug_fields! { {S: std::fmt::Debug, C} |_| ToolResultService<S, C> { inner, .. } }

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -257,7 +256,7 @@ impl Budgets {
     }
 }
 
-crate::text::debug_fields! { {} |this| Budgets { each: this.each, total: this.total, .. } }
+crate::text::debug_fields! { {} |_| Budgets { each, total, .. } }
 
 impl Windows {
     /// Begins a new window when the present one is over.
@@ -286,13 +285,8 @@ impl Windows {
     }
 }
 
-impl fmt::Debug for RetryBudget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RetryBudget")
-            .field("ratio", &(self.0.per_million as f64 / 1e6))
-            .field("minimum", &self.0.minimum)
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {} |this| RetryBudget { ratio: this.0.per_million as f64 / 1e6, minimum: this.0.minimum, .. }
 }
 
 #[cfg(test)]

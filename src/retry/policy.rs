@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -464,13 +464,12 @@ impl Settings {
     }
 }
 
-impl<C> fmt::Debug for RetryPolicy<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RetryPolicy")
-            .field("attempts", &self.settings.default.attempts)
-            .field("backoff", &self.settings.default.backoff)
-            .field("max_delay", &self.settings.max_delay)
-            .field("budgets", &self.settings.budgets)
-            .finish_non_exhaustive()
+crate::text::debug_fields! {
+    {C} |this| RetryPolicy<C> {
+        attempts: this.settings.default.attempts,
+        backoff: this.settings.default.backoff,
+        max_delay: this.settings.max_delay,
+        budgets: this.settings.budgets,
+        ..
     }
 }

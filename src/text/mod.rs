@@ -24,35 +24,40 @@ macro_rules! opaque_debug {
 }
 pub(crate) use opaque_debug;
 
-/// `Debug` by some fields, for what cannot derive it or must not show all. `..` at the end says
-/// that there are others.
+/// `Debug` by some fields, for what cannot derive it or must not show all. A field without a value
+/// is that of the type. `..` at the end says that there are others.
 ///
-/// `debug_fields!({C} |this| Layer<C> { tools: this.tools.len(), .. })`
+/// `debug_fields!({C} |this| Layer<C> { max, tools: this.tools.len(), .. })`
 macro_rules! debug_fields {
     ($(#[$doc:meta])* {$($params:tt)*} |$this:pat_param| $name:ident $(<$($arg:tt),+>)? {
-        $($field:ident: $value:expr),* $(,)?
+        $($field:ident $(: $value:expr)?),* $(,)?
     }) => {
         $crate::text::debug_fields!(@impl $(#[$doc])* {$($params)*} $this, $name $(<$($arg),+>)?,
-            finish $(, $field: $value)*);
+            finish $(, $field $(: $value)?)*);
     };
     ($(#[$doc:meta])* {$($params:tt)*} |$this:pat_param| $name:ident $(<$($arg:tt),+>)? {
-        $($field:ident: $value:expr,)+ ..
+        $($field:ident $(: $value:expr)?,)+ ..
     }) => {
         $crate::text::debug_fields!(@impl $(#[$doc])* {$($params)*} $this, $name $(<$($arg),+>)?,
-            finish_non_exhaustive $(, $field: $value)*);
+            finish_non_exhaustive $(, $field $(: $value)?)*);
     };
     (@impl $(#[$doc:meta])* {$($params:tt)*} $this:pat_param, $name:ident $(<$($arg:tt),+>)?,
-        $finish:ident $(, $field:ident: $value:expr)*) => {
+        $finish:ident $(, $field:ident $(: $value:expr)?)*) => {
         $(#[$doc])*
         impl<$($params)*> std::fmt::Debug for $name $(<$($arg),+>)? {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let $this = self;
                 let mut fields = f.debug_struct(stringify!($name));
-                $(fields.field(stringify!($field), &$value);)*
+                $(fields.field(
+                    stringify!($field),
+                    &$crate::text::debug_fields!(@value self $field $(: $value)?),
+                );)*
                 fields.$finish()
             }
         }
     };
+    (@value $own:ident $field:ident) => { $own.$field };
+    (@value $own:ident $field:ident: $value:expr) => { $value };
 }
 pub(crate) use debug_fields;
 

@@ -35,9 +35,7 @@ impl<S: Clone> Clone for Timeout<S> {
 
 crate::kit::inner::accessors!({S} Timeout<S>, inner);
 
-crate::text::debug_fields! {
-    {S: std::fmt::Debug} |this| Timeout<S> { inner: this.inner, .. }
-}
+crate::text::debug_fields! { {S: std::fmt::Debug} |_| Timeout<S> { inner, .. } }
 
 /// Response future for [`Timeout`].
 pub type ResponseFuture<F> = Sent<F, Timed>;

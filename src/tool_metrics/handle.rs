@@ -256,9 +256,7 @@ pub struct MetricsBuilder {
     aliases: bool,
 }
 
-crate::text::debug_fields! {
-    {} |this| MetricsBuilder { max_tools: this.max_tools, latency: this.latency, .. }
-}
+crate::text::debug_fields! { {} |_| MetricsBuilder { max_tools, latency, .. } }
 
 impl Default for MetricsBuilder {
     fn default() -> Self {

@@ -79,4 +79,4 @@ impl Interval {
     }
 }
 
-crate::text::debug_fields! { {} |this| Interval { metrics: this.metrics, .. } }
+crate::text::debug_fields! { {} |_| Interval { metrics, .. } }

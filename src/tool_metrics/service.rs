@@ -48,10 +48,7 @@ impl<S, C: Clone> Layer<S> for MetricsLayer<C> {
 }
 
 crate::text::debug_fields! {
-    {C} |this| MetricsLayer<C> {
-        metrics: this.metrics,
-        classifier: format_args!("{}", type_name::<C>()),
-    }
+    {C} |_| MetricsLayer<C> { metrics, classifier: format_args!("{}", type_name::<C>()) }
 }
 
 impl<Res, C: Classify<Res> + Clone> Gate<Res> for MetricsLayer<C> {
@@ -163,6 +160,4 @@ impl<Res, C: Classify<Res>> Ends<Res> for Observer<C> {
     }
 }
 
-crate::text::debug_fields! {
-    {C} |this| Observer<C> { call: this.below.call(), since: this.since, .. }
-}
+crate::text::debug_fields! { {C} |this| Observer<C> { call: this.below.call(), since, .. } }

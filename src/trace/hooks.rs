@@ -144,11 +144,4 @@ impl<'a, Res> End<'a, Res> {
     }
 }
 
-crate::text::debug_fields! {
-    {Res} |this| End<'_, Res> {
-        failure: this.failure,
-        duration: this.duration,
-        attempts: this.attempts,
-        ..
-    }
-}
+crate::text::debug_fields! { {Res} |_| End<'_, Res> { failure, duration, attempts, .. } }

@@ -172,7 +172,7 @@ impl<H> TraceLayer<H> {
 crate::text::debug_fields! {
     {H} |this| TraceLayer<H> {
         hooks: format_args!("{}", type_name::<H>()),
-        show: this.show,
+        show,
         listener: this.settings.listener,
     }
 }

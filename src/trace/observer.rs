@@ -372,6 +372,4 @@ impl<H: TraceHooks<Res>, Res> Ticket for Observer<H, Res> {
     }
 }
 
-crate::text::debug_fields! {
-    {H, Res} |this| Observer<H, Res> { call: this.info, seen: this.seen, .. }
-}
+crate::text::debug_fields! { {H, Res} |this| Observer<H, Res> { call: this.info, seen, .. } }

@@ -68,6 +68,4 @@ where
     }
 }
 
-crate::text::debug_fields! {
-    {S: std::fmt::Debug, H} |this| Trace<S, H> { inner: this.inner, layer: this.layer }
-}
+crate::text::debug_fields! { {S: std::fmt::Debug, H} |_| Trace<S, H> { inner, layer } }

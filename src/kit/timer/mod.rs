@@ -12,10 +12,7 @@
 mod alarm;
 mod queue;
 
-use std::{
-    fmt,
-    task::{Context, Poll, Waker},
-};
+use std::task::{Context, Poll, Waker};
 
 use tokio::time::Instant;
 
@@ -75,12 +72,7 @@ impl Timer {
     }
 }
 
-impl fmt::Debug for Timer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waits = self.0.0.is_some();
-        f.debug_struct("Timer").field("waits", &waits).finish()
-    }
-}
+crate::text::debug_fields! { {} |this| Timer { waits: this.0.0.is_some() } }
 
 #[cfg(test)]
 mod tests;
