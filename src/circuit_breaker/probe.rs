@@ -1,6 +1,8 @@
 //! The evidence that a tool works again, for a half-open breaker.
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
 
 use crate::call::CallInfo;
 
@@ -78,7 +80,7 @@ impl Probe {
         F: Fn(&CallInfo) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<T, E>> + Send + 'static,
     {
-        let send = Arc::new(move |call: &CallInfo| -> PingFuture {
+        let send = Arc::new(move |call: &CallInfo| -> BoxFuture<'static, bool> {
             let sent = ping(call);
             Box::pin(async move { sent.await.is_ok() })
         });
@@ -86,13 +88,11 @@ impl Probe {
     }
 }
 
-/// True if the tool can be called.
-pub(super) type PingFuture = Pin<Box<dyn Future<Output = bool> + Send>>;
-
 /// The user's ping.
 #[derive(Clone)]
 pub(super) struct Ping {
-    pub(super) send: Arc<dyn Fn(&CallInfo) -> PingFuture + Send + Sync>,
+    /// True if the tool can be called.
+    pub(super) send: Arc<dyn Fn(&CallInfo) -> BoxFuture<'static, bool> + Send + Sync>,
     pub(super) limit: Duration,
 }
 

@@ -1,10 +1,10 @@
 use std::{
-    pin::Pin,
     sync::{Mutex, PoisonError},
     task::{Context, Poll, ready},
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     breaker::{Breaker, Permit},
     circuit::{End, Report},
     handle::CircuitBreakerHandle,
-    probe::{Ping, PingFuture},
+    probe::Ping,
     snapshot::Refused,
     state::Pass,
     window::Verdict,
@@ -231,7 +231,7 @@ struct Turn {
     latest: Option<Instant>,
     // In a mutex that is never locked, so that the future of the call is `Sync` although a ping
     // need not be.
-    wait: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
+    wait: Mutex<Option<BoxFuture<'static, ()>>>,
 }
 
 impl Turn {
@@ -266,7 +266,7 @@ async fn verdict(breaker: Breaker, call: CallInfo, may_probe: bool, latest: Inst
 }
 
 /// Waits for the ping that is sent in place of a call, and counts its end.
-async fn ping(sent: PingFuture, limit: Duration, mut permit: Permit, call: CallInfo) {
+async fn ping(sent: BoxFuture<'static, bool>, limit: Duration, mut permit: Permit, call: CallInfo) {
     // A tie is a success.
     let verdict = match timeout(limit, sent).await {
         Ok(true) => Verdict::SUCCESS,
