@@ -41,7 +41,7 @@ use tower_toolcall::{
     validate::Schemas,
 };
 use tower_toolcall_http::{
-    Execution, HttpAnswer, ReqwestClient, ToolManifest,
+    Executor, HttpAnswer, ReqwestClient, ToolManifest,
     token::{ClientAuth, TokenEndpoint},
 };
 
@@ -178,10 +178,9 @@ impl Provider {
             .tool_deadline(secs(60))
             .tool(router.clone());
         let routes = Routes::new(stack).with_identity(router);
-        let app = routes
-            .with_bearer_subject()
-            .with_execute(Execution::new())
-            .into_router();
+        let routes = routes.with_bearer_subject();
+        let app = Executor::new(routes.clone()).into_router();
+        let app = app.merge(routes.into_router());
 
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let at = format!("http://{}", listener.local_addr()?);

@@ -192,9 +192,9 @@ impl ToolCall {
 }
 
 impl CallInfo {
-    /// A hash that stands for the principal; `None` for a call without one. One that was not
-    /// verified has another.
-    pub(crate) fn principal_hash(&self) -> Option<u64> {
+    /// Returns a hash that stands for the principal; `None` for a call without one. A principal
+    /// that was not [verified](crate::ToolCall::with_unverified_ids) has another hash.
+    pub fn principal_hash(&self) -> Option<u64> {
         let whose = self.whose()?;
         let hash = match whose {
             Whose::Subject(hash) => hash,

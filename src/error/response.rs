@@ -206,8 +206,8 @@ impl ToolError {
         self.to_http_with(status, &json!({ "error": self.public_body() }))
     }
 
-    /// The same with another body.
-    pub(crate) fn to_http_with(&self, status: StatusCode, body: &Value) -> Response<String> {
+    /// Returns the answer with another status, and with a body of your own instead of the error's.
+    pub fn to_http_with(&self, status: StatusCode, body: &Value) -> Response<String> {
         let mut response = Response::new(body.to_string());
         *response.status_mut() = status;
         let headers = response.headers_mut();

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::{net::TcpListener, sync::Barrier, task::JoinSet};
 use tower::service_fn;
 use tower_toolcall::{AnyError, ToolCall, serve::Routes};
-use tower_toolcall_http::Execution;
+use tower_toolcall_http::Executor;
 
 use crate::{MB, counted, small_values, worst_values};
 
@@ -23,9 +23,9 @@ async fn server(calls: usize) -> SocketAddr {
     });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let app = Routes::new(tool)
-        .with_execute(Execution::new())
-        .into_router();
+    let routes = Routes::new(tool);
+    let app = Executor::new(routes.clone()).into_router();
+    let app = app.merge(routes.into_router());
     tokio::spawn(async move { axum::serve(listener, app).await });
     address
 }

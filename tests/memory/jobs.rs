@@ -4,7 +4,7 @@ use axum::{body::Body, http::Request};
 use serde_json::{Map, Value};
 use tower::{ServiceExt as _, service_fn};
 use tower_toolcall::{ErrorKind, ToolCall, ToolError, call::JobRef, serve::Routes};
-use tower_toolcall_http::Execution;
+use tower_toolcall_http::Executor;
 
 use crate::{MB, counted, small_values};
 
@@ -18,7 +18,7 @@ fn a_thousand_jobs_of_64_kib_take_little_more_than_their_text() {
             let error = ToolError::new(ErrorKind::PollTimeout, "still running");
             Err::<Value, _>(error.with_job(job).with_detail("limit", "time"))
         });
-        let routes = Routes::new(tool).with_jobs(Execution::new()).plain();
+        let routes = Executor::new(Routes::new(tool)).with_jobs().into_router();
         let body = format!(r#"{{"arguments":{}}}"#, small_values(64_000));
         for _ in 0..1_000 {
             let request = Request::post("/api/tools/a/execute");

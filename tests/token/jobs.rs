@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 use tower::ServiceExt;
 use tower_toolcall::{ErrorKind, ToolCall, ToolError, VerifiedCaller, call::JobRef, serve::Routes};
-use tower_toolcall_http::Execution;
+use tower_toolcall_http::Executor as Endpoint;
 
 use crate::kit::SECOND;
 
@@ -65,9 +65,8 @@ impl Executor {
                 }
             }
         });
-        let app = change(Routes::new(tool))
-            .with_jobs(Execution::new())
-            .into_router();
+        let routes = change(Routes::new(tool));
+        let app = Endpoint::new(routes).with_jobs().into_router();
         Self { app, state }
     }
 

@@ -23,7 +23,7 @@ use tower_toolcall::{
     validate::{Schema, Schemas},
 };
 use tower_toolcall_http::{
-    Execution, HttpAnswer, HttpJob, HttpTool,
+    Executor, HttpAnswer, HttpJob, HttpTool,
     token::{ClientAuth, TokenEndpoint},
 };
 
@@ -89,10 +89,7 @@ fn app(leaf: Leaf, provider: Client) -> axum::Router {
         .map_response(HttpAnswer::into_json)
         .layer(tokens)
         .service(leaf);
-    Routes::new(stack)
-        .with_bearer_subject()
-        .with_execute(Execution::new())
-        .into_router()
+    Executor::new(Routes::new(stack).with_bearer_subject()).into_router()
 }
 
 struct Got {
@@ -293,7 +290,7 @@ async fn a_panic_is_an_internal_error() {
                 .unwrap()
                 .client::<_, Bytes>(panics),
         );
-    let app = Routes::new(stack).with_execute(Execution::new()).plain();
+    let app = Executor::new(Routes::new(stack)).into_router();
     let got = post(&app, None, &json!({ "arguments": {} })).await;
     assert_eq!(
         (got.status.as_u16(), &got.body["error_code"]),
@@ -347,10 +344,8 @@ async fn the_execution_time_is_that_of_the_whole_call() {
         .map_response(HttpAnswer::into_json)
         .layer(TokenLayer::new(endpoint.unwrap()).with_tool("order", Target::audience("orders")))
         .service(order(slow(upstream, 2)));
-    let app = Routes::new(stack)
-        .with_bearer_subject()
-        .with_execute(Execution::new());
-    let got = post(&app.plain(), Some("alice"), &margherita()).await;
+    let app = Executor::new(Routes::new(stack).with_bearer_subject()).into_router();
+    let got = post(&app, Some("alice"), &margherita()).await;
     assert_eq!(got.body["status"], "completed");
     // 3, 2, a delay of 4 or a little more, 2.
     let took = got.body["execution_time_ms"].as_u64().unwrap();
@@ -365,7 +360,7 @@ async fn refused(error: ToolError) -> (Got, String) {
         async move { Err::<Value, _>(error) }
     });
     let app = Routes::new(ServiceBuilder::new().layer(metrics.layer()).service(tool));
-    let app = app.with_execute(Execution::new()).plain();
+    let app = Executor::new(app).into_router();
     let got = post(&app, None, &json!({ "arguments": {} })).await;
     let codes = metrics.snapshot().total.codes;
     (got, codes.into_keys().next().unwrap())
@@ -500,7 +495,7 @@ async fn polled(
         .map_response(HttpAnswer::into_json)
         .layer(layer(PollLayer::new(job)))
         .service(tool.client::<_, Bytes>(client));
-    let app = Routes::new(stack).with_execute(Execution::new()).plain();
+    let app = Executor::new(Routes::new(stack)).into_router();
     post(&app, None, &json!({ "arguments": {} })).await
 }
 
@@ -545,10 +540,8 @@ fn deliveries(starts: &Arc<AtomicUsize>) -> axum::Router {
         .map_response(HttpAnswer::into_json)
         .layer(PollLayer::new(job))
         .service(tool.client::<_, Bytes>(client));
-    Routes::new(stack)
-        .with_bearer_subject()
-        .with_jobs(Execution::new())
-        .plain()
+    let routes = Routes::new(stack).with_bearer_subject();
+    Executor::new(routes).with_jobs().into_router()
 }
 
 async fn get(app: &axum::Router, token: Option<&str>, path: &str) -> (u16, Value) {

@@ -5,9 +5,9 @@ use std::{error::Error as StdError, fmt, time::Duration};
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tower_toolcall::{ErrorKind, ToolError, error, result::ToolResult};
 #[cfg(feature = "axum")]
-use tower_toolcall::{call::CallInfo, serve::Envelope};
+use tower_toolcall::call::CallInfo;
+use tower_toolcall::{ErrorKind, ToolError, error, result::ToolResult};
 
 use super::HttpAnswer;
 #[cfg(feature = "axum")]
@@ -204,7 +204,7 @@ impl ExecutionResult {
 
     /// Returns the result of a success whose answer is JSON already.
     #[cfg(feature = "axum")]
-    fn completed(call: &CallInfo, took: Duration, answer: Value) -> Self {
+    pub(crate) fn completed(call: &CallInfo, took: Duration, answer: Value) -> Self {
         let mut result = Self::new(call.tool(), took, ExecutionStatus::Completed, answer);
         call.record(|r| {
             let status = r.extension();
@@ -224,63 +224,6 @@ impl ExecutionResult {
             .is_pending()
             .then(|| Self::new(tool, took, ExecutionStatus::Pending, Value::Null))
     }
-}
-
-/// Bodies of an executor's endpoint: an [`ExecutionResult`], which has the id of a job that still
-/// runs as `job` in its `metadata`, or an [`ExecutionError`].
-///
-/// ```
-/// use tower::service_fn;
-/// use tower_toolcall::{AnyError, ToolCall, serve::Routes};
-/// use tower_toolcall_http::Execution;
-///
-/// let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
-/// let router = Routes::new(tool).with_execute(Execution::new()).into_router();
-/// # let _: axum::Router = router;
-/// ```
-#[cfg(feature = "axum")]
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct Execution;
-
-#[cfg(feature = "axum")]
-impl Execution {
-    /// Returns the envelope.
-    pub fn new() -> Self {
-        Self
-    }
-}
-
-#[cfg(feature = "axum")]
-impl Envelope for Execution {
-    fn completed(&self, call: &CallInfo, took: Duration, answer: Value) -> Value {
-        to_value(&ExecutionResult::completed(call, took, answer))
-    }
-
-    fn failed(
-        &self,
-        call: &CallInfo,
-        took: Duration,
-        error: &ToolError,
-        job: Option<&str>,
-    ) -> Option<Value> {
-        let mut result = ExecutionResult::of_error(call.tool(), took, error)?;
-        let job = job.map(|id| ("job".to_owned(), id.into()));
-        result.metadata.extend(job);
-        Some(to_value(&result))
-    }
-
-    fn refused(&self, error: &ToolError) -> Value {
-        to_value(&ExecutionError::new(
-            error.tool().unwrap_or_default(),
-            error,
-        ))
-    }
-}
-
-#[cfg(feature = "axum")]
-fn to_value(body: &impl Serialize) -> Value {
-    serde_json::to_value(body).unwrap_or_default()
 }
 
 #[cfg(feature = "otel")]

@@ -291,6 +291,8 @@ mod body;
 mod client;
 mod events;
 mod execution;
+#[cfg(feature = "axum")]
+mod executor;
 mod job;
 mod location;
 mod manifest;
@@ -313,7 +315,7 @@ use tower_toolcall::{ConfigError, redact::is_hidden};
 pub use self::client::{ReqwestBody, ReqwestClient, ReqwestError, ReqwestFuture};
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
-pub use self::execution::Execution;
+pub use self::executor::Executor;
 pub use self::{
     answer::{HttpAnswer, HttpClassifier},
     execution::{ExecutionError, ExecutionResult, ExecutionStatus, UpstreamStatus},

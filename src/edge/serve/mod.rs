@@ -235,33 +235,12 @@
 //! The route is for JSON-RPC gateways. It is not an MCP server: to MCP's peers its codes -32000 and
 //! -32001 mean something else.
 //!
-//! # Execution
+//! # Endpoints of your own
 //!
-//! [`Routes::with_execute`] adds the endpoint of an executor of tools, for agents that know one. An
-//! [`Envelope`] makes the bodies; those of an executor of HTTP tools are
-//! `Execution` of the crate `tower-toolcall-http`:
-//!
-//! ```text
-//! -> POST /api/tools/order/execute       {"arguments": {"pizza": "Margherita"}}
-//! <- 200  {"tool_id":"order","status":"completed","result":{"order":7},
-//!          "execution_time_ms":42,"upstream_status":201,"metadata":{}}
-//! <- 503  {"message":"..","error_code":"circuit_open","tool_id":"order",
-//!          "upstream_status":null,"upstream_body":null,"is_retryable":true,
-//!          "execution":"not_started","details":{"retry_after_seconds":30}}
-//! ```
-//!
-//! What the upstream says is the result, 200 also where its status is none of success (`failed`),
-//! with its body as it is; so is a job that still runs when the call's time is over (`pending`).
-//! All else is an error, with the status that [`to_http`](crate::ToolError::to_http) has for it.
-//!
-//! With [`Routes::with_jobs`], which says how many and how long, a job that still runs has an id,
-//! by which the same subject goes on waiting for it; nothing is started:
-//!
-//! ```text
-//! <- 200  {"tool_id":"deliver","status":"pending",..,"metadata":{"job":"6d1c..3f"}}
-//! -> GET  /api/tools/deliver/jobs/6d1c..3f
-//! <- 200  {"tool_id":"deliver","status":"completed",..}
-//! ```
+//! A handler [reads](Routes::read) a call, [runs](Routes::run) it, and answers with a body of its
+//! own: [`json`], [`ToolError::to_http_with`](crate::ToolError::to_http_with),
+//! [`Rejection::into_response_with`]. `Executor` of the crate `tower-toolcall-http` is the endpoint
+//! of an executor of HTTP tools.
 //!
 //! # Errors
 //!
@@ -275,11 +254,12 @@
 //!
 //! [`with_request_headers`]: crate::ToolCall::with_request_headers
 
-mod execute;
-mod jobs;
 mod request;
 mod routes;
 mod rpc;
 
 pub(super) use self::request::address;
-pub use self::{execute::Envelope, request::Rejection, routes::Routes};
+pub use self::{
+    request::{Rejection, json},
+    routes::Routes,
+};

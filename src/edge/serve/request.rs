@@ -10,6 +10,7 @@ use ::axum::{
 };
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::{
     call::{MAX_DEPTH, MAX_NAME_BYTES, MAX_VALUES, ToolCall},
@@ -29,8 +30,9 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// `reason` is ours and may be shown.
-    fn new(status: StatusCode, reason: impl Into<Cow<'static, str>>) -> Self {
+    /// A request that is answered with this status: 400, 405, 413 or 415. The reason is shown to
+    /// the caller.
+    pub fn new(status: StatusCode, reason: impl Into<Cow<'static, str>>) -> Self {
         let error = ToolError::new(ErrorKind::InvalidInput, reason);
         let error = match status {
             StatusCode::METHOD_NOT_ALLOWED => error.with_code("METHOD_NOT_ALLOWED"),
@@ -69,6 +71,13 @@ impl Rejection {
     /// The error, which says what is wrong.
     pub fn error(&self) -> &ToolError {
         &self.error
+    }
+
+    /// Returns the response with another body.
+    pub fn into_response_with(self, body: &Value) -> Response {
+        self.log();
+        let response = self.error().to_http_with(self.status(), body);
+        response.map(Body::from)
     }
 
     /// Emits `tool.rejected` for a request that never became a call which a layer sees.
@@ -175,7 +184,7 @@ async fn addressed(
 }
 
 /// The parameters of a path. A fallback has none at all.
-pub(super) fn params(
+fn params(
     params: Result<RawPathParams, RawPathParamsRejection>,
 ) -> Result<Option<RawPathParams>, Rejection> {
     match params {
@@ -187,7 +196,7 @@ pub(super) fn params(
     }
 }
 
-pub(super) fn param<'p>(params: &'p Option<RawPathParams>, name: &str) -> Option<&'p str> {
+fn param<'p>(params: &'p Option<RawPathParams>, name: &str) -> Option<&'p str> {
     let mut params = params.iter().flatten();
     params.find(|(key, _)| *key == name).map(|(_, value)| value)
 }
@@ -290,8 +299,8 @@ impl IntoResponse for Rejection {
 impl<T: Serialize> IntoResponse for ToolResult<T> {
     fn into_response(self) -> Response {
         let info = self.call().clone();
-        match self.into_answer().and_then(|answer| to_json(&answer)) {
-            Ok(json) => of_json(StatusCode::OK, json),
+        match self.into_answer().and_then(|answer| json(&answer)) {
+            Ok(response) => response,
             Err(error) => error.for_call(&info).into_response(),
         }
     }
@@ -321,6 +330,15 @@ pub(super) fn status(error: &ToolError, lacks_subject: bool) -> StatusCode {
 pub(super) fn of_json(status: StatusCode, json: Vec<u8>) -> Response {
     let json_type = HeaderValue::from_static("application/json");
     (status, [(CONTENT_TYPE, json_type)], json).into_response()
+}
+
+/// Returns the response with this answer of a tool, as JSON, with the status 200.
+///
+/// # Errors
+///
+/// [`Reported`](ErrorKind::Reported): the answer is no JSON, or has more than [`MAX_DEPTH`] levels.
+pub fn json<T: Serialize>(answer: &T) -> Result<Response, ToolError> {
+    to_json(answer).map(|json| of_json(StatusCode::OK, json))
 }
 
 /// An answer, if it can be written. The tool has run by then.

@@ -1,11 +1,9 @@
-use std::sync::Arc;
-
 use ::axum::{
     Router,
     body::Body,
     extract::{Request, State},
     response::{IntoResponse as _, Response},
-    routing::{get, post},
+    routing::post,
 };
 use http::{Extensions, HeaderMap, StatusCode};
 use serde::Serialize;
@@ -14,8 +12,6 @@ use tower_layer::Layer as _;
 use tower_service::Service;
 
 use super::{
-    execute::{self, Envelope, Executor},
-    jobs::Jobs,
     request::{self, Rejection, Servers, of_json, shown, status, to_json},
     rpc,
 };
@@ -40,9 +36,7 @@ pub struct Routes {
     pub(super) servers: Servers,
     pub(super) deadlines: Option<Trust>,
     /// `true` if the caller's bearer token is that of the call's subject.
-    pub(super) bearer: bool,
-    envelope: Option<Arc<dyn Envelope>>,
-    pub(super) jobs: Option<Jobs>,
+    bearer: bool,
 }
 
 impl Routes {
@@ -70,8 +64,6 @@ impl Routes {
             servers: Servers::Refused,
             deadlines: None,
             bearer: false,
-            envelope: None,
-            jobs: None,
         }
     }
 
@@ -118,40 +110,6 @@ impl Routes {
         self
     }
 
-    /// Adds the endpoint of an executor of tools, [`/api/tools/{tool}/execute`](super#execution),
-    /// whose answers have these bodies. Default: it is not there.
-    pub fn with_execute(mut self, envelope: impl Envelope) -> Self {
-        self.envelope = Some(Arc::new(envelope));
-        self
-    }
-
-    /// Adds the endpoint of an executor, and one for its jobs,
-    /// [`/api/tools/{tool}/jobs/{id}`](super#execution): the envelope gets the id of a job that
-    /// still runs. A GET goes on waiting, and starts nothing. It is answered for the same subject
-    /// only, if requests have [bearer tokens](Self::with_bearer_subject): that very token. Without
-    /// these, the id is enough; it cannot be guessed.
-    ///
-    /// 1,000 jobs are kept, in this process, with arguments of 64 KiB at most, as JSON: 62.5 MiB in
-    /// all, 6.3 MiB of one subject. If requests have bearer tokens, 100 of one subject, 100 of all
-    /// callers without a token, and 500 of all subjects that were [not
-    /// verified](ToolCall::with_unverified_ids); no other's job makes room for one of these. A
-    /// subject's oldest job makes room for its next, and, when all places are taken, the oldest of
-    /// the subject with the most makes room. Without bearer tokens the [principal](super#requests)
-    /// takes the place of the subject. A job is kept for a day at most, and for a minute from the
-    /// first answer that it is completed or has failed, as that may be lost on the way; an error
-    /// that only means that it could not be asked for does not count. What has had its time goes
-    /// when the next job is kept or asked for.
-    ///
-    /// Who invents a bearer token for each call, of a tool that [needs
-    /// none](Self::with_bearer_subject), is many subjects, and can push out the jobs of others that
-    /// were not verified: check the tokens in a layer of the router, and put a
-    /// [`VerifiedCaller`](crate::VerifiedCaller::with_bearer_token) that says so into their
-    /// requests. Default: it is not there.
-    pub fn with_jobs(mut self, envelope: impl Envelope) -> Self {
-        self.jobs = Some(Jobs::default());
-        self.with_execute(envelope)
-    }
-
     /// A function that gives calls what their request says of them beside its body: its deadline,
     /// which counts from now, and the token of its caller, if these are taken.
     pub(super) fn for_caller(
@@ -179,21 +137,58 @@ impl Routes {
         }
     }
 
-    /// Runs a call. Its error may be shown to the caller.
-    pub(super) async fn run(&self, call: ToolCall) -> Result<Vec<u8>, ToolError> {
+    /// Reads the call that a request asks for, as the [plain endpoints](super#requests) do: for an
+    /// endpoint of your own, whose path has the parameter `{tool}`, and may have `{server}`.
+    /// `with_arguments` gives the call the arguments that the body has, a text of JSON.
+    ///
+    /// # Errors
+    ///
+    /// The request is no call, or `with_arguments` has failed.
+    pub async fn read<F>(&self, request: Request, with_arguments: F) -> Result<ToolCall, Rejection>
+    where
+        F: FnOnce(ToolCall, &str) -> Result<ToolCall, ToolError> + Send,
+    {
+        let on_server = |call, server: &str| self.servers.put_on(call, server);
+        let for_caller = self.for_caller(request.headers(), request.extensions());
+        request::read(request, &(), on_server, for_caller, with_arguments).await
+    }
+
+    /// Gives a call what a request says beside its body: its ids, its caller, and if these are
+    /// taken its deadline and the token of its subject. [`read`](Self::read) does so.
+    pub fn with_request(
+        &self,
+        call: ToolCall,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> ToolCall {
+        let call = call.with_request_headers(headers);
+        let for_caller = self.for_caller(headers, extensions);
+        for_caller(call.with_request_extensions(extensions))
+    }
+
+    /// Runs a call through the stack. Returns the answer as JSON.
+    ///
+    /// # Errors
+    ///
+    /// The stack's, which may be shown to the caller, with the status of the answer: 401 if the
+    /// call was denied because its caller has sent no [token](Self::with_bearer_subject).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the call.
+    pub async fn run(&self, call: ToolCall) -> Result<Vec<u8>, (StatusCode, ToolError)> {
         let info = call.info();
+        let lacks_subject = self.bearer && call.subject_token().is_none();
         let answer = self.stack.clone().oneshot(call).await;
-        answer.map_err(|error| shown(error.for_call(&info)))
+        answer.map_err(|error| {
+            let error = shown(error.for_call(&info));
+            (status(&error, lacks_subject), error)
+        })
     }
 
-    /// Returns whether callers' tokens are taken.
-    pub(super) fn has_subjects(&self) -> bool {
+    /// Returns whether the tokens of subjects are [taken](Self::with_bearer_subject).
+    pub fn has_bearer_subject(&self) -> bool {
         self.bearer
-    }
-
-    /// Returns whether the caller could have sent a token, and has not.
-    pub(super) fn lacks_subject(&self, call: &ToolCall) -> bool {
-        self.bearer && call.subject_token().is_none()
     }
 
     /// Sets how many requests a JSON-RPC batch may have. Default 32. They all run at once: a limit
@@ -209,8 +204,7 @@ impl Routes {
         Ok(self)
     }
 
-    /// The plain endpoints alone: `/tools/{tool}/call` and `/servers/{server}/tools/{tool}/call`,
-    /// and that of an executor, if there is one.
+    /// The plain endpoints alone: `/tools/{tool}/call` and `/servers/{server}/tools/{tool}/call`.
     pub fn plain(&self) -> Router {
         Router::new()
             .route("/tools/{tool}/call", post(call).fallback(no_post))
@@ -218,22 +212,7 @@ impl Routes {
                 "/servers/{server}/tools/{tool}/call",
                 post(call).fallback(no_post),
             )
-            .merge(self.execution())
             .with_state(self.clone())
-    }
-
-    /// That of an executor, if it is asked for.
-    fn execution(&self) -> Router<Self> {
-        let Some(envelope) = self.envelope.clone() else {
-            return Router::new();
-        };
-        let handler = post(execute::execute).fallback(execute::no_post);
-        let mut router = Router::new().route("/api/tools/{tool}/execute", handler);
-        if self.jobs.is_some() {
-            router = router.route("/api/tools/{tool}/jobs/{id}", get(execute::job));
-        }
-        let routes = self.clone();
-        router.with_state(Executor { routes, envelope })
     }
 
     /// The JSON-RPC endpoint alone: `/rpc`.
@@ -250,20 +229,13 @@ impl Routes {
 }
 
 async fn call(State(routes): State<Routes>, request: Request) -> Response {
-    let on_server = |call, server: &str| routes.servers.put_on(call, server);
-    let for_caller = routes.for_caller(request.headers(), request.extensions());
-    let call =
-        match request::read(request, &(), on_server, for_caller, ToolCall::with_json_str).await {
-            Ok(call) => call,
-            Err(rejection) => return rejection.into_response(),
-        };
-    let lacks_subject = routes.lacks_subject(&call);
+    let call = match routes.read(request, ToolCall::with_json_str).await {
+        Ok(call) => call,
+        Err(rejection) => return rejection.into_response(),
+    };
     match routes.run(call).await {
         Ok(json) => of_json(StatusCode::OK, json),
-        Err(error) => {
-            let status = status(&error, lacks_subject);
-            error.to_http_as(status).map(Body::from)
-        }
+        Err((status, error)) => error.to_http_as(status).map(Body::from),
     }
 }
 

@@ -15,7 +15,7 @@ use tower::{Layer as _, ServiceExt, service_fn};
 use tower_toolcall::{
     AnyError, ErrorKind, ToolError, serve::Routes, settings::Settings, tool_metrics::Metrics,
 };
-use tower_toolcall_http::{Execution, ExecutionError, HttpTool};
+use tower_toolcall_http::{ExecutionError, Executor, HttpTool};
 use tracing::{Event, Subscriber, field::Field, instrument::WithSubscriber as _, span};
 use tracing_subscriber::{
     Layer,
@@ -66,9 +66,7 @@ async fn failed(
         .build()
         .unwrap()
         .layer(tool);
-    let app = Routes::new(stack)
-        .with_execute(Execution::new())
-        .into_router();
+    let app = Executor::new(Routes::new(stack)).into_router();
     let request = Request::post("/api/tools/order/execute")
         .header("content-type", "application/json")
         .body(Body::from("{}"))

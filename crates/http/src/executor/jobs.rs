@@ -2,9 +2,10 @@
 
 use std::{
     collections::{HashMap, hash_map::RandomState},
+    fmt,
     hash::BuildHasher as _,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -12,10 +13,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{
+use tower_toolcall::{
+    ToolCall,
     answer::json_bytes,
-    call::{JobRef, Secret, ToolCall},
-    lock::lock,
+    call::{JobRef, Secret},
 };
 
 /// How many jobs are kept.
@@ -36,6 +37,12 @@ const AFTER_END: Duration = Duration::from_secs(60);
 /// Jobs by ids that nobody can guess. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Jobs(Arc<Inner>);
+
+impl fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Jobs")
+    }
+}
 
 #[derive(Default)]
 struct Inner {
@@ -143,7 +150,8 @@ impl Jobs {
 
     /// Returns the kept jobs, without those whose time is over.
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
-        let mut kept = lock(&self.0.kept);
+        let kept = self.0.kept.lock();
+        let mut kept = kept.unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         kept.retain(|entry| entry.until > now);
         kept
