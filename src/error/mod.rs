@@ -544,7 +544,8 @@ impl ToolError {
     /// kind. Of a call whose safety is not known the kind decides; [`execution`](Self::execution)
     /// stands beside it in every form of the error.
     pub fn is_retryable(&self) -> bool {
-        self.is_transient() && !(self.0.must_not_repeat && self.may_have_run())
+        self.is_transient()
+            && !(self.0.must_not_repeat && self.execution() != Execution::NotStarted)
     }
 
     /// Returns whether the [job](Self::job) of the call still runs and the call's time is over. It
@@ -559,10 +560,6 @@ impl ToolError {
     /// Returns whether what went wrong may pass, without regard to whether the call may run twice.
     pub(crate) fn is_transient(&self) -> bool {
         self.0.retryable
-    }
-
-    fn may_have_run(&self) -> bool {
-        self.execution() != Execution::NotStarted
     }
 
     /// Returns whether the agent can go on without this tool's answer: as the

@@ -60,8 +60,4 @@ impl Principal {
     pub(crate) fn is_of_many(&self) -> bool {
         !matches!(self, Self::Ids { .. })
     }
-
-    pub(crate) fn is_shared(&self) -> bool {
-        matches!(self, Self::Shared)
-    }
 }

@@ -267,9 +267,9 @@ impl Store {
 
     /// Of several principals each has an eighth.
     fn share(&self, most: u64) -> u64 {
-        match self.principal.is_shared() {
-            true => most,
-            false => most.div_ceil(8),
+        match self.principal {
+            Principal::Shared => most,
+            _ => most.div_ceil(8),
         }
     }
 

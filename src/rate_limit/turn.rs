@@ -81,10 +81,6 @@ pub struct Ticket<S, C> {
 crate::text::opaque_debug!({S, C} Ticket<S, C>);
 
 impl<S, C> Ticket<S, C> {
-    fn gate(&self) -> &KeyGate {
-        self.entry.value()
-    }
-
     /// Returns whether the call has its turn.
     #[inline]
     fn has_turn(&mut self) -> bool {
@@ -157,7 +153,7 @@ impl<S, C> Ticket<S, C> {
     /// back.
     #[cold]
     fn used_up(&self, cooldown: Duration) {
-        let shared = &*self.gate().shared;
+        let shared = &*self.entry.value().shared;
         let most = shared.settings.max_cooldown();
         let cooldown = shared.cooldown(Some(cooldown)).min(most);
         shared.begin(&self.entry, None, cooldown, true);
@@ -227,7 +223,8 @@ impl<S, C> Ticket<S, C> {
     }
 
     fn emit(&self, cooldown: Duration, hinted: bool) {
-        self.gate()
+        self.entry
+            .value()
             .shared
             .settings
             .listener
