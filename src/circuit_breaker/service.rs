@@ -20,7 +20,7 @@ use super::{
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
-    flow::{Abandoned, Ends, Flow, Gate, Gated, Readiness, Step, Ticket, Times},
+    flow::{Abandoned, Ends, Flow, Gate, Gated, PollTurn, Readiness, Step, Ticket, Times},
     kit::cold::Cold,
     outcome::{ByError, Classify},
 };
@@ -173,11 +173,7 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
         Ok(Step::Go)
     }
 
-    fn poll_turn(
-        &mut self,
-        call: &mut ToolCall,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Res>, ToolError>> {
+    fn poll_turn(&mut self, call: &mut ToolCall, cx: &mut Context<'_>) -> PollTurn<Res> {
         loop {
             if let Some(turn) = &mut *self.turn.0 {
                 ready!(turn.poll(cx));

@@ -20,7 +20,7 @@ use super::handle::ConcurrencyLimitHandle;
 use crate::{
     call::{Claim, ToolCall},
     error::{ErrorKind, ToolError},
-    flow::{Ends, Flow, Gate, Gated, Held, Readiness, Step},
+    flow::{Ends, Flow, Gate, Gated, Held, PollTurn, Readiness, Step},
     kit::{
         limit,
         per_tool::PerTool,
@@ -225,11 +225,7 @@ impl<Res> Ends<Res> for Held<Place> {
         Ok(Step::Wait)
     }
 
-    fn poll_turn(
-        &mut self,
-        _: &mut ToolCall,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Res>, ToolError>> {
+    fn poll_turn(&mut self, _: &mut ToolCall, cx: &mut Context<'_>) -> PollTurn<Res> {
         if let Stage::Queued(turn) = &mut self.own.stage {
             ready!(turn.as_mut().poll(cx));
             self.own.stage = Stage::Running;

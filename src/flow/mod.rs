@@ -63,7 +63,7 @@
 //! use tower::Layer;
 //! use tower_toolcall::{
 //!     CallInfo, ErrorKind, ToolCall, ToolError,
-//!     flow::{Ends, Gate, Gated, Readiness, Step, Ticket},
+//!     flow::{Ends, Gate, Gated, PollTurn, Readiness, Step, Ticket},
 //! };
 //!
 //! #[derive(Clone)]
@@ -106,11 +106,7 @@
 //!         Ok(if self.permit.is_some() { Step::Go } else { Step::Wait })
 //!     }
 //!
-//!     fn poll_turn(
-//!         &mut self,
-//!         _: &mut ToolCall,
-//!         cx: &mut Context<'_>,
-//!     ) -> Poll<Result<Option<Res>, ToolError>> {
+//!     fn poll_turn(&mut self, _: &mut ToolCall, cx: &mut Context<'_>) -> PollTurn<Res> {
 //!         let queue = &self.queue;
 //!         let wait = self.wait.get_or_insert_with(|| Box::pin(Arc::clone(queue).acquire_owned()));
 //!         let permit = ready!(wait.as_mut().poll(cx));
@@ -355,6 +351,10 @@ pub trait Ticket {
     fn panicked(&mut self) {}
 }
 
+/// The result of [`Ends::poll_turn`]: `None` once the call may go, `Some` for an answer in place of
+/// one from the inner service.
+pub type PollTurn<Res> = Poll<Result<Option<Res>, ToolError>>;
+
 /// The step that follows for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "there are no other ways")]
@@ -399,11 +399,7 @@ pub trait Ends<Res>: Ticket {
     /// # Errors
     ///
     /// The refusal of the call.
-    fn poll_turn(
-        &mut self,
-        _call: &mut ToolCall,
-        _cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Res>, ToolError>> {
+    fn poll_turn(&mut self, _call: &mut ToolCall, _cx: &mut Context<'_>) -> PollTurn<Res> {
         let text = "the layer returned `Step::Wait` and does not implement `Ends::poll_turn`";
         Poll::Ready(Err(ToolError::refusal(ErrorKind::Internal, text)))
     }

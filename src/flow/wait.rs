@@ -8,7 +8,7 @@ use std::{
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::{Ends, Step, ready::Prepared};
+use super::{Ends, PollTurn, Step, ready::Prepared};
 use crate::{
     call::ToolCall,
     error::ToolError,
@@ -75,11 +75,7 @@ pub trait Before<S: Service<ToolCall>> {
 
     /// Waits for the turn of a call, after [`Way::Wait`]. Ready with an answer if the call is not
     /// sent.
-    fn poll_turn(
-        &mut self,
-        _call: &mut ToolCall,
-        _cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<S::Response>, ToolError>> {
+    fn poll_turn(&mut self, _call: &mut ToolCall, _cx: &mut Context<'_>) -> PollTurn<S::Response> {
         Poll::Ready(Ok(None))
     }
 
@@ -118,11 +114,7 @@ impl<S: Service<ToolCall>, T: Ends<S::Response>> Before<S> for Of<'_, T> {
         self.0.admit(call).map(Way::from)
     }
 
-    fn poll_turn(
-        &mut self,
-        call: &mut ToolCall,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<S::Response>, ToolError>> {
+    fn poll_turn(&mut self, call: &mut ToolCall, cx: &mut Context<'_>) -> PollTurn<S::Response> {
         self.0.poll_turn(call, cx)
     }
 

@@ -24,7 +24,7 @@ use crate::{
     config::{ConfigError, positive, refuse_if},
     error::ToolError,
     event::{Event, Listener},
-    flow::{Abandoned, Ends, Step, Ticket, Times},
+    flow::{Abandoned, Ends, PollTurn, Step, Ticket, Times},
     key::check_max,
 };
 
@@ -119,11 +119,7 @@ where
         }
     }
 
-    fn poll_turn(
-        &mut self,
-        _: &mut ToolCall,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Res>, ToolError>> {
+    fn poll_turn(&mut self, _: &mut ToolCall, cx: &mut Context<'_>) -> PollTurn<Res> {
         let (flight, reuse) = self.at.as_mut().expect("a call that waits is at a key");
         Poll::Ready(match ready!(flight.poll_turn(cx)) {
             Turn::Mine => Ok(None),

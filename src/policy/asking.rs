@@ -14,7 +14,7 @@ use crate::{
     call::{CallInfo, ToolCall},
     error::{APPROVAL_MISSING, APPROVAL_UNANSWERED, ToolError},
     event::PolicyOutcome,
-    flow::{Ends, Flow, Gate, Gated, Held, Readiness, Step},
+    flow::{Ends, Flow, Gate, Gated, Held, PollTurn, Readiness, Step},
     kit::{cold::Cold, limit, timer::Timer},
     text::Short,
 };
@@ -120,11 +120,7 @@ impl<Res> Ends<Res> for Permit {
         }
     }
 
-    fn poll_turn(
-        &mut self,
-        call: &mut ToolCall,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Res>, ToolError>> {
+    fn poll_turn(&mut self, call: &mut ToolCall, cx: &mut Context<'_>) -> PollTurn<Res> {
         if let Some(asking) = &mut *self.own.0.0 {
             ready!(asking.poll(call, &self.info, cx))?;
             // The approver's future goes before the call is sent.

@@ -20,7 +20,7 @@ use crate::{
     error::{ErrorKind, ToolError},
     event::{InertReason, Listener},
     flow::{
-        Step,
+        PollTurn, Step,
         again::{After, Again, Before, Enter, Repeated, Repeats, Shared, Way},
     },
     kit::{attempts::Template, cold::Cold, lane::Kept, limit::Caller, timer::Timer},
@@ -409,11 +409,7 @@ where
         self.own(error)
     }
 
-    fn poll_turn(
-        &mut self,
-        call: &mut ToolCall,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<S::Response>, ToolError>> {
+    fn poll_turn(&mut self, call: &mut ToolCall, cx: &mut Context<'_>) -> PollTurn<S::Response> {
         // It has run, and its job runs meanwhile.
         call.release();
         while let Some(at) = self.work().and_then(|work| work.at) {

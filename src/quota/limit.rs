@@ -17,7 +17,7 @@ use super::{
 use crate::{
     call::{CallInfo, ToolCall, nanos},
     error::{ErrorKind, QUOTA_IMPOSSIBLE, ToolError, Words},
-    flow::{Ends, Flow, Gate, Gated, Held, Readiness, Step},
+    flow::{Ends, Flow, Gate, Gated, Held, PollTurn, Readiness, Step},
     kit::{
         limit,
         per_tool::PerTool,
@@ -254,11 +254,7 @@ impl<Res> Ends<Res> for Held<Units> {
         Ok(Step::Wait)
     }
 
-    fn poll_turn(
-        &mut self,
-        _: &mut ToolCall,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Res>, ToolError>> {
+    fn poll_turn(&mut self, _: &mut ToolCall, cx: &mut Context<'_>) -> PollTurn<Res> {
         let own = &mut self.own;
         let origin = own.entry.value().settings.origin;
         if let Some(turn) = own.turn {
