@@ -1,5 +1,6 @@
-use std::{borrow::Cow, future::poll_fn, sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
+use tower::ServiceExt as _;
 use tower_layer::Layer;
 use tower_service::Service;
 use tracing::Level;
@@ -125,14 +126,8 @@ impl PolicyLayer {
         A::Error: Into<ToolError>,
         A::Future: Send,
     {
-        let ask = move |approval| -> Answer {
-            let mut approver = approver.clone();
-            Box::pin(async move {
-                let ready = poll_fn(|cx| approver.poll_ready(cx)).await;
-                ready.map_err(Into::into)?;
-                approver.call(approval).await.map_err(Into::into)
-            })
-        };
+        let approver = approver.map_err(Into::into);
+        let ask = move |approval| -> Answer { Box::pin(approver.clone().oneshot(approval)) };
         self.edit(|p| p.approver = Some(Arc::new(ask)))
     }
 

@@ -7,6 +7,7 @@ use tokio::{
     sync::Semaphore,
     time::{Instant, timeout},
 };
+use tower::ServiceExt as _;
 use tower_service::Service;
 
 use crate::call::ToolCall;
@@ -44,7 +45,7 @@ impl Abandoned {
             let call = call.left_behind(until);
             runtime.spawn(async move {
                 // A clone of the user's: a panic of it ends this task alone.
-                let sent = send(fresh(), call);
+                let sent = fresh().oneshot(call);
                 let _ = timeout(PATIENCE, sent).await;
                 drop(place);
             });
@@ -66,12 +67,5 @@ impl Abandoned {
 impl Drop for Abandoned {
     fn drop(&mut self) {
         self.act();
-    }
-}
-
-async fn send<S: Service<ToolCall>>(mut svc: S, call: ToolCall) {
-    if std::future::poll_fn(|cx| svc.poll_ready(cx)).await.is_ok() {
-        // Its answer changes nothing: the job has ended, or it runs on.
-        let _ = svc.call(call).await;
     }
 }
