@@ -44,7 +44,6 @@
 use std::{
     any::Any,
     future::Future,
-    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     task::{Context, Poll, ready},
@@ -56,7 +55,7 @@ use tower_service::Service;
 
 use crate::{
     call::{CallInfo, ToolCall},
-    error::{ErrorKind, ToolError},
+    error::{ErrorKind, ToolError, recognise::forget},
 };
 
 /// Layer that turns panics into errors. See the [module docs](self) for an example.
@@ -142,13 +141,6 @@ pin_project! {
 fn discard<F>(mut fut: Pin<&mut Option<F>>) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| fut.set(None))) {
         forget(payload);
-    }
-}
-
-/// A payload may panic when it is dropped, and so may what it panics with.
-fn forget(payload: Box<dyn Any + Send>) {
-    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        mem::forget(another);
     }
 }
 

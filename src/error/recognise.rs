@@ -1,6 +1,7 @@
 //! Finding out what a foreign error means: by type through the source chain, by text last.
 
 use std::{
+    any::Any,
     char,
     error::Error as StdError,
     io, mem, net, num,
@@ -96,12 +97,16 @@ pub(super) fn message_of(error: &(dyn StdError + Send + Sync + 'static)) -> Stri
     let print = || super::safe(&Rules::default(), &text_of(error));
     let printed = panic::catch_unwind(AssertUnwindSafe(print));
     printed.unwrap_or_else(|payload| {
-        // It may panic when it is dropped.
-        if let Err(another) = panic::catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            std::mem::forget(another);
-        }
+        forget(payload);
         "the text of this error panicked".to_owned()
     })
+}
+
+/// Drops the payload of a panic, which may panic itself.
+pub(crate) fn forget(payload: Box<dyn Any + Send>) {
+    if let Err(another) = panic::catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        mem::forget(another);
+    }
 }
 
 /// Our own error below foreign ones: the verdict is ours. Where the tool put context above it, it
