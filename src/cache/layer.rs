@@ -23,7 +23,7 @@ use crate::{
         reuse::{AnyAnswer, Store},
         store::StoreBuilder,
     },
-    outcome::{ByError, Classify, Outcome},
+    outcome::{ByError, Outcome},
 };
 
 /// How many answers are kept by default.
@@ -170,7 +170,6 @@ impl<C> CacheBuilder<C> {
     pub fn classify_fn<Res, F>(self, classify: F) -> CacheBuilder<F>
     where
         F: Fn(Result<&Res, &ToolError>) -> Outcome,
-        F: Classify<Res>,
     {
         self.with_classifier(classify)
     }

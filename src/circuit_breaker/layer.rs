@@ -21,7 +21,7 @@ use crate::{
     flow::Abandoned,
     key::{Key, Keys},
     kit::share::Units,
-    outcome::{ByError, Classify, Count, Outcome},
+    outcome::{ByError, Count, Outcome},
 };
 
 /// Layer that stops calling a tool that is broken. See the [module docs](super) for an example.
@@ -307,7 +307,6 @@ impl<C> CircuitBreakerBuilder<C> {
     pub fn classify_fn<Res, F>(self, classify: F) -> CircuitBreakerBuilder<F>
     where
         F: Fn(Result<&Res, &ToolError>) -> Outcome,
-        F: Classify<Res>,
     {
         self.with_classifier(classify)
     }

@@ -13,7 +13,7 @@ use crate::{
     event::{Listen, Listener},
     key::Keys,
     kit::backoff::Jitter,
-    outcome::{ByError, Classify, Outcome},
+    outcome::{ByError, Outcome},
 };
 
 /// Layer that waits out rate limits, for all calls of a key together. See the [module docs](super)
@@ -189,7 +189,6 @@ impl<C> RateLimitBackoffBuilder<C> {
     pub fn classify_fn<Res, F>(self, classify: F) -> RateLimitBackoffBuilder<F>
     where
         F: Fn(Result<&Res, &ToolError>) -> Outcome,
-        F: Classify<Res>,
     {
         self.with_classifier(classify)
     }

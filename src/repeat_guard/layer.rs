@@ -21,7 +21,7 @@ use crate::{
         per_tool::{PerTool, ToolNames},
         registry::Registry,
     },
-    outcome::{ByError, Classify, Outcome},
+    outcome::{ByError, Outcome},
 };
 
 /// The longest window: a call that would succeed is not refused for longer.
@@ -187,7 +187,6 @@ impl<C> RepeatGuardBuilder<C> {
     pub fn classify_fn<Res, F>(self, classify: F) -> RepeatGuardBuilder<F>
     where
         F: Fn(Result<&Res, &ToolError>) -> Outcome,
-        F: Classify<Res>,
     {
         self.with_classifier(classify)
     }
