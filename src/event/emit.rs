@@ -168,8 +168,7 @@ impl<'a> Line<'a> {
     ) -> Self {
         let all = details_are_heard();
         let detail = |of: fn(&'a CallInfo) -> Option<&'a str>| {
-            let call = named.call.filter(|_| all);
-            call.and_then(of).map(short)
+            named.call.filter(|_| all).and_then(of).map(short)
         };
         let mut line = Self {
             tool: Some(named.tool).filter(|tool| !tool.is_empty()).map(short),
@@ -192,9 +191,8 @@ impl<'a> Line<'a> {
         let cut = |max| display(Short::field(tool, max));
         let lengths = (0..=MAX_NAME).rev();
         let mut tools = lengths.map(|max| (cut(max), width("tool", &cut(max))));
-        let (tool, taken) = tools
-            .find(|(_, taken)| *taken <= left)
-            .unwrap_or((cut(0), left));
+        let found = tools.find(|(_, taken)| *taken <= left);
+        let (tool, taken) = found.unwrap_or((cut(0), left));
         self.tool = self.tool.take().map(|_| tool);
         left -= taken;
         let text_width = width(field, &text);
@@ -286,8 +284,7 @@ pub(crate) fn ms(d: Duration) -> f64 {
 
 /// Returns an agent's id as a detail.
 fn agent(call: &CallInfo) -> Option<DisplayValue<Short<'_>>> {
-    let agent = call.agent_id().filter(|_| details_are_heard());
-    agent.map(short)
+    call.agent_id().filter(|_| details_are_heard()).map(short)
 }
 
 /// A breaker may be of a whole server, and its handle changes it without a call.
