@@ -19,8 +19,9 @@ use crate::{
 /// The end of a wait before a call is sent: the caller's cancellation, and the call's deadline.
 ///
 /// For a tool service that waits before it sends, for a connection for example. Layers have it from
-/// [`Gated`](super::Gated). The call is held from [`of`](Self::of) to [`release`](Self::release):
-/// an observer that sees the future dropped meanwhile knows that the call was not sent.
+/// [`Gated`](crate::flow::Gated). The call is held from [`of`](Self::of) to
+/// [`release`](Self::release): an observer that sees the future dropped meanwhile knows that the
+/// call was not sent.
 ///
 /// ```
 /// use std::{future::{Future, poll_fn}, pin::pin, task::Poll};
