@@ -25,9 +25,9 @@ use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
     BoxError, ServiceBuilderExt as _, ToolCall,
     answer::ModelText,
-    mcp::{GatewayHandler, McpAnswer, McpElicitation},
     policy::{PolicyLayer, Rule},
 };
+use tower_toolcall_mcp::{GatewayHandler, McpAnswer, McpElicitation};
 
 /// A client, with a user to ask or without.
 struct Client {

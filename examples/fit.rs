@@ -23,11 +23,9 @@ use serde_json::json;
 use tokio::time::Instant;
 use tower::{BoxError, ServiceBuilder, ServiceExt as _, service_fn};
 use tower_toolcall::{
-    ModelText as _, ServiceBuilderExt as _, ToolCall, ToolError,
-    check::CheckLayer,
-    fit::FitLayer,
-    mcp::{McpAnswer, McpMaxBytes, McpServer},
+    ModelText as _, ServiceBuilderExt as _, ToolCall, ToolError, check::CheckLayer, fit::FitLayer,
 };
+use tower_toolcall_mcp::{McpAnswer, McpMaxBytes, McpServer};
 
 /// What is kept, by its name. A real one has a bound and forgets.
 type Store = Arc<Mutex<HashMap<String, String>>>;

@@ -41,11 +41,11 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
-    mcp::{McpAnswer, McpClassifier, McpHooks, McpProgress, McpService},
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
+use tower_toolcall_mcp::{McpAnswer, McpClassifier, McpHooks, McpProgress, McpService};
 use tracing_subscriber::{
     filter::filter_fn,
     fmt::{FmtContext, FormatEvent, FormatFields, format},

@@ -1,7 +1,7 @@
 //! Local tools and two MCP servers behind one router; one of the servers changes its tools.
 //!
 //! ```text
-//! cargo run --features mcp,schemars --example router
+//! cargo run --features schemars --example router
 //! ```
 //!
 //! Shown is what a model would see: the names that it may call, and the answer to each of its
@@ -27,12 +27,10 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tower::{ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
-    AnyError, BoxError, ModelText as _, ToolCall,
-    catch_panic::CatchPanicLayer,
-    mcp::{self, McpServer},
-    router::tool_fn,
+    AnyError, BoxError, ModelText as _, ToolCall, catch_panic::CatchPanicLayer, router::tool_fn,
     timeout::TimeoutLayer,
 };
+use tower_toolcall_mcp::{self as mcp, McpServer};
 
 #[derive(Deserialize, JsonSchema)]
 struct Weather {

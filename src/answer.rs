@@ -8,7 +8,7 @@ use std::{any::Any, borrow::Cow, fmt, io, iter, sync::Arc};
 use serde::Serialize;
 use serde_json::Value;
 
-pub(crate) use self::known::{Form, Known, PARSED, Text, asks_for_input, form_of, hash_any};
+pub(crate) use self::known::{Form, PARSED, Text, asks_for_input, form_of, hash_any};
 pub use self::known::{Kept, KnownAnswer, hash_json, register};
 use crate::text::{
     Grouped,
@@ -19,7 +19,7 @@ use crate::text::{
 /// An answer as text for the model, as the tool gave it: not redacted, of any length.
 ///
 /// A string passes unchanged, a number as it is written, other JSON compactly, `null` and `()` are
-/// the empty string. With the feature `mcp` there are implementations for MCP's results: texts are
+/// the empty string. The crate `tower-toolcall-mcp` implements it for MCP's results: texts are
 /// joined by line feeds, and a line stands for an image, a sound or a file: `[image left out:
 /// image/png, 67,500 bytes]`.
 ///

@@ -5,7 +5,7 @@ use std::{iter, sync::OnceLock};
 
 use tracing::Span;
 
-use crate::{answer::Known, error::KnownErrors};
+use crate::error::KnownErrors;
 
 /// The bridges that recognise errors of other crates.
 pub(crate) const BRIDGES: &[&dyn KnownErrors] = &[
@@ -17,16 +17,8 @@ pub(crate) const BRIDGES: &[&dyn KnownErrors] = &[
     &crate::edge::h2::Errors,
     #[cfg(feature = "reqwest")]
     &crate::edge::reqwest::Errors,
-    #[cfg(feature = "mcp")]
-    &crate::edge::mcp::Errors,
     #[cfg(feature = "tonic")]
     &crate::edge::grpc_status::Errors,
-];
-
-/// The answer types of the tool services that are compiled in.
-pub(crate) const ANSWERS: &[Known] = &[
-    #[cfg(feature = "mcp")]
-    Known::of::<crate::edge::mcp::McpAnswer>(),
 ];
 
 /// How many values a [`Chain`] has at most.

@@ -22,7 +22,7 @@
 //! - A server that is known and whose list was never read is not unknown: its calls go on, under
 //!   [one key](crate::Identity::unlisted) whatever tool they name.
 //!
-//! `GatewayHandler` (feature `mcp-server`) puts it around its stack by itself, axum's `Routes` do
+//! `GatewayHandler` of `tower-toolcall-mcp` puts it around its stack by itself, axum's `Routes` do
 //! with `Routes::with_identity`.
 //!
 //! # Order

@@ -60,12 +60,13 @@
 //! Arguments that do not fit are the caller's mistake ([`ToolCall::arguments_as`]): a model reads
 //! which field is wrong, and no circuit opens.
 //!
-//! The same stack protects the tools of an MCP server (feature `mcp`) that the program starts:
+//! The same stack protects the tools of an MCP server that the program starts, by the crate
+//! `tower-toolcall-mcp`:
 //!
 //! ```no_run
-//! # #[cfg(feature = "mcp")] {
 //! # use tower::ServiceBuilder;
-//! use tower_toolcall::{ServiceBuilderExt, mcp::McpServer};
+//! use tower_toolcall::ServiceBuilderExt;
+//! use tower_toolcall_mcp::McpServer;
 //!
 //! # async fn run() -> Result<(), tower_toolcall::BoxError> {
 //! let args = ["-y", "docs-server"];
@@ -79,7 +80,6 @@
 //!
 //! docs.close().await;
 //! # let _ = stack; Ok(()) }
-//! # }
 //! ```
 //!
 //! # Where to go on
@@ -136,7 +136,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`mcp`] | MCP servers as tools, also ones that die and come back; an MCP server whose tools run through a stack |
+//! | [`tower-toolcall-mcp`](https://docs.rs/tower-toolcall-mcp), a crate | MCP servers as tools, also ones that die and come back; an MCP server whose tools run through a stack |
 //! | [`tower-toolcall-http`](https://docs.rs/tower-toolcall-http), a crate | HTTP endpoints as tools, by templates; files that describe tools; the token endpoint of an identity provider |
 //! | [`router`] | many tools and servers behind one service; functions of typed arguments |
 //! | [`batch`] | many calls at once, or one after the other within a budget |
@@ -159,13 +159,9 @@
 //! | `tower` | on by default: [`ServiceBuilderExt`]; recognises tower's own errors |
 //! | `metrics` | [`metrics_facade`] (`metrics`) |
 //! | `otel` | [`otel`] (`opentelemetry`, `tracing-opentelemetry`) |
-//! | `mcp` | [`mcp::McpServer`] and what goes with it (`rmcp`, client side with child processes, no HTTP) |
-//! | `mcp-http` | [`mcp::McpServer::http`]: servers over streamable HTTP, with status and `Retry-After` of their errors; TLS is a feature of reqwest's, in your own `Cargo.toml` |
-//! | `mcp-server` | [`mcp::GatewayHandler`]: an MCP server whose tools run through a stack (`rmcp`, server side, no HTTP) |
-//! | `mcp-server-http` | [`mcp::McpSessions`]: rmcp's streamable HTTP server, with bounds of sessions and bodies |
 //! | `router` | [`router`] (`strsim`) |
 //! | `schemars` | [`router::RouterBuilder::typed_tool`]: the type of a function's arguments is the tool's schema (`schemars`) |
-//! | `validate` | [`validate`], [`mcp::McpOutput`] (`jsonschema`, which fetches nothing) |
+//! | `validate` | [`validate`] (`jsonschema`, which fetches nothing) |
 //! | `settings` | [`settings`] (`humantime`) |
 //! | `axum` | [`serve`], without its server |
 //! | `tonic` | [`grpc_status`], without its server and client |
@@ -240,8 +236,6 @@ pub use edge::builder::{self, ServiceBuilderExt};
 pub use edge::facade as metrics_facade;
 #[cfg(feature = "tonic")]
 pub use edge::grpc_status;
-#[cfg(feature = "mcp")]
-pub use edge::mcp;
 #[cfg(feature = "otel")]
 pub use edge::otel;
 pub use edge::reader;
@@ -257,6 +251,6 @@ pub use kit::backoff;
 #[doc(inline)]
 pub use toolcall_redact as redact;
 
-#[cfg(all(doctest, feature = "mcp"))]
+#[cfg(all(doctest, feature = "tower"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -2,8 +2,6 @@
 //! connections that end before the tool runs, after it has run, and within its answer. What ran is
 //! counted at the server.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
-#![cfg(feature = "mcp-http")]
-
 use std::{
     collections::HashMap,
     io,
@@ -53,14 +51,14 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tower::{Service, ServiceBuilder, ServiceExt as _};
-use tower_toolcall::mcp::McpAnswer;
 use tower_toolcall::{
     ErrorKind, Event, Execution, ModelText as _, ReplaySafety, ToolCall, ToolError,
     backoff::Backoff,
-    mcp::McpService,
     retry::{RetryBudget, RetryLayer, RetryPolicy, RetryRefusal},
     timeout::TimeoutLayer,
 };
+use tower_toolcall_mcp::McpAnswer;
+use tower_toolcall_mcp::McpService;
 
 const CALLERS: u64 = 32;
 

@@ -3,8 +3,6 @@
 //!
 //! Real time, and a server of its own for each test.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
-#![cfg(feature = "mcp")]
-
 use std::{
     io::Write,
     sync::{Arc, Mutex, OnceLock},
@@ -14,14 +12,14 @@ use std::{
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use tower::ServiceExt as _;
-use tower_toolcall::mcp::McpAnswer;
 use tower_toolcall::{
     Classify as _, ErrorKind, Execution, ModelText as _, Outcome, ReplaySafety, ToolCall,
     ToolError,
     circuit_breaker::{BreakerState, CircuitBreakerHandle, CircuitBreakerLayer},
     error::TimeoutLimit,
-    mcp::McpClassifier,
 };
+use tower_toolcall_mcp::McpAnswer;
+use tower_toolcall_mcp::McpClassifier;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use self::example::{LONG, Server, Tools, Way, installed, stack};
@@ -179,7 +177,7 @@ async fn a_text_comes_back() {
 async fn a_router_has_its_tools() {
     bench(async |bench| {
         let catalog = bench.server.tools().catalog().await.unwrap();
-        let router = tower_toolcall::mcp::router()
+        let router = tower_toolcall_mcp::router()
             .server("every", bench.tools.clone(), catalog)
             .build()
             .unwrap();
@@ -514,9 +512,10 @@ async fn a_child_that_is_starting_ends_with_the_last_clone() {
 
 /// A leaf whose children are known by their ids.
 #[cfg(target_os = "linux")]
-fn reconnecting() -> (tower_toolcall::mcp::McpReconnect, Arc<Mutex<Vec<u32>>>) {
+fn reconnecting() -> (tower_toolcall_mcp::McpReconnect, Arc<Mutex<Vec<u32>>>) {
     use rmcp::{ServiceExt as _, transport::TokioChildProcess};
-    use tower_toolcall::{BoxError, backoff::Backoff, mcp::McpReconnect};
+    use tower_toolcall::{BoxError, backoff::Backoff};
+    use tower_toolcall_mcp::McpReconnect;
 
     let pids = Arc::new(Mutex::new(Vec::new()));
     let spawned = Arc::clone(&pids);

@@ -19,12 +19,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep};
 use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
-use tower_toolcall::mcp::McpAnswer;
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError, ToolResult,
     batch::{Parallel, Sequence},
     circuit_breaker::{BreakerState, TransitionReason},
-    mcp::{self, McpClassifier},
     result::{Status, ToolResultLayer},
     router::{Json, Router, tool_fn},
     settings::{Place, Settings},
@@ -36,6 +34,8 @@ use tower_toolcall_http::{
     ExecutionError, ExecutionResult, ExecutionStatus, HttpAnswer, ToolManifest,
     token::{ClientAuth, TokenEndpoint},
 };
+use tower_toolcall_mcp::McpAnswer;
+use tower_toolcall_mcp::{self as mcp, McpClassifier};
 
 const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)

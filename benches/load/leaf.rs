@@ -23,10 +23,8 @@ use rmcp::{
 use tokio::{net::TcpListener, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
-use tower_toolcall::{
-    BoxError,
-    mcp::{McpAnswer, McpService},
-};
+use tower_toolcall::BoxError;
+use tower_toolcall_mcp::{McpAnswer, McpService};
 
 use crate::candidates::stacks::Leaf;
 

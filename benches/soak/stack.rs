@@ -24,7 +24,6 @@ use tower_toolcall::{
     concurrency_limit::ConcurrencyLimitLayer,
     health::Health,
     identity::Resolve,
-    mcp::{McpReconnect, McpService},
     once::OnceLayer,
     policy::PolicyLayer,
     quota::{Quota, QuotaLayer},
@@ -35,6 +34,7 @@ use tower_toolcall::{
     tool_metrics::Metrics,
     validate::{Schema, Schemas},
 };
+use tower_toolcall_mcp::{McpReconnect, McpService};
 
 use crate::load::{mixed, works};
 

@@ -13,13 +13,13 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     deadline::DeadlineLayer,
     identity::IdentityLayer,
-    mcp::{Catalog, McpClassifier, McpHooks, McpServer},
     outcome::Classify,
     repeat_guard::RepeatGuardLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
     validate::{Schemas, ValidateLayer},
 };
+use tower_toolcall_mcp::{Catalog, McpClassifier, McpHooks, McpServer};
 use tower_toolcall_turn::{Format, Names, Turn};
 use tracing_subscriber::{filter::filter_fn, prelude::*};
 

@@ -1,4 +1,4 @@
-//! The tools of an MCP server that is a child process: `cargo run --features mcp --example stdio`.
+//! The tools of an MCP server that is a child process: `cargo run --example stdio`.
 //!
 //! The server is this program once more, unless its command line is given:
 //! `-- npx -y @modelcontextprotocol/server-everything`.
@@ -10,7 +10,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use tower::{ServiceBuilder, ServiceExt as _};
-use tower_toolcall::{AnyError, ModelText as _, ServiceBuilderExt, ToolCall, mcp::McpServer};
+use tower_toolcall::{AnyError, ModelText as _, ServiceBuilderExt, ToolCall};
+use tower_toolcall_mcp::McpServer;
 
 struct Server;
 

@@ -1,5 +1,5 @@
 //! The tools of an MCP server over streamable HTTP:
-//! `cargo run --features mcp-http --example streamable_http`.
+//! `cargo run --example streamable_http`.
 //!
 //! The server is in this process, and dies at the end, unless the address of another one is given:
 //! `-- http://127.0.0.1:3000/mcp`.
@@ -16,9 +16,8 @@ use rmcp::{
 };
 use tokio::{net::TcpListener, time::sleep};
 use tower::{ServiceBuilder, ServiceExt as _};
-use tower_toolcall::{
-    AnyError, ModelText as _, ServiceBuilderExt, ToolCall, mcp::McpServer, retry::RetryPolicy,
-};
+use tower_toolcall::{AnyError, ModelText as _, ServiceBuilderExt, ToolCall, retry::RetryPolicy};
+use tower_toolcall_mcp::McpServer;
 
 struct Server;
 

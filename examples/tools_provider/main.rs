@@ -32,7 +32,6 @@ use tower_toolcall::{
     BoxError, ServiceBuilderExt,
     circuit_breaker::CircuitBreakerBuilder,
     key::Key,
-    mcp::Catalog,
     router::Router,
     serve::Routes,
     settings::Settings,
@@ -44,6 +43,7 @@ use tower_toolcall_http::{
     Executor, HttpAnswer, ReqwestClient, ToolManifest,
     token::{ClientAuth, TokenEndpoint},
 };
+use tower_toolcall_mcp::Catalog;
 
 use servers::{Idp, Upstream};
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{Answer, json_bytes};
 use crate::{
-    foreign::{ANSWERS, Chain},
+    foreign::Chain,
     text::limited::{self, LEVELS},
 };
 
@@ -191,7 +191,7 @@ impl Answer<'_> {
 
 /// A type that is known.
 #[derive(Clone, Copy)]
-pub(crate) struct Known {
+struct Known {
     of: fn() -> TypeId,
     asks: fn(&dyn Any) -> bool,
     hash: fn(&dyn Any, &mut dyn Hasher) -> bool,
@@ -199,7 +199,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    pub(crate) const fn of<T: KnownAnswer>() -> Self {
+    const fn of<T: KnownAnswer>() -> Self {
         Self {
             of: TypeId::of::<T>,
             asks: |answer| of(answer).is_some_and(T::asks_for_input),
@@ -226,8 +226,7 @@ pub fn register<T: KnownAnswer>() -> bool {
 }
 
 fn known(of: TypeId) -> Option<&'static Known> {
-    let mut all = ANSWERS.iter().chain(REGISTERED.iter());
-    all.find(|known| (known.of)() == of)
+    REGISTERED.iter().find(|known| (known.of)() == of)
 }
 
 pub(crate) fn asks_for_input<Res: Any>(answer: &Res) -> bool {

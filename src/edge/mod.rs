@@ -6,8 +6,6 @@ pub mod batch;
 pub mod builder;
 #[cfg(feature = "metrics")]
 pub mod facade;
-#[cfg(feature = "mcp")]
-mod future;
 #[cfg(feature = "tonic")]
 pub mod grpc_status;
 #[cfg(any(feature = "hyper", feature = "tonic"))]
@@ -16,8 +14,6 @@ mod headers;
 pub mod health;
 #[cfg(feature = "hyper")]
 pub(crate) mod hyper;
-#[cfg(feature = "mcp")]
-pub mod mcp;
 #[cfg(any(feature = "router", feature = "settings"))]
 mod names;
 pub(crate) mod nearest;

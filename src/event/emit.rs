@@ -98,7 +98,7 @@ pub(crate) fn level_of_error(error: &ToolError) -> Level {
 }
 
 /// The longest name that is shown.
-const MAX_NAME: usize = 64;
+pub(super) const MAX_NAME: usize = 64;
 
 /// The most characters of an event in a text log, where it has not all its fields.
 const MAX_LINE: usize = 200;
@@ -255,25 +255,6 @@ fn cut_middle(text: &str, room: usize, frame: usize) -> Option<Cow<'_, str>> {
 /// A name of a caller or a peer, as the fields of events and spans have it.
 pub(crate) fn short(name: &str) -> DisplayValue<Short<'_>> {
     display(Short::field(name, MAX_NAME))
-}
-
-/// Returns a name of a caller or a peer as the fields of events and spans have it: as
-/// [`shown_name`], and quoted if a part of it would look like another field of a text log. For
-/// events of tool services and layers of other authors.
-pub fn shown_field(name: &str) -> impl fmt::Display + fmt::Debug + '_ {
-    Short::field(name, MAX_NAME)
-}
-
-/// Returns a name of a caller or a peer as texts and attributes have it: redacted, at most 64
-/// characters, hidden characters as spaces.
-pub fn shown_name(name: &str) -> impl fmt::Display + fmt::Debug + '_ {
-    Short::name(name)
-}
-
-/// Returns a text of a peer, such as an error's, as the fields of events have it: redacted, at most
-/// `max` characters, hidden characters as spaces.
-pub fn shown_text(text: &str, max: usize) -> impl fmt::Display + fmt::Debug + '_ {
-    Short::new(text, max)
 }
 
 /// Milliseconds, with fractions, as the fields of events have them.

@@ -46,18 +46,18 @@
 //! | `tool.schema` | WARN | `validate::Schemas` | `server`, `tools`, `unchecked`; `tool` and `error` are those of the first of these, and no others |
 //! | `tool.repaired` | DEBUG | validate | `paths` |
 //! | `tool.shortened` | DEBUG | fit | `max_chars` |
-//! | `tool.misfit` | WARN | check, with `mcp::McpOutput` | `error` |
+//! | `tool.misfit` | WARN | check, with `McpOutput` | `error` |
 //! | `tool.http_request` | DEBUG | `HttpTool` | `method`, `url`, `headers`, `body` |
 //! | `tool.http_response` | DEBUG | `HttpTool` | `status`, `duration_ms`, `headers`, `body` |
 //! | `tool.token` | WARN | `token` | `error`, and `server` or `tool`, and no others: once for an endpoint, or a setting |
 //! | `tool.unmatched` | WARN | policy, and all with settings of single tools | `layer`, `names`, `calls`, and no others: after 1,000 calls of the layer value |
 //! | `tool.settings` | WARN | `settings::StackBuilder::build` | `setting`, `reason`, and no others |
 //! | `tool.store` | WARN, INFO | `shared` | `to` (`down`, `up`), `error`, and no others |
-//! | `tool.stale_list` | WARN | `mcp::McpTools`, `mcp::McpService::catalog` | `server`, `code`, `error`, and no others |
-//! | `tool.message_dropped` | WARN | `mcp::McpLines` | `error`, and no others |
-//! | `tool.connected` | INFO | `mcp::McpReconnect` | `server`, `attempts`, `duration_ms`, and no others |
-//! | `tool.disconnected` | WARN | `mcp::McpReconnect` | `server`, `code`, `error`, and no others |
-//! | `tool.connect_failed` | WARN | `mcp::McpReconnect` | `server`, `attempts`, `delay_ms`, `code`, `error`, and no others |
+//! | `tool.stale_list` | WARN | `McpTools`, `McpService::catalog` | `server`, `code`, `error`, and no others |
+//! | `tool.message_dropped` | WARN | `McpLines` | `error`, and no others |
+//! | `tool.connected` | INFO | `McpReconnect` | `server`, `attempts`, `duration_ms`, and no others |
+//! | `tool.disconnected` | WARN | `McpReconnect` | `server`, `code`, `error`, and no others |
+//! | `tool.connect_failed` | WARN | `McpReconnect` | `server`, `attempts`, `delay_ms`, `code`, `error`, and no others |
 //!
 //! `tool.rejected` is a call that a layer of ours refused
 //! ([`ToolError::is_own_refusal`](crate::ToolError::is_own_refusal)): an open breaker, a cooling
@@ -90,6 +90,7 @@ pub(crate) mod heard;
 mod listen;
 pub mod names;
 mod outcome;
+mod shown;
 pub(crate) mod transition;
 
 use std::time::Duration;
@@ -99,9 +100,9 @@ pub(crate) use self::{
     listen::Audience,
 };
 pub use self::{
-    emit::{shown_field, shown_name, shown_text},
     listen::{Listen, Listener},
     outcome::{CallOutcome, PolicyOutcome, TokenOutcome},
+    shown::{shown_field, shown_name, shown_text},
 };
 pub use crate::event::availability::{Availability, AvailabilityChange};
 pub use crate::event::transition::{BreakerState, Transition, TransitionReason};

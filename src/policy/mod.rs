@@ -92,9 +92,9 @@
 //! # let _ = layer;
 //! ```
 //!
-//! `cargo run --example approval` asks a person at a terminal. `mcp::McpElicitation` (feature
-//! `mcp-server`) is an approver that asks the user of the MCP client that makes the call: `cargo
-//! run --features full --example elicitation`.
+//! `cargo run --example approval` asks a person at a terminal. `McpElicitation` of
+//! `tower-toolcall-mcp` is an approver that asks the user of the MCP client that makes the call:
+//! `cargo run --features full --example elicitation`.
 //!
 //! # Errors
 //!

@@ -118,11 +118,10 @@
 //! there is to know of MCP answers and protocol errors the hooks know:
 //!
 //! ```
-//! # #[cfg(feature = "mcp")] {
-//! use tower_toolcall::{mcp::McpHooks, trace::TraceLayer};
+//! use tower_toolcall::trace::TraceLayer;
+//! use tower_toolcall_mcp::McpHooks;
 //!
 //! let layer = TraceLayer::new().with_hooks(McpHooks::new()).with_output(true);
-//! # }
 //! ```
 //!
 //! # Other systems' names

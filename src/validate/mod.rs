@@ -73,13 +73,9 @@
 //! The schemas of an MCP server are those of its list of tools, and follow it:
 //!
 //! ```
-//! # #[cfg(feature = "mcp")] {
 //! use tower::ServiceBuilder;
-//! use tower_toolcall::{
-//!     ServiceBuilderExt,
-//!     mcp::McpServer,
-//!     validate::{Schemas, ValidateLayer},
-//! };
+//! use tower_toolcall::{ServiceBuilderExt, validate::{Schemas, ValidateLayer}};
+//! use tower_toolcall_mcp::McpServer;
 //!
 //! let schemas = Schemas::new();
 //! let server = McpServer::command("docs", "docs-server", [""; 0]).with_schemas(&schemas);
@@ -87,7 +83,7 @@
 //!     .tool_identity(server.clone())
 //!     .layer(ValidateLayer::new(&schemas))
 //!     .tool(server);
-//! # let _ = tools; }
+//! # let _ = tools;
 //! ```
 //!
 //! The check is switched for all tools, for one tool, or for one call:

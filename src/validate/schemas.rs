@@ -61,7 +61,7 @@ const MAX_OF_LIST: usize = 1_000;
 /// # Ok::<_, tower_toolcall::ConfigError>(())
 /// ```
 ///
-/// With the feature `mcp`, `McpServer::with_schemas` follows the list of an MCP server, and
+/// `McpServer::with_schemas` of `tower-toolcall-mcp` follows the list of an MCP server, and
 /// `Schemas::from(&catalog)` has those of one list.
 #[derive(Clone, Default)]
 pub struct Schemas(Arc<Inner>);

@@ -38,11 +38,11 @@ use tower_toolcall::{
     backoff::Backoff,
     circuit_breaker::{CircuitBreakerLayer, Trip},
     hint,
-    mcp::McpService,
     rate_limit::RateLimitBackoffLayer,
     retry::RetryPolicy,
     transport::transport,
 };
+use tower_toolcall_mcp::McpService;
 
 use crate::texts::TEXTS;
 

@@ -8,10 +8,8 @@ use rmcp::{
 };
 use serde_json::{Value, json};
 use tower::service_fn;
-use tower_toolcall::{
-    BoxError, ErrorKind, ReplaySafety, ToolCall, ToolError,
-    mcp::{ERROR_META, GatewayHandler, McpAnswer},
-};
+use tower_toolcall::{BoxError, ErrorKind, ReplaySafety, ToolCall, ToolError};
+use tower_toolcall_mcp::{ERROR_META, GatewayHandler, McpAnswer};
 
 use crate::{
     kit::{WAYS, Way, connect, gateway},

@@ -7,9 +7,9 @@ use serde_json::json;
 use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
     BoxError, ReplaySafety, ToolCall, Trust,
-    mcp::{GatewayHandler, IDEMPOTENCY_KEY_META},
     retry::{RetryLayer, RetryPolicy},
 };
+use tower_toolcall_mcp::{GatewayHandler, IDEMPOTENCY_KEY_META};
 
 use crate::{
     kit::{

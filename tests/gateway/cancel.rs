@@ -12,10 +12,8 @@ use rmcp::{
 use serde_json::json;
 use tokio::time::timeout;
 use tower::{ServiceExt as _, service_fn};
-use tower_toolcall::{
-    BoxError, Execution, ToolCall,
-    mcp::{ERROR_META, GatewayHandler, McpAnswer},
-};
+use tower_toolcall::{BoxError, Execution, ToolCall};
+use tower_toolcall_mcp::{ERROR_META, GatewayHandler, McpAnswer};
 
 use crate::kit::{
     Connected, HTTP, STREAMS, WAYS, Way, connect, connect_to, http_with, patient, request,

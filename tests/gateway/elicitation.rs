@@ -19,11 +19,8 @@ use rmcp::{
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tower::{ServiceBuilder, service_fn};
-use tower_toolcall::{
-    BoxError, ServiceBuilderExt as _, ToolCall,
-    mcp::{GatewayHandler, McpAnswer, McpElicitation},
-    policy::PolicyLayer,
-};
+use tower_toolcall::{BoxError, ServiceBuilderExt as _, ToolCall, policy::PolicyLayer};
+use tower_toolcall_mcp::{GatewayHandler, McpAnswer, McpElicitation};
 
 use crate::{
     kit::{WAYS, connect, http, request, stream},

@@ -6,9 +6,9 @@ use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
     BoxError, ToolCall,
     circuit_breaker::{CircuitBreakerHandle, CircuitBreakerLayer},
-    mcp::{self, Catalog, GatewayHandler, McpAnswer, McpTools},
     tool_metrics::Metrics,
 };
+use tower_toolcall_mcp::{self as mcp, Catalog, GatewayHandler, McpAnswer, McpTools};
 
 use crate::kit::{Gateway, WAYS, Way, connect, gateway_with};
 

@@ -30,11 +30,11 @@ use tower_toolcall::{
     ServiceBuilderExt as _, ToolCall, ToolError,
     backoff::Backoff,
     circuit_breaker::{CircuitBreakerLayer, Trip},
-    mcp::{self, GatewayHandler, McpAnswer, McpNotifications, McpService},
     retry::RetryPolicy,
     router::Router,
     timeout::TimeoutLayer,
 };
+use tower_toolcall_mcp::{self as mcp, GatewayHandler, McpAnswer, McpNotifications, McpService};
 
 use crate::upstream::Upstream;
 

@@ -8,12 +8,10 @@ use tokio::time::{advance, timeout};
 use tokio_test::{assert_pending, task};
 use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, ToolCall, ToolError,
-    circuit_breaker::CircuitBreakerLayer,
-    health::Health,
-    mcp::{self, Catalog, GatewayHandler, ListTools, McpAnswer},
+    BoxError, ErrorKind, ToolCall, ToolError, circuit_breaker::CircuitBreakerLayer, health::Health,
     router::Router,
 };
+use tower_toolcall_mcp::{self as mcp, Catalog, GatewayHandler, ListTools, McpAnswer};
 
 use crate::kit::{Connected, WAYS, Way, connect, gateway, gateway_with};
 

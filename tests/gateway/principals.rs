@@ -3,10 +3,9 @@
 use rmcp::model::{CallToolResult, ContentBlock, Tool};
 use serde_json::json;
 use tower::{ServiceBuilder, service_fn};
-use tower_toolcall::mcp::McpAnswer;
-use tower_toolcall::{
-    AnyError, ToolCall, circuit_breaker::CircuitBreakerLayer, mcp::GatewayHandler,
-};
+use tower_toolcall::{AnyError, ToolCall, circuit_breaker::CircuitBreakerLayer};
+use tower_toolcall_mcp::GatewayHandler;
+use tower_toolcall_mcp::McpAnswer;
 
 use crate::kit::{Connected, Way, connect, connect_to, http};
 

@@ -8,7 +8,8 @@ use rmcp::model::{
 use rmcp::{service::PeerRequestOptions, transport::StreamableHttpServerConfig};
 use tokio::time::{Instant, timeout};
 use tower::ServiceBuilder;
-use tower_toolcall::{mcp::GatewayHandler, timeout::TimeoutLayer};
+use tower_toolcall::timeout::TimeoutLayer;
+use tower_toolcall_mcp::GatewayHandler;
 
 use crate::kit::{
     Connected, HTTP, STREAMS, WAYS, Way, connect, connect_to, gateway_with, http_with, patient,

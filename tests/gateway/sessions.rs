@@ -6,7 +6,7 @@ use reqwest::{Client, Response};
 use rmcp::transport::StreamableHttpServerConfig;
 use serde_json::{Value, json};
 use tokio::{task::AbortHandle, time::timeout};
-use tower_toolcall::mcp::McpSessions;
+use tower_toolcall_mcp::McpSessions;
 
 use crate::kit::{Gateway, http_in, patient};
 

@@ -12,7 +12,8 @@ use rmcp::{
     service::PeerRequestOptions,
 };
 use tower::ServiceBuilder;
-use tower_toolcall::{mcp::GatewayHandler, trace::TraceLayer};
+use tower_toolcall::trace::TraceLayer;
+use tower_toolcall_mcp::GatewayHandler;
 use tracing_subscriber::{filter::filter_fn, prelude::*, util::SubscriberInitExt};
 
 use crate::kit::{WAYS, connect, gateway_with};

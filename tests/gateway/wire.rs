@@ -7,7 +7,7 @@ use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream},
     time::timeout,
 };
-use tower_toolcall::mcp::GatewayHandler;
+use tower_toolcall_mcp::GatewayHandler;
 
 use crate::kit::{patient, stream};
 

@@ -236,16 +236,14 @@ mod http_tool {
     }
 }
 
-#[cfg(feature = "mcp")]
 mod mcp {
     use super::assert_impl_all;
-    use tower_toolcall::mcp::{
+    use tower_toolcall_mcp::{
         Catalog, McpClassifier, McpConnection, McpExtras, McpNotifications, McpProgress,
         McpReconnect, McpService, McpTools, ResponseFuture,
     };
 
-    #[cfg(feature = "mcp-server")]
-    assert_impl_all!(tower_toolcall::mcp::GatewayHandler: Send, Sync, Unpin, Clone, std::fmt::Debug);
+    assert_impl_all!(tower_toolcall_mcp::GatewayHandler: Send, Sync, Unpin, Clone, std::fmt::Debug);
     assert_impl_all!(McpExtras: Send, Sync, Unpin, Clone, std::fmt::Debug);
     assert_impl_all!(McpNotifications: Send, Sync, Unpin, Clone);
     assert_impl_all!(McpTools: Send, Sync, Unpin, Clone);

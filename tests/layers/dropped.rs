@@ -413,10 +413,9 @@ async fn a_call_without_a_token_that_is_sent_elsewhere_does_not_free_the_key() {
 }
 
 /// D1: nor does one that waits for its connection.
-#[cfg(feature = "mcp")]
 #[tokio::test(start_paused = true)]
 async fn a_call_without_a_connection_that_is_sent_elsewhere_does_not_free_the_key() {
-    use tower_toolcall::mcp::{McpReconnect, McpService};
+    use tower_toolcall_mcp::{McpReconnect, McpService};
 
     let connect = || std::future::pending::<Result<((), McpService), ToolError>>();
     let bank = McpReconnect::new("bank", connect).map_response(|_| "answer");
@@ -457,10 +456,9 @@ async fn a_call_that_is_dropped_before_it_has_a_token_was_not_sent() {
 }
 
 /// D1: a call that waits for a connection was not sent.
-#[cfg(feature = "mcp")]
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_dropped_before_it_has_a_connection_was_not_sent() {
-    use tower_toolcall::mcp::{McpReconnect, McpService};
+    use tower_toolcall_mcp::{McpReconnect, McpService};
 
     let connect = || std::future::pending::<Result<((), McpService), ToolError>>();
     let bank = McpReconnect::new("bank", connect).map_response(|_| "answer");

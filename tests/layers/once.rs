@@ -695,15 +695,12 @@ async fn an_error_without_room_is_kept_as_what_the_call_has_done() {
 }
 
 /// An answer that asks for input ends nothing: the call is made again, with the input.
-#[cfg(feature = "mcp")]
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_asked_for_input_is_made_again_with_it() {
     use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, InputRequiredResult};
     use tower::{service_fn, util::BoxCloneSyncService};
-    use tower_toolcall::{
-        cache::CacheLayer,
-        mcp::{McpAnswer, McpExtras},
-    };
+    use tower_toolcall::cache::CacheLayer;
+    use tower_toolcall_mcp::{McpAnswer, McpExtras};
 
     let tool = service_fn(|call: ToolCall| async move {
         let asks = InputRequiredResult::from_request_state("state");

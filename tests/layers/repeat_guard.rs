@@ -666,11 +666,10 @@ async fn another_answer_to_the_same_call_lets_other_calls_be_tried_again() {
 }
 
 /// D8: the answers of MCP's tools are compared too.
-#[cfg(feature = "mcp")]
 #[tokio::test(start_paused = true)]
 async fn another_answer_of_an_mcp_tool_lets_other_calls_be_tried_again() {
     use rmcp::model::{CallToolResult, ContentBlock};
-    use tower_toolcall::mcp::McpAnswer;
+    use tower_toolcall_mcp::McpAnswer;
 
     let says =
         |text: &str| McpAnswer::from(CallToolResult::success(vec![ContentBlock::text(text)]));
@@ -712,11 +711,10 @@ async fn another_answer_of_an_http_tool_lets_other_calls_be_tried_again() {
 }
 
 /// D8: what the protocol adds to an answer, such as the id of a request or a time, is not news.
-#[cfg(feature = "mcp")]
 #[tokio::test(start_paused = true)]
 async fn meta_of_an_mcp_answer_is_not_compared() {
     use rmcp::model::{CallToolResult, ContentBlock, MetaObject, TextContent};
-    use tower_toolcall::mcp::McpAnswer;
+    use tower_toolcall_mcp::McpAnswer;
 
     let meta = |id: u32| {
         let mut meta = MetaObject::default();

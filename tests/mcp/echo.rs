@@ -13,7 +13,8 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, ServiceExt as _};
-use tower_toolcall::{ToolCall, mcp::McpServer, result::ToolResultLayer, trace::TraceLayer};
+use tower_toolcall::{ToolCall, result::ToolResultLayer, trace::TraceLayer};
+use tower_toolcall_mcp::McpServer;
 
 /// Neither has a form that redaction knows.
 const TOKEN: &str = "marmalade-of-oranges/7";

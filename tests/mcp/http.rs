@@ -26,10 +26,9 @@ use rmcp::{
 use tokio::{net::TcpListener, task::AbortHandle};
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
-    ErrorKind, Evidence, Execution, ModelText as _, ToolCall, ToolError,
-    mcp::{McpAnswer, McpReconnect, McpServer, McpService},
-    timeout::TimeoutLayer,
+    ErrorKind, Evidence, Execution, ModelText as _, ToolCall, ToolError, timeout::TimeoutLayer,
 };
+use tower_toolcall_mcp::{McpAnswer, McpReconnect, McpServer, McpService};
 
 use crate::server::{Client, Server, modern};
 

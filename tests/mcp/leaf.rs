@@ -15,15 +15,14 @@ use tower_toolcall::{
     check::CheckLayer,
     deadline::DeadlineLayer,
     error::TimeoutLimit,
-    mcp::{
-        IDEMPOTENCY_KEY_META, McpAnswer, McpClassifier, McpHooks, McpMaxBytes, McpProgress,
-        McpService,
-    },
     outcome::Count,
     result::ToolResultLayer,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
     trace::TraceHooks,
+};
+use tower_toolcall_mcp::{
+    IDEMPOTENCY_KEY_META, McpAnswer, McpClassifier, McpHooks, McpMaxBytes, McpProgress, McpService,
 };
 use tower_toolcall_test::{Capture, Replay, Script, Step};
 

@@ -41,8 +41,8 @@ use tokio_util::sync::CancellationToken;
 use tower::{ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
     ErrorKind, ServiceBuilderExt as _, ToolCall, ToolError, circuit_breaker::CircuitBreakerLayer,
-    mcp::McpServer,
 };
+use tower_toolcall_mcp::McpServer;
 
 const SOON: Duration = Duration::from_millis(300);
 
@@ -112,7 +112,7 @@ async fn with_session() -> (Hanging, McpServer) {
     let url = serve(app.with_state(server.clone())).await;
     let web = McpServer::http("web", url);
     // No test waits for that.
-    let slow = |connection: tower_toolcall::mcp::McpReconnect| {
+    let slow = |connection: tower_toolcall_mcp::McpReconnect| {
         connection.with_ping(Duration::from_secs(300))
     };
     (server, web.with_connection(slow).unwrap())

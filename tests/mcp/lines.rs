@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, BufReader};
-use tower_toolcall::mcp::McpLines;
+use tower_toolcall_mcp::McpLines;
 use tracing::Level;
 
 use crate::observers::watch;

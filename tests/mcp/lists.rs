@@ -4,7 +4,8 @@ use rmcp::{ServiceExt as _, transport::StreamableHttpClientTransport};
 use serde_json::json;
 use tokio::process::Command;
 use tower::ServiceExt as _;
-use tower_toolcall::{ModelText as _, circuit_breaker::CircuitBreakerLayer, mcp::McpServer};
+use tower_toolcall::{ModelText as _, circuit_breaker::CircuitBreakerLayer};
+use tower_toolcall_mcp::McpServer;
 
 use crate::{
     outage,

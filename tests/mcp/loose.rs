@@ -33,10 +33,9 @@ use rmcp::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, time::timeout};
 use tower::{ServiceBuilder, ServiceExt as _};
-use tower_toolcall::mcp::McpAnswer;
-use tower_toolcall::{
-    ErrorKind, Execution, ReplaySafety, ToolCall, ToolError, mcp::McpServer, retry::RetryLayer,
-};
+use tower_toolcall::{ErrorKind, Execution, ReplaySafety, ToolCall, ToolError, retry::RetryLayer};
+use tower_toolcall_mcp::McpAnswer;
+use tower_toolcall_mcp::McpServer;
 
 type Answer = Arc<dyn Fn(&Value) -> Response + Send + Sync>;
 

@@ -22,10 +22,10 @@ use tower_toolcall::{
     AnyError, ErrorKind, Event, Execution, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
     identity::IdentityLayer,
-    mcp::{Catalog, McpAnswer, McpServer},
     policy::PolicyLayer,
     retry::{RetryLayer, RetryPolicy},
 };
+use tower_toolcall_mcp::{Catalog, McpAnswer, McpServer};
 use tower_toolcall_test::Events;
 
 use crate::server::Server;
@@ -259,7 +259,6 @@ async fn a_retry_after_a_failed_connection_is_not_hinted() {
     assert_eq!(hints.take().first(), Some(&false));
 }
 
-#[cfg(feature = "mcp-http")]
 mod over_http {
     use axum::{
         Router,

@@ -9,15 +9,15 @@ use std::{
 };
 
 use tower::{ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
-use tower_toolcall::mcp::McpAnswer;
 use tower_toolcall::{
     ErrorKind, ModelText as _, ReplaySafety, ServiceBuilderExt, ToolCall, ToolError, ToolResult,
     event::BreakerState,
-    mcp::McpService,
     result::{Status, ToolResultLayer},
     retry::RetryPolicy,
     tool_metrics::{Metrics, Stats},
 };
+use tower_toolcall_mcp::McpAnswer;
+use tower_toolcall_mcp::McpService;
 use tracing::{Subscriber, field::Visit, span};
 use tracing_subscriber::{Layer, layer::Context, prelude::*, registry::LookupSpan};
 

@@ -31,17 +31,17 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tower::{Layer as _, Service, ServiceBuilder, ServiceExt as _, util::BoxCloneSyncService};
-use tower_toolcall::mcp::McpAnswer;
 use tower_toolcall::{
     AnyError, ErrorKind, ServiceBuilderExt as _, ToolCall, ToolError,
     circuit_breaker::{BreakerState, CircuitBreakerHandle, CircuitBreakerLayer, Probe},
     health::{Availability, Health},
     identity::Resolve,
-    mcp::McpServer,
     redact::Rules,
     retry::RetryPolicy,
     settings::Settings,
 };
+use tower_toolcall_mcp::McpAnswer;
+use tower_toolcall_mcp::McpServer;
 
 use crate::server::Server;
 

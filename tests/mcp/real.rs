@@ -28,10 +28,10 @@ use tower_toolcall::{
     BoxError, ErrorKind, ModelText as _, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::{BreakerSnapshot, BreakerState, CircuitBreakerLayer},
     identity::IdentityLayer,
-    mcp::{McpAnswer, McpReconnect, McpServer},
     retry::RetryLayer,
     timeout::TimeoutLayer,
 };
+use tower_toolcall_mcp::{McpAnswer, McpReconnect, McpServer};
 
 use crate::outage;
 

@@ -26,11 +26,11 @@ use tower_toolcall::{
     BoxError, ErrorKind, Execution, ReplaySafety, ToolCall, ToolError,
     backoff::{Backoff, Jitter},
     event::TARGET,
-    mcp::{McpAnswer, McpNotifications, McpReconnect, McpService, McpTools},
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
+use tower_toolcall_mcp::{McpAnswer, McpNotifications, McpReconnect, McpService, McpTools};
 use tracing::{Dispatch, dispatcher::DefaultGuard};
 use tracing_subscriber::{fmt::format::FmtSpan, prelude::*};
 

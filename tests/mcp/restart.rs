@@ -34,10 +34,9 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tower::ServiceExt as _;
-use tower_toolcall::mcp::McpAnswer;
-use tower_toolcall::{
-    BoxError, ErrorKind, Execution, ToolCall, ToolError, backoff::Backoff, mcp::McpReconnect,
-};
+use tower_toolcall::{BoxError, ErrorKind, Execution, ToolCall, ToolError, backoff::Backoff};
+use tower_toolcall_mcp::McpAnswer;
+use tower_toolcall_mcp::McpReconnect;
 
 use crate::server::{Server, modern};
 

@@ -18,11 +18,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
-    ErrorKind, ModelText as _, ServiceBuilderExt, ToolCall,
-    mcp::{McpAnswer, McpService, McpTask},
-    poll::PollLayer,
-    retry::RetryPolicy,
+    ErrorKind, ModelText as _, ServiceBuilderExt, ToolCall, poll::PollLayer, retry::RetryPolicy,
 };
+use tower_toolcall_mcp::{McpAnswer, McpService, McpTask};
 use tower_toolcall_test::Events;
 
 use crate::server::{Client, modern};

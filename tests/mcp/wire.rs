@@ -8,9 +8,9 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     Classify, ErrorKind, Execution, ModelText as _, Outcome, ToolCall, ToolError,
-    mcp::{McpAnswer, McpClassifier, McpService},
     timeout::TimeoutLayer,
 };
+use tower_toolcall_mcp::{McpAnswer, McpClassifier, McpService};
 
 /// Calls a tool of a server whose answer to `tools/call` is `answer`, its id filled in. `None`:
 /// the server closes the connection instead.

@@ -9,7 +9,8 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::ServiceExt as _;
-use tower_toolcall::{ErrorKind, Execution, ModelText as _, ToolCall, ToolError, mcp::McpServer};
+use tower_toolcall::{ErrorKind, Execution, ModelText as _, ToolCall, ToolError};
+use tower_toolcall_mcp::McpServer;
 
 use crate::{MB, counted, small_values};
 

@@ -5,9 +5,8 @@ use std::{future::ready, time::Duration};
 use rmcp::model::{CallToolResult, ContentBlock, InputRequiredResult};
 use serde_json::{Value, json};
 use tower::{Layer, Service, ServiceExt as _, service_fn};
-use tower_toolcall::{
-    ErrorKind, ToolCall, ToolError, cache::CacheLayer, mcp::McpAnswer, once::OnceLayer,
-};
+use tower_toolcall::{ErrorKind, ToolCall, ToolError, cache::CacheLayer, once::OnceLayer};
+use tower_toolcall_mcp::McpAnswer;
 
 use crate::{MB, counted};
 

@@ -12,10 +12,8 @@ use tokio::{
     time::timeout,
 };
 use tower::{ServiceExt as _, service_fn};
-use tower_toolcall::{
-    AnyError, ErrorKind, Execution, ModelText as _, ToolCall, ToolError,
-    mcp::{GatewayHandler, McpAnswer, McpLines, McpServer},
-};
+use tower_toolcall::{AnyError, ErrorKind, Execution, ModelText as _, ToolCall, ToolError};
+use tower_toolcall_mcp::{GatewayHandler, McpAnswer, McpLines, McpServer};
 
 use crate::{MB, counted, small_values};
 

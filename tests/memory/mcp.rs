@@ -9,10 +9,8 @@ use rmcp::{
 };
 use tokio::{net::TcpListener, sync::Barrier, task::JoinSet};
 use tower::service_fn;
-use tower_toolcall::{
-    AnyError, ToolCall,
-    mcp::{GatewayHandler, McpAnswer, McpBodies, McpSessions},
-};
+use tower_toolcall::{AnyError, ToolCall};
+use tower_toolcall_mcp::{GatewayHandler, McpAnswer, McpBodies, McpSessions};
 
 use crate::{MB, counted, small_values, worst_values};
 

@@ -17,7 +17,6 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
-    mcp::{McpAnswer, McpClassifier, McpHooks, McpService},
     otel::{LangfuseHooks, UserId},
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
@@ -26,6 +25,7 @@ use tower_toolcall::{
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
+use tower_toolcall_mcp::{McpAnswer, McpClassifier, McpHooks, McpService};
 use tracing::Instrument;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::{

@@ -2,7 +2,7 @@
 //!
 //! A binary of its own, because the propagator is configured for the whole process.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
-#![cfg(all(feature = "otel", feature = "mcp"))]
+#![cfg(feature = "otel")]
 
 mod collector;
 mod execution;

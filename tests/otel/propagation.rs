@@ -16,11 +16,11 @@ use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ReplaySafety, ToolCall,
     backoff::Backoff,
-    mcp::McpService,
     otel,
     retry::{RetryLayer, RetryPolicy},
     trace::TraceLayer,
 };
+use tower_toolcall_mcp::McpService;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::prelude::*;

@@ -17,14 +17,13 @@ use tower_toolcall::{
     BoxError, ToolCall, ToolError, ToolResult,
     batch::Sequence,
     circuit_breaker::CircuitBreakerHandle,
-    hint,
-    mcp::{self, McpAnswer, McpClassifier},
-    router,
+    hint, router,
     serve::Routes,
     settings::{Settings, StackLayer},
     tool_metrics::Metrics,
     transport::transport,
 };
+use tower_toolcall_mcp::{self as mcp, McpAnswer, McpClassifier};
 
 /// The variables beside those of settings.
 pub(crate) const FILE: &str = "PRESETS_FILE";

@@ -3,7 +3,6 @@
 use serde::{Serialize, Serializer, ser::Error as _};
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
-use tower_toolcall::mcp::McpAnswer;
 use tower_toolcall::{
     AnyError, BoxError, ErrorKind, Execution, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
@@ -11,6 +10,7 @@ use tower_toolcall::{
     router::{IntoAnswer, Json, Router, tool_fn},
     timeout::TimeoutLayer,
 };
+use tower_toolcall_mcp::McpAnswer;
 
 async fn answer<T>(answer: T) -> Result<Value, ToolError>
 where
@@ -72,7 +72,6 @@ async fn what_cannot_be_written_is_an_error() {
     assert!(error.message().ends_with("out of ink"));
 }
 
-#[cfg(feature = "mcp")]
 mod mcp {
     use rmcp::model::{CallToolResult, ContentBlock};
     use tower_toolcall::ModelText as _;

@@ -122,10 +122,9 @@ fn a_type_that_is_no_object_is_a_configuration_error() {
     assert_eq!(router.unwrap().definitions()[0].schema()["type"], "object");
 }
 
-#[cfg(feature = "mcp")]
 #[test]
 fn mcp_clients_see_typed_tools() {
-    use tower_toolcall::mcp;
+    use tower_toolcall_mcp as mcp;
 
     let tools = router().definitions();
     let names: Vec<_> = tools.iter().map(Definition::name).collect();

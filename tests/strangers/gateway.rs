@@ -31,7 +31,6 @@ use tower_toolcall::{
     concurrency_limit::{ConcurrencyLimitHandle, ConcurrencyLimitLayer},
     fit::FitLayer,
     health::Health,
-    mcp::{self, GatewayHandler, McpBodies, McpService},
     middleware::from_fn,
     once::OnceLayer,
     policy::PolicyLayer,
@@ -43,6 +42,7 @@ use tower_toolcall::{
     serve::Routes,
     tool_metrics::{Metrics, OTHER},
 };
+use tower_toolcall_mcp::{self as mcp, GatewayHandler, McpBodies, McpService};
 
 /// The tools, as callers name them. Only `report` fails, as its caller asks it to.
 pub(crate) const TOOLS: [&str; 6] = [

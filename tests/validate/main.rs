@@ -14,7 +14,6 @@ mod fuzz;
 mod hostile;
 mod kit;
 mod layer;
-#[cfg(feature = "mcp")]
 mod mcp;
 mod misfits;
 mod patterns;

@@ -27,9 +27,9 @@ use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, ModelText as _, ToolCall, ToolError,
     check::{Check as _, CheckLayer},
-    mcp::{Catalog, McpAnswer, McpOutput, McpService, McpTools, OnMisfit},
     validate::{Schemas, ValidateLayer},
 };
+use tower_toolcall_mcp::{Catalog, McpAnswer, McpOutput, McpService, McpTools, OnMisfit};
 
 use crate::kit::Trace;
 

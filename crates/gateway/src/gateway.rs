@@ -31,12 +31,14 @@ use tower::ServiceBuilder;
 use tower_toolcall::{
     AnyError,
     health::Health,
-    mcp::{self, Catalog, GatewayHandler, McpAnswer, McpBodies, McpClassifier, McpSessions},
     router::{Json, Router, tool_fn},
     serve::Routes,
     settings::Settings,
     tool_metrics::Metrics,
     validate::Schemas,
+};
+use tower_toolcall_mcp::{
+    self as mcp, Catalog, GatewayHandler, McpAnswer, McpBodies, McpClassifier, McpSessions,
 };
 use tracing::warn;
 

@@ -17,11 +17,8 @@ use rmcp::{
     transport::TokioChildProcess,
 };
 use tokio::{process::Command, time::sleep};
-use tower_toolcall::{
-    BoxError, ConfigError,
-    mcp::{Catalog, McpNotifications, McpReconnect, McpService, McpTools},
-    validate::Schemas,
-};
+use tower_toolcall::{BoxError, ConfigError, validate::Schemas};
+use tower_toolcall_mcp::{Catalog, McpNotifications, McpReconnect, McpService, McpTools};
 
 /// How long a server has to start.
 const START: Duration = Duration::from_secs(60);

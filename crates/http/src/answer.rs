@@ -361,10 +361,10 @@ impl tower_toolcall::router::IntoAnswer<Value> for HttpAnswer {
 /// JSON as structured content, with its text; anything else as text. Kept headers are a text of
 /// their own.
 #[cfg(all(feature = "router", feature = "mcp"))]
-impl tower_toolcall::router::IntoAnswer<tower_toolcall::mcp::McpAnswer> for HttpAnswer {
-    fn into_answer(self) -> Result<tower_toolcall::mcp::McpAnswer, ToolError> {
+impl tower_toolcall::router::IntoAnswer<tower_toolcall_mcp::McpAnswer> for HttpAnswer {
+    fn into_answer(self) -> Result<tower_toolcall_mcp::McpAnswer, ToolError> {
         let lines = self.shown_headers();
-        let mut answer: tower_toolcall::mcp::McpAnswer = match self.body {
+        let mut answer: tower_toolcall_mcp::McpAnswer = match self.body {
             Body::Json(json) => json.into_answer(),
             Body::Text(text) => text.into_answer(),
         }?;

@@ -204,14 +204,15 @@
 //!
 //! A [`ToolManifest`] is a tool stored as JSON, with its schema and, if it has jobs, how they are
 //! asked for. A folder of them, behind a router, is a list of tools for MCP clients (features
-//! `router` and `mcp`; `GatewayHandler` of `mcp-server` shows it):
+//! `router` and `mcp`; `GatewayHandler` of `tower-toolcall-mcp` shows it):
 //!
 //! ```no_run
 //! # #[cfg(all(feature = "reqwest", feature = "router", feature = "mcp"))] {
 //! use std::time::Duration;
 //! use bytes::Bytes;
 //! use tower::ServiceBuilder;
-//! use tower_toolcall::{ConfigError, ServiceBuilderExt, mcp};
+//! use tower_toolcall::{ConfigError, ServiceBuilderExt};
+//! use tower_toolcall_mcp as mcp;
 //! use tower_toolcall_http::{ReqwestClient, ToolManifest};
 //!
 //! # fn main() -> Result<(), ConfigError> {

@@ -36,7 +36,7 @@
 //! Evidence, since the server's last answer, is any of:
 //!
 //! - a connection failure; so a call fails for which an MCP server that left a ping unanswered
-//!   (feature `mcp`, `McpReconnect::with_ping`) cannot be connected again;
+//!   (`McpReconnect::with_ping`) cannot be connected again;
 //! - timeouts of two different tools;
 //! - a timeout of the only tool that the server is known to have. A tool is known once a call of it
 //!   has succeeded, or from the list of a router (feature `router`, `RouterBuilder::with_health`).

@@ -22,7 +22,7 @@ const BAGGAGE: &str = "baggage";
 /// Writes the context of the current span into an MCP request's `_meta`: `traceparent`,
 /// `tracestate`, and `baggage` if the configured propagator has it.
 ///
-/// [`McpService`](crate::mcp::McpService) does it by itself. Without a valid context nothing is
+/// `McpService` of `tower-toolcall-mcp` does it by itself. Without a valid context nothing is
 /// written, and nothing that is there already is overwritten: where the caller has put a
 /// `traceparent`, it stays alone.
 pub fn inject_meta(meta: &mut Map<String, Value>) {

@@ -14,12 +14,12 @@
 //! timeouts inside. Errors that come back, and their texts, name the tool as the caller does,
 //! except errors of other calls, which a tool may pass on, and texts that were set by code.
 //!
-//! A list of a server's tools may follow the server ([`Tools`], as `mcp::McpTools` does): a call
-//! sees the list that stands in its moment, and waits for no other. No change of a list makes two
-//! flat names collide: what could is refused by [`build`](RouterBuilder::build). Only a call that
-//! names the server by `with_server` may mean another tool later: its name is a tool's own before
-//! it is a flat one, so `docs__search` of `docs` is that tool's as soon as the server has one of
-//! this name.
+//! A list of a server's tools may follow the server ([`Tools`], as `McpTools` of
+//! `tower-toolcall-mcp` does): a call sees the list that stands in its moment, and waits for no
+//! other. No change of a list makes two flat names collide: what could is refused by
+//! [`build`](RouterBuilder::build). Only a call that names the server by `with_server` may mean
+//! another tool later: its name is a tool's own before it is a flat one, so `docs__search` of
+//! `docs` is that tool's as soon as the server has one of this name.
 //!
 //! Routers nest. A server that a router has put on a call says nothing to a router below it.
 //!
@@ -132,9 +132,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! With MCP servers a router answers as they do (`mcp::router`), and its lists may follow them: see
-//! `mcp::McpNotifications`. What may be repeated is known from their catalogs, and reaches the
-//! retry layer by the identity layer:
+//! With MCP servers a router answers as they do (`tower_toolcall_mcp::router`), and its lists may
+//! follow them: see `McpNotifications`. What may be repeated is known from their catalogs, and
+//! reaches the retry layer by the identity layer:
 //!
 //! ```
 //! use tower_toolcall::{retry::{RetryLayer, RetryPolicy}, router::Router};

@@ -102,15 +102,15 @@ impl Settings {
     /// `poll.budget` the job:
     ///
     /// ```
-    /// # #[cfg(feature = "mcp")] {
-    /// use tower_toolcall::{mcp::McpTask, settings::{Place, Settings, StackLayer}};
+    /// use tower_toolcall::settings::{Place, Settings, StackLayer};
+    /// use tower_toolcall_mcp::McpTask;
     ///
     /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
     /// let settings = Settings::default();
     /// let jobs = settings.poll_layer(McpTask::new())?;
     /// let stack = settings.stack().with_layer(Place::Call, jobs).build()?;
     /// # fn of<S>(_: S) {} of(stack); Ok(()) }
-    /// # main().unwrap() }
+    /// # main().unwrap()
     /// ```
     ///
     /// # Errors

@@ -134,7 +134,7 @@
 //!
 //! Who may see a secret decides where it is hidden when an upstream repeats it. The token that was
 //! exchanged, and what else a tool or a transport puts into a header as a secret, is taken out of
-//! everything, the successful answer included, by HTTP tools and by `mcp::McpHttpClient`. A tool
+//! everything, the successful answer included, by HTTP tools and by `McpHttpClient`. A tool
 //! service of your own takes it out of its answers itself, by
 //! [`Rules::without_secrets`](crate::redact::Rules::without_secrets). The caller's own secrets (the
 //! subject's token, arguments with the name of a secret, or that the tool's schema calls one by

@@ -11,12 +11,8 @@ use std::{path::Path, time::Duration};
 use rmcp::{ClientServiceExt as _, ServiceExt as _, transport::StreamableHttpServerConfig};
 use tokio::{process::Command, time::timeout};
 use tower::ServiceBuilder;
-use tower_toolcall::{
-    ServiceBuilderExt as _,
-    mcp::{GatewayHandler, McpNotifications, McpService},
-    redact::Rules,
-    retry::RetryPolicy,
-};
+use tower_toolcall::{ServiceBuilderExt as _, redact::Rules, retry::RetryPolicy};
+use tower_toolcall_mcp::{GatewayHandler, McpNotifications, McpService};
 
 use self::fixture::Fixture;
 use crate::kit::{discover, http_with, stream};

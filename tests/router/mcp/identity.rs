@@ -5,13 +5,10 @@ use std::sync::atomic::Ordering::SeqCst;
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Key, ModelText as _, ServiceBuilderExt, ToolCall, ToolError,
-    circuit_breaker::CircuitBreakerLayer,
-    identity::IdentityLayer,
-    mcp::{self, Catalog, McpAnswer, McpClassifier, McpTools},
-    retry::RetryPolicy,
-    router::Router,
-    tool_metrics::Metrics,
+    circuit_breaker::CircuitBreakerLayer, identity::IdentityLayer, retry::RetryPolicy,
+    router::Router, tool_metrics::Metrics,
 };
+use tower_toolcall_mcp::{self as mcp, Catalog, McpAnswer, McpClassifier, McpTools};
 
 use super::server::{Connection, Server};
 

@@ -8,9 +8,9 @@ use tower::{ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, ModelText as _, ReplaySafety, ToolCall, ToolError,
     health::Health,
-    mcp::{self, Catalog, McpAnswer, McpTools},
     router::{Definition, Router, tool_fn},
 };
+use tower_toolcall_mcp::{self as mcp, Catalog, McpAnswer, McpTools};
 
 use super::server::{Connection, Server, settle};
 

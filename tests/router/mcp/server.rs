@@ -19,7 +19,7 @@ use rmcp::{
     service::{RequestContext, RunningService},
 };
 use tokio::time::sleep;
-use tower_toolcall::mcp::{Catalog, McpNotifications, McpService, McpTools};
+use tower_toolcall_mcp::{Catalog, McpNotifications, McpService, McpTools};
 
 #[derive(Clone, Default)]
 pub(crate) struct Server {

@@ -6,11 +6,11 @@ use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     ErrorKind, ModelText as _, ToolCall,
     backoff::Backoff,
-    mcp::{self, McpClassifier},
     result::ToolResultLayer,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
 };
+use tower_toolcall_mcp::{self as mcp, McpClassifier};
 
 use super::server::{Connection, Server};
 

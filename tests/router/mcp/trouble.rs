@@ -9,7 +9,8 @@ use std::{
 use rmcp::model::Tool;
 use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
-use tower_toolcall::{ErrorKind, Execution, ToolCall, mcp};
+use tower_toolcall::{ErrorKind, Execution, ToolCall};
+use tower_toolcall_mcp as mcp;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::server::{Connection, Server, page, settle};

@@ -12,12 +12,12 @@ use tower::{
 use tower_toolcall::{
     Classify as _, ConfigError, ErrorKind, Outcome, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
-    mcp::{self, ERROR_META},
     outcome::{ByError, classify_fn},
     settings::{Below, Place, Settings},
     timeout::TimeoutLayer,
     tool_metrics::Metrics,
 };
+use tower_toolcall_mcp::{ERROR_META, recognise};
 
 use super::{
     message::{self, Head, Id, Line},
@@ -182,7 +182,7 @@ const MAX_ERROR: usize = 1 << 20;
 fn of_server(error: &RawValue) -> ToolError {
     let short = Some(error.get()).filter(|error| error.len() <= MAX_ERROR);
     let known = short.and_then(|error| serde_json::from_str::<ErrorData>(error).ok());
-    let known = known.and_then(|error| mcp::recognise(&error));
+    let known = known.and_then(|error| recognise(&error));
     let unknown = || ToolError::new(ErrorKind::Failed, "the MCP server answers with an error");
     known
         .unwrap_or_else(unknown)

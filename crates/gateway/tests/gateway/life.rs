@@ -10,7 +10,8 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep},
 };
-use tower_toolcall::{mcp::ERROR_META, settings::Settings};
+use tower_toolcall::settings::Settings;
+use tower_toolcall_mcp::ERROR_META;
 
 use crate::{
     gateway::Gateway,

@@ -248,7 +248,7 @@ impl Client {
 
 pub(crate) fn refusal(result: &Value) -> (String, String) {
     assert_eq!(result["isError"], true, "{result}");
-    let code = &result["_meta"][tower_toolcall::mcp::ERROR_META]["code"];
+    let code = &result["_meta"][tower_toolcall_mcp::ERROR_META]["code"];
     let text = &result["content"][0]["text"];
     (
         code.as_str().unwrap_or_default().into(),

@@ -6,13 +6,13 @@ use expect_test::expect;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt as _};
-use tower_toolcall::mcp::McpAnswer;
 use tower_toolcall::{
     Answer, Classify, ErrorKind, Evidence, Execution, ModelText, Outcome, ToolError,
     fit::{Cut, FitLayer, Shorten as _},
     router::IntoAnswer as _,
 };
 use tower_toolcall_http::{HttpAnswer, HttpClassifier, HttpTool, ToolManifest};
+use tower_toolcall_mcp::McpAnswer;
 
 use crate::kit::{Body, Server, answered_by, call, full, leaves, no_arguments};
 

@@ -11,12 +11,9 @@ use rmcp::transport::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, process::Command, time::timeout};
 use tower::ServiceBuilder;
-use tower_toolcall::{
-    ServiceBuilderExt,
-    mcp::{self, Catalog, GatewayHandler},
-    validate::Schemas,
-};
+use tower_toolcall::{ServiceBuilderExt, validate::Schemas};
 use tower_toolcall_http::{ReqwestClient, ToolManifest};
+use tower_toolcall_mcp::{self as mcp, Catalog, GatewayHandler};
 
 use crate::kit::{Body, Got, Server, full};
 

@@ -492,7 +492,8 @@ fn what_is_printed_of_a_file_has_no_template() {
 /// A REST API becomes tools of MCP by files.
 #[tokio::test]
 async fn a_folder_of_files_is_a_router_with_a_list() {
-    use tower_toolcall::{ModelText as _, ReplaySafety, mcp};
+    use tower_toolcall::{ModelText as _, ReplaySafety};
+    use tower_toolcall_mcp as mcp;
 
     let server = Server::start(|_, got| {
         Response::new(full(json!({ "asked": got.uri().path() }).to_string()))

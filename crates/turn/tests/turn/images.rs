@@ -3,12 +3,8 @@
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, service_fn};
-use tower_toolcall::{
-    BoxError, ModelText, ToolCall,
-    batch::Parallel,
-    fit::FitLayer,
-    mcp::{McpAnswer, McpClassifier},
-};
+use tower_toolcall::{BoxError, ModelText, ToolCall, batch::Parallel, fit::FitLayer};
+use tower_toolcall_mcp::{McpAnswer, McpClassifier};
 use tower_toolcall_turn::{Format, Turn};
 
 use crate::kit::FORMATS;

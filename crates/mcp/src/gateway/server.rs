@@ -1,0 +1,411 @@
+use std::{
+    future::pending,
+    num::NonZeroUsize,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use rmcp::{
+    RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest,
+        CustomResult, ErrorCode, ErrorData, JsonObject, ListToolsResult, MetaObject,
+        PaginatedRequestParams, ResultType, ServerConfig, SubscriptionFilter, Tool,
+    },
+    service::{NotificationContext, RequestContext, SubscriptionContext},
+};
+use serde_json::Value;
+use tower::ServiceExt as _;
+use tower_toolcall::{
+    answer::json_bytes,
+    call::{CallInfo, ToolCall},
+    error::{ErrorKind, Execution, ToolError},
+};
+
+use super::{
+    elicit,
+    handler::{GatewayHandler, Settings},
+    session::{Relayed, Session, is_usable_id},
+};
+use crate::{IDEMPOTENCY_KEY_META, McpAnswer, McpExtras, errors, future::first, lines::TOO_LARGE};
+
+impl ServerHandler for GatewayHandler {
+    fn get_info(&self) -> ServerConfig {
+        self.settings.info.clone()
+    }
+
+    async fn list_tools(
+        &self,
+        page: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let cursor = page.and_then(|page| page.cursor);
+        page_of(self.list()?, cursor.as_deref(), self.settings.page)
+    }
+
+    // rmcp asks for the schema where headers repeat arguments (`x-mcp-header`), to refuse what does
+    // not agree.
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        // In rmcp a panic would leave the request without an answer.
+        catch_unwind(AssertUnwindSafe(|| self.tools.find(name))).ok()?
+    }
+
+    // rmcp leaves it to the handler to stop when its request is cancelled: it only says so.
+    async fn call_tool(
+        &self,
+        params: CallToolRequestParams,
+        cx: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let mut call = call_of(params, &cx, &self.settings, &self.session);
+        let info = call.info();
+        if let Err(error) = call.check() {
+            return answered(Err(error), &info);
+        }
+        let relayed = relay(&mut call, &cx);
+        let (call, token) = with_token(call);
+        let run = async {
+            let run = self.stack.clone().oneshot(call);
+            let result = match relayed {
+                Some(relayed) => relayed.during(run).await,
+                None => run.await,
+            };
+            // Dropped before, it fires: work that the tool has spawned ends, too.
+            token.disarm();
+            result
+        };
+        let run = self.drain.run(&info, run);
+        let Some(result) = cx.ct.run_until_cancelled(run).await else {
+            return Err(cancelled());
+        };
+        answered(result, &info)
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let CustomRequest { method, params, .. } = request;
+        let reason = params.as_ref().and_then(|p| p["message"].as_str());
+        Err(match reason.filter(|_| method == TOO_LARGE) {
+            Some(reason) => ErrorData::invalid_request(reason.to_owned(), None),
+            // rmcp could not read its parameters.
+            None if method == "tools/call" => ErrorData::invalid_params(UNREADABLE, None),
+            None => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None),
+        })
+    }
+
+    async fn on_initialized(&self, cx: NotificationContext<RoleServer>) {
+        let tell = move || {
+            let peer = cx.peer.clone();
+            async move { peer.notify_tool_list_changed().await }
+        };
+        self.session.listen(self.changes.each(tell));
+    }
+
+    // rmcp takes away what the client has not asked for.
+    fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::builder().tools_list_changed().build())
+    }
+
+    async fn listen(&self, cx: SubscriptionContext) -> Result<(), ErrorData> {
+        let tells = async {
+            if cx.accepted().tools_list_changed == Some(true) {
+                let tell = || cx.sink().notify_tool_list_changed();
+                self.changes.each(tell).await;
+            }
+            pending::<()>().await;
+        };
+        let until_closed = first(self.drain.closed(), tells);
+        let ct = &cx.request_context().ct;
+        ct.run_until_cancelled(until_closed).await;
+        Ok(())
+    }
+}
+
+const UNREADABLE: &str = "`params` is not an object with a string `name` and an object `arguments`";
+
+impl GatewayHandler {
+    /// The tools as they are now. In rmcp a panic would leave the request without an answer.
+    fn list(&self) -> Result<Vec<Tool>, ErrorData> {
+        let list = catch_unwind(AssertUnwindSafe(|| {
+            let mut tools = self.tools.list();
+            if !self.settings.withheld.is_empty() {
+                tools.retain(|tool| !self.is_withheld(&tool.name));
+            }
+            tools
+        }));
+        list.map_err(|_| ErrorData::internal_error("the list of tools cannot be had", None))
+    }
+}
+
+impl GatewayHandler {
+    /// Returns `true` if a tool is left out of the list because its breaker is open.
+    fn is_withheld(&self, name: &str) -> bool {
+        let call = ToolCall::new(name);
+        let call = match self.tools.resolve(&call) {
+            Ok(Some(identity)) => call.renamed(&identity),
+            _ => call,
+        };
+        let mut breakers = self.settings.withheld.iter();
+        breakers.any(|breakers| breakers.is_refusing(&call))
+    }
+}
+
+/// A token of the call's own: rmcp's fires after an answer as well, which would stop what a tool
+/// leaves running.
+fn with_token(call: ToolCall) -> (ToolCall, tokio_util::sync::DropGuard) {
+    let token = tokio_util::sync::CancellationToken::new();
+    let call = call.with_cancellation(token.clone());
+    (call, token.drop_guard())
+}
+
+/// The header in which a client over HTTP names its session.
+const SESSION_HEADER: &str = "mcp-session-id";
+
+/// The call that a client asks for. What the request says itself is nearer than the headers that it
+/// came with.
+fn call_of(
+    params: CallToolRequestParams,
+    cx: &RequestContext<RoleServer>,
+    settings: &Settings,
+    session: &Session,
+) -> ToolCall {
+    let mut call = ToolCall::new(params.name)
+        .with_arguments(params.arguments.unwrap_or_default())
+        .with_id(session.call_id(&cx.id));
+    let http = cx.extensions.get::<http::request::Parts>();
+    if let Some(http) = http {
+        call = call
+            .with_request_headers(&http.headers)
+            .with_request_extensions(&http.extensions);
+        if let Some(trust) = settings.deadlines {
+            call = call.with_request_deadline(&http.headers, trust);
+        }
+    }
+    // Over HTTP without a session each request may have a handler of its own.
+    if http.is_none_or(|http| http.headers.contains_key(SESSION_HEADER)) {
+        call = call.with_unverified_session(session.id());
+    }
+    #[cfg(feature = "otel")]
+    if let Some(parent) = tower_toolcall::otel::parent_from_meta(&cx.meta) {
+        call = call.with_remote_parent(parent);
+    }
+    elicit::note_client(&mut call, cx);
+    let key = settings.takes_idempotency_keys.then(|| key(cx)).flatten();
+    let (asked, state) = (params.input_responses, params.request_state);
+    let extras = McpExtras::received(asked, state, key, meta(cx));
+    if let Some(extras) = extras {
+        call.extensions_mut().insert(extras);
+    }
+    call
+}
+
+/// Relays the progress of the call to the client, if it has asked for that.
+fn relay(call: &mut ToolCall, cx: &RequestContext<RoleServer>) -> Option<Relayed> {
+    let token = cx.meta.get_progress_token()?;
+    let (relay, relayed) = Relayed::to(cx.peer.clone(), token);
+    call.extensions_mut().insert(relay);
+    Some(relayed)
+}
+
+/// The client's `_meta` without its trace context, of which the call's span is the child.
+fn meta(cx: &RequestContext<RoleServer>) -> JsonObject {
+    #[cfg_attr(not(feature = "otel"), expect(unused_mut))]
+    let mut meta = cx.meta.0.0.clone();
+    #[cfg(feature = "otel")]
+    meta.retain(|key, _| !["traceparent", "tracestate", "baggage"].contains(&key.as_str()));
+    meta
+}
+
+fn key(cx: &RequestContext<RoleServer>) -> Option<Arc<str>> {
+    let key = cx.meta.get(IDEMPOTENCY_KEY_META)?.as_str()?;
+    is_usable_id(key).then(|| key.into())
+}
+
+/// The key in a result's `_meta` under which a [`GatewayHandler`](super::GatewayHandler) tells
+/// programs what it tells the model in words: the error's code, and what else is known of it.
+pub const ERROR_META: &str = "tower-toolcall/error";
+
+/// The answer to a request that its client has cancelled. The client may not read it.
+fn cancelled() -> ErrorData {
+    ErrorData::internal_error("the request was cancelled", None)
+}
+
+/// The stack's answer or error, as a client gets it.
+fn answered(
+    result: Result<McpAnswer, ToolError>,
+    call: &CallInfo,
+) -> Result<CallToolResponse, ErrorData> {
+    match result.map(McpAnswer::into_inner) {
+        Ok(CallToolResponse::Complete(mut result)) => {
+            // Servers of older revisions do not say it, clients of the newer one expect it; rmcp
+            // takes it away for others.
+            result.result_type.get_or_insert(ResultType::COMPLETE);
+            Ok(result.into())
+        }
+        Ok(CallToolResponse::Task(_)) => of_error(&task().for_call(call)),
+        Ok(response) => Ok(response),
+        Err(error) => of_error(&error.for_call(call)),
+    }
+}
+
+/// The error for a task. It is known to its server alone: a client could not ask the gateway for
+/// it.
+fn task() -> ToolError {
+    ToolError::new(
+        ErrorKind::PollTimeout,
+        "the tool has started a task, which a gateway cannot pass on",
+    )
+    .with_code("TASK_NOT_PASSED_ON")
+    .with_execution(Execution::Unknown)
+    .with_retryable(false)
+}
+
+fn of_error(error: &ToolError) -> Result<CallToolResponse, ErrorData> {
+    let theirs = errors::protocol_error(error);
+    if let Some(theirs) = theirs.filter(|theirs| !is_lost(theirs.code, error.kind())) {
+        return Err(passed_on(theirs, error));
+    }
+    let text = error.public_model_message();
+    let facts = Value::Object(error.public_body());
+    // A status tells of what a tool looked for, not of the tool.
+    if error.kind() == ErrorKind::NotFound && error.status().is_none() {
+        return Err(ErrorData::invalid_params(text, Some(facts)));
+    }
+    let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
+    let mut meta = MetaObject::default();
+    meta.0.insert(ERROR_META.to_owned(), facts);
+    result.meta = Some(meta);
+    Ok(result.into())
+}
+
+/// Returns `true` for the words of a lost connection, an unknown session or a late answer. Clients
+/// would take the gateway's for their own: to SDKs the first two codes say so, regardless of the
+/// sender.
+fn is_lost(code: ErrorCode, kind: ErrorKind) -> bool {
+    let is_theirs_too = matches!(code.0, -32000 | -32001 | -32600);
+    is_theirs_too && matches!(kind, ErrorKind::ConnectionFailed | ErrorKind::Timeout)
+}
+
+/// The JSON-RPC error of the tool's server, as a client gets it.
+fn passed_on(theirs: &ErrorData, error: &ToolError) -> ErrorData {
+    match theirs.code {
+        // These tell of the gateway's own connection to that server; a client would take them for
+        // its own.
+        ErrorCode::HEADER_MISMATCH
+        | ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY
+        | ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
+            let facts = Value::Object(error.public_body());
+            ErrorData::internal_error(
+                "the tool's server refused the gateway's request",
+                Some(facts),
+            )
+        }
+        _ => theirs.clone(),
+    }
+}
+
+/// The size of a page's tools at most, unless one alone is larger: half of what rmcp's line-based
+/// transports let through.
+const MAX_PAGE_BYTES: u64 = 8 << 20;
+
+/// The beginning of a cursor; the name of the last tool of the page before follows.
+const AFTER: &str = "after:";
+
+/// The page that a cursor asks for. By names, so that a list that changes in between loses none
+/// that stays.
+fn page_of(
+    mut tools: Vec<Tool>,
+    cursor: Option<&str>,
+    size: NonZeroUsize,
+) -> Result<ListToolsResult, ErrorData> {
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    tools.dedup_by(|a, b| a.name == b.name);
+    if let Some(cursor) = cursor {
+        let Some(last) = cursor.strip_prefix(AFTER) else {
+            return Err(ErrorData::invalid_params("the cursor is none", None));
+        };
+        let seen = tools.partition_point(|tool| &*tool.name <= last);
+        tools.drain(..seen);
+    }
+    let mut result = ListToolsResult::default();
+    let end = fitting(&tools).clamp(1, size.get());
+    if end < tools.len() {
+        tools.truncate(end);
+        result.next_cursor = tools.last().map(|tool| format!("{AFTER}{}", tool.name));
+    }
+    result.tools = tools;
+    Ok(result)
+}
+
+/// How many of them a message has room for.
+fn fitting(tools: &[Tool]) -> usize {
+    let mut room = MAX_PAGE_BYTES;
+    let fits = |tool: &&Tool| match json_bytes(tool, room) {
+        Ok(bytes) => {
+            room -= bytes;
+            true
+        }
+        Err(_) => false,
+    };
+    tools.iter().take_while(fits).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn tool(name: &'static str) -> Tool {
+        Tool::new(name, "", Arc::default())
+    }
+
+    fn names(result: &ListToolsResult) -> Vec<&str> {
+        result.tools.iter().map(|tool| &*tool.name).collect()
+    }
+
+    const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
+
+    #[test]
+    fn pages_are_in_order_and_have_everything_once() {
+        let tools = || ["d", "a", "e", "c", "b"].map(tool).to_vec();
+        let mut cursor = None;
+        let mut all = Vec::new();
+        for _ in 0..3 {
+            let listed = page_of(tools(), cursor.as_deref(), TWO).unwrap();
+            all.extend(names(&listed).into_iter().map(str::to_owned));
+            cursor = listed.next_cursor;
+        }
+        assert_eq!((all.join(""), cursor), ("abcde".into(), None));
+    }
+
+    #[test]
+    fn a_tool_that_stays_is_in_some_page_though_others_go() {
+        let first = page_of(["a", "b", "c"].map(tool).to_vec(), None, TWO).unwrap();
+        let rest = page_of(vec![tool("c")], first.next_cursor.as_deref(), TWO).unwrap();
+        assert_eq!(names(&rest), ["c"]);
+        assert_eq!(rest.next_cursor, None);
+    }
+
+    #[test]
+    fn a_page_ends_before_it_is_too_large() {
+        let large = |name| Tool::new(name, "x".repeat(5 << 20), Arc::default());
+        let huge = Tool::new("a", "x".repeat(9 << 20), Arc::default());
+        let tools = vec![huge, large("b"), large("c")];
+        let mut cursor = None;
+        for name in ["a", "b", "c"] {
+            let listed = page_of(tools.clone(), cursor.as_deref(), TWO).unwrap();
+            assert_eq!(names(&listed), [name]);
+            cursor = listed.next_cursor;
+        }
+        assert_eq!(cursor, None);
+    }
+
+    #[test]
+    fn a_foreign_cursor_is_refused_and_nothing_is_a_page_too() {
+        assert!(page_of(vec![tool("a")], Some("2"), TWO).is_err());
+        assert_eq!(names(&page_of(Vec::new(), None, TWO).unwrap()), [""; 0]);
+    }
+}

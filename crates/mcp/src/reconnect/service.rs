@@ -1,0 +1,469 @@
+use std::{
+    fmt,
+    future::{Future, pending, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use rmcp::service::ServiceError;
+use tokio::{
+    task::coop::unconstrained,
+    time::{Instant, sleep_until},
+};
+use tower_service::Service;
+use tower_toolcall::{
+    ConfigError,
+    backoff::Backoff,
+    call::{CallInfo, ToolCall},
+    error::{AnyError, ErrorKind, ToolError},
+    flow::WaitLimit,
+};
+
+use super::{
+    McpConnection,
+    connection::{Live, Unanswered, has_lost_session, is_loss},
+    shared::{Shared, interrupted},
+};
+use crate::{
+    McpAnswer, McpService, ResponseFuture, errors::named, future::Boxed, refuse_if, service::within,
+};
+
+/// The tools of one MCP server, whose connection is made when it is needed, and made again when it
+/// is lost.
+///
+/// `connect` is your way to a connection: it spawns the server's process, or opens an HTTP client,
+/// and hands over rmcp's running client; or a pair of that and an [`McpService`] with settings of
+/// its own.
+///
+/// ```no_run
+/// use rmcp::{
+///     model::ProtocolVersion,
+///     service::{ClientLifecycleMode, ClientServiceExt as _},
+/// };
+/// use tower::ServiceExt as _;
+/// use tower_toolcall::{AnyError, ToolCall};
+/// use tower_toolcall_mcp::McpReconnect;
+///
+/// # async fn pipe() -> Result<tokio::io::DuplexStream, AnyError> { Ok(tokio::io::duplex(1024).0) }
+/// # async fn run() -> Result<(), AnyError> {
+/// let docs = McpReconnect::new("docs", || async {
+///     let transport = pipe().await?; // any transport of rmcp's, and any client handler
+///     // The newest revision that both sides speak; `serve` alone speaks an earlier one.
+///     let newest = ClientLifecycleMode::Auto {
+///         preferred_versions: vec![ProtocolVersion::LATEST],
+///         legacy_version: None,
+///     };
+///     Ok::<_, AnyError>(().serve_with_lifecycle(transport, newest).await?)
+/// });
+/// docs.connect().await?; // or leave it to the first call
+/// let answer = docs.oneshot(ToolCall::new("search")).await?;
+/// # Ok(()) }
+/// ```
+///
+/// [`McpServer`](crate::McpServer) is such a service with progress, a list of tools and the
+/// newest revision. A client of your own that should have these takes an
+/// [`McpNotifications`](crate::McpNotifications) for each connection, all with one
+/// [`McpTools`](crate::McpTools).
+///
+/// - **One at a time.** However many calls need the connection, one attempt is made, in a task of
+///   its own. It goes on when the calls that wait for it are dropped, or held without being polled;
+///   it ends with the last clone of the service.
+/// - **Waiting.** A call waits for the attempt, 5 s by default, within its deadline and until its
+///   caller cancels; see [`with_max_wait`](Self::with_max_wait) and
+///   [`with_fail_fast`](Self::with_fail_fast).
+/// - **Backoff.** After an attempt that failed there is none for 250 ms, then for 1 % longer each
+///   time, up to 30 s: for about 1 % of the time that the server has been away. Until the server
+///   has answered its first call, the time doubles instead. Calls alone begin attempts. Meanwhile
+///   calls fail immediately, with [`retry_after`](ToolError::retry_after). A server that asks for
+///   more gets it, up to an hour. A connection that is lost before it has answered a call counts as
+///   an attempt that failed, when it was made.
+/// - **Loss.** A connection is lost when its transport is closed, or a call fails for its
+///   transport, or the server does not know the session. It is noticed by calls alone, and by
+///   [`with_ping`](Self::with_ping). The next call makes a new one; the old one is dropped with its
+///   last call, and the server's process with it.
+/// - **Outages.** A lost connection and the failed attempts after it are one
+///   [`Outage`](tower_toolcall::error::Outage), which their errors name. A breaker counts it once,
+///   and lets a call pass when the next attempt may be made. An attempt that times out, or that the
+///   server answers with an error of its own, is a failure by itself. The statuses 502 to 504 are
+///   those of a proxy.
+///
+/// # Over HTTP
+///
+/// There is no connection that could be watched; a server that is gone is noticed by the next call.
+/// `McpServer::http` (feature `http`) has the settings for that. A transport of your own needs
+/// them:
+///
+/// - `McpHttpClient` (feature `http`) instead of reqwest's client. Otherwise a call waits
+///   forever for an answer that does not name its request, and rmcp sends a call again after a
+///   status of 404, below all layers.
+/// - A bounded `retry_config`. In revisions before 2026-07-28 a call that is under way when the
+///   server goes waits forever otherwise.
+/// - [`with_ping`](Self::with_ping), with any limit.
+///
+/// A session is also lost if the server refuses a call with any error of its own, and then does not
+/// answer a ping, or refuses that and a list of tools. The call waits for that, 1 s or the limit of
+/// pings at most, and fails as a lost connection. If its deadline passes meanwhile, or its caller
+/// cancels, it fails with the server's answer, and a task waits for the ping.
+/// A session's status of 404, or another one with a
+/// text, means that the call has not started. After an error of JSON-RPC that is not known.
+///
+/// ```no_run
+/// # #[cfg(feature = "http")]
+/// # fn leaf() -> Result<(), tower_toolcall::ConfigError> {
+/// use std::{sync::Arc, time::Duration};
+/// use rmcp::transport::{
+///     StreamableHttpClientTransport, common::client_side_sse::NeverRetry,
+///     streamable_http_client::StreamableHttpClientTransportConfig,
+/// };
+/// use tower_toolcall::AnyError;
+/// use tower_toolcall_mcp::{McpHttpClient, McpServer};
+///
+/// let web = McpServer::new("web", || {
+///     let uri = "http://localhost:8000/mcp";
+///     let mut config = StreamableHttpClientTransportConfig::with_uri(uri);
+///     config.retry_config = Arc::new(NeverRetry::default());
+///     let client = McpHttpClient::default();
+///     let transport = StreamableHttpClientTransport::with_client(client, config);
+///     async { Ok::<_, AnyError>(transport) }
+/// })
+/// .with_connection(|connection| connection.with_ping(Duration::from_secs(5)))?;
+/// # let _ = web; Ok(()) }
+/// ```
+///
+/// A server that [hangs](Self::with_ping) is replaced within moments, unless `connect` waits for
+/// something of the old connection: a list of tools that is being fetched there, for example. The
+/// old process is ended when its connection is dropped.
+///
+/// # Retries
+///
+/// The service never repeats a call: one that was under way fails, and may have run. That is the
+/// business of a [`RetryLayer`](tower_toolcall::retry::RetryLayer) above, which finds the new
+/// connection, and waits as long as `retry_after` says.
+///
+/// Events: `tool.connected`, `tool.disconnected`, `tool.connect_failed`; see
+/// [`event`](tower_toolcall::event). The service is always ready.
+///
+/// # Errors
+///
+/// Those of [`McpService`]. Without a connection
+/// [`ConnectionFailed`](tower_toolcall::ErrorKind::ConnectionFailed), not started;
+/// [`Denied`](tower_toolcall::ErrorKind::Denied),
+/// [`RateLimited`](tower_toolcall::ErrorKind::RateLimited) or
+/// [`TokenExchange`](tower_toolcall::ErrorKind::TokenExchange) if that is why. The source is what
+/// `connect` returned, as a [`ToolError`]. A call whose deadline passes while it waits is
+/// [`DeadlineExceeded`](tower_toolcall::ErrorKind::DeadlineExceeded).
+///
+/// # Cancel safety
+///
+/// Dropping a call tells the server, if it was sent. `connect` is dropped at its timeout, and with
+/// the last clone.
+///
+/// # Panics
+///
+/// Calls have to be polled in a tokio runtime, whose task the attempt is, with rmcp's own: keep it
+/// running. A panic of `connect` is an attempt that failed.
+///
+/// # Clone
+///
+/// Clones share the connection and what is known of it. Settings are those of each clone; an
+/// attempt has those of the clone that began it.
+#[derive(Clone)]
+pub struct McpReconnect {
+    pub(super) shared: Arc<Shared>,
+    pub(super) settings: Settings,
+}
+
+impl McpReconnect {
+    /// The tools of the server that `connect` connects to. The name is that in errors and events.
+    pub fn new<F, Fut, C, E>(server: impl Into<Arc<str>>, connect: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<C, E>> + Send + 'static,
+        C: Into<McpConnection>,
+        E: Into<AnyError>,
+    {
+        let connect = Arc::new(move || {
+            let connecting = connect();
+            Boxed::new(async move { connecting.await.map(Into::into).map_err(Into::into) })
+        });
+        Self {
+            shared: Arc::new(Shared::new(server.into(), connect)),
+            settings: Settings::default(),
+        }
+    }
+
+    /// Connects, if there is no connection: for example at the start of a program.
+    ///
+    /// # Errors
+    ///
+    /// Those of a call without a connection.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it leaves the attempt to go on.
+    pub async fn connect(&self) -> Result<(), ToolError> {
+        let connected = self.establish(true).await.map(drop);
+        connected.map_err(|error| error.with_server(Arc::clone(&self.shared.server)))
+    }
+
+    /// Ends the connection, and waits until rmcp has closed its transport; a server in a child
+    /// process has ended then. Calls under way fail. A later call connects again, and so does an
+    /// attempt that is under way.
+    ///
+    /// A connection that was made from a pair is only dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it leaves the connection to end by itself.
+    pub async fn close(&self) {
+        if let Some(live) = self.release() {
+            live.close().await;
+        }
+    }
+
+    /// Returns `true` if there is a connection that is not known to be lost.
+    pub fn is_connected(&self) -> bool {
+        self.current().is_some()
+    }
+
+    /// The service of the connection that there is now. It does not keep the connection up, nor
+    /// does it find another one.
+    pub fn service(&self) -> Option<McpService> {
+        self.current().map(|live| live.service().clone())
+    }
+
+    async fn run(self, call: ToolCall) -> Result<McpAnswer, ToolError> {
+        let info = call.info();
+        // One limit for the whole call, so that there is no moment at which none holds it.
+        let mut limit = WaitLimit::of(&call);
+        let live = match self.usable() {
+            Some(live) => live,
+            None => {
+                let connected = self.wait(&mut limit).await;
+                limit.release();
+                connected.map_err(|e| named(e, &info, Some(&self.shared.server)))?
+            }
+        };
+        let mut unanswered = Unanswered {
+            leaf: &self,
+            live: Some(&live),
+        };
+        let mut result = live.service().clone().answer(call).await;
+        let mut is_known = true;
+        if let Err(error) = &mut result {
+            let (peer, ping) = (live.service().peer(), self.settings.ping);
+            let is_lost = within(&mut limit, has_lost_session(peer, error, ping));
+            match is_lost.await {
+                Some(true) => *error = lost_session(error, &info, &self.shared.server),
+                is_lost => is_known = is_lost.is_some(),
+            }
+        }
+        // The ping of a call that is over is left to a task.
+        if is_known {
+            unanswered.live = None;
+        }
+        live.saw(&result);
+        match result {
+            Err(error) if is_loss(&error) => {
+                self.lose(&live, &error);
+                let error = error.with_outage(&live.outage);
+                // No earlier than that is there another connection.
+                Err(match self.window() {
+                    Some(wait) if error.retry_after().is_none() => error.with_own_delay(wait),
+                    _ => error,
+                })
+            }
+            result => result,
+        }
+    }
+
+    /// Waits for a connection as long as the call may.
+    async fn wait(&self, limit: &mut WaitLimit) -> Result<Arc<Live>, ToolError> {
+        // No attempt for a call that is over.
+        limit.check()?;
+        let max = self.settings.max_wait;
+        let latest = max.and_then(|max| Instant::now().checked_add(max));
+        let mut establish = pin!(self.establish(max.is_some()));
+        let mut over = pin!(async {
+            match latest {
+                Some(at) => unconstrained(sleep_until(at)).await,
+                None => pending().await,
+            }
+        });
+        poll_fn(|cx| {
+            if let Poll::Ready(connected) = establish.as_mut().poll(cx) {
+                return Poll::Ready(connected);
+            }
+            if let Poll::Ready(error) = limit.poll(cx) {
+                return Poll::Ready(Err(error));
+            }
+            over.as_mut().poll(cx).map(|()| Err(self.busy()))
+        })
+        .await
+    }
+
+    /// Waits for the attempt that goes on, or begins one, if it may be made.
+    async fn establish(&self, waits: bool) -> Result<Arc<Live>, ToolError> {
+        let (mut ended, is_new) = loop {
+            if let Some(live) = self.usable() {
+                return Ok(live);
+            }
+            if let Some(attempt) = self.join()? {
+                break attempt;
+            }
+        };
+        if !waits && !is_new {
+            return Err(self.busy());
+        }
+        let result = match ended.wait_for(Option::is_some).await {
+            Ok(result) => result.clone(),
+            Err(_) => None,
+        };
+        match result {
+            Some(Ok(())) => self.usable().ok_or_else(|| self.lost()),
+            Some(Err(error)) => Err(self.failed(error)),
+            // The task was dropped before it had begun.
+            None => self
+                .usable()
+                .ok_or_else(|| interrupted(&self.shared.server)),
+        }
+    }
+}
+
+/// The error of a call whose session the server does not know any more, made of its answer.
+fn lost_session(answer: &ToolError, call: &CallInfo, server: &Arc<str>) -> ToolError {
+    let kind = match answer.kind() {
+        ErrorKind::Denied => ErrorKind::Denied,
+        _ => ErrorKind::ConnectionFailed,
+    };
+    let why = answer.message();
+    let message = format!("the MCP server does not know the session any more: {why}");
+    let error = ToolError::new(kind, message)
+        .with_execution(answer.execution())
+        .with_source(ServiceError::TransportClosed);
+    named(error, call, Some(server))
+}
+
+impl Service<ToolCall> for McpReconnect {
+    type Response = McpAnswer;
+    type Error = ToolError;
+    type Future = ResponseFuture;
+
+    /// Always ready.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        Boxed::new(self.clone().run(call))
+    }
+}
+
+impl fmt::Debug for McpReconnect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpReconnect")
+            .field("server", &self.shared.server)
+            .field("connected", &self.is_connected())
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) backoff: Backoff,
+    /// That of a server that has never answered a call.
+    pub(super) start_backoff: Backoff,
+    pub(super) connect_timeout: Duration,
+    /// `None`: only the call that begins the attempt waits for it.
+    pub(super) max_wait: Option<Duration>,
+    pub(super) ping: Option<Duration>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        // As each delay is 1 % longer, it is about 1 % of the outage.
+        let growing = |factor| Backoff::exponential(Duration::from_millis(250), factor);
+        Self {
+            backoff: growing(1.01).unwrap_or_default(),
+            start_backoff: growing(2.0).unwrap_or_default(),
+            connect_timeout: Duration::from_secs(10),
+            max_wait: Some(Duration::from_secs(5)),
+            ping: None,
+        }
+    }
+}
+
+impl McpReconnect {
+    /// Sets how long there is no attempt after one that failed. Default: 250 ms, 1 % longer each
+    /// time up to 30 s, each a quarter longer at most, at random. So it is about 1 % of the time
+    /// that the server has been away. Until the server has answered its first call, the default
+    /// doubles each time. No more than an hour.
+    #[must_use]
+    pub fn with_backoff(mut self, backoff: Backoff) -> Self {
+        self.settings.backoff = backoff;
+        self.settings.start_backoff = backoff;
+        self
+    }
+
+    /// Sets how long an attempt may take. Default: 10 s.
+    ///
+    /// # Errors
+    ///
+    /// If it is zero.
+    pub fn with_connect_timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
+        let reason = "it is zero: no attempt could succeed";
+        refuse_if(timeout.is_zero(), "connect_timeout", reason)?;
+        self.settings.connect_timeout = timeout;
+        Ok(self)
+    }
+
+    /// Sets a timeout that is not zero, and may be longer.
+    pub(crate) fn with_long_connect_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.connect_timeout = timeout;
+        self
+    }
+
+    /// The settings for a server over HTTP, whose end no connection shows.
+    #[cfg(feature = "http")]
+    pub(crate) fn with_http_settings(mut self) -> Self {
+        self.settings.ping = Some(Duration::from_secs(5));
+        self
+    }
+
+    /// Sets how long a call waits for a connection, if its deadline leaves it as much. Default: 5
+    /// s.
+    #[must_use]
+    pub fn with_max_wait(mut self, max: Duration) -> Self {
+        self.settings.max_wait = Some(max);
+        self
+    }
+
+    /// Calls do not wait for a connection: while an attempt goes on, they fail at once. Only the
+    /// call that begins it waits for its end, within its own deadline.
+    #[must_use]
+    pub fn with_fail_fast(mut self) -> Self {
+        self.settings.max_wait = None;
+        self
+    }
+
+    /// Asks the server for a sign of life (MCP's `ping`) when a call is dropped before its answer
+    /// has come, for example by a timeout above. If nothing comes back within `limit`, the
+    /// connection is lost. Default: no pings.
+    ///
+    /// Over HTTP use it with any `limit`: see [Over HTTP](Self#over-http). To a child process it is
+    /// a question of what you want: one that works on something for longer than `limit`, and
+    /// answers no one meanwhile, is ended in the middle of it.
+    ///
+    /// # Errors
+    ///
+    /// If the limit is zero.
+    pub fn with_ping(mut self, limit: Duration) -> Result<Self, ConfigError> {
+        let reason = "it is zero: no server could answer";
+        refuse_if(limit.is_zero(), "ping", reason)?;
+        self.settings.ping = Some(limit);
+        Ok(self)
+    }
+}

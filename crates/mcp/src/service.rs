@@ -1,0 +1,366 @@
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use rmcp::{
+    model::{
+        CallToolRequest, CallToolRequestParams, CallToolResponse, CancelledNotification,
+        CancelledNotificationParam, ClientRequest, MetaObject, RequestId, RequestMetaObject,
+        ServerResult, Tool,
+    },
+    service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError, ServiceRole},
+};
+use serde_json::{Map, Value};
+use tower_service::Service;
+use tower_toolcall::{
+    answer::{NoSize, json_bytes},
+    call::ToolCall,
+    error::{ErrorKind, Execution, Outage, ToolError},
+    flow::WaitLimit,
+};
+
+use super::{
+    McpAnswer, McpExtras, McpProgress, catalog, errors, extras::TaskRequest, progress::Reports,
+};
+use crate::future::{Boxed, first};
+use crate::register;
+
+/// The longest message that rmcp's line-based transports let through.
+const MAX_MESSAGE_BYTES: u64 = 16 << 20;
+
+/// The longest arguments that are kept for a repetition.
+const MAX_KEPT_BYTES: u64 = 64 << 10;
+
+/// Room for the rest of a request beside its arguments: name, ids, protocol metadata.
+const ENVELOPE_BYTES: u64 = 4 << 10;
+
+/// The key in a request's `_meta` under which [`McpService`] sends a call's [idempotency
+/// key](tower_toolcall::ToolCall::idempotency_key), if the call may be repeated, or the one in its
+/// [`McpExtras`].
+pub const IDEMPOTENCY_KEY_META: &str = "tower-toolcall/idempotency-key";
+
+/// The tools of one MCP server. See the [module docs](super) for an example.
+///
+/// Always ready; cheap to clone; clones share the connection. Errors come from the response future
+/// only, a closed connection included.
+///
+/// A server that refuses the headers of a call (-32020) is asked for its tools, and the call is
+/// sent once more if the tool's definition has `x-mcp-header`: such a call was not executed. No
+/// other call is sent twice. The list is awaited within the call's deadline and until its caller
+/// cancels. A call whose arguments exceed 64 KiB is not kept for that, and fails: the next call
+/// succeeds.
+///
+/// Calls that are lost with the connection have one [`Outage`]: a breaker counts them once. Calls
+/// that are made after that fail each by itself.
+///
+/// # Secrets
+///
+/// This crate redacts what it logs, rmcp does not: its target `rmcp::service` prints every message
+/// at TRACE, with arguments and answers as they are. Its other events tell errors as they are.
+/// Filter it: `info,rmcp=off` as `EnvFilter` of `tracing-subscriber` has it.
+#[derive(Clone)]
+pub struct McpService {
+    peer: Peer<RoleClient>,
+    server: Option<Arc<str>>,
+    progress: Option<McpProgress>,
+    /// That of the connection, once it is lost.
+    outage: Outage,
+    #[cfg(feature = "otel")]
+    pub(super) otel: super::otel::Otel,
+}
+
+impl McpService {
+    /// A service that calls the tools of `peer`.
+    pub fn new(peer: Peer<RoleClient>) -> Self {
+        register();
+        Self {
+            peer,
+            server: None,
+            progress: None,
+            outage: Outage::new(),
+            #[cfg(feature = "otel")]
+            otel: super::otel::Otel::default(),
+        }
+    }
+
+    /// Names the server in the spans and errors of calls that do not name one. The layers above do
+    /// not know it: for their events, metrics and keys name it on the call, with
+    /// [`ToolCall::with_server`].
+    #[must_use]
+    pub fn with_server(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.server = Some(name.into());
+        self
+    }
+
+    /// Passes the server's progress notifications on to the idle timeout of a
+    /// [`TimeoutLayer`](tower_toolcall::timeout::TimeoutLayer::with_idle_timeout), and to the
+    /// client of a gateway.
+    ///
+    /// `progress` has to be the client handler of this very connection, or get its reports from
+    /// that handler.
+    #[must_use]
+    pub fn with_progress(mut self, progress: McpProgress) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+
+    pub(super) fn server(&self) -> Option<&Arc<str>> {
+        self.server.as_ref()
+    }
+
+    /// The rmcp peer.
+    pub fn peer(&self) -> &Peer<RoleClient> {
+        &self.peer
+    }
+
+    /// Makes a call; its errors name the call and the server.
+    pub(super) async fn answer(self, call: ToolCall) -> Result<McpAnswer, ToolError> {
+        let (info, server) = (call.info(), self.server.clone());
+        // Of a call that names its server the span has that.
+        if let Some(server) = server.as_ref().filter(|_| info.server().is_none()) {
+            info.record(|r| r.set_server(Arc::clone(server)));
+        }
+        let answer = self.run(call).await;
+        answer.map_err(|error| errors::named(error, &info, server.as_ref()))
+    }
+
+    async fn run(self, call: ToolCall) -> Result<McpAnswer, ToolError> {
+        call.check()?;
+        let bytes = check_size(call.arguments())?;
+        let server = self.peer.peer_info();
+        let has_headers = server.is_some_and(|s| !s.protocol_version.has_initialize());
+        if !has_headers || TaskRequest::of(&call).is_some() {
+            return self.send(call).await;
+        }
+        let mut limit = WaitLimit::of(&call);
+        limit.release();
+        let again = (bytes <= MAX_KEPT_BYTES).then(|| call.copy_to_read());
+        let answer = self.send(call).await;
+        let code = answer.as_ref().err().and_then(errors::protocol_code);
+        if code != Some(errors::HEADER_MISMATCH) {
+            return answer;
+        }
+        // The transport makes headers by the newest definition that it has seen.
+        let list = catalog::list(&self.peer, self.server.as_deref());
+        let listed = within(&mut limit, list).await.and_then(Result::ok);
+        let has_any = |call: &ToolCall| {
+            let mut tools = listed.iter().flatten();
+            tools.any(|tool| has_headers_of(tool, call))
+        };
+        match again.filter(has_any) {
+            Some(call) => self.send(call.clone()).await,
+            None => answer,
+        }
+    }
+
+    async fn send(&self, mut call: ToolCall) -> Result<McpAnswer, ToolError> {
+        let (info, reports) = (call.info(), Reports::of(&call));
+        let options = self.options(&call);
+        let asks = TaskRequest::of(&call).cloned();
+        let request = match &asks {
+            Some(asks) => asks.request(),
+            None => request(&mut call)?,
+        };
+        // Nothing below needs the call, and the result may be long in coming.
+        drop(call);
+
+        let reports = reports.zip(self.progress.as_ref());
+        let expected = reports.map(|(to, all)| all.expect(to));
+        let sent = self.peer.send_cancellable_request(request, options).await;
+        // What could not be sent has not run.
+        let handle =
+            sent.map_err(|e| errors::from_service(e).with_execution(Execution::NotStarted))?;
+        let pending = Pending::of(&handle);
+        #[cfg(feature = "otel")]
+        info.record(|r| r.insert_extension(self.sent(&handle.id)));
+        let _route = expected.map(|call| call.route(handle.progress_token.clone()));
+
+        let answer = handle.await_response().await;
+        pending.answered();
+        let answer = answer.map_err(|error| match error {
+            ServiceError::TransportClosed => errors::from_service(error).with_outage(&self.outage),
+            _ => errors::from_service(error),
+        });
+        let mut answer: McpAnswer = match (asks, answer?) {
+            (Some(asks), result) => asks.answer(result)?,
+            (_, ServerResult::CallToolResult(result)) => result.into(),
+            (_, ServerResult::InputRequiredResult(result)) => result.into(),
+            (_, ServerResult::CreateTaskResult(result)) => CallToolResponse::Task(result).into(),
+            _ => return Err(errors::from_service(ServiceError::UnexpectedResponse)),
+        };
+        if let Some(result) = answer.result_mut() {
+            // Servers that serialise an empty field mean that there is none.
+            result.structured_content.take_if(|json| json.is_null());
+        }
+        info.record(|r| {
+            r.set_reported(answer.result().is_some_and(|r| r.is_error == Some(true)));
+            if r.wants_output_bytes()
+                && let Ok(bytes) = json_bytes(&answer, u64::MAX)
+            {
+                r.set_output_bytes(bytes);
+            }
+        });
+        Ok(answer)
+    }
+
+    /// The request's `_meta`.
+    fn options(&self, call: &ToolCall) -> PeerRequestOptions {
+        let own = || call.idempotency_key().map(|key| key.to_string());
+        // A question for a task is none of the call's repetitions.
+        let extras = McpExtras::of(call).filter(|_| TaskRequest::of(call).is_none());
+        let free = extras.map(McpExtras::meta).unwrap_or_default();
+        let mut meta = RequestMetaObject(MetaObject(free));
+        let given = extras.and_then(McpExtras::idempotency_key);
+        if let Some(key) = given.map(str::to_owned).or_else(own) {
+            let _ = meta.insert(IDEMPOTENCY_KEY_META.to_owned(), key.into());
+        }
+        #[cfg(feature = "otel")]
+        self.propagate(&mut meta);
+        let mut options = PeerRequestOptions::no_options();
+        options.meta = (!meta.is_empty()).then_some(meta);
+        options
+    }
+}
+
+impl fmt::Debug for McpService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpService")
+            .field("server", &self.server)
+            .field("closed", &self.peer.is_transport_closed())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Service<ToolCall> for McpService {
+    type Response = McpAnswer;
+    type Error = ToolError;
+    type Future = ResponseFuture;
+
+    /// Always ready.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        Boxed::new(self.clone().answer(call))
+    }
+}
+
+/// Response future of [`McpService`] and [`McpReconnect`](super::McpReconnect).
+pub type ResponseFuture = Boxed<Result<McpAnswer, ToolError>>;
+
+/// A request whose answer has not come. Dropped in this state, it tells the peer that no
+/// caller waits any more, and rmcp that it may forget the request.
+pub(super) struct Pending<R: ServiceRole> {
+    peer: Peer<R>,
+    id: Option<RequestId>,
+}
+
+impl<R: ServiceRole> Pending<R> {
+    pub(super) fn of(request: &RequestHandle<R>) -> Self {
+        Self {
+            peer: request.peer.clone(),
+            id: Some(request.id.clone()),
+        }
+    }
+
+    pub(super) fn answered(mut self) {
+        self.id = None;
+    }
+}
+
+impl<R: ServiceRole> Drop for Pending<R> {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let params = CancelledNotificationParam::new(
+            Some(id),
+            Some("the caller does not wait for the result any more".to_owned()),
+        );
+        let peer = self.peer.clone();
+        let mut notify = Box::pin(tokio::task::coop::unconstrained(async move {
+            let cancelled = CancelledNotification::new(params);
+            peer.send_notification(cancelled.into()).await
+        }));
+        // The first poll puts the notification into rmcp's queue, before anything that is sent
+        // later. Unconstrained, because the task that drops us may have used up its budget.
+        let mut cx = Context::from_waker(Waker::noop());
+        let first = notify.as_mut().poll(&mut cx);
+        // If the queue was full, the rest needs a task that waits for it. It ends with the
+        // connection.
+        if first.is_pending()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(notify);
+        }
+    }
+}
+
+fn request(call: &mut ToolCall) -> Result<ClientRequest, ToolError> {
+    call.check_job()?;
+    let mut params = CallToolRequestParams::new(call.tool().to_owned());
+    if let Some(extras) = McpExtras::of(call) {
+        extras.fill(&mut params);
+    }
+    let params = params.with_arguments(call.take_arguments());
+    Ok(ClientRequest::CallToolRequest(CallToolRequest::new(params)))
+}
+
+/// Returns whether this is the definition of the call's tool, and puts arguments into headers.
+fn has_headers_of(tool: &Tool, call: &ToolCall) -> bool {
+    fn has_headers(schema: &Value) -> bool {
+        match schema {
+            Value::Object(object) => {
+                object.contains_key("x-mcp-header") || object.values().any(has_headers)
+            }
+            _ => false,
+        }
+    }
+    tool.name == call.tool() && tool.input_schema.values().any(has_headers)
+}
+
+/// Waits for a future until the wait has to end; `None` if it had to.
+pub(super) async fn within<F: Future>(limit: &mut WaitLimit, waited: F) -> Option<F::Output> {
+    first(waited, poll_fn(|cx| limit.poll(cx))).await.ok()
+}
+
+/// Refuses what the server's transport would drop without a word. Returns the size.
+fn check_size(arguments: &Map<String, Value>) -> Result<u64, ToolError> {
+    match json_bytes(arguments, MAX_MESSAGE_BYTES - ENVELOPE_BYTES) {
+        Ok(bytes) => Ok(bytes),
+        Err(NoSize::TooLarge) => Err(ToolError::refusal(
+            ErrorKind::InvalidInput,
+            "the arguments exceed the 16 MiB that an MCP message may have",
+        )),
+        Err(error) => Err(ToolError::refusal(
+            ErrorKind::InvalidInput,
+            error.to_string(),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn size(value: Value) -> Result<(), ErrorKind> {
+        let Value::Object(map) = value else {
+            panic!("an object")
+        };
+        check_size(&map).map(drop).map_err(|e| e.kind())
+    }
+
+    #[test]
+    fn arguments_over_16_mebibytes_are_refused() {
+        assert_eq!(size(json!({})), Ok(()));
+        assert_eq!(size(json!({ "a": ["x", { "b": 1 }] })), Ok(()));
+        assert_eq!(size(json!({ "a": "x".repeat(15 << 20) })), Ok(()));
+        let refused = Err(ErrorKind::InvalidInput);
+        assert_eq!(size(json!({ "a": "x".repeat(16 << 20) })), refused);
+        // It is the escaped length that counts.
+        assert_eq!(size(json!({ "a": "\n".repeat(9 << 20) })), refused);
+    }
+}
