@@ -127,13 +127,7 @@ impl VerifiedCaller {
     }
 }
 
-impl fmt::Debug for VerifiedCaller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("VerifiedCaller")
-            .field(&Short::name(&self.id))
-            .finish()
-    }
-}
+crate::text::debug_fields! { {} |this| VerifiedCaller { id: Short::name(&this.id), .. } }
 
 impl ToolCall {
     /// Sets the agent id to that of the [`VerifiedCaller`] among the extensions of a request, if

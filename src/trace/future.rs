@@ -2,7 +2,6 @@
 //! call without a listener has no ticket to pay for.
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -102,11 +101,4 @@ where
     Heard { flight: InFlight<Observer<H, Res>> },
 }
 
-impl<H: TraceHooks<Res>, Res> fmt::Debug for Watch<H, Res> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unheard { info, .. } => f.debug_tuple("Unheard").field(info).finish(),
-            Self::Heard { flight } => f.debug_tuple("Heard").field(flight).finish(),
-        }
-    }
-}
+crate::text::opaque_debug!({H: TraceHooks<Res>, Res} Watch<H, Res>);

@@ -36,7 +36,6 @@ pub(super) struct Observer<H, Res> {
     answer: PhantomData<fn(&Res)>,
 }
 
-#[derive(Debug)]
 struct Seen {
     span: Span,
     /// Whether its fields are filled in.
@@ -371,5 +370,3 @@ impl<H: TraceHooks<Res>, Res> Ticket for Observer<H, Res> {
         self.report(seen, None, Some((&failure, Level::ERROR)));
     }
 }
-
-crate::text::debug_fields! { {H, Res} |this| Observer<H, Res> { call: this.info, seen, .. } }
