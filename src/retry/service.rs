@@ -1,4 +1,3 @@
-use tokio::time::Instant;
 use tower_service::Service;
 
 use super::policy::RetryPolicy;
@@ -65,7 +64,8 @@ where
         let mut sure = error.clone().with_execution(Execution::NotStarted);
         let error = error.unsent();
         if let Some(resend) = self.resend()
-            && let Some(at) = decide::<_, _, S::Response>(resend, Err(&mut sure))
+            && let policy = resend.settings()
+            && let Some(at) = policy.decide::<S::Response>(&resend.call, Err(&mut sure))
         {
             resend.failed = Some(error);
             return Ok((resend.fresh(), Way::Until(at)));
@@ -84,23 +84,13 @@ where
         let Some(resend) = self.resend() else {
             return After::End(result);
         };
-        let at = decide(resend, result.as_mut().map(|answer| &*answer));
+        let policy = resend.settings();
+        let at = policy.decide(&resend.call, result.as_mut().map(|answer| &*answer));
         match result.as_mut() {
             result if at.is_some() => resend.call.keep_job(result.err().map(|e| &*e)),
-            Err(error) => resend.settings().judge(&resend.call, error),
+            Err(error) => policy.judge(&resend.call, error),
             Ok(_) => {}
         }
         self.next(at.map(Way::until), result)
     }
-}
-
-#[inline]
-fn decide<S, C, Res>(
-    resend: &Resend<S, RetryPolicy<C>>,
-    result: Result<&Res, &mut ToolError>,
-) -> Option<Instant>
-where
-    C: Classify<Res>,
-{
-    resend.settings().decide(&resend.call, result)
 }
