@@ -95,13 +95,6 @@ impl<T: Ticket> InFlight<T> {
         }
     }
 
-    /// Holds the error of a call that is not sent.
-    #[cold]
-    pub(super) fn refused(error: ToolError, call: ToolCall) -> Self {
-        let refusal = Cold::of(Err(Refusal::new(error, &call)));
-        Self::at(Stage::Unsent, refusal, T::Times::default())
-    }
-
     /// Returns the error of a call that is not sent.
     #[cold]
     pub(super) fn refusal(&mut self) -> ToolError {

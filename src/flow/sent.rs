@@ -11,6 +11,7 @@ use tower_service::Service;
 use super::{
     Ends, Gate, Readiness, Ticket,
     in_flight::{Beginning, InFlight, Part},
+    refusal::Refusal,
 };
 use crate::{
     call::{CallInfo, ToolCall},
@@ -42,11 +43,9 @@ impl<F, T: Ticket> Sent<F, T> {
     }
 
     /// Ends a call with the error that keeps it from being sent.
+    #[cold]
     pub(crate) fn refused(error: ToolError, call: ToolCall) -> Self {
-        Self {
-            fut: None,
-            flight: InFlight::refused(error, call),
-        }
+        Self::unsent(Some(Err(Refusal::new(error, &call))))
     }
 
     pub(super) fn parts(self: Pin<&mut Self>) -> (Pin<&mut Option<F>>, &mut InFlight<T>) {
