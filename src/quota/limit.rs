@@ -40,7 +40,12 @@ impl<Res> Gate<Res> for QuotaHandle {
         let entry = self
             .registry
             .keep(&info, || KeyQuota::new(&self.settings, call));
-        let own = Units::new(entry, self.settings.cost(call));
+        let own = Units {
+            entry,
+            cost: self.settings.cost(call),
+            turn: None,
+            timer: Timer::default(),
+        };
         if !ready.is_yes() {
             limit::check(call)?;
             own.refusal(call).map_or(Ok(()), Err)?;
@@ -168,15 +173,6 @@ pub struct Units {
 crate::text::opaque_debug!({} Units);
 
 impl Units {
-    pub(super) fn new(entry: Arc<Entry<KeyQuota>>, cost: u32) -> Self {
-        Self {
-            entry,
-            cost,
-            turn: None,
-            timer: Timer::default(),
-        }
-    }
-
     /// The time in which the units come back, or the error of a call that costs more than there
     /// ever are.
     fn time(&self) -> Result<u64, ToolError> {

@@ -1,7 +1,6 @@
 use std::{any::type_name, sync::Arc, time::Duration};
 
 use tower_layer::Layer;
-use tracing::Level;
 
 use super::{hooks::DefaultHooks, service::Trace, span::Scope};
 use crate::{
@@ -158,14 +157,6 @@ impl<S, H: Clone> Layer<S> for TraceLayer<H> {
     fn layer(&self, inner: S) -> Self::Service {
         let layer = self.clone();
         Trace { inner, layer }
-    }
-}
-
-impl<H> TraceLayer<H> {
-    /// Returns whether a subscriber or a listener may exist. Without either, nothing has to be kept
-    /// of a call.
-    pub(super) fn is_heard(&self) -> bool {
-        self.settings.listener.hears(Level::ERROR)
     }
 }
 

@@ -1,7 +1,7 @@
 use std::task::{Context, Poll};
 
 use tower_service::Service;
-use tracing::Span;
+use tracing::{Level, Span};
 
 use super::{
     future::{ResponseFuture, Watch},
@@ -37,7 +37,8 @@ where
 
     #[inline(never)]
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        if self.layer.is_heard() {
+        // Without a subscriber and a listener nothing has to be kept of a call.
+        if self.layer.settings.listener.hears(Level::ERROR) {
             return self.call_heard(call);
         }
         let mut info = Some(call.info());
