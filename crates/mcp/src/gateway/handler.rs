@@ -91,7 +91,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// # Ok(()) }
 /// ```
 ///
-/// With the layers of a file ([`settings`](tower_toolcall::settings), `preset = "gateway"`) the stack is
+/// With the layers of a file (`settings` of the collection, `preset = "gateway"`) the stack is
 ///
 #[cfg_attr(feature = "router", doc = "```")]
 #[cfg_attr(not(feature = "router"), doc = "```ignore")]
@@ -115,7 +115,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// | bodies of many small values, which take 100 times their bytes | `McpBodies` (feature `server-http`): at most [`MAX_VALUES`](tower_toolcall::MAX_VALUES) values. Over stdio: [`McpLines`](crate::McpLines) |
 /// | many calls together, each with a large body | a bound of calls in flight in front of both routes, before bodies are read, as `toolcall-gateway` has it (`--calls`): a call takes up to 13 MB beside its strings |
 /// | a server that is stopped or stuck | [`McpReconnect::with_ping`](crate::McpReconnect::with_ping): after a call that timed out the server has to answer a ping, or else it is replaced |
-/// | pages of foreign sites in a user's browser (DNS rebinding) | rmcp's `with_allowed_hosts`, by default those of the loopback interface, and `with_allowed_origins`, or `enforce_origin_validation` for none: by default rmcp allows all. Other routes of the same server, for metrics for example, need it as well: see [`axum`](tower_toolcall::serve#hosts-and-origins) |
+/// | pages of foreign sites in a user's browser (DNS rebinding) | rmcp's `with_allowed_hosts`, by default those of the loopback interface, and `with_allowed_origins`, or `enforce_origin_validation` for none: by default rmcp allows all. Other routes of the same server, for metrics for example, need it as well: see `tower_toolcall::serve` |
 /// | a shutdown in the middle of calls | [`drain`](Self::drain): no new calls, and time for those that run; then [`cut_short`](Self::cut_short): an answer for each that is left, and its name for the operator. Routes beside MCP's share it if they are made of [`stack`](Self::stack) |
 ///
 /// Without sessions at all (rmcp's `with_legacy_session_mode(false)`) clients of the revisions
@@ -361,7 +361,7 @@ impl GatewayHandler {
     }
 
     /// The stack as clients of this server reach it, for other ways in, such as
-    /// [`serve::Routes`](tower_toolcall::serve::Routes): calls through it count as those of MCP
+    /// `tower_toolcall::serve::Routes`: calls through it count as those of MCP
     /// clients do. They are refused once the server closes, waited for, and cut short.
     pub fn stack(
         &self,
