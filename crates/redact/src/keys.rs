@@ -25,6 +25,9 @@ pub(super) fn strength(key: &str, extra: &Words) -> Strength {
     if extra.sensitive.is_empty() && !suspicious(key) {
         return Strength::Harmless;
     }
+    if COMMON.has(key) && extra.sensitive.is_empty() && extra.harmless.is_empty() {
+        return Strength::Strong;
+    }
     if !key.is_ascii() && FOREIGN.iter().any(|word| key.contains(word)) {
         return Strength::Strong;
     }
@@ -250,10 +253,7 @@ fn without_number(word: &str) -> &str {
 /// Returns whether a name is that of a connection string, which has a secret in it, or is one:
 /// `AzureWebJobsStorage_connection_string`.
 pub(super) fn is_connection(name: &str) -> bool {
-    if name.len() < "connstr".len() || !suspicious(name) {
-        return false;
-    }
-    let name = folded(name);
+    let name = suspicious(name).then(|| folded(name)).unwrap_or_default();
     name.contains("connectionstring") || name.contains("connstr")
 }
 

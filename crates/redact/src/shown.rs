@@ -64,9 +64,6 @@ pub(super) fn head<'t>(
     max: usize,
     nested: usize,
 ) -> (Cow<'t, str>, bool) {
-    if rules.1.is_empty() {
-        return head_by_form(rules, text, max, nested);
-    }
     let read = max
         .saturating_mul(4)
         .saturating_add(LOOKAHEAD)

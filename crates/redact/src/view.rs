@@ -20,6 +20,7 @@ use crate::{
     text::{
         bytes::{floor, prefix},
         catalog::{ELEMENT, KEY, MEMBER},
+        filter::is_one_word,
     },
 };
 
@@ -128,7 +129,10 @@ impl<'r> Walk<'r> {
     /// A key or a string, redacted and cut: both may be long. `media` is not read.
     fn shown<'t>(&self, text: &'t str, media: bool) -> Cow<'t, str> {
         let mut left = self.left.get();
-        let (mut text, mut cut) = if media {
+        // In one word nothing is hidden or escaped.
+        let plain = self.rules.1.is_empty() && !self.rules.has_own() && is_one_word(text);
+        let as_is = media || plain && text.len() <= left.string;
+        let (mut text, mut cut) = if as_is {
             let (head, cut) = prefix(text, left.string);
             (Cow::Borrowed(head), cut)
         } else {
@@ -138,7 +142,7 @@ impl<'r> Walk<'r> {
             self.found.set(true);
         }
         // The outer view escapes the characters of a text that is JSON.
-        if self.nested == 0 && !media {
+        if self.nested == 0 && !as_is {
             let more;
             (text, more) = visible(text, left.string, misleads);
             cut |= more;

@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use super::text::filter;
+
 /// The lists that a word of a key is in: a bit each.
 pub(super) type Kinds = u16;
 
@@ -54,7 +56,7 @@ pub(super) const LISTS: &[(Kinds, &str)] = &[
         detokenis maxtokens mintokens numtokens ntokens totaltokens inputtokens outputtokens prompttokens \
         completiontokens cachedtokens reasoningtokens tokencount tokenusage tokenlimit tokenbudget tokentype secretar \
         secretion secretive secreted secretory compass bypass surpass trespass underpass overpass encompass passive \
-        passenger cookiecutter"),
+        passenger cookiecutter pwdx pwdutils pubkey nopasswd"),
     (PHRASE, "primarykey primarykeys foreignkey foreignkeys sortkey sortkeys partitionkey partitionkeys keycount keyscount \
         keysize keylength keytype keyusage keycolumn keycode ishotkey keyup keydown oautherror authtype authmethod \
         authmode authscheme authrequired requiresauth authenabled tokentype eostoken bostoken padtoken unktoken \
@@ -66,7 +68,7 @@ pub(super) const LISTS: &[(Kinds, &str)] = &[
         publickeys nextpagetoken pagetoken hotkey hotkeys dedupkey objectkey rowkey newkey keyout keyfile iskeyword \
         indentkeys minipass keyring keyrings secrete secretes cookiesbaked bakedcookies resultkey limitkey inputtoken \
         outputtoken buckeye hawkeye pinkeye secretariat tokenspersecond tokensperminute tokensperday maxnewtokens \
-        minnewtokens"),
+        minnewtokens pinproject pinutils pinpriority nopassword"),
     (QUANTITY, "max maximum min minimum num n total input output prompt completion cached cache creation read reasoning \
         thinking thoughts candidates used remaining budget text audio image video prediction generated estimated \
         context avg average limit reset consumed count ratelimit billed saved sampled generation response request"),
@@ -77,7 +79,7 @@ pub(super) const LISTS: &[(Kinds, &str)] = &[
         manager middleware handler controller module test"),
     (DESCRIBED, "file filename path dir directory ref reference name type ttl seconds secs minutes hours days ms expiry expires \
         expiration lifetime age min max size length count version algorithm format types names files paths hint hints \
-        issuer driver external field column endpoint at index arn style usage"),
+        issuer driver external field column endpoint at index arn style usage timeout mgr"),
     (FAILING, "missing unexpected invalid unknown duplicate primary foreign no bad expired required illegal unrecognized \
         unsupported sort partition"),
     (NOUN, "key keys token tokens auth credential credentials cookie cookies authorization"),
@@ -85,6 +87,12 @@ pub(super) const LISTS: &[(Kinds, &str)] = &[
         authorization authkey signingkey encryptionkey masterkey sharedkey accountkey licensekey storagekey \
         subscriptionkey hubtoken"),
 ];
+
+/// Names that most secrets have: they are not taken apart.
+pub(super) static COMMON: filter::Words = filter::Words::of(
+    "password passwd secret apikey api_key api-key x-api-key access_token refresh_token client_secret \
+    private_key secret_key auth_token",
+);
 
 /// Passwords in other scripts.
 #[rustfmt::skip]

@@ -32,6 +32,14 @@ fn sensitive_keys_are_told_from_their_look_alikes() {
     assert_eq!(wrong(HARMLESS, false), [""; 0]);
 }
 
+/// Common names are looked up: an own word makes the rules take them apart.
+#[test]
+fn common_names_are_as_strong_when_they_are_taken_apart() {
+    let rules = Rules::new().with_harmless_key("snowkey").unwrap();
+    let mut names = words::COMMON.0.split_whitespace();
+    assert!(names.all(|name| rules.strength(name) == crate::keys::Strength::Strong));
+}
+
 /// No sensitive word slips through the filter.
 #[test]
 fn the_filter_stops_every_word() {

@@ -2,21 +2,12 @@
 
 use std::ops::Range;
 
-use super::{
-    Run,
-    bytes::*,
-    look::*,
-    quote::Quote,
-    shape::{self, Shape},
-    value,
-};
+use super::{Run, bytes::*, look::*, quote::Quote, shape, value};
 use crate::{keys::Strength, rules::BUILT_IN};
 
 /// `password: str = "x"`: a type stands between the name and the value. Empty if there is no
 /// secret.
 pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
-    const TYPES: &str = "bool boolean float number str string option optional secretstr secretstring text char varchar \
-        any bytes vec u8 static int u64 i64 null none undefined box cow a unknown object";
     #[rustfmt::skip]
     const POINTERS: &[&str] = &["&mut ", "*mut ", "*const ", "&'", "&dyn ", "impl Fn(", "impl FnOnce(", "impl FnMut(", "impl Into<", "impl AsRef<", "unsafe extern \"", "unsafe fn("];
     let text = run.text;
@@ -31,16 +22,12 @@ pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
         let pointer = prefix_of(near, POINTERS).is_some();
         let end = rest.starts_with([',', ')', ';', '=', '{', '(']) || rest.is_empty();
         let plain = !typed.is_empty() && words.all(|word| !is_mixed(word) || is_primitive(word));
-        return (code && plain && end || pointer).then_some(start..start);
+        // `Option<Vec<u8>>`
+        let generic = end && typed.ends_with('>') && typed.starts_with(char::is_uppercase);
+        return (code && plain && end || pointer || generic).then_some(start..start);
     }
     let from = skip_blanks(text, start + typed.len() + 1);
     let secret = value::secret(text, from, |_| true)?;
-    if shape::of(&text[secret.clone()]) == Shape::Literal && !has_digit(&text[secret.clone()]) {
-        return Some(start..start);
-    }
-    if !code && !words.all(|word| is_one_of(word, TYPES)) {
-        return Some(start..secret.end);
-    }
     let shown = &text[secret.clone()];
     let quoted = text[from..].starts_with(['"', '\'', '`']);
     let number = code && shown.starts_with(|c: char| c.is_ascii_digit());

@@ -44,15 +44,12 @@ pub(super) static COMMANDS: &[Command] = &[
     Command { names: "redis-cli valkey-cli keydb-cli", flags: "-a", glued: "", marks: "" },
     Command { names: "ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd", flags: "-w", glued: "-w", marks: "" },
     Command { names: ORACLE, flags: "", glued: "", marks: "" },
-    Command { names: OPENSSL, flags: "-k -K", glued: "", marks: "" },
+    Command { names: "openssl", flags: "-k -K", glued: "", marks: "" },
     Command { names: "smbclient rpcclient", flags: "-U --user", glued: "", marks: "%" },
 ];
 
 /// They take `user/PASSWORD@host`.
 pub(super) const ORACLE: &str = "sqlplus expdp impdp exp imp rman sqlldr";
-
-/// It takes `-passin pass:PASSWORD`.
-const OPENSSL: &str = "openssl";
 
 impl Command {
     /// The command that a word names, with or without a path.
@@ -235,9 +232,6 @@ fn after_name(run: Run<'_>) -> Option<Range<usize>> {
     const SETTERS: &[&str] = &["configure set ", "config set ", "setx ", "setenv ", "set -x ", "set -gx ", "set -Ux ", "ENV "];
     let (text, word) = (run.text, run.word());
     let start = run.end + 1;
-    if word == "pass" && run.after().starts_with(':') && run.is_argument_of(OPENSSL) {
-        return Some(start..value::bare_end(text, start));
-    }
     if !run.after().starts_with(' ') || !run.rules.announces(word) {
         return None;
     }

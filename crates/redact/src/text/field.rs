@@ -185,7 +185,11 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
     let pair = first && (text[end..].starts_with([']', ')']) || sets(run));
     let sure = run.is_sure(name) || is_header(name);
     let pair = pair && sure && !is_moment(value) && shape != Shape::Format;
-    let looks = looks_secret(value) || is_mixed(value);
+    let looks = if first {
+        looks_secret(value) || is_mixed(value)
+    } else {
+        is_random(value)
+    };
     let looks = looks && !is_composed(value) && shape == Shape::Secret;
     // `"authorization_code", "refresh_token"`
     let names = value.contains('_') && shape != Shape::Secret && run.rules.announces(value);

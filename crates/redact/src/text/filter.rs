@@ -61,7 +61,7 @@ fn may_be_in(table: &[u64; LENGTHS], word: &[u8]) -> bool {
 
 /// A list of words with blanks between them, which most words are not compared with.
 #[derive(Debug)]
-pub(crate) struct Words(&'static str, [u64; LENGTHS]);
+pub(crate) struct Words(pub(crate) &'static str, [u64; LENGTHS]);
 
 impl Words {
     pub(crate) const fn of(words: &'static str) -> Self {
@@ -99,7 +99,7 @@ pub(super) fn next_run(text: &str, at: usize) -> Option<(Range<usize>, bool)> {
 }
 
 /// Returns whether a text is one word, in which there is no token. No other secret has one word.
-pub(super) fn is_one_word(text: &str) -> bool {
+pub(crate) fn is_one_word(text: &str) -> bool {
     let word = text.as_bytes();
     let letters = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'/');
     word.len() < LONG && word.iter().all(letters) && (word.len() < SHORT || !is_token(word))

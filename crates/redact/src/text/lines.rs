@@ -151,7 +151,9 @@ fn tells_none(lines: &str, strong: bool) -> bool {
     let tells_none = |(name, value): (&str, &str)| {
         let value = value.trim();
         let weak = !strong && !looks_secret(value) && !is_mixed(value);
-        weak || value.is_empty() || keys::describes(name.trim_start_matches("- "))
+        weak || value.is_empty()
+            || is_placeholder(value)
+            || keys::describes(name.trim_start_matches("- "))
     };
     lines
         .lines()

@@ -205,12 +205,13 @@ pub(crate) fn is_opaque(word: &str) -> bool {
         && !word.contains("://")
 }
 
-/// Returns whether a word is a short number in hexadecimal, as keys are named by:
-/// `9f2c04be01d3a2ff`, `0x2b7c2fbb`.
+/// Returns whether a word is a number in hexadecimal that names a key: `9f2c04be01d3a2ff`,
+/// `0x2b7c2fbb`, or the 40 digits of PGP in capitals.
 pub(super) fn is_key_id(word: &str) -> bool {
     let word = Make::of(word).word;
     let digits = word.strip_prefix("0x").unwrap_or(word);
-    matches!(digits.len(), 8 | 16) && is_hex(digits)
+    let upper = !digits.contains(char::is_lowercase);
+    (matches!(digits.len(), 8 | 16) || digits.len() == 40 && upper) && is_hex(digits)
 }
 
 /// Returns whether a word is random: not one that only ends in a number, nor a path, a date or a

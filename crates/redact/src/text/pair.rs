@@ -288,7 +288,7 @@ impl Pair<'_> {
             return false;
         }
         let rest = &run.text[self.seen.end..];
-        if self.is_named(value, rest) {
+        if self.is_named(value, rest) || self.is_made(value, rest) {
             return true;
         }
         let member = name.contains("self.") || name.contains("this.") || name == value;
@@ -355,23 +355,32 @@ impl Pair<'_> {
             || is_file(name) && self.mark.colon && rest.starts_with(' ')
     }
 
+    /// Returns whether a value is put together by code, or is one of its types.
+    fn is_made(&self, value: &str, rest: &str) -> bool {
+        const FORMATS: &[&str] = &["\" % ", "' % ", "\".format(", "'.format("];
+        const WINDOWS: &str = "ulong dword word byte handle bool lpvoid pvoid puchar pbyte pulong lpstr lpwstr lpcstr lpcwstr \
+            pstr pwstr pcstr pcwstr lpbyte lpdword phandle";
+        let formatted = value.contains(['%', '{']) && prefix_of(rest, FORMATS).is_some();
+        let upper = || value.bytes().all(|b| b.is_ascii_uppercase());
+        let typed = self.mark.colon && upper() && is_one_of(value, WINDOWS);
+        // `user = passwd = name = ''`
+        let name = !is_quoted(self.run.text, self.start) && !self.mark.colon && !has_digit(value);
+        let chained = name && self.run.text[..self.start].ends_with(' ') && rest.starts_with(" = ");
+        let file = ends_with_one_of(value, ".pem .crt .p12 .pfx .jks");
+        formatted || typed || chained || file && !holds_password(&self.name)
+    }
+
     /// Returns whether the value is a secret in `name = value`, which code has as well.
     fn is_secret_assigned(&self, value: &str) -> bool {
         let (text, name) = (self.run.text, &*self.name);
         let word = first_word(value);
         let looks = looks_secret(word) || is_mixed(word);
-        if self.mark.compares
-            && (word.contains("::") || !looks)
-            && (!holds_password(name) || word.contains('.'))
-        {
-            return false;
-        }
-        if self.strong {
-            return true;
-        }
+        let compared = self.mark.compares && (word.contains("::") || !looks);
+        let compared = compared && (!holds_password(name) || word.contains('.'));
         let tuple = text[self.start..].starts_with(['(', '[']) && name.eq_ignore_ascii_case("auth");
         let query = in_query(self.run) && !is_small_number(word);
-        !is_weak_word(name) || query || tuple || looks && !is_composed(word)
+        let announced = self.strong || !is_weak_word(name) || query || tuple;
+        !compared && (announced || looks && !is_composed(word))
     }
 
     /// Returns whether the value is a secret in `name: value`, which prose has as well.
@@ -379,28 +388,23 @@ impl Pair<'_> {
         let (run, name) = (self.run, &*self.name);
         let first = first_word(value);
         let prose = (is_prose(first) || first.is_empty()) && !is_one_of(first, SCHEMES);
-        if self.bare && prose {
-            return false;
-        }
         let place =
             self.seen.start == run.end + 1 && value.starts_with(|c: char| c.is_ascii_digit());
         // `src/password.js:40:9`
-        if place && is_file(name) && value.split(':').all(is_small_number) {
+        let line = place && is_file(name) && value.split(':').all(is_small_number);
+        if self.bare && prose || line {
             return false;
         }
         match self.strong {
             true if name == "PASS" => is_random(first),
             true if name.eq_ignore_ascii_case("pass") => {
-                is_random(first)
-                    || is_mixed(first)
-                    || !self.bare
-                    || is_indented(run)
-                    || is_login(run)
+                is_random(first) || is_mixed(first) || is_indented(run) || is_login(run)
             }
             true => !(is_small_number(value) && place && !holds_password(name)),
             false if follows_kind(run) => true,
             false if value.starts_with(['{', '[']) => !is_weak_word(name),
             false if value.contains(':') => false,
+            false if value.starts_with("0x") && is_key_id(value) => false,
             false => looks_secret(inside(value)) && !place && !is_failure(name),
         }
     }
@@ -435,16 +439,13 @@ fn is_login(run: Run<'_>) -> bool {
 fn is_sentence(first: &str, rest: &str) -> bool {
     let line = until(ahead(rest, 0, 120), "\n");
     let plain = |word: &str| {
-        word.trim_matches(['.', ',', '(', ')'])
-            .bytes()
-            .all(|b| b.is_ascii_alphabetic())
+        word.bytes()
+            .all(|b| b.is_ascii_alphabetic() || b".,()".contains(&b))
     };
     let mut words = line.split(' ').filter(|word| !word.is_empty());
     let several = line.starts_with(' ') && words.clone().count() >= 3;
-    several
-        && shape::of(first) == Shape::Word
-        && words.clone().take(3).all(plain)
-        && words.any(is_prose)
+    let several = several && words.clone().take(3).all(plain);
+    several && shape::of(first) == Shape::Word && words.any(is_prose)
 }
 
 /// Returns whether a value says which version of a package is needed: `{ version = "1.0" }`.
@@ -495,7 +496,10 @@ pub(super) fn flag(run: Run<'_>) -> Option<Range<usize>> {
     }
     value::secret(text, start, |value| {
         let shape = shape::of(value);
-        let looks_innocent = match keys::is_vague(name) {
+        // `--auto-key-locate wkd`
+        let last = BUILT_IN.strength(after_last(name, |c| c == '-'));
+        let about = last == Strength::Harmless && !run.is_sure(name);
+        let looks_innocent = match about || keys::is_vague(name) {
             true => shape == Shape::Word || shape::is_innocent(value, name),
             false => matches!(shape, Shape::Format | Shape::Schema),
         };

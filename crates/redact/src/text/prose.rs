@@ -131,7 +131,12 @@ fn word_end(text: &str, at: usize, len: usize) -> usize {
 /// sentence leads to it: `is`, `was set to`.
 fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<Range<usize>> {
     let (text, at) = (run.text, first.start);
-    let quoted = Quote::at(text, at).is_some();
+    let quote = Quote::at(text, at);
+    // `getpass("Password: ")`: the name ends what is quoted.
+    if quote.is_some_and(|quote| quote.closes_line(text, at)) {
+        return None;
+    }
+    let quoted = quote.is_some();
     let secret = match quoted {
         true => value::extent(&text[..floor(text, at + 256)], at),
         false => first,
@@ -156,7 +161,7 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
         }
         _ if is_random(word) && noun != Noun::Key => true,
         Noun::Password if linked => is_mixed(word) || is_pin(run.word(), word),
-        Noun::Password => loose && (quoted || word.len() >= 6),
+        Noun::Password => loose && (quoted || word.len() >= 6) && !is_one_of(run.word(), "pin"),
         Noun::Token => linked && loose && word.len() >= 6,
         Noun::Key => is_random(word) && (linked || secretive()) && !known(),
     };

@@ -31,8 +31,10 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let pair = bearer || name.eq_ignore_ascii_case("basic");
     let mark = |c| "\"'\\+<%".contains(c) || pair && matches!(c, ':' | '=');
     let start = skip(text, run.end, |c| c.is_whitespace() || mark(c));
-    // `</Bearer>`
-    if start == run.end {
+    // `</Bearer>`, `cm:Bearer</Method>`, `"Basic " + encode(x)`
+    let called =
+        text[run.end..start].contains('+') && text[bare_end(text, start)..].starts_with('(');
+    if start == run.end || run.after().starts_with("</") || called {
         return None;
     }
     let end = bare_end(text, start);
@@ -60,14 +62,12 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
 
 /// Returns whether the word after `Bearer` is a credential, and not prose (`bearer of bad news`).
 fn is_credential(scheme: &str, word: &str, rest: &str) -> bool {
-    if is_mixed(word) {
-        return true;
-    }
     let letters = word.trim_end_matches(['.', ',']);
     let plain = letters.bytes().all(|b| b.is_ascii_alphabetic());
     let rest = rest.trim_start_matches([' ', ',']);
     let more = rest.starts_with(|c: char| c.is_ascii_lowercase());
-    scheme.starts_with('B') && !(plain && (more || word.starts_with(char::is_uppercase)))
+    is_mixed(word)
+        || scheme.starts_with('B') && !(plain && (more || word.starts_with(char::is_uppercase)))
         || !plain && word.len() >= 16
 }
 
@@ -85,7 +85,10 @@ pub(super) fn header(run: Run<'_>, start: usize) -> Option<Range<usize>> {
         false => first,
     };
     let absent = is_placeholder(shown.trim_end_matches(['"', '\'', ',']));
-    let secret = !absent && (scheme || !is_prose(first));
+    // `cookie: reject cookies with control bytes`
+    let cookie = ends_with_one_of(run.word(), "cookie") && !value.contains('=');
+    let sentence = cookie && value.split(' ').skip(2).any(is_prose);
+    let secret = !absent && !sentence && (scheme || !is_prose(first));
     secret.then(|| start..value_end(run, text, start))
 }
 

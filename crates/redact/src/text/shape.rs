@@ -223,18 +223,27 @@ fn is_literal(value: &str) -> bool {
 fn without_directives(value: &str) -> String {
     let mut out = String::new();
     let mut rest = value;
-    while let Some(at) = rest.find(['%', '{', '<']) {
+    while let Some(at) = rest.find(['%', '{', '<', '\\']) {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        match directive(rest) {
-            Some(len) => rest = &rest[len..],
-            None => {
-                out.push_str(&rest[..1]);
-                rest = &rest[1..];
-            }
-        }
+        let (kept, len) = match escape(rest) {
+            Some(len) => ("\\", len),
+            None => directive(rest).map_or((&rest[..1], 1), |len| ("", len)),
+        };
+        out.push_str(kept);
+        rest = &rest[len..];
     }
     out + rest
+}
+
+/// The length of the escape of a character beyond ASCII that `text` begins with.
+fn escape(text: &str) -> Option<usize> {
+    let len = match text.as_bytes() {
+        [b'\\', b'x', b'8'..=b'9' | b'a'..=b'f', _, ..] => 4,
+        [b'\\', b'u', b'1'..=b'9' | b'a'..=b'f', _, _, _, ..] => 6,
+        _ => return None,
+    };
+    text.get(2..len).is_some_and(is_hex).then_some(len)
 }
 
 /// The length of the directive that `text` begins with.

@@ -217,13 +217,7 @@ impl<'t> Head<'t> {
 
     /// Returns whether the lines before and after it allow it to be a head.
     fn stands_alone(&self, text: &str) -> bool {
-        let Range { start, end } = self.place;
-        // Bars have many uses, but bars at both ends of the lines are those of a table.
-        let below = until(ahead(text, end, HEAD), "\n");
-        let framed = |line: &str| line.trim().starts_with('|') && line.trim().ends_with('|');
-        if self.sign == '|' && !is_rule(below) && !(framed(&text[start..end]) && framed(below)) {
-            return false;
-        }
+        let start = self.place.start;
         // The line before is no row of as many cells, nor the rule below a head of Markdown.
         let Some(end) = start.checked_sub(1) else {
             return true;
@@ -403,6 +397,10 @@ fn names(run: Run<'_>, after: &str) -> Option<Found> {
         None => near.rfind(['(', '[', ')', ']', ';'])?,
     };
     let open = run.at - near.len() + open;
+    // `data['password']`
+    if text[open..].starts_with('[') && text[..open].ends_with(char::is_alphanumeric) {
+        return None;
+    }
     if !after.starts_with([',', ')', ']']) || !text[open..].starts_with(['(', '[']) {
         return None;
     }
@@ -420,7 +418,8 @@ fn list_after(text: &str, at: usize) -> Option<usize> {
     let gap = ahead(text, at, 64);
     let first = gap.find(['(', '[', ';'])?;
     let mut words = gap[..first].split(|c: char| !c.is_alphanumeric());
-    let fits = !gap[first..].starts_with(';') && words.any(|word| is_one_of(word, WORDS));
+    let last = words.rfind(|word| !word.is_empty());
+    let fits = !gap[first..].starts_with(';') && last.is_some_and(|word| is_one_of(word, WORDS));
     fits.then_some(at + first)
 }
 

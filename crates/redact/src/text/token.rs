@@ -100,7 +100,8 @@ fn fits(prefix: &str, kind: Tail, min: usize, rest: &str) -> bool {
 /// Returns whether a tail is words with marks between them: `sk-learn-contrib-2024-edition`.
 fn is_words(tail: &str) -> bool {
     let word = |s: &str| {
-        s.len() <= 14 && s.bytes().all(|b| b.is_ascii_lowercase()) || s.len() <= 4 && is_digits(s)
+        s.len() <= 20 && s.bytes().all(|b| b.is_ascii_lowercase())
+            || s.len() <= 4 && is_digits(s.strip_prefix('l').unwrap_or(s))
     };
     tail.contains(['-', '_']) && tail.split(['-', '_']).all(word)
 }
@@ -155,13 +156,10 @@ fn is_airtable(rest: &str) -> bool {
 
 /// Tokens of Discord's bots: the number of the bot in Base64, a time of 6 characters, 27 and more.
 fn is_discord(rest: &str) -> bool {
-    if !rest.starts_with(['M', 'N', 'O']) || rest.len() < 56 {
-        return false;
-    }
     let mut parts = ahead(rest, 0, 96).split('.').map(segment);
-    let lens = [23..=28, 6..=7, 25..=45];
-    lens.iter()
-        .all(|len| parts.next().is_some_and(|part| len.contains(&part)))
+    let mut lens = [23..=28, 6..=7, 25..=45].into_iter();
+    let fits = lens.all(|len| parts.next().is_some_and(|part| len.contains(&part)));
+    fits && rest.starts_with(['M', 'N', 'O'])
 }
 
 /// Private keys of Bitcoin: 51 or 52 characters of Base58 that begin with `5`, `K` or `L`.
@@ -190,10 +188,7 @@ pub(super) fn composed(run: Run<'_>) -> Option<Range<usize>> {
     };
     match after.as_bytes().first()? {
         // A line of `secretsdump`: `name:500:<LM hash>:<NT hash>:::`.
-        b':' if is_hash(word)
-            && after.get(1..33).is_some_and(is_hash)
-            && after[33..].starts_with(":::") =>
-        {
+        b':' if is_hash(word) && after.get(1..33).is_some_and(is_hash) => {
             Some(run.at..run.end + 33)
         }
         b':' => {
