@@ -90,8 +90,7 @@ pub(super) const LISTS: &[(Kinds, &str)] = &[
 
 /// Names that most secrets have: they are not taken apart.
 pub(super) static COMMON: filter::Words = filter::Words::of(
-    "password passwd secret apikey api_key api-key x-api-key access_token refresh_token client_secret \
-    private_key secret_key auth_token",
+    "password passwd secret apikey api_key api-key x-api-key access_token refresh_token client_secret",
 );
 
 /// Passwords in other scripts.

@@ -358,8 +358,7 @@ impl Pair<'_> {
     /// Returns whether a value is put together by code, or is one of its types.
     fn is_made(&self, value: &str, rest: &str) -> bool {
         const FORMATS: &[&str] = &["\" % ", "' % ", "\".format(", "'.format("];
-        const WINDOWS: &str = "ulong dword word byte handle bool lpvoid pvoid puchar pbyte pulong lpstr lpwstr lpcstr lpcwstr \
-            pstr pwstr pcstr pcwstr lpbyte lpdword phandle";
+        const WINDOWS: &str = "ulong dword word byte handle bool lpvoid pvoid puchar pbyte pulong lpstr lpwstr lpcstr lpcwstr";
         let formatted = value.contains(['%', '{']) && prefix_of(rest, FORMATS).is_some();
         let upper = || value.bytes().all(|b| b.is_ascii_uppercase());
         let typed = self.mark.colon && upper() && is_one_of(value, WINDOWS);
