@@ -3,7 +3,7 @@
 //! `charge` of the server `pay`, `pay__charge` of the server `pay`, and `pay__charge` alone are one
 //! tool. Layers that keep state for each tool (a circuit breaker, the gate of a rate limit, a row
 //! of metrics) know tools by the names on the call. So names are resolved outside of them, by a
-//! table that knows the tools: the `Router` (feature `router`) of the stack, a list of an MCP
+//! table that knows the tools: the `Router` of the stack, a list of an MCP
 //! server's tools, or anything that implements [`Resolve`].
 //!
 //! - Below the layer [`ToolCall::server`](crate::ToolCall::server) and
@@ -32,8 +32,8 @@
 //!
 //! # Example
 //!
-#![cfg_attr(all(feature = "router", feature = "tower"), doc = "```")]
-#![cfg_attr(not(all(feature = "router", feature = "tower")), doc = "```ignore")]
+#![cfg_attr(feature = "tower", doc = "```")]
+#![cfg_attr(not(feature = "tower"), doc = "```ignore")]
 //! use std::time::Duration;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{

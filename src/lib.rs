@@ -159,7 +159,6 @@
 //! | `tower` | on by default: [`ServiceBuilderExt`]; recognises tower's own errors |
 //! | `metrics` | [`metrics_facade`] (`metrics`) |
 //! | `otel` | [`otel`] (`opentelemetry`, `tracing-opentelemetry`) |
-//! | `router` | [`router`] (`strsim`) |
 //! | `schemars` | [`router::RouterBuilder::typed_tool`]: the type of a function's arguments is the tool's schema (`schemars`) |
 //! | `validate` | [`validate`] (`jsonschema`, which fetches nothing) |
 //! | `settings` | [`settings`] (`humantime`) |
@@ -239,7 +238,6 @@ pub use edge::grpc_status;
 #[cfg(feature = "otel")]
 pub use edge::otel;
 pub use edge::reader;
-#[cfg(feature = "router")]
 pub use edge::router;
 #[cfg(feature = "axum")]
 pub use edge::serve;

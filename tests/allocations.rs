@@ -324,7 +324,6 @@ fn identity() {
 }
 
 /// A router allocates the future of a local tool, and for a server's tool the other names as well.
-#[cfg(feature = "router")]
 mod router {
     use super::*;
     use tower_toolcall::router::{Router, RouterBuilder, tool_fn};

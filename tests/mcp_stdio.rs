@@ -172,7 +172,6 @@ async fn a_text_comes_back() {
 }
 
 /// X4, R6: behind a router, by flat names, with the server's own catalog.
-#[cfg(feature = "router")]
 #[tokio::test]
 async fn a_router_has_its_tools() {
     bench(async |bench| {

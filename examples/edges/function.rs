@@ -1,5 +1,5 @@
 //! A plain function as a tool, with typed arguments:
-//! `cargo run --features router --example function`.
+//! `cargo run --example function`.
 
 use std::time::Duration;
 

@@ -239,7 +239,7 @@ impl ToolCall {
     /// The call as the service of its server gets it: the server on it has been reached, and says
     /// nothing to a table of tools below.
     ///
-    /// For those who pass calls on to servers, as `Router` (feature `router`) does: a service
+    /// For those who pass calls on to servers, as `Router` does: a service
     /// behind them may have tools and servers of its own, whose names may be the same.
     pub fn delivered(mut self) -> Self {
         self.place = Place::Delivered;

@@ -14,7 +14,6 @@ mod headers;
 pub mod health;
 #[cfg(feature = "hyper")]
 pub(crate) mod hyper;
-#[cfg(any(feature = "router", feature = "settings"))]
 mod names;
 pub(crate) mod nearest;
 #[cfg(feature = "otel")]
@@ -22,7 +21,6 @@ pub mod otel;
 pub mod reader;
 #[cfg(feature = "reqwest")]
 pub(crate) mod reqwest;
-#[cfg(feature = "router")]
 pub mod router;
 #[cfg(feature = "axum")]
 pub mod serve;

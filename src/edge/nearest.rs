@@ -50,13 +50,11 @@ impl<'a> Nearest<'a> {
         }
     }
 
-    #[cfg(feature = "router")]
     pub(in crate::edge) fn bare(&self) -> &'a str {
         self.bare.text
     }
 
     /// A tool has the very name that was asked for, and was missed for another reason.
-    #[cfg(feature = "router")]
     pub(in crate::edge) fn is(&mut self, flat: &str) {
         self.exact = Some(flat.to_owned()).filter(|name| is_showable(name));
     }
@@ -67,7 +65,6 @@ impl<'a> Nearest<'a> {
     }
 
     /// A tool of a server: its flat name, and its own part of it.
-    #[cfg(any(feature = "router", feature = "settings"))]
     pub(in crate::edge) fn offer(&mut self, flat: &str, bare: &str) -> ControlFlow<()> {
         self.look_at(flat, bare, true)
     }

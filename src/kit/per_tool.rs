@@ -58,8 +58,7 @@ impl Name {
 /// event `tool.unmatched` at WARN after 1,000 calls, once, with the names that none of them has
 /// matched.
 ///
-#[cfg_attr(feature = "router", doc = "```")]
-#[cfg_attr(not(feature = "router"), doc = "```ignore")]
+/// ```
 /// use tower::service_fn;
 /// use tower_toolcall::{AnyError, ToolCall, policy::PolicyLayer, router::Router};
 ///

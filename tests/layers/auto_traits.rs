@@ -175,7 +175,6 @@ mod metrics {
     assert_impl_all!(Snapshot: Send, Sync, Unpin, Clone);
 }
 
-#[cfg(feature = "router")]
 mod router {
     use super::{Svc, Tool, assert_impl_all};
     use tower_toolcall::router::{

@@ -466,7 +466,6 @@ async fn a_call_that_is_dropped_before_it_has_a_connection_was_not_sent() {
 }
 
 /// D1: a call that waits for its route was not sent.
-#[cfg(feature = "router")]
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_dropped_before_its_route_is_ready_was_not_sent() {
     use tower_toolcall::router::RouterBuilder;

@@ -119,7 +119,6 @@ fn a_misspelt_name_in_a_layer_that_was_added_by_hand_is_an_error() {
 }
 
 /// P6: the table is a router's: once the lists of all servers are there.
-#[cfg(feature = "router")]
 #[test]
 fn a_router_is_a_table_of_its_tools() {
     use tower_toolcall::router::Router;

@@ -432,7 +432,6 @@ async fn a_status_that_the_caller_can_mend_is_info() {
 
 /// S10: an unknown name says what is wrong and what is near, from an identity layer alone and from
 /// a router below trace.
-#[cfg(feature = "router")]
 #[tokio::test]
 async fn an_unknown_tool_is_a_line_with_the_nearest_name() {
     let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("ok") });

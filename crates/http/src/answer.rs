@@ -351,7 +351,6 @@ impl Classify<HttpAnswer> for HttpClassifier {
     }
 }
 
-#[cfg(feature = "router")]
 impl tower_toolcall::router::IntoAnswer<Value> for HttpAnswer {
     fn into_answer(self) -> Result<Value, ToolError> {
         Ok(self.into_json())
@@ -360,7 +359,7 @@ impl tower_toolcall::router::IntoAnswer<Value> for HttpAnswer {
 
 /// JSON as structured content, with its text; anything else as text. Kept headers are a text of
 /// their own.
-#[cfg(all(feature = "router", feature = "mcp"))]
+#[cfg(feature = "mcp")]
 impl tower_toolcall::router::IntoAnswer<tower_toolcall_mcp::McpAnswer> for HttpAnswer {
     fn into_answer(self) -> Result<tower_toolcall_mcp::McpAnswer, ToolError> {
         let lines = self.shown_headers();

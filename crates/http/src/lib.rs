@@ -203,11 +203,11 @@
 //! # Tools as files
 //!
 //! A [`ToolManifest`] is a tool stored as JSON, with its schema and, if it has jobs, how they are
-//! asked for. A folder of them, behind a router, is a list of tools for MCP clients (features
-//! `router` and `mcp`; `GatewayHandler` of `tower-toolcall-mcp` shows it):
+//! asked for. A folder of them, behind a router, is a list of tools for MCP clients (feature
+//! `mcp`; `GatewayHandler` of `tower-toolcall-mcp` shows it):
 //!
 //! ```no_run
-//! # #[cfg(all(feature = "reqwest", feature = "router", feature = "mcp"))] {
+//! # #[cfg(all(feature = "reqwest", feature = "mcp"))] {
 //! use std::time::Duration;
 //! use bytes::Bytes;
 //! use tower::ServiceBuilder;

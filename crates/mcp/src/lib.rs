@@ -82,7 +82,6 @@ mod lines;
 mod otel;
 mod progress;
 mod reconnect;
-#[cfg(feature = "router")]
 mod router;
 #[cfg(feature = "validate")]
 mod schemas;
@@ -98,7 +97,6 @@ pub use self::gateway::{ERROR_META, GatewayHandler, ListTools, McpElicitation};
 pub use self::gateway::{McpBodies, McpSessions};
 #[cfg(feature = "http")]
 pub use self::http_client::McpHttpClient;
-#[cfg(feature = "router")]
 pub use self::router::{definition, router, tool};
 #[cfg(feature = "validate")]
 pub use self::schemas::{McpOutput, OnMisfit};

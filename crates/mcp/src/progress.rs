@@ -210,8 +210,7 @@ impl Drop for Route {
 /// [`McpReconnect`](super::McpReconnect) makes it. An [`McpServer`](super::McpServer) has one for
 /// each of its connections:
 ///
-#[cfg_attr(feature = "router", doc = "```no_run")]
-#[cfg_attr(not(feature = "router"), doc = "```ignore")]
+/// ```no_run
 /// use tower_toolcall::BoxError;
 /// use tower_toolcall_mcp::{self as mcp, McpServer};
 ///

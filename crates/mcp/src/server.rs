@@ -271,7 +271,7 @@ impl McpServer {
         &self.calls
     }
 
-    /// Returns the list of tools. For a `Router` (feature `router`), and for the tools that a model
+    /// Returns the list of tools. For a `Router`, and for the tools that a model
     /// is given.
     pub fn tools(&self) -> &McpTools {
         &self.tools

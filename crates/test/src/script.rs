@@ -24,7 +24,7 @@ use super::{
 /// When the list is used up, a call fails with [`Internal`](ErrorKind::Internal), which no layer
 /// repeats and which says so. With [`then`](Self::then) it does something else.
 ///
-/// For several tools make several scripts, and put them behind a router (feature `router`), or one
+/// For several tools make several scripts, and put them behind a router, or one
 /// [`Step::of`] that looks at the name.
 ///
 /// # Clone

@@ -168,12 +168,7 @@
 //!
 //! # Features
 //!
-//! Both are off by default, and give [`Format::tools`] another list to take.
-//!
-//! | feature | `Into<ToolDefinition>` |
-//! |---|---|
-//! | `router` | definitions of a `tower_toolcall::router::Router` |
-//! | `rmcp` | tools in the list of an MCP server |
+//! `rmcp`, off by default, lets [`Format::tools`] take the tools in the list of an MCP server.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod assembler;

@@ -6,7 +6,6 @@ use std::{
 };
 
 use serde_json::{Map, Value, json};
-#[cfg(feature = "router")]
 use tower_toolcall::router::Definition;
 
 use crate::format::Format;
@@ -60,7 +59,6 @@ impl<'a> ToolDefinition<'a> {
 }
 
 /// A tool of this program, by its definition in a router.
-#[cfg(feature = "router")]
 impl<'a> From<&'a Definition> for ToolDefinition<'a> {
     fn from(of: &'a Definition) -> Self {
         Self::new(of.name(), of.schema()).with_description(of.description())

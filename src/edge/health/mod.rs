@@ -39,7 +39,7 @@
 //!   (`McpReconnect::with_ping`) cannot be connected again;
 //! - timeouts of two different tools;
 //! - a timeout of the only tool that the server is known to have. A tool is known once a call of it
-//!   has succeeded, or from the list of a router (feature `router`, `RouterBuilder::with_health`).
+//!   has succeeded, or from the list of a router (`RouterBuilder::with_health`).
 //!
 //! So a single slow tool marks its server for watchers, and does not affect other tools; its own
 //! calls are left to its [circuit breaker](crate::circuit_breaker). A call that was sent ends with
@@ -56,7 +56,7 @@
 //!
 //! Directly outside the breaker: inside retry, so that it sees attempts, and outside the timeout,
 //! so that it sees timeouts. A circuit breaker guards a tool; this layer watches servers. Outside a
-//! router (feature `router`) it sees only the servers that calls name, not those in flat names:
+//! router it sees only the servers that calls name, not those in flat names:
 //! pass the registry to the router, with `RouterBuilder::with_health`.
 //!
 //! If a call meets two of these layers, the outer one records it, if both see the same server. An
@@ -129,7 +129,6 @@ mod registry;
 mod service;
 mod sign;
 
-#[cfg(feature = "router")]
 pub(crate) use self::registry::named;
 pub use self::{
     layer::{HealthBuilder, HealthLayer},

@@ -101,7 +101,6 @@ impl Health {
 
     /// Adds a server to the known ones; it is available until calls fail. If it is added twice, the
     /// first `has_more_tools` is used.
-    #[cfg(feature = "router")]
     pub(crate) fn add(
         &self,
         server: &ToolCall,
@@ -114,7 +113,6 @@ impl Health {
     }
 
     /// Returns whether calls to this server are refused now. Does not make the server known.
-    #[cfg(feature = "router")]
     pub(crate) fn is_refusing(&self, server: &ToolCall) -> bool {
         let breaker = self.0.breakers.find(server);
         breaker.is_some_and(|breaker| breaker.is_open())

@@ -11,7 +11,7 @@
 //! # Names
 //!
 //! Requests name tools, and servers. What exists a table of tools knows: with
-//! [`Routes::with_identity`], and a `Router` (feature `router`) for a table, the names in requests
+//! [`Routes::with_identity`], and a `Router` for a table, the names in requests
 //! are resolved before the stack, however they are spelled, and those that do not exist are refused
 //! with the ones that are near. Then layers have one key for each tool, and none for names that
 //! callers invent.
@@ -20,8 +20,7 @@
 //! -32602. Peers of an own mesh, which have resolved the names, may be
 //! [trusted](Routes::trust_servers).
 //!
-#![cfg_attr(feature = "router", doc = "```")]
-#![cfg_attr(not(feature = "router"), doc = "```ignore")]
+//! ```
 //! use tower::{ServiceBuilder, service_fn};
 //! use tower_toolcall::{
 //!     AnyError, BoxError, ServiceBuilderExt, ToolCall, serve::Routes, router::Router,

@@ -67,7 +67,7 @@ impl Routes {
         }
     }
 
-    /// Resolves the names in requests by this table of tools, a `Router` (feature `router`) for
+    /// Resolves the names in requests by this table of tools, a `Router` for
     /// example, before the stack: see [`identity`](crate::identity). A tool, or a server, that does
     /// not exist is a 404 or -32602, which names what is near, and makes no key in the stack. A
     /// table that cannot tell leaves the caller's words. Default: no table. Then a request that

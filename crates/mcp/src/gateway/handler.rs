@@ -39,15 +39,12 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// axum = "0.8"
 /// rmcp = { version = "3.11", features = ["client", "server", "transport-child-process", "transport-streamable-http-server"] }
 /// # A clone: the crates are not published yet.
-/// tower-toolcall = { path = "../tower-toolcall", features = ["router", "settings"] }
-/// tower-toolcall-mcp = { path = "../tower-toolcall/crates/mcp", features = ["router", "server-http"] }
+/// tower-toolcall = { path = "../tower-toolcall", features = ["settings"] }
+/// tower-toolcall-mcp = { path = "../tower-toolcall/crates/mcp", features = ["server-http"] }
 /// ```
 ///
-#[cfg_attr(all(feature = "router", feature = "server-http"), doc = "```no_run")]
-#[cfg_attr(
-    not(all(feature = "router", feature = "server-http")),
-    doc = "```ignore"
-)]
+#[cfg_attr(feature = "server-http", doc = "```no_run")]
+#[cfg_attr(not(feature = "server-http"), doc = "```ignore")]
 /// use std::{sync::Arc, time::Duration};
 /// use axum::serve::ListenerExt as _;
 /// use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
@@ -93,8 +90,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 ///
 /// With the layers of a file (`settings` of the collection, `preset = "gateway"`) the stack is
 ///
-#[cfg_attr(feature = "router", doc = "```")]
-#[cfg_attr(not(feature = "router"), doc = "```ignore")]
+/// ```
 /// # use tower::ServiceBuilder;
 /// # use tower_toolcall::{BoxError, router::Router, settings::Settings};
 /// # use tower_toolcall_mcp::{McpAnswer, McpClassifier};

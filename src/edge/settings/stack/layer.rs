@@ -148,7 +148,7 @@ impl<C, O> StackLayer<C, O> {
     }
 
     /// The registry of servers. Where its layer is switched off no call of this stack feeds it; a
-    /// router below may (feature `router`, `RouterBuilder::with_health`), whose servers' names it
+    /// router below may (`RouterBuilder::with_health`), whose servers' names it
     /// knows.
     pub fn health(&self) -> Health {
         self.servers.clone()
