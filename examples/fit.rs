@@ -25,7 +25,7 @@ use tower::{BoxError, ServiceBuilder, ServiceExt as _, service_fn};
 use tower_toolcall::{
     ModelText as _, ServiceBuilderExt as _, ToolCall, ToolError, check::CheckLayer, fit::FitLayer,
 };
-use tower_toolcall_mcp::{McpAnswer, McpMaxBytes, McpServer};
+use tower_toolcall_mcp::{McpAnswer, McpServer};
 
 /// What is kept, by its name. A real one has a bound and forgets.
 type Store = Arc<Mutex<HashMap<String, String>>>;
@@ -66,7 +66,7 @@ async fn main() -> anyhow::Result<()> {
                     Some(name)
                 }),
         )
-        .layer(CheckLayer::new(McpMaxBytes::new(16 << 20)))
+        .layer(CheckLayer::max_bytes(16 << 20))
         .tool_timeout(Duration::from_secs(10))
         .tool_catch_panic()
         .tool(leaf);

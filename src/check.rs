@@ -151,8 +151,7 @@ impl<K> CheckLayer<K> {
 }
 
 impl CheckLayer<MaxBytes> {
-    /// A layer that refuses answers of more than `max` bytes, as compact JSON. For MCP results:
-    /// `McpMaxBytes`.
+    /// A layer that refuses answers of more than `max` bytes, as compact JSON.
     pub fn max_bytes(max: u64) -> Self {
         Self {
             check: MaxBytes::new(max),

@@ -74,9 +74,12 @@ macro_rules! emit {
 }
 pub(crate) use emit;
 
-/// Returns `true` if a subscriber listens to DEBUG events of ours, which then have all their
-/// fields.
-pub(crate) fn details_are_heard() -> bool {
+/// Returns whether a subscriber listens to events of [`TARGET`](super::TARGET) at DEBUG: then they
+/// have all their fields and whole texts.
+///
+/// Unlike `tracing::enabled!` it leaves nothing with the filters of a subscriber's layers, so a
+/// layer at INFO beside one at DEBUG misses no event.
+pub fn details_are_heard() -> bool {
     heard!(EVENT DEBUG)
 }
 

@@ -95,14 +95,15 @@ pub(crate) mod transition;
 
 use std::time::Duration;
 
-pub(crate) use self::{
-    emit::{Line, details_are_heard, emit, event, level_of_error, ms, short, width},
-    listen::Audience,
-};
 pub use self::{
+    emit::details_are_heard,
     listen::{Listen, Listener},
     outcome::{CallOutcome, PolicyOutcome, TokenOutcome},
     shown::{shown_field, shown_name, shown_text},
+};
+pub(crate) use self::{
+    emit::{Line, emit, event, level_of_error, ms, short, width},
+    listen::Audience,
 };
 pub use crate::event::availability::{Availability, AvailabilityChange};
 pub use crate::event::transition::{BreakerState, Transition, TransitionReason};

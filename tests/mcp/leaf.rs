@@ -22,7 +22,7 @@ use tower_toolcall::{
     trace::TraceHooks,
 };
 use tower_toolcall_mcp::{
-    IDEMPOTENCY_KEY_META, McpAnswer, McpClassifier, McpHooks, McpMaxBytes, McpProgress, McpService,
+    IDEMPOTENCY_KEY_META, McpAnswer, McpClassifier, McpHooks, McpProgress, McpService,
 };
 use tower_toolcall_test::{Capture, Replay, Script, Step};
 
@@ -390,7 +390,7 @@ async fn a_result_is_measured_and_may_be_too_large() {
     let run = |tool: &str, max| {
         let tools = ServiceBuilder::new()
             .layer(ToolResultLayer::new().with_classifier(McpClassifier::new()))
-            .layer(CheckLayer::new(McpMaxBytes::new(max)))
+            .layer(CheckLayer::max_bytes(max))
             .service(McpService::new(client.peer().clone()));
         tools.oneshot(ToolCall::new(tool))
     };

@@ -1,5 +1,6 @@
 //! Lists of tools of servers of the official SDKs, which `tests/run` installs. Real time.
 
+use futures_util::future::join_all;
 use rmcp::{ServiceExt as _, transport::StreamableHttpClientTransport};
 use serde_json::json;
 use tokio::process::Command;
@@ -63,4 +64,23 @@ async fn tools_have_the_order_in_which_their_server_lists_them() {
         server.close().await;
     }
     plain.cancel().await.unwrap();
+}
+
+/// M-8's kind: rmcp gives `server/discover` 10 s, and a package runner may download for longer.
+#[tokio::test]
+async fn a_server_that_starts_slowly_is_connected_to() {
+    let connects = ["error", "result"].map(|discover| async move {
+        let server = McpServer::spawn("late", move || {
+            let mut command = Command::new("python3");
+            command.args([
+                concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/late.py"),
+                discover,
+            ]);
+            command
+        });
+        server.connect().await.unwrap();
+        assert_eq!(names(&server), ["late"], "{discover}");
+        server.close().await;
+    });
+    join_all(connects).await;
 }

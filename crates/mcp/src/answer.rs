@@ -17,9 +17,6 @@ use tower_toolcall::{
         Kept, KnownAnswer, ModelPart, ModelText, hash_json, json_bytes, left_out_base64,
         without_data,
     },
-    call::CallInfo,
-    check::{Check, MaxBytes},
-    error::AnyError,
     redact::is_hidden,
 };
 
@@ -131,31 +128,6 @@ impl Serialize for McpAnswer {
             CallToolResponse::Task(result) => result.serialize(to),
             _ => Err(S::Error::custom("a result of an unknown kind")),
         }
-    }
-}
-
-/// How many bytes an MCP result may have, as compact JSON: for a
-/// [`CheckLayer`](tower_toolcall::check::CheckLayer).
-///
-/// ```
-/// use tower_toolcall::check::CheckLayer;
-/// use tower_toolcall_mcp::McpMaxBytes;
-///
-/// let layer = CheckLayer::new(McpMaxBytes::new(256 << 10));
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct McpMaxBytes(MaxBytes);
-
-impl McpMaxBytes {
-    /// Results may have `max` bytes.
-    pub fn new(max: u64) -> Self {
-        Self(MaxBytes::new(max))
-    }
-}
-
-impl Check<McpAnswer> for McpMaxBytes {
-    fn check(&self, call: &CallInfo, answer: &McpAnswer) -> Result<(), AnyError> {
-        self.0.check(call, answer)
     }
 }
 

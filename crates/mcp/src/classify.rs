@@ -39,6 +39,7 @@ pub struct McpClassifier {
 
 impl Default for McpClassifier {
     fn default() -> Self {
+        crate::register();
         Self {
             reported: Outcome::reported(),
         }

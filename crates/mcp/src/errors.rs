@@ -247,7 +247,7 @@ fn protocol(error: &ErrorData) -> ToolError {
     hinted(error_of_code, asked).delayed_by_text(&error.message)
 }
 
-/// The error with the delay that a peer asks for, if it does.
+/// Sets the delay that a peer asks for, if it does.
 pub(super) fn hinted(error: ToolError, delay: Option<Duration>) -> ToolError {
     match delay {
         Some(delay) => error.with_retry_after(delay),

@@ -7,7 +7,7 @@ use tracing::Level;
 use tower_toolcall::{
     error::ToolError,
     event::{
-        TARGET,
+        TARGET, details_are_heard,
         names::{event, field},
         shown_field, shown_text,
     },
@@ -16,7 +16,7 @@ use tower_toolcall::{
 /// How many characters of an error a text log shows beside the other fields.
 const MAX_SHOWN: usize = 80;
 
-/// A message of a peer was not read.
+/// Emits `tool.message_dropped`: a message of a peer was not read.
 pub(super) fn message_dropped(why: &str) {
     tracing::event!(
         name: event::MESSAGE_DROPPED,
@@ -27,9 +27,9 @@ pub(super) fn message_dropped(why: &str) {
     );
 }
 
-/// A list may lack tools, or changes of them.
+/// Emits `tool.stale_list`: a list may lack tools, or changes of them.
 pub(super) fn stale_list(server: Option<&str>, error: &ToolError) {
-    let max = match tracing::event_enabled!(target: TARGET, Level::DEBUG) {
+    let max = match details_are_heard() {
         true => usize::MAX,
         false => MAX_SHOWN,
     };
@@ -46,7 +46,7 @@ pub(super) fn stale_list(server: Option<&str>, error: &ToolError) {
     );
 }
 
-/// There is a connection.
+/// Emits `tool.connected`.
 pub(super) fn connected(server: &str, attempts: u32, took: Duration) {
     tracing::event!(
         name: event::CONNECTED,
@@ -59,7 +59,7 @@ pub(super) fn connected(server: &str, attempts: u32, took: Duration) {
     );
 }
 
-/// An attempt to connect has failed, and there is none for so long.
+/// Emits `tool.connect_failed`. No attempt is made for `delay`.
 pub(super) fn connect_failed(server: &str, attempts: u32, delay: Duration, error: &ToolError) {
     tracing::event!(
         name: event::CONNECT_FAILED,
@@ -74,7 +74,7 @@ pub(super) fn connect_failed(server: &str, attempts: u32, delay: Duration, error
     );
 }
 
-/// The connection is lost.
+/// Emits `tool.disconnected`.
 pub(super) fn disconnected(server: &str, error: &ToolError) {
     tracing::event!(
         name: event::DISCONNECTED,
@@ -87,7 +87,7 @@ pub(super) fn disconnected(server: &str, error: &ToolError) {
     );
 }
 
-/// Milliseconds, with fractions down to microseconds.
+/// Returns milliseconds, with fractions down to microseconds.
 fn ms(d: Duration) -> f64 {
     (d.as_secs_f64() * 1e6).round() / 1e3
 }

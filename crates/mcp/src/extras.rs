@@ -193,6 +193,7 @@ pub struct McpTask;
 impl McpTask {
     /// The tasks of any server.
     pub fn new() -> Self {
+        crate::register();
         Self
     }
 }

@@ -32,8 +32,8 @@ impl<T> Future for Boxed<T> {
     }
 }
 
-/// Locks a mutex, also after a panic of a thread that held it: what is locked is whole wherever
-/// foreign code runs under the lock.
+/// Locks a mutex, also after a panic of a thread that held it: no foreign code runs while the data
+/// is inconsistent.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
 //! A client for rmcp's streamable HTTP transport.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use reqwest::redirect::Policy;
 use rmcp::{
@@ -58,7 +58,7 @@ const MAX_RESUMES: usize = 4;
 /// ```
 ///
 /// [`McpLines`]: crate::McpLines
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct McpHttpClient(reqwest::Client);
 
 impl McpHttpClient {
@@ -66,6 +66,13 @@ impl McpHttpClient {
     pub fn new(client: reqwest::Client) -> Self {
         crate::register();
         Self(client)
+    }
+}
+
+/// Without the client's default headers, which may have a token.
+impl fmt::Debug for McpHttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpHttpClient").finish_non_exhaustive()
     }
 }
 
@@ -83,7 +90,7 @@ impl Default for McpHttpClient {
         let client = reqwest::Client::builder()
             .pool_max_idle_per_host(0)
             .redirect(redirects);
-        Self(client.build().unwrap_or_default())
+        Self::new(client.build().unwrap_or_default())
     }
 }
 

@@ -80,6 +80,7 @@ mod http_post;
 mod lines;
 #[cfg(feature = "otel")]
 mod otel;
+mod probe;
 mod progress;
 mod reconnect;
 mod router;
@@ -91,6 +92,8 @@ mod tools;
 
 use std::{borrow::Cow, sync::Once};
 
+use tower_toolcall::ConfigError;
+
 #[cfg(feature = "server")]
 pub use self::gateway::{ERROR_META, GatewayHandler, ListTools, McpElicitation};
 #[cfg(feature = "server-http")]
@@ -101,7 +104,7 @@ pub use self::router::{definition, router, tool};
 #[cfg(feature = "validate")]
 pub use self::schemas::{McpOutput, OnMisfit};
 pub use self::{
-    answer::{McpAnswer, McpMaxBytes},
+    answer::McpAnswer,
     catalog::Catalog,
     classify::{McpClassifier, McpHooks},
     errors::recognise,
@@ -113,14 +116,14 @@ pub use self::{
     service::{IDEMPOTENCY_KEY_META, McpService, ResponseFuture},
     tools::McpTools,
 };
-use tower_toolcall::ConfigError;
-
 /// Makes rmcp's errors and [`McpAnswer`] known to the layers of `tower-toolcall`, for the rest of
 /// the process.
 ///
-/// The constructors of this crate do it. A program that has none of its services calls it once at
-/// its start: where a tool service of its own returns rmcp's errors, for example. Until then these
-/// are judged by their texts alone.
+/// Tool services, lists of tools, classifiers, hooks, handlers and answers of this crate do it when
+/// they are made. A program that has none of them calls it once at its start: where a tool service
+/// of its own returns rmcp's errors, for example. Until then these are judged by their texts alone,
+/// and their texts may have the server's address. What a program [registers
+/// itself](tower_toolcall::error::register) before takes precedence.
 ///
 /// ```
 /// use rmcp::service::ServiceError;
@@ -138,7 +141,7 @@ pub fn register() {
     });
 }
 
-/// The error of the setting `field`, if it is bad.
+/// Returns the error of the setting `field` if it is bad.
 fn refuse_if(
     is_bad: bool,
     field: &'static str,

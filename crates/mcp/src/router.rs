@@ -50,8 +50,10 @@ pub fn router() -> RouterBuilder<McpAnswer> {
 }
 
 /// Returns the definition of a tool of this program by that of MCP, for
-/// [`described_tool`](RouterBuilder::described_tool). Its annotations are believed: they say
-/// whether calls may run twice.
+/// [`described_tool`](RouterBuilder::described_tool).
+///
+/// Not for the tools of a server: the annotations are believed, which say whether calls may run
+/// twice. A router over [`McpTools`] believes those that are trusted.
 pub fn definition(tool: Tool) -> Definition {
     let replay = claimed(&tool);
     plain_definition(tool).with_replay_safety(replay)
@@ -161,7 +163,7 @@ impl IntoAnswer<McpAnswer> for () {
     }
 }
 
-/// With a text that a model reads: a string has no quotes there.
+/// Adds the text that a model reads, in which a string has no quotes.
 impl IntoAnswer<McpAnswer> for Value {
     fn into_answer(self) -> Result<McpAnswer, ToolError> {
         if self.is_null() {

@@ -28,6 +28,7 @@ use super::{
     Catalog, McpAnswer, McpConnection, McpNotifications, McpReconnect, McpService, McpTools,
     ResponseFuture,
     child::{Child, Ended},
+    probe::Probed,
 };
 #[cfg(feature = "http")]
 use super::{McpHttpClient, http_client};
@@ -323,6 +324,7 @@ where
     Adapter: 'static,
 {
     let transport = transport.await.map_err(|e| e.into().into_inner())?;
+    let transport = Probed::new(transport.into_transport());
     let handler = McpNotifications::new().with_tools(list);
     let newest = ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::LATEST],

@@ -25,8 +25,10 @@ use tower_toolcall::{
 use super::{
     McpAnswer, McpExtras, McpProgress, catalog, errors, extras::TaskRequest, progress::Reports,
 };
-use crate::future::{Boxed, first};
-use crate::register;
+use crate::{
+    future::{Boxed, first},
+    register,
+};
 
 /// The longest message that rmcp's line-based transports let through.
 const MAX_MESSAGE_BYTES: u64 = 16 << 20;

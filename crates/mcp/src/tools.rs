@@ -104,6 +104,7 @@ impl McpTools {
     /// assert!(tools.catalog().is_empty());
     /// ```
     pub fn new(catalog: Catalog) -> Self {
+        crate::register();
         Self(Arc::new(Inner {
             catalog: ArcSwap::from_pointee(catalog),
             reported: AtomicU64::new(0),

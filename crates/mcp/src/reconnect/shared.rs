@@ -22,10 +22,10 @@ use super::{
     history::{self, History},
     service::Settings,
 };
-use crate::register;
 use crate::{
     errors, events,
     future::{Boxed, lock},
+    register,
 };
 
 /// The state that clones share: the connection, and the way to a new one.
