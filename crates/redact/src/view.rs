@@ -129,7 +129,7 @@ impl<'r> Walk<'r> {
     /// A key or a string, redacted and cut: both may be long. `media` is not read.
     fn shown<'t>(&self, text: &'t str, media: bool) -> Cow<'t, str> {
         let mut left = self.left.get();
-        // In one word nothing is hidden or escaped.
+        // One plain word has nothing to hide and nothing to escape.
         let plain = self.rules.1.is_empty() && !self.rules.has_own() && is_one_word(text);
         let as_is = media || plain && text.len() <= left.string;
         let (mut text, mut cut) = if as_is {

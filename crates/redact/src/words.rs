@@ -88,7 +88,7 @@ pub(super) const LISTS: &[(Kinds, &str)] = &[
         subscriptionkey hubtoken"),
 ];
 
-/// Names that most secrets have: they are not taken apart.
+/// The most common names of secrets: they are not taken apart.
 pub(super) static COMMON: filter::Words = filter::Words::of(
     "password passwd secret apikey api_key api-key x-api-key access_token refresh_token client_secret",
 );

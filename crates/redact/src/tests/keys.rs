@@ -32,7 +32,7 @@ fn sensitive_keys_are_told_from_their_look_alikes() {
     assert_eq!(wrong(HARMLESS, false), [""; 0]);
 }
 
-/// Common names are looked up: an own word makes the rules take them apart.
+/// Common names are looked up. With a word of the user's own, they are taken apart.
 #[test]
 fn common_names_are_as_strong_when_they_are_taken_apart() {
     let rules = Rules::new().with_harmless_key("snowkey").unwrap();

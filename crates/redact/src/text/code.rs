@@ -8,6 +8,8 @@ use crate::{keys::Strength, rules::BUILT_IN};
 /// `password: str = "x"`: a type stands between the name and the value. Empty if there is no
 /// secret.
 pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
+    const TYPES: &str = "bool boolean float number str string option optional secretstr secretstring text char varchar \
+        any bytes vec u8 static int u64 i64 null none undefined box cow a unknown object";
     #[rustfmt::skip]
     const POINTERS: &[&str] = &["&mut ", "*mut ", "*const ", "&'", "&dyn ", "impl Fn(", "impl FnOnce(", "impl FnMut(", "impl Into<", "impl AsRef<", "unsafe extern \"", "unsafe fn("];
     let text = run.text;
@@ -22,12 +24,14 @@ pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
         let pointer = prefix_of(near, POINTERS).is_some();
         let end = rest.starts_with([',', ')', ';', '=', '{', '(']) || rest.is_empty();
         let plain = !typed.is_empty() && words.all(|word| !is_mixed(word) || is_primitive(word));
-        // `Option<Vec<u8>>`
-        let generic = end && typed.ends_with('>') && typed.starts_with(char::is_uppercase);
+        let generic = end && is_generic(typed);
         return (code && plain && end || pointer || generic).then_some(start..start);
     }
     let from = skip_blanks(text, start + typed.len() + 1);
     let secret = value::secret(text, from, |_| true)?;
+    if !code && !words.all(|word| is_one_of(word, TYPES)) {
+        return Some(start..secret.end);
+    }
     let shown = &text[secret.clone()];
     let quoted = text[from..].starts_with(['"', '\'', '`']);
     let number = code && shown.starts_with(|c: char| c.is_ascii_digit());
@@ -35,6 +39,19 @@ pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     let innocent = shape::is_innocent(shown, run.word());
     let absent = is_null(shown) || is_placeholder(shown) || computed || innocent;
     Some(if absent { start..start } else { secret })
+}
+
+/// Returns whether a text is a type such as `Option<Vec<u8>>`.
+fn is_generic(typed: &str) -> bool {
+    let is_type = |word: &str| word.starts_with(char::is_uppercase) || is_primitive(word);
+    let is_name = |byte: u8| byte.is_ascii_alphabetic() || byte == b':';
+    let Some((head, inner)) = typed.strip_suffix('>').and_then(|it| it.split_once('<')) else {
+        return false;
+    };
+    let mut words = inner.split(|c: char| !c.is_alphanumeric());
+    head.starts_with(char::is_uppercase)
+        && head.bytes().all(is_name)
+        && words.all(|word| word.is_empty() || is_type(word))
 }
 
 fn is_primitive(word: &str) -> bool {

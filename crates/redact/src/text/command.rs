@@ -232,6 +232,9 @@ fn after_name(run: Run<'_>) -> Option<Range<usize>> {
     const SETTERS: &[&str] = &["configure set ", "config set ", "setx ", "setenv ", "set -x ", "set -gx ", "set -Ux ", "ENV "];
     let (text, word) = (run.text, run.word());
     let start = run.end + 1;
+    if word == "pass" && run.after().starts_with(':') && run.is_argument_of("openssl") {
+        return Some(start..value::bare_end(text, start));
+    }
     if !run.after().starts_with(' ') || !run.rules.announces(word) {
         return None;
     }

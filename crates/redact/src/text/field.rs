@@ -185,7 +185,7 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
     let pair = first && (text[end..].starts_with([']', ')']) || sets(run));
     let sure = run.is_sure(name) || is_header(name);
     let pair = pair && sure && !is_moment(value) && shape != Shape::Format;
-    let looks = if first {
+    let looks = if first || sure {
         looks_secret(value) || is_mixed(value)
     } else {
         is_random(value)

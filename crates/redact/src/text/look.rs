@@ -206,7 +206,7 @@ pub(crate) fn is_opaque(word: &str) -> bool {
 }
 
 /// Returns whether a word is a number in hexadecimal that names a key: `9f2c04be01d3a2ff`,
-/// `0x2b7c2fbb`, or the 40 digits of PGP in capitals.
+/// `0x2b7c2fbb`, or a fingerprint of PGP: 40 hexadecimal digits in capitals.
 pub(super) fn is_key_id(word: &str) -> bool {
     let word = Make::of(word).word;
     let digits = word.strip_prefix("0x").unwrap_or(word);

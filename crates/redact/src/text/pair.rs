@@ -355,18 +355,24 @@ impl Pair<'_> {
             || is_file(name) && self.mark.colon && rest.starts_with(' ')
     }
 
-    /// Returns whether a value is put together by code, or is one of its types.
+    /// Returns whether a value is code, a type of Windows, or the file of a key.
     fn is_made(&self, value: &str, rest: &str) -> bool {
         const FORMATS: &[&str] = &["\" % ", "' % ", "\".format(", "'.format("];
         const WINDOWS: &str = "ulong dword word byte handle bool lpvoid pvoid puchar pbyte pulong lpstr lpwstr lpcstr lpcwstr";
+        let mut parts = value.split(|c: char| !c.is_alphanumeric());
+        let random = parts.any(is_random);
         let formatted = value.contains(['%', '{']) && prefix_of(rest, FORMATS).is_some();
+        let formatted = formatted && !random && !self.run.is_sure(&self.name);
         let upper = || value.bytes().all(|b| b.is_ascii_uppercase());
         let typed = self.mark.colon && upper() && is_one_of(value, WINDOWS);
         // `user = passwd = name = ''`
         let name = !is_quoted(self.run.text, self.start) && !self.mark.colon && !has_digit(value);
-        let chained = name && self.run.text[..self.start].ends_with(' ') && rest.starts_with(" = ");
-        let file = ends_with_one_of(value, ".pem .crt .p12 .pfx .jks");
-        formatted || typed || chained || file && !holds_password(&self.name)
+        let name =
+            name && is_made_of(value, "_.[]'\"") && self.run.text[..self.start].ends_with(' ');
+        let chained = name && rest.starts_with(" = ") && !rest[3..].starts_with('\n');
+        let file = ends_with_one_of(value, ".pem .crt .p12 .pfx .jks") && !random;
+        let file = file && is_made_of(value, "_-./$") && !holds_password(&self.name);
+        formatted || typed || chained || file
     }
 
     /// Returns whether the value is a secret in `name = value`, which code has as well.
@@ -397,13 +403,23 @@ impl Pair<'_> {
         match self.strong {
             true if name == "PASS" => is_random(first),
             true if name.eq_ignore_ascii_case("pass") => {
-                is_random(first) || is_mixed(first) || is_indented(run) || is_login(run)
+                is_random(first)
+                    || is_mixed(first)
+                    || !self.bare
+                    || is_indented(run)
+                    || is_login(run)
             }
             true => !(is_small_number(value) && place && !holds_password(name)),
             false if follows_kind(run) => true,
             false if value.starts_with(['{', '[']) => !is_weak_word(name),
             false if value.contains(':') => false,
-            false if value.starts_with("0x") && is_key_id(value) => false,
+            false
+                if value.starts_with("0x")
+                    && is_key_id(value)
+                    && run.before().ends_with("GnuPG ") =>
+            {
+                false
+            }
             false => looks_secret(inside(value)) && !place && !is_failure(name),
         }
     }
@@ -438,8 +454,9 @@ fn is_login(run: Run<'_>) -> bool {
 fn is_sentence(first: &str, rest: &str) -> bool {
     let line = until(ahead(rest, 0, 120), "\n");
     let plain = |word: &str| {
-        word.bytes()
-            .all(|b| b.is_ascii_alphabetic() || b".,()".contains(&b))
+        word.trim_matches(['.', ',', '(', ')'])
+            .bytes()
+            .all(|b| b.is_ascii_alphabetic())
     };
     let mut words = line.split(' ').filter(|word| !word.is_empty());
     let several = line.starts_with(' ') && words.clone().count() >= 3;
@@ -498,7 +515,7 @@ pub(super) fn flag(run: Run<'_>) -> Option<Range<usize>> {
         // `--auto-key-locate wkd`
         let last = BUILT_IN.strength(after_last(name, |c| c == '-'));
         let about = last == Strength::Harmless && !run.is_sure(name);
-        let looks_innocent = match about || keys::is_vague(name) {
+        let looks_innocent = match keys::is_vague(name) {
             true => shape == Shape::Word || shape::is_innocent(value, name),
             false => matches!(shape, Shape::Format | Shape::Schema),
         };
@@ -506,6 +523,8 @@ pub(super) fn flag(run: Run<'_>) -> Option<Range<usize>> {
         let below = next_line && shape != Shape::Secret;
         let absent = is_prose(value) || is_placeholder(value) || value.len() < 2;
         let flag = prefix_of(value, &["-", "(-", "file://"]).is_some();
-        !absent && !flag && !below && !looks_innocent
+        let key = about && name.split('-').any(|part| part == "key");
+        let kind = key && shape == Shape::Word && !is_digits(value);
+        !absent && !flag && !below && !looks_innocent && !kind
     })
 }

@@ -19,6 +19,9 @@ const PASSWORDS: &str = "password passwd passphrase passcode pwd pw secret pin o
 const TOKENS: &str = "token key apikey jwt credential credentials cookie api-key bearer auth pass schlüssel \
     zugangsdaten clé clave chiave";
 
+/// Words before `key` that make one of a fingerprint's form a secret.
+const SECRET_KEYS: &str = "secret private api encryption signing hmac license";
+
 /// Words between the name and the value.
 const LINKS: &str = "is s has been was are to as be now set value with currently still ist lautet est es é api changed \
     updated reset rotated";
@@ -132,8 +135,13 @@ fn word_end(text: &str, at: usize, len: usize) -> usize {
 fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<Range<usize>> {
     let (text, at) = (run.text, first.start);
     let quote = Quote::at(text, at);
-    // `getpass("Password: ")`: the name ends what is quoted.
-    if quote.is_some_and(|quote| quote.closes_line(text, at)) {
+    // `getpass("Password: ")`: the quote behind the name closes a string, and no other one begins.
+    let next = |quote: &Quote| {
+        let rest = ahead(text, at + quote.len(), 16);
+        rest.trim_start_matches([' ', ',', '+', '.', '<', '&'])
+    };
+    let ends = |quote: &Quote| quote.closes_line(text, at) && !next(quote).starts_with(['"', '\'']);
+    if quote.as_ref().is_some_and(ends) {
         return None;
     }
     let quoted = quote.is_some();
@@ -154,14 +162,20 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
     }
     let secretive = || is_digits(trimmed(word)) || shape::of(word) == Shape::Secret;
     let loose = is_mixed(word) && !is_dated(word);
-    let known = || is_uuid(word) || is_key_id(word) || word.contains('_');
+    let of_secret = || linked || ends_with_one_of(run.behind(16).trim_end(), SECRET_KEYS);
+    let fingerprint = || is_key_id(word) && (word.len() < 40 || !of_secret());
+    let known = || is_uuid(word) || word.contains('_') || fingerprint();
     let fits = match noun {
         Noun::Password if quoted && is_quotation(run.word(), word, linked) => {
             linked || has_digit(word)
         }
         _ if is_random(word) && noun != Noun::Key => true,
         Noun::Password if linked => is_mixed(word) || is_pin(run.word(), word),
-        Noun::Password => loose && (quoted || word.len() >= 6) && !is_one_of(run.word(), "pin"),
+        Noun::Password => {
+            loose
+                && (quoted || word.len() >= 6)
+                && !(is_one_of(run.word(), "pin") && word.contains('-'))
+        }
         Noun::Token => linked && loose && word.len() >= 6,
         Noun::Key => is_random(word) && (linked || secretive()) && !known(),
     };

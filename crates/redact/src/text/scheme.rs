@@ -86,7 +86,9 @@ pub(super) fn header(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     };
     let absent = is_placeholder(shown.trim_end_matches(['"', '\'', ',']));
     // `cookie: reject cookies with control bytes`
-    let cookie = ends_with_one_of(run.word(), "cookie") && !value.contains('=');
+    let cookie = ends_with_one_of(run.word(), "cookie")
+        && !value.contains(['=', ';'])
+        && first.bytes().all(|b| b.is_ascii_lowercase());
     let sentence = cookie && value.split(' ').skip(2).any(is_prose);
     let secret = !absent && !sentence && (scheme || !is_prose(first));
     secret.then(|| start..value_end(run, text, start))

@@ -226,10 +226,11 @@ fn without_directives(value: &str) -> String {
     while let Some(at) = rest.find(['%', '{', '<', '\\']) {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let (kept, len) = match escape(rest) {
-            Some(len) => ("\\", len),
-            None => directive(rest).map_or((&rest[..1], 1), |len| ("", len)),
-        };
+        let (kept, len) =
+            match escape(rest).filter(|len| *len == 4 || value.starts_with(['[', '('])) {
+                Some(len) => ("\\", len),
+                None => directive(rest).map_or((&rest[..1], 1), |len| ("", len)),
+            };
         out.push_str(kept);
         rest = &rest[len..];
     }

@@ -418,8 +418,12 @@ fn list_after(text: &str, at: usize) -> Option<usize> {
     let gap = ahead(text, at, 64);
     let first = gap.find(['(', '[', ';'])?;
     let mut words = gap[..first].split(|c: char| !c.is_alphanumeric());
-    let last = words.rfind(|word| !word.is_empty());
-    let fits = !gap[first..].starts_with(';') && last.is_some_and(|word| is_one_of(word, WORDS));
+    let keyword = strip_ignore_case(gap.trim_start(), "values").is_some();
+    let last = words.rfind(|word| {
+        !word.is_empty() && !word.starts_with(char::is_uppercase) || is_one_of(word, WORDS)
+    });
+    let fits = !gap[first..].starts_with(';')
+        && (keyword || last.is_some_and(|word| is_one_of(word, WORDS)));
     fits.then_some(at + first)
 }
 

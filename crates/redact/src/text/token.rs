@@ -187,7 +187,7 @@ pub(super) fn composed(run: Run<'_>) -> Option<Range<usize>> {
         (end - run.end > min).then_some(from..end)
     };
     match after.as_bytes().first()? {
-        // A line of `secretsdump`: `name:500:<LM hash>:<NT hash>:::`.
+        // A pair of hashes, as in a line of `secretsdump`.
         b':' if is_hash(word) && after.get(1..33).is_some_and(is_hash) => {
             Some(run.at..run.end + 33)
         }

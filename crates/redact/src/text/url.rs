@@ -60,7 +60,10 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
 /// Returns whether what stands before the host is a secret: a user with a password, or a token.
 fn is_credential(user: &str) -> bool {
     // `cvs://:pserver:anoncvs@h`
-    let user = user.strip_prefix(":pserver:").unwrap_or(user);
+    let user = user
+        .strip_prefix(":pserver:")
+        .filter(|u| u.starts_with("anon"))
+        .unwrap_or(user);
     let secret = user.contains(':') || user.contains("%3A") || user.contains("%3a");
     let (name, password) = user.split_once(':').unwrap_or(("", user));
     let example = is_one_of(name, "user username") && is_one_of(password, "pass password");
