@@ -1,6 +1,6 @@
 //! A keyed 128-bit hash of call arguments.
 
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::{BuildHasher as _, Hash as _, Hasher, RandomState};
 
 use serde_json::{Map, Value};
 
@@ -13,10 +13,50 @@ pub(crate) struct Fingerprint(u64, u64);
 pub(crate) struct Seed(RandomState, RandomState);
 
 impl Seed {
-    /// Hashes arguments. The order of members does not matter. They must not be nested more deeply
-    /// than [`ToolCall::check`](crate::ToolCall::check) allows.
+    /// Hashes arguments. The order of members does not matter; the type of a number does. They must
+    /// not be nested more deeply than [`ToolCall::check`](crate::ToolCall::check) allows.
     pub(crate) fn fingerprint(&self, arguments: &Map<String, Value>) -> Fingerprint {
-        Fingerprint(self.0.hash_one(arguments), self.1.hash_one(arguments))
+        Fingerprint(members(&self.0, arguments), members(&self.1, arguments))
+    }
+}
+
+fn members(seed: &RandomState, members: &Map<String, Value>) -> u64 {
+    let member = |(key, value): (&String, &Value)| {
+        let mut hasher = seed.build_hasher();
+        key.hash(&mut hasher);
+        feed(seed, value, &mut hasher);
+        hasher.finish()
+    };
+    members.iter().map(member).fold(0, u64::wrapping_add)
+}
+
+/// Not the `Hash` of `serde_json`: that has eight bytes for each number, whatever its type.
+fn feed(seed: &RandomState, value: &Value, hasher: &mut impl Hasher) {
+    match value {
+        Value::Null => hasher.write_u8(0),
+        Value::Bool(truth) => hasher.write_u8(1 + u8::from(*truth)),
+        Value::Number(number) => {
+            let kind = match (number.is_u64(), number.is_i64()) {
+                (true, _) => 3,
+                (_, true) => 4,
+                _ => 5,
+            };
+            hasher.write_u8(kind);
+            number.hash(hasher);
+        }
+        Value::String(text) => {
+            hasher.write_u8(6);
+            text.hash(hasher);
+        }
+        Value::Array(items) => {
+            hasher.write_u8(7);
+            hasher.write_usize(items.len());
+            items.iter().for_each(|item| feed(seed, item, hasher));
+        }
+        Value::Object(map) => {
+            hasher.write_u8(8);
+            hasher.write_u64(members(seed, map));
+        }
     }
 }
 
@@ -45,6 +85,13 @@ mod tests {
             json!({ "a": 1, "b": [[{ "c": null, "d": "x" }]] }),
         ] {
             assert_ne!(print(&seed, other.clone()), first, "{other}");
+        }
+        for (one, other) in [
+            (json!({ "a": -1 }), json!({ "a": u64::MAX })),
+            (json!({ "a": 1.0 }), json!({ "a": 1.0f64.to_bits() })),
+            (json!({ "a": 0 }), json!({ "a": 0.0 })),
+        ] {
+            assert_ne!(print(&seed, one.clone()), print(&seed, other), "{one}");
         }
     }
 }
