@@ -32,12 +32,12 @@ use crate::{
 ///     let mut limit = WaitLimit::of(&call);
 ///     let mut connect = pin!(connect);
 ///     let connection = poll_fn(|cx| match connect.as_mut().poll(cx) {
-///         Poll::Ready(connection) => Poll::Ready(Ok(connection)),
+///         Poll::Ready(connection) => Poll::Ready(limit.check().map(|()| connection)),
 ///         Poll::Pending => limit.poll(cx).map(Err),
 ///     });
-///     let connection = connection.await?;
-///     limit.release(); // from here on it may run
-///     Ok(connection)
+///     let connection = connection.await;
+///     limit.release(); // the wait is over, also if it has failed
+///     connection
 /// }
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// # assert!(send(ToolCall::new("t"), async {}).await.is_ok());
@@ -70,7 +70,7 @@ impl From<Unready> for ToolError {
 }
 
 impl WaitLimit {
-    /// The limit of a call's wait. From here on the call is held.
+    /// Returns the limit of a call's wait, and holds the call.
     pub fn of(call: &ToolCall) -> Self {
         Self {
             held: call.info().hold(),
@@ -88,7 +88,8 @@ impl WaitLimit {
         }
     }
 
-    /// Marks that the wait has ended. Without this the call stays held, also after a drop.
+    /// Marks that the wait has ended: call it when the wait ends, however it ends. Without this the
+    /// call stays held, also after a drop.
     pub fn release(&self) {
         self.held.release();
     }
@@ -104,8 +105,9 @@ impl WaitLimit {
         check_now(self.caller.is_cancelled(), self.deadline)
     }
 
-    /// Ready with the refusal of the call once the wait has to end. It does not count towards the
-    /// task's budget.
+    /// Polls for the end of the wait: ready with the refusal of the call. For a wait that is
+    /// `Pending` only; once it is over, [`check`](Self::check) tells whether the call may be sent.
+    /// It does not count towards the task's budget.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ToolError> {
         if self.caller.poll_cancelled(cx).is_ready() {
             return Poll::Ready(cancelled());
