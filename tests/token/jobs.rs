@@ -253,6 +253,48 @@ async fn a_job_that_is_pushed_out_while_it_is_waited_for_is_kept_again() {
     assert_eq!(executor.ask(named, "bob").await.0, 404);
 }
 
+/// The outer path has parameters of its own.
+#[tokio::test(start_paused = true)]
+async fn a_nested_executor_answers_for_a_job() {
+    let mut executor = Executor::new();
+    executor.app = axum::Router::new().nest("/t/{tenant}", executor.app);
+    let start = Request::post("/t/acme/api/tools/order/execute");
+    let (_, body) = executor.send(start, "alice").await;
+    let id = body["metadata"]["job"].as_str().unwrap();
+    executor.set(State::Done);
+    let ask = Request::get(format!("/t/acme/api/tools/order/jobs/{id}"));
+    let (status, body) = executor.send(ask, "alice").await;
+    assert_eq!((status, &body["result"]), (200, &json!("done")));
+}
+
+/// Also where the path of the one who asks names another.
+#[tokio::test(start_paused = true)]
+async fn a_job_is_asked_for_at_the_server_that_has_started_it() {
+    let tool = tower::service_fn(|call: ToolCall| async move {
+        match call.job() {
+            Some(_) => Ok(json!(call.server())),
+            None => {
+                let error = ToolError::new(ErrorKind::PollTimeout, "it runs");
+                let error = error.with_detail("limit", "time");
+                Err(error.with_job(JobRef::new(&call, Map::new())?))
+            }
+        }
+    });
+    let routes = Routes::new(tool).with_bearer_subject().trust_servers();
+    let app = Endpoint::new(routes).with_jobs().into_router();
+    let app = axum::Router::new().nest("/s/{server}", app);
+    let executor = Executor {
+        app,
+        state: Arc::new(Mutex::new(State::Runs)),
+    };
+    let start = Request::post("/s/shop/api/tools/order/execute");
+    let (_, body) = executor.send(start, "alice").await;
+    let id = body["metadata"]["job"].as_str().unwrap();
+    let ask = Request::get(format!("/s/bank/api/tools/order/jobs/{id}"));
+    let (status, body) = executor.send(ask, "alice").await;
+    assert_eq!((status, &body["result"]), (200, &json!("shop")));
+}
+
 /// H4: an error as all others are.
 #[tokio::test(start_paused = true)]
 async fn a_path_that_is_no_text_is_a_validation_error() {

@@ -67,6 +67,8 @@ struct Entry {
 /// beside the body.
 struct Job {
     tool: Box<str>,
+    /// From a parameter `{server}` of an outer `nest`.
+    server: Option<Box<str>>,
     /// As JSON: parsed, they can take 100 times their bytes.
     arguments: Box<str>,
     job: JobRef,
@@ -113,6 +115,7 @@ impl Jobs {
             until: Instant::now() + MAX_AGE,
             job: Arc::new(Job {
                 tool: call.tool().into(),
+                server: call.server().map(Into::into),
                 arguments: arguments.into(),
                 job,
                 subject: call.subject_token().cloned(),
@@ -141,6 +144,10 @@ impl Jobs {
         let job = Arc::clone(&kept.iter().find(|entry| entry.id == id)?.job);
         drop(kept);
         let call = ToolCall::new(tool).with_json_str(&job.arguments).ok()?;
+        let call = match &job.server {
+            Some(server) => call.with_server(&**server),
+            None => call,
+        };
         let call = caller(call.with_job(job.job.clone()));
         if call.subject_token() != job.subject.as_ref() {
             return None;

@@ -51,6 +51,8 @@ use crate::execution::{ExecutionError, ExecutionResult};
 /// All else is an error, with the status that [`to_http`](ToolError::to_http) has for it. The
 /// requests are those of [`Routes`](tower_toolcall::serve#requests).
 ///
+/// Put layers on the merged router: those around `routes.into_router()` do not cover the executor.
+///
 /// With [`with_jobs`](Self::with_jobs), which says how many and how long, a job that still runs has
 /// an id, by which the same subject goes on waiting for it; nothing is started:
 ///
@@ -88,9 +90,9 @@ impl Executor {
     /// failed, as that may be lost on the way; an error that only means that it could not be asked
     /// for does not count. What has had its time goes when the next job is kept or asked for.
     ///
-    /// Who invents a bearer token for each call, of a tool that [needs
-    /// none](Routes::with_bearer_subject), is many subjects, and can push out the jobs of others
-    /// that were not verified: check the tokens in a layer of the router, and put a
+    /// A caller that sends an invented bearer token with each call of a tool that [needs
+    /// none](Routes::with_bearer_subject) counts as many subjects, and can push out the jobs of
+    /// others that were not verified: check the tokens in a layer of the router, and put a
     /// [`VerifiedCaller`](tower_toolcall::VerifiedCaller::with_bearer_token) that says so into
     /// their requests.
     pub fn with_jobs(mut self) -> Self {
@@ -134,7 +136,7 @@ struct Asked<'a> {
 
 fn with_arguments(call: ToolCall, body: &str) -> Result<ToolCall, ToolError> {
     let asked: Asked<'_> = serde_json::from_str(body).map_err(|_| {
-        let text = "the body is no JSON object with `arguments`";
+        let text = "the body is not a JSON object with `arguments`";
         ToolError::new(ErrorKind::InvalidInput, text)
     })?;
     match asked.arguments {
@@ -150,15 +152,22 @@ async fn execute(State(this): State<Executor>, request: Request) -> Response {
     }
 }
 
+/// The parameters of a job's path. Those of an outer `nest` are ignored.
+#[derive(Deserialize)]
+struct Named {
+    tool: String,
+    id: String,
+}
+
 /// Goes on waiting for a job.
 async fn job(
     State(this): State<Executor>,
-    path: Result<Path<(String, String)>, PathRejection>,
+    path: Result<Path<Named>, PathRejection>,
     headers: HeaderMap,
     extensions: Extensions,
 ) -> Response {
-    let Ok(Path((tool, id))) = path else {
-        let reason = "the path is no UTF-8";
+    let Ok(Path(Named { tool, id })) = path else {
+        let reason = "the path is not UTF-8";
         return rejected(Rejection::new(StatusCode::BAD_REQUEST, reason));
     };
     let id = u128::from_str_radix(&id, 16).ok();
