@@ -127,7 +127,7 @@ impl Definition {
         self
     }
 
-    /// The same tool under the name that callers give it.
+    /// Renames the tool to what callers call it.
     pub(super) fn renamed(mut self, name: String) -> Self {
         self.name = name.into();
         self

@@ -26,7 +26,7 @@ impl ToolList {
 ///
 /// A router asks the list with each call and each time that it lists its tools. The answers may
 /// change at any time, and should be quick: no method waits for the server. A [`ToolList`] of names
-/// answers as the defaults do, and never changes.
+/// answers as the defaults do, except [`is_fixed`](Tools::is_fixed): it never changes.
 ///
 /// ```
 /// use std::{ops::ControlFlow, sync::{Arc, RwLock}};

@@ -56,8 +56,8 @@ impl<Res> Router<Res> {
         self.table.replay_safety(call)
     }
 
-    /// The same router, whose lists ([`names`](Self::names), [`definitions`](Self::definitions))
-    /// leave out the tools whose breaker is [open](CircuitBreakerHandle::is_refusing), so that no
+    /// Leaves tools out of the lists ([`names`](Self::names), [`definitions`](Self::definitions))
+    /// while their breaker is [open](CircuitBreakerHandle::is_refusing), so that no
     /// model spends a turn on a call that is refused. Once the open period is over they are back: a tool
     /// that is in no list would never be called, and its breaker never close. Calls pass as before,
     /// and the breaker goes on refusing them. May be called for several layers: those of tools,
@@ -123,6 +123,8 @@ impl<Res> Router<Res> {
             ControlFlow::Continue(())
         });
         names.sort_unstable();
+        // A list may have a name twice.
+        names.dedup();
         names
     }
 

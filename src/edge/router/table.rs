@@ -214,7 +214,9 @@ impl<Res> Table<Res> {
             }
             Target::Listed(server, tool) | Target::Unlisted(server, tool) => (server, tool),
         };
-        let definition = server.present()?.definition(&tool)?;
+        let tools = server.present()?;
+        let definition = tools.definition(&tool)?;
+        let definition = definition.with_replay_safety(tools.replay_safety(&tool));
         Some(definition.renamed(name.to_owned()))
     }
 

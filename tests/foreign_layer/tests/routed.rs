@@ -73,6 +73,20 @@ fn a_list_tells_what_may_run_twice() {
     assert_eq!(safety("host__draw"), ReplaySafety::Safe);
     assert_eq!(safety("host__print"), ReplaySafety::Unknown);
     assert_eq!(safety("count"), ReplaySafety::Safe);
+    // A definition says Safe of all.
+    let told = router.definitions().into_iter();
+    let told: Vec<_> = told
+        .map(|of| (of.name().to_owned(), of.replay_safety()))
+        .collect();
+    let listed = |name: &str, safety| (name.to_owned(), safety);
+    assert_eq!(
+        told,
+        [
+            listed("count", ReplaySafety::Safe),
+            listed("host__draw", ReplaySafety::Safe),
+            listed("host__print", ReplaySafety::Unknown),
+        ]
+    );
 }
 
 #[test]
