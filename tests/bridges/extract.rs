@@ -94,12 +94,12 @@ async fn bad_input_is_refused_with_a_reason() {
     expect![[r#"
         tool arguments are not valid JSON (line 1, column 1)
         tool arguments must be a JSON object, not an array
-        the body is no UTF-8
+        the body is not UTF-8
         the arguments are nested deeper than 120 levels
         tool arguments are not valid JSON (line 1, column 128)
         the tool name is 300 bytes long, the limit is 256
         the server name is empty, has more than 256 bytes, or has control characters
-        the path is no UTF-8
+        the path is not UTF-8
         the body is too large
     "#]]
     .assert_eq(&reasons);

@@ -170,7 +170,7 @@
 //!
 //! A success is 200 with the tool's real answer and nothing around it; so is an error in the tool's
 //! own words, for example MCP's `isError`. An error of the stack is what
-//! [`to_http`](crate::ToolError::to_http) makes of it. An answer that is no JSON, or has more than
+//! [`to_http`](crate::ToolError::to_http) makes of it. An answer that is not JSON, or has more than
 //! [`MAX_DEPTH`](crate::MAX_DEPTH) levels, which clients could not read, is an error of the kind
 //! [`Reported`](crate::ErrorKind::Reported): the tool did run.
 //!
@@ -228,7 +228,7 @@
 //!   characters and no other call of the batch has it.
 //! - `-32700`: no JSON. `-32600`: no request, an empty or too long batch. `-32601`: another method.
 //!   `-32602`: wrong params. The rest comes from [`to_json_rpc`](crate::ToolError::to_json_rpc).
-//! - A body that is too large or says that it is no JSON is not read: 413 and 415, with a JSON-RPC
+//! - A body that is too large or says that it is not JSON is not read: 413 and 415, with a JSON-RPC
 //!   error, as has 405.
 //!
 //! The route is for JSON-RPC gateways. It is not an MCP server: to MCP's peers its codes -32000 and

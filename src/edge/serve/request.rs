@@ -30,8 +30,8 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// A request that is answered with this status: 400, 405, 413 or 415. The reason is shown to
-    /// the caller.
+    /// Rejects a request with this status: 400, 405, 413 or 415 for example. One that is not 4xx or
+    /// 5xx becomes 400. The reason is shown to the caller.
     pub fn new(status: StatusCode, reason: impl Into<Cow<'static, str>>) -> Self {
         let error = ToolError::new(ErrorKind::InvalidInput, reason);
         let error = match status {
@@ -40,7 +40,11 @@ impl Rejection {
             StatusCode::UNSUPPORTED_MEDIA_TYPE => error.with_code("UNSUPPORTED_MEDIA_TYPE"),
             _ => error,
         };
-        Self::of(error).with_status(status)
+        let is_error = status.is_client_error() || status.is_server_error();
+        Self::of(error).with_status(match is_error {
+            true => status,
+            false => StatusCode::BAD_REQUEST,
+        })
     }
 
     pub(super) fn no_post() -> Self {
@@ -155,7 +159,7 @@ pub(super) async fn read<S: Send + Sync>(
             Ok(text) => with_body(call, text).and_then(checked),
             Err(_) => Err(ToolError::new(
                 ErrorKind::InvalidInput,
-                "the body is no UTF-8",
+                "the body is not UTF-8",
             )),
         };
         call.map_err(Rejection::of)
@@ -189,7 +193,7 @@ fn params(
 ) -> Result<Option<RawPathParams>, Rejection> {
     match params {
         Err(RawPathParamsRejection::InvalidUtf8InPathParam(_)) => {
-            let reason = "the path is no UTF-8";
+            let reason = "the path is not UTF-8";
             Err(Rejection::new(StatusCode::BAD_REQUEST, reason))
         }
         params => Ok(params.ok()),
@@ -336,7 +340,7 @@ pub(super) fn of_json(status: StatusCode, json: Vec<u8>) -> Response {
 ///
 /// # Errors
 ///
-/// [`Reported`](ErrorKind::Reported): the answer is no JSON, or has more than [`MAX_DEPTH`] levels.
+/// [`Reported`](ErrorKind::Reported): the answer is not JSON, or has more than [`MAX_DEPTH`] levels.
 pub fn json<T: Serialize>(answer: &T) -> Result<Response, ToolError> {
     to_json(answer).map(|json| of_json(StatusCode::OK, json))
 }

@@ -170,8 +170,9 @@ impl Routes {
     ///
     /// # Errors
     ///
-    /// The stack's, which may be shown to the caller, with the status of the answer: 401 if the
-    /// call was denied because its caller has sent no [token](Self::with_bearer_subject).
+    /// The stack's, whose user message may be shown to the caller, with the status of the answer:
+    /// 401 if the call was denied because its caller has sent no
+    /// [token](Self::with_bearer_subject).
     ///
     /// # Cancel safety
     ///
