@@ -264,7 +264,7 @@ impl fmt::Debug for Answer<'_> {
     }
 }
 
-/// Why the size of an answer is not known.
+/// The reason why the size of an answer is not known.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NoSize {
@@ -331,7 +331,7 @@ fn leaf_bytes<T: Serialize + ?Sized>(leaf: &T) -> u64 {
     json_bytes(leaf, u64::MAX).unwrap_or(0)
 }
 
-/// The same for a value of any depth.
+/// Returns the bytes of a value of any depth.
 fn value_bytes(value: &Value) -> u64 {
     // Two brackets, and a comma after each member but the last.
     let frame = |members: usize| 2 + members.saturating_sub(1) as u64;

@@ -118,8 +118,8 @@ impl<Res: Serialize> Check<Res> for MaxBytes {
     }
 }
 
-/// Emits `tool.misfit`, WARN, for a [`Check`] that lets an answer pass with a warning: why it does
-/// not fit, of which 1 KiB is kept.
+/// Emits `tool.misfit` at WARN with the reason, of which 1 KiB is kept, for a [`Check`] that lets
+/// an answer pass with a warning. The reason is not redacted: it must not quote the answer.
 pub fn warn_of_misfit(call: &CallInfo, why: &dyn fmt::Display) {
     let text = Bounded::print(MAX_WARNING, why);
     emit!(WARN MISFIT, call, code: None, error: text.as_str());

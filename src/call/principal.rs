@@ -187,7 +187,8 @@ impl ToolCall {
 
 impl CallInfo {
     /// Returns a hash that stands for the principal; `None` for a call without one. A principal
-    /// that was not [verified](crate::ToolCall::with_unverified_ids) has another hash.
+    /// that was not [verified](crate::ToolCall::with_unverified_ids) has another hash. The seed is
+    /// random per process: do not store or send it.
     pub fn principal_hash(&self) -> Option<u64> {
         let whose = self.whose()?;
         let hash = match whose {

@@ -207,6 +207,7 @@ impl ToolError {
     }
 
     /// Returns the answer with another status, and with a body of your own instead of the error's.
+    /// The body is sent as it is: it is not redacted.
     pub fn to_http_with(&self, status: StatusCode, body: &Value) -> Response<String> {
         let mut response = Response::new(body.to_string());
         *response.status_mut() = status;

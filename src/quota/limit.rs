@@ -114,7 +114,6 @@ impl Settings {
 
 crate::text::debug_fields! { {} |_| Settings { quota, max_wait, .. } }
 
-/// As far as they can be counted: for 584 years.
 /// The value of a key in the registry.
 #[derive(Debug)]
 pub(super) struct KeyQuota {

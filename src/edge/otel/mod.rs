@@ -6,7 +6,7 @@
 //! module brings what concerns OpenTelemetry alone:
 //!
 //! - [propagation](#propagation) of the trace context, out with a call and in with a request;
-//! - the conventions' attributes for calls of MCP tools (`McpHooks` of the crate
+//! - the conventions' attributes for calls of MCP tools (`McpHooks`, with the feature `otel` of
 //!   `tower-toolcall-mcp`);
 //! - metrics with the conventions' names, units and buckets, or with other systems' names
 //!   ([`metrics`]);
@@ -157,9 +157,9 @@
 //!
 //! # Propagation
 //!
-//! Out: `McpService` puts the context of the span in which it runs, the attempt's if there is one,
-//! into the request's `_meta` (`traceparent`, `tracestate`, `baggage`;
-//! `McpService::with_propagation` switches it off). A tool that speaks HTTP calls
+//! Out: `McpService`, with the feature `otel` of `tower-toolcall-mcp`, puts the context of the span
+//! in which it runs, the attempt's if there is one, into the request's `_meta` (`traceparent`,
+//! `tracestate`, `baggage`; `McpService::with_propagation` switches it off). A tool that speaks HTTP calls
 //! [`inject_headers`]. The global propagator decides what is written, as W3C trace context if none
 //! is set. Without a valid context nothing is written, and what is there already is never
 //! overwritten.
