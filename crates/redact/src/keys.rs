@@ -253,8 +253,11 @@ fn without_number(word: &str) -> &str {
 /// Returns whether a name is that of a connection string, which has a secret in it, or is one:
 /// `AzureWebJobsStorage_connection_string`.
 pub(super) fn is_connection(name: &str) -> bool {
-    let name = suspicious(name).then(|| folded(name)).unwrap_or_default();
-    name.contains("connectionstring") || name.contains("connstr")
+    let folded = || folded(name);
+    suspicious(name)
+        && ["connectionstring", "connstr"]
+            .iter()
+            .any(|it| folded().contains(it))
 }
 
 /// Returns whether a name is one of those that say what a secret is like, of itself or by its last

@@ -359,8 +359,7 @@ impl Pair<'_> {
     fn is_made(&self, value: &str, rest: &str) -> bool {
         const FORMATS: &[&str] = &["\" % ", "' % ", "\".format(", "'.format("];
         const WINDOWS: &str = "ulong dword word byte handle bool lpvoid pvoid puchar pbyte pulong lpstr lpwstr lpcstr lpcwstr";
-        let mut parts = value.split(|c: char| !c.is_alphanumeric());
-        let random = parts.any(is_random);
+        let random = value.split(|c: char| !c.is_alphanumeric()).any(is_random);
         let formatted = value.contains(['%', '{']) && prefix_of(rest, FORMATS).is_some();
         let formatted = formatted && !random && !self.run.is_sure(&self.name);
         let upper = || value.bytes().all(|b| b.is_ascii_uppercase());
