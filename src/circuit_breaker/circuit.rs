@@ -41,6 +41,8 @@ use crate::{
 /// How many transitions are kept for a slow subscriber.
 pub(super) const BACKLOG: usize = 256;
 
+type AbandonedFn = dyn Fn(&Abandoned) -> Count + Send + Sync;
+
 /// The settings of a layer.
 #[derive(Clone, Default)]
 pub(super) struct Settings {
@@ -54,7 +56,7 @@ pub(super) struct Settings {
     /// How long a call may be pending before a drop counts as a failure.
     pub(super) abandoned_after: Option<Duration>,
     /// Decides instead of `abandoned_after`.
-    pub(super) abandoned_policy: Option<Arc<dyn Fn(&Abandoned) -> Count + Send + Sync>>,
+    pub(super) abandoned_policy: Option<Arc<AbandonedFn>>,
     pub(super) listener: Listener,
 }
 

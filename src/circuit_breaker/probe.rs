@@ -88,11 +88,13 @@ impl Probe {
     }
 }
 
+type PingFn = dyn Fn(&CallInfo) -> BoxFuture<'static, bool> + Send + Sync;
+
 /// The user's ping.
 #[derive(Clone)]
 pub(super) struct Ping {
     /// True if the tool can be called.
-    pub(super) send: Arc<dyn Fn(&CallInfo) -> BoxFuture<'static, bool> + Send + Sync>,
+    pub(super) send: Arc<PingFn>,
     pub(super) limit: Duration,
 }
 

@@ -10,8 +10,10 @@ pub(crate) const MAX_PRINCIPAL: usize = 20 * 1024;
 /// The beginning of the text of a principal that was not verified.
 const UNVERIFIED: &str = "unverified:";
 
+type OfCall = dyn Fn(&ToolCall) -> Option<&str> + Send + Sync;
+
 #[derive(Clone)]
-pub(crate) struct PrincipalFn(pub(crate) Arc<dyn Fn(&ToolCall) -> Option<&str> + Send + Sync>);
+pub(crate) struct PrincipalFn(pub(crate) Arc<OfCall>);
 
 crate::text::opaque_debug!({} PrincipalFn);
 

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     ops::ControlFlow,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use serde::Serialize;
@@ -38,32 +38,38 @@ pub struct Plugin {
     pub version: u32,
 }
 
+type List = Option<BTreeMap<Arc<str>, Plugin>>;
+
 /// The tools of a host, which come and go; `None` until it was asked.
 #[derive(Clone, Debug, Default)]
-pub struct Plugins(Arc<Mutex<Option<BTreeMap<Arc<str>, Plugin>>>>);
+pub struct Plugins(Arc<Mutex<List>>);
 
 impl Plugins {
     /// Replaces the list.
     pub fn read(&self, list: impl IntoIterator<Item = (&'static str, Plugin)>) {
         let list = list.into_iter().map(|(name, of)| (name.into(), of));
-        *self.0.lock().unwrap() = Some(list.collect());
+        *self.list() = Some(list.collect());
+    }
+
+    fn list(&self) -> MutexGuard<'_, List> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn plugin(&self, name: &str) -> Option<Plugin> {
-        self.0.lock().unwrap().as_ref()?.get(name).cloned()
+        self.list().as_ref()?.get(name).cloned()
     }
 }
 
 impl Tools for Plugins {
     fn find(&self, tool: &str) -> Option<Arc<str>> {
-        let list = self.0.lock().unwrap();
+        let list = self.list();
         list.as_ref()?
             .get_key_value(tool)
             .map(|(name, _)| Arc::clone(name))
     }
 
     fn try_each(&self, f: &mut dyn FnMut(&Arc<str>) -> ControlFlow<()>) -> ControlFlow<()> {
-        let list = self.0.lock().unwrap();
+        let list = self.list();
         list.iter().flatten().try_for_each(|(name, _)| f(name))
     }
 
@@ -83,7 +89,7 @@ impl Tools for Plugins {
     }
 
     fn is_read(&self) -> bool {
-        self.0.lock().unwrap().is_some()
+        self.list().is_some()
     }
 }
 

@@ -119,7 +119,7 @@ impl McpReconnect {
         let dropped = self.shared.current.swap(None);
         drop(state);
         // Both may run foreign code.
-        events::disconnected(&self.shared.server, &error);
+        events::disconnected(&self.shared.server, error);
         drop(dropped);
     }
 
