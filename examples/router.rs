@@ -73,8 +73,8 @@ async fn main() -> Result<(), BoxError> {
         .server("web", web.clone(), web.tools().clone())
         .build()?;
     println!("tools   {}", router.names().join(", "));
-    let schema = json!(router.definitions()[0].schema()["required"]);
-    println!("weather takes {schema}\n");
+    let definition = router.definition("weather").ok_or("not found")?;
+    println!("weather takes {}\n", definition.schema()["required"]);
 
     let stack = ServiceBuilder::new()
         .layer(router.identity())
