@@ -59,6 +59,7 @@ use crate::{
     error::{AnyError, ToolError},
     event::emit,
     flow::{Ends, Gate, Held, Readiness, Sent, Watched},
+    redact::redact_text,
     text::Bounded,
 };
 
@@ -119,10 +120,11 @@ impl<Res: Serialize> Check<Res> for MaxBytes {
 }
 
 /// Emits `tool.misfit` at WARN with the reason, of which 1 KiB is kept, for a [`Check`] that lets
-/// an answer pass with a warning. The reason is not redacted: it must not quote the answer.
+/// an answer pass with a warning. The reason is [redacted](crate::redact).
 pub fn warn_of_misfit(call: &CallInfo, why: &dyn fmt::Display) {
     let text = Bounded::print(MAX_WARNING, why);
-    emit!(WARN MISFIT, call, code: None, error: text.as_str());
+    let text = redact_text(&text);
+    emit!(WARN MISFIT, call, code: None, error: &*text);
 }
 
 /// Infers the lifetimes and the error type of a closure, for [`CheckLayer::new`].

@@ -3,8 +3,12 @@ use std::{borrow::Cow, time::Duration};
 #[doc(inline)]
 pub use toolcall_redact::ConfigError;
 
-/// The error of the setting `field`, if it is bad.
-pub(crate) fn refuse_if(
+/// Returns the error of the setting `field` if it is bad.
+///
+/// # Errors
+///
+/// A [`ConfigError`] with the field and the reason.
+pub fn refuse_if(
     bad: bool,
     field: &'static str,
     reason: impl Into<Cow<'static, str>>,

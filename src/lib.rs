@@ -60,7 +60,7 @@
 //! Arguments that do not fit are the caller's mistake ([`ToolCall::arguments_as`]): a model reads
 //! which field is wrong, and no circuit opens.
 //!
-//! The same stack protects the tools of an MCP server that the program starts, by the crate
+//! This stack protects the tools of an MCP server that the program starts, too, by the crate
 //! `tower-toolcall-mcp`:
 //!
 //! ```no_run

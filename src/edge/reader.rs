@@ -29,6 +29,7 @@ use serde::{
 };
 
 use super::nearest::nearest;
+pub use crate::config::refuse_if;
 use crate::text::{Short, did_you_mean};
 
 /// Longer values are not quoted: they are not typing errors, and may be secrets.

@@ -107,7 +107,7 @@ impl WaitLimit {
 
     /// Polls for the end of the wait: ready with the refusal of the call. For a wait that is
     /// `Pending` only; once it is over, [`check`](Self::check) tells whether the call may be sent.
-    /// It does not count towards the task's budget.
+    /// A poll does not count towards the task's budget.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ToolError> {
         if self.caller.poll_cancelled(cx).is_ready() {
             return Poll::Ready(cancelled());

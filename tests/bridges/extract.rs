@@ -2,7 +2,13 @@
 
 use std::task::{Context, Poll};
 
-use axum::{Json, Router, extract::DefaultBodyLimit, extract::State, routing::post as on_post};
+use axum::{
+    Json, Router,
+    extract::{DefaultBodyLimit, State},
+    http::StatusCode,
+    response::IntoResponse as _,
+    routing::post as on_post,
+};
 use expect_test::expect;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
@@ -342,4 +348,12 @@ async fn the_trace_context_is_taken_up() {
 fn a_rejection_is_an_error() {
     fn is_error<E: std::error::Error + Into<ToolError> + Clone + Send + Sync + 'static>() {}
     is_error::<Rejection>();
+}
+
+#[test]
+fn a_rejection_is_never_a_success() {
+    for status in [StatusCode::OK, StatusCode::FOUND] {
+        let answer = Rejection::new(status, "no").into_response();
+        assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+    }
 }

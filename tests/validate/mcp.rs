@@ -26,7 +26,7 @@ use tokio::{process::Command, time::timeout};
 use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, ModelText as _, ToolCall, ToolError,
-    check::{Check as _, CheckLayer},
+    check::{Check as _, CheckLayer, warn_of_misfit},
     validate::{Schemas, ValidateLayer},
 };
 use tower_toolcall_mcp::{Catalog, McpAnswer, McpOutput, McpService, McpTools, OnMisfit};
@@ -197,6 +197,14 @@ fn outputs() -> Schemas {
     let schema = json!({ "type": "object", "properties": { "degrees": { "type": "number" } }, "required": ["degrees"] });
     weather.output_schema = Some(Arc::new(object(schema)));
     Catalog::new([weather, tool("other", json!({}))]).output_schemas()
+}
+
+#[test]
+fn a_warning_of_a_misfit_is_redacted() {
+    let (trace, _guard) = Trace::begin();
+    warn_of_misfit(&ToolCall::new("weather").info(), &"found password=hunter2");
+    assert_eq!(trace.events("tool.misfit").len(), 1);
+    assert!(!trace.text().contains("hunter2"));
 }
 
 /// X7: off, warn, report.

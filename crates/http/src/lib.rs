@@ -307,9 +307,7 @@ mod template;
 pub mod token;
 mod tool;
 
-use std::borrow::Cow;
-
-use tower_toolcall::{ConfigError, redact::is_hidden};
+use tower_toolcall::{reader::refuse_if, redact::is_hidden};
 
 #[cfg(feature = "reqwest")]
 #[cfg_attr(docsrs, doc(cfg(feature = "reqwest")))]
@@ -325,18 +323,6 @@ pub use self::{
     service::{HttpService, ResponseFuture},
     tool::{HttpTool, MAX_ANSWER},
 };
-
-/// The error of the setting `field`, if it is bad.
-fn refuse_if(
-    is_bad: bool,
-    field: &'static str,
-    reason: impl Into<Cow<'static, str>>,
-) -> Result<(), ConfigError> {
-    match is_bad {
-        true => Err(ConfigError::new(field, reason)),
-        false => Ok(()),
-    }
-}
 
 /// A character as texts show it: a space for one that is hidden.
 fn plain(c: char) -> char {

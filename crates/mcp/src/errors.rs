@@ -238,7 +238,7 @@ fn service(error: &ServiceError) -> ToolError {
     }
 }
 
-/// The server's own error. It proves nothing about the call: the server may pass on what its tool
+/// Returns the error for one of the server's. It proves nothing about the call: the server may pass on what its tool
 /// met in its work.
 fn protocol(error: &ErrorData) -> ToolError {
     let asked = error.data.as_ref().and_then(hint::from_json);

@@ -90,9 +90,9 @@ mod server;
 mod service;
 mod tools;
 
-use std::{borrow::Cow, sync::Once};
+use std::sync::Once;
 
-use tower_toolcall::ConfigError;
+use tower_toolcall::reader::refuse_if;
 
 #[cfg(feature = "server")]
 pub use self::gateway::{ERROR_META, GatewayHandler, ListTools, McpElicitation};
@@ -139,18 +139,6 @@ pub fn register() {
         tower_toolcall::error::register(&errors::Errors);
         tower_toolcall::answer::register::<McpAnswer>();
     });
-}
-
-/// Returns the error of the setting `field` if it is bad.
-fn refuse_if(
-    is_bad: bool,
-    field: &'static str,
-    reason: impl Into<Cow<'static, str>>,
-) -> Result<(), ConfigError> {
-    match is_bad {
-        true => Err(ConfigError::new(field, reason)),
-        false => Ok(()),
-    }
 }
 
 #[cfg(doctest)]

@@ -101,6 +101,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tower_toolcall::{
     ConfigError, Key, circuit_breaker::CircuitBreakerHandle, rate_limit::RateLimitHandle,
+    reader::refuse_if,
 };
 
 use self::{
@@ -276,13 +277,5 @@ impl<S> fmt::Debug for SharedState<S> {
             .field("grace", &self.grace)
             .field("resync", &self.resync)
             .finish_non_exhaustive()
-    }
-}
-
-/// The error of the setting `field`, if it is bad.
-fn refuse_if(is_bad: bool, field: &'static str, reason: &'static str) -> Result<(), ConfigError> {
-    match is_bad {
-        true => Err(ConfigError::new(field, reason)),
-        false => Ok(()),
     }
 }

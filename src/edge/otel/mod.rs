@@ -159,9 +159,9 @@
 //!
 //! Out: `McpService`, with the feature `otel` of `tower-toolcall-mcp`, puts the context of the span
 //! in which it runs, the attempt's if there is one, into the request's `_meta` (`traceparent`,
-//! `tracestate`, `baggage`; `McpService::with_propagation` switches it off). A tool that speaks HTTP calls
-//! [`inject_headers`]. The global propagator decides what is written, as W3C trace context if none
-//! is set. Without a valid context nothing is written, and what is there already is never
+//! `tracestate`, `baggage`; `McpService::with_propagation` switches it off). A tool that speaks
+//! HTTP calls [`inject_headers`]. The global propagator decides what is written, as W3C trace
+//! context if none is set. Without a valid context nothing is written, and what is there already is never
 //! overwritten.
 //!
 //! In: the handler of a server finds its caller with [`parent_from_meta`] or

@@ -57,9 +57,9 @@ impl<Res> Router<Res> {
     }
 
     /// Leaves tools out of the lists ([`names`](Self::names), [`definitions`](Self::definitions))
-    /// while their breaker is [open](CircuitBreakerHandle::is_refusing), so that no
-    /// model spends a turn on a call that is refused. Once the open period is over they are back: a tool
-    /// that is in no list would never be called, and its breaker never close. Calls pass as before,
+    /// while their breaker is [open](CircuitBreakerHandle::is_refusing), so that no model spends a
+    /// turn on a call that is refused. Once the open period is over they are back: a tool that is
+    /// in no list would never be called, and its breaker never close. Calls pass as before,
     /// and the breaker goes on refusing them. May be called for several layers: those of tools,
     /// those of servers.
     ///

@@ -340,7 +340,8 @@ pub(super) fn of_json(status: StatusCode, json: Vec<u8>) -> Response {
 ///
 /// # Errors
 ///
-/// [`Reported`](ErrorKind::Reported): the answer is not JSON, or has more than [`MAX_DEPTH`] levels.
+/// [`Reported`](ErrorKind::Reported): the answer is not JSON, or has more than [`MAX_DEPTH`]
+/// levels.
 pub fn json<T: Serialize>(answer: &T) -> Result<Response, ToolError> {
     to_json(answer).map(|json| of_json(StatusCode::OK, json))
 }

@@ -76,7 +76,7 @@ impl Tools for Plugins {
     fn definition(&self, tool: &str) -> Option<Definition> {
         let schema = serde_json::Map::from_iter([("type".to_owned(), "object".into())]);
         let definition = Definition::new(tool, "a plugin", schema);
-        // What the plugin says of itself; `replay_safety` is what is believed.
+        // The claim of the plugin. The router believes `replay_safety`.
         let definition = definition.with_replay_safety(ReplaySafety::Safe);
         Some(definition.with_original(self.plugin(tool)?))
     }

@@ -34,7 +34,7 @@ const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// For how long one that is over: its answer may have been lost on the way.
 const AFTER_END: Duration = Duration::from_secs(60);
 
-/// Jobs by ids that nobody can guess. Clones share them.
+/// Jobs by ids that cannot be guessed. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Jobs(Arc<Inner>);
 
@@ -124,7 +124,7 @@ impl Jobs {
         Some(id)
     }
 
-    /// The job is over, and soon forgotten.
+    /// Forgets a job that is over after a minute.
     pub(super) fn end(&self, id: u128) {
         let until = Instant::now() + AFTER_END;
         if let Some(entry) = self.lock().iter_mut().find(|entry| entry.id == id) {
@@ -132,7 +132,7 @@ impl Jobs {
         }
     }
 
-    /// The call that asks for a job of this tool. `caller` gives it what its own request has:
+    /// Returns the call that asks for a job of this tool. `caller` gives it what its own request has:
     /// `None`, if that is another subject's, or there is no such job.
     pub(super) fn ask(
         &self,

@@ -69,7 +69,7 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// The endpoint for the calls of these routes.
+    /// Makes the endpoint for the calls of these routes.
     pub fn new(routes: Routes) -> Self {
         Self { routes, jobs: None }
     }
