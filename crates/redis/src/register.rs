@@ -482,8 +482,10 @@ impl Registers {
             self.again(key);
         }
         let hand = (!keeps_hand && !is_same_hand).then_some(theirs.hand);
-        // A reset ends what is here, and what holds comes after it.
-        let is_news = hand.is_some() || !keeps_state && !is_same_state;
+        // A reset ends what is here, and what holds comes after it. A process whose opening another
+        // one has told first probes later than that one.
+        let is_late = known.own_state && own.state == State::Open;
+        let is_news = hand.is_some() || !keeps_state && (is_late || !is_same_state);
         // An opening that a later version lacks has ended.
         let had_opening = own.state == State::Open && own.holds(now).is_some();
         let ended = had_opening.then_some((State::Closed, Duration::ZERO));

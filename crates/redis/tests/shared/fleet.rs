@@ -97,6 +97,20 @@ async fn processes_take_an_opening_over_for_different_times() {
     assert!(left.windows(2).all(|pair| pair[0] < pair[1]), "{left:?}");
 }
 
+/// C8: also processes that have seen the failures themselves, in the same moment.
+#[tokio::test(start_paused = true)]
+async fn processes_that_open_at_once_probe_one_after_another() {
+    let fleet = fleet::<9>().await;
+    for process in &fleet {
+        process.fails("search");
+    }
+    settle().await;
+    let mut left = fleet.map(|process| process.left("search").as_millis());
+    left.sort_unstable();
+    assert!(left[0] <= 60_000 && left[1] > 60_000, "{left:?}");
+    assert!(left[8] - left[1] > 1_000, "{left:?}");
+}
+
 /// C8: by the version that it knew.
 #[tokio::test(start_paused = true)]
 async fn a_closing_leaves_an_opening_that_it_did_not_know() {
