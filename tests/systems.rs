@@ -568,7 +568,7 @@ async fn e_stops_a_source_and_takes_it_back_after_three_probes() {
     assert_eq!(requests.load(SeqCst), 8);
 }
 
-#[path = "../examples/tools_provider/cloud_events.rs"]
+#[path = "../examples/tools_provider/src/cloud_events.rs"]
 #[expect(dead_code, reason = "the example prints them")]
 mod cloud_events;
 

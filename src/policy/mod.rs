@@ -94,7 +94,7 @@
 //!
 //! `cargo run --example approval` asks a person at a terminal. `McpElicitation` of
 //! `tower-toolcall-mcp` is an approver that asks the user of the MCP client that makes the call:
-//! `cargo run --features full --example elicitation`.
+//! `cargo run -p tower-toolcall-mcp --features server --example elicitation`.
 //!
 //! # Errors
 //!

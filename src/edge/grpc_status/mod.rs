@@ -1,9 +1,8 @@
 //! gRPC, with [tonic](https://docs.rs/tonic): an error as a status and back, and the metadata of
 //! requests.
 //!
-//! The example [`tonic_server`] is a whole program with its message types, without `protoc`.
-//!
-//! [`tonic_server`]: https://docs.rs/crate/tower-toolcall/latest/source/examples/edges/tonic_server.rs
+//! `cargo run -p example-servers --bin tonic_server` in the repository is a whole program with its
+//! message types, without `protoc`.
 //!
 //! A method runs the stack and lets `?` make a
 //! [`Status`](https://docs.rs/tonic/latest/tonic/struct.Status.html) of its error:

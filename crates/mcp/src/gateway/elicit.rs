@@ -38,7 +38,7 @@ use crate::{errors, future::Boxed, service::Pending};
 /// # assert!(policy.check().is_ok());
 /// ```
 ///
-/// `cargo run --features full --example elicitation` shows it at work.
+/// `cargo run -p tower-toolcall-mcp --features server --example elicitation` shows it at work.
 ///
 /// # Errors
 ///

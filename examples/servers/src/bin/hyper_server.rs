@@ -1,4 +1,4 @@
-//! A stack in a hyper service: `cargo run --features hyper --example hyper_server`.
+//! A stack in a hyper service: `cargo run -p example-servers --bin hyper_server`.
 
 use std::{convert::Infallible, net::SocketAddr, time::Duration};
 

@@ -2,7 +2,7 @@
 //! them.
 //!
 //! ```text
-//! cargo run --features axum --example http
+//! cargo run -p example-servers --bin http
 //! ```
 //!
 //! With an address, `-- 127.0.0.1:8080`, it serves until it is stopped.

@@ -1,4 +1,4 @@
-//! A stack in a method of a gRPC service: `cargo run --features tonic --example tonic_server`.
+//! A stack in a method of a gRPC service: `cargo run -p example-servers --bin tonic_server`.
 //!
 //! The service is written by hand, as `tonic-build` would make it, so that no compiler of protocols
 //! is needed.

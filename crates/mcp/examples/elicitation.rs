@@ -1,7 +1,7 @@
 //! An MCP server asks the user of its client before it deletes a file.
 //!
 //! ```text
-//! cargo run --features full --example elicitation
+//! cargo run -p tower-toolcall-mcp --features server --example elicitation
 //! ```
 //!
 //! The server's approver is [`McpElicitation`]: it sends `elicitation/create` to the client that

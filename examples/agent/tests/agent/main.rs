@@ -6,17 +6,17 @@ mod kit;
 mod real;
 mod scripted;
 
-#[path = "../../examples/agent/agent.rs"]
+#[path = "../../src/agent.rs"]
 mod agent;
-#[path = "../../examples/agent/dialect.rs"]
+#[path = "../../src/dialect.rs"]
 mod dialect;
-#[path = "../../examples/agent/provider.rs"]
+#[path = "../../src/provider.rs"]
 mod provider;
-#[path = "../../examples/agent/script.rs"]
+#[path = "../../src/script.rs"]
 mod script;
-#[path = "../../examples/agent/server.rs"]
+#[path = "../../src/server.rs"]
 mod server;
-#[path = "../../examples/agent/show.rs"]
+#[path = "../../src/show.rs"]
 mod show;
 
 const FORMATS: [&str; 5] = [

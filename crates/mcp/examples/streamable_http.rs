@@ -1,5 +1,5 @@
 //! The tools of an MCP server over streamable HTTP:
-//! `cargo run --example streamable_http`.
+//! `cargo run -p tower-toolcall-mcp --features http --example streamable_http`.
 //!
 //! The server is in this process, and dies at the end, unless the address of another one is given:
 //! `-- http://127.0.0.1:3000/mcp`.

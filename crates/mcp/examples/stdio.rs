@@ -1,4 +1,5 @@
-//! The tools of an MCP server that is a child process: `cargo run --example stdio`.
+//! The tools of an MCP server that is a child process:
+//! `cargo run -p tower-toolcall-mcp --example stdio`.
 //!
 //! The server is this program once more, unless its command line is given:
 //! `-- npx -y @modelcontextprotocol/server-everything`.

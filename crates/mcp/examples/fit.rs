@@ -1,7 +1,7 @@
 //! A tool that answers 5 MB, before a model that can read 2,000 characters of it.
 //!
 //! ```text
-//! cargo run --features full --example fit
+//! cargo run -p tower-toolcall-mcp --example fit
 //! ```
 //!
 //! The tool is that of a real MCP server in this process. What the model reads is printed as it is;

@@ -1,5 +1,5 @@
 //! An HTTP API by reqwest as a tool, with an error type and a classifier of your own:
-//! `cargo run --features hyper,reqwest,tower --example reqwest_leaf`.
+//! `cargo run -p example-servers --bin reqwest_leaf`.
 //!
 //! For endpoints that templates describe there is `HttpTool` of the crate `tower-toolcall-http`,
 //! which does this and more.

@@ -1,7 +1,7 @@
 //! Local tools and two MCP servers behind one router; one of the servers changes its tools.
 //!
 //! ```text
-//! cargo run --features schemars --example router
+//! cargo run -p tower-toolcall-mcp --example router
 //! ```
 //!
 //! Shown is what a model would see: the names that it may call, and the answer to each of its

@@ -2,7 +2,7 @@
 //! flow.
 //!
 //! ```text
-//! cargo run --example circuit_breaker
+//! cargo run -p example-servers --bin circuit_breaker
 //! ```
 //!
 //! The server is this program in a process of its own, on a free port of the loopback interface.

@@ -10,7 +10,8 @@ use crate::{
 
 /// As OpenAI sent it: see the file.
 fn recorded() -> String {
-    let fixture = include_str!("../../crates/turn/tests/turn/fixtures/openai_chat_parallel.json");
+    let fixture =
+        include_str!("../../../../crates/turn/tests/turn/fixtures/openai_chat_parallel.json");
     let fixture: Value = serde_json::from_str(fixture).unwrap();
     fixture["response"].to_string()
 }

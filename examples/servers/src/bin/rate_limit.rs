@@ -2,7 +2,7 @@
 //! once, without the layer and with it.
 //!
 //! ```text
-//! cargo run --features hints --example rate_limit
+//! cargo run -p example-servers --bin rate_limit
 //! ```
 //!
 //! The server keeps a token bucket and answers 429 with `Retry-After` when it is empty. Without the

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! tests/run --no-run                            # installs the server under target/; needs Node.js
-//! cargo run --features full --example mcp_stdio
-//! cargo run --features full --example mcp_stdio -- npx -y @modelcontextprotocol/server-everything
+//! cargo run -p tower-toolcall-mcp --example mcp_stdio
+//! cargo run -p tower-toolcall-mcp --example mcp_stdio -- npx -y @modelcontextprotocol/server-everything
 //! ```
 //!
 //! The server is npm's `@modelcontextprotocol/server-everything`; arguments are the command line of
@@ -197,8 +197,10 @@ fn command() -> anyhow::Result<Command> {
 
 /// `server-everything` as `tests/run` installs it.
 pub(crate) fn installed() -> anyhow::Result<Command> {
-    const SCRIPT: &str =
-        "target/mcp-servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+    const SCRIPT: &str = concat!(
+        "../../target/mcp-servers/node_modules/",
+        "@modelcontextprotocol/server-everything/dist/index.js"
+    );
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(SCRIPT);
     anyhow::ensure!(
         script.exists(),

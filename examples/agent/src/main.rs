@@ -2,8 +2,8 @@
 //! through a stack of layers.
 //!
 //! ```text
-//! cargo run --features full --example agent
-//! cargo run --features full --example agent -- anthropic
+//! cargo run -p example-agent
+//! cargo run -p example-agent -- anthropic
 //! ```
 //!
 //! The model is played by a script, which makes the mistakes of real ones and speaks one of five

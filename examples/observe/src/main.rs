@@ -1,8 +1,8 @@
 //! A load of mixed calls through the whole stack, and all the ways to look at it.
 //!
 //! ```text
-//! cargo run --features full --example observe            # until Ctrl-C
-//! cargo run --features full --example observe -- 10      # for ten seconds
+//! cargo run -p example-observe            # until Ctrl-C
+//! cargo run -p example-observe -- 10      # for ten seconds
 //! ```
 //!
 //! - `http://127.0.0.1:9464/`: a page with live percentiles, outcomes and breakers

@@ -1,4 +1,4 @@
-//! A stack behind axum, with its metrics: `cargo run --features axum --example axum_server`.
+//! A stack behind axum, with its metrics: `cargo run -p example-servers --bin axum_server`.
 
 use std::{net::SocketAddr, time::Duration};
 

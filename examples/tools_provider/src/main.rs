@@ -2,7 +2,7 @@
 //! token for one that the upstream takes, and sends requests that are written down in files.
 //!
 //! ```text
-//! cargo run --features full --example tools_provider
+//! cargo run -p example-tools-provider
 //! ```
 //!
 //! The identity provider and the upstream are in this program, on free ports of the loopback
