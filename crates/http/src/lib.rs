@@ -113,7 +113,7 @@
 //! | header's value | text, number, boolean; visible ASCII, space and tab | as it is: what `;` and `,` mean there is the template's business | `InvalidInput`, also if the header would be empty |
 //! | header's name, method | nothing: they are literal | | an error when the tool is built |
 //! | JSON, in a string | anything but `null` | escaped; arrays and objects as JSON text | `InvalidInput` |
-//! | JSON, outside of strings | anything | JSON: a text gets its quotes | `InvalidInput` if the body then nests more than 120 deep |
+//! | JSON, outside of strings | anything | JSON: a text gets its quotes | `InvalidInput` if the body then nests more than 127 deep |
 //! | JSON, a key | the same | the same | `InvalidInput` if an object has the key already |
 //!
 //! A number that JSON does not have (`"inf" | float`) can stand nowhere. `tojson` makes JSON of

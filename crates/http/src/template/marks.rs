@@ -109,13 +109,14 @@ pub(super) fn write_mark(
     write!(out, "{MARK}{n}{MARK}").map_err(Error::from)
 }
 
+/// The start of what stands for an unknown value. For private use: no template has it by chance.
+const ANYTHING: char = '\u{E000}';
+
 /// A part of a request: the template's own words, and the values between them.
 #[derive(Clone)]
 pub(super) struct Marked {
     text: String,
     slots: Vec<Slot>,
-    /// What the texts of a sketch are made of.
-    pub(super) placeholder: Option<char>,
 }
 
 /// A piece of a [`Marked`] text.
@@ -126,36 +127,25 @@ pub(super) enum Piece<'a> {
 
 impl Marked {
     pub(super) fn new(text: String, slots: Vec<Slot>) -> Self {
-        Self {
-            text,
-            slots,
-            placeholder: None,
-        }
+        Self { text, slots }
     }
 
     /// A rendering in which something stands for the values that are not known.
     pub(super) fn sketch(text: String, slots: Vec<Option<Slot>>) -> Self {
-        // For private use: no template has it by chance.
-        const TEXT: char = '\u{E000}';
-        let anything = || Slot::Text(TEXT.into());
-        let slots = slots.into_iter();
-        Self {
-            text,
-            slots: slots.map(|slot| slot.unwrap_or_else(anything)).collect(),
-            placeholder: Some(TEXT),
-        }
+        // Each differs: they may be keys of one object.
+        let anything = |n| Slot::Text(format!("{ANYTHING}{n}"));
+        let slots = slots.into_iter().enumerate();
+        let slots = slots.map(|(n, slot)| slot.unwrap_or_else(|| anything(n)));
+        Self::new(text, slots.collect())
     }
 
     /// Puts a number in place of the unknown values of a sketch for which `is_number` holds, by the
     /// words before and behind each.
     pub(super) fn with_numbers(mut self, is_number: fn(&str, &str) -> bool) -> Self {
-        let Some(text) = self.placeholder else {
-            return self;
-        };
         let pieces: Vec<&str> = self.text.split(MARK).collect();
         // Each value of a sketch has its mark once, in order.
         for (slot, around) in self.slots.iter_mut().zip(pieces.windows(3).step_by(2)) {
-            let is_unknown = matches!(slot, Slot::Text(it) if it.starts_with(text));
+            let is_unknown = matches!(slot, Slot::Text(text) if text.starts_with(ANYTHING));
             if is_unknown && is_number(around[0], around[2]) {
                 *slot = Slot::Scalar("1".to_owned());
             }

@@ -207,18 +207,16 @@ pub(super) fn json(marked: &Marked) -> Result<String, Fault> {
             Piece::Value(n, slot) => put(&mut out, place, n, slot)?,
         }
     }
-    match json::check(&out, marked.placeholder) {
-        Ok(()) => Ok(out),
-        Err(broken) => Err(fault(broken, marked)),
-    }
+    json::check(&out).map_err(|broken| fault(broken, marked))?;
+    Ok(out)
 }
 
 /// Who has broken the JSON: a value, or the template.
 #[cold]
 fn fault(broken: Broken, marked: &Marked) -> Fault {
     let value_or_template = |is_it: fn(&Slot) -> bool, why| match marked.has(is_it) {
-        true if marked.placeholder.is_none() => Fault::Value(None, why),
-        _ => Fault::Template(why),
+        true => Fault::Value(None, why),
+        false => Fault::Template(why),
     };
     match broken {
         Broken::Syntax if marked.has(|slot| matches!(slot, Slot::Nothing)) => Fault::Undefined,
