@@ -12,6 +12,11 @@ impl KnownErrors for Errors {
         error.downcast_ref().map(from_request)
     }
 
+    fn text(&self, error: &(dyn StdError + 'static)) -> Option<String> {
+        let lacks_tls = error.downcast_ref().is_some_and(lacks_tls);
+        lacks_tls.then(|| "reqwest is built without TLS".to_owned())
+    }
+
     fn without_address(&self, text: String, error: &(dyn StdError + 'static)) -> String {
         match error.downcast_ref() {
             Some(error) => without_url(text, error),
@@ -39,7 +44,7 @@ pub(super) fn from_request(error: &reqwest::Error) -> ToolError {
 
 /// Returns whether a client without TLS was asked for `https`. Of hyper-util's error only the text
 /// says so.
-pub(super) fn lacks_tls(error: &reqwest::Error) -> bool {
+fn lacks_tls(error: &reqwest::Error) -> bool {
     let mut link = error.is_connect().then_some(error as &dyn StdError);
     while let Some(error) = link {
         if error.source().is_none() {

@@ -226,11 +226,9 @@ mod http_tool {
     #[cfg(feature = "reqwest")]
     mod client {
         use super::assert_impl_all;
-        use tower_toolcall_http::{ReqwestBody, ReqwestClient, ReqwestError, ReqwestFuture};
+        use tower_toolcall_http::{ReqwestClient, ReqwestFuture};
 
         assert_impl_all!(ReqwestClient: Send, Sync, Unpin, Clone);
-        assert_impl_all!(ReqwestBody: Send, Unpin, http_body::Body);
-        assert_impl_all!(ReqwestError: Send, Sync, Unpin, std::error::Error);
         assert_impl_all!(ReqwestFuture: Send, Unpin);
     }
 }

@@ -1,14 +1,8 @@
-use std::{
-    error::Error as StdError,
-    fmt,
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::{TryFutureExt as _, future::BoxFuture};
 use http::{Request, Response};
-use http_body::{Body, Frame, SizeHint};
 use tower_service::Service;
 
 use tower_toolcall::ConfigError;
@@ -65,96 +59,28 @@ impl ReqwestClient {
     }
 }
 
+// The URL of an error may be a secret as a whole.
 impl Service<Request<Bytes>> for ReqwestClient {
-    type Response = Response<ReqwestBody>;
-    type Error = ReqwestError;
+    type Response = Response<reqwest::Body>;
+    type Error = reqwest::Error;
     type Future = ReqwestFuture;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ReqwestError>> {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), reqwest::Error>> {
         let ready = Service::<reqwest::Request>::poll_ready(&mut self.0, cx);
-        ready.map_err(ReqwestError::new)
+        ready.map_err(reqwest::Error::without_url)
     }
 
     fn call(&mut self, request: Request<Bytes>) -> ReqwestFuture {
         let client = self.0.clone();
-        Box::pin(async move {
-            let request = request.try_into().map_err(ReqwestError::new)?;
-            let answer = client.execute(request).await.map_err(ReqwestError::new)?;
-            Ok(Response::from(answer).map(ReqwestBody))
-        })
+        let answer = async move { client.execute(request.try_into()?).await };
+        Box::pin(
+            answer
+                .map_ok(Response::from)
+                .map_err(reqwest::Error::without_url),
+        )
     }
 }
 
-type Answer = Result<Response<ReqwestBody>, ReqwestError>;
-
-/// Response future of [`ReqwestClient`]. Boxed: reqwest's own future has no public name.
-pub type ReqwestFuture = BoxFuture<'static, Answer>;
-
-/// The body of an answer that comes through [`ReqwestClient`].
-pub struct ReqwestBody(reqwest::Body);
-
-impl std::fmt::Debug for ReqwestBody {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ReqwestBody").finish_non_exhaustive()
-    }
-}
-
-impl Body for ReqwestBody {
-    type Data = Bytes;
-    type Error = ReqwestError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, ReqwestError>>> {
-        let frame = Pin::new(&mut self.0).poll_frame(cx);
-        frame.map(|frame| frame.map(|frame| frame.map_err(ReqwestError::new)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.0.size_hint()
-    }
-}
-
-/// A request through [`ReqwestClient`] has no answer. Its [source](StdError::source) is
-/// reqwest's error, without the URL: that may be a secret as a whole.
-#[derive(Debug)]
-pub struct ReqwestError(reqwest::Error);
-
-impl ReqwestError {
-    fn new(error: reqwest::Error) -> Self {
-        Self(error.without_url())
-    }
-}
-
-impl fmt::Display for ReqwestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match lacks_tls(&self.0) {
-            true => f.write_str("reqwest is built without TLS"),
-            false => self.0.fmt(f),
-        }
-    }
-}
-
-/// Returns whether a client without TLS was asked for `https`. Of hyper-util's error only the text
-/// says so.
-fn lacks_tls(error: &reqwest::Error) -> bool {
-    let mut link = error.is_connect().then_some(error as &dyn StdError);
-    while let Some(error) = link {
-        if error.source().is_none() {
-            return error.to_string().contains("scheme is not http");
-        }
-        link = error.source();
-    }
-    false
-}
-
-impl StdError for ReqwestError {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        Some(&self.0)
-    }
-}
+/// Response future of [`ReqwestClient`]. Its errors have no URL. Boxed: reqwest's own future has no
+/// public name.
+pub type ReqwestFuture = BoxFuture<'static, Result<Response<reqwest::Body>, reqwest::Error>>;

@@ -311,7 +311,7 @@ use tower_toolcall::{reader::refuse_if, redact::is_hidden};
 
 #[cfg(feature = "reqwest")]
 #[cfg_attr(docsrs, doc(cfg(feature = "reqwest")))]
-pub use self::client::{ReqwestBody, ReqwestClient, ReqwestError, ReqwestFuture};
+pub use self::client::{ReqwestClient, ReqwestFuture};
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use self::executor::Executor;
