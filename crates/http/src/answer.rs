@@ -27,7 +27,9 @@ const MAX_HEADERS: usize = 1_000;
 #[derive(Clone)]
 pub struct HttpAnswer {
     pub(super) status: StatusCode,
-    pub(super) body: Body,
+    pub(super) body: Value,
+    /// The body is not JSON, and a string.
+    pub(super) is_text: bool,
     pub(super) headers: HeaderMap,
     /// The URL of the request, if headers are kept: one of them may be a reference.
     pub(super) url: Option<Uri>,
@@ -50,31 +52,23 @@ impl KnownAnswer for HttpAnswer {
     }
 }
 
-#[derive(Clone)]
-pub(super) enum Body {
-    Json(Value),
-    Text(String),
-}
-
-impl Body {
-    /// JSON if it is some, else text, or a line for what is neither. Nothing is `null`.
-    pub(super) fn of(bytes: &[u8], headers: &HeaderMap) -> Self {
-        // The byte order mark, which JSON does not have (RFC 8259, section 8.1).
-        let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
-        if bytes.is_empty() {
-            return Self::Json(Value::Null);
-        }
-        match serde_json::from_slice(bytes) {
-            Ok(json) => Self::Json(json),
-            Err(_) => Self::Text(match str::from_utf8(bytes) {
-                Ok(text) => text.to_owned(),
-                Err(_) => match media_type(headers).filter(|of| !is_text(of)) {
-                    Some(of) => left_out_bytes("body", of, bytes.len()),
-                    None => String::from_utf8_lossy(bytes).into_owned(),
-                },
-            }),
-        }
+/// Reads a body: JSON if it is some, else text, or a line for what is neither. Nothing is `null`.
+/// Returns whether it is text.
+pub(super) fn read_body(bytes: &[u8], headers: &HeaderMap) -> (Value, bool) {
+    // The byte order mark, which JSON does not have (RFC 8259, section 8.1).
+    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+    if bytes.is_empty() {
+        return (Value::Null, false);
     }
+    if let Ok(json) = serde_json::from_slice(bytes) {
+        return (json, false);
+    }
+    let is_binary = str::from_utf8(bytes).is_err();
+    let text = match media_type(headers).filter(|of| is_binary && !is_text(of)) {
+        Some(of) => left_out_bytes("body", of, bytes.len()),
+        None => String::from_utf8_lossy(bytes).into_owned(),
+    };
+    (text.into(), true)
 }
 
 /// The type of the content, without its parameters (RFC 9110, section 8.3).
@@ -109,10 +103,7 @@ impl HttpAnswer {
         if *secrets == Rules::new() {
             return;
         }
-        match &mut self.body {
-            Body::Json(json) => secrets.hide_secrets(json),
-            Body::Text(text) => *text = secrets.without_secrets(text).into_owned(),
-        }
+        secrets.hide_secrets(&mut self.body);
         for value in self.headers.values_mut() {
             let shown = String::from_utf8_lossy(value.as_bytes()).into_owned();
             if let Cow::Owned(hidden) = secrets.without_secrets(&shown) {
@@ -132,18 +123,20 @@ impl HttpAnswer {
     /// a sound, an archive or the like is a line: `[body left out: image/png, 12 bytes]`. An empty
     /// body is `null`. Not redacted.
     pub fn body(&self) -> Answer<'_> {
-        match &self.body {
-            Body::Json(json) => Answer::Json(Cow::Borrowed(json)),
-            Body::Text(text) => Answer::Text(text),
+        match (self.json(), &self.body) {
+            (None, Value::String(text)) => Answer::Text(text),
+            (_, json) => Answer::Json(Cow::Borrowed(json)),
         }
+    }
+
+    /// The body, if it is JSON.
+    pub(super) fn json(&self) -> Option<&Value> {
+        (!self.is_text).then_some(&self.body)
     }
 
     /// The body as JSON: a text is a string.
     pub fn into_json(self) -> Value {
-        match self.body {
-            Body::Json(json) => json,
-            Body::Text(text) => Value::String(text),
-        }
+        self.body
     }
 
     /// The headers that the tool [keeps](super::HttpTool::with_kept_header).
@@ -223,11 +216,7 @@ impl std::fmt::Debug for HttpAnswer {
 
 impl ModelText for HttpAnswer {
     fn model_text(&self) -> Cow<'_, str> {
-        let text = match &self.body {
-            Body::Json(json) => json.model_text(),
-            Body::Text(text) => Cow::Borrowed(&**text),
-        };
-        with_lines(text, &self.shown_headers())
+        with_lines(self.body.model_text(), &self.shown_headers())
     }
 }
 
@@ -240,29 +229,18 @@ fn with_lines<'a>(text: Cow<'a, str>, lines: &str) -> Cow<'a, str> {
 
 impl Shorten for HttpAnswer {
     fn fits(&self, max_chars: usize) -> bool {
-        let max_chars = self.left_of(max_chars);
-        match &self.body {
-            Body::Json(json) => json.fits(max_chars),
-            Body::Text(text) => text.fits(max_chars),
-        }
+        self.body.fits(self.left_of(max_chars))
     }
 
     fn whole(&self) -> Cow<'_, str> {
-        let text = match &self.body {
-            Body::Json(json) => json.whole(),
-            Body::Text(text) => text.whole(),
-        };
-        with_lines(text, &self.header_lines(usize::MAX))
+        with_lines(self.body.whole(), &self.header_lines(usize::MAX))
     }
 
     /// Leaves out headers that do not fit into half of the room.
     fn shorten(&mut self, cut: &Cut) -> Result<(), AnyError> {
         self.cut = Some(cut.clone());
-        let cut = &cut.clone().to(self.left_of(cut.max_chars()));
-        match &mut self.body {
-            Body::Json(json) => json.shorten(cut),
-            Body::Text(text) => text.shorten(cut),
-        }
+        let cut = cut.clone().to(self.left_of(cut.max_chars()));
+        self.body.shorten(&cut)
     }
 }
 
@@ -275,10 +253,7 @@ impl Serialize for HttpAnswer {
             false => "completed",
         };
         result.serialize_field("status", status)?;
-        match &self.body {
-            Body::Json(json) => result.serialize_field("result", json)?,
-            Body::Text(text) => result.serialize_field("result", text)?,
-        }
+        result.serialize_field("result", &self.body)?;
         result.serialize_field("upstream_status", &self.status.as_u16())?;
         result.serialize_field("execution_time_ms", &ms)?;
         result.serialize_field("metadata", &self.kept_headers())?;
@@ -364,8 +339,8 @@ impl tower_toolcall::router::IntoAnswer<tower_toolcall_mcp::McpAnswer> for HttpA
     fn into_answer(self) -> Result<tower_toolcall_mcp::McpAnswer, ToolError> {
         let lines = self.shown_headers();
         let mut answer: tower_toolcall_mcp::McpAnswer = match self.body {
-            Body::Json(json) => json.into_answer(),
-            Body::Text(text) => text.into_answer(),
+            Value::String(text) if self.is_text => text.into_answer(),
+            json => json.into_answer(),
         }?;
         if let (Some(result), [_, ..]) = (answer.result_mut(), lines.as_bytes()) {
             let lines = rmcp::model::ContentBlock::text(&lines[1..]);
@@ -383,8 +358,9 @@ mod tests {
     /// Of the body, status and headers stay.
     #[test]
     fn the_body_is_shortened() {
-        let answer = |body| HttpAnswer {
+        let answer = |body: Value| HttpAnswer {
             status: StatusCode::OK,
+            is_text: body.is_string(),
             body,
             headers: HeaderMap::new(),
             url: None,
@@ -395,10 +371,7 @@ mod tests {
             cut: None,
         };
         let long = "x".repeat(1_000);
-        for body in [
-            Body::Text(long.clone()),
-            Body::Json(serde_json::json!({ "a": long })),
-        ] {
+        for body in [long.clone().into(), serde_json::json!({ "a": long })] {
             let mut answer = answer(body);
             assert!(answer.fits(2_000) && !answer.fits(500));
             answer.shorten(&Cut::of(500)).unwrap();
@@ -416,7 +389,8 @@ mod tests {
         let mut headers = HeaderMap::new();
         let answer = |headers: &HeaderMap| HttpAnswer {
             status: StatusCode::OK,
-            body: Body::Json(Value::Null),
+            body: Value::Null,
+            is_text: false,
             headers: headers.clone(),
             url: None,
             elapsed: Duration::ZERO,

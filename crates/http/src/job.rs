@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{
     HttpTool,
-    answer::{Body, HttpAnswer, Refused},
+    answer::{HttpAnswer, Refused},
     execution::UpstreamStatus,
     location::resolve,
     path::Path,
@@ -305,11 +305,11 @@ enum End {
 
 impl Inner {
     fn end(&self, mut answer: HttpAnswer) -> End {
-        let json = match &answer.body {
+        let json = match answer.json() {
             _ if self.pending.contains(&answer.status) => return End::None(answer, None),
-            Body::Text(_) if self.state.is_none() => return End::Completed(answer),
-            Body::Text(_) => return End::None(answer, None),
-            Body::Json(json) => json,
+            None if self.state.is_none() => return End::Completed(answer),
+            None => return End::None(answer, None),
+            Some(json) => json,
         };
         let state = match &self.state {
             Some(path) => path.first(json).and_then(word),
@@ -321,7 +321,7 @@ impl Inner {
         if self.completed.contains(&state) {
             let result = self.result.as_ref();
             if let Some(result) = result.and_then(|path| path.first(json)).cloned() {
-                answer.body = Body::Json(result);
+                answer.body = result;
             }
             return End::Completed(answer);
         }
@@ -344,11 +344,7 @@ impl Inner {
     /// The values that name the job, out of the answer that has started it.
     fn values(&self, answer: &HttpAnswer) -> Result<Map<String, Value>, String> {
         let found = self.values.iter().map(|(name, path)| {
-            let value = match &answer.body {
-                Body::Json(json) => path.first(json),
-                Body::Text(_) => None,
-            };
-            match value {
+            match answer.json().and_then(|json| path.first(json)) {
                 Some(value) if word(value).is_some() => Ok((name.clone(), value.clone())),
                 Some(_) => Err(format!("the answer has no plain value at `{path}`")),
                 None => Err(format!("the answer has nothing at `{path}`")),

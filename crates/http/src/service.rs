@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use super::{
     HttpTool, MAX_ANSWER,
-    answer::{Body, HttpAnswer, Refused},
+    answer::{HttpAnswer, Refused, read_body},
     events,
     execution::UpstreamStatus,
     job::Asked,
@@ -24,7 +24,7 @@ use super::{
 use crate::body::{Exchanged, exchange, is_encoded, wall_clock};
 use tower_toolcall::{
     AnyError, ErrorKind, ReplaySafety, ToolCall, ToolError,
-    answer::register,
+    answer::{ModelText as _, register},
     call::CallInfo,
     event::names::span as names,
     hint::{self, HintSource},
@@ -193,12 +193,17 @@ fn answered(
     info.record(|r| r.insert_extension(UpstreamStatus(head.status)));
     let is_whole = whole?;
     let now = wall_clock();
+    let (body, is_text) = match is_whole {
+        true => read_body(bytes, &head.headers),
+        false => (
+            format!("{}{CUT}", String::from_utf8_lossy(bytes)).into(),
+            true,
+        ),
+    };
     let mut answer = HttpAnswer {
         status: head.status,
-        body: match is_whole {
-            true => Body::of(bytes, &head.headers),
-            false => Body::Text(format!("{}{CUT}", String::from_utf8_lossy(bytes))),
-        },
+        body,
+        is_text,
         headers: tool.kept(&head.headers),
         url: None,
         elapsed,
@@ -223,7 +228,7 @@ fn answered(
 
 /// The answer with the tool's result as its body.
 fn picked(tool: &HttpTool, mut answer: HttpAnswer, rules: &Rules) -> Result<HttpAnswer, ToolError> {
-    if let (Some(path), Body::Json(json)) = (&tool.error, &answer.body)
+    if let (Some(path), Some(json)) = (&tool.error, answer.json())
         && let Some(why) = path.first(json).filter(|why| is_something(why))
     {
         let text = match why {
@@ -236,15 +241,12 @@ fn picked(tool: &HttpTool, mut answer: HttpAnswer, rules: &Rules) -> Result<Http
     let Some(path) = &tool.result else {
         return Ok(answer);
     };
-    let found = match &answer.body {
-        Body::Json(json) => path.first(json).cloned(),
-        Body::Text(_) => None,
-    };
-    let Some(found) = found else {
+    let found = answer.json().and_then(|json| path.first(json));
+    let Some(found) = found.cloned() else {
         let text = format!("the answer has nothing at `{path}`");
         return Err(ToolError::unusable(text).with_source(Refused::new(answer)));
     };
-    answer.body = Body::Json(found);
+    answer.body = found;
     Ok(answer)
 }
 
@@ -269,10 +271,9 @@ fn asked_delay(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
 #[cold]
 fn refused(answer: HttpAnswer, headers: &HeaderMap, rules: &Rules, now: SystemTime) -> ToolError {
     let status = answer.status;
-    let body = match &answer.body {
-        Body::Text(text) => text.clone(),
-        Body::Json(Value::Null) => String::new(),
-        Body::Json(json) => json.to_string(),
+    let body = match answer.json() {
+        Some(json) if !json.is_null() => json.to_string(),
+        _ => answer.body.model_text().into_owned(),
     };
     // Before anything is cut.
     let body = rules.without_secrets(&body);
