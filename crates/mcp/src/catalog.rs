@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use indexmap::IndexMap;
 use rmcp::{
     model::{PaginatedRequestParams, Tool},
     service::{Peer, RoleClient, ServiceError},
@@ -38,22 +39,19 @@ pub(super) const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 /// holds.
 ///
 /// ```
-/// use tower_toolcall::{ReplaySafety, ToolCall};
+/// use tower_toolcall::ReplaySafety;
 /// use tower_toolcall_mcp::Catalog;
 ///
 /// # let tools = Vec::new();
 /// let catalog = Catalog::new(tools)
 ///     .trust_annotations(true)
 ///     .with_replay_safety("pay", ReplaySafety::Unsafe);
-/// let call = catalog.prepare(ToolCall::new("pay"));
-/// assert_eq!(call.replay_safety(), ReplaySafety::Unsafe);
+/// assert_eq!(catalog.replay_safety("pay"), ReplaySafety::Unsafe);
 /// ```
 #[derive(Clone, Default)]
 pub struct Catalog {
     /// In the server's order, which prompt caches rely on.
-    tools: Vec<(Arc<str>, Tool)>,
-    /// The place of each tool, by its name.
-    places: HashMap<Arc<str>, usize>,
+    tools: IndexMap<Arc<str>, Tool>,
     server: Option<Arc<str>>,
     is_read: bool,
     pub(super) trusted: bool,
@@ -68,50 +66,36 @@ impl Catalog {
 
     /// Makes a catalog of these tools with the same settings.
     pub(super) fn with_tools(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
-        let mut catalog = Self {
-            tools: Vec::new(),
-            places: HashMap::new(),
+        let tools = tools.into_iter().map(|tool| (Arc::from(&*tool.name), tool));
+        Self {
+            tools: tools.collect(),
             server: self.server.clone(),
             is_read: true,
             trusted: self.trusted,
             own: self.own.clone(),
-        };
-        for tool in tools {
-            let name: Arc<str> = tool.name.as_ref().into();
-            let next = catalog.tools.len();
-            match *catalog.places.entry(Arc::clone(&name)).or_insert(next) {
-                place if place < next => catalog.tools[place].1 = tool,
-                _ => catalog.tools.push((name, tool)),
-            }
         }
-        catalog
     }
 
     /// Returns whether both have the same tools, in any order.
     pub(super) fn has_the_tools_of(&self, other: &Self) -> bool {
-        self.len() == other.len() && (self.tools().all(|tool| other.get(&tool.name) == Some(tool)))
+        self.tools == other.tools
     }
 
     /// The tool's name, if there is such a tool.
     pub(super) fn name(&self, tool: &str) -> Option<&Arc<str>> {
-        self.entry(tool).map(|(name, _)| name)
-    }
-
-    fn entry(&self, tool: &str) -> Option<&(Arc<str>, Tool)> {
-        self.tools.get(*self.places.get(tool)?)
+        self.tools.get_key_value(tool).map(|(name, _)| name)
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.tools.iter().map(|(name, _)| name)
+        self.tools.keys()
     }
 
     pub(super) fn server(&self) -> Option<&str> {
         self.server.as_deref()
     }
 
-    /// Names the server whose tools these are. To [`prepare`](Self::prepare), calls that name
-    /// another are left alone; to an [identity layer](tower_toolcall::identity::IdentityLayer), a
-    /// call that names another has no tool. Default: the name of the [`McpService`] that was asked.
+    /// Names the server whose tools these are. To an [identity
+    /// layer](tower_toolcall::identity::IdentityLayer), a call that names another has no tool. Default: the name of the [`McpService`] that was asked.
     #[must_use]
     pub fn with_server(mut self, name: impl Into<Arc<str>>) -> Self {
         self.server = Some(name.into());
@@ -135,12 +119,12 @@ impl Catalog {
 
     /// The tool of this name.
     pub fn get(&self, tool: &str) -> Option<&Tool> {
-        self.entry(tool).map(|(_, tool)| tool)
+        self.tools.get(tool)
     }
 
     /// Returns all tools, in the order in which the server lists them.
     pub fn tools(&self) -> impl Iterator<Item = &Tool> {
-        self.tools.iter().map(|(_, tool)| tool)
+        self.tools.values()
     }
 
     /// The number of tools.
@@ -170,17 +154,6 @@ impl Catalog {
         }
         let tool = self.get(tool).filter(|_| self.trusted);
         tool.map_or(ReplaySafety::Unknown, claimed)
-    }
-
-    /// Writes the replay safety onto a call that does not say it yet, unless it is for another
-    /// server.
-    pub fn prepare(&self, call: ToolCall) -> ToolCall {
-        let elsewhere = matches!((&self.server, call.server()), (Some(a), Some(b)) if **a != *b);
-        if elsewhere || call.replay_safety() != ReplaySafety::Unknown {
-            return call;
-        }
-        let replay = self.replay_safety(call.tool());
-        call.with_replay_safety(replay)
     }
 }
 
@@ -386,21 +359,11 @@ mod tests {
     }
 
     #[test]
-    fn an_own_word_beats_the_annotations_and_the_calls_word_beats_both() {
+    fn an_own_word_beats_the_annotations() {
         let catalog = catalog()
             .trust_annotations(true)
             .with_replay_safety("read", ReplaySafety::Unsafe);
         assert_eq!(catalog.replay_safety("read"), ReplaySafety::Unsafe);
-        let call = ToolCall::new("read").with_replay_safety(ReplaySafety::Safe);
-        assert_eq!(catalog.prepare(call).replay_safety(), ReplaySafety::Safe);
-    }
-
-    #[test]
-    fn a_call_for_another_server_is_left_alone() {
-        let catalog = catalog().trust_annotations(true).with_server("a");
-        let prepared = |server| catalog.prepare(ToolCall::new("read").with_server(server));
-        assert_eq!(prepared("a").replay_safety(), ReplaySafety::Safe);
-        assert_eq!(prepared("b").replay_safety(), ReplaySafety::Unknown);
     }
 
     /// Annotations of one server are not evidence about another server's tool of the same name.
